@@ -1,0 +1,2 @@
+//! kernel-core: see docs/architecture.md.
+#![no_std]

@@ -1,0 +1,7 @@
+//! The kernel.
+#![no_std]
+#![no_main]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

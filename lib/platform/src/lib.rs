@@ -1,0 +1,2 @@
+//! platform: see docs/architecture.md.
+#![no_std]

@@ -1,0 +1,2 @@
+//! runtime: see docs/architecture.md.
+#![no_std]

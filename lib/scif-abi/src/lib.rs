@@ -1,0 +1,2 @@
+//! scif-abi: see docs/architecture.md.
+#![no_std]

@@ -1,0 +1,2 @@
+//! scif-core: see docs/architecture.md.
+#![no_std]

@@ -1,0 +1,2 @@
+//! scif: see docs/architecture.md.
+#![no_std]

@@ -1,0 +1,1 @@
+//! Derive macros for ABI descriptions (docs/architecture.md, decision D10).

@@ -1,0 +1,2 @@
+//! scheme-scif: see docs/architecture.md.
+#![no_std]

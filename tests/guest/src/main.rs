@@ -1,0 +1,7 @@
+//! guest-tests.
+#![no_std]
+#![no_main]
+runtime::main!(main);
+fn main() -> i32 {
+    0
+}
