@@ -1,2 +1,17 @@
-//! platform: see docs/architecture.md.
-#![no_std]
+//! What drivers and scheme daemons need from the machine and the system: the scheme event loop,
+//! daemon start-up, event queues, shared and device memory, DMA buffers, interrupts and PCI
+//! functions. Built on the published Redox crates only, so the same source serves the programs
+//! of this image and programs with the standard library on Redox.
+//!
+//! This crate and `runtime` are the only user-space homes of unsafe code. What they offer is safe:
+//! memory that a device, a peer or a client can change is never seen through a reference, every
+//! access is checked against the region's length, and values are copied out once.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod daemon;
+pub mod scheme;
+
+/// Errors are the system's error numbers.
+pub use syscall::error::{Error, Result};

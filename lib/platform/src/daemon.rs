@@ -1,0 +1,90 @@
+//! How a scheme daemon comes up: socket, name, sandbox.
+//!
+//! Two ways to get the name into the namespace. A daemon started as a service finds in its
+//! environment variable [`NOTIFY_VARIABLE`] the number of a pipe: it sends its scheme's root
+//! descriptor over it and the starter registers the name. Without the variable it registers the
+//! name itself. Nobody forks.
+
+use alloc::rc::Rc;
+
+use libredox::Fd;
+use redox_scheme::Socket;
+use redox_scheme::scheme::SchemeSync;
+use syscall::error::{EINVAL, Error, Result};
+use syscall::flag::CallFlags;
+
+use crate::scheme::SchemeLoop;
+
+/// The environment variable that holds the number of the readiness pipe.
+pub const NOTIFY_VARIABLE: &str = "INIT_NOTIFY";
+
+/// Whether reading requests waits for them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// The socket is the only event source: [`SchemeLoop::run`].
+    Blocking,
+    /// The socket is one source of an event queue: [`SchemeLoop::poll`].
+    EventDriven,
+}
+
+/// Creates the scheme `name` with the root handle `scheme.scheme_root()`, makes it known, and
+/// returns its event loop. `notify` is the value of [`NOTIFY_VARIABLE`], if it is set.
+///
+/// Everything that needs paths (devices, memory, event queue, log) is to be opened before
+/// [`seal`]; requests wait until the loop runs, so the name may be made known first or last.
+///
+/// # Errors
+/// `EACCES` for callers without the right to create schemes, `EEXIST` when the name is taken,
+/// `EINVAL` when `notify` is no number.
+pub fn start<S: SchemeSync>(
+    name: &str,
+    mode: Mode,
+    notify: Option<&str>,
+    scheme: &mut S,
+) -> Result<SchemeLoop> {
+    let blocking = mode == Mode::Blocking;
+    let socket = Rc::new(if blocking { Socket::create()? } else { Socket::nonblock()? });
+    announce(&socket, name, notify, scheme)?;
+    Ok(SchemeLoop::new(socket, blocking))
+}
+
+/// The second half of [`start`], for daemons that made their socket themselves.
+pub fn announce<S: SchemeSync>(
+    socket: &Socket,
+    name: &str,
+    notify: Option<&str>,
+    scheme: &mut S,
+) -> Result<()> {
+    let root = scheme.scheme_root()?;
+    let Some(notify) = notify else {
+        return redox_scheme::scheme::register_scheme_inner(socket, name, root);
+    };
+    let pipe = notify_pipe(notify)?;
+    let root = socket.create_this_scheme_fd(0, root, 0, 0)?;
+    pipe.call_wo(&root.to_ne_bytes(), CallFlags::FD, &[])?;
+    // The descriptor was moved to the receiver; the library's record of it goes with this close.
+    let _ = libredox::call::close(root);
+    Ok(())
+}
+
+/// Tells the starter of a daemon without a scheme that it is ready.
+///
+/// # Errors
+/// `EINVAL` when `notify` is no number, or the pipe's error.
+pub fn notify_ready(notify: Option<&str>) -> Result<()> {
+    if let Some(notify) = notify {
+        notify_pipe(notify)?.write(&[0])?;
+    }
+    Ok(())
+}
+
+/// Gives up every name: from here on the daemon reaches only what it has opened.
+pub fn seal() -> Result<()> {
+    libredox::call::setrens(0, 0)?;
+    Ok(())
+}
+
+/// The readiness pipe; dropping it closes it, which tells the starter that nothing more comes.
+fn notify_pipe(notify: &str) -> Result<Fd> {
+    notify.trim().parse().map(Fd::new).map_err(|_| Error::new(EINVAL))
+}

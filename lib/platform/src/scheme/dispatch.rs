@@ -1,0 +1,209 @@
+//! One request: from the kernel's record to the daemon's handler and its answer.
+//!
+//! redox-scheme decodes most requests; the ones whose buffers it turns into references to
+//! structures, asserting on their length and trusting their alignment, are served here through
+//! copies.
+
+use core::mem::size_of;
+
+use redox_scheme::scheme::{Op, SchemeResponse, SchemeSync};
+use redox_scheme::{CallerCtx, Id, OpenResult, Request, RequestKind};
+use syscall::data::{Stat, StatVfs, TimeSpec};
+use syscall::error::{EAGAIN, EINVAL, ENOSYS, EOPNOTSUPP, EWOULDBLOCK, Error, Result};
+use syscall::flag::{F_GETFL, F_SETFL, StdFsCallKind};
+use syscall::schemev2::{Cqe, CqeOpcode, Opcode, Sqe, SqeFlags};
+
+use super::{NO_ID, Parked, SchemeDaemon, SchemeLoop, Transport};
+
+impl<T: Transport> SchemeLoop<T> {
+    /// Serves one request from the socket.
+    pub(super) fn request<S: SchemeDaemon>(&mut self, sqe: Sqe, scheme: &mut S) {
+        // SAFETY: `Request` is a transparent wrapper of `Sqe`.
+        let request = unsafe { core::mem::transmute::<Sqe, Request>(sqe) };
+        match request.kind() {
+            RequestKind::Cancellation(_) => self.cancel(sqe.tag, scheme),
+            RequestKind::OnClose { id } => self.close(id, scheme),
+            // Detach concerns file locks, which no scheme here keeps. The kernel sends the two
+            // memory messages for private writable mappings only, which schemes refuse.
+            RequestKind::OnDetach { .. }
+            | RequestKind::MsyncMsg
+            | RequestKind::MunmapMsg
+            | RequestKind::MmapMsg => {}
+            RequestKind::SendFd(request) => {
+                let result = scheme.on_sendfd(&request);
+                self.answer(sqe.tag, result.map_err(would_block_is_again));
+            }
+            RequestKind::RecvFd(request) => {
+                let caller = request.caller();
+                self.operation(request.op(), caller, sqe.tag, scheme);
+            }
+            RequestKind::Call(request) => {
+                let caller = caller(&sqe, request.caller());
+                if let Some(result) = structure_call(&sqe, &caller, scheme) {
+                    self.answer(sqe.tag, result.map_err(would_block_is_again));
+                    return;
+                }
+                match request.op() {
+                    Ok(op) => self.operation(op, caller, sqe.tag, scheme),
+                    Err(_) if sqe.sqe_flags.contains(SqeFlags::ONEWAY) => {}
+                    Err(_) => self.answer(sqe.tag, Err(Error::new(ENOSYS))),
+                }
+            }
+        }
+    }
+
+    fn operation<S: SchemeDaemon>(&mut self, op: Op, caller: CallerCtx, tag: u32, scheme: &mut S) {
+        if let Some(parked) = self.attempt(Parked { op, caller, tag }, scheme) {
+            self.park(parked.op, parked.caller, parked.tag);
+        }
+    }
+
+    /// Calls the handler of a kept request again.
+    pub(super) fn retry<S: SchemeDaemon>(&mut self, key: (usize, u64), scheme: &mut S) {
+        let Some(parked) = self.parked.remove(&key) else { return };
+        let tag = parked.tag;
+        match self.attempt(parked, scheme) {
+            Some(parked) => {
+                self.parked.insert(key, parked);
+            }
+            None => {
+                self.parked_by_tag.remove(&tag);
+            }
+        }
+    }
+
+    /// Calls the handler and queues its answer, or gives the request back when it has to wait.
+    fn attempt<S: SchemeDaemon>(&mut self, mut parked: Parked, scheme: &mut S) -> Option<Parked> {
+        let Parked { op, caller, tag } = &mut parked;
+        let nonblocking = op.is_explicitly_nonblock();
+        let (opcode, result, extra) =
+            match op.handle_sync_dont_consume(caller, scheme, &mut self.state) {
+                SchemeResponse::Regular(result) => (CqeOpcode::RespondRegular, result, 0),
+                SchemeResponse::RegularAndNotifyOnDetach(result) => {
+                    (CqeOpcode::RespondAndNotifyOnDetach, result, 0)
+                }
+                SchemeResponse::Opened(result) => opened(result),
+            };
+        let result = match result {
+            Err(Error { errno: EWOULDBLOCK }) if nonblocking => Err(Error::new(EAGAIN)),
+            Err(Error { errno: EWOULDBLOCK }) => return Some(parked),
+            Err(Error { errno: EOPNOTSUPP }) if is_flag_query(op) => Ok(0),
+            result => result,
+        };
+        if let (Op::Fevent { fd, req_flags, .. }, Ok(_)) = (&*op, &result) {
+            self.interest.insert(*fd, (*req_flags, copy(caller)));
+        }
+        let opcode = if result.is_err() { CqeOpcode::RespondRegular } else { opcode };
+        self.answers.push(Cqe {
+            flags: opcode as u8,
+            extra_raw: [extra, 0, 0],
+            tag: *tag,
+            result: Error::mux(result) as u64,
+        });
+        None
+    }
+}
+
+fn opened(result: Result<OpenResult>) -> (CqeOpcode, Result<usize>, u8) {
+    match result {
+        Ok(OpenResult::ThisScheme { number, flags }) => {
+            (CqeOpcode::RespondRegular, Ok(number), flags.bits())
+        }
+        Ok(OpenResult::OtherScheme { fd }) => (CqeOpcode::RespondWithFd, Ok(fd), 0),
+        Ok(OpenResult::OtherSchemeMultiple { num_fds }) => {
+            (CqeOpcode::RespondWithMultipleFds, Ok(num_fds), 0)
+        }
+        Ok(OpenResult::WouldBlock) => {
+            (CqeOpcode::RespondRegular, Err(Error::new(EWOULDBLOCK)), 0)
+        }
+        Err(error) => (CqeOpcode::RespondRegular, Err(error), 0),
+    }
+}
+
+fn would_block_is_again(error: Error) -> Error {
+    if error.errno == EWOULDBLOCK { Error::new(EAGAIN) } else { error }
+}
+
+fn is_flag_query(op: &Op) -> bool {
+    matches!(op, Op::Fcntl { cmd, .. } if *cmd == F_GETFL || *cmd == F_SETFL)
+}
+
+fn copy(caller: &CallerCtx) -> CallerCtx {
+    let (pid, uid, gid, id): (usize, u32, u32, Id) =
+        (caller.pid, caller.uid, caller.gid, caller.id);
+    CallerCtx { pid, uid, gid, id }
+}
+
+/// The caller as far as the request tells it.
+fn caller(sqe: &Sqe, mut caller: CallerCtx) -> CallerCtx {
+    let opcode = Opcode::try_from_raw(sqe.opcode);
+    if matches!(opcode, Some(Opcode::Call | Opcode::StdFsCall)) {
+        caller.uid = NO_ID;
+        caller.gid = NO_ID;
+    }
+    caller
+}
+
+/// Which structure a request's buffer carries.
+enum Structure {
+    Stat,
+    StatVfs,
+    Times,
+}
+
+/// Serves the requests whose buffer is a structure; `None` for all others.
+fn structure_call<S: SchemeSync>(
+    sqe: &Sqe,
+    caller: &CallerCtx,
+    scheme: &mut S,
+) -> Option<Result<usize>> {
+    let structure = match Opcode::try_from_raw(sqe.opcode)? {
+        Opcode::Fstat => Structure::Stat,
+        Opcode::Fstatvfs => Structure::StatVfs,
+        Opcode::Futimens => Structure::Times,
+        Opcode::StdFsCall if !sqe.sqe_flags.contains(SqeFlags::MULTIPLE_IDS) => {
+            match StdFsCallKind::try_from_raw(sqe.args[3] as u8)? {
+                StdFsCallKind::Fstat => Structure::Stat,
+                StdFsCallKind::Fstatvfs => Structure::StatVfs,
+                StdFsCallKind::Futimens => Structure::Times,
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    let [id, address, length, ..] = sqe.args.map(|argument| argument as usize);
+    Some(match structure {
+        Structure::Stat => {
+            if length < size_of::<Stat>() {
+                return Some(Err(Error::new(EINVAL)));
+            }
+            let mut stat = Stat::default();
+            scheme.fstat(id, &mut stat, caller).map(|()| {
+                // SAFETY: the kernel mapped `length` writable bytes at `address` for this
+                // request, which is not answered yet; the copy fits and needs no alignment.
+                unsafe { (address as *mut Stat).write_unaligned(stat) };
+                0
+            })
+        }
+        Structure::StatVfs => {
+            if length < size_of::<StatVfs>() {
+                return Some(Err(Error::new(EINVAL)));
+            }
+            let mut stat = StatVfs::default();
+            scheme.fstatvfs(id, &mut stat, caller).map(|()| {
+                // SAFETY: as above.
+                unsafe { (address as *mut StatVfs).write_unaligned(stat) };
+                0
+            })
+        }
+        Structure::Times => {
+            if length != 2 * size_of::<TimeSpec>() {
+                return Some(Err(Error::new(EINVAL)));
+            }
+            // SAFETY: the kernel mapped `length` readable bytes at `address` for this request;
+            // two integers each, so any bytes are valid, and the copy needs no alignment.
+            let times = unsafe { (address as *const [TimeSpec; 2]).read_unaligned() };
+            scheme.futimens(id, &times, caller).map(|()| 0)
+        }
+    })
+}

@@ -1,0 +1,373 @@
+//! The event loop of a scheme daemon: requests in, handlers called, answers out.
+//!
+//! A daemon implements redox-scheme's [`SchemeSync`] (its handlers never block) and the small
+//! [`SchemeDaemon`] beside it. A handler that cannot answer yet returns `EWOULDBLOCK`: the loop
+//! keeps the request and calls the handler again, from its start, after the daemon said through
+//! [`SchemeDaemon::changes`] that the handle changed. So a handler must leave no trace before it
+//! can succeed, or find its own trace again by `ctx.id`.
+//!
+//! What the loop takes care of, so that no daemon has to:
+//! - a request with `O_NONBLOCK` that would block is answered `EAGAIN`, never kept;
+//! - a cancelled request is answered `ECANCELED` (the kernel turns it into `EINTR`);
+//! - subscriptions are remembered and events posted when a changed handle is ready;
+//! - buffers too short or unaligned for `Stat`, `StatVfs` and `TimeSpec` never reach the decoder
+//!   of redox-scheme, which asserts on them; such requests are answered `EINVAL` or copied;
+//! - `F_GETFL` and `F_SETFL` succeed unless the daemon refuses them itself (the kernel offers
+//!   every `fcntl` to the scheme first and gives up on its error);
+//! - `CallerCtx::uid` and `gid` of requests that carry none (`call`, file-system calls) are
+//!   [`NO_ID`] instead of whatever the message holds there.
+
+mod dispatch;
+#[cfg(test)]
+mod tests;
+mod transport;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+
+use redox_scheme::scheme::{Op, SchemeState, SchemeSync};
+use redox_scheme::{CallerCtx, Id, Socket};
+use syscall::dirent::{DirEntry, DirentBuf, DirentKind};
+use syscall::error::{ECANCELED, EINTR, EINVAL, Error, Result};
+use syscall::flag::EventFlags;
+use syscall::schemev2::{Cqe, CqeOpcode, Sqe};
+
+pub use transport::{SocketTransport, Transport};
+
+/// Requests taken from the socket by one read.
+const REQUESTS_PER_READ: usize = 32;
+/// Reads in one [`SchemeLoop::poll`] before the caller gets to serve its other event sources.
+const READS_PER_POLL: usize = 8;
+/// Rounds of retries without any answer after which pending changes are dropped: a daemon that
+/// reports changes for ever without making progress must not keep the loop from its socket.
+const IDLE_ROUNDS: usize = 16;
+
+/// User and group id of a request that carries no credentials.
+pub const NO_ID: u32 = u32::MAX;
+
+/// What a daemon tells the loop beside answering requests.
+pub trait SchemeDaemon: SchemeSync {
+    /// Reports the handles and requests whose state changed since the last call. Called after
+    /// every batch of requests and whenever [`SchemeLoop::settle`] runs.
+    fn changes(&mut self, changes: &mut Changes) {
+        let _ = changes;
+    }
+
+    /// A kept request was given up by its caller; `request` is the `ctx.id` its handler saw. The
+    /// place to drop what the handler remembered under that id.
+    fn on_cancel(&mut self, request: Id) {
+        let _ = request;
+    }
+}
+
+/// Collects what changed; see [`SchemeDaemon::changes`].
+#[derive(Default)]
+pub struct Changes {
+    handles: BTreeSet<usize>,
+    requests: BTreeSet<Id>,
+    events: Vec<(usize, EventFlags)>,
+    everything: bool,
+}
+
+impl Changes {
+    /// The handle's readiness changed: its kept requests are tried again, and subscribers get an
+    /// event if `fevent` now reports something ready.
+    pub fn handle(&mut self, id: usize) {
+        self.handles.insert(id);
+    }
+
+    /// One kept request (the `ctx.id` its handler saw) can be tried again.
+    pub fn request(&mut self, request: Id) {
+        self.requests.insert(request);
+    }
+
+    /// All kept requests are to be tried again. For daemons with few clients.
+    pub fn everything(&mut self) {
+        self.everything = true;
+    }
+
+    /// Posts an event as it is, whether or not the handle is ready.
+    pub fn event(&mut self, id: usize, flags: EventFlags) {
+        self.events.push((id, flags));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.handles.is_empty()
+            && self.requests.is_empty()
+            && self.events.is_empty()
+            && !self.everything
+    }
+}
+
+/// How a [`SchemeLoop::poll`] ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Status {
+    /// All requests that waited were taken.
+    Idle,
+    /// More requests may wait; poll again after the other event sources were served.
+    More,
+    /// The socket is closed: the daemon should end.
+    Closed,
+}
+
+/// A request whose handler could not answer yet.
+struct Parked {
+    op: Op,
+    caller: CallerCtx,
+    tag: u32,
+}
+
+/// The event loop; `T` is the socket, or a fake one in tests.
+pub struct SchemeLoop<T = SocketTransport> {
+    transport: T,
+    incoming: Vec<Sqe>,
+    answers: Vec<Cqe>,
+    /// Kept requests by handle, then by order of arrival.
+    parked: BTreeMap<(usize, u64), Parked>,
+    parked_by_tag: BTreeMap<u32, (usize, u64)>,
+    arrivals: u64,
+    /// What is subscribed per handle, with the last subscriber's identity.
+    interest: BTreeMap<usize, (EventFlags, CallerCtx)>,
+    changes: Changes,
+    state: SchemeState,
+}
+
+impl SchemeLoop {
+    /// A loop over a scheme socket. With a blocking socket [`poll`](Self::poll) waits for a
+    /// request; with a non-blocking one it takes what is there.
+    pub fn new(socket: Rc<Socket>, blocking: bool) -> Self {
+        Self::with_transport(SocketTransport::new(socket, blocking))
+    }
+
+    /// The socket: for event queues (`inner().raw()`), for taking file descriptors that clients
+    /// sent, and for making descriptors of the own scheme.
+    pub fn socket(&self) -> &Rc<Socket> {
+        self.transport.socket()
+    }
+
+    /// The socket's descriptor, to be subscribed for reading in an event queue.
+    pub fn fd(&self) -> usize {
+        self.socket().inner().raw()
+    }
+}
+
+impl<T: Transport> SchemeLoop<T> {
+    /// A loop over any transport.
+    pub fn with_transport(transport: T) -> Self {
+        Self {
+            transport,
+            incoming: alloc::vec![Sqe::default(); REQUESTS_PER_READ],
+            answers: Vec::new(),
+            parked: BTreeMap::new(),
+            parked_by_tag: BTreeMap::new(),
+            arrivals: 0,
+            interest: BTreeMap::new(),
+            changes: Changes::default(),
+            state: SchemeState::new(),
+        }
+    }
+
+    /// Requests that wait for a change.
+    pub fn parked(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Serves requests until the socket is closed. For daemons whose socket blocks and is their
+    /// only event source.
+    pub fn run<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<()> {
+        while self.poll(scheme)? != Status::Closed {}
+        Ok(())
+    }
+
+    /// Takes waiting requests, answers those that can be answered, retries kept ones as the
+    /// daemon reports changes, and writes all answers and events.
+    pub fn poll<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<Status> {
+        let mut status = Status::More;
+        for _ in 0..READS_PER_POLL {
+            let count = match self.transport.read(&mut self.incoming) {
+                Ok(Some(0)) => {
+                    status = Status::Closed;
+                    break;
+                }
+                Ok(Some(count)) => count,
+                Ok(None) => {
+                    status = Status::Idle;
+                    break;
+                }
+                Err(Error { errno: EINTR }) => continue,
+                Err(error) => return Err(error),
+            };
+            for index in 0..count {
+                let request = self.incoming[index];
+                self.request(request, scheme);
+            }
+            self.settle(scheme)?;
+            if self.transport.blocking() {
+                return Ok(Status::Idle);
+            }
+        }
+        self.settle(scheme)?;
+        Ok(status)
+    }
+
+    /// Retries kept requests for the changes the daemon reports, and writes all answers and
+    /// events. To be called after something other than a request changed the daemon's state.
+    pub fn settle<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<()> {
+        let mut idle_rounds = 0;
+        loop {
+            scheme.changes(&mut self.changes);
+            if self.changes.is_empty() {
+                break;
+            }
+            let changes = core::mem::take(&mut self.changes);
+            let answered = self.answers.len();
+            self.apply(changes, scheme);
+            if self.answers.len() > answered {
+                idle_rounds = 0;
+                continue;
+            }
+            idle_rounds += 1;
+            if idle_rounds == IDLE_ROUNDS {
+                log::error!("scheme loop: changes reported {IDLE_ROUNDS} times without effect");
+                break;
+            }
+        }
+        self.write_answers()
+    }
+
+    fn apply<S: SchemeDaemon>(&mut self, changes: Changes, scheme: &mut S) {
+        if changes.everything {
+            let keys: Vec<(usize, u64)> = self.parked.keys().copied().collect();
+            keys.into_iter().for_each(|key| self.retry(key, scheme));
+        }
+        for &id in &changes.handles {
+            let keys: Vec<(usize, u64)> =
+                self.parked.range((id, 0)..=(id, u64::MAX)).map(|(&key, _)| key).collect();
+            keys.into_iter().for_each(|key| self.retry(key, scheme));
+        }
+        if !changes.requests.is_empty() {
+            let chosen = |parked: &Parked| changes.requests.contains(&parked.caller.id);
+            let keys: Vec<(usize, u64)> =
+                self.parked.iter().filter(|(_, p)| chosen(p)).map(|(&key, _)| key).collect();
+            keys.into_iter().for_each(|key| self.retry(key, scheme));
+        }
+        for &id in &changes.handles {
+            if let Some((flags, caller)) = self.interest.get(&id) {
+                match scheme.fevent(id, *flags, caller) {
+                    Ok(ready) if !ready.is_empty() => self.post_event(id, ready),
+                    _ => {}
+                }
+            }
+        }
+        for (id, flags) in changes.events {
+            self.post_event(id, flags);
+        }
+    }
+
+    /// Queues an event for the subscribers of a handle; written by the next
+    /// [`settle`](Self::settle) or [`poll`](Self::poll).
+    pub fn post_event(&mut self, id: usize, flags: EventFlags) {
+        // The kernel refuses the whole entry when other bits are set.
+        let flags = flags & (EventFlags::EVENT_READ | EventFlags::EVENT_WRITE);
+        if !flags.is_empty() {
+            self.answers.push(Cqe {
+                flags: CqeOpcode::SendFevent as u8,
+                extra_raw: [0; 3],
+                tag: flags.bits() as u32,
+                result: id as u64,
+            });
+        }
+    }
+
+    fn write_answers(&mut self) -> Result<()> {
+        let mut written = 0;
+        while written < self.answers.len() {
+            match self.transport.write(&self.answers[written..]) {
+                Ok(0) => {
+                    log::error!("scheme loop: the socket takes no answers");
+                    break;
+                }
+                Ok(count) => written += count,
+                Err(Error { errno: EINTR }) => {}
+                Err(error) => {
+                    // The kernel refuses an answer whose request is gone; the others are still
+                    // wanted.
+                    let entry = self.answers[written];
+                    log::warn!(
+                        "scheme loop: answer {:#x} for tag {} refused: {error}",
+                        entry.result,
+                        entry.tag
+                    );
+                    written += 1;
+                }
+            }
+        }
+        self.answers.clear();
+        Ok(())
+    }
+
+    fn park(&mut self, op: Op, caller: CallerCtx, tag: u32) {
+        let key = (op.file_id().unwrap_or(usize::MAX), self.arrivals);
+        self.arrivals += 1;
+        self.parked_by_tag.insert(tag, key);
+        self.parked.insert(key, Parked { op, caller, tag });
+    }
+
+    fn cancel<S: SchemeDaemon>(&mut self, tag: u32, scheme: &mut S) {
+        // An unknown tag was answered before its cancellation was read.
+        let Some(key) = self.parked_by_tag.remove(&tag) else { return };
+        if let Some(parked) = self.parked.remove(&key) {
+            scheme.on_cancel(parked.caller.id);
+        }
+        self.answer(tag, Err(Error::new(ECANCELED)));
+    }
+
+    fn close<S: SchemeDaemon>(&mut self, id: usize, scheme: &mut S) {
+        self.interest.remove(&id);
+        let left: Vec<u32> =
+            self.parked.range((id, 0)..=(id, u64::MAX)).map(|(_, parked)| parked.tag).collect();
+        left.into_iter().for_each(|tag| self.cancel(tag, scheme));
+        scheme.on_close(id);
+    }
+
+    fn answer(&mut self, tag: u32, result: Result<usize>) {
+        self.answers.push(Cqe {
+            flags: CqeOpcode::RespondRegular as u8,
+            extra_raw: [0; 3],
+            tag,
+            result: Error::mux(result) as u64,
+        });
+    }
+}
+
+/// Fills a directory listing: `entries` from index `opaque` on, as many as fit.
+///
+/// # Errors
+/// `EINVAL` when not even one entry fits.
+pub fn list_directory<'buf, 'name>(
+    mut buf: DirentBuf<&'buf mut [u8]>,
+    opaque: u64,
+    entries: impl IntoIterator<Item = (&'name str, DirentKind)>,
+) -> Result<DirentBuf<&'buf mut [u8]>> {
+    let start = usize::try_from(opaque).map_err(|_| Error::new(EINVAL))?;
+    let mut any = false;
+    for (index, (name, kind)) in entries.into_iter().enumerate().skip(start) {
+        let number = index as u64 + 1;
+        match buf.entry(DirEntry { inode: number, next_opaque_id: number, name, kind }) {
+            Ok(()) => any = true,
+            // Full: the caller asks again from the last entry it got.
+            Err(_) if any => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(buf)
+}
+
+/// Copies the part of `content` at `offset` that fits into `buf`; 0 at and beyond its end.
+pub fn read_at(content: &[u8], buf: &mut [u8], offset: u64) -> usize {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
+    let count = buf.len().min(content.len() - start);
+    buf[..count].copy_from_slice(&content[start..start + count]);
+    count
+}
