@@ -1,0 +1,246 @@
+//! Who wants to hear of which file: the registry behind the event queues.
+//!
+//! A subscription joins a file, named by (scheme, number), to an event queue. Several queues may
+//! watch one file and one queue may watch a file under several descriptor numbers.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+
+/// A file as the registry knows it: scheme id and the number its scheme uses for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileKey {
+    /// Scheme id.
+    pub scheme: usize,
+    /// The scheme's number for the file.
+    pub number: usize,
+}
+
+/// One notification for one queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The queue to put it in.
+    pub queue: usize,
+    /// Descriptor number given when subscribing.
+    pub id: usize,
+    /// Flags that happened and were asked for.
+    pub flags: usize,
+    /// User data given when subscribing first.
+    pub data: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Subscription {
+    data: usize,
+    flags: usize,
+}
+
+/// Subscriptions of all queues.
+#[derive(Debug, Default)]
+pub struct Registry {
+    files: BTreeMap<FileKey, BTreeMap<(usize, usize), Subscription>>,
+}
+
+impl Registry {
+    /// A registry without subscriptions.
+    pub const fn new() -> Self {
+        Self {
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Subscribes `queue` to `flags` of `file`, or unsubscribes it when `flags` is 0. Subscribing
+    /// again changes the flags but keeps the first `data`: that is what Redox does, and programs
+    /// that want other data unsubscribe first.
+    pub fn subscribe(&mut self, file: FileKey, queue: usize, id: usize, data: usize, flags: usize) {
+        if flags == 0 {
+            if let Some(list) = self.files.get_mut(&file) {
+                list.remove(&(queue, id));
+                if list.is_empty() {
+                    self.files.remove(&file);
+                }
+            }
+            return;
+        }
+        let list = self.files.entry(file).or_default();
+        list.entry((queue, id))
+            .or_insert(Subscription { data, flags })
+            .flags = flags;
+    }
+
+    /// All flags anybody wants to hear of for `file`.
+    pub fn wanted(&self, file: FileKey) -> usize {
+        self.files.get(&file).map_or(0, |list| {
+            list.values().fold(0, |flags, entry| flags | entry.flags)
+        })
+    }
+
+    /// Forgets a file that is gone.
+    pub fn forget_file(&mut self, file: FileKey) {
+        self.files.remove(&file);
+    }
+
+    /// Forgets a queue that is gone.
+    pub fn forget_queue(&mut self, queue: usize) {
+        self.files.retain(|_, list| {
+            list.retain(|&(owner, _), _| owner != queue);
+            !list.is_empty()
+        });
+    }
+
+    fn direct(&self, file: FileKey, flags: usize, notices: &mut Vec<Notice>) {
+        let Some(list) = self.files.get(&file) else {
+            return;
+        };
+        notices.extend(list.iter().filter_map(|(&(queue, id), entry)| {
+            let flags = flags & entry.flags;
+            (flags != 0).then_some(Notice {
+                queue,
+                id,
+                flags,
+                data: entry.data,
+            })
+        }));
+    }
+
+    /// What to queue when `flags` happen on `file`. A queue that receives something becomes
+    /// readable itself: queues watching it (its file key comes from `queue_file`) get a notice with
+    /// `readable`, each queue passing the news on once.
+    pub fn trigger(
+        &self,
+        file: FileKey,
+        flags: usize,
+        readable: usize,
+        queue_file: impl Fn(usize) -> FileKey,
+    ) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        self.direct(file, flags, &mut notices);
+        let mut passed_on = BTreeSet::new();
+        let mut next = 0;
+        while let Some(&Notice { queue, .. }) = notices.get(next) {
+            next += 1;
+            if passed_on.insert(queue) {
+                self.direct(queue_file(queue), readable, &mut notices);
+            }
+        }
+        notices
+    }
+
+    /// Number of watched files and of subscriptions.
+    pub fn counts(&self) -> (usize, usize) {
+        (
+            self.files.len(),
+            self.files.values().map(BTreeMap::len).sum(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileKey = FileKey {
+        scheme: 20,
+        number: 5,
+    };
+
+    fn queue_file(queue: usize) -> FileKey {
+        FileKey {
+            scheme: 2,
+            number: queue,
+        }
+    }
+
+    fn fire(registry: &Registry, flags: usize) -> Vec<Notice> {
+        registry.trigger(FILE, flags, 1, queue_file)
+    }
+
+    #[test]
+    fn only_wanted_flags_are_reported() {
+        let mut registry = Registry::new();
+        registry.subscribe(FILE, 1, 10, 77, 1);
+        registry.subscribe(FILE, 2, 11, 78, 3);
+        assert_eq!(registry.wanted(FILE), 3);
+        assert_eq!(
+            fire(&registry, 2),
+            [Notice {
+                queue: 2,
+                id: 11,
+                flags: 2,
+                data: 78
+            }]
+        );
+        assert_eq!(fire(&registry, 3).len(), 2);
+        assert_eq!(registry.counts(), (1, 2));
+    }
+
+    #[test]
+    fn subscribing_again_keeps_the_data() {
+        let mut registry = Registry::new();
+        registry.subscribe(FILE, 1, 10, 77, 1);
+        registry.subscribe(FILE, 1, 10, 99, 3);
+        assert_eq!(
+            fire(&registry, 3),
+            [Notice {
+                queue: 1,
+                id: 10,
+                flags: 3,
+                data: 77
+            }]
+        );
+        registry.subscribe(FILE, 1, 10, 0, 0);
+        registry.subscribe(FILE, 1, 10, 99, 3);
+        assert_eq!(
+            fire(&registry, 1),
+            [Notice {
+                queue: 1,
+                id: 10,
+                flags: 1,
+                data: 99
+            }]
+        );
+    }
+
+    #[test]
+    fn nothing_is_left_behind() {
+        let mut registry = Registry::new();
+        registry.subscribe(FILE, 1, 10, 0, 1);
+        registry.subscribe(FILE, 1, 10, 0, 0);
+        assert_eq!(registry.counts(), (0, 0));
+        registry.subscribe(FILE, 1, 10, 0, 1);
+        registry.forget_queue(1);
+        assert_eq!(registry.counts(), (0, 0));
+        registry.subscribe(FILE, 1, 10, 0, 1);
+        registry.forget_file(FILE);
+        assert!(fire(&registry, 1).is_empty());
+    }
+
+    #[test]
+    fn queues_watching_queues_hear_once_even_in_a_circle() {
+        let mut registry = Registry::new();
+        registry.subscribe(FILE, 1, 10, 0, 1);
+        registry.subscribe(queue_file(1), 2, 20, 5, 1);
+        registry.subscribe(queue_file(2), 1, 30, 6, 1);
+        let notices = fire(&registry, 1);
+        assert_eq!(notices.len(), 3);
+        assert_eq!(
+            notices.get(1),
+            Some(&Notice {
+                queue: 2,
+                id: 20,
+                flags: 1,
+                data: 5
+            })
+        );
+        assert_eq!(
+            notices.get(2),
+            Some(&Notice {
+                queue: 1,
+                id: 30,
+                flags: 1,
+                data: 6
+            })
+        );
+    }
+}

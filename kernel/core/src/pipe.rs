@@ -1,0 +1,212 @@
+//! The buffer of one pipe: bytes and passed descriptors, with the states of both ends.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+/// Bytes a pipe holds at most.
+pub const PIPE_CAPACITY: usize = 65_536;
+
+/// Descriptors a pipe holds at most.
+pub const PIPE_FDS: usize = 65_536;
+
+/// What a reader or writer finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PipeState {
+    /// Go on.
+    Ready,
+    /// Nothing to do now, wait for the other end.
+    Wait,
+    /// The other end is gone.
+    Gone,
+}
+
+/// One pipe between one read end and one write end.
+#[derive(Debug)]
+pub struct PipeBuffer<F> {
+    bytes: VecDeque<u8>,
+    fds: VecDeque<F>,
+    reader_open: bool,
+    writer_open: bool,
+    writer_made: bool,
+}
+
+impl<F> Default for PipeBuffer<F> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<F> PipeBuffer<F> {
+    /// A pipe whose read end exists and whose write end will be made later. A reader meanwhile
+    /// waits: a write end that does not exist yet counts as open.
+    pub const fn new() -> Self {
+        Self {
+            bytes: VecDeque::new(),
+            fds: VecDeque::new(),
+            reader_open: true,
+            writer_open: true,
+            writer_made: false,
+        }
+    }
+
+    /// Makes the write end; false when it was made before.
+    pub fn make_writer(&mut self) -> bool {
+        !core::mem::replace(&mut self.writer_made, true)
+    }
+
+    /// Closes the read end; true when nobody can use the pipe any more.
+    pub fn close_reader(&mut self) -> bool {
+        self.reader_open = false;
+        !self.writer_open || !self.writer_made
+    }
+
+    /// Closes the write end; true when nobody can use the pipe any more.
+    pub fn close_writer(&mut self) -> bool {
+        self.writer_open = false;
+        !self.reader_open
+    }
+
+    /// Bytes that can be written now.
+    pub fn room(&self) -> usize {
+        PIPE_CAPACITY.saturating_sub(self.bytes.len())
+    }
+
+    /// What a reader of bytes finds.
+    pub fn read_state(&self) -> PipeState {
+        state(!self.bytes.is_empty(), self.writer_open)
+    }
+
+    /// What a reader of descriptors finds.
+    pub fn fd_read_state(&self) -> PipeState {
+        state(!self.fds.is_empty(), self.writer_open)
+    }
+
+    /// What a writer of bytes finds; a missing reader matters even when there is room.
+    pub fn write_state(&self) -> PipeState {
+        if self.reader_open {
+            state(self.room() > 0, true)
+        } else {
+            PipeState::Gone
+        }
+    }
+
+    /// What a writer of descriptors finds.
+    pub fn fd_write_state(&self) -> PipeState {
+        if self.reader_open {
+            state(self.fds.len() < PIPE_FDS, true)
+        } else {
+            PipeState::Gone
+        }
+    }
+
+    /// The first run of waiting bytes, without taking it; at most `max` bytes. It is shorter than
+    /// what waits when the ring wraps.
+    pub fn peek(&self, max: usize) -> &[u8] {
+        let (first, second) = self.bytes.as_slices();
+        let run = if first.is_empty() { second } else { first };
+        run.get(..max.min(run.len())).unwrap_or(run)
+    }
+
+    /// Drops the first `count` bytes, which were peeked and delivered.
+    pub fn consume(&mut self, count: usize) {
+        self.bytes.drain(..count.min(self.bytes.len()));
+    }
+
+    /// Appends as many bytes as there is room for and says how many.
+    pub fn push(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.room());
+        self.bytes.extend(bytes.iter().take(count));
+        count
+    }
+
+    /// Appends as many descriptors as there is room for; the rest is handed back.
+    pub fn push_fds(&mut self, mut fds: Vec<F>) -> (usize, Vec<F>) {
+        let count = fds.len().min(PIPE_FDS.saturating_sub(self.fds.len()));
+        let rest = fds.split_off(count);
+        self.fds.extend(fds);
+        (count, rest)
+    }
+
+    /// Takes up to `max` descriptors.
+    pub fn take_fds(&mut self, max: usize) -> Vec<F> {
+        self.fds.drain(..max.min(self.fds.len())).collect()
+    }
+}
+
+fn state(ready: bool, other_open: bool) -> PipeState {
+    match (ready, other_open) {
+        (true, _) => PipeState::Ready,
+        (false, true) => PipeState::Wait,
+        (false, false) => PipeState::Gone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn bytes_keep_their_order_across_the_wrap() {
+        let mut pipe = PipeBuffer::<()>::new();
+        let (mut next_in, mut next_out) = (0_u32, 0_u32);
+        for step in 0..200_usize {
+            let chunk: Vec<u8> = (0..step * 13 % 1500)
+                .map(|_| {
+                    next_in += 1;
+                    next_in as u8
+                })
+                .collect();
+            assert_eq!(pipe.push(&chunk), chunk.len());
+            let mut want = step * 17 % 1400;
+            while want > 0 && pipe.read_state() == PipeState::Ready {
+                let run = pipe.peek(want).to_vec();
+                for byte in &run {
+                    next_out += 1;
+                    assert_eq!(*byte, next_out as u8);
+                }
+                pipe.consume(run.len());
+                want -= run.len();
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_pipe_takes_no_more() {
+        let mut pipe = PipeBuffer::<()>::new();
+        assert_eq!(pipe.push(&vec![1; PIPE_CAPACITY + 5]), PIPE_CAPACITY);
+        assert_eq!(pipe.write_state(), PipeState::Wait);
+        pipe.consume(1);
+        assert_eq!(pipe.write_state(), PipeState::Ready);
+        assert_eq!(pipe.push(&[2, 3]), 1);
+    }
+
+    #[test]
+    fn ends_close_independently() {
+        let mut pipe = PipeBuffer::<()>::new();
+        assert_eq!(pipe.read_state(), PipeState::Wait);
+        assert!(pipe.make_writer());
+        assert!(!pipe.make_writer());
+        pipe.push(&[1]);
+        assert!(!pipe.close_writer());
+        assert_eq!(pipe.read_state(), PipeState::Ready);
+        pipe.consume(1);
+        assert_eq!(pipe.read_state(), PipeState::Gone);
+        assert!(pipe.close_reader());
+        assert_eq!(pipe.write_state(), PipeState::Gone);
+    }
+
+    #[test]
+    fn a_pipe_without_writer_ends_with_its_reader() {
+        assert!(PipeBuffer::<()>::new().close_reader());
+    }
+
+    #[test]
+    fn descriptors_queue_beside_the_bytes() {
+        let mut pipe = PipeBuffer::new();
+        assert_eq!(pipe.push_fds(vec!['a', 'b', 'c']), (3, vec![]));
+        assert_eq!(pipe.read_state(), PipeState::Wait);
+        assert_eq!(pipe.fd_read_state(), PipeState::Ready);
+        assert_eq!(pipe.take_fds(2), ['a', 'b']);
+        assert_eq!(pipe.take_fds(2), ['c']);
+    }
+}

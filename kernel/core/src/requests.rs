@@ -1,0 +1,428 @@
+//! Requests on their way between clients and one scheme daemon.
+//!
+//! A request's tag is its index here. A tag is free again as soon as its client has taken the
+//! answer; for a client that no longer waits, as soon as the daemon has answered. Type parameters:
+//! `W` is what wakes the client, `F` a passed file, `L` memory lent to the daemon that must be taken
+//! back when the answer comes although the client is gone.
+
+use alloc::vec::Vec;
+
+const EINTR: i32 = 4;
+const EIO: i32 = 5;
+const ECANCELED: i32 = 125;
+
+/// What the daemon answers.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply<F> {
+    /// A value or an error number, with flags.
+    Value {
+        /// Value, or error number.
+        result: Result<usize, i32>,
+        /// First extra byte of the message (new descriptor flags).
+        extra: u8,
+        /// The daemon wants to hear when a descriptor of this file is closed next.
+        notify_on_detach: bool,
+    },
+    /// A file out of the daemon's table.
+    Fd(F),
+    /// The files that were moved to the request before.
+    Fds,
+}
+
+/// What the client gets.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer<F> {
+    /// As [`Reply::Value`].
+    Value {
+        /// Value, or error number.
+        result: Result<usize, i32>,
+        /// First extra byte of the message (new descriptor flags).
+        extra: u8,
+        /// See [`Reply::Value`].
+        notify_on_detach: bool,
+    },
+    /// As [`Reply::Fd`].
+    Fd(F),
+    /// The files of a [`Reply::Fds`].
+    Fds(Vec<F>),
+}
+
+/// Why a tag cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagError {
+    /// There is no such request.
+    Unknown,
+    /// The request was answered already.
+    Answered,
+}
+
+/// What is left to do, without locks held, after an answer.
+#[derive(Debug)]
+pub struct Settled<W, F, L> {
+    /// The client to wake, unless it gave up.
+    pub waiter: Option<W>,
+    /// Files that nobody collected.
+    pub files: Vec<F>,
+    /// Memory to take back from the daemon.
+    pub lent: Option<L>,
+}
+
+#[derive(Debug)]
+enum State<W, F, L> {
+    Waiting {
+        waiter: Option<W>,
+        files: Vec<F>,
+        canceling: bool,
+        lent: Option<L>,
+    },
+    Answered(Answer<F>),
+}
+
+/// All requests of one scheme that are not finished.
+#[derive(Debug)]
+pub struct Requests<W, F, L> {
+    slots: Vec<Option<State<W, F, L>>>,
+    free: Vec<u32>,
+}
+
+impl<W, F, L> Default for Requests<W, F, L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<W, F, L> Requests<W, F, L> {
+    /// No requests.
+    pub const fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Number of requests that are not finished.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// True when nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Registers a request and returns its tag; `None` when tags have run out. Without a waiter
+    /// the answer is dropped when it comes.
+    pub fn begin(&mut self, waiter: Option<W>, files: Vec<F>) -> Option<u32> {
+        let state = State::Waiting {
+            waiter,
+            files,
+            canceling: false,
+            lent: None,
+        };
+        if let Some(tag) = self.free.pop() {
+            if let Some(slot) = self.slots.get_mut(tag as usize) {
+                *slot = Some(state);
+            }
+            return Some(tag);
+        }
+        let tag = u32::try_from(self.slots.len()).ok()?;
+        self.slots.push(Some(state));
+        Some(tag)
+    }
+
+    fn slot(&mut self, tag: usize) -> Option<&mut Option<State<W, F, L>>> {
+        self.slots.get_mut(tag).filter(|slot| slot.is_some())
+    }
+
+    fn finish(&mut self, tag: usize) {
+        if let (Some(slot), Ok(index)) = (self.slots.get_mut(tag), u32::try_from(tag)) {
+            *slot = None;
+            self.free.push(index);
+        }
+    }
+
+    /// The daemon answers. A request that was to be cancelled and is answered with ECANCELED ends
+    /// with EINTR; EINTR without a cancellation becomes EIO, because the client would take it for
+    /// a signal.
+    pub fn answer(
+        &mut self,
+        tag: u32,
+        reply: Reply<F>,
+    ) -> Result<Settled<W, F, L>, (TagError, Reply<F>)> {
+        let Some(slot) = self.slot(tag as usize) else {
+            return Err((TagError::Unknown, reply));
+        };
+        let (waiter, mut files, canceling, lent) = match slot.take() {
+            Some(State::Waiting {
+                waiter,
+                files,
+                canceling,
+                lent,
+            }) => (waiter, files, canceling, lent),
+            answered => {
+                *slot = answered;
+                return Err((TagError::Answered, reply));
+            }
+        };
+        let answer = match reply {
+            Reply::Value {
+                result,
+                extra,
+                notify_on_detach,
+            } => {
+                let result = result.map_err(|errno| match (errno, canceling) {
+                    (ECANCELED, true) => EINTR,
+                    (EINTR, false) => EIO,
+                    (errno, _) => errno,
+                });
+                Answer::Value {
+                    result,
+                    extra,
+                    notify_on_detach,
+                }
+            }
+            Reply::Fd(file) => Answer::Fd(file),
+            Reply::Fds => Answer::Fds(core::mem::take(&mut files)),
+        };
+        if waiter.is_some() {
+            *slot = Some(State::Answered(answer));
+        } else {
+            self.finish(tag as usize);
+            match answer {
+                Answer::Value { .. } => {}
+                Answer::Fd(file) => files.push(file),
+                Answer::Fds(moved) => files.extend(moved),
+            }
+        }
+        Ok(Settled {
+            waiter,
+            files,
+            lent,
+        })
+    }
+
+    /// The client takes its answer, if there is one.
+    pub fn take(&mut self, tag: u32) -> Option<Answer<F>> {
+        let slot = self.slot(tag as usize)?;
+        match slot.take() {
+            Some(State::Answered(answer)) => {
+                self.finish(tag as usize);
+                Some(answer)
+            }
+            waiting => {
+                *slot = waiting;
+                None
+            }
+        }
+    }
+
+    /// The client was interrupted; true when the daemon must be told now (the first time).
+    pub fn cancel(&mut self, tag: u32) -> bool {
+        match self.slot(tag as usize) {
+            Some(Some(State::Waiting { canceling, .. })) => !core::mem::replace(canceling, true),
+            _ => false,
+        }
+    }
+
+    /// The client is gone: the answer will be dropped and `memory` taken back when it comes. If it
+    /// came already, it is handed out with the memory.
+    pub fn abandon(
+        &mut self,
+        tag: u32,
+        memory: Option<L>,
+    ) -> Option<(Option<Answer<F>>, Option<L>)> {
+        match self.slot(tag as usize) {
+            Some(Some(State::Waiting {
+                waiter,
+                canceling,
+                lent,
+                ..
+            })) => {
+                *waiter = None;
+                *canceling = true;
+                *lent = memory;
+                None
+            }
+            _ => Some((self.take(tag), memory)),
+        }
+    }
+
+    /// Takes the files sent along with a waiting request.
+    pub fn take_files(&mut self, tag: usize) -> Result<Vec<F>, TagError> {
+        match self.slot(tag) {
+            Some(Some(State::Waiting { files, .. })) => Ok(core::mem::take(files)),
+            Some(_) => Err(TagError::Answered),
+            None => Err(TagError::Unknown),
+        }
+    }
+
+    /// Takes the first file sent along with a waiting request.
+    pub fn take_first_file(&mut self, tag: usize) -> Result<Option<F>, TagError> {
+        match self.slot(tag) {
+            Some(Some(State::Waiting { files, .. })) if files.is_empty() => Ok(None),
+            Some(Some(State::Waiting { files, .. })) => Ok(Some(files.remove(0))),
+            Some(_) => Err(TagError::Answered),
+            None => Err(TagError::Unknown),
+        }
+    }
+
+    /// Moves files to a waiting request. The files it had before are handed back; on error the new
+    /// ones are.
+    pub fn put_files(&mut self, tag: usize, new: Vec<F>) -> Result<Vec<F>, (TagError, Vec<F>)> {
+        match self.slot(tag) {
+            Some(Some(State::Waiting { files, .. })) => Ok(core::mem::replace(files, new)),
+            Some(_) => Err((TagError::Answered, new)),
+            None => Err((TagError::Unknown, new)),
+        }
+    }
+
+    /// The daemon is gone: answers every waiting request with `errno`.
+    pub fn fail_all(&mut self, errno: i32) -> Vec<Settled<W, F, L>> {
+        (0..self.slots.len())
+            .filter_map(|tag| u32::try_from(tag).ok())
+            .filter_map(|tag| {
+                let result = Err(errno);
+                self.answer(
+                    tag,
+                    Reply::Value {
+                        result,
+                        extra: 0,
+                        notify_on_detach: false,
+                    },
+                )
+                .ok()
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    type Table = Requests<char, u32, &'static str>;
+
+    fn value(result: Result<usize, i32>) -> Reply<u32> {
+        Reply::Value {
+            result,
+            extra: 0,
+            notify_on_detach: false,
+        }
+    }
+
+    fn taken(table: &mut Table, tag: u32) -> Option<Result<usize, i32>> {
+        match table.take(tag)? {
+            Answer::Value { result, .. } => Some(result),
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+
+    #[test]
+    fn tags_are_reused_after_the_answer_was_taken() {
+        let mut table = Table::new();
+        let first = table.begin(Some('a'), vec![]).unwrap();
+        let second = table.begin(Some('b'), vec![]).unwrap();
+        assert_eq!((first, second), (0, 1));
+        assert_eq!(taken(&mut table, first), None);
+        assert_eq!(table.answer(first, value(Ok(7))).unwrap().waiter, Some('a'));
+        assert_eq!(
+            table.answer(first, value(Ok(8))).unwrap_err().0,
+            TagError::Answered
+        );
+        assert_eq!(taken(&mut table, first), Some(Ok(7)));
+        assert_eq!(
+            table.answer(first, value(Ok(8))).unwrap_err().0,
+            TagError::Unknown
+        );
+        assert_eq!(table.begin(Some('c'), vec![]), Some(0));
+        assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn cancelled_means_interrupted_only_after_a_cancel() {
+        let mut table = Table::new();
+        let tag = table.begin(Some('a'), vec![]).unwrap();
+        assert!(table.cancel(tag));
+        assert!(!table.cancel(tag));
+        table.answer(tag, value(Err(ECANCELED))).unwrap();
+        assert_eq!(taken(&mut table, tag), Some(Err(EINTR)));
+
+        let tag = table.begin(Some('a'), vec![]).unwrap();
+        table.answer(tag, value(Err(EINTR))).unwrap();
+        assert!(!table.cancel(tag));
+        assert_eq!(taken(&mut table, tag), Some(Err(EIO)));
+
+        let tag = table.begin(Some('a'), vec![]).unwrap();
+        table.answer(tag, value(Err(ECANCELED))).unwrap();
+        assert_eq!(taken(&mut table, tag), Some(Err(ECANCELED)));
+    }
+
+    #[test]
+    fn memory_of_a_dead_client_comes_back_with_the_answer() {
+        let mut table = Table::new();
+        let tag = table.begin(Some('a'), vec![1]).unwrap();
+        assert!(table.abandon(tag, Some("pages")).is_none());
+        let settled = table.answer(tag, Reply::Fd(2)).unwrap();
+        assert_eq!(settled.waiter, None);
+        assert_eq!(settled.lent, Some("pages"));
+        assert_eq!(settled.files, [1, 2]);
+        assert!(table.is_empty());
+
+        let tag = table.begin(Some('a'), vec![]).unwrap();
+        table.answer(tag, value(Ok(1))).unwrap();
+        let (answer, memory) = table.abandon(tag, Some("pages")).unwrap();
+        assert!(answer.is_some());
+        assert_eq!(memory, Some("pages"));
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn files_travel_both_ways() {
+        let mut table = Table::new();
+        let tag = table.begin(Some('a'), vec![1, 2, 3]).unwrap();
+        assert_eq!(table.take_first_file(tag as usize), Ok(Some(1)));
+        assert_eq!(table.take_files(tag as usize), Ok(vec![2, 3]));
+        assert_eq!(table.take_first_file(tag as usize), Ok(None));
+        assert_eq!(table.put_files(tag as usize, vec![8, 9]), Ok(vec![]));
+        let settled = table.answer(tag, Reply::Fds).unwrap();
+        assert!(settled.files.is_empty());
+        assert_eq!(table.take_files(tag as usize), Err(TagError::Answered));
+        assert_eq!(table.take(tag), Some(Answer::Fds(vec![8, 9])));
+        assert_eq!(table.take_files(99), Err(TagError::Unknown));
+        assert_eq!(
+            table.put_files(99, vec![5]),
+            Err((TagError::Unknown, vec![5]))
+        );
+    }
+
+    #[test]
+    fn uncollected_files_come_back_to_be_closed() {
+        let mut table = Table::new();
+        let tag = table.begin(Some('a'), vec![1, 2]).unwrap();
+        assert_eq!(table.answer(tag, value(Ok(0))).unwrap().files, [1, 2]);
+    }
+
+    #[test]
+    fn a_dying_daemon_answers_everybody() {
+        let mut table = Table::new();
+        let waiting = table.begin(Some('a'), vec![]).unwrap();
+        let answered = table.begin(Some('b'), vec![]).unwrap();
+        let orphan = table.begin(None, vec![4]).unwrap();
+        table.abandon(orphan, Some("pages"));
+        table.answer(answered, value(Ok(3))).unwrap();
+        let settled = table.fail_all(19);
+        assert_eq!(settled.len(), 2);
+        assert_eq!(
+            settled.iter().filter_map(|s| s.waiter).collect::<Vec<_>>(),
+            ['a']
+        );
+        assert_eq!(
+            settled.iter().filter_map(|s| s.lent).collect::<Vec<_>>(),
+            ["pages"]
+        );
+        assert_eq!(taken(&mut table, waiting), Some(Err(19)));
+        assert_eq!(taken(&mut table, answered), Some(Ok(3)));
+        assert!(table.is_empty());
+    }
+}

@@ -1,0 +1,308 @@
+//! The slot table behind a file table: numbered places chosen by the caller.
+//!
+//! Redox programs choose descriptor numbers themselves, in one of two number spaces: plain numbers
+//! and numbers with [`UPPER_TAG`] set, which POSIX code cannot see or close by accident. Both grow
+//! on demand up to [`MAX_SLOTS`] places.
+
+use alloc::vec::Vec;
+
+/// Marks a number of the upper table (bit 62).
+pub const UPPER_TAG: usize = 1 << 62;
+
+/// Places per number space, and also the most entries both spaces hold together.
+pub const MAX_SLOTS: usize = 65_536;
+
+/// Why a table operation was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotError {
+    /// The number is beyond [`MAX_SLOTS`], or the table holds [`MAX_SLOTS`] entries already.
+    Limit,
+    /// The place is taken.
+    Taken,
+    /// The place is empty.
+    Empty,
+    /// A list names the same place twice.
+    Duplicate,
+    /// A list of places and a list of entries differ in length, or a table would shrink.
+    Length,
+}
+
+/// Numbered places for values of type `T`.
+#[derive(Debug)]
+pub struct SlotTable<T> {
+    plain: Vec<Option<T>>,
+    upper: Vec<Option<T>>,
+    used: usize,
+}
+
+impl<T> Default for SlotTable<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Clone> Clone for SlotTable<T> {
+    fn clone(&self) -> Self {
+        Self {
+            plain: self.plain.clone(),
+            upper: self.upper.clone(),
+            used: self.used,
+        }
+    }
+}
+
+impl<T> SlotTable<T> {
+    /// An empty table.
+    pub const fn new() -> Self {
+        Self {
+            plain: Vec::new(),
+            upper: Vec::new(),
+            used: 0,
+        }
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// True when no place is taken.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    fn space(&self, number: usize) -> (&Vec<Option<T>>, usize) {
+        let space = if number & UPPER_TAG == 0 {
+            &self.plain
+        } else {
+            &self.upper
+        };
+        (space, number & !UPPER_TAG)
+    }
+
+    fn space_mut(&mut self, number: usize) -> (&mut Vec<Option<T>>, usize) {
+        let space = if number & UPPER_TAG == 0 {
+            &mut self.plain
+        } else {
+            &mut self.upper
+        };
+        (space, number & !UPPER_TAG)
+    }
+
+    /// The entry at `number`.
+    pub fn get(&self, number: usize) -> Option<&T> {
+        let (space, index) = self.space(number);
+        space.get(index)?.as_ref()
+    }
+
+    /// True when an entry could be put at `number` now.
+    fn check_free(&self, number: usize) -> Result<(), SlotError> {
+        if number & !UPPER_TAG >= MAX_SLOTS {
+            return Err(SlotError::Limit);
+        }
+        if self.get(number).is_some() {
+            Err(SlotError::Taken)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Puts `entry` at `number`; a refused entry is handed back.
+    pub fn insert(&mut self, number: usize, entry: T) -> Result<(), (SlotError, T)> {
+        if self.used >= MAX_SLOTS {
+            return Err((SlotError::Limit, entry));
+        }
+        if let Err(error) = self.check_free(number) {
+            return Err((error, entry));
+        }
+        let (space, index) = self.space_mut(number);
+        if index >= space.len() {
+            space.resize_with(index + 1, || None);
+        }
+        if let Some(place) = space.get_mut(index) {
+            *place = Some(entry);
+            self.used += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes the entry at `number` out.
+    pub fn remove(&mut self, number: usize) -> Option<T> {
+        let (space, index) = self.space_mut(number);
+        let entry = space.get_mut(index)?.take();
+        if entry.is_some() {
+            self.used -= 1;
+        }
+        entry
+    }
+
+    fn check_list(
+        numbers: &[usize],
+        check: impl Fn(usize) -> Result<(), SlotError>,
+    ) -> Result<(), SlotError> {
+        let mut sorted: Vec<usize> = numbers.to_vec();
+        sorted.sort_unstable();
+        if sorted
+            .windows(2)
+            .any(|pair| matches!(pair, [a, b] if a == b))
+        {
+            return Err(SlotError::Duplicate);
+        }
+        numbers.iter().try_for_each(|&number| check(number))
+    }
+
+    fn check_taken(&self, numbers: &[usize]) -> Result<(), SlotError> {
+        Self::check_list(numbers, |number| {
+            if number & !UPPER_TAG >= MAX_SLOTS {
+                Err(SlotError::Limit)
+            } else if self.get(number).is_none() {
+                Err(SlotError::Empty)
+            } else {
+                Ok(())
+            }
+        })
+    }
+
+    /// Takes several entries out: all of them or none.
+    pub fn remove_all(&mut self, numbers: &[usize]) -> Result<Vec<T>, SlotError> {
+        self.check_taken(numbers)?;
+        Ok(numbers
+            .iter()
+            .filter_map(|&number| self.remove(number))
+            .collect())
+    }
+
+    /// Puts several entries in, `entries[i]` at `numbers[i]`: all of them or none. Refused entries
+    /// are handed back.
+    pub fn insert_all(
+        &mut self,
+        numbers: &[usize],
+        entries: Vec<T>,
+    ) -> Result<(), (SlotError, Vec<T>)> {
+        let check = if numbers.len() != entries.len() {
+            Err(SlotError::Length)
+        } else if self.used + entries.len() > MAX_SLOTS {
+            Err(SlotError::Limit)
+        } else {
+            Self::check_list(numbers, |number| self.check_free(number))
+        };
+        if let Err(error) = check {
+            return Err((error, entries));
+        }
+        for (&number, entry) in numbers.iter().zip(entries) {
+            // Checked above: the place is free and below the limit.
+            let _ = self.insert(number, entry);
+        }
+        Ok(())
+    }
+
+    /// Makes the number space of `which` (only its tag counts) at least `size` places long.
+    pub fn resize(&mut self, which: usize, size: usize) -> Result<(), SlotError> {
+        let (space, _) = self.space_mut(which);
+        if size > MAX_SLOTS {
+            return Err(SlotError::Limit);
+        }
+        if size < space.len() {
+            return Err(SlotError::Length);
+        }
+        space.resize_with(size, || None);
+        Ok(())
+    }
+
+    /// All entries with their numbers: plain ones first, each space in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        let upper = self
+            .upper
+            .iter()
+            .enumerate()
+            .map(|(i, entry)| (i | UPPER_TAG, entry));
+        self.plain
+            .iter()
+            .enumerate()
+            .chain(upper)
+            .filter_map(|(number, entry)| Some((number, entry.as_ref()?)))
+    }
+
+    /// Takes everything out, in the order of [`SlotTable::iter`].
+    pub fn drain(&mut self) -> Vec<T> {
+        self.used = 0;
+        let plain = core::mem::take(&mut self.plain);
+        let upper = core::mem::take(&mut self.upper);
+        plain.into_iter().chain(upper).flatten().collect()
+    }
+}
+
+impl<T: Clone> SlotTable<T> {
+    /// Copies several entries: all of them or none.
+    pub fn get_all(&self, numbers: &[usize]) -> Result<Vec<T>, SlotError> {
+        self.check_taken(numbers)?;
+        Ok(numbers
+            .iter()
+            .filter_map(|&number| self.get(number).cloned())
+            .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn the_two_number_spaces_are_separate() {
+        let mut table = SlotTable::new();
+        table.insert(3, 'a').unwrap();
+        table.insert(3 | UPPER_TAG, 'b').unwrap();
+        assert_eq!(table.get(3), Some(&'a'));
+        assert_eq!(table.get(3 | UPPER_TAG), Some(&'b'));
+        assert_eq!(
+            table.iter().collect::<Vec<_>>(),
+            [(3, &'a'), (3 | UPPER_TAG, &'b')]
+        );
+        assert_eq!(table.remove(3), Some('a'));
+        assert_eq!(table.remove(3), None);
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn limits_and_taken_places_are_refused() {
+        let mut table = SlotTable::new();
+        table.insert(MAX_SLOTS - 1, 1).unwrap();
+        assert_eq!(table.insert(MAX_SLOTS - 1, 2), Err((SlotError::Taken, 2)));
+        assert_eq!(table.insert(MAX_SLOTS, 2), Err((SlotError::Limit, 2)));
+        assert_eq!(table.insert(usize::MAX, 2), Err((SlotError::Limit, 2)));
+        assert_eq!(table.get(usize::MAX), None);
+        assert_eq!(table.remove(usize::MAX), None);
+    }
+
+    #[test]
+    fn lists_are_all_or_nothing() {
+        let mut table = SlotTable::new();
+        assert_eq!(
+            table.insert_all(&[1, 1], vec!['a', 'b']),
+            Err((SlotError::Duplicate, vec!['a', 'b']))
+        );
+        table.insert_all(&[1, 2], vec!['a', 'b']).unwrap();
+        assert_eq!(
+            table.insert_all(&[0, 2], vec!['c', 'd']).unwrap_err().0,
+            SlotError::Taken
+        );
+        assert_eq!(table.get(0), None);
+        assert_eq!(table.remove_all(&[1, 7]), Err(SlotError::Empty));
+        assert_eq!(table.len(), 2);
+        assert_eq!(table.get_all(&[2, 1]), Ok(vec!['b', 'a']));
+        assert_eq!(table.remove_all(&[2, 1]), Ok(vec!['b', 'a']));
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn resize_grows_only() {
+        let mut table = SlotTable::<u8>::new();
+        table.resize(0, 64).unwrap();
+        assert_eq!(table.resize(0, 63), Err(SlotError::Length));
+        assert_eq!(
+            table.resize(UPPER_TAG, MAX_SLOTS + 1),
+            Err(SlotError::Limit)
+        );
+    }
+}
