@@ -1,2 +1,15 @@
-//! kernel-core: see docs/architecture.md.
-#![no_std]
+//! The parts of the kernel that need no hardware: pure bookkeeping, tested on the host.
+//!
+//! Nothing here touches memory it was not given, so nothing here is unsafe. The kernel proper
+//! (`kernel/src`) adds the machine: it maps what these structures say is mapped.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod area;
+pub mod events;
+pub mod irq_counts;
+pub mod memory_path;
+pub mod pipe;
+pub mod requests;
+pub mod slots;

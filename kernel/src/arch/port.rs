@@ -1,0 +1,1 @@
+//! Port input and output.
