@@ -43,7 +43,11 @@ pub fn start<S: SchemeSync>(
     scheme: &mut S,
 ) -> Result<SchemeLoop> {
     let blocking = mode == Mode::Blocking;
-    let socket = Rc::new(if blocking { Socket::create()? } else { Socket::nonblock()? });
+    let socket = Rc::new(if blocking {
+        Socket::create()?
+    } else {
+        Socket::nonblock()?
+    });
     announce(&socket, name, notify, scheme)?;
     Ok(SchemeLoop::new(socket, blocking))
 }
@@ -86,5 +90,9 @@ pub fn seal() -> Result<()> {
 
 /// The readiness pipe; dropping it closes it, which tells the starter that nothing more comes.
 fn notify_pipe(notify: &str) -> Result<Fd> {
-    notify.trim().parse().map(Fd::new).map_err(|_| Error::new(EINVAL))
+    notify
+        .trim()
+        .parse()
+        .map(Fd::new)
+        .map_err(|_| Error::new(EINVAL))
 }

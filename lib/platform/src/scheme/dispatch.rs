@@ -60,7 +60,9 @@ impl<T: Transport> SchemeLoop<T> {
 
     /// Calls the handler of a kept request again.
     pub(super) fn retry<S: SchemeDaemon>(&mut self, key: (usize, u64), scheme: &mut S) {
-        let Some(parked) = self.parked.remove(&key) else { return };
+        let Some(parked) = self.parked.remove(&key) else {
+            return;
+        };
         let tag = parked.tag;
         match self.attempt(parked, scheme) {
             Some(parked) => {
@@ -93,7 +95,11 @@ impl<T: Transport> SchemeLoop<T> {
         if let (Op::Fevent { fd, req_flags, .. }, Ok(_)) = (&*op, &result) {
             self.interest.insert(*fd, (*req_flags, copy(caller)));
         }
-        let opcode = if result.is_err() { CqeOpcode::RespondRegular } else { opcode };
+        let opcode = if result.is_err() {
+            CqeOpcode::RespondRegular
+        } else {
+            opcode
+        };
         self.answers.push(Cqe {
             flags: opcode as u8,
             extra_raw: [extra, 0, 0],
@@ -113,15 +119,17 @@ fn opened(result: Result<OpenResult>) -> (CqeOpcode, Result<usize>, u8) {
         Ok(OpenResult::OtherSchemeMultiple { num_fds }) => {
             (CqeOpcode::RespondWithMultipleFds, Ok(num_fds), 0)
         }
-        Ok(OpenResult::WouldBlock) => {
-            (CqeOpcode::RespondRegular, Err(Error::new(EWOULDBLOCK)), 0)
-        }
+        Ok(OpenResult::WouldBlock) => (CqeOpcode::RespondRegular, Err(Error::new(EWOULDBLOCK)), 0),
         Err(error) => (CqeOpcode::RespondRegular, Err(error), 0),
     }
 }
 
 fn would_block_is_again(error: Error) -> Error {
-    if error.errno == EWOULDBLOCK { Error::new(EAGAIN) } else { error }
+    if error.errno == EWOULDBLOCK {
+        Error::new(EAGAIN)
+    } else {
+        error
+    }
 }
 
 fn is_flag_query(op: &Op) -> bool {

@@ -242,14 +242,21 @@ impl<T: Transport> SchemeLoop<T> {
             keys.into_iter().for_each(|key| self.retry(key, scheme));
         }
         for &id in &changes.handles {
-            let keys: Vec<(usize, u64)> =
-                self.parked.range((id, 0)..=(id, u64::MAX)).map(|(&key, _)| key).collect();
+            let keys: Vec<(usize, u64)> = self
+                .parked
+                .range((id, 0)..=(id, u64::MAX))
+                .map(|(&key, _)| key)
+                .collect();
             keys.into_iter().for_each(|key| self.retry(key, scheme));
         }
         if !changes.requests.is_empty() {
             let chosen = |parked: &Parked| changes.requests.contains(&parked.caller.id);
-            let keys: Vec<(usize, u64)> =
-                self.parked.iter().filter(|(_, p)| chosen(p)).map(|(&key, _)| key).collect();
+            let keys: Vec<(usize, u64)> = self
+                .parked
+                .iter()
+                .filter(|(_, p)| chosen(p))
+                .map(|(&key, _)| key)
+                .collect();
             keys.into_iter().for_each(|key| self.retry(key, scheme));
         }
         for &id in &changes.handles {
@@ -316,7 +323,9 @@ impl<T: Transport> SchemeLoop<T> {
 
     fn cancel<S: SchemeDaemon>(&mut self, tag: u32, scheme: &mut S) {
         // An unknown tag was answered before its cancellation was read.
-        let Some(key) = self.parked_by_tag.remove(&tag) else { return };
+        let Some(key) = self.parked_by_tag.remove(&tag) else {
+            return;
+        };
         if let Some(parked) = self.parked.remove(&key) {
             scheme.on_cancel(parked.caller.id);
         }
@@ -325,8 +334,11 @@ impl<T: Transport> SchemeLoop<T> {
 
     fn close<S: SchemeDaemon>(&mut self, id: usize, scheme: &mut S) {
         self.interest.remove(&id);
-        let left: Vec<u32> =
-            self.parked.range((id, 0)..=(id, u64::MAX)).map(|(_, parked)| parked.tag).collect();
+        let left: Vec<u32> = self
+            .parked
+            .range((id, 0)..=(id, u64::MAX))
+            .map(|(_, parked)| parked.tag)
+            .collect();
         left.into_iter().for_each(|tag| self.cancel(tag, scheme));
         scheme.on_close(id);
     }
@@ -354,7 +366,12 @@ pub fn list_directory<'buf, 'name>(
     let mut any = false;
     for (index, (name, kind)) in entries.into_iter().enumerate().skip(start) {
         let number = index as u64 + 1;
-        match buf.entry(DirEntry { inode: number, next_opaque_id: number, name, kind }) {
+        match buf.entry(DirEntry {
+            inode: number,
+            next_opaque_id: number,
+            name,
+            kind,
+        }) {
             Ok(()) => any = true,
             // Full: the caller asks again from the last entry it got.
             Err(_) if any => break,
@@ -366,7 +383,9 @@ pub fn list_directory<'buf, 'name>(
 
 /// Copies the part of `content` at `offset` that fits into `buf`; 0 at and beyond its end.
 pub fn read_at(content: &[u8], buf: &mut [u8], offset: u64) -> usize {
-    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
+    let start = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(content.len());
     let count = buf.len().min(content.len() - start);
     buf[..count].copy_from_slice(&content[start..start + count]);
     count

@@ -1,0 +1,357 @@
+//! The loop against a fake socket and a scheme of byte queues.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::mem::size_of;
+
+use redox_scheme::scheme::SchemeSync;
+use redox_scheme::{CallerCtx, Id, OpenResult};
+use syscall::data::Stat;
+use syscall::error::*;
+use syscall::flag::{EventFlags, F_GETFL, O_NONBLOCK};
+use syscall::schemev2::{Cqe, CqeOpcode, NewFdFlags, Opcode, Sqe};
+
+use super::{Changes, NO_ID, SchemeDaemon, SchemeLoop, Status, Transport};
+
+#[derive(Default)]
+struct FakeSocket {
+    requests: VecDeque<Sqe>,
+    answers: Vec<Cqe>,
+    closed: bool,
+    refuse_first: bool,
+}
+
+impl Transport for FakeSocket {
+    fn blocking(&self) -> bool {
+        false
+    }
+    fn read(&mut self, requests: &mut [Sqe]) -> Result<Option<usize>> {
+        let count = self.requests.len().min(requests.len());
+        if count == 0 {
+            return Ok(if self.closed { Some(0) } else { None });
+        }
+        for slot in requests.iter_mut().take(count) {
+            *slot = self.requests.pop_front().unwrap();
+        }
+        Ok(Some(count))
+    }
+    fn write(&mut self, answers: &[Cqe]) -> Result<usize> {
+        if core::mem::take(&mut self.refuse_first) {
+            return Err(Error::new(EBADFD));
+        }
+        // One at a time, as a kernel may.
+        self.answers.push(answers[0]);
+        Ok(1)
+    }
+}
+
+/// Handle 0 is the root; every other handle is a queue of bytes.
+#[derive(Default)]
+struct Queues {
+    bytes: BTreeMap<usize, VecDeque<u8>>,
+    changed: Vec<usize>,
+    cancelled: Vec<Id>,
+    closed: Vec<usize>,
+    last_uid: u32,
+    endless: bool,
+}
+
+impl SchemeSync for Queues {
+    fn openat(
+        &mut self,
+        _dir: usize,
+        path: &str,
+        _flags: usize,
+        _fcntl_flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<OpenResult> {
+        let number = path.parse().map_err(|_| Error::new(ENOENT))?;
+        if number == 99 && self.bytes.is_empty() {
+            return Ok(OpenResult::WouldBlock);
+        }
+        self.bytes.entry(number).or_default();
+        Ok(OpenResult::ThisScheme {
+            number,
+            flags: NewFdFlags::empty(),
+        })
+    }
+    fn read(&mut self, id: usize, buf: &mut [u8], _: u64, _: u32, _: &CallerCtx) -> Result<usize> {
+        let queue = self.bytes.get_mut(&id).ok_or(Error::new(EBADF))?;
+        if queue.is_empty() {
+            return Err(Error::new(EWOULDBLOCK));
+        }
+        let count = buf.len().min(queue.len());
+        buf.iter_mut()
+            .zip(queue.drain(..count))
+            .for_each(|(to, from)| *to = from);
+        Ok(count)
+    }
+    fn write(&mut self, id: usize, buf: &[u8], _: u64, _: u32, ctx: &CallerCtx) -> Result<usize> {
+        self.last_uid = ctx.uid;
+        self.bytes
+            .get_mut(&id)
+            .ok_or(Error::new(EBADF))?
+            .extend(buf);
+        self.changed.push(id);
+        Ok(buf.len())
+    }
+    fn call(&mut self, _: usize, _: &mut [u8], meta: &[u64], ctx: &CallerCtx) -> Result<usize> {
+        self.last_uid = ctx.uid;
+        Ok(meta[0] as usize)
+    }
+    fn fevent(&mut self, id: usize, flags: EventFlags, _: &CallerCtx) -> Result<EventFlags> {
+        let ready = !self.bytes.get(&id).ok_or(Error::new(EBADF))?.is_empty();
+        Ok(if ready {
+            flags & EventFlags::EVENT_READ
+        } else {
+            EventFlags::empty()
+        })
+    }
+    fn fstat(&mut self, id: usize, stat: &mut Stat, _: &CallerCtx) -> Result<()> {
+        stat.st_size = self.bytes.get(&id).ok_or(Error::new(EBADF))?.len() as u64;
+        Ok(())
+    }
+    fn on_close(&mut self, id: usize) {
+        self.closed.push(id);
+    }
+}
+
+impl SchemeDaemon for Queues {
+    fn changes(&mut self, changes: &mut Changes) {
+        self.changed.drain(..).for_each(|id| changes.handle(id));
+        if self.endless {
+            changes.handle(1);
+        }
+    }
+    fn on_cancel(&mut self, request: Id) {
+        self.cancelled.push(request);
+    }
+}
+
+struct Bed {
+    scheme: Queues,
+    event_loop: SchemeLoop<FakeSocket>,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let mut scheme = Queues::default();
+        scheme.bytes.insert(1, VecDeque::new());
+        Self {
+            scheme,
+            event_loop: SchemeLoop::with_transport(FakeSocket::default()),
+        }
+    }
+    fn send(&mut self, opcode: Opcode, tag: u32, args: [u64; 6]) {
+        self.event_loop.transport.requests.push_back(Sqe {
+            opcode: opcode as u8,
+            tag,
+            args,
+            caller: 7,
+            ..Sqe::default()
+        });
+    }
+    fn poll(&mut self) -> Vec<Cqe> {
+        assert_eq!(self.event_loop.poll(&mut self.scheme), Ok(Status::Idle));
+        core::mem::take(&mut self.event_loop.transport.answers)
+    }
+    fn answers(&mut self) -> Vec<(u32, Result<usize>)> {
+        self.poll()
+            .iter()
+            .map(|cqe| (cqe.tag, Error::demux(cqe.result as usize)))
+            .collect()
+    }
+    fn read(&mut self, tag: u32, buf: &mut [u8], flags: usize) {
+        let (address, length) = (buf.as_mut_ptr() as u64, buf.len() as u64);
+        self.send(
+            Opcode::Read,
+            tag,
+            [1, address, length, u64::MAX, flags as u64, 0],
+        );
+    }
+    fn write(&mut self, tag: u32, buf: &[u8]) {
+        let (address, length) = (buf.as_ptr() as u64, buf.len() as u64);
+        self.send(Opcode::Write, tag, [1, address, length, u64::MAX, 0, 1000]);
+    }
+}
+
+fn error(errno: i32) -> Result<usize> {
+    Err(Error::new(errno))
+}
+
+#[test]
+fn a_read_waits_until_the_handle_changes() {
+    let mut bed = Bed::new();
+    let mut buf = [0; 8];
+    bed.read(3, &mut buf, 0);
+    assert_eq!(bed.answers(), []);
+    assert_eq!(bed.event_loop.parked(), 1);
+    bed.write(4, b"hello");
+    assert_eq!(bed.answers(), [(4, Ok(5)), (3, Ok(5))]);
+    assert_eq!(&buf[..5], b"hello");
+    assert_eq!(bed.event_loop.parked(), 0);
+    assert_eq!(bed.scheme.last_uid, 1000);
+}
+
+#[test]
+fn waiting_reads_are_served_in_order() {
+    let mut bed = Bed::new();
+    let (mut first, mut second) = ([0; 2], [0; 2]);
+    bed.read(1, &mut first, 0);
+    bed.read(2, &mut second, 0);
+    assert_eq!(bed.answers(), []);
+    bed.write(3, b"ab");
+    assert_eq!(bed.answers(), [(3, Ok(2)), (1, Ok(2))]);
+    bed.write(3, b"cd");
+    assert_eq!(bed.answers(), [(3, Ok(2)), (2, Ok(2))]);
+    assert_eq!((&first, &second), (b"ab", b"cd"));
+}
+
+#[test]
+fn nonblocking_requests_are_never_kept() {
+    let mut bed = Bed::new();
+    let mut buf = [0; 8];
+    bed.read(3, &mut buf, O_NONBLOCK);
+    assert_eq!(bed.answers(), [(3, error(EAGAIN))]);
+    let path = b"99";
+    bed.scheme.bytes.clear();
+    let args = [0, path.as_ptr() as u64, 2, 0, O_NONBLOCK as u64, 0];
+    bed.send(Opcode::OpenAt, 4, args);
+    assert_eq!(bed.answers(), [(4, error(EAGAIN))]);
+    assert_eq!(bed.event_loop.parked(), 0);
+}
+
+#[test]
+fn an_open_can_wait_too() {
+    let mut bed = Bed::new();
+    bed.scheme.bytes.clear();
+    let path = b"99";
+    bed.send(Opcode::OpenAt, 4, [0, path.as_ptr() as u64, 2, 0, 0, 0]);
+    assert_eq!(bed.answers(), []);
+    bed.scheme.bytes.insert(5, VecDeque::new());
+    bed.scheme.changed.push(0);
+    assert_eq!(bed.answers(), [(4, Ok(99))]);
+}
+
+#[test]
+fn cancellation_answers_a_kept_request_once() {
+    let mut bed = Bed::new();
+    let mut buf = [0; 8];
+    bed.read(3, &mut buf, 0);
+    bed.send(Opcode::Cancel, 3, [0; 6]);
+    bed.send(Opcode::Cancel, 3, [0; 6]);
+    bed.send(Opcode::Cancel, 77, [0; 6]);
+    assert_eq!(bed.answers(), [(3, error(ECANCELED))]);
+    assert_eq!(bed.scheme.cancelled.len(), 1);
+    bed.write(4, b"x");
+    assert_eq!(bed.answers(), [(4, Ok(1))]);
+}
+
+#[test]
+fn closing_a_handle_gives_up_its_requests() {
+    let mut bed = Bed::new();
+    let mut buf = [0; 8];
+    bed.read(3, &mut buf, 0);
+    bed.send(Opcode::CloseMsg, 0, [1, 0, 0, 0, 0, 0]);
+    assert_eq!(bed.answers(), [(3, error(ECANCELED))]);
+    assert_eq!(bed.scheme.closed, [1]);
+}
+
+#[test]
+fn subscribers_hear_of_changes_until_the_handle_is_closed() {
+    let mut bed = Bed::new();
+    let wanted = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+    bed.send(Opcode::Fevent, 3, [1, wanted.bits() as u64, 0, 0, 0, 0]);
+    assert_eq!(bed.answers(), [(3, Ok(0))]);
+    bed.write(4, b"x");
+    let answers = bed.poll();
+    assert_eq!(answers.len(), 2);
+    assert_eq!(answers[1].flags, CqeOpcode::SendFevent as u8);
+    assert_eq!(
+        (answers[1].tag as usize, answers[1].result),
+        (EventFlags::EVENT_READ.bits(), 1)
+    );
+    bed.send(Opcode::CloseMsg, 0, [1, 0, 0, 0, 0, 0]);
+    bed.write(5, b"x");
+    assert_eq!(bed.answers(), [(5, Ok(1))]);
+}
+
+#[test]
+fn structures_are_checked_and_copied() {
+    let mut bed = Bed::new();
+    bed.scheme.bytes.insert(1, [1, 2, 3].into_iter().collect());
+    let mut space = [0_u8; size_of::<Stat>() + 1];
+    let unaligned = space.as_mut_ptr().wrapping_add(1) as u64;
+    let length = size_of::<Stat>() as u64;
+    bed.send(Opcode::Fstat, 3, [1, unaligned, length, 0, 0, 0]);
+    bed.send(Opcode::Fstat, 4, [1, unaligned, length - 1, 0, 0, 0]);
+    bed.send(Opcode::Fstatvfs, 5, [1, unaligned, 8, 0, 0, 0]);
+    bed.send(Opcode::Futimens, 6, [1, unaligned, 1000, 0, 0, 0]);
+    bed.send(Opcode::StdFsCall, 7, [1, unaligned, 4, 4, 0, 0]);
+    bed.send(Opcode::StdFsCall, 8, [1, unaligned, length, 4, 0, 0]);
+    bed.send(Opcode::StdFsCall, 9, [1, unaligned, length, 200, 0, 0]);
+    let invalid = error(EINVAL);
+    assert_eq!(
+        bed.answers(),
+        [
+            (3, Ok(0)),
+            (4, invalid),
+            (5, invalid),
+            (6, invalid),
+            (7, invalid),
+            (8, Ok(0)),
+            (9, error(EOPNOTSUPP))
+        ]
+    );
+    // SAFETY: the buffer holds a whole `Stat` at this address, written just now.
+    let stat = unsafe { (unaligned as *const Stat).read_unaligned() };
+    assert_eq!(stat.st_size, 3);
+}
+
+#[test]
+fn defaults_and_unknown_requests() {
+    let mut bed = Bed::new();
+    bed.send(Opcode::Fcntl, 1, [1, F_GETFL as u64, 0, 0, 0, 0]);
+    bed.send(Opcode::Fcntl, 2, [1, 0x1234, 0, 0, 0, 0]);
+    bed.send(Opcode::Call, 3, [1, 1 << 62, 0, 42, 0, 0]);
+    bed.event_loop.transport.requests.push_back(Sqe {
+        opcode: 250,
+        tag: 4,
+        ..Sqe::default()
+    });
+    assert_eq!(
+        bed.answers(),
+        [
+            (1, Ok(0)),
+            (2, error(EOPNOTSUPP)),
+            (3, Ok(42)),
+            (4, error(ENOSYS))
+        ]
+    );
+    assert_eq!(bed.scheme.last_uid, NO_ID);
+}
+
+#[test]
+fn a_refused_answer_does_not_stop_the_others() {
+    let mut bed = Bed::new();
+    bed.event_loop.transport.refuse_first = true;
+    bed.write(1, b"a");
+    bed.write(2, b"b");
+    assert_eq!(bed.answers(), [(2, Ok(1))]);
+}
+
+#[test]
+fn endless_changes_do_not_hang_the_loop() {
+    let mut bed = Bed::new();
+    bed.scheme.endless = true;
+    bed.write(1, b"a");
+    assert_eq!(bed.answers(), [(1, Ok(1))]);
+}
+
+#[test]
+fn a_closed_socket_ends_the_loop() {
+    let mut bed = Bed::new();
+    bed.event_loop.transport.closed = true;
+    assert_eq!(bed.event_loop.poll(&mut bed.scheme), Ok(Status::Closed));
+    assert_eq!(bed.event_loop.run(&mut bed.scheme), Ok(()));
+}

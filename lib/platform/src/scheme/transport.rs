@@ -53,7 +53,9 @@ impl Transport for SocketTransport {
         match self.socket.inner().read(bytes).map_err(Error::from) {
             Ok(count) if count % size_of::<Sqe>() != 0 => Err(Error::new(EIO)),
             Ok(count) => Ok(Some(count / size_of::<Sqe>())),
-            Err(Error { errno: EAGAIN | EWOULDBLOCK }) => Ok(None),
+            Err(Error {
+                errno: EAGAIN | EWOULDBLOCK,
+            }) => Ok(None),
             Err(error) => Err(error),
         }
     }
