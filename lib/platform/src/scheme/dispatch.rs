@@ -21,7 +21,7 @@ impl<T: Transport> SchemeLoop<T> {
         // SAFETY: `Request` is a transparent wrapper of `Sqe`.
         let request = unsafe { core::mem::transmute::<Sqe, Request>(sqe) };
         match request.kind() {
-            RequestKind::Cancellation(_) => self.cancel(sqe.tag, scheme),
+            RequestKind::Cancellation(cancelled) => self.cancel(cancelled.id, scheme),
             RequestKind::OnClose { id } => self.close(id, scheme),
             // Detach concerns file locks, which no scheme here keeps. The kernel sends the two
             // memory messages for private writable mappings only, which schemes refuse.
@@ -63,13 +63,13 @@ impl<T: Transport> SchemeLoop<T> {
         let Some(parked) = self.parked.remove(&key) else {
             return;
         };
-        let tag = parked.tag;
+        let request = parked.caller.id;
         match self.attempt(parked, scheme) {
             Some(parked) => {
                 self.parked.insert(key, parked);
             }
             None => {
-                self.parked_by_tag.remove(&tag);
+                self.parked_by_id.remove(&request);
             }
         }
     }

@@ -55,9 +55,11 @@ pub trait SchemeDaemon: SchemeSync {
     }
 
     /// A kept request was given up by its caller; `request` is the `ctx.id` its handler saw. The
-    /// place to drop what the handler remembered under that id.
-    fn on_cancel(&mut self, request: Id) {
+    /// place to drop what the handler remembered under that id. Returns the answer: usually
+    /// `ECANCELED`, or the count of what a transfer had moved before, which then is not lost.
+    fn on_cancel(&mut self, request: Id) -> Result<usize> {
         let _ = request;
+        Err(Error::new(ECANCELED))
     }
 }
 
@@ -68,6 +70,7 @@ pub struct Changes {
     requests: BTreeSet<Id>,
     events: Vec<(usize, EventFlags)>,
     everything: bool,
+    progress: bool,
 }
 
 impl Changes {
@@ -85,6 +88,12 @@ impl Changes {
     /// All kept requests are to be tried again. For daemons with few clients.
     pub fn everything(&mut self) {
         self.everything = true;
+    }
+
+    /// Data moved although no request could be answered yet: the round of retries that led here
+    /// was not in vain.
+    pub fn progress(&mut self) {
+        self.progress = true;
     }
 
     /// Posts an event as it is, whether or not the handle is ready.
@@ -125,7 +134,7 @@ pub struct SchemeLoop<T = SocketTransport> {
     answers: Vec<Cqe>,
     /// Kept requests by handle, then by order of arrival.
     parked: BTreeMap<(usize, u64), Parked>,
-    parked_by_tag: BTreeMap<u32, (usize, u64)>,
+    parked_by_id: BTreeMap<Id, (usize, u64)>,
     arrivals: u64,
     /// What is subscribed per handle, with the last subscriber's identity.
     interest: BTreeMap<usize, (EventFlags, CallerCtx)>,
@@ -160,7 +169,7 @@ impl<T: Transport> SchemeLoop<T> {
             incoming: alloc::vec![Sqe::default(); REQUESTS_PER_READ],
             answers: Vec::new(),
             parked: BTreeMap::new(),
-            parked_by_tag: BTreeMap::new(),
+            parked_by_id: BTreeMap::new(),
             arrivals: 0,
             interest: BTreeMap::new(),
             changes: Changes::default(),
@@ -222,8 +231,9 @@ impl<T: Transport> SchemeLoop<T> {
             }
             let changes = core::mem::take(&mut self.changes);
             let answered = self.answers.len();
+            let progress = changes.progress;
             self.apply(changes, scheme);
-            if self.answers.len() > answered {
+            if progress || self.answers.len() > answered {
                 idle_rounds = 0;
                 continue;
             }
@@ -250,13 +260,10 @@ impl<T: Transport> SchemeLoop<T> {
             keys.into_iter().for_each(|key| self.retry(key, scheme));
         }
         if !changes.requests.is_empty() {
-            let chosen = |parked: &Parked| changes.requests.contains(&parked.caller.id);
-            let keys: Vec<(usize, u64)> = self
-                .parked
-                .iter()
-                .filter(|(_, p)| chosen(p))
-                .map(|(&key, _)| key)
-                .collect();
+            // Tried in order of arrival; those that were answered meanwhile are no longer kept.
+            let mut keys: Vec<(usize, u64)> =
+                changes.requests.iter().filter_map(|id| self.parked_by_id.get(id)).copied().collect();
+            keys.sort_unstable_by_key(|&(_, arrival)| arrival);
             keys.into_iter().for_each(|key| self.retry(key, scheme));
         }
         for &id in &changes.handles {
@@ -317,29 +324,29 @@ impl<T: Transport> SchemeLoop<T> {
     fn park(&mut self, op: Op, caller: CallerCtx, tag: u32) {
         let key = (op.file_id().unwrap_or(usize::MAX), self.arrivals);
         self.arrivals += 1;
-        self.parked_by_tag.insert(tag, key);
+        self.parked_by_id.insert(caller.id, key);
         self.parked.insert(key, Parked { op, caller, tag });
     }
 
-    fn cancel<S: SchemeDaemon>(&mut self, tag: u32, scheme: &mut S) {
-        // An unknown tag was answered before its cancellation was read.
-        let Some(key) = self.parked_by_tag.remove(&tag) else {
+    fn cancel<S: SchemeDaemon>(&mut self, request: Id, scheme: &mut S) {
+        // An unknown request was answered before its cancellation was read.
+        let Some(key) = self.parked_by_id.remove(&request) else {
             return;
         };
         if let Some(parked) = self.parked.remove(&key) {
-            scheme.on_cancel(parked.caller.id);
+            let result = scheme.on_cancel(request);
+            self.answer(parked.tag, result);
         }
-        self.answer(tag, Err(Error::new(ECANCELED)));
     }
 
     fn close<S: SchemeDaemon>(&mut self, id: usize, scheme: &mut S) {
         self.interest.remove(&id);
-        let left: Vec<u32> = self
+        let left: Vec<Id> = self
             .parked
             .range((id, 0)..=(id, u64::MAX))
-            .map(|(_, parked)| parked.tag)
+            .map(|(_, parked)| parked.caller.id)
             .collect();
-        left.into_iter().for_each(|tag| self.cancel(tag, scheme));
+        left.into_iter().for_each(|request| self.cancel(request, scheme));
         scheme.on_close(id);
     }
 

@@ -123,8 +123,9 @@ impl SchemeDaemon for Queues {
             changes.handle(1);
         }
     }
-    fn on_cancel(&mut self, request: Id) {
+    fn on_cancel(&mut self, request: Id) -> Result<usize> {
         self.cancelled.push(request);
+        Err(Error::new(ECANCELED))
     }
 }
 
