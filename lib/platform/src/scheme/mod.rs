@@ -261,8 +261,12 @@ impl<T: Transport> SchemeLoop<T> {
         }
         if !changes.requests.is_empty() {
             // Tried in order of arrival; those that were answered meanwhile are no longer kept.
-            let mut keys: Vec<(usize, u64)> =
-                changes.requests.iter().filter_map(|id| self.parked_by_id.get(id)).copied().collect();
+            let mut keys: Vec<(usize, u64)> = changes
+                .requests
+                .iter()
+                .filter_map(|id| self.parked_by_id.get(id))
+                .copied()
+                .collect();
             keys.sort_unstable_by_key(|&(_, arrival)| arrival);
             keys.into_iter().for_each(|key| self.retry(key, scheme));
         }
@@ -346,7 +350,8 @@ impl<T: Transport> SchemeLoop<T> {
             .range((id, 0)..=(id, u64::MAX))
             .map(|(_, parked)| parked.caller.id)
             .collect();
-        left.into_iter().for_each(|request| self.cancel(request, scheme));
+        left.into_iter()
+            .for_each(|request| self.cancel(request, scheme));
         scheme.on_close(id);
     }
 
