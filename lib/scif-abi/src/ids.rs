@@ -1,0 +1,66 @@
+//! Names of things on the SCIF network: nodes, ports and port ids.
+
+use core::fmt;
+
+use syscall_derive::Layout;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Number of a node: 0 is the host, `n` is card `n - 1`.
+pub type NodeId = u16;
+
+/// Number of a port on one node. 0 means "none" or "any".
+pub type Port = u16;
+
+/// A port on a node, `struct scif_port_id` of the SCIF header: node first, 4 bytes, little endian.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+    Layout,
+)]
+#[layout(size = 4, align = 1)]
+#[repr(C)]
+pub struct PortId {
+    #[layout(offset = 0)]
+    node: zerocopy::little_endian::U16,
+    #[layout(offset = 2)]
+    port: zerocopy::little_endian::U16,
+}
+
+impl PortId {
+    /// The port `port` of node `node`.
+    pub fn new(node: NodeId, port: Port) -> PortId {
+        PortId {
+            node: node.into(),
+            port: port.into(),
+        }
+    }
+
+    /// The node.
+    pub fn node(self) -> NodeId {
+        self.node.get()
+    }
+
+    /// The port on that node.
+    pub fn port(self) -> Port {
+        self.port.get()
+    }
+}
+
+impl fmt::Display for PortId {
+    /// `node/port`, the spelling of the scheme's paths.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.node(), self.port())
+    }
+}

@@ -1,0 +1,69 @@
+//! Every limit of the SCIF stack, in one place, with unit and reason.
+//!
+//! "reference" is the behaviour of the two known SCIF drivers and of the SCIF header.
+
+/// The host's node number; cards follow. The management node of the node-QP protocol.
+pub const HOST_NODE: u16 = 0;
+
+/// Highest node number. The mainline driver knows at most 129 nodes (host and 128 cards).
+pub const MAX_NODE: u16 = 128;
+
+/// Ports below this one may be bound only by root (`SCIF_ADMIN_PORT_END` of the header).
+pub const PRIVILEGED_PORT_END: u16 = 1024;
+
+/// First port that is given out when port 0 is asked for (`SCIF_PORT_RSVD` of the header).
+pub const FIRST_EPHEMERAL_PORT: u16 = 1088;
+
+/// Longest queue of connection requests not yet accepted; larger backlogs are clamped (mainline).
+pub const MAX_BACKLOG: u32 = 1024;
+
+/// Bytes of a page, the unit in which memory is shared with a peer.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Bytes of an endpoint's ring in each direction in the base protocol; one byte always stays free.
+pub const ENDPOINT_RING_BYTES: u32 = 4096;
+
+/// Largest ring an endpoint may offer, in bytes. Well below the 4 MiB at which physically contiguous
+/// allocations of the kernel end.
+pub const MAX_ENDPOINT_RING_BYTES: u32 = 1 << 20;
+
+/// Bytes of the node queue pair's ring in each direction: 16 × 64 KiB, as the mainline driver has it.
+/// That is 23,831 messages of 44 bytes.
+pub const NODE_RING_BYTES: u32 = 1 << 20;
+
+/// Smallest ring accepted from a peer, in bytes: a node ring must hold at least one message.
+pub const MIN_RING_BYTES: u32 = 64;
+
+/// Largest ring accepted from a peer, in bytes. Bounds what one hostile number can make us touch.
+pub const MAX_RING_BYTES: u32 = 16 << 20;
+
+/// Endpoints one engine holds at most. Two for each port would do; memory is what really limits.
+pub const MAX_ENDPOINTS: usize = 1 << 16;
+
+/// Connections one engine holds at most, counting those that are closed but not yet acknowledged by
+/// the peer. Each one has at least two pages.
+pub const MAX_CONNECTIONS: usize = 1 << 16;
+
+/// Messages to one node that may wait for room in its ring. An honest peer causes at most three for
+/// each connection, so only one that floods us and never reads gets here; its link is given up.
+pub const MAX_QUEUED_MESSAGES: usize = 4 * MAX_CONNECTIONS;
+
+/// Nanoseconds until a connect that nobody answers ends with `ENODEV`: the older driver's 30 s. The
+/// mainline driver's 10 s are short for a server that starts up under emulation.
+pub const CONNECT_TIMEOUT_NS: u64 = 30_000_000_000;
+
+/// Nanoseconds a granted connection waits for the connector's acknowledgement (mainline's 10 s).
+pub const HANDSHAKE_TIMEOUT_NS: u64 = 10_000_000_000;
+
+/// Nanoseconds a node ring may stay full without any progress before its link is given up (both
+/// drivers: 3 s).
+pub const NODE_RING_STALL_NS: u64 = 3_000_000_000;
+
+/// Nanoseconds between two looks at a full node ring. The peer raises no doorbell when it has read.
+pub const NODE_RING_RETRY_NS: u64 = 1_000_000;
+
+/// Nanoseconds a node that leaves waits for the answer to EXIT before it goes anyway.
+pub const EXIT_TIMEOUT_NS: u64 = 1_000_000_000;
+
+/// Endpoints of one process at most, so that one program cannot use up all ports.
+pub const ENDPOINTS_PER_PROCESS: u32 = 8192;

@@ -1,0 +1,1 @@
+//! The link memory between two nodes.

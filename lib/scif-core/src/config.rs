@@ -1,0 +1,46 @@
+//! What can be chosen when an engine is made, and who owns an endpoint.
+
+use scif_abi::NodeId;
+use scif_abi::limits;
+
+/// Settings of one engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Number of this node.
+    pub node: NodeId,
+    /// Bytes of the ring each endpoint offers its peer: a power of two from 4 KiB to 1 MiB. Peers of
+    /// the base protocol read the size when they connect, so any value works with them.
+    pub endpoint_ring_bytes: u32,
+    /// Bytes of the ring for messages from each node, a power of two from 4 KiB.
+    pub node_ring_bytes: u32,
+    /// Endpoints of one process at most; more give `ENOMEM`.
+    pub endpoints_per_process: u32,
+}
+
+impl Config {
+    /// The usual settings for node `node`.
+    pub fn new(node: NodeId) -> Config {
+        Config {
+            node,
+            endpoint_ring_bytes: limits::ENDPOINT_RING_BYTES,
+            node_ring_bytes: limits::NODE_RING_BYTES,
+            endpoints_per_process: limits::ENDPOINTS_PER_PROCESS,
+        }
+    }
+}
+
+/// Who opened an endpoint; recorded for the text files and the per-process limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// Process id.
+    pub process: u32,
+    /// User id at the time of opening; 0 may bind privileged ports.
+    pub user: u32,
+}
+
+impl Owner {
+    /// Whether this owner may bind ports below 1024.
+    pub fn is_privileged(self) -> bool {
+        self.user == 0
+    }
+}
