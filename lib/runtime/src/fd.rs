@@ -1,0 +1,448 @@
+//! Descriptor operations: the system calls on descriptors with this process's number allocation.
+//!
+//! All functions take and return raw numbers; wrap them in [`libredox::Fd`] for ownership. Numbers
+//! made by the `*_upper` functions lie in the upper table, out of sight of programs that count.
+
+use syscall::data::Stat;
+use syscall::error::{EBADF, EINTR, EINVAL, Error, Result};
+use syscall::flag::{CallFlags, MapFlags, StdFsCallKind, UPPER_FDTBL_TAG};
+
+use crate::fdtable;
+use crate::sys;
+
+/// Runs `create` with a reserved number and gives the number back when it fails.
+fn with_number(number: usize, create: impl FnOnce(usize) -> Result<usize>) -> Result<usize> {
+    create(number).inspect_err(|_| fdtable::release(number))
+}
+
+fn openat_into(dir: usize, path: &[u8], flags: usize, fcntl: usize, slot: usize) -> Result<usize> {
+    with_number(slot, |slot| {
+        // SAFETY: the path is a live slice; the call writes no user memory. Number 987 is the form
+        // that every kernel version knows.
+        unsafe {
+            sys::call(
+                syscall::SYS_OPENAT_INTO,
+                [dir, path.as_ptr() as usize, path.len(), flags, fcntl, slot],
+            )
+        }
+    })
+    .map(|_| slot)
+}
+
+fn dup_into(fd: usize, name: &[u8], slot: usize) -> Result<usize> {
+    with_number(slot, |slot| {
+        // SAFETY: the name is a live slice; the call writes no user memory.
+        unsafe {
+            sys::call(
+                syscall::SYS_DUP_INTO,
+                [fd, name.as_ptr() as usize, name.len(), slot, 0, 0],
+            )
+        }
+    })
+    .map(|_| slot)
+}
+
+/// Opens `path` below the directory `dir`, at the lowest free number.
+pub fn openat(dir: usize, path: &[u8], flags: usize, fcntl_flags: usize) -> Result<usize> {
+    openat_into(dir, path, flags, fcntl_flags, fdtable::reserve()?)
+}
+
+/// Opens `path` below the directory `dir`, in the upper table.
+pub fn openat_upper(dir: usize, path: &[u8], flags: usize, fcntl_flags: usize) -> Result<usize> {
+    openat_into(dir, path, flags, fcntl_flags, fdtable::reserve_upper()?)
+}
+
+/// Duplicates `fd`, or asks its scheme for the object `name` when that is not empty.
+pub fn dup(fd: usize, name: &[u8]) -> Result<usize> {
+    dup_into(fd, name, fdtable::reserve()?)
+}
+
+/// As [`dup`], in the upper table.
+pub fn dup_upper(fd: usize, name: &[u8]) -> Result<usize> {
+    dup_into(fd, name, fdtable::reserve_upper()?)
+}
+
+/// As [`dup`], at the number `new`, closing what is there.
+pub fn dup2(fd: usize, new: usize, name: &[u8]) -> Result<usize> {
+    // SAFETY: the name is a live slice; the call writes no user memory.
+    let result = unsafe {
+        sys::call(
+            syscall::SYS_DUP2,
+            [fd, new, name.as_ptr() as usize, name.len(), 0, 0],
+        )
+    }?;
+    fdtable::mark(new)?;
+    Ok(result)
+}
+
+/// Closes `fd`. The number is free afterwards, also when the scheme reports an error.
+pub fn close(fd: usize) -> Result<()> {
+    // SAFETY: plain numbers only.
+    let result = unsafe { sys::call(syscall::SYS_CLOSE, [fd, 0, 0, 0, 0, 0]) };
+    // The kernel takes the number away before it tells the scheme, whatever that answers.
+    fdtable::release(fd);
+    result.map(|_| ())
+}
+
+/// Reads into `buffer`; returns the number of bytes.
+pub fn read(fd: usize, buffer: &mut [u8]) -> Result<usize> {
+    loop {
+        // SAFETY: the buffer is exclusively ours and live for the call.
+        let result = unsafe {
+            sys::call(
+                syscall::SYS_READ,
+                [fd, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0],
+            )
+        };
+        if !matches!(result, Err(Error { errno: EINTR })) {
+            return result;
+        }
+    }
+}
+
+/// Reads into `buffer`, not restarted when interrupted (EINTR).
+pub fn read_once(fd: usize, buffer: &mut [u8]) -> Result<usize> {
+    // SAFETY: the buffer is exclusively ours and live for the call.
+    unsafe {
+        sys::call(
+            syscall::SYS_READ,
+            [fd, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0],
+        )
+    }
+}
+
+/// Writes `bytes`; returns how many were taken.
+pub fn write(fd: usize, bytes: &[u8]) -> Result<usize> {
+    loop {
+        // SAFETY: the slice is live for the call and only read.
+        let result = unsafe {
+            sys::call(
+                syscall::SYS_WRITE,
+                [fd, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0],
+            )
+        };
+        if !matches!(result, Err(Error { errno: EINTR })) {
+            return result;
+        }
+    }
+}
+
+/// Moves the position; `whence` is 0 set, 1 current, 2 end.
+pub fn lseek(fd: usize, offset: i64, whence: usize) -> Result<usize> {
+    // SAFETY: plain numbers only.
+    unsafe { sys::call(syscall::SYS_LSEEK, [fd, offset as usize, whence, 0, 0, 0]) }
+}
+
+/// Writes the path of `fd` into `buffer`; returns its length.
+pub fn fpath(fd: usize, buffer: &mut [u8]) -> Result<usize> {
+    // SAFETY: the buffer is exclusively ours and live for the call.
+    unsafe {
+        sys::call(
+            syscall::SYS_FPATH,
+            [fd, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0],
+        )
+    }
+}
+
+/// Descriptor flags and duplication; numbers for new descriptors are chosen here.
+pub fn fcntl(fd: usize, command: usize, argument: usize) -> Result<usize> {
+    /// Duplicate with the close-on-exec flag, a notion of libraries that the kernel does not know.
+    const F_DUPFD_CLOEXEC: usize = 1030;
+    match command {
+        syscall::F_DUPFD | F_DUPFD_CLOEXEC => {
+            let slot = if argument & UPPER_FDTBL_TAG != 0 {
+                fdtable::reserve_upper()?
+            } else {
+                fdtable::reserve()?
+            };
+            with_number(slot, |slot| {
+                // SAFETY: plain numbers only.
+                unsafe { sys::call(syscall::SYS_FCNTL, [fd, syscall::F_DUPFD, slot, 0, 0, 0]) }
+            })
+        }
+        // SAFETY: plain numbers only.
+        _ => unsafe { sys::call(syscall::SYS_FCNTL, [fd, command, argument, 0, 0, 0]) },
+    }
+}
+
+/// What a call does with its payload.
+#[derive(Clone, Copy)]
+enum Direction {
+    None,
+    In,
+    Out,
+    Both,
+}
+
+fn direction(flags: CallFlags) -> Direction {
+    match (
+        flags.contains(CallFlags::READ),
+        flags.contains(CallFlags::WRITE),
+    ) {
+        (true, true) => Direction::Both,
+        (true, false) => Direction::In,
+        (false, true) => Direction::Out,
+        (false, false) => Direction::None,
+    }
+}
+
+/// The general request (`SYS_CALL`) with raw pointers, including the bookkeeping of descriptors
+/// that are sent or received.
+///
+/// # Safety
+/// `payload` must be valid for reads and writes of `length` bytes (or null with length 0), aligned
+/// for `usize` when descriptors travel.
+pub unsafe fn call_raw(
+    fd: usize,
+    payload: *mut u8,
+    length: usize,
+    flags: CallFlags,
+    metadata: &[u64],
+) -> Result<usize> {
+    let request = || {
+        // SAFETY: the caller vouches for the payload, the metadata slice is live.
+        unsafe {
+            sys::call(
+                syscall::SYS_CALL,
+                [
+                    fd,
+                    payload as usize,
+                    length,
+                    flags.bits() | metadata.len(),
+                    metadata.as_ptr() as usize,
+                    0,
+                ],
+            )
+        }
+    };
+    if metadata.len() > 0xFF {
+        return Err(Error::new(EINVAL));
+    }
+    if !flags.contains(CallFlags::FD) {
+        return request();
+    }
+    if length == 0 || !length.is_multiple_of(size_of::<usize>()) {
+        return Err(Error::new(EINVAL));
+    }
+    // SAFETY: non-empty, a whole number of words; the caller vouches for validity and alignment.
+    let fds = unsafe {
+        core::slice::from_raw_parts_mut(payload.cast::<usize>(), length / size_of::<usize>())
+    };
+    match direction(flags) {
+        Direction::In => {
+            // Automatic numbers are chosen here and stored in the payload, as relibc does.
+            let automatic = fds[0] == usize::MAX;
+            for index in 0..fds.len() {
+                let reserved = if !automatic {
+                    fdtable::mark(fds[index]).map(|()| fds[index])
+                } else if flags.contains(CallFlags::FD_UPPER) {
+                    fdtable::reserve_upper()
+                } else {
+                    fdtable::reserve()
+                };
+                match reserved {
+                    Ok(slot) => fds[index] = slot,
+                    Err(error) => {
+                        fds[..index].iter().for_each(|&slot| fdtable::release(slot));
+                        return Err(error);
+                    }
+                }
+            }
+            let result = request();
+            if result.is_err() {
+                fds.iter().for_each(|&slot| fdtable::release(slot));
+            }
+            result
+        }
+        Direction::Out => {
+            let result = request();
+            if result.is_ok() && !flags.contains(CallFlags::FD_CLONE) {
+                fds.iter().for_each(|&slot| fdtable::release(slot));
+            }
+            result
+        }
+        Direction::None | Direction::Both => Err(Error::new(EINVAL)),
+    }
+}
+
+/// A request without payload; the operation and its arguments are in `metadata`.
+pub fn call(fd: usize, metadata: &[u64]) -> Result<usize> {
+    // SAFETY: no payload.
+    unsafe { call_raw(fd, core::ptr::null_mut(), 0, CallFlags::empty(), metadata) }
+}
+
+/// A request whose payload the scheme may read and write.
+pub fn call_rw(fd: usize, payload: &mut [u8], metadata: &[u64]) -> Result<usize> {
+    // SAFETY: the payload is exclusively ours; without FD no alignment is asked for.
+    unsafe {
+        call_raw(
+            fd,
+            payload.as_mut_ptr(),
+            payload.len(),
+            CallFlags::READ | CallFlags::WRITE,
+            metadata,
+        )
+    }
+}
+
+/// Sends one descriptor through `fd`. It is moved unless `keep` is set.
+pub fn send_fd(fd: usize, sent: usize, keep: bool, metadata: &[u64]) -> Result<usize> {
+    let mut payload = [sent];
+    let flags = CallFlags::FD | CallFlags::WRITE;
+    let flags = if keep {
+        flags | CallFlags::FD_CLONE
+    } else {
+        flags
+    };
+    // SAFETY: the payload is one live, aligned word.
+    unsafe {
+        call_raw(
+            fd,
+            payload.as_mut_ptr().cast(),
+            size_of::<usize>(),
+            flags,
+            metadata,
+        )
+    }
+}
+
+/// Receives one descriptor through `fd`, into the upper table: the only table into which every
+/// kernel version delivers descriptors that come out of a pipe.
+pub fn receive_fd_upper(fd: usize, metadata: &[u64]) -> Result<usize> {
+    let mut payload = [usize::MAX];
+    // SAFETY: the payload is one live, aligned word.
+    unsafe {
+        call_raw(
+            fd,
+            payload.as_mut_ptr().cast(),
+            size_of::<usize>(),
+            CallFlags::FD | CallFlags::READ | CallFlags::FD_UPPER,
+            metadata,
+        )
+    }?;
+    Ok(payload[0])
+}
+
+/// Moves a descriptor of the upper table to the lowest free plain number.
+pub fn to_plain(fd: usize) -> Result<usize> {
+    if fd & UPPER_FDTBL_TAG == 0 {
+        return Ok(fd);
+    }
+    let plain = dup(fd, b"")?;
+    close(fd)?;
+    Ok(plain)
+}
+
+/// Answers whether the number can name a descriptor at all.
+pub fn check(fd: usize) -> Result<usize> {
+    if fd == sys::NO_FD {
+        Err(Error::new(EBADF))
+    } else {
+        Ok(fd)
+    }
+}
+
+/// A file system request (`CallFlags::STD_FS`).
+///
+/// # Safety
+/// As for [`call_raw`].
+unsafe fn std_fs(
+    fd: usize,
+    kind: StdFsCallKind,
+    payload: *mut u8,
+    length: usize,
+    arguments: [u64; 2],
+) -> Result<usize> {
+    let metadata = [kind as u64, arguments[0], arguments[1]];
+    // SAFETY: passed on to the caller.
+    unsafe {
+        call_raw(
+            fd,
+            payload,
+            length,
+            CallFlags::STD_FS | CallFlags::READ,
+            &metadata,
+        )
+    }
+}
+
+/// A file system request without payload.
+pub fn std_fs_plain(fd: usize, kind: StdFsCallKind, arguments: [u64; 2]) -> Result<usize> {
+    // SAFETY: no payload.
+    unsafe { std_fs(fd, kind, core::ptr::null_mut(), 0, arguments) }
+}
+
+/// A file system request with a payload.
+pub fn std_fs_payload(
+    fd: usize,
+    kind: StdFsCallKind,
+    payload: &mut [u8],
+    arguments: [u64; 2],
+) -> Result<usize> {
+    // SAFETY: the payload is exclusively ours; STD_FS requests ask for no alignment.
+    unsafe { std_fs(fd, kind, payload.as_mut_ptr(), payload.len(), arguments) }
+}
+
+/// Reads directory entries from the position `opaque`; 0 bytes mean the end.
+pub fn getdents(fd: usize, buffer: &mut [u8], opaque: u64) -> Result<usize> {
+    let header = size_of::<syscall::dirent::DirentHeader>() as u64;
+    std_fs_payload(fd, StdFsCallKind::Getdents, buffer, [opaque, header])
+}
+
+/// The attributes of what `fd` names.
+pub fn fstat(fd: usize) -> Result<Stat> {
+    let mut stat = Stat::default();
+    // SAFETY: the structure is exclusively ours, plain data of exactly the length given.
+    unsafe {
+        sys::call(
+            syscall::SYS_FSTAT,
+            [fd, (&raw mut stat) as usize, size_of::<Stat>(), 0, 0, 0],
+        )
+    }?;
+    Ok(stat)
+}
+
+/// Maps `size` bytes of `fd` (or anonymous memory with [`sys::NO_FD`]).
+///
+/// # Safety
+/// With `MAP_FIXED` the range must not hold memory that is in use.
+pub unsafe fn mmap(
+    fd: usize,
+    offset: usize,
+    size: usize,
+    address: usize,
+    flags: MapFlags,
+) -> Result<usize> {
+    let map = syscall::Map {
+        offset,
+        size,
+        flags,
+        address,
+    };
+    // SAFETY: `map` lives across the call; placement is the caller's promise.
+    unsafe {
+        sys::call(
+            syscall::SYS_FMAP,
+            [
+                fd,
+                (&raw const map) as usize,
+                size_of::<syscall::Map>(),
+                0,
+                0,
+                0,
+            ],
+        )
+    }
+}
+
+/// Unmaps the pages of `[address, address + size)`.
+///
+/// # Safety
+/// Nothing may use the range any more.
+pub unsafe fn munmap(address: usize, size: usize) -> Result<()> {
+    let size = size
+        .checked_next_multiple_of(syscall::PAGE_SIZE)
+        .ok_or(Error::new(EINVAL))?;
+    // SAFETY: the caller gives the range up.
+    unsafe { sys::call(syscall::SYS_FUNMAP, [address, size, 0, 0, 0, 0]) }.map(|_| ())
+}

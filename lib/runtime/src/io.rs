@@ -1,0 +1,185 @@
+//! Reading and writing: the traits and the three standard streams.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use syscall::error::{EILSEQ, EIO, EPIPE, Error, Result};
+
+use crate::fd;
+
+/// A source of bytes.
+pub trait Read {
+    /// Reads into `buffer`; 0 means the end.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize>;
+
+    /// Fills `buffer` or fails (EIO when the source ends before).
+    fn read_exact(&mut self, mut buffer: &mut [u8]) -> Result<()> {
+        while !buffer.is_empty() {
+            match self.read(buffer)? {
+                0 => return Err(Error::new(EIO)),
+                count => buffer = &mut buffer[count..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends everything up to the end; returns how much that was.
+    fn read_to_end(&mut self, data: &mut Vec<u8>) -> Result<usize> {
+        let start = data.len();
+        let mut filled = start;
+        loop {
+            if data.len() - filled < 1024 {
+                let step = data.len().clamp(4096, 1 << 20);
+                data.resize(filled + step, 0);
+            }
+            match self.read(&mut data[filled..]) {
+                Ok(0) => {
+                    data.truncate(filled);
+                    return Ok(filled - start);
+                }
+                Ok(count) => filled += count,
+                Err(error) => {
+                    data.truncate(filled);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Appends everything up to the end as text (EILSEQ when it is not UTF-8).
+    fn read_to_string(&mut self, text: &mut String) -> Result<usize> {
+        let mut data = Vec::new();
+        let count = self.read_to_end(&mut data)?;
+        text.push_str(core::str::from_utf8(&data).map_err(|_| Error::new(EILSEQ))?);
+        Ok(count)
+    }
+}
+
+/// A sink of bytes.
+pub trait Write {
+    /// Writes a part of `bytes`; returns how much.
+    fn write(&mut self, bytes: &[u8]) -> Result<usize>;
+
+    /// Pushes buffered bytes out; streams here have no buffer.
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Writes all of `bytes` (EPIPE when the sink takes nothing more).
+    fn write_all(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            match self.write(bytes)? {
+                0 => return Err(Error::new(EPIPE)),
+                count => bytes = &bytes[count..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes formatted text in one piece, for `write!`.
+    fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> Result<()> {
+        match text.as_str() {
+            Some(text) => self.write_all(text.as_bytes()),
+            None => self.write_all(alloc::fmt::format(text).as_bytes()),
+        }
+    }
+}
+
+macro_rules! stream {
+    ($(#[$doc:meta])* $name:ident, $constructor:ident, $number:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        $(#[$doc])*
+        pub fn $constructor() -> $name {
+            $name
+        }
+
+        impl $name {
+            /// The descriptor number.
+            pub const fn as_raw_fd(&self) -> usize {
+                $number
+            }
+        }
+
+        impl Read for $name {
+            fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+                fd::read($number, buffer)
+            }
+        }
+
+        impl Write for $name {
+            fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+                fd::write($number, bytes)
+            }
+        }
+    };
+}
+
+stream!(
+    /// Standard input, descriptor 0.
+    Stdin, stdin, 0
+);
+stream!(
+    /// Standard output, descriptor 1, without a buffer.
+    Stdout, stdout, 1
+);
+stream!(
+    /// Standard error, descriptor 2.
+    Stderr, stderr, 2
+);
+
+impl Read for libredox::Fd {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        fd::read(self.raw(), buffer)
+    }
+}
+
+impl Write for libredox::Fd {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        fd::write(self.raw(), bytes)
+    }
+}
+
+/// Writes a whole slice to a descriptor.
+pub fn write_all(fd: usize, mut bytes: &[u8]) -> Result<()> {
+    while !bytes.is_empty() {
+        match fd::write(fd, bytes)? {
+            0 => return Err(Error::new(EPIPE)),
+            count => bytes = &bytes[count..],
+        }
+    }
+    Ok(())
+}
+
+/// Used by the print macros: one write per call, so that lines of several programs do not mix.
+#[doc(hidden)]
+pub fn print_to(fd: usize, text: fmt::Arguments<'_>) {
+    let _ = match text.as_str() {
+        Some(text) => write_all(fd, text.as_bytes()),
+        None => write_all(fd, alloc::fmt::format(text).as_bytes()),
+    };
+}
+
+/// Writes a message of last resort: standard error, else the log, else the debug port.
+pub fn emergency(text: &str) {
+    let bytes = text.as_bytes();
+    if write_all(2, bytes).is_ok() {
+        return;
+    }
+    let direct = crate::boot::debug_fd();
+    if direct != crate::sys::NO_FD && write_all(direct, bytes).is_ok() {
+        return;
+    }
+    for path in ["/scheme/log", "/scheme/debug"] {
+        if let Ok(fd) = crate::path::open_upper(path, syscall::O_WRONLY) {
+            let written = write_all(fd, bytes);
+            let _ = fd::close(fd);
+            if written.is_ok() {
+                return;
+            }
+        }
+    }
+}

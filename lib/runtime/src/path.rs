@@ -1,0 +1,121 @@
+//! Paths: from what a program writes to the scheme that serves it.
+//!
+//! `/scheme/<name>/<rest>` names an object of the scheme `<name>`; the older spelling
+//! `<name>:<rest>` is accepted and means the same. Every other absolute path belongs to the scheme
+//! `file`; a relative path starts at the current directory.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use libredox::protocol::O_CLOEXEC;
+use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, Error, Result};
+use syscall::flag::{O_DIRECTORY, O_FCNTL_MASK};
+
+use crate::{fd, state};
+
+/// Longest path that the kernel takes, in bytes.
+pub const MAX: usize = 4096;
+
+/// The name that serves paths outside of `/scheme`.
+const FILE_SCHEME: &str = "file";
+
+/// Makes `path` absolute and removes `.`, `..` and repeated slashes. The result always begins with
+/// a slash and only the root ends with one.
+pub fn canonical(path: &str) -> Result<String> {
+    if path.contains('\0') {
+        return Err(Error::new(EINVAL));
+    }
+    if path.len() > MAX {
+        return Err(Error::new(ENAMETOOLONG));
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    let cwd = state::current_dir();
+    let rest = match legacy(path) {
+        Some((scheme, rest)) => {
+            parts.extend(["scheme", scheme]);
+            rest
+        }
+        None => {
+            if !path.starts_with('/') {
+                parts.extend(cwd.split('/').filter(|part| !part.is_empty()));
+            }
+            path
+        }
+    };
+    for part in rest.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    let mut result = String::with_capacity(path.len() + 8);
+    for part in &parts {
+        result.push('/');
+        result.push_str(part);
+    }
+    if result.is_empty() {
+        result.push('/');
+    }
+    if result.len() > MAX {
+        return Err(Error::new(ENAMETOOLONG));
+    }
+    Ok(result)
+}
+
+/// Splits `<name>:<rest>`; a name has no slash and is not empty.
+fn legacy(path: &str) -> Option<(&str, &str)> {
+    let (name, rest) = path.split_once(':')?;
+    (!name.is_empty() && !name.contains('/')).then_some((name, rest))
+}
+
+/// Splits a canonical path into the scheme's name and the path below its root. The name is empty
+/// for `/scheme` itself, the directory of all schemes.
+pub fn split(canonical: &str) -> (&str, &str) {
+    match canonical.strip_prefix("/scheme") {
+        Some("") => ("", ""),
+        Some(rest) if rest.starts_with('/') => {
+            rest[1..].split_once('/').unwrap_or((&rest[1..], ""))
+        }
+        _ => (FILE_SCHEME, canonical.trim_start_matches('/')),
+    }
+}
+
+/// Opens the root of the scheme `name`, in the upper table.
+pub fn open_root(name: &str) -> Result<usize> {
+    let namespace = state::namespace_fd();
+    fd::check(namespace).map_err(|_| Error::new(ENODEV))?;
+    let mut path = String::with_capacity(8 + name.len());
+    path.push_str("/scheme/");
+    path.push_str(name);
+    fd::openat_upper(namespace, path.as_bytes(), O_DIRECTORY | O_CLOEXEC, 0)
+}
+
+/// Opens a path and returns the number of the new descriptor.
+pub fn open(path: &str, flags: usize) -> Result<usize> {
+    open_with(path, |root, rest| {
+        fd::openat(root, rest, flags, flags & O_FCNTL_MASK)
+    })
+}
+
+/// Opens a path into the upper table.
+pub fn open_upper(path: &str, flags: usize) -> Result<usize> {
+    open_with(path, |root, rest| {
+        fd::openat_upper(root, rest, flags, flags & O_FCNTL_MASK)
+    })
+}
+
+/// Resolves `path` to a root and the rest, runs `action` and closes the root again.
+pub(crate) fn open_with<T>(
+    path: &str,
+    action: impl FnOnce(usize, &[u8]) -> Result<T>,
+) -> Result<T> {
+    let path = canonical(path)?;
+    let (scheme, rest) = split(&path);
+    let root = open_root(scheme)?;
+    let result = action(root, rest.as_bytes());
+    let _ = fd::close(root);
+    result
+}

@@ -1,0 +1,112 @@
+//! Raw system calls for programs that test the kernel (feature `probe`).
+//!
+//! A conformance test has to make calls that no library would make: bad pointers, bad lengths, taken
+//! slots. These functions let it, without unsafe code of its own. They are *not* for ordinary programs:
+//! a call made with a wrong address can overwrite the caller's own memory, and only that.
+
+use core::arch::{asm, naked_asm};
+
+/// Makes system call `number` with all six arguments; returns the raw register.
+///
+/// The kernel may read and write the caller's memory at addresses among the arguments; a test passes
+/// addresses of buffers it does not use meanwhile, or of nothing at all.
+pub fn syscall(number: usize, args: [usize; 6]) -> usize {
+    let [a, b, c, d, e, f] = args;
+    let result;
+    // SAFETY: the instruction itself only changes the registers named; what the kernel writes is within
+    // this process and is the caller's declared purpose (see the module's first lines). The asm block
+    // is assumed to touch any memory, so the compiler keeps no copies across it.
+    unsafe {
+        asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c,
+            in("r10") d, in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _,
+            options(nostack));
+    }
+    result
+}
+
+/// Makes system call `number` and returns all general registers that a call must preserve, as found
+/// afterwards, when each was loaded with a known value before: rdi, rsi, rdx, r10, r8, r9.
+pub fn syscall_registers(number: usize, args: [usize; 6]) -> (usize, [usize; 6]) {
+    let [mut a, mut b, mut c, mut d, mut e, mut f] = args;
+    let result;
+    // SAFETY: as in `syscall`.
+    unsafe {
+        asm!("syscall", inlateout("rax") number => result, inlateout("rdi") a, inlateout("rsi") b,
+            inlateout("rdx") c, inlateout("r10") d, inlateout("r8") e, inlateout("r9") f,
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    (result, [a, b, c, d, e, f])
+}
+
+/// Reads the byte at `address`. Ends in an exception when nothing readable is mapped there.
+pub fn peek(address: usize) -> u8 {
+    // SAFETY: a volatile byte read has no alignment duty and invents no reference; an unmapped address
+    // ends this context, which is what the caller tests or has excluded.
+    unsafe { (address as *const u8).read_volatile() }
+}
+
+/// Writes the byte at `address`. The caller owns that memory (it got it from a mapping of its own).
+pub fn poke(address: usize, value: u8) {
+    // SAFETY: as for `peek`; callers only write into mappings they made for the purpose.
+    unsafe { (address as *mut u8).write_volatile(value) }
+}
+
+/// Reads the 64-bit word at `address` (any alignment).
+pub fn peek_word(address: usize) -> u64 {
+    let mut bytes = [0; 8];
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = peek(address + i);
+    }
+    u64::from_le_bytes(bytes)
+}
+
+/// The values of MXCSR and of the flags register as they are now.
+pub fn float_control() -> u32 {
+    let mut value = 0u32;
+    // SAFETY: stores 4 bytes into a local.
+    unsafe { asm!("stmxcsr [{}]", in(reg) &mut value, options(nostack)) };
+    value
+}
+
+/// Loads the FS base's first word: what a thread finds through its TLS pointer.
+pub fn read_fs() -> u64 {
+    let value;
+    // SAFETY: reads 8 bytes at the FS base; callers set the base to a mapped word first.
+    unsafe { asm!("mov {}, fs:[0]", out(reg) value, options(nostack, readonly)) };
+    value
+}
+
+/// Writes two words below `top` so that a context started at [`context_entry`] with the returned
+/// stack pointer calls `function(argument)`.
+///
+/// `top` is the end of a writable mapping in this address space (or in one this space was cloned
+/// into); at least 4 KiB below it must be unused.
+pub fn prepare_stack(top: usize, function: fn(usize) -> !, argument: usize) -> usize {
+    let stack = (top & !0xf) - 32;
+    for (slot, word) in [(0, function as usize), (8, argument)] {
+        for (i, byte) in word.to_le_bytes().into_iter().enumerate() {
+            poke(stack + slot + i, byte);
+        }
+    }
+    stack
+}
+
+/// The address at which a new context begins (see [`prepare_stack`]).
+pub fn context_entry() -> usize {
+    entry as *const () as usize
+}
+
+/// Assumes nothing but the stack pointer: a new context's MXCSR is 0 and its x87 state is undefined.
+#[unsafe(naked)]
+extern "C" fn entry() -> ! {
+    naked_asm!(
+        "pop rax",
+        "pop rdi",
+        "push 0x1f80",
+        "ldmxcsr [rsp]",
+        "fninit",
+        "cld",
+        "call rax",
+        "ud2",
+    )
+}

@@ -1,0 +1,486 @@
+//! Processes, after `std::process`: start programs, wait for them, end.
+//!
+//! A process is an object of the scheme `proc`, served by the process manager.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use libredox::Fd;
+use libredox::protocol::{ProcCall, ProcMeta};
+use syscall::error::{EACCES, EAGAIN, ECHILD, EINTR, EINVAL, EISDIR, ENOENT, Error, Result};
+use syscall::flag::CallFlags;
+
+use crate::spawn::{self, Launch, ProgramFile};
+use crate::{env, fd, path, state, sys};
+
+/// Ends the process with the low 8 bits of `status`.
+pub fn exit(status: i32) -> ! {
+    let process = state::proc_fd();
+    while process != sys::NO_FD {
+        match fd::call(process, &[ProcCall::Exit as u64, (status & 0xFF) as u64]) {
+            Ok(_)
+            | Err(Error {
+                errno: EINTR | EAGAIN,
+            }) => sys::yield_now(),
+            Err(_) => break,
+        }
+    }
+    // Below the process manager the thread handle is the kernel's own: kill through it.
+    loop {
+        let _ = fd::write(state::thread_fd(), &usize::MAX.to_ne_bytes());
+        sys::yield_now();
+    }
+}
+
+/// This process's id, 0 below the process manager.
+pub fn id() -> u32 {
+    if state::pid() == 0 && state::proc_fd() != sys::NO_FD {
+        if let Ok(meta) = meta(state::proc_fd()) {
+            state::set_pid(meta.pid as usize);
+        }
+    }
+    state::pid() as u32
+}
+
+/// What the process manager knows about the process behind a process descriptor.
+pub fn meta(process: usize) -> Result<ProcMeta> {
+    let mut bytes = [0; size_of::<ProcMeta>()];
+    if fd::read(process, &mut bytes)? != bytes.len() {
+        return Err(Error::new(EINVAL));
+    }
+    let mut words = [0; size_of::<ProcMeta>() / 4];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+        *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    let [
+        pid,
+        pgid,
+        ppid,
+        ruid,
+        euid,
+        suid,
+        rgid,
+        egid,
+        sgid,
+        ens,
+        rns,
+    ] = words;
+    Ok(ProcMeta {
+        pid,
+        pgid,
+        ppid,
+        ruid,
+        euid,
+        suid,
+        rgid,
+        egid,
+        sgid,
+        ens,
+        rns,
+    })
+}
+
+/// This process's own record; zeros (root) below the process manager.
+pub fn own_meta() -> ProcMeta {
+    meta(state::proc_fd()).unwrap_or_default()
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExitStatus {
+    raw: i32,
+}
+
+impl ExitStatus {
+    /// From the word that waiting delivers.
+    pub fn from_raw(raw: i32) -> Self {
+        ExitStatus { raw }
+    }
+
+    /// The word that waiting delivers.
+    pub fn into_raw(self) -> i32 {
+        self.raw
+    }
+
+    /// The exit status, when the process ended by itself.
+    pub fn code(&self) -> Option<i32> {
+        (self.raw & 0x7F == 0).then_some(self.raw >> 8 & 0xFF)
+    }
+
+    /// The signal that killed the process.
+    pub fn signal(&self) -> Option<i32> {
+        (self.raw & 0x7F != 0).then_some(self.raw & 0x7F)
+    }
+
+    /// Whether it ended with 0.
+    pub fn success(&self) -> bool {
+        self.raw == 0
+    }
+
+    /// The shell's number: the exit status, or 128 plus the signal.
+    pub fn shell_code(&self) -> i32 {
+        self.code().unwrap_or(128 + (self.raw & 0x7F))
+    }
+}
+
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code(), self.signal()) {
+            (Some(code), _) => write!(f, "exit status {code}"),
+            (None, signal) => write!(f, "killed by signal {}", signal.unwrap_or(0)),
+        }
+    }
+}
+
+/// Where a standard stream of a new process leads.
+#[derive(Clone, Copy, Debug)]
+pub enum Stdio {
+    /// Where the parent's leads.
+    Inherit,
+    /// To this descriptor of the parent, which stays open here.
+    Fd(usize),
+    /// Nowhere: the descriptor does not exist.
+    Closed,
+}
+
+impl From<usize> for Stdio {
+    fn from(fd: usize) -> Self {
+        Stdio::Fd(fd)
+    }
+}
+
+impl From<&Fd> for Stdio {
+    fn from(fd: &Fd) -> Self {
+        Stdio::Fd(fd.raw())
+    }
+}
+
+impl From<&crate::fs::File> for Stdio {
+    fn from(file: &crate::fs::File) -> Self {
+        Stdio::Fd(file.as_raw_fd())
+    }
+}
+
+/// A process to be started.
+#[derive(Debug)]
+pub struct Command {
+    program: String,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    streams: [Stdio; 3],
+    fds: Vec<(usize, usize)>,
+    cwd: Option<String>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    namespace: Option<usize>,
+}
+
+impl Command {
+    /// `program` with a slash is a path, else it is looked up in `PATH`. Environment, directory and
+    /// streams are those of this process unless changed; no other descriptor is passed on.
+    pub fn new(program: &str) -> Command {
+        Command {
+            program: program.into(),
+            args: Vec::new(),
+            env: env::vars(),
+            streams: [Stdio::Inherit; 3],
+            fds: Vec::new(),
+            cwd: None,
+            uid: None,
+            gid: None,
+            namespace: None,
+        }
+    }
+
+    /// Adds an argument.
+    pub fn arg(&mut self, arg: impl AsRef<str>) -> &mut Self {
+        self.args.push(arg.as_ref().into());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args(&mut self, args: impl IntoIterator<Item = impl AsRef<str>>) -> &mut Self {
+        self.args
+            .extend(args.into_iter().map(|arg| arg.as_ref().into()));
+        self
+    }
+
+    /// Sets a variable.
+    pub fn env(&mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> &mut Self {
+        self.env_remove(name.as_ref());
+        self.env.push((name.as_ref().into(), value.as_ref().into()));
+        self
+    }
+
+    /// Removes a variable.
+    pub fn env_remove(&mut self, name: &str) -> &mut Self {
+        self.env.retain(|(known, _)| known != name);
+        self
+    }
+
+    /// Removes all variables.
+    pub fn env_clear(&mut self) -> &mut Self {
+        self.env.clear();
+        self
+    }
+
+    /// Sets standard input: a descriptor number, a file or a [`Stdio`].
+    pub fn stdin(&mut self, stream: impl Into<Stdio>) -> &mut Self {
+        self.streams[0] = stream.into();
+        self
+    }
+
+    /// Sets standard output.
+    pub fn stdout(&mut self, stream: impl Into<Stdio>) -> &mut Self {
+        self.streams[1] = stream.into();
+        self
+    }
+
+    /// Sets standard error.
+    pub fn stderr(&mut self, stream: impl Into<Stdio>) -> &mut Self {
+        self.streams[2] = stream.into();
+        self
+    }
+
+    /// Passes the descriptor `fd` of this process as number `number` of the new one.
+    pub fn fd(&mut self, number: usize, fd: usize) -> &mut Self {
+        self.fds.push((number, fd));
+        self
+    }
+
+    /// Sets the current directory.
+    pub fn current_dir(&mut self, path: &str) -> &mut Self {
+        self.cwd = Some(path.into());
+        self
+    }
+
+    /// Runs as this user (only root may change it).
+    pub fn uid(&mut self, uid: u32) -> &mut Self {
+        self.uid = Some(uid);
+        self
+    }
+
+    /// Runs with this group (only root may change it).
+    pub fn gid(&mut self, gid: u32) -> &mut Self {
+        self.gid = Some(gid);
+        self
+    }
+
+    /// Runs in the namespace behind this descriptor instead of ours.
+    pub fn namespace(&mut self, fd: usize) -> &mut Self {
+        self.namespace = Some(fd);
+        self
+    }
+
+    fn open_program(&self) -> Result<(String, ProgramFile)> {
+        let open = |candidate: &str| -> Result<(String, ProgramFile)> {
+            let candidate = path::canonical(candidate)?;
+            let file = ProgramFile::open(&candidate)?;
+            Ok((candidate, file))
+        };
+        if self.program.is_empty() {
+            return Err(Error::new(ENOENT));
+        }
+        if self.program.contains(['/', ':']) {
+            return open(&self.program);
+        }
+        let search = env::var("PATH").unwrap_or_else(|| "/scheme/initfs/bin".into());
+        let mut result = Err(Error::new(ENOENT));
+        for directory in search.split(':').filter(|directory| !directory.is_empty()) {
+            let mut candidate = String::from(directory);
+            candidate.push('/');
+            candidate.push_str(&self.program);
+            match open(&candidate) {
+                Ok(found) => return Ok(found),
+                Err(Error { errno: ENOENT }) => {}
+                Err(error) => result = Err(error),
+            }
+        }
+        result
+    }
+
+    /// Starts the process. ENOENT: no such program; ENOEXEC: not a static x86-64 ELF program.
+    pub fn spawn(&mut self) -> Result<Child> {
+        let own = fd::check(state::proc_fd())?;
+        let (full_path, mut file) = self.open_program().map_err(|error| match error.errno {
+            EISDIR => Error::new(EACCES),
+            _ => error,
+        })?;
+        let cwd = match &self.cwd {
+            Some(cwd) => path::canonical(cwd)?,
+            None => state::current_dir(),
+        };
+
+        let process = Fd::new(fd::dup_upper(own, b"fork")?);
+        let pid = meta(process.raw())?.pid;
+        let child = Child { pid, status: None };
+        let result = self.prepare(process.raw(), &full_path, &mut file, &cwd);
+        if let Err(error) = result {
+            // The half-made process must not stay behind.
+            let mut child = child;
+            if child.kill().is_ok() {
+                let _ = child.wait();
+            }
+            return Err(error);
+        }
+        Ok(child)
+    }
+
+    fn prepare(
+        &self,
+        process: usize,
+        full_path: &str,
+        file: &mut ProgramFile,
+        cwd: &str,
+    ) -> Result<()> {
+        let thread = Fd::new(fd::dup_upper(process, b"thread-0")?);
+        let env: Vec<String> = self
+            .env
+            .iter()
+            .map(|(name, value)| alloc::format!("{name}={value}"))
+            .collect();
+        let mut fds = Vec::new();
+        for (number, stream) in self.streams.iter().enumerate() {
+            match stream {
+                Stdio::Inherit => fds.push((number, number)),
+                Stdio::Fd(fd) => fds.push((number, *fd)),
+                Stdio::Closed => {}
+            }
+        }
+        // A stream that this process does not have itself cannot be inherited.
+        fds.retain(|&(number, fd)| {
+            !matches!(self.streams[number], Stdio::Inherit)
+                || fd::fcntl(fd, syscall::F_GETFD, 0).is_ok()
+        });
+        fds.extend(&self.fds);
+
+        let mut args = alloc::vec![self.program.as_bytes()];
+        args.extend(self.args.iter().map(|arg| arg.as_bytes()));
+        let launch = Launch {
+            args,
+            env: env.iter().map(|entry| entry.as_bytes()).collect(),
+            cwd,
+            fds,
+            process: Some(process),
+            namespace: Some(self.namespace.unwrap_or(state::namespace_fd())),
+        };
+        spawn::load(thread.raw(), file, &launch)?;
+        rename(process, full_path)?;
+        if self.uid.is_some() || self.gid.is_some() {
+            set_ids(process, self.uid, self.gid)?;
+        }
+        spawn::start(thread.raw())
+    }
+}
+
+/// Sets the name under which a process is listed: the last part of `path`, at most 32 bytes.
+pub fn rename(process: usize, path: &str) -> Result<()> {
+    let name = path.rsplit('/').next().unwrap_or(path).as_bytes();
+    let mut payload = [0; 32];
+    let length = name.len().min(payload.len());
+    payload[..length].copy_from_slice(&name[..length]);
+    fd::call_rw(process, &mut payload, &[ProcCall::Rename as u64]).map(|_| ())
+}
+
+/// Sets all user and group ids of the process behind a process descriptor; `None` keeps them.
+pub fn set_ids(process: usize, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+    let (uid, gid) = (uid.unwrap_or(u32::MAX), gid.unwrap_or(u32::MAX));
+    let mut payload = [0; 24];
+    for (bytes, id) in payload
+        .chunks_exact_mut(4)
+        .zip([uid, uid, uid, gid, gid, gid])
+    {
+        bytes.copy_from_slice(&id.to_ne_bytes());
+    }
+    fd::call_rw(process, &mut payload, &[ProcCall::SetResugid as u64]).map(|_| ())
+}
+
+/// A started process. Dropping it neither kills nor reaps.
+#[derive(Debug)]
+pub struct Child {
+    pid: u32,
+    status: Option<ExitStatus>,
+}
+
+impl Child {
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The process id, as `std` calls it.
+    pub fn id(&self) -> u32 {
+        self.pid
+    }
+
+    /// Waits for the end. Afterwards the answer is kept.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        if let Some(status) = self.status {
+            return Ok(status);
+        }
+        match wait_pid(self.pid, false)? {
+            Some((_, status)) => {
+                self.status = Some(status);
+                Ok(status)
+            }
+            None => Err(Error::new(ECHILD)),
+        }
+    }
+
+    /// The status when the process has ended, without waiting.
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = wait_pid(self.pid, true)?.map(|(_, status)| status);
+        }
+        Ok(self.status)
+    }
+
+    /// Kills the process (signal 9).
+    pub fn kill(&mut self) -> Result<()> {
+        match self.status {
+            Some(_) => Ok(()),
+            None => kill(self.pid, 9),
+        }
+    }
+}
+
+/// Sends a signal to a process. Here every signal but 0 (a mere check) kills.
+pub fn kill(pid: u32, signal: u32) -> Result<()> {
+    fd::call(
+        state::proc_fd(),
+        &[ProcCall::Kill as u64, u64::from(pid), u64::from(signal)],
+    )
+    .map(|_| ())
+}
+
+/// Waits for the child `pid`, or any child when it is 0. `None`: `poll` was set and no such child
+/// has ended yet. ECHILD: there is no such child.
+pub fn wait_pid(pid: u32, poll: bool) -> Result<Option<(u32, ExitStatus)>> {
+    let process = fd::check(state::proc_fd()).map_err(|_| Error::new(ECHILD))?;
+    let metadata = [ProcCall::Waitpid as u64, u64::from(pid), u64::from(poll)];
+    loop {
+        let mut status = [0_usize];
+        // SAFETY: the payload is one live word of our own.
+        let result = unsafe {
+            fd::call_raw(
+                process,
+                status.as_mut_ptr().cast(),
+                size_of::<usize>(),
+                CallFlags::READ,
+                &metadata,
+            )
+        };
+        return match result {
+            Ok(0) => Ok(None),
+            Ok(pid) => Ok(Some((pid as u32, ExitStatus::from_raw(status[0] as i32)))),
+            Err(Error { errno: EINTR }) => continue,
+            Err(error) => Err(error),
+        };
+    }
+}
+
+/// Waits for any child.
+pub fn wait_any(poll: bool) -> Result<Option<(u32, ExitStatus)>> {
+    wait_pid(0, poll)
+}

@@ -1,0 +1,264 @@
+//! Filling a new context with a program: address space, stack, descriptors.
+//!
+//! Everything goes through the handles of the new thread (`dup(thread, "addrspace")` and so on),
+//! which the kernel's process scheme offers and the process manager passes on. So the same code
+//! starts ordinary programs and, before there is a process manager, the first daemons.
+
+use alloc::vec::Vec;
+
+use libredox::Fd;
+use libredox::protocol::O_CLOEXEC;
+use syscall::PAGE_SIZE;
+use syscall::error::{E2BIG, EIO, ENOEXEC, Error, Result};
+use syscall::flag::{ADDRSPACE_OP_MMAP, MapFlags, SEEK_SET, UPPER_FDTBL_TAG};
+
+use crate::elf::{self, Program, ReadAt};
+use crate::state::aux;
+use crate::{fd, sys};
+
+/// End of the stack of a new program. Directly below the top of user memory lies the kernel's
+/// metadata in the first process; staying clear of it costs nothing.
+const STACK_TOP: usize = 0x0000_7FFF_F000_0000;
+/// Stack size in bytes; pages are made when they are touched.
+const STACK_SIZE: usize = 1024 * 1024;
+/// Largest sum of arguments and environment, in bytes.
+const MAX_ARGUMENTS: usize = 512 * 1024;
+
+/// Numbers at which a new program finds its own handles.
+pub mod slot {
+    use super::UPPER_FDTBL_TAG;
+
+    /// Process.
+    pub const PROC: usize = UPPER_FDTBL_TAG;
+    /// First thread.
+    pub const THREAD: usize = UPPER_FDTBL_TAG | 1;
+    /// Namespace.
+    pub const NAMESPACE: usize = UPPER_FDTBL_TAG | 2;
+    /// File table.
+    pub const FILETABLE: usize = UPPER_FDTBL_TAG | 3;
+    /// First number free for further handles.
+    pub const FREE: usize = UPPER_FDTBL_TAG | 4;
+}
+
+/// What a new program gets.
+#[derive(Default)]
+pub struct Launch<'a> {
+    /// Arguments, the first being the program's name.
+    pub args: Vec<&'a [u8]>,
+    /// Environment, entries `NAME=value`.
+    pub env: Vec<&'a [u8]>,
+    /// Current directory.
+    pub cwd: &'a str,
+    /// Descriptors: number in the new program, number here.
+    pub fds: Vec<(usize, usize)>,
+    /// Process descriptor to pass, when there is a process manager.
+    pub process: Option<usize>,
+    /// Namespace descriptor to pass.
+    pub namespace: Option<usize>,
+}
+
+/// Loads `image` into the stopped context behind `thread` and prepares it to run. The caller sets
+/// credentials and starts it. `thread` must be a stopped context that the caller may throw away:
+/// after an error its state is undefined.
+pub fn load(thread: usize, image: &mut dyn ReadAt, launch: &Launch<'_>) -> Result<()> {
+    let program = elf::read(image)?;
+    let space = {
+        let first = Fd::new(fd::dup_upper(thread, b"addrspace")?);
+        Fd::new(fd::dup_upper(first.raw(), b"empty")?)
+    };
+    load_segments(space.raw(), &program, image)?;
+
+    let filetable = Fd::new(fd::dup_upper(thread, b"filetable-binary")?);
+    let mut auxiliary = alloc::vec![
+        (3, program.headers),
+        (4, elf::HEADER_SIZE),
+        (5, program.header_count),
+        (6, PAGE_SIZE),
+        (9, program.entry),
+    ];
+    let mut give = |key: usize, number: usize, fd: usize| -> Result<()> {
+        fd::send_fd(filetable.raw(), fd, true, &[number as u64])?;
+        auxiliary.push((key, number));
+        Ok(())
+    };
+    if let Some(process) = launch.process {
+        give(aux::PROC_FD, slot::PROC, process)?;
+    }
+    give(aux::THREAD_FD, slot::THREAD, thread)?;
+    if let Some(namespace) = launch.namespace {
+        give(aux::NAMESPACE_FD, slot::NAMESPACE, namespace)?;
+    }
+    give(aux::FILETABLE_FD, slot::FILETABLE, filetable.raw())?;
+    for &(number, fd) in &launch.fds {
+        fd::send_fd(filetable.raw(), fd, true, &[number as u64])?;
+    }
+    let stack = load_stack(space.raw(), launch, &auxiliary)?;
+
+    // The switch happens when the selection handle is closed.
+    let selection = Fd::new(fd::dup_upper(thread, b"current-addrspace")?);
+    let words = [space.raw(), stack, program.entry];
+    fd::write(
+        selection.raw(),
+        words.map(usize::to_ne_bytes).as_flattened(),
+    )?;
+    selection.close()?;
+    Ok(())
+}
+
+/// Lets the context behind `thread` run for the first time.
+pub fn start(thread: usize) -> Result<()> {
+    let start = Fd::new(fd::dup_upper(thread, b"start")?);
+    fd::write(start.raw(), &[0]).map(|_| ())
+}
+
+/// Maps anonymous pages into the space behind the handle.
+fn map_remote(space: usize, address: usize, size: usize, flags: MapFlags) -> Result<()> {
+    let flags = flags | MapFlags::MAP_FIXED_NOREPLACE | MapFlags::MAP_PRIVATE;
+    let words = [
+        ADDRSPACE_OP_MMAP,
+        sys::NO_FD,
+        0,
+        address,
+        size,
+        flags.bits(),
+    ];
+    match fd::write(space, words.map(usize::to_ne_bytes).as_flattened())? {
+        mapped if mapped == address => Ok(()),
+        _ => Err(Error::new(EIO)),
+    }
+}
+
+/// Pages of another address space, mapped here for a moment.
+struct Window {
+    base: usize,
+    size: usize,
+}
+
+impl Window {
+    fn open(space: usize, address: usize, size: usize) -> Result<Window> {
+        let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_SHARED;
+        // SAFETY: without MAP_FIXED the mapping replaces nothing.
+        let base = unsafe { fd::mmap(space, address, size, 0, flags) }?;
+        Ok(Window { base, size })
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the kernel mapped `size` bytes here for this window alone; the context that will
+        // own the pages does not run yet.
+        unsafe { core::slice::from_raw_parts_mut(self.base as *mut u8, self.size) }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: the slice handed out by `bytes` borrows the window, so nobody has it any more.
+        let _ = unsafe { fd::munmap(self.base, self.size) };
+    }
+}
+
+/// Largest window, so that a big segment does not need its size in address space twice.
+const WINDOW: usize = 1024 * 1024;
+
+fn load_segments(space: usize, program: &Program, image: &mut dyn ReadAt) -> Result<()> {
+    for segment in &program.segments {
+        let (base, size) = segment.pages();
+        // Overlap of two segments shows as EEXIST.
+        map_remote(space, base, size, segment.protection).map_err(|error| match error.errno {
+            syscall::EEXIST => Error::new(ENOEXEC),
+            _ => error,
+        })?;
+        let mut done = 0;
+        while done < segment.file_size {
+            let address = segment.address + done;
+            let page = address / PAGE_SIZE * PAGE_SIZE;
+            let skip = address - page;
+            let count = (segment.file_size - done).min(WINDOW - skip);
+            let mut window = Window::open(space, page, (skip + count).next_multiple_of(PAGE_SIZE))?;
+            image.read_at(
+                segment.offset + done,
+                &mut window.bytes()[skip..skip + count],
+            )?;
+            done += count;
+        }
+    }
+    Ok(())
+}
+
+/// Maps the stack and writes the argument block; returns the stack pointer.
+fn load_stack(space: usize, launch: &Launch<'_>, extra: &[(usize, usize)]) -> Result<usize> {
+    let mut strings: Vec<u8> = Vec::new();
+    let mut offsets = Vec::new();
+    for text in launch.args.iter().chain(&launch.env) {
+        offsets.push(strings.len());
+        strings.extend_from_slice(text);
+        strings.push(0);
+    }
+    let cwd = strings.len();
+    strings.extend_from_slice(launch.cwd.as_bytes());
+    strings.push(0);
+
+    let vector = extra.len() + 3;
+    let words = 1 + launch.args.len() + 1 + launch.env.len() + 1 + 2 * vector;
+    let total = words * size_of::<usize>() + strings.len();
+    if total > MAX_ARGUMENTS {
+        return Err(Error::new(E2BIG));
+    }
+    // The pointer is 16-byte aligned at the entry of every program.
+    let pointer = (STACK_TOP - total) / 16 * 16;
+    let base = pointer + words * size_of::<usize>();
+
+    let mut block: Vec<u8> = Vec::with_capacity(total);
+    let mut push = |word: usize| block.extend_from_slice(&word.to_ne_bytes());
+    let (args, env) = offsets.split_at(launch.args.len());
+    push(args.len());
+    args.iter().for_each(|offset| push(base + offset));
+    push(0);
+    env.iter().for_each(|offset| push(base + offset));
+    push(0);
+    for &(key, value) in extra {
+        push(key);
+        push(value);
+    }
+    push(aux::CWD_PTR);
+    push(base + cwd);
+    push(aux::CWD_LEN);
+    push(launch.cwd.len());
+    push(0);
+    push(0);
+    block.extend_from_slice(&strings);
+
+    let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE;
+    map_remote(space, STACK_TOP - STACK_SIZE, STACK_SIZE, flags)?;
+    let page = pointer / PAGE_SIZE * PAGE_SIZE;
+    let mut window = Window::open(space, page, STACK_TOP - page)?;
+    let skip = pointer - page;
+    window.bytes()[skip..skip + block.len()].copy_from_slice(&block);
+    Ok(pointer)
+}
+
+/// An open program file.
+pub struct ProgramFile {
+    fd: Fd,
+}
+
+impl ProgramFile {
+    /// Opens the program at `path`.
+    pub fn open(path: &str) -> Result<ProgramFile> {
+        let fd = crate::path::open_upper(path, syscall::O_RDONLY | O_CLOEXEC)?;
+        Ok(ProgramFile { fd: Fd::new(fd) })
+    }
+}
+
+impl ReadAt for ProgramFile {
+    fn read_at(&mut self, offset: usize, mut buffer: &mut [u8]) -> Result<()> {
+        let offset = i64::try_from(offset).map_err(|_| Error::new(EIO))?;
+        fd::lseek(self.fd.raw(), offset, SEEK_SET)?;
+        while !buffer.is_empty() {
+            match fd::read(self.fd.raw(), buffer)? {
+                0 => return Err(Error::new(EIO)),
+                count => buffer = &mut buffer[count..],
+            }
+        }
+        Ok(())
+    }
+}

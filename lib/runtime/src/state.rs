@@ -1,0 +1,118 @@
+//! What a process knows about itself: its descriptors, arguments, environment and directory.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::sync::Mutex;
+use crate::sys::NO_FD;
+
+/// Auxiliary vector entries that Redox adds to those of ELF.
+pub mod aux {
+    /// Address of the initial directory's path.
+    pub const CWD_PTR: usize = 32;
+    /// Length of that path.
+    pub const CWD_LEN: usize = 33;
+    /// Descriptor of the process (scheme `proc`).
+    pub const PROC_FD: usize = 41;
+    /// Descriptor of the first thread.
+    pub const THREAD_FD: usize = 42;
+    /// Descriptor of the namespace.
+    pub const NAMESPACE_FD: usize = 43;
+    /// Descriptor of the initial directory.
+    pub const CWD_FD: usize = 44;
+    /// Descriptor of the file table.
+    pub const FILETABLE_FD: usize = 45;
+}
+
+static PROC: AtomicUsize = AtomicUsize::new(NO_FD);
+static THREAD: AtomicUsize = AtomicUsize::new(NO_FD);
+static NAMESPACE: AtomicUsize = AtomicUsize::new(NO_FD);
+static FILETABLE: AtomicUsize = AtomicUsize::new(NO_FD);
+static PID: AtomicUsize = AtomicUsize::new(0);
+
+static CURRENT_DIR: Mutex<String> = Mutex::new(String::new());
+static ARGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+/// The process descriptor, or `NO_FD` in programs that run below the process manager.
+pub fn proc_fd() -> usize {
+    PROC.load(Ordering::Relaxed)
+}
+
+/// The descriptor of the first thread.
+pub fn thread_fd() -> usize {
+    THREAD.load(Ordering::Relaxed)
+}
+
+/// The descriptor of the namespace in which paths are resolved.
+pub fn namespace_fd() -> usize {
+    NAMESPACE.load(Ordering::Relaxed)
+}
+
+/// Exchanges the namespace; returns the old descriptor.
+pub fn set_namespace_fd(fd: usize) -> usize {
+    NAMESPACE.swap(fd, Ordering::Relaxed)
+}
+
+/// The descriptor of this process's file table.
+pub fn filetable_fd() -> usize {
+    FILETABLE.load(Ordering::Relaxed)
+}
+
+/// Sets the descriptors found at the start.
+pub(crate) fn set_fds(process: usize, thread: usize, namespace: usize, filetable: usize) {
+    PROC.store(process, Ordering::Relaxed);
+    THREAD.store(thread, Ordering::Relaxed);
+    NAMESPACE.store(namespace, Ordering::Relaxed);
+    FILETABLE.store(filetable, Ordering::Relaxed);
+}
+
+/// The process id, 0 as long as nobody asked the process manager.
+pub(crate) fn pid() -> usize {
+    PID.load(Ordering::Relaxed)
+}
+
+pub(crate) fn set_pid(pid: usize) {
+    PID.store(pid, Ordering::Relaxed);
+}
+
+/// The current directory, an absolute path.
+pub fn current_dir() -> String {
+    let dir = CURRENT_DIR.lock();
+    if dir.is_empty() {
+        String::from("/")
+    } else {
+        dir.clone()
+    }
+}
+
+/// Sets the current directory; `path` is absolute.
+pub fn set_current_dir(path: String) {
+    *CURRENT_DIR.lock() = path;
+}
+
+pub(crate) fn args() -> Vec<String> {
+    ARGS.lock().clone()
+}
+
+pub(crate) fn set_args(args: Vec<String>) {
+    *ARGS.lock() = args;
+}
+
+/// Runs `action` on the environment.
+pub(crate) fn environment<T>(action: impl FnOnce(&mut Vec<(String, String)>) -> T) -> T {
+    action(&mut ENVIRONMENT.lock())
+}
+
+/// The program's short name for messages: the last part of its first argument.
+pub fn program_name() -> String {
+    // A panic can happen while the list is held; a message without a name is better than none.
+    let Some(args) = ARGS.try_lock() else {
+        return String::from("?");
+    };
+    match args.first() {
+        Some(first) => String::from(first.rsplit('/').next().unwrap_or(first)),
+        None => String::from("?"),
+    }
+}

@@ -1,0 +1,73 @@
+//! Raw system calls of the Redox ABI: one `syscall` instruction and the decoding of its result.
+//!
+//! Numbers and structures come from `redox_syscall`; the stubs of that crate are not used because
+//! they decode errors from the low 32 bits only and know no sixth argument.
+
+use syscall::error::{Error, Result};
+
+/// Value that stands for "no descriptor" in calls and in the auxiliary vector.
+pub const NO_FD: usize = usize::MAX;
+
+/// Executes one system call and returns the raw result word.
+///
+/// # Safety
+/// Pointer arguments must be valid for what the call reads and writes, and a call that changes
+/// memory mappings must not take away memory that Rust references still use.
+pub unsafe fn raw(number: usize, args: [usize; 6]) -> usize {
+    let result;
+    // SAFETY: the register convention is the kernel's (rcx and r11 are destroyed by the CPU, the
+    // vector registers are declared clobbered as the published crate does); the caller vouches for
+    // the arguments.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            inlateout("r9") args[5] => _,
+            lateout("rcx") _,
+            lateout("r11") _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Executes one system call and decodes its result at full width (the top 4095 values are errors).
+///
+/// # Safety
+/// As for [`raw`].
+pub unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize> {
+    // SAFETY: passed on to the caller.
+    demux(unsafe { raw(number, args) })
+}
+
+/// Decodes a result word.
+pub fn demux(word: usize) -> Result<usize> {
+    if word > usize::MAX - 4095 {
+        Err(Error::new(word.wrapping_neg() as i32))
+    } else {
+        Ok(word)
+    }
+}
+
+/// Encodes a result as the word that system calls and `redox_*` symbols return.
+pub fn mux(result: Result<usize>) -> usize {
+    match result {
+        Ok(value) => value,
+        Err(error) => (error.errno as usize).wrapping_neg(),
+    }
+}
+
+/// Gives up the processor for this round.
+pub fn yield_now() {
+    // SAFETY: the call takes no arguments and touches no memory.
+    let _ = unsafe { call(syscall::SYS_YIELD, [0; 6]) };
+}

@@ -1,0 +1,95 @@
+//! Time, after `std::time`.
+
+pub use core::time::Duration;
+
+use syscall::TimeSpec;
+use syscall::flag::{CLOCK_MONOTONIC, CLOCK_REALTIME};
+
+use crate::sys;
+
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+/// Reads a clock, in nanoseconds.
+fn clock(clock: usize) -> u64 {
+    let mut time = TimeSpec::default();
+    // SAFETY: `time` is exclusively ours and of the structure that the call writes.
+    let result = unsafe {
+        sys::call(
+            syscall::SYS_CLOCK_GETTIME,
+            [clock, (&raw mut time) as usize, 0, 0, 0, 0],
+        )
+    };
+    match result {
+        Ok(_) => (time.tv_sec as u64) * NANOS_PER_SEC + time.tv_nsec as u64,
+        Err(_) => 0,
+    }
+}
+
+/// A point of the monotonic clock, which counts from the boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instant {
+    nanos: u64,
+}
+
+impl Instant {
+    /// The present point.
+    pub fn now() -> Instant {
+        Instant {
+            nanos: clock(CLOCK_MONOTONIC),
+        }
+    }
+
+    /// Time since then.
+    pub fn elapsed(&self) -> Duration {
+        Instant::now().duration_since(*self)
+    }
+
+    /// Time from `earlier` to this point, zero when it is later.
+    pub fn duration_since(&self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.nanos.saturating_sub(earlier.nanos))
+    }
+
+    /// Nanoseconds since the boot.
+    pub fn as_nanos(&self) -> u64 {
+        self.nanos
+    }
+}
+
+impl core::ops::Add<Duration> for Instant {
+    type Output = Instant;
+
+    fn add(self, duration: Duration) -> Instant {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Instant {
+            nanos: self.nanos.saturating_add(nanos),
+        }
+    }
+}
+
+/// Wall-clock time since 1970, as far as the machine knows it.
+pub fn unix_time() -> Duration {
+    Duration::from_nanos(clock(CLOCK_REALTIME))
+}
+
+/// Sleeps at least this long.
+pub fn sleep(duration: Duration) {
+    let end = Instant::now() + duration;
+    loop {
+        let left = end.duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        let request = TimeSpec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos() as i32,
+        };
+        // SAFETY: `request` is live and only read; no remainder is asked for. An interruption just
+        // leads to another round.
+        let _ = unsafe {
+            sys::call(
+                syscall::SYS_NANOSLEEP,
+                [(&raw const request) as usize, 0, 0, 0, 0, 0],
+            )
+        };
+    }
+}
