@@ -156,8 +156,6 @@ pub enum Target {
     Duplicate(bool, Word),
     /// `<<<word`, and here-documents (whose last line end is the one that is added).
     HereString(Word),
-    /// A here-document without any line.
-    Empty,
 }
 
 /// How a redirection opens its file.
@@ -263,6 +261,17 @@ pub fn quote(text: &str) -> String {
     out
 }
 
+/// Words with a meaning where a command may begin.
+const RESERVED: &[&str] = &[
+    "if", "then", "elif", "else", "fi", "while", "until", "for", "in", "do", "done", "case",
+    "esac", "{", "}", "!", "time",
+];
+
+/// Has the word a meaning where a command may begin?
+pub fn is_reserved(text: &str) -> bool {
+    RESERVED.contains(&text)
+}
+
 /// Is this a valid name of a variable or function?
 pub fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
@@ -334,8 +343,15 @@ impl Display for Pipeline {
 impl Display for Command {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut space = "";
+        let mut redirects = self.redirects.iter();
         match &self.kind {
             CommandKind::Simple { assignments, words } => {
+                // After a redirection a reserved word is a plain word: `<file do`.
+                if words.first().and_then(Word::bare).is_some_and(is_reserved) {
+                    for redirect in redirects.by_ref() {
+                        write!(f, "{redirect} ")?;
+                    }
+                }
                 for assignment in assignments {
                     write!(f, "{space}{}={}", assignment.name, assignment.value)?;
                     space = " ";
@@ -388,7 +404,7 @@ impl Display for Command {
         if !matches!(self.kind, CommandKind::Simple { .. }) {
             space = " ";
         }
-        for redirect in &self.redirects {
+        for redirect in redirects {
             write!(f, "{space}{redirect}")?;
             space = " ";
         }
@@ -407,7 +423,6 @@ impl Display for Redirect {
             Target::Duplicate(true, word) => write!(f, "{fd}<&{word}"),
             Target::Duplicate(false, word) => write!(f, "{fd}>&{word}"),
             Target::HereString(word) => write!(f, "{fd}<<<{word}"),
-            Target::Empty => write!(f, "{fd}</scheme/null"),
         }
     }
 }
@@ -442,7 +457,28 @@ impl Display for Inner<'_> {
                 Part::Parameter { name, operation, .. } => parameter(f, name, operation, true)?,
                 Part::Command { body, .. } => write!(f, "$( {body} )")?,
                 Part::Arithmetic { expression, .. } => {
-                    write!(f, "$(({}))", Inner(expression, true))?;
+                    write!(f, "$(({}))", Expression(expression))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The text of `$((…))`, where quotes have no meaning and are skipped.
+struct Expression<'a>(&'a Word);
+
+impl Display for Expression<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for part in &self.0.parts {
+            match part {
+                Part::Literal(text) => f.write_str(text)?,
+                // A lone dollar sign; the quote keeps it apart from a name that follows.
+                Part::Quoted(text) => write!(f, "{text}\"")?,
+                Part::Parameter { name, operation, .. } => parameter(f, name, operation, true)?,
+                Part::Command { body, .. } => write!(f, "$( {body} )")?,
+                Part::Arithmetic { expression, .. } => {
+                    write!(f, "$(({}))", Expression(expression))?;
                 }
             }
         }
@@ -489,7 +525,7 @@ impl Display for Part {
                 write!(f, "{0}$( {body} ){0}", mark(quoted))
             }
             Part::Arithmetic { expression, quoted } => {
-                write!(f, "{0}$(({1})){0}", mark(quoted), Inner(expression, true))
+                write!(f, "{0}$(({1})){0}", mark(quoted), Expression(expression))
             }
         }
     }

@@ -12,12 +12,15 @@ use core::fmt;
 
 use crate::ast::{
     AndOr, Assignment, Command, CommandKind, Connector, Item, List, OpenMode, Operation, Part,
-    Pipeline, Redirect, Target, Word, is_name,
+    Pipeline, Redirect, Target, Word, is_name, is_reserved,
 };
 
 /// How deeply commands, words and substitutions may nest. Parsing recurses; a script must not be
 /// able to overflow the stack.
 const MAX_DEPTH: u32 = 60;
+
+/// Always empty: what a here-document without lines reads from.
+pub const NULL_PATH: &str = "/scheme/null";
 
 /// Why a text is not a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,12 +40,6 @@ impl fmt::Display for SyntaxError {
 }
 
 type Result<T> = core::result::Result<T, SyntaxError>;
-
-/// Words with a meaning where a command may begin.
-const RESERVED: &[&str] = &[
-    "if", "then", "elif", "else", "fi", "while", "until", "for", "in", "do", "done", "case",
-    "esac", "{", "}", "!", "time",
-];
 
 /// Reserved words that can only end or continue something.
 const CLOSING: &[&str] = &["then", "elif", "else", "fi", "do", "done", "esac", "}"];
@@ -74,7 +71,7 @@ impl Token {
 
     fn keyword(&self) -> Option<&str> {
         match self {
-            Token::Word(word) => word.bare().filter(|text| RESERVED.contains(text)),
+            Token::Word(word) => word.bare().filter(|text| is_reserved(text)),
             _ => None,
         }
     }
@@ -427,11 +424,8 @@ impl<'a> Parser<'a> {
             _ => 0,
         };
         if length == 0 {
-            if quoted {
-                parts.quoted('$');
-            } else {
-                parts.literal('$');
-            }
+            // A lone dollar sign is text; as quoted text it cannot meet what follows.
+            parts.quoted('$');
         } else {
             self.position += length;
             let name = rest[..length].into();
@@ -1176,7 +1170,11 @@ fn fill_command(command: &mut Command, bodies: &[Body]) {
         let number = word.bare().and_then(|text| text.strip_prefix('\n'));
         let Some(number) = number.and_then(|text| text.parse::<usize>().ok()) else { continue };
         let body = bodies.get(number).and_then(|body| body.borrow_mut().take());
-        redirect.target = body.map_or(Target::Empty, Target::HereString);
+        let empty = || {
+            let path = Word { parts: [Part::Literal(NULL_PATH.into())].into() };
+            Target::File(OpenMode::Read, path)
+        };
+        redirect.target = body.map_or_else(empty, Target::HereString);
     }
     match &mut command.kind {
         CommandKind::Simple { .. } => {}

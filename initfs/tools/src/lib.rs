@@ -1,2 +1,13 @@
-//! tools.
+//! What the small programs share.
+//!
+//! The modules here are pure and tested on the host; [`io`], only on the target, reads, writes and
+//! reports. The shell uses [`echo`], [`printf`] and [`condition`] for its builtins, so that a
+//! builtin and the program of the same name cannot differ.
 #![no_std]
+
+extern crate alloc;
+
+pub mod condition;
+pub mod echo;
+pub mod number;
+pub mod printf;
