@@ -12,5 +12,8 @@
 
 extern crate alloc;
 
+pub mod arith;
 pub mod ast;
+pub mod expand;
 pub mod parser;
+pub mod pattern;
