@@ -28,6 +28,8 @@ pub mod io;
 pub mod logging;
 mod panicking;
 pub mod path;
+#[cfg(feature = "probe")]
+pub mod probe;
 pub mod process;
 pub mod spawn;
 mod start;

@@ -102,7 +102,8 @@ extern "C" fn entry() -> ! {
     naked_asm!(
         "pop rax",
         "pop rdi",
-        "push 0x1f80",
+        "sub rsp, 16",
+        "mov dword ptr [rsp], 0x1f80",
         "ldmxcsr [rsp]",
         "fninit",
         "cld",

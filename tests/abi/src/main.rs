@@ -1,7 +1,34 @@
-//! abi-test.
+//! Checks the kernel's interface against the reference: system calls, kernel schemes, user schemes.
+//!
+//! It is a first program (it takes bootstrap's place in the image), so it depends on nothing but the
+//! kernel, and the same file runs on the upstream Redox kernel. It prints one line per check and
+//! `abi: N passed, M failed`, then powers the machine off.
 #![no_std]
 #![no_main]
+
+extern crate alloc;
+
+mod contexts;
+mod files;
+mod ipc;
+mod memory;
+mod schemes;
+mod suite;
+mod sys;
+
+use suite::Suite;
+
 runtime::main!(main);
+
 fn main() -> i32 {
-    0
+    let Some(suite) = Suite::new() else {
+        runtime::boot::halt("no console for the ABI test")
+    };
+    files::run(&suite);
+    memory::run(&suite);
+    ipc::run(&suite);
+    contexts::run(&suite);
+    schemes::run(&suite);
+    suite.finish();
+    runtime::boot::halt("the ABI test has ended")
 }
