@@ -10,7 +10,17 @@
 
 extern crate alloc;
 
+pub mod aperture;
+pub mod copy;
 pub mod daemon;
+pub mod dma;
+pub mod event;
+pub mod firmware;
+pub mod irq;
+pub mod mem;
+pub mod mmio;
+pub mod pci;
+pub mod port;
 pub mod scheme;
 
 /// Errors are the system's error numbers.

@@ -1,1 +1,195 @@
-//! The link memory between two nodes.
+//! The link memory between two nodes of the virtual fabric: identity, and the little each side
+//! must know of the other before queue pairs connect (the place of a card's scratch registers and
+//! of the mainline driver's device page).
+//!
+//! ```text
+//!   0  Header      written by the fabric server, never changed
+//!  64  Record      of side 0        192  heartbeat of side 0
+//! 128  Record      of side 1        256  heartbeat of side 1
+//! ```
+//!
+//! Each block has a cache line of its own and one writer: its side, or the fabric server for one
+//! word, [`STATE_ABSENT`] into the state of a side whose machine is gone. Side 0 is the node named
+//! first in the header. All values are little endian.
+//!
+//! # Incarnations
+//! A queue pair is good for one connection of two incarnations. Each side numbers its own
+//! (`generation`, never 0 once there was one) and names the peer's that its queue pair belongs to
+//! (`peer_generation`, 0: none yet). A side may use the other's queue pair only if that is bound
+//! to nobody or to itself; when the other side's generation or state is no longer the one it
+//! connected to, it must connect anew with a new queue pair and generation.
+//!
+//! A side that publishes a new generation or leaves [`STATE_READY`] will not write to its peer's
+//! memory through the former connection any more. That is what makes it safe for the peer to reuse
+//! the memory.
+
+use syscall_derive::Layout;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First word of the link memory: `SKIFLINK`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SKIFLINK");
+
+/// Version of this layout. A node does not use links of another version.
+pub const VERSION: u32 = 1;
+
+/// Smallest link memory in bytes.
+pub const MIN_LINK_BYTES: usize = 320;
+
+/// Nobody is there. Written by the fabric server when a machine goes, and by a side that leaves.
+pub const STATE_ABSENT: u32 = 0;
+
+/// The record is valid: the queue pair can be used under the rules above.
+pub const STATE_READY: u32 = 1;
+
+/// The side gave up the connection and waits for the other one to connect anew.
+pub const STATE_STOPPED: u32 = 2;
+
+/// What the fabric server says about a link.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Layout)]
+#[layout(size = 64, align = 1)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    #[layout(offset = 0)]
+    pub magic: U64,
+    /// [`VERSION`].
+    #[layout(offset = 8)]
+    pub version: U32,
+    /// Node numbers of side 0 and side 1.
+    #[layout(offset = 12)]
+    pub nodes: [U16; 2],
+    /// Zero.
+    #[layout(offset = 16)]
+    pub reserved: [u8; 48],
+}
+
+/// What one side says about itself.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    PartialEq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+    Layout,
+)]
+#[layout(size = 64, align = 1)]
+#[repr(C)]
+pub struct Record {
+    /// One of the `STATE_` numbers; unknown ones count as absent. Stored last.
+    #[layout(offset = 0)]
+    pub state: U32,
+    /// Number of this incarnation of the side.
+    #[layout(offset = 4)]
+    pub generation: U32,
+    /// Incarnation of the peer that the queue pair belongs to; 0: none yet.
+    #[layout(offset = 8)]
+    pub peer_generation: U32,
+    /// The doorbell (interrupt vector) that announces messages and changes of the link memory.
+    #[layout(offset = 12)]
+    pub doorbell: U32,
+    /// Bus address of the node queue pair in this side's memory.
+    #[layout(offset = 16)]
+    pub queue_pair: U64,
+    /// Bytes of this side's memory, for information.
+    #[layout(offset = 24)]
+    pub ram_bytes: U64,
+    /// Zero.
+    #[layout(offset = 32)]
+    pub reserved: [u8; 32],
+}
+
+/// Offset of `state` in a record.
+pub const RECORD_STATE: usize = 0;
+/// Offset of `generation` in a record.
+pub const RECORD_GENERATION: usize = 4;
+/// Offset of `peer_generation` in a record.
+pub const RECORD_PEER_GENERATION: usize = 8;
+
+/// Offset of the record of side `side` (0 or 1) in the link memory.
+pub const fn record_offset(side: usize) -> usize {
+    64 + 64 * (side & 1)
+}
+
+/// Offset of the heartbeat of side `side`: a 64-bit counter that moves while its daemon lives.
+pub const fn heartbeat_offset(side: usize) -> usize {
+    192 + 64 * (side & 1)
+}
+
+const _: () = assert!(heartbeat_offset(1) + 64 == MIN_LINK_BYTES);
+
+impl Header {
+    /// The header of the link between two nodes.
+    pub fn new(nodes: [u16; 2]) -> Self {
+        let mut header = Self::new_zeroed();
+        header.magic = MAGIC.into();
+        header.version = VERSION.into();
+        header.nodes = nodes.map(U16::from);
+        header
+    }
+
+    /// Which side node `own` is, and the number of the node on the other one. `None` when this is
+    /// no link memory of this version, or not that node's.
+    pub fn side_of(&self, own: u16) -> Option<(usize, u16)> {
+        let [first, second] = self.nodes.map(U16::get);
+        if self.magic.get() != MAGIC || self.version.get() != VERSION || first == second {
+            return None;
+        }
+        match own {
+            own if own == first => Some((0, second)),
+            own if own == second => Some((1, first)),
+            _ => None,
+        }
+    }
+}
+
+impl Record {
+    /// Whether a side of incarnation `own` may connect to the queue pair of this record.
+    pub fn is_open_to(&self, own: u32) -> bool {
+        let bound_to = self.peer_generation.get();
+        self.state.get() == STATE_READY
+            && self.generation.get() != 0
+            && (bound_to == 0 || bound_to == own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_know_each_other() {
+        let header = Header::new([0, 3]);
+        assert_eq!(&header.as_bytes()[..8], b"SKIFLINK");
+        assert_eq!(header.side_of(0), Some((0, 3)));
+        assert_eq!(header.side_of(3), Some((1, 0)));
+        assert_eq!(header.side_of(1), None);
+        assert_eq!(Header::new([2, 2]).side_of(2), None);
+        assert_eq!(Header::new_zeroed().side_of(0), None);
+    }
+
+    #[test]
+    fn blocks_do_not_overlap() {
+        assert_eq!([record_offset(0), record_offset(1)], [64, 128]);
+        assert_eq!([heartbeat_offset(0), heartbeat_offset(1)], [192, 256]);
+    }
+
+    #[test]
+    fn a_queue_pair_serves_one_peer_incarnation() {
+        let mut record = Record::new_zeroed();
+        assert!(!record.is_open_to(5));
+        record.state = STATE_READY.into();
+        assert!(!record.is_open_to(5));
+        record.generation = 1.into();
+        assert!(record.is_open_to(5));
+        record.peer_generation = 5.into();
+        assert!(record.is_open_to(5) && !record.is_open_to(6));
+        record.state = STATE_STOPPED.into();
+        assert!(!record.is_open_to(5));
+    }
+}

@@ -1,0 +1,133 @@
+//! Interrupts as files of the kernel's `irq` scheme.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY};
+use syscall::dirent::DirentIter;
+use syscall::error::{EEXIST, EINVAL, EIO, ENOENT, ENOSPC, Error, Result};
+
+/// Interrupt vector of IRQ number 0 on x86.
+const VECTOR_BASE: u8 = 32;
+/// Numbers below this one are legacy lines.
+const FIRST_MESSAGE_IRQ: u8 = 16;
+/// Reads of one interrupt's count before giving up on keeping pace with it.
+const ACKNOWLEDGE_ROUNDS: usize = 8;
+
+/// What a device writes to raise a message-signalled interrupt.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Message {
+    /// Where it writes.
+    pub address: u64,
+    /// What it writes.
+    pub data: u32,
+}
+
+/// An open interrupt.
+pub struct Interrupt {
+    file: Fd,
+    irq: u8,
+    cpu: u32,
+}
+
+/// The id of the boot processor, which takes the interrupts.
+pub fn boot_cpu() -> Result<u32> {
+    let file = Fd::open("/scheme/irq/bsp", O_CLOEXEC | O_RDONLY, 0)?;
+    // The kernel stores 32 bits and says 8 bytes.
+    let mut word = [0; 8];
+    file.read(&mut word)?;
+    Ok(u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+}
+
+impl Interrupt {
+    /// Reserves a free vector of a processor for a message-signalled interrupt.
+    ///
+    /// # Errors
+    /// `ENOSPC` when none is free, `EACCES` for callers other than root.
+    pub fn allocate(cpu: u32) -> Result<Self> {
+        let directory = format!("/scheme/irq/cpu-{cpu:02x}");
+        for irq in free_numbers(&directory)? {
+            let path = format!("{directory}/{irq}");
+            match Fd::open(&path, O_CLOEXEC | O_CREAT, 0).map_err(Error::from) {
+                Ok(file) => return Ok(Self { file, irq, cpu }),
+                // Somebody else was faster, or the listing names numbers that do not exist.
+                Err(Error {
+                    errno: EEXIST | ENOENT,
+                }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::new(ENOSPC))
+    }
+
+    /// Opens a legacy interrupt line (0 to 15). Other devices may share it.
+    pub fn line(irq: u8) -> Result<Self> {
+        if irq >= FIRST_MESSAGE_IRQ {
+            return Err(Error::new(EINVAL));
+        }
+        let file = Fd::open(&format!("/scheme/irq/{irq}"), O_CLOEXEC, 0)?;
+        Ok(Self { file, irq, cpu: 0 })
+    }
+
+    /// The descriptor, to be subscribed for reading **before** the device is enabled.
+    pub fn fd(&self) -> usize {
+        self.file.raw()
+    }
+
+    /// The number the kernel knows it by.
+    pub fn number(&self) -> u8 {
+        self.irq
+    }
+
+    /// What a device has to write to raise it: fixed delivery, edge, to its processor.
+    pub fn message(&self) -> Message {
+        Message {
+            address: 0xfee0_0000 | u64::from(self.cpu & 0xff) << 12,
+            data: u32::from(VECTOR_BASE) + u32::from(self.irq),
+        }
+    }
+
+    /// Takes note of the interrupts since the last call and lets the next one through. Returns
+    /// whether there were any. The device's cause is to be served after this, until nothing is
+    /// left: several interrupts may have become one.
+    pub fn acknowledge(&self) -> Result<bool> {
+        let mut any = false;
+        for _ in 0..ACKNOWLEDGE_ROUNDS {
+            let mut count = [0; 8];
+            match self.file.read(&mut count)? {
+                0 => break,
+                8 => any = true,
+                _ => return Err(Error::new(EIO)),
+            }
+            // 0 = another one came in between: read again.
+            if self.file.write(&count)? != 0 {
+                break;
+            }
+        }
+        Ok(any)
+    }
+}
+
+/// The free interrupt numbers a processor's directory lists.
+fn free_numbers(directory: &str) -> Result<Vec<u8>> {
+    let mut numbers = Vec::new();
+    let mut buffer = [0; 1024];
+    let mut opaque = 0;
+    let file = Fd::open(directory, O_CLOEXEC | O_DIRECTORY, 0)?;
+    loop {
+        let count = libredox::call::getdents(file.raw(), &mut buffer, opaque)?;
+        let before = opaque;
+        for entry in DirentIter::new(&buffer[..count.min(buffer.len())]) {
+            let (header, name) = entry.map_err(|_| Error::new(EIO))?;
+            opaque = header.next_opaque_id;
+            let number = core::str::from_utf8(name)
+                .ok()
+                .and_then(|name| name.parse().ok());
+            numbers.extend(number.filter(|&number: &u8| number >= FIRST_MESSAGE_IRQ));
+        }
+        if opaque == before {
+            return Ok(numbers);
+        }
+    }
+}

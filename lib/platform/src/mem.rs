@@ -1,0 +1,477 @@
+//! Memory that something else can change: device registers, a peer's RAM, pages shared with
+//! another program.
+//!
+//! A [`Region`] is a range of such memory. It never gives out a reference: values are read and
+//! written whole, by volatile or atomic access, after a check against the region's length, and
+//! larger pieces are copied. Regions are cheap to clone and to cut; the mapping behind them lives
+//! as long as the last of them.
+
+use alloc::rc::Rc;
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use libredox::Fd;
+use libredox::call::{MmapArgs, mmap, munmap};
+use libredox::flag::{MAP_PRIVATE, MAP_SHARED, O_CLOEXEC, PROT_READ, PROT_WRITE};
+use syscall::error::{EFAULT, EINVAL, EOVERFLOW, Error, Result};
+use syscall::flag::MapFlags;
+
+use crate::copy;
+
+/// Bytes of a page, the unit of all mappings.
+pub const PAGE: usize = 4096;
+
+/// The file descriptor number that stands for anonymous memory in a mapping call.
+const ANONYMOUS: usize = !0;
+
+/// An access that is not inside its region, or not aligned to its size.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BoundsError {
+    /// First byte of the access, counted from the start of the region.
+    pub offset: usize,
+    /// Bytes of the access.
+    pub bytes: usize,
+    /// Bytes of the region.
+    pub region_bytes: usize,
+}
+
+impl fmt::Display for BoundsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "access of {} bytes at {:#x} is misaligned or outside the region of {:#x} bytes",
+            self.bytes, self.offset, self.region_bytes
+        )
+    }
+}
+
+impl From<BoundsError> for Error {
+    fn from(_: BoundsError) -> Self {
+        Error::new(EFAULT)
+    }
+}
+
+/// A value that memory accesses transfer in one piece.
+pub trait Word: Copy + sealed::Sealed {}
+
+mod sealed {
+    /// Unsigned integers only: every bit pattern is a value.
+    pub trait Sealed {}
+    impl Sealed for u8 {}
+    impl Sealed for u16 {}
+    impl Sealed for u32 {}
+    impl Sealed for u64 {}
+}
+
+impl Word for u8 {}
+impl Word for u16 {}
+impl Word for u32 {}
+impl Word for u64 {}
+
+/// What keeps the memory of a region.
+enum Backing {
+    /// A mapping made by this process, undone with the last region.
+    Mapping { address: usize, bytes: usize },
+    /// Ordinary memory (tests, loopback links). Words, so that every region start is aligned.
+    Heap(NonNull<[u64]>),
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        match *self {
+            Backing::Mapping { address, bytes } => {
+                // SAFETY: the mapping was made by this process for this object alone, and the
+                // last region that could reach it is gone.
+                let result = unsafe { munmap(address as *mut (), bytes) };
+                if let Err(error) = result {
+                    log::warn!("unmap of {bytes:#x} bytes at {address:#x} failed: {error}");
+                }
+            }
+            Backing::Heap(words) => {
+                // SAFETY: made by `Box::leak` in `Region::heap`, freed only here.
+                drop(unsafe { alloc::boxed::Box::from_raw(words.as_ptr()) });
+            }
+        }
+    }
+}
+
+/// A range of memory shared with something else; see the [module](self).
+#[derive(Clone)]
+pub struct Region {
+    start: NonNull<u8>,
+    bytes: usize,
+    backing: Rc<Backing>,
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({:p}, {:#x} bytes)", self.start, self.bytes)
+    }
+}
+
+impl Region {
+    /// Zeroed ordinary memory with the interface of shared memory.
+    pub fn heap(bytes: usize) -> Self {
+        let words = alloc::vec![0_u64; bytes.div_ceil(8)].into_boxed_slice();
+        let words = NonNull::from(alloc::boxed::Box::leak(words));
+        Self {
+            start: words.cast(),
+            bytes,
+            backing: Rc::new(Backing::Heap(words)),
+        }
+    }
+
+    /// Takes over a mapping of whole pages.
+    ///
+    /// # Safety
+    /// `address` starts a mapping of `bytes` bytes, readable and writable, that nothing else
+    /// unmaps or reaches through references.
+    unsafe fn from_mapping(address: *mut (), bytes: usize) -> Result<Self> {
+        let start = NonNull::new(address.cast()).ok_or(Error::new(EFAULT))?;
+        let backing = Rc::new(Backing::Mapping {
+            address: address as usize,
+            bytes,
+        });
+        Ok(Self {
+            start,
+            bytes,
+            backing,
+        })
+    }
+
+    /// Length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "an empty region has no use")]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// The virtual address of the first byte, for system calls that take one (a scheme's answer
+    /// to a mapping request, address translation).
+    pub fn address(&self) -> usize {
+        self.start.as_ptr() as usize
+    }
+
+    /// The part `offset .. offset + bytes` as a region of its own.
+    pub fn part(&self, offset: usize, bytes: usize) -> Result<Self, BoundsError> {
+        let start = self.check(offset, bytes, 1)?;
+        Ok(Self {
+            start,
+            bytes,
+            backing: self.backing.clone(),
+        })
+    }
+
+    fn check(&self, offset: usize, bytes: usize, align: usize) -> Result<NonNull<u8>, BoundsError> {
+        let inside = offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= self.bytes);
+        if !inside || !(self.address() + offset).is_multiple_of(align) {
+            return Err(BoundsError {
+                offset,
+                bytes,
+                region_bytes: self.bytes,
+            });
+        }
+        // SAFETY: `offset` is at most `self.bytes`, so the result stays inside the mapping.
+        Ok(unsafe { self.start.add(offset) })
+    }
+
+    fn word<T: Word>(&self, offset: usize) -> Result<NonNull<T>, BoundsError> {
+        self.check(offset, size_of::<T>(), align_of::<T>())
+            .map(NonNull::cast)
+    }
+
+    /// Reads one value, once, with a single access of its size.
+    pub fn read<T: Word>(&self, offset: usize) -> Result<T, BoundsError> {
+        let place = self.word::<T>(offset)?;
+        // SAFETY: inside the live mapping and aligned (checked); any bits are a value of `T`.
+        Ok(unsafe { place.as_ptr().read_volatile() })
+    }
+
+    /// Writes one value with a single access of its size.
+    pub fn write<T: Word>(&self, offset: usize, value: T) -> Result<(), BoundsError> {
+        let place = self.word::<T>(offset)?;
+        // SAFETY: inside the live mapping and aligned (checked); nothing holds references to it.
+        unsafe { place.as_ptr().write_volatile(value) };
+        Ok(())
+    }
+
+    /// Copies bytes out of the region.
+    pub fn read_bytes(&self, offset: usize, to: &mut [u8]) -> Result<(), BoundsError> {
+        let from = self.check(offset, to.len(), 1)?;
+        // SAFETY: source inside the live mapping (checked), destination is our own slice.
+        unsafe { copy::copy(from.as_ptr(), to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes into the region.
+    pub fn write_bytes(&self, offset: usize, from: &[u8]) -> Result<(), BoundsError> {
+        let to = self.check(offset, from.len(), 1)?;
+        // SAFETY: destination inside the live mapping (checked), source is a borrowed slice.
+        unsafe { copy::copy(from.as_ptr(), to.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    /// Copies between two regions; overlapping ranges of one mapping give mixed content, never
+    /// anything outside them.
+    pub fn copy_from(
+        &self,
+        offset: usize,
+        from: &Region,
+        from_offset: usize,
+        bytes: usize,
+    ) -> Result<(), BoundsError> {
+        let source = from.check(from_offset, bytes, 1)?;
+        let to = self.check(offset, bytes, 1)?;
+        // SAFETY: both ranges inside live mappings (checked), accessed by volatile copies only.
+        unsafe { copy::copy(source.as_ptr(), to.as_ptr(), bytes) };
+        Ok(())
+    }
+
+    /// Sets a range to zero.
+    pub fn zero(&self, offset: usize, bytes: usize) -> Result<(), BoundsError> {
+        const ZEROS: [u8; 512] = [0; 512];
+        self.check(offset, bytes, 1)?;
+        let mut done = 0;
+        while done < bytes {
+            let count = ZEROS.len().min(bytes - done);
+            self.write_bytes(offset + done, &ZEROS[..count])?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    fn atomic_u32(&self, offset: usize) -> Result<&AtomicU32, BoundsError> {
+        let place = self.word::<u32>(offset)?;
+        // SAFETY: inside the live mapping, which this borrow keeps, and aligned (checked). An
+        // atomic integer may change under a shared reference; others change it atomically too.
+        Ok(unsafe { AtomicU32::from_ptr(place.as_ptr()) })
+    }
+
+    fn atomic_u64(&self, offset: usize) -> Result<&AtomicU64, BoundsError> {
+        let place = self.word::<u64>(offset)?;
+        // SAFETY: as for `atomic_u32`.
+        Ok(unsafe { AtomicU64::from_ptr(place.as_ptr()) })
+    }
+
+    /// Reads a value that its writer published; what was written before it is visible after.
+    pub fn load_acquire_u32(&self, offset: usize) -> Result<u32, BoundsError> {
+        Ok(self.atomic_u32(offset)?.load(Ordering::Acquire))
+    }
+
+    /// Publishes a value: everything written before is visible to who reads it.
+    pub fn store_release_u32(&self, offset: usize, value: u32) -> Result<(), BoundsError> {
+        self.atomic_u32(offset)?.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// As [`load_acquire_u32`](Self::load_acquire_u32), 64 bits.
+    pub fn load_acquire_u64(&self, offset: usize) -> Result<u64, BoundsError> {
+        Ok(self.atomic_u64(offset)?.load(Ordering::Acquire))
+    }
+
+    /// As [`store_release_u32`](Self::store_release_u32), 64 bits.
+    pub fn store_release_u64(&self, offset: usize, value: u64) -> Result<(), BoundsError> {
+        self.atomic_u64(offset)?.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Adds and returns the former value, in one step for all sides.
+    pub fn fetch_add_u32(&self, offset: usize, value: u32) -> Result<u32, BoundsError> {
+        Ok(self.atomic_u32(offset)?.fetch_add(value, Ordering::AcqRel))
+    }
+
+    /// Adds and returns the former value, in one step for all sides.
+    pub fn fetch_add_u64(&self, offset: usize, value: u64) -> Result<u64, BoundsError> {
+        Ok(self.atomic_u64(offset)?.fetch_add(value, Ordering::AcqRel))
+    }
+
+    /// Replaces `expected` by `new` in one step for all sides; the error holds what was there.
+    pub fn compare_exchange_u32(
+        &self,
+        offset: usize,
+        expected: u32,
+        new: u32,
+    ) -> Result<core::result::Result<u32, u32>, BoundsError> {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        Ok(self
+            .atomic_u32(offset)?
+            .compare_exchange(expected, new, order.0, order.1))
+    }
+}
+
+/// Orders our earlier stores before our later loads (and everything else) as other sides see
+/// them: the fence between "publish my index" and "look whether the peer sleeps".
+pub fn full_fence() {
+    fence(Ordering::SeqCst);
+}
+
+/// Orders earlier stores before later stores as other sides see them: data before the doorbell.
+pub fn write_fence() {
+    fence(Ordering::Release);
+}
+
+/// How the processor treats accesses to a physical mapping.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Cache {
+    /// Ordinary memory.
+    WriteBack,
+    /// Stores may be gathered: apertures and frame buffers.
+    WriteCombining,
+    /// Every access reaches the device: registers.
+    Uncached,
+}
+
+impl Cache {
+    fn path(self) -> &'static str {
+        match self {
+            Cache::WriteBack => "/scheme/memory/physical@wb",
+            Cache::WriteCombining => "/scheme/memory/physical@wc",
+            Cache::Uncached => "/scheme/memory/physical@uc",
+        }
+    }
+}
+
+/// Maps device memory or firmware tables. Needs no alignment; reaches no ordinary RAM.
+///
+/// # Errors
+/// `EINVAL` for an empty range, `EOVERFLOW` for one beyond the address space, `EACCES` for callers
+/// other than root, `EPERM` when the range touches the system's RAM.
+pub fn map_physical(physical: u64, bytes: usize, cache: Cache) -> Result<Region> {
+    if bytes == 0 {
+        return Err(Error::new(EINVAL));
+    }
+    let skip = physical as usize % PAGE;
+    let whole = skip
+        .checked_add(bytes)
+        .and_then(|length| length.checked_next_multiple_of(PAGE))
+        .ok_or(Error::new(EOVERFLOW))?;
+    let file = Fd::open(cache.path(), O_CLOEXEC, 0)?;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let address = unsafe {
+        mmap(MmapArgs {
+            addr: core::ptr::null_mut(),
+            length: whole,
+            prot: PROT_READ | PROT_WRITE,
+            flags: MAP_SHARED,
+            fd: file.raw(),
+            offset: physical - skip as u64,
+        })?
+    };
+    // SAFETY: the mapping made above, known to nobody else.
+    let region = unsafe { Region::from_mapping(address, whole)? };
+    Ok(region.part(skip, bytes)?)
+}
+
+/// Fresh zeroed memory of this process in whole pages.
+pub fn map_anonymous(bytes: usize) -> Result<Region> {
+    map_private(ANONYMOUS, bytes)
+}
+
+/// Maps a file of the memory scheme privately at an address of the kernel's choice.
+pub(crate) fn map_private(fd: usize, bytes: usize) -> Result<Region> {
+    let bytes = bytes
+        .checked_next_multiple_of(PAGE)
+        .ok_or(Error::new(EOVERFLOW))?;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let address = unsafe {
+        mmap(MmapArgs {
+            addr: core::ptr::null_mut(),
+            length: bytes,
+            prot: PROT_READ | PROT_WRITE,
+            flags: MAP_PRIVATE,
+            fd,
+            offset: 0,
+        })?
+    };
+    // SAFETY: the mapping made above, known to nobody else.
+    unsafe { Region::from_mapping(address, bytes) }
+}
+
+/// Replaces whole pages of a region by a private mapping of `fd`, in place.
+pub(crate) fn replace(region: &Region, offset: usize, bytes: usize, fd: usize) -> Result<()> {
+    let place = region.check(offset, bytes, PAGE)?;
+    if bytes == 0 || !bytes.is_multiple_of(PAGE) {
+        return Err(Error::new(EINVAL));
+    }
+    // SAFETY: the range belongs to the region's own mapping (checked), is only reached through
+    // regions, which hold no references, and stays mapped without a gap.
+    unsafe {
+        mmap(MmapArgs {
+            addr: place.as_ptr().cast(),
+            length: bytes,
+            prot: PROT_READ | PROT_WRITE,
+            flags: MAP_PRIVATE | (MapFlags::MAP_FIXED.bits() & 0xffff) as u32,
+            fd,
+            offset: 0,
+        })?
+    };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accesses_stay_inside() {
+        let region = Region::heap(24);
+        assert_eq!(region.write(16, 0x1122_3344_5566_7788_u64), Ok(()));
+        assert_eq!(region.read::<u8>(16), Ok(0x88));
+        assert_eq!(region.read::<u32>(20), Ok(0x1122_3344));
+        assert!(region.read::<u64>(17).is_err());
+        assert!(region.read::<u64>(24).is_err());
+        assert!(region.read::<u8>(usize::MAX).is_err());
+        assert!(region.write_bytes(20, b"12345").is_err());
+        assert!(region.write_bytes(20, b"1234").is_ok());
+        assert!(region.part(8, 17).is_err());
+        assert!(region.part(usize::MAX, 2).is_err());
+    }
+
+    #[test]
+    fn parts_share_memory_and_keep_it() {
+        let part = {
+            let region = Region::heap(64);
+            region.write(32, 7_u32).unwrap();
+            region.part(32, 8).unwrap()
+        };
+        assert_eq!(part.read::<u32>(0), Ok(7));
+        assert!(part.read::<u32>(8).is_err());
+    }
+
+    #[test]
+    fn copies_of_every_alignment_are_exact() {
+        let pattern: alloc::vec::Vec<u8> = (0..200).map(|i| (i * 7 + 1) as u8).collect();
+        for start in 0..9 {
+            for length in [0, 1, 2, 7, 8, 9, 31, 63, 64, 65, 100, 150] {
+                let region = Region::heap(256);
+                region.write_bytes(start, &pattern[..length]).unwrap();
+                let mut back = alloc::vec![0xff; length];
+                region.read_bytes(start, &mut back).unwrap();
+                assert_eq!(back, pattern[..length]);
+                let mut outside = [1];
+                region.read_bytes(start + length, &mut outside).unwrap();
+                assert_eq!(outside, [0]);
+                let other = Region::heap(256);
+                other.copy_from(3, &region, start, length).unwrap();
+                other.read_bytes(3, &mut back).unwrap();
+                assert_eq!(back, pattern[..length]);
+            }
+        }
+    }
+
+    #[test]
+    fn atomics_and_zero() {
+        let region = Region::heap(32);
+        assert_eq!(region.fetch_add_u32(4, 5), Ok(0));
+        assert_eq!(region.load_acquire_u32(4), Ok(5));
+        assert_eq!(region.compare_exchange_u32(4, 5, 6), Ok(Ok(5)));
+        assert_eq!(region.compare_exchange_u32(4, 5, 7), Ok(Err(6)));
+        assert_eq!(region.store_release_u64(8, u64::MAX), Ok(()));
+        assert!(region.load_acquire_u64(4).is_err());
+        region.zero(5, 20).unwrap();
+        assert_eq!(region.read::<u32>(4), Ok(6));
+        assert_eq!(region.load_acquire_u64(8), Ok(0));
+    }
+}

@@ -1,0 +1,179 @@
+//! Configuration space, for the program that owns it (pcid): memory-mapped (ECAM) where the
+//! firmware describes it, else through the ports of the original mechanism.
+//!
+//! Implements the access trait of the crate `pci_types`, whose methods are unsafe because
+//! configuration writes can do anything to the machine. Reads of what does not exist give all
+//! ones, as on the bus; writes to it go nowhere.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use pci_types::{ConfigRegionAccess, PciAddress};
+
+use crate::mem::{Cache, Region, map_physical};
+use crate::port::Ports;
+
+/// Bytes of one bus in an ECAM range: 32 devices × 8 functions × 4 KiB.
+const BUS_BYTES: usize = 1 << 20;
+/// Bytes of a function's configuration space that the ports reach.
+const PORT_CONFIG_BYTES: u16 = 256;
+/// Bytes of a function's configuration space in an ECAM range.
+const ECAM_CONFIG_BYTES: u16 = 4096;
+const CONFIG_ADDRESS: u16 = 0xcf8;
+const CONFIG_DATA: u16 = 0xcfc;
+const CONFIG_ENABLE: u32 = 1 << 31;
+
+/// An allocation of the MCFG table: where the configuration spaces of some buses are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct EcamRange {
+    /// Physical address of **bus 0**, whether or not the range begins with it.
+    pub base: u64,
+    /// Segment group.
+    pub segment: u16,
+    /// First bus.
+    pub first_bus: u8,
+    /// Last bus.
+    pub last_bus: u8,
+}
+
+/// The machine's configuration space.
+pub struct ConfigSpace {
+    access: Access,
+}
+
+enum Access {
+    Ecam {
+        ranges: Vec<EcamRange>,
+        /// Mapped when first used; `None` for buses that cannot be mapped.
+        buses: RefCell<BTreeMap<(u16, u8), Option<Region>>>,
+    },
+    Ports(Ports),
+}
+
+impl ConfigSpace {
+    /// Memory-mapped access.
+    pub fn ecam(ranges: Vec<EcamRange>) -> Self {
+        Self {
+            access: Access::Ecam {
+                ranges,
+                buses: RefCell::default(),
+            },
+        }
+    }
+
+    /// Access through ports 0xCF8 and 0xCFC: segment 0 only, 256 bytes per function.
+    pub fn ports(ports: Ports) -> Self {
+        Self {
+            access: Access::Ports(ports),
+        }
+    }
+
+    /// The segments and buses to look at: (segment, first bus, last bus).
+    pub fn buses(&self) -> Vec<(u16, u8, u8)> {
+        match &self.access {
+            Access::Ecam { ranges, .. } => ranges
+                .iter()
+                .map(|range| (range.segment, range.first_bus, range.last_bus))
+                .collect(),
+            Access::Ports(_) => alloc::vec![(0, 0, 255)],
+        }
+    }
+
+    /// Bytes of configuration space a function has here.
+    pub fn function_bytes(&self) -> u16 {
+        match self.access {
+            Access::Ecam { .. } => ECAM_CONFIG_BYTES,
+            Access::Ports(_) => PORT_CONFIG_BYTES,
+        }
+    }
+
+    /// The mapped bus and the offset of a register in it.
+    fn ecam_place(&self, address: PciAddress, offset: u16) -> Option<(Region, usize)> {
+        let Access::Ecam { ranges, buses } = &self.access else {
+            return None;
+        };
+        let bus = address.bus();
+        let mut buses = buses.borrow_mut();
+        let region = buses
+            .entry((address.segment(), bus))
+            .or_insert_with(|| map_bus(ranges, address.segment(), bus))
+            .clone()?;
+        let function = usize::from(address.device()) << 15 | usize::from(address.function()) << 12;
+        (offset < ECAM_CONFIG_BYTES).then_some((region, function | usize::from(offset & !3)))
+    }
+}
+
+fn map_bus(ranges: &[EcamRange], segment: u16, bus: u8) -> Option<Region> {
+    let range = ranges.iter().find(|range| {
+        range.segment == segment && (range.first_bus..=range.last_bus).contains(&bus)
+    })?;
+    let physical = range.base.checked_add(u64::from(bus) << 20)?;
+    match map_physical(physical, BUS_BYTES, Cache::Uncached) {
+        Ok(region) => Some(region),
+        Err(error) => {
+            log::error!("pci: cannot map bus {segment:04x}:{bus:02x} at {physical:#x}: {error}");
+            None
+        }
+    }
+}
+
+fn port_address(address: PciAddress, offset: u16) -> Option<u32> {
+    let reachable = address.segment() == 0 && offset < PORT_CONFIG_BYTES;
+    reachable.then(|| {
+        CONFIG_ENABLE
+            | u32::from(address.bus()) << 16
+            | u32::from(address.device()) << 11
+            | u32::from(address.function()) << 8
+            | u32::from(offset & !3)
+    })
+}
+
+impl ConfigRegionAccess for ConfigSpace {
+    unsafe fn read(&self, address: PciAddress, offset: u16) -> u32 {
+        match &self.access {
+            Access::Ecam { .. } => self
+                .ecam_place(address, offset)
+                .and_then(|(region, place)| region.read(place).ok())
+                .unwrap_or(u32::MAX),
+            Access::Ports(ports) => {
+                let Some(selector) = port_address(address, offset) else {
+                    return u32::MAX;
+                };
+                ports.write32(CONFIG_ADDRESS, selector);
+                ports.read32(CONFIG_DATA)
+            }
+        }
+    }
+
+    unsafe fn write(&self, address: PciAddress, offset: u16, value: u32) {
+        match &self.access {
+            Access::Ecam { .. } => {
+                if let Some((region, place)) = self.ecam_place(address, offset) {
+                    // Cannot fail: the place lies inside the bus.
+                    let _ = region.write(place, value);
+                }
+            }
+            Access::Ports(ports) => {
+                if let Some(selector) = port_address(address, offset) {
+                    ports.write32(CONFIG_ADDRESS, selector);
+                    ports.write32(CONFIG_DATA, value);
+                }
+            }
+        }
+    }
+}
+
+/// Reads 32 bits of a function's configuration space.
+pub fn read(space: &ConfigSpace, address: PciAddress, offset: u16) -> u32 {
+    // SAFETY: reads of configuration space have no effect on memory; the access checks its place.
+    unsafe { space.read(address, offset) }
+}
+
+/// Writes 32 bits of a function's configuration space. What that does to the machine is the
+/// caller's decision: only the program that owns the `pci` scheme has a [`ConfigSpace`].
+pub fn write(space: &ConfigSpace, address: PciAddress, offset: u16, value: u32) {
+    // SAFETY: the access checks its place; devices that can reach memory are trusted by whoever
+    // drives them, and drivers hold the exclusive channel through which these writes come.
+    unsafe { space.write(address, offset, value) }
+}

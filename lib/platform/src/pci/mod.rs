@@ -1,0 +1,191 @@
+//! PCI functions for drivers: the client side of the `pci` scheme.
+//!
+//! A driver opens a function's channel, which is exclusive, asks for its configuration, maps BARs
+//! and sets up interrupts. [`protocol`] holds the messages, for both sides.
+
+pub mod config;
+pub mod msix;
+pub mod protocol;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_DIRECTORY, O_RDWR};
+use syscall::dirent::DirentIter;
+use syscall::error::{EINVAL, EIO, EMSGSIZE, ENODEV, EOPNOTSUPP, EOVERFLOW, Error, Result};
+
+use crate::mem::{self, Cache, Region};
+use protocol::{
+    Address, Feature, FeatureInfo, FunctionConfig, MAX_RESPONSE_BYTES, Request, Response,
+};
+
+/// The environment variable in which a driver started for one function finds its channel.
+pub const CHANNEL_VARIABLE: &str = "PCID_CLIENT_CHANNEL";
+
+/// A PCI function this process drives.
+pub struct Function {
+    channel: Fd,
+    config: FunctionConfig,
+}
+
+/// The functions the `pci` scheme knows.
+pub fn list() -> Result<Vec<Address>> {
+    let directory = Fd::open("/scheme/pci", O_CLOEXEC | O_DIRECTORY, 0)?;
+    let mut functions = Vec::new();
+    let mut buffer = [0; 2048];
+    let mut opaque = 0;
+    loop {
+        let count = libredox::call::getdents(directory.raw(), &mut buffer, opaque)?;
+        let before = opaque;
+        for entry in DirentIter::new(&buffer[..count.min(buffer.len())]) {
+            let (header, name) = entry.map_err(|_| Error::new(EIO))?;
+            opaque = header.next_opaque_id;
+            functions.extend(core::str::from_utf8(name).ok().and_then(Address::parse));
+        }
+        if opaque == before {
+            return Ok(functions);
+        }
+    }
+}
+
+impl Function {
+    /// Takes a function by its address.
+    ///
+    /// # Errors
+    /// `ENOLCK` when another process drives it, `ENOENT` when there is none, `EACCES` for callers
+    /// other than root.
+    pub fn open(address: Address) -> Result<Self> {
+        let path: String = format!("/scheme/pci/{address}/channel");
+        Self::from_channel(Fd::open(&path, O_CLOEXEC | O_RDWR, 0)?)
+    }
+
+    /// Takes the function whose channel a starter opened; `value` is that of
+    /// [`CHANNEL_VARIABLE`].
+    pub fn from_variable(value: &str) -> Result<Self> {
+        let number = value.trim().parse().map_err(|_| Error::new(EINVAL))?;
+        Self::from_channel(Fd::new(number))
+    }
+
+    fn from_channel(channel: Fd) -> Result<Self> {
+        let mut function = Self {
+            channel,
+            config: FunctionConfig::default(),
+        };
+        match function.request(Request::Config)? {
+            Response::Config(config) => function.config = config,
+            other => return Err(unexpected(&other)),
+        }
+        Ok(function)
+    }
+
+    /// Where and what it is.
+    pub fn config(&self) -> &FunctionConfig {
+        &self.config
+    }
+
+    fn request(&mut self, request: Request) -> Result<Response> {
+        let message = request.encode();
+        if self.channel.write(&message)? != message.len() {
+            return Err(Error::new(EIO));
+        }
+        let mut length = [0; 8];
+        self.read_exact(&mut length)?;
+        let length = u64::from_le_bytes(length);
+        if length > MAX_RESPONSE_BYTES as u64 {
+            return Err(Error::new(EMSGSIZE));
+        }
+        let mut response = alloc::vec![0; length as usize];
+        self.read_exact(&mut response)?;
+        Response::decode(&response).map_err(|error| {
+            log::error!("pci: response to {request:?} is not valid: {error:?}");
+            Error::new(EIO)
+        })
+    }
+
+    fn read_exact(&mut self, mut buffer: &mut [u8]) -> Result<()> {
+        while !buffer.is_empty() {
+            match self.channel.read(buffer)? {
+                0 => return Err(Error::new(EIO)),
+                count => buffer = buffer.get_mut(count..).ok_or(Error::new(EIO))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns on memory and port decoding and bus mastering. Without bus mastering a device cannot
+    /// raise message-signalled interrupts: they vanish silently.
+    pub fn enable(&mut self) -> Result<()> {
+        match self.request(Request::EnableDevice)? {
+            Response::EnabledDevice => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The features it has.
+    pub fn features(&mut self) -> Result<Vec<Feature>> {
+        match self.request(Request::Features)? {
+            Response::Features(list) => Ok(list),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// How a feature is laid out; `EOPNOTSUPP` when the function lacks it.
+    pub fn feature_info(&mut self, feature: Feature) -> Result<FeatureInfo> {
+        match self.request(Request::FeatureInfo(feature))? {
+            Response::FeatureInfo(_, info) => Ok(info),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Turns a feature on; `EOPNOTSUPP` when the function lacks it.
+    pub fn enable_feature(&mut self, feature: Feature) -> Result<()> {
+        match self.request(Request::EnableFeature(feature))? {
+            Response::FeatureEnabled(_) => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Reads 32 bits of configuration space.
+    pub fn read_config(&mut self, offset: u16) -> Result<u32> {
+        match self.request(Request::ReadConfig(offset))? {
+            Response::ReadConfig(value) => Ok(value),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Writes 32 bits of configuration space.
+    pub fn write_config(&mut self, offset: u16, value: u32) -> Result<()> {
+        match self.request(Request::WriteConfig(offset, value))? {
+            Response::WriteConfig => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Maps a whole BAR.
+    ///
+    /// # Errors
+    /// `ENODEV` when the BAR is no memory or has no address, `EOVERFLOW` when it is larger than
+    /// the address space.
+    pub fn map_bar(&self, index: usize, cache: Cache) -> Result<Region> {
+        let bar = self.config.bars.get(index).ok_or(Error::new(EINVAL))?;
+        let (address, bytes) = bar.memory().ok_or(Error::new(ENODEV))?;
+        if address == 0 {
+            return Err(Error::new(ENODEV));
+        }
+        let bytes = usize::try_from(bytes).map_err(|_| Error::new(EOVERFLOW))?;
+        mem::map_physical(address, bytes, cache)
+    }
+}
+
+fn unexpected(response: &Response) -> Error {
+    match response {
+        Response::Error(protocol::ResponseError::NonexistentFeature(_)) => Error::new(EOPNOTSUPP),
+        Response::Error(protocol::ResponseError::InvalidBitPattern) => Error::new(EINVAL),
+        other => {
+            log::error!("pci: the response {other:?} belongs to another request");
+            Error::new(EIO)
+        }
+    }
+}

@@ -1,0 +1,835 @@
+//! The messages between a PCI driver and the `pci` scheme, both directions.
+//!
+//! The format is bincode 1.x as Redox's pcid speaks it: little endian, enum variants as 32-bit
+//! numbers, lengths of lists as 64 bits, options as one byte. The driver writes a request bare and
+//! reads a 64-bit length and the response. Pure code: bytes in, values out, never a panic.
+
+use alloc::vec::Vec;
+
+/// Longest request a client may write, in bytes (the longest valid one has 36).
+pub const MAX_REQUEST_BYTES: usize = 64;
+/// Longest response a client accepts, in bytes.
+pub const MAX_RESPONSE_BYTES: usize = 64 * 1024;
+
+/// Why a message is none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DecodeError {
+    /// It ends too early.
+    Short,
+    /// Bytes are left after its end.
+    Long,
+    /// A variant, option or truth value that does not exist, or a list that cannot fit.
+    Invalid,
+}
+
+/// An optional ability of a function.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Feature {
+    /// Message-signalled interrupts.
+    Msi,
+    /// Message-signalled interrupts with a table.
+    MsiX,
+}
+
+/// What is to be changed in a feature.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SetFeature {
+    /// MSI: each part if given.
+    Msi {
+        /// Log2 of the vectors to use, 0 to 5.
+        multi_message_enable: Option<u8>,
+        /// Message address and data.
+        message: Option<(u64, u32)>,
+        /// Mask bits per vector.
+        mask_bits: Option<u32>,
+    },
+    /// MSI-X.
+    MsiX {
+        /// Masks all vectors of the function.
+        function_mask: Option<bool>,
+    },
+}
+
+/// From the driver.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Request {
+    /// Turn on decoding and bus mastering, turn off message-signalled interrupts.
+    EnableDevice,
+    /// Where and what the function is.
+    Config,
+    /// Which features it has.
+    Features,
+    /// The contents of its vendor capabilities.
+    VendorCapabilities,
+    /// Turn a feature on.
+    EnableFeature(Feature),
+    /// How a feature is laid out.
+    FeatureInfo(Feature),
+    /// Change a feature.
+    SetFeature(SetFeature),
+    /// Read 32 bits of configuration space.
+    ReadConfig(u16),
+    /// Write 32 bits of configuration space.
+    WriteConfig(u16, u32),
+}
+
+/// A base address register.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Bar {
+    /// Absent, or the upper half of the one before.
+    #[default]
+    None,
+    /// Memory below 4 GiB.
+    Memory32 {
+        /// Physical address.
+        address: u32,
+        /// Bytes.
+        bytes: u32,
+    },
+    /// Memory anywhere.
+    Memory64 {
+        /// Physical address.
+        address: u64,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Ports.
+    Port(u16),
+}
+
+impl Bar {
+    /// Physical address and length, if it is memory.
+    pub fn memory(&self) -> Option<(u64, u64)> {
+        match *self {
+            Bar::Memory32 { address, bytes } => Some((address.into(), bytes.into())),
+            Bar::Memory64 { address, bytes } => Some((address, bytes)),
+            Bar::None | Bar::Port(_) => None,
+        }
+    }
+}
+
+/// Where a function is.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Address {
+    /// Segment group.
+    pub segment: u16,
+    /// Bus.
+    pub bus: u8,
+    /// Device, 0 to 31.
+    pub device: u8,
+    /// Function, 0 to 7.
+    pub function: u8,
+}
+
+impl Address {
+    /// Reads the form the `pci` scheme names its directories by, as in `0000--00--1f.2`.
+    pub fn parse(name: &str) -> Option<Self> {
+        let (segment, rest) = name.split_once("--")?;
+        let (bus, rest) = rest.split_once("--")?;
+        let (device, function) = rest.split_once('.')?;
+        let hex = |text: &str, digits: usize| {
+            let valid = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            if valid {
+                u16::from_str_radix(text, 16).ok()
+            } else {
+                None
+            }
+        };
+        let address = Self {
+            segment: hex(segment, 4)?,
+            bus: hex(bus, 2)? as u8,
+            device: hex(device, 2)? as u8,
+            function: hex(function, 1)? as u8,
+        };
+        (address.device < 32 && address.function < 8).then_some(address)
+    }
+}
+
+impl core::fmt::Display for Address {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self {
+            segment,
+            bus,
+            device,
+            function,
+        } = self;
+        write!(f, "{segment:04x}--{bus:02x}--{device:02x}.{function:x}")
+    }
+}
+
+/// The interrupt line of a function without message-signalled interrupts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct InterruptLine {
+    /// Line number.
+    pub irq: u8,
+    /// Device-tree route: parent, specifier, number of words used. Absent on PCs.
+    pub route: Option<(u32, [u32; 3], u64)>,
+}
+
+/// What a function is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Identity {
+    /// Vendor.
+    pub vendor: u16,
+    /// Device.
+    pub device: u16,
+    /// Base class.
+    pub class: u8,
+    /// Sub-class.
+    pub subclass: u8,
+    /// Programming interface.
+    pub interface: u8,
+    /// Revision.
+    pub revision: u8,
+}
+
+/// Where and what a function is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct FunctionConfig {
+    /// Where.
+    pub address: Address,
+    /// Its base address registers.
+    pub bars: [Bar; 6],
+    /// Its interrupt line.
+    pub interrupt_line: Option<InterruptLine>,
+    /// What.
+    pub identity: Identity,
+}
+
+/// How a feature is laid out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FeatureInfo {
+    /// MSI.
+    Msi {
+        /// Log2 of the vectors it offers.
+        log2_vectors: u8,
+        /// Whether it takes 64-bit message addresses.
+        is_64bit: bool,
+        /// Whether vectors can be masked one by one.
+        per_vector_mask: bool,
+    },
+    /// MSI-X.
+    MsiX {
+        /// Index of the BAR with the table.
+        table_bar: u8,
+        /// Where in that BAR.
+        table_offset: u32,
+        /// Vectors in the table.
+        table_size: u16,
+        /// Index of the BAR with the pending bits.
+        pba_bar: u8,
+        /// Where in that BAR.
+        pba_offset: u32,
+    },
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ResponseError {
+    /// The function has no such feature.
+    NonexistentFeature(Feature),
+    /// A value that the register cannot take.
+    InvalidBitPattern,
+}
+
+/// To the driver.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Response {
+    /// The device is enabled.
+    EnabledDevice,
+    /// Where and what the function is.
+    Config(FunctionConfig),
+    /// Its features.
+    Features(Vec<Feature>),
+    /// The contents of its vendor capabilities.
+    VendorCapabilities(Vec<Vec<u8>>),
+    /// The feature is on.
+    FeatureEnabled(Feature),
+    /// Whether a feature is on.
+    FeatureStatus(Feature, bool),
+    /// The request failed.
+    Error(ResponseError),
+    /// How a feature is laid out.
+    FeatureInfo(Feature, FeatureInfo),
+    /// The feature was changed.
+    SetFeature(Feature),
+    /// 32 bits of configuration space.
+    ReadConfig(u32),
+    /// The write is done.
+    WriteConfig,
+}
+
+/// Reads values off the front of a message.
+struct Decoder<'a>(&'a [u8]);
+
+impl<'a> Decoder<'a> {
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(DecodeError::Short)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+    fn u8(&mut self) -> Result<u8, DecodeError> {
+        self.bytes().map(u8::from_le_bytes)
+    }
+    fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.bytes().map(u16::from_le_bytes)
+    }
+    fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+    fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+    fn bool(&mut self) -> Result<bool, DecodeError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(DecodeError::Invalid),
+        }
+    }
+    fn option<T>(
+        &mut self,
+        value: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>, DecodeError> {
+        if self.bool()? {
+            value(self).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+    /// The length of a list whose entries take at least `entry_bytes` each.
+    fn length(&mut self, entry_bytes: usize) -> Result<usize, DecodeError> {
+        let length = usize::try_from(self.u64()?).map_err(|_| DecodeError::Invalid)?;
+        let fits = length
+            .checked_mul(entry_bytes)
+            .is_some_and(|bytes| bytes <= self.0.len());
+        if fits {
+            Ok(length)
+        } else {
+            Err(DecodeError::Short)
+        }
+    }
+    fn feature(&mut self) -> Result<Feature, DecodeError> {
+        match self.u32()? {
+            0 => Ok(Feature::Msi),
+            1 => Ok(Feature::MsiX),
+            _ => Err(DecodeError::Invalid),
+        }
+    }
+    fn end<T>(self, value: T) -> Result<T, DecodeError> {
+        if self.0.is_empty() {
+            Ok(value)
+        } else {
+            Err(DecodeError::Long)
+        }
+    }
+}
+
+/// Appends values to a message.
+#[derive(Default)]
+struct Encoder(Vec<u8>);
+
+impl Encoder {
+    fn u8(&mut self, value: u8) -> &mut Self {
+        self.0.push(value);
+        self
+    }
+    fn u16(&mut self, value: u16) -> &mut Self {
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+    fn u32(&mut self, value: u32) -> &mut Self {
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+    fn u64(&mut self, value: u64) -> &mut Self {
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+    fn bool(&mut self, value: bool) -> &mut Self {
+        self.u8(value.into())
+    }
+    fn feature(&mut self, feature: Feature) -> &mut Self {
+        self.u32(match feature {
+            Feature::Msi => 0,
+            Feature::MsiX => 1,
+        })
+    }
+    fn option<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) -> &mut Self {
+        self.bool(value.is_some());
+        if let Some(value) = value {
+            put(self, value);
+        }
+        self
+    }
+}
+
+impl Request {
+    /// Reads a request.
+    pub fn decode(message: &[u8]) -> Result<Self, DecodeError> {
+        let mut from = Decoder(message);
+        let request = match from.u32()? {
+            0 => Request::EnableDevice,
+            1 => Request::Config,
+            2 => Request::Features,
+            3 => Request::VendorCapabilities,
+            4 => Request::EnableFeature(from.feature()?),
+            5 => Request::FeatureInfo(from.feature()?),
+            6 => Request::SetFeature(match from.feature()? {
+                Feature::Msi => SetFeature::Msi {
+                    multi_message_enable: from.option(Decoder::u8)?,
+                    message: from.option(|from| Ok((from.u64()?, from.u32()?)))?,
+                    mask_bits: from.option(Decoder::u32)?,
+                },
+                Feature::MsiX => SetFeature::MsiX {
+                    function_mask: from.option(Decoder::bool)?,
+                },
+            }),
+            7 => Request::ReadConfig(from.u16()?),
+            8 => Request::WriteConfig(from.u16()?, from.u32()?),
+            _ => return Err(DecodeError::Invalid),
+        };
+        from.end(request)
+    }
+
+    /// Writes a request.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = Encoder::default();
+        match *self {
+            Request::EnableDevice => to.u32(0),
+            Request::Config => to.u32(1),
+            Request::Features => to.u32(2),
+            Request::VendorCapabilities => to.u32(3),
+            Request::EnableFeature(feature) => to.u32(4).feature(feature),
+            Request::FeatureInfo(feature) => to.u32(5).feature(feature),
+            Request::SetFeature(SetFeature::Msi {
+                multi_message_enable,
+                message,
+                mask_bits,
+            }) => to
+                .u32(6)
+                .feature(Feature::Msi)
+                .option(multi_message_enable, |to, log2| _ = to.u8(log2))
+                .option(message, |to, (address, data)| _ = to.u64(address).u32(data))
+                .option(mask_bits, |to, bits| _ = to.u32(bits)),
+            Request::SetFeature(SetFeature::MsiX { function_mask }) => to
+                .u32(6)
+                .feature(Feature::MsiX)
+                .option(function_mask, |to, mask| _ = to.bool(mask)),
+            Request::ReadConfig(offset) => to.u32(7).u16(offset),
+            Request::WriteConfig(offset, value) => to.u32(8).u16(offset).u32(value),
+        };
+        to.0
+    }
+}
+
+impl FunctionConfig {
+    fn decode(from: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let address = Address {
+            segment: from.u16()?,
+            bus: from.u8()?,
+            device: from.u8()?,
+            function: from.u8()?,
+        };
+        let mut bars = [Bar::None; 6];
+        for bar in &mut bars {
+            *bar = match from.u32()? {
+                0 => Bar::None,
+                1 => Bar::Memory32 {
+                    address: from.u32()?,
+                    bytes: from.u32()?,
+                },
+                2 => Bar::Memory64 {
+                    address: from.u64()?,
+                    bytes: from.u64()?,
+                },
+                3 => Bar::Port(from.u16()?),
+                _ => return Err(DecodeError::Invalid),
+            };
+        }
+        let interrupt_line = from.option(|from| {
+            let irq = from.u8()?;
+            let route = from.option(|from| {
+                Ok((
+                    from.u32()?,
+                    [from.u32()?, from.u32()?, from.u32()?],
+                    from.u64()?,
+                ))
+            })?;
+            Ok(InterruptLine { irq, route })
+        })?;
+        let identity = Identity {
+            vendor: from.u16()?,
+            device: from.u16()?,
+            class: from.u8()?,
+            subclass: from.u8()?,
+            interface: from.u8()?,
+            revision: from.u8()?,
+        };
+        Ok(Self {
+            address,
+            bars,
+            interrupt_line,
+            identity,
+        })
+    }
+
+    fn encode(&self, to: &mut Encoder) {
+        let Address {
+            segment,
+            bus,
+            device,
+            function,
+        } = self.address;
+        to.u16(segment).u8(bus).u8(device).u8(function);
+        for bar in self.bars {
+            match bar {
+                Bar::None => to.u32(0),
+                Bar::Memory32 { address, bytes } => to.u32(1).u32(address).u32(bytes),
+                Bar::Memory64 { address, bytes } => to.u32(2).u64(address).u64(bytes),
+                Bar::Port(port) => to.u32(3).u16(port),
+            };
+        }
+        to.option(self.interrupt_line, |to, line| {
+            to.u8(line.irq)
+                .option(line.route, |to, (parent, words, used)| {
+                    to.u32(parent)
+                        .u32(words[0])
+                        .u32(words[1])
+                        .u32(words[2])
+                        .u64(used);
+                });
+        });
+        let id = self.identity;
+        to.u16(id.vendor).u16(id.device);
+        to.u8(id.class)
+            .u8(id.subclass)
+            .u8(id.interface)
+            .u8(id.revision);
+    }
+}
+
+impl FeatureInfo {
+    fn decode(from: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        Ok(match from.feature()? {
+            Feature::Msi => FeatureInfo::Msi {
+                log2_vectors: from.u8()?,
+                is_64bit: from.bool()?,
+                per_vector_mask: from.bool()?,
+            },
+            Feature::MsiX => FeatureInfo::MsiX {
+                table_bar: from.u8()?,
+                table_offset: from.u32()?,
+                table_size: from.u16()?,
+                pba_bar: from.u8()?,
+                pba_offset: from.u32()?,
+            },
+        })
+    }
+
+    fn encode(&self, to: &mut Encoder) {
+        match *self {
+            FeatureInfo::Msi {
+                log2_vectors,
+                is_64bit,
+                per_vector_mask,
+            } => to
+                .feature(Feature::Msi)
+                .u8(log2_vectors)
+                .bool(is_64bit)
+                .bool(per_vector_mask),
+            FeatureInfo::MsiX {
+                table_bar,
+                table_offset,
+                table_size,
+                pba_bar,
+                pba_offset,
+            } => {
+                to.feature(Feature::MsiX)
+                    .u8(table_bar)
+                    .u32(table_offset)
+                    .u16(table_size);
+                to.u8(pba_bar).u32(pba_offset)
+            }
+        };
+    }
+}
+
+impl Response {
+    /// Reads a response, without the length before it.
+    pub fn decode(message: &[u8]) -> Result<Self, DecodeError> {
+        let mut from = Decoder(message);
+        let response = match from.u32()? {
+            0 => Response::EnabledDevice,
+            1 => Response::Config(FunctionConfig::decode(&mut from)?),
+            2 => {
+                let length = from.length(4)?;
+                let list = (0..length).map(|_| from.feature());
+                Response::Features(list.collect::<Result<_, _>>()?)
+            }
+            3 => {
+                let length = from.length(8)?;
+                let list = (0..length).map(|_| {
+                    let bytes = from.length(1)?;
+                    (0..bytes).map(|_| from.u8()).collect::<Result<_, _>>()
+                });
+                Response::VendorCapabilities(list.collect::<Result<_, _>>()?)
+            }
+            4 => Response::FeatureEnabled(from.feature()?),
+            5 => Response::FeatureStatus(from.feature()?, from.u32()? == 0),
+            6 => Response::Error(match from.u32()? {
+                0 => ResponseError::NonexistentFeature(from.feature()?),
+                1 => ResponseError::InvalidBitPattern,
+                _ => return Err(DecodeError::Invalid),
+            }),
+            7 => Response::FeatureInfo(from.feature()?, FeatureInfo::decode(&mut from)?),
+            8 => Response::SetFeature(from.feature()?),
+            9 => Response::ReadConfig(from.u32()?),
+            10 => Response::WriteConfig,
+            _ => return Err(DecodeError::Invalid),
+        };
+        from.end(response)
+    }
+
+    /// Writes a response with the length before it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = Encoder::default();
+        to.u64(0);
+        match self {
+            Response::EnabledDevice => _ = to.u32(0),
+            Response::Config(config) => config.encode(to.u32(1)),
+            Response::Features(list) => {
+                to.u32(2).u64(list.len() as u64);
+                list.iter().for_each(|&feature| _ = to.feature(feature));
+            }
+            Response::VendorCapabilities(list) => {
+                to.u32(3).u64(list.len() as u64);
+                for data in list {
+                    to.u64(data.len() as u64).0.extend(data);
+                }
+            }
+            Response::FeatureEnabled(feature) => _ = to.u32(4).feature(*feature),
+            // Enabled is variant 0, disabled variant 1.
+            Response::FeatureStatus(feature, enabled) => {
+                _ = to.u32(5).feature(*feature).u32((!enabled).into())
+            }
+            Response::Error(ResponseError::NonexistentFeature(feature)) => {
+                _ = to.u32(6).u32(0).feature(*feature)
+            }
+            Response::Error(ResponseError::InvalidBitPattern) => _ = to.u32(6).u32(1),
+            Response::FeatureInfo(feature, info) => info.encode(to.u32(7).feature(*feature)),
+            Response::SetFeature(feature) => _ = to.u32(8).feature(*feature),
+            Response::ReadConfig(value) => _ = to.u32(9).u32(*value),
+            Response::WriteConfig => _ = to.u32(10),
+        }
+        let length = to.0.len() as u64 - 8;
+        to.0[..8].copy_from_slice(&length.to_le_bytes());
+        to.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    fn requests() -> Vec<Request> {
+        let all = SetFeature::Msi {
+            multi_message_enable: Some(3),
+            message: Some((0xfee0_1000, 77)),
+            mask_bits: Some(5),
+        };
+        let none = SetFeature::Msi {
+            multi_message_enable: None,
+            message: None,
+            mask_bits: None,
+        };
+        vec![
+            Request::EnableDevice,
+            Request::Config,
+            Request::Features,
+            Request::VendorCapabilities,
+            Request::EnableFeature(Feature::Msi),
+            Request::FeatureInfo(Feature::MsiX),
+            Request::SetFeature(all),
+            Request::SetFeature(none),
+            Request::SetFeature(SetFeature::MsiX {
+                function_mask: Some(true),
+            }),
+            Request::SetFeature(SetFeature::MsiX {
+                function_mask: None,
+            }),
+            Request::ReadConfig(0x3c),
+            Request::WriteConfig(4, 0xdead_beef),
+        ]
+    }
+
+    fn config() -> FunctionConfig {
+        let mut bars = [Bar::None; 6];
+        bars[0] = Bar::Memory32 {
+            address: 0xfebf_1000,
+            bytes: 256,
+        };
+        bars[1] = Bar::Port(0xc000);
+        bars[2] = Bar::Memory64 {
+            address: 0x8_0000_0000,
+            bytes: 1 << 31,
+        };
+        FunctionConfig {
+            address: Address {
+                segment: 0,
+                bus: 2,
+                device: 31,
+                function: 7,
+            },
+            bars,
+            interrupt_line: Some(InterruptLine {
+                irq: 11,
+                route: Some((1, [2, 3, 4], 3)),
+            }),
+            identity: Identity {
+                vendor: 0x1af4,
+                device: 0x1110,
+                class: 5,
+                subclass: 0,
+                interface: 0,
+                revision: 1,
+            },
+        }
+    }
+
+    fn responses() -> Vec<Response> {
+        let msix = FeatureInfo::MsiX {
+            table_bar: 1,
+            table_offset: 0,
+            table_size: 2,
+            pba_bar: 1,
+            pba_offset: 0x800,
+        };
+        let msi = FeatureInfo::Msi {
+            log2_vectors: 2,
+            is_64bit: true,
+            per_vector_mask: false,
+        };
+        vec![
+            Response::EnabledDevice,
+            Response::Config(config()),
+            Response::Config(FunctionConfig {
+                interrupt_line: None,
+                ..config()
+            }),
+            Response::Features(vec![Feature::Msi, Feature::MsiX]),
+            Response::VendorCapabilities(vec![vec![1, 2, 3], vec![], vec![9]]),
+            Response::FeatureEnabled(Feature::MsiX),
+            Response::FeatureStatus(Feature::Msi, true),
+            Response::FeatureStatus(Feature::Msi, false),
+            Response::Error(ResponseError::NonexistentFeature(Feature::Msi)),
+            Response::Error(ResponseError::InvalidBitPattern),
+            Response::FeatureInfo(Feature::MsiX, msix),
+            Response::FeatureInfo(Feature::Msi, msi),
+            Response::SetFeature(Feature::MsiX),
+            Response::ReadConfig(0x1234_5678),
+            Response::WriteConfig,
+        ]
+    }
+
+    #[test]
+    fn decode_after_encode_is_identity() {
+        for request in requests() {
+            let bytes = request.encode();
+            assert!(bytes.len() <= MAX_REQUEST_BYTES);
+            assert_eq!(Request::decode(&bytes), Ok(request));
+        }
+        for response in responses() {
+            let bytes = response.encode();
+            assert_eq!(bytes[..8], (bytes.len() as u64 - 8).to_le_bytes());
+            assert_eq!(Response::decode(&bytes[8..]), Ok(response));
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_of_bincode() {
+        assert_eq!(
+            Request::WriteConfig(4, 7).encode(),
+            [8, 0, 0, 0, 4, 0, 7, 0, 0, 0]
+        );
+        let mask = Request::SetFeature(SetFeature::MsiX {
+            function_mask: Some(false),
+        });
+        assert_eq!(mask.encode(), [6, 0, 0, 0, 1, 0, 0, 0, 1, 0]);
+        let list = Response::Features(vec![Feature::MsiX]).encode();
+        let expected = [
+            16, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
+        ];
+        assert_eq!(list, expected);
+    }
+
+    #[test]
+    fn every_truncation_and_extension_is_refused() {
+        for request in requests() {
+            let mut bytes = request.encode();
+            for length in 0..bytes.len() {
+                assert!(Request::decode(&bytes[..length]).is_err());
+            }
+            bytes.push(0);
+            assert_eq!(Request::decode(&bytes), Err(DecodeError::Long));
+        }
+        for response in responses() {
+            let bytes = response.encode();
+            for length in 8..bytes.len() {
+                assert!(Response::decode(&bytes[8..length]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn noise_never_panics_and_never_allocates_what_is_not_there() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut noise = [0_u8; 96];
+        for round in 0..200_000 {
+            for byte in &mut noise {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                *byte = (state >> 56) as u8;
+            }
+            // Small tags, so that the later fields are reached.
+            noise[0] %= 12;
+            noise[1..4].fill(0);
+            if round % 2 == 0 {
+                noise[4] %= 3;
+                noise[5..8].fill(0);
+            }
+            let length = round % noise.len();
+            let _ = Request::decode(&noise[..length]);
+            let _ = Response::decode(&noise[..length]);
+        }
+        let huge = [&[3, 0, 0, 0][..], &u64::MAX.to_le_bytes()].concat();
+        assert_eq!(Response::decode(&huge), Err(DecodeError::Short));
+    }
+
+    #[test]
+    fn names_of_functions() {
+        let address = Address {
+            segment: 0,
+            bus: 0,
+            device: 31,
+            function: 2,
+        };
+        assert_eq!(address.to_string(), "0000--00--1f.2");
+        assert_eq!(Address::parse("0000--00--1f.2"), Some(address));
+        for bad in [
+            "",
+            "0000--00--20.0",
+            "0000--00--1f.8",
+            "0--0--1f.2",
+            "0000--00--1f.2x",
+            "+000--00--1f.2",
+            "0000--00--1f",
+            "0000-00-1f.2",
+        ] {
+            assert_eq!(Address::parse(bad), None, "{bad}");
+        }
+    }
+}

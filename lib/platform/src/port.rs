@@ -1,0 +1,70 @@
+//! The processor's I/O ports. The right to use them comes from the kernel, per thread, and is
+//! proven by a [`Ports`] value.
+
+use core::marker::PhantomData;
+
+use libredox::Fd;
+use syscall::error::Result;
+use syscall::flag::{CallFlags, ProcSchemeVerb};
+
+unsafe extern "C" {
+    /// The descriptor of the current thread.
+    safe fn redox_cur_thrfd_v0() -> usize;
+}
+
+/// The right to use ports. Stays on the thread that acquired it.
+pub struct Ports {
+    this_thread: PhantomData<*mut ()>,
+}
+
+impl Ports {
+    /// Asks the kernel for the right; root only.
+    pub fn acquire() -> Result<Self> {
+        let thread = libredox::call::dup(redox_cur_thrfd_v0(), b"open_via_dup")?;
+        let verb = [ProcSchemeVerb::Iopl as u64];
+        Fd::new(thread).call_rw(&mut [], CallFlags::empty(), &verb)?;
+        Ok(Self {
+            this_thread: PhantomData,
+        })
+    }
+
+    /// Reads a 16-bit port.
+    pub fn read16(&self, port: u16) -> u16 {
+        let value;
+        // SAFETY: this thread has the right (see `acquire`); port reads touch no memory of ours.
+        unsafe {
+            core::arch::asm!("in ax, dx", in("dx") port, out("ax") value,
+                options(nomem, nostack, preserves_flags));
+        }
+        value
+    }
+
+    /// Writes a 16-bit port.
+    pub fn write16(&self, port: u16, value: u16) {
+        // SAFETY: as for `read16`. What the write does is up to the device, whose driver calls.
+        unsafe {
+            core::arch::asm!("out dx, ax", in("dx") port, in("ax") value,
+                options(nomem, nostack, preserves_flags));
+        }
+    }
+
+    /// Reads a 32-bit port.
+    pub fn read32(&self, port: u16) -> u32 {
+        let value;
+        // SAFETY: as for `read16`.
+        unsafe {
+            core::arch::asm!("in eax, dx", in("dx") port, out("eax") value,
+                options(nomem, nostack, preserves_flags));
+        }
+        value
+    }
+
+    /// Writes a 32-bit port.
+    pub fn write32(&self, port: u16, value: u32) {
+        // SAFETY: as for `write16`.
+        unsafe {
+            core::arch::asm!("out dx, eax", in("dx") port, in("eax") value,
+                options(nomem, nostack, preserves_flags));
+        }
+    }
+}
