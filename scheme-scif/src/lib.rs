@@ -1,2 +1,31 @@
-//! scheme-scif: see docs/architecture.md.
-#![no_std]
+//! The `scif:` scheme: paths, handles, waiting requests and text files over the protocol engine.
+//!
+//! [`Scif`] is the whole of it and makes no system call: memory and doorbells are a [`Fabric`],
+//! requests are function calls that answer at once. So the tests here drive it on the development
+//! machine with the real engine. `Daemon` (for the target only) is the thin layer that the event loop
+//! of `platform::scheme` calls. Nothing here knows a device.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+mod access;
+#[cfg(target_os = "redox")]
+mod daemon;
+mod files;
+mod handle;
+mod lane;
+mod operation;
+pub mod path;
+mod scif;
+mod text;
+mod transfer;
+
+#[cfg(test)]
+mod tests;
+
+pub use access::Caller;
+#[cfg(target_os = "redox")]
+pub use daemon::Daemon;
+pub use files::{Entry, SCHEME};
+pub use handle::HandleId;
+pub use scif::{Changes, DEFAULT_BACKLOG, Fabric, MAX_HANDLES, News, ROOT, Scif};

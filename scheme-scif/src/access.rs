@@ -1,0 +1,153 @@
+//! Who may do what: identities and the access mode of a handle.
+
+use scif_core::Owner;
+use syscall::error::{EACCES, EBADF, EISDIR, ENOTDIR, Error, Result};
+use syscall::flag::{O_ACCMODE, O_DIRECTORY, O_RDONLY, O_STAT, O_WRONLY};
+
+/// Who opened a handle. Rights are decided at open; afterwards whoever has the file descriptor may
+/// use it (requests through it carry the identity of its holder, or none at all).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Caller {
+    /// Process id.
+    pub pid: usize,
+    /// Effective user id; 0 is root.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+}
+
+impl Caller {
+    /// The same as the engine records it. It decides by it who may bind ports below 1024.
+    pub fn owner(self) -> Owner {
+        // Process ids are far below 2^32; the value is for people and for a limit.
+        Owner {
+            process: self.pid as u32,
+            user: self.uid,
+        }
+    }
+
+    /// Whether the caller may take connections from a listener that `owner` opened.
+    pub fn may_share(self, owner: Caller) -> bool {
+        self.uid == 0 || self.uid == owner.uid
+    }
+}
+
+/// What a handle was opened for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Access {
+    read: bool,
+    write: bool,
+}
+
+impl Access {
+    /// Reading and writing: what handles have that come from `dup`.
+    pub const BOTH: Self = Self {
+        read: true,
+        write: true,
+    };
+
+    /// The access mode of open flags. The kernel checks it nowhere: it is the scheme's to enforce.
+    pub fn of_flags(flags: usize) -> Self {
+        let mode = flags & O_ACCMODE;
+        Self {
+            read: mode & O_RDONLY != 0,
+            write: mode & O_WRONLY != 0,
+        }
+    }
+
+    /// # Errors
+    /// `EBADF` when the handle was not opened for reading.
+    pub fn to_read(self) -> Result<()> {
+        if self.read {
+            Ok(())
+        } else {
+            Err(Error::new(EBADF))
+        }
+    }
+
+    /// # Errors
+    /// `EBADF` when the handle was not opened for writing.
+    pub fn to_write(self) -> Result<()> {
+        if self.write {
+            Ok(())
+        } else {
+            Err(Error::new(EBADF))
+        }
+    }
+}
+
+/// Whether a directory may be opened with these flags.
+///
+/// # Errors
+/// `EISDIR` when writing is asked for.
+pub fn open_directory(flags: usize) -> Result<()> {
+    if flags & O_STAT == 0 && Access::of_flags(flags).write {
+        return Err(Error::new(EISDIR));
+    }
+    Ok(())
+}
+
+/// Whether a text file may be opened with these flags.
+///
+/// # Errors
+/// `ENOTDIR` when a directory is asked for, `EACCES` when writing is.
+pub fn open_text(flags: usize) -> Result<()> {
+    not_directory(flags)?;
+    if flags & O_STAT == 0 && Access::of_flags(flags).write {
+        return Err(Error::new(EACCES));
+    }
+    Ok(())
+}
+
+/// # Errors
+/// `ENOTDIR` when a directory is asked for.
+pub fn not_directory(flags: usize) -> Result<()> {
+    if flags & O_DIRECTORY != 0 {
+        Err(Error::new(ENOTDIR))
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscall::flag::O_RDWR;
+
+    #[test]
+    fn listeners_are_shared_with_the_same_user_and_root() {
+        let root = Caller {
+            pid: 1,
+            uid: 0,
+            gid: 0,
+        };
+        let user = Caller {
+            pid: 2,
+            uid: 1000,
+            gid: 1000,
+        };
+        assert!(root.may_share(user) && !user.may_share(root) && user.may_share(user));
+        assert!(root.owner().is_privileged() && !user.owner().is_privileged());
+    }
+
+    #[test]
+    fn access_modes_are_enforced() {
+        for (flags, read, write) in [
+            (0, false, false),
+            (O_RDONLY, true, false),
+            (O_WRONLY, false, true),
+            (O_RDWR, true, true),
+        ] {
+            let access = Access::of_flags(flags);
+            assert_eq!(
+                (access.to_read().is_ok(), access.to_write().is_ok()),
+                (read, write)
+            );
+        }
+        assert_eq!(open_text(O_RDWR), Err(Error::new(EACCES)));
+        assert_eq!(open_text(O_RDONLY | O_DIRECTORY), Err(Error::new(ENOTDIR)));
+        assert_eq!(open_text(O_WRONLY | O_STAT), Ok(()));
+        assert_eq!(open_directory(O_WRONLY), Err(Error::new(EISDIR)));
+        assert_eq!(open_directory(O_RDONLY | O_DIRECTORY), Ok(()));
+    }
+}

@@ -1,0 +1,155 @@
+//! The scheme as the event loop of `platform::scheme` sees it: requests decoded by redox-scheme in,
+//! answers out. Only conversions; every decision is [`Scif`]'s.
+//!
+//! A client that is killed in the middle of a request lives on, as far as its memory is concerned,
+//! until the request is answered; whoever drops the last reference to an address space tears it
+//! down. The kernel here does that by itself. On a kernel that does it in the daemon, requests with
+//! whole-page buffers must not be kept for long.
+
+use alloc::vec::Vec;
+
+use platform::scheme::{Changes, SchemeDaemon, list_directory};
+use redox_scheme::scheme::SchemeSync;
+use redox_scheme::{CallerCtx, Id, OpenResult};
+use syscall::data::Stat;
+use syscall::dirent::DirentBuf;
+use syscall::error::Result;
+use syscall::flag::EventFlags;
+use syscall::schemev2::NewFdFlags;
+
+use crate::access::Caller;
+use crate::files::Entry;
+use crate::scif::{Fabric, ROOT, Scif};
+
+/// [`Scif`] behind the interface of a scheme daemon.
+pub struct Daemon<F> {
+    /// The scheme itself, for those who bring links up and down.
+    pub scif: Scif<F, Id>,
+}
+
+fn caller(ctx: &CallerCtx) -> Caller {
+    Caller {
+        pid: ctx.pid,
+        uid: ctx.uid,
+        gid: ctx.gid,
+    }
+}
+
+impl<F: Fabric> SchemeSync for Daemon<F> {
+    fn scheme_root(&mut self) -> Result<usize> {
+        Ok(ROOT)
+    }
+
+    fn openat(
+        &mut self,
+        directory: usize,
+        path: &str,
+        flags: usize,
+        status: u32,
+        ctx: &CallerCtx,
+    ) -> Result<OpenResult> {
+        let status = status as usize;
+        let number = self
+            .scif
+            .open(directory, path, flags, status, caller(ctx), ctx.id)?;
+        let positioned = self.scif.is_positioned(number);
+        let flags = if positioned {
+            NewFdFlags::POSITIONED
+        } else {
+            NewFdFlags::empty()
+        };
+        Ok(OpenResult::ThisScheme { number, flags })
+    }
+
+    fn dup(&mut self, id: usize, name: &[u8], ctx: &CallerCtx) -> Result<OpenResult> {
+        let number = self.scif.dup(id, name, caller(ctx), ctx.id)?;
+        Ok(OpenResult::ThisScheme {
+            number,
+            flags: NewFdFlags::empty(),
+        })
+    }
+
+    fn read(
+        &mut self,
+        id: usize,
+        buffer: &mut [u8],
+        offset: u64,
+        flags: u32,
+        ctx: &CallerCtx,
+    ) -> Result<usize> {
+        self.scif.read(id, buffer, offset, flags as usize, ctx.id)
+    }
+
+    fn write(
+        &mut self,
+        id: usize,
+        bytes: &[u8],
+        _offset: u64,
+        flags: u32,
+        ctx: &CallerCtx,
+    ) -> Result<usize> {
+        self.scif.write(id, bytes, flags as usize, ctx.id)
+    }
+
+    fn call(
+        &mut self,
+        id: usize,
+        payload: &mut [u8],
+        metadata: &[u64],
+        ctx: &CallerCtx,
+    ) -> Result<usize> {
+        self.scif.call(id, payload, metadata, ctx.id)
+    }
+
+    fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
+        self.scif.ready(id, flags)
+    }
+
+    fn fcntl(&mut self, id: usize, command: usize, arg: usize, _ctx: &CallerCtx) -> Result<usize> {
+        self.scif.control(id, command, arg)
+    }
+
+    fn fpath(&mut self, id: usize, buffer: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
+        let name = self.scif.name(id)?;
+        let count = name.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&name.as_bytes()[..count]);
+        Ok(count)
+    }
+
+    fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
+        self.scif.status(id, stat)
+    }
+
+    fn getdents<'buf>(
+        &mut self,
+        id: usize,
+        buffer: DirentBuf<&'buf mut [u8]>,
+        opaque: u64,
+    ) -> Result<DirentBuf<&'buf mut [u8]>> {
+        let entries: Vec<Entry> = self.scif.list(id)?;
+        let entries = entries.iter().map(|(name, kind)| (name.as_str(), *kind));
+        list_directory(buffer, opaque, entries)
+    }
+
+    fn on_close(&mut self, id: usize) {
+        self.scif.close(id);
+    }
+}
+
+impl<F: Fabric> SchemeDaemon for Daemon<F> {
+    fn changes(&mut self, changes: &mut Changes) {
+        let taken = self.scif.take_changes();
+        taken.handles.into_iter().for_each(|id| changes.handle(id));
+        taken
+            .requests
+            .into_iter()
+            .for_each(|request| changes.request(request));
+        if taken.progress {
+            changes.progress();
+        }
+    }
+
+    fn on_cancel(&mut self, request: Id) -> Result<usize> {
+        self.scif.cancel(request)
+    }
+}

@@ -1,0 +1,268 @@
+//! What can be read about the scheme: the text files, directories, names and status of handles, and
+//! readiness.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+use scif_abi::PortId;
+use scif_abi::flags::Readiness;
+use scif_abi::limits::HOST_NODE;
+use syscall::data::Stat;
+use syscall::dirent::DirentKind;
+use syscall::error::{EINVAL, ENOTDIR, Error, Result};
+use syscall::flag::{EventFlags, F_GETFL, F_SETFL, O_NONBLOCK};
+
+use crate::handle::{Endpoint, HandleId, Kind};
+use crate::path::{Path, TextFile};
+use crate::scif::{Fabric, Scif};
+use crate::text::Table;
+
+/// The scheme's name, under which it is registered.
+pub const SCHEME: &str = "scif";
+
+/// One line of a directory listing.
+pub type Entry = (String, DirentKind);
+
+impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+    /// The content of a text file as of now.
+    pub(crate) fn text(&mut self, file: TextFile) -> String {
+        match file {
+            TextFile::Nodes => self.nodes(),
+            TextFile::Ports => self.ports(),
+            TextFile::Connections => self.connections(),
+            TextFile::Stats => self.stats(),
+            TextFile::Version => version(),
+        }
+    }
+
+    fn nodes(&self) -> String {
+        let mut table = Table::new(["node", "role", "state", "self"]);
+        for node in self.engine.online_nodes() {
+            let role = if node == HOST_NODE { "host" } else { "card" };
+            let own = if node == self.engine.node() { "*" } else { "-" };
+            table.row([&node, &role, &"online", &own]);
+        }
+        table.finish()
+    }
+
+    fn ports(&mut self) -> String {
+        let mut rows = Vec::new();
+        for (&id, handle) in &self.handles {
+            let Kind::Endpoint(endpoint) = &handle.kind else {
+                continue;
+            };
+            let port = self.engine.local_port(endpoint.id).map_or(0, PortId::port);
+            if port == 0 {
+                continue;
+            }
+            let ready = self.engine.poll(&mut self.fabric, endpoint.id);
+            let state = state(endpoint, ready, self.engine.peer(endpoint.id), port);
+            rows.push((port, state, handle.caller.pid, id.to_string()));
+        }
+        for (port, pid) in self.own_shared_listeners() {
+            rows.push((port, "listening", pid, "accept".to_string()));
+        }
+        rows.sort();
+        let mut table = Table::new(["port", "state", "pid", "endpoint"]);
+        for (port, state, pid, endpoint) in &rows {
+            table.row([port, state, pid, endpoint]);
+        }
+        table.finish()
+    }
+
+    fn connections(&mut self) -> String {
+        let mut table = Table::new(["id", "local", "peer", "state", "in", "out", "pid"]);
+        for (id, handle) in &self.handles {
+            let Kind::Endpoint(endpoint) = &handle.kind else {
+                continue;
+            };
+            let Some(peer) = self.engine.peer(endpoint.id) else {
+                continue;
+            };
+            let local = self.engine.local_port(endpoint.id).unwrap_or_default();
+            let ready = self.engine.poll(&mut self.fabric, endpoint.id);
+            let state = state(endpoint, ready, Some(peer), local.port());
+            let (bytes_in, bytes_out) = (endpoint.bytes_in, endpoint.bytes_out);
+            let pid = handle.caller.pid;
+            table.row([id, &local, &peer, &state, &bytes_in, &bytes_out, &pid]);
+        }
+        table.finish()
+    }
+
+    fn stats(&self) -> String {
+        let endpoints = self
+            .handles
+            .values()
+            .filter(|handle| matches!(handle.kind, Kind::Endpoint(_)));
+        let counters = &self.counters;
+        let mut table = Table::new(["counter", "value"]);
+        // The root is always there and nobody's.
+        table.row([&"handles", &(self.handles.len() - 1)]);
+        table.row([&"endpoints", &endpoints.count()]);
+        table.row([&"waiting", &self.waiting.len()]);
+        table.row([&"shared_bytes", &self.fabric.allocated_bytes()]);
+        table.row([&"opens", &counters.opens]);
+        table.row([&"connects", &counters.connects]);
+        table.row([&"connects_failed", &counters.connects_failed]);
+        table.row([&"accepts", &counters.accepts]);
+        table.row([&"bytes_in", &counters.bytes_in]);
+        table.row([&"bytes_out", &counters.bytes_out]);
+        table.finish()
+    }
+
+    /// The entries of a directory.
+    ///
+    /// # Errors
+    /// `ENOTDIR`.
+    pub fn list(&self, id: HandleId) -> Result<Vec<Entry>> {
+        let handle = self.handle(id)?;
+        if !matches!(handle.kind, Kind::Directory) {
+            return Err(Error::new(ENOTDIR));
+        }
+        let device = |port: u16| (port.to_string(), DirentKind::CharDev);
+        Ok(match handle.path {
+            Path::Root => {
+                let directory = |name: String| (name, DirentKind::Directory);
+                let nodes = self
+                    .engine
+                    .online_nodes()
+                    .map(|node| directory(node.to_string()));
+                let files =
+                    TextFile::ALL.map(|file| (file.name().to_string(), DirentKind::Regular));
+                nodes
+                    .chain([directory("accept".into()), directory("listen".into())])
+                    .chain([("endpoint".to_string(), DirentKind::CharDev)])
+                    .chain(files)
+                    .collect()
+            }
+            // What other nodes listen on is theirs to know.
+            Path::Node(node) if node != self.engine.node() => Vec::new(),
+            Path::AcceptDirectory => self
+                .own_shared_listeners()
+                .map(|(port, _)| device(port))
+                .collect(),
+            _ => self.listeners.keys().map(|&port| device(port)).collect(),
+        })
+    }
+
+    /// The full name of what a handle stands for: for a connection its peer, for a listener the port
+    /// it was given.
+    pub fn name(&self, id: HandleId) -> Result<String> {
+        let handle = self.handle(id)?;
+        let mut name = String::from("/scheme/scif");
+        let _ = match (&handle.kind, handle.path) {
+            (Kind::Endpoint(endpoint), path) => {
+                let local = self.engine.local_port(endpoint.id).unwrap_or_default();
+                match self.engine.peer(endpoint.id) {
+                    Some(peer) => write!(name, "/{peer}"),
+                    None if endpoint.listening => write!(name, "/listen/{}", local.port()),
+                    None => write_path(&mut name, path),
+                }
+            }
+            (_, path) => write_path(&mut name, path),
+        };
+        Ok(name)
+    }
+
+    /// Whether the kernel should keep a position for the handle.
+    pub fn is_positioned(&self, id: HandleId) -> bool {
+        self.handle(id)
+            .is_ok_and(|handle| matches!(handle.kind, Kind::Text(_)))
+    }
+
+    /// Fills in the status of a handle.
+    pub fn status(&self, id: HandleId, stat: &mut Stat) -> Result<()> {
+        let handle = self.handle(id)?;
+        *stat = Stat {
+            st_ino: id as u64,
+            st_mode: handle.mode(),
+            st_nlink: 1,
+            st_uid: handle.caller.uid,
+            st_gid: handle.caller.gid,
+            st_size: handle.size(),
+            st_blksize: 4096,
+            ..Stat::default()
+        };
+        Ok(())
+    }
+
+    /// `F_GETFL` and `F_SETFL`. The kernel keeps the flags; the scheme needs to know `O_NONBLOCK`,
+    /// because requests other than read and write do not carry it.
+    ///
+    /// # Errors
+    /// `EINVAL` for every other command.
+    pub fn control(&mut self, id: HandleId, command: usize, argument: usize) -> Result<usize> {
+        self.handle(id)?;
+        match command {
+            F_GETFL => Ok(0),
+            F_SETFL => {
+                if let Ok(endpoint) = self.endpoint(id) {
+                    endpoint.nonblocking = argument & O_NONBLOCK != 0;
+                }
+                Ok(0)
+            }
+            _ => Err(Error::new(EINVAL)),
+        }
+    }
+
+    /// What of `wanted` a handle is ready for now.
+    pub fn ready(&mut self, id: HandleId, wanted: EventFlags) -> Result<EventFlags> {
+        let Kind::Endpoint(endpoint) = &self.handle(id)?.kind else {
+            return Ok(wanted & EventFlags::EVENT_READ);
+        };
+        let endpoint = endpoint.id;
+        let ready = self.engine.poll(&mut self.fabric, endpoint);
+        // After a hang-up or in a state without transfers, a read or write ends at once.
+        let ended = ready.intersects(Readiness::HUP | Readiness::ERR);
+        let mut flags = EventFlags::empty();
+        flags.set(
+            EventFlags::EVENT_READ,
+            ended || ready.contains(Readiness::IN),
+        );
+        flags.set(
+            EventFlags::EVENT_WRITE,
+            ended || ready.contains(Readiness::OUT),
+        );
+        Ok(flags & wanted)
+    }
+}
+
+fn state<R>(
+    endpoint: &Endpoint<R>,
+    ready: Readiness,
+    peer: Option<PortId>,
+    port: u16,
+) -> &'static str {
+    if endpoint.listening {
+        "listening"
+    } else if peer.is_some() && ready.contains(Readiness::HUP) {
+        "disconnected"
+    } else if peer.is_some() {
+        "connected"
+    } else if ready.is_empty() {
+        "connecting"
+    } else if port != 0 {
+        "bound"
+    } else {
+        "unbound"
+    }
+}
+
+fn version() -> String {
+    alloc::format!("skiff {} scif 1\n", env!("CARGO_PKG_VERSION"))
+}
+
+fn write_path(name: &mut String, path: Path) -> core::fmt::Result {
+    match path {
+        Path::Root => Ok(()),
+        Path::Node(node) => write!(name, "/{node}"),
+        Path::Connect { node, port } => write!(name, "/{node}/{port}"),
+        Path::ListenDirectory => name.write_str("/listen"),
+        Path::Listen(port) => write!(name, "/listen/{port}"),
+        Path::AcceptDirectory => name.write_str("/accept"),
+        Path::Accept(port) => write!(name, "/accept/{port}"),
+        Path::Endpoint => name.write_str("/endpoint"),
+        Path::Text(file) => write!(name, "/{}", file.name()),
+    }
+}

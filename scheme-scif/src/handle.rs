@@ -1,0 +1,88 @@
+//! What a file descriptor of the scheme stands for.
+
+use alloc::string::String;
+
+use scif_abi::PortId;
+use scif_core::EndpointId;
+use syscall::flag::{MODE_CHR, MODE_DIR, MODE_FILE};
+
+use crate::access::{Access, Caller};
+use crate::lane::Lane;
+use crate::path::Path;
+
+/// Names a handle: the number the kernel knows it by. Never reused, because the kernel keys events
+/// and closes by it.
+pub type HandleId = usize;
+
+/// One open file.
+pub(crate) struct Handle<R> {
+    /// What it was opened as; what `fpath` tells for things that are not connections.
+    pub path: Path,
+    pub access: Access,
+    pub caller: Caller,
+    pub kind: Kind<R>,
+}
+
+/// What lies behind a handle.
+pub(crate) enum Kind<R> {
+    /// A directory; the path says which.
+    Directory,
+    /// A text file, as it was when it was opened, so that reading it in pieces gives one picture.
+    Text(String),
+    /// An endpoint in any state.
+    Endpoint(Endpoint<R>),
+    /// A name only (`O_STAT`): it can be asked for its status and connects to nothing.
+    Name,
+}
+
+/// An endpoint and what the scheme keeps beside the engine's state.
+pub(crate) struct Endpoint<R> {
+    pub id: EndpointId,
+    /// `O_NONBLOCK` of the descriptor, as last set.
+    pub nonblocking: bool,
+    pub listening: bool,
+    /// Set while a connect that `open` started with `O_NONBLOCK` has not been collected.
+    pub dialing: Option<PortId>,
+    pub outgoing: Lane<R>,
+    pub incoming: Lane<R>,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+impl<R> Endpoint<R> {
+    pub fn new(id: EndpointId, nonblocking: bool) -> Self {
+        Self {
+            id,
+            nonblocking,
+            listening: false,
+            dialing: None,
+            outgoing: Lane::default(),
+            incoming: Lane::default(),
+            bytes_in: 0,
+            bytes_out: 0,
+        }
+    }
+}
+
+impl<R> Handle<R> {
+    /// File type and permissions, as `fstat` tells them.
+    pub fn mode(&self) -> u16 {
+        match self.path {
+            Path::Root | Path::Node(_) | Path::ListenDirectory | Path::AcceptDirectory => {
+                MODE_DIR | 0o555
+            }
+            Path::Text(_) => MODE_FILE | 0o444,
+            Path::Connect { .. } | Path::Listen(_) | Path::Accept(_) | Path::Endpoint => {
+                MODE_CHR | 0o666
+            }
+        }
+    }
+
+    /// Bytes of a text file, 0 for everything else.
+    pub fn size(&self) -> u64 {
+        match &self.kind {
+            Kind::Text(text) => text.len() as u64,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! One direction of a connection and the requests that share it.
+//!
+//! Blocking transfers take turns: the one at the front moves its bytes until it is done, the others
+//! wait behind it, so two programs' large writes never mix. The lane remembers how far the front has
+//! got, because a kept request starts its handler anew each time it is tried: bytes that are in the
+//! ring already must not be sent a second time.
+
+use alloc::collections::VecDeque;
+
+/// The waiting transfers of one direction; `R` names a request.
+#[derive(Debug)]
+pub struct Lane<R> {
+    waiting: VecDeque<R>,
+    /// Bytes the front request has moved.
+    moved: usize,
+}
+
+impl<R> Default for Lane<R> {
+    fn default() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            moved: 0,
+        }
+    }
+}
+
+impl<R: Copy + Eq> Lane<R> {
+    /// Whether no transfer waits.
+    pub fn is_free(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Puts the request in line, unless it is, and returns how many bytes it has moved if it is its
+    /// turn.
+    pub fn turn(&mut self, request: R) -> Option<usize> {
+        if !self.waiting.contains(&request) {
+            self.waiting.push_back(request);
+        }
+        (self.waiting.front() == Some(&request)).then_some(self.moved)
+    }
+
+    /// Notes how many bytes the front request has moved so far.
+    pub fn progress(&mut self, moved: usize) {
+        self.moved = moved;
+    }
+
+    /// Takes the request out of the line; returns the bytes it has moved, and whether another's turn
+    /// has come.
+    pub fn leave(&mut self, request: R) -> (usize, bool) {
+        let was_front = self.waiting.front() == Some(&request);
+        self.waiting.retain(|waiting| *waiting != request);
+        if !was_front {
+            return (0, false);
+        }
+        (core::mem::take(&mut self.moved), !self.waiting.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_take_turns_and_keep_their_count() {
+        let mut lane = Lane::default();
+        assert!(lane.is_free());
+        assert_eq!(lane.turn(1), Some(0));
+        lane.progress(40);
+        assert_eq!(lane.turn(2), None);
+        assert_eq!(lane.turn(3), None);
+        assert_eq!(lane.turn(1), Some(40));
+        assert_eq!(lane.leave(2), (0, false));
+        assert_eq!(lane.leave(1), (40, true));
+        assert_eq!(lane.turn(3), Some(0));
+        assert_eq!(lane.leave(3), (0, false));
+        assert!(lane.is_free());
+        assert_eq!(lane.leave(9), (0, false));
+    }
+}

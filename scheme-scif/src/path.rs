@@ -1,0 +1,263 @@
+//! Paths below `/scheme/scif/`: what a name means, before anybody asks whether it exists.
+//!
+//! Pure text. The rules are the tables of docs/scheme.md; the tests hold their examples.
+
+use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, ENOENT, ENOTDIR, Error, Result};
+
+/// The longest component of a path, in bytes.
+pub const NAME_MAX: usize = 255;
+/// The longest path, in bytes. The kernel has the same limit.
+pub const PATH_MAX: usize = 4096;
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Path {
+    /// The directory of everything.
+    Root,
+    /// The directory of one node.
+    Node(u16),
+    /// A connection to a port of a node.
+    Connect {
+        /// The node to connect to; may be the own one.
+        node: u16,
+        /// The port to connect to, never 0.
+        port: u16,
+    },
+    /// The directory of listening ports.
+    ListenDirectory,
+    /// A listener; port 0 takes a free one.
+    Listen(u16),
+    /// The directory of ports that a program may accept on.
+    AcceptDirectory,
+    /// One connection to a port of this node, never 0.
+    Accept(u16),
+    /// A fresh endpoint.
+    Endpoint,
+    /// A text file.
+    Text(TextFile),
+}
+
+/// The text files of the root directory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TextFile {
+    /// Nodes that are online.
+    Nodes,
+    /// Ports in use.
+    Ports,
+    /// Connections of this node.
+    Connections,
+    /// Counters.
+    Stats,
+    /// Name and version.
+    Version,
+}
+
+impl TextFile {
+    /// All text files, in the order of a listing.
+    pub const ALL: [Self; 5] = [
+        Self::Nodes,
+        Self::Ports,
+        Self::Connections,
+        Self::Stats,
+        Self::Version,
+    ];
+
+    /// The file's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Ports => "ports",
+            Self::Connections => "connections",
+            Self::Stats => "stats",
+            Self::Version => "version",
+        }
+    }
+}
+
+impl Path {
+    /// Reads a path relative to the scheme's root.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG`, `ENOENT` for an unknown first word, `EINVAL` for junk after it, `ENODEV`
+    /// for a node number that no node can have, `ENOTDIR` for a path below a file.
+    pub fn parse(path: &str) -> Result<Self> {
+        if path.len() > PATH_MAX || path.split('/').any(|word| word.len() > NAME_MAX) {
+            return Err(Error::new(ENAMETOOLONG));
+        }
+        if path.is_empty() {
+            return Ok(Self::Root);
+        }
+        let mut words = path.split('/');
+        let first = words.next().unwrap_or("");
+        let rest = (words.next(), words.next());
+        if first.is_empty() {
+            return Err(Error::new(EINVAL));
+        }
+        if is_number(first) {
+            return Self::parse_node(first, rest);
+        }
+        match first {
+            "listen" => match rest {
+                (None, _) => Ok(Self::ListenDirectory),
+                (Some(port), None) => parse_port(port).map(Self::Listen),
+                (Some(_), Some(_)) => Err(Error::new(EINVAL)),
+            },
+            "accept" => match rest {
+                (None, _) => Ok(Self::AcceptDirectory),
+                (Some(port), None) => parse_nonzero_port(port).map(Self::Accept),
+                (Some(_), Some(_)) => Err(Error::new(EINVAL)),
+            },
+            "endpoint" => below_file(rest.0).map(|()| Self::Endpoint),
+            _ => {
+                let file = TextFile::ALL.into_iter().find(|file| file.name() == first);
+                let file = file.ok_or(Error::new(ENOENT))?;
+                below_file(rest.0).map(|()| Self::Text(file))
+            }
+        }
+    }
+
+    fn parse_node(first: &str, rest: (Option<&str>, Option<&str>)) -> Result<Self> {
+        let port = match rest {
+            (None, _) => None,
+            (Some(port), None) => Some(parse_nonzero_port(port)?),
+            (Some(_), Some(_)) => return Err(Error::new(EINVAL)),
+        };
+        let node = first.parse().map_err(|_| Error::new(ENODEV))?;
+        Ok(match port {
+            None => Self::Node(node),
+            Some(port) => Self::Connect { node, port },
+        })
+    }
+}
+
+/// Decimal digits and nothing else: the standard parser would also take a sign.
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn parse_port(word: &str) -> Result<u16> {
+    if !is_number(word) {
+        return Err(Error::new(EINVAL));
+    }
+    word.parse().map_err(|_| Error::new(EINVAL))
+}
+
+fn parse_nonzero_port(word: &str) -> Result<u16> {
+    match parse_port(word)? {
+        0 => Err(Error::new(EINVAL)),
+        port => Ok(port),
+    }
+}
+
+/// Nothing lies below a file: a name there is `ENOTDIR`, an empty component junk.
+fn below_file(word: Option<&str>) -> Result<()> {
+    match word {
+        None => Ok(()),
+        Some("") => Err(Error::new(EINVAL)),
+        Some(_) => Err(Error::new(ENOTDIR)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::{String, ToString};
+
+    #[test]
+    fn good_paths_mean_what_the_table_says() {
+        let table = [
+            ("", Path::Root),
+            ("0", Path::Node(0)),
+            ("7", Path::Node(7)),
+            ("65535", Path::Node(65535)),
+            (
+                "1/2050",
+                Path::Connect {
+                    node: 1,
+                    port: 2050,
+                },
+            ),
+            ("0/1", Path::Connect { node: 0, port: 1 }),
+            (
+                "1/65535",
+                Path::Connect {
+                    node: 1,
+                    port: 65535,
+                },
+            ),
+            ("listen", Path::ListenDirectory),
+            ("listen/0", Path::Listen(0)),
+            ("listen/2050", Path::Listen(2050)),
+            ("accept", Path::AcceptDirectory),
+            ("accept/2050", Path::Accept(2050)),
+            ("endpoint", Path::Endpoint),
+            ("nodes", Path::Text(TextFile::Nodes)),
+            ("ports", Path::Text(TextFile::Ports)),
+            ("connections", Path::Text(TextFile::Connections)),
+            ("stats", Path::Text(TextFile::Stats)),
+            ("version", Path::Text(TextFile::Version)),
+        ];
+        for (path, meaning) in table {
+            assert_eq!(Path::parse(path), Ok(meaning), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn bad_paths_give_the_documented_error() {
+        let long = "x".repeat(NAME_MAX + 1);
+        let long_port = "1/".to_string() + &"1".repeat(NAME_MAX + 1);
+        let many = "1/".repeat(PATH_MAX / 2) + "1";
+        let longest_name = "x".repeat(NAME_MAX);
+        let table: &[(&str, i32)] = &[
+            ("foo", ENOENT),
+            ("foo/1", ENOENT),
+            ("Nodes", ENOENT),
+            ("windows", ENOENT),
+            ("-1", ENOENT),
+            ("+1/5", ENOENT),
+            ("1x/2050", ENOENT),
+            ("..", ENOENT),
+            (".", ENOENT),
+            (&longest_name, ENOENT),
+            ("1/x", EINVAL),
+            ("1/65536", EINVAL),
+            ("1/99999999999999999999999999", EINVAL),
+            ("1/-1", EINVAL),
+            ("1/+1", EINVAL),
+            ("1/0x10", EINVAL),
+            ("1/ 5", EINVAL),
+            ("1/", EINVAL),
+            ("1//2050", EINVAL),
+            ("1/2050/x", EINVAL),
+            ("1/2050/", EINVAL),
+            ("/1/2050", EINVAL),
+            ("/", EINVAL),
+            ("listen/x", EINVAL),
+            ("listen/", EINVAL),
+            ("listen/5/6", EINVAL),
+            ("accept/x", EINVAL),
+            ("accept/70000", EINVAL),
+            ("1/0", EINVAL),
+            ("accept/0", EINVAL),
+            ("nodes/", EINVAL),
+            ("nodes/x", ENOTDIR),
+            ("endpoint/x", ENOTDIR),
+            ("65536", ENODEV),
+            ("65536/2050", ENODEV),
+            ("99999999999999999999999/2050", ENODEV),
+            ("65536/x", EINVAL),
+            (&long, ENAMETOOLONG),
+            (&long_port, ENAMETOOLONG),
+            (&many, ENAMETOOLONG),
+        ];
+        for &(path, errno) in table {
+            let error = Path::parse(path).map_err(|error| error.errno);
+            assert_eq!(
+                error,
+                Err(errno),
+                "{:?}",
+                path.chars().take(40).collect::<String>()
+            );
+        }
+    }
+}

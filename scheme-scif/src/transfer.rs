@@ -1,0 +1,220 @@
+//! Moving bytes: `read` and `write` on a connection, and SCIF's `send` and `recv`.
+//!
+//! A blocking transfer keeps its place in its direction's lane until it is complete, and the lane
+//! keeps its count; see [`Lane`](crate::lane::Lane). The buffers are the client's memory, mapped here
+//! until the request is answered; the client may change them meanwhile, so bytes are only copied
+//! from and to them and never looked at.
+
+use syscall::error::{EAGAIN, EINVAL, EISDIR, EWOULDBLOCK, Error, Result};
+use syscall::flag::O_NONBLOCK;
+
+use crate::handle::{Handle, HandleId, Kind};
+use crate::scif::{Fabric, Scif, Waiting, system, would_block};
+
+/// When a receive is complete.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(crate) enum Until {
+    /// With the first bytes there are: files.
+    Any,
+    /// With a full buffer, or the end of the connection: `SCIF_RECV_BLOCK`.
+    Full,
+}
+
+impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+    /// `read` of a file: text from `offset` on, or what a connection has received.
+    ///
+    /// # Errors
+    /// See docs/scheme.md, "Reading and writing".
+    pub fn read(
+        &mut self,
+        id: HandleId,
+        buffer: &mut [u8],
+        offset: u64,
+        flags: usize,
+        request: R,
+    ) -> Result<usize> {
+        let handle = self.handle(id)?;
+        if matches!(handle.kind, Kind::Directory) {
+            return Err(Error::new(EISDIR));
+        }
+        handle.access.to_read()?;
+        match &handle.kind {
+            Kind::Text(text) => return Ok(read_at(text.as_bytes(), buffer, offset)),
+            Kind::Endpoint(_) => {}
+            _ => return Err(Error::new(EINVAL)),
+        }
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        if flags & O_NONBLOCK == 0 {
+            return self.receive(id, buffer, Until::Any, request);
+        }
+        match self.try_receive(id, buffer) {
+            Ok(0) | Err(Error { errno: EWOULDBLOCK }) => Err(Error::new(EAGAIN)),
+            result => result,
+        }
+    }
+
+    /// `write` of a file: sends on a connection.
+    ///
+    /// # Errors
+    /// See docs/scheme.md, "Reading and writing".
+    pub fn write(&mut self, id: HandleId, bytes: &[u8], flags: usize, request: R) -> Result<usize> {
+        let handle = self.handle(id)?;
+        handle.access.to_write()?;
+        if !matches!(handle.kind, Kind::Endpoint(_)) {
+            return Err(Error::new(EINVAL));
+        }
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        if flags & O_NONBLOCK == 0 {
+            return self.send(id, bytes, request);
+        }
+        match self.try_send(id, bytes) {
+            Ok(0) | Err(Error { errno: EWOULDBLOCK }) => Err(Error::new(EAGAIN)),
+            result => result,
+        }
+    }
+
+    /// Sends what fits now; 0 when nothing does, or when another's blocking send is under way.
+    pub(crate) fn try_send(&mut self, id: HandleId, bytes: &[u8]) -> Result<usize> {
+        self.collect_dial(id)?;
+        if !self.endpoint(id)?.outgoing.is_free() {
+            return Ok(0);
+        }
+        self.send_some(id, bytes)
+    }
+
+    /// Receives what is there; 0 when there is nothing, or another's blocking receive comes first.
+    pub(crate) fn try_receive(&mut self, id: HandleId, buffer: &mut [u8]) -> Result<usize> {
+        self.collect_dial(id)?;
+        if !self.endpoint(id)?.incoming.is_free() {
+            return Ok(0);
+        }
+        self.receive_some(id, buffer)
+    }
+
+    /// Sends all of `bytes`, over as many tries as it takes.
+    pub(crate) fn send(&mut self, id: HandleId, bytes: &[u8], request: R) -> Result<usize> {
+        self.collect_dial(id)?;
+        let turn = self.endpoint(id)?.outgoing.turn(request);
+        self.waiting.insert(request, Waiting::Send { handle: id });
+        let Some(mut done) = turn else {
+            return would_block();
+        };
+        let error = loop {
+            let rest = bytes.get(done..).unwrap_or(&[]);
+            if rest.is_empty() {
+                break None;
+            }
+            match self.send_some(id, rest) {
+                Ok(0) => {
+                    self.endpoint(id)?.outgoing.progress(done);
+                    return would_block();
+                }
+                Ok(count) => done += count,
+                Err(error) => break Some(error),
+            }
+        };
+        self.leave_lane(id, request);
+        self.result(done, error)
+    }
+
+    /// Receives until `until` is met, over as many tries as it takes.
+    pub(crate) fn receive(
+        &mut self,
+        id: HandleId,
+        buffer: &mut [u8],
+        until: Until,
+        request: R,
+    ) -> Result<usize> {
+        self.collect_dial(id)?;
+        let turn = self.endpoint(id)?.incoming.turn(request);
+        self.waiting
+            .insert(request, Waiting::Receive { handle: id });
+        let Some(mut done) = turn else {
+            return would_block();
+        };
+        let error = loop {
+            let rest = buffer.get_mut(done..).unwrap_or(&mut []);
+            if rest.is_empty() || (until == Until::Any && done > 0) {
+                break None;
+            }
+            match self.receive_some(id, rest) {
+                Ok(0) => {
+                    self.endpoint(id)?.incoming.progress(done);
+                    return would_block();
+                }
+                Ok(count) => done += count,
+                Err(error) => break Some(error),
+            }
+        };
+        self.leave_lane(id, request);
+        self.result(done, error)
+    }
+
+    /// A transfer that ends early has succeeded if it moved anything; the next one meets the error.
+    fn result(&self, done: usize, error: Option<Error>) -> Result<usize> {
+        match error {
+            Some(error) if done == 0 => Err(error),
+            _ => Ok(done),
+        }
+    }
+
+    fn send_some(&mut self, id: HandleId, bytes: &[u8]) -> Result<usize> {
+        let endpoint = self.endpoint(id)?.id;
+        let count = self
+            .engine
+            .send(&mut self.fabric, endpoint, bytes)
+            .map_err(system)?;
+        self.counters.bytes_out += count as u64;
+        self.changes.progress |= count > 0;
+        self.endpoint(id)?.bytes_out += count as u64;
+        Ok(count)
+    }
+
+    fn receive_some(&mut self, id: HandleId, buffer: &mut [u8]) -> Result<usize> {
+        let endpoint = self.endpoint(id)?.id;
+        let count = self
+            .engine
+            .recv(&mut self.fabric, endpoint, buffer)
+            .map_err(system)?;
+        self.counters.bytes_in += count as u64;
+        self.changes.progress |= count > 0;
+        self.endpoint(id)?.bytes_in += count as u64;
+        Ok(count)
+    }
+
+    /// Takes the request out of its line and returns the bytes it has moved while it was in front.
+    pub(crate) fn leave_lane(&mut self, id: HandleId, request: R) -> usize {
+        let waiting = self.waiting.remove(&request);
+        let Some(Handle {
+            kind: Kind::Endpoint(endpoint),
+            ..
+        }) = self.handles.get_mut(&id)
+        else {
+            return 0;
+        };
+        let lane = match waiting {
+            Some(Waiting::Send { .. }) => &mut endpoint.outgoing,
+            Some(Waiting::Receive { .. }) => &mut endpoint.incoming,
+            _ => return 0,
+        };
+        let (moved, others) = lane.leave(request);
+        if others {
+            // The next in line is kept under the same handle.
+            self.changes.handles.insert(id);
+        }
+        moved
+    }
+}
+
+fn read_at(content: &[u8], buffer: &mut [u8], offset: u64) -> usize {
+    let start = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(content.len());
+    let count = buffer.len().min(content.len() - start);
+    buffer[..count].copy_from_slice(&content[start..start + count]);
+    count
+}
