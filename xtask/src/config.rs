@@ -1,0 +1,121 @@
+//! Reads the descriptions in `config/`: what the image contains, what a node is, what is tested.
+
+use crate::report::{Context, Result};
+use crate::workspace;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// `config/image.toml`: the contents of the image.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// Package of the program that the kernel starts first.
+    pub bootstrap: String,
+    /// Package of the kernel; its ELF file is also `boot/kernel` in the image.
+    pub kernel: String,
+    /// Packages whose binaries go to `bin/`.
+    pub programs: Vec<String>,
+    /// Packages whose binaries go to `bin/` of images made for tests only.
+    pub test_programs: Vec<String>,
+    /// Directories or files of the project laid into the image: path inside = path here.
+    pub files: BTreeMap<String, String>,
+}
+
+/// `config/node.toml`: the virtual machine of every node.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// QEMU's machine.
+    pub machine: String,
+    /// QEMU's processor model under emulation.
+    pub cpu: String,
+    /// Value of `-smp`; more than one possible processor is a must (see the file).
+    pub smp: String,
+    /// Memory in MiB unless MEM= says otherwise.
+    pub memory_mib: u64,
+    /// Size of the memory two nodes share on a link, in KiB, a power of two.
+    pub link_memory_kib: u64,
+    /// Interrupt vectors each side of a link has.
+    pub doorbell_vectors: u32,
+    /// PCI device number of the link with peer 0; peer n has this plus n.
+    pub first_link_slot: u32,
+    /// I/O port by which a panicking kernel ends QEMU.
+    pub exit_port: u16,
+}
+
+/// `config/tests.toml`: the suites that run in guests.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tests {
+    /// The suites, in order.
+    pub suite: Vec<Suite>,
+}
+
+/// One guest suite.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    /// Name, unique.
+    pub name: String,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Script of each node by node number, paths in the project.
+    pub scripts: BTreeMap<String, String>,
+    /// Hard limit in seconds.
+    pub timeout_s: u64,
+    /// What must happen.
+    #[serde(default)]
+    pub expect: Expect,
+    /// Boot from the ISO image.
+    #[serde(default)]
+    pub iso: bool,
+    /// Nodes that are started by a script (line `LAUNCHER start <node>`), not at once.
+    #[serde(default)]
+    pub late: Vec<usize>,
+    /// Whether the report of a program killed by an exception is part of the test.
+    #[serde(default)]
+    pub exceptions_allowed: bool,
+}
+
+/// The outcome a suite must have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expect {
+    /// Every script ends with status 0 and nothing panics.
+    #[default]
+    Success,
+    /// The kernel of a node panics; used to show that panics are noticed.
+    KernelPanic,
+    /// A program of a node panics; used to show that panics are noticed.
+    ProgramPanic,
+    /// A script ends with a status other than 0.
+    Failure,
+}
+
+fn read<T: for<'de> Deserialize<'de>>(name: &str) -> Result<T> {
+    let path = workspace::root().join("config").join(name);
+    let text = std::fs::read_to_string(&path).context(|| format!("read config/{name}"))?;
+    toml::from_str(&text).context(|| format!("understand config/{name}"))
+}
+
+/// Reads `config/image.toml`.
+pub fn image() -> Result<Image> {
+    read("image.toml")
+}
+
+/// Reads `config/tests.toml`.
+pub fn tests() -> Result<Tests> {
+    read("tests.toml")
+}
+
+/// Reads and checks `config/node.toml`.
+pub fn node() -> Result<Node> {
+    let node: Node = read("node.toml")?;
+    if !node.link_memory_kib.is_power_of_two() {
+        let size = node.link_memory_kib;
+        return Err(
+            format!("config/node.toml: link_memory_kib = {size}: not a power of two").into(),
+        );
+    }
+    Ok(node)
+}

@@ -1,0 +1,220 @@
+//! `demo`: two nodes boot and show what SCIF does, step by step, each with its result.
+//!
+//! The scripts are in `tests/demo`; they print `STEP` lines, and `VALUE` lines that must agree
+//! between the nodes. The demo passes only when every step of the list below passed.
+
+use crate::build::Contents;
+use crate::lines::Meaning;
+use crate::report::{Context, Failure, Result};
+use crate::run;
+use crate::script::{self, Observer};
+use crate::settings::Settings;
+use crate::workspace;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// The steps that must be seen, with what to tell the user.
+const STEPS: &[(&str, &str)] = &[
+    ("card-up", "the card sees the host"),
+    ("host-up", "the host sees the card"),
+    (
+        "greeting-to-card",
+        "a greeting from host to card with echo and cat",
+    ),
+    (
+        "greeting-to-host",
+        "a greeting from card to host with echo and cat",
+    ),
+    (
+        "kernel-to-card",
+        "the kernel image from host to card, sha256 equal on both",
+    ),
+    (
+        "kernel-to-host",
+        "the kernel image from card to host, sha256 equal on both",
+    ),
+    ("eight-at-once", "eight connections at once"),
+    ("refused", "connecting where nobody listens is refused"),
+];
+
+/// The command.
+pub fn command(settings: &Settings) -> Result<()> {
+    let parts = run::prepare(Contents::Product)?;
+    let passed = play(settings, &parts)?;
+    if passed {
+        Ok(())
+    } else {
+        Err(Failure::silent(1))
+    }
+}
+
+/// Plays it; whether all was right.
+pub fn play(settings: &Settings, parts: &crate::build::Parts) -> Result<bool> {
+    let mut demo = run::run_of("demo", settings, LIMIT)?;
+    if demo.nodes < 2 {
+        return Err("the demo needs two nodes: leave NODES out, or give NODES=2 or more".into());
+    }
+    for (node, name) in [(0, "host.sh"), (1, "card.sh")] {
+        let path = workspace::root().join("tests/demo").join(name);
+        let text = std::fs::read(&path).context(|| format!("read {}", path.display()))?;
+        demo.scripts.insert(node, text);
+    }
+    println!("booting {} nodes", demo.nodes);
+    let mut score = Score::new();
+    let outcome = demo.execute(parts, &mut score)?;
+    let quiet = outcome.program_panics.is_empty() && outcome.exceptions.is_empty();
+    for (node, line) in outcome.program_panics.iter().chain(&outcome.exceptions) {
+        println!("✗ node {node}: {line}");
+    }
+    let off = outcome.status() == 0;
+    score.print(
+        "power-off",
+        "all scripts ended well and both nodes powered off",
+        off,
+        "",
+    );
+    for complaint in outcome.complaints() {
+        println!("  {complaint}");
+    }
+    let logs = workspace::display(&outcome.logs);
+    let passed = score.finish() && quiet && off;
+    println!(
+        "{} (consoles: {logs}/node*.log)",
+        if passed { "demo passed" } else { "demo FAILED" }
+    );
+    // Kept apart from the steps: the status of the scripts was printed above.
+    if !passed && outcome.status() != 0 {
+        script::conclude(&outcome).ok();
+    }
+    Ok(passed)
+}
+
+/// Collects the steps as they happen.
+struct Score {
+    start: Instant,
+    /// Result of each step seen, by name.
+    seen: BTreeMap<String, bool>,
+    /// Values waiting for the other node's: name → (node, value).
+    values: BTreeMap<String, (usize, String)>,
+    failed: bool,
+}
+
+impl Score {
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            seen: BTreeMap::new(),
+            values: BTreeMap::new(),
+            failed: false,
+        }
+    }
+
+    fn print(&mut self, name: &str, what: &str, good: bool, detail: &str) {
+        let mark = if good { '✓' } else { '✗' };
+        let time = self.start.elapsed().as_secs_f64();
+        let detail = if detail.is_empty() {
+            String::new()
+        } else {
+            format!(": {detail}")
+        };
+        println!("{mark} {time:5.1} s  {what}{detail}");
+        let _ = std::io::stdout().flush();
+        self.failed |= !good;
+        let both = self.seen.get(name).is_none_or(|before| *before) && good;
+        self.seen.insert(name.to_string(), both);
+    }
+
+    fn describe(name: &str) -> String {
+        let known = STEPS.iter().find(|(step, _)| *step == name);
+        known.map_or(name, |(_, what)| what).to_string()
+    }
+
+    /// Says which steps were never seen; whether all was right.
+    fn finish(&mut self) -> bool {
+        for (name, what) in STEPS {
+            if !self.seen.contains_key(*name) {
+                self.print(name, what, false, "this step was not reached");
+            }
+        }
+        !self.failed
+    }
+
+    fn value(&mut self, node: usize, name: &str, value: &str) {
+        match self.values.remove(name) {
+            Some((other, before)) if other != node => {
+                let same = before == value && !value.is_empty();
+                let detail = match same {
+                    true => value.chars().take(16).collect::<String>() + "…",
+                    false => format!("node {other} has '{before}', node {node} has '{value}'"),
+                };
+                self.print(name, &Self::describe(name), same, &detail);
+            }
+            _ => {
+                self.values
+                    .insert(name.to_string(), (node, value.to_string()));
+            }
+        }
+    }
+}
+
+impl Observer for Score {
+    fn line(&mut self, node: usize, text: &str, meaning: Option<&Meaning>) {
+        match meaning {
+            Some(Meaning::Step { name, failure }) => {
+                let detail = failure.clone().unwrap_or_default();
+                self.print(name, &Self::describe(name), failure.is_none(), &detail);
+            }
+            Some(Meaning::Value { name, value }) => self.value(node, name, value),
+            Some(Meaning::KernelPanic) => {
+                self.print("kernel", &format!("node {node}: {text}"), false, "");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn see(score: &mut Score, node: usize, text: &str) {
+        score.line(node, text, crate::lines::meaning(text).as_ref());
+    }
+
+    fn all_but(left_out: &str) -> Score {
+        let mut score = Score::new();
+        for (name, _) in STEPS.iter().filter(|(name, _)| *name != left_out) {
+            see(&mut score, 0, &format!("STEP {name}: ok"));
+        }
+        score
+    }
+
+    #[test]
+    fn all_steps_must_be_seen_and_right() {
+        assert!(all_but("").finish());
+        assert!(!all_but("refused").finish());
+        let mut score = all_but("refused");
+        see(&mut score, 1, "STEP refused: FAIL it was accepted");
+        assert!(!score.finish());
+        see(&mut score, 1, "STEP refused: ok");
+        assert!(!score.finish(), "a failure is not undone");
+    }
+
+    #[test]
+    fn values_must_agree_between_two_nodes() {
+        for (second, right) in [("VALUE refused: ab", true), ("VALUE refused: cd", false)] {
+            let mut score = all_but("refused");
+            see(&mut score, 0, "VALUE refused: ab");
+            see(&mut score, 0, "VALUE refused: ab");
+            assert!(
+                !score.seen.contains_key("refused"),
+                "one node alone proves nothing"
+            );
+            see(&mut score, 1, second);
+            assert_eq!(score.finish(), right);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Cuts console output into lines, and recognises the lines that mean something to the launcher.
+
+/// Longest line that is kept together; a console without line ends must not eat the memory.
+const MAX_LINE_BYTES: usize = 16 * 1024;
+
+/// Collects bytes until a line is complete.
+#[derive(Debug, Default)]
+pub struct Splitter {
+    partial: Vec<u8>,
+}
+
+impl Splitter {
+    /// Adds output and gives the lines it completed, without their ends.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for byte in bytes {
+            match byte {
+                b'\n' => lines.push(self.take()),
+                b'\r' => {}
+                _ => {
+                    self.partial.push(*byte);
+                    if self.partial.len() >= MAX_LINE_BYTES {
+                        lines.push(self.take());
+                    }
+                }
+            }
+        }
+        lines
+    }
+
+    /// What is left when the console ends.
+    pub fn finish(&mut self) -> Option<String> {
+        if self.partial.is_empty() {
+            None
+        } else {
+            Some(self.take())
+        }
+    }
+
+    fn take(&mut self) -> String {
+        let bytes = std::mem::take(&mut self.partial);
+        // Control characters would let a guest repaint the user's terminal.
+        let text = String::from_utf8_lossy(&bytes);
+        text.chars()
+            .map(|c| {
+                if c.is_control() && c != '\t' {
+                    '\u{fffd}'
+                } else {
+                    c
+                }
+            })
+            .collect()
+    }
+}
+
+/// A line with a meaning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meaning {
+    /// `KERNEL PANIC: …`
+    KernelPanic,
+    /// `PANIC <program>: …`
+    ProgramPanic,
+    /// `EXCEPTION <name> …`
+    Exception,
+    /// `init: script exit status <n>`
+    ScriptStatus(i32),
+    /// `STEP <name>: ok` or `STEP <name>: FAIL <detail>`
+    Step {
+        /// Name of the step.
+        name: String,
+        /// What went wrong, if it did.
+        failure: Option<String>,
+    },
+    /// `VALUE <name>: <value>`: must be the same on every node that prints it.
+    Value {
+        /// Name of the value.
+        name: String,
+        /// The value.
+        value: String,
+    },
+    /// `LAUNCHER start <node>`: a late node may boot now.
+    Start(usize),
+    /// `LAUNCHER kill <node>`: cut the node's power.
+    Kill(usize),
+}
+
+/// What a line means, if anything.
+pub fn meaning(line: &str) -> Option<Meaning> {
+    // A report may follow text that had no line end, so the kernel's is searched for everywhere.
+    if line.contains("KERNEL PANIC: ") {
+        return Some(Meaning::KernelPanic);
+    }
+    if line.starts_with("PANIC ") {
+        return Some(Meaning::ProgramPanic);
+    }
+    if line.starts_with("EXCEPTION ") {
+        return Some(Meaning::Exception);
+    }
+    if let Some(rest) = line.strip_prefix("init: script exit status ") {
+        return rest.trim().parse().ok().map(Meaning::ScriptStatus);
+    }
+    if let Some((name, rest)) = line
+        .strip_prefix("STEP ")
+        .and_then(|rest| rest.split_once(": "))
+    {
+        let name = name.to_string();
+        return match rest.trim() {
+            "ok" => Some(Meaning::Step {
+                name,
+                failure: None,
+            }),
+            other => other.strip_prefix("FAIL").map(|detail| Meaning::Step {
+                name,
+                failure: Some(detail.trim().to_string()),
+            }),
+        };
+    }
+    if let Some((name, value)) = line
+        .strip_prefix("VALUE ")
+        .and_then(|rest| rest.split_once(": "))
+    {
+        return Some(Meaning::Value {
+            name: name.to_string(),
+            value: value.trim().to_string(),
+        });
+    }
+    let (verb, node) = line.strip_prefix("LAUNCHER ")?.split_once(' ')?;
+    let node = node.trim().parse().ok()?;
+    match verb {
+        "start" => Some(Meaning::Start(node)),
+        "kill" => Some(Meaning::Kill(node)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_survive_any_cutting() {
+        let text = b"one\r\ntwo\n\nthree";
+        for cut in 0..text.len() {
+            let mut splitter = Splitter::default();
+            let mut lines = splitter.push(&text[..cut]);
+            lines.extend(splitter.push(&text[cut..]));
+            lines.extend(splitter.finish());
+            assert_eq!(lines, ["one", "two", "", "three"]);
+        }
+    }
+
+    #[test]
+    fn endless_lines_are_cut_and_control_characters_replaced() {
+        let mut splitter = Splitter::default();
+        assert_eq!(splitter.push(&vec![b'x'; MAX_LINE_BYTES + 1]).len(), 1);
+        assert_eq!(splitter.push(b"\x1b[2J\n"), ["x\u{fffd}[2J"]);
+    }
+
+    #[test]
+    fn meanings() {
+        let step = |name: &str, failure: Option<&str>| {
+            Some(Meaning::Step {
+                name: name.into(),
+                failure: failure.map(str::to_string),
+            })
+        };
+        assert_eq!(
+            meaning("garbage KERNEL PANIC: at x"),
+            Some(Meaning::KernelPanic)
+        );
+        assert_eq!(meaning("PANIC cat: index"), Some(Meaning::ProgramPanic));
+        assert_eq!(meaning("EXCEPTION page fault"), Some(Meaning::Exception));
+        assert_eq!(
+            meaning("init: script exit status 3"),
+            Some(Meaning::ScriptStatus(3))
+        );
+        assert_eq!(meaning("STEP a: b: ok"), None);
+        assert_eq!(meaning("STEP greeting: ok"), step("greeting", None));
+        assert_eq!(
+            meaning("STEP greeting: FAIL got x"),
+            step("greeting", Some("got x"))
+        );
+        assert_eq!(meaning("LAUNCHER kill 1"), Some(Meaning::Kill(1)));
+        assert_eq!(meaning("LAUNCHER start x"), None);
+        assert_eq!(meaning("hello PANIC"), None);
+        let value = Meaning::Value {
+            name: "sum".into(),
+            value: "ab".into(),
+        };
+        assert_eq!(meaning("VALUE sum: ab"), Some(value));
+    }
+}

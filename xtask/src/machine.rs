@@ -1,0 +1,503 @@
+//! The running machine: fabric, memories, the nodes' QEMUs and their consoles.
+//!
+//! Each node has a thread that reads its console and notices its end; everything arrives in one
+//! queue of events. Dropping the machine ends all nodes.
+
+use crate::config::Node;
+use crate::fabric::{self, Fabric};
+use crate::launch::{BootFiles, Guest};
+use crate::report::{Context, Result};
+use crate::workspace;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often a thread looks whether a QEMU that does not connect has ended.
+const POLL: Duration = Duration::from_millis(5);
+/// Console output kept for those who attach later.
+const BACKLOG_BYTES: usize = 64 * 1024;
+const PREFIX: &str = "skiff-";
+
+/// A private directory for sockets and files of one run, removed afterwards.
+#[derive(Debug)]
+pub struct RunDirectory {
+    path: PathBuf,
+}
+
+impl RunDirectory {
+    /// Makes one, and removes those of runs that were killed.
+    pub fn new() -> Result<Self> {
+        static COUNTER: AtomicUsize = AtomicUsize::new(0);
+        let base = std::env::temp_dir();
+        remove_stale(&base);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let path = base.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .context(|| format!("create the directory {}", path.display()))?;
+        Ok(Self { path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn remove_stale(base: &Path) {
+    for item in std::fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = item.file_name().to_string_lossy().into_owned();
+        let owner = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split('-').next());
+        let Some(owner) = owner.and_then(|owner| owner.parse::<u32>().ok()) else {
+            continue;
+        };
+        if !Path::new(&format!("/proc/{owner}")).exists() {
+            let _ = std::fs::remove_dir_all(item.path());
+        }
+    }
+}
+
+/// What the machine is made of.
+#[derive(Debug)]
+pub struct Plan {
+    /// Name of the directory for logs below `target/run`.
+    pub name: String,
+    /// Description of every node.
+    pub config: Node,
+    /// Memory of each node in MiB.
+    pub memory_mib: u64,
+    /// Whether KVM executes the nodes.
+    pub kvm: bool,
+    /// Whether nodes are bound to cores.
+    pub pin: bool,
+    /// What each node boots.
+    pub boot: Vec<BootFiles>,
+    /// Nodes that `start_node` will start.
+    pub late: Vec<usize>,
+}
+
+/// Something that happened on a node.
+#[derive(Debug)]
+pub enum Event {
+    /// Console output.
+    Output {
+        /// The node.
+        node: usize,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// The node's QEMU ended.
+    Ended {
+        /// The node.
+        node: usize,
+        /// How.
+        end: End,
+    },
+}
+
+/// How a QEMU ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The guest powered off.
+    PowerOff,
+    /// The guest wrote this value to the exit port: a kernel panic.
+    ExitPort(u32),
+    /// A signal ended it (from us, or a crash of QEMU).
+    Signal(i32),
+    /// QEMU itself failed; its log says why.
+    Failed(i32),
+}
+
+fn end_of(status: std::process::ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => End::PowerOff,
+        // isa-debug-exit turns the value v into the status 2v + 1. QEMU's own failures are 1,
+        // which is why kernels write values other than 0.
+        (Some(code), _) if code > 1 && code % 2 == 1 => End::ExitPort(code as u32 >> 1),
+        (Some(code), _) => End::Failed(code),
+        (None, signal) => End::Signal(signal.unwrap_or(0)),
+    }
+}
+
+/// A node as seen by the threads that serve it.
+#[derive(Debug, Default)]
+struct Seat {
+    child: Mutex<Option<Child>>,
+    input: Mutex<Option<UnixStream>>,
+    viewers: Mutex<Viewers>,
+}
+
+#[derive(Debug, Default)]
+struct Viewers {
+    streams: Vec<UnixStream>,
+    backlog: Vec<u8>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// All nodes, running.
+#[derive(Debug)]
+pub struct Machine {
+    plan: Plan,
+    directory: RunDirectory,
+    logs: PathBuf,
+    /// RAM of the nodes; QEMU opens it through /proc, so it must stay open here.
+    memories: Vec<File>,
+    seats: Vec<Arc<Seat>>,
+    threads: Vec<JoinHandle<()>>,
+    sender: Sender<Event>,
+    events: Receiver<Event>,
+    _fabric: Fabric,
+}
+
+impl Machine {
+    /// Starts fabric and nodes.
+    pub fn start(plan: Plan, directory: RunDirectory) -> Result<Self> {
+        let nodes = plan.boot.len();
+        let fabric = Fabric::start(&fabric::Options {
+            directory: directory.path().to_path_buf(),
+            nodes,
+            link_bytes: plan.config.link_memory_kib * 1024,
+            vectors: plan.config.doorbell_vectors,
+        })?;
+        let memories = (0..nodes)
+            .map(|node| new_memory(node, plan.memory_mib << 20))
+            .collect::<Result<Vec<_>>>()?;
+        let logs = workspace::run_dir()?.join(&plan.name);
+        std::fs::create_dir_all(&logs).context(|| format!("create {}", logs.display()))?;
+        let (sender, events) = channel();
+        let mut machine = Self {
+            directory,
+            logs,
+            memories,
+            seats: (0..nodes).map(|_| Arc::default()).collect(),
+            threads: Vec::new(),
+            sender,
+            events,
+            _fabric: fabric,
+            plan,
+        };
+        for node in 0..nodes {
+            if !machine.plan.late.contains(&node) {
+                machine.start_node(node)?;
+            }
+        }
+        Ok(machine)
+    }
+
+    /// Number of nodes.
+    pub fn nodes(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Where logs of this machine are.
+    pub fn logs(&self) -> &Path {
+        &self.logs
+    }
+
+    /// The private directory of this run.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Boots a node that is not running.
+    pub fn start_node(&mut self, node: usize) -> Result<()> {
+        let Some(seat) = self.seats.get(node).cloned() else {
+            return Err(format!("there is no node {node} among {}", self.seats.len()).into());
+        };
+        if lock(&seat.child).is_some() {
+            return Err(format!("node {node} runs already").into());
+        }
+        clear(&self.memories[node])?;
+        let console = self.directory.path().join(format!("serial-{node}"));
+        // A node that boots again finds the socket of its earlier life.
+        let _ = std::fs::remove_file(&console);
+        let listener = UnixListener::bind(&console)
+            .context(|| format!("listen on the socket {}", console.display()))?;
+        listener
+            .set_nonblocking(true)
+            .context(|| "set up the console's socket".to_string())?;
+        let log = File::create(self.logs.join(format!("node{node}.log")))
+            .context(|| format!("create a log in {}", self.logs.display()))?;
+        let guest = self.guest(node, console);
+        let child = guest.spawn(&self.logs.join(format!("node{node}-qemu.log")))?;
+        *lock(&seat.child) = Some(child);
+        let sender = self.sender.clone();
+        self.threads.push(std::thread::spawn(move || {
+            let end = attend(node, &seat, &listener, log, &sender);
+            *lock(&seat.input) = None;
+            *lock(&seat.child) = None;
+            let _ = sender.send(Event::Ended { node, end });
+        }));
+        Ok(())
+    }
+
+    fn guest(&self, node: usize, console: PathBuf) -> Guest {
+        let process = std::process::id();
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let name = |memory: &File| format!("/proc/{process}/fd/{}", memory.as_raw_fd()).into();
+        let directory = self.directory.path();
+        Guest {
+            node,
+            config: self.plan.config.clone(),
+            memory_mib: self.plan.memory_mib,
+            kvm: self.plan.kvm,
+            core: self.plan.pin.then_some(node % cores),
+            boot: self.plan.boot[node].clone(),
+            memories: self.memories.iter().map(name).collect(),
+            links: (0..self.nodes())
+                .map(|p| fabric::socket_path(directory, node, p))
+                .collect(),
+            console,
+        }
+    }
+
+    /// The next event; `None` when the time is up.
+    pub fn next(&self, deadline: Instant) -> Option<Event> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.events.recv_timeout(left).ok()
+    }
+
+    /// Cuts a node's power. Its end arrives as an event.
+    pub fn kill(&self, node: usize) {
+        let Some(seat) = self.seats.get(node) else {
+            return;
+        };
+        if let Some(child) = lock(&seat.child).as_mut() {
+            // A node that ended by itself in this moment cannot be killed, nor need it be.
+            let _ = child.kill();
+        }
+    }
+
+    /// A way to type on a node's console.
+    pub fn keyboard(&self, node: usize) -> Keyboard {
+        Keyboard {
+            seat: self.seats[node].clone(),
+        }
+    }
+
+    /// Lets others attach to the consoles, on the sockets `console_path` names.
+    pub fn offer_consoles(&self) -> Result<()> {
+        for (node, seat) in self.seats.iter().enumerate() {
+            let path = console_path(self.directory.path(), node);
+            let listener = UnixListener::bind(&path)
+                .context(|| format!("listen on the socket {}", path.display()))?;
+            let seat = seat.clone();
+            // These threads end with the process: they only wait.
+            std::thread::spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let seat = seat.clone();
+                    std::thread::spawn(move || view(&seat, stream));
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for node in 0..self.nodes() {
+            self.kill(node);
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Types on a node's console.
+#[derive(Debug, Clone)]
+pub struct Keyboard {
+    seat: Arc<Seat>,
+}
+
+impl Keyboard {
+    /// Sends bytes to the console; a node that is not running ignores them.
+    pub fn send(&self, bytes: &[u8]) {
+        if let Some(stream) = lock(&self.seat.input).as_mut() {
+            let _ = stream.write_all(bytes);
+        }
+    }
+}
+
+/// The socket on which one can attach to a node's console.
+pub fn console_path(directory: &Path, node: usize) -> PathBuf {
+    directory.join(format!("console-{node}"))
+}
+
+fn new_memory(node: usize, bytes: u64) -> Result<File> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let memory = rustix::fs::memfd_create(format!("skiff-ram-{node}"), flags)
+        .context(|| "make shared memory".to_string())?;
+    let memory = File::from(memory);
+    memory
+        .set_len(bytes)
+        .context(|| format!("size a memory of {bytes} bytes"))?;
+    Ok(memory)
+}
+
+/// Forgets what an earlier life of the node left in its memory. Peers have it mapped, so the size
+/// must not change.
+fn clear(memory: &File) -> Result<()> {
+    let bytes = memory
+        .metadata()
+        .context(|| "look at a memory".to_string())?
+        .len();
+    let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(memory, flags, 0, bytes).context(|| "clear a memory".to_string())
+}
+
+/// Reads a node's console until its QEMU has ended.
+fn attend(
+    node: usize,
+    seat: &Seat,
+    listener: &UnixListener,
+    mut log: File,
+    sender: &Sender<Event>,
+) -> End {
+    if let Some(mut stream) = connected(seat, listener) {
+        *lock(&seat.input) = stream.try_clone().ok();
+        let mut buffer = [0; 4096];
+        while let Ok(count) = stream.read(&mut buffer) {
+            if count == 0 {
+                break;
+            }
+            let bytes = &buffer[..count];
+            let _ = log.write_all(bytes);
+            show(seat, bytes);
+            let _ = sender.send(Event::Output {
+                node,
+                bytes: bytes.to_vec(),
+            });
+        }
+    }
+    loop {
+        if let Some(end) = ended(seat) {
+            return end;
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Waits until QEMU connects its console; `None` when it ends before.
+fn connected(seat: &Seat, listener: &UnixListener) -> Option<UnixStream> {
+    loop {
+        if let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(false).ok()?;
+            return Some(stream);
+        }
+        if ended(seat).is_some() {
+            return None;
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// How the node's QEMU ended, if it did.
+fn ended(seat: &Seat) -> Option<End> {
+    match lock(&seat.child).as_mut()?.try_wait() {
+        Ok(status) => status.map(end_of),
+        Err(_) => Some(End::Failed(-1)),
+    }
+}
+
+/// Gives output to those who are attached, and keeps some for those who come later.
+fn show(seat: &Seat, bytes: &[u8]) {
+    let mut viewers = lock(&seat.viewers);
+    viewers
+        .streams
+        .retain_mut(|stream| stream.write_all(bytes).is_ok());
+    viewers.backlog.extend_from_slice(bytes);
+    let excess = viewers.backlog.len().saturating_sub(BACKLOG_BYTES);
+    viewers.backlog.drain(..excess);
+}
+
+/// Serves one who attached: earlier output first, then what comes; his keys go to the console.
+fn view(seat: &Arc<Seat>, mut stream: UnixStream) {
+    {
+        let mut viewers = lock(&seat.viewers);
+        // A viewer who does not read must not hold up the console.
+        let limit = stream.set_write_timeout(Some(Duration::from_secs(1)));
+        if limit.is_err() || stream.write_all(&viewers.backlog).is_err() {
+            return;
+        }
+        let Ok(copy) = stream.try_clone() else {
+            return;
+        };
+        viewers.streams.push(copy);
+    }
+    let keyboard = Keyboard { seat: seat.clone() };
+    let mut buffer = [0; 256];
+    while let Ok(count) = stream.read(&mut buffer) {
+        if count == 0 {
+            return;
+        }
+        keyboard.send(&buffer[..count]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends() {
+        let status = |code: i32| std::process::ExitStatus::from_raw(code << 8);
+        assert_eq!(end_of(status(0)), End::PowerOff);
+        assert_eq!(end_of(status(1)), End::Failed(1));
+        assert_eq!(end_of(status(2)), End::Failed(2));
+        assert_eq!(end_of(status(0x21)), End::ExitPort(0x10));
+        assert_eq!(
+            end_of(std::process::ExitStatus::from_raw(9)),
+            End::Signal(9)
+        );
+    }
+
+    #[test]
+    fn run_directories_are_private_and_removed() {
+        let first = RunDirectory::new().unwrap();
+        let second = RunDirectory::new().unwrap();
+        assert_ne!(first.path(), second.path());
+        let path = first.path().to_path_buf();
+        assert!(path.is_dir());
+        drop(first);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn directories_of_dead_processes_are_removed() {
+        let base = RunDirectory::new().unwrap();
+        let stale = base.path().join(format!("{PREFIX}4194999-0"));
+        let alive = base
+            .path()
+            .join(format!("{PREFIX}{}-9", std::process::id()));
+        std::fs::create_dir(&stale).unwrap();
+        std::fs::create_dir(&alive).unwrap();
+        remove_stale(base.path());
+        assert!(!stale.exists() && alive.exists());
+    }
+}

@@ -1,0 +1,189 @@
+//! Programs this tool calls that come from Debian packages, and how to get the missing ones.
+
+use crate::report::{Context, Failure, Result, Step};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A Debian package and the sign that it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Package {
+    name: &'static str,
+    /// A program to be found in PATH, or an absolute path.
+    sign: &'static str,
+    why: &'static str,
+}
+
+/// Runs the nodes.
+pub const QEMU: Package = Package {
+    name: "qemu-system-x86",
+    sign: "qemu-system-x86_64",
+    why: "runs the nodes",
+};
+/// Links kernel and programs.
+pub const LINKER: Package = Package {
+    name: "lld",
+    sign: "ld.lld",
+    why: "links the kernel and the programs of the image",
+};
+/// What the ISO image needs.
+pub const ISO: &[Package] = &[
+    Package {
+        name: "grub-common",
+        sign: "grub-mkrescue",
+        why: "makes the bootable ISO image",
+    },
+    Package {
+        name: "grub-pc-bin",
+        sign: "/usr/lib/grub/i386-pc/multiboot2.mod",
+        why: "the boot loader in the ISO image (BIOS)",
+    },
+    Package {
+        name: "xorriso",
+        sign: "xorriso",
+        why: "writes the ISO file system",
+    },
+    Package {
+        name: "mtools",
+        sign: "mformat",
+        why: "writes the boot partition of the ISO image",
+    },
+];
+/// The toolchain with library source that Debian packages.
+pub const TOOLCHAIN: &[Package] = &[
+    Package {
+        name: "rustc-web",
+        sign: "/usr/bin/rustc",
+        why: "compiles for the image's targets",
+    },
+    Package {
+        name: "cargo-web",
+        sign: "/usr/bin/cargo",
+        why: "builds for the image's targets",
+    },
+    Package {
+        name: "rust-web-src",
+        sign: "/usr/lib/rustlib/src/rust/library/core/src/lib.rs",
+        why: "the library source those targets are built from",
+    },
+];
+/// The linter that belongs to `TOOLCHAIN`.
+pub const LINTER: Package = Package {
+    name: "rust-web-clippy",
+    sign: "/usr/bin/cargo-clippy",
+    why: "lints the kernel and the programs of the image",
+};
+/// The formatter, for machines whose own toolchain came without one.
+pub const FORMATTER: Package = Package {
+    name: "rustfmt-web",
+    sign: "rustfmt",
+    why: "checks the format of the sources",
+};
+
+impl Package {
+    /// Whether it is installed.
+    pub fn present(&self) -> bool {
+        if self.sign.starts_with('/') {
+            Path::new(self.sign).exists()
+        } else {
+            self.path().is_some()
+        }
+    }
+
+    /// Where its program lies.
+    fn path(&self) -> Option<PathBuf> {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path)
+            .map(|dir| dir.join(self.sign))
+            .find(|file| file.is_file())
+    }
+}
+
+/// Installs those packages that are missing, saying what and why. Without the right to do so it
+/// fails with the command that does it.
+pub fn ensure(packages: &[Package]) -> Result<()> {
+    let missing: Vec<_> = packages
+        .iter()
+        .filter(|package| !package.present())
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for package in &missing {
+        eprintln!("    missing: {:16} {}", package.name, package.why);
+    }
+    let names: Vec<_> = missing.iter().map(|package| package.name).collect();
+    let install = "apt-get install --yes --no-install-recommends";
+    if !is_root() {
+        return Err(format!(
+            "packages are missing and only root may install them; run this, then try again:\n\n    \
+             sudo apt-get update && sudo {install} {}\n",
+            names.join(" ")
+        )
+        .into());
+    }
+    let step = Step::start(format!("installing {}", names.join(" ")));
+    apt(&["update"])?;
+    let mut words: Vec<_> = install.split(' ').skip(1).collect();
+    words.extend(&names);
+    apt(&words)?;
+    for package in missing {
+        if !package.present() {
+            return Err(format!(
+                "the package {} is installed but has no {}: this release of the distribution \
+                 differs from Debian 12; install an equivalent by hand",
+                package.name, package.sign
+            )
+            .into());
+        }
+    }
+    step.done();
+    Ok(())
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn apt(words: &[&str]) -> Result<()> {
+    let output = Command::new("apt-get")
+        .args(["--quiet", "--quiet"])
+        .args(words)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .output()
+        .context(|| "start apt-get: install the packages above by hand".to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    Err(Failure::from(format!(
+        "'apt-get {}' failed: {}; its own words are above",
+        words.join(" "),
+        output.status
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_are_looked_up_in_path_or_absolutely() {
+        let shell = Package {
+            name: "dash",
+            sign: "sh",
+            why: "",
+        };
+        let none = Package {
+            name: "none",
+            sign: "no-such-program-here",
+            why: "",
+        };
+        let file = Package {
+            name: "base",
+            sign: "/etc/passwd",
+            why: "",
+        };
+        assert!(shell.present() && file.present() && !none.present());
+    }
+}

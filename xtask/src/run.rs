@@ -1,0 +1,128 @@
+//! `run`: boots the nodes. With SCRIPT= it runs scripts; on a terminal it gives the host's console;
+//! without a terminal it plays the demo.
+
+use crate::build::{self, Contents, Parts};
+use crate::config;
+use crate::console;
+use crate::demo;
+use crate::image;
+use crate::machine::{Event, Machine, Plan, RunDirectory};
+use crate::packages;
+use crate::report::{Context, Result};
+use crate::script::{self, Printer, Run};
+use crate::settings::Settings;
+use crate::terminal::{self, Raw};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Hard limit for user's scripts unless TIMEOUT= says otherwise.
+const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
+/// An interactive session has no limit; this is long enough to be none.
+const NO_LIMIT: Duration = Duration::from_secs(365 * 86_400);
+
+/// The command.
+pub fn command(settings: &Settings) -> Result<()> {
+    if settings.scripts.is_empty() && !terminal::present() {
+        return demo::command(settings);
+    }
+    let parts = prepare(Contents::Product)?;
+    if settings.scripts.is_empty() {
+        interactive(settings, &parts)
+    } else {
+        scripts(settings, &parts)
+    }
+}
+
+/// Makes sure that nodes can be started, and builds what they boot.
+pub fn prepare(contents: Contents) -> Result<Parts> {
+    packages::ensure(&[packages::QEMU])?;
+    build::build(contents)
+}
+
+/// A run of scripts with the user's settings and nothing to run yet.
+pub fn run_of(name: &str, settings: &Settings, limit: Duration) -> Result<Run> {
+    let config = config::node()?;
+    Ok(Run {
+        name: name.to_string(),
+        memory_mib: settings.memory_mib()?.unwrap_or(config.memory_mib),
+        config,
+        nodes: settings.nodes(2)?,
+        scripts: BTreeMap::new(),
+        overlay: settings.files()?,
+        late: Vec::new(),
+        timeout: settings.timeout()?.unwrap_or(limit),
+        boot: settings.boot()?,
+        accel: settings.accel()?,
+        pin: settings.pin()?,
+    })
+}
+
+fn scripts(settings: &Settings, parts: &Parts) -> Result<()> {
+    let mut run = run_of("script", settings, SCRIPT_LIMIT)?;
+    for (node, path) in &settings.scripts {
+        let text = std::fs::read(path).context(|| format!("read {}", path.display()))?;
+        run.scripts.insert(*node, text);
+    }
+    let outcome = run.execute(parts, &mut Printer)?;
+    script::conclude(&outcome)
+}
+
+fn interactive(settings: &Settings, parts: &Parts) -> Result<()> {
+    let run = run_of("run", settings, NO_LIMIT)?;
+    let directory = RunDirectory::new()?;
+    let initfs = parts.pack(run.overlay.as_deref(), &[])?;
+    let lines = vec!["SKIFF_CONSOLE=1".to_string(); run.nodes];
+    let boot = image::boot_files(run.boot, parts, &initfs, &lines, directory.path())?;
+    let plan = Plan {
+        name: run.name,
+        config: run.config,
+        memory_mib: run.memory_mib,
+        kvm: crate::accel::use_kvm(run.accel)?,
+        pin: run.pin,
+        boot,
+        late: Vec::new(),
+    };
+    let machine = Machine::start(plan, directory)?;
+    machine.offer_consoles()?;
+    console::announce(&machine)?;
+    eprintln!("==> this is the console of node 0, the host; Ctrl-] ends all nodes");
+    for node in 1..run.nodes {
+        eprintln!("    console of node {node}: make console NODE={node} (in another terminal)");
+    }
+    eprintln!("    try: scifctl nodes; cat /scheme/scif/accept/2050 on one, then");
+    eprintln!("         echo hello > /scheme/scif/<node>/2050 on the other");
+    converse(&machine)
+}
+
+/// Connects the user's terminal with node 0 until the node is off or the escape key is pressed.
+fn converse(machine: &Machine) -> Result<()> {
+    let raw = Raw::enter()?;
+    let keyboard = machine.keyboard(0);
+    let (leave, left) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        terminal::read_keys(|keys| {
+            keyboard.send(keys);
+            true
+        });
+        let _ = leave.send(());
+    });
+    loop {
+        if left.try_recv().is_ok() {
+            drop(raw);
+            println!("\nall nodes are off");
+            return Ok(());
+        }
+        match machine.next(Instant::now() + Duration::from_millis(50)) {
+            Some(Event::Output { node: 0, bytes }) => terminal::show(&bytes),
+            Some(Event::Ended { node: 0, end }) => {
+                drop(raw);
+                println!("\nnode 0 is off ({end:?})");
+                return Ok(());
+            }
+            Some(Event::Ended { node, .. }) => {
+                terminal::show(format!("\r\n[node {node} is off]\r\n").as_bytes());
+            }
+            Some(Event::Output { .. }) | None => {}
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Runs shell scripts on nodes and finds out how they ended: the engine of `run SCRIPT=`, the demo
+//! and the guest tests.
+//!
+//! The scripts are packed into the initfs as `etc/run/<node>.sh`. A run is over when every script
+//! has ended; nodes without a script idle until then. When node 0's script fails, the others get a
+//! short time to end by themselves. A kernel panic ends the run at once.
+
+use crate::build::Parts;
+use crate::config::Node;
+use crate::image;
+use crate::lines::{Meaning, Splitter, meaning};
+use crate::machine::{End, Event, Machine, Plan, RunDirectory};
+use crate::report::{Failure, Result, status};
+use crate::settings::{Accel, Boot};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long other scripts may go on after node 0's failed.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long a node may take to print the rest of its report, or to power off.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// A run of scripts.
+#[derive(Debug)]
+pub struct Run {
+    /// Name for the logs.
+    pub name: String,
+    /// Description of every node.
+    pub config: Node,
+    /// Memory of each node in MiB.
+    pub memory_mib: u64,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Scripts by node: their text.
+    pub scripts: BTreeMap<usize, Vec<u8>>,
+    /// Directory to lay over the initfs.
+    pub overlay: Option<PathBuf>,
+    /// Nodes a script starts.
+    pub late: Vec<usize>,
+    /// Hard limit.
+    pub timeout: Duration,
+    /// How to boot.
+    pub boot: Boot,
+    /// What executes the nodes.
+    pub accel: Accel,
+    /// Whether to bind nodes to cores.
+    pub pin: bool,
+}
+
+/// How one node ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeEnd {
+    /// It had no script.
+    Idle,
+    /// Its script ended with this status.
+    Status(i32),
+    /// Its script's status was never seen.
+    NoStatus,
+    /// It was cut off at the time limit.
+    TimedOut,
+    /// Its kernel panicked.
+    KernelPanic,
+    /// A script asked the launcher to cut its power.
+    Killed,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// By node.
+    pub ends: Vec<NodeEnd>,
+    /// Lines that report a panic of a program, with their node.
+    pub program_panics: Vec<(usize, String)>,
+    /// Lines that report an exception, with their node.
+    pub exceptions: Vec<(usize, String)>,
+    /// Where the consoles were logged.
+    pub logs: PathBuf,
+}
+
+impl Outcome {
+    /// The exit status for the user: node 0's script's if that is not 0, else the first other one
+    /// that is not 0. A kernel panic, the time limit and a missing status have numbers of their own.
+    pub fn status(&self) -> u8 {
+        let has = |end| self.ends.contains(&end);
+        if has(NodeEnd::KernelPanic) {
+            return status::KERNEL_PANIC;
+        }
+        let failed = |end: &NodeEnd| match end {
+            NodeEnd::Status(status) if *status != 0 => Some(*status),
+            _ => None,
+        };
+        match self.ends.iter().find_map(failed) {
+            // Only the low byte reaches the parent of a process; it must not become success.
+            Some(status) => u8::try_from(status).unwrap_or(1),
+            None if has(NodeEnd::TimedOut) => status::TIMEOUT,
+            None if has(NodeEnd::NoStatus) => status::NO_END_MARKER,
+            None => 0,
+        }
+    }
+
+    /// One sentence for each node that did not end well.
+    pub fn complaints(&self) -> Vec<String> {
+        let logs = crate::workspace::display(&self.logs);
+        let complaint = |(node, end): (usize, &NodeEnd)| {
+            let what = match end {
+                NodeEnd::Idle | NodeEnd::Killed | NodeEnd::Status(0) => return None,
+                NodeEnd::Status(status) => format!("the script ended with status {status}"),
+                NodeEnd::NoStatus => "ended without the script's status".to_string(),
+                NodeEnd::TimedOut => "still ran at the time limit".to_string(),
+                NodeEnd::KernelPanic => "kernel panic".to_string(),
+            };
+            Some(format!("node {node}: {what} (log: {logs}/node{node}.log)"))
+        };
+        self.ends.iter().enumerate().filter_map(complaint).collect()
+    }
+}
+
+/// Follows a run as it happens.
+pub trait Observer {
+    /// A console line, with its meaning if it has one.
+    fn line(&mut self, node: usize, text: &str, meaning: Option<&Meaning>);
+}
+
+/// Prints all lines, each with its node in front.
+pub struct Printer;
+
+impl Observer for Printer {
+    fn line(&mut self, node: usize, text: &str, _: Option<&Meaning>) {
+        use std::io::Write;
+        let _ = writeln!(std::io::stdout(), "[{node}] {text}");
+    }
+}
+
+/// Where the node finds its script.
+fn script_path(node: usize) -> String {
+    format!("etc/run/{node}.sh")
+}
+
+impl Run {
+    /// Runs it to its end.
+    pub fn execute(&self, parts: &Parts, observer: &mut dyn Observer) -> Result<Outcome> {
+        let directory = RunDirectory::new()?;
+        let extra: Vec<_> = self
+            .scripts
+            .iter()
+            .map(|(node, text)| (script_path(*node), text.clone()))
+            .collect();
+        let initfs = parts.pack(self.overlay.as_deref(), &extra)?;
+        let line = |node| match self.scripts.contains_key(&node) {
+            true => format!("SKIFF_RUN=/scheme/initfs/{}", script_path(node)),
+            false => String::new(),
+        };
+        let lines: Vec<_> = (0..self.nodes).map(line).collect();
+        let boot = image::boot_files(self.boot, parts, &initfs, &lines, directory.path())?;
+        let plan = Plan {
+            name: self.name.clone(),
+            config: self.config.clone(),
+            memory_mib: self.memory_mib,
+            kvm: crate::accel::use_kvm(self.accel)?,
+            pin: self.pin,
+            boot,
+            late: self.late.clone(),
+        };
+        let machine = Machine::start(plan, directory)?;
+        let logs = machine.logs().to_path_buf();
+        let mut watch = Watch::new(machine, self, observer);
+        watch.until_done();
+        Ok(watch.outcome(logs))
+    }
+}
+
+/// The state of a run while it goes on.
+struct Watch<'a> {
+    machine: Machine,
+    observer: &'a mut dyn Observer,
+    splitters: Vec<Splitter>,
+    /// How each node ended; `None` while its script runs.
+    ends: Vec<Option<NodeEnd>>,
+    running: Vec<bool>,
+    deadline: Instant,
+    /// Set when the deadline is an earlier one than the time limit.
+    closing: bool,
+    program_panics: Vec<(usize, String)>,
+    exceptions: Vec<(usize, String)>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(machine: Machine, run: &Run, observer: &'a mut dyn Observer) -> Self {
+        let idle = |node: usize| (!run.scripts.contains_key(&node)).then_some(NodeEnd::Idle);
+        Self {
+            machine,
+            observer,
+            splitters: (0..run.nodes).map(|_| Splitter::default()).collect(),
+            ends: (0..run.nodes).map(idle).collect(),
+            running: (0..run.nodes)
+                .map(|node| !run.late.contains(&node))
+                .collect(),
+            deadline: Instant::now() + run.timeout,
+            closing: false,
+            program_panics: Vec::new(),
+            exceptions: Vec::new(),
+        }
+    }
+
+    /// Whether nothing more can come: every script ended, and its node is off.
+    fn done(&self) -> bool {
+        let off = |(end, running): (&Option<NodeEnd>, &bool)| match end {
+            Some(NodeEnd::Idle) => true,
+            Some(_) => !running,
+            None => false,
+        };
+        self.ends.iter().zip(&self.running).all(off)
+    }
+
+    fn until_done(&mut self) {
+        while !self.done() {
+            let Some(event) = self.machine.next(self.deadline) else {
+                return;
+            };
+            match event {
+                Event::Output { node, bytes } => {
+                    for text in self.splitters[node].push(&bytes) {
+                        self.line(node, &text);
+                    }
+                }
+                Event::Ended { node, end } => {
+                    if let Some(text) = self.splitters[node].finish() {
+                        self.line(node, &text);
+                    }
+                    self.running[node] = false;
+                    self.ended(node, end);
+                }
+            }
+        }
+    }
+
+    /// Allows the run only this much more time.
+    fn close_within(&mut self, limit: Duration) {
+        self.deadline = self.deadline.min(Instant::now() + limit);
+        self.closing = true;
+    }
+
+    fn line(&mut self, node: usize, text: &str) {
+        let meaning = meaning(text);
+        self.observer.line(node, text, meaning.as_ref());
+        match meaning {
+            Some(Meaning::KernelPanic) => {
+                self.ends[node] = Some(NodeEnd::KernelPanic);
+                self.close_within(DRAIN);
+            }
+            Some(Meaning::ProgramPanic) => self.program_panics.push((node, text.to_string())),
+            Some(Meaning::Exception) => self.exceptions.push((node, text.to_string())),
+            Some(Meaning::ScriptStatus(status)) if self.ends[node].is_none() => {
+                self.ends[node] = Some(NodeEnd::Status(status));
+                self.script_ended(node, status);
+            }
+            Some(Meaning::Start(other)) => self.start(other),
+            Some(Meaning::Kill(other)) => {
+                if let Some(end) = self.ends.get_mut(other).filter(|end| end.is_none()) {
+                    *end = Some(NodeEnd::Killed);
+                }
+                self.machine.kill(other);
+            }
+            _ => {}
+        }
+    }
+
+    /// A script ended; decides how long the run goes on.
+    fn script_ended(&mut self, node: usize, status: i32) {
+        if self.ends.iter().all(Option::is_some) {
+            // All that is left is powering off.
+            self.close_within(DRAIN);
+        } else if node == 0 && status != 0 {
+            self.close_within(GRACE);
+        }
+    }
+
+    fn start(&mut self, node: usize) {
+        match self.machine.start_node(node) {
+            Ok(()) => self.running[node] = true,
+            Err(failure) => eprintln!("launcher: {}", failure.message),
+        }
+    }
+
+    fn ended(&mut self, node: usize, end: End) {
+        let end = match end {
+            End::ExitPort(_) => NodeEnd::KernelPanic,
+            _ if self.ends[node].is_some() => return,
+            End::PowerOff | End::Signal(_) | End::Failed(_) => {
+                eprintln!(
+                    "launcher: node {node} ended early ({end:?}); QEMU's words are in {}",
+                    crate::workspace::display(
+                        &self.machine.logs().join(format!("node{node}-qemu.log"))
+                    )
+                );
+                NodeEnd::NoStatus
+            }
+        };
+        self.ends[node] = Some(end);
+        self.close_within(GRACE);
+    }
+
+    fn outcome(self, logs: PathBuf) -> Outcome {
+        // In a closing run, those that were still at work were cut off because of another node.
+        let open = if self.closing {
+            NodeEnd::NoStatus
+        } else {
+            NodeEnd::TimedOut
+        };
+        Outcome {
+            ends: self
+                .ends
+                .into_iter()
+                .map(|end| end.unwrap_or(open))
+                .collect(),
+            program_panics: self.program_panics,
+            exceptions: self.exceptions,
+            logs,
+        }
+    }
+}
+
+/// Turns an outcome into the result of a command: says what was wrong, and the status.
+pub fn conclude(outcome: &Outcome) -> Result<()> {
+    for complaint in outcome.complaints() {
+        eprintln!("{complaint}");
+    }
+    match outcome.status() {
+        0 => Ok(()),
+        status => Err(Failure::silent(status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(ends: &[NodeEnd]) -> u8 {
+        let outcome = Outcome {
+            ends: ends.to_vec(),
+            program_panics: Vec::new(),
+            exceptions: Vec::new(),
+            logs: PathBuf::new(),
+        };
+        assert_eq!(outcome.complaints().is_empty(), outcome.status() == 0);
+        outcome.status()
+    }
+
+    #[test]
+    fn node_zero_decides_then_the_others() {
+        use NodeEnd::*;
+        assert_eq!(status(&[Status(0), Idle]), 0);
+        assert_eq!(status(&[Status(3), Status(4)]), 3);
+        assert_eq!(status(&[Status(0), Status(4)]), 4);
+        assert_eq!(status(&[Status(3), TimedOut]), 3);
+        assert_eq!(status(&[Status(256), Idle]), 1);
+        assert_eq!(status(&[Status(0), TimedOut]), status::TIMEOUT);
+        assert_eq!(status(&[NoStatus, Idle]), status::NO_END_MARKER);
+        assert_eq!(status(&[Status(0), KernelPanic]), status::KERNEL_PANIC);
+        assert_eq!(status(&[Status(0), Killed]), 0);
+    }
+}

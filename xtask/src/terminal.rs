@@ -1,0 +1,57 @@
+//! The user's terminal: raw while a console is shown on it, and as it was afterwards.
+
+use crate::report::{Context, Result};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use std::io::{IsTerminal, Read, Write};
+
+/// The key that leaves a console: Ctrl-].
+pub const ESCAPE: u8 = 0x1d;
+
+/// Whether somebody sits there: both input and output are a terminal.
+pub fn present() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+/// A terminal in raw mode until this is dropped.
+pub struct Raw {
+    before: Termios,
+}
+
+impl Raw {
+    /// Passes every key on as it is, Ctrl-C too.
+    pub fn enter() -> Result<Self> {
+        let input = std::io::stdin();
+        let before = tcgetattr(&input).context(|| "read the terminal's settings".to_string())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(&input, OptionalActions::Now, &raw)
+            .context(|| "set the terminal to raw mode".to_string())?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+    }
+}
+
+/// Reads keys until the escape key or the end of input; gives them to `send` as they come.
+pub fn read_keys(mut send: impl FnMut(&[u8]) -> bool) {
+    let mut buffer = [0; 256];
+    while let Ok(count) = std::io::stdin().lock().read(&mut buffer) {
+        let keys = &buffer[..count];
+        let end = keys.iter().position(|key| *key == ESCAPE);
+        if !send(&keys[..end.unwrap_or(count)]) || end.is_some() || count == 0 {
+            return;
+        }
+    }
+}
+
+/// Shows a console's bytes at once.
+pub fn show(bytes: &[u8]) {
+    let mut output = std::io::stdout().lock();
+    // A terminal that is gone ends the program by other ways.
+    let _ = output.write_all(bytes);
+    let _ = output.flush();
+}

@@ -1,0 +1,243 @@
+//! Finds a Rust toolchain that can build for the image's two targets: one with library source.
+//!
+//! Order: the one named by SKIFF_TOOLCHAIN; a rustup toolchain with rust-src; Debian's packages,
+//! which are installed when missing. The build uses unstable options, so RUSTC_BOOTSTRAP is set.
+
+use crate::packages;
+use crate::report::{Context, Result};
+use crate::workspace;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Oldest compiler the sources are built with.
+const MIN_MINOR: u32 = 95;
+/// Path below a sysroot that shows that the library source is there.
+const SOURCE_SIGN: &str = "lib/rustlib/src/rust/library/core/src/lib.rs";
+
+/// What a build is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The kernel: no operating system below it.
+    Kernel,
+    /// A program of the image.
+    Program,
+}
+
+impl Target {
+    /// The compiler's name of the target.
+    pub fn triple(self) -> &'static str {
+        match self {
+            Self::Kernel => "x86_64-unknown-none",
+            Self::Program => "x86_64-unknown-redox",
+        }
+    }
+
+    fn rustflags(self) -> &'static str {
+        match self {
+            Self::Kernel => {
+                "-Clinker-flavor=gnu-lld -Zunstable-options -Crelocation-model=static \
+                 -Ccode-model=kernel"
+            }
+            Self::Program => {
+                "-Clinker-flavor=gnu-lld -Zunstable-options -Crelocation-model=static \
+                 -Ctarget-feature=+crt-static"
+            }
+        }
+    }
+}
+
+/// A toolchain with library source.
+#[derive(Debug, Clone)]
+pub struct Toolchain {
+    /// How to name it to the user.
+    pub name: String,
+    /// Directory of `cargo` and `rustc`.
+    bin: PathBuf,
+}
+
+/// Finds the toolchain, installing Debian's when there is no other.
+pub fn find() -> Result<Toolchain> {
+    packages::ensure(&[packages::LINKER])?;
+    if let Ok(wanted) = std::env::var("SKIFF_TOOLCHAIN") {
+        return named(&wanted);
+    }
+    if let Some(found) = rustup_names()
+        .iter()
+        .find_map(|name| from_rustup(name).ok())
+    {
+        return Ok(found);
+    }
+    packages::ensure(packages::TOOLCHAIN)?;
+    let sysroot = Path::new("/usr");
+    check(sysroot, "Debian's rustc-web".to_string())
+}
+
+/// The toolchain SKIFF_TOOLCHAIN names: a directory, or a rustup toolchain.
+fn named(wanted: &str) -> Result<Toolchain> {
+    let found = if wanted.contains('/') {
+        check(Path::new(wanted), wanted.to_string())
+    } else {
+        from_rustup(wanted)
+    };
+    found.map_err(|failure| {
+        format!(
+            "SKIFF_TOOLCHAIN={wanted} cannot be used: {}",
+            failure.message
+        )
+        .into()
+    })
+}
+
+fn rustup_names() -> Vec<String> {
+    let Ok(output) = clean(Command::new("rustup"))
+        .args(["toolchain", "list"])
+        .output()
+    else {
+        return Vec::new();
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_string)
+        .collect()
+}
+
+fn from_rustup(name: &str) -> Result<Toolchain> {
+    let output = clean(Command::new("rustup"))
+        .args(["run", name, "rustc", "--print", "sysroot"])
+        .output()
+        .context(|| "start rustup".to_string())?;
+    if !output.status.success() {
+        return Err(format!("rustup has no toolchain '{name}'").into());
+    }
+    let sysroot = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    check(Path::new(&sysroot), format!("rustup toolchain {name}"))
+}
+
+/// Checks that a directory has the programs, a new enough compiler and the library source.
+fn check(directory: &Path, name: String) -> Result<Toolchain> {
+    let bin = directory.join("bin");
+    for program in ["cargo", "rustc"] {
+        if !bin.join(program).is_file() {
+            return Err(format!("{} has no bin/{program}", directory.display()).into());
+        }
+    }
+    let sysroot = output_of(&bin.join("rustc"), &["--print", "sysroot"])?;
+    if !Path::new(&sysroot).join(SOURCE_SIGN).is_file() {
+        return Err(format!(
+            "{name} has no library source: add it with `rustup component add rust-src`"
+        )
+        .into());
+    }
+    let version = output_of(&bin.join("rustc"), &["--version"])?;
+    match minor_version(&version) {
+        Some(minor) if minor >= MIN_MINOR => Ok(Toolchain { name, bin }),
+        _ => Err(format!("{name} is {version}: need 1.{MIN_MINOR} or newer").into()),
+    }
+}
+
+fn output_of(program: &Path, words: &[&str]) -> Result<String> {
+    let output = clean(Command::new(program))
+        .args(words)
+        .output()
+        .context(|| format!("start {}", program.display()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+}
+
+/// The 96 of "rustc 1.96.0 (…)".
+fn minor_version(text: &str) -> Option<u32> {
+    text.strip_prefix("rustc 1.")?
+        .split('.')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Removes what the cargo that runs this tool put into the environment for its own children.
+pub fn clean(mut command: Command) -> Command {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        let ours = text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_");
+        let flags = text.starts_with("CARGO_TARGET_") && text != "CARGO_TARGET_DIR";
+        let named = [
+            "CARGO",
+            "RUSTC",
+            "RUSTFLAGS",
+            "CARGO_ENCODED_RUSTFLAGS",
+            "RUSTUP_TOOLCHAIN",
+        ];
+        if ours || flags || text == "LD_LIBRARY_PATH" || named.contains(&text.as_ref()) {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+impl Toolchain {
+    /// A call of cargo for one of the image's targets: the options are set, packages are not.
+    pub fn cargo(&self, subcommand: &str, target: Target) -> Command {
+        let mut command = clean(Command::new(self.bin.join("cargo")));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(
+            std::iter::once(self.bin.clone()).chain(std::env::split_paths(&path)),
+        );
+        let variable = target.triple().to_uppercase().replace('-', "_");
+        command
+            .current_dir(workspace::root())
+            .env("PATH", path.unwrap_or_default())
+            .env("RUSTC", self.bin.join("rustc"))
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("CARGO_TARGET_DIR", workspace::guest_target())
+            .env(format!("CARGO_TARGET_{variable}_LINKER"), "ld.lld")
+            .env(
+                format!("CARGO_TARGET_{variable}_RUSTFLAGS"),
+                target.rustflags(),
+            )
+            .args([subcommand, "--release", "--target", target.triple()])
+            .arg("-Zbuild-std=core,alloc,compiler_builtins")
+            .arg("-Zbuild-std-features=compiler-builtins-mem");
+        if target == Target::Program {
+            // Line tables of the programs would double the image; the kernel keeps its own.
+            command.env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+            command.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+        }
+        command
+    }
+
+    /// Makes sure that `cargo clippy` works with this toolchain.
+    pub fn ensure_linter(&self) -> Result<()> {
+        if self.bin.join("cargo-clippy").is_file() {
+            return Ok(());
+        }
+        if self.bin == Path::new("/usr/bin") {
+            return packages::ensure(&[packages::LINTER]);
+        }
+        Err(format!(
+            "{} has no clippy: add it with `rustup component add clippy`",
+            self.name
+        )
+        .into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(
+            minor_version("rustc 1.96.0 (ac68faa20 2026-05-25)"),
+            Some(96)
+        );
+        assert_eq!(minor_version("rustc 2.0.0"), None);
+        assert_eq!(minor_version(""), None);
+    }
+
+    #[test]
+    fn a_directory_without_a_toolchain_says_what_is_missing() {
+        let failure = named("/nonexistent/dir").unwrap_err();
+        assert!(failure.message.contains("SKIFF_TOOLCHAIN=/nonexistent/dir"));
+        assert!(failure.message.contains("bin/cargo"));
+    }
+}
