@@ -16,6 +16,7 @@ use crate::settings::Settings;
 use crate::workspace;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use scif_abi::link::{self, Header};
 use std::fs::File;
 use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -24,6 +25,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use zerocopy::IntoBytes;
 
 const PROTOCOL_VERSION: i64 = 0;
 /// In place of a peer's id: the descriptor is the shared memory.
@@ -147,9 +149,10 @@ impl Link {
     }
 
     fn write_header(&self) -> Result<()> {
-        let header = layout::header([self.sides[0].node, self.sides[1].node]);
+        let header = Header::new([self.sides[0].node as u16, self.sides[1].node as u16]);
+        let bytes = header.as_bytes();
         self.memory
-            .write_all_at(&header, 0)
+            .write_all_at(bytes, 0)
             .context(|| "write the link's header".to_string())
     }
 
@@ -183,8 +186,9 @@ impl Link {
     /// The QEMU on side `index` is gone: says so in the link memory and to the other side.
     fn leave(&mut self, index: usize) {
         self.sides[index].client = None;
-        let (offset, value) = layout::gone(index);
-        if let Err(error) = self.memory.write_all_at(&value, offset) {
+        let state = (link::record_offset(index) + link::RECORD_STATE) as u64;
+        let absent = link::STATE_ABSENT.to_le_bytes();
+        if let Err(error) = self.memory.write_all_at(&absent, state) {
             eprintln!(
                 "fabric: cannot mark node {} as gone: {error}",
                 self.sides[index].node
@@ -313,23 +317,6 @@ fn wait(links: &[Link], stop: &OwnedFd) -> Option<Vec<[Happened; 2]>> {
             .map(|link| [side(&link.sides[0]), side(&link.sides[1])])
             .collect(),
     )
-}
-
-/// What the server writes into a link's memory.
-mod layout {
-    /// The header: magic, version and the two node ids.
-    pub fn header(nodes: [usize; 2]) -> Vec<u8> {
-        let mut bytes = b"SKIFLINK".to_vec();
-        bytes.extend_from_slice(&1u32.to_le_bytes());
-        bytes.extend_from_slice(&(nodes[0] as u16).to_le_bytes());
-        bytes.extend_from_slice(&(nodes[1] as u16).to_le_bytes());
-        bytes
-    }
-
-    /// Where and what to write when side `index` is gone.
-    pub fn gone(index: usize) -> (u64, [u8; 4]) {
-        (64 + 64 * index as u64, 0u32.to_le_bytes())
-    }
 }
 
 /// The command: only the server, for QEMUs started by hand.
