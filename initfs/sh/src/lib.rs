@@ -14,6 +14,10 @@ extern crate alloc;
 
 pub mod arith;
 pub mod ast;
+mod builtins;
+pub mod cli;
 pub mod expand;
 pub mod parser;
 pub mod pattern;
+pub mod shell;
+pub mod system;

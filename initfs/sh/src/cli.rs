@@ -1,0 +1,184 @@
+//! The command line of `sh`, and the loop of an interactive shell.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::arith::Variables;
+use crate::expand;
+use crate::parser::Parser;
+use crate::shell::{Flow, Handle, Shell};
+use crate::system::System;
+
+const USAGE: &str = "usage: sh [-efiux] [script [argument…]] | sh -c commands [name [argument…]]\n";
+
+/// Runs the shell with these arguments (the first is the program's name) and gives its status.
+pub fn run<S: System>(
+    system: S,
+    environment: Vec<(String, String)>,
+    arguments: &[String],
+) -> i32 {
+    let mut shell = Shell::new(system, environment, "sh");
+    let mut words = arguments.get(1..).unwrap_or_default();
+    if let Some((first, rest)) = words.split_first()
+        && first == "--inside"
+    {
+        return shell.run_inside(rest).unwrap_or_else(|| usage(&mut shell));
+    }
+    let mut commands = false;
+    let mut interactive = false;
+    while let Some((first, rest)) = words.split_first() {
+        let Some(letters) = first.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+            break;
+        };
+        words = rest;
+        if letters == "-" {
+            break;
+        }
+        for letter in letters.chars() {
+            match letter {
+                'c' => commands = true,
+                'i' => interactive = true,
+                // A login shell or reading from standard input: nothing to do here.
+                'l' | 's' => {}
+                'P' => return usage(&mut shell),
+                letter => {
+                    if !shell.options.set(letter, true) {
+                        return usage(&mut shell);
+                    }
+                }
+            }
+        }
+    }
+    match words.split_first() {
+        Some((text, rest)) if commands => {
+            if let Some((name, parameters)) = rest.split_first() {
+                shell.name = name.clone();
+                shell.parameters = parameters.into();
+            }
+            shell.run_script(text, 1)
+        }
+        None if commands => usage(&mut shell),
+        Some((path, parameters)) => {
+            shell.parameters = parameters.into();
+            match shell.load(path) {
+                Ok(text) => {
+                    shell.name = path.clone();
+                    shell.run_script(&text, 1)
+                }
+                Err(message) => {
+                    shell.complain(&message);
+                    127
+                }
+            }
+        }
+        None => {
+            let terminal = match &shell.descriptors[0] {
+                Some(Handle::File(file)) => shell.system.is_terminal(file),
+                _ => false,
+            };
+            shell.interactive = interactive || terminal;
+            from_input(&mut shell)
+        }
+    }
+}
+
+fn usage<S: System>(shell: &mut Shell<S>) -> i32 {
+    // Nobody is there to hear when this fails.
+    let _ = shell.write(2, USAGE.as_bytes());
+    2
+}
+
+/// A prompt variable with its parameters expanded.
+fn prompt<S: System>(shell: &mut Shell<S>, name: &str, default: &str) -> String {
+    let text = shell.get(name).unwrap_or_else(|| default.into());
+    // As the text of a here-document: parameters count, quotes do not.
+    let source = format!(": <<\u{1}\n{text}\n\u{1}\n");
+    let list = match Parser::new(&source, 1).line() {
+        Ok(Some(list)) => list,
+        _ => return text,
+    };
+    let redirect = list
+        .items
+        .first()
+        .and_then(|item| item.body.first.commands.first())
+        .and_then(|command| command.redirects.first());
+    match redirect.map(|redirect| &redirect.target) {
+        Some(crate::ast::Target::HereString(word)) => {
+            expand::text(word, shell).unwrap_or(text)
+        }
+        _ => text,
+    }
+}
+
+/// Runs commands from standard input, with prompts when a person types them.
+fn from_input<S: System>(shell: &mut Shell<S>) -> i32 {
+    let mut pending = String::new();
+    let mut line_number = 1;
+    let mut lines = 0;
+    loop {
+        if shell.interactive {
+            let text = if pending.is_empty() {
+                shell.report_jobs();
+                prompt(shell, "PS1", "$PWD # ")
+            } else {
+                prompt(shell, "PS2", "> ")
+            };
+            // When this fails the read below fails as well.
+            let _ = shell.write(2, text.as_bytes());
+        }
+        let line = match shell.read_line() {
+            Ok(line) => line,
+            Err(message) => {
+                shell.complain(&format!("standard input: {message}"));
+                return shell.finish(Err(Flow::Exit(1)));
+            }
+        };
+        let end = line.is_none();
+        if let Some(line) = &line {
+            pending.push_str(&String::from_utf8_lossy(line));
+            pending.push('\n');
+            lines += 1;
+        }
+        let text = pending.clone();
+        let mut parser = Parser::new(&text, line_number);
+        let run = loop {
+            match parser.line() {
+                Ok(None) => break Ok(shell.status),
+                Ok(Some(list)) => {
+                    if let Err(flow) = shell.list(&list) {
+                        break Err(flow);
+                    }
+                }
+                Err(error) if error.incomplete && !end => break Err(Flow::Continue(0)),
+                Err(error) => {
+                    shell.line = error.line;
+                    shell.complain(&format!("syntax error: {}", error.message));
+                    shell.status = 2;
+                    break if shell.interactive { Ok(2) } else { Err(Flow::Exit(2)) };
+                }
+            }
+        };
+        match run {
+            // More lines are needed. A line that ran already is never followed by one that does
+            // not parse: only whole lines are pending.
+            Err(Flow::Continue(0)) => continue,
+            Err(Flow::Interrupt) if shell.interactive => {
+                let _ = shell.write(2, b"\n");
+                shell.status = crate::shell::INTERRUPTED;
+            }
+            Err(flow @ (Flow::Exit(_) | Flow::Interrupt)) => return shell.finish(Err(flow)),
+            Ok(_) | Err(_) => {}
+        }
+        pending.clear();
+        line_number += core::mem::take(&mut lines);
+        if end {
+            if shell.interactive {
+                let _ = shell.write(2, b"exit\n");
+            }
+            let status = shell.status;
+            return shell.finish(Ok(status));
+        }
+    }
+}
+
