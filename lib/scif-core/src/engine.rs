@@ -1,208 +1,296 @@
-//! The engine: all of a node's SCIF state behind calls that never block.
+//! The engine: all of a node's SCIF state, the clock it is told, and the ways messages and events leave.
+//!
+//! The calls themselves are in `listen`, `connect`, `accept`, `transfer`, `close` and `link`; what
+//! peers say arrives in `dispatch`.
 
-use core::task::Poll;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 
-use scif_abi::flags::Readiness;
-use scif_abi::{Error, NodeId, Port, PortId};
+use scif_abi::limits;
+use scif_abi::message::{Message, NodeMessage};
+use scif_abi::{Error, NodeId, PortId};
 
 use crate::config::{Config, Owner};
-use crate::endpoint::EndpointId;
+use crate::connection::{Connection, ConnectionId, Ends, Phase};
+use crate::endpoint::{Endpoint, EndpointId};
 use crate::event::Event;
 use crate::memory::Memory;
-
-/// How a connect behaves towards later calls on the same endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectMode {
-    /// The caller waits for the result with `connect_result`; other connects meanwhile are `EISCONN`.
-    Blocking,
-    /// The result is collected by a second connect; until it is there that gives `EINPROGRESS`.
-    NonBlocking,
-}
-
-/// What a connect that did not fail has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connect {
-    /// The request is on its way.
-    Started,
-    /// This call collected the success of an earlier non-blocking one; the local port.
-    Done(Port),
-}
-
-/// Why a link cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkError {
-    /// The node number is our own or above the limit.
-    BadNode,
-    /// No memory for the node queue pair.
-    NoMemory,
-    /// The calls came in the wrong order (link_up without attach, attach twice).
-    WrongState,
-    /// The peer's queue pair is not at that address or makes no sense.
-    BadQueuePair,
-}
+use crate::node::Node;
+use crate::port::PortTable;
+use crate::ring::{Block, Reach};
+use crate::slab::Slab;
+use crate::stats::Stats;
 
 /// A node's SCIF state.
 pub struct Engine {
-    config: Config,
+    pub(crate) config: Config,
+    /// Time of the last tick (ns).
+    pub(crate) now: u64,
+    pub(crate) endpoints: Slab<Endpoint>,
+    pub(crate) connections: Slab<Connection>,
+    pub(crate) ports: PortTable,
+    pub(crate) nodes: BTreeMap<NodeId, Node>,
+    /// Endpoints of each process.
+    pub(crate) processes: BTreeMap<u32, u32>,
+    /// Deadlines of connections, earliest first.
+    pub(crate) timers: BTreeSet<(u64, ConnectionId)>,
+    /// Connections that owe their peer a notification.
+    pub(crate) owing: Vec<ConnectionId>,
+    /// Messages from this node to itself.
+    pub(crate) loopback: VecDeque<Message>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) stats: Stats,
 }
 
 impl Engine {
-    /// An engine without links. Loopback connections work at once.
-    pub fn new(config: Config) -> Engine {
-        Engine { config }
+    /// An engine without links. Loopback connections work at once. Ring sizes of `config` that are out
+    /// of range are replaced by the nearest power of two in range.
+    pub fn new(mut config: Config) -> Engine {
+        let page = limits::PAGE_BYTES as u32;
+        let round = |bytes: u32, max: u32| bytes.clamp(page, max).next_power_of_two();
+        config.endpoint_ring_bytes =
+            round(config.endpoint_ring_bytes, limits::MAX_ENDPOINT_RING_BYTES);
+        config.node_ring_bytes = round(config.node_ring_bytes, limits::MAX_RING_BYTES);
+        Engine {
+            config,
+            now: 0,
+            endpoints: Slab::new(limits::MAX_ENDPOINTS),
+            connections: Slab::new(limits::MAX_CONNECTIONS),
+            ports: PortTable::new(),
+            nodes: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            owing: Vec::new(),
+            loopback: VecDeque::new(),
+            events: VecDeque::new(),
+            stats: Stats::default(),
+        }
     }
+
     /// This node's number.
     pub fn node(&self) -> NodeId {
         self.config.node
     }
+
+    /// The settings in use.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Tells the engine the time (nanoseconds of any monotonic clock) and lets time-outs happen. Call
     /// it at the start of every turn of the event loop.
-    pub fn tick(&mut self, _mem: &mut dyn Memory, _now: u64) {}
+    pub fn tick(&mut self, mem: &mut dyn Memory, now: u64) {
+        self.now = self.now.max(now);
+        while let Some((deadline, id)) = self.timers.first().copied() {
+            if deadline > self.now {
+                break;
+            }
+            self.set_deadline(id, None);
+            self.on_deadline(mem, id);
+        }
+        self.tick_links(mem);
+    }
+
     /// When `tick` must be called at the latest (same clock); `None`: no time-out is running.
     pub fn next_deadline(&self) -> Option<u64> {
-        None
+        let connections = self.timers.first().map(|(deadline, _)| *deadline);
+        connections
+            .into_iter()
+            .chain(self.next_link_deadline())
+            .min()
     }
-    /// The next thing to do or know. Call it until it returns `None` after any other calls: deferred
-    /// notifications are sent here (that is how they merge).
-    pub fn next_event(&mut self, _mem: &mut dyn Memory) -> Option<Event> {
+
+    /// The next thing to do or know. Call it until it returns `None` after any other calls: messages
+    /// within the node are handled and notifications sent here, which is how they merge.
+    pub fn next_event(&mut self, mem: &mut dyn Memory) -> Option<Event> {
+        if let Some(event) = self.pop_event() {
+            return Some(event);
+        }
+        self.flush(mem);
+        self.pop_event()
+    }
+
+    fn pop_event(&mut self) -> Option<Event> {
+        while let Some(event) = self.events.pop_front() {
+            match event {
+                Event::Changed(id) => match self.endpoints.get_mut(id.0) {
+                    Some(endpoint) => endpoint.is_announced = false,
+                    None => continue,
+                },
+                Event::Ring(node) => match self.nodes.get_mut(&node) {
+                    Some(node) if node.owes_doorbell => {
+                        node.owes_doorbell = false;
+                        self.stats.doorbells_rung += 1;
+                    }
+                    _ => continue,
+                },
+                Event::NodeUp(_) | Event::NodeDown(_) | Event::LinkFailed(_) => {}
+            }
+            return Some(event);
+        }
         None
     }
 
-    /// `scif_open`: a new, unbound endpoint.
-    ///
-    /// # Errors
-    /// `ENOMEM`: a limit on endpoints is reached.
-    pub fn open(&mut self, _owner: Owner) -> Result<EndpointId, Error> {
-        Err(Error::NoMemory)
-    }
-    /// `scif_bind`: binds to `port`, 0 for the lowest free one from 1088. Returns the port.
-    ///
-    /// # Errors
-    /// `EACCES` (before anything else): a port below 1024 and the endpoint's owner is not root.
-    /// `EINVAL`: bound already, or the port is taken. `EISCONN`: connected or listening. `ENOSPC`.
-    pub fn bind(&mut self, _id: EndpointId, _port: Port) -> Result<Port, Error> {
-        Err(Error::NoMemory)
-    }
-    /// `scif_listen`.
-    ///
-    /// # Errors
-    /// `EINVAL`: backlog not positive, or not bound, or disconnected. `EISCONN`.
-    pub fn listen(&mut self, _id: EndpointId, _backlog: i32) -> Result<(), Error> {
-        Err(Error::NoMemory)
-    }
-    /// `scif_connect`: starts connecting, or collects the result of a non-blocking attempt.
-    /// The end of an attempt is told by `Event::Changed`.
-    ///
-    /// # Errors
-    /// As in the header; `EINPROGRESS` when an attempt is under way.
-    pub fn connect(
-        &mut self,
-        _mem: &mut dyn Memory,
-        _id: EndpointId,
-        _to: PortId,
-        _mode: ConnectMode,
-    ) -> Result<Connect, Error> {
-        Err(Error::NoMemory)
-    }
-    /// For the caller that waits in a blocking connect: its result, once; the local port on success.
-    /// After a failure the endpoint is bound and can connect again.
-    pub fn connect_result(&mut self, _id: EndpointId) -> Poll<Result<Port, Error>> {
-        Poll::Pending
-    }
-    /// Gives up a connect that is under way (the waiting caller was interrupted): the endpoint is bound
-    /// again. Does nothing when none is under way.
-    pub fn connect_cancel(&mut self, _mem: &mut dyn Memory, _id: EndpointId) {}
-    /// First half of `scif_accept`: takes the first request, and grants it with a new endpoint that is
-    /// not connected yet. `owner` owns the new endpoint. `Event::Changed(new endpoint)` tells when
-    /// `accept_finish` has a result.
-    ///
-    /// # Errors
-    /// `EAGAIN`: no request. `EINVAL`: not listening. `ENOMEM`.
-    pub fn accept_start(
-        &mut self,
-        _mem: &mut dyn Memory,
-        _listener: EndpointId,
-        _owner: Owner,
-    ) -> Result<EndpointId, Error> {
-        Err(Error::NoMemory)
-    }
-    /// Second half of `scif_accept`: the peer's port id once the connector has acknowledged. On an error
-    /// the new endpoint no longer exists: `EAGAIN` when the connector withdrew (a SYNC accept takes the
-    /// next request), `ENODEV` when its node went.
-    pub fn accept_finish(&mut self, _new: EndpointId) -> Poll<Result<PortId, Error>> {
-        Poll::Pending
-    }
-    /// `scif_send` without waiting: bytes taken, 0 when there is no room (or `bytes` is empty).
-    ///
-    /// # Errors
-    /// `ENOTCONN`, `ECONNRESET`.
-    pub fn send(
-        &mut self,
-        _mem: &mut dyn Memory,
-        _id: EndpointId,
-        _bytes: &[u8],
-    ) -> Result<usize, Error> {
-        Ok(0)
-    }
-    /// `scif_recv` without waiting: bytes given, 0 when there are none (or `buffer` is empty).
-    ///
-    /// # Errors
-    /// `ENOTCONN`; `ECONNRESET` when the peer is gone and nothing is left.
-    pub fn recv(
-        &mut self,
-        _mem: &mut dyn Memory,
-        _id: EndpointId,
-        _buffer: &mut [u8],
-    ) -> Result<usize, Error> {
-        Ok(0)
-    }
-    /// `scif_poll` for one endpoint.
-    pub fn poll(&mut self, _mem: &mut dyn Memory, _id: EndpointId) -> Readiness {
-        Readiness::ERR
-    }
-    /// `scif_close`, also for endpoints of a process that died. Always succeeds; the endpoint is gone
-    /// at once, whatever still has to be told to the peer.
-    pub fn close(&mut self, _mem: &mut dyn Memory, _id: EndpointId) {}
-    /// Where the endpoint is bound; port 0 when it is not.
-    pub fn local_port(&self, _id: EndpointId) -> Option<PortId> {
-        None
-    }
-    /// The peer of a connected or disconnected endpoint.
-    pub fn peer(&self, _id: EndpointId) -> Option<PortId> {
-        None
-    }
-    /// `scif_get_node_ids`: nodes online, ascending, the own one included.
-    pub fn online_nodes(&self) -> impl Iterator<Item = NodeId> {
-        core::iter::once(self.config.node)
+    /// Handles what this node told itself, sends owed notifications, asks for doorbells.
+    fn flush(&mut self, mem: &mut dyn Memory) {
+        loop {
+            self.handle_loopback(mem);
+            self.send_owed(mem);
+            if self.loopback.is_empty() {
+                break;
+            }
+        }
+        for (number, node) in &self.nodes {
+            if node.owes_doorbell {
+                self.events.push_back(Event::Ring(*number));
+            }
+        }
     }
 
-    /// First step of a link: makes this node's queue pair for `node` and returns its bus address, to be
-    /// published to the peer (in the link memory).
-    ///
-    /// # Errors
-    /// See [`LinkError`].
-    pub fn attach(&mut self, _mem: &mut dyn Memory, _node: NodeId) -> Result<u64, LinkError> {
-        Err(LinkError::NoMemory)
+    // Shared by the flows.
+
+    pub(crate) fn endpoint(&self, id: EndpointId) -> Result<&Endpoint, Error> {
+        self.endpoints.get(id.0).ok_or(Error::BadDescriptor)
     }
-    /// Second step: the peer has published its queue pair at bus address `peer_qp`. Checks it, sends
-    /// INIT. The node is online (`Event::NodeUp`) when its INIT has arrived.
-    ///
-    /// # Errors
-    /// See [`LinkError`]; the link is then still attached, and `link_up` may be tried again.
-    pub fn link_up(
+
+    pub(crate) fn endpoint_mut(&mut self, id: EndpointId) -> Result<&mut Endpoint, Error> {
+        self.endpoints.get_mut(id.0).ok_or(Error::BadDescriptor)
+    }
+
+    /// Adds an endpoint, within the limits.
+    pub(crate) fn add_endpoint(&mut self, owner: Owner) -> Result<EndpointId, Error> {
+        let count = self.processes.get(&owner.process).copied().unwrap_or(0);
+        if count >= self.config.endpoints_per_process {
+            return Err(Error::NoMemory);
+        }
+        let id = self
+            .endpoints
+            .insert(Endpoint::new(owner))
+            .ok_or(Error::NoMemory)?;
+        self.processes.insert(owner.process, count + 1);
+        Ok(EndpointId(id))
+    }
+
+    /// Removes an endpoint and frees its port.
+    pub(crate) fn remove_endpoint(&mut self, id: EndpointId) -> Option<Endpoint> {
+        let endpoint = self.endpoints.remove(id.0)?;
+        if endpoint.owns_port {
+            self.ports.release(endpoint.port);
+        }
+        let process = endpoint.owner.process;
+        match self.processes.get_mut(&process) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => {
+                self.processes.remove(&process);
+            }
+        }
+        Some(endpoint)
+    }
+
+    /// Queues a `Changed` event, unless one is queued.
+    pub(crate) fn announce(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.endpoints.get_mut(id.0)
+            && !endpoint.is_announced
+        {
+            endpoint.is_announced = true;
+            self.events.push_back(Event::Changed(id));
+        }
+    }
+
+    /// How the other side's memory is reached when it is on `node`.
+    pub(crate) fn reach(&self, node: NodeId) -> Reach {
+        Reach::to(node, self.config.node)
+    }
+
+    /// Whether `node` is online; the own node always is.
+    pub(crate) fn is_online(&self, node: NodeId) -> bool {
+        node == self.config.node
+            || self
+                .nodes
+                .get(&node)
+                .is_some_and(|n| n.state == crate::node::LinkState::Online)
+    }
+
+    /// Makes a connection of `endpoint` with a queue pair of its own.
+    pub(crate) fn add_connection(
         &mut self,
-        _mem: &mut dyn Memory,
-        _node: NodeId,
-        _peer_qp: u64,
-    ) -> Result<(), LinkError> {
-        Err(LinkError::NoMemory)
+        mem: &mut dyn Memory,
+        phase: Phase,
+        endpoint: EndpointId,
+        ends: Ends,
+    ) -> Result<ConnectionId, Error> {
+        if self.connections.is_full() {
+            return Err(Error::NoMemory);
+        }
+        let ring_bytes = self.config.endpoint_ring_bytes;
+        let block = Block::allocate(mem, self.reach(ends.peer.node()), ring_bytes, 0)
+            .ok_or(Error::NoMemory)?;
+        let connection = Connection::new(phase, endpoint, ends, block);
+        match self.connections.insert(connection) {
+            Some(id) => {
+                self.stats.pages += block.pages();
+                Ok(ConnectionId(id))
+            }
+            None => {
+                block.free(mem);
+                Err(Error::NoMemory)
+            }
+        }
     }
-    /// The link is gone *and the peer can no longer write to our memory* (it is dead, or has said that
-    /// it stopped). Resets its connections, frees every page shared with it. Begin again with `attach`.
-    pub fn link_down(&mut self, _mem: &mut dyn Memory, _node: NodeId) {}
-    /// The node's doorbell rang, or may have: takes and handles the messages in its ring.
-    pub fn doorbell(&mut self, _mem: &mut dyn Memory, _node: NodeId) {}
-    /// Leaves the network in order: tells every node (EXIT). `Event::NodeDown` for each when it has
-    /// answered or a second has passed.
-    pub fn leave(&mut self, _mem: &mut dyn Memory) {}
+
+    /// Frees a connection and its pages. The peer does not write to them any more.
+    pub(crate) fn free_connection(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        self.set_deadline(id, None);
+        if let Some(connection) = self.connections.remove(id.0) {
+            self.stats.pages -= connection.block.pages();
+            connection.block.free(mem);
+        }
+    }
+
+    /// Sets or clears the time-out of a connection's phase.
+    pub(crate) fn set_deadline(&mut self, id: ConnectionId, deadline: Option<u64>) {
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        if let Some(old) = connection.deadline.take() {
+            self.timers.remove(&(old, id));
+        }
+        connection.deadline = deadline;
+        if let Some(new) = deadline {
+            self.timers.insert((new, id));
+        }
+    }
+
+    /// Sends `body` from our port to the peer's.
+    pub(crate) fn post(&mut self, mem: &mut dyn Memory, ends: Ends, body: NodeMessage) {
+        let from = PortId::new(self.config.node, ends.local);
+        self.post_by(mem, ends.peer.node(), Message::new(from, ends.peer, body));
+    }
+
+    /// Sends a message by the link to `number`, at once or when its ring has room.
+    pub(crate) fn post_by(&mut self, mem: &mut dyn Memory, number: NodeId, message: Message) {
+        if number == self.config.node {
+            self.loopback.push_back(message);
+            return;
+        }
+        let Some(node) = self.nodes.get_mut(&number) else {
+            return;
+        };
+        if node.send(mem, message).is_err() {
+            self.fail_link(number);
+        } else if node.waiting_len() > 0 {
+            node.stuck_since.get_or_insert(self.now);
+        }
+    }
+
+    /// Sends `body` to the other side of a connection.
+    pub(crate) fn post_peer(&mut self, mem: &mut dyn Memory, id: ConnectionId, body: NodeMessage) {
+        if let Some(connection) = self.connections.get(id.0) {
+            let ends = Ends {
+                local: connection.local,
+                peer: connection.peer,
+            };
+            self.post(mem, ends, body);
+        }
+    }
 }

@@ -4,18 +4,53 @@
 //! No system call, clock, thread or global: time, memory and doorbells are arguments
 //! ([`Engine::tick`], [`Memory`], [`Event::Ring`]), and calls never block. The scheme daemon, the
 //! simulator and benchmarks drive the very same code.
+//!
+//! # A turn of the driver's loop
+//! 1. [`Engine::tick`] with the time.
+//! 2. Any calls: those of clients, [`Engine::doorbell`] for every doorbell that rang, and the link
+//!    steps [`Engine::attach`], [`Engine::link_up`], [`Engine::link_down`].
+//! 3. [`Engine::next_event`] until `None`: ring doorbells, retry what waits on changed endpoints (more
+//!    calls), report nodes.
+//! 4. Sleep until something happens, at most until [`Engine::next_deadline`].
+//!
+//! # Waiting
+//! A call that would have to wait says so instead: [`Engine::send`] and [`Engine::recv`] return 0,
+//! [`Engine::connect_result`] and [`Engine::accept_finish`] are pending, [`Engine::accept_start`] has
+//! nothing to accept. The driver parks its client and retries at the next `Changed` event of the
+//! endpoint.
 #![no_std]
 
 extern crate alloc;
 
+mod accept;
+mod close;
 mod config;
+mod connect;
+mod connection;
+mod dispatch;
 mod endpoint;
 mod engine;
 mod event;
+mod invariants;
+mod link;
+mod listen;
 mod memory;
+mod node;
+mod port;
+mod ring;
+mod slab;
+mod snapshot;
+mod stats;
+mod transfer;
 
 pub use config::{Config, Owner};
-pub use endpoint::EndpointId;
-pub use engine::{Connect, ConnectMode, Engine, LinkError};
+pub use connect::{Connect, ConnectMode};
+pub use endpoint::{EndpointId, EndpointState};
+pub use engine::Engine;
 pub use event::Event;
+pub use invariants::Violation;
+pub use link::LinkError;
 pub use memory::{BadAddress, Memory};
+pub use node::LinkState;
+pub use snapshot::{ConnectionInfo, NodeInfo, PortInfo};
+pub use stats::Stats;

@@ -1,0 +1,128 @@
+//! close: every way an endpoint ends, and the last words with the peer.
+
+use scif_abi::Error;
+use scif_abi::message::NodeMessage;
+
+use crate::connection::{ConnectionId, Owed, Phase};
+use crate::endpoint::{EndpointId, EndpointState};
+use crate::engine::Engine;
+use crate::memory::Memory;
+
+impl Engine {
+    /// `scif_close`, also for the endpoints of a process that died. Always succeeds; endpoint and port
+    /// are free at once, whatever still has to be settled with the peer. Bytes already sent stay
+    /// readable for the peer, bytes not received are thrown away. A listener refuses its queued
+    /// requests.
+    pub fn close(&mut self, mem: &mut dyn Memory, id: EndpointId) {
+        let Some(mut endpoint) = self.remove_endpoint(id) else {
+            return;
+        };
+        while let Some(request) = endpoint.requests.pop_front() {
+            self.refuse(mem, endpoint.port, &request);
+        }
+        let Some(connection) = endpoint.connection else {
+            return;
+        };
+        match endpoint.state {
+            EndpointState::Connecting => self.withdraw(mem, connection),
+            EndpointState::Connected => {
+                self.detach(connection);
+                self.disconnect(mem, connection);
+            }
+            EndpointState::Disconnected | EndpointState::Accepting => {
+                self.detach(connection);
+                self.free_if_done(mem, connection);
+            }
+            _ => {}
+        }
+    }
+
+    /// The endpoint of a connection is gone.
+    fn detach(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id.0) {
+            connection.endpoint = None;
+        }
+    }
+
+    /// Says DISCNCT. From here on we do not touch the peer's memory; the pages are kept until the peer
+    /// has said that it does not touch ours.
+    pub(crate) fn disconnect(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        connection.phase = Phase::Closing;
+        connection.owed = Owed::default();
+        let peer = connection.remote;
+        self.post_peer(mem, id, NodeMessage::Disconnect { closer: id.0, peer });
+    }
+
+    /// DISCNCT arrived for our connection `id`: the peer has stopped.
+    pub(crate) fn on_disconnect(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        match connection.phase {
+            Phase::Connected => {
+                connection.phase = Phase::Disconnected;
+                connection.owed = Owed::default();
+                let Some(endpoint) = connection.endpoint else {
+                    self.free_if_done(mem, id);
+                    return;
+                };
+                if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+                    endpoint.state = EndpointState::Disconnected;
+                }
+                self.announce(endpoint);
+            }
+            // A connector that closes what it has not acknowledged: as if it had withdrawn.
+            Phase::Granted => {
+                self.stats.unexpected_messages += 1;
+                self.fail_grant(id, Error::WouldBlock);
+                self.free_connection(mem, id);
+            }
+            // Both sides closed at once: our own DISCNCT will be acknowledged too.
+            Phase::Closing => {}
+            _ => self.stats.unexpected_messages += 1,
+        }
+    }
+
+    /// DISCNT_ACK arrived for our DISCNCT: nobody writes to our pages any more.
+    pub(crate) fn on_disconnect_ack(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id.0) {
+            connection.phase = Phase::Disconnected;
+            self.free_if_done(mem, id);
+        }
+    }
+
+    /// Frees a connection that neither the peer nor an endpoint needs.
+    pub(crate) fn free_if_done(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        let done = self
+            .connections
+            .get(id.0)
+            .is_some_and(|c| c.phase == Phase::Disconnected && c.endpoint.is_none());
+        if done {
+            self.free_connection(mem, id);
+        }
+    }
+
+    /// A phase took too long.
+    pub(crate) fn on_deadline(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id.0) else {
+            return;
+        };
+        let endpoint = connection.endpoint;
+        match connection.phase {
+            Phase::Requested => {
+                self.withdraw(mem, id);
+                let Some(endpoint) = endpoint else { return };
+                if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+                    endpoint.finish_attempt(Err(Error::NoDevice));
+                }
+                self.announce(endpoint);
+            }
+            // A late acknowledgement finds no endpoint and is answered by DISCNCT.
+            Phase::Granted => self.fail_grant(id, Error::NoDevice),
+            _ => {}
+        }
+    }
+}

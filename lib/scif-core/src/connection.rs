@@ -1,0 +1,99 @@
+//! Connections: the pair of rings behind an endpoint, and its handshakes with the peer.
+//!
+//! The ids on the wire are those of connections, not of endpoints. So an endpoint can be closed, or
+//! connect anew, at once, while the old connection lives on until the peer has promised not to write
+//! to its pages any more. Only then are the pages freed.
+
+use scif_abi::{Port, PortId};
+
+use crate::endpoint::EndpointId;
+use crate::ring::{Block, Consumer, Producer};
+
+/// Names a connection; what peers see as our "endpoint id".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConnectionId(pub(crate) u64);
+
+/// Where a connection stands with its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// CNCT_REQ sent, not answered.
+    Requested,
+    /// As `Requested`, but nobody waits for it any more. Ends with TERM_ACK, CNCT_REJ or CNCT_GNT.
+    Withdrawn,
+    /// CNCT_GNT sent; ends with CNCT_GNTACK or CNCT_GNTNACK.
+    Granted,
+    /// In use.
+    Connected,
+    /// DISCNCT sent; ends with DISCNT_ACK.
+    Closing,
+    /// The link broke; whether the peer still writes is not known. Ends with `link_down`.
+    Severed,
+    /// The peer does not touch it any more. Lives as long as an endpoint refers to it.
+    Disconnected,
+}
+
+/// Notifications owed to the peer, sent when the engine is flushed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owed {
+    /// CLIENT_SENT.
+    pub(crate) sent: bool,
+    /// CLIENT_RCVD.
+    pub(crate) received: bool,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Our port.
+    pub(crate) local: Port,
+    /// The peer's node, which is certain, and port, which is what the peer says.
+    pub(crate) peer: PortId,
+    pub(crate) phase: Phase,
+    /// The endpoint it belongs to, unless that was closed.
+    pub(crate) endpoint: Option<EndpointId>,
+    /// The peer's id; 0 until known.
+    pub(crate) remote: u64,
+    pub(crate) block: Block,
+    /// The rings, once both sides' memory is known.
+    pub(crate) rings: Option<Rings>,
+    pub(crate) owed: Owed,
+    /// It is in the engine's list of connections that owe something.
+    pub(crate) is_listed: bool,
+    /// When the current phase times out; mirrored in the engine's timers.
+    pub(crate) deadline: Option<u64>,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+}
+
+/// The two ports of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) local: Port,
+    pub(crate) peer: PortId,
+}
+
+/// Both directions.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    pub(crate) outbound: Producer,
+    pub(crate) inbound: Consumer,
+}
+
+impl Connection {
+    pub(crate) fn new(phase: Phase, endpoint: EndpointId, ends: Ends, block: Block) -> Connection {
+        Connection {
+            local: ends.local,
+            peer: ends.peer,
+            phase,
+            endpoint: Some(endpoint),
+            remote: 0,
+            block,
+            rings: None,
+            owed: Owed::default(),
+            is_listed: false,
+            deadline: None,
+            bytes_sent: 0,
+            bytes_received: 0,
+        }
+    }
+}

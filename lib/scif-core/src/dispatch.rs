@@ -1,0 +1,190 @@
+//! What peers say: every message of a node ring or of the loopback queue passes through here.
+//!
+//! Nothing in a message is believed but the node whose ring it came from. An id counts only if it
+//! names a connection with that node, in a phase in which the message makes sense; everything else is
+//! counted and ignored.
+
+use scif_abi::message::{Message, NodeMessage};
+use scif_abi::{Error, NodeId, PortId};
+
+use crate::connection::{ConnectionId, Ends, Phase};
+use crate::endpoint::Request;
+use crate::engine::Engine;
+use crate::memory::Memory;
+
+impl Engine {
+    /// Handles the messages this node sent to itself.
+    pub(crate) fn handle_loopback(&mut self, mem: &mut dyn Memory) {
+        while let Some(message) = self.loopback.pop_front() {
+            self.stats.messages_received += 1;
+            self.handle(mem, self.config.node, &message);
+        }
+    }
+
+    /// Handles one message from `from`.
+    pub(crate) fn handle(&mut self, mem: &mut dyn Memory, from: NodeId, message: &Message) {
+        let body = match message.body() {
+            Ok(body) => body,
+            Err(error) => {
+                self.stats.unknown_messages += 1;
+                log::warn!("node {from} sent a message that is ignored: {error}");
+                return;
+            }
+        };
+        if self.handle_link_message(mem, from, message, body) {
+            return;
+        }
+        if !self.is_online(from) {
+            // Left over from before we left, or a peer that has not introduced itself.
+            self.stats.unexpected_messages += 1;
+            return;
+        }
+        let source = PortId::new(from, message.source.port());
+        let ends = Ends {
+            local: message.destination.port(),
+            peer: source,
+        };
+        match body {
+            NodeMessage::ConnectRequest {
+                connector,
+                queue_pair,
+            } => {
+                self.on_request(
+                    mem,
+                    ends,
+                    Request {
+                        source,
+                        connector,
+                        queue_pair,
+                    },
+                );
+            }
+            NodeMessage::ConnectWithdraw { connector } => {
+                self.on_withdraw(mem, ends, connector);
+            }
+            NodeMessage::ConnectGrant {
+                connector,
+                queue_pair,
+                acceptor,
+            } => {
+                match self.expect(from, connector, &[Phase::Requested, Phase::Withdrawn]) {
+                    Some(id) => self.on_grant(mem, id, queue_pair, acceptor),
+                    // The acceptor must not wait for one who has gone.
+                    None => self.post(mem, ends, NodeMessage::ConnectGrantNack { acceptor }),
+                }
+            }
+            NodeMessage::ConnectReject { connector } => {
+                self.on_refused(mem, from, connector);
+            }
+            NodeMessage::WithdrawAck { connector } => {
+                if let Some(id) = self.expect(from, connector, &[Phase::Withdrawn]) {
+                    self.free_connection(mem, id);
+                }
+            }
+            _ => self.handle_connection_message(mem, ends, body),
+        }
+    }
+
+    /// Messages about a connection that is granted or established.
+    fn handle_connection_message(&mut self, mem: &mut dyn Memory, ends: Ends, body: NodeMessage) {
+        let from = ends.peer.node();
+        match body {
+            NodeMessage::ConnectGrantAck { acceptor } => {
+                if let Some(id) = self.expect(from, acceptor, &[Phase::Granted]) {
+                    self.on_grant_ack(mem, id);
+                }
+            }
+            NodeMessage::ConnectGrantNack { acceptor } => {
+                if let Some(id) = self.expect(from, acceptor, &[Phase::Granted]) {
+                    self.fail_grant(id, Error::WouldBlock);
+                    self.free_connection(mem, id);
+                }
+            }
+            NodeMessage::Disconnect { closer, peer } => {
+                if let Some(id) = self.own_connection(from, peer)
+                    && self
+                        .connections
+                        .get(id.0)
+                        .is_some_and(|c| c.remote == closer)
+                {
+                    self.on_disconnect(mem, id);
+                }
+                // Answered in any case, after we have stopped: the closer waits for it.
+                self.post(mem, ends, NodeMessage::DisconnectAck { closer, peer });
+            }
+            NodeMessage::DisconnectAck { closer, .. } => {
+                if let Some(id) = self.expect(from, closer, &[Phase::Closing]) {
+                    self.on_disconnect_ack(mem, id);
+                }
+            }
+            NodeMessage::ClientSent { peer } | NodeMessage::ClientReceived { peer } => {
+                if let Some(id) = self.expect(from, peer, &[Phase::Connected])
+                    && let Some(endpoint) = self.connections.get(id.0).and_then(|c| c.endpoint)
+                {
+                    self.announce(endpoint);
+                }
+            }
+            _ => self.stats.unexpected_messages += 1,
+        }
+    }
+
+    /// The connection `id` if it exists and is one with node `from`.
+    fn own_connection(&mut self, from: NodeId, id: u64) -> Option<ConnectionId> {
+        match self.connections.get(id) {
+            Some(connection) if connection.peer.node() == from => Some(ConnectionId(id)),
+            _ => {
+                self.stats.stale_ids += 1;
+                None
+            }
+        }
+    }
+
+    /// The connection `id` if it is one with node `from` and in one of `phases`.
+    fn expect(&mut self, from: NodeId, id: u64, phases: &[Phase]) -> Option<ConnectionId> {
+        let id = self.own_connection(from, id)?;
+        let phase = self.connections.get(id.0).map(|c| c.phase)?;
+        if phases.contains(&phase) {
+            return Some(id);
+        }
+        // Notifications and answers may cross a close; they are late, not wrong.
+        self.stats.stale_ids += 1;
+        None
+    }
+
+    /// CNCT_REQ: queued if somebody listens and there is room, else refused at once.
+    fn on_request(&mut self, mem: &mut dyn Memory, ends: Ends, request: Request) {
+        let listener = self.ports.listener(ends.local);
+        let endpoint = listener.and_then(|id| self.endpoints.get_mut(id.0));
+        match (listener, endpoint) {
+            (Some(listener), Some(endpoint)) if endpoint.requests.len() < endpoint.backlog => {
+                endpoint.requests.push_back(request);
+                self.announce(listener);
+            }
+            _ => self.refuse(mem, ends.local, &request),
+        }
+    }
+
+    /// CNCT_TERM: forgotten if it is still queued. Otherwise a grant or a refusal is on its way, and
+    /// that is the answer.
+    fn on_withdraw(&mut self, mem: &mut dyn Memory, ends: Ends, connector: u64) {
+        let listener = self.ports.listener(ends.local);
+        let Some(endpoint) = listener.and_then(|id| self.endpoints.get_mut(id.0)) else {
+            return;
+        };
+        let from = ends.peer.node();
+        let matches = |r: &Request| r.connector == connector && r.source.node() == from;
+        if let Some(position) = endpoint.requests.iter().position(matches) {
+            endpoint.requests.remove(position);
+            self.post(mem, ends, NodeMessage::WithdrawAck { connector });
+        }
+    }
+
+    /// CNCT_REJ.
+    fn on_refused(&mut self, mem: &mut dyn Memory, from: NodeId, connector: u64) {
+        let phases = [Phase::Requested, Phase::Withdrawn];
+        if let Some(id) = self.expect(from, connector, &phases) {
+            self.fail_request(id, Error::ConnectionRefused);
+            self.free_connection(mem, id);
+        }
+    }
+}

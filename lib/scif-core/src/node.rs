@@ -1,0 +1,218 @@
+//! The link to one other node: its node queue pair and the state of the conversation.
+
+use alloc::collections::VecDeque;
+
+use scif_abi::NodeId;
+use scif_abi::limits::MAX_QUEUED_MESSAGES;
+use scif_abi::message::{Extensions, MESSAGE_BYTES, Message};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::memory::Memory;
+use crate::ring::{Block, Consumer, Producer, RemoteQueuePair, RingError};
+
+/// How far the conversation with a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// Our queue pair is published, the peer's is not known.
+    Attached,
+    /// INIT is sent, the peer's has not arrived.
+    Greeting,
+    /// Both sides have said INIT.
+    Online,
+    /// We have said EXIT and wait for the answer.
+    Leaving,
+    /// One side has left in order.
+    Left,
+    /// The peer broke the protocol or was stuck; nothing is exchanged any more.
+    Failed,
+}
+
+impl LinkState {
+    /// One word for the text files.
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkState::Attached => "attached",
+            LinkState::Greeting => "greeting",
+            LinkState::Online => "online",
+            LinkState::Leaving => "leaving",
+            LinkState::Left => "left",
+            LinkState::Failed => "failed",
+        }
+    }
+}
+
+/// Both directions of a node queue pair.
+struct Rings {
+    outbound: Producer,
+    inbound: Consumer,
+}
+
+/// One link.
+pub(crate) struct Node {
+    pub(crate) state: LinkState,
+    pub(crate) block: Block,
+    rings: Option<Rings>,
+    /// Extensions both sides offer.
+    pub(crate) extensions: Extensions,
+    /// Messages that found no room in the ring.
+    waiting: VecDeque<Message>,
+    /// Since when (ns) something waits for room and none has come; `None`: nothing waits.
+    pub(crate) stuck_since: Option<u64>,
+    /// When (ns) an EXIT that is not answered is taken as answered.
+    pub(crate) exit_deadline: Option<u64>,
+    /// Messages were put and the doorbell has not been rung for them.
+    pub(crate) owes_doorbell: bool,
+    /// The inbound ring was left before it was empty.
+    pub(crate) has_unread: bool,
+    pub(crate) messages_sent: u64,
+    pub(crate) messages_received: u64,
+}
+
+impl Node {
+    pub(crate) fn new(block: Block) -> Node {
+        Node {
+            state: LinkState::Attached,
+            block,
+            rings: None,
+            extensions: Extensions::empty(),
+            waiting: VecDeque::new(),
+            stuck_since: None,
+            exit_deadline: None,
+            owes_doorbell: false,
+            has_unread: false,
+            messages_sent: 0,
+            messages_received: 0,
+        }
+    }
+
+    /// The peer's queue pair is known: both directions can be used.
+    pub(crate) fn connect(&mut self, remote: &RemoteQueuePair, own_extensions: Extensions) {
+        let offered = Extensions::from_word(remote.extensions);
+        self.extensions = offered & own_extensions;
+        self.rings = Some(Rings {
+            outbound: Producer::new(&self.block, remote),
+            inbound: Consumer::new(&self.block, remote),
+        });
+        self.state = LinkState::Greeting;
+    }
+
+    /// Whether messages are exchanged at all.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.rings.is_some() && self.state != LinkState::Failed
+    }
+
+    /// Gives up the conversation: drops what waits and the rings.
+    pub(crate) fn fail(&mut self) {
+        self.state = LinkState::Failed;
+        self.rings = None;
+        self.waiting.clear();
+        self.stuck_since = None;
+        self.exit_deadline = None;
+        self.owes_doorbell = false;
+        self.has_unread = false;
+    }
+
+    /// Whether so much waits for the peer to read that nothing more should be taken from it, as that
+    /// would only produce more answers.
+    pub(crate) fn is_congested(&self) -> bool {
+        self.waiting.len() > MAX_QUEUED_MESSAGES / 2
+    }
+
+    /// Whether anything here depends on time passing.
+    pub(crate) fn needs_tick(&self) -> bool {
+        self.stuck_since.is_some() || self.exit_deadline.is_some() || self.has_unread
+    }
+
+    /// Number of messages that wait for room.
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Sends a message, at once or when there is room.
+    ///
+    /// # Errors
+    /// The peer's index is bad, or too many messages wait: the link must be given up.
+    pub(crate) fn send(&mut self, mem: &mut dyn Memory, message: Message) -> Result<(), RingError> {
+        if !self.is_usable() {
+            return Ok(());
+        }
+        if self.waiting.is_empty() && self.try_send(mem, &message)? {
+            return Ok(());
+        }
+        if self.waiting.len() >= MAX_QUEUED_MESSAGES {
+            return Err(RingError::BadIndex);
+        }
+        self.waiting.push_back(message);
+        Ok(())
+    }
+
+    /// Sends a message now if there is room and none waits; false when it could not be sent.
+    pub(crate) fn send_now(
+        &mut self,
+        mem: &mut dyn Memory,
+        message: &Message,
+    ) -> Result<bool, RingError> {
+        if !self.waiting.is_empty() {
+            return Ok(false);
+        }
+        self.try_send(mem, message)
+    }
+
+    fn try_send(&mut self, mem: &mut dyn Memory, message: &Message) -> Result<bool, RingError> {
+        let Some(rings) = &mut self.rings else {
+            return Ok(false);
+        };
+        if (rings.outbound.room(mem)? as usize) < MESSAGE_BYTES {
+            return Ok(false);
+        }
+        rings.outbound.put(mem, message.as_bytes())?;
+        self.messages_sent += 1;
+        self.owes_doorbell = true;
+        Ok(true)
+    }
+
+    /// Sends what waited, as far as there is room; whether anything was sent.
+    pub(crate) fn send_waiting(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
+        let mut progress = false;
+        while let Some(message) = self.waiting.front().copied() {
+            if !self.try_send(mem, &message)? {
+                break;
+            }
+            self.waiting.pop_front();
+            progress = true;
+        }
+        Ok(progress)
+    }
+
+    /// Takes the next message out of the ring, without giving its room back.
+    pub(crate) fn receive(&mut self, mem: &dyn Memory) -> Result<Option<Message>, RingError> {
+        let Some(rings) = &mut self.rings else {
+            return Ok(None);
+        };
+        let available = rings.inbound.available(mem)? as usize;
+        if available == 0 {
+            return Ok(None);
+        }
+        // Writers make whole messages visible, never parts.
+        if !available.is_multiple_of(MESSAGE_BYTES) {
+            return Err(RingError::BadIndex);
+        }
+        let mut message = Message::new_zeroed();
+        rings.inbound.take(mem, message.as_mut_bytes())?;
+        self.messages_received += 1;
+        Ok(Some(message))
+    }
+
+    /// Gives the room of all messages received back to the peer.
+    pub(crate) fn publish(&self, mem: &mut dyn Memory) -> Result<(), RingError> {
+        if let Some(rings) = &self.rings {
+            rings.inbound.publish(mem)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether `node` can be the number of another node than `own`.
+pub(crate) fn is_peer(node: NodeId, own: NodeId) -> bool {
+    node != own && node <= scif_abi::limits::MAX_NODE
+}

@@ -1,0 +1,75 @@
+//! Counters of an engine, for the `stats` file and for tests.
+
+/// What an engine has done and seen since it was made, and what it holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes taken from senders.
+    pub bytes_sent: u64,
+    /// Bytes given to receivers.
+    pub bytes_received: u64,
+    /// Connections that were established, active side.
+    pub connected: u64,
+    /// Connections that were established, passive side.
+    pub accepted: u64,
+    /// Requests of peers that were refused.
+    pub refused: u64,
+    /// Messages put into node rings.
+    pub messages_sent: u64,
+    /// Messages taken out of node rings and of the loopback queue.
+    pub messages_received: u64,
+    /// Doorbells asked for.
+    pub doorbells_rung: u64,
+    /// Doorbells received.
+    pub doorbells_received: u64,
+    /// Links that came up.
+    pub links_up: u64,
+    /// Links that were given up because of the peer.
+    pub links_failed: u64,
+    /// Messages with an unknown opcode or a value out of range; ignored.
+    pub unknown_messages: u64,
+    /// Messages with an id that we did not give to that node, or that is no longer valid; ignored. A
+    /// few are normal when both sides close at the same time.
+    pub stale_ids: u64,
+    /// Messages that do not fit the state of the link or the connection; ignored.
+    pub unexpected_messages: u64,
+    /// Connections reset because of an impossible ring index or address.
+    pub rings_reset: u64,
+    /// Queue pairs of peers that could not be used.
+    pub bad_queue_pairs: u64,
+    /// Now: endpoints.
+    pub endpoints: usize,
+    /// Now: connections, those included that only wait for the peer's last word.
+    pub connections: usize,
+    /// Now: connections without an endpoint, waiting for the peer's last word.
+    pub connections_closing: usize,
+    /// Now: pages of shared memory in use for connections and links.
+    pub pages: usize,
+}
+
+impl Stats {
+    /// Name and value of each counter, in a fixed order.
+    pub fn lines(&self) -> [(&'static str, u64); 20] {
+        [
+            ("bytes_sent", self.bytes_sent),
+            ("bytes_received", self.bytes_received),
+            ("connected", self.connected),
+            ("accepted", self.accepted),
+            ("refused", self.refused),
+            ("messages_sent", self.messages_sent),
+            ("messages_received", self.messages_received),
+            ("doorbells_rung", self.doorbells_rung),
+            ("doorbells_received", self.doorbells_received),
+            ("links_up", self.links_up),
+            ("links_failed", self.links_failed),
+            ("unknown_messages", self.unknown_messages),
+            ("stale_ids", self.stale_ids),
+            ("unexpected_messages", self.unexpected_messages),
+            ("rings_reset", self.rings_reset),
+            ("bad_queue_pairs", self.bad_queue_pairs),
+            ("endpoints", self.endpoints as u64),
+            ("connections", self.connections as u64),
+            ("connections_closing", self.connections_closing as u64),
+            ("pages", self.pages as u64),
+        ]
+    }
+}
