@@ -16,6 +16,8 @@ pub mod daemon;
 pub mod dma;
 pub mod event;
 pub mod firmware;
+#[cfg(not(target_os = "redox"))]
+mod host;
 pub mod irq;
 pub mod mem;
 pub mod mmio;

@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use libredox::Fd;
-use libredox::call::{MmapArgs, mmap};
+use libredox::call::{MmapArgs, mmap, munmap};
 use libredox::flag::{MAP_PRIVATE, MAP_SHARED, O_CLOEXEC, PROT_READ, PROT_WRITE};
 use syscall::error::{EFAULT, EINVAL, EOVERFLOW, Error, Result};
 use syscall::flag::MapFlags;
@@ -83,7 +83,7 @@ impl Drop for Backing {
             Backing::Mapping { address, bytes } => {
                 // SAFETY: the mapping was made by this process for this object alone, and the
                 // last region that could reach it is gone.
-                let result = unsafe { unmap(address as *mut (), bytes) };
+                let result = unsafe { munmap(address as *mut (), bytes) };
                 if let Err(error) = result {
                     log::warn!("unmap of {bytes:#x} bytes at {address:#x} failed: {error}");
                 }
@@ -94,25 +94,6 @@ impl Drop for Backing {
             }
         }
     }
-}
-
-/// Undoes a mapping.
-///
-/// # Safety
-/// Nothing reaches the range any more.
-#[cfg(target_os = "redox")]
-unsafe fn unmap(address: *mut (), bytes: usize) -> Result<()> {
-    // SAFETY: passed on.
-    unsafe { libredox::call::munmap(address, bytes).map_err(Error::from) }
-}
-
-/// Programs that test on another system have no mappings, and no such call to link with.
-///
-/// # Safety
-/// None to keep.
-#[cfg(not(target_os = "redox"))]
-unsafe fn unmap(_address: *mut (), _bytes: usize) -> Result<()> {
-    Err(Error::new(syscall::error::ENOSYS))
 }
 
 /// A range of memory shared with something else; see the [module](self).

@@ -11,6 +11,8 @@ use core::cell::RefCell;
 
 use pci_types::{ConfigRegionAccess, PciAddress};
 
+use super::protocol::Address;
+use super::simulated::SimulatedMachine;
 use crate::mem::{Cache, Region, map_physical};
 use crate::port::Ports;
 
@@ -49,6 +51,7 @@ enum Access {
         buses: RefCell<BTreeMap<(u16, u8), Option<Region>>>,
     },
     Ports(Ports),
+    Simulated(SimulatedMachine),
 }
 
 impl ConfigSpace {
@@ -69,6 +72,20 @@ impl ConfigSpace {
         }
     }
 
+    /// A machine in memory, for tests.
+    pub fn simulated(machine: SimulatedMachine) -> Self {
+        Self {
+            access: Access::Simulated(machine),
+        }
+    }
+
+    /// Gives up what was mapped to look at a bus on which nothing was found.
+    pub fn forget_bus(&self, segment: u16, bus: u8) {
+        if let Access::Ecam { buses, .. } = &self.access {
+            buses.borrow_mut().remove(&(segment, bus));
+        }
+    }
+
     /// The segments and buses to look at: (segment, first bus, last bus).
     pub fn buses(&self) -> Vec<(u16, u8, u8)> {
         match &self.access {
@@ -76,7 +93,7 @@ impl ConfigSpace {
                 .iter()
                 .map(|range| (range.segment, range.first_bus, range.last_bus))
                 .collect(),
-            Access::Ports(_) => alloc::vec![(0, 0, 255)],
+            Access::Ports(_) | Access::Simulated(_) => alloc::vec![(0, 0, 255)],
         }
     }
 
@@ -84,7 +101,7 @@ impl ConfigSpace {
     pub fn function_bytes(&self) -> u16 {
         match self.access {
             Access::Ecam { .. } => ECAM_CONFIG_BYTES,
-            Access::Ports(_) => PORT_CONFIG_BYTES,
+            Access::Ports(_) | Access::Simulated(_) => PORT_CONFIG_BYTES,
         }
     }
 
@@ -143,6 +160,7 @@ impl ConfigRegionAccess for ConfigSpace {
                 ports.write32(CONFIG_ADDRESS, selector);
                 ports.read32(CONFIG_DATA)
             }
+            Access::Simulated(machine) => machine.read(address_of(address), offset),
         }
     }
 
@@ -160,7 +178,18 @@ impl ConfigRegionAccess for ConfigSpace {
                     ports.write32(CONFIG_DATA, value);
                 }
             }
+            Access::Simulated(machine) => machine.write(address_of(address), offset, value),
         }
+    }
+}
+
+/// The address as messages have it.
+pub fn address_of(address: PciAddress) -> Address {
+    Address {
+        segment: address.segment(),
+        bus: address.bus(),
+        device: address.device(),
+        function: address.function(),
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod config;
 pub mod msix;
 pub mod protocol;
+pub mod simulated;
 
 use alloc::format;
 use alloc::string::String;

@@ -1,0 +1,186 @@
+//! The `acpi` scheme: read-only files with the firmware's tables.
+//!
+//! ```text
+//! /scheme/acpi/                    directory: tables
+//! /scheme/acpi/tables/             directory of tables
+//! /scheme/acpi/tables/<name>       contents, named as table.rs says
+//! ```
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use platform::scheme::{SchemeDaemon, list_directory, read_at};
+use redox_scheme::scheme::SchemeSync;
+use redox_scheme::{CallerCtx, OpenResult};
+use syscall::data::Stat;
+use syscall::dirent::{DirentBuf, DirentKind};
+use syscall::error::{EACCES, EBADF, EISDIR, ENOENT, ENOTDIR, Error, Result};
+use syscall::flag::{MODE_DIR, MODE_FILE, O_ACCMODE, O_DIRECTORY, O_RDONLY, O_STAT};
+use syscall::schemev2::NewFdFlags;
+
+use crate::table::Table;
+
+/// The scheme's state.
+pub struct AcpiScheme {
+    tables: Vec<Table>,
+    handles: BTreeMap<usize, Handle>,
+    next_handle: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Handle {
+    kind: Kind,
+    /// Opened to ask about it only.
+    stat_only: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Root,
+    Tables,
+    /// Index of the table.
+    Table(usize),
+}
+
+impl AcpiScheme {
+    /// The scheme over these tables.
+    pub fn new(tables: Vec<Table>) -> Self {
+        Self {
+            tables,
+            handles: BTreeMap::new(),
+            next_handle: 1,
+        }
+    }
+
+    fn insert(&mut self, kind: Kind, stat_only: bool) -> usize {
+        let id = self.next_handle;
+        self.next_handle += 1;
+        self.handles.insert(id, Handle { kind, stat_only });
+        id
+    }
+
+    fn handle(&self, id: usize) -> Result<Handle> {
+        self.handles.get(&id).copied().ok_or(Error::new(EBADF))
+    }
+
+    fn resolve(&self, path: &str) -> Result<Kind> {
+        match path.split_once('/').unwrap_or((path, "")) {
+            ("", _) => Ok(Kind::Root),
+            ("tables", "") => Ok(Kind::Tables),
+            ("tables", name) => {
+                let index = self.tables.iter().position(|table| table.name == name);
+                index.map(Kind::Table).ok_or(Error::new(ENOENT))
+            }
+            _ => Err(Error::new(ENOENT)),
+        }
+    }
+}
+
+impl SchemeSync for AcpiScheme {
+    fn scheme_root(&mut self) -> Result<usize> {
+        Ok(self.insert(Kind::Root, false))
+    }
+
+    fn openat(
+        &mut self,
+        dir: usize,
+        path: &str,
+        flags: usize,
+        _fcntl_flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<OpenResult> {
+        if !matches!(self.handle(dir)?.kind, Kind::Root) {
+            return Err(Error::new(EACCES));
+        }
+        let kind = self.resolve(path.trim_matches('/'))?;
+        let stat_only = flags & O_STAT != 0;
+        if !stat_only {
+            match (kind, flags & O_DIRECTORY != 0) {
+                (Kind::Root | Kind::Tables, false) => return Err(Error::new(EISDIR)),
+                (Kind::Table(_), true) => return Err(Error::new(ENOTDIR)),
+                _ => {}
+            }
+            if matches!(kind, Kind::Table(_)) && flags & O_ACCMODE & !O_RDONLY != 0 {
+                return Err(Error::new(EACCES));
+            }
+        }
+        let number = self.insert(kind, stat_only);
+        Ok(OpenResult::ThisScheme {
+            number,
+            flags: NewFdFlags::POSITIONED,
+        })
+    }
+
+    fn read(
+        &mut self,
+        id: usize,
+        buf: &mut [u8],
+        offset: u64,
+        _fcntl_flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        match self.handle(id)? {
+            Handle {
+                stat_only: true, ..
+            } => Err(Error::new(EBADF)),
+            Handle {
+                kind: Kind::Table(index),
+                ..
+            } => Ok(read_at(&self.tables[index].bytes, buf, offset)),
+            Handle { .. } => Err(Error::new(EISDIR)),
+        }
+    }
+
+    fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
+        match self.handle(id)?.kind {
+            Kind::Table(index) => Ok(self.tables[index].bytes.len() as u64),
+            Kind::Root | Kind::Tables => Err(Error::new(EISDIR)),
+        }
+    }
+
+    fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
+        match self.handle(id)?.kind {
+            Kind::Table(index) => {
+                stat.st_mode = MODE_FILE | 0o444;
+                stat.st_size = self.tables[index].bytes.len() as u64;
+            }
+            Kind::Root | Kind::Tables => stat.st_mode = MODE_DIR | 0o555,
+        }
+        Ok(())
+    }
+
+    fn getdents<'buf>(
+        &mut self,
+        id: usize,
+        buf: DirentBuf<&'buf mut [u8]>,
+        opaque: u64,
+    ) -> Result<DirentBuf<&'buf mut [u8]>> {
+        match self.handle(id)? {
+            Handle {
+                stat_only: true, ..
+            } => Err(Error::new(EBADF)),
+            Handle {
+                kind: Kind::Root, ..
+            } => list_directory(buf, opaque, [("tables", DirentKind::Directory)]),
+            Handle {
+                kind: Kind::Tables, ..
+            } => {
+                let files = self
+                    .tables
+                    .iter()
+                    .map(|table| (&*table.name, DirentKind::Regular));
+                list_directory(buf, opaque, files)
+            }
+            Handle {
+                kind: Kind::Table(_),
+                ..
+            } => Err(Error::new(ENOTDIR)),
+        }
+    }
+
+    fn on_close(&mut self, id: usize) {
+        self.handles.remove(&id);
+    }
+}
+
+impl SchemeDaemon for AcpiScheme {}

@@ -1,0 +1,216 @@
+//! One PCI function as the scan found it: identity, base address registers, capabilities.
+
+use alloc::vec::Vec;
+
+use pci_types::capability::{MsiCapability, MsixCapability, PciCapability, PciCapabilityAddress};
+use pci_types::{CommandRegister, EndpointHeader, HeaderType, PciAddress, PciHeader};
+use platform::pci::config::{self, ConfigSpace};
+use platform::pci::protocol::{Bar, FunctionConfig, Identity, InterruptLine};
+
+/// Most capabilities a function's 256 bytes hold: four bytes each after the header.
+const MAX_CAPABILITIES: usize = 48;
+/// Register of the first base address register.
+const FIRST_BAR: u16 = 0x10;
+/// Register with the capability pointer.
+const CAPABILITY_POINTER: u16 = 0x34;
+/// Bit of the command/status register that says that capabilities exist.
+const HAS_CAPABILITIES: u32 = 1 << 20;
+/// Interrupt line value "not connected"; drivers get line 9 then, as on Redox.
+const NO_LINE: u8 = 0xff;
+const DEFAULT_LINE: u8 = 9;
+
+/// A function.
+#[derive(Debug)]
+pub struct Function {
+    /// Where it is.
+    pub address: PciAddress,
+    /// What it is and where its registers are, as drivers are told.
+    pub config: FunctionConfig,
+    /// The capability for message-signalled interrupts.
+    pub msi: Option<MsiCapability>,
+    /// The capability for message-signalled interrupts by table.
+    pub msix: Option<MsixCapability>,
+    /// Its vendor-specific capabilities.
+    pub vendor_capabilities: Vec<PciCapabilityAddress>,
+    /// Whether a driver has it.
+    pub taken: bool,
+}
+
+impl Function {
+    /// Reads everything about the function at an address at which something answers.
+    pub fn read(space: &ConfigSpace, address: PciAddress) -> Self {
+        let header = PciHeader::new(address);
+        let (vendor, device) = header.id(space);
+        let (revision, class, subclass, interface) = header.revision_and_class(space);
+        let bar_count = match header.header_type(space) {
+            HeaderType::Endpoint => 6,
+            HeaderType::PciPciBridge => 2,
+            _ => 0,
+        };
+        let mut function = Self {
+            address,
+            config: FunctionConfig {
+                address: config::address_of(address),
+                bars: read_bars(space, address, bar_count),
+                interrupt_line: None,
+                identity: Identity {
+                    vendor,
+                    device,
+                    class,
+                    subclass,
+                    interface,
+                    revision,
+                },
+            },
+            msi: None,
+            msix: None,
+            vendor_capabilities: Vec::new(),
+            taken: false,
+        };
+        if let Some(endpoint) = EndpointHeader::from_header(header, space) {
+            let (pin, line) = endpoint.interrupt(space);
+            let route = |irq| InterruptLine { irq, route: None };
+            function.config.interrupt_line = (pin != 0).then(|| route(line));
+            function.read_capabilities(space, &endpoint);
+        }
+        function
+    }
+
+    fn read_capabilities(&mut self, space: &ConfigSpace, endpoint: &EndpointHeader) {
+        if !capabilities_end(space, self.address) {
+            log::warn!(
+                "{}: the list of capabilities has no end: ignored",
+                self.config.address
+            );
+            return;
+        }
+        for capability in endpoint.capabilities(space).take(MAX_CAPABILITIES) {
+            match capability {
+                PciCapability::Msi(msi) => self.msi = Some(msi),
+                PciCapability::MsiX(msix) => self.msix = Some(msix),
+                PciCapability::Vendor(place) => self.vendor_capabilities.push(place),
+                _ => {}
+            }
+        }
+    }
+
+    /// Turns decoding and bus mastering on and message-signalled interrupts off.
+    pub fn enable(&mut self, space: &ConfigSpace) {
+        self.disable_messages(space);
+        PciHeader::new(self.address).update_command(space, |command| {
+            command
+                | CommandRegister::IO_ENABLE
+                | CommandRegister::MEMORY_ENABLE
+                | CommandRegister::BUS_MASTER_ENABLE
+        });
+        if let Some(line) = &mut self.config.interrupt_line
+            && line.irq == NO_LINE
+        {
+            line.irq = DEFAULT_LINE;
+        }
+    }
+
+    /// Takes the function off the bus as a master: whoever had it can no longer make it write to
+    /// memory or interrupt.
+    pub fn quiesce(&mut self, space: &ConfigSpace) {
+        PciHeader::new(self.address).update_command(space, |command| {
+            command - CommandRegister::BUS_MASTER_ENABLE
+        });
+        self.disable_messages(space);
+    }
+
+    fn disable_messages(&mut self, space: &ConfigSpace) {
+        if let Some(msi) = &self.msi {
+            msi.set_enabled(false, space);
+        }
+        if let Some(msix) = &mut self.msix {
+            msix.set_enabled(false, space);
+        }
+    }
+}
+
+/// Whether following the capability pointers comes to an end. The iterator of `pci_types` would
+/// follow a circle for ever.
+fn capabilities_end(space: &ConfigSpace, address: PciAddress) -> bool {
+    if config::read(space, address, 4) & HAS_CAPABILITIES == 0 {
+        return true;
+    }
+    let mut pointer = config::read(space, address, CAPABILITY_POINTER) as u8;
+    for _ in 0..MAX_CAPABILITIES {
+        if pointer == 0 {
+            return true;
+        }
+        pointer = (config::read(space, address, pointer.into()) >> 8) as u8;
+    }
+    pointer == 0
+}
+
+/// Reads addresses and sizes. A size is found by writing ones and seeing which bits stay; the
+/// function must not decode addresses meanwhile.
+fn read_bars(space: &ConfigSpace, address: PciAddress, count: u16) -> [Bar; 6] {
+    let mut bars = [Bar::None; 6];
+    if count == 0 {
+        return bars;
+    }
+    let mut header = PciHeader::new(address);
+    let command = header.command(space);
+    let decoding = CommandRegister::IO_ENABLE | CommandRegister::MEMORY_ENABLE;
+    header.update_command(space, |command| command - decoding);
+    let mut index = 0;
+    while index < count {
+        let (bar, registers) = read_bar(space, address, index, count);
+        bars[usize::from(index)] = bar;
+        index += registers;
+    }
+    header.update_command(space, |_| command);
+    bars
+}
+
+/// One base address register and how many registers it takes.
+fn read_bar(space: &ConfigSpace, address: PciAddress, index: u16, count: u16) -> (Bar, u16) {
+    let register = FIRST_BAR + 4 * index;
+    let low = config::read(space, address, register);
+    let low_size = writable_bits(space, address, register, low);
+    if low & 1 != 0 {
+        let port = (low & !3) as u16;
+        return (
+            if low_size & !3 == 0 {
+                Bar::None
+            } else {
+                Bar::Port(port)
+            },
+            1,
+        );
+    }
+    match low >> 1 & 3 {
+        0 => {
+            let bytes = (low_size & !0xf).wrapping_neg();
+            let bar = Bar::Memory32 {
+                address: low & !0xf,
+                bytes,
+            };
+            (if bytes == 0 { Bar::None } else { bar }, 1)
+        }
+        2 if index + 1 < count => {
+            let high = config::read(space, address, register + 4);
+            let high_size = writable_bits(space, address, register + 4, high);
+            let size = u64::from(high_size) << 32 | u64::from(low_size & !0xf);
+            let place = u64::from(high) << 32 | u64::from(low & !0xf);
+            let bytes = size.wrapping_neg();
+            let bar = Bar::Memory64 {
+                address: place,
+                bytes,
+            };
+            (if size == 0 { Bar::None } else { bar }, 2)
+        }
+        // Reserved kinds, and a wide register without a second half.
+        _ => (Bar::None, 1),
+    }
+}
+
+fn writable_bits(space: &ConfigSpace, address: PciAddress, register: u16, value: u32) -> u32 {
+    config::write(space, address, register, u32::MAX);
+    let bits = config::read(space, address, register);
+    config::write(space, address, register, value);
+    bits
+}

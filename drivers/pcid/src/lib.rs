@@ -1,0 +1,14 @@
+//! The PCI daemon's parts: finding functions ([`scan`]), serving their drivers ([`driver`]), and
+//! the `pci` scheme over both ([`scheme`]).
+#![no_std]
+
+extern crate alloc;
+
+pub mod driver;
+pub mod function;
+pub mod mcfg;
+pub mod scan;
+pub mod scheme;
+
+#[cfg(test)]
+mod tests;
