@@ -16,13 +16,23 @@ const MAX_DEPTH: u32 = 50;
 
 /// The value of `text`.
 pub fn evaluate(text: &str, variables: &mut dyn Variables) -> Result<i64, String> {
-    let mut parser = Parser { text, rest: text, variables, depth: 0, skip: 0 };
+    let mut parser = Parser {
+        text,
+        rest: text,
+        variables,
+        depth: 0,
+        skip: 0,
+    };
     parser.space();
     if parser.rest.is_empty() {
         return Ok(0);
     }
     let value = parser.assignment()?;
-    if parser.rest.is_empty() { Ok(value) } else { parser.fail() }
+    if parser.rest.is_empty() {
+        Ok(value)
+    } else {
+        parser.fail()
+    }
 }
 
 struct Parser<'a> {
@@ -61,15 +71,19 @@ fn continues(operator: &str, after: &str) -> bool {
     }
 }
 
-const ASSIGNMENTS: &[&str] =
-    &["<<=", ">>=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "="];
+const ASSIGNMENTS: &[&str] = &[
+    "<<=", ">>=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "=",
+];
 
 impl Parser<'_> {
     fn fail<T>(&self) -> Result<T, String> {
         if self.rest.is_empty() {
             return Err(format!("arithmetic: `{}` ends too early", self.text));
         }
-        Err(format!("arithmetic: unexpected `{}` in `{}`", self.rest, self.text))
+        Err(format!(
+            "arithmetic: unexpected `{}` in `{}`",
+            self.rest, self.text
+        ))
     }
 
     fn space(&mut self) {
@@ -77,7 +91,9 @@ impl Parser<'_> {
     }
 
     fn eat(&mut self, operator: &str) -> bool {
-        let Some(after) = self.rest.strip_prefix(operator) else { return false };
+        let Some(after) = self.rest.strip_prefix(operator) else {
+            return false;
+        };
         self.rest = after;
         self.space();
         true
@@ -93,10 +109,15 @@ impl Parser<'_> {
 
     fn name_length(&self) -> usize {
         let mut bytes = self.rest.bytes();
-        if !bytes.next().is_some_and(|b| b == b'_' || b.is_ascii_alphabetic()) {
+        if !bytes
+            .next()
+            .is_some_and(|b| b == b'_' || b.is_ascii_alphabetic())
+        {
             return 0;
         }
-        1 + bytes.take_while(|b| *b == b'_' || b.is_ascii_alphanumeric()).count()
+        1 + bytes
+            .take_while(|b| *b == b'_' || b.is_ascii_alphanumeric())
+            .count()
     }
 
     fn assignment(&mut self) -> Result<i64, String> {
@@ -146,7 +167,9 @@ impl Parser<'_> {
     }
 
     fn binary(&mut self, level: usize) -> Result<i64, String> {
-        let Some(operators) = LEVELS.get(level) else { return self.unary() };
+        let Some(operators) = LEVELS.get(level) else {
+            return self.unary();
+        };
         let mut left = self.binary(level + 1)?;
         loop {
             let found = operators.iter().find(|operator| {
@@ -154,7 +177,9 @@ impl Parser<'_> {
                     .strip_prefix(**operator)
                     .is_some_and(|after| !continues(operator, after))
             });
-            let Some(operator) = found else { return Ok(left) };
+            let Some(operator) = found else {
+                return Ok(left);
+            };
             self.eat(operator);
             let decided = match *operator {
                 "&&" => left == 0,
@@ -206,7 +231,9 @@ impl Parser<'_> {
 
     fn unary_inner(&mut self) -> Result<i64, String> {
         for (operator, step) in [("++", 1), ("--", -1)] {
-            let Some(after) = self.rest.strip_prefix(operator) else { continue };
+            let Some(after) = self.rest.strip_prefix(operator) else {
+                continue;
+            };
             self.rest = after.trim_start();
             let length = self.name_length();
             if length == 0 {
@@ -232,7 +259,11 @@ impl Parser<'_> {
         }
         if self.eat("(") {
             let value = self.assignment()?;
-            return if self.eat(")") { Ok(value) } else { self.fail() };
+            return if self.eat(")") {
+                Ok(value)
+            } else {
+                self.fail()
+            };
         }
         let length = self.name_length();
         if length > 0 {
@@ -246,9 +277,15 @@ impl Parser<'_> {
             }
             return Ok(value);
         }
-        let length = self.rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
+        let length = self
+            .rest
+            .bytes()
+            .take_while(u8::is_ascii_alphanumeric)
+            .count();
         let (digits, after) = self.rest.split_at(length);
-        let Some(value) = constant(digits) else { return self.fail() };
+        let Some(value) = constant(digits) else {
+            return self.fail();
+        };
         self.rest = after;
         self.space();
         Ok(value)
@@ -262,7 +299,11 @@ impl Parser<'_> {
             return Ok(0);
         }
         if let Some(value) = constant(text.strip_prefix('-').unwrap_or(text)) {
-            return Ok(if text.starts_with('-') { value.wrapping_neg() } else { value });
+            return Ok(if text.starts_with('-') {
+                value.wrapping_neg()
+            } else {
+                value
+            });
         }
         self.enter()?;
         let mut inner = Parser {
@@ -297,7 +338,9 @@ fn constant(digits: &str) -> Option<i64> {
         return u64::from_str_radix(hex, 16).ok().map(|value| value as i64);
     }
     if digits.len() > 1 && digits.starts_with('0') {
-        return u64::from_str_radix(digits, 8).ok().map(|value| value as i64);
+        return u64::from_str_radix(digits, 8)
+            .ok()
+            .map(|value| value as i64);
     }
     digits.parse::<u64>().ok().map(|value| value as i64)
 }
@@ -379,7 +422,11 @@ mod tests {
             assert!(error.contains(message), "{text}: {error}");
         }
         let deep = "(".repeat(100_000);
-        assert!(evaluate(&deep, &mut variables).unwrap_err().contains("nested"));
+        assert!(
+            evaluate(&deep, &mut variables)
+                .unwrap_err()
+                .contains("nested")
+        );
         assert!(evaluate(&"-".repeat(99_999), &mut variables).is_err());
         assert!(evaluate(&"a=".repeat(99_999), &mut variables).is_err());
     }

@@ -242,7 +242,9 @@ impl Word {
 
     /// A word that stands for exactly this text.
     pub fn quoted(text: &str) -> Self {
-        Word { parts: [Part::Quoted(text.into())].into() }
+        Word {
+            parts: [Part::Quoted(text.into())].into(),
+        }
     }
 }
 
@@ -275,7 +277,9 @@ pub fn is_reserved(text: &str) -> bool {
 /// Is this a valid name of a variable or function?
 pub fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
-    bytes.next().is_some_and(|b| b == b'_' || b.is_ascii_alphabetic())
+    bytes
+        .next()
+        .is_some_and(|b| b == b'_' || b.is_ascii_alphabetic())
         && bytes.all(|b| b == b'_' || b.is_ascii_alphanumeric())
 }
 
@@ -371,7 +375,11 @@ impl Display for Command {
                 }
                 f.write_str("fi")?;
             }
-            CommandKind::Loop { until, condition, body } => {
+            CommandKind::Loop {
+                until,
+                condition,
+                body,
+            } => {
                 let keyword = if *until { "until" } else { "while" };
                 write!(f, "{keyword}{}do{}done", Block(condition), Block(body))?;
             }
@@ -454,7 +462,9 @@ impl Display for Inner<'_> {
                         write!(f, "{c}")?;
                     }
                 }
-                Part::Parameter { name, operation, .. } => parameter(f, name, operation, true)?,
+                Part::Parameter {
+                    name, operation, ..
+                } => parameter(f, name, operation, true)?,
                 Part::Command { body, .. } => write!(f, "$( {body} )")?,
                 Part::Arithmetic { expression, .. } => {
                     write!(f, "$(({}))", Expression(expression))?;
@@ -475,7 +485,9 @@ impl Display for Expression<'_> {
                 Part::Literal(text) => f.write_str(text)?,
                 // A lone dollar sign; the quote keeps it apart from a name that follows.
                 Part::Quoted(text) => write!(f, "{text}\"")?,
-                Part::Parameter { name, operation, .. } => parameter(f, name, operation, true)?,
+                Part::Parameter {
+                    name, operation, ..
+                } => parameter(f, name, operation, true)?,
                 Part::Command { body, .. } => write!(f, "$( {body} )")?,
                 Part::Arithmetic { expression, .. } => {
                     write!(f, "$(({}))", Expression(expression))?;
@@ -516,7 +528,11 @@ impl Display for Part {
         match self {
             Part::Literal(text) => f.write_str(text),
             Part::Quoted(text) => f.write_str(&quote(text)),
-            Part::Parameter { name, operation, quoted } => {
+            Part::Parameter {
+                name,
+                operation,
+                quoted,
+            } => {
                 f.write_str(mark(quoted))?;
                 parameter(f, name, operation, *quoted)?;
                 f.write_str(mark(quoted))
@@ -530,4 +546,3 @@ impl Display for Part {
         }
     }
 }
-

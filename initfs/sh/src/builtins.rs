@@ -11,33 +11,65 @@ use crate::system::{Pid, System};
 
 /// Name, arguments, purpose: what `help` prints.
 const BUILTINS: &[(&str, &str, &str)] = &[
-    (".", "file [argument…]", "run a script in this shell (also: source)"),
+    (
+        ".",
+        "file [argument…]",
+        "run a script in this shell (also: source)",
+    ),
     (":", "", "do nothing"),
     ("[", "expression ]", "evaluate a condition (also: test)"),
     ("break", "[n]", "leave n loops"),
     ("cd", "[directory | -]", "change the directory"),
-    ("command", "[-v] name…", "run without functions; -v: say what it is"),
-    ("continue", "[n]", "go on with the next round of the n-th loop"),
+    (
+        "command",
+        "[-v] name…",
+        "run without functions; -v: say what it is",
+    ),
+    (
+        "continue",
+        "[n]",
+        "go on with the next round of the n-th loop",
+    ),
     ("echo", "[-n] [-e] word…", "write the words"),
     ("eval", "word…", "run the words as commands"),
-    ("exec", "[program…]", "keep redirections; with a program: run it and exit"),
+    (
+        "exec",
+        "[program…]",
+        "keep redirections; with a program: run it and exit",
+    ),
     ("exit", "[status]", "leave the shell"),
     ("export", "name[=value]…", "pass variables on to programs"),
     ("false", "", "fail"),
     ("help", "", "print this list"),
     ("jobs", "", "list background commands"),
     ("kill", "[-signal] pid|%job…", "send a signal"),
-    ("local", "name[=value]…", "make variables end with the function"),
+    (
+        "local",
+        "name[=value]…",
+        "make variables end with the function",
+    ),
     ("printf", "format argument…", "write formatted text"),
     ("pwd", "", "print the directory"),
-    ("read", "[-r] [-p prompt] name…", "read a line into variables"),
+    (
+        "read",
+        "[-r] [-p prompt] name…",
+        "read a line into variables",
+    ),
     ("readonly", "name[=value]…", "forbid changes of variables"),
     ("return", "[status]", "leave a function or sourced script"),
-    ("set", "[-efux] [-o pipefail] [--] [word…]", "set options or $1, $2, …"),
+    (
+        "set",
+        "[-efux] [-o pipefail] [--] [word…]",
+        "set options or $1, $2, …",
+    ),
     ("shift", "[n]", "drop the first n parameters"),
     ("source", "file [argument…]", "the same as ."),
     ("test", "expression", "evaluate a condition"),
-    ("trap", "command EXIT", "run a command at the end; `trap - EXIT`: do not"),
+    (
+        "trap",
+        "command EXIT",
+        "run a command at the end; `trap - EXIT`: do not",
+    ),
     ("true", "", "succeed"),
     ("type", "name…", "say what a name stands for"),
     ("unset", "[-f] name…", "remove variables or functions"),
@@ -67,7 +99,10 @@ pub fn signal(text: &str) -> Option<u32> {
         return (number < 65).then_some(number);
     }
     let name = text.strip_prefix("SIG").unwrap_or(text);
-    SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+    SIGNALS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, number)| *number)
 }
 
 impl<S: System> Shell<S> {
@@ -77,7 +112,9 @@ impl<S: System> Shell<S> {
 
     /// Runs the builtin that the first argument names.
     pub(crate) fn builtin(&mut self, arguments: &[String]) -> Run {
-        let Some((name, rest)) = arguments.split_first() else { return Ok(0) };
+        let Some((name, rest)) = arguments.split_first() else {
+            return Ok(0);
+        };
         let result = match name.as_str() {
             ":" | "true" => Ok(0),
             "false" => Ok(1),
@@ -118,7 +155,11 @@ impl<S: System> Shell<S> {
             Err(message) => {
                 self.complain(&format!("{name}: {message}"));
                 // Conditions distinguish false (1) from wrong (2).
-                Ok(if matches!(name.as_str(), "[" | "test") { 2 } else { 1 })
+                Ok(if matches!(name.as_str(), "[" | "test") {
+                    2
+                } else {
+                    1
+                })
             }
         }
     }
@@ -160,7 +201,11 @@ impl<S: System> Shell<S> {
             return Ok(0);
         }
         let levels = levels.unsigned_abs().min(self.loops);
-        Err(if name == "break" { Flow::Break(levels) } else { Flow::Continue(levels) })
+        Err(if name == "break" {
+            Flow::Break(levels)
+        } else {
+            Flow::Continue(levels)
+        })
     }
 
     fn source(&mut self, rest: &[String]) -> Run {
@@ -176,7 +221,11 @@ impl<S: System> Shell<S> {
             Ok(text) => text,
             Err(message) => {
                 self.complain(&message);
-                return if self.interactive { Ok(1) } else { Err(Flow::Exit(1)) };
+                return if self.interactive {
+                    Ok(1)
+                } else {
+                    Err(Flow::Exit(1))
+                };
             }
         };
         let saved = (!parameters.is_empty())
@@ -265,7 +314,11 @@ impl<S: System> Shell<S> {
     fn exec(&mut self, rest: &[String]) -> Run {
         // A process cannot be replaced by another program here: it is run, and its status is ours.
         let status = self.run_program(rest, &[])?;
-        if status == 127 && self.interactive { Ok(status) } else { Err(Flow::Exit(status)) }
+        if status == 127 && self.interactive {
+            Ok(status)
+        } else {
+            Err(Flow::Exit(status))
+        }
     }
 
     fn exit(&mut self, rest: &[String]) -> Run {
@@ -287,7 +340,11 @@ impl<S: System> Shell<S> {
         if rest.is_empty() || rest == ["-p"] {
             let mut out = String::new();
             for (name, variable) in &self.variables {
-                if if read_only { variable.read_only } else { variable.exported } {
+                if if read_only {
+                    variable.read_only
+                } else {
+                    variable.exported
+                } {
                     let value = variable.value.as_deref().map(quote);
                     let value = value.map_or(String::new(), |value| format!("={value}"));
                     out.push_str(&format!("{command} {name}{value}\n"));
@@ -319,7 +376,11 @@ impl<S: System> Shell<S> {
             };
             let exported = old.as_ref().is_some_and(|old| old.exported);
             frame.push((name.into(), old));
-            let variable = Variable { value: value.or(Some(String::new())), exported, read_only: false };
+            let variable = Variable {
+                value: value.or(Some(String::new())),
+                exported,
+                read_only: false,
+            };
             self.variables.insert(name.into(), variable);
         }
         Ok(0)
@@ -327,10 +388,17 @@ impl<S: System> Shell<S> {
 
     fn unset(&mut self, rest: &[String]) -> Result<i32, String> {
         let functions = rest.first().is_some_and(|flag| flag == "-f");
-        for name in rest.iter().filter(|word| !matches!(word.as_str(), "-f" | "-v")) {
+        for name in rest
+            .iter()
+            .filter(|word| !matches!(word.as_str(), "-f" | "-v"))
+        {
             if functions {
                 self.functions.remove(name);
-            } else if self.variables.get(name).is_some_and(|variable| variable.read_only) {
+            } else if self
+                .variables
+                .get(name)
+                .is_some_and(|variable| variable.read_only)
+            {
                 return Err(format!("{name}: is read-only"));
             } else {
                 self.variables.remove(name);
@@ -460,7 +528,10 @@ impl<S: System> Shell<S> {
             while rest.first().is_some_and(is_space) {
                 rest = &rest[1..];
             }
-            if rest.first().is_some_and(|c| is_separator(c) && !is_space(c)) {
+            if rest
+                .first()
+                .is_some_and(|c| is_separator(c) && !is_space(c))
+            {
                 rest = &rest[1..];
             }
             self.set(name, value)?;
@@ -516,10 +587,15 @@ impl<S: System> Shell<S> {
     fn shift(&mut self, rest: &[String]) -> Result<i32, String> {
         let count = match rest {
             [] => 1,
-            [text, ..] => text.parse().map_err(|_| format!("`{text}` is not a number"))?,
+            [text, ..] => text
+                .parse()
+                .map_err(|_| format!("`{text}` is not a number"))?,
         };
         if count > self.parameters.len() {
-            return Err(format!("there are only {} parameters", self.parameters.len()));
+            return Err(format!(
+                "there are only {} parameters",
+                self.parameters.len()
+            ));
         }
         self.parameters.drain(..count);
         Ok(0)
@@ -606,15 +682,21 @@ impl<S: System> Shell<S> {
     /// The job a word names: `%number` or the id of one of its processes.
     fn find_job(&self, word: &str) -> Result<Option<usize>, String> {
         if let Some(number) = word.strip_prefix('%') {
-            let number: u32 =
-                number.parse().map_err(|_| format!("`{word}` is not a job number"))?;
+            let number: u32 = number
+                .parse()
+                .map_err(|_| format!("`{word}` is not a job number"))?;
             return match self.jobs.iter().position(|job| job.number == number) {
                 Some(index) => Ok(Some(index)),
                 None => Err(format!("{word}: there is no such job")),
             };
         }
-        let pid: Pid = word.parse().map_err(|_| format!("`{word}` is not a process id"))?;
-        Ok(self.jobs.iter().position(|job| job.processes.iter().any(|(id, _)| *id == pid)))
+        let pid: Pid = word
+            .parse()
+            .map_err(|_| format!("`{word}` is not a process id"))?;
+        Ok(self
+            .jobs
+            .iter()
+            .position(|job| job.processes.iter().any(|(id, _)| *id == pid)))
     }
 
     fn wait_builtin(&mut self, rest: &[String]) -> Result<i32, String> {
@@ -643,7 +725,9 @@ impl<S: System> Shell<S> {
             words = others;
             if text == "l" {
                 let names: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
-                return self.write(1, format!("{}\n", names.join(" ")).as_bytes()).map(|()| 0);
+                return self
+                    .write(1, format!("{}\n", names.join(" ")).as_bytes())
+                    .map(|()| 0);
             }
             let text = if text == "s" {
                 let (name, others) = words.split_first().ok_or("-s needs a signal")?;
@@ -661,7 +745,10 @@ impl<S: System> Shell<S> {
             let pids: Vec<Pid> = match self.find_job(word)? {
                 Some(index) if word.starts_with('%') => {
                     let running = self.jobs[index].processes.iter();
-                    running.filter(|(_, status)| status.is_none()).map(|(pid, _)| *pid).collect()
+                    running
+                        .filter(|(_, status)| status.is_none())
+                        .map(|(pid, _)| *pid)
+                        .collect()
                 }
                 _ => word.parse().into_iter().collect(),
             };

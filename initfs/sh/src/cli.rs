@@ -13,11 +13,7 @@ use crate::system::System;
 const USAGE: &str = "usage: sh [-efiux] [script [argument…]] | sh -c commands [name [argument…]]\n";
 
 /// Runs the shell with these arguments (the first is the program's name) and gives its status.
-pub fn run<S: System>(
-    system: S,
-    environment: Vec<(String, String)>,
-    arguments: &[String],
-) -> i32 {
+pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: &[String]) -> i32 {
     let mut shell = Shell::new(system, environment, "sh");
     let mut words = arguments.get(1..).unwrap_or_default();
     if let Some((first, rest)) = words.split_first()
@@ -28,7 +24,10 @@ pub fn run<S: System>(
     let mut commands = false;
     let mut interactive = false;
     while let Some((first, rest)) = words.split_first() {
-        let Some(letters) = first.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+        let Some(letters) = first
+            .strip_prefix('-')
+            .filter(|letters| !letters.is_empty())
+        else {
             break;
         };
         words = rest;
@@ -104,9 +103,7 @@ fn prompt<S: System>(shell: &mut Shell<S>, name: &str, default: &str) -> String 
         .and_then(|item| item.body.first.commands.first())
         .and_then(|command| command.redirects.first());
     match redirect.map(|redirect| &redirect.target) {
-        Some(crate::ast::Target::HereString(word)) => {
-            expand::text(word, shell).unwrap_or(text)
-        }
+        Some(crate::ast::Target::HereString(word)) => expand::text(word, shell).unwrap_or(text),
         _ => text,
     }
 }
@@ -155,7 +152,11 @@ fn from_input<S: System>(shell: &mut Shell<S>) -> i32 {
                     shell.line = error.line;
                     shell.complain(&format!("syntax error: {}", error.message));
                     shell.status = 2;
-                    break if shell.interactive { Ok(2) } else { Err(Flow::Exit(2)) };
+                    break if shell.interactive {
+                        Ok(2)
+                    } else {
+                        Err(Flow::Exit(2))
+                    };
                 }
             }
         };
@@ -181,4 +182,3 @@ fn from_input<S: System>(shell: &mut Shell<S>) -> i32 {
         }
     }
 }
-

@@ -180,7 +180,11 @@ impl<'a> Builder<'a> {
                     let value = arith::evaluate(&expression, self.context)?;
                     self.add_value(&value.to_string(), *quoted);
                 }
-                Part::Parameter { name, operation, quoted } => {
+                Part::Parameter {
+                    name,
+                    operation,
+                    quoted,
+                } => {
                     self.parameter(name, operation, *quoted)?;
                 }
             }
@@ -219,12 +223,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn parameter(
-        &mut self,
-        name: &str,
-        operation: &Operation,
-        quoted: bool,
-    ) -> Result<(), String> {
+    fn parameter(&mut self, name: &str, operation: &Operation, quoted: bool) -> Result<(), String> {
         let value = self.value(name);
         let usable = |colon: bool, value: &Option<String>| match value {
             Some(text) => !(colon && text.is_empty()),
@@ -284,12 +283,18 @@ impl<'a> Builder<'a> {
                 }
                 _ => {
                     let text = text(word, self.context)?;
-                    let text = if text.is_empty() { "is not set".into() } else { text };
+                    let text = if text.is_empty() {
+                        "is not set".into()
+                    } else {
+                        text
+                    };
                     return Err(format!("{name}: {text}"));
                 }
             },
             Operation::RemovePrefix(longest, word) | Operation::RemoveSuffix(longest, word) => {
-                let Some(value) = value else { return self.missing(name, quoted) };
+                let Some(value) = value else {
+                    return self.missing(name, quoted);
+                };
                 let pattern = self::pattern(word, self.context)?;
                 let prefix = matches!(operation, Operation::RemovePrefix(..));
                 let rest = remove(&value, &pattern, prefix, *longest);
@@ -388,7 +393,10 @@ fn paths(pattern: &str, context: &mut dyn Context) -> Vec<String> {
         }
     }
     // The last pattern character may stand before the end: `*/name` needs a look.
-    if !components.last().is_some_and(|last| pattern::is_special(last)) {
+    if !components
+        .last()
+        .is_some_and(|last| pattern::is_special(last))
+    {
         found.retain(|path| context.exists(path));
     }
     found
@@ -398,7 +406,11 @@ fn unescape(pattern: &str) -> String {
     let mut out = String::new();
     let mut characters = pattern.chars();
     while let Some(c) = characters.next() {
-        out.push(if c == '\\' { characters.next().unwrap_or('\\') } else { c });
+        out.push(if c == '\\' {
+            characters.next().unwrap_or('\\')
+        } else {
+            c
+        });
     }
     out
 }
@@ -506,29 +518,51 @@ mod tests {
             ("\"<$@>\"", &["<one", "two words", ">"]),
             ("\"$*\" $#", &["one two words ", "3"]),
             ("$1 \"$2\" $0 ${10}", &["one", "two words", "sh"]),
-            ("${none:-d e} \"${none:-d e}\" ${empty-d}", &["d", "e", "d e"]),
-            ("${empty:-d} ${x:+alt} ${none+alt} \"${none+alt}\"", &["d", "alt", ""]),
+            (
+                "${none:-d e} \"${none:-d e}\" ${empty-d}",
+                &["d", "e", "d e"],
+            ),
+            (
+                "${empty:-d} ${x:+alt} ${none+alt} \"${none+alt}\"",
+                &["d", "alt", ""],
+            ),
             ("${new:=v w} \"$new\"", &["v", "w", "v w"]),
             ("${#x} ${#none} ${#@}", &["4", "0", "3"]),
-            ("${path##*/} ${path%.*} ${path%%.*} ${path#*/}", &[
-                "name.tar.gz",
-                "/usr/lib/name.tar",
-                "/usr/lib/name",
-                "usr/lib/name.tar.gz",
-            ]),
+            (
+                "${path##*/} ${path%.*} ${path%%.*} ${path#*/}",
+                &[
+                    "name.tar.gz",
+                    "/usr/lib/name.tar",
+                    "/usr/lib/name",
+                    "usr/lib/name.tar.gz",
+                ],
+            ),
             ("$((n*6)) $(( $n + 1 )) \"$((n))\"", &["42", "8", "7"]),
             ("$(echo hi) \"$(echo hi)\"", &["echo", "hi", "echo hi"]),
             ("*.txt", &["a.txt", "b.txt"]),
-            ("$star \"$star\" '*.txt'", &["a.txt", "b.txt", "*.txt", "*.txt"]),
-            ("*.none s?b sub/x[12] */x1", &["*.none", "sub", "sub/x1", "sub/x2", "sub/x1"]),
-            ("/abs/* .h* $back", &["/abs/x1", "/abs/x2", ".hidden", "a\\*"]),
+            (
+                "$star \"$star\" '*.txt'",
+                &["a.txt", "b.txt", "*.txt", "*.txt"],
+            ),
+            (
+                "*.none s?b sub/x[12] */x1",
+                &["*.none", "sub", "sub/x1", "sub/x2", "sub/x1"],
+            ),
+            (
+                "/abs/* .h* $back",
+                &["/abs/x1", "/abs/x2", ".hidden", "a\\*"],
+            ),
             ("we\\*i*", &["we*ird"]),
             ("~ ~/x a~ '~'", &["/home", "/home/x", "a~", "~"]),
             ("a=~", &["a=~"]),
             ("$", &["$"]),
         ];
         for (source, expected) in cases {
-            assert_eq!(expand(source, &mut context()).unwrap(), *expected, "{source}");
+            assert_eq!(
+                expand(source, &mut context()).unwrap(),
+                *expected,
+                "{source}"
+            );
         }
     }
 
@@ -553,10 +587,24 @@ mod tests {
     #[test]
     fn errors() {
         let mut fake = context();
-        assert_eq!(expand("${none?}", &mut fake).unwrap_err(), "none: is not set");
-        assert_eq!(expand("${empty:?give one}", &mut fake).unwrap_err(), "empty: give one");
-        assert!(expand("$((1/0))", &mut fake).unwrap_err().contains("division by zero"));
-        assert!(expand("${5=x}", &mut fake).unwrap_err().contains("cannot be assigned"));
+        assert_eq!(
+            expand("${none?}", &mut fake).unwrap_err(),
+            "none: is not set"
+        );
+        assert_eq!(
+            expand("${empty:?give one}", &mut fake).unwrap_err(),
+            "empty: give one"
+        );
+        assert!(
+            expand("$((1/0))", &mut fake)
+                .unwrap_err()
+                .contains("division by zero")
+        );
+        assert!(
+            expand("${5=x}", &mut fake)
+                .unwrap_err()
+                .contains("cannot be assigned")
+        );
         fake.strict = true;
         assert_eq!(expand("$none", &mut fake).unwrap_err(), "none: is not set");
         assert_eq!(expand("${none-x} $empty", &mut fake).unwrap(), ["x"]);

@@ -23,7 +23,10 @@ pub struct Host {
 
 impl Default for Host {
     fn default() -> Self {
-        Host { children: HashMap::new(), start: Instant::now() }
+        Host {
+            children: HashMap::new(),
+            start: Instant::now(),
+        }
     }
 }
 
@@ -33,7 +36,11 @@ fn errno(error: &io::Error) -> Errno {
 
 /// The image's path for an empty file, as this machine spells it.
 fn translate(path: &str) -> &str {
-    if path == sh::parser::NULL_PATH { "/dev/null" } else { path }
+    if path == sh::parser::NULL_PATH {
+        "/dev/null"
+    } else {
+        path
+    }
 }
 
 impl System for Host {
@@ -57,7 +64,10 @@ impl System for Host {
             OpenMode::Append => options.append(true).create(true),
             OpenMode::ReadWrite => options.read(true).write(true).create(true).truncate(false),
         };
-        options.open(translate(path)).map(Rc::new).map_err(|error| errno(&error))
+        options
+            .open(translate(path))
+            .map(Rc::new)
+            .map_err(|error| errno(&error))
     }
 
     fn pipe(&mut self) -> Result<(Self::Fd, Self::Fd)> {
@@ -81,9 +91,17 @@ impl System for Host {
     fn spawn(&mut self, program: &Program<'_, Self::Fd>) -> Result<Pid> {
         let mut command = Command::new(program.path);
         command.args(program.arguments.iter().skip(1));
-        command.env_clear().envs(program.environment.iter().map(|(name, value)| (name, value)));
+        command.env_clear().envs(
+            program
+                .environment
+                .iter()
+                .map(|(name, value)| (name, value)),
+        );
         let stream = |number: u8| {
-            let file = program.descriptors.iter().find(|(known, _)| *known == number);
+            let file = program
+                .descriptors
+                .iter()
+                .find(|(known, _)| *known == number);
             match file.map(|(_, file)| file.try_clone()) {
                 Some(Ok(file)) => Stdio::from(file),
                 _ => Stdio::null(),
@@ -98,15 +116,29 @@ impl System for Host {
 
     fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<i32>> {
         let child = self.children.get_mut(&pid).ok_or(Errno(10))?;
-        let status = if block { child.wait().map(Some) } else { child.try_wait() };
-        let Some(status) = status.map_err(|error| errno(&error))? else { return Ok(None) };
+        let status = if block {
+            child.wait().map(Some)
+        } else {
+            child.try_wait()
+        };
+        let Some(status) = status.map_err(|error| errno(&error))? else {
+            return Ok(None);
+        };
         self.children.remove(&pid);
-        Ok(Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))))
+        Ok(Some(
+            status
+                .code()
+                .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        ))
     }
 
     fn kill(&mut self, pid: Pid, signal: u32) -> Result<()> {
         let arguments = [format!("-{signal}"), pid.to_string()];
-        match Command::new("kill").args(arguments).stderr(Stdio::null()).status() {
+        match Command::new("kill")
+            .args(arguments)
+            .stderr(Stdio::null())
+            .status()
+        {
             Ok(status) if status.success() => Ok(()),
             _ => Err(Errno(3)),
         }
@@ -119,11 +151,15 @@ impl System for Host {
     }
 
     fn shell(&self) -> String {
-        std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default()
+        std::env::current_exe()
+            .map(|path| path.display().to_string())
+            .unwrap_or_default()
     }
 
     fn current_dir(&self) -> String {
-        std::env::current_dir().map(|path| path.display().to_string()).unwrap_or_default()
+        std::env::current_dir()
+            .map(|path| path.display().to_string())
+            .unwrap_or_default()
     }
 
     fn change_dir(&mut self, path: &str) -> Result<()> {
@@ -138,13 +174,22 @@ impl System for Host {
             kind if kind.is_fifo() => Kind::Pipe,
             _ => Kind::Other,
         };
-        let modified = data.mtime().unsigned_abs() * 1_000_000_000 + data.mtime_nsec().unsigned_abs();
-        Some(Facts { kind, size: data.len(), mode: data.mode() & 0o7777, modified })
+        let modified =
+            data.mtime().unsigned_abs() * 1_000_000_000 + data.mtime_nsec().unsigned_abs();
+        Some(Facts {
+            kind,
+            size: data.len(),
+            mode: data.mode() & 0o7777,
+            modified,
+        })
     }
 
     fn names(&mut self, path: &str) -> Result<Vec<String>> {
         let entries = std::fs::read_dir(path).map_err(|error| errno(&error))?;
-        Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into()).collect())
+        Ok(entries
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into())
+            .collect())
     }
 
     fn now(&self) -> u64 {

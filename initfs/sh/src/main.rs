@@ -1,6 +1,7 @@
 //! `sh`: the shell of the image. See the library for how it works; `help` lists its commands.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
+#[cfg(target_os = "redox")]
 extern crate alloc;
 
 #[cfg(not(target_os = "redox"))]
@@ -21,6 +22,10 @@ fn main() -> i32 {
 #[cfg(not(target_os = "redox"))]
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let status = sh::cli::run(host::Host::default(), std::env::vars().collect(), &arguments);
+    let status = sh::cli::run(
+        host::Host::default(),
+        std::env::vars().collect(),
+        &arguments,
+    );
     std::process::exit(status);
 }

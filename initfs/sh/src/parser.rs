@@ -169,11 +169,19 @@ impl<'a> Parser<'a> {
     // ---- errors ------------------------------------------------------------------------------
 
     fn error<T>(&self, line: u32, message: impl Into<String>) -> Result<T> {
-        Err(SyntaxError { line, message: message.into(), incomplete: false })
+        Err(SyntaxError {
+            line,
+            message: message.into(),
+            incomplete: false,
+        })
     }
 
     fn incomplete(&self, message: impl Into<String>) -> SyntaxError {
-        SyntaxError { line: self.line, message: message.into(), incomplete: true }
+        SyntaxError {
+            line: self.line,
+            message: message.into(),
+            incomplete: true,
+        }
     }
 
     fn unexpected(&self, token: &Token, line: u32) -> SyntaxError {
@@ -417,9 +425,10 @@ impl<'a> Parser<'a> {
         }
         let rest = self.rest();
         let length = match rest.bytes().next() {
-            Some(b) if b == b'_' || b.is_ascii_alphabetic() => {
-                rest.bytes().take_while(|b| *b == b'_' || b.is_ascii_alphanumeric()).count()
-            }
+            Some(b) if b == b'_' || b.is_ascii_alphabetic() => rest
+                .bytes()
+                .take_while(|b| *b == b'_' || b.is_ascii_alphanumeric())
+                .count(),
             Some(b) if b.is_ascii_digit() || b"?$!#@*-".contains(&b) => 1,
             _ => 0,
         };
@@ -429,7 +438,11 @@ impl<'a> Parser<'a> {
         } else {
             self.position += length;
             let name = rest[..length].into();
-            parts.push(Part::Parameter { name, operation: Operation::Value, quoted });
+            parts.push(Part::Parameter {
+                name,
+                operation: Operation::Value,
+                quoted,
+            });
         }
         Ok(())
     }
@@ -541,13 +554,19 @@ impl<'a> Parser<'a> {
     /// After `${`.
     fn braces(&mut self, quoted: bool, start: u32) -> Result<Part> {
         let bad = |parser: &Self| {
-            let shown: String = parser.rest().chars().take_while(|c| *c != '\n').take(20).collect();
+            let shown: String = parser
+                .rest()
+                .chars()
+                .take_while(|c| *c != '\n')
+                .take(20)
+                .collect();
             parser.error(start, format!("bad substitution `${{{shown}`"))
         };
         let parameter = |rest: &str| match rest.bytes().next() {
-            Some(b) if b == b'_' || b.is_ascii_alphabetic() => {
-                rest.bytes().take_while(|b| *b == b'_' || b.is_ascii_alphanumeric()).count()
-            }
+            Some(b) if b == b'_' || b.is_ascii_alphabetic() => rest
+                .bytes()
+                .take_while(|b| *b == b'_' || b.is_ascii_alphanumeric())
+                .count(),
             Some(b) if b.is_ascii_digit() => rest.bytes().take_while(u8::is_ascii_digit).count(),
             Some(b) if b"?$!#@*-".contains(&b) => 1,
             _ => 0,
@@ -558,7 +577,11 @@ impl<'a> Parser<'a> {
         {
             let name = rest[..parameter(rest)].into();
             self.position += 2 + parameter(rest);
-            return Ok(Part::Parameter { name, operation: Operation::Length, quoted });
+            return Ok(Part::Parameter {
+                name,
+                operation: Operation::Length,
+                quoted,
+            });
         }
         let length = parameter(self.rest());
         if length == 0 {
@@ -570,7 +593,11 @@ impl<'a> Parser<'a> {
         let name: String = self.rest()[..length].into();
         self.position += length;
         if self.eat("}") {
-            return Ok(Part::Parameter { name, operation: Operation::Value, quoted });
+            return Ok(Part::Parameter {
+                name,
+                operation: Operation::Value,
+                quoted,
+            });
         }
         let colon = self.eat(":");
         let operator = self.next_char();
@@ -593,7 +620,11 @@ impl<'a> Parser<'a> {
             }
             Some(_) => return bad(self),
         };
-        Ok(Part::Parameter { name, operation, quoted })
+        Ok(Part::Parameter {
+            name,
+            operation,
+            quoted,
+        })
     }
 
     fn brace_word(&mut self, quoted: bool, start: u32) -> Result<Word> {
@@ -629,7 +660,11 @@ impl<'a> Parser<'a> {
                 }
                 self.position += length;
                 self.line += 1;
-                let line = if here.strip_tabs { line.trim_start_matches('\t') } else { line };
+                let line = if here.strip_tabs {
+                    line.trim_start_matches('\t')
+                } else {
+                    line
+                };
                 if line == here.delimiter {
                     break;
                 }
@@ -672,10 +707,12 @@ impl<'a> Parser<'a> {
                     }
                 }
                 '$' | '`' => {
-                    inner.substitution(&mut parts, true).map_err(|error| SyntaxError {
-                        incomplete: false,
-                        ..error
-                    })?;
+                    inner
+                        .substitution(&mut parts, true)
+                        .map_err(|error| SyntaxError {
+                            incomplete: false,
+                            ..error
+                        })?;
                 }
                 c => {
                     inner.next_char();
@@ -711,16 +748,23 @@ impl<'a> Parser<'a> {
                     delimiter.push_str(text);
                 }
                 _ => {
-                    return self
-                        .error(line, "the end mark of a here-document must be plain text");
+                    return self.error(line, "the end mark of a here-document must be plain text");
                 }
             }
         }
         let body = Body::default();
         let placeholder = Part::Literal(format!("\n{}", self.bodies.len()));
         self.bodies.push(body.clone());
-        self.pending.push(PendingHere { delimiter, literal, strip_tabs, body, line });
-        Ok(Target::HereString(Word { parts: [placeholder].into() }))
+        self.pending.push(PendingHere {
+            delimiter,
+            literal,
+            strip_tabs,
+            body,
+            line,
+        });
+        Ok(Target::HereString(Word {
+            parts: [placeholder].into(),
+        }))
     }
 
     // ---- grammar -----------------------------------------------------------------------------
@@ -769,7 +813,9 @@ impl<'a> Parser<'a> {
     fn block(&mut self, opener: &str, start: u32, ends: &[&'static str]) -> Result<(List, usize)> {
         let list = self.list(true)?;
         let (token, line) = self.next()?;
-        let found = token.keyword().and_then(|word| ends.iter().position(|end| *end == word));
+        let found = token
+            .keyword()
+            .and_then(|word| ends.iter().position(|end| *end == word));
         let Some(found) = found else {
             let expected = ends.join("` or `");
             if token == Token::End {
@@ -821,7 +867,11 @@ impl<'a> Parser<'a> {
             self.skip_newlines()?;
             commands.push(self.nested(Self::command)?);
         }
-        Ok(Pipeline { negated, timed, commands })
+        Ok(Pipeline {
+            negated,
+            timed,
+            commands,
+        })
     }
 
     fn command(&mut self) -> Result<Command> {
@@ -862,7 +912,11 @@ impl<'a> Parser<'a> {
         while let Some(redirect) = self.redirect()? {
             redirects.push(redirect);
         }
-        Ok(Command { kind, redirects, line })
+        Ok(Command {
+            kind,
+            redirects,
+            line,
+        })
     }
 
     fn if_command(&mut self, start: u32) -> Result<CommandKind> {
@@ -889,7 +943,11 @@ impl<'a> Parser<'a> {
         self.next()?;
         let (condition, _) = self.block(keyword, start, &["do"])?;
         let (body, _) = self.block("do", start, &["done"])?;
-        Ok(CommandKind::Loop { until: keyword == "until", condition, body })
+        Ok(CommandKind::Loop {
+            until: keyword == "until",
+            condition,
+            body,
+        })
     }
 
     fn name(&mut self, what: &str) -> Result<String> {
@@ -929,17 +987,18 @@ impl<'a> Parser<'a> {
                 return Err(self.incomplete(format!("`for` of line {start} has no `do`")));
             }
             let what = token.describe();
-            return self
-                .error(line, format!("unexpected {what}: `for` of line {start} expects `do`"));
+            return self.error(
+                line,
+                format!("unexpected {what}: `for` of line {start} expects `do`"),
+            );
         }
         let (body, _) = self.block("do", start, &["done"])?;
         Ok(CommandKind::For { name, words, body })
     }
 
     fn case_command(&mut self, start: u32) -> Result<CommandKind> {
-        let unclosed = |parser: &Self| {
-            Err(parser.incomplete(format!("`case` of line {start} has no `esac`")))
-        };
+        let unclosed =
+            |parser: &Self| Err(parser.incomplete(format!("`case` of line {start} has no `esac`")));
         self.next()?;
         let (token, line) = self.next()?;
         let Token::Word(word) = token else {
@@ -1002,9 +1061,9 @@ impl<'a> Parser<'a> {
                 self.next()?;
                 Some(fd)
             }
-            Token::Operator("<" | ">" | ">>" | "<&" | ">&" | "<>" | "<<" | "<<-" | "<<<" | ">|") => {
-                None
-            }
+            Token::Operator(
+                "<" | ">" | ">>" | "<&" | ">&" | "<>" | "<<" | "<<-" | "<<<" | ">|",
+            ) => None,
             _ => return Ok(None),
         };
         let (token, line) = self.next()?;
@@ -1069,7 +1128,11 @@ impl<'a> Parser<'a> {
                     self.skip_newlines()?;
                     let body = Rc::new(self.nested(Self::command)?);
                     let kind = CommandKind::Function { name, body };
-                    return Ok(Command { kind, redirects, line });
+                    return Ok(Command {
+                        kind,
+                        redirects,
+                        line,
+                    });
                 }
                 _ => break,
             }
@@ -1078,13 +1141,19 @@ impl<'a> Parser<'a> {
             let (token, line) = self.next()?;
             return Err(self.unexpected(&token, line));
         }
-        Ok(Command { kind: CommandKind::Simple { assignments, words }, redirects, line })
+        Ok(Command {
+            kind: CommandKind::Simple { assignments, words },
+            redirects,
+            line,
+        })
     }
 }
 
 /// `NAME=value`, when the word has that form.
 fn as_assignment(word: &Word) -> Option<Assignment> {
-    let (Part::Literal(first), others) = word.parts.split_first()? else { return None };
+    let (Part::Literal(first), others) = word.parts.split_first()? else {
+        return None;
+    };
     let (name, value) = first.split_once('=')?;
     if !is_name(name) {
         return None;
@@ -1097,7 +1166,10 @@ fn as_assignment(word: &Word) -> Option<Assignment> {
     if parts.is_empty() {
         parts.push(Part::Quoted(String::new()));
     }
-    Some(Assignment { name: name.into(), value: Word { parts } })
+    Some(Assignment {
+        name: name.into(),
+        value: Word { parts },
+    })
 }
 
 /// Collects the parts of a word, merging neighbours of the same kind.
@@ -1165,13 +1237,19 @@ fn fill_list(list: &mut List, bodies: &[Body]) {
 
 fn fill_command(command: &mut Command, bodies: &[Body]) {
     for redirect in &mut command.redirects {
-        let Target::HereString(word) = &redirect.target else { continue };
+        let Target::HereString(word) = &redirect.target else {
+            continue;
+        };
         // A line end never stands in an unquoted literal of the source: only placeholders have one.
         let number = word.bare().and_then(|text| text.strip_prefix('\n'));
-        let Some(number) = number.and_then(|text| text.parse::<usize>().ok()) else { continue };
+        let Some(number) = number.and_then(|text| text.parse::<usize>().ok()) else {
+            continue;
+        };
         let body = bodies.get(number).and_then(|body| body.borrow_mut().take());
         let empty = || {
-            let path = Word { parts: [Part::Literal(NULL_PATH.into())].into() };
+            let path = Word {
+                parts: [Part::Literal(NULL_PATH.into())].into(),
+            };
             Target::File(OpenMode::Read, path)
         };
         redirect.target = body.map_or_else(empty, Target::HereString);
@@ -1187,7 +1265,9 @@ fn fill_command(command: &mut Command, bodies: &[Body]) {
                 fill_list(body, bodies);
             }
         }
-        CommandKind::Loop { condition, body, .. } => {
+        CommandKind::Loop {
+            condition, body, ..
+        } => {
             fill_list(condition, bodies);
             fill_list(body, bodies);
         }
@@ -1251,34 +1331,66 @@ mod tests {
     fn here_documents_may_share_a_line() {
         let list = parse("cat <<A <<B; x\na\nA\nb $v\nB\ny").unwrap();
         assert_eq!(list.items.len(), 3);
-        assert_eq!(list.items[0].body.first.to_string(), "cat 0<<<'a' 0<<<'b '\"${v}\"");
+        assert_eq!(
+            list.items[0].body.first.to_string(),
+            "cat 0<<<'a' 0<<<'b '\"${v}\""
+        );
     }
 
     #[test]
     fn errors_name_line_and_cause() {
         let cases = [
             ("echo a\ndone", 2, "unexpected `done`", false),
-            ("if a\nthen b\n", 3, "`then` of line 1 has no `elif` or `else` or `fi`", true),
-            ("echo 'a\nb", 2, "the single quote of line 1 is not closed", true),
+            (
+                "if a\nthen b\n",
+                3,
+                "`then` of line 1 has no `elif` or `else` or `fi`",
+                true,
+            ),
+            (
+                "echo 'a\nb",
+                2,
+                "the single quote of line 1 is not closed",
+                true,
+            ),
             ("a |", 1, "unexpected end of input", true),
             ("a | | b", 1, "unexpected `|`", false),
             ("echo $(ls", 1, "the `$(` of line 1 has no `)`", true),
-            ("\n\nfor 1x in a; do b; done", 3, "`1x` is not a valid loop variable", false),
+            (
+                "\n\nfor 1x in a; do b; done",
+                3,
+                "`1x` is not a valid loop variable",
+                false,
+            ),
             ("echo ${x", 1, "has no `}`", true),
             ("echo ${}", 1, "bad substitution `${}`", false),
-            ("cat <<E\nabc\n", 3, "the here-document of line 1 has no line `E`", true),
+            (
+                "cat <<E\nabc\n",
+                3,
+                "the here-document of line 1 has no line `E`",
+                true,
+            ),
             ("a &&", 1, "unexpected end of input", true),
             ("while a; do done", 1, "no command before `done`", false),
             (")", 1, "unexpected `)`", false),
             ("echo 12>", 1, "file descriptor 12", false),
             ("echo 300>x", 1, "too large", false),
             ("echo >", 1, "unexpected end of input", true),
-            ("case x in a) b;;", 1, "`case` of line 1 has no `esac`", true),
+            (
+                "case x in a) b;;",
+                1,
+                "`case` of line 1 has no `esac`",
+                true,
+            ),
         ];
         for (text, line, message, incomplete) in cases {
             let error = parse(text).expect_err(text);
             assert!(error.message.contains(message), "{text:?}: {error}");
-            assert_eq!((error.line, error.incomplete), (line, incomplete), "{text:?}: {error}");
+            assert_eq!(
+                (error.line, error.incomplete),
+                (line, incomplete),
+                "{text:?}: {error}"
+            );
         }
     }
 
@@ -1302,7 +1414,10 @@ mod tests {
     fn lines_come_one_by_one() {
         let mut parser = Parser::new("echo a\nif b\nthen c\nfi; d\n)", 1);
         assert_eq!(parser.line().unwrap().unwrap().to_string(), "echo a");
-        assert_eq!(parser.line().unwrap().unwrap().to_string(), "if b; then c; fi; d");
+        assert_eq!(
+            parser.line().unwrap().unwrap().to_string(),
+            "if b; then c; fi; d"
+        );
         assert_eq!(parser.line().unwrap_err().line, 5);
     }
 
@@ -1323,7 +1438,11 @@ mod tests {
             }
             if let Ok(tree) = parse(&text) {
                 let printed = tree.to_string();
-                assert_eq!(parse(&printed).as_ref(), Ok(&tree), "{text:?} as {printed:?}");
+                assert_eq!(
+                    parse(&printed).as_ref(),
+                    Ok(&tree),
+                    "{text:?} as {printed:?}"
+                );
             }
         }
     }

@@ -25,7 +25,9 @@ pub fn matches(pattern: &str, text: &str) -> bool {
             }
             _ => {}
         }
-        let Some((after_star, begun)) = retry else { return false };
+        let Some((after_star, begun)) = retry else {
+            return false;
+        };
         let mut characters = begun.chars();
         if characters.next().is_none() {
             return false;

@@ -102,7 +102,11 @@ impl Options {
             (self.trace, 'x'),
             (self.pipe_fail, 'P'),
         ];
-        flags.iter().filter(|(on, _)| *on).map(|(_, letter)| *letter).collect()
+        flags
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, letter)| *letter)
+            .collect()
     }
 
     pub(crate) fn set(&mut self, letter: char, on: bool) -> bool {
@@ -208,7 +212,14 @@ impl<S: System> Shell<S> {
         for (name, value) in environment {
             if is_name(&name) {
                 let value = Some(value);
-                variables.insert(name, Variable { value, exported: true, read_only: false });
+                variables.insert(
+                    name,
+                    Variable {
+                        value,
+                        exported: true,
+                        read_only: false,
+                    },
+                );
             }
         }
         let process = system.id();
@@ -254,7 +265,16 @@ impl<S: System> Shell<S> {
     /// variables and functions back, the commands, `$0` and the parameters. `None`: they are
     /// malformed.
     pub fn run_inside(&mut self, arguments: &[String]) -> Option<i32> {
-        let [process, status, line, options, prelude, commands, name, parameters @ ..] = arguments
+        let [
+            process,
+            status,
+            line,
+            options,
+            prelude,
+            commands,
+            name,
+            parameters @ ..,
+        ] = arguments
         else {
             return None;
         };
@@ -306,7 +326,11 @@ impl<S: System> Shell<S> {
                     self.line = error.line;
                     self.complain(&format!("syntax error: {}", error.message));
                     self.status = 2;
-                    return if self.interactive { Ok(2) } else { Err(Flow::Exit(2)) };
+                    return if self.interactive {
+                        Ok(2)
+                    } else {
+                        Err(Flow::Exit(2))
+                    };
                 }
             }
         }
@@ -330,7 +354,9 @@ impl<S: System> Shell<S> {
         match self.descriptors.get(usize::from(number)) {
             Some(Some(Handle::File(file))) => {
                 let file = file.clone();
-                self.system.write(&file, bytes).map_err(|error| self.system.describe(error))
+                self.system
+                    .write(&file, bytes)
+                    .map_err(|error| self.system.describe(error))
             }
             Some(Some(Handle::Capture(buffer))) => {
                 buffer.borrow_mut().extend_from_slice(bytes);
@@ -416,7 +442,11 @@ impl<S: System> Shell<S> {
             self.pipeline(&body.first.commands, Some(&mut job))?;
         } else {
             let text = body.to_string();
-            let line = body.first.commands.first().map_or(1, |command| command.line);
+            let line = body
+                .first
+                .commands
+                .first()
+                .map_or(1, |command| command.line);
             let mut descriptors = self.descriptors.clone();
             descriptors[0] = self.null();
             let mut drains = Vec::new();
@@ -441,13 +471,20 @@ impl<S: System> Shell<S> {
     }
 
     fn null(&mut self) -> Option<Handle<S::Fd>> {
-        self.system.open(NULL_PATH, OpenMode::Read).ok().map(Handle::File)
+        self.system
+            .open(NULL_PATH, OpenMode::Read)
+            .ok()
+            .map(Handle::File)
     }
 
     /// How a command of a pipeline (or a single one in the background) is to be run.
     fn plan(&self, command: &Command, background: bool) -> Plan {
-        let CommandKind::Simple { words, .. } = &command.kind else { return Plan::Inside };
-        let Some(name) = words.first().and_then(fixed_text) else { return Plan::Inside };
+        let CommandKind::Simple { words, .. } = &command.kind else {
+            return Plan::Inside;
+        };
+        let Some(name) = words.first().and_then(fixed_text) else {
+            return Plan::Inside;
+        };
         if self.functions.contains_key(&name) || Self::is_builtin(&name) {
             return Plan::Inside;
         }
@@ -466,10 +503,17 @@ impl<S: System> Shell<S> {
     /// Runs a pipeline; with `job` in the background.
     fn pipeline(&mut self, commands: &[Command], job: Option<&mut Job>) -> Run {
         let background = job.is_some();
-        let mut plans: Vec<Plan> =
-            commands.iter().map(|command| self.plan(command, background)).collect();
+        let mut plans: Vec<Plan> = commands
+            .iter()
+            .map(|command| self.plan(command, background))
+            .collect();
         // Two files that wait for each other must not be opened one after the other.
-        if commands.iter().filter(|command| opens_file(command)).count() > 1 {
+        if commands
+            .iter()
+            .filter(|command| opens_file(command))
+            .count()
+            > 1
+        {
             for (plan, command) in plans.iter_mut().zip(commands) {
                 if matches!(plan, Plan::Program) && opens_file(command) {
                     *plan = Plan::Shell;
@@ -481,9 +525,10 @@ impl<S: System> Shell<S> {
         let captured = self.descriptors[1..=2]
             .iter()
             .any(|descriptor| matches!(descriptor, Some(Handle::Capture(_))));
-        let inside = plans.iter().rposition(|plan| matches!(plan, Plan::Inside)).filter(|at| {
-            !background && (at + 1 == commands.len() || !captured)
-        });
+        let inside = plans
+            .iter()
+            .rposition(|plan| matches!(plan, Plan::Inside))
+            .filter(|at| !background && (at + 1 == commands.len() || !captured));
         for (index, plan) in plans.iter_mut().enumerate() {
             if matches!(plan, Plan::Inside) && Some(index) != inside {
                 *plan = Plan::Shell;
@@ -570,7 +615,11 @@ impl<S: System> Shell<S> {
         }
         let last = statuses.last().copied().unwrap_or(0);
         let failed = statuses.iter().rev().copied().find(|status| *status != 0);
-        Ok(if self.options.pipe_fail { failed.unwrap_or(0) } else { last })
+        Ok(if self.options.pipe_fail {
+            failed.unwrap_or(0)
+        } else {
+            last
+        })
     }
 
     /// Waits for a process that is no job.
@@ -595,12 +644,15 @@ impl<S: System> Shell<S> {
         descriptors: Descriptors<S::Fd>,
         drains: &mut Vec<Drain<S::Fd>>,
     ) -> Result<Pid, i32> {
-        let CommandKind::Simple { assignments, words } = &command.kind else { return Err(1) };
+        let CommandKind::Simple { assignments, words } = &command.kind else {
+            return Err(1);
+        };
         self.line = command.line;
         let saved = core::mem::replace(&mut self.descriptors, descriptors);
         let result = (|| {
             let arguments = expand::fields(words, self).map_err(|message| (1, message))?;
-            self.redirect(&command.redirects).map_err(|message| (1, message))?;
+            self.redirect(&command.redirects)
+                .map_err(|message| (1, message))?;
             let mut extra = Vec::new();
             for Assignment { name, value } in assignments {
                 let value = expand::text(value, self).map_err(|message| (1, message))?;
@@ -626,7 +678,9 @@ impl<S: System> Shell<S> {
         descriptors: &Descriptors<S::Fd>,
         drains: &mut Vec<Drain<S::Fd>>,
     ) -> Result<Pid, (i32, String)> {
-        let Some(name) = arguments.first() else { return Err((0, String::new())) };
+        let Some(name) = arguments.first() else {
+            return Err((0, String::new()));
+        };
         let fail = |shell: &Self, error: Errno| {
             let status = if error == ENOENT { 127 } else { 126 };
             if error == ENOENT && !name.contains('/') {
@@ -647,9 +701,9 @@ impl<S: System> Shell<S> {
                 program
             }
         };
-        let open = self.child_descriptors(descriptors, 3, drains).map_err(|error| {
-            (1, self.describe("cannot make a pipe", error))
-        })?;
+        let open = self
+            .child_descriptors(descriptors, 3, drains)
+            .map_err(|error| (1, self.describe("cannot make a pipe", error)))?;
         let environment = self.environment(extra);
         let program = Program {
             path: &path,
@@ -657,7 +711,9 @@ impl<S: System> Shell<S> {
             environment: &environment,
             descriptors: &open,
         };
-        self.system.spawn(&program).map_err(|error| fail(self, error))
+        self.system
+            .spawn(&program)
+            .map_err(|error| fail(self, error))
     }
 
     /// Starts another shell that runs `text`.
@@ -705,7 +761,9 @@ impl<S: System> Shell<S> {
             environment: &environment,
             descriptors: &open,
         };
-        self.system.spawn(&program).map_err(|error| self.describe(&path, error))
+        self.system
+            .spawn(&program)
+            .map_err(|error| self.describe(&path, error))
     }
 
     fn environment(&self, extra: &[(String, String)]) -> Vec<(String, String)> {
@@ -732,7 +790,9 @@ impl<S: System> Shell<S> {
                 None => {}
                 Some(Handle::File(file)) => open.push((number, file.clone())),
                 Some(Handle::Capture(buffer)) => {
-                    let known = drains.iter().find(|drain| Rc::ptr_eq(&drain.buffer, buffer));
+                    let known = drains
+                        .iter()
+                        .find(|drain| Rc::ptr_eq(&drain.buffer, buffer));
                     let writer = match known.and_then(|drain| drain.writer.clone()) {
                         Some(writer) => writer,
                         None => {
@@ -779,7 +839,10 @@ impl<S: System> Shell<S> {
         use tools::condition::Kind;
         let usable = |path: &str| match self.system.facts(path) {
             None => Err(ENOENT),
-            Some(Facts { kind: Kind::Directory, .. }) => Err(EISDIR),
+            Some(Facts {
+                kind: Kind::Directory,
+                ..
+            }) => Err(EISDIR),
             Some(Facts { mode, .. }) if mode & 0o111 == 0 => Err(EACCES),
             Some(_) => Ok(()),
         };
@@ -842,7 +905,9 @@ impl<S: System> Shell<S> {
     fn command(&mut self, command: &Command) -> Run {
         if self.depth >= MAX_DEPTH {
             self.line = command.line;
-            self.complain(&format!("commands are nested deeper than {MAX_DEPTH} levels"));
+            self.complain(&format!(
+                "commands are nested deeper than {MAX_DEPTH} levels"
+            ));
             return Err(Flow::Exit(2));
         }
         self.depth += 1;
@@ -892,7 +957,9 @@ impl<S: System> Shell<S> {
                 Target::File(mode, word) => {
                     let path = expand::text(word, self)?;
                     let file = self.system.open(&path, *mode);
-                    Some(Handle::File(file.map_err(|error| self.describe(&path, error))?))
+                    Some(Handle::File(
+                        file.map_err(|error| self.describe(&path, error))?,
+                    ))
                 }
                 Target::Duplicate(_, word) => {
                     let text = expand::text(word, self)?;
@@ -919,8 +986,7 @@ impl<S: System> Shell<S> {
                         ));
                     }
                     let fail = |shell: &Self, error| shell.describe("here-document", error);
-                    let (reader, writer) =
-                        self.system.pipe().map_err(|error| fail(self, error))?;
+                    let (reader, writer) = self.system.pipe().map_err(|error| fail(self, error))?;
                     self.system
                         .write(&writer, text.as_bytes())
                         .map_err(|error| fail(self, error))?;
@@ -938,17 +1004,29 @@ impl<S: System> Shell<S> {
         }
         let plain = |text: &str| {
             !text.is_empty()
-                && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./:=,+@%".contains(&b))
+                && text
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"_-./:=,+@%".contains(&b))
         };
-        let show = |text: &String| if plain(text) { text.clone() } else { quote(text) };
-        let mut words: Vec<String> =
-            assignments.iter().map(|(name, value)| format!("{name}={}", show(value))).collect();
+        let show = |text: &String| {
+            if plain(text) {
+                text.clone()
+            } else {
+                quote(text)
+            }
+        };
+        let mut words: Vec<String> = assignments
+            .iter()
+            .map(|(name, value)| format!("{name}={}", show(value)))
+            .collect();
         words.extend(arguments.iter().map(show));
         let _ = self.write(2, format!("+ {}\n", words.join(" ")).as_bytes());
     }
 
     fn simple(&mut self, command: &Command) -> Run {
-        let CommandKind::Simple { assignments, words } = &command.kind else { return Ok(0) };
+        let CommandKind::Simple { assignments, words } = &command.kind else {
+            return Ok(0);
+        };
         self.line = command.line;
         self.substituted = None;
         // A program whose file has to be opened where an interrupt can reach it.
@@ -984,7 +1062,11 @@ impl<S: System> Shell<S> {
                 Ok(()) => Ok(0),
                 Err(message) => {
                     self.complain(&message);
-                    if self.interactive { Ok(1) } else { Err(Flow::Exit(1)) }
+                    if self.interactive {
+                        Ok(1)
+                    } else {
+                        Err(Flow::Exit(1))
+                    }
                 }
             };
         }
@@ -998,15 +1080,13 @@ impl<S: System> Shell<S> {
                 shell.with_variables(values, |shell| shell.builtin(&arguments))
             });
         }
-        self.with_redirects(&command.redirects, |shell| shell.run_program(&arguments, &values))
+        self.with_redirects(&command.redirects, |shell| {
+            shell.run_program(&arguments, &values)
+        })
     }
 
     /// Runs a program in the foreground.
-    pub(crate) fn run_program(
-        &mut self,
-        arguments: &[String],
-        extra: &[(String, String)],
-    ) -> Run {
+    pub(crate) fn run_program(&mut self, arguments: &[String], extra: &[(String, String)]) -> Run {
         let mut drains = Vec::new();
         let descriptors = self.descriptors.clone();
         match self.start(arguments, extra, &descriptors, &mut drains) {
@@ -1015,7 +1095,11 @@ impl<S: System> Shell<S> {
                 self.drain(drains);
                 let status = self.wait(pid);
                 self.system.foreground(&[]);
-                if status == INTERRUPTED { Err(Flow::Interrupt) } else { Ok(status) }
+                if status == INTERRUPTED {
+                    Err(Flow::Interrupt)
+                } else {
+                    Ok(status)
+                }
             }
             Err((status, message)) => {
                 self.complain(&message);
@@ -1027,7 +1111,11 @@ impl<S: System> Shell<S> {
     fn expansion_failed(&mut self, message: &str) -> Run {
         self.complain(message);
         self.status = 1;
-        if self.interactive { Ok(1) } else { Err(Flow::Exit(1)) }
+        if self.interactive {
+            Ok(1)
+        } else {
+            Err(Flow::Exit(1))
+        }
     }
 
     /// Runs with variables that have these values only meanwhile.
@@ -1096,7 +1184,11 @@ impl<S: System> Shell<S> {
                     None => Ok(0),
                 }
             }
-            CommandKind::Loop { until, condition, body } => self.repeat(|shell| {
+            CommandKind::Loop {
+                until,
+                condition,
+                body,
+            } => self.repeat(|shell| {
                 let go = (shell.condition(condition)? == 0) != *until;
                 Ok(if go { Some(shell.list(body)?) } else { None })
             }),
@@ -1110,7 +1202,9 @@ impl<S: System> Shell<S> {
                 };
                 let mut values = values.into_iter();
                 self.repeat(|shell| {
-                    let Some(value) = values.next() else { return Ok(None) };
+                    let Some(value) = values.next() else {
+                        return Ok(None);
+                    };
                     if let Err(message) = shell.set(name, value) {
                         return shell.expansion_failed(&message).map(|_| None);
                     }
@@ -1249,7 +1343,10 @@ fn fixed_text(word: &Word) -> Option<String> {
 }
 
 fn opens_file(command: &Command) -> bool {
-    command.redirects.iter().any(|redirect| matches!(redirect.target, Target::File(..)))
+    command
+        .redirects
+        .iter()
+        .any(|redirect| matches!(redirect.target, Target::File(..)))
 }
 
 impl<S: System> Variables for Shell<S> {

@@ -49,7 +49,11 @@ pub fn evaluate(words: &[String], files: &dyn Files) -> Result<bool, String> {
         }
         _ => {}
     }
-    let mut parser = Parser { words, files, depth: 0 };
+    let mut parser = Parser {
+        words,
+        files,
+        depth: 0,
+    };
     let value = parser.or()?;
     match parser.words.first() {
         None => Ok(value),
@@ -60,7 +64,17 @@ pub fn evaluate(words: &[String], files: &dyn Files) -> Result<bool, String> {
 fn is_binary(operator: &str) -> bool {
     matches!(
         operator,
-        "=" | "==" | "!=" | "<" | ">" | "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge" | "-nt"
+        "=" | "=="
+            | "!="
+            | "<"
+            | ">"
+            | "-eq"
+            | "-ne"
+            | "-lt"
+            | "-le"
+            | "-gt"
+            | "-ge"
+            | "-nt"
             | "-ot"
     )
 }
@@ -73,7 +87,9 @@ fn is_unary(operator: &str) -> bool {
 }
 
 fn number(text: &str) -> Result<i64, String> {
-    text.trim().parse().map_err(|_| format!("`{text}` is not an integer"))
+    text.trim()
+        .parse()
+        .map_err(|_| format!("`{text}` is not an integer"))
 }
 
 fn binary(left: &str, operator: &str, right: &str, files: &dyn Files) -> Result<bool, String> {
@@ -111,7 +127,9 @@ fn unary(operator: &str, word: &str, files: &dyn Files) -> Result<bool, String> 
         "-w" => mode(0o222),
         "-x" => mode(0o111),
         _ => {
-            let fd = word.parse().map_err(|_| format!("`{word}` is not a file descriptor"))?;
+            let fd = word
+                .parse()
+                .map_err(|_| format!("`{word}` is not a file descriptor"))?;
             files.is_terminal(fd)
         }
     })
@@ -189,7 +207,9 @@ impl<'a> Parser<'a> {
     fn enter(&mut self) -> Result<(), String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(format!("the expression is nested deeper than {MAX_DEPTH} levels"));
+            return Err(format!(
+                "the expression is nested deeper than {MAX_DEPTH} levels"
+            ));
         }
         Ok(())
     }
@@ -205,7 +225,14 @@ mod tests {
 
     impl Files for Fake {
         fn facts(&self, path: &str) -> Option<Facts> {
-            let facts = |kind, size, mode, modified| Some(Facts { kind, size, mode, modified });
+            let facts = |kind, size, mode, modified| {
+                Some(Facts {
+                    kind,
+                    size,
+                    mode,
+                    modified,
+                })
+            };
             match path {
                 "/dir" => facts(Kind::Directory, 0, 0o755, 1),
                 "/full" => facts(Kind::File, 7, 0o644, 2),
@@ -220,7 +247,10 @@ mod tests {
     }
 
     fn check(text: &str) -> Result<bool, String> {
-        let words: Vec<String> = text.split(' ').map(|w| w.trim_matches('"').to_string()).collect();
+        let words: Vec<String> = text
+            .split(' ')
+            .map(|w| w.trim_matches('"').to_string())
+            .collect();
         evaluate(&words, &Fake)
     }
 
@@ -270,7 +300,11 @@ mod tests {
             ("a = a -a", "ends too early"),
             ("-t x", "not a file descriptor"),
         ] {
-            assert!(check(text).unwrap_err().contains(message), "{text}: {:?}", check(text));
+            assert!(
+                check(text).unwrap_err().contains(message),
+                "{text}: {:?}",
+                check(text)
+            );
         }
         let deep = "! ".repeat(1000) + "a";
         assert!(check(&deep).unwrap_err().contains("nested"));

@@ -26,7 +26,11 @@ pub fn seconds(text: &str) -> Option<u64> {
     if !digits(whole) || !digits(fraction) || (whole.is_empty() && fraction.is_empty()) {
         return None;
     }
-    let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()? };
+    let whole = if whole.is_empty() {
+        0
+    } else {
+        whole.parse::<u64>().ok()?
+    };
     let mut nanoseconds = 0;
     let mut unit = 100_000_000;
     for digit in fraction.bytes().take(9) {
@@ -65,7 +69,11 @@ pub fn show_date(seconds: u64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     format!(
         "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
@@ -84,7 +92,16 @@ mod tests {
         assert_eq!(size("0"), Some(0));
         assert_eq!(size("64K"), Some(65536));
         assert_eq!(size("3g"), Some(3 << 30));
-        for bad in ["", "K", "-1", "+1", "1.5M", "99999999999999999999", "99999999999G", "1é"] {
+        for bad in [
+            "",
+            "K",
+            "-1",
+            "+1",
+            "1.5M",
+            "99999999999999999999",
+            "99999999999G",
+            "1é",
+        ] {
             assert_eq!(size(bad), None, "{bad}");
         }
     }

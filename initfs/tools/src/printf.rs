@@ -20,7 +20,10 @@ pub fn escape(text: &str, echo: bool, out: &mut Vec<u8>) -> bool {
             break;
         };
         let digits = |from: &[u8], most: usize, radix: u32| {
-            from.iter().take(most).take_while(|b| char::from(**b).is_digit(radix)).count()
+            from.iter()
+                .take(most)
+                .take_while(|b| char::from(**b).is_digit(radix))
+                .count()
         };
         let value = |digits: &[u8], radix: u32| {
             digits.iter().fold(0u32, |sum, digit| {
@@ -204,7 +207,9 @@ fn field(
     }
     match text.parse() {
         Ok(width) if width <= MAX_WIDTH => Ok(Some(width)),
-        _ => Err(format!("field width `{text}` is not a number from 0 to {MAX_WIDTH}")),
+        _ => Err(format!(
+            "field width `{text}` is not a number from 0 to {MAX_WIDTH}"
+        )),
     }
 }
 
@@ -212,7 +217,10 @@ fn field(
 fn integer(text: &str, result: &mut Result<(), String>) -> i64 {
     let trimmed = text.trim();
     if let Some(character) = trimmed.strip_prefix(['\'', '"']) {
-        return character.chars().next().map_or(0, |c| i64::from(u32::from(c)));
+        return character
+            .chars()
+            .next()
+            .map_or(0, |c| i64::from(u32::from(c)));
     }
     let (negative, digits) = match trimmed.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -254,9 +262,17 @@ mod tests {
     #[test]
     fn conversions() {
         assert_eq!(print("%s=%d\\n", &["a", "5"]), "a=5\n");
-        assert_eq!(print("%5s|%-5s|%.2s\\n", &["ab", "cd", "efg"]), "   ab|cd   |ef\n");
-        assert_eq!(print("%05d %x %X %#x %o %+d", &["-42", "255", "255", "16", "8", "3"]),
-            "-0042 ff FF 0x10 10 +3");
+        assert_eq!(
+            print("%5s|%-5s|%.2s\\n", &["ab", "cd", "efg"]),
+            "   ab|cd   |ef\n"
+        );
+        assert_eq!(
+            print(
+                "%05d %x %X %#x %o %+d",
+                &["-42", "255", "255", "16", "8", "3"]
+            ),
+            "-0042 ff FF 0x10 10 +3"
+        );
         assert_eq!(print("%s\\n", &["a", "b", "c"]), "a\nb\nc\n");
         assert_eq!(print("%c%c%%", &["hello", "w"]), "hw%");
         assert_eq!(print("%b", &["a\\tb\\0101"]), "a\tbA");
