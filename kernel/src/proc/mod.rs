@@ -1,43 +1,262 @@
-//! Processes: what the upper half keeps with each context. (Placeholder: hooks the lower half calls.)
+//! Processes: what this half of the kernel keeps with each context, and the hooks the lower half
+//! calls when a context begins and ends.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{
+    collections::BTreeMap,
+    format,
+    string::String,
+    sync::{Arc, Weak},
+    vec::Vec,
+};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::mm::space::Unmapped;
-use crate::sched::{Context, ContextRef};
+use ::syscall::{
+    Exception, ProcSchemeAttrs,
+    error::{EINVAL, Error, Result},
+    flag::UPPER_FDTBL_TAG,
+};
+use spin::Mutex;
 
-/// What the upper half keeps with a context: file table, identity, name, status …
+use crate::{
+    mm::space::Unmapped,
+    object::{FileTable, reaper},
+    sched::{self, Context, ContextRef},
+    scheme::{self, Caller},
+};
+
+/// Descriptor places the first program finds in each number space.
+const FIRST_TABLE_SIZE: usize = 64;
+
+/// Lowest and highest priority are 0 and this.
+const MAX_PRIORITY: u32 = 39;
+
+/// Who a context is, as the process manager set it.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Process id.
+    pub pid: u32,
+    /// Effective user.
+    pub euid: u32,
+    /// Effective group.
+    pub egid: u32,
+    /// Priority, 0 to 39.
+    pub priority: u32,
+    /// Name for people.
+    pub name: String,
+}
+
+/// What the upper half keeps with a context.
 #[derive(Default)]
-pub struct ProcData {}
+pub struct ProcData {
+    identity: Identity,
+    files: Arc<FileTable>,
+    /// Number of the `new-context` handle, which becomes readable when the context ends.
+    owner: Option<usize>,
+    /// The exception that ended the context.
+    exception: Option<Exception>,
+    /// The context asked for its own end.
+    ended_itself: bool,
+    /// CPU set as set by the program; one CPU runs, so it is only remembered.
+    affinity: Affinity,
+}
 
-/// Called once at boot, before the first context runs: sets `first` up (name "[bootstrap]", file
-/// table with the scheme roots and the creation capability in the upper table) and returns the
-/// bytes of the metadata pages (at most four pages; the rest is zero).
+/// A set of CPUs, 256 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Affinity(pub [u8; 32]);
+
+impl Default for Affinity {
+    fn default() -> Self {
+        Self([u8::MAX; 32])
+    }
+}
+
+static CONTEXTS: Mutex<BTreeMap<u64, Weak<Context>>> = Mutex::new(BTreeMap::new());
+static CREATED: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes a stopped context that belongs to process 0 and user 0, with an empty file table.
+pub fn create() -> Result<ContextRef> {
+    let context = sched::new_context()?;
+    enlist(&context);
+    Ok(context)
+}
+
+fn enlist(context: &ContextRef) {
+    CONTEXTS.lock().insert(context.id, Arc::downgrade(context));
+    CREATED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// All contexts that have not ended.
+pub fn contexts() -> Vec<ContextRef> {
+    CONTEXTS.lock().values().filter_map(Weak::upgrade).collect()
+}
+
+/// How many contexts were ever made.
+pub fn created() -> usize {
+    CREATED.load(Ordering::Relaxed)
+}
+
+/// Who a context is.
+pub fn identity(context: &Context) -> Identity {
+    context.ext.lock().identity.clone()
+}
+
+/// The name of a context.
+pub fn name(context: &Context) -> String {
+    identity(context).name
+}
+
+/// Sets who a context is: `EINVAL` when the name is not UTF-8.
+pub fn set_attributes(context: &Context, attributes: &ProcSchemeAttrs) -> Result<()> {
+    let name = attributes
+        .debug_name
+        .split(|&byte| byte == 0)
+        .next()
+        .unwrap_or(&[]);
+    let name = core::str::from_utf8(name).map_err(|_| Error::new(EINVAL))?;
+    let identity = Identity {
+        pid: attributes.pid,
+        euid: attributes.euid,
+        egid: attributes.egid,
+        priority: attributes.prio.min(MAX_PRIORITY),
+        name: String::from(name),
+    };
+    context.ext.lock().identity = identity;
+    Ok(())
+}
+
+/// Who a context is, as its attribute handle reads it.
+pub fn attributes(context: &Context) -> ProcSchemeAttrs {
+    let identity = identity(context);
+    let mut attributes = ProcSchemeAttrs {
+        pid: identity.pid,
+        euid: identity.euid,
+        egid: identity.egid,
+        prio: identity.priority,
+        ..ProcSchemeAttrs::default()
+    };
+    for (place, byte) in attributes.debug_name.iter_mut().zip(identity.name.bytes()) {
+        *place = byte;
+    }
+    attributes
+}
+
+/// Who asks in the current system call; nobody in the idle loop.
+pub fn caller() -> Caller {
+    sched::try_current()
+        .map(|context| caller_of(&context))
+        .unwrap_or_default()
+}
+
+fn caller_of(context: &Context) -> Caller {
+    let data = context.ext.lock();
+    let Identity {
+        pid, euid, egid, ..
+    } = data.identity;
+    Caller {
+        pid: pid as usize,
+        uid: euid,
+        gid: egid,
+    }
+}
+
+/// The file table of the current context.
+pub fn files() -> Arc<FileTable> {
+    files_of(&sched::current())
+}
+
+/// The file table of a context.
+pub fn files_of(context: &Context) -> Arc<FileTable> {
+    context.ext.lock().files.clone()
+}
+
+/// Gives a context another file table.
+pub fn set_files(context: &Context, files: Arc<FileTable>) {
+    // The old table is dropped after the lock: dropping it may ask who the caller is.
+    let old = core::mem::replace(&mut context.ext.lock().files, files);
+    drop(old);
+}
+
+/// Remembers the handle that becomes readable when the context ends.
+pub fn set_owner(context: &Context, owner: usize) {
+    context.ext.lock().owner = Some(owner);
+}
+
+/// The exception that ended the context.
+pub fn exception(context: &Context) -> Option<Exception> {
+    context.ext.lock().exception
+}
+
+/// Notes that a context asked for its own end: then it is not reported as killed.
+pub fn set_ended_itself(context: &Context) {
+    context.ext.lock().ended_itself = true;
+}
+
+/// True when the context asked for its own end.
+pub fn ended_itself(context: &Context) -> bool {
+    context.ext.lock().ended_itself
+}
+
+/// The CPU set of a context.
+pub fn affinity(context: &Context) -> Affinity {
+    context.ext.lock().affinity
+}
+
+/// Sets the CPU set of a context.
+pub fn set_affinity(context: &Context, affinity: Affinity) {
+    context.ext.lock().affinity = affinity;
+}
+
+/// Called once at boot, before the first context runs: sets `first` up (name, file table with the
+/// scheme roots and the creation capability in the upper table) and returns the bytes of the
+/// metadata pages (at most four pages; the rest is zero).
 pub fn bootstrap_metadata(first: &ContextRef) -> Vec<u8> {
-    let _ = first;
-    Vec::new()
+    scheme::init();
+    enlist(first);
+    first.ext.lock().identity.name = String::from("[bootstrap]");
+    let files = files_of(first);
+    for space in [0, UPPER_FDTBL_TAG] {
+        // A new table is empty, so it can only grow.
+        let _ = files.resize(space, FIRST_TABLE_SIZE);
+    }
+    scheme::publish_roots(&files)
 }
 
 /// Name and pid for reports, e.g. `[bootstrap] (pid 0)`.
 pub fn describe(context: &Context) -> String {
-    let _ = context;
-    String::new()
+    let Identity { pid, name, .. } = identity(context);
+    format!("{name} (pid {pid})")
 }
 
 /// A context ends: called in that context (or, when it never ran, by the one that kills it),
-/// before its address space is left. May block, but not for ever: `is_killed` may be set.
+/// before its address space is left.
 pub fn on_exit(context: &ContextRef) {
-    let _ = context;
+    CONTEXTS.lock().remove(&context.id);
+    // Schemes end first: a daemon's own descriptors need no answers from itself.
+    scheme::creator_ended(context);
+    set_files(context, Arc::default());
+    reaper::run();
+    let owner = context.ext.lock().owner;
+    if let Some(owner) = owner {
+        scheme::context_ended(owner);
+    }
 }
 
 /// An unhandled exception in user mode, after the report was printed and before `on_exit`:
 /// records the status. `address` is the faulting address of a page fault, else 0.
 pub fn on_exception(context: &ContextRef, vector: u8, code: u64, address: usize) {
-    let _ = (context, vector, code, address);
+    let exception = Exception {
+        kind: usize::from(vector),
+        code: code as usize,
+        address,
+    };
+    context.ext.lock().exception = Some(exception);
 }
 
 /// Scheme mappings that vanished with an address space (nobody waits for the Munmap answers).
 /// Must not block.
 pub fn on_unmapped(pieces: Vec<Unmapped>) {
-    let _ = pieces;
+    for piece in pieces {
+        reaper::defer(reaper::Work::Unmap(piece));
+    }
+    reaper::run();
 }

@@ -1,1 +1,531 @@
-//! Placeholder.
+//! Schemes: the objects behind descriptors.
+//!
+//! A scheme is one implementation of [`Scheme`]. Those of the kernel have fixed ids and one file
+//! each in this folder; a scheme of a daemon is a [`user::UserScheme`], made through [`manager`].
+//! Every default method answers what Redox answers for an operation a scheme does not know.
+
+mod acpi;
+mod debug;
+mod dirents;
+mod dtb;
+mod event;
+mod handles;
+mod irq;
+mod manager;
+mod memory;
+mod pipe;
+mod proc;
+mod serio;
+mod sys;
+mod time;
+mod user;
+
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+
+use ::syscall::{
+    CallFlags, EventFlags, MapFlags, MunmapFlags, StdFsCallKind,
+    data::{GlobalSchemes, Map, Stat, StatVfs},
+    error::{EBADF, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, ESPIPE, Error, Result},
+};
+use spin::Mutex;
+
+use crate::{
+    mm::space::{AddrSpace, Placement, Prot, Unmapped},
+    object::{Description, DescriptionState, FileTable, InternalFlags, SchemeId, reaper},
+    syscall::UserBuf,
+};
+
+pub use event::{counts as event_counts, trigger};
+pub use memory::map_anonymous;
+pub use proc::context_ended;
+
+/// Offset that says "no position": what unpositioned descriptions pass.
+pub const NO_OFFSET: u64 = u64::MAX;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Caller {
+    /// Process id as set by the process manager.
+    pub pid: usize,
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+}
+
+/// What an open or dup gives.
+#[derive(Debug)]
+pub enum Opened {
+    /// A new object of the same scheme.
+    Here(usize, InternalFlags),
+    /// Any description.
+    Other(Arc<Description>),
+}
+
+impl Opened {
+    /// An object of the same scheme whose position the kernel does not keep.
+    pub fn plain(number: usize) -> Result<Self> {
+        Ok(Self::Here(number, InternalFlags::empty()))
+    }
+
+    /// An object of the same scheme whose position the kernel keeps.
+    pub fn positioned(number: usize) -> Result<Self> {
+        Ok(Self::Here(number, InternalFlags::POSITIONED))
+    }
+
+    /// The description for it: a new one with `flags` when it is an object of `scheme`.
+    pub fn into_description(self, scheme: SchemeId, flags: u32) -> Arc<Description> {
+        match self {
+            Self::Other(description) => description,
+            Self::Here(number, internal) => {
+                let state = DescriptionState {
+                    offset: 0,
+                    flags,
+                    internal,
+                };
+                Arc::new(Description::new(scheme, number, state))
+            }
+        }
+    }
+}
+
+/// A request to unmap, as a scheme gets it.
+#[derive(Clone, Copy, Debug)]
+pub struct MunmapRequest {
+    /// Offset in the object, in bytes.
+    pub offset: u64,
+    /// Bytes.
+    pub size: usize,
+    /// Flags.
+    pub flags: MunmapFlags,
+}
+
+fn unsupported<T>() -> Result<T> {
+    Err(Error::new(EOPNOTSUPP))
+}
+
+fn bad_fd<T>() -> Result<T> {
+    Err(Error::new(EBADF))
+}
+
+/// The operations on the objects of one scheme. `number` is the scheme's own number for an object.
+/// Buffers belong to the current program. Everything but `close`, `detach` and
+/// `unmapped_without_waiting` may block.
+pub trait Scheme: Send + Sync {
+    /// Opens `path` below an object.
+    fn open(
+        &self,
+        _number: usize,
+        _path: &str,
+        _flags: usize,
+        _fcntl_flags: u32,
+        _caller: Caller,
+    ) -> Result<Opened> {
+        unsupported()
+    }
+
+    /// Makes a new object from an object and a name.
+    fn dup(&self, _number: usize, _name: UserBuf, _caller: Caller) -> Result<Opened> {
+        unsupported()
+    }
+
+    /// Reads without position.
+    fn read(&self, _number: usize, _buf: UserBuf, _flags: u32) -> Result<usize> {
+        bad_fd()
+    }
+
+    /// Writes without position.
+    fn write(&self, _number: usize, _buf: UserBuf, _flags: u32) -> Result<usize> {
+        bad_fd()
+    }
+
+    /// Reads at `offset`, which is [`NO_OFFSET`] for unpositioned descriptions.
+    fn read_at(&self, number: usize, buf: UserBuf, offset: u64, flags: u32) -> Result<usize> {
+        if offset != NO_OFFSET {
+            return Err(Error::new(ESPIPE));
+        }
+        self.read(number, buf, flags)
+    }
+
+    /// Writes at `offset`, which is [`NO_OFFSET`] for unpositioned descriptions.
+    fn write_at(&self, number: usize, buf: UserBuf, offset: u64, flags: u32) -> Result<usize> {
+        if offset != NO_OFFSET {
+            return Err(Error::new(ESPIPE));
+        }
+        self.write(number, buf, flags)
+    }
+
+    /// Size in bytes, for seeks from the end.
+    fn fsize(&self, _number: usize) -> Result<u64> {
+        Err(Error::new(ESPIPE))
+    }
+
+    /// The path of an object of the kernel, without asking anybody.
+    fn path(&self, _number: usize) -> Result<String> {
+        unsupported()
+    }
+
+    /// Stores the path of an object.
+    fn fpath(&self, number: usize, buf: UserBuf) -> Result<usize> {
+        buf.write(self.path(number)?.as_bytes())
+    }
+
+    /// Describes an object of the kernel.
+    fn stat(&self, _number: usize) -> Result<Stat> {
+        bad_fd()
+    }
+
+    /// Stores the description of an object.
+    fn fstat(&self, number: usize, buf: UserBuf) -> Result<()> {
+        buf.write_all(&self.stat(number)?)
+    }
+
+    /// Describes the file system of an object.
+    fn statvfs(&self, _number: usize) -> Result<StatVfs> {
+        bad_fd()
+    }
+
+    /// Stores directory entries from the opaque position `start` on.
+    fn getdents(&self, _number: usize, _buf: UserBuf, _header: u16, _start: u64) -> Result<usize> {
+        unsupported()
+    }
+
+    /// Changes the owner.
+    fn fchown(&self, _number: usize, _uid: u32, _gid: u32) -> Result<()> {
+        bad_fd()
+    }
+
+    /// Is offered every fcntl that concerns the description; an error aborts the call.
+    fn fcntl(&self, _number: usize, _command: usize, _argument: usize) -> Result<usize> {
+        Ok(0)
+    }
+
+    /// Notes interest in `flags` and says which of them hold now.
+    fn fevent(&self, _number: usize, _flags: EventFlags) -> Result<EventFlags> {
+        Ok(EventFlags::empty())
+    }
+
+    /// Writes an object through to where it is kept.
+    fn fsync(&self, _number: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Links an object at a path.
+    fn flink(&self, _number: usize, _path: &str) -> Result<()> {
+        bad_fd()
+    }
+
+    /// Moves an object to a path.
+    fn frename(&self, _number: usize, _path: &str) -> Result<()> {
+        bad_fd()
+    }
+
+    /// Removes a path below an object.
+    fn unlink(&self, _number: usize, _path: &str, _flags: usize) -> Result<()> {
+        Err(Error::new(ENOENT))
+    }
+
+    /// The scheme's own operations; `numbers` holds one object, or two.
+    fn call(
+        &self,
+        _numbers: &[usize],
+        _payload: UserBuf,
+        _flags: CallFlags,
+        _metadata: &[u64],
+    ) -> Result<usize> {
+        unsupported()
+    }
+
+    /// A file system operation in form of a call: metadata is kind and two arguments.
+    fn std_fs_call(
+        &self,
+        _file: &Description,
+        numbers: &[usize],
+        payload: UserBuf,
+        metadata: &[u64],
+    ) -> Result<usize> {
+        let (kind, arg1, arg2) = std_fs_metadata(metadata)?;
+        if kind == StdFsCallKind::Relpathat {
+            return unsupported();
+        }
+        let &[number] = numbers else {
+            return Err(Error::new(EINVAL));
+        };
+        match kind {
+            StdFsCallKind::Getdents => self.getdents(number, payload, arg2 as u16, arg1),
+            StdFsCallKind::Fstat => self.fstat(number, payload).map(|()| 0),
+            StdFsCallKind::Fstatvfs => payload.write_all(&self.statvfs(number)?).map(|()| 0),
+            StdFsCallKind::Fsync => self.fsync(number).map(|()| 0),
+            StdFsCallKind::Ftruncate | StdFsCallKind::Futimens | StdFsCallKind::Fchmod => bad_fd(),
+            _ => unsupported(),
+        }
+    }
+
+    /// Takes files sent to an object.
+    fn send_files(
+        &self,
+        _number: usize,
+        _files: Vec<Arc<Description>>,
+        _flags: CallFlags,
+        _metadata: &[u64],
+    ) -> Result<usize> {
+        unsupported()
+    }
+
+    /// Gives files of an object to the caller, into the slots the payload lists.
+    fn receive_files(
+        &self,
+        _number: usize,
+        _payload: UserBuf,
+        _flags: CallFlags,
+        _metadata: &[u64],
+    ) -> Result<usize> {
+        unsupported()
+    }
+
+    /// Maps an object into `space` and returns the address. With `transfer` the mappings of an
+    /// address space object move instead of being borrowed.
+    fn mmap(
+        &self,
+        _file: &Arc<Description>,
+        _space: &Arc<AddrSpace>,
+        _map: &Map,
+        _transfer: bool,
+    ) -> Result<usize> {
+        unsupported()
+    }
+
+    /// A mapping is gone; waits until the scheme knows.
+    fn unmapped(&self, _number: usize, _request: MunmapRequest) -> Result<()> {
+        unsupported()
+    }
+
+    /// A mapping is gone and nobody waits for the scheme. Must not block.
+    fn unmapped_without_waiting(&self, _number: usize, _request: MunmapRequest) {}
+
+    /// The last reference to an object is gone. Must not block.
+    fn close(&self, _number: usize) {}
+
+    /// Process `pid` closed a descriptor of an object that asked to hear of it. Must not block.
+    fn detach(&self, _number: usize, _pid: usize) {}
+}
+
+/// Takes the metadata of a file system call apart: `EINVAL` when words are missing, `EOPNOTSUPP`
+/// for an unknown kind.
+fn std_fs_metadata(metadata: &[u64]) -> Result<(StdFsCallKind, u64, u64)> {
+    let &[kind, arg1, arg2, ..] = metadata else {
+        return Err(Error::new(EINVAL));
+    };
+    // Only the first byte names the kind, the other seven are reserved.
+    let kind = StdFsCallKind::try_from_raw(kind as u8).ok_or(Error::new(EOPNOTSUPP))?;
+    Ok((kind, arg1, arg2))
+}
+
+/// Id of a scheme of the kernel.
+pub const fn kernel_id(scheme: GlobalSchemes) -> SchemeId {
+    SchemeId(scheme as usize)
+}
+
+/// Id of the scheme of scheme sockets and of the creation capability.
+pub const MANAGER: SchemeId = SchemeId(16);
+
+/// First id of the schemes of daemons.
+const FIRST_USER: usize = 17;
+/// Ids beyond this are not given out; numbers are reused after it.
+const MAX_SCHEMES: usize = 65_536;
+
+struct UserSchemes {
+    list: BTreeMap<SchemeId, Arc<user::UserScheme>>,
+    next: usize,
+}
+
+static USER_SCHEMES: Mutex<UserSchemes> = Mutex::new(UserSchemes {
+    list: BTreeMap::new(),
+    next: FIRST_USER,
+});
+
+/// A reference to a scheme.
+pub enum SchemeRef {
+    /// One of the kernel's.
+    Kernel(&'static dyn Scheme),
+    /// A daemon's.
+    User(Arc<user::UserScheme>),
+}
+
+impl core::ops::Deref for SchemeRef {
+    type Target = dyn Scheme;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Kernel(scheme) => *scheme,
+            Self::User(scheme) => &**scheme,
+        }
+    }
+}
+
+fn kernel_scheme(id: GlobalSchemes) -> &'static dyn Scheme {
+    match id {
+        GlobalSchemes::Debug => &debug::DebugScheme,
+        GlobalSchemes::Event => &event::EventScheme,
+        GlobalSchemes::Memory => &memory::MemoryScheme,
+        GlobalSchemes::Pipe => &pipe::PipeScheme,
+        GlobalSchemes::Serio => &serio::SerioScheme,
+        GlobalSchemes::Irq => &irq::IrqScheme,
+        GlobalSchemes::Time => &time::TimeScheme,
+        GlobalSchemes::Sys => &sys::SysScheme,
+        GlobalSchemes::Proc => &proc::ProcScheme,
+        GlobalSchemes::Acpi => &acpi::AcpiScheme,
+        GlobalSchemes::Dtb => &dtb::DtbScheme,
+    }
+}
+
+/// The scheme with this id, or `ENODEV`.
+pub fn get(id: SchemeId) -> Result<SchemeRef> {
+    if id == MANAGER {
+        return Ok(SchemeRef::Kernel(&manager::Manager));
+    }
+    if let Some(id) = u8::try_from(id.0)
+        .ok()
+        .and_then(GlobalSchemes::try_from_raw)
+    {
+        return Ok(SchemeRef::Kernel(kernel_scheme(id)));
+    }
+    user_scheme(id)
+        .map(SchemeRef::User)
+        .ok_or(Error::new(ENODEV))
+}
+
+fn user_scheme(id: SchemeId) -> Option<Arc<user::UserScheme>> {
+    USER_SCHEMES.lock().list.get(&id).cloned()
+}
+
+/// Closes object `number` of a scheme, if the scheme still exists.
+pub fn close(id: SchemeId, number: usize) {
+    event::forget_file(id, number);
+    if let Ok(scheme) = get(id) {
+        scheme.close(number);
+    }
+}
+
+/// Tells a scheme of a closed descriptor.
+pub fn detach(id: SchemeId, number: usize, pid: usize) {
+    if let Ok(scheme) = get(id) {
+        scheme.detach(number, pid);
+    }
+}
+
+/// All schemes of daemons that a context made end with it.
+pub fn creator_ended(context: &crate::sched::ContextRef) {
+    let all: Vec<_> = USER_SCHEMES.lock().list.values().cloned().collect();
+    all.iter()
+        .filter(|scheme| scheme.is_made_by(context))
+        .for_each(|scheme| scheme.shut_down());
+}
+
+fn grant_of(piece: &Unmapped) -> Option<(&Description, MunmapRequest)> {
+    let file = piece.grant.description.downcast_ref::<Description>()?;
+    let flags = MapFlags::from_bits_truncate(piece.grant.flags);
+    let synced = flags.contains(MapFlags::MAP_SHARED | MapFlags::PROT_WRITE);
+    let flags = if synced {
+        MunmapFlags::NEEDS_SYNC
+    } else {
+        MunmapFlags::empty()
+    };
+    Some((
+        file,
+        MunmapRequest {
+            offset: piece.grant.offset,
+            size: piece.len,
+            flags,
+        },
+    ))
+}
+
+/// Tells schemes that mappings are gone and waits until they know. Their errors mean nothing.
+pub fn notify_unmapped(pieces: Vec<Unmapped>) {
+    for piece in &pieces {
+        if let Some((file, request)) = grant_of(piece)
+            && let Ok(scheme) = get(file.scheme())
+        {
+            let _ = scheme.unmapped(file.number(), request);
+        }
+    }
+}
+
+/// Tells a scheme that a mapping is gone, without waiting.
+pub fn unmapped_without_waiting(piece: Unmapped) {
+    if let Some((file, request)) = grant_of(&piece)
+        && let Ok(scheme) = get(file.scheme())
+    {
+        scheme.unmapped_without_waiting(file.number(), request);
+    }
+}
+
+/// Where a map request wants its memory: the address only counts with one of the fixed flags.
+pub fn placement(map: &Map) -> Placement {
+    if map.flags.contains(MapFlags::MAP_FIXED_NOREPLACE) {
+        Placement::FixedNoReplace(map.address)
+    } else if map.flags.contains(MapFlags::MAP_FIXED) {
+        Placement::Fixed(map.address)
+    } else {
+        Placement::Any
+    }
+}
+
+/// The protection part of map flags.
+pub fn prot(flags: MapFlags) -> Prot {
+    let mut prot = Prot::empty();
+    prot.set(Prot::READ, flags.contains(MapFlags::PROT_READ));
+    prot.set(Prot::WRITE, flags.contains(MapFlags::PROT_WRITE));
+    prot.set(Prot::EXEC, flags.contains(MapFlags::PROT_EXEC));
+    prot
+}
+
+/// Puts received files into the slots the payload lists; the payload must list exactly as many.
+fn deliver_files(files: Vec<Arc<Description>>, payload: UserBuf) -> Result<usize> {
+    let count = files.len();
+    if count.checked_mul(size_of::<usize>()) != Some(payload.len()) {
+        return Err(Error::new(EINVAL));
+    }
+    let slots = payload.words(count)?;
+    crate::proc::files().insert_all(&slots, files)?;
+    Ok(count)
+}
+
+/// The root objects of the kernel's schemes and the scheme creation capability, put into `table`
+/// in the upper number space, and the page content that tells the first program about them: count,
+/// then count × (id, padding, descriptor), then the descriptor of the capability.
+pub fn publish_roots(table: &FileTable) -> Vec<u8> {
+    use ::syscall::flag::{O_CREAT, O_RDWR, UPPER_FDTBL_TAG};
+    let insert = |scheme: SchemeId, number: usize| {
+        let fd = UPPER_FDTBL_TAG | scheme.0;
+        let flags = (O_CREAT | O_RDWR) as u32;
+        let file = Opened::Here(number, InternalFlags::empty()).into_description(scheme, flags);
+        // The table is new and the numbers differ, so there is room.
+        table.insert(fd, file, EINVAL).unwrap_or(usize::MAX)
+    };
+    let ids: Vec<_> = (1..=u8::MAX)
+        .map_while(GlobalSchemes::try_from_raw)
+        .collect();
+    let mut page = Vec::from(ids.len().to_ne_bytes());
+    for id in ids {
+        page.extend(u64::from(id as u8).to_ne_bytes());
+        page.extend(insert(kernel_id(id), root_number(id)).to_ne_bytes());
+    }
+    page.extend(insert(MANAGER, manager::CAPABILITY).to_ne_bytes());
+    page
+}
+
+fn root_number(id: GlobalSchemes) -> usize {
+    match id {
+        GlobalSchemes::Acpi => acpi::ROOT,
+        _ => handles::ROOT,
+    }
+}
+
+/// Called once at boot: connects interrupts and console input to their schemes.
+pub fn init() {
+    irq::init();
+    debug::init();
+    reaper::run();
+}

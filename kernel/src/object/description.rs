@@ -1,0 +1,111 @@
+//! Open descriptions: one object of one scheme as somebody opened it.
+
+use ::syscall::{
+    error::{EINVAL, Error, Result},
+    flag::{O_APPEND, O_NONBLOCK, RwFlags},
+    schemev2::NewFdFlags,
+};
+use bitflags::bitflags;
+use spin::Mutex;
+
+use super::{SchemeId, reaper};
+
+bitflags! {
+    /// What the kernel remembers of a description beside the open flags.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct InternalFlags: u8 {
+        /// The kernel keeps the offset and passes it with each read and write.
+        const POSITIONED = 1;
+        /// The scheme hears when a descriptor of the description is closed next.
+        const NOTIFY_ON_DETACH = 2;
+    }
+}
+
+impl InternalFlags {
+    /// From the first extra byte of an answer or of `NewFdParams`; `EINVAL` for unknown bits.
+    pub fn from_extra(extra: u8) -> Result<Self> {
+        let flags = NewFdFlags::from_bits(extra).ok_or(Error::new(EINVAL))?;
+        let positioned = flags.contains(NewFdFlags::POSITIONED);
+        Ok(if positioned {
+            Self::POSITIONED
+        } else {
+            Self::empty()
+        })
+    }
+}
+
+/// The changeable part of a description.
+#[derive(Clone, Copy, Debug)]
+pub struct DescriptionState {
+    /// Position for the next read or write of a positioned description, in bytes.
+    pub offset: u64,
+    /// Open flags, changed by `F_SETFL`.
+    pub flags: u32,
+    /// Kernel flags.
+    pub internal: InternalFlags,
+}
+
+/// An open description. Descriptors, passed descriptors and mappings share it; when the last of
+/// them is gone its scheme gets a close message.
+#[derive(Debug)]
+pub struct Description {
+    scheme: SchemeId,
+    number: usize,
+    state: Mutex<DescriptionState>,
+}
+
+impl Description {
+    /// A description of object `number` of `scheme`. From now on the scheme is owed a close.
+    pub fn new(scheme: SchemeId, number: usize, state: DescriptionState) -> Self {
+        Self {
+            scheme,
+            number,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The scheme it belongs to.
+    pub fn scheme(&self) -> SchemeId {
+        self.scheme
+    }
+
+    /// The scheme's number for it.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// A copy of the changeable part.
+    pub fn state(&self) -> DescriptionState {
+        *self.state.lock()
+    }
+
+    /// Changes the changeable part; `change` must not block nor lock.
+    pub fn update<T>(&self, change: impl FnOnce(&mut DescriptionState) -> T) -> T {
+        change(&mut self.state.lock())
+    }
+
+    /// The open flags, with NONBLOCK and APPEND replaced when `replacement` is given.
+    pub fn io_flags(&self, replacement: Option<RwFlags>) -> u32 {
+        let flags = self.state().flags;
+        let Some(replacement) = replacement else {
+            return flags;
+        };
+        let mut flags = flags & !((O_NONBLOCK | O_APPEND) as u32);
+        if replacement.contains(RwFlags::NONBLOCK) {
+            flags |= O_NONBLOCK as u32;
+        }
+        if replacement.contains(RwFlags::APPEND) {
+            flags |= O_APPEND as u32;
+        }
+        flags
+    }
+}
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        reaper::defer(reaper::Work::Close {
+            scheme: self.scheme,
+            number: self.number,
+        });
+    }
+}

@@ -1,0 +1,96 @@
+//! `kernel.acpi`: the root table of ACPI, and the request to power off for the ACPI daemon.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use ::syscall::{
+    CallFlags, EventFlags,
+    data::GlobalSchemes,
+    error::{EACCES, EINVAL, ENOENT, Error, Result},
+    flag::AcpiVerb,
+};
+
+use super::{Caller, Opened, Scheme, kernel_id, trigger};
+use crate::{arch::power, sched, syscall::UserBuf, time::now_ns};
+
+/// Handle bit: may read the root table.
+const READ_TABLE: usize = 1;
+/// Handle bit: may open `kstop`.
+const OPEN_KSTOP: usize = 2;
+/// The `kstop` handle.
+const KSTOP: usize = 4;
+
+/// The root object.
+pub const ROOT: usize = READ_TABLE | OPEN_KSTOP;
+
+/// How long the ACPI daemon may take to power off, in nanoseconds.
+const SHUTDOWN_PATIENCE: u64 = 1_000_000_000;
+
+static STOP_REQUESTED: AtomicBool = AtomicBool::new(false);
+static KSTOP_OPENED: AtomicBool = AtomicBool::new(false);
+
+pub struct AcpiScheme;
+
+impl Scheme for AcpiScheme {
+    fn open(
+        &self,
+        number: usize,
+        path: &str,
+        _flags: usize,
+        _fcntl_flags: u32,
+        caller: Caller,
+    ) -> Result<Opened> {
+        match path {
+            "" | "/" => Opened::plain(number),
+            "kstop" | "/kstop" if caller.uid != 0 || number & OPEN_KSTOP == 0 => {
+                Err(Error::new(EACCES))
+            }
+            "kstop" | "/kstop" => {
+                KSTOP_OPENED.store(true, Ordering::Relaxed);
+                Opened::plain(KSTOP)
+            }
+            _ => Err(Error::new(ENOENT)),
+        }
+    }
+
+    fn call(
+        &self,
+        numbers: &[usize],
+        payload: UserBuf,
+        flags: CallFlags,
+        metadata: &[u64],
+    ) -> Result<usize> {
+        let &[number] = numbers else {
+            return Err(Error::new(EINVAL));
+        };
+        match metadata.first().copied().and_then(AcpiVerb::try_from_raw) {
+            Some(AcpiVerb::ReadRxsdt)
+                if number & READ_TABLE != 0 && flags.contains(CallFlags::READ) =>
+            {
+                let table = power::rxsdt();
+                payload.write(&table)?;
+                Ok(table.len())
+            }
+            Some(AcpiVerb::CheckShutdown) if number == KSTOP => {
+                Ok(usize::from(STOP_REQUESTED.load(Ordering::Relaxed)))
+            }
+            _ => Err(Error::new(EINVAL)),
+        }
+    }
+}
+
+/// Asks the ACPI daemon to power off and gives it a second; returns when it did not.
+pub fn request_shutdown() {
+    STOP_REQUESTED.store(true, Ordering::Relaxed);
+    if !KSTOP_OPENED.load(Ordering::Relaxed) {
+        return;
+    }
+    trigger(
+        kernel_id(GlobalSchemes::Acpi),
+        KSTOP,
+        EventFlags::EVENT_READ,
+    );
+    let end = now_ns().saturating_add(SHUTDOWN_PATIENCE);
+    while now_ns() < end {
+        sched::yield_now();
+    }
+}

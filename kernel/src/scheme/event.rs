@@ -1,0 +1,247 @@
+//! `event`: queues in which programs hear of what happens on their files.
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    string::String,
+    sync::Arc,
+};
+
+use ::syscall::{
+    EVENT_TIMEOUT_ID, EventFlags,
+    data::{Event, GlobalSchemes},
+    error::{EACCES, EAGAIN, EBADF, EINTR, EINVAL, Error, Result},
+    flag::O_NONBLOCK,
+};
+use kernel_core::events::{FileKey, Notice, Registry};
+use spin::Mutex;
+
+use super::{Caller, Opened, Scheme, handles::ROOT, kernel_id};
+use crate::{
+    object::SchemeId,
+    proc,
+    sched::{WaitError, WaitQueue},
+    syscall::UserBuf,
+    time::now_ns,
+};
+
+/// From this length on a queue takes no event that is in it already. Nobody reads such a queue,
+/// and events are edges: the one in it tells everything.
+const CROWDED: usize = 4096;
+
+const EVENT_SIZE: usize = size_of::<Event>();
+
+#[derive(Default)]
+struct Queue {
+    events: Mutex<VecDeque<Event>>,
+    /// Milliseconds the next blocking read waits at most.
+    timeout: Mutex<Option<usize>>,
+    readers: WaitQueue,
+}
+
+struct Queues {
+    list: BTreeMap<usize, Arc<Queue>>,
+    next: usize,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new());
+static QUEUES: Mutex<Queues> = Mutex::new(Queues {
+    list: BTreeMap::new(),
+    next: 1,
+});
+
+fn queue(number: usize) -> Result<Arc<Queue>> {
+    QUEUES
+        .lock()
+        .list
+        .get(&number)
+        .cloned()
+        .ok_or(Error::new(EBADF))
+}
+
+fn key(scheme: SchemeId, number: usize) -> FileKey {
+    FileKey {
+        scheme: scheme.0,
+        number,
+    }
+}
+
+/// Tells all queues that watch the file what happened on it. Never blocks.
+pub fn trigger(scheme: SchemeId, number: usize, flags: EventFlags) {
+    let readable = EventFlags::EVENT_READ.bits();
+    let queue_file = |queue| key(kernel_id(GlobalSchemes::Event), queue);
+    let notices = REGISTRY
+        .lock()
+        .trigger(key(scheme, number), flags.bits(), readable, queue_file);
+    for notice in notices {
+        if let Ok(queue) = queue(notice.queue) {
+            queue.push(notice);
+        }
+    }
+}
+
+/// Forgets the subscriptions of a file that is gone.
+pub fn forget_file(scheme: SchemeId, number: usize) {
+    REGISTRY.lock().forget_file(key(scheme, number));
+}
+
+/// Watched files and subscriptions, for `sys/stat`.
+pub fn counts() -> (usize, usize) {
+    REGISTRY.lock().counts()
+}
+
+impl Queue {
+    fn push(&self, notice: Notice) {
+        let Notice {
+            id, flags, data, ..
+        } = notice;
+        let flags = EventFlags::from_bits_truncate(flags);
+        let mut events = self.events.lock();
+        let same = |event: &Event| event.id == id && event.flags == flags && event.data == data;
+        if events.len() >= CROWDED && events.iter().any(same) {
+            return;
+        }
+        events.push_back(Event { id, flags, data });
+        drop(events);
+        self.readers.wake_all();
+    }
+
+    /// Stores waiting events; `None` when there are none.
+    fn take(&self, buf: UserBuf) -> Option<Result<usize>> {
+        let mut events = self.events.lock();
+        if events.is_empty() {
+            return None;
+        }
+        if buf.len() < EVENT_SIZE {
+            return Some(if buf.is_empty() {
+                Ok(0)
+            } else {
+                Err(Error::new(EINVAL))
+            });
+        }
+        let mut stored = 0;
+        for chunk in buf.chunks(EVENT_SIZE) {
+            let Some(event) = events.front() else { break };
+            if let Err(error) = chunk.write_all(event) {
+                return Some(if stored > 0 { Ok(stored) } else { Err(error) });
+            }
+            events.pop_front();
+            stored += EVENT_SIZE;
+        }
+        Some(Ok(stored))
+    }
+
+    fn read(&self, buf: UserBuf, block: bool) -> Result<usize> {
+        if !block {
+            let empty = if buf.is_empty() {
+                Ok(0)
+            } else {
+                Err(Error::new(EAGAIN))
+            };
+            return self.take(buf).unwrap_or(empty);
+        }
+        let timeout = self.timeout.lock().take();
+        let deadline = timeout.map(|ms| {
+            now_ns().saturating_add(
+                u64::try_from(ms)
+                    .unwrap_or(u64::MAX)
+                    .saturating_mul(1_000_000),
+            )
+        });
+        match self.readers.wait(deadline, || self.take(buf)) {
+            Ok(result) => result,
+            Err(WaitError::Interrupted) => Err(Error::new(EINTR)),
+            Err(WaitError::TimedOut) => {
+                let data = timeout.unwrap_or(0);
+                let flags = EventFlags::EVENT_READ;
+                buf.write(&Event {
+                    id: EVENT_TIMEOUT_ID,
+                    flags,
+                    data,
+                })
+            }
+        }
+    }
+}
+
+/// Handles one record written to queue `number`.
+fn control(number: usize, queue: &Queue, event: &Event) -> Result<()> {
+    if event.id == EVENT_TIMEOUT_ID {
+        *queue.timeout.lock() = (!event.flags.is_empty()).then_some(event.data);
+        return Ok(());
+    }
+    let file = proc::files().get(event.id)?;
+    let (scheme, watched) = (file.scheme(), file.number());
+    // A queue must not watch itself: its own events would make it readable.
+    if scheme == kernel_id(GlobalSchemes::Event) && watched == number {
+        return Err(Error::new(EBADF));
+    }
+    let wanted = {
+        let mut registry = REGISTRY.lock();
+        let key = key(scheme, watched);
+        registry.subscribe(key, number, event.id, event.data, event.flags.bits());
+        EventFlags::from_bits_truncate(registry.wanted(key))
+    };
+    let ready = super::get(scheme)?.fevent(watched, wanted)?;
+    if !ready.is_empty() {
+        trigger(scheme, watched, ready);
+    }
+    Ok(())
+}
+
+pub struct EventScheme;
+
+impl Scheme for EventScheme {
+    fn open(
+        &self,
+        number: usize,
+        _path: &str,
+        _flags: usize,
+        _fcntl_flags: u32,
+        _caller: Caller,
+    ) -> Result<Opened> {
+        if number != ROOT {
+            return Err(Error::new(EACCES));
+        }
+        let mut queues = QUEUES.lock();
+        let number = queues.next;
+        queues.next += 1;
+        queues.list.insert(number, Arc::default());
+        Opened::plain(number)
+    }
+
+    fn read(&self, number: usize, buf: UserBuf, flags: u32) -> Result<usize> {
+        queue(number)?.read(buf, flags & O_NONBLOCK as u32 == 0)
+    }
+
+    fn write(&self, number: usize, buf: UserBuf, _flags: u32) -> Result<usize> {
+        let queue = queue(number)?;
+        let mut written = 0;
+        for chunk in buf.chunks(EVENT_SIZE) {
+            let mut event = Event::default();
+            chunk.read_exact(&mut event)?;
+            control(number, &queue, &event)?;
+            written += EVENT_SIZE;
+        }
+        Ok(written)
+    }
+
+    fn path(&self, _number: usize) -> Result<String> {
+        Ok(String::from("/scheme/event/"))
+    }
+
+    fn fevent(&self, number: usize, flags: EventFlags) -> Result<EventFlags> {
+        let queue = queue(number)?;
+        let mut ready = flags & EventFlags::EVENT_WRITE;
+        if !queue.events.lock().is_empty() {
+            ready |= flags & EventFlags::EVENT_READ;
+        }
+        Ok(ready)
+    }
+
+    fn close(&self, number: usize) {
+        REGISTRY.lock().forget_queue(number);
+        // Dropped after the lock.
+        let queue = QUEUES.lock().list.remove(&number);
+        drop(queue);
+    }
+}

@@ -1,0 +1,58 @@
+//! Numbered handles of a kernel scheme.
+
+use alloc::collections::BTreeMap;
+
+use ::syscall::error::{EBADF, Error, Result};
+
+/// Number of the root object in schemes that keep handles. No handle ever gets it.
+pub const ROOT: usize = usize::MAX;
+
+/// Open handles by number. Numbers are not reused, so late events cannot reach a wrong handle.
+#[derive(Debug)]
+pub struct Handles<T> {
+    list: BTreeMap<usize, T>,
+    next: usize,
+}
+
+impl<T> Handles<T> {
+    /// No handles.
+    pub const fn new() -> Self {
+        Self {
+            list: BTreeMap::new(),
+            next: 1,
+        }
+    }
+
+    /// Adds a handle and returns its number.
+    pub fn insert(&mut self, handle: T) -> usize {
+        let number = self.next;
+        self.next += 1;
+        self.list.insert(number, handle);
+        number
+    }
+
+    /// The handle, or `EBADF`.
+    pub fn get(&self, number: usize) -> Result<&T> {
+        self.list.get(&number).ok_or(Error::new(EBADF))
+    }
+
+    /// The handle, or `EBADF`.
+    pub fn get_mut(&mut self, number: usize) -> Result<&mut T> {
+        self.list.get_mut(&number).ok_or(Error::new(EBADF))
+    }
+
+    /// Takes a handle out.
+    pub fn remove(&mut self, number: usize) -> Option<T> {
+        self.list.remove(&number)
+    }
+
+    /// All handles with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.list.iter().map(|(&number, handle)| (number, handle))
+    }
+
+    /// Number of open handles.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+}

@@ -1,0 +1,328 @@
+//! `pipe`: byte streams that also carry descriptors.
+//!
+//! A pipe is the number of its read end; the write end has the lowest bit set as well.
+
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+
+use ::syscall::{
+    CallFlags, EventFlags,
+    data::{GlobalSchemes, Stat},
+    error::{EAGAIN, EBADF, EINTR, EINVAL, ENOENT, EPIPE, Error, Result},
+    flag::{MODE_FIFO, O_NONBLOCK},
+};
+use kernel_core::pipe::{PipeBuffer, PipeState};
+use spin::Mutex;
+
+use super::{Caller, Opened, Scheme, deliver_files, handles::ROOT, kernel_id, trigger};
+use crate::{object::Description, sched::WaitQueue, syscall::UserBuf};
+
+const WRITE_END: usize = 1;
+
+/// Bytes copied at a time.
+const CHUNK: usize = 4096;
+
+struct Pipe {
+    buffer: Mutex<PipeBuffer<Arc<Description>>>,
+    readers: WaitQueue,
+    writers: WaitQueue,
+}
+
+struct Pipes {
+    list: BTreeMap<usize, Arc<Pipe>>,
+    next: usize,
+}
+
+static PIPES: Mutex<Pipes> = Mutex::new(Pipes {
+    list: BTreeMap::new(),
+    next: 2,
+});
+
+/// Number of pipes, for `sys/stat`.
+pub fn count() -> usize {
+    PIPES.lock().list.len()
+}
+
+fn pipe(number: usize) -> Result<Arc<Pipe>> {
+    PIPES
+        .lock()
+        .list
+        .get(&(number & !WRITE_END))
+        .cloned()
+        .ok_or(Error::new(EBADF))
+}
+
+fn read_end(number: usize) -> Result<Arc<Pipe>> {
+    if number & WRITE_END == 0 {
+        pipe(number)
+    } else {
+        Err(Error::new(EBADF))
+    }
+}
+
+fn write_end(number: usize) -> Result<Arc<Pipe>> {
+    if number != ROOT && number & WRITE_END != 0 {
+        pipe(number)
+    } else {
+        Err(Error::new(EBADF))
+    }
+}
+
+/// Makes the write end of a pipe; it can be made once.
+fn make_writer(number: usize) -> Result<Opened> {
+    if read_end(number)?.buffer.lock().make_writer() {
+        Opened::plain(number | WRITE_END)
+    } else {
+        Err(Error::new(EBADF))
+    }
+}
+
+/// Wakes who waits on one end and reports it to event queues.
+fn notify(waiters: &WaitQueue, number: usize, flags: EventFlags) {
+    waiters.wake_all();
+    trigger(kernel_id(GlobalSchemes::Pipe), number, flags);
+}
+
+impl Pipe {
+    /// Moves waiting bytes to the reader; what could not be stored stays.
+    fn deliver(&self, buf: UserBuf) -> Result<usize> {
+        let mut buffer = self.buffer.lock();
+        let mut rest = buf;
+        while !rest.is_empty() {
+            let run = buffer.peek(rest.len());
+            if run.is_empty() {
+                break;
+            }
+            match rest.write(run) {
+                Ok(count) => {
+                    buffer.consume(count);
+                    rest = rest.skip(count);
+                }
+                Err(error) if rest.len() == buf.len() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(buf.len() - rest.len())
+    }
+
+    /// Takes as many bytes from the writer as there is room for.
+    fn accept(&self, buf: UserBuf) -> Result<usize> {
+        let mut buffer = self.buffer.lock();
+        let mut chunk = [0_u8; CHUNK];
+        let mut rest = buf.prefix(buffer.room());
+        let offered = rest.len();
+        while !rest.is_empty() {
+            match rest.read(&mut chunk) {
+                Ok(count) => {
+                    buffer.push(chunk.get(..count).unwrap_or(&[]));
+                    rest = rest.skip(count);
+                }
+                Err(error) if rest.len() == offered => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(offered - rest.len())
+    }
+}
+
+pub struct PipeScheme;
+
+impl Scheme for PipeScheme {
+    fn open(
+        &self,
+        number: usize,
+        path: &str,
+        _flags: usize,
+        _fcntl_flags: u32,
+        _caller: Caller,
+    ) -> Result<Opened> {
+        if number != ROOT {
+            return if path == "write" {
+                make_writer(number & !WRITE_END)
+            } else {
+                pipe(number).and(Err(Error::new(EINVAL)))
+            };
+        }
+        match path.trim_start_matches('/') {
+            "" => {}
+            "scheme-root" => return Opened::plain(ROOT),
+            _ => return Err(Error::new(ENOENT)),
+        }
+        let pipe = Pipe {
+            buffer: Mutex::new(PipeBuffer::new()),
+            readers: WaitQueue::new(),
+            writers: WaitQueue::new(),
+        };
+        let mut pipes = PIPES.lock();
+        let number = pipes.next;
+        pipes.next += 2;
+        pipes.list.insert(number, Arc::new(pipe));
+        Opened::plain(number)
+    }
+
+    fn dup(&self, number: usize, name: UserBuf, _caller: Caller) -> Result<Opened> {
+        let mut bytes = [0_u8; 5];
+        if number & WRITE_END != 0 {
+            return Err(Error::new(EBADF));
+        }
+        if name.read(&mut bytes)? < bytes.len() || &bytes != b"write" {
+            return Err(Error::new(EINVAL));
+        }
+        make_writer(number)
+    }
+
+    fn read(&self, number: usize, buf: UserBuf, flags: u32) -> Result<usize> {
+        let pipe = read_end(number)?;
+        let nonblock = flags & O_NONBLOCK as u32 != 0;
+        let attempt = || match pipe.buffer.lock().read_state() {
+            _ if buf.is_empty() => Some(PipeState::Gone),
+            PipeState::Wait if !nonblock => None,
+            state => Some(state),
+        };
+        match pipe
+            .readers
+            .wait(None, attempt)
+            .map_err(|_| Error::new(EINTR))?
+        {
+            PipeState::Gone => return Ok(0),
+            PipeState::Wait => return Err(Error::new(EAGAIN)),
+            PipeState::Ready => {}
+        }
+        let count = pipe.deliver(buf)?;
+        notify(&pipe.writers, number | WRITE_END, EventFlags::EVENT_WRITE);
+        Ok(count)
+    }
+
+    fn write(&self, number: usize, buf: UserBuf, flags: u32) -> Result<usize> {
+        let pipe = write_end(number)?;
+        let nonblock = flags & O_NONBLOCK as u32 != 0;
+        let attempt = || match pipe.buffer.lock().write_state() {
+            PipeState::Wait if buf.is_empty() => Some(PipeState::Ready),
+            PipeState::Wait if !nonblock => None,
+            state => Some(state),
+        };
+        match pipe
+            .writers
+            .wait(None, attempt)
+            .map_err(|_| Error::new(EINTR))?
+        {
+            PipeState::Gone => return Err(Error::new(EPIPE)),
+            PipeState::Wait => return Err(Error::new(EAGAIN)),
+            PipeState::Ready => {}
+        }
+        let count = pipe.accept(buf)?;
+        if count > 0 {
+            notify(&pipe.readers, number & !WRITE_END, EventFlags::EVENT_READ);
+        }
+        Ok(count)
+    }
+
+    fn path(&self, _number: usize) -> Result<String> {
+        Ok(String::from("/scheme/pipe/"))
+    }
+
+    fn stat(&self, _number: usize) -> Result<Stat> {
+        Ok(Stat {
+            st_mode: MODE_FIFO | 0o666,
+            ..Stat::default()
+        })
+    }
+
+    fn fevent(&self, number: usize, flags: EventFlags) -> Result<EventFlags> {
+        let is_writer = number & WRITE_END != 0;
+        let pipe = pipe(number)?;
+        let buffer = pipe.buffer.lock();
+        let (state, flag) = if is_writer {
+            (buffer.write_state(), EventFlags::EVENT_WRITE)
+        } else {
+            (buffer.read_state(), EventFlags::EVENT_READ)
+        };
+        Ok(if state == PipeState::Wait {
+            EventFlags::empty()
+        } else {
+            flags & flag
+        })
+    }
+
+    fn send_files(
+        &self,
+        number: usize,
+        files: Vec<Arc<Description>>,
+        _flags: CallFlags,
+        _metadata: &[u64],
+    ) -> Result<usize> {
+        let pipe = write_end(number)?;
+        let attempt = || match pipe.buffer.lock().fd_write_state() {
+            PipeState::Wait => None,
+            state => Some(state),
+        };
+        let state = pipe
+            .writers
+            .wait(None, attempt)
+            .map_err(|_| Error::new(EINTR))?;
+        if state == PipeState::Gone {
+            return Err(Error::new(EPIPE));
+        }
+        // Files for which there is no room are dropped after the lock.
+        let (count, _rest) = pipe.buffer.lock().push_fds(files);
+        if count > 0 {
+            notify(&pipe.readers, number & !WRITE_END, EventFlags::EVENT_READ);
+        }
+        Ok(count)
+    }
+
+    fn receive_files(
+        &self,
+        number: usize,
+        payload: UserBuf,
+        flags: CallFlags,
+        _metadata: &[u64],
+    ) -> Result<usize> {
+        let pipe = read_end(number)?;
+        if payload.is_empty() {
+            return Ok(0);
+        }
+        let attempt = || match pipe.buffer.lock().fd_read_state() {
+            PipeState::Wait => None,
+            state => Some(state),
+        };
+        let state = pipe
+            .readers
+            .wait(None, attempt)
+            .map_err(|_| Error::new(EINTR))?;
+        if state == PipeState::Gone {
+            return Ok(0);
+        }
+        let files = pipe
+            .buffer
+            .lock()
+            .take_fds(payload.len() / size_of::<usize>());
+        let count = files.len();
+        notify(&pipe.writers, number | WRITE_END, EventFlags::EVENT_WRITE);
+        // As in Redox, only a receiver that asks for the upper table gets the files.
+        if flags.contains(CallFlags::FD_UPPER) {
+            deliver_files(files, payload)?;
+        }
+        Ok(count)
+    }
+
+    fn close(&self, number: usize) {
+        if number == ROOT {
+            return;
+        }
+        let Ok(pipe) = pipe(number) else { return };
+        let unused = if number & WRITE_END != 0 {
+            let unused = pipe.buffer.lock().close_writer();
+            notify(&pipe.readers, number & !WRITE_END, EventFlags::EVENT_READ);
+            unused
+        } else {
+            let unused = pipe.buffer.lock().close_reader();
+            notify(&pipe.writers, number | WRITE_END, EventFlags::EVENT_WRITE);
+            unused
+        };
+        if unused {
+            // Dropped after the lock, with the descriptors still in it.
+            let removed = PIPES.lock().list.remove(&(number & !WRITE_END));
+            drop(removed);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Handles of file tables: listing, copying, choosing, and changing another table.
+
+use alloc::{string::ToString, sync::Arc, vec::Vec};
+
+use ::syscall::{
+    error::{EBADF, EINVAL, EMFILE, EOPNOTSUPP, EOWNERDEAD, Error, Result},
+    flag::FileTableVerb,
+};
+
+use super::{Kind, TableRef, handle_of_fd, number_of_fd, open, set_kind};
+use crate::{
+    object::{Description, FileTable},
+    proc,
+    sched::{Context, ContextRef},
+    scheme::Opened,
+    syscall::UserBuf,
+};
+
+/// Descriptors one Close may name.
+const MAX_CLOSE: usize = 65_536;
+
+impl TableRef {
+    fn get(&self) -> Option<Arc<FileTable>> {
+        match self {
+            Self::Owned(table) => Some(table.clone()),
+            Self::Borrowed(table) => table.upgrade(),
+        }
+    }
+}
+
+fn alive(table: &TableRef) -> Result<Arc<FileTable>> {
+    table.get().ok_or(Error::new(EOWNERDEAD))
+}
+
+/// The numbers in use: words, or decimal lines.
+fn listing(table: &FileTable, binary: bool) -> Arc<[u8]> {
+    let numbers = table.numbers();
+    let bytes: Vec<u8> = if binary {
+        numbers
+            .iter()
+            .flat_map(|&number| (number as u64).to_le_bytes())
+            .collect()
+    } else {
+        numbers
+            .iter()
+            .flat_map(|number| (number.to_string() + "\n").into_bytes())
+            .collect()
+    };
+    bytes.into()
+}
+
+/// The handle of a context's table, listed as it is now.
+pub fn of_context(context: &Context, binary: bool) -> Kind {
+    let table = proc::files_of(context);
+    let listing = listing(&table, binary);
+    Kind::FileTable {
+        table: TableRef::Borrowed(Arc::downgrade(&table)),
+        binary,
+        listing,
+    }
+}
+
+/// `copy` makes a table with the same descriptors, `refresh` a new listing.
+pub fn open_part(
+    context: ContextRef,
+    table: &TableRef,
+    binary: bool,
+    listing: Arc<[u8]>,
+    name: &str,
+) -> Result<Opened> {
+    let kind = match (name, table) {
+        ("copy", TableRef::Borrowed(_)) => {
+            let table = TableRef::Owned(Arc::new(alive(table)?.copy()));
+            Kind::FileTable {
+                table,
+                binary,
+                listing,
+            }
+        }
+        ("refresh", TableRef::Borrowed(weak)) => {
+            let listing = self::listing(&*alive(table)?, binary);
+            Kind::FileTable {
+                table: TableRef::Borrowed(weak.clone()),
+                binary,
+                listing,
+            }
+        }
+        _ => return Err(Error::new(EINVAL)),
+    };
+    open(context, kind)
+}
+
+/// Writes to `current-filetable`: the table behind a descriptor is used once the handle is closed.
+/// A copied table now belongs to its context; the handle it came from only refers to it.
+pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
+    let fd = buf.word(0)?;
+    let source = number_of_fd(fd)?;
+    let Kind::FileTable {
+        table,
+        binary,
+        listing,
+    } = handle_of_fd(fd)?.kind
+    else {
+        return Err(Error::new(EBADF));
+    };
+    let chosen = alive(&table)?;
+    let table = TableRef::Borrowed(Arc::downgrade(&chosen));
+    set_kind(number, Kind::AwaitingFileTable(chosen))?;
+    set_kind(
+        source,
+        Kind::FileTable {
+            table,
+            binary,
+            listing,
+        },
+    )?;
+    Ok(size_of::<usize>())
+}
+
+/// Puts a sent descriptor at the number the metadata names, closing what was there.
+pub fn insert(table: &TableRef, files: Vec<Arc<Description>>, metadata: &[u64]) -> Result<usize> {
+    let &[target, ..] = metadata else {
+        return Err(Error::new(EINVAL));
+    };
+    let file = files.into_iter().next().ok_or(Error::new(EINVAL))?;
+    alive(table)?.replace(target as usize, file)?;
+    Ok(0)
+}
+
+/// Calls on a file table handle.
+pub fn call(table: &TableRef, payload: UserBuf, metadata: &[u64]) -> Result<usize> {
+    let verb = metadata.first().and_then(|&verb| u8::try_from(verb).ok());
+    let verb = verb
+        .and_then(FileTableVerb::try_from_raw)
+        .ok_or(Error::new(EINVAL))?;
+    let table = table.get().ok_or(Error::new(EBADF))?;
+    match verb {
+        FileTableVerb::Close => {
+            let fds = payload.words(MAX_CLOSE)?;
+            let files = table.take_all(&fds)?;
+            files.into_iter().for_each(crate::object::close_descriptor);
+            Ok(fds.len())
+        }
+        FileTableVerb::Dup2 => {
+            let (old, new) = (payload.word(0)?, payload.word(1)?);
+            if old != new {
+                let file = table.get(old)?;
+                table.replace(new, file).map_err(|_| Error::new(EMFILE))?;
+            }
+            Ok(0)
+        }
+        FileTableVerb::Resize => {
+            let &[_, which, size] = metadata else {
+                return Err(Error::new(EINVAL));
+            };
+            table.resize(which as usize, size as usize)?;
+            Ok(size as usize)
+        }
+        _ => Err(Error::new(EOPNOTSUPP)),
+    }
+}

@@ -1,0 +1,434 @@
+//! `sys`: what the system tells about itself as text, and the switches of the machine.
+
+use alloc::{
+    format,
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
+use core::fmt::Write;
+
+use ::syscall::{
+    data::{GrantFlags, Stat},
+    dirent::{DirEntry, DirentKind},
+    error::{EBADF, EINVAL, EISDIR, ENOENT, ENOTDIR, EPERM, Error, Result},
+    flag::{MODE_DIR, MODE_FILE, UPPER_FDTBL_TAG},
+};
+use spin::Mutex;
+
+use super::{
+    Caller, Opened, Scheme, SchemeRef, acpi, dirents, event_counts,
+    handles::{Handles, ROOT},
+    irq, pipe,
+};
+use crate::{
+    arch::{self, power},
+    boot, console,
+    mm::frame,
+    proc,
+    sched::{ContextRef, State},
+    syscall::{UserBuf, futex},
+    time,
+};
+
+const PREFIX: &str = "/scheme/sys/";
+
+/// Longest command for a switch, in bytes.
+const MAX_COMMAND: usize = 256;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text(fn() -> String),
+    Switch(fn(&[u8]) -> Result<usize>),
+}
+
+const FILES: &[(&str, Kind)] = &[
+    ("block", Kind::Text(block)),
+    ("context", Kind::Text(contexts)),
+    ("cpu", Kind::Text(cpu)),
+    ("env", Kind::Text(env)),
+    ("exe", Kind::Text(exe)),
+    ("iostat", Kind::Text(iostat)),
+    ("irq", Kind::Text(irqs)),
+    ("kstop", Kind::Switch(kstop)),
+    ("log", Kind::Text(log)),
+    ("numa", Kind::Text(String::new)),
+    ("numa_dist", Kind::Text(String::new)),
+    ("numa_dom", Kind::Text(String::new)),
+    ("stat", Kind::Text(stat)),
+    ("syscall", Kind::Text(syscalls)),
+    ("uname", Kind::Text(uname)),
+    ("update_time_offset", Kind::Switch(update_time_offset)),
+];
+
+#[derive(Clone)]
+enum Handle {
+    Top,
+    File {
+        name: &'static str,
+        kind: Kind,
+        /// The text as it was when first asked for.
+        text: Option<Arc<str>>,
+    },
+}
+
+static HANDLES: Mutex<Handles<Handle>> = Mutex::new(Handles::new());
+
+fn handle(number: usize) -> Result<Handle> {
+    HANDLES.lock().get(number).cloned()
+}
+
+/// The text of a handle; made at the first call, so that a reader sees one state.
+fn text(number: usize) -> Result<Arc<str>> {
+    let make = match handle(number)? {
+        Handle::File {
+            text: Some(text), ..
+        } => return Ok(text),
+        Handle::File {
+            kind: Kind::Text(make),
+            ..
+        } => make,
+        Handle::File {
+            kind: Kind::Switch(_),
+            ..
+        } => return Err(Error::new(EISDIR)),
+        Handle::Top => return Err(Error::new(EBADF)),
+    };
+    let made: Arc<str> = make().into();
+    if let Handle::File { text, .. } = HANDLES.lock().get_mut(number)? {
+        *text = Some(made.clone());
+    }
+    Ok(made)
+}
+
+pub struct SysScheme;
+
+impl Scheme for SysScheme {
+    fn open(
+        &self,
+        _number: usize,
+        path: &str,
+        _flags: usize,
+        _fcntl_flags: u32,
+        caller: Caller,
+    ) -> Result<Opened> {
+        let path = path.trim_matches('/');
+        if path.is_empty() {
+            return Opened::positioned(HANDLES.lock().insert(Handle::Top));
+        }
+        let &(name, kind) = FILES
+            .iter()
+            .find(|(name, _)| *name == path)
+            .ok_or(Error::new(ENOENT))?;
+        if matches!(kind, Kind::Switch(_)) && caller.uid != 0 {
+            return Err(Error::new(EPERM));
+        }
+        Opened::positioned(HANDLES.lock().insert(Handle::File {
+            name,
+            kind,
+            text: None,
+        }))
+    }
+
+    fn read_at(&self, number: usize, buf: UserBuf, offset: u64, _flags: u32) -> Result<usize> {
+        let text = text(number)?;
+        let rest = usize::try_from(offset)
+            .ok()
+            .and_then(|offset| text.as_bytes().get(offset..));
+        buf.write(rest.unwrap_or(&[]))
+    }
+
+    fn write_at(&self, number: usize, buf: UserBuf, _offset: u64, _flags: u32) -> Result<usize> {
+        let Handle::File {
+            kind: Kind::Switch(act),
+            ..
+        } = handle(number)?
+        else {
+            return Err(Error::new(EISDIR));
+        };
+        let mut command = [0_u8; MAX_COMMAND];
+        let count = buf.read(&mut command)?;
+        act(command.get(..count).unwrap_or(&[]))
+    }
+
+    fn fsize(&self, number: usize) -> Result<u64> {
+        match handle(number)? {
+            Handle::Top
+            | Handle::File {
+                kind: Kind::Switch(_),
+                ..
+            } => Ok(0),
+            Handle::File { .. } => text(number).map(|text| text.len() as u64),
+        }
+    }
+
+    fn path(&self, number: usize) -> Result<String> {
+        let name = match handle(number)? {
+            Handle::Top => "",
+            Handle::File { name, .. } => name,
+        };
+        Ok(format!("{PREFIX}{name}"))
+    }
+
+    fn stat(&self, number: usize) -> Result<Stat> {
+        let st_mode = match handle(number)? {
+            Handle::Top => MODE_DIR | 0o444,
+            Handle::File { .. } => MODE_FILE | 0o666,
+        };
+        Ok(Stat {
+            st_mode,
+            st_size: self.fsize(number)?,
+            ..Stat::default()
+        })
+    }
+
+    fn getdents(&self, number: usize, buf: UserBuf, header: u16, start: u64) -> Result<usize> {
+        let Ok(start) = usize::try_from(start) else {
+            return Ok(0);
+        };
+        if !matches!(handle(number)?, Handle::Top) {
+            return Err(Error::new(ENOTDIR));
+        }
+        let entries = FILES
+            .iter()
+            .enumerate()
+            .skip(start)
+            .map(|(index, &(name, _))| DirEntry {
+                inode: index as u64,
+                next_opaque_id: index as u64 + 1,
+                name,
+                kind: DirentKind::Regular,
+            });
+        dirents::store(buf, header, entries)
+    }
+
+    fn close(&self, number: usize) {
+        if number != ROOT {
+            HANDLES.lock().remove(number);
+        }
+    }
+}
+
+fn kstop(command: &[u8]) -> Result<usize> {
+    match command.trim_ascii() {
+        b"shutdown" => {
+            acpi::request_shutdown();
+            power::shutdown()
+        }
+        b"reset" | b"emergency_reset" => power::reset(),
+        _ => Err(Error::new(EINVAL)),
+    }
+}
+
+fn update_time_offset(bytes: &[u8]) -> Result<usize> {
+    let bytes: [u8; 16] = bytes.try_into().map_err(|_| Error::new(EINVAL))?;
+    time::set_offset(i128::from_ne_bytes(bytes));
+    Ok(bytes.len())
+}
+
+fn env() -> String {
+    String::from_utf8_lossy(boot::env()).into_owned()
+}
+
+fn log() -> String {
+    String::from_utf8_lossy(&console::log_text()).into_owned()
+}
+
+fn uname() -> String {
+    format!("Redox\n{}\nx86_64\n\n", env!("CARGO_PKG_VERSION"))
+}
+
+fn exe() -> String {
+    proc::name(&crate::sched::current())
+}
+
+fn cpu() -> String {
+    format!("CPUs: {}\n{}", arch::cpu_count(), arch::cpu_info())
+}
+
+fn irqs() -> String {
+    let mut text = String::new();
+    for (irq, count) in irq::counts().iter().enumerate() {
+        let _ = writeln!(text, "{irq}: {count}");
+    }
+    text
+}
+
+/// All contexts with pid and name, by pid.
+fn by_pid() -> Vec<(proc::Identity, ContextRef)> {
+    let mut all: Vec<_> = proc::contexts()
+        .into_iter()
+        .map(|context| (proc::identity(&context), context))
+        .collect();
+    all.sort_by_key(|(identity, context)| (identity.pid, context.id));
+    all
+}
+
+fn block() -> String {
+    let mut text = String::new();
+    for (identity, context) in by_pid() {
+        let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
+        if context.state() == State::Blocked {
+            let _ = writeln!(text, "  waiting");
+        }
+    }
+    text
+}
+
+fn syscalls() -> String {
+    let mut text = String::new();
+    for (identity, _) in by_pid() {
+        let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
+    }
+    text
+}
+
+fn state_letters(context: &ContextRef) -> &'static str {
+    if Arc::ptr_eq(context, &crate::sched::current()) {
+        return "UR+";
+    }
+    match context.state() {
+        State::Runnable => "UR",
+        State::New | State::Blocked | State::Stopped => "UB",
+        State::Dead => "UZ",
+    }
+}
+
+/// Private and shared bytes of an address space; device memory counts as neither.
+fn memory_of(context: &ContextRef) -> (usize, usize) {
+    let grants = context
+        .space()
+        .map(|space| space.grants())
+        .unwrap_or_default();
+    grants.iter().fold((0, 0), |(private, shared), grant| {
+        let is = |flags: GrantFlags| grant.flags.intersects(flags);
+        if is(GrantFlags::GRANT_PHYS) {
+            (private, shared)
+        } else if is(GrantFlags::GRANT_SHARED | GrantFlags::GRANT_SCHEME) {
+            (private, shared + grant.size)
+        } else {
+            (private + grant.size, shared)
+        }
+    })
+}
+
+fn contexts() -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{:<6}{:<6}{:<6}{:<6}{:<6}{:<11}{:<12}{:<8}{:<8}NAME",
+        "PID", "EUID", "EGID", "STAT", "CPU", "AFFINITY", "TIME", "PRIVATE", "SHARED"
+    );
+    for (identity, context) in by_pid() {
+        let (private, shared) = memory_of(&context);
+        let _ = writeln!(
+            text,
+            "{:<6}{:<6}{:<6}{:<6}{:<6}{:<11}{:<12}{:<8}{:<8}{}",
+            identity.pid,
+            identity.euid,
+            identity.egid,
+            state_letters(&context),
+            "#0",
+            "*",
+            run_time(context.run_time()),
+            bytes(private),
+            bytes(shared),
+            identity.name,
+        );
+    }
+    text
+}
+
+/// Hours, minutes, seconds and hundredths.
+fn run_time(ns: u64) -> String {
+    let (s, hundredths) = (ns / 1_000_000_000, ns / 10_000_000 % 100);
+    format!(
+        "{:02}:{:02}:{:02}.{hundredths:02}",
+        s / 3600,
+        s / 60 % 60,
+        s % 60
+    )
+}
+
+/// A size with three digits and a unit.
+fn bytes(size: usize) -> String {
+    let units = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];
+    let Some((unit, name)) = units.into_iter().find(|&(unit, _)| size > unit) else {
+        return format!("{size} B");
+    };
+    let (whole, rest) = (size / unit, size % unit);
+    match whole {
+        0..10 => format!("{whole}.{:02} {name}", rest * 100 / unit),
+        10..100 => format!("{whole}.{} {name}", rest * 10 / unit),
+        _ => format!("{whole} {name}"),
+    }
+}
+
+/// Open descriptors of all processes. Daemons are not asked for paths: the reader may be one.
+fn iostat() -> String {
+    let mut text = String::new();
+    for (identity, context) in by_pid() {
+        let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
+        for (fd, file) in proc::files_of(&context).entries() {
+            let table = if fd & UPPER_FDTBL_TAG == 0 { " " } else { "U" };
+            let (scheme, number) = (file.scheme(), file.number());
+            let flags = file.state().flags;
+            let path = match super::get(scheme) {
+                Ok(SchemeRef::Kernel(scheme)) => scheme
+                    .path(number)
+                    .unwrap_or_else(|error| error.to_string()),
+                Ok(SchemeRef::User(_)) => String::from("(daemon)"),
+                Err(_) => String::from("no scheme"),
+            };
+            let fd = fd & !UPPER_FDTBL_TAG;
+            let scheme = scheme.0;
+            let _ = writeln!(
+                text,
+                "{table} {fd:>4}: {scheme:>8} {number:>8} {flags:>08X}: {path}"
+            );
+        }
+    }
+    text
+}
+
+fn stat() -> String {
+    let all = proc::contexts();
+    let count = |state| {
+        all.iter()
+            .filter(|context| context.state() == state)
+            .count()
+    };
+    let (event_files, event_subscriptions) = event_counts();
+    let (futexes, futex_waiters) = futex::counts();
+    let irqs = irq::counts();
+    let memory = frame::stats();
+    let mut text = String::from("IRQs ");
+    let _ = write!(text, "{}", irqs.iter().sum::<usize>());
+    for irq in &irqs {
+        let _ = write!(text, " {irq}");
+    }
+    let boot_time = time::realtime_ns().saturating_sub(u128::from(time::now_ns())) / 1_000_000_000;
+    let _ = write!(
+        text,
+        "\nboot_time: {boot_time}\n\
+         contexts_created: {}\n\
+         contexts_alive: {}\n\
+         contexts_running: {}\n\
+         contexts_blocked: {}\n\
+         event_registries: {event_files}\n\
+         event_subcribers: {event_subscriptions}\n\
+         futex_registries: {futexes}\n\
+         futex_subcribers: {futex_waiters}\n\
+         pipe_subcribers: {}\n\
+         frames_total: {}\n\
+         frames_free: {}\n",
+        proc::created(),
+        all.len(),
+        count(State::Runnable),
+        count(State::Blocked),
+        pipe::count(),
+        memory.total,
+        memory.free,
+    );
+    text
+}

@@ -1,0 +1,551 @@
+//! Schemes of daemons: every operation becomes a request that the daemon reads from its socket.
+//!
+//! The client sleeps until its request is answered. Buffers are lent to the daemon for that time
+//! ([`lend`]). The daemon is whoever made the socket: its address space is where buffers appear,
+//! and the scheme ends with it.
+
+mod lend;
+mod socket;
+
+use alloc::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+    vec::Vec,
+};
+
+use ::syscall::{
+    CallFlags, EventFlags, MapFlags, RecvFdFlags, SendFdFlags,
+    data::Map,
+    error::{EAGAIN, EBUSY, EINTR, EINVAL, EIO, ENODEV, EPERM, Error, Result},
+    schemev2::{Opcode, Sqe, SqeFlags},
+};
+use kernel_core::requests::{Answer, Requests};
+use spin::Mutex;
+
+use super::{
+    Caller, MANAGER, MunmapRequest, Opened, Scheme, SchemeId, USER_SCHEMES, deliver_files,
+    notify_unmapped, placement, prot, std_fs_metadata, trigger,
+};
+use crate::{
+    mm::{
+        PAGE_SIZE,
+        space::{AddrSpace, SchemeGrant},
+    },
+    object::{Description, InternalFlags, reaper},
+    proc,
+    sched::{self, Context, ContextRef, WaitQueue},
+    syscall::UserBuf,
+};
+use lend::{Access, Lent, Loan};
+
+type File = Arc<Description>;
+
+struct State {
+    /// False once the daemon is gone.
+    open: bool,
+    /// Requests the daemon has not read yet.
+    todo: VecDeque<Sqe>,
+    requests: Requests<Arc<WaitQueue>, File, Lent>,
+}
+
+/// A scheme served by a daemon.
+pub struct UserScheme {
+    id: SchemeId,
+    daemon: Weak<Context>,
+    state: Mutex<State>,
+    readers: WaitQueue,
+}
+
+/// The arguments of a request from its first on; the rest is zero.
+fn sqe(opcode: Opcode, args: &[u64], caller: Caller) -> Sqe {
+    let mut sqe = Sqe {
+        opcode: opcode as u8,
+        caller: caller.pid as u64,
+        ..Sqe::default()
+    };
+    for (place, arg) in sqe.args.iter_mut().zip(args) {
+        *place = *arg;
+    }
+    sqe
+}
+
+/// As [`sqe`], with user and group of the caller in the last argument.
+fn signed_sqe(opcode: Opcode, args: &[u64], caller: Caller) -> Sqe {
+    let mut sqe = sqe(opcode, args, caller);
+    if let Some(last) = sqe.args.last_mut() {
+        *last = u64::from(caller.uid) | u64::from(caller.gid) << 32;
+    }
+    sqe
+}
+
+fn value(answer: Answer<File>) -> Result<usize> {
+    match answer {
+        Answer::Value { result, .. } => result.map_err(Error::new),
+        Answer::Fd(_) | Answer::Fds(_) => Err(Error::new(EIO)),
+    }
+}
+
+fn opened(answer: Answer<File>) -> Result<Opened> {
+    match answer {
+        Answer::Value { result, extra, .. } => {
+            let number = result.map_err(Error::new)?;
+            Ok(Opened::Here(number, InternalFlags::from_extra(extra)?))
+        }
+        Answer::Fd(file) => Ok(Opened::Other(file)),
+        Answer::Fds(_) => Err(Error::new(EIO)),
+    }
+}
+
+impl UserScheme {
+    /// A scheme served by `daemon`.
+    pub fn new(id: SchemeId, daemon: &ContextRef) -> Self {
+        let state = State {
+            open: true,
+            todo: VecDeque::new(),
+            requests: Requests::new(),
+        };
+        Self {
+            id,
+            daemon: Arc::downgrade(daemon),
+            state: Mutex::new(state),
+            readers: WaitQueue::new(),
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> SchemeId {
+        self.id
+    }
+
+    /// True when `context` made the scheme.
+    pub fn is_made_by(&self, context: &ContextRef) -> bool {
+        core::ptr::eq(self.daemon.as_ptr(), Arc::as_ptr(context))
+    }
+
+    /// The daemon's address space, `ENODEV` when it is gone.
+    fn daemon_space(&self) -> Result<Arc<AddrSpace>> {
+        self.daemon
+            .upgrade()
+            .and_then(|daemon| daemon.space())
+            .ok_or(Error::new(ENODEV))
+    }
+
+    /// Removes the scheme. Everybody who waits for an answer gets `ENODEV`.
+    pub fn shut_down(&self) {
+        let settled = {
+            let mut state = self.state.lock();
+            state.open = false;
+            state.todo.clear();
+            state.requests.fail_all(ENODEV)
+        };
+        for request in settled {
+            // Its files and memory are dropped with it.
+            if let Some(waiter) = request.waiter {
+                waiter.wake_all();
+            }
+            if let Some(lent) = request.lent {
+                lent.take_back();
+            }
+        }
+        self.readers.wake_all();
+        // The list's reference is dropped after the lock.
+        let removed = USER_SCHEMES.lock().list.remove(&self.id);
+        drop(removed);
+    }
+
+    fn announce(&self) {
+        self.readers.wake_all();
+        trigger(MANAGER, self.id.0, EventFlags::EVENT_READ);
+    }
+
+    /// Queues a request that nobody waits for.
+    fn post(&self, sqe: Sqe) {
+        let mut state = self.state.lock();
+        if !state.open {
+            return;
+        }
+        state.todo.push_back(sqe);
+        drop(state);
+        self.announce();
+    }
+
+    /// Tells the daemon, once, that the client of a request does not want to wait any longer.
+    fn cancel(&self, tag: u32) {
+        let first = self.state.lock().requests.cancel(tag);
+        if first {
+            let cancel = Sqe {
+                sqe_flags: SqeFlags::ONEWAY,
+                tag,
+                ..Sqe::default()
+            };
+            self.post(Sqe {
+                opcode: Opcode::Cancel as u8,
+                ..cancel
+            });
+        }
+    }
+
+    fn begin(&self, mut sqe: Sqe, waiter: Option<Arc<WaitQueue>>, files: Vec<File>) -> Result<u32> {
+        let mut state = self.state.lock();
+        if !state.open {
+            drop(state);
+            return Err(Error::new(ENODEV));
+        }
+        let tag = state
+            .requests
+            .begin(waiter, files)
+            .ok_or(Error::new(EAGAIN))?;
+        sqe.tag = tag;
+        state.todo.push_back(sqe);
+        drop(state);
+        self.announce();
+        Ok(tag)
+    }
+
+    /// Sends a request and waits for its answer. `EINTR` when the caller is killed meanwhile: the
+    /// loan then passes to the request and ends with the answer.
+    fn request_with(&self, sqe: Sqe, files: Vec<File>, loan: &mut Loan) -> Result<Answer<File>> {
+        let waiter = Arc::new(WaitQueue::new());
+        let tag = self.begin(sqe, Some(waiter.clone()), files)?;
+        // What this call dropped so far must reach its schemes before a wait that may be long.
+        reaper::run();
+        loop {
+            if let Ok(answer) = waiter.wait(None, || self.state.lock().requests.take(tag)) {
+                return Ok(answer);
+            }
+            self.cancel(tag);
+            if sched::current().is_killed() {
+                let lent = loan.hand_over();
+                let raced = self.state.lock().requests.abandon(tag, lent);
+                if let Some((_answer, Some(lent))) = raced {
+                    lent.take_back();
+                }
+                return Err(Error::new(EINTR));
+            }
+        }
+    }
+
+    fn request(&self, sqe: Sqe) -> Result<Answer<File>> {
+        self.request_with(sqe, Vec::new(), &mut Loan::empty())
+    }
+
+    /// A request without buffer: opcode, arguments, value.
+    fn simple(&self, opcode: Opcode, args: &[u64]) -> Result<usize> {
+        value(self.request(signed_sqe(opcode, args, proc::caller()))?)
+    }
+
+    /// A request whose second and third argument are a buffer of the caller.
+    fn with_buffer(
+        &self,
+        opcode: Opcode,
+        number: usize,
+        buf: UserBuf,
+        access: Access,
+        rest: &[u64],
+        caller: Caller,
+    ) -> Result<Answer<File>> {
+        let mut loan = Loan::of_buffer(&self.daemon_space()?, buf, access)?;
+        let (address, len) = loan.range();
+        let mut args = [number as u64, address as u64, len as u64, 0, 0, 0];
+        for (place, arg) in args.iter_mut().skip(3).zip(rest) {
+            *place = *arg;
+        }
+        let answer = self.request_with(signed_sqe(opcode, &args, caller), Vec::new(), &mut loan);
+        loan.end()?;
+        answer
+    }
+
+    /// A request whose second and third argument are a path.
+    fn with_path(
+        &self,
+        opcode: Opcode,
+        number: usize,
+        path: &str,
+        rest: &[u64],
+        caller: Caller,
+    ) -> Result<Answer<File>> {
+        let mut loan = Loan::of_bytes(&self.daemon_space()?, path.as_bytes())?;
+        let (address, len) = loan.range();
+        let mut args = [number as u64, address as u64, len as u64, 0, 0, 0];
+        for (place, arg) in args.iter_mut().skip(3).zip(rest) {
+            *place = *arg;
+        }
+        let answer = self.request_with(signed_sqe(opcode, &args, caller), Vec::new(), &mut loan);
+        loan.end()?;
+        answer
+    }
+
+    /// Call or StdFsCall: a buffer both sides may read and write, three words of metadata, and in
+    /// place of user and group the third word or a second object.
+    fn call_request(
+        &self,
+        opcode: Opcode,
+        numbers: &[usize],
+        payload: UserBuf,
+        metadata: &[u64],
+    ) -> Result<Answer<File>> {
+        let (number, second) = match *numbers {
+            [number] => (number, None),
+            [number, second] => (number, Some(second)),
+            _ => return Err(Error::new(EINVAL)),
+        };
+        let mut loan =
+            Loan::of_buffer(&self.daemon_space()?, payload, Access::READ | Access::WRITE)?;
+        let (address, len) = loan.range();
+        let word = |index: usize| metadata.get(index).copied().unwrap_or(0);
+        let last = second.map_or(word(2), |second| second as u64);
+        let args = [
+            number as u64,
+            address as u64,
+            len as u64,
+            word(0),
+            word(1),
+            last,
+        ];
+        let mut sqe = sqe(opcode, &args, proc::caller());
+        sqe.sqe_flags.set(SqeFlags::MULTIPLE_IDS, second.is_some());
+        let answer = self.request_with(sqe, Vec::new(), &mut loan);
+        loan.end()?;
+        answer
+    }
+
+    fn munmap_sqe(number: usize, request: MunmapRequest) -> Sqe {
+        let MunmapRequest {
+            offset,
+            size,
+            flags,
+        } = request;
+        let args = [number as u64, size as u64, flags.bits() as u64, offset];
+        signed_sqe(Opcode::Munmap, &args, proc::caller())
+    }
+}
+
+impl Scheme for UserScheme {
+    fn open(
+        &self,
+        number: usize,
+        path: &str,
+        flags: usize,
+        fcntl_flags: u32,
+        caller: Caller,
+    ) -> Result<Opened> {
+        let rest = [flags as u64, u64::from(fcntl_flags)];
+        opened(self.with_path(Opcode::OpenAt, number, path, &rest, caller)?)
+    }
+
+    fn dup(&self, number: usize, name: UserBuf, caller: Caller) -> Result<Opened> {
+        opened(self.with_buffer(Opcode::Dup, number, name, Access::READ, &[], caller)?)
+    }
+
+    fn read_at(&self, number: usize, buf: UserBuf, offset: u64, flags: u32) -> Result<usize> {
+        let rest = [offset, u64::from(flags)];
+        let caller = proc::caller();
+        value(self.with_buffer(Opcode::Read, number, buf, Access::WRITE, &rest, caller)?)
+    }
+
+    fn write_at(&self, number: usize, buf: UserBuf, offset: u64, flags: u32) -> Result<usize> {
+        let rest = [offset, u64::from(flags)];
+        let caller = proc::caller();
+        value(self.with_buffer(Opcode::Write, number, buf, Access::READ, &rest, caller)?)
+    }
+
+    fn fsize(&self, number: usize) -> Result<u64> {
+        self.simple(Opcode::Fsize, &[number as u64])
+            .map(|size| size as u64)
+    }
+
+    fn fpath(&self, number: usize, buf: UserBuf) -> Result<usize> {
+        let caller = proc::caller();
+        value(self.with_buffer(Opcode::Fpath, number, buf, Access::WRITE, &[], caller)?)
+    }
+
+    fn fstat(&self, number: usize, buf: UserBuf) -> Result<()> {
+        let caller = proc::caller();
+        value(self.with_buffer(Opcode::Fstat, number, buf, Access::WRITE, &[], caller)?).map(drop)
+    }
+
+    fn fchown(&self, number: usize, uid: u32, gid: u32) -> Result<()> {
+        let caller = proc::caller();
+        if caller.uid != 0 && (uid != caller.uid || gid != caller.gid) {
+            return Err(Error::new(EPERM));
+        }
+        let args = [number as u64, u64::from(uid), u64::from(gid)];
+        self.simple(Opcode::Fchown, &args).map(drop)
+    }
+
+    fn fcntl(&self, number: usize, command: usize, argument: usize) -> Result<usize> {
+        self.simple(
+            Opcode::Fcntl,
+            &[number as u64, command as u64, argument as u64],
+        )
+    }
+
+    fn fevent(&self, number: usize, flags: EventFlags) -> Result<EventFlags> {
+        let ready = self.simple(Opcode::Fevent, &[number as u64, flags.bits() as u64])?;
+        Ok(EventFlags::from_bits_truncate(ready))
+    }
+
+    fn fsync(&self, number: usize) -> Result<()> {
+        self.simple(Opcode::Fsync, &[number as u64]).map(drop)
+    }
+
+    fn flink(&self, number: usize, path: &str) -> Result<()> {
+        value(self.with_path(Opcode::Flink, number, path, &[], proc::caller())?).map(drop)
+    }
+
+    fn frename(&self, number: usize, path: &str) -> Result<()> {
+        value(self.with_path(Opcode::Frename, number, path, &[], proc::caller())?).map(drop)
+    }
+
+    fn unlink(&self, number: usize, path: &str, flags: usize) -> Result<()> {
+        let rest = [flags as u64];
+        value(self.with_path(Opcode::UnlinkAt, number, path, &rest, proc::caller())?).map(drop)
+    }
+
+    fn call(
+        &self,
+        numbers: &[usize],
+        payload: UserBuf,
+        _flags: CallFlags,
+        metadata: &[u64],
+    ) -> Result<usize> {
+        value(self.call_request(Opcode::Call, numbers, payload, metadata)?)
+    }
+
+    fn std_fs_call(
+        &self,
+        file: &Description,
+        numbers: &[usize],
+        payload: UserBuf,
+        metadata: &[u64],
+    ) -> Result<usize> {
+        let (kind, arg1, arg2) = std_fs_metadata(metadata)?;
+        let metadata = [u64::from(kind as u8), arg1, arg2];
+        match self.call_request(Opcode::StdFsCall, numbers, payload, &metadata)? {
+            Answer::Value {
+                result,
+                notify_on_detach,
+                ..
+            } => {
+                let flag = InternalFlags::NOTIFY_ON_DETACH;
+                file.update(|state| state.internal.set(flag, notify_on_detach));
+                result.map_err(Error::new)
+            }
+            Answer::Fd(_) | Answer::Fds(_) => Err(Error::new(EIO)),
+        }
+    }
+
+    fn send_files(
+        &self,
+        number: usize,
+        files: Vec<File>,
+        flags: CallFlags,
+        metadata: &[u64],
+    ) -> Result<usize> {
+        let exclusive = flags.contains(CallFlags::FD_EXCLUSIVE);
+        let flags = if exclusive {
+            SendFdFlags::EXCLUSIVE
+        } else {
+            SendFdFlags::empty()
+        };
+        let word = metadata.first().copied().unwrap_or(0);
+        let args = [number as u64, flags.bits() as u64, word, files.len() as u64];
+        let sqe = signed_sqe(Opcode::Sendfd, &args, proc::caller());
+        value(self.request_with(sqe, files, &mut Loan::empty())?)
+    }
+
+    fn receive_files(
+        &self,
+        number: usize,
+        payload: UserBuf,
+        flags: CallFlags,
+        metadata: &[u64],
+    ) -> Result<usize> {
+        if !payload.len().is_multiple_of(size_of::<usize>()) {
+            return Err(Error::new(EINVAL));
+        }
+        let upper = flags.contains(CallFlags::FD_UPPER);
+        let flags = if upper {
+            RecvFdFlags::UPPER_TBL
+        } else {
+            RecvFdFlags::empty()
+        };
+        let count = payload.len() / size_of::<usize>();
+        let word = |index: usize| metadata.get(index).copied().unwrap_or(0);
+        let args = [
+            number as u64,
+            flags.bits() as u64,
+            count as u64,
+            word(0),
+            word(1),
+        ];
+        match self.request(signed_sqe(Opcode::Recvfd, &args, proc::caller()))? {
+            Answer::Value {
+                result: Err(errno), ..
+            } => Err(Error::new(errno)),
+            Answer::Value { .. } | Answer::Fd(_) => Err(Error::new(EIO)),
+            Answer::Fds(files) => deliver_files(files, payload),
+        }
+    }
+
+    fn mmap(
+        &self,
+        file: &Arc<Description>,
+        space: &Arc<AddrSpace>,
+        map: &Map,
+        _transfer: bool,
+    ) -> Result<usize> {
+        let aligned = |value: usize| value.is_multiple_of(PAGE_SIZE);
+        if map.size == 0 || !aligned(map.address) || !aligned(map.offset) {
+            return Err(Error::new(EINVAL));
+        }
+        let source = self.daemon_space()?;
+        if Arc::ptr_eq(&source, space) {
+            return Err(Error::new(EBUSY));
+        }
+        let args = [
+            file.number() as u64,
+            map.size as u64,
+            map.flags.bits() as u64,
+            map.offset as u64,
+        ];
+        let address = self.simple(Opcode::MmapPrep, &args)?;
+        if !aligned(address) {
+            return Err(Error::new(EINVAL));
+        }
+        let grant = SchemeGrant {
+            description: file.clone(),
+            offset: map.offset as u64,
+            flags: map.flags.bits(),
+        };
+        let rights = prot(map.flags & !MapFlags::MAP_SHARED);
+        let (address, replaced) =
+            space.map_scheme(placement(map), map.size, rights, &source, address, grant)?;
+        notify_unmapped(replaced);
+        Ok(address)
+    }
+
+    fn unmapped(&self, number: usize, request: MunmapRequest) -> Result<()> {
+        value(self.request(Self::munmap_sqe(number, request))?).map(drop)
+    }
+
+    fn unmapped_without_waiting(&self, number: usize, request: MunmapRequest) {
+        // The daemon must answer every Munmap, so it needs a tag even when nobody waits.
+        let _ = self.begin(Self::munmap_sqe(number, request), None, Vec::new());
+    }
+
+    fn close(&self, number: usize) {
+        self.post(sqe(Opcode::CloseMsg, &[number as u64], Caller::default()));
+    }
+
+    fn detach(&self, number: usize, pid: usize) {
+        self.post(sqe(
+            Opcode::Detach,
+            &[number as u64],
+            Caller {
+                pid,
+                ..Caller::default()
+            },
+        ));
+    }
+}

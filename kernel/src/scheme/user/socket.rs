@@ -1,0 +1,191 @@
+//! The daemon's side of a scheme: requests out, answers in, files to and fro.
+
+use ::syscall::{
+    EventFlags,
+    error::{EAGAIN, EBADFD, EINTR, EINVAL, ENODEV, ENOENT, Error, Result},
+    flag::O_NONBLOCK,
+    schemev2::{Cqe, CqeOpcode, Sqe},
+};
+use kernel_core::requests::{Reply, TagError};
+
+use super::{File, State, UserScheme, deliver_files};
+use crate::{object::reaper, proc, scheme::trigger, syscall::UserBuf};
+use alloc::vec::Vec;
+
+const SQE_SIZE: usize = size_of::<Sqe>();
+const CQE_SIZE: usize = size_of::<Cqe>();
+
+/// Largest error number there is.
+const MAX_ERRNO: i32 = 132;
+
+/// A result word as the Redox libraries read it: the low half decides.
+fn demux(word: u64) -> Result<usize, i32> {
+    match (word as u32 as i32).checked_neg() {
+        Some(errno @ 1..MAX_ERRNO) => Err(errno),
+        _ => Ok(word as usize),
+    }
+}
+
+fn answer_error(error: TagError) -> Error {
+    Error::new(match error {
+        TagError::Unknown => EBADFD,
+        TagError::Answered => EINVAL,
+    })
+}
+
+fn file_error(error: TagError) -> Error {
+    Error::new(match error {
+        TagError::Unknown => EINVAL,
+        TagError::Answered => ENOENT,
+    })
+}
+
+/// Stores waiting requests; `None` when there are none.
+fn take_requests(state: &mut State, buf: UserBuf) -> Option<Result<usize>> {
+    if !state.open {
+        return Some(Err(Error::new(ENODEV)));
+    }
+    if state.todo.is_empty() {
+        return None;
+    }
+    if buf.len() < SQE_SIZE {
+        return Some(if buf.is_empty() {
+            Ok(0)
+        } else {
+            Err(Error::new(EINVAL))
+        });
+    }
+    let mut stored = 0;
+    for chunk in buf.chunks(SQE_SIZE) {
+        let Some(sqe) = state.todo.front() else { break };
+        if let Err(error) = chunk.write_all(sqe) {
+            return Some(if stored > 0 { Ok(stored) } else { Err(error) });
+        }
+        state.todo.pop_front();
+        stored += SQE_SIZE;
+    }
+    Some(Ok(stored))
+}
+
+impl UserScheme {
+    /// Flags that hold for the socket now.
+    pub fn ready(&self) -> EventFlags {
+        if self.state.lock().todo.is_empty() {
+            EventFlags::empty()
+        } else {
+            EventFlags::EVENT_READ
+        }
+    }
+
+    /// Gives the daemon as many requests as fit; waits for the first unless the socket is
+    /// non-blocking (`EAGAIN`).
+    pub fn read_requests(&self, buf: UserBuf, flags: u32) -> Result<usize> {
+        let take = || take_requests(&mut self.state.lock(), buf);
+        if flags & O_NONBLOCK as u32 != 0 {
+            let empty = match buf.len() {
+                0 => Ok(0),
+                1..SQE_SIZE => Err(Error::new(EINVAL)),
+                _ => Err(Error::new(EAGAIN)),
+            };
+            return take().unwrap_or(empty);
+        }
+        if let Some(result) = take() {
+            return result;
+        }
+        reaper::run();
+        self.readers
+            .wait(None, take)
+            .unwrap_or(Err(Error::new(EINTR)))
+    }
+
+    /// Handles answers in order and stops at the first bad one; its error is reported only when it
+    /// was the first.
+    pub fn write_answers(&self, buf: UserBuf) -> Result<usize> {
+        let mut done = 0;
+        for chunk in buf.chunks(CQE_SIZE) {
+            match self.write_answer(chunk) {
+                Ok(()) => done += CQE_SIZE,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_answer(&self, chunk: UserBuf) -> Result<()> {
+        let mut cqe = Cqe::default();
+        chunk.read_exact(&mut cqe)?;
+        let opcode = CqeOpcode::try_from_raw(cqe.flags & 0b111).ok_or(Error::new(EINVAL))?;
+        let [extra, ..] = cqe.extra_raw;
+        let value = |notify_on_detach| {
+            let result = demux(cqe.result);
+            Reply::Value {
+                result,
+                extra,
+                notify_on_detach,
+            }
+        };
+        match opcode {
+            CqeOpcode::RespondRegular => self.answer(cqe.tag, value(false)),
+            CqeOpcode::RespondAndNotifyOnDetach => self.answer(cqe.tag, value(true)),
+            CqeOpcode::RespondWithFd => {
+                // The number is taken out of the daemon's table whatever becomes of the answer.
+                let file = proc::files().take(cqe.result as usize);
+                self.answer(cqe.tag, Reply::Fd(file.map_err(|_| Error::new(EINVAL))?))
+            }
+            CqeOpcode::RespondWithMultipleFds => self.answer(cqe.tag, Reply::Fds),
+            CqeOpcode::SendFevent => {
+                let flags = EventFlags::from_bits(cqe.tag as usize).ok_or(Error::new(EINVAL))?;
+                trigger(self.id(), cqe.result as usize, flags);
+                Ok(())
+            }
+            CqeOpcode::ObtainFd => self.obtain_one(cqe.tag as usize, cqe.result as usize),
+        }
+    }
+
+    fn answer(&self, tag: u32, reply: Reply<File>) -> Result<()> {
+        let answered = self.state.lock().requests.answer(tag, reply);
+        let settled = answered.map_err(|(error, _reply)| answer_error(error))?;
+        if let Some(waiter) = settled.waiter {
+            waiter.wake_all();
+        }
+        if let Some(lent) = settled.lent {
+            lent.take_back();
+        }
+        // Files that nobody collected are dropped here.
+        Ok(())
+    }
+
+    /// Puts the next file sent with a request at `slot`. As in Redox, a file for a taken slot is
+    /// lost.
+    fn obtain_one(&self, tag: usize, slot: usize) -> Result<()> {
+        let file = self
+            .state
+            .lock()
+            .requests
+            .take_first_file(tag)
+            .map_err(file_error)?;
+        let _ = proc::files().insert(slot, file.ok_or(Error::new(ENOENT))?, EINVAL);
+        Ok(())
+    }
+
+    /// Puts all files sent with a request into the slots the payload lists.
+    pub fn obtain_files(&self, tag: usize, payload: UserBuf) -> Result<usize> {
+        let files = self
+            .state
+            .lock()
+            .requests
+            .take_files(tag)
+            .map_err(file_error)?;
+        deliver_files(files, payload)
+    }
+
+    /// Gives files to a request that asks for some.
+    pub fn move_files(&self, tag: usize, files: Vec<File>) -> Result<usize> {
+        let count = files.len();
+        let moved = self.state.lock().requests.put_files(tag, files);
+        // Refused or replaced files are dropped after the lock.
+        moved.map_err(|(error, _files)| file_error(error))?;
+        Ok(count)
+    }
+}

@@ -1,0 +1,107 @@
+//! SYS_CALL: the general request, file system calls and passing descriptors.
+
+use alloc::{sync::Arc, vec::Vec};
+
+use ::syscall::{
+    CallFlags,
+    error::{EBUSY, EINVAL, Error, Result},
+};
+
+use super::{UserBuf, files::lookup_all};
+use crate::{proc, scheme};
+
+/// Descriptors one call may name.
+const MAX_FDS: usize = 2;
+/// Longest descriptor list of the older form, in words.
+const MAX_LIST: usize = 16;
+/// Metadata words that are looked at.
+const MAX_METADATA: usize = 3;
+/// Descriptors one call may send.
+const MAX_SENT: usize = 65_536;
+
+/// Call flag of redox_syscall 0.9.2, reserved in 0.9.5: several descriptors, list length in the
+/// sixth argument.
+const MULTIPLE_FDS: usize = 1 << 17;
+
+/// Arguments: descriptor or descriptor list, payload, flags with the number of metadata words in
+/// the low byte, metadata address, byte length of the list in the older form.
+pub fn call(
+    target: usize,
+    payload: UserBuf,
+    flags_word: usize,
+    metadata: usize,
+    list_len: usize,
+) -> Result<usize> {
+    let bits = flags_word & !0xFF;
+    let flags = CallFlags::from_bits(bits & !MULTIPLE_FDS).ok_or(Error::new(EINVAL))?;
+    let fds = if bits & MULTIPLE_FDS != 0 {
+        UserBuf::new(target, list_len)?.words(MAX_LIST)?
+    } else if flags.contains(CallFlags::MULTIPLE_FDS2) {
+        // Lists are aligned, so the low bits of their address can hold the count.
+        let count = target & 0b111;
+        UserBuf::new(target & !0b111, count * size_of::<usize>())?.words(MAX_LIST)?
+    } else {
+        Vec::from([target])
+    };
+    let metadata = UserBuf::new(metadata, (flags_word & 0xFF) * size_of::<u64>())?;
+    let metadata = metadata
+        .prefix(MAX_METADATA * size_of::<u64>())
+        .words(MAX_METADATA)?;
+    let metadata: Vec<u64> = metadata.into_iter().map(|word| word as u64).collect();
+
+    if flags.contains(CallFlags::WRITE | CallFlags::FD) {
+        send(&fds, payload, flags, &metadata)
+    } else if flags.contains(CallFlags::READ | CallFlags::FD) {
+        receive(&fds, payload, flags, &metadata)
+    } else {
+        plain(&fds, payload, flags, &metadata)
+    }
+}
+
+fn plain(fds: &[usize], payload: UserBuf, flags: CallFlags, metadata: &[u64]) -> Result<usize> {
+    if fds.is_empty() || fds.len() > MAX_FDS {
+        return Err(Error::new(EINVAL));
+    }
+    let (files, scheme) = lookup_all(fds, flags.contains(CallFlags::CONSUME))?;
+    let numbers: Vec<_> = files.iter().map(|file| file.number()).collect();
+    match files.first() {
+        Some(file) if flags.contains(CallFlags::STD_FS) => {
+            scheme.std_fs_call(file, &numbers, payload, metadata)
+        }
+        _ => scheme.call(&numbers, payload, flags, metadata),
+    }
+}
+
+fn single(fds: &[usize]) -> Result<usize> {
+    match *fds {
+        [fd] => Ok(fd),
+        _ => Err(Error::new(EINVAL)),
+    }
+}
+
+/// Sends the descriptors the payload lists; they leave the caller's table unless FD_CLONE is set.
+/// Returns how many, whatever the scheme answers.
+fn send(fds: &[usize], payload: UserBuf, flags: CallFlags, metadata: &[u64]) -> Result<usize> {
+    let table = proc::files();
+    let list = payload.words(MAX_SENT)?;
+    let target = table.get(single(fds)?)?;
+    let scheme = scheme::get(target.scheme())?;
+    let clone = flags.contains(CallFlags::FD_CLONE);
+    let files = if clone {
+        table.get_all(&list)?
+    } else {
+        table.take_all(&list)?
+    };
+    let exclusive = flags & CallFlags::FD_EXCLUSIVE;
+    if !exclusive.is_empty() && files.iter().any(|file| Arc::strong_count(file) > 1) {
+        return Err(Error::new(EBUSY));
+    }
+    scheme.send_files(target.number(), files, exclusive, metadata)?;
+    Ok(list.len())
+}
+
+/// Receives descriptors into the slots the payload lists.
+fn receive(fds: &[usize], payload: UserBuf, flags: CallFlags, metadata: &[u64]) -> Result<usize> {
+    let target = proc::files().get(single(fds)?)?;
+    scheme::get(target.scheme())?.receive_files(target.number(), payload, flags, metadata)
+}

@@ -1,0 +1,273 @@
+//! System calls on descriptors.
+
+use alloc::{string::String, sync::Arc};
+
+use ::syscall::{
+    EventFlags,
+    error::{EBADF, EEXIST, EINVAL, EIO, EMFILE, ENAMETOOLONG, EOVERFLOW, Error, Result},
+    flag::{
+        F_DUPFD, F_GETFD, F_GETFL, F_SETFD, F_SETFL, O_ACCMODE, RwFlags, SEEK_CUR, SEEK_END,
+        SEEK_SET,
+    },
+};
+
+use super::UserBuf;
+use crate::{
+    object::{Description, InternalFlags},
+    proc,
+    scheme::{self, NO_OFFSET, SchemeRef},
+};
+
+/// Longest path, in bytes.
+const MAX_PATH: usize = 4096;
+
+/// The description behind a descriptor of the caller, its scheme and its number there.
+fn lookup(fd: usize) -> Result<(Arc<Description>, SchemeRef, usize)> {
+    let file = proc::files().get(fd)?;
+    let scheme = scheme::get(file.scheme())?;
+    let number = file.number();
+    Ok((file, scheme, number))
+}
+
+/// Copies a path in: `ENAMETOOLONG`, `EFAULT`, and `EINVAL` when it is not UTF-8.
+fn read_path(path: UserBuf) -> Result<String> {
+    if path.len() > MAX_PATH {
+        return Err(Error::new(ENAMETOOLONG));
+    }
+    String::from_utf8(path.read_vec()?).map_err(|_| Error::new(EINVAL))
+}
+
+/// The part of an absolute path that its scheme sees: what follows `/scheme/<name>/` or
+/// `<name>:`, or, for the file system, everything behind the first slash.
+fn scheme_part(path: &str) -> Result<&str> {
+    let invalid = Error::new(EINVAL);
+    if let Some(rest) = path.strip_prefix('/') {
+        let Some(rest) = rest.strip_prefix("scheme/") else {
+            return Ok(rest);
+        };
+        let (name, part) = rest.split_once('/').unwrap_or((rest, ""));
+        return if name.is_empty() {
+            Err(invalid)
+        } else {
+            Ok(part)
+        };
+    }
+    match path.split_once(':') {
+        Some((name, part)) if !name.is_empty() && !name.contains('/') => Ok(part),
+        _ => Err(invalid),
+    }
+}
+
+pub fn openat_into(
+    dir: usize,
+    path: UserBuf,
+    flags: usize,
+    fcntl_flags: u32,
+    fd: usize,
+) -> Result<usize> {
+    let path = read_path(path)?;
+    let (file, scheme, number) = lookup(dir)?;
+    let opened = scheme.open(number, &path, flags, fcntl_flags, proc::caller())?;
+    let opened = opened.into_description(file.scheme(), flags as u32);
+    proc::files().insert(fd, opened, EEXIST)
+}
+
+pub fn unlinkat(dir: usize, path: UserBuf, flags: usize) -> Result<usize> {
+    let path = read_path(path)?;
+    let (_file, scheme, number) = lookup(dir)?;
+    scheme.unlink(number, &path, flags).map(|()| 0)
+}
+
+pub fn close(fd: usize) -> Result<usize> {
+    proc::files().close(fd).map(|()| 0)
+}
+
+/// Without a name the description is shared, and its scheme does not hear of it.
+fn duplicate(fd: usize, name: UserBuf) -> Result<Arc<Description>> {
+    let file = proc::files().get(fd)?;
+    if name.is_empty() {
+        return Ok(file);
+    }
+    let opened = scheme::get(file.scheme())?.dup(file.number(), name, proc::caller())?;
+    Ok(opened.into_description(file.scheme(), file.state().flags))
+}
+
+pub fn dup_into(fd: usize, name: UserBuf, new_fd: usize) -> Result<usize> {
+    let file = duplicate(fd, name)?;
+    proc::files().insert(new_fd, file, EEXIST)
+}
+
+pub fn dup2(fd: usize, new_fd: usize, name: UserBuf) -> Result<usize> {
+    if fd == new_fd && name.is_empty() {
+        return Ok(new_fd);
+    }
+    let file = duplicate(fd, name)?;
+    proc::files().replace(new_fd, file).map(|()| new_fd)
+}
+
+/// The offset a read or write starts at: only positioned descriptions have one.
+fn own_offset(file: &Description) -> u64 {
+    let state = file.state();
+    let positioned = state.internal.contains(InternalFlags::POSITIONED);
+    if positioned { state.offset } else { NO_OFFSET }
+}
+
+fn advance(file: &Description, count: usize) {
+    file.update(|state| {
+        if state.internal.contains(InternalFlags::POSITIONED) {
+            state.offset = state.offset.saturating_add(count as u64);
+        }
+    });
+}
+
+pub fn read(fd: usize, buf: UserBuf) -> Result<usize> {
+    let (file, scheme, number) = lookup(fd)?;
+    let count = scheme.read_at(number, buf, own_offset(&file), file.io_flags(None))?;
+    advance(&file, count);
+    Ok(count)
+}
+
+pub fn write(fd: usize, buf: UserBuf) -> Result<usize> {
+    let (file, scheme, number) = lookup(fd)?;
+    let count = scheme.write_at(number, buf, own_offset(&file), file.io_flags(None))?;
+    advance(&file, count);
+    Ok(count)
+}
+
+/// Flags of READ2 and WRITE2: all ones means those of the description.
+fn rw_flags(flags: usize) -> Result<Option<RwFlags>> {
+    if flags == usize::MAX {
+        return Ok(None);
+    }
+    let flags = u32::try_from(flags).ok().and_then(RwFlags::from_bits);
+    flags.map(Some).ok_or(Error::new(EINVAL))
+}
+
+pub fn read2(fd: usize, buf: UserBuf, offset: u64, flags: usize) -> Result<usize> {
+    let (file, scheme, number) = lookup(fd)?;
+    scheme.read_at(number, buf, offset, file.io_flags(rw_flags(flags)?))
+}
+
+pub fn write2(fd: usize, buf: UserBuf, offset: u64, flags: usize) -> Result<usize> {
+    let (file, scheme, number) = lookup(fd)?;
+    scheme.write_at(number, buf, offset, file.io_flags(rw_flags(flags)?))
+}
+
+pub fn lseek(fd: usize, distance: i64, whence: usize) -> Result<usize> {
+    let (file, scheme, number) = lookup(fd)?;
+    let end = if whence == SEEK_END {
+        scheme.fsize(number)?
+    } else {
+        0
+    };
+    file.update(|state| {
+        let base = match whence {
+            SEEK_SET => 0,
+            SEEK_CUR => state.offset,
+            SEEK_END => end,
+            _ => return Err(Error::new(EINVAL)),
+        };
+        let target = distance
+            .checked_add_unsigned(base)
+            .ok_or(Error::new(EOVERFLOW))?;
+        state.offset = u64::try_from(target).map_err(|_| Error::new(EINVAL))?;
+        Ok(state.offset as usize)
+    })
+}
+
+pub fn fchown(fd: usize, uid: u32, gid: u32) -> Result<usize> {
+    let (_file, scheme, number) = lookup(fd)?;
+    scheme.fchown(number, uid, gid).map(|()| 0)
+}
+
+pub fn fcntl(fd: usize, command: usize, argument: usize) -> Result<usize> {
+    let file = proc::files().get(fd)?;
+    match command {
+        // The caller searched a free number already.
+        F_DUPFD => return proc::files().insert(argument, file, EMFILE),
+        // Close-on-exec is kept by the library.
+        F_GETFD | F_SETFD => return Ok(0),
+        _ => {}
+    }
+    let flags = file.state().flags;
+    scheme::get(file.scheme())?.fcntl(file.number(), command, argument)?;
+    match command {
+        F_GETFL => Ok(flags as usize),
+        F_SETFL => {
+            let kept = O_ACCMODE as u32;
+            file.update(|state| state.flags = flags & kept | argument as u32 & !kept);
+            Ok(0)
+        }
+        _ => Err(Error::new(EINVAL)),
+    }
+}
+
+pub fn fevent(fd: usize, flags: EventFlags) -> Result<usize> {
+    let (_file, scheme, number) = lookup(fd)?;
+    scheme.fevent(number, flags).map(|ready| ready.bits())
+}
+
+pub fn flink(fd: usize, path: UserBuf) -> Result<usize> {
+    let file = proc::files().get(fd)?;
+    let path = read_path(path)?;
+    let part = scheme_part(&path)?;
+    scheme::get(file.scheme())?
+        .flink(file.number(), part)
+        .map(|()| 0)
+}
+
+pub fn frename(fd: usize, path: UserBuf) -> Result<usize> {
+    let file = proc::files().get(fd)?;
+    let path = read_path(path)?;
+    let part = scheme_part(&path)?;
+    scheme::get(file.scheme())?
+        .frename(file.number(), part)
+        .map(|()| 0)
+}
+
+pub fn fpath(fd: usize, buf: UserBuf) -> Result<usize> {
+    let (_file, scheme, number) = lookup(fd)?;
+    scheme.fpath(number, buf)
+}
+
+/// The device number, the first field, is the scheme's id whatever the scheme says.
+pub fn fstat(fd: usize, buf: UserBuf) -> Result<usize> {
+    let (file, scheme, number) = lookup(fd)?;
+    scheme.fstat(number, buf)?;
+    let device = file.scheme().0 as u64;
+    buf.write_all(&device.to_ne_bytes()).map_err(|error| {
+        let short = error.errno == EINVAL;
+        if short { Error::new(EIO) } else { error }
+    })?;
+    Ok(0)
+}
+
+pub fn fsync(fd: usize) -> Result<usize> {
+    let (_file, scheme, number) = lookup(fd)?;
+    scheme.fsync(number).map(|()| 0)
+}
+
+/// The scheme and the objects of a call on several descriptors: all of one scheme, or `EXDEV`.
+/// With `consume` the descriptors are taken out of the caller's table first.
+pub fn lookup_all(
+    fds: &[usize],
+    consume: bool,
+) -> Result<(alloc::vec::Vec<Arc<Description>>, SchemeRef)> {
+    let table = proc::files();
+    let files = fds
+        .iter()
+        .map(|&fd| {
+            if consume {
+                table.take(fd)
+            } else {
+                table.get(fd)
+            }
+        })
+        .collect::<Result<alloc::vec::Vec<_>>>()?;
+    let first = files.first().ok_or(Error::new(EBADF))?;
+    if files.iter().any(|file| file.scheme() != first.scheme()) {
+        return Err(Error::new(::syscall::error::EXDEV));
+    }
+    let scheme = scheme::get(first.scheme())?;
+    Ok((files, scheme))
+}

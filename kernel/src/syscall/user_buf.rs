@@ -1,0 +1,154 @@
+//! Buffers in the memory of the current program, as system calls name them.
+
+use alloc::{vec, vec::Vec};
+
+use ::syscall::error::{EFAULT, EINVAL, Error, Result};
+
+use crate::mm::{USER_END, user};
+
+/// A range of the current program's memory. It lies in user space, but nothing says that it is
+/// mapped: every copy can fail with `EFAULT`. Nor does its content stay the same between two reads:
+/// copy once, then check, then use.
+#[derive(Clone, Copy, Debug)]
+pub struct UserBuf {
+    base: usize,
+    len: usize,
+}
+
+impl UserBuf {
+    /// The range of `len` bytes at `base`; `EFAULT` when it reaches beyond user space.
+    pub fn new(base: usize, len: usize) -> Result<Self> {
+        match base.checked_add(len) {
+            Some(end) if base < USER_END && end < USER_END => Ok(Self { base, len }),
+            _ => Err(Error::new(EFAULT)),
+        }
+    }
+
+    /// As [`UserBuf::new`], but address 0 means that there is no buffer.
+    pub fn optional(base: usize, len: usize) -> Result<Option<Self>> {
+        let buf = Self::new(base, len)?;
+        Ok((base != 0).then_some(buf))
+    }
+
+    /// First address.
+    pub fn addr(self) -> usize {
+        self.base
+    }
+
+    /// Bytes.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// True for a range without bytes.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The first `count` bytes and the rest; `count` is clamped to the length.
+    pub fn split_at(self, count: usize) -> (Self, Self) {
+        let count = count.min(self.len);
+        let rest = Self {
+            base: self.base + count,
+            len: self.len - count,
+        };
+        (
+            Self {
+                base: self.base,
+                len: count,
+            },
+            rest,
+        )
+    }
+
+    /// The first `count` bytes, or all there are.
+    pub fn prefix(self, count: usize) -> Self {
+        self.split_at(count).0
+    }
+
+    /// What follows the first `count` bytes.
+    pub fn skip(self, count: usize) -> Self {
+        self.split_at(count).1
+    }
+
+    /// The range as pieces of exactly `size` bytes; a shorter rest is left out.
+    pub fn chunks(self, size: usize) -> impl Iterator<Item = Self> {
+        (0..self.len / size).map(move |index| self.skip(index * size).prefix(size))
+    }
+
+    /// Copies as many bytes in as both sides have and says how many.
+    pub fn read(self, bytes: &mut [u8]) -> Result<usize> {
+        let count = bytes.len().min(self.len);
+        let Some(bytes) = bytes.get_mut(..count) else {
+            return Ok(0);
+        };
+        if count > 0 {
+            user::copy_in(self.base, bytes)?;
+        }
+        Ok(count)
+    }
+
+    /// Fills `bytes`; `EINVAL` when the range is shorter.
+    pub fn read_exact(self, bytes: &mut [u8]) -> Result<()> {
+        if self.len < bytes.len() {
+            return Err(Error::new(EINVAL));
+        }
+        self.read(bytes).map(drop)
+    }
+
+    /// Copies the whole range in. The caller bounds the length.
+    pub fn read_vec(self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.len];
+        self.read(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Copies as many bytes out as both sides have and says how many.
+    pub fn write(self, bytes: &[u8]) -> Result<usize> {
+        let count = bytes.len().min(self.len);
+        if let Some(bytes) = bytes.get(..count).filter(|bytes| !bytes.is_empty()) {
+            user::copy_out(self.base, bytes)?;
+        }
+        Ok(count)
+    }
+
+    /// Copies all of `bytes` out; `EINVAL` when the range is shorter.
+    pub fn write_all(self, bytes: &[u8]) -> Result<()> {
+        if self.len < bytes.len() {
+            return Err(Error::new(EINVAL));
+        }
+        self.write(bytes).map(drop)
+    }
+
+    /// The word at byte offset 8 × `index`; `EINVAL` when the range is shorter.
+    pub fn word(self, index: usize) -> Result<usize> {
+        let mut bytes = [0; size_of::<usize>()];
+        let offset = index.checked_mul(bytes.len()).ok_or(Error::new(EINVAL))?;
+        self.skip(offset).read_exact(&mut bytes)?;
+        Ok(usize::from_ne_bytes(bytes))
+    }
+
+    /// The word at byte offset 8 × `index`, if the range is long enough.
+    pub fn optional_word(self, index: usize) -> Result<Option<usize>> {
+        let word = size_of::<usize>();
+        if self.len / word <= index {
+            Ok(None)
+        } else {
+            self.word(index).map(Some)
+        }
+    }
+
+    /// All whole words; `EINVAL` for more than `most`.
+    pub fn words(self, most: usize) -> Result<Vec<usize>> {
+        let count = self.len / size_of::<usize>();
+        if count > most {
+            return Err(Error::new(EINVAL));
+        }
+        (0..count).map(|index| self.word(index)).collect()
+    }
+
+    /// Writes one word to the start; `EINVAL` when the range is shorter.
+    pub fn write_word(self, word: usize) -> Result<()> {
+        self.write_all(&word.to_ne_bytes())
+    }
+}
