@@ -1,7 +1,210 @@
-//! logd.
+//! The log daemon: scheme `log`.
+//!
+//! What is written is split into lines; each gets the time since the boot, is kept (the newest
+//! [`KEPT_BYTES`]), and is copied to the console unless its level is too low. Reading gives all
+//! lines that were kept when the file was opened. A line that begins with a level (`ERROR`, `WARN`,
+//! `INFO`, `DEBUG`, `TRACE`) has that level, any other counts as `INFO`.
 #![no_std]
 #![no_main]
+
+extern crate alloc;
+
+mod lines;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use libredox::Fd;
+use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
+use platform::scheme::{SchemeDaemon, read_at};
+use redox_scheme::scheme::SchemeSync;
+use redox_scheme::{CallerCtx, OpenResult};
+use runtime::{Error, Result, env, fs, io};
+use syscall::data::Stat;
+use syscall::error::{EBADF, EISDIR, ENOENT, ENOTDIR};
+use syscall::flag::{MODE_FILE, O_RDONLY, O_STAT};
+use syscall::schemev2::NewFdFlags;
+
+use crate::lines::{Level, Lines};
+
 runtime::main!(main);
+
+/// Lines kept for readers, in bytes; the oldest go first.
+const KEPT_BYTES: usize = 256 * 1024;
+/// A longer line is cut into several, in bytes.
+const MAX_LINE: usize = 2048;
+
 fn main() -> i32 {
-    0
+    match run() {
+        Ok(()) => 0,
+        Err(error) => {
+            runtime::eprintln!("logd: cannot serve the scheme log: {error}");
+            1
+        }
+    }
 }
+
+fn run() -> Result<()> {
+    let console = fs::OpenOptions::new()
+        .write(true)
+        .open("/scheme/debug")
+        .ok();
+    let level = env::var("LOG").and_then(|level| Level::parse(&level));
+    let mut scheme = LogScheme {
+        lines: Lines::new(KEPT_BYTES),
+        console: console.map(|file| Fd::new(file.into_raw_fd())),
+        console_level: level.unwrap_or(Level::Info),
+        handles: BTreeMap::new(),
+        last_handle: 0,
+    };
+    let notify = env::var(NOTIFY_VARIABLE);
+    let mut requests = daemon::start("log", Mode::Blocking, notify.as_deref(), &mut scheme)?;
+    daemon::seal()?;
+    requests.run(&mut scheme)
+}
+
+enum Handle {
+    Root,
+    Open {
+        /// The lines at the time of opening, for readers.
+        snapshot: Vec<u8>,
+        /// The beginning of a line whose end was not written yet.
+        partial: Vec<u8>,
+    },
+}
+
+struct LogScheme {
+    lines: Lines,
+    console: Option<Fd>,
+    console_level: Level,
+    handles: BTreeMap<usize, Handle>,
+    last_handle: usize,
+}
+
+impl LogScheme {
+    fn add(&mut self, handle: Handle) -> usize {
+        self.last_handle += 1;
+        self.handles.insert(self.last_handle, handle);
+        self.last_handle
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let (text, level) = self.lines.push(line);
+        if level <= self.console_level {
+            if let Some(console) = &self.console {
+                let _ = io::write_all(console.raw(), text.as_bytes());
+            }
+        }
+    }
+}
+
+impl SchemeSync for LogScheme {
+    fn scheme_root(&mut self) -> Result<usize> {
+        Ok(self.add(Handle::Root))
+    }
+
+    fn openat(
+        &mut self,
+        dir: usize,
+        path: &str,
+        flags: usize,
+        _fcntl_flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<OpenResult> {
+        match self.handles.get(&dir) {
+            Some(Handle::Root) => {}
+            Some(_) => return Err(Error::new(ENOTDIR)),
+            None => return Err(Error::new(EBADF)),
+        }
+        if !path.is_empty() {
+            return Err(Error::new(ENOENT));
+        }
+        let readable = flags & O_RDONLY != 0 && flags & O_STAT == 0;
+        let snapshot = if readable {
+            self.lines.text()
+        } else {
+            Vec::new()
+        };
+        Ok(OpenResult::ThisScheme {
+            number: self.add(Handle::Open {
+                snapshot,
+                partial: Vec::new(),
+            }),
+            flags: NewFdFlags::POSITIONED,
+        })
+    }
+
+    fn read(
+        &mut self,
+        id: usize,
+        buf: &mut [u8],
+        offset: u64,
+        _flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+            Handle::Root => Err(Error::new(EISDIR)),
+            Handle::Open { snapshot, .. } => Ok(read_at(snapshot, buf, offset)),
+        }
+    }
+
+    fn write(
+        &mut self,
+        id: usize,
+        buf: &[u8],
+        _offset: u64,
+        _flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        let Some(Handle::Open { partial, .. }) = self.handles.get_mut(&id) else {
+            return Err(Error::new(EBADF));
+        };
+        let mut pending = core::mem::take(partial);
+        for &byte in buf {
+            if byte != b'\n' {
+                pending.push(byte);
+            }
+            if byte == b'\n' || pending.len() >= MAX_LINE {
+                self.line(&pending);
+                pending.clear();
+            }
+        }
+        if let Some(Handle::Open { partial, .. }) = self.handles.get_mut(&id) {
+            *partial = pending;
+        }
+        Ok(buf.len())
+    }
+
+    fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
+        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+            Handle::Root => Ok(0),
+            Handle::Open { snapshot, .. } => Ok(snapshot.len() as u64),
+        }
+    }
+
+    fn fstat(&mut self, id: usize, stat: &mut Stat, ctx: &CallerCtx) -> Result<()> {
+        stat.st_size = self.fsize(id, ctx)?;
+        stat.st_mode = MODE_FILE | 0o666;
+        Ok(())
+    }
+
+    fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
+        if !self.handles.contains_key(&id) {
+            return Err(Error::new(EBADF));
+        }
+        let path = b"/scheme/log";
+        let count = path.len().min(buf.len());
+        buf[..count].copy_from_slice(&path[..count]);
+        Ok(count)
+    }
+
+    fn on_close(&mut self, id: usize) {
+        if let Some(Handle::Open { partial, .. }) = self.handles.remove(&id) {
+            if !partial.is_empty() {
+                self.line(&partial);
+            }
+        }
+    }
+}
+
+impl SchemeDaemon for LogScheme {}

@@ -1,5 +1,252 @@
-//! placeholder
-/// x
+//! The start of the very first program, which the kernel enters inside the boot image.
+//!
+//! That program (crate `bootstrap`) has no loader: no stack, no arguments, no descriptors but the
+//! roots of the kernel's schemes, which a metadata page at the end of user memory lists. This
+//! module gives it a stack, finds the roots, and makes the kernel's own process scheme usable. It
+//! assumes nothing that differs between kernels: no register contents, no numbers, no place of
+//! mappings.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use libredox::Fd;
+use syscall::data::{GlobalSchemes, ProcSchemeAttrs};
+use syscall::error::{EINVAL, ENODEV, Error, Result};
+use syscall::flag::O_RDWR;
+
+use crate::sync::Mutex;
+use crate::sys::NO_FD;
+use crate::{fd, fdtable, io, start, state, sys, time};
+
+/// Stack of the first program, in bytes; it lies within the image.
+const STACK_SIZE: usize = 64 * 1024;
+
+core::arch::global_asm!(
+    ".section .text.bootstrap_start,\"ax\",@progbits",
+    ".global bootstrap_start",
+    ".type bootstrap_start,@function",
+    "bootstrap_start:",
+    "xor ebp, ebp",
+    "lea rsp, [rip + {stack} + {size} - 16]",
+    "fninit",
+    "mov dword ptr [rsp], 0x1F80",
+    "ldmxcsr dword ptr [rsp]",
+    "mov dword ptr [rsp], 0x37F",
+    "fldcw word ptr [rsp]",
+    "call {start}",
+    "ud2",
+    ".size bootstrap_start, . - bootstrap_start",
+    ".text",
+    stack = sym STACK,
+    size = const STACK_SIZE,
+    start = sym boot,
+);
+
+#[repr(C, align(16))]
+struct Stack([u8; STACK_SIZE]);
+
+static mut STACK: Stack = Stack([0; STACK_SIZE]);
+
+/// Address at which the kernel maps the image.
+const IMAGE: usize = 0x1000;
+/// End of user memory; the metadata pages end there.
+const USER_END: usize = 1 << 47;
+
+/// The debug port, once it is open.
+static DEBUG: AtomicUsize = AtomicUsize::new(NO_FD);
+static ROOTS: Mutex<Vec<Root>> = Mutex::new(Vec::new());
+static CAPABILITY: AtomicUsize = AtomicUsize::new(NO_FD);
+static BOOTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Root of a kernel scheme.
+#[derive(Clone, Copy, Debug)]
+pub struct Root {
+    /// The kernel's fixed number of the scheme.
+    pub id: u8,
+    /// Descriptor of its root; opening below it may fail with ENODEV when the machine has no such
+    /// thing.
+    pub fd: usize,
+}
+
+impl Root {
+    /// The name under which programs know the scheme; `None` for numbers unknown here.
+    pub fn name(&self) -> Option<&'static str> {
+        Some(match GlobalSchemes::try_from_raw(self.id)? {
+            GlobalSchemes::Debug => "debug",
+            GlobalSchemes::Event => "event",
+            GlobalSchemes::Memory => "memory",
+            GlobalSchemes::Pipe => "pipe",
+            GlobalSchemes::Serio => "serio",
+            GlobalSchemes::Irq => "irq",
+            GlobalSchemes::Time => "time",
+            GlobalSchemes::Sys => "sys",
+            GlobalSchemes::Proc => "kernel.proc",
+            GlobalSchemes::Acpi => "kernel.acpi",
+            GlobalSchemes::Dtb => "kernel.dtb",
+        })
+    }
+}
+
+/// First Rust code of the first program.
+unsafe extern "C" fn boot() -> ! {
+    BOOTED.store(1, Ordering::Relaxed);
+    read_metadata();
+    state::set_args(alloc::vec!["bootstrap".into()]);
+    if let Ok(debug) = root(GlobalSchemes::Debug) {
+        if let Ok(debug) = fd::openat_upper(debug, b"", O_RDWR, 0) {
+            DEBUG.store(debug, Ordering::Relaxed);
+        }
+    }
+    if let Ok(thread) = root(GlobalSchemes::Proc).and_then(|p| fd::dup_upper(p, b"cur-context")) {
+        state::set_fds(NO_FD, thread, NO_FD, NO_FD);
+    }
+    start::run_main();
+    halt("bootstrap ended, which it must not")
+}
+
+/// Reads the list of roots and the right to create schemes.
+fn read_metadata() {
+    let mut next = (USER_END - syscall::KERNEL_METADATA_SIZE) as *const u64;
+    let mut word = || {
+        // SAFETY: the kernel maps four readable pages here before it starts the first program; the
+        // list of at most 128 roots below is shorter.
+        let value = unsafe { next.read_volatile() };
+        next = next.wrapping_add(1);
+        value
+    };
+    let count = word().min(128);
+    let mut roots = ROOTS.lock();
+    for _ in 0..count {
+        // Only the low byte is the number; the kernel leaves the others as they were.
+        let id = word() as u8;
+        let fd = word() as usize;
+        let _ = fdtable::mark(fd);
+        roots.push(Root { id, fd });
+    }
+    let capability = word() as usize;
+    let _ = fdtable::mark(capability);
+    CAPABILITY.store(capability, Ordering::Relaxed);
+}
+
+/// All roots.
+pub fn roots() -> Vec<Root> {
+    ROOTS.lock().clone()
+}
+
+/// The root of one scheme (ENODEV when the kernel did not give it).
+pub fn root(scheme: GlobalSchemes) -> Result<usize> {
+    let roots = ROOTS.lock();
+    roots
+        .iter()
+        .find(|root| root.id == scheme as u8)
+        .map(|root| root.fd)
+        .ok_or(Error::new(ENODEV))
+}
+
+/// The right to create schemes.
+pub fn scheme_creation_capability() -> usize {
+    CAPABILITY.load(Ordering::Relaxed)
+}
+
+/// Whether this process is the first program.
+pub fn is_first() -> bool {
+    BOOTED.load(Ordering::Relaxed) != 0
+}
+
+/// The debug port of the first program, `NO_FD` in others.
 pub fn debug_fd() -> usize {
-    crate::sys::NO_FD
+    DEBUG.load(Ordering::Relaxed)
+}
+
+/// The boot image, header included, as its size word says (EINVAL when it is none).
+pub fn image() -> Result<&'static [u8]> {
+    const HEADER: usize = 44;
+    if !is_first() {
+        return Err(Error::new(EINVAL));
+    }
+    // SAFETY: the first program runs inside this image, which the kernel mapped as a whole; the
+    // page that begins here was mapped before the first instruction.
+    let header = unsafe { core::slice::from_raw_parts(IMAGE as *const u8, HEADER) };
+    let size = u64::from_le_bytes(header[34..42].try_into().map_err(|_| Error::new(EINVAL))?);
+    let size = usize::try_from(size).map_err(|_| Error::new(EINVAL))?;
+    if &header[..8] != b"RedoxFtw" || size < HEADER || size > 1 << 32 {
+        return Err(Error::new(EINVAL));
+    }
+    // SAFETY: the packer pads the image to whole pages, so the kernel mapped all of `size`. Parts
+    // of it are our own data and stack, but the inodes and files that callers look at are constant.
+    Ok(unsafe { core::slice::from_raw_parts(IMAGE as *const u8, size) })
+}
+
+/// A context made by the kernel, not yet known to any process manager.
+pub struct KernelContext {
+    /// The kernel's handle: everything else is a `dup` of it.
+    pub thread: Fd,
+}
+
+impl KernelContext {
+    /// Makes a stopped context through the authority `proc` (the root of the kernel's process
+    /// scheme).
+    pub fn new(proc: usize) -> Result<Self> {
+        Ok(KernelContext {
+            thread: Fd::new(fd::dup_upper(proc, b"new-context")?),
+        })
+    }
+
+    /// Sets identity and name, which are root's and empty until then.
+    pub fn set_attributes(&self, proc: usize, attributes: &Attributes<'_>) -> Result<()> {
+        set_attributes(self.thread.raw(), proc, attributes)
+    }
+}
+
+/// Identity of a context.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    /// Process id.
+    pub pid: u32,
+    /// Effective user.
+    pub euid: u32,
+    /// Effective group.
+    pub egid: u32,
+    /// Name in listings and reports, at most 32 bytes.
+    pub name: &'a str,
+}
+
+/// Priority of all contexts: the middle of the kernel's range 0..39.
+const PRIORITY: u32 = 20;
+
+/// Sets identity and name of the context behind `thread`.
+pub fn set_attributes(thread: usize, proc: usize, attributes: &Attributes<'_>) -> Result<()> {
+    let handle = Fd::new(fd::dup_upper(
+        thread,
+        format!("auth-{proc}-attrs").as_bytes(),
+    )?);
+    let mut debug_name = [0; 32];
+    let mut length = attributes.name.len().min(debug_name.len());
+    while !attributes.name.is_char_boundary(length) {
+        length -= 1;
+    }
+    debug_name[..length].copy_from_slice(&attributes.name.as_bytes()[..length]);
+    let record = ProcSchemeAttrs {
+        pid: attributes.pid,
+        euid: attributes.euid,
+        egid: attributes.egid,
+        prio: PRIORITY,
+        debug_name,
+    };
+    fd::write(handle.raw(), &record).map(|_| ())
+}
+
+/// Stops the machine, after saying why: the end of the first program would leave it idle for ever.
+pub fn halt(reason: &str) -> ! {
+    io::emergency(&format!("bootstrap: {reason}; stopping the machine\n"));
+    if let Ok(sys) = root(GlobalSchemes::Sys) {
+        if let Ok(stop) = fd::openat_upper(sys, b"kstop", O_RDWR, 0) {
+            let _ = fd::write(stop, b"shutdown");
+        }
+    }
+    loop {
+        time::sleep(time::Duration::from_secs(3600));
+        sys::yield_now();
+    }
 }

@@ -4,7 +4,7 @@
 //! made by the `*_upper` functions lie in the upper table, out of sight of programs that count.
 
 use syscall::data::Stat;
-use syscall::error::{EBADF, EINTR, EINVAL, Error, Result};
+use syscall::error::{EBADF, EINTR, EINVAL, ENODEV, EPIPE, Error, Result};
 use syscall::flag::{CallFlags, MapFlags, StdFsCallKind, UPPER_FDTBL_TAG};
 
 use crate::fdtable;
@@ -190,8 +190,8 @@ fn direction(flags: CallFlags) -> Direction {
 /// that are sent or received.
 ///
 /// # Safety
-/// `payload` must be valid for reads and writes of `length` bytes (or null with length 0), aligned
-/// for `usize` when descriptors travel.
+/// `payload` must be valid for reads and writes of `length` bytes (or null with length 0); when
+/// descriptors are sent it is only read.
 pub unsafe fn call_raw(
     fd: usize,
     payload: *mut u8,
@@ -224,40 +224,42 @@ pub unsafe fn call_raw(
     if length == 0 || !length.is_multiple_of(size_of::<usize>()) {
         return Err(Error::new(EINVAL));
     }
-    // SAFETY: non-empty, a whole number of words; the caller vouches for validity and alignment.
-    let fds = unsafe {
-        core::slice::from_raw_parts_mut(payload.cast::<usize>(), length / size_of::<usize>())
-    };
+    // The payload is a list of numbers, of any alignment.
+    let count = length / size_of::<usize>();
+    let words = payload.cast::<usize>();
+    // SAFETY: `index` is below `count`, so the word lies within the payload.
+    let get = |index: usize| unsafe { words.add(index).read_unaligned() };
     match direction(flags) {
         Direction::In => {
             // Automatic numbers are chosen here and stored in the payload, as relibc does.
-            let automatic = fds[0] == usize::MAX;
-            for index in 0..fds.len() {
+            let automatic = get(0) == usize::MAX;
+            for index in 0..count {
                 let reserved = if !automatic {
-                    fdtable::mark(fds[index]).map(|()| fds[index])
+                    fdtable::mark(get(index)).map(|()| get(index))
                 } else if flags.contains(CallFlags::FD_UPPER) {
                     fdtable::reserve_upper()
                 } else {
                     fdtable::reserve()
                 };
                 match reserved {
-                    Ok(slot) => fds[index] = slot,
+                    // SAFETY: as for `get`, and the caller allows writes.
+                    Ok(slot) => unsafe { words.add(index).write_unaligned(slot) },
                     Err(error) => {
-                        fds[..index].iter().for_each(|&slot| fdtable::release(slot));
+                        (0..index).for_each(|index| fdtable::release(get(index)));
                         return Err(error);
                     }
                 }
             }
             let result = request();
             if result.is_err() {
-                fds.iter().for_each(|&slot| fdtable::release(slot));
+                (0..count).for_each(|index| fdtable::release(get(index)));
             }
             result
         }
         Direction::Out => {
             let result = request();
             if result.is_ok() && !flags.contains(CallFlags::FD_CLONE) {
-                fds.iter().for_each(|&slot| fdtable::release(slot));
+                (0..count).for_each(|index| fdtable::release(get(index)));
             }
             result
         }
@@ -294,7 +296,7 @@ pub fn send_fd(fd: usize, sent: usize, keep: bool, metadata: &[u64]) -> Result<u
     } else {
         flags
     };
-    // SAFETY: the payload is one live, aligned word.
+    // SAFETY: the payload is one live word.
     unsafe {
         call_raw(
             fd,
@@ -307,10 +309,10 @@ pub fn send_fd(fd: usize, sent: usize, keep: bool, metadata: &[u64]) -> Result<u
 }
 
 /// Receives one descriptor through `fd`, into the upper table: the only table into which every
-/// kernel version delivers descriptors that come out of a pipe.
+/// kernel version delivers descriptors that come out of a pipe. EPIPE: nobody can send any more.
 pub fn receive_fd_upper(fd: usize, metadata: &[u64]) -> Result<usize> {
     let mut payload = [usize::MAX];
-    // SAFETY: the payload is one live, aligned word.
+    // SAFETY: the payload is one live word.
     unsafe {
         call_raw(
             fd,
@@ -319,8 +321,34 @@ pub fn receive_fd_upper(fd: usize, metadata: &[u64]) -> Result<usize> {
             CallFlags::FD | CallFlags::READ | CallFlags::FD_UPPER,
             metadata,
         )
-    }?;
-    Ok(payload[0])
+    }
+    .and_then(|count| match count {
+        0 => {
+            fdtable::release(payload[0]);
+            Err(Error::new(EPIPE))
+        }
+        _ => Ok(payload[0]),
+    })
+}
+
+/// Whether the scheme behind `fd` still has a daemon, without asking the daemon anything: the
+/// request that is tried here carries an unreadable name, so that it ends in the kernel, which
+/// says ENODEV when the daemon is gone and EFAULT else.
+pub fn is_served(fd: usize) -> bool {
+    /// The first page is never mapped in a program.
+    const UNREADABLE: usize = 8;
+    let Ok(slot) = fdtable::reserve_upper() else {
+        return true;
+    };
+    // SAFETY: the kernel refuses the address; no memory is touched.
+    let result = unsafe { sys::call(syscall::SYS_DUP_INTO, [fd, UNREADABLE, 1, slot, 0, 0]) };
+    match result {
+        Ok(_) => {
+            let _ = close(slot);
+        }
+        Err(_) => fdtable::release(slot),
+    }
+    !matches!(result, Err(Error { errno: ENODEV }))
 }
 
 /// Moves a descriptor of the upper table to the lowest free plain number.

@@ -26,6 +26,9 @@ pub fn exit(status: i32) -> ! {
             Err(_) => break,
         }
     }
+    if crate::boot::is_first() {
+        crate::boot::halt("the first program failed");
+    }
     // Below the process manager the thread handle is the kernel's own: kill through it.
     loop {
         let _ = fd::write(state::thread_fd(), &usize::MAX.to_ne_bytes());

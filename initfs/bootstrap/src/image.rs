@@ -1,0 +1,186 @@
+//! The boot image's file system: a table of inodes, directories and file data in one piece of
+//! memory. Everything is checked before it is used; a damaged image yields errors, not panics.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use runtime::{Error, Result};
+use syscall::error::{EIO, ENOENT, ENOTDIR};
+use syscall::flag::{MODE_DIR, MODE_FILE, MODE_SYMLINK};
+
+const INODE_SIZE: usize = 20;
+const ENTRY_SIZE: usize = 8;
+
+/// What an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Plain file.
+    File,
+    /// Directory.
+    Dir,
+    /// Symbolic link.
+    Link,
+}
+
+/// One file or directory.
+#[derive(Debug)]
+pub struct Inode {
+    /// Its kind.
+    pub kind: Kind,
+    /// Permission bits.
+    pub permissions: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Its bytes.
+    pub data: &'static [u8],
+    /// The path below the root, found when the image was read.
+    pub path: String,
+    /// The directory it lies in; the root lies in itself.
+    pub parent: usize,
+    /// Names and inodes of a directory.
+    pub entries: Vec<(&'static str, usize)>,
+}
+
+impl Inode {
+    /// Type and permission bits as `Stat` has them.
+    pub fn mode(&self) -> u16 {
+        let kind = match self.kind {
+            Kind::File => MODE_FILE,
+            Kind::Dir => MODE_DIR,
+            Kind::Link => MODE_SYMLINK,
+        };
+        kind | self.permissions
+    }
+}
+
+/// The files of the image; inode 0 is the root.
+#[derive(Debug)]
+pub struct Image {
+    inodes: Vec<Inode>,
+    /// Seconds since 1970 at which the image was made.
+    pub created: u64,
+}
+
+fn bytes<const N: usize>(image: &[u8], at: usize) -> Result<[u8; N]> {
+    let end = at.checked_add(N).ok_or(Error::new(EIO))?;
+    let slice = image.get(at..end).ok_or(Error::new(EIO))?;
+    slice.try_into().map_err(|_| Error::new(EIO))
+}
+
+fn half(image: &[u8], at: usize) -> Result<usize> {
+    Ok(usize::from(u16::from_le_bytes(bytes(image, at)?)))
+}
+
+fn int(image: &[u8], at: usize) -> Result<u32> {
+    Ok(u32::from_le_bytes(bytes(image, at)?))
+}
+
+impl Image {
+    /// Reads the table and the directories (EIO when anything points outside of the image).
+    pub fn read(image: &'static [u8]) -> Result<Image> {
+        let table = int(image, 8)? as usize;
+        let created = u64::from_le_bytes(bytes(image, 12)?);
+        let count = half(image, 24)?;
+        let mut inodes = Vec::with_capacity(count);
+        for index in 0..count {
+            let at = table + index * INODE_SIZE;
+            let mode = int(image, at)?;
+            let length = int(image, at + 4)? as usize;
+            let offset = int(image, at + 8)? as usize;
+            let kind = match mode >> 28 {
+                0 => Kind::File,
+                1 => Kind::Dir,
+                2 => Kind::Link,
+                _ => return Err(Error::new(EIO)),
+            };
+            let data = image.get(offset..offset + length).ok_or(Error::new(EIO))?;
+            let mut entries = Vec::new();
+            if kind == Kind::Dir {
+                for entry in data.chunks_exact(ENTRY_SIZE) {
+                    let inode = half(entry, 0)?;
+                    let (length, at) = (half(entry, 2)?, int(entry, 4)? as usize);
+                    let name = image.get(at..at + length).ok_or(Error::new(EIO))?;
+                    let name = core::str::from_utf8(name).map_err(|_| Error::new(EIO))?;
+                    if inode >= count {
+                        return Err(Error::new(EIO));
+                    }
+                    entries.push((name, inode));
+                }
+            }
+            inodes.push(Inode {
+                kind,
+                permissions: (mode & 0o7777) as u16,
+                uid: int(image, at + 12)?,
+                gid: int(image, at + 16)?,
+                data,
+                path: String::new(),
+                parent: 0,
+                entries,
+            });
+        }
+        if inodes.first().is_none_or(|root| root.kind != Kind::Dir) {
+            return Err(Error::new(EIO));
+        }
+        let mut image = Image { inodes, created };
+        image.find_paths();
+        Ok(image)
+    }
+
+    /// Gives every reachable inode its path. Each is visited once, so a directory that contains
+    /// itself does no harm.
+    fn find_paths(&mut self) {
+        let mut visited = alloc::vec![false; self.inodes.len()];
+        visited[0] = true;
+        let mut waiting = alloc::vec![0];
+        while let Some(index) = waiting.pop() {
+            for (name, child) in self.inodes[index].entries.clone() {
+                if core::mem::replace(&mut visited[child], true) {
+                    continue;
+                }
+                let mut path = self.inodes[index].path.clone();
+                if !path.is_empty() {
+                    path.push('/');
+                }
+                path.push_str(name);
+                self.inodes[child].path = path;
+                self.inodes[child].parent = index;
+                waiting.push(child);
+            }
+        }
+    }
+
+    /// The inode with this number, which came from [`lookup`](Self::lookup).
+    pub fn inode(&self, index: usize) -> Result<&Inode> {
+        self.inodes.get(index).ok_or(Error::new(EIO))
+    }
+
+    /// Finds a path below a directory.
+    pub fn lookup(&self, start: usize, path: &str) -> Result<usize> {
+        let mut index = start;
+        for part in path.split('/') {
+            let inode = self.inode(index)?;
+            match part {
+                "" => continue,
+                _ if inode.kind != Kind::Dir => return Err(Error::new(ENOTDIR)),
+                "." => {}
+                ".." => index = inode.parent,
+                _ => {
+                    index = inode
+                        .entries
+                        .iter()
+                        .find(|(name, _)| *name == part)
+                        .map(|(_, child)| *child)
+                        .ok_or(Error::new(ENOENT))?;
+                }
+            }
+        }
+        Ok(index)
+    }
+
+    /// The bytes of the file at `path`.
+    pub fn file(&self, path: &str) -> Result<&'static [u8]> {
+        Ok(self.inode(self.lookup(0, path)?)?.data)
+    }
+}

@@ -1,0 +1,102 @@
+//! The language of the start scripts: one directive per line.
+//!
+//! ```text
+//! # comment
+//! requires_weak 00_base 10_drivers   these come first if they exist (the order of names does it)
+//! scheme <name> <command…>           start a daemon and register its scheme when it is ready
+//! notify <command…>                  start a daemon and wait until it says that it is ready
+//! nowait <command…>                  start a program and go on
+//! echo <text…>                       print
+//! <command…>                         run a program to its end
+//! ```
+//! Leading words `VAR=value` set variables for the command, or for all that follows when there is
+//! no command. A word `$VAR` stands for the variable's value.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// What a line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing but the variables.
+    Set,
+    /// Print the words.
+    Echo(Vec<String>),
+    /// Start a daemon that sends its scheme's root; register it under the name.
+    Scheme(String, Vec<String>),
+    /// Start a daemon and wait for its byte.
+    Notify(Vec<String>),
+    /// Start a program.
+    NoWait(Vec<String>),
+    /// Run a program to its end.
+    Run(Vec<String>),
+}
+
+/// A line that asks for something.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Variables set by leading words.
+    pub variables: Vec<(String, String)>,
+    /// What to do.
+    pub action: Action,
+}
+
+/// Reads a line. `Ok(None)`: nothing to do; `Err`: what is wrong with it.
+pub fn parse(
+    line: &str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Option<Line>, &'static str> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let mut words = line
+        .split_whitespace()
+        .map(|word| match word.strip_prefix('$') {
+            Some(name) if !name.is_empty() => variable(name).unwrap_or_default(),
+            _ => String::from(word),
+        });
+    let mut variables = Vec::new();
+    let first = loop {
+        let Some(word) = words.next() else {
+            return Ok(Some(Line {
+                variables,
+                action: Action::Set,
+            }));
+        };
+        match assignment(&word) {
+            Some(pair) => variables.push(pair),
+            None => break word,
+        }
+    };
+    let mut rest: Vec<String> = words.collect();
+    let command = |rest: Vec<String>| match rest.is_empty() {
+        true => Err("the directive needs a command"),
+        false => Ok(rest),
+    };
+    let action = match first.as_str() {
+        // Scripts run in the order of their names, so what comes first has come already.
+        "requires_weak" => return Ok(None),
+        "echo" => Action::Echo(rest),
+        "scheme" if rest.is_empty() => return Err("scheme needs a name and a command"),
+        "scheme" => {
+            let name = rest.remove(0);
+            Action::Scheme(name, command(rest)?)
+        }
+        "notify" => Action::Notify(command(rest)?),
+        "nowait" => Action::NoWait(command(rest)?),
+        _ => {
+            rest.insert(0, first);
+            Action::Run(rest)
+        }
+    };
+    Ok(Some(Line { variables, action }))
+}
+
+/// Splits `NAME=value` when the name is one.
+fn assignment(word: &str) -> Option<(String, String)> {
+    let (name, value) = word.split_once('=')?;
+    let valid = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    valid.then(|| (name.into(), value.into()))
+}

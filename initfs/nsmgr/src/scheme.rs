@@ -1,0 +1,311 @@
+//! The scheme `namespace`: handles and requests.
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use libredox::Fd;
+use platform::scheme::{SchemeDaemon, list_directory};
+use redox_scheme::scheme::SchemeSync;
+use redox_scheme::{CallerCtx, OpenResult, SendFdRequest, Socket};
+use runtime::abi::ns;
+use runtime::{Error, Result, fd, path};
+use syscall::data::Stat;
+use syscall::dirent::{DirentBuf, DirentKind};
+use syscall::error::{EACCES, EBADF, EEXIST, EINVAL, EISDIR, ENODEV, ENOENT, ENOTDIR, EOPNOTSUPP};
+use syscall::flag::{FobtainFdFlags, MODE_DIR};
+use syscall::schemev2::NewFdFlags;
+
+use crate::namespace::{Namespace, is_valid_name};
+
+/// What the holder of a namespace descriptor may do beside opening names.
+mod permission {
+    /// List the names.
+    pub const LIST: usize = 1;
+    /// Register names.
+    pub const INSERT: usize = 2;
+    /// Remove names.
+    pub const DELETE: usize = 4;
+    /// Get the right to create schemes.
+    pub const SCHEME_CREATE: usize = 8;
+    /// All of them.
+    pub const ALL: usize = LIST | INSERT | DELETE | SCHEME_CREATE;
+}
+
+/// The resource of a namespace that gives the right to create schemes.
+const CREATION_CAPABILITY: &str = "scheme-creation-cap";
+
+#[derive(Clone)]
+enum Kind {
+    /// A namespace as programs hold it.
+    Namespace,
+    /// The directory `/scheme`.
+    Listing,
+    /// The directory `/scheme/namespace`.
+    Resources,
+    /// Takes the root of the scheme that is to get this name.
+    Registration(String),
+}
+
+#[derive(Clone)]
+struct Handle {
+    kind: Kind,
+    namespace: Rc<Namespace>,
+    permissions: usize,
+}
+
+/// The daemon's state.
+pub struct NamespaceScheme {
+    socket: Rc<Socket>,
+    first: Rc<Namespace>,
+    capability: Fd,
+    handles: BTreeMap<usize, Handle>,
+    next_id: usize,
+}
+
+impl NamespaceScheme {
+    /// A manager whose first namespace is `first`.
+    pub fn new(socket: Rc<Socket>, first: Rc<Namespace>, capability: Fd) -> Self {
+        NamespaceScheme {
+            socket,
+            first,
+            capability,
+            handles: BTreeMap::new(),
+            next_id: 1,
+        }
+    }
+
+    fn add(&mut self, handle: Handle) -> usize {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.handles.insert(id, handle);
+        id
+    }
+
+    fn opened(&mut self, handle: Handle) -> OpenResult {
+        OpenResult::ThisScheme {
+            number: self.add(handle),
+            flags: NewFdFlags::empty(),
+        }
+    }
+
+    fn handle(&self, id: usize) -> Result<Handle> {
+        self.handles.get(&id).cloned().ok_or(Error::new(EBADF))
+    }
+
+    fn open_name(&mut self, handle: Handle, requested: &str) -> Result<OpenResult> {
+        if !requested.starts_with('/') {
+            return Err(Error::new(EINVAL));
+        }
+        match path::split(requested) {
+            ("", _) => {
+                if handle.permissions & permission::LIST == 0 {
+                    return Err(Error::new(EACCES));
+                }
+                Ok(self.opened(Handle {
+                    kind: Kind::Listing,
+                    ..handle
+                }))
+            }
+            ("namespace", _) => Ok(self.opened(Handle {
+                kind: Kind::Resources,
+                ..handle
+            })),
+            (name, _) => {
+                let root = handle.namespace.root(name).ok_or(Error::new(ENODEV))?;
+                Ok(OpenResult::OtherScheme {
+                    fd: fd::dup_upper(root.raw(), b"")?,
+                })
+            }
+        }
+    }
+
+    fn open_resource(&mut self, handle: Handle, name: &str) -> Result<OpenResult> {
+        match name {
+            "" => Ok(self.opened(handle)),
+            CREATION_CAPABILITY => {
+                if handle.permissions & permission::SCHEME_CREATE == 0 {
+                    return Err(Error::new(EACCES));
+                }
+                Ok(OpenResult::OtherScheme {
+                    fd: fd::dup_upper(self.capability.raw(), b"")?,
+                })
+            }
+            _ => Err(Error::new(ENOENT)),
+        }
+    }
+}
+
+/// Takes a word off the front of a request.
+fn word(request: &[u8]) -> Result<(usize, &[u8])> {
+    let (word, rest) = request
+        .split_at_checked(size_of::<usize>())
+        .ok_or(Error::new(EINVAL))?;
+    let word = word.try_into().map_err(|_| Error::new(EINVAL))?;
+    Ok((usize::from_ne_bytes(word), rest))
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    core::str::from_utf8(bytes).map_err(|_| Error::new(EINVAL))
+}
+
+impl SchemeSync for NamespaceScheme {
+    fn scheme_root(&mut self) -> Result<usize> {
+        let namespace = Rc::clone(&self.first);
+        Ok(self.add(Handle {
+            kind: Kind::Namespace,
+            namespace,
+            permissions: permission::ALL,
+        }))
+    }
+
+    fn openat(
+        &mut self,
+        dir: usize,
+        path: &str,
+        _flags: usize,
+        _fcntl_flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<OpenResult> {
+        let handle = self.handle(dir)?;
+        match handle.kind {
+            Kind::Namespace => self.open_name(handle, path),
+            Kind::Listing if path.is_empty() => Ok(self.opened(handle)),
+            Kind::Listing => Err(Error::new(ENOENT)),
+            Kind::Resources => self.open_resource(handle, path),
+            Kind::Registration(_) => Err(Error::new(ENOTDIR)),
+        }
+    }
+
+    fn dup(&mut self, id: usize, request: &[u8], _ctx: &CallerCtx) -> Result<OpenResult> {
+        let handle = self.handle(id)?;
+        if !matches!(handle.kind, Kind::Namespace) {
+            return Err(Error::new(EINVAL));
+        }
+        // The request lies in the caller's memory; look at one copy only.
+        let request = Vec::from(request);
+        let (operation, mut rest) = word(&request)?;
+        let new = match operation {
+            ns::FORK => {
+                let mut names = Vec::new();
+                while !rest.is_empty() {
+                    let (length, tail) = word(rest)?;
+                    let (name, tail) = tail.split_at_checked(length).ok_or(Error::new(EINVAL))?;
+                    names.push(text(name)?);
+                    rest = tail;
+                }
+                Handle {
+                    namespace: handle.namespace.fork(names),
+                    ..handle
+                }
+            }
+            ns::SHRINK_PERMISSIONS => {
+                let (permissions, _) = word(rest)?;
+                Handle {
+                    permissions: handle.permissions & permissions,
+                    ..handle
+                }
+            }
+            ns::ISSUE_REGISTER => {
+                let name = text(rest)?;
+                if !is_valid_name(name) {
+                    return Err(Error::new(EINVAL));
+                }
+                if handle.permissions & permission::INSERT == 0 {
+                    return Err(Error::new(EACCES));
+                }
+                if handle.namespace.is_taken(name) {
+                    return Err(Error::new(EEXIST));
+                }
+                Handle {
+                    kind: Kind::Registration(name.into()),
+                    ..handle
+                }
+            }
+            _ => return Err(Error::new(EINVAL)),
+        };
+        Ok(self.opened(new))
+    }
+
+    fn on_sendfd(&mut self, request: &SendFdRequest) -> Result<usize> {
+        let handle = self.handle(request.id())?;
+        let Kind::Registration(name) = &handle.kind else {
+            return Err(Error::new(EOPNOTSUPP));
+        };
+        if request.num_fds() != 1 {
+            return Err(Error::new(EINVAL));
+        }
+        let mut slots = [usize::MAX];
+        request.obtain_fd(&self.socket, FobtainFdFlags::UPPER_TBL, &mut slots)?;
+        if !handle.namespace.insert(name, Fd::new(slots[0])) {
+            return Err(Error::new(EEXIST));
+        }
+        Ok(0)
+    }
+
+    fn getdents<'buf>(
+        &mut self,
+        id: usize,
+        buf: DirentBuf<&'buf mut [u8]>,
+        opaque: u64,
+    ) -> Result<DirentBuf<&'buf mut [u8]>> {
+        let handle = self.handle(id)?;
+        match handle.kind {
+            Kind::Namespace | Kind::Listing => {
+                if handle.permissions & permission::LIST == 0 {
+                    return Err(Error::new(EACCES));
+                }
+                let names = handle.namespace.names();
+                let entries = names
+                    .iter()
+                    .map(|name| (name.as_str(), DirentKind::Directory));
+                list_directory(buf, opaque, entries)
+            }
+            Kind::Resources => {
+                let entries = [(CREATION_CAPABILITY, DirentKind::Unspecified)];
+                list_directory(buf, opaque, entries)
+            }
+            Kind::Registration(_) => Err(Error::new(ENOTDIR)),
+        }
+    }
+
+    fn read(
+        &mut self,
+        id: usize,
+        _buf: &mut [u8],
+        _offset: u64,
+        _flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        match self.handle(id)?.kind {
+            Kind::Registration(_) => Err(Error::new(EBADF)),
+            _ => Err(Error::new(EISDIR)),
+        }
+    }
+
+    fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
+        let path: &[u8] = match self.handle(id)?.kind {
+            Kind::Namespace | Kind::Listing => b"/scheme",
+            Kind::Resources => b"/scheme/namespace",
+            Kind::Registration(_) => return Err(Error::new(EBADF)),
+        };
+        let count = path.len().min(buf.len());
+        buf[..count].copy_from_slice(&path[..count]);
+        Ok(count)
+    }
+
+    fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
+        match self.handle(id)?.kind {
+            Kind::Registration(_) => return Err(Error::new(EBADF)),
+            _ => stat.st_mode = MODE_DIR | 0o555,
+        }
+        Ok(())
+    }
+
+    fn on_close(&mut self, id: usize) {
+        self.handles.remove(&id);
+    }
+}
+
+impl SchemeDaemon for NamespaceScheme {}

@@ -1,0 +1,125 @@
+//! The kernel's side of processes: contexts, their attributes, their end.
+
+use alloc::format;
+
+use libredox::Fd;
+use libredox::protocol::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP};
+use runtime::boot::{self, Attributes};
+use runtime::{Error, Result, fd, path};
+use syscall::data::Event;
+use syscall::error::EINTR;
+use syscall::flag::{ContextStatus, ContextVerb, EventFlags, O_RDWR};
+
+/// The queue on which the kernel reports ends of contexts (and requests, by the socket).
+pub struct Deaths {
+    queue: Fd,
+}
+
+impl Deaths {
+    /// An empty queue.
+    pub fn new() -> Result<Self> {
+        Ok(Deaths {
+            queue: Fd::new(path::open_upper("/scheme/event", O_RDWR)?),
+        })
+    }
+
+    /// Reports events of `fd` under `token`.
+    pub fn subscribe(&self, fd: usize, flags: EventFlags, token: usize) -> Result<()> {
+        let event = Event {
+            id: fd,
+            flags,
+            data: token,
+        };
+        fd::write(self.queue.raw(), &event).map(|_| ())
+    }
+
+    /// Waits for one event and returns its token; `None` after an interruption.
+    pub fn wait(&self) -> Result<Option<usize>> {
+        let mut event = Event::default();
+        match fd::read_once(self.queue.raw(), &mut event) {
+            Ok(_) => Ok(Some(event.data)),
+            Err(Error { errno: EINTR }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// How a context ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself or killed.
+    Ended,
+    /// By an exception, which counts as this signal.
+    Exception(usize),
+}
+
+/// The right to make and control contexts.
+pub struct Kernel {
+    authority: Fd,
+    deaths: Deaths,
+}
+
+impl Kernel {
+    /// Takes the root of the kernel's process scheme.
+    pub fn new(authority: Fd, deaths: Deaths) -> Self {
+        Kernel { authority, deaths }
+    }
+
+    /// Waits for one event; see [`Deaths::wait`].
+    pub fn wait_event(&self) -> Result<Option<usize>> {
+        self.deaths.wait()
+    }
+
+    /// Makes a stopped context whose end is reported under `token`.
+    pub fn new_context(&self, token: usize) -> Result<Fd> {
+        let context = Fd::new(fd::dup_upper(self.authority.raw(), b"new-context")?);
+        self.watch(&context, token)?;
+        Ok(context)
+    }
+
+    /// Reports the end of a context under `token`.
+    pub fn watch(&self, context: &Fd, token: usize) -> Result<()> {
+        self.deaths
+            .subscribe(context.raw(), EventFlags::EVENT_READ, token)
+    }
+
+    /// Sets identity and name of a context.
+    pub fn set_attributes(&self, context: &Fd, attributes: &Attributes<'_>) -> Result<()> {
+        boot::set_attributes(context.raw(), self.authority.raw(), attributes)
+    }
+
+    /// Kills a context, running or not.
+    pub fn kill(&self, context: &Fd) -> Result<()> {
+        let name = format!("auth-{}-status", self.authority.raw());
+        let status = Fd::new(fd::dup_upper(context.raw(), name.as_bytes())?);
+        let verb = (ContextVerb::ForceKill as usize).to_ne_bytes();
+        fd::write(status.raw(), &verb).map(|_| ())
+    }
+
+    /// Whether and how a context ended.
+    pub fn end(&self, context: &Fd) -> Option<End> {
+        const DEAD: usize = ContextStatus::Dead as usize;
+        const KILLED: usize = ContextStatus::ForceKilled as usize;
+        const EXCEPTION: usize = ContextStatus::UnhandledExcp as usize;
+        let status = Fd::new(fd::dup_upper(context.raw(), b"status").ok()?);
+        let mut words = [[0; 8]; 3];
+        fd::read(status.raw(), words.as_flattened_mut()).ok()?;
+        match usize::from_ne_bytes(words[0]) {
+            DEAD | KILLED => Some(End::Ended),
+            EXCEPTION => Some(End::Exception(signal_of(usize::from_ne_bytes(words[1])))),
+            _ => None,
+        }
+    }
+}
+
+/// The signal that stands for a processor exception.
+fn signal_of(vector: usize) -> usize {
+    match vector {
+        0 | 16 | 19 => SIGFPE,
+        1 | 3 => SIGTRAP,
+        6 => SIGILL,
+        13 | 14 => SIGSEGV,
+        11 | 12 | 17 => SIGBUS,
+        _ => SIGKILL,
+    }
+}

@@ -1,0 +1,130 @@
+//! What is kept about a process.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use libredox::Fd;
+use libredox::protocol::ProcMeta;
+use runtime::boot::Attributes;
+
+/// Number of a process; 0 means none.
+pub type Pid = u32;
+
+/// Real, effective and saved id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// Real.
+    pub real: u32,
+    /// Effective.
+    pub effective: u32,
+    /// Saved.
+    pub saved: u32,
+}
+
+impl Ids {
+    /// Changes the given ones. `None` unless the caller is root or only takes ids it has already.
+    pub fn change(self, wanted: [u32; 3], root: bool) -> Option<Ids> {
+        const KEEP: u32 = u32::MAX;
+        let allowed =
+            |id: u32| root || id == KEEP || [self.real, self.effective, self.saved].contains(&id);
+        if !wanted.iter().all(|&id| allowed(id)) {
+            return None;
+        }
+        let pick = |old: u32, new: u32| if new == KEEP { old } else { new };
+        Some(Ids {
+            real: pick(self.real, wanted[0]),
+            effective: pick(self.effective, wanted[1]),
+            saved: pick(self.saved, wanted[2]),
+        })
+    }
+}
+
+/// How far a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Made but never started.
+    New,
+    /// Started.
+    Running,
+    /// Its threads are being killed; the status for its parent is decided.
+    Ending(usize),
+    /// Gone but for the status that its parent has not fetched.
+    Dead(usize),
+}
+
+/// A process.
+pub struct Process {
+    /// Its number.
+    pub pid: Pid,
+    /// Its parent's number.
+    pub parent: Pid,
+    /// Its process group.
+    pub group: Pid,
+    /// Its session.
+    pub session: Pid,
+    /// Users.
+    pub users: Ids,
+    /// Groups.
+    pub groups: Ids,
+    /// Name in listings.
+    pub name: String,
+    /// How far it is.
+    pub state: State,
+    /// The kernel's handles of its living threads, by number.
+    pub threads: BTreeMap<usize, Fd>,
+    /// Number of the next thread.
+    pub next_thread: usize,
+    /// Handles of this process that clients hold.
+    pub handles: Vec<usize>,
+}
+
+impl Process {
+    /// The identity that its contexts carry.
+    pub fn attributes(&self) -> Attributes<'_> {
+        Attributes {
+            pid: self.pid,
+            euid: self.users.effective,
+            egid: self.groups.effective,
+            name: &self.name,
+        }
+    }
+
+    /// The record that clients read.
+    pub fn meta(&self) -> ProcMeta {
+        ProcMeta {
+            pid: self.pid,
+            pgid: self.group,
+            ppid: self.parent,
+            ruid: self.users.real,
+            euid: self.users.effective,
+            suid: self.users.saved,
+            rgid: self.groups.real,
+            egid: self.groups.effective,
+            sgid: self.groups.saved,
+            ens: 0,
+            rns: 0,
+        }
+    }
+
+    /// Word for listings.
+    pub fn state_name(&self) -> &'static str {
+        match self.state {
+            State::New => "new",
+            State::Running => "running",
+            State::Ending(_) => "ending",
+            State::Dead(_) => "dead",
+        }
+    }
+}
+
+/// The bytes of a record, as clients read it.
+pub fn meta_bytes(meta: &ProcMeta) -> Vec<u8> {
+    [
+        meta.pid, meta.pgid, meta.ppid, meta.ruid, meta.euid, meta.suid, meta.rgid, meta.egid,
+        meta.sgid, meta.ens, meta.rns,
+    ]
+    .iter()
+    .flat_map(|word| word.to_ne_bytes())
+    .collect()
+}
