@@ -26,6 +26,8 @@ pub struct NodeInfo {
 pub struct PortInfo {
     /// The port.
     pub port: Port,
+    /// The endpoint that owns it.
+    pub endpoint: EndpointId,
     /// What the endpoint does.
     pub state: EndpointState,
     /// Requests that wait (listeners).
@@ -81,8 +83,9 @@ impl Engine {
         self.endpoints
             .iter()
             .filter(|(_, e)| e.owns_port)
-            .map(|(_, endpoint)| PortInfo {
+            .map(|(id, endpoint)| PortInfo {
                 port: endpoint.port,
+                endpoint: EndpointId(id),
                 state: endpoint.state,
                 requests: endpoint.requests.len(),
                 backlog: endpoint.backlog,
