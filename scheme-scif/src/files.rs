@@ -5,15 +5,15 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-use scif_abi::PortId;
 use scif_abi::flags::Readiness;
 use scif_abi::limits::HOST_NODE;
+use scif_core::{ConnectionInfo, PortInfo};
 use syscall::data::Stat;
 use syscall::dirent::DirentKind;
 use syscall::error::{EINVAL, ENOTDIR, Error, Result};
 use syscall::flag::{EventFlags, F_GETFL, F_SETFL, O_NONBLOCK};
 
-use crate::handle::{Endpoint, HandleId, Kind};
+use crate::handle::{HandleId, Kind};
 use crate::path::{Path, TextFile};
 use crate::scif::{Fabric, Scif};
 use crate::text::Table;
@@ -26,7 +26,7 @@ pub type Entry = (String, DirentKind);
 
 impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     /// The content of a text file as of now.
-    pub(crate) fn text(&mut self, file: TextFile) -> String {
+    pub(crate) fn text(&self, file: TextFile) -> String {
         match file {
             TextFile::Nodes => self.nodes(),
             TextFile::Ports => self.ports(),
@@ -38,76 +38,65 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
 
     fn nodes(&self) -> String {
         let mut table = Table::new(["node", "role", "state", "self"]);
-        for node in self.engine.online_nodes() {
-            let role = if node == HOST_NODE { "host" } else { "card" };
-            let own = if node == self.engine.node() { "*" } else { "-" };
-            table.row([&node, &role, &"online", &own]);
-        }
-        table.finish()
-    }
-
-    fn ports(&mut self) -> String {
-        let mut rows = Vec::new();
-        for (&id, handle) in &self.handles {
-            let Kind::Endpoint(endpoint) = &handle.kind else {
-                continue;
+        for info in self.engine.nodes() {
+            let role = if info.node == HOST_NODE {
+                "host"
+            } else {
+                "card"
             };
-            let port = self.engine.local_port(endpoint.id).map_or(0, PortId::port);
-            if port == 0 {
-                continue;
-            }
-            let ready = self.engine.poll(&mut self.fabric, endpoint.id);
-            let state = state(endpoint, ready, self.engine.peer(endpoint.id), port);
-            rows.push((port, state, handle.caller.pid, id.to_string()));
-        }
-        for (port, pid) in self.own_shared_listeners() {
-            rows.push((port, "listening", pid, "accept".to_string()));
-        }
-        rows.sort();
-        let mut table = Table::new(["port", "state", "pid", "endpoint"]);
-        for (port, state, pid, endpoint) in &rows {
-            table.row([port, state, pid, endpoint]);
+            let own = if info.node == self.engine.node() {
+                "*"
+            } else {
+                "-"
+            };
+            table.row([&info.node, &role, &info.state.name(), &own]);
         }
         table.finish()
     }
 
-    fn connections(&mut self) -> String {
+    fn ports(&self) -> String {
+        let mut rows: Vec<PortInfo> = self.engine.ports().collect();
+        rows.sort_by_key(|info| info.port);
+        let mut table = Table::new(["port", "state", "waiting", "pid", "endpoint"]);
+        for info in &rows {
+            let (endpoint, pid) = (info.endpoint.number(), info.owner.process);
+            table.row([
+                &info.port,
+                &info.state.name(),
+                &info.requests,
+                &pid,
+                &endpoint,
+            ]);
+        }
+        table.finish()
+    }
+
+    fn connections(&self) -> String {
+        let mut rows: Vec<ConnectionInfo> = self.engine.connections().collect();
+        rows.sort_by_key(|info| info.endpoint);
         let mut table = Table::new(["id", "local", "peer", "state", "in", "out", "pid"]);
-        for (id, handle) in &self.handles {
-            let Kind::Endpoint(endpoint) = &handle.kind else {
-                continue;
-            };
-            let Some(peer) = self.engine.peer(endpoint.id) else {
-                continue;
-            };
-            let local = self.engine.local_port(endpoint.id).unwrap_or_default();
-            let ready = self.engine.poll(&mut self.fabric, endpoint.id);
-            let state = state(endpoint, ready, Some(peer), local.port());
-            let (bytes_in, bytes_out) = (endpoint.bytes_in, endpoint.bytes_out);
-            let pid = handle.caller.pid;
-            table.row([id, &local, &peer, &state, &bytes_in, &bytes_out, &pid]);
+        for info in &rows {
+            table.row([
+                &info.endpoint.number(),
+                &info.local,
+                &info.peer,
+                &info.state.name(),
+                &info.bytes_received,
+                &info.bytes_sent,
+                &info.owner.process,
+            ]);
         }
         table.finish()
     }
 
     fn stats(&self) -> String {
-        let endpoints = self
-            .handles
-            .values()
-            .filter(|handle| matches!(handle.kind, Kind::Endpoint(_)));
-        let counters = &self.counters;
         let mut table = Table::new(["counter", "value"]);
         // The root is always there and nobody's.
         table.row([&"handles", &(self.handles.len() - 1)]);
-        table.row([&"endpoints", &endpoints.count()]);
         table.row([&"waiting", &self.waiting.len()]);
-        table.row([&"shared_bytes", &self.fabric.allocated_bytes()]);
-        table.row([&"opens", &counters.opens]);
-        table.row([&"connects", &counters.connects]);
-        table.row([&"connects_failed", &counters.connects_failed]);
-        table.row([&"accepts", &counters.accepts]);
-        table.row([&"bytes_in", &counters.bytes_in]);
-        table.row([&"bytes_out", &counters.bytes_out]);
+        for (name, value) in self.engine.stats().lines() {
+            table.row([&name, &value]);
+        }
         table.finish()
     }
 
@@ -225,27 +214,6 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             ended || ready.contains(Readiness::OUT),
         );
         Ok(flags & wanted)
-    }
-}
-
-fn state<R>(
-    endpoint: &Endpoint<R>,
-    ready: Readiness,
-    peer: Option<PortId>,
-    port: u16,
-) -> &'static str {
-    if endpoint.listening {
-        "listening"
-    } else if peer.is_some() && ready.contains(Readiness::HUP) {
-        "disconnected"
-    } else if peer.is_some() {
-        "connected"
-    } else if ready.is_empty() {
-        "connecting"
-    } else if port != 0 {
-        "bound"
-    } else {
-        "unbound"
     }
 }
 

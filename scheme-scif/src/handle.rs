@@ -45,8 +45,6 @@ pub(crate) struct Endpoint<R> {
     pub dialing: Option<PortId>,
     pub outgoing: Lane<R>,
     pub incoming: Lane<R>,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
 }
 
 impl<R> Endpoint<R> {
@@ -58,8 +56,6 @@ impl<R> Endpoint<R> {
             dialing: None,
             outgoing: Lane::default(),
             incoming: Lane::default(),
-            bytes_in: 0,
-            bytes_out: 0,
         }
     }
 }

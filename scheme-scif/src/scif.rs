@@ -33,9 +33,6 @@ pub const DEFAULT_BACKLOG: i32 = 128;
 pub trait Fabric: Memory {
     /// Rings the doorbell of `node`: there are messages in its ring.
     fn ring(&mut self, node: NodeId);
-
-    /// Bytes of own memory that are handed out at present.
-    fn allocated_bytes(&self) -> usize;
 }
 
 /// What the node's driver has to know of the engine's events.
@@ -129,17 +126,6 @@ pub(crate) struct Unclaimed {
     pub caller: Caller,
 }
 
-/// Totals since the start.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counters {
-    pub opens: u64,
-    pub connects: u64,
-    pub connects_failed: u64,
-    pub accepts: u64,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
-}
-
 /// The scheme's state. `F` is memory and doorbells, `R` names requests.
 pub struct Scif<F, R> {
     pub(crate) engine: Engine,
@@ -155,7 +141,6 @@ pub struct Scif<F, R> {
     pub(crate) last_claim: u64,
     pub(crate) changes: Changes<R>,
     news: VecDeque<News>,
-    pub(crate) counters: Counters,
 }
 
 /// The engine's error as the system's.
@@ -193,7 +178,6 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             last_claim: 0,
             changes: Changes::default(),
             news: VecDeque::new(),
-            counters: Counters::default(),
         }
     }
 
@@ -250,7 +234,6 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
 
     fn insert(&mut self, handle: Handle<R>) -> HandleId {
         self.last_handle += 1;
-        self.counters.opens += 1;
         self.handles.insert(self.last_handle, handle);
         self.last_handle
     }
@@ -472,7 +455,6 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             Ok(_) | Err(scif_abi::Error::InProgress) => {}
             Err(error) => {
                 self.drop_endpoint(id);
-                self.counters.connects_failed += 1;
                 return Err(system(error));
             }
         }
@@ -500,12 +482,10 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         self.waiting.remove(&request);
         match result {
             Ok(_) => {
-                self.counters.connects += 1;
                 let endpoint = Endpoint::new(id, false);
                 Ok(self.insert_endpoint(path, access, caller, endpoint))
             }
             Err(error) => {
-                self.counters.connects_failed += 1;
                 self.drop_endpoint(id);
                 Err(system(error))
             }
@@ -524,7 +504,6 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             };
             match self.engine.connect(&mut self.fabric, endpoint, to, mode) {
                 Ok(Connect::Done(port)) => {
-                    self.counters.connects += 1;
                     return Ok(port.into());
                 }
                 Ok(Connect::Started) if nonblocking => {
@@ -541,14 +520,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         };
         self.end_wait(request);
         match result {
-            Ok(port) => {
-                self.counters.connects += 1;
-                Ok(port.into())
-            }
-            Err(error) => {
-                self.counters.connects_failed += 1;
-                Err(system(error))
-            }
+            Ok(port) => Ok(port.into()),
+            Err(error) => Err(system(error)),
         }
     }
 
@@ -566,12 +539,10 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         match self.engine.connect(&mut self.fabric, endpoint_id, to, mode) {
             Err(scif_abi::Error::InProgress) | Ok(Connect::Started) => would_block(),
             Ok(Connect::Done(_)) => {
-                self.counters.connects += 1;
                 self.endpoint(id)?.dialing = None;
                 Ok(())
             }
             Err(error) => {
-                self.counters.connects_failed += 1;
                 self.endpoint(id)?.dialing = None;
                 Err(system(error))
             }
@@ -715,7 +686,6 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
                     self.interest.remove(&new);
                     match result {
                         Ok(_) => {
-                            self.counters.accepts += 1;
                             return Ok(new);
                         }
                         Err(scif_abi::Error::WouldBlock) => {}

@@ -168,9 +168,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             .engine
             .send(&mut self.fabric, endpoint, bytes)
             .map_err(system)?;
-        self.counters.bytes_out += count as u64;
         self.changes.progress |= count > 0;
-        self.endpoint(id)?.bytes_out += count as u64;
         Ok(count)
     }
 
@@ -180,9 +178,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             .engine
             .recv(&mut self.fabric, endpoint, buffer)
             .map_err(system)?;
-        self.counters.bytes_in += count as u64;
         self.changes.progress |= count > 0;
-        self.endpoint(id)?.bytes_in += count as u64;
         Ok(count)
     }
 

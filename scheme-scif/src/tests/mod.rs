@@ -1,1 +1,7 @@
-//! tests
+//! The scheme with the real engine, on one node and on several.
+
+mod bed;
+mod connections;
+mod errors;
+mod operations;
+mod transfers;

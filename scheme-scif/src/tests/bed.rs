@@ -1,0 +1,570 @@
+//! The test bed: nodes with plain memory instead of links, and the part of the event loop that keeps
+//! requests and tries them again.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use scif_abi::NodeId;
+use scif_core::{BadAddress, Config, Engine, Memory};
+use syscall::error::{EWOULDBLOCK, Error, Result};
+use syscall::flag::{EventFlags, O_RDONLY, O_RDWR, O_WRONLY};
+
+use crate::{Caller, Fabric, HandleId, News, ROOT, Scif};
+
+pub const USER: Caller = Caller {
+    pid: 77,
+    uid: 1000,
+    gid: 1000,
+};
+pub const ADMIN: Caller = Caller {
+    pid: 7,
+    uid: 0,
+    gid: 0,
+};
+pub const EMPTY: EventFlags = EventFlags::empty();
+
+const PAGE: usize = 4096;
+
+/// All nodes' memories. A bus address is the offset in the node's memory.
+#[derive(Default)]
+pub struct World {
+    memories: Vec<Vec<u8>>,
+    free: Vec<Vec<(u64, usize)>>,
+    rings: Vec<(NodeId, NodeId)>,
+}
+
+pub struct PlainMemory {
+    node: NodeId,
+    world: Rc<RefCell<World>>,
+    pub allocated: usize,
+}
+
+impl PlainMemory {
+    fn copy_in(&self, node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
+        let mut world = self.world.borrow_mut();
+        let memory = world
+            .memories
+            .get_mut(usize::from(node))
+            .ok_or(BadAddress)?;
+        let start = usize::try_from(address).map_err(|_| BadAddress)?;
+        let end = start.checked_add(bytes.len()).ok_or(BadAddress)?;
+        memory
+            .get_mut(start..end)
+            .ok_or(BadAddress)?
+            .copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn copy_out(&self, node: NodeId, address: u64, buffer: &mut [u8]) -> Result<(), BadAddress> {
+        let world = self.world.borrow();
+        let memory = world.memories.get(usize::from(node)).ok_or(BadAddress)?;
+        let start = usize::try_from(address).map_err(|_| BadAddress)?;
+        let end = start.checked_add(buffer.len()).ok_or(BadAddress)?;
+        buffer.copy_from_slice(memory.get(start..end).ok_or(BadAddress)?);
+        Ok(())
+    }
+}
+
+impl Memory for PlainMemory {
+    fn allocate(&mut self, bytes: usize) -> Option<u64> {
+        assert!(bytes > 0 && bytes.is_multiple_of(PAGE));
+        let mut world = self.world.borrow_mut();
+        let world = &mut *world;
+        let node = usize::from(self.node);
+        let memory = &mut world.memories[node];
+        self.allocated += bytes;
+        let reuse = world.free[node]
+            .iter()
+            .position(|&(_, length)| length == bytes);
+        if let Some(index) = reuse {
+            let (address, _) = world.free[node].swap_remove(index);
+            memory[address as usize..][..bytes].fill(0);
+            return Some(address);
+        }
+        let address = memory.len().next_multiple_of(PAGE);
+        memory.resize(address + bytes, 0);
+        Some(address as u64)
+    }
+
+    fn free(&mut self, address: u64, bytes: usize) {
+        self.allocated -= bytes;
+        self.world.borrow_mut().free[usize::from(self.node)].push((address, bytes));
+    }
+
+    fn export(&self, _node: NodeId, address: u64) -> u64 {
+        address
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) {
+        self.copy_out(self.node, address, buffer).unwrap();
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) {
+        self.copy_in(self.node, address, bytes).unwrap();
+    }
+
+    fn load_index(&self, address: u64) -> u32 {
+        let mut word = [0; 4];
+        self.read(address, &mut word);
+        u32::from_le_bytes(word)
+    }
+
+    fn store_index(&mut self, address: u64, value: u32) {
+        self.write(address, &value.to_le_bytes());
+    }
+
+    fn peer_reaches(&self, node: NodeId, address: u64, bytes: usize) -> bool {
+        self.copy_out(node, address, &mut vec![0; bytes]).is_ok()
+    }
+
+    fn peer_read(&self, node: NodeId, address: u64, buffer: &mut [u8]) -> Result<(), BadAddress> {
+        self.copy_out(node, address, buffer)
+    }
+
+    fn peer_write(&mut self, node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
+        self.copy_in(node, address, bytes)
+    }
+
+    fn peer_store_index(
+        &mut self,
+        node: NodeId,
+        address: u64,
+        value: u32,
+    ) -> Result<(), BadAddress> {
+        self.copy_in(node, address, &value.to_le_bytes())
+    }
+}
+
+impl Fabric for PlainMemory {
+    fn ring(&mut self, node: NodeId) {
+        self.world.borrow_mut().rings.push((self.node, node));
+    }
+}
+
+/// A request as a client makes it.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Open {
+        directory: HandleId,
+        path: String,
+        flags: usize,
+        caller: Caller,
+    },
+    Read {
+        id: HandleId,
+        length: usize,
+        flags: usize,
+    },
+    Write {
+        id: HandleId,
+        bytes: Vec<u8>,
+        flags: usize,
+    },
+    Dup {
+        id: HandleId,
+        name: Vec<u8>,
+        caller: Caller,
+    },
+    Call {
+        id: HandleId,
+        payload: Vec<u8>,
+        metadata: Vec<u64>,
+    },
+}
+
+struct Kept {
+    op: Op,
+    buffer: Vec<u8>,
+}
+
+/// A finished request: its result, and the bytes it stored.
+pub type Answer = (Result<usize>, Vec<u8>);
+
+/// One node: the scheme and the requests that wait.
+pub struct Node {
+    pub scif: Scif<PlainMemory, u32>,
+    kept: BTreeMap<u32, Kept>,
+    answers: BTreeMap<u32, Answer>,
+    last: u32,
+    pub news: Vec<News>,
+    /// Handles that changed since the test last looked.
+    pub events: Vec<HandleId>,
+}
+
+pub struct Bed {
+    pub nodes: Vec<Node>,
+    world: Rc<RefCell<World>>,
+}
+
+impl Node {
+    fn attempt(&mut self, request: u32, mut kept: Kept) {
+        let scif = &mut self.scif;
+        let result = match &kept.op {
+            Op::Open {
+                directory,
+                path,
+                flags,
+                caller,
+            } => scif.open(*directory, path, *flags, 0, *caller, request),
+            Op::Read { id, flags, .. } => {
+                scif.read(*id, &mut kept.buffer, u64::MAX, *flags, request)
+            }
+            Op::Write { id, bytes, flags } => scif.write(*id, bytes, *flags, request),
+            Op::Dup { id, name, caller } => scif.dup(*id, name, *caller, request),
+            Op::Call { id, metadata, .. } => scif.call(*id, &mut kept.buffer, metadata, request),
+        };
+        if result == Err(Error::new(EWOULDBLOCK)) {
+            self.kept.insert(request, kept);
+        } else {
+            self.answers.insert(request, (result, kept.buffer));
+        }
+    }
+
+    fn handle_of(op: &Op) -> HandleId {
+        match op {
+            Op::Open { directory, .. } => *directory,
+            Op::Read { id, .. } | Op::Write { id, .. } | Op::Dup { id, .. } => *id,
+            Op::Call { id, .. } => *id,
+        }
+    }
+
+    /// One look at what changed; whether anything did.
+    fn settle(&mut self) -> bool {
+        let changes = self.scif.take_changes();
+        while let Some(news) = self.scif.take_news() {
+            self.news.push(news);
+        }
+        self.events.extend(&changes.handles);
+        let again: Vec<u32> = self
+            .kept
+            .iter()
+            .filter(|(request, kept)| {
+                changes.requests.contains(request)
+                    || changes.handles.contains(&Self::handle_of(&kept.op))
+            })
+            .map(|(&request, _)| request)
+            .collect();
+        for request in again {
+            let kept = self.kept.remove(&request).unwrap();
+            self.attempt(request, kept);
+        }
+        !changes.handles.is_empty() || !changes.requests.is_empty()
+    }
+}
+
+impl Bed {
+    /// Nodes 0 to `count` − 1, all linked with each other.
+    pub fn new(count: u16) -> Self {
+        let world = Rc::new(RefCell::new(World::default()));
+        let nodes = (0..count)
+            .map(|node| {
+                world.borrow_mut().memories.push(vec![0; PAGE]);
+                world.borrow_mut().free.push(Vec::new());
+                let memory = PlainMemory {
+                    node,
+                    world: world.clone(),
+                    allocated: 0,
+                };
+                Node {
+                    scif: Scif::new(Engine::new(Config::new(node)), memory),
+                    kept: BTreeMap::new(),
+                    answers: BTreeMap::new(),
+                    last: 0,
+                    news: Vec::new(),
+                    events: Vec::new(),
+                }
+            })
+            .collect();
+        let mut bed = Self { nodes, world };
+        for a in 0..count {
+            for b in a + 1..count {
+                bed.link(a, b);
+            }
+        }
+        bed.run();
+        bed
+    }
+
+    fn link(&mut self, a: u16, b: u16) {
+        let mut pairs = [0; 2];
+        for (index, (own, peer)) in [(a, b), (b, a)].into_iter().enumerate() {
+            let (engine, memory) = self.nodes[usize::from(own)].scif.engine();
+            pairs[index] = engine.attach(memory, peer).unwrap();
+        }
+        for (own, peer, pair) in [(a, b, pairs[1]), (b, a, pairs[0])] {
+            let (engine, memory) = self.nodes[usize::from(own)].scif.engine();
+            engine.link_up(memory, peer, pair).unwrap();
+        }
+    }
+
+    /// The node disappears: every other one takes its link down.
+    pub fn lose(&mut self, node: u16) {
+        for other in &mut self.nodes {
+            let (engine, memory) = other.scif.engine();
+            if engine.node() != node {
+                engine.link_down(memory, node);
+            }
+        }
+        self.run();
+    }
+
+    /// Runs all nodes until nothing changes any more.
+    pub fn run(&mut self) {
+        loop {
+            let mut busy = false;
+            for node in &mut self.nodes {
+                busy |= node.settle();
+            }
+            let rings = core::mem::take(&mut self.world.borrow_mut().rings);
+            for (from, to) in rings {
+                busy = true;
+                let (engine, memory) = self.nodes[usize::from(to)].scif.engine();
+                engine.doorbell(memory, from);
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    /// Makes a request; returns its number.
+    pub fn submit(&mut self, node: usize, op: Op) -> u32 {
+        let at = &mut self.nodes[node];
+        at.last += 1;
+        let request = at.last;
+        let buffer = match &op {
+            Op::Read { length, .. } => vec![0; *length],
+            Op::Call { payload, .. } => payload.clone(),
+            _ => Vec::new(),
+        };
+        at.attempt(request, Kept { op, buffer });
+        self.run();
+        request
+    }
+
+    /// The answer to a request, once there is one.
+    pub fn answer(&mut self, node: usize, request: u32) -> Option<Answer> {
+        self.nodes[node].answers.remove(&request)
+    }
+
+    /// Cancels a request and returns the answer to it.
+    pub fn cancel(&mut self, node: usize, request: u32) -> Result<usize> {
+        assert!(
+            self.nodes[node].kept.remove(&request).is_some(),
+            "request {request} not kept"
+        );
+        let result = self.nodes[node].scif.cancel(request);
+        self.run();
+        result
+    }
+
+    pub fn is_kept(&self, node: usize, request: u32) -> bool {
+        self.nodes[node].kept.contains_key(&request)
+    }
+
+    pub fn all_kept(&self, node: usize) -> Vec<u32> {
+        self.nodes[node].kept.keys().copied().collect()
+    }
+
+    pub fn kept(&self, node: usize) -> usize {
+        self.nodes[node].kept.len()
+    }
+
+    /// A request that must be answered at once.
+    #[track_caller]
+    pub fn now(&mut self, node: usize, op: Op) -> Answer {
+        let request = self.submit(node, op.clone());
+        self.answer(node, request)
+            .unwrap_or_else(|| panic!("{op:?} was kept"))
+    }
+
+    pub fn start_open(&mut self, node: usize, path: &str) -> u32 {
+        let op = Op::Open {
+            directory: ROOT,
+            path: path.into(),
+            flags: O_RDWR,
+            caller: ADMIN,
+        };
+        self.submit(node, op)
+    }
+
+    #[track_caller]
+    pub fn open_with(
+        &mut self,
+        node: usize,
+        path: &str,
+        flags: usize,
+        caller: Caller,
+    ) -> Result<HandleId> {
+        self.now(
+            node,
+            Op::Open {
+                directory: ROOT,
+                path: path.into(),
+                flags,
+                caller,
+            },
+        )
+        .0
+    }
+
+    #[track_caller]
+    pub fn open(&mut self, node: usize, path: &str) -> Result<HandleId> {
+        self.open_with(node, path, O_RDWR, ADMIN)
+    }
+
+    #[track_caller]
+    pub fn text(&mut self, node: usize, path: &str) -> String {
+        let id = self.open_with(node, path, O_RDONLY, USER).unwrap();
+        let mut buffer = vec![0; 65536];
+        let count = self.nodes[node]
+            .scif
+            .read(id, &mut buffer, 0, 0, 0)
+            .unwrap();
+        self.close(node, id);
+        String::from_utf8(buffer[..count].to_vec()).unwrap()
+    }
+
+    /// The value of a counter of the `stats` file.
+    #[track_caller]
+    pub fn counter(&mut self, node: usize, name: &str) -> u64 {
+        let text = self.text(node, "stats");
+        let line = text
+            .lines()
+            .find(|line| line.split_whitespace().next() == Some(name));
+        let line = line.unwrap_or_else(|| panic!("no counter {name} in\n{text}"));
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    pub fn start_read(&mut self, node: usize, id: HandleId, length: usize) -> u32 {
+        self.submit(
+            node,
+            Op::Read {
+                id,
+                length,
+                flags: O_RDONLY,
+            },
+        )
+    }
+
+    #[track_caller]
+    pub fn read(&mut self, node: usize, id: HandleId, length: usize) -> Result<Vec<u8>> {
+        let (result, bytes) = self.now(
+            node,
+            Op::Read {
+                id,
+                length,
+                flags: 0,
+            },
+        );
+        result.map(|count| bytes[..count].to_vec())
+    }
+
+    pub fn start_write(&mut self, node: usize, id: HandleId, bytes: &[u8]) -> u32 {
+        self.submit(
+            node,
+            Op::Write {
+                id,
+                bytes: bytes.to_vec(),
+                flags: O_WRONLY,
+            },
+        )
+    }
+
+    #[track_caller]
+    pub fn write(&mut self, node: usize, id: HandleId, bytes: &[u8]) -> Result<usize> {
+        self.now(
+            node,
+            Op::Write {
+                id,
+                bytes: bytes.to_vec(),
+                flags: 0,
+            },
+        )
+        .0
+    }
+
+    pub fn start_accept(&mut self, node: usize, id: HandleId) -> u32 {
+        self.submit(
+            node,
+            Op::Dup {
+                id,
+                name: b"accept".to_vec(),
+                caller: ADMIN,
+            },
+        )
+    }
+
+    #[track_caller]
+    pub fn call(
+        &mut self,
+        node: usize,
+        id: HandleId,
+        payload: &[u8],
+        metadata: [u64; 3],
+    ) -> (Result<usize>, Vec<u8>) {
+        self.now(
+            node,
+            Op::Call {
+                id,
+                payload: payload.to_vec(),
+                metadata: metadata.to_vec(),
+            },
+        )
+    }
+
+    pub fn start_call(&mut self, node: usize, id: HandleId, payload: &[u8], m: [u64; 3]) -> u32 {
+        self.submit(
+            node,
+            Op::Call {
+                id,
+                payload: payload.to_vec(),
+                metadata: m.to_vec(),
+            },
+        )
+    }
+
+    pub fn close(&mut self, node: usize, id: HandleId) {
+        // The event loop cancels what waits on a handle before it closes it.
+        let at = &mut self.nodes[node];
+        let left: Vec<u32> = at
+            .kept
+            .iter()
+            .filter(|(_, kept)| id != ROOT && Node::handle_of(&kept.op) == id)
+            .map(|(&request, _)| request)
+            .collect();
+        for request in left {
+            at.kept.remove(&request);
+            let result = at.scif.cancel(request);
+            at.answers.insert(request, (result, Vec::new()));
+        }
+        at.scif.close(id);
+        self.run();
+    }
+
+    #[track_caller]
+    pub fn ready(&mut self, node: usize, id: HandleId) -> EventFlags {
+        let all = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+        self.nodes[node].scif.ready(id, all).unwrap()
+    }
+
+    /// A connection from `from` to `to` over `port`: the connector's handle and the accepted one.
+    #[track_caller]
+    pub fn pair(&mut self, from: usize, to: usize, port: u16) -> (HandleId, HandleId) {
+        let accept = self.start_open(to, &format!("accept/{port}"));
+        assert!(self.answer(to, accept).is_none());
+        let connect = self.start_open(from, &format!("{to}/{port}"));
+        let accepted = self
+            .answer(to, accept)
+            .expect("accept still waits")
+            .0
+            .unwrap();
+        let connected = self
+            .answer(from, connect)
+            .expect("connect still waits")
+            .0
+            .unwrap();
+        (connected, accepted)
+    }
+}

@@ -1,0 +1,249 @@
+//! Bad input: the documented error each, and nothing left behind.
+
+use scif_abi::call::Call;
+use syscall::error::*;
+use syscall::flag::{F_GETFL, F_SETFL, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
+
+use super::bed::{ADMIN, Bed, Op, USER};
+use crate::ROOT;
+
+#[test]
+fn opens_that_fail() {
+    let mut bed = Bed::new(2);
+    let _taken = bed.open(0, "listen/2050").unwrap();
+    let table = [
+        ("foo", O_RDONLY, ENOENT),
+        ("1/x", O_RDWR, EINVAL),
+        ("1/65536", O_RDWR, EINVAL),
+        ("1/0", O_RDWR, EINVAL),
+        ("accept/0", O_RDWR, EINVAL),
+        ("5/2050", O_RDWR, ENODEV),
+        ("5", O_RDONLY, ENODEV),
+        ("65535/1", O_RDWR, ENODEV),
+        ("1/2050", O_RDWR, ECONNREFUSED),
+        ("0/2051", O_RDWR, ECONNREFUSED),
+        ("listen/2050", O_RDWR, EINVAL),
+        ("listen/80", O_RDWR, EACCES),
+        ("accept/80", O_RDWR, EACCES),
+        ("accept/3000", O_RDWR | O_NONBLOCK, EINVAL),
+        ("nodes", O_WRONLY, EACCES),
+        ("stats", O_RDWR, EACCES),
+        ("", O_WRONLY, EISDIR),
+        ("listen", O_RDWR, EISDIR),
+    ];
+    for (path, flags, errno) in table {
+        assert_eq!(
+            bed.open_with(0, path, flags, USER),
+            Err(Error::new(errno)),
+            "{path}"
+        );
+    }
+    assert_eq!(bed.nodes[0].scif.handles.len(), 2);
+    assert_eq!(bed.nodes[0].scif.waiting.len(), 0);
+    assert_eq!(bed.counter(0, "endpoints"), 1);
+}
+
+#[test]
+fn a_backlog_that_is_full_refuses() {
+    let mut bed = Bed::new(2);
+    let endpoint = bed.open(1, "endpoint").unwrap();
+    let bind = Call::BIND;
+    let listen = Call::LISTEN;
+    assert_eq!(bed.call(1, endpoint, &[], [bind, 2050, 0]).0, Ok(2050));
+    assert_eq!(bed.call(1, endpoint, &[], [listen, 1, 0]).0, Ok(0));
+    let first = bed.start_open(0, "1/2050");
+    assert_eq!(bed.open(0, "1/2050"), Err(Error::new(ECONNREFUSED)));
+    let accept = bed.start_accept(1, endpoint);
+    assert!(bed.answer(1, accept).unwrap().0.is_ok());
+    assert!(bed.answer(0, first).unwrap().0.is_ok());
+    let third = bed.start_open(0, "1/2050");
+    assert!(
+        bed.answer(0, third).is_none(),
+        "there is room in the backlog again"
+    );
+}
+
+#[test]
+fn operations_on_the_wrong_thing() {
+    let mut bed = Bed::new(1);
+    let nodes = bed.open_with(0, "nodes", O_RDONLY, USER).unwrap();
+    let root = bed.open_with(0, "", O_RDONLY, USER).unwrap();
+    let endpoint = bed.open(0, "endpoint").unwrap();
+    let poll = Call::POLL;
+    let missing = 999;
+    assert_eq!(bed.read(0, root, 10), Err(Error::new(EISDIR)));
+    assert_eq!(bed.write(0, nodes, b"x"), Err(Error::new(EBADF)));
+    assert_eq!(
+        bed.call(0, nodes, &[], [poll, 0, 0]).0,
+        Err(Error::new(ENOTTY))
+    );
+    assert_eq!(
+        bed.call(0, missing, &[], [poll, 0, 0]).0,
+        Err(Error::new(EBADF))
+    );
+    let dup = |id| Op::Dup {
+        id,
+        name: b"accept".to_vec(),
+        caller: USER,
+    };
+    assert_eq!(bed.now(0, dup(nodes)).0, Err(Error::new(ENOTTY)));
+    assert_eq!(bed.now(0, dup(endpoint)).0, Err(Error::new(EINVAL)));
+    assert_eq!(bed.now(0, dup(missing)).0, Err(Error::new(EBADF)));
+    assert_eq!(bed.read(0, endpoint, 10), Err(Error::new(ENOTCONN)));
+    assert_eq!(bed.write(0, endpoint, b"x"), Err(Error::new(ENOTCONN)));
+    assert_eq!(bed.read(0, endpoint, 0), Ok(Vec::new()));
+    let scif = &mut bed.nodes[0].scif;
+    assert_eq!(scif.control(endpoint, F_GETFL, 0), Ok(0));
+    assert_eq!(scif.control(endpoint, F_SETFL, O_NONBLOCK), Ok(0));
+    assert_eq!(scif.control(endpoint, 1234, 0), Err(Error::new(EINVAL)));
+    assert_eq!(scif.control(missing, F_GETFL, 0), Err(Error::new(EBADF)));
+    assert_eq!(scif.list(nodes).map(|_| ()), Err(Error::new(ENOTDIR)));
+    assert_eq!(scif.name(missing), Err(Error::new(EBADF)));
+    scif.close(missing);
+    scif.close(ROOT);
+    assert_eq!(scif.cancel(4242), Err(Error::new(ECANCELED)));
+    assert!(
+        bed.open(0, "nodes").is_err(),
+        "root may not write a text file either"
+    );
+    assert!(bed.open_with(0, "nodes", O_RDONLY, ADMIN).is_ok());
+}
+
+/// Requests of all kinds with arbitrary arguments: errors, but never a panic, and after everything is
+/// closed nothing is left.
+#[test]
+fn arbitrary_requests_do_no_harm() {
+    for seed in 1..60_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = move |limit: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) % limit
+        };
+        let mut bed = Bed::new(2);
+        let baseline: Vec<usize> = bed
+            .nodes
+            .iter_mut()
+            .map(|node| node.scif.engine().1.allocated)
+            .collect();
+        let mut pending: [Vec<u32>; 2] = [Vec::new(), Vec::new()];
+        for _ in 0..400 {
+            let node = random(2) as usize;
+            let newest = bed.nodes[node]
+                .scif
+                .handles
+                .keys()
+                .last()
+                .copied()
+                .unwrap_or(0);
+            let id = random(newest as u64 + 2) as usize;
+            let paths = [
+                "listen/2050",
+                "listen/0",
+                "accept/2050",
+                "accept/2051",
+                "0/2050",
+                "1/2050",
+                "1/2051",
+                "endpoint",
+                "nodes",
+                "stats",
+                "",
+                "listen",
+                "connections",
+                "ports",
+            ];
+            let caller = if random(2) == 0 { USER } else { ADMIN };
+            let flags = if random(3) == 0 {
+                O_NONBLOCK | O_RDWR
+            } else {
+                O_RDWR
+            };
+            let flags = if random(4) == 0 { O_RDONLY } else { flags };
+            let op = match random(10) {
+                0..3 => {
+                    let path = paths[random(paths.len() as u64) as usize].into();
+                    Op::Open {
+                        directory: ROOT,
+                        path,
+                        flags,
+                        caller,
+                    }
+                }
+                3 => Op::Read {
+                    id,
+                    length: random(9000) as usize,
+                    flags,
+                },
+                4 => Op::Write {
+                    id,
+                    bytes: vec![1; random(9000) as usize],
+                    flags,
+                },
+                5 => Op::Dup {
+                    id,
+                    name: b"accept".to_vec(),
+                    caller,
+                },
+                6 | 7 => {
+                    let number = [1, 2, 3, 4, 5, 6, 7, 14, 64, 65, 66, 99][random(12) as usize];
+                    let payload = vec![0; [0, 16, 100, 5000][random(4) as usize]];
+                    let metadata = vec![
+                        number,
+                        random(3),
+                        [0, 1, 2050, 2051, 1 << 40][random(5) as usize],
+                    ];
+                    Op::Call {
+                        id,
+                        payload,
+                        metadata,
+                    }
+                }
+                8 => {
+                    if id != ROOT {
+                        bed.close(node, id);
+                    }
+                    continue;
+                }
+                _ => {
+                    if let Some(request) = pending[node].pop()
+                        && bed.answer(node, request).is_none()
+                        && bed.is_kept(node, request)
+                    {
+                        let _ = bed.cancel(node, request);
+                    }
+                    continue;
+                }
+            };
+            let request = bed.submit(node, op);
+            pending[node].push(request);
+        }
+        for node in 0..2 {
+            for request in bed.all_kept(node) {
+                if bed.is_kept(node, request) {
+                    let _ = bed.cancel(node, request);
+                }
+            }
+        }
+        for node in 0..2 {
+            let open: Vec<usize> = bed.nodes[node].scif.handles.keys().copied().collect();
+            open.into_iter()
+                .filter(|&id| id != ROOT)
+                .for_each(|id| bed.close(node, id));
+        }
+        bed.run();
+        let left: Vec<usize> = bed
+            .nodes
+            .iter_mut()
+            .map(|node| node.scif.engine().1.allocated)
+            .collect();
+        assert_eq!(baseline, left, "seed {seed}");
+        for node in 0..2 {
+            assert_eq!(bed.counter(node, "endpoints"), 0, "seed {seed}");
+            assert_eq!(bed.nodes[node].scif.waiting.len(), 0, "seed {seed}");
+            assert!(bed.nodes[node].scif.listeners.is_empty(), "seed {seed}");
+            assert!(bed.nodes[node].scif.unclaimed.is_empty(), "seed {seed}");
+        }
+    }
+}
