@@ -47,6 +47,8 @@ pub struct Node {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tests {
+    /// Packages whose library is tested on the development machine, besides the default members.
+    pub host_libraries: Vec<String>,
     /// The suites, in order.
     pub suite: Vec<Suite>,
 }
@@ -72,6 +74,9 @@ pub struct Suite {
     /// Nodes that are started by a script (line `LAUNCHER start <node>`), not at once.
     #[serde(default)]
     pub late: Vec<usize>,
+    /// Spoil the image so that the kernel finds no program to start.
+    #[serde(default)]
+    pub no_bootstrap: bool,
     /// Whether the report of a program killed by an exception is part of the test.
     #[serde(default)]
     pub exceptions_allowed: bool,

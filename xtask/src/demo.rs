@@ -36,7 +36,8 @@ const STEPS: &[(&str, &str)] = &[
         "kernel-to-host",
         "the kernel image from card to host, sha256 equal on both",
     ),
-    ("eight-at-once", "eight connections at once"),
+    ("eight-at-once", "eight connections open at once"),
+    ("eight-intact", "each of the eight received the right bytes"),
     ("refused", "connecting where nobody listens is refused"),
 ];
 

@@ -151,6 +151,12 @@ pub fn pack(bootstrap: &Flat, tree: &Tree) -> Result<Vec<u8>> {
     Ok(image)
 }
 
+/// Takes the entry out of an image, so that a kernel has nothing to start: for a test in which the
+/// kernel must panic.
+pub fn spoil(image: &mut [u8]) {
+    image[26..34].fill(0);
+}
+
 fn offset_word(offset: usize) -> Result<[u8; 4]> {
     let word = u32::try_from(offset);
     Ok(word

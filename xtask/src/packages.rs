@@ -72,13 +72,6 @@ pub const LINTER: Package = Package {
     sign: "/usr/bin/cargo-clippy",
     why: "lints the kernel and the programs of the image",
 };
-/// The formatter, for machines whose own toolchain came without one.
-pub const FORMATTER: Package = Package {
-    name: "rustfmt-web",
-    sign: "rustfmt",
-    why: "checks the format of the sources",
-};
-
 impl Package {
     /// Whether it is installed.
     pub fn present(&self) -> bool {

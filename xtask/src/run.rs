@@ -50,6 +50,7 @@ pub fn run_of(name: &str, settings: &Settings, limit: Duration) -> Result<Run> {
         scripts: BTreeMap::new(),
         overlay: settings.files()?,
         late: Vec::new(),
+        no_bootstrap: false,
         timeout: settings.timeout()?.unwrap_or(limit),
         boot: settings.boot()?,
         accel: settings.accel()?,

@@ -8,6 +8,7 @@
 use crate::build::Parts;
 use crate::config::Node;
 use crate::image;
+use crate::initfs;
 use crate::lines::{Meaning, Splitter, meaning};
 use crate::machine::{End, Event, Machine, Plan, RunDirectory};
 use crate::report::{Failure, Result, status};
@@ -38,6 +39,8 @@ pub struct Run {
     pub overlay: Option<PathBuf>,
     /// Nodes a script starts.
     pub late: Vec<usize>,
+    /// Spoil the image so that the kernel finds no program to start.
+    pub no_bootstrap: bool,
     /// Hard limit.
     pub timeout: Duration,
     /// How to boot.
@@ -146,7 +149,10 @@ impl Run {
             .iter()
             .map(|(node, text)| (script_path(*node), text.clone()))
             .collect();
-        let initfs = parts.pack(self.overlay.as_deref(), &extra)?;
+        let mut initfs = parts.pack(self.overlay.as_deref(), &extra)?;
+        if self.no_bootstrap {
+            initfs::spoil(&mut initfs);
+        }
         let line = |node| match self.scripts.contains_key(&node) {
             true => format!("SKIFF_RUN=/scheme/initfs/{}", script_path(node)),
             false => String::new(),

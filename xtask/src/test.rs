@@ -1,7 +1,366 @@
-//! placeholder
-use crate::report::Result;
-use crate::settings::Settings;
+//! `test`: everything continuous integration runs, stage by stage, fastest first. A stage that
+//! fails does not stop the others, except that without an image no guest can be tested.
+//!
+//! The guest suites are listed in `config/tests.toml`; the same engine as for users' scripts runs
+//! them. Each has a hard time limit, and a panic of a kernel or of any program fails it.
+
+use crate::build::{self, Contents, Parts};
+use crate::config::{self, Expect, Suite, Tests};
+use crate::demo;
+use crate::lines::Meaning;
+use crate::report::{Context, Failure, Result};
+use crate::run;
+use crate::script::{NodeEnd, Observer, Outcome};
+use crate::settings::{Boot, Settings};
+use crate::tidy;
+use crate::toolchain::{self, Target};
+use crate::workspace;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Lines of each console shown when a suite fails.
+const SHOWN_LINES: usize = 40;
+
 /// The command.
-pub fn command(_settings: &Settings) -> Result<()> {
+pub fn command(settings: &Settings) -> Result<()> {
+    let tests = config::tests()?;
+    let mut score = Score {
+        only: settings.only().map(str::to_string),
+        ..Score::default()
+    };
+    score.stage("format", check_format);
+    score.stage("tidy", || tidy::command(settings));
+    score.stage("lint-host", || lint_host(&tests));
+    score.stage("test-host", || test_host(&tests));
+    score.stage("lint-guest", lint_guest);
+    let mut parts = None;
+    score.required("build", || {
+        parts = Some(run::prepare(Contents::Tests)?);
+        Ok(())
+    });
+    if let Some(parts) = &parts {
+        for suite in &tests.suite {
+            score.stage(&format!("guest-{}", suite.name), || {
+                guest(settings, suite, parts)
+            });
+        }
+        score.stage("demo", || demonstrate(settings));
+    }
+    score.conclude()
+}
+
+/// Counts and announces.
+#[derive(Default)]
+struct Score {
+    only: Option<String>,
+    passed: usize,
+    failed: Vec<String>,
+}
+
+impl Score {
+    /// Runs a stage unless it was not asked for.
+    fn stage(&mut self, name: &str, work: impl FnOnce() -> Result<()>) {
+        if self
+            .only
+            .as_ref()
+            .is_none_or(|only| name.contains(only.as_str()))
+        {
+            self.required(name, work);
+        }
+    }
+
+    fn required(&mut self, name: &str, work: impl FnOnce() -> Result<()>) {
+        println!("---- {name}");
+        let start = Instant::now();
+        let result = work();
+        let seconds = start.elapsed().as_secs_f64();
+        match result {
+            Ok(()) => {
+                self.passed += 1;
+                println!("ok   {name} ({seconds:.1} s)");
+            }
+            Err(failure) => {
+                println!("FAIL {name} ({seconds:.1} s) {}", failure.message);
+                self.failed.push(name.to_string());
+            }
+        }
+    }
+
+    fn conclude(self) -> Result<()> {
+        for name in &self.failed {
+            println!("failed: {name}");
+        }
+        println!("{} passed, {} failed", self.passed, self.failed.len());
+        if self.failed.is_empty() {
+            Ok(())
+        } else {
+            Err(Failure::silent(1))
+        }
+    }
+}
+
+/// Runs a program to its end; what it printed is shown only if it failed.
+fn quietly(command: &mut Command) -> Result<()> {
+    let output = command
+        .output()
+        .context(|| format!("start {:?}", command.get_program()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    print!("{}", String::from_utf8_lossy(&output.stderr));
+    let words: Vec<_> = command
+        .get_args()
+        .map(|word| word.to_string_lossy())
+        .collect();
+    Err(format!("'cargo {}': {}", words.join(" "), output.status).into())
+}
+
+/// A call of the cargo that the user has.
+fn host_cargo(subcommand: &str) -> Command {
+    let mut command = toolchain::clean(Command::new("cargo"));
+    command.arg(subcommand).current_dir(workspace::root());
+    command
+}
+
+/// Makes sure that the user's cargo has a subcommand that comes as a component of its own.
+fn ensure_component(subcommand: &str, component: &str) -> Result<()> {
+    let works = || host_cargo(subcommand).arg("--version").output();
+    if works().is_ok_and(|output| output.status.success()) {
+        return Ok(());
+    }
+    println!("     cargo has no '{subcommand}': adding rustup's component {component}");
+    let added = Command::new("rustup")
+        .args(["component", "add", component])
+        .status();
+    if added.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    Err(format!(
+        "`cargo {subcommand}` does not work: install it, with rustup by \
+         `rustup component add {component}`"
+    )
+    .into())
+}
+
+fn check_format() -> Result<()> {
+    ensure_component("fmt", "rustfmt")?;
+    quietly(host_cargo("fmt").args(["--all", "--check"]))
+}
+
+fn lint_host(tests: &Tests) -> Result<()> {
+    ensure_component("clippy", "clippy")?;
+    quietly(host_cargo("clippy").args(["--all-targets", "--quiet", "--", "-D", "warnings"]))?;
+    let mut libraries = host_cargo("clippy");
+    libraries.args(["--lib", "--tests", "--quiet"]);
+    for package in &tests.host_libraries {
+        libraries.args(["--package", package]);
+    }
+    quietly(libraries.args(["--", "-D", "warnings"]))
+}
+
+fn test_host(tests: &Tests) -> Result<()> {
+    quietly(host_cargo("test").arg("--quiet"))?;
+    let mut libraries = host_cargo("test");
+    libraries.args(["--lib", "--quiet"]);
+    for package in &tests.host_libraries {
+        libraries.args(["--package", package]);
+    }
+    quietly(&mut libraries)
+}
+
+fn lint_guest() -> Result<()> {
+    let image = config::image()?;
+    let toolchain = toolchain::find()?;
+    toolchain.ensure_linter()?;
+    let mut programs = image.programs;
+    programs.extend(image.test_programs);
+    programs.push(image.bootstrap);
+    for (target, packages) in [
+        (Target::Kernel, vec![image.kernel]),
+        (Target::Program, programs),
+    ] {
+        let mut command = toolchain.cargo("clippy", target);
+        command.arg("--quiet");
+        for package in &packages {
+            command.args(["--package", package]);
+        }
+        quietly(command.args(["--", "-D", "warnings"]))?;
+    }
     Ok(())
+}
+
+fn demonstrate(settings: &Settings) -> Result<()> {
+    let parts = build::build(Contents::Product)?;
+    if demo::play(settings, &parts)? {
+        Ok(())
+    } else {
+        Err("see the steps above".into())
+    }
+}
+
+/// Keeps the end of every console, for the case of failure.
+struct Tail {
+    lines: Vec<String>,
+    failed_steps: Vec<String>,
+}
+
+impl Observer for Tail {
+    fn line(&mut self, node: usize, text: &str, meaning: Option<&Meaning>) {
+        self.lines.push(format!("     [{node}] {text}"));
+        if let Some(Meaning::Step {
+            name,
+            failure: Some(detail),
+        }) = meaning
+        {
+            self.failed_steps.push(format!("{name} ({detail})"));
+        }
+    }
+}
+
+fn guest(settings: &Settings, suite: &Suite, parts: &Parts) -> Result<()> {
+    let limit = Duration::from_secs(suite.timeout_s);
+    let mut run = run::run_of(&suite.name, settings, limit)?;
+    run.nodes = suite.nodes;
+    run.late = suite.late.clone();
+    run.no_bootstrap = suite.no_bootstrap;
+    if suite.iso {
+        run.boot = Boot::Iso;
+    }
+    for (node, script) in &suite.scripts {
+        let number = node.parse().ok().filter(|number| *number < suite.nodes);
+        let number = number.ok_or_else(|| format!("config/tests.toml: no node '{node}'"))?;
+        let path = workspace::root().join(script);
+        let text = std::fs::read(&path).context(|| format!("read {script}"))?;
+        run.scripts.insert(number, text);
+    }
+    let mut tail = Tail {
+        lines: Vec::new(),
+        failed_steps: Vec::new(),
+    };
+    let outcome = run.execute(parts, &mut tail)?;
+    let verdict = judge(suite, &outcome, &tail.failed_steps);
+    if verdict.is_err() {
+        let hidden = tail.lines.len().saturating_sub(SHOWN_LINES * suite.nodes);
+        for line in &tail.lines[hidden..] {
+            println!("{line}");
+        }
+        for complaint in outcome.complaints() {
+            println!("     {complaint}");
+        }
+    }
+    verdict
+}
+
+/// Whether an outcome is what the suite says.
+fn judge(suite: &Suite, outcome: &Outcome, failed_steps: &[String]) -> Result<()> {
+    let kernel_panic = outcome.ends.contains(&NodeEnd::KernelPanic);
+    let program_panic = !outcome.program_panics.is_empty();
+    match suite.expect {
+        Expect::KernelPanic if kernel_panic => return Ok(()),
+        Expect::KernelPanic => return Err("no kernel panicked, but one had to".into()),
+        Expect::ProgramPanic if program_panic && !kernel_panic => return Ok(()),
+        Expect::ProgramPanic => return Err("no program panicked, but one had to".into()),
+        Expect::Success | Expect::Failure => {}
+    }
+    if let Some((node, line)) = outcome.program_panics.first() {
+        return Err(format!("a program panicked on node {node}: {line}").into());
+    }
+    if let Some((node, line)) = outcome
+        .exceptions
+        .first()
+        .filter(|_| !suite.exceptions_allowed)
+    {
+        return Err(format!("an exception on node {node}: {line}").into());
+    }
+    let failed = |end: &NodeEnd| matches!(end, NodeEnd::Status(status) if *status != 0);
+    let ended = |end: &NodeEnd| !matches!(end, NodeEnd::NoStatus | NodeEnd::TimedOut);
+    let plain = !kernel_panic && outcome.ends.iter().all(ended);
+    match suite.expect {
+        Expect::Failure if plain && outcome.ends.iter().any(failed) => Ok(()),
+        Expect::Failure => Err("a script had to end with a status other than 0".into()),
+        _ if outcome.status() != 0 => Err(format!("status {}", outcome.status()).into()),
+        _ if !failed_steps.is_empty() => Err(failed_steps.join(", ").into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn suite(expect: Expect) -> Suite {
+        Suite {
+            name: "x".to_string(),
+            nodes: 1,
+            scripts: Default::default(),
+            timeout_s: 1,
+            expect,
+            iso: false,
+            late: Vec::new(),
+            no_bootstrap: false,
+            exceptions_allowed: false,
+        }
+    }
+
+    fn outcome(end: NodeEnd, panics: &[&str], exceptions: &[&str]) -> Outcome {
+        let lines = |lines: &[&str]| lines.iter().map(|line| (0, line.to_string())).collect();
+        Outcome {
+            ends: vec![end],
+            program_panics: lines(panics),
+            exceptions: lines(exceptions),
+            logs: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn a_panic_anywhere_fails_a_suite() {
+        let good = suite(Expect::Success);
+        assert!(judge(&good, &outcome(NodeEnd::Status(0), &[], &[]), &[]).is_ok());
+        assert!(
+            judge(
+                &good,
+                &outcome(NodeEnd::Status(0), &["PANIC x: "], &[]),
+                &[]
+            )
+            .is_err()
+        );
+        assert!(judge(&good, &outcome(NodeEnd::KernelPanic, &[], &[]), &[]).is_err());
+        assert!(
+            judge(
+                &good,
+                &outcome(NodeEnd::Status(0), &[], &["EXCEPTION"]),
+                &[]
+            )
+            .is_err()
+        );
+        let step = ["step".to_string()];
+        assert!(judge(&good, &outcome(NodeEnd::Status(0), &[], &[]), &step).is_err());
+        for end in [NodeEnd::Status(1), NodeEnd::NoStatus, NodeEnd::TimedOut] {
+            assert!(judge(&good, &outcome(end, &[], &[]), &[]).is_err());
+        }
+    }
+
+    #[test]
+    fn an_expected_failure_must_be_the_expected_one() {
+        let panic = suite(Expect::KernelPanic);
+        assert!(judge(&panic, &outcome(NodeEnd::KernelPanic, &[], &[]), &[]).is_ok());
+        assert!(judge(&panic, &outcome(NodeEnd::Status(0), &[], &[]), &[]).is_err());
+        assert!(judge(&panic, &outcome(NodeEnd::TimedOut, &[], &[]), &[]).is_err());
+        let program = suite(Expect::ProgramPanic);
+        assert!(
+            judge(
+                &program,
+                &outcome(NodeEnd::Status(101), &["PANIC x: "], &[]),
+                &[]
+            )
+            .is_ok()
+        );
+        assert!(judge(&program, &outcome(NodeEnd::Status(101), &[], &[]), &[]).is_err());
+        let failure = suite(Expect::Failure);
+        assert!(judge(&failure, &outcome(NodeEnd::Status(7), &[], &[]), &[]).is_ok());
+        assert!(judge(&failure, &outcome(NodeEnd::TimedOut, &[], &[]), &[]).is_err());
+        assert!(judge(&failure, &outcome(NodeEnd::Status(0), &[], &[]), &[]).is_err());
+    }
 }

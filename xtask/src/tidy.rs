@@ -1,7 +1,382 @@
-//! placeholder
-use crate::report::Result;
+//! `tidy`: checks the rules of this project that no compiler checks. Each rule is a function from
+//! a file's text to findings, and has a test in which it fires.
+
+use crate::build;
+use crate::report::{Context, Failure, Result};
 use crate::settings::Settings;
+use crate::workspace;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// Crates that may contain unsafe code; all others inherit the lint that forbids it.
+const UNSAFE_HOMES: &[&str] = &["kernel", "lib/platform", "lib/runtime", "lib/libscif"];
+const MAX_COLUMNS: usize = 100;
+/// Longest source file, its tests not counted.
+const MAX_LINES: usize = 600;
+/// Where every outside crate is listed with the reason for it.
+const DEPENDENCY_LIST: &str = "docs/dependencies.md";
+
+/// A broken rule: where, and what to do.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    path: String,
+    line: usize,
+    what: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Self {
+            path: path.to_string(),
+            line,
+            what: what.into(),
+        }
+    }
+}
+
 /// The command.
 pub fn command(_settings: &Settings) -> Result<()> {
-    Ok(())
+    let findings = check()?;
+    for finding in &findings {
+        println!("{}:{}: {}", finding.path, finding.line, finding.what);
+    }
+    match findings.len() {
+        0 => {
+            println!("tidy: nothing to complain about");
+            Ok(())
+        }
+        count => Err(Failure::from(format!(
+            "tidy: {count} findings, listed above"
+        ))),
+    }
+}
+
+fn check() -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for path in files()? {
+        let name = workspace::display(&path);
+        let bytes = std::fs::read(&path).context(|| format!("read {name}"))?;
+        let Ok(text) = String::from_utf8(bytes) else {
+            findings.push(Finding::new(&name, 1, "not UTF-8: only text belongs here"));
+            continue;
+        };
+        findings.extend(check_text(&name, &text));
+        if name.ends_with(".rs") {
+            findings.extend(check_source(&name, &text));
+        }
+        if name.ends_with(".md") {
+            findings.extend(check_links(&name, &text, |target| {
+                path.parent()
+                    .is_some_and(|directory| directory.join(target).exists())
+            }));
+        }
+    }
+    findings.extend(check_pipeline(&read(".ci/run")?));
+    findings.extend(check_manifests()?);
+    Ok(findings)
+}
+
+fn read(name: &str) -> Result<String> {
+    std::fs::read_to_string(workspace::root().join(name)).context(|| format!("read {name}"))
+}
+
+/// All files of the project, build results and version control left out.
+fn files() -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut directories = vec![workspace::root()];
+    while let Some(directory) = directories.pop() {
+        let shown = || format!("read the directory {}", directory.display());
+        for item in std::fs::read_dir(&directory).context(shown)? {
+            let path = item.context(shown)?.path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if matches!(name.as_str(), "target" | ".git" | "Cargo.lock") || name.ends_with(".swp") {
+                continue;
+            }
+            if path.is_dir() {
+                directories.push(path)
+            } else {
+                found.push(path)
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Rules for every text file.
+fn check_text(name: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    // The parts are joined here so that this file does not break its own rule.
+    let machine_paths = [
+        concat!("/ho", "me/"),
+        concat!("/ro", "ot/"),
+        concat!("/Us", "ers/"),
+    ];
+    let notes = [
+        concat!("FIX", "ME"),
+        concat!("TO", "DO"),
+        concat!("XX", "X:"),
+    ];
+    for (index, line) in text.lines().enumerate() {
+        let mut find = |what: &str| findings.push(Finding::new(name, index + 1, what));
+        if machine_paths.iter().any(|path| line.contains(path)) {
+            find("a path of one machine: use a relative path");
+        }
+        if notes.iter().any(|note| line.contains(note)) {
+            find("a note about unfinished work: finish it, or list it in README.md");
+        }
+        if line.ends_with([' ', '\t']) && !name.ends_with(".md") {
+            find("blanks at the end of the line");
+        }
+        if line.contains('\r') {
+            find("carriage return: lines end with a line feed only");
+        }
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        findings.push(Finding::new(
+            name,
+            text.lines().count(),
+            "no line end at the end",
+        ));
+    }
+    findings
+}
+
+/// Rules for Rust sources.
+fn check_source(name: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !text.starts_with("//! ") {
+        findings.push(Finding::new(
+            name,
+            1,
+            "must begin with `//!` and what the file is for",
+        ));
+    }
+    for (index, line) in text.lines().enumerate() {
+        if line.chars().count() > MAX_COLUMNS {
+            findings.push(Finding::new(
+                name,
+                index + 1,
+                format!("longer than {MAX_COLUMNS}"),
+            ));
+        }
+    }
+    let code = text
+        .lines()
+        .take_while(|line| !line.starts_with("#[cfg(test)]"))
+        .count();
+    if code > MAX_LINES && !name.ends_with("tests.rs") {
+        let what = format!("{code} lines before the tests, more than {MAX_LINES}: split the file");
+        findings.push(Finding::new(name, MAX_LINES, what));
+    }
+    findings
+}
+
+/// Relative links of a document lead to something.
+fn check_links(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        for piece in line.split("](").skip(1) {
+            let Some((target, _)) = piece.split_once(')') else {
+                continue;
+            };
+            let file = target.split('#').next().unwrap_or_default();
+            if !target.contains("://") && !file.is_empty() && !exists(file) {
+                let what = format!("the link to '{target}' leads nowhere");
+                findings.push(Finding::new(name, index + 1, what));
+            }
+        }
+    }
+    findings
+}
+
+/// The pipeline holds no logic: what it does can be done by everybody with one command.
+fn check_pipeline(text: &str) -> Vec<Finding> {
+    let lines: Vec<_> = text.lines().collect();
+    let right = lines.len() == 2 && lines[0].starts_with("#!") && lines[1].ends_with("make test");
+    if right {
+        return Vec::new();
+    }
+    vec![Finding::new(
+        ".ci/run",
+        1,
+        "must be two lines, the second one calling `make test` only",
+    )]
+}
+
+fn check_manifests() -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let mut used = BTreeSet::new();
+    used.extend(dependencies(&read("Cargo.toml")?)?);
+    for member in build::workspace_members()? {
+        let name = format!("{member}/Cargo.toml");
+        let text = read(&name)?;
+        findings.extend(check_lints(&member, &text));
+        used.extend(dependencies(&text).map_err(|f| format!("{name}: {}", f.message))?);
+    }
+    findings.extend(check_dependency_list(&used, &read(DEPENDENCY_LIST)?));
+    Ok(findings)
+}
+
+/// Every crate inherits the workspace's lints; the homes of unsafe code demand its reasons instead.
+fn check_lints(member: &str, manifest: &str) -> Option<Finding> {
+    let name = format!("{member}/Cargo.toml");
+    let Ok(table) = manifest.parse::<toml::Table>() else {
+        return Some(Finding::new(&name, 1, "cannot be understood"));
+    };
+    let lints = table.get("lints");
+    if lints.and_then(|lints| lints.get("workspace")?.as_bool()) == Some(true) {
+        return None;
+    }
+    if !UNSAFE_HOMES.contains(&member) {
+        let what = "must inherit the lints: add `[lints]` with `workspace = true`";
+        return Some(Finding::new(&name, 1, what));
+    }
+    let clippy = lints.and_then(|lints| lints.get("clippy"));
+    let reasons = clippy.and_then(|clippy| clippy.get("undocumented_unsafe_blocks")?.as_str());
+    match reasons {
+        Some("deny") => None,
+        _ => Some(Finding::new(
+            &name,
+            1,
+            "must deny clippy's undocumented_unsafe_blocks",
+        )),
+    }
+}
+
+/// Names of the crates from outside that a manifest asks for with a version.
+fn dependencies(manifest: &str) -> Result<BTreeSet<String>> {
+    let table: toml::Table = manifest
+        .parse()
+        .context(|| "understand a manifest".to_string())?;
+    let mut names = BTreeSet::new();
+    let workspace = table
+        .get("workspace")
+        .and_then(|workspace| workspace.as_table());
+    let targets = table.get("target").and_then(|targets| targets.as_table());
+    let per_target = targets.into_iter().flat_map(|targets| targets.values());
+    let places = [Some(&table), workspace]
+        .into_iter()
+        .flatten()
+        .chain(per_target.filter_map(|target| target.as_table()));
+    for place in places {
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let list = place.get(section).and_then(|section| section.as_table());
+            for (name, value) in list.into_iter().flatten() {
+                if value.is_str() || value.get("version").is_some() {
+                    names.insert(name.clone());
+                }
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// The list and the manifests name the same crates.
+fn check_dependency_list(used: &BTreeSet<String>, list: &str) -> Vec<Finding> {
+    let mut listed = BTreeSet::new();
+    let mut findings = Vec::new();
+    for (index, line) in list.lines().enumerate() {
+        let Some((name, rest)) = line
+            .strip_prefix("| `")
+            .and_then(|rest| rest.split_once('`'))
+        else {
+            continue;
+        };
+        listed.insert(name.to_string());
+        if rest.trim_matches(['|', ' ']).is_empty() {
+            let what = format!("no reason is given for '{name}'");
+            findings.push(Finding::new(DEPENDENCY_LIST, index + 1, what));
+        }
+        if !used.contains(name) {
+            let what = format!("'{name}' is not used by any crate: remove the line");
+            findings.push(Finding::new(DEPENDENCY_LIST, index + 1, what));
+        }
+    }
+    for name in used.difference(&listed) {
+        let what = format!("'{name}' is missing: add it with the reason why it is used");
+        findings.push(Finding::new(DEPENDENCY_LIST, 1, what));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_rules_fire() {
+        let count = |text: &str| check_text("x.rs", text).len();
+        assert_eq!(count("fine\n"), 0);
+        assert_eq!(count(concat!("see /ho", "me/me/x\n")), 1);
+        assert_eq!(count(concat!("// TO", "DO later\n")), 1);
+        assert_eq!(count("blank \n"), 1);
+        assert_eq!(count("dos\r\n"), 0, "lines() takes the pair as one end");
+        assert_eq!(count("no end"), 1);
+    }
+
+    #[test]
+    fn source_rules_fire() {
+        let count = |text: &str| check_source("x.rs", text).len();
+        assert_eq!(count("//! For the test.\n"), 0);
+        assert_eq!(count("fn main() {}\n"), 1);
+        assert_eq!(count(&format!("//! {}\n", "x".repeat(MAX_COLUMNS))), 1);
+        let long = format!("//! Long.\n{}", "\n".repeat(MAX_LINES));
+        assert_eq!(count(&long), 1);
+        let tests = format!("//! Long tests.\n#[cfg(test)]\n{}", "\n".repeat(MAX_LINES));
+        assert_eq!(count(&tests), 0);
+    }
+
+    #[test]
+    fn link_rule_fires() {
+        let text = "[a](there.md#part) [b](gone.md) [c](https://example.org) [d](#here)\n";
+        let findings = check_links("x.md", text, |target| target == "there.md");
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].what.contains("gone.md"));
+    }
+
+    #[test]
+    fn pipeline_rule_fires() {
+        assert!(check_pipeline("#!/bin/sh\nmake test\n").is_empty());
+        assert_eq!(check_pipeline("#!/bin/sh\nset -e\nmake test\n").len(), 1);
+        assert_eq!(check_pipeline("#!/bin/sh\nmake test || true\n").len(), 1);
+    }
+
+    #[test]
+    fn lint_rule_fires() {
+        let inherits = "[lints]\nworkspace = true\n";
+        let own = "[lints.clippy]\nundocumented_unsafe_blocks = \"deny\"\n";
+        assert!(check_lints("drivers/micd", inherits).is_none());
+        assert!(check_lints("drivers/micd", own).is_some());
+        assert!(check_lints("drivers/micd", "").is_some());
+        assert!(check_lints("kernel", own).is_none());
+        assert!(check_lints("kernel", "[lints.clippy]\n").is_some());
+    }
+
+    #[test]
+    fn dependency_rules_fire() {
+        let manifest = "[dependencies]\na = \"1\"\nb = { version = \"2\" }\nc.workspace = true\n\
+                        [target.x.dependencies]\nd = \"1\"\n";
+        let used = dependencies(manifest).unwrap();
+        assert_eq!(used.iter().collect::<Vec<_>>(), ["a", "b", "d"]);
+        let complete = "| `a` | why |\n| `b` | why |\n| `d` | why |\n";
+        assert!(check_dependency_list(&used, complete).is_empty());
+        let wrong = "| `a` | |\n| `b` | why |\n| `e` | why |\n";
+        assert_eq!(check_dependency_list(&used, wrong).len(), 3);
+    }
+
+    #[test]
+    fn files_are_found_and_build_results_left_out() {
+        let files = files().unwrap();
+        assert!(files.iter().any(|path| path.ends_with("xtask/src/tidy.rs")));
+        assert!(
+            !files
+                .iter()
+                .any(|path| workspace::display(path).starts_with("target/"))
+        );
+    }
 }

@@ -1,0 +1,12 @@
+# Every target is the command of that name of `cargo xtask`, the one tool behind this file.
+# Settings follow the target: make run NODES=3 SCRIPT=hello.sh
+
+COMMANDS := run demo console test image build setup tidy sim fabric clean
+
+.PHONY: help $(COMMANDS)
+
+help:
+	@cargo xtask help
+
+$(COMMANDS):
+	@cargo xtask $@ $(MAKEOVERRIDES)

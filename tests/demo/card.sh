@@ -1,0 +1,80 @@
+# The card's half of the demo (node 1); host.sh is the other half and explains the lines.
+
+peer=0
+kernel=/scheme/initfs/boot/kernel
+failed=0
+
+step() {
+    if [ "$2" -eq 0 ]; then
+        echo "STEP $1: ok"
+    else
+        echo "STEP $1: FAIL $3"
+        failed=1
+    fi
+}
+
+# online NODE: whether this node sees that one.
+online() {
+    case "$(cat /scheme/scif/nodes)" in
+        *"
+$1 "*) return 0 ;;
+    esac
+    return 1
+}
+
+# send FILE PORT: writes a file to the peer, waiting up to 20 s for somebody to listen there.
+send() {
+    tries=0
+    until { cat "$1" > "/scheme/scif/$peer/$2"; } 2> /dev/null; do
+        tries=$((tries + 1))
+        if [ "$tries" -gt 200 ]; then
+            return 1
+        fi
+        sleep 0.1
+    done
+}
+
+tries=0
+until online "$peer" || [ "$tries" -gt 200 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+online "$peer"
+step card-up $? "node $peer is not in /scheme/scif/nodes after 20 s"
+
+# 1. A greeting from the host.
+text=$(cat /scheme/scif/accept/2050)
+[ "$text" = "greetings from the host" ]
+step greeting-to-card $? "received '$text'"
+
+# 2. A greeting to the host.
+echo "greetings from the card" > /tmp/greeting
+send /tmp/greeting 2051 || step greeting-to-host 1 "nobody accepted on port 2051"
+
+# 3. A file from the host, and 4. the same kind of file to the host.
+set -- $(cat /scheme/scif/accept/2052 | sha256sum)
+echo "VALUE kernel-to-card: $1"
+set -- $(sha256sum "$kernel")
+echo "VALUE kernel-to-host: $1"
+send "$kernel" 2053 || step kernel-to-host 1 "sending failed"
+
+# 5. Eight connections at once.
+for port in 2100 2101 2102 2103 2104 2105 2106 2107; do
+    cat "/scheme/scif/accept/$port" > "/tmp/received-$port" &
+done
+wait
+set -- $(sha256sum /scheme/initfs/bin/sh)
+expected=$1
+wrong=
+for port in 2100 2101 2102 2103 2104 2105 2106 2107; do
+    set -- $(sha256sum "/tmp/received-$port")
+    if [ "$1" != "$expected" ]; then
+        wrong="$wrong $port"
+    fi
+done
+[ -z "$wrong" ]
+step eight-intact $? "wrong content on ports$wrong"
+
+# Stay until the host has finished.
+cat /scheme/scif/accept/2099 > /dev/null
+exit "$failed"

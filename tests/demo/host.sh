@@ -1,0 +1,102 @@
+# The host's half of the demo (node 0); card.sh is the other half. Played by `make demo`.
+#
+# Lines `STEP <name>: ok` or `STEP <name>: FAIL <detail>` are results; lines `VALUE <name>: <value>`
+# must agree between the nodes. The launcher knows which steps must come (xtask/src/demo.rs).
+
+peer=1
+kernel=/scheme/initfs/boot/kernel
+failed=0
+
+step() {
+    if [ "$2" -eq 0 ]; then
+        echo "STEP $1: ok"
+    else
+        echo "STEP $1: FAIL $3"
+        failed=1
+    fi
+}
+
+# online NODE: whether this node sees that one.
+online() {
+    case "$(cat /scheme/scif/nodes)" in
+        *"
+$1 "*) return 0 ;;
+    esac
+    return 1
+}
+
+# send FILE PORT: writes a file to the peer, waiting up to 20 s for somebody to listen there.
+send() {
+    tries=0
+    until { cat "$1" > "/scheme/scif/$peer/$2"; } 2> /dev/null; do
+        tries=$((tries + 1))
+        if [ "$tries" -gt 200 ]; then
+            return 1
+        fi
+        sleep 0.1
+    done
+}
+
+tries=0
+until online "$peer" || [ "$tries" -gt 200 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+online "$peer"
+step host-up $? "node $peer is not in /scheme/scif/nodes after 20 s"
+cat /scheme/scif/nodes
+
+# 1. A greeting to the card: `echo` through a path, `cat` on the other side.
+echo "greetings from the host" > /tmp/greeting
+send /tmp/greeting 2050 || step greeting-to-card 1 "nobody accepted on port 2050"
+
+# 2. A greeting from the card.
+text=$(cat /scheme/scif/accept/2051)
+[ "$text" = "greetings from the card" ]
+step greeting-to-host $? "received '$text'"
+
+# 3. A file of some megabytes to the card, and 4. back: the sums are compared by the launcher.
+set -- $(sha256sum "$kernel")
+echo "VALUE kernel-to-card: $1"
+send "$kernel" 2052 || step kernel-to-card 1 "sending failed"
+set -- $(cat /scheme/scif/accept/2053 | sha256sum)
+echo "VALUE kernel-to-host: $1"
+
+# 5. Eight connections at once: every sender keeps its connection until all eight are open.
+for port in 2100 2101 2102 2103 2104 2105 2106 2107; do
+    {
+        until { exec 7> "/scheme/scif/1/$port"; } 2> /dev/null; do
+            sleep 0.1
+        done
+        cat /scheme/initfs/bin/sh >&7
+        until [ -e /tmp/all-open ]; do
+            sleep 0.1
+        done
+    } &
+done
+tries=0
+open=0
+until [ "$open" -ge 8 ] || [ "$tries" -gt 200 ]; do
+    open=$(($(cat /scheme/scif/connections | wc -l) - 1))
+    tries=$((tries + 1))
+    sleep 0.1
+done
+echo go > /tmp/all-open
+wait
+[ "$open" -ge 8 ]
+step eight-at-once $? "only $open connections were open at the same time"
+
+# 6. A port where nobody listens refuses, and says so.
+text=$(cat "/scheme/scif/$peer/4000" 2>&1)
+status=$?
+echo "cat said: $text"
+case "$status $text" in
+    "0 "*) step refused 1 "the connection was accepted" ;;
+    *[Rr]efused*) step refused 0 ;;
+    *) step refused 1 "another error: $text" ;;
+esac
+
+# The card waits for this word before it powers off.
+echo done > /tmp/done
+send /tmp/done 2099
+exit "$failed"
