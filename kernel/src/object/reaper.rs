@@ -5,13 +5,16 @@
 //! to do; it is done at the end of the system call, at the end of a context, or before waiting.
 //! Nothing here blocks.
 
-use alloc::collections::VecDeque;
+use alloc::{collections::VecDeque, sync::Arc};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use spin::Mutex;
 
 use super::SchemeId;
-use crate::{mm::space::Unmapped, scheme};
+use crate::{
+    mm::space::{AddrSpace, Unmapped},
+    scheme,
+};
 
 /// One thing to do.
 pub enum Work {
@@ -33,6 +36,8 @@ pub enum Work {
     },
     /// A mapping vanished with its address space.
     Unmap(Unmapped),
+    /// Nothing refers to an address space for this reason any more.
+    Release(Arc<AddrSpace>),
 }
 
 static QUEUE: Mutex<VecDeque<Work>> = Mutex::new(VecDeque::new());
@@ -60,6 +65,7 @@ pub fn run() {
                 pid,
             } => scheme::detach(scheme, number, pid),
             Work::Unmap(piece) => scheme::unmapped_without_waiting(piece),
+            Work::Release(space) => drop(space),
         }
     }
     BUSY.store(false, Ordering::Release);

@@ -18,7 +18,7 @@ use ::syscall::{
 use spin::Mutex;
 
 use crate::{
-    mm::space::Unmapped,
+    mm::space::{AddrSpace, Unmapped},
     object::{FileTable, reaper},
     sched::{self, Context, ContextRef},
     scheme::{self, Caller},
@@ -250,6 +250,11 @@ pub fn on_exception(context: &ContextRef, vector: u8, code: u64, address: usize)
         address,
     };
     context.ext.lock().exception = Some(exception);
+}
+
+/// Drops a reference to an address space later, with nothing on the stack.
+pub fn release_space(space: Arc<AddrSpace>) {
+    reaper::defer(reaper::Work::Release(space));
 }
 
 /// Scheme mappings that vanished with an address space (nobody waits for the Munmap answers).

@@ -5,6 +5,7 @@
 //! Every default method answers what Redox answers for an operation a scheme does not know.
 
 mod acpi;
+mod bytes;
 mod debug;
 mod dirents;
 mod dtb;
@@ -177,7 +178,7 @@ pub trait Scheme: Send + Sync {
 
     /// Stores the description of an object.
     fn fstat(&self, number: usize, buf: UserBuf) -> Result<()> {
-        buf.write_all(&self.stat(number)?)
+        buf.write_all(&bytes::stat(&self.stat(number)?))
     }
 
     /// Describes the file system of an object.
@@ -254,7 +255,9 @@ pub trait Scheme: Send + Sync {
         match kind {
             StdFsCallKind::Getdents => self.getdents(number, payload, arg2 as u16, arg1),
             StdFsCallKind::Fstat => self.fstat(number, payload).map(|()| 0),
-            StdFsCallKind::Fstatvfs => payload.write_all(&self.statvfs(number)?).map(|()| 0),
+            StdFsCallKind::Fstatvfs => payload
+                .write_all(&bytes::statvfs(&self.statvfs(number)?))
+                .map(|()| 0),
             StdFsCallKind::Fsync => self.fsync(number).map(|()| 0),
             StdFsCallKind::Ftruncate | StdFsCallKind::Futimens | StdFsCallKind::Fchmod => bad_fd(),
             _ => unsupported(),

@@ -1,9 +1,13 @@
 //! Handles of file tables: listing, copying, choosing, and changing another table.
 
-use alloc::{string::ToString, sync::Arc, vec::Vec};
+use alloc::{
+    string::ToString,
+    sync::{Arc, Weak},
+    vec::Vec,
+};
 
 use ::syscall::{
-    error::{EBADF, EINVAL, EMFILE, EOPNOTSUPP, EOWNERDEAD, Error, Result},
+    error::{EBADF, EINVAL, EOPNOTSUPP, EOWNERDEAD, Error, Result},
     flag::FileTableVerb,
 };
 
@@ -117,35 +121,42 @@ pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
     Ok(size_of::<usize>())
 }
 
-/// Puts a sent descriptor at the number the metadata names, closing what was there.
-pub fn insert(table: &TableRef, files: Vec<Arc<Description>>, metadata: &[u64]) -> Result<usize> {
+/// Puts a sent descriptor at the number the metadata names, closing what was there. As in Redox,
+/// it goes into the table the context has now, whatever table the handle shows.
+pub fn insert(context: &Context, files: Vec<Arc<Description>>, metadata: &[u64]) -> Result<usize> {
     let &[target, ..] = metadata else {
         return Err(Error::new(EINVAL));
     };
     let file = files.into_iter().next().ok_or(Error::new(EINVAL))?;
-    alive(table)?.replace(target as usize, file)?;
+    proc::files_of(context).replace(target as usize, file)?;
     Ok(0)
 }
 
-/// Calls on a file table handle.
-pub fn call(table: &TableRef, payload: UserBuf, metadata: &[u64]) -> Result<usize> {
+/// Calls on the handle of a context's file table.
+pub fn call(
+    context: &Context,
+    table: &Weak<FileTable>,
+    payload: UserBuf,
+    metadata: &[u64],
+) -> Result<usize> {
     let verb = metadata.first().and_then(|&verb| u8::try_from(verb).ok());
     let verb = verb
         .and_then(FileTableVerb::try_from_raw)
         .ok_or(Error::new(EINVAL))?;
-    let table = table.get().ok_or(Error::new(EBADF))?;
+    let table = || table.upgrade().ok_or(Error::new(EBADF));
     match verb {
         FileTableVerb::Close => {
             let fds = payload.words(MAX_CLOSE)?;
-            let files = table.take_all(&fds)?;
+            let files = table()?.take_all(&fds)?;
             files.into_iter().for_each(crate::object::close_descriptor);
             Ok(fds.len())
         }
         FileTableVerb::Dup2 => {
             let (old, new) = (payload.word(0)?, payload.word(1)?);
             if old != new {
-                let file = table.get(old)?;
-                table.replace(new, file).map_err(|_| Error::new(EMFILE))?;
+                let files = proc::files_of(context);
+                let file = files.get(old)?;
+                files.replace(new, file)?;
             }
             Ok(0)
         }
@@ -153,7 +164,7 @@ pub fn call(table: &TableRef, payload: UserBuf, metadata: &[u64]) -> Result<usiz
             let &[_, which, size] = metadata else {
                 return Err(Error::new(EINVAL));
             };
-            table.resize(which as usize, size as usize)?;
+            table()?.resize(which as usize, size as usize)?;
             Ok(size as usize)
         }
         _ => Err(Error::new(EOPNOTSUPP)),

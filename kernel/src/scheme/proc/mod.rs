@@ -238,11 +238,15 @@ impl Scheme for ProcScheme {
         let &[number] = numbers else {
             return Err(Error::new(EINVAL));
         };
-        match handle(number)?.kind {
+        let Handle { context, kind } = handle(number)?;
+        match kind {
             Kind::OpenViaDup => context::call(metadata),
-            Kind::FileTable { table, .. } => filetable::call(&table, payload, metadata),
+            Kind::FileTable {
+                table: TableRef::Borrowed(table),
+                ..
+            } => filetable::call(&context, &table, payload, metadata),
             Kind::AddrSpace(_) => space::call(metadata),
-            _ => Err(Error::new(::syscall::error::EOPNOTSUPP)),
+            _ => Err(Error::new(EBADF)),
         }
     }
 
@@ -253,8 +257,9 @@ impl Scheme for ProcScheme {
         _flags: CallFlags,
         metadata: &[u64],
     ) -> Result<usize> {
-        match handle(number)?.kind {
-            Kind::FileTable { table, .. } => filetable::insert(&table, files, metadata),
+        let Handle { context, kind } = handle(number)?;
+        match kind {
+            Kind::FileTable { .. } => filetable::insert(&context, files, metadata),
             _ => Err(Error::new(EBADF)),
         }
     }
