@@ -108,6 +108,12 @@ impl Engine {
         self.cut(mem, node, Phase::Disconnected);
     }
 
+    /// The peer does not answer, but may still write to our memory: resets the link's connections and
+    /// keeps its pages until `link_down`.
+    pub fn link_lost(&mut self, node: NodeId) {
+        self.fail_link(node);
+    }
+
     /// The node's doorbell rang, or may have: takes and handles the messages in its ring. Does no harm
     /// when there are none.
     pub fn doorbell(&mut self, mem: &mut dyn Memory, node: NodeId) {
