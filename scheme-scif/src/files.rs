@@ -94,6 +94,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         // The root is always there and nobody's.
         table.row([&"handles", &(self.handles.len() - 1)]);
         table.row([&"waiting", &self.waiting.len()]);
+        table.row([&"shared_bytes", &self.fabric.allocated_bytes()]);
         for (name, value) in self.engine.stats().lines() {
             table.row([&name, &value]);
         }

@@ -33,6 +33,9 @@ pub const DEFAULT_BACKLOG: i32 = 128;
 pub trait Fabric: Memory {
     /// Rings the doorbell of `node`: there are messages in its ring.
     fn ring(&mut self, node: NodeId);
+
+    /// Bytes of own memory that are handed out at present.
+    fn allocated_bytes(&self) -> usize;
 }
 
 /// What the node's driver has to know of the engine's events.

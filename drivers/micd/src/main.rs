@@ -1,7 +1,177 @@
-//! micd.
+//! micd: one task that drives every MIC function of this node and serves the `scif:` scheme.
+//!
+//! Events come from the functions' interrupts, from the scheme's socket and from the clock; each
+//! turn of the loop in [`Micd::serve`] handles what there is and then sleeps until more comes.
 #![no_std]
 #![no_main]
+
+extern crate alloc;
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use micd::function::MicFunction;
+use micd::links::Links;
+use micd::memory::NodeMemory;
+use micd::vmic;
+use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
+use platform::dma::Allocator;
+use platform::event::{Queue, Ready};
+use platform::scheme::{SchemeLoop, Status};
+use platform::{Result, copy};
+use runtime::time::{Duration, Instant};
+use scheme_scif::{Daemon, News, SCHEME, Scif};
+use scif_abi::NodeId;
+use scif_abi::limits::HOST_NODE;
+use scif_core::{Config, Engine};
+use syscall::flag::EventFlags;
+
 runtime::main!(main);
+
 fn main() -> i32 {
-    0
+    runtime::logging::init("micd");
+    match Micd::bring_up().and_then(Micd::serve) {
+        Ok(()) => 0,
+        Err(error) => {
+            log::error!("stopped: {error}");
+            1
+        }
+    }
+}
+
+/// What the event queue reports.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Source {
+    Requests,
+    /// The interrupt of the link with this index.
+    Link(usize),
+}
+
+struct Micd {
+    links: Links,
+    scheme: Daemon<NodeMemory<Allocator>>,
+    requests: SchemeLoop,
+    events: Queue<Source>,
+}
+
+impl Micd {
+    /// From the PCI functions to a scheme that is registered.
+    fn bring_up() -> Result<Self> {
+        copy::calibrate();
+        let mut links = Links::new(find_functions());
+        let engine = Engine::new(Config::new(links.node()));
+        let mut scif = Scif::new(engine, NodeMemory::new(Allocator::new()?));
+
+        // Interrupts are edges: they are listened to before the first can come.
+        let mut events = Queue::new()?;
+        for (index, fd) in links.interrupts() {
+            events.subscribe(fd, EventFlags::EVENT_READ, Source::Link(index))?;
+        }
+        links.start(scif.engine().1)?;
+
+        let mut scheme = Daemon { scif };
+        let notify = runtime::env::var(NOTIFY_VARIABLE);
+        let requests = daemon::start(SCHEME, Mode::EventDriven, notify.as_deref(), &mut scheme)?;
+        events.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
+        introduce(&links);
+        Ok(Self {
+            links,
+            scheme,
+            requests,
+            events,
+        })
+    }
+
+    /// Serves until the scheme's socket is closed.
+    fn serve(mut self) -> Result<()> {
+        if let Err(error) = daemon::seal() {
+            log::warn!("running with all names: {error}");
+        }
+        let mut ready: Vec<Ready<Source>> = Vec::new();
+        loop {
+            let now = Instant::now().as_nanos();
+            let (engine, memory) = self.scheme.scif.engine();
+            engine.tick(memory, now);
+            for event in &ready {
+                if let Source::Link(index) = event.source {
+                    self.links.interrupt(index, engine, memory);
+                }
+            }
+            self.links.turn(now, engine, memory);
+            let status = self.requests.poll(&mut self.scheme)?;
+            self.tell_news();
+            let limit = match status {
+                Status::Closed => break,
+                // A busy client must not keep the links waiting.
+                Status::More => Some(Duration::ZERO),
+                Status::Idle => self.time_left(),
+            };
+            self.events.wait(limit, &mut ready)?;
+        }
+        log::info!("the scheme is closed, leaving");
+        self.links.leave();
+        Ok(())
+    }
+
+    /// Reports what happened to nodes, and has failed links reset.
+    fn tell_news(&mut self) {
+        while let Some(news) = self.scheme.scif.take_news() {
+            match news {
+                News::Up(node) => log::info!("node {node} is up, {}", self.online()),
+                News::Down(node) => log::info!("node {node} is down, {}", self.online()),
+                News::LinkFailed(node) => {
+                    log::warn!("node {node} broke the protocol, its link is reset");
+                    self.links.give_up(node);
+                }
+            }
+        }
+    }
+
+    fn online(&mut self) -> String {
+        let nodes: Vec<NodeId> = self.scheme.scif.engine().0.online_nodes().collect();
+        alloc::format!("online: {}", words(nodes))
+    }
+
+    /// Until the next time-out of the engine or a link.
+    fn time_left(&mut self) -> Option<Duration> {
+        let engine = self.scheme.scif.engine().0.next_deadline();
+        let next = engine.into_iter().chain(self.links.deadline()).min()?;
+        Some(Duration::from_nanos(
+            next.saturating_sub(Instant::now().as_nanos()),
+        ))
+    }
+}
+
+/// Opens all MIC functions of this machine. Without any the node is alone, and a host.
+fn find_functions() -> Vec<Box<dyn MicFunction>> {
+    match vmic::find() {
+        Ok(found) => found
+            .into_iter()
+            .map(|vmic| Box::new(vmic) as Box<dyn MicFunction>)
+            .collect(),
+        Err(error) => {
+            log::warn!(
+                "no PCI functions can be listed ({error}): connections stay inside this node"
+            );
+            Vec::new()
+        }
+    }
+}
+
+/// Says who this node is and whom it is linked with.
+fn introduce(links: &Links) {
+    let node = links.node();
+    let role = if node == HOST_NODE { "host" } else { "card" };
+    let peers: Vec<NodeId> = links.peers().collect();
+    if peers.is_empty() {
+        log::info!("node {node} ({role}), no links");
+    } else {
+        log::info!("node {node} ({role}), links to: {}", words(peers));
+    }
+}
+
+fn words(nodes: Vec<NodeId>) -> String {
+    let words: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+    words.join(" ")
 }

@@ -140,6 +140,10 @@ impl Fabric for PlainMemory {
     fn ring(&mut self, node: NodeId) {
         self.world.borrow_mut().rings.push((self.node, node));
     }
+
+    fn allocated_bytes(&self) -> usize {
+        self.allocated
+    }
 }
 
 /// A request as a client makes it.
