@@ -1,29 +1,248 @@
-//! The serial console: output, input queue, kernel log.
+//! The serial console (COM1): output, input queue, kernel log.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use spin::Mutex;
+
+use crate::arch::{irq, port};
 use crate::sched::WaitQueue;
+
+const COM1: u16 = 0x3F8;
+const INTERRUPT_ENABLE: u16 = COM1 + 1;
+const FIFO_CONTROL: u16 = COM1 + 2;
+const LINE_CONTROL: u16 = COM1 + 3;
+const MODEM_CONTROL: u16 = COM1 + 4;
+const LINE_STATUS: u16 = COM1 + 5;
+const DATA_READY: u8 = 1;
+const TRANSMITTER_EMPTY: u8 = 0x20;
+/// Interrupt number of COM1.
+const IRQ: u8 = 4;
+/// Polls after which the transmitter is taken for absent.
+const PATIENCE: u32 = 1_000_000;
+/// Bytes the transmitter takes at once when it is empty.
+const FIFO: usize = 16;
+
+/// Input nobody reads is dropped beyond this.
+const MAX_INPUT: usize = 4096;
+/// How much of the log is kept.
+const MAX_LOG: usize = 64 * 1024;
 
 /// Woken when input arrives; wait with `read_input` as condition.
 pub static INPUT: WaitQueue = WaitQueue::new();
 
+static QUEUE: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
+static OUTPUT: Mutex<Output> = Mutex::new(Output { line_open: false, dead: false });
+static LOG: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
+static HOOK: AtomicUsize = AtomicUsize::new(0);
+
+struct Output {
+    /// The last byte written was no line end.
+    line_open: bool,
+    /// There is no working transmitter.
+    dead: bool,
+}
+
+impl Output {
+    fn write(&mut self, bytes: &[u8]) {
+        let Some(&last) = bytes.last() else { return };
+        self.line_open = last != b'\n';
+        for chunk in bytes.chunks(FIFO) {
+            if self.dead {
+                return;
+            }
+            let mut polls = 0;
+            while port::read8(LINE_STATUS) & TRANSMITTER_EMPTY == 0 {
+                polls += 1;
+                if polls == PATIENCE {
+                    self.dead = true;
+                    return;
+                }
+                core::hint::spin_loop();
+            }
+            for &byte in chunk {
+                port::write8(COM1, byte);
+            }
+        }
+    }
+
+    /// Ends a line that a program left open, so that what follows starts a line of its own.
+    fn fresh_line(&mut self) {
+        if self.line_open {
+            self.write(b"\n");
+        }
+    }
+}
+
+/// Sets the port up: 115200 baud, 8 bits, no parity, FIFO on. Output works from here on.
+pub fn init() {
+    port::write8(INTERRUPT_ENABLE, 0);
+    port::write8(LINE_CONTROL, 0x80);
+    port::write8(COM1, 1);
+    port::write8(INTERRUPT_ENABLE, 0);
+    port::write8(LINE_CONTROL, 0x03);
+    port::write8(FIFO_CONTROL, 0x07);
+    // DTR, RTS, and OUT2, which lets the interrupt through.
+    port::write8(MODEM_CONTROL, 0x0B);
+    // Setting the logger fails only when one is set already.
+    let _ = log::set_logger(&LOGGER);
+    log::set_max_level(LevelFilter::Info);
+}
+
+/// Lets input interrupt. The interrupt controllers must be set up.
+pub fn enable_input() {
+    irq::register(IRQ, |_| receive());
+    port::write8(INTERRUPT_ENABLE, 1);
+    irq::unmask(IRQ);
+    // What came before the interrupt was on would hold it off for ever.
+    receive();
+}
+
+fn receive() {
+    let mut any = false;
+    {
+        let mut queue = QUEUE.lock();
+        // A port that is not there reads as all ones: stop after what a FIFO can hold.
+        for _ in 0..FIFO * 4 {
+            let status = port::read8(LINE_STATUS);
+            if status & DATA_READY == 0 || status == 0xFF {
+                break;
+            }
+            let byte = port::read8(COM1);
+            if queue.len() < MAX_INPUT {
+                queue.push_back(byte);
+                any = true;
+            }
+        }
+    }
+    if any {
+        INPUT.wake_all();
+        match HOOK.load(Ordering::Acquire) {
+            0 => {}
+            // SAFETY: only `fn()` values are stored, by `on_input`.
+            hook => unsafe { core::mem::transmute::<usize, fn()>(hook)() },
+        }
+    }
+}
+
 /// Writes bytes as they are.
 pub fn write(bytes: &[u8]) {
-    let _ = bytes;
+    OUTPUT.lock().write(bytes);
+}
+
+/// Writes text that begins on a line of its own.
+pub fn write_report(text: &str) {
+    let mut output = OUTPUT.lock();
+    output.fresh_line();
+    output.write(text.as_bytes());
 }
 
 /// Takes up to `bytes.len()` bytes of input; 0 when there is none.
 pub fn read_input(bytes: &mut [u8]) -> usize {
-    let _ = bytes;
-    0
+    let mut queue = QUEUE.lock();
+    let count = bytes.len().min(queue.len());
+    for (slot, byte) in bytes.iter_mut().zip(queue.drain(..count)) {
+        *slot = byte;
+    }
+    count
 }
 
 /// Sets what is called (from the interrupt, must not block) after input arrived.
 pub fn on_input(hook: fn()) {
-    let _ = hook;
+    HOOK.store(hook as usize, Ordering::Release);
 }
 
 /// The kernel's log so far (`sys/log`), the oldest lines dropped beyond 64 KiB.
 pub fn log_text() -> Vec<u8> {
-    Vec::new()
+    LOG.lock().iter().copied().collect()
+}
+
+/// Sets how much the kernel logs: `off`, `error`, `warn`, `info`, `debug` or `trace`; anything
+/// else changes nothing and gives false.
+pub fn set_log_level(name: &str) -> bool {
+    match name.parse() {
+        Ok(level) => {
+            log::set_max_level(level);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+struct Logger;
+
+static LOGGER: Logger = Logger;
+
+/// A line on the stack, so that logging needs no heap and a line goes out in one piece.
+struct Line {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // The last byte is kept for the line end; what does not fit is cut off.
+        let room = self.bytes.len() - 1 - self.len;
+        let text = &text.as_bytes()[..text.len().min(room)];
+        self.bytes[self.len..self.len + text.len()].copy_from_slice(text);
+        self.len += text.len();
+        Ok(())
+    }
+}
+
+impl Log for Logger {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let mut line = Line { bytes: [0; 256], len: 0 };
+        // Writing to a line does not fail.
+        let _ = match record.level() {
+            Level::Error => write!(line, "kernel: error: {}", record.args()),
+            Level::Warn => write!(line, "kernel: warning: {}", record.args()),
+            _ => write!(line, "kernel: {}", record.args()),
+        };
+        line.bytes[line.len] = b'\n';
+        let line = &line.bytes[..line.len + 1];
+        {
+            let mut output = OUTPUT.lock();
+            output.fresh_line();
+            output.write(line);
+        }
+        keep(line);
+    }
+
+    fn flush(&self) {}
+}
+
+/// Adds a line to the log that `log_text` shows. Without memory (also: before there is a heap)
+/// the line is only printed.
+fn keep(line: &[u8]) {
+    if !crate::mm::heap_works() {
+        return;
+    }
+    let mut log = LOG.lock();
+    while log.len() + line.len() > MAX_LOG {
+        match log.iter().position(|&b| b == b'\n') {
+            Some(end) => drop(log.drain(..=end)),
+            None => log.clear(),
+        }
+    }
+    if log.try_reserve(line.len()).is_ok() {
+        log.extend(line);
+    }
+}
+
+/// Output for a panic: takes no lock, because the panicking code may hold it.
+pub struct Emergency;
+
+impl Write for Emergency {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        Output { line_open: false, dead: false }.write(text.as_bytes());
+        Ok(())
+    }
 }

@@ -6,6 +6,7 @@
 extern crate alloc;
 
 mod arch;
+mod boot;
 mod console;
 mod mm;
 mod object;
@@ -15,8 +16,38 @@ mod scheme;
 mod syscall;
 mod time;
 
+use core::fmt::Write as _;
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// Called by the entry code in 64-bit mode, on the boot stack and the boot page tables, with
+/// interrupts off. `loader` says what `info` (a physical address) points to.
+extern "C" fn start(loader: u32, info: u32) -> ! {
+    console::init();
+    log::info!("version {}", env!("CARGO_PKG_VERSION"));
+    arch::init_cpu();
+    let mut args = boot::kernel_args(loader, info);
+    boot::init_memory(&mut args);
+    boot::init_environment(&args);
+    arch::init_interrupts(args.rsdp);
+    time::init();
+    console::enable_input();
+    boot::start_first_program(&args);
+    sched::run()
+}
+
 #[panic_handler]
-fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
-    // not filled yet
-    loop {}
+fn panic(info: &PanicInfo<'_>) -> ! {
+    static PANICKING: AtomicBool = AtomicBool::new(false);
+    arch::quiesce();
+    // A panic while the first one is reported must not go round in circles.
+    if !PANICKING.swap(true, Ordering::Relaxed) {
+        let mut out = console::Emergency;
+        // Output to the port does not fail.
+        let _ = match info.location() {
+            Some(at) => writeln!(out, "\nKERNEL PANIC: {} ({at})", info.message()),
+            None => writeln!(out, "\nKERNEL PANIC: {}", info.message()),
+        };
+    }
+    arch::power::stop_after_panic()
 }

@@ -1,36 +1,132 @@
-//! Clocks and timers.
+//! Clocks and timers. The monotonic clock is the time stamp counter, timers are one-shot
+//! interrupts of the local APIC; both are calibrated at boot against the PIT.
 
 use alloc::boxed::Box;
+use core::arch::x86_64::_rdtsc;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+pub use kernel_core::timers::TimerId;
+use kernel_core::timers::TimerQueue;
+use spin::Mutex;
+
+use crate::arch::{apic, irq, rtc, pit};
+
+type Action = Box<dyn FnOnce() + Send>;
+
+static TIMERS: Mutex<TimerQueue<Action>> = Mutex::new(TimerQueue::new());
+
+/// Counter value at boot.
+static TSC_START: AtomicU64 = AtomicU64::new(0);
+/// Nanoseconds per counter tick, times 2^32.
+static TSC_SCALE: AtomicU64 = AtomicU64::new(0);
+/// Timer ticks per millisecond.
+static TIMER_RATE: AtomicU32 = AtomicU32::new(0);
+/// When the armed timer interrupt is due (`u64::MAX` = not armed).
+static ARMED: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Nanoseconds since 1970 at boot.
+static BOOT_TIME: AtomicU64 = AtomicU64::new(0);
+/// Correction set by the administrator, in nanoseconds.
+static OFFSET: Mutex<i128> = Mutex::new(0);
+
+const NS_PER_MS: u64 = 1_000_000;
+const NS_PER_SECOND: u64 = 1_000_000_000;
+/// Length of a calibration.
+const CALIBRATION_MS: u64 = 20;
+/// Longest interval the timer is armed for; it is armed again when it ends early.
+const MAX_INTERVAL_NS: u64 = 100 * NS_PER_MS;
+
+/// Calibrates the clocks and reads the time of day. The local APIC must be on.
+pub fn init() {
+    // Two runs: the shorter one was disturbed less.
+    let (mut tsc_ticks, mut timer_ticks) = (u64::MAX, u32::MAX);
+    for _ in 0..2 {
+        apic::timer_count_silently();
+        let start = rdtsc();
+        pit::wait_ms(CALIBRATION_MS);
+        let ticks = rdtsc() - start;
+        let counted = apic::timer_counted();
+        if ticks < tsc_ticks {
+            (tsc_ticks, timer_ticks) = (ticks, counted);
+        }
+    }
+    let ns = u128::from(CALIBRATION_MS * NS_PER_MS);
+    TSC_SCALE.store(((ns << 32) / u128::from(tsc_ticks.max(1))) as u64, Ordering::Relaxed);
+    TIMER_RATE.store((timer_ticks / CALIBRATION_MS as u32).max(1), Ordering::Relaxed);
+    TSC_START.store(rdtsc(), Ordering::Relaxed);
+    BOOT_TIME.store(rtc::seconds().saturating_mul(NS_PER_SECOND), Ordering::Relaxed);
+    irq::register(irq::TIMER, |_| interrupt());
+    log::info!(
+        "clock: TSC {} MHz, timer {} kHz",
+        tsc_ticks / CALIBRATION_MS / 1000,
+        TIMER_RATE.load(Ordering::Relaxed)
+    );
+}
+
+fn rdtsc() -> u64 {
+    // SAFETY: every 64-bit processor has the counter.
+    unsafe { _rdtsc() }
+}
 
 /// Nanoseconds since boot.
 pub fn now_ns() -> u64 {
-    0
+    let ticks = rdtsc().saturating_sub(TSC_START.load(Ordering::Relaxed));
+    let scale = TSC_SCALE.load(Ordering::Relaxed);
+    (u128::from(ticks) * u128::from(scale) >> 32) as u64
 }
 
-/// Nanoseconds since 1970 (read from the CMOS clock at boot, plus `now_ns`, plus `adjust`).
+/// Nanoseconds since 1970 (read from the CMOS clock at boot, plus `now_ns`, plus `set_offset`).
 pub fn realtime_ns() -> u128 {
-    0
+    let base = i128::from(BOOT_TIME.load(Ordering::Relaxed)) + i128::from(now_ns());
+    u128::try_from(base + *OFFSET.lock()).unwrap_or(0)
 }
 
 /// Sets what is added to the CMOS time (`sys/update_time_offset`), in nanoseconds.
 pub fn set_offset(ns: i128) {
-    let _ = ns;
+    *OFFSET.lock() = ns;
 }
-
-/// Names a pending timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimerId(u64);
 
 /// Calls `action` once when the monotonic clock reaches `deadline_ns` (at once-ish when it is
 /// past). Runs from the timer interrupt: it must not block; it may take any lock, as interrupts are
 /// taken only in user mode and in the idle loop.
 pub fn at(deadline_ns: u64, action: Box<dyn FnOnce() + Send>) -> TimerId {
-    let _ = (deadline_ns, action);
-    TimerId(0)
+    let id = TIMERS.lock().add(deadline_ns, action);
+    if deadline_ns < ARMED.load(Ordering::Relaxed) {
+        arm(deadline_ns);
+    }
+    id
 }
 
 /// Forgets a timer; false when it has run already.
 pub fn cancel(timer: TimerId) -> bool {
-    let _ = timer;
-    false
+    TIMERS.lock().cancel(timer).is_some()
+}
+
+/// Makes sure that the timer interrupts at `deadline_ns` or before.
+pub(crate) fn arm_by(deadline_ns: u64) {
+    if deadline_ns < ARMED.load(Ordering::Relaxed) {
+        arm(deadline_ns);
+    }
+}
+
+fn arm(deadline_ns: u64) {
+    let interval = deadline_ns.saturating_sub(now_ns()).min(MAX_INTERVAL_NS);
+    let rate = u64::from(TIMER_RATE.load(Ordering::Relaxed));
+    let ticks = (interval * rate).div_ceil(NS_PER_MS).clamp(1, u64::from(u32::MAX));
+    ARMED.store(deadline_ns, Ordering::Relaxed);
+    apic::timer_once(ticks as u32);
+}
+
+fn interrupt() {
+    ARMED.store(u64::MAX, Ordering::Relaxed);
+    let now = now_ns();
+    loop {
+        // The lock is not held while an action runs: it may add timers.
+        let Some(action) = TIMERS.lock().pop_expired(now) else { break };
+        action();
+    }
+    crate::sched::tick(now);
+    let next = TIMERS.lock().next_deadline();
+    if let Some(next) = next {
+        arm_by(next);
+    }
 }

@@ -1,5 +1,8 @@
 //! Virtual areas: what a user address space consists of.
 
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
 use bitflags::bitflags;
 
 bitflags! {
@@ -36,4 +39,323 @@ pub enum Placement {
     Fixed(usize),
     /// Exactly here, `EEXIST` when anything is mapped there.
     FixedNoReplace(usize),
+}
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// What stands behind an area; splitting an area splits it.
+pub trait Backing: Sized {
+    /// Cuts at `offset` bytes (page aligned, inside the area): `self` keeps the front, the rest is
+    /// returned.
+    fn split(&mut self, offset: usize) -> Self;
+    /// Whether `next`, which begins `len` bytes after the start of `self`, continues it.
+    fn continues(&self, len: usize, next: &Self) -> bool;
+}
+
+/// A run of pages with one meaning. Its address is its key in the list.
+#[derive(Clone, Debug)]
+pub struct Area<B> {
+    /// Bytes, a multiple of `PAGE`.
+    pub len: usize,
+    /// Rights now.
+    pub prot: Prot,
+    /// Rights it may be given later.
+    pub max_prot: Prot,
+    /// Belongs to the kernel: the program may not unmap or replace it.
+    pub pinned: bool,
+    /// What stands behind it.
+    pub backing: B,
+}
+
+/// The areas of an address space: disjoint, sorted.
+#[derive(Debug)]
+pub struct AreaList<B> {
+    areas: BTreeMap<usize, Area<B>>,
+}
+
+impl<B> Default for AreaList<B> {
+    fn default() -> Self {
+        AreaList { areas: BTreeMap::new() }
+    }
+}
+
+impl<B: Backing> AreaList<B> {
+    /// The area that holds `addr`: its first address and itself.
+    pub fn find(&self, addr: usize) -> Option<(usize, &Area<B>)> {
+        let (&base, area) = self.areas.range(..=addr).next_back()?;
+        (addr - base < area.len).then_some((base, area))
+    }
+
+    /// All areas in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Area<B>)> {
+        self.areas.iter().map(|(&base, area)| (base, area))
+    }
+
+    /// Areas that overlap `[addr, addr + len)` in ascending order.
+    pub fn overlapping(&self, addr: usize, len: usize) -> impl Iterator<Item = (usize, &Area<B>)> {
+        let first = self.find(addr).map_or(addr, |(base, _)| base);
+        self.areas.range(first..addr.saturating_add(len)).map(|(&base, area)| (base, area))
+    }
+
+    /// Whether every page of `[addr, addr + len)` is mapped.
+    pub fn covers(&self, addr: usize, len: usize) -> bool {
+        let mut next = addr;
+        for (base, area) in self.overlapping(addr, len) {
+            if base > next {
+                return false;
+            }
+            next = base + area.len;
+        }
+        next >= addr.saturating_add(len)
+    }
+
+    /// The lowest of the smallest holes in `[min, end)` that take `len` bytes.
+    pub fn find_hole(&self, len: usize, min: usize, end: usize) -> Option<usize> {
+        let mut best: Option<(usize, usize)> = None;
+        let mut start = min;
+        let stop = core::iter::once((end, 0));
+        for (base, size) in self.areas.iter().map(|(&b, a)| (b, a.len)).chain(stop) {
+            let hole = base.min(end).saturating_sub(start);
+            if hole >= len && best.is_none_or(|(smallest, _)| hole < smallest) {
+                best = Some((hole, start));
+            }
+            start = start.max(base.saturating_add(size));
+        }
+        best.map(|(_, start)| start)
+    }
+
+    /// Adds an area where nothing is mapped, joining it with a neighbour it continues. Panics on
+    /// overlap: callers make room first.
+    pub fn insert(&mut self, addr: usize, mut area: Area<B>) {
+        assert!(
+            self.overlapping(addr, area.len).next().is_none(),
+            "areas overlap at {addr:#x}, length {:#x}",
+            area.len
+        );
+        let joins = |front: &Area<B>, back: &Area<B>| {
+            front.prot == back.prot
+                && front.max_prot == back.max_prot
+                && front.pinned == back.pinned
+                && front.backing.continues(front.len, &back.backing)
+        };
+        let end = addr + area.len;
+        if let Some(next) = self.areas.get(&end)
+            && joins(&area, next)
+        {
+            area.len += next.len;
+            self.areas.remove(&end);
+        }
+        if let Some((&base, previous)) = self.areas.range_mut(..addr).next_back()
+            && base + previous.len == addr
+            && joins(previous, &area)
+        {
+            previous.len += area.len;
+            return;
+        }
+        self.areas.insert(addr, area);
+    }
+
+    /// Takes out everything in `[addr, addr + len)`, cutting areas at its borders.
+    pub fn remove(&mut self, addr: usize, len: usize) -> Vec<(usize, Area<B>)> {
+        self.cut(addr);
+        self.cut(addr.saturating_add(len));
+        let bases: Vec<usize> =
+            self.areas.range(addr..addr.saturating_add(len)).map(|(&base, _)| base).collect();
+        bases.into_iter().filter_map(|b| self.areas.remove(&b).map(|a| (b, a))).collect()
+    }
+
+    /// Sets the rights of everything in `[addr, addr + len)`, cutting areas at its borders.
+    pub fn protect(&mut self, addr: usize, len: usize, prot: Prot) {
+        for (base, mut area) in self.remove(addr, len) {
+            area.prot = prot;
+            self.insert(base, area);
+        }
+    }
+
+    /// Makes `addr` a border when it is inside an area.
+    fn cut(&mut self, addr: usize) {
+        let Some((&base, area)) = self.areas.range_mut(..addr).next_back() else { return };
+        if addr - base >= area.len {
+            return;
+        }
+        let back = Area {
+            len: area.len - (addr - base),
+            prot: area.prot,
+            max_prot: area.max_prot,
+            pinned: area.pinned,
+            backing: area.backing.split(addr - base),
+        };
+        area.len = addr - base;
+        self.areas.insert(addr, back);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `Plain` continues anything plain; `File(offset)` only the same file.
+    #[derive(Clone, Debug, PartialEq)]
+    enum Test {
+        Plain,
+        File(usize),
+    }
+
+    impl Backing for Test {
+        fn split(&mut self, offset: usize) -> Self {
+            match self {
+                Test::Plain => Test::Plain,
+                Test::File(start) => Test::File(*start + offset),
+            }
+        }
+        fn continues(&self, len: usize, next: &Self) -> bool {
+            match (self, next) {
+                (Test::Plain, Test::Plain) => true,
+                (Test::File(a), Test::File(b)) => a + len == *b,
+                _ => false,
+            }
+        }
+    }
+
+    fn area(pages: usize, prot: Prot, backing: Test) -> Area<Test> {
+        Area { len: pages * PAGE, prot, max_prot: Prot::all(), pinned: false, backing }
+    }
+
+    fn list(list: &AreaList<Test>) -> Vec<(usize, usize, Prot, Test)> {
+        list.iter()
+            .map(|(b, a)| (b / PAGE, a.len / PAGE, a.prot, a.backing.clone()))
+            .collect()
+    }
+
+    const RW: Prot = Prot::READ.union(Prot::WRITE);
+
+    #[test]
+    fn neighbours_join() {
+        let mut l = AreaList::default();
+        l.insert(PAGE, area(1, RW, Test::Plain));
+        l.insert(3 * PAGE, area(1, RW, Test::Plain));
+        l.insert(2 * PAGE, area(1, RW, Test::Plain));
+        l.insert(4 * PAGE, area(1, Prot::READ, Test::Plain));
+        l.insert(5 * PAGE, area(2, RW, Test::File(0)));
+        l.insert(7 * PAGE, area(1, RW, Test::File(2 * PAGE)));
+        l.insert(8 * PAGE, area(1, RW, Test::File(9 * PAGE)));
+        assert_eq!(
+            list(&l),
+            [
+                (1, 3, RW, Test::Plain),
+                (4, 1, Prot::READ, Test::Plain),
+                (5, 3, RW, Test::File(0)),
+                (8, 1, RW, Test::File(9 * PAGE)),
+            ]
+        );
+    }
+
+    #[test]
+    fn removing_the_middle_splits() {
+        let mut l = AreaList::default();
+        l.insert(10 * PAGE, area(10, RW, Test::File(0)));
+        let out = l.remove(12 * PAGE, 3 * PAGE);
+        assert_eq!(out.len(), 1);
+        assert_eq!((out[0].0, &out[0].1.backing), (12 * PAGE, &Test::File(2 * PAGE)));
+        assert_eq!(list(&l), [(10, 2, RW, Test::File(0)), (15, 5, RW, Test::File(5 * PAGE))]);
+        assert!(l.find(12 * PAGE).is_none());
+        assert_eq!(l.find(15 * PAGE + 5).map(|f| f.0), Some(15 * PAGE));
+        assert!(l.remove(0, 5 * PAGE).is_empty());
+        assert_eq!(l.remove(0, usize::MAX).len(), 2);
+        assert!(list(&l).is_empty());
+    }
+
+    #[test]
+    fn protect_splits_and_joins() {
+        let mut l = AreaList::default();
+        l.insert(0, area(6, RW, Test::Plain));
+        l.protect(2 * PAGE, 2 * PAGE, Prot::READ);
+        assert_eq!(
+            list(&l),
+            [
+                (0, 2, RW, Test::Plain),
+                (2, 2, Prot::READ, Test::Plain),
+                (4, 2, RW, Test::Plain)
+            ]
+        );
+        l.protect(0, 100 * PAGE, RW);
+        assert_eq!(list(&l), [(0, 6, RW, Test::Plain)]);
+    }
+
+    #[test]
+    fn smallest_hole_wins_then_the_lowest() {
+        let end = 100 * PAGE;
+        let mut l = AreaList::default();
+        assert_eq!(l.find_hole(PAGE, PAGE, end), Some(PAGE));
+        assert_eq!(l.find_hole(99 * PAGE, PAGE, end), Some(PAGE));
+        assert_eq!(l.find_hole(100 * PAGE, PAGE, end), None);
+        l.insert(10 * PAGE, area(2, RW, Test::Plain));
+        l.insert(15 * PAGE, area(2, RW, Test::Plain));
+        l.insert(20 * PAGE, area(2, RW, Test::Plain));
+        assert_eq!(l.find_hole(2 * PAGE, PAGE, end), Some(12 * PAGE));
+        assert_eq!(l.find_hole(4 * PAGE, PAGE, end), Some(PAGE));
+        assert_eq!(l.find_hole(10 * PAGE, PAGE, end), Some(22 * PAGE));
+        // Areas below the minimum or across it do not confuse the search.
+        l.insert(0, area(3, RW, Test::Plain));
+        assert_eq!(l.find_hole(4 * PAGE, PAGE, end), Some(3 * PAGE));
+        l.insert(98 * PAGE, area(4, RW, Test::Plain));
+        assert_eq!(l.find_hole(77 * PAGE, PAGE, end), None);
+    }
+
+    #[test]
+    fn coverage_and_overlap() {
+        let mut l = AreaList::default();
+        l.insert(2 * PAGE, area(2, RW, Test::Plain));
+        l.insert(4 * PAGE, area(2, Prot::READ, Test::Plain));
+        l.insert(7 * PAGE, area(1, RW, Test::Plain));
+        assert!(l.covers(2 * PAGE, 4 * PAGE));
+        assert!(l.covers(3 * PAGE, 1));
+        assert!(!l.covers(2 * PAGE, 5 * PAGE));
+        assert!(!l.covers(PAGE, 2 * PAGE));
+        assert!(!l.covers(6 * PAGE, PAGE));
+        let bases: Vec<usize> = l.overlapping(3 * PAGE, 4 * PAGE).map(|o| o.0 / PAGE).collect();
+        assert_eq!(bases, [2, 4]);
+    }
+
+    #[test]
+    fn random_operations_against_a_page_array() {
+        let mut l = AreaList::default();
+        let mut model: Vec<Option<(Prot, usize)>> = vec![None; 64];
+        let mut seed = 99u64;
+        let mut next = |n: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            ((seed >> 33) % n) as usize
+        };
+        for _ in 0..20_000 {
+            let (start, count) = (next(60), next(4) + 1);
+            match next(3) {
+                0 => {
+                    l.remove(start * PAGE, count * PAGE);
+                    let file = next(8) * PAGE;
+                    l.insert(start * PAGE, area(count, RW, Test::File(file)));
+                    for i in 0..count {
+                        model[start + i] = Some((RW, file + i * PAGE));
+                    }
+                }
+                1 => {
+                    l.remove(start * PAGE, count * PAGE);
+                    model[start..start + count].fill(None);
+                }
+                _ => {
+                    l.protect(start * PAGE, count * PAGE, Prot::READ);
+                    for page in model[start..start + count].iter_mut().flatten() {
+                        page.0 = Prot::READ;
+                    }
+                }
+            }
+            for (i, expect) in model.iter().enumerate() {
+                let found = l.find(i * PAGE).map(|(base, a)| {
+                    let Test::File(start) = a.backing else { unreachable!() };
+                    (a.prot, start + i * PAGE - base)
+                });
+                assert_eq!(found, *expect);
+            }
+        }
+    }
 }

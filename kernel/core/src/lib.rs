@@ -6,10 +6,16 @@
 
 extern crate alloc;
 
+pub mod acpi_power;
 pub mod area;
+pub mod bootinfo;
+pub mod buddy;
+pub mod calendar;
 pub mod events;
 pub mod irq_counts;
+pub mod memmap;
 pub mod memory_path;
 pub mod pipe;
 pub mod requests;
 pub mod slots;
+pub mod timers;

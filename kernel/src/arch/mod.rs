@@ -1,15 +1,62 @@
 //! The processor and its companions: descriptor tables, interrupts, system call entry, power.
 
+mod acpi;
+pub(crate) mod apic;
+pub(crate) mod cpu;
+pub(crate) mod entry;
+mod exception;
+pub(crate) mod fpu;
 pub mod irq;
+pub(crate) mod pit;
+pub(crate) mod port;
 pub mod power;
-pub mod port;
+pub(crate) mod rtc;
+
+pub(crate) use exception::{leave, quiesce, user_flags};
+
+/// Descriptor tables, control bits and floating point of this processor.
+pub fn init_cpu() {
+    cpu::init();
+    entry::init();
+    fpu::init();
+}
+
+/// Interrupt controllers, wired as ACPI says; every line is masked.
+pub fn init_interrupts(rsdp: Option<u64>) {
+    apic::silence_legacy_controllers();
+    apic::init_local();
+    acpi::init(rsdp);
+}
 
 /// The CPU id interrupts are sent to, as `irq/bsp` tells it (logical id; equals the APIC id).
 pub fn bsp_id() -> u32 {
-    0
+    apic::local_id()
 }
 
 /// Number of processors that run.
 pub fn cpu_count() -> usize {
     1
+}
+
+/// Lines about the processor, for `sys/cpu`.
+pub fn cpu_info() -> alloc::string::String {
+    alloc::format!("Model: {}\n", cpu_model())
+}
+
+fn cpu_model() -> alloc::string::String {
+    use core::arch::x86_64::__cpuid;
+    const FIRST: u32 = 0x8000_0002;
+    if __cpuid(0x8000_0000).eax < FIRST + 2 {
+        return alloc::string::String::from("unknown");
+    }
+    let mut bytes = alloc::vec::Vec::new();
+    for leaf in FIRST..FIRST + 3 {
+        let part = __cpuid(leaf);
+        for register in [part.eax, part.ebx, part.ecx, part.edx] {
+            bytes.extend(register.to_le_bytes());
+        }
+    }
+    let text: alloc::string::String =
+        bytes.into_iter().take_while(|&b| b != 0).map(char::from).collect();
+    text.trim().into()
 }

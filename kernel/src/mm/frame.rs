@@ -2,6 +2,18 @@
 
 use alloc::vec::Vec;
 
+use kernel_core::buddy::{Buddy, Frame};
+use kernel_core::memmap::MemoryMap;
+use spin::Mutex;
+
+use super::{PAGE_SIZE, phys};
+
+static FRAMES: Mutex<Option<Buddy<'static>>> = Mutex::new(None);
+
+/// Frames kept back from programs, so that the kernel's own small allocations do not fail because
+/// a program used up all memory.
+const RESERVE: usize = 512;
+
 /// One reference to a frame of RAM. Clone counts one up, drop one down; the last drop frees.
 #[derive(Debug)]
 pub struct FrameRef {
@@ -18,52 +30,171 @@ pub struct Stats {
 }
 
 impl FrameRef {
+    /// Takes over one reference that was given up with `into_phys`, or that was counted by hand.
+    pub(super) fn from_counted(phys: usize) -> Self {
+        FrameRef { number: (phys / PAGE_SIZE) as u32 }
+    }
+
+    /// One more reference to a frame in use.
+    pub(super) fn share(phys: usize) -> Self {
+        let number = (phys / PAGE_SIZE) as u32;
+        with(|frames| frames.retain(number));
+        FrameRef { number }
+    }
+
+    /// Gives the reference up without counting down; returns the physical address.
+    pub(super) fn into_phys(self) -> usize {
+        let phys = self.phys();
+        core::mem::forget(self);
+        phys
+    }
+
     /// Physical address of the frame.
     pub fn phys(&self) -> usize {
-        self.number as usize * super::PAGE_SIZE
+        self.number as usize * PAGE_SIZE
     }
 
     /// Copies bytes out of the frame. Panics when `offset + bytes.len()` exceeds the frame.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
-        let _ = (offset, bytes);
-        unfilled()
+        assert!(offset <= PAGE_SIZE && bytes.len() <= PAGE_SIZE - offset, "read beyond a frame");
+        phys::read(self.phys() + offset, bytes);
     }
 
     /// Copies bytes into the frame. Panics when `offset + bytes.len()` exceeds the frame.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
-        let _ = (offset, bytes);
-        unfilled()
+        assert!(offset <= PAGE_SIZE && bytes.len() <= PAGE_SIZE - offset, "write beyond a frame");
+        phys::write(self.phys() + offset, bytes);
     }
 }
 
 impl Clone for FrameRef {
     fn clone(&self) -> Self {
-        unfilled()
+        FrameRef::share(self.phys())
     }
 }
 
-/// A frame full of zeros, or `None` when memory is used up.
+impl Drop for FrameRef {
+    fn drop(&mut self) {
+        with(|frames| frames.drop_ref(self.number));
+    }
+}
+
+/// Makes the allocator: `map` loses the memory of the frame table. `used` are physical ranges of
+/// RAM that are counted as used once (kernel image, initfs).
+///
+/// # Safety
+/// Called once, with a map whose free areas nobody uses.
+pub(super) unsafe fn init(map: &mut MemoryMap, used: &[(u64, u64)]) {
+    let frames = (map.ram_end(phys::limit() as u64) as usize).div_ceil(PAGE_SIZE);
+    let bytes = frames * size_of::<Frame>();
+    let table = map.take(bytes as u64, phys::limit() as u64).unwrap_or_else(|| {
+        panic!("no room for the frame table: {bytes} bytes in one piece are needed")
+    });
+    let table = phys::pointer::<Frame>(table as usize);
+    for i in 0..frames {
+        // SAFETY: `take` gave this range to us alone, and it is large enough.
+        unsafe { table.add(i).write(Frame::HOLE) };
+    }
+    // SAFETY: initialised just now, never freed.
+    let table = unsafe { core::slice::from_raw_parts_mut(table, frames) };
+    let mut buddy = Buddy::new(table);
+    let frame = |address: u64| (address / PAGE_SIZE as u64) as u32;
+    for &(base, size) in used {
+        buddy.add_used(frame(base), frame(base + size + PAGE_SIZE as u64 - 1));
+    }
+    let mut from = 0;
+    while let Some((start, end)) = map.next_free(from) {
+        if start >= phys::limit() as u64 {
+            break;
+        }
+        buddy.add_free(frame(start), frame(end.min(phys::limit() as u64)));
+        from = end;
+    }
+    *FRAMES.lock() = Some(buddy);
+}
+
+fn with<R>(action: impl FnOnce(&mut Buddy<'static>) -> R) -> R {
+    action(FRAMES.lock().as_mut().expect("the frame allocator is made before its first use"))
+}
+
+/// Contiguous frames for the kernel itself, contents undefined, one reference each; physical
+/// address of the first.
+pub(super) fn alloc_raw(pages: usize) -> Option<usize> {
+    with(|frames| frames.alloc(pages)).map(|number| number as usize * PAGE_SIZE)
+}
+
+/// Gives back frames of `alloc_raw`.
+pub(super) fn free_raw(phys: usize, pages: usize) {
+    with(|frames| {
+        for i in 0..pages {
+            frames.drop_ref((phys / PAGE_SIZE + i) as u32);
+        }
+    });
+}
+
+/// A frame full of zeros, or `None` when memory is used up (but for the kernel's reserve).
 pub fn alloc_zeroed() -> Option<FrameRef> {
-    unfilled()
+    let frame = alloc_undefined()?;
+    phys::zero_frame(frame.phys());
+    Some(frame)
+}
+
+/// A frame with undefined contents: the caller overwrites it all.
+pub(super) fn alloc_undefined() -> Option<FrameRef> {
+    let number = with(|f| if f.free() > RESERVE { f.alloc(1) } else { None })?;
+    Some(FrameRef { number })
 }
 
 /// `pages` physically contiguous zeroed frames in ascending order.
 pub fn alloc_contiguous(pages: usize) -> Option<Vec<FrameRef>> {
-    let _ = pages;
-    unfilled()
+    let first = with(|f| {
+        if f.free() > RESERVE.saturating_add(pages) { f.alloc(pages) } else { None }
+    })?;
+    let frames: Vec<FrameRef> =
+        (first..first + pages as u32).map(|number| FrameRef { number }).collect();
+    for frame in &frames {
+        phys::zero_frame(frame.phys());
+    }
+    Some(frames)
 }
 
 /// Whether the allocator manages this physical address (so it must not be mapped as device).
 pub fn is_ram(phys: usize) -> bool {
-    let _ = phys;
-    unfilled()
+    with(|frames| frames.is_ram((phys / PAGE_SIZE) as u64))
+}
+
+/// Whether any frame of the range is RAM of the allocator.
+pub(super) fn any_ram(phys: usize, len: usize) -> bool {
+    let first = (phys / PAGE_SIZE) as u64;
+    let end = (phys + len).div_ceil(PAGE_SIZE) as u64;
+    with(|frames| {
+        // Numbers behind the table are holes: no need to count through all of a large device.
+        (first..end).take_while(|&n| n < u64::from(u32::MAX)).any(|n| frames.is_ram(n))
+    })
+}
+
+/// References to the frame at `phys`.
+pub(super) fn refs(phys: usize) -> u32 {
+    with(|frames| frames.refs((phys / PAGE_SIZE) as u32))
+}
+
+/// Whether several mappings are meant to see the frame's stores.
+pub(super) fn is_shared(phys: usize) -> bool {
+    with(|frames| frames.is_shared((phys / PAGE_SIZE) as u32))
+}
+
+/// Sets `is_shared`.
+pub(super) fn set_shared(phys: usize, shared: bool) {
+    with(|frames| frames.set_shared((phys / PAGE_SIZE) as u32, shared));
 }
 
 /// Totals for `sys` and `fstatvfs` of `memory`.
 pub fn stats() -> Stats {
-    unfilled()
+    with(|frames| Stats { total: frames.total(), free: frames.free() })
 }
 
-fn unfilled() -> ! {
-    panic!("not filled yet")
+/// Takes over the reference with which `init` counted a frame in its `used` list.
+pub(crate) fn adopt(phys: usize) -> FrameRef {
+    assert!(refs(phys) == 1, "physical {phys:#x} was not counted as used at boot");
+    FrameRef::from_counted(phys)
 }

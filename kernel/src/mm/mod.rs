@@ -1,9 +1,16 @@
 //! Memory: physical frames, address spaces of programs, copies from and to them.
 
 pub mod frame;
-pub mod space;
-pub mod user;
 mod heap;
+pub mod paging;
+pub mod phys;
+pub mod space;
+pub mod stack;
+pub mod user;
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use kernel_core::memmap::MemoryMap;
 
 /// Bytes of a page and of a frame.
 pub const PAGE_SIZE: usize = 4096;
@@ -11,3 +18,24 @@ pub const PAGE_SIZE: usize = 4096;
 pub const USER_END: usize = 1 << 47;
 /// Lowest address the kernel picks for a mapping (`mmap-min-addr`).
 pub const MIN_ADDRESS: usize = 0x1000;
+
+/// Builds the kernel's page tables and the frame allocator; from here on there is a heap.
+/// `used` are the physical ranges of RAM that stay in use (kernel image, initfs).
+///
+/// # Safety
+/// Called once, on the boot page tables, with a map whose free areas nobody uses.
+pub unsafe fn init(map: &mut MemoryMap, used: &[(u64, u64)]) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        paging::init(map);
+        frame::init(map, used);
+    }
+    HEAP_WORKS.store(true, Ordering::Relaxed);
+}
+
+static HEAP_WORKS: AtomicBool = AtomicBool::new(false);
+
+/// Whether `init` is done.
+pub fn heap_works() -> bool {
+    HEAP_WORKS.load(Ordering::Relaxed)
+}

@@ -3,22 +3,44 @@
 //! Addresses and lengths are bytes. Unless a function says otherwise: address or length not a
 //! multiple of the page size, or length 0, is `EINVAL`; no room `ENOMEM`; ranges that reach beyond
 //! user space are `EINVAL`.
+//!
+//! Who owns a frame: every page table entry of RAM holds one counted reference. A frame is copied
+//! on a store when a *private* area enters it, others reference it too, and it is not marked
+//! shared; lending a page (`borrow`, `map_scheme`) marks its frame shared, so that lender and
+//! borrower go on seeing the same bytes.
+//!
+//! Locking: an operation never holds the locks of two spaces at once; a borrowed page is resolved
+//! in its source first, then entered here. That is sound because the kernel is not preempted.
 
+mod remap;
+
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
+use ::syscall::data::{GrantDesc, GrantFlags};
+use ::syscall::error::{
+    EACCES, EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result,
+};
+use kernel_core::area::{Area, AreaList};
 pub use kernel_core::area::{Cache, Placement, Prot};
-use ::syscall::data::GrantDesc;
-use ::syscall::error::Result;
+use spin::Mutex;
 
-use super::frame::FrameRef;
+use super::frame::{self, FrameRef};
+use super::paging::{self, COUNTED, Entry, PageTable};
+use super::{MIN_ADDRESS, PAGE_SIZE, USER_END, phys};
 
-/// An address space. Shared by the threads of a process, by descriptors and by borrowers.
-#[derive(Debug)]
-pub struct AddrSpace {
-    _todo: (),
-}
+/// Pages of a device or borrowed mapping that are entered at once; the rest on the first touch.
+const EAGER_PAGES: usize = 4096;
+/// Longest run of contiguous memory, in pages (4 MiB).
+const MAX_CONTIGUOUS: usize = 1024;
+/// So many borrowings may stand behind each other.
+const MAX_DEPTH: usize = 8;
+/// Physical addresses end here.
+const PHYS_END: usize = 1 << 52;
 
 /// Kinds of anonymous memory: what a copy-on-write clone makes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +63,14 @@ pub struct SchemeGrant {
     pub flags: usize,
 }
 
+impl fmt::Debug for SchemeGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SchemeGrant {{ offset: {:#x} }}", self.offset)
+    }
+}
+
 /// A piece of a scheme mapping that is no longer mapped: its daemon is owed a Munmap.
+#[derive(Debug)]
 pub struct Unmapped {
     /// The mapping; `offset` is that of the piece.
     pub grant: SchemeGrant,
@@ -49,17 +78,300 @@ pub struct Unmapped {
     pub len: usize,
 }
 
+/// Pages of shared anonymous memory by offset; several spaces may map them.
+type SharedPages = Mutex<BTreeMap<usize, FrameRef>>;
+
+/// What stands behind an area.
+#[derive(Debug)]
+enum Backing {
+    /// Zero pages made on the first touch, copied on a store after a clone.
+    Private,
+    /// Zero pages made on the first touch, the same for all who map them; `first` is the offset.
+    Shared { pages: Arc<SharedPages>, first: usize },
+    /// Zeroed contiguous memory, entered at once.
+    Contiguous,
+    /// Device memory.
+    Physical { phys: usize, cache: Cache },
+    /// A daemon's frames, entered at once.
+    Scheme(SchemeGrant),
+    /// Frames of the kernel, entered at once.
+    Frames,
+    /// Pages of another space (`None`: of this one) from `addr` on, entered on the first touch.
+    Borrowed { source: Option<Arc<AddrSpace>>, addr: usize },
+}
+
+impl kernel_core::area::Backing for Backing {
+    fn split(&mut self, offset: usize) -> Self {
+        match self {
+            Backing::Private => Backing::Private,
+            Backing::Shared { pages, first } => {
+                Backing::Shared { pages: pages.clone(), first: *first + offset }
+            }
+            Backing::Contiguous => Backing::Contiguous,
+            Backing::Physical { phys, cache } => {
+                Backing::Physical { phys: *phys + offset, cache: *cache }
+            }
+            Backing::Scheme(grant) => Backing::Scheme(SchemeGrant {
+                offset: grant.offset.wrapping_add(offset as u64),
+                ..grant.clone()
+            }),
+            Backing::Frames => Backing::Frames,
+            Backing::Borrowed { source, addr } => {
+                Backing::Borrowed { source: source.clone(), addr: *addr + offset }
+            }
+        }
+    }
+
+    fn continues(&self, _len: usize, next: &Self) -> bool {
+        matches!((self, next), (Backing::Private, Backing::Private))
+    }
+}
+
+impl Backing {
+    /// Whether the program may be given any right to the pages later.
+    fn is_own(&self) -> bool {
+        matches!(self, Backing::Private | Backing::Shared { .. } | Backing::Contiguous)
+    }
+}
+
+/// A page found for an access.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    phys: usize,
+    cache: Cache,
+    /// RAM with a reference count (else device memory).
+    counted: bool,
+    /// The area it was found in lets the asker store.
+    writable: bool,
+}
+
+/// Who asks for a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asker {
+    /// The program itself, with the rights of the area.
+    Program,
+    /// A mapping elsewhere that will enter the frame too. Plain memory gives any right.
+    Borrower,
+}
+
+#[derive(Debug)]
+struct Inner {
+    areas: AreaList<Backing>,
+    table: PageTable,
+    /// Lowest address the kernel picks (`mmap-min-addr`).
+    min: usize,
+}
+
+/// An address space. Shared by the threads of a process, by descriptors and by borrowers.
+#[derive(Debug)]
+pub struct AddrSpace {
+    inner: Mutex<Inner>,
+    root: usize,
+    /// Contexts that run in it.
+    users: AtomicUsize,
+}
+
+/// Areas taken out of a space; dropped only after its lock is released, because dropping one may
+/// drop another space.
+type Removed = Vec<(usize, Area<Backing>)>;
+
+fn unmapped(removed: Removed) -> Vec<Unmapped> {
+    removed
+        .into_iter()
+        .filter_map(|(_, area)| match area.backing {
+            Backing::Scheme(grant) => Some(Unmapped { grant, len: area.len }),
+            // Not dropped here: a chain of spaces that borrow from each other may be long, the
+            // kernel's stack is not.
+            Backing::Borrowed { source: Some(source), .. } => {
+                crate::proc::release_space(source);
+                None
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Checks a page-aligned range of user space.
+fn check_range(addr: usize, len: usize) -> Result<()> {
+    let aligned = addr.is_multiple_of(PAGE_SIZE) && len.is_multiple_of(PAGE_SIZE);
+    match addr.checked_add(len) {
+        Some(end) if aligned && len > 0 && end <= USER_END => Ok(()),
+        _ => Err(Error::new(EINVAL)),
+    }
+}
+
+impl Inner {
+    /// Takes out what is mapped in a range, gives its frames back, and lists it.
+    fn take(&mut self, addr: usize, len: usize) -> Removed {
+        let removed = self.areas.remove(addr, len);
+        for (base, area) in &removed {
+            self.table.update(*base, area.len, |_, entry| {
+                release(entry);
+                Entry::EMPTY
+            });
+        }
+        removed
+    }
+
+    fn has_pinned(&self, addr: usize, len: usize) -> bool {
+        self.areas.overlapping(addr, len).any(|(_, area)| area.pinned)
+    }
+
+    /// Finds the place for a new area and makes room there.
+    fn place(&mut self, at: Placement, len: usize) -> Result<(usize, Removed)> {
+        match at {
+            Placement::Any => {
+                check_range(0, len)?;
+                let addr = self
+                    .areas
+                    .find_hole(len, self.min, USER_END)
+                    .ok_or(Error::new(ENOMEM))?;
+                Ok((addr, Vec::new()))
+            }
+            Placement::Fixed(addr) => {
+                check_range(addr, len)?;
+                if self.has_pinned(addr, len) {
+                    return Err(Error::new(EBUSY));
+                }
+                Ok((addr, self.take(addr, len)))
+            }
+            Placement::FixedNoReplace(addr) => {
+                check_range(addr, len)?;
+                if self.areas.overlapping(addr, len).next().is_some() {
+                    return Err(Error::new(EEXIST));
+                }
+                Ok((addr, Vec::new()))
+            }
+        }
+    }
+
+    /// Enters a page; on failure the reference `entry` holds is given back.
+    fn enter(&mut self, addr: usize, entry: Entry) -> Result<()> {
+        match self.table.set(addr, entry) {
+            Some(old) => {
+                release(old);
+                Ok(())
+            }
+            None => {
+                release(entry);
+                Err(Error::new(ENOMEM))
+            }
+        }
+    }
+
+    /// Makes the private page at `addr` present, and ours alone if `own`.
+    fn private_page(&mut self, addr: usize, prot: Prot, own: bool, lend: bool) -> Result<Entry> {
+        let old = self.table.get(addr);
+        let mut flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
+        if !old.is_present() {
+            let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?.into_phys();
+            frame::set_shared(frame, lend);
+            let entry = Entry::new(frame, flags);
+            self.enter(addr, entry)?;
+            return Ok(entry);
+        }
+        let mut frame = old.phys();
+        let mut exclusive = frame::refs(frame) == 1 || frame::is_shared(frame);
+        if own && !exclusive {
+            let copy = frame::alloc_undefined().ok_or(Error::new(ENOMEM))?.into_phys();
+            phys::copy_frame(copy, frame);
+            frame = copy;
+            exclusive = true;
+        }
+        if lend {
+            frame::set_shared(frame, true);
+        }
+        flags.set(
+            x86_64::structures::paging::PageTableFlags::WRITABLE,
+            exclusive && prot.contains(Prot::WRITE),
+        );
+        let entry = Entry::new(frame, flags);
+        if entry == old {
+            return Ok(entry);
+        }
+        if frame == old.phys() {
+            // Same frame, same reference: only the flags change.
+            self.table.set(addr, entry).ok_or(Error::new(ENOMEM))?;
+        } else {
+            self.enter(addr, entry)?;
+        }
+        Ok(entry)
+    }
+}
+
+/// Gives back the reference an entry holds.
+fn release(entry: Entry) {
+    if entry.is_present() && entry.is_counted() {
+        drop(FrameRef::from_counted(entry.phys()));
+    }
+}
+
+/// What the lock-holding part of a page search found.
+enum Found {
+    Page(Page),
+    /// The page must come from `addr` of `source` (`None`: this space).
+    Elsewhere { source: Option<Arc<AddrSpace>>, addr: usize },
+}
+
 impl AddrSpace {
     /// An empty address space, or `ENOMEM`.
     pub fn new() -> Result<Arc<AddrSpace>> {
-        unfilled()
+        Ok(Arc::new(Self::empty()?))
+    }
+
+    fn empty() -> Result<AddrSpace> {
+        let table = PageTable::new().ok_or(Error::new(ENOMEM))?;
+        let root = table.root();
+        let inner = Inner { areas: AreaList::default(), table, min: MIN_ADDRESS };
+        Ok(AddrSpace { inner: Mutex::new(inner), root, users: AtomicUsize::new(0) })
+    }
+
+    /// Physical address of the page tables, for `paging::activate`.
+    pub(crate) fn root(&self) -> usize {
+        self.root
     }
 
     /// The lowest address of the smallest sufficient hole. As the kernel is not preempted, it
     /// stays free until the caller maps there with `Placement::Fixed`.
     pub fn find_hole(&self, len: usize) -> Result<usize> {
-        let _ = len;
-        unfilled()
+        check_range(0, len)?;
+        let inner = self.inner.lock();
+        inner.areas.find_hole(len, inner.min, USER_END).ok_or(Error::new(ENOMEM))
+    }
+
+    /// Lowest address the kernel picks for a mapping.
+    pub fn min_address(&self) -> usize {
+        self.inner.lock().min
+    }
+
+    /// Sets the lowest address the kernel picks for a mapping.
+    pub fn set_min_address(&self, address: usize) {
+        self.inner.lock().min = address;
+    }
+
+    /// Adds an area and lets `fill` enter its first pages; undone when that fails.
+    fn add(
+        &self,
+        at: Placement,
+        area: Area<Backing>,
+        fill: impl FnOnce(&mut Inner, usize) -> Result<()>,
+    ) -> Result<(usize, Vec<Unmapped>)> {
+        let mut inner = self.inner.lock();
+        let len = area.len;
+        let (addr, replaced) = inner.place(at, len)?;
+        inner.areas.insert(addr, area);
+        let filled = fill(&mut inner, addr);
+        let failed = filled.is_err().then(|| inner.take(addr, len));
+        drop(inner);
+        drop(failed);
+        let pieces = unmapped(replaced);
+        match filled {
+            Ok(()) => Ok((addr, pieces)),
+            Err(error) => {
+                crate::proc::on_unmapped(pieces);
+                Err(error)
+            }
+        }
     }
 
     /// Maps zero pages that come into being when touched. Returns the address and what a fixed
@@ -71,8 +383,12 @@ impl AddrSpace {
         prot: Prot,
         kind: Anonymous,
     ) -> Result<(usize, Vec<Unmapped>)> {
-        let _ = (at, len, prot, kind);
-        unfilled()
+        let backing = match kind {
+            Anonymous::Private => Backing::Private,
+            Anonymous::Shared => Backing::Shared { pages: Arc::default(), first: 0 },
+        };
+        let area = Area { len, prot, max_prot: Prot::all(), pinned: false, backing };
+        self.add(at, area, |_, _| Ok(()))
     }
 
     /// Maps zeroed physically contiguous memory at once. More than 4 MiB or no such run: `ENOMEM`.
@@ -83,15 +399,41 @@ impl AddrSpace {
         prot: Prot,
         cache: Cache,
     ) -> Result<(usize, Vec<Unmapped>)> {
-        let _ = (at, len, prot, cache);
-        unfilled()
+        check_range(0, len)?;
+        let pages = len / PAGE_SIZE;
+        if pages > MAX_CONTIGUOUS {
+            log::warn!("contiguous memory of {len:#x} bytes refused: 4 MiB is the most");
+            return Err(Error::new(ENOMEM));
+        }
+        let frames = frame::alloc_contiguous(pages).ok_or(Error::new(ENOMEM))?;
+        let backing = Backing::Contiguous;
+        let area = Area { len, prot, max_prot: Prot::all(), pinned: false, backing };
+        let flags = paging::user_flags(prot, cache) | COUNTED;
+        self.add(at, area, |inner, addr| enter_frames(inner, addr, frames, flags))
     }
 
     /// Maps device memory at an address of the kernel's choice. `EPERM` when a page of the range is
     /// RAM of the allocator, `EINVAL` when the range ends above 2^52 or is not page aligned.
     pub fn map_physical(&self, phys: usize, len: usize, prot: Prot, cache: Cache) -> Result<usize> {
-        let _ = (phys, len, prot, cache);
-        unfilled()
+        check_range(0, len)?;
+        let end = phys.checked_add(len).filter(|&end| end <= PHYS_END);
+        if end.is_none() || !phys.is_multiple_of(PAGE_SIZE) {
+            return Err(Error::new(EINVAL));
+        }
+        if frame::any_ram(phys, len) {
+            log::warn!("mapping of physical {phys:#x}, length {len:#x}, refused: it is RAM");
+            return Err(Error::new(EPERM));
+        }
+        let backing = Backing::Physical { phys, cache };
+        let area = Area { len, prot, max_prot: prot, pinned: false, backing };
+        let flags = paging::user_flags(prot, cache);
+        let (addr, _) = self.add(Placement::Any, area, |inner, addr| {
+            for offset in (0..len.min(EAGER_PAGES * PAGE_SIZE)).step_by(PAGE_SIZE) {
+                inner.enter(addr + offset, Entry::new(phys + offset, flags))?;
+            }
+            Ok(())
+        })?;
+        Ok(addr)
     }
 
     /// Maps the frames that `source` has at `source_addr` (faulting absent ones in) here, eagerly;
@@ -106,8 +448,36 @@ impl AddrSpace {
         source_addr: usize,
         owner: SchemeGrant,
     ) -> Result<(usize, Vec<Unmapped>)> {
-        let _ = (at, len, prot, source, source_addr, owner);
-        unfilled()
+        let len = len.checked_next_multiple_of(PAGE_SIZE).ok_or(Error::new(EINVAL))?;
+        check_range(0, len)?;
+        check_range(source_addr, len).map_err(|_| Error::new(EIO))?;
+        // The length is a client's word: look before reserving room for so many pages.
+        if !source.inner.lock().areas.covers(source_addr, len) {
+            return Err(Error::new(EIO));
+        }
+        let mut entries = Vec::new();
+        for offset in (0..len).step_by(PAGE_SIZE) {
+            let page = source.lend(source_addr + offset, Prot::READ, 0);
+            match page {
+                Ok(page) => entries.push(shared_entry(page, prot)),
+                Err(error) => {
+                    entries.into_iter().for_each(release);
+                    let no_memory = error.errno == ENOMEM;
+                    return Err(Error::new(if no_memory { ENOMEM } else { EIO }));
+                }
+            }
+        }
+        let backing = Backing::Scheme(owner);
+        let area = Area { len, prot, max_prot: prot, pinned: false, backing };
+        let mut entries = entries.into_iter();
+        let result = self.add(at, area, |inner, addr| {
+            for (i, entry) in entries.by_ref().enumerate() {
+                inner.enter(addr + i * PAGE_SIZE, entry)?;
+            }
+            Ok(())
+        });
+        entries.for_each(release);
+        result
     }
 
     /// Maps frames the kernel owns (metadata, head and tail pages of requests, paths).
@@ -118,8 +488,26 @@ impl AddrSpace {
         prot: Prot,
         pinned: bool,
     ) -> Result<(usize, Vec<Unmapped>)> {
-        let _ = (at, frames, prot, pinned);
-        unfilled()
+        let len = frames.len().checked_mul(PAGE_SIZE).ok_or(Error::new(EINVAL))?;
+        let backing = Backing::Frames;
+        let area = Area { len, prot, max_prot: prot, pinned, backing };
+        let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
+        self.add(at, area, |inner, addr| enter_frames(inner, addr, frames.to_vec(), flags))
+    }
+
+    /// Maps frames that become the program's own memory, as if it had touched anonymous memory and
+    /// this were in it.
+    pub fn map_private(
+        &self,
+        at: Placement,
+        frames: Vec<FrameRef>,
+        prot: Prot,
+    ) -> Result<(usize, Vec<Unmapped>)> {
+        let len = frames.len().checked_mul(PAGE_SIZE).ok_or(Error::new(EINVAL))?;
+        let area =
+            Area { len, prot, max_prot: Prot::all(), pinned: false, backing: Backing::Private };
+        let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
+        self.add(at, area, |inner, addr| enter_frames(inner, addr, frames, flags))
     }
 
     /// Maps `source`'s pages from `addr` on here; frames are shared as they are touched, and both
@@ -135,8 +523,38 @@ impl AddrSpace {
         prot: Prot,
         pinned: bool,
     ) -> Result<(usize, Vec<Unmapped>)> {
-        let _ = (source, addr, len, at, prot, pinned);
-        unfilled()
+        check_range(addr, len)?;
+        let mut present = Vec::new();
+        {
+            let inner = source.inner.lock();
+            if !inner.areas.covers(addr, len) {
+                return Err(Error::new(EFAULT));
+            }
+            for (_, area) in inner.areas.overlapping(addr, len) {
+                let plain = matches!(area.backing, Backing::Private);
+                if !plain && !area.prot.contains(prot) {
+                    return Err(Error::new(EPERM));
+                }
+            }
+            // Pages that are there already are entered at once: cheaper than a fault for each.
+            for offset in (0..len.min(EAGER_PAGES * PAGE_SIZE)).step_by(PAGE_SIZE) {
+                if inner.table.get(addr + offset).is_present() {
+                    present.push(offset);
+                }
+            }
+        }
+        let own = core::ptr::eq(Arc::as_ptr(source), self);
+        let lender = (!own).then(|| source.clone());
+        let backing = Backing::Borrowed { source: lender, addr };
+        let area = Area { len, prot, max_prot: prot, pinned, backing };
+        let (here, pieces) = self.add(at, area, |_, _| Ok(()))?;
+        for offset in present {
+            // Failure is no harm: the first touch tries again and reports.
+            if self.page(here + offset, Prot::READ, Asker::Program, 0).is_err() {
+                break;
+            }
+        }
+        Ok((here, pieces))
     }
 
     /// Moves the mappings of `source` in `[addr, addr+len)` here (`OP_TRANSFER`). `EFAULT` for a
@@ -149,77 +567,471 @@ impl AddrSpace {
         at: Placement,
         prot: Prot,
     ) -> Result<(usize, Vec<Unmapped>)> {
-        let _ = (source, addr, len, at, prot);
-        unfilled()
+        check_range(addr, len)?;
+        if core::ptr::eq(Arc::as_ptr(source), self) {
+            return Err(Error::new(EBUSY));
+        }
+        {
+            let inner = source.inner.lock();
+            if !inner.areas.covers(addr, len) {
+                return Err(Error::new(EFAULT));
+            }
+            if inner.has_pinned(addr, len) {
+                return Err(Error::new(EBUSY));
+            }
+        }
+        let (here, replaced) = {
+            let mut inner = self.inner.lock();
+            inner.place(at, len)?
+        };
+        let mut entries = Vec::new();
+        let areas = {
+            let mut inner = source.inner.lock();
+            let areas = inner.areas.remove(addr, len);
+            inner.table.update(addr, len, |page, entry| {
+                entries.push((page, entry));
+                Entry::EMPTY
+            });
+            areas
+        };
+        let mut inner = self.inner.lock();
+        for (base, mut area) in areas {
+            if let Backing::Borrowed { source: lender, .. } = &mut area.backing {
+                let from_here =
+                    lender.as_ref().is_some_and(|l| core::ptr::eq(Arc::as_ptr(l), self));
+                *lender = match lender.take() {
+                    // It was borrowed from the space it now leaves, or from the one it enters.
+                    None => Some(source.clone()),
+                    Some(_) if from_here => None,
+                    other => other,
+                };
+            }
+            area.prot = if area.backing.is_own() { prot } else { prot & area.max_prot };
+            inner.areas.insert(here + (base - addr), area);
+        }
+        let mut failed = None;
+        for (page, entry) in entries {
+            let target = here + (page - addr);
+            let area_prot = inner.areas.find(target).map_or(Prot::empty(), |(_, a)| a.prot);
+            if failed.is_none() {
+                failed = inner.enter(target, reprotected(entry, area_prot)).err();
+            } else {
+                release(entry);
+            }
+        }
+        let undone = failed.map(|_| inner.take(here, len));
+        drop(inner);
+        let pieces = unmapped(replaced);
+        match (failed, undone) {
+            (Some(error), Some(undone)) => {
+                // Without memory for page tables the moved pages are lost to both; only a caller
+                // that moves between its own helpers can see this.
+                crate::proc::on_unmapped(unmapped(undone));
+                crate::proc::on_unmapped(pieces);
+                Err(error)
+            }
+            _ => Ok((here, pieces)),
+        }
     }
 
     /// Unmaps `[addr, addr+len)`; holes are no error. `EBUSY` when a pinned page is in it. The
     /// caller sends Munmap for the returned pieces.
     pub fn unmap(&self, addr: usize, len: usize) -> Result<Vec<Unmapped>> {
-        let _ = (addr, len);
-        unfilled()
+        check_range(addr, len)?;
+        let mut inner = self.inner.lock();
+        if inner.has_pinned(addr, len) {
+            return Err(Error::new(EBUSY));
+        }
+        let removed = inner.take(addr, len);
+        drop(inner);
+        Ok(unmapped(removed))
     }
 
     /// As `unmap`, for the kernel's own request buffers: takes pinned pages too.
     pub fn unmap_pinned(&self, addr: usize, len: usize) -> Result<Vec<Unmapped>> {
-        let _ = (addr, len);
-        unfilled()
+        check_range(addr, len)?;
+        let removed = self.inner.lock().take(addr, len);
+        Ok(unmapped(removed))
     }
 
     /// Unmaps everything (exit of the last thread).
     pub fn clear(&self) -> Vec<Unmapped> {
-        unfilled()
+        let removed = self.inner.lock().take(0, USER_END);
+        unmapped(removed)
     }
 
     /// Changes the rights of what is mapped in the range; holes are no error. Scheme mappings,
     /// device memory and borrowed ranges can only lose rights (`EACCES`).
     pub fn protect(&self, addr: usize, len: usize, prot: Prot) -> Result<()> {
-        let _ = (addr, len, prot);
-        unfilled()
+        check_range(addr, len)?;
+        let mut inner = self.inner.lock();
+        let forbidden = inner
+            .areas
+            .overlapping(addr, len)
+            .any(|(_, area)| !area.backing.is_own() && !area.max_prot.contains(prot));
+        if forbidden {
+            return Err(Error::new(EACCES));
+        }
+        inner.areas.protect(addr, len, prot);
+        inner.table.update(addr, len, |_, entry| reprotected(entry, prot));
+        Ok(())
     }
 
     /// All mappings in ascending order, as the `addrspace` handle shows them.
     pub fn grants(&self) -> Vec<GrantDesc> {
-        unfilled()
+        let inner = self.inner.lock();
+        let describe = |(base, area): (usize, &Area<Backing>)| {
+            let mut flags = GrantFlags::empty();
+            flags.set(GrantFlags::GRANT_READ, !area.prot.is_empty());
+            flags.set(GrantFlags::GRANT_WRITE, area.prot.contains(Prot::WRITE));
+            flags.set(GrantFlags::GRANT_EXEC, area.prot.contains(Prot::EXEC));
+            flags.set(GrantFlags::GRANT_PINNED, area.pinned);
+            // An offset means something only together with GRANT_SCHEME.
+            let mut offset = u64::MAX;
+            match &area.backing {
+                Backing::Private => {}
+                Backing::Shared { .. } | Backing::Frames | Backing::Borrowed { .. } => {
+                    flags |= GrantFlags::GRANT_SHARED;
+                }
+                Backing::Contiguous => flags |= GrantFlags::GRANT_PHYS_CONTIGUOUS,
+                Backing::Physical { .. } => {
+                    flags |= GrantFlags::GRANT_SHARED | GrantFlags::GRANT_PHYS;
+                }
+                Backing::Scheme(grant) => {
+                    flags |= GrantFlags::GRANT_SHARED | GrantFlags::GRANT_SCHEME;
+                    offset = grant.offset;
+                }
+            }
+            GrantDesc { base, size: area.len, flags, offset }
+        };
+        inner.areas.iter().map(describe).collect()
     }
 
     /// The description behind the scheme mapping at exactly this address (`grant-fd-<hex>`).
     pub fn scheme_grant_at(&self, addr: usize) -> Option<SchemeGrant> {
-        let _ = addr;
-        unfilled()
+        let inner = self.inner.lock();
+        match inner.areas.find(addr)? {
+            (base, Area { backing: Backing::Scheme(grant), .. }) if base == addr => {
+                Some(grant.clone())
+            }
+            _ => None,
+        }
     }
 
     /// Physical address of the *frame* present at `addr` (low 12 bits zero), without faulting.
     pub fn translate(&self, addr: usize) -> Option<usize> {
-        let _ = addr;
-        unfilled()
+        if addr >= USER_END {
+            return None;
+        }
+        let entry = self.inner.lock().table.get(addr);
+        entry.is_present().then(|| entry.phys())
     }
 
     /// Physical address of the byte at `addr`, faulting the page in for writing (futex key).
     pub fn phys_at(&self, addr: usize) -> Result<usize> {
-        let _ = addr;
-        unfilled()
+        let page = self.page(addr, Prot::WRITE, Asker::Program, 0)?;
+        Ok(page.phys + addr % PAGE_SIZE)
+    }
+
+    /// Handles a page fault of the program: makes the page present with the right asked for, or
+    /// says why not (`EFAULT`: not mapped or not allowed, `ENOMEM`).
+    pub(crate) fn fault(&self, addr: usize, need: Prot) -> Result<()> {
+        self.page(addr, need, Asker::Program, 0).map(|_| ())
     }
 
     /// Copies bytes out of the space; `EFAULT` as `mm::user` says.
     pub fn read(&self, addr: usize, bytes: &mut [u8]) -> Result<()> {
-        let _ = (addr, bytes);
-        unfilled()
+        check_copy(addr, bytes.len())?;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = addr + done;
+            let count = (PAGE_SIZE - at % PAGE_SIZE).min(bytes.len() - done);
+            let page = self.copy_page(at, Prot::READ)?;
+            phys::read(page + at % PAGE_SIZE, &mut bytes[done..done + count]);
+            done += count;
+        }
+        Ok(())
     }
 
     /// Copies bytes into the space; `EFAULT` as `mm::user` says.
     pub fn write(&self, addr: usize, bytes: &[u8]) -> Result<()> {
-        let _ = (addr, bytes);
-        unfilled()
+        check_copy(addr, bytes.len())?;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = addr + done;
+            let count = (PAGE_SIZE - at % PAGE_SIZE).min(bytes.len() - done);
+            let page = self.copy_page(at, Prot::WRITE)?;
+            phys::write(page + at % PAGE_SIZE, &bytes[done..done + count]);
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// The frame for a copy. Device memory above the kernel's physical map cannot be copied.
+    fn copy_page(&self, addr: usize, need: Prot) -> Result<usize> {
+        let page = self.page(addr, need, Asker::Program, 0)?;
+        if phys::is_mapped(page.phys, PAGE_SIZE) {
+            Ok(page.phys)
+        } else {
+            Err(Error::new(EFAULT))
+        }
+    }
+
+    /// The page at `addr` for a mapping elsewhere: present, not subject to copy on write.
+    fn lend(&self, addr: usize, need: Prot, depth: usize) -> Result<Page> {
+        self.page(addr, need, Asker::Borrower, depth)
+    }
+
+    /// Makes the page at `addr` present for an access and enters it.
+    fn page(&self, addr: usize, need: Prot, asker: Asker, depth: usize) -> Result<Page> {
+        if addr >= USER_END || depth > MAX_DEPTH {
+            return Err(Error::new(EFAULT));
+        }
+        let addr = addr & !(PAGE_SIZE - 1);
+        let found = self.page_here(addr, need, asker)?;
+        let (source, source_addr) = match found {
+            Found::Page(page) => return Ok(page),
+            Found::Elsewhere { source, addr } => (source, addr),
+        };
+        let lender = source.as_deref().unwrap_or(self);
+        let page = lender.lend(source_addr, need, depth + 1)?;
+        let mut inner = self.inner.lock();
+        let Some((_, area)) = inner.areas.find(addr) else {
+            return Err(Error::new(EFAULT));
+        };
+        let mut prot = area.prot;
+        prot.set(Prot::WRITE, prot.contains(Prot::WRITE) && page.writable);
+        let entry = shared_entry(page, prot);
+        inner.enter(addr, entry)?;
+        drop(inner);
+        Ok(Page { writable: prot.contains(Prot::WRITE), ..page })
+    }
+
+    /// The part of `page` that needs only this space.
+    fn page_here(&self, addr: usize, need: Prot, asker: Asker) -> Result<Found> {
+        let mut inner = self.inner.lock();
+        let (base, area) = inner.areas.find(addr).ok_or(Error::new(EFAULT))?;
+        let prot = area.prot;
+        let plain = matches!(area.backing, Backing::Private);
+        // The processor has no way to allow stores or fetches without loads.
+        let readable = !prot.is_empty() || !need.contains(Prot::READ);
+        let allowed = readable && prot.contains(need - Prot::READ);
+        if !allowed && !(plain && asker == Asker::Borrower) {
+            return Err(Error::new(EFAULT));
+        }
+        let entry = inner.table.get(addr);
+        let flags = |cache| paging::user_flags(prot, cache);
+        let entry = match &area.backing {
+            Backing::Private => {
+                let lend = asker == Asker::Borrower;
+                let own = lend || need.contains(Prot::WRITE);
+                inner.private_page(addr, prot, own, lend)?
+            }
+            Backing::Shared { pages, first } => {
+                if entry.is_present() {
+                    Entry::new(entry.phys(), flags(Cache::WriteBack) | COUNTED)
+                } else {
+                    let pages = pages.clone();
+                    let offset = first + (addr - base);
+                    let mut pages = pages.lock();
+                    let frame = match pages.get(&offset) {
+                        Some(frame) => frame.clone(),
+                        None => {
+                            let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
+                            pages.insert(offset, frame.clone());
+                            frame
+                        }
+                    };
+                    let entry =
+                        Entry::new(frame.into_phys(), flags(Cache::WriteBack) | COUNTED);
+                    inner.enter(addr, entry)?;
+                    entry
+                }
+            }
+            Backing::Physical { phys, cache } => {
+                let entry = Entry::new(phys + (addr - base), flags(*cache));
+                inner.enter(addr, entry)?;
+                entry
+            }
+            Backing::Contiguous | Backing::Scheme(_) | Backing::Frames => {
+                // Entered when mapped.
+                if !entry.is_present() {
+                    return Err(Error::new(EFAULT));
+                }
+                reprotected_up(entry, prot)
+            }
+            Backing::Borrowed { source, addr: from } => {
+                if !entry.is_present() || need.contains(Prot::WRITE) && !entry.is_writable() {
+                    let addr = from + (addr - base);
+                    return Ok(Found::Elsewhere { source: source.clone(), addr });
+                }
+                entry
+            }
+        };
+        if entry != inner.table.get(addr) {
+            // Only flags differ: the reference stays with the entry.
+            inner.table.set(addr, entry).ok_or(Error::new(ENOMEM))?;
+        }
+        Ok(Found::Page(Page {
+            phys: entry.phys(),
+            cache: entry.cache(),
+            counted: entry.is_counted(),
+            writable: plain || prot.contains(Prot::WRITE),
+        }))
     }
 
     /// A copy of the space whose private memory is copied on the first write of either side.
     /// Contiguous, scheme and borrowed mappings are not inherited.
     pub fn clone_cow(&self) -> Result<Arc<AddrSpace>> {
-        unfilled()
+        let copy = Self::empty()?;
+        {
+            let mut inner = self.inner.lock();
+            let Inner { areas, table, min } = &mut *inner;
+            let mut target = copy.inner.lock();
+            target.min = *min;
+            for (base, area) in areas.iter() {
+                let backing = match &area.backing {
+                    Backing::Private => Backing::Private,
+                    Backing::Shared { pages, first } => {
+                        Backing::Shared { pages: pages.clone(), first: *first }
+                    }
+                    Backing::Physical { phys, cache } => {
+                        Backing::Physical { phys: *phys, cache: *cache }
+                    }
+                    _ => continue,
+                };
+                let private = matches!(backing, Backing::Private);
+                let Area { len, prot, max_prot, .. } = *area;
+                target.areas.insert(base, Area { len, prot, max_prot, pinned: false, backing });
+                if private {
+                    clone_private(table, &mut target, base, len)?;
+                }
+            }
+        }
+        Ok(Arc::new(copy))
+    }
+
+    /// Counts a context that enters the space.
+    pub(crate) fn add_user(&self) {
+        self.users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a context that leaves. With the last one everything borrowed from other spaces goes:
+    /// two spaces that borrow from each other would else keep each other alive.
+    pub(crate) fn remove_user(&self) {
+        if self.users.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.drop_borrowed();
+        }
+    }
+
+    fn drop_borrowed(&self) {
+        let mut inner = self.inner.lock();
+        let borrowed: Vec<(usize, usize)> = inner
+            .areas
+            .iter()
+            .filter(|(_, area)| matches!(area.backing, Backing::Borrowed { .. }))
+            .map(|(base, area)| (base, area.len))
+            .collect();
+        let removed: Vec<Removed> =
+            borrowed.into_iter().map(|(base, len)| inner.take(base, len)).collect();
+        drop(inner);
+        drop(removed);
     }
 }
 
-fn unfilled() -> ! {
-    panic!("not filled yet")
+impl Drop for AddrSpace {
+    fn drop(&mut self) {
+        crate::proc::on_unmapped(self.clear());
+    }
+}
+
+/// Enters frames one after the other; the entries take over the references.
+fn enter_frames(
+    inner: &mut Inner,
+    addr: usize,
+    frames: Vec<FrameRef>,
+    flags: x86_64::structures::paging::PageTableFlags,
+) -> Result<()> {
+    for (i, frame) in frames.into_iter().enumerate() {
+        inner.enter(addr + i * PAGE_SIZE, Entry::new(frame.into_phys(), flags))?;
+    }
+    Ok(())
+}
+
+/// An entry for a page lent by another space, with a reference of its own.
+fn shared_entry(page: Page, prot: Prot) -> Entry {
+    let mut flags = paging::user_flags(prot, page.cache);
+    if page.counted {
+        FrameRef::share(page.phys).into_phys();
+        flags |= COUNTED;
+    }
+    Entry::new(page.phys, flags)
+}
+
+/// The entry with the rights taken away that `prot` lacks. Stores are never newly allowed here:
+/// the next store faults and finds out whether the page must be copied first.
+fn reprotected(entry: Entry, prot: Prot) -> Entry {
+    let narrowed = if entry.is_writable() { prot } else { prot - Prot::WRITE };
+    // A page without rights but WRITE stays reachable as far as `prot` says.
+    let mut flags = paging::user_flags(narrowed, entry.cache());
+    flags.set(
+        x86_64::structures::paging::PageTableFlags::USER_ACCESSIBLE,
+        !prot.is_empty(),
+    );
+    flags.set(COUNTED, entry.is_counted());
+    Entry::new(entry.phys(), flags)
+}
+
+/// The entry with exactly the rights of `prot`.
+fn reprotected_up(entry: Entry, prot: Prot) -> Entry {
+    let mut flags = paging::user_flags(prot, entry.cache());
+    flags.set(COUNTED, entry.is_counted());
+    Entry::new(entry.phys(), flags)
+}
+
+/// Shares the private pages of a range with a clone, or copies those others are meant to see.
+fn clone_private(
+    table: &mut PageTable,
+    target: &mut Inner,
+    base: usize,
+    len: usize,
+) -> Result<()> {
+    let mut failed = None;
+    table.update(base, len, |addr, entry| {
+        if failed.is_some() {
+            return entry;
+        }
+        let phys = entry.phys();
+        let lent = frame::is_shared(phys) && frame::refs(phys) > 1;
+        let mine = read_only(entry);
+        if lent {
+            match frame::alloc_undefined() {
+                Some(copy) => {
+                    phys::copy_frame(copy.phys(), phys);
+                    let theirs = Entry::new(copy.into_phys(), entry.flags());
+                    failed = target.enter(addr, theirs).err();
+                }
+                None => failed = Some(Error::new(ENOMEM)),
+            }
+            return entry;
+        }
+        frame::set_shared(phys, false);
+        FrameRef::share(phys).into_phys();
+        failed = target.enter(addr, mine).err();
+        mine
+    });
+    failed.map_or(Ok(()), Err)
+}
+
+fn read_only(entry: Entry) -> Entry {
+    let flags = entry.flags() - x86_64::structures::paging::PageTableFlags::WRITABLE;
+    Entry::new(entry.phys(), flags)
+}
+
+/// Checks a range for a copy: wholly below the end of user space.
+fn check_copy(addr: usize, len: usize) -> Result<()> {
+    match addr.checked_add(len) {
+        Some(end) if addr < USER_END && end < USER_END || len == 0 => Ok(()),
+        _ => Err(Error::new(EFAULT)),
+    }
 }

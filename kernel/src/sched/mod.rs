@@ -4,215 +4,254 @@
 //! `WaitQueue::wait`, `yield_now`, `exit_current` and on the way back to user mode. Never call
 //! these while a `spin` lock is held.
 
+mod context;
+mod wait;
+
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use ::syscall::error::{EFAULT, EINVAL, Error, Result};
 use spin::Mutex;
-use ::syscall::IntRegisters;
-use ::syscall::error::Result;
 
+pub use context::{Context, ContextRef, State};
+pub use wait::{WaitError, WaitQueue};
+
+use crate::arch::entry::{Frame, switch_stacks};
+use crate::arch::{self, cpu};
+use crate::mm::paging;
 use crate::mm::space::AddrSpace;
-use crate::proc::ProcData;
+use crate::time;
 
-/// Shared reference to a context.
-pub type ContextRef = Arc<Context>;
+/// How long a context may run while others wait, in nanoseconds.
+const QUANTUM_NS: u64 = 4_000_000;
 
-/// A thread of execution.
-pub struct Context {
-    /// Number for logs and keys; never reused.
-    pub id: u64,
-    /// What the upper half (process model) keeps with a context.
-    pub ext: Mutex<ProcData>,
+/// What the processor is doing.
+struct Cpu {
+    current: Option<ContextRef>,
+    /// A context that ended and whose stack was in use until the switch away from it.
+    ended: Option<ContextRef>,
+    /// When `current` got the processor.
+    since: u64,
 }
 
-/// What a context is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Made, never started.
-    New,
-    /// Running or waiting for the processor.
-    Runnable,
-    /// In a wait queue.
-    Blocked,
-    /// Stopped by `stop`.
-    Stopped,
-    /// Ended; only its record is left.
-    Dead,
-}
-
-/// Why a wait ended without its condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitError {
-    /// `interrupt` or `kill`. After `kill` every later wait ends so at once (`Context::is_killed`).
-    Interrupted,
-    /// The deadline passed.
-    TimedOut,
-}
-
-impl Context {
-    /// What the context is doing.
-    pub fn state(&self) -> State {
-        unfilled()
-    }
-
-    /// Whether `kill` was called (it ends when it next leaves the kernel).
-    pub fn is_killed(&self) -> bool {
-        unfilled()
-    }
-
-    /// The address space, `None` for a new context or after the end.
-    pub fn space(&self) -> Option<Arc<AddrSpace>> {
-        unfilled()
-    }
-
-    /// Gives the context another address space; effective at once, also for the current one.
-    /// The mappings of a space that no context uses any more stay until its last reference goes.
-    pub fn set_space(&self, space: Option<Arc<AddrSpace>>) {
-        let _ = space;
-        unfilled()
-    }
-
-    /// Sets where user mode (re)starts: instruction pointer, stack pointer and rsi; all other
-    /// registers become zero. For a new, a blocked or the current context. `EINVAL` unless `ip`
-    /// is below 2^47.
-    pub fn set_entry(&self, ip: usize, sp: usize, rsi: usize) -> Result<()> {
-        let _ = (ip, sp, rsi);
-        unfilled()
-    }
-
-    /// The user registers as saved at the last entry to the kernel.
-    pub fn registers(&self) -> IntRegisters {
-        unfilled()
-    }
-
-    /// Replaces the user registers; selectors and privileged flags are kept sane.
-    pub fn set_registers(&self, registers: &IntRegisters) {
-        let _ = registers;
-        unfilled()
-    }
-
-    /// FS and GS base.
-    pub fn bases(&self) -> (usize, usize) {
-        unfilled()
-    }
-
-    /// Sets FS and GS base; `EINVAL` when one is not below 2^47.
-    pub fn set_bases(&self, fs: usize, gs: usize) -> Result<()> {
-        let _ = (fs, gs);
-        unfilled()
-    }
-
-    /// The floating point state in FXSAVE layout.
-    pub fn float_state(&self) -> [u8; 512] {
-        unfilled()
-    }
-
-    /// Replaces the floating point state (FXSAVE layout; reserved MXCSR bits are cleared).
-    pub fn set_float_state(&self, state: &[u8; 512]) {
-        let _ = state;
-        unfilled()
-    }
-
-    /// Nanoseconds this context has run.
-    pub fn run_time(&self) -> u64 {
-        unfilled()
-    }
-}
+static CPU: Mutex<Cpu> = Mutex::new(Cpu { current: None, ended: None, since: 0 });
+static READY: Mutex<VecDeque<ContextRef>> = Mutex::new(VecDeque::new());
+/// The current context should give way when it is about to return to user mode.
+static RESCHEDULE: AtomicBool = AtomicBool::new(false);
+/// Where the idle loop's stack was left.
+static IDLE_STACK: AtomicUsize = AtomicUsize::new(0);
 
 /// The running context. Panics in the idle loop and in interrupt handlers that hit it.
 pub fn current() -> ContextRef {
-    unfilled()
+    try_current().expect("a context is running")
 }
 
 /// The running context, `None` in the idle loop.
 pub fn try_current() -> Option<ContextRef> {
-    unfilled()
+    CPU.lock().current.clone()
 }
 
 /// The running context's address space; `EFAULT` when it has none.
 pub fn current_space() -> Result<Arc<AddrSpace>> {
-    unfilled()
+    let cpu = CPU.lock();
+    let context = cpu.current.as_ref().ok_or(Error::new(EFAULT))?;
+    context.space().ok_or(Error::new(EFAULT))
 }
 
 /// A stopped context without address space, all registers zero, `ext` = `ProcData::default()`.
 pub fn new_context() -> Result<ContextRef> {
-    unfilled()
+    Context::new().map(Arc::new)
 }
 
 /// Lets a new context run for the first time. `EINVAL` when it was started before or has no space.
 pub fn start(context: &ContextRef) -> Result<()> {
-    let _ = context;
-    unfilled()
+    if context.state() != State::New || context.space().is_none() {
+        return Err(Error::new(EINVAL));
+    }
+    make_ready(context);
+    Ok(())
 }
 
 /// Wakes a context from a wait with `Interrupted`; without effect when it does not wait.
 pub fn interrupt(context: &ContextRef) {
-    let _ = context;
-    unfilled()
+    if context.state() == State::Blocked {
+        context.set_interrupted(true);
+        make_ready(context);
+    }
 }
 
 /// Ends a context: at once when it never ran, else as soon as it leaves the kernel; a wait ends.
 pub fn kill(context: &ContextRef) {
-    let _ = context;
-    unfilled()
+    context.set_killed();
+    match context.state() {
+        State::New => {
+            context.set_state(State::Dead);
+            crate::proc::on_exit(context);
+            context.leave_space();
+            context.free_machine_state();
+        }
+        State::Blocked => {
+            context.set_interrupted(true);
+            make_ready(context);
+        }
+        State::Stopped => make_ready(context),
+        State::Runnable | State::Dead => {}
+    }
 }
 
 /// Keeps a context out of user mode until `unstop`. It finishes what it does in the kernel first.
 pub fn stop(context: &ContextRef) {
-    let _ = context;
-    unfilled()
+    context.set_stopped(true);
+    RESCHEDULE.store(true, Ordering::Relaxed);
 }
 
 /// Undoes `stop`.
 pub fn unstop(context: &ContextRef) {
-    let _ = context;
-    unfilled()
+    context.set_stopped(false);
+    if context.state() == State::Stopped {
+        make_ready(context);
+    }
 }
 
 /// Gives the processor to the next runnable context.
 pub fn yield_now() {
-    unfilled()
+    let context = current();
+    READY.lock().push_back(context);
+    switch();
 }
 
 /// Ends the running context. Calls `proc::on_exit` first.
 pub fn exit_current() -> ! {
-    unfilled()
+    let context = current();
+    // Later waits of the clean-up must not last.
+    context.set_killed();
+    crate::proc::on_exit(&context);
+    context.leave_space();
+    context.set_state(State::Dead);
+    CPU.lock().ended = Some(context.clone());
+    drop(context);
+    switch();
+    unreachable!("an ended context runs again")
 }
 
-/// Contexts waiting for something.
-#[derive(Default)]
-pub struct WaitQueue {
-    _todo: (),
+/// Puts a context at the end of the queue of runnable ones.
+fn make_ready(context: &ContextRef) {
+    context.set_state(State::Runnable);
+    READY.lock().push_back(context.clone());
+    RESCHEDULE.store(true, Ordering::Relaxed);
 }
 
-impl WaitQueue {
-    /// An empty queue.
-    pub const fn new() -> Self {
-        WaitQueue { _todo: () }
+/// Continues with the next runnable context, or the idle loop. The caller has put the current one
+/// where it belongs (ready queue, wait queue, `ended`).
+fn switch() {
+    RESCHEDULE.store(false, Ordering::Relaxed);
+    let next = READY.lock().pop_front();
+    let now = time::now_ns();
+    let (save, load) = {
+        let mut cpu = CPU.lock();
+        let previous = cpu.current.take();
+        if let (Some(previous), Some(next)) = (&previous, &next)
+            && Arc::ptr_eq(previous, next)
+        {
+            // Still its turn; `since` stays so that the run time is counted once.
+            cpu.current = previous.clone().into();
+            return;
+        }
+        if let Some(previous) = &previous {
+            previous.switch_out(now - cpu.since.min(now));
+        }
+        let save = match &previous {
+            Some(previous) => previous.stack_slot(),
+            None => IDLE_STACK.as_ptr(),
+        };
+        let load = match &next {
+            Some(next) => {
+                next.switch_in();
+                next.saved_stack()
+            }
+            None => {
+                paging::activate(None);
+                IDLE_STACK.load(Ordering::Relaxed)
+            }
+        };
+        cpu.since = now;
+        cpu.current = next;
+        // `previous` is also held by a queue, a handle or `ended`; or it is dead and this was the
+        // last reference but `ended`'s.
+        (save, load)
+    };
+    if CPU.lock().current.is_some() {
+        time::arm_by(now + QUANTUM_NS);
     }
+    // SAFETY: `load` was saved by an earlier switch or prepared by `Context::new`; both stacks
+    // stay mapped: the one left is kept by `ended` at least until `after_switch`.
+    unsafe { switch_stacks(save, load) };
+    after_switch();
+}
 
-    /// Blocks the current context until `condition` gives a value. It is tried first at once, then
-    /// after each wake-up. `deadline` is absolute monotonic nanoseconds. The condition is called
-    /// without locks of this module held and must not block.
-    pub fn wait<T>(
-        &self,
-        deadline: Option<u64>,
-        condition: impl FnMut() -> Option<T>,
-    ) -> core::result::Result<T, WaitError> {
-        let _ = (deadline, condition);
-        unfilled()
-    }
-
-    /// Wakes the context that has waited longest.
-    pub fn wake_one(&self) -> bool {
-        unfilled()
-    }
-
-    /// Wakes all.
-    pub fn wake_all(&self) {
-        unfilled()
+/// First thing on the new stack: the stack just left is not in use any more.
+fn after_switch() {
+    let ended = CPU.lock().ended.take();
+    if let Some(ended) = ended {
+        ended.free_machine_state();
     }
 }
 
-fn unfilled() -> ! {
-    panic!("not filled yet")
+/// A context's first step, called on its own stack by the entry code.
+pub extern "C" fn first_run(frame: &mut Frame) {
+    after_switch();
+    arch::leave(frame);
+}
+
+/// Everything that may keep a context from going (back) to user mode.
+pub(crate) fn before_user_mode() {
+    loop {
+        let context = current();
+        if context.is_killed() {
+            drop(context);
+            exit_current();
+        }
+        if context.is_stopped() {
+            context.set_state(State::Stopped);
+            drop(context);
+            switch();
+        } else if RESCHEDULE.load(Ordering::Relaxed) && !READY.lock().is_empty() {
+            drop(context);
+            yield_now();
+        } else {
+            return;
+        }
+    }
+}
+
+/// Whether the current context got other registers during this system call; asking resets it.
+pub(crate) fn take_replaced() -> bool {
+    current().take_replaced()
+}
+
+/// Called by the timer interrupt.
+pub(crate) fn tick(now: u64) {
+    let since = {
+        let cpu = CPU.lock();
+        if cpu.current.is_none() {
+            return;
+        }
+        cpu.since
+    };
+    if now.saturating_sub(since) >= QUANTUM_NS && !READY.lock().is_empty() {
+        RESCHEDULE.store(true, Ordering::Relaxed);
+    }
+    time::arm_by(now + QUANTUM_NS);
+}
+
+/// Runs contexts for ever; called once, on the boot stack, which becomes the idle loop's.
+pub fn run() -> ! {
+    loop {
+        if READY.lock().is_empty() {
+            cpu::wait_for_interrupt();
+        } else {
+            switch();
+        }
+    }
 }

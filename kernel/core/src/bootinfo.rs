@@ -1,0 +1,254 @@
+//! What the two loaders tell: multiboot2 information and PVH start info, decoded from bytes.
+//!
+//! The loader is trusted as far as the machine is, but a malformed table must end in a message,
+//! not in a wild read: everything goes through bounds-checked byte access.
+
+use crate::memmap::{Kind, MemoryMap};
+
+/// A range of physical memory: first byte and length.
+pub type Range = (u64, u64);
+
+/// The loader's information, still in physical addresses.
+#[derive(Clone, Debug, Default)]
+pub struct BootInfo {
+    /// Memory map as given, nothing reserved yet.
+    pub map: MemoryMap,
+    /// The initfs image.
+    pub initfs: Option<Range>,
+    /// The command line, without its terminating zero.
+    pub command_line: Option<Range>,
+    /// Where the ACPI root pointer structure is.
+    pub rsdp: Option<u64>,
+}
+
+/// Why the information cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BootInfoError {
+    /// The structure does not start with its magic number.
+    BadMagic,
+    /// A part lies outside the memory that can be read.
+    Unreadable(u64),
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// E820 type numbers, which both protocols use.
+fn kind_of(e820: u32) -> Kind {
+    match e820 {
+        1 => Kind::Free,
+        3 => Kind::Reclaim,
+        _ => Kind::Reserved,
+    }
+}
+
+/// Decodes multiboot2 information (`bytes` = the whole structure, loaded at physical `address`).
+pub fn multiboot2(bytes: &[u8], address: u64) -> BootInfo {
+    const TAG_END: u32 = 0;
+    const TAG_COMMAND_LINE: u32 = 1;
+    const TAG_MODULE: u32 = 3;
+    const TAG_MEMORY_MAP: u32 = 6;
+    const TAG_RSDP_OLD: u32 = 14;
+    const TAG_RSDP_NEW: u32 = 15;
+
+    let mut info = BootInfo::default();
+    let mut at = 8;
+    while let (Some(kind), Some(size)) = (u32_at(bytes, at), u32_at(bytes, at + 4)) {
+        let size = size as usize;
+        let Some(tag) = bytes.get(at..at.saturating_add(size)) else { break };
+        if kind == TAG_END || size < 8 {
+            break;
+        }
+        match kind {
+            TAG_COMMAND_LINE => {
+                let text = &tag[8..];
+                let len = text.iter().position(|&b| b == 0).unwrap_or(text.len());
+                info.command_line = Some((address + at as u64 + 8, len as u64));
+            }
+            TAG_MODULE if info.initfs.is_none() => {
+                if let (Some(start), Some(end)) = (u32_at(tag, 8), u32_at(tag, 12)) {
+                    info.initfs = Some((start.into(), u64::from(end.saturating_sub(start))));
+                }
+            }
+            TAG_MEMORY_MAP => {
+                let step = u32_at(tag, 8).unwrap_or(0).max(24) as usize;
+                for entry in tag.get(16..).unwrap_or(&[]).chunks_exact(step) {
+                    if let (Some(base), Some(len), Some(kind)) =
+                        (u64_at(entry, 0), u64_at(entry, 8), u32_at(entry, 16))
+                    {
+                        info.map.push(base, len, kind_of(kind));
+                    }
+                }
+            }
+            // The tag holds a copy of the structure; the newer one is preferred.
+            TAG_RSDP_NEW => info.rsdp = Some(address + at as u64 + 8),
+            TAG_RSDP_OLD if info.rsdp.is_none() => info.rsdp = Some(address + at as u64 + 8),
+            _ => {}
+        }
+        at += (size + 7) & !7;
+    }
+    info
+}
+
+/// Bytes of the PVH start info structure, version 1.
+pub const PVH_SIZE: u64 = 56;
+
+/// Decodes PVH start info at physical `address`; `read` gives the bytes of a physical range.
+pub fn pvh<'a>(
+    address: u64,
+    read: impl Fn(u64, u64) -> Option<&'a [u8]>,
+) -> Result<BootInfo, BootInfoError> {
+    const MAGIC: u32 = 0x336e_c578;
+    const MAX_COMMAND_LINE: u64 = 4096;
+
+    let get = |at: u64, len: u64| read(at, len).ok_or(BootInfoError::Unreadable(at));
+    let start = get(address, PVH_SIZE)?;
+    if u32_at(start, 0) != Some(MAGIC) {
+        return Err(BootInfoError::BadMagic);
+    }
+    let word = |at| u64_at(start, at).unwrap_or(0);
+    let version = u32_at(start, 4).unwrap_or(0);
+    let modules = u32_at(start, 12).unwrap_or(0);
+    let mut info = BootInfo::default();
+    if modules > 0 {
+        let first = get(word(16), 32)?;
+        if let (Some(base), Some(size)) = (u64_at(first, 0), u64_at(first, 8)) {
+            info.initfs = Some((base, size));
+        }
+    }
+    if word(24) != 0 {
+        let mut len = 0;
+        while len < MAX_COMMAND_LINE && get(word(24) + len, 1)?[0] != 0 {
+            len += 1;
+        }
+        info.command_line = Some((word(24), len));
+    }
+    if word(32) != 0 {
+        info.rsdp = Some(word(32));
+    }
+    if version >= 1 {
+        let entries = u64::from(u32_at(start, 48).unwrap_or(0));
+        for i in 0..entries {
+            let entry = get(word(40).saturating_add(i * 24), 24)?;
+            if let (Some(base), Some(len), Some(kind)) =
+                (u64_at(entry, 0), u64_at(entry, 8), u32_at(entry, 16))
+            {
+                info.map.push(base, len, kind_of(kind));
+            }
+        }
+    }
+    Ok(info)
+}
+
+/// Turns a command line into environment text: each `KEY=value` word becomes a line; other words
+/// are no settings and are left out. Bytes that are not UTF-8 end the text.
+pub fn environment(command_line: &[u8]) -> alloc::string::String {
+    let text = match core::str::from_utf8(command_line) {
+        Ok(text) => text,
+        Err(e) => core::str::from_utf8(&command_line[..e.valid_up_to()]).unwrap_or(""),
+    };
+    let mut env = alloc::string::String::new();
+    for word in text.split_ascii_whitespace() {
+        if word.split_once('=').is_some_and(|(key, _)| !key.is_empty()) {
+            env.push_str(word);
+            env.push('\n');
+        }
+    }
+    env
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
+        out.extend(kind.to_le_bytes());
+        out.extend((8 + body.len() as u32).to_le_bytes());
+        out.extend(body);
+        while out.len() % 8 != 0 {
+            out.push(0);
+        }
+    }
+
+    fn e820(base: u64, len: u64, kind: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend(base.to_le_bytes());
+        out.extend(len.to_le_bytes());
+        out.extend(kind.to_le_bytes());
+        out.extend([0; 4]);
+        out
+    }
+
+    #[test]
+    fn multiboot2_tags() {
+        let mut bytes = vec![0; 8];
+        tag(&mut bytes, 1, b"LOG=debug X=1\0");
+        let mut module = 0x20_0000u32.to_le_bytes().to_vec();
+        module.extend(0x20_3000u32.to_le_bytes());
+        module.extend(b"initfs\0");
+        tag(&mut bytes, 3, &module);
+        let mut map = vec![24, 0, 0, 0, 0, 0, 0, 0];
+        map.extend(e820(0, 0x9fc00, 1));
+        map.extend(e820(0xf0000, 0x10000, 2));
+        tag(&mut bytes, 6, &map);
+        let old = bytes.len();
+        tag(&mut bytes, 14, &[0; 20]);
+        tag(&mut bytes, 0, &[]);
+        let info = multiboot2(&bytes, 0x1_0000);
+        assert_eq!(info.command_line, Some((0x1_0010, 13)));
+        assert_eq!(info.initfs, Some((0x20_0000, 0x3000)));
+        assert_eq!(info.rsdp, Some(0x1_0000 + old as u64 + 8));
+        assert_eq!(info.map.areas().len(), 2);
+        assert_eq!(info.map.areas()[1].kind, Kind::Reserved);
+    }
+
+    #[test]
+    fn truncated_multiboot2_is_survived() {
+        let mut bytes = vec![0; 8];
+        tag(&mut bytes, 6, &[24, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
+        tag(&mut bytes, 3, &[1, 2]);
+        for len in 0..bytes.len() {
+            let info = multiboot2(&bytes[..len], 0);
+            assert!(info.map.areas().is_empty());
+        }
+        // A tag of size zero would loop for ever.
+        assert!(multiboot2(&[0; 64], 0).initfs.is_none());
+    }
+
+    #[test]
+    fn pvh_start_info() {
+        let mut memory = vec![0u8; 4096];
+        memory[0..4].copy_from_slice(&0x336e_c578u32.to_le_bytes());
+        memory[4] = 1;
+        memory[12] = 1;
+        memory[16..24].copy_from_slice(&256u64.to_le_bytes());
+        memory[24..32].copy_from_slice(&512u64.to_le_bytes());
+        memory[32..40].copy_from_slice(&0xf0000u64.to_le_bytes());
+        memory[40..48].copy_from_slice(&1024u64.to_le_bytes());
+        memory[48] = 1;
+        memory[256..264].copy_from_slice(&0x100_0000u64.to_le_bytes());
+        memory[264..272].copy_from_slice(&0x2000u64.to_le_bytes());
+        memory[512..516].copy_from_slice(b"A=b\0");
+        memory[1024..1048].copy_from_slice(&e820(0x10_0000, 0x1000, 3));
+        let read = |at: u64, len: u64| memory.get(at as usize..(at + len) as usize);
+        let info = pvh(0, read).unwrap();
+        assert_eq!(info.initfs, Some((0x100_0000, 0x2000)));
+        assert_eq!(info.command_line, Some((512, 3)));
+        assert_eq!(info.rsdp, Some(0xf0000));
+        assert_eq!(info.map.areas()[0].kind, Kind::Reclaim);
+        assert_eq!(pvh(8, read).unwrap_err(), BootInfoError::BadMagic);
+        assert_eq!(pvh(4090, read).unwrap_err(), BootInfoError::Unreadable(4090));
+    }
+
+    #[test]
+    fn environment_lines() {
+        assert_eq!(environment(b"  LOG=info quiet A=b=c =x \t B= "), "LOG=info\nA=b=c\nB=\n");
+        assert_eq!(environment(b"A=1 \xff B=2"), "A=1\n");
+        assert_eq!(environment(b""), "");
+    }
+}

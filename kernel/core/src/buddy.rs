@@ -1,0 +1,311 @@
+//! Bookkeeping of physical frames: a buddy allocator whose frames carry reference counts.
+//!
+//! Blocks are powers of two up to 4 MiB. Once allocated, every frame of a block stands for itself:
+//! it has its own count and is freed alone; freeing merges neighbours again.
+
+/// Largest block: 2^10 frames = 4 MiB.
+pub const MAX_ORDER: u8 = 10;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Not RAM of the allocator.
+    Hole,
+    /// First frame of a free block of `order`.
+    Free,
+    /// Inside a free block.
+    Tail,
+    /// Allocated, `refs` ≥ 1.
+    Used,
+}
+
+/// What is known about one frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    refs: u32,
+    next: u32,
+    prev: u32,
+    state: State,
+    order: u8,
+    shared: bool,
+}
+
+impl Frame {
+    /// A frame that is no RAM: what the table is filled with at first.
+    pub const HOLE: Frame =
+        Frame { refs: 0, next: NONE, prev: NONE, state: State::Hole, order: 0, shared: false };
+}
+
+/// The allocator: one entry per frame number from 0 up.
+#[derive(Debug)]
+pub struct Buddy<'a> {
+    frames: &'a mut [Frame],
+    heads: [u32; MAX_ORDER as usize + 1],
+    total: usize,
+    free: usize,
+}
+
+impl<'a> Buddy<'a> {
+    /// An allocator without RAM. `frames` must be all `Frame::HOLE`.
+    pub fn new(frames: &'a mut [Frame]) -> Self {
+        Buddy { frames, heads: [NONE; MAX_ORDER as usize + 1], total: 0, free: 0 }
+    }
+
+    /// Adds frames `[first, end)` as free RAM. Frames beyond the table or known already are skipped.
+    pub fn add_free(&mut self, first: u32, end: u32) {
+        for number in first..end.min(self.frames.len() as u32) {
+            if self.frames[number as usize].state == State::Hole {
+                self.total += 1;
+                self.release(number);
+            }
+        }
+    }
+
+    /// Adds frames `[first, end)` as RAM that is in use with one reference each.
+    pub fn add_used(&mut self, first: u32, end: u32) {
+        for number in first..end.min(self.frames.len() as u32) {
+            if self.frames[number as usize].state == State::Hole {
+                self.total += 1;
+                self.frames[number as usize] =
+                    Frame { refs: 1, state: State::Used, ..Frame::HOLE };
+            }
+        }
+    }
+
+    /// Frames managed.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Frames free.
+    pub fn free(&self) -> usize {
+        self.free
+    }
+
+    /// Whether the frame is RAM of the allocator.
+    pub fn is_ram(&self, number: u64) -> bool {
+        usize::try_from(number)
+            .ok()
+            .and_then(|n| self.frames.get(n))
+            .is_some_and(|f| f.state != State::Hole)
+    }
+
+    /// `count` contiguous frames with one reference each (`count` from 1 to 2^MAX_ORDER; the run
+    /// is aligned to the next power of two of its length).
+    pub fn alloc(&mut self, count: usize) -> Option<u32> {
+        if count == 0 || count > 1 << MAX_ORDER {
+            return None;
+        }
+        let order = count.next_power_of_two().trailing_zeros() as u8;
+        let from = (order..=MAX_ORDER).find(|&o| self.heads[o as usize] != NONE)?;
+        let first = self.heads[from as usize];
+        self.unlink(first);
+        for o in (order..from).rev() {
+            self.push(first + (1 << o), o);
+        }
+        self.free -= 1 << order;
+        for number in first..first + (1 << order) {
+            self.frames[number as usize] = Frame { refs: 1, state: State::Used, ..Frame::HOLE };
+        }
+        for number in first + count as u32..first + (1 << order) {
+            self.release(number);
+        }
+        Some(first)
+    }
+
+    /// References to a used frame (0 for any other).
+    pub fn refs(&self, number: u32) -> u32 {
+        match self.frames.get(number as usize) {
+            Some(frame) if frame.state == State::Used => frame.refs,
+            _ => 0,
+        }
+    }
+
+    /// Counts a reference up. Panics when the frame is not in use: that is a kernel bug.
+    pub fn retain(&mut self, number: u32) {
+        let frame = &mut self.frames[number as usize];
+        assert!(frame.state == State::Used, "reference to frame {number:#x}, which is not in use");
+        frame.refs += 1;
+    }
+
+    /// Counts a reference down and frees the frame with the last; true when it was the last.
+    /// Panics when the frame is not in use.
+    pub fn drop_ref(&mut self, number: u32) -> bool {
+        let frame = &mut self.frames[number as usize];
+        assert!(frame.state == State::Used, "frame {number:#x} given back, but not in use");
+        frame.refs -= 1;
+        if frame.refs > 0 {
+            return false;
+        }
+        self.release(number);
+        true
+    }
+
+    /// Whether the frame is meant to be seen by several mappings (so a store must not copy it).
+    pub fn is_shared(&self, number: u32) -> bool {
+        self.frames[number as usize].shared
+    }
+
+    /// Sets `is_shared`.
+    pub fn set_shared(&mut self, number: u32, shared: bool) {
+        self.frames[number as usize].shared = shared;
+    }
+
+    /// Puts one frame back, merging it with its buddies.
+    fn release(&mut self, mut number: u32) {
+        self.free += 1;
+        let mut order = 0;
+        self.frames[number as usize] = Frame { state: State::Tail, ..Frame::HOLE };
+        while order < MAX_ORDER {
+            let buddy = number ^ (1 << order);
+            match self.frames.get(buddy as usize) {
+                Some(b) if b.state == State::Free && b.order == order => {}
+                _ => break,
+            }
+            self.unlink(buddy);
+            self.frames[buddy as usize].state = State::Tail;
+            number = number.min(buddy);
+            order += 1;
+        }
+        self.push(number, order);
+    }
+
+    fn push(&mut self, number: u32, order: u8) {
+        let next = self.heads[order as usize];
+        if next != NONE {
+            self.frames[next as usize].prev = number;
+        }
+        self.heads[order as usize] = number;
+        self.frames[number as usize] =
+            Frame { next, order, state: State::Free, ..Frame::HOLE };
+    }
+
+    fn unlink(&mut self, number: u32) {
+        let Frame { next, prev, order, .. } = self.frames[number as usize];
+        if prev == NONE {
+            self.heads[order as usize] = next;
+        } else {
+            self.frames[prev as usize].next = next;
+        }
+        if next != NONE {
+            self.frames[next as usize].prev = prev;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_comes_back_as_large_blocks() {
+        let mut table = vec![Frame::HOLE; 4096];
+        let mut buddy = Buddy::new(&mut table);
+        buddy.add_free(0, 4096);
+        assert_eq!((buddy.total(), buddy.free()), (4096, 4096));
+        let mut taken = Vec::new();
+        while let Some(n) = buddy.alloc(1) {
+            taken.push(n);
+        }
+        assert_eq!((taken.len(), buddy.free()), (4096, 0));
+        // Free in an order that mixes neighbours.
+        taken.sort_by_key(|n| n.wrapping_mul(2654435761));
+        for n in taken {
+            assert!(buddy.drop_ref(n));
+        }
+        for _ in 0..4 {
+            let n = buddy.alloc(1024).expect("all blocks merged");
+            assert_eq!(n % 1024, 0);
+        }
+        assert_eq!(buddy.free(), 0);
+    }
+
+    #[test]
+    fn odd_runs_keep_only_what_was_asked() {
+        let mut table = vec![Frame::HOLE; 2100];
+        let mut buddy = Buddy::new(&mut table);
+        buddy.add_free(3, 2048);
+        let free = buddy.free();
+        let n = buddy.alloc(700).unwrap();
+        assert_eq!(buddy.free(), free - 700);
+        for i in n..n + 700 {
+            assert_eq!(buddy.refs(i), 1);
+            buddy.drop_ref(i);
+        }
+        assert_eq!(buddy.free(), free);
+        assert_eq!(buddy.alloc(0), None);
+        assert_eq!(buddy.alloc(1025), None);
+    }
+
+    #[test]
+    fn counts() {
+        let mut table = vec![Frame::HOLE; 64];
+        let mut buddy = Buddy::new(&mut table);
+        buddy.add_free(0, 16);
+        buddy.add_used(16, 32);
+        assert!(buddy.is_ram(31) && !buddy.is_ram(32) && !buddy.is_ram(1 << 40));
+        let n = buddy.alloc(1).unwrap();
+        buddy.retain(n);
+        buddy.set_shared(n, true);
+        assert!(!buddy.drop_ref(n));
+        assert!(buddy.is_shared(n));
+        assert!(buddy.drop_ref(n));
+        assert_eq!(buddy.refs(n), 0);
+        // The flag does not outlive the frame's use.
+        let again = buddy.alloc(1).unwrap();
+        assert!(!buddy.is_shared(again));
+        // Used frames can be given to the allocator.
+        let before = buddy.free();
+        assert!(buddy.drop_ref(20));
+        assert_eq!(buddy.free(), before + 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "not in use")]
+    fn double_free_is_caught() {
+        let mut table = vec![Frame::HOLE; 16];
+        let mut buddy = Buddy::new(&mut table);
+        buddy.add_free(0, 16);
+        let n = buddy.alloc(1).unwrap();
+        buddy.drop_ref(n);
+        buddy.drop_ref(n);
+    }
+
+    #[test]
+    fn random_use_keeps_blocks_disjoint() {
+        let mut table = vec![Frame::HOLE; 1500];
+        let mut buddy = Buddy::new(&mut table);
+        buddy.add_free(7, 1490);
+        let total = buddy.free();
+        let mut seed = 12345u64;
+        let mut next = move || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed
+        };
+        let mut held: Vec<(u32, usize)> = Vec::new();
+        let mut owner = vec![false; 1500];
+        for _ in 0..20_000 {
+            if next() % 2 == 0 {
+                let count = (next() % 40 + 1) as usize;
+                if let Some(n) = buddy.alloc(count) {
+                    for i in n as usize..n as usize + count {
+                        assert!(!owner[i]);
+                        owner[i] = true;
+                    }
+                    held.push((n, count));
+                }
+            } else if !held.is_empty() {
+                let (n, count) = held.swap_remove(next() as usize % held.len());
+                for i in n..n + count as u32 {
+                    owner[i as usize] = false;
+                    buddy.drop_ref(i);
+                }
+            }
+            let used: usize = held.iter().map(|h| h.1).sum();
+            assert_eq!(buddy.free() + used, total);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The physical memory map a loader hands over, and what is free of it.
+//!
+//! Used before there is a heap, so everything has a fixed capacity.
+
+/// Bytes of a frame.
+pub const FRAME: u64 = 4096;
+
+/// Kinds of memory, numbered as in Redox's `KernelArgs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// RAM nobody uses.
+    Free = 1,
+    /// RAM that holds loader data or ACPI tables.
+    Reclaim = 2,
+    /// Everything else.
+    Reserved = 3,
+}
+
+/// A range of physical addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// First byte.
+    pub base: u64,
+    /// Bytes.
+    pub size: u64,
+    /// What it holds.
+    pub kind: Kind,
+}
+
+impl Area {
+    /// First byte behind the area.
+    pub fn end(&self) -> u64 {
+        self.base.saturating_add(self.size)
+    }
+}
+
+/// How many areas a map can hold.
+pub const CAPACITY: usize = 128;
+
+/// A list of areas in the order given by the loader. Areas may overlap; the less free kind wins.
+#[derive(Clone, Debug)]
+pub struct MemoryMap {
+    areas: [Area; CAPACITY],
+    len: usize,
+    /// Areas that did not fit; reserving them is not possible, so `Free` ones are just not used.
+    pub dropped: usize,
+}
+
+impl Default for MemoryMap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryMap {
+    /// An empty map.
+    pub const fn new() -> Self {
+        let none = Area { base: 0, size: 0, kind: Kind::Reserved };
+        MemoryMap { areas: [none; CAPACITY], len: 0, dropped: 0 }
+    }
+
+    /// Adds an area; empty ones are ignored.
+    pub fn push(&mut self, base: u64, size: u64, kind: Kind) {
+        if size == 0 {
+            return;
+        }
+        if self.len == CAPACITY {
+            // A reservation that cannot be kept must not be lost: give up a free area for it.
+            self.dropped += 1;
+            let free = self.areas.iter().position(|a| a.kind == Kind::Free);
+            match (kind, free) {
+                (Kind::Free, _) | (_, None) => {}
+                (_, Some(i)) => self.areas[i] = Area { base, size, kind },
+            }
+            return;
+        }
+        self.areas[self.len] = Area { base, size, kind };
+        self.len += 1;
+    }
+
+    /// The areas as given.
+    pub fn areas(&self) -> &[Area] {
+        &self.areas[..self.len]
+    }
+
+    /// First byte behind the last RAM (free or reclaimable) below `limit`.
+    pub fn ram_end(&self, limit: u64) -> u64 {
+        self.areas()
+            .iter()
+            .filter(|a| a.kind != Kind::Reserved && a.base < limit)
+            .map(|a| a.end().min(limit))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The first range of free whole frames at or above `from`: (first byte, byte behind).
+    pub fn next_free(&self, from: u64) -> Option<(u64, u64)> {
+        let mut start = align_up(from);
+        'search: loop {
+            // The free area that holds `start`, or the nearest one above.
+            let area = self
+                .areas()
+                .iter()
+                .filter(|a| a.kind == Kind::Free && align_down(a.end()) > start)
+                .min_by_key(|a| a.base.max(start))?;
+            start = align_up(area.base.max(start));
+            let mut end = align_down(area.end());
+            if start >= end {
+                start = align_up(area.end());
+                continue;
+            }
+            for taken in self.areas().iter().filter(|a| a.kind != Kind::Free) {
+                if taken.base <= start && taken.end() > start {
+                    start = align_up(taken.end());
+                    continue 'search;
+                }
+                if taken.base > start && taken.base < end {
+                    end = align_down(taken.base);
+                }
+            }
+            if start < end {
+                return Some((start, end));
+            }
+            start += FRAME;
+        }
+    }
+
+    /// Finds `size` free bytes on a frame boundary below `limit` and reserves them.
+    pub fn take(&mut self, size: u64, limit: u64) -> Option<u64> {
+        let size = align_up(size);
+        let mut from = 0;
+        while let Some((start, end)) = self.next_free(from) {
+            if start.checked_add(size)? > limit {
+                return None;
+            }
+            if end - start >= size {
+                self.push(start, size, Kind::Reserved);
+                return Some(start);
+            }
+            from = end;
+        }
+        None
+    }
+}
+
+fn align_up(value: u64) -> u64 {
+    value.saturating_add(FRAME - 1) & !(FRAME - 1)
+}
+
+fn align_down(value: u64) -> u64 {
+    value & !(FRAME - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn free_ranges(map: &MemoryMap) -> Vec<(u64, u64)> {
+        let mut from = 0;
+        let mut out = Vec::new();
+        while let Some(range) = map.next_free(from) {
+            out.push(range);
+            from = range.1;
+        }
+        out
+    }
+
+    #[test]
+    fn reserved_areas_cut_holes() {
+        let mut map = MemoryMap::new();
+        map.push(0, 0x9fc00, Kind::Free);
+        map.push(0x100000, 0x700000, Kind::Free);
+        map.push(0, 0x1000, Kind::Reserved);
+        map.push(0x200000, 0x1234, Kind::Reserved);
+        map.push(0x7ff800, 0x1000, Kind::Reclaim);
+        assert_eq!(
+            free_ranges(&map),
+            [(0x1000, 0x9f000), (0x100000, 0x200000), (0x202000, 0x7ff000)]
+        );
+        assert_eq!(map.ram_end(1 << 32), 0x800800);
+    }
+
+    #[test]
+    fn overlapping_and_nested_reservations() {
+        let mut map = MemoryMap::new();
+        map.push(0x10000, 0x10000, Kind::Free);
+        map.push(0x12000, 0x6000, Kind::Reserved);
+        map.push(0x13000, 0x1000, Kind::Reserved);
+        map.push(0x17000, 0x3000, Kind::Reserved);
+        map.push(0x0, 0x10800, Kind::Reserved);
+        assert_eq!(free_ranges(&map), [(0x11000, 0x12000), (0x1a000, 0x20000)]);
+    }
+
+    #[test]
+    fn areas_smaller_than_a_frame_give_nothing() {
+        let mut map = MemoryMap::new();
+        map.push(0x1800, 0x1000, Kind::Free);
+        assert_eq!(free_ranges(&map), []);
+        map.push(u64::MAX - 100, 100, Kind::Free);
+        assert_eq!(free_ranges(&map), []);
+    }
+
+    #[test]
+    fn take_reserves() {
+        let mut map = MemoryMap::new();
+        map.push(0x1000, 0x3000, Kind::Free);
+        map.push(0x8000, 0x8000, Kind::Free);
+        assert_eq!(map.take(0x3800, 1 << 32), Some(0x8000));
+        assert_eq!(map.take(1, 1 << 32), Some(0x1000));
+        assert_eq!(map.take(0x8000, 1 << 32), None);
+        assert_eq!(map.take(0x1000, 0x2800), None);
+        assert_eq!(free_ranges(&map), [(0x2000, 0x4000), (0xc000, 0x10000)]);
+    }
+
+    #[test]
+    fn full_map_prefers_reservations() {
+        let mut map = MemoryMap::new();
+        map.push(0, 0x1000, Kind::Free);
+        for i in 1..CAPACITY as u64 {
+            map.push(i * 0x1000, 0x1000, Kind::Reserved);
+        }
+        map.push(0, 0x1000, Kind::Reserved);
+        assert_eq!(map.dropped, 1);
+        assert_eq!(free_ranges(&map), []);
+    }
+}

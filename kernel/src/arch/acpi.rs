@@ -1,0 +1,220 @@
+//! ACPI tables: how interrupts are wired, and what powers the machine off.
+//!
+//! The kernel reads static tables only. Byte code is the business of user space (acpid).
+
+use core::ptr::NonNull;
+
+use acpi::platform::interrupt::{InterruptModel, Polarity, TriggerMode};
+use acpi::sdt::fadt::Fadt;
+use acpi::{AcpiError, AcpiTables, Handle, Handler, PciAddress, PhysicalMapping};
+use spin::Once;
+
+use super::{apic, power};
+use crate::mm::phys;
+
+/// Reaches tables through the kernel's map of physical memory.
+#[derive(Clone, Copy, Debug)]
+struct Physmap;
+
+/// Read in place of a table that lies outside the physical map.
+static NOTHING: [u64; 32] = [0; 32];
+
+impl Handler for Physmap {
+    unsafe fn map_physical_region<T>(&self, at: usize, size: usize) -> PhysicalMapping<Self, T> {
+        // A table out of reach reads as zeros: it then has the wrong signature and length 0.
+        let (start, len) = if phys::is_mapped(at, size) {
+            ((phys::BASE + at) as *mut T, size)
+        } else {
+            log::error!("ACPI table at {at:#x}, {size} bytes, is out of reach");
+            assert!(size_of::<T>() <= size_of_val(&NOTHING), "table type fits the substitute");
+            (NOTHING.as_ptr().cast_mut().cast::<T>(), size_of::<T>())
+        };
+        PhysicalMapping {
+            physical_start: at,
+            virtual_start: NonNull::new(start).expect("the physical map is not at 0"),
+            region_length: len,
+            mapped_length: len,
+            handler: *self,
+        }
+    }
+
+    fn unmap_physical_region<T>(_: &PhysicalMapping<Self, T>) {}
+
+    fn read_u8(&self, _: usize) -> u8 {
+        byte_code()
+    }
+    fn read_u16(&self, _: usize) -> u16 {
+        byte_code()
+    }
+    fn read_u32(&self, _: usize) -> u32 {
+        byte_code()
+    }
+    fn read_u64(&self, _: usize) -> u64 {
+        byte_code()
+    }
+    fn write_u8(&self, _: usize, _: u8) {
+        byte_code()
+    }
+    fn write_u16(&self, _: usize, _: u16) {
+        byte_code()
+    }
+    fn write_u32(&self, _: usize, _: u32) {
+        byte_code()
+    }
+    fn write_u64(&self, _: usize, _: u64) {
+        byte_code()
+    }
+    fn read_io_u8(&self, _: u16) -> u8 {
+        byte_code()
+    }
+    fn read_io_u16(&self, _: u16) -> u16 {
+        byte_code()
+    }
+    fn read_io_u32(&self, _: u16) -> u32 {
+        byte_code()
+    }
+    fn write_io_u8(&self, _: u16, _: u8) {
+        byte_code()
+    }
+    fn write_io_u16(&self, _: u16, _: u16) {
+        byte_code()
+    }
+    fn write_io_u32(&self, _: u16, _: u32) {
+        byte_code()
+    }
+    fn read_pci_u8(&self, _: PciAddress, _: u16) -> u8 {
+        byte_code()
+    }
+    fn read_pci_u16(&self, _: PciAddress, _: u16) -> u16 {
+        byte_code()
+    }
+    fn read_pci_u32(&self, _: PciAddress, _: u16) -> u32 {
+        byte_code()
+    }
+    fn write_pci_u8(&self, _: PciAddress, _: u16, _: u8) {
+        byte_code()
+    }
+    fn write_pci_u16(&self, _: PciAddress, _: u16, _: u16) {
+        byte_code()
+    }
+    fn write_pci_u32(&self, _: PciAddress, _: u16, _: u32) {
+        byte_code()
+    }
+    fn nanos_since_boot(&self) -> u64 {
+        byte_code()
+    }
+    fn stall(&self, _: u64) {
+        byte_code()
+    }
+    fn sleep(&self, _: u64) {
+        byte_code()
+    }
+    fn create_mutex(&self) -> Handle {
+        byte_code()
+    }
+    fn acquire(&self, _: Handle, _: u16) -> Result<(), acpi::aml::AmlError> {
+        byte_code()
+    }
+    fn release(&self, _: Handle) {
+        byte_code()
+    }
+}
+
+/// The rest of the interface serves an interpreter, which the kernel does not run.
+fn byte_code() -> ! {
+    unreachable!("the kernel interprets no ACPI byte code")
+}
+
+/// Physical address and length of the RSDT or XSDT.
+static ROOT_TABLE: Once<(usize, usize)> = Once::new();
+
+/// Reads the tables, if there are any, and tells the interrupt controllers and `power` about them.
+pub fn init(rsdp: Option<u64>) {
+    apic::default_wiring();
+    let Some(rsdp) = rsdp else {
+        log::warn!("no ACPI: standard interrupt wiring is assumed");
+        apic::add_io_apic(STANDARD_IO_APIC, 0);
+        return;
+    };
+    // SAFETY: the loader vouches for the address; `Physmap` survives wrong ones.
+    let tables = match unsafe { AcpiTables::from_rsdp(Physmap, rsdp as usize) } {
+        Ok(tables) => tables,
+        Err(error) => {
+            log::error!("ACPI tables at {rsdp:#x} are unusable ({error:?})");
+            apic::add_io_apic(STANDARD_IO_APIC, 0);
+            return;
+        }
+    };
+    find_root_table(rsdp as usize);
+    if let Err(error) = wire(&tables) {
+        log::error!("ACPI interrupt table is unusable ({error:?}): standard wiring is assumed");
+        apic::default_wiring();
+        apic::add_io_apic(STANDARD_IO_APIC, 0);
+    }
+    match tables.find_table::<Fadt>() {
+        Some(fadt) => power::init(&fadt, table_bytes(&tables)),
+        None => log::warn!("no ACPI fixed table: power-off is not possible"),
+    }
+}
+
+/// Where the first IO-APIC is in machines that do not say.
+const STANDARD_IO_APIC: usize = 0xFEC0_0000;
+
+fn wire(tables: &AcpiTables<Physmap>) -> Result<(), AcpiError> {
+    let (model, _) = InterruptModel::new(tables)?;
+    let InterruptModel::Apic(model) = model else {
+        return Err(AcpiError::HostUnimplemented);
+    };
+    for controller in &model.io_apics {
+        apic::add_io_apic(controller.address as usize, controller.global_system_interrupt_base);
+    }
+    for line in &model.interrupt_source_overrides {
+        // "Same as bus" is edge, active high for ISA.
+        apic::override_line(
+            line.isa_source,
+            line.global_system_interrupt,
+            line.polarity == Polarity::ActiveLow,
+            line.trigger_mode == TriggerMode::Level,
+        );
+    }
+    Ok(())
+}
+
+/// The bytes of the DSDT.
+fn table_bytes(tables: &AcpiTables<Physmap>) -> &'static [u8] {
+    let Ok(table) = tables.dsdt() else { return &[] };
+    // SAFETY: firmware tables are not written by anyone.
+    unsafe { phys::bytes(table.phys_address, table.length as usize) }.unwrap_or(&[])
+}
+
+fn find_root_table(rsdp: usize) {
+    const REVISION: usize = 15;
+    const RSDT: usize = 16;
+    const XSDT: usize = 24;
+    const LENGTH: usize = 4;
+    let mut revision = [0];
+    phys::read(rsdp + REVISION, &mut revision);
+    let mut address = [0; 8];
+    if revision[0] == 0 {
+        phys::read(rsdp + RSDT, &mut address[..4]);
+    } else {
+        phys::read(rsdp + XSDT, &mut address);
+    }
+    let address = usize::from_le_bytes(address);
+    let mut length = [0; 4];
+    if phys::is_mapped(address, LENGTH + 4) {
+        phys::read(address + LENGTH, &mut length);
+        let length = u32::from_le_bytes(length) as usize;
+        if phys::is_mapped(address, length) {
+            ROOT_TABLE.call_once(|| (address, length));
+        }
+    }
+}
+
+/// The XSDT or RSDT, header included, for `kernel.acpi`; empty without ACPI.
+pub fn root_table() -> alloc::vec::Vec<u8> {
+    let Some(&(address, length)) = ROOT_TABLE.get() else { return alloc::vec::Vec::new() };
+    let mut bytes = alloc::vec![0; length];
+    phys::read(address, &mut bytes);
+    bytes
+}

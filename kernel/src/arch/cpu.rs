@@ -1,0 +1,184 @@
+//! The processor: features, descriptor tables, the block of data `gs` points to.
+//!
+//! One processor runs today. What belongs to it is in `Cpu`, reached through `gs`, so that more
+//! processors are more blocks.
+
+use core::arch::x86_64::{__cpuid, __cpuid_count};
+use core::cell::UnsafeCell;
+use core::ptr::{addr_of, addr_of_mut};
+
+use x86_64::VirtAddr;
+use x86_64::instructions::segmentation::{CS, DS, ES, FS, GS, SS, Segment};
+use x86_64::instructions::tables::load_tss;
+use x86_64::registers::control::{Cr0, Cr0Flags, Cr4, Cr4Flags, Efer, EferFlags};
+use x86_64::registers::model_specific::{GsBase, KernelGsBase, LStar, Msr, SFMask};
+use x86_64::registers::rflags::RFlags;
+use x86_64::structures::DescriptorTablePointer;
+use x86_64::structures::gdt::{Descriptor, DescriptorFlags, GlobalDescriptorTable, SegmentSelector};
+use x86_64::structures::tss::TaskStateSegment;
+
+/// Code selector of user mode (what programs see in cs).
+pub const USER_CS: u64 = 0x2B;
+/// Stack selector of user mode.
+pub const USER_SS: u64 = 0x23;
+/// Index of the double fault stack in the TSS (counted from 0).
+pub const DOUBLE_FAULT_IST: u16 = 0;
+/// Index of the stack for non-maskable interrupts and machine checks.
+pub const NMI_IST: u16 = 1;
+
+const IST_SIZE: usize = 16 * 1024;
+
+/// What assembly code finds at `gs`; the offsets are used in `entry.rs`.
+#[repr(C)]
+struct Cpu {
+    /// 0: where the kernel stack of the running context begins.
+    stack_top: u64,
+    /// 8: the program's stack pointer while the entry code switches stacks.
+    user_stack: u64,
+}
+
+#[repr(align(16))]
+struct Stack(UnsafeCell<[u8; IST_SIZE]>);
+// SAFETY: only the processor touches it, by address.
+unsafe impl Sync for Stack {}
+
+static mut CPU: Cpu = Cpu { stack_top: 0, user_stack: 0 };
+static mut TSS: TaskStateSegment = TaskStateSegment::new();
+static mut GDT: GlobalDescriptorTable = GlobalDescriptorTable::new();
+static DOUBLE_FAULT_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
+static NMI_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
+
+/// What `CPUID` says that the kernel cares about.
+#[derive(Clone, Copy, Debug)]
+pub struct Features {
+    /// Supervisor mode execution prevention.
+    pub smep: bool,
+    /// Supervisor mode access prevention.
+    pub smap: bool,
+    /// XSAVE and friends.
+    pub xsave: bool,
+    /// The x2APIC.
+    pub x2apic: bool,
+}
+
+/// Asks the processor.
+pub fn features() -> Features {
+    let max = __cpuid(0).eax;
+    let one = __cpuid(1);
+    let seven = if max >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+    Features {
+        smep: seven & 1 << 7 != 0,
+        smap: seven & 1 << 20 != 0,
+        xsave: one.ecx & 1 << 26 != 0,
+        x2apic: one.ecx & 1 << 21 != 0,
+    }
+}
+
+/// Loads GDT, TSS and `gs`; sets the control bits the kernel relies on.
+pub fn init() {
+    let features = features();
+    let stack_end = |stack: &Stack| VirtAddr::from_ptr(stack.0.get()) + IST_SIZE as u64;
+    // SAFETY: runs once at boot on the only processor; nobody else has references to the statics.
+    unsafe {
+        let tss = &mut *addr_of_mut!(TSS);
+        tss.interrupt_stack_table[DOUBLE_FAULT_IST as usize] = stack_end(&DOUBLE_FAULT_STACK);
+        tss.interrupt_stack_table[NMI_IST as usize] = stack_end(&NMI_STACK);
+        // No port may be used from user mode.
+        tss.iomap_base = size_of::<TaskStateSegment>() as u16;
+
+        let gdt = &mut *addr_of_mut!(GDT);
+        // SYSRET wants: 32-bit user code (unused), user stack, user code, in this order.
+        let user_code32 = Descriptor::UserSegment(DescriptorFlags::USER_CODE32.bits());
+        let code = gdt.append(Descriptor::kernel_code_segment());
+        let data = gdt.append(Descriptor::kernel_data_segment());
+        gdt.append(user_code32);
+        gdt.append(Descriptor::user_data_segment());
+        gdt.append(Descriptor::user_code_segment());
+        let tss_selector = gdt.append(Descriptor::tss_segment_unchecked(addr_of!(TSS)));
+        (*addr_of!(GDT)).load();
+        CS::set_reg(code);
+        SS::set_reg(data);
+        // Programs begin with null in all data selectors.
+        DS::set_reg(SegmentSelector::NULL);
+        ES::set_reg(SegmentSelector::NULL);
+        FS::set_reg(SegmentSelector::NULL);
+        GS::set_reg(SegmentSelector::NULL);
+        load_tss(tss_selector);
+        GsBase::write(VirtAddr::from_ptr(addr_of!(CPU)));
+        KernelGsBase::write(VirtAddr::zero());
+
+        Cr0::update(|cr0| {
+            cr0.insert(Cr0Flags::WRITE_PROTECT | Cr0Flags::NUMERIC_ERROR);
+            cr0.insert(Cr0Flags::MONITOR_COPROCESSOR);
+            cr0.remove(Cr0Flags::EMULATE_COPROCESSOR | Cr0Flags::TASK_SWITCHED);
+        });
+        Cr4::update(|cr4| {
+            cr4.insert(Cr4Flags::OSFXSR | Cr4Flags::OSXMMEXCPT_ENABLE | Cr4Flags::PAGE_GLOBAL);
+            // Programs cannot change fs and gs base behind the scheduler's back.
+            cr4.remove(Cr4Flags::FSGSBASE);
+        });
+        Efer::update(|efer| {
+            efer.insert(EferFlags::NO_EXECUTE_ENABLE | EferFlags::SYSTEM_CALL_EXTENSIONS);
+        });
+        // SYSCALL: kernel code 0x08; SYSRET: base 0x18, so stack 0x23 and code 0x2B.
+        Msr::new(0xC000_0081).write(0x08 << 32 | 0x18 << 48);
+        LStar::write(VirtAddr::new(super::entry::syscall_address()));
+        SFMask::write(
+            RFlags::INTERRUPT_FLAG
+                | RFlags::DIRECTION_FLAG
+                | RFlags::TRAP_FLAG
+                | RFlags::ALIGNMENT_CHECK
+                | RFlags::NESTED_TASK
+                | RFlags::CARRY_FLAG
+                | RFlags::PARITY_FLAG
+                | RFlags::AUXILIARY_CARRY_FLAG
+                | RFlags::ZERO_FLAG
+                | RFlags::SIGN_FLAG
+                | RFlags::OVERFLOW_FLAG,
+        );
+    }
+    crate::mm::paging::enable_guards(features.smep, features.smap);
+}
+
+/// Sets the stack on which the kernel is entered from user mode.
+pub fn set_kernel_stack(top: usize) {
+    // SAFETY: plain stores to this processor's block, interrupts are off.
+    unsafe {
+        (*addr_of_mut!(CPU)).stack_top = top as u64;
+        (*addr_of_mut!(TSS)).privilege_stack_table[0] = VirtAddr::new(top as u64);
+    }
+}
+
+/// Sets the bases a program sees in fs and gs. Both must be canonical.
+pub fn set_user_bases(fs: usize, gs: usize) {
+    use x86_64::registers::model_specific::FsBase;
+    FsBase::write(VirtAddr::new(fs as u64));
+    // While the kernel runs, the program's gs base waits in the swap register.
+    KernelGsBase::write(VirtAddr::new(gs as u64));
+}
+
+/// Stops the machine in the hardest way: an exception without a table to handle it.
+pub fn triple_fault() -> ! {
+    let empty = DescriptorTablePointer { limit: 0, base: VirtAddr::zero() };
+    // SAFETY: this is meant to fail.
+    unsafe {
+        x86_64::instructions::tables::lidt(&empty);
+        core::arch::asm!("int3");
+    }
+    halt()
+}
+
+/// Waits for ever with interrupts off.
+pub fn halt() -> ! {
+    loop {
+        x86_64::instructions::interrupts::disable();
+        x86_64::instructions::hlt();
+    }
+}
+
+/// Sleeps until an interrupt was handled. Returns with interrupts off.
+pub fn wait_for_interrupt() {
+    // An interrupt between the two instructions is held off until `hlt` runs.
+    x86_64::instructions::interrupts::enable_and_hlt();
+    x86_64::instructions::interrupts::disable();
+}

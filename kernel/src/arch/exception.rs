@@ -1,0 +1,195 @@
+//! What happens after the entry code saved the registers: exceptions, interrupts, system calls.
+
+use core::fmt::Write as _;
+
+use kernel_core::area::Prot;
+use x86_64::registers::control::Cr2;
+use x86_64::registers::rflags::RFlags;
+
+use super::entry::Frame;
+use super::{apic, cpu, irq};
+use crate::mm::{self, USER_END};
+use crate::{console, sched, syscall};
+
+const NMI: u64 = 2;
+const DOUBLE_FAULT: u64 = 8;
+const GENERAL_PROTECTION: u64 = 13;
+const PAGE_FAULT: u64 = 14;
+/// First vector that is no exception.
+const FIRST_IRQ: u64 = 32;
+
+const NAMES: [&str; 22] = [
+    "Divide error",
+    "Debug",
+    "Non-maskable interrupt",
+    "Breakpoint",
+    "Overflow",
+    "Bound range exceeded",
+    "Invalid opcode",
+    "Device not available",
+    "Double fault",
+    "Coprocessor segment overrun",
+    "Invalid TSS",
+    "Segment not present",
+    "Stack segment fault",
+    "General protection",
+    "Page fault",
+    "Reserved exception",
+    "x87 floating point",
+    "Alignment check",
+    "Machine check",
+    "SIMD floating point",
+    "Virtualization",
+    "Control protection",
+];
+
+/// Called by the entry code for every vector. Interrupts are off.
+pub extern "C" fn interrupt(frame: &mut Frame) {
+    if frame.vector >= FIRST_IRQ {
+        irq::dispatch(frame.vector as u8);
+    } else {
+        exception(frame);
+    }
+    if frame.from_user() {
+        leave(frame);
+    }
+}
+
+/// Called by the entry code for a system call.
+pub extern "C" fn system_call(frame: &mut Frame) {
+    // Registers that were set before this call are in use already.
+    sched::take_replaced();
+    let result = syscall::dispatch(
+        frame.rax as usize,
+        frame.rdi as usize,
+        frame.rsi as usize,
+        frame.rdx as usize,
+        frame.r10 as usize,
+        frame.r8 as usize,
+        frame.r9 as usize,
+    );
+    // A call that gave this context new registers (another program) leaves them alone.
+    if !sched::take_replaced() {
+        frame.rax = result as u64;
+    }
+    leave(frame);
+}
+
+/// Everything to be done before user mode continues.
+pub fn leave(frame: &mut Frame) {
+    sched::before_user_mode();
+    // SYSRET and IRET would fault in the kernel on a bad address: end the program instead.
+    if frame.rip >= USER_END as u64 {
+        user_exception(frame, GENERAL_PROTECTION, 0, 0);
+    }
+}
+
+fn exception(frame: &mut Frame) {
+    let address = if frame.vector == PAGE_FAULT { Cr2::read_raw() as usize } else { 0 };
+    if !frame.from_user() || frame.vector == NMI || frame.vector == DOUBLE_FAULT {
+        kernel_exception(frame, address);
+    }
+    if frame.vector == PAGE_FAULT && page_fault(frame.error, address) {
+        return;
+    }
+    user_exception(frame, frame.vector, frame.error, address);
+}
+
+/// Brings the page in; false when the access is not allowed.
+fn page_fault(error: u64, address: usize) -> bool {
+    let mut need = Prot::READ;
+    need.set(Prot::WRITE, error & 2 != 0);
+    need.set(Prot::EXEC, error & 16 != 0);
+    // A reserved bit in a table is a kernel bug, no missing page.
+    if error & 8 != 0 {
+        return false;
+    }
+    sched::current_space().is_ok_and(|space| space.fault(address, need).is_ok())
+}
+
+/// Reports an exception of the running program and ends its context.
+fn user_exception(frame: &Frame, vector: u64, error: u64, address: usize) -> ! {
+    let context = sched::current();
+    let mut text = alloc::string::String::new();
+    let name = NAMES.get(vector as usize).copied().unwrap_or("Unknown");
+    // Writing to a string does not fail.
+    let _ = write!(text, "EXCEPTION {name} in {}", crate::proc::describe(&context));
+    if vector == PAGE_FAULT {
+        let _ = write!(text, ": {} {address:#x}", access(error));
+        let mapped = context.space().is_some_and(|s| s.translate(address).is_some());
+        let _ = write!(text, " ({})", if mapped { "not allowed" } else { "not mapped" });
+    }
+    let _ = writeln!(text, ", error code {error:#x}");
+    registers(&mut text, frame);
+    console::write(text.as_bytes());
+    crate::proc::on_exception(&context, vector as u8, error, address);
+    // `exit_current` never returns, so nothing may be left to drop here.
+    drop(context);
+    drop(text);
+    sched::exit_current()
+}
+
+/// What a page fault's error code says was tried.
+fn access(error: u64) -> &'static str {
+    if error & 16 != 0 {
+        "instruction fetch from"
+    } else if error & 2 != 0 {
+        "store to"
+    } else {
+        "load from"
+    }
+}
+
+fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
+    let _ = writeln!(
+        out,
+        "  rip {:016x}  rsp {:016x}  rflags {:08x}  cs {:02x}  ss {:02x}\n\
+         \x20 rax {:016x}  rbx {:016x}  rcx {:016x}  rdx {:016x}\n\
+         \x20 rsi {:016x}  rdi {:016x}  rbp {:016x}  r8  {:016x}\n\
+         \x20 r9  {:016x}  r10 {:016x}  r11 {:016x}  r12 {:016x}\n\
+         \x20 r13 {:016x}  r14 {:016x}  r15 {:016x}",
+        f.rip, f.rsp, f.rflags, f.cs, f.ss, f.rax, f.rbx, f.rcx, f.rdx, f.rsi, f.rdi, f.rbp, f.r8,
+        f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15
+    );
+}
+
+/// An exception in the kernel itself is a bug (or broken hardware): report and stop.
+fn kernel_exception(frame: &Frame, address: usize) -> ! {
+    let mut out = console::Emergency;
+    registers(&mut out, frame);
+    let name = NAMES.get(frame.vector as usize).copied().unwrap_or("Unknown");
+    let overflow = mm::stack::is_guard(frame.rsp as usize) || mm::stack::is_guard(address);
+    panic!(
+        "exception {name} in the kernel at {:#x}, address {address:#x}, error code {:#x}{}",
+        frame.rip,
+        frame.error,
+        if overflow { " (kernel stack overflow)" } else { "" }
+    );
+}
+
+/// The flags a program may have: arithmetic, DF, TF, AC, ID; interrupts always on.
+pub fn user_flags(wanted: u64) -> u64 {
+    const FREE: u64 = RFlags::CARRY_FLAG
+        .union(RFlags::PARITY_FLAG)
+        .union(RFlags::AUXILIARY_CARRY_FLAG)
+        .union(RFlags::ZERO_FLAG)
+        .union(RFlags::SIGN_FLAG)
+        .union(RFlags::TRAP_FLAG)
+        .union(RFlags::DIRECTION_FLAG)
+        .union(RFlags::OVERFLOW_FLAG)
+        .union(RFlags::ALIGNMENT_CHECK)
+        .union(RFlags::ID)
+        .bits();
+    wanted & FREE | RFlags::INTERRUPT_FLAG.bits() | 2
+}
+
+/// Turns all sources of interrupts off; for a panic.
+pub fn quiesce() {
+    apic::disable();
+    x86_64::instructions::interrupts::disable();
+}
+
+/// See `cpu::halt`.
+pub fn stop() -> ! {
+    cpu::halt()
+}

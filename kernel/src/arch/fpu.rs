@@ -1,0 +1,145 @@
+//! Floating point and vector state of programs. The kernel itself uses none of it, so the state
+//! stays in the registers until the next context switch.
+
+use alloc::alloc::{alloc_zeroed, dealloc};
+use core::alloc::Layout;
+use core::arch::asm;
+use core::arch::x86_64::__cpuid_count;
+use core::ptr::NonNull;
+
+use spin::Once;
+use x86_64::registers::control::{Cr4, Cr4Flags};
+use x86_64::registers::xcontrol::{XCr0, XCr0Flags};
+
+use super::cpu;
+
+/// How state is saved.
+#[derive(Clone, Copy, Debug)]
+struct Method {
+    xsave: bool,
+    size: usize,
+}
+
+static METHOD: Once<Method> = Once::new();
+
+/// Bytes of the FXSAVE layout, which the XSAVE layout begins with.
+const FXSAVE_SIZE: usize = 512;
+/// Where MXCSR is.
+const MXCSR: usize = 24;
+/// Bits of MXCSR every processor has; a reserved bit would fault in the kernel.
+const MXCSR_MASK: u32 = 0xFFBF;
+/// The first word behind the FXSAVE layout: which components the area holds.
+const XSTATE_BV: usize = 512;
+const X87_AND_SSE: u8 = 3;
+
+/// Chooses XSAVE with all plain vector states, or FXSAVE.
+pub fn init() {
+    let method = METHOD.call_once(|| {
+        if !cpu::features().xsave {
+            return Method { xsave: false, size: FXSAVE_SIZE };
+        }
+        // SAFETY: the processor has XSAVE; the states are those it says it supports.
+        let size = unsafe {
+            Cr4::update(|cr4| cr4.insert(Cr4Flags::OSXSAVE));
+            let supported = XCr0Flags::from_bits_truncate(__cpuid_count(0xD, 0).eax.into());
+            let mut wanted = XCr0Flags::X87 | XCr0Flags::SSE;
+            let avx = XCr0Flags::AVX;
+            let avx512 = XCr0Flags::OPMASK | XCr0Flags::ZMM_HI256 | XCr0Flags::HI16_ZMM;
+            if supported.contains(avx) {
+                wanted |= avx;
+                if supported.contains(avx512) {
+                    wanted |= avx512;
+                }
+            }
+            XCr0::write(wanted);
+            // The size for what is enabled now.
+            __cpuid_count(0xD, 0).ebx as usize
+        };
+        Method { xsave: true, size }
+    });
+    log::info!(
+        "floating point state: {} bytes by {}",
+        method.size,
+        if method.xsave { "XSAVE" } else { "FXSAVE" }
+    );
+}
+
+fn method() -> Method {
+    *METHOD.get().expect("fpu::init ran at boot")
+}
+
+/// Saved state of one context. A new one is all zero, as Redox has it: with XSAVE that means the
+/// initial x87 state but MXCSR 0.
+#[derive(Debug)]
+pub struct FpuState {
+    area: NonNull<u8>,
+}
+
+// SAFETY: owns its memory.
+unsafe impl Send for FpuState {}
+
+impl FpuState {
+    fn layout() -> Layout {
+        Layout::from_size_align(method().size, 64).expect("a save area of a few KiB")
+    }
+
+    /// A zero state, or `None` without memory.
+    pub fn new() -> Option<Self> {
+        // SAFETY: the size is not 0.
+        NonNull::new(unsafe { alloc_zeroed(Self::layout()) }).map(|area| FpuState { area })
+    }
+
+    /// Saves the processor's state here.
+    pub fn save(&mut self) {
+        let area = self.area.as_ptr();
+        // SAFETY: the area is aligned to 64 and as large as the instruction needs.
+        unsafe {
+            if method().xsave {
+                asm!("xsave64 [{}]", in(reg) area, in("eax") u32::MAX, in("edx") u32::MAX);
+            } else {
+                asm!("fxsave64 [{}]", in(reg) area);
+            }
+        }
+    }
+
+    /// Loads the processor's state from here.
+    pub fn load(&self) {
+        let area = self.area.as_ptr();
+        // SAFETY: as above; the contents were saved by the processor or checked by `set`.
+        unsafe {
+            if method().xsave {
+                asm!("xrstor64 [{}]", in(reg) area, in("eax") u32::MAX, in("edx") u32::MAX);
+            } else {
+                asm!("fxrstor64 [{}]", in(reg) area);
+            }
+        }
+    }
+
+    /// The FXSAVE part.
+    pub fn get(&self) -> [u8; FXSAVE_SIZE] {
+        // SAFETY: the area begins with it.
+        unsafe { self.area.cast::<[u8; FXSAVE_SIZE]>().read() }
+    }
+
+    /// Replaces the FXSAVE part; reserved MXCSR bits are cleared.
+    pub fn set(&mut self, state: &[u8; FXSAVE_SIZE]) {
+        let mut state = *state;
+        let word = &mut state[MXCSR..MXCSR + 4];
+        let mxcsr = u32::from_le_bytes([word[0], word[1], word[2], word[3]]) & MXCSR_MASK;
+        word.copy_from_slice(&mxcsr.to_le_bytes());
+        // SAFETY: the area begins with the FXSAVE part; with XSAVE the header follows.
+        unsafe {
+            self.area.cast::<[u8; FXSAVE_SIZE]>().write(state);
+            if method().xsave {
+                *self.area.as_ptr().add(XSTATE_BV) |= X87_AND_SSE;
+            }
+        }
+    }
+}
+
+impl Drop for FpuState {
+    fn drop(&mut self) {
+        // SAFETY: allocated with the same layout.
+        unsafe { dealloc(self.area.as_ptr(), Self::layout()) };
+    }
+}

@@ -1,0 +1,418 @@
+//! Page tables: entries by address, the kernel's own map, cache attributes.
+
+use core::arch::asm;
+
+use kernel_core::memmap::MemoryMap;
+use spin::Once;
+use x86_64::PhysAddr;
+use x86_64::registers::control::{Cr3, Cr3Flags};
+use x86_64::registers::model_specific::Msr;
+use x86_64::structures::paging::{PageTableFlags as Flags, PhysFrame};
+
+use super::space::{Cache, Prot};
+use super::{PAGE_SIZE, frame, phys};
+
+/// This entry holds a counted reference to its frame (a bit the processor ignores).
+pub const COUNTED: Flags = Flags::BIT_9;
+
+/// Where kernel stacks are mapped: one top-level entry.
+pub const STACKS: usize = 0xFFFF_FF00_0000_0000;
+
+const ENTRIES: usize = 512;
+const KERNEL_HALF: usize = ENTRIES / 2;
+const ADDRESS_MASK: u64 = 0x000F_FFFF_FFFF_F000;
+const LARGE: usize = 2 << 20;
+
+/// Page attribute table: entry 1 (PWT) is write combining, entry 2 (PCD) UC-, 0 write back,
+/// 3 uncacheable; the upper half repeats them.
+const PAT: u64 = 0x0007_0106_0007_0106;
+const IA32_PAT: u32 = 0x277;
+
+/// The top-level table all kernel halves are copied from; also what runs without a program.
+static KERNEL_ROOT: Once<usize> = Once::new();
+
+unsafe extern "C" {
+    static kernel_start: u8;
+    static kernel_text_end: u8;
+    static kernel_rodata_end: u8;
+    static kernel_end: u8;
+}
+
+/// Physical range of the kernel image: first byte and length.
+pub fn kernel_range() -> (u64, u64) {
+    let start = &raw const kernel_start as u64;
+    (start - KERNEL_OFFSET as u64, &raw const kernel_end as u64 - start)
+}
+
+const KERNEL_OFFSET: usize = 0xFFFF_FFFF_8000_0000;
+
+/// One entry of a table of any level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry(u64);
+
+impl Entry {
+    /// Nothing is mapped.
+    pub const EMPTY: Entry = Entry(0);
+
+    /// An entry for a frame.
+    pub fn new(phys: usize, flags: Flags) -> Self {
+        Entry(phys as u64 & ADDRESS_MASK | flags.bits())
+    }
+
+    /// Physical address of the frame.
+    pub fn phys(self) -> usize {
+        (self.0 & ADDRESS_MASK) as usize
+    }
+
+    /// All flag bits.
+    pub fn flags(self) -> Flags {
+        Flags::from_bits_truncate(self.0)
+    }
+
+    /// Whether a frame is entered.
+    pub fn is_present(self) -> bool {
+        self.flags().contains(Flags::PRESENT)
+    }
+
+    /// Whether stores are allowed.
+    pub fn is_writable(self) -> bool {
+        self.flags().contains(Flags::WRITABLE)
+    }
+
+    /// Whether the entry holds a reference to its frame.
+    pub fn is_counted(self) -> bool {
+        self.flags().contains(COUNTED)
+    }
+
+    /// The cache attribute.
+    pub fn cache(self) -> Cache {
+        let flags = self.flags();
+        if flags.contains(Flags::NO_CACHE) {
+            Cache::Uncached
+        } else if flags.contains(Flags::WRITE_THROUGH) {
+            Cache::WriteCombining
+        } else {
+            Cache::WriteBack
+        }
+    }
+}
+
+/// Flags of a user page with these rights. A page without any right stays entered, out of reach
+/// of user mode, so that its contents are kept.
+pub fn user_flags(prot: Prot, cache: Cache) -> Flags {
+    let mut flags = Flags::PRESENT;
+    flags.set(Flags::USER_ACCESSIBLE, !prot.is_empty());
+    flags.set(Flags::WRITABLE, prot.contains(Prot::WRITE));
+    flags.set(Flags::NO_EXECUTE, !prot.contains(Prot::EXEC));
+    flags | cache_flags(cache)
+}
+
+fn cache_flags(cache: Cache) -> Flags {
+    match cache {
+        Cache::WriteBack => Flags::empty(),
+        Cache::WriteCombining => Flags::WRITE_THROUGH,
+        Cache::Uncached => Flags::NO_CACHE,
+    }
+}
+
+/// A table page seen through the physical map.
+fn table(phys: usize) -> *mut Entry {
+    phys::pointer::<[Entry; ENTRIES]>(phys).cast()
+}
+
+fn read(table_phys: usize, index: usize) -> Entry {
+    // SAFETY: `index` < 512 by construction (`index_of`, loops); table pages belong to us.
+    unsafe { table(table_phys).add(index).read_volatile() }
+}
+
+/// A last-level entry without the bits the processor sets by itself (nobody needs them here).
+fn leaf(table_phys: usize, index: usize) -> Entry {
+    let set_by_processor = Flags::ACCESSED | Flags::DIRTY;
+    Entry(read(table_phys, index).0 & !set_by_processor.bits())
+}
+
+fn write(table_phys: usize, index: usize, entry: Entry) {
+    // SAFETY: as in `read`.
+    unsafe { table(table_phys).add(index).write_volatile(entry) };
+}
+
+/// Index into the table of `level` (3 = top).
+fn index_of(addr: usize, level: usize) -> usize {
+    (addr >> (12 + 9 * level)) & (ENTRIES - 1)
+}
+
+/// The page tables of one address space: the lower half is its own, the upper the kernel's.
+#[derive(Debug)]
+pub struct PageTable {
+    root: usize,
+}
+
+impl PageTable {
+    /// Tables with an empty lower half.
+    pub fn new() -> Option<PageTable> {
+        let root = frame::alloc_raw(1)?;
+        let kernel = *KERNEL_ROOT.get()?;
+        phys::zero_frame(root);
+        for i in KERNEL_HALF..ENTRIES {
+            write(root, i, read(kernel, i));
+        }
+        Some(PageTable { root })
+    }
+
+    /// Physical address for CR3.
+    pub fn root(&self) -> usize {
+        self.root
+    }
+
+    /// The last-level entry of a page, `EMPTY` when there is none.
+    pub fn get(&self, addr: usize) -> Entry {
+        let mut at = self.root;
+        for level in (1..4).rev() {
+            let entry = read(at, index_of(addr, level));
+            if !entry.is_present() {
+                return Entry::EMPTY;
+            }
+            at = entry.phys();
+        }
+        leaf(at, index_of(addr, 0))
+    }
+
+    /// Sets the last-level entry of a user page and returns the old one; `None` when a table page
+    /// is needed and there is no memory. Flushes the processor's copy.
+    pub fn set(&mut self, addr: usize, entry: Entry) -> Option<Entry> {
+        let mut at = self.root;
+        for level in (1..4).rev() {
+            at = next_table(at, index_of(addr, level), Flags::USER_ACCESSIBLE, alloc_table)?;
+        }
+        let index = index_of(addr, 0);
+        let old = leaf(at, index);
+        write(at, index, entry);
+        if old.is_present() {
+            self.flush(addr);
+        }
+        Some(old)
+    }
+
+    /// Calls `visit` with the address and entry of every entered page in the range, in ascending
+    /// order; what it returns becomes the entry. Skips empty tables, so sparse ranges are cheap.
+    pub fn update(&mut self, addr: usize, len: usize, mut visit: impl FnMut(usize, Entry) -> Entry) {
+        let end = addr + len;
+        let mut page = addr;
+        let mut changed = 0usize;
+        while page < end {
+            let mut at = self.root;
+            let mut skip = 0;
+            for level in (1..4).rev() {
+                let entry = read(at, index_of(page, level));
+                if !entry.is_present() {
+                    skip = 1usize << (12 + 9 * level);
+                    break;
+                }
+                at = entry.phys();
+            }
+            if skip != 0 {
+                page = (page & !(skip - 1)) + skip;
+                continue;
+            }
+            loop {
+                let index = index_of(page, 0);
+                let old = leaf(at, index);
+                if old.is_present() {
+                    let new = visit(page, old);
+                    if new != old {
+                        write(at, index, new);
+                        changed += 1;
+                        if changed <= FLUSH_ALL {
+                            self.flush(page);
+                        }
+                    }
+                }
+                page += PAGE_SIZE;
+                if page >= end || index == ENTRIES - 1 {
+                    break;
+                }
+            }
+        }
+        if changed > FLUSH_ALL && self.is_loaded() {
+            load(self.root);
+        }
+    }
+
+    fn is_loaded(&self) -> bool {
+        Cr3::read().0.start_address().as_u64() as usize == self.root
+    }
+
+    fn flush(&self, addr: usize) {
+        if self.is_loaded() {
+            x86_64::instructions::tlb::flush(x86_64::VirtAddr::new_truncate(addr as u64));
+        }
+    }
+}
+
+/// Beyond this many changed pages the whole translation cache is flushed instead.
+const FLUSH_ALL: usize = 64;
+
+impl Drop for PageTable {
+    /// Frees the table pages. The mapped frames are the owner's business (`AddrSpace`).
+    fn drop(&mut self) {
+        fn free(at: usize, level: usize, entries: core::ops::Range<usize>) {
+            for i in entries {
+                let entry = read(at, i);
+                if level > 0 && entry.is_present() {
+                    free(entry.phys(), level - 1, 0..ENTRIES);
+                }
+            }
+            frame::free_raw(at, 1);
+        }
+        assert!(!self.is_loaded(), "page tables dropped while in use");
+        free(self.root, 3, 0..KERNEL_HALF);
+    }
+}
+
+fn alloc_table() -> Option<usize> {
+    frame::alloc_raw(1)
+}
+
+/// The table an entry leads to, made if missing.
+fn next_table(
+    at: usize,
+    index: usize,
+    flags: Flags,
+    alloc: impl FnOnce() -> Option<usize>,
+) -> Option<usize> {
+    let entry = read(at, index);
+    if entry.is_present() {
+        return Some(entry.phys());
+    }
+    let new = alloc()?;
+    phys::zero_frame(new);
+    write(at, index, Entry::new(new, Flags::PRESENT | Flags::WRITABLE | flags));
+    Some(new)
+}
+
+/// Makes page tables current.
+fn load(root: usize) {
+    let frame = PhysFrame::containing_address(PhysAddr::new(root as u64));
+    // SAFETY: every root holds the kernel half, so kernel code, data and stacks stay mapped.
+    unsafe { Cr3::write(frame, Cr3Flags::empty()) };
+}
+
+/// Switches to a program's tables, or with `None` to the kernel's own.
+pub fn activate(root: Option<usize>) {
+    let root = root.or(KERNEL_ROOT.get().copied()).expect("kernel tables exist");
+    if Cr3::read().0.start_address().as_u64() as usize != root {
+        load(root);
+    }
+}
+
+/// Maps `[virt, virt + len)` to `phys` in tables under construction, with large pages where the
+/// alignment allows.
+fn map_kernel(
+    root: usize,
+    virt: usize,
+    phys: usize,
+    len: usize,
+    flags: Flags,
+    alloc: &mut impl FnMut() -> Option<usize>,
+) {
+    let mut done = 0;
+    while done < len {
+        let (v, p) = (virt + done, phys + done);
+        let large = v % LARGE == 0 && p % LARGE == 0 && len - done >= LARGE;
+        let mut at = root;
+        for level in (if large { 2 } else { 1 }..4).rev() {
+            at = next_table(at, index_of(v, level), Flags::empty(), &mut *alloc)
+                .expect("memory for the kernel's page tables");
+        }
+        if large {
+            write(at, index_of(v, 1), Entry::new(p, flags | Flags::HUGE_PAGE));
+            done += LARGE;
+        } else {
+            write(at, index_of(v, 0), Entry::new(p, flags));
+            done += PAGE_SIZE;
+        }
+    }
+}
+
+/// Builds the kernel's own page tables and loads them: image with one protection per section,
+/// physical map, room for stacks; no identity map any more. No kernel page is both writable and
+/// executable, and text and constants are read-only in the physical map too.
+///
+/// # Safety
+/// Called once, on the boot page tables, with a map whose free areas nobody uses.
+pub(super) unsafe fn init(map: &mut MemoryMap) {
+    // SAFETY: sets the memory types the flags above mean; nothing is mapped with them yet.
+    unsafe { Msr::new(IA32_PAT).write(PAT) };
+
+    const LOW: usize = 1 << 32;
+    // The tables must be reachable through the boot tables, hence below 4 GiB.
+    let ram_end = map.ram_end(u64::MAX) as usize;
+    let low_ram_end = (map.ram_end(LOW as u64) as usize).next_multiple_of(PAGE_SIZE);
+    let mut alloc = || map.take(PAGE_SIZE as u64, LOW as u64).map(|a| a as usize);
+    let root = alloc().expect("a page for the kernel's page tables");
+    phys::zero_frame(root);
+
+    let data = Flags::PRESENT | Flags::WRITABLE | Flags::NO_EXECUTE | Flags::GLOBAL;
+    let constant = Flags::PRESENT | Flags::NO_EXECUTE | Flags::GLOBAL;
+    let text = Flags::PRESENT | Flags::GLOBAL;
+    let start = &raw const kernel_start as usize;
+    let text_end = &raw const kernel_text_end as usize;
+    let rodata_end = &raw const kernel_rodata_end as usize;
+    let end = &raw const kernel_end as usize;
+    let mut section = |from: usize, to: usize, flags| {
+        map_kernel(root, from, from - KERNEL_OFFSET, to - from, flags, &mut alloc);
+    };
+    section(start, text_end, text);
+    section(text_end, rodata_end, constant);
+    section(rodata_end, end, data);
+
+    let mut physmap = |from: usize, to: usize, flags| {
+        map_kernel(root, phys::BASE + from, from, to - from, flags, &mut alloc);
+    };
+    let limit = ram_end.next_multiple_of(LARGE).max(LOW);
+    physmap(0, start - KERNEL_OFFSET, data);
+    physmap(start - KERNEL_OFFSET, rodata_end - KERNEL_OFFSET, constant);
+    physmap(rodata_end - KERNEL_OFFSET, low_ram_end, data);
+    physmap(low_ram_end, LOW, data | Flags::NO_CACHE);
+    physmap(LOW, limit, data);
+
+    // The entry for stacks must exist before the first copy of the kernel half is made.
+    next_table(root, index_of(STACKS, 3), Flags::empty(), &mut alloc)
+        .expect("a page for the kernel's page tables");
+
+    KERNEL_ROOT.call_once(|| root);
+    load(root);
+    phys::set_limit(limit);
+}
+
+/// Maps a fresh frame at a kernel address of the stack region, unless one is there already;
+/// `None` without memory.
+pub(super) fn map_stack_page(virt: usize) -> Option<()> {
+    let mut at = *KERNEL_ROOT.get()?;
+    for level in (1..4).rev() {
+        at = next_table(at, index_of(virt, level), Flags::empty(), alloc_table)?;
+    }
+    if !read(at, index_of(virt, 0)).is_present() {
+        let flags = Flags::PRESENT | Flags::WRITABLE | Flags::NO_EXECUTE | Flags::GLOBAL;
+        let frame = frame::alloc_raw(1)?;
+        write(at, index_of(virt, 0), Entry::new(frame, flags));
+    }
+    Some(())
+}
+
+/// Sets the user-mode access guards: supervisor code neither runs nor touches user pages. User
+/// memory is only reached through the physical map.
+pub fn enable_guards(smep: bool, smap: bool) {
+    use x86_64::registers::control::{Cr4, Cr4Flags};
+    // SAFETY: the bits are set only when the processor has them; the kernel follows the rule.
+    unsafe {
+        Cr4::update(|cr4| {
+            cr4.set(Cr4Flags::SUPERVISOR_MODE_EXECUTION_PROTECTION, smep);
+            cr4.set(Cr4Flags::SUPERVISOR_MODE_ACCESS_PREVENTION, smap);
+        });
+    }
+    // SAFETY: clears AC, so that the guard is active.
+    if smap {
+        unsafe { asm!("clac", options(nomem, nostack)) };
+    }
+}

@@ -1,0 +1,92 @@
+//! Wait queues.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use spin::Mutex;
+
+use super::{ContextRef, State, current, make_ready, switch};
+use crate::time;
+
+/// Why a wait ended without its condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitError {
+    /// `interrupt` or `kill`. After `kill` every later wait ends so at once (`Context::is_killed`).
+    Interrupted,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// Contexts waiting for something.
+#[derive(Default)]
+pub struct WaitQueue {
+    waiters: Mutex<VecDeque<ContextRef>>,
+}
+
+impl WaitQueue {
+    /// An empty queue.
+    pub const fn new() -> Self {
+        WaitQueue { waiters: Mutex::new(VecDeque::new()) }
+    }
+
+    /// Blocks the current context until `condition` gives a value. It is tried first at once, then
+    /// after each wake-up. `deadline` is absolute monotonic nanoseconds. The condition is called
+    /// without locks of this module held and must not block.
+    pub fn wait<T>(
+        &self,
+        deadline: Option<u64>,
+        mut condition: impl FnMut() -> Option<T>,
+    ) -> Result<T, WaitError> {
+        let context = current();
+        // An interrupt that came while the context did not wait is not for this wait.
+        context.set_interrupted(false);
+        loop {
+            if let Some(value) = condition() {
+                return Ok(value);
+            }
+            if context.take_interrupted() {
+                return Err(WaitError::Interrupted);
+            }
+            if deadline.is_some_and(|deadline| time::now_ns() >= deadline) {
+                return Err(WaitError::TimedOut);
+            }
+            let timer = deadline.map(|deadline| {
+                let sleeper = Arc::downgrade(&context);
+                let wake = move || {
+                    if let Some(sleeper) = sleeper.upgrade()
+                        && sleeper.state() == State::Blocked
+                    {
+                        make_ready(&sleeper);
+                    }
+                };
+                time::at(deadline, Box::new(wake))
+            });
+            self.waiters.lock().push_back(context.clone());
+            context.set_state(State::Blocked);
+            switch();
+            if let Some(timer) = timer {
+                time::cancel(timer);
+            }
+            // Woken by other means than `wake_*`, it is still listed.
+            self.waiters.lock().retain(|waiter| !Arc::ptr_eq(waiter, &context));
+        }
+    }
+
+    /// Wakes the context that has waited longest; false when nobody waits.
+    pub fn wake_one(&self) -> bool {
+        loop {
+            let Some(context) = self.waiters.lock().pop_front() else { return false };
+            // One that was woken otherwise and did not run yet does not need this wake-up.
+            if context.state() == State::Blocked {
+                make_ready(&context);
+                return true;
+            }
+        }
+    }
+
+    /// Wakes all.
+    pub fn wake_all(&self) {
+        while self.wake_one() {}
+    }
+}
