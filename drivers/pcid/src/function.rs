@@ -34,6 +34,8 @@ pub struct Function {
     pub vendor_capabilities: Vec<PciCapabilityAddress>,
     /// Whether a driver has it.
     pub taken: bool,
+    /// Whether that driver turned it on.
+    pub enabled: bool,
 }
 
 impl Function {
@@ -66,6 +68,7 @@ impl Function {
             msix: None,
             vendor_capabilities: Vec::new(),
             taken: false,
+            enabled: false,
         };
         if let Some(endpoint) = EndpointHeader::from_header(header, space) {
             let (pin, line) = endpoint.interrupt(space);
@@ -96,6 +99,7 @@ impl Function {
 
     /// Turns decoding and bus mastering on and message-signalled interrupts off.
     pub fn enable(&mut self, space: &ConfigSpace) {
+        self.enabled = true;
         self.disable_messages(space);
         PciHeader::new(self.address).update_command(space, |command| {
             command
@@ -110,9 +114,13 @@ impl Function {
         }
     }
 
-    /// Takes the function off the bus as a master: whoever had it can no longer make it write to
-    /// memory or interrupt.
-    pub fn quiesce(&mut self, space: &ConfigSpace) {
+    /// Takes the function back from its driver, and off the bus as a master if the driver turned it
+    /// on: it can no longer write to memory, which may go with the driver, or interrupt.
+    pub fn release(&mut self, space: &ConfigSpace) {
+        self.taken = false;
+        if !core::mem::take(&mut self.enabled) {
+            return;
+        }
         PciHeader::new(self.address).update_command(space, |command| {
             command - CommandRegister::BUS_MASTER_ENABLE
         });

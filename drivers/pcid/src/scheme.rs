@@ -264,7 +264,10 @@ impl SchemeSync for PciScheme {
             return Err(Error::new(EINVAL));
         }
         // Copied, then decoded: the client can change the buffer meanwhile.
-        let request = Request::decode(&buf.to_vec()).map_err(|_| Error::new(EINVAL))?;
+        let mut message = [0; MAX_REQUEST_BYTES];
+        let message = &mut message[..buf.len()];
+        message.copy_from_slice(buf);
+        let request = Request::decode(message).map_err(|_| Error::new(EINVAL))?;
         let function = self.functions.get_mut(address).ok_or(Error::new(EBADF))?;
         response.extend(driver::respond(&self.space, function, request).encode());
         Ok(buf.len())
@@ -330,9 +333,7 @@ impl SchemeSync for PciScheme {
             return;
         };
         if let Some(function) = self.functions.get_mut(&address) {
-            // The driver's memory may go with it: its device must not write there any more.
-            function.quiesce(&self.space);
-            function.taken = false;
+            function.release(&self.space);
         }
     }
 }

@@ -252,7 +252,7 @@ fn a_driver_that_goes_leaves_a_quiet_device() {
     let function = found.get_mut(&address(1, 31, 0)).unwrap();
     driver::respond(&space, function, Request::EnableDevice);
     driver::respond(&space, function, Request::EnableFeature(Feature::MsiX));
-    function.quiesce(&space);
+    function.release(&space);
     let read = |offset| platform::pci::config::read(&space, function.address, offset);
     assert_eq!(read(COMMAND) & 0xffff, 3);
     assert_eq!(read(0x40), 0x0001_5011);

@@ -15,9 +15,15 @@
 //! # Incarnations
 //! A queue pair is good for one connection of two incarnations. Each side numbers its own
 //! (`generation`, never 0 once there was one) and names the peer's that its queue pair belongs to
-//! (`peer_generation`, 0: none yet). A side may use the other's queue pair only if that is bound
-//! to nobody or to itself; when the other side's generation or state is no longer the one it
-//! connected to, it must connect anew with a new queue pair and generation.
+//! (`peer_generation`, 0: none yet). Connecting takes two steps, so that nobody writes into a queue
+//! pair that an earlier incarnation has used:
+//!
+//! 1. A side binds its queue pair to the peer's incarnation when the peer's record is ready and
+//!    bound to nobody or to this side's incarnation ([`Record::may_bind`]).
+//! 2. It uses the peer's queue pair when both are bound to each other ([`Record::is_bound_to`]).
+//!
+//! When the peer's generation or state is no longer the one it bound to, a side begins anew with a
+//! new queue pair and generation.
 //!
 //! A side that publishes a new generation or leaves [`STATE_READY`] will not write to its peer's
 //! memory through the former connection any more. That is what makes it safe for the peer to reuse
@@ -96,7 +102,7 @@ pub struct Record {
     /// Bus address of the node queue pair in this side's memory.
     #[layout(offset = 16)]
     pub queue_pair: U64,
-    /// Bytes of this side's memory, for information.
+    /// Bytes of this side's memory, for information; 0 when it does not say.
     #[layout(offset = 24)]
     pub ram_bytes: U64,
     /// Zero.
@@ -149,12 +155,17 @@ impl Header {
 }
 
 impl Record {
-    /// Whether a side of incarnation `own` may connect to the queue pair of this record.
-    pub fn is_open_to(&self, own: u32) -> bool {
+    /// Whether a side of incarnation `own` may bind its queue pair to this record's incarnation.
+    pub fn may_bind(&self, own: u32) -> bool {
         let bound_to = self.peer_generation.get();
         self.state.get() == STATE_READY
             && self.generation.get() != 0
             && (bound_to == 0 || bound_to == own)
+    }
+
+    /// Whether this record's queue pair serves incarnation `own` of the other side.
+    pub fn is_bound_to(&self, own: u32) -> bool {
+        self.may_bind(own) && self.peer_generation.get() == own
     }
 }
 
@@ -182,14 +193,15 @@ mod tests {
     #[test]
     fn a_queue_pair_serves_one_peer_incarnation() {
         let mut record = Record::new_zeroed();
-        assert!(!record.is_open_to(5));
+        assert!(!record.may_bind(5));
         record.state = STATE_READY.into();
-        assert!(!record.is_open_to(5));
+        assert!(!record.may_bind(5));
         record.generation = 1.into();
-        assert!(record.is_open_to(5));
+        assert!(record.may_bind(5) && !record.is_bound_to(5));
         record.peer_generation = 5.into();
-        assert!(record.is_open_to(5) && !record.is_open_to(6));
+        assert!(record.may_bind(5) && record.is_bound_to(5));
+        assert!(!record.may_bind(6) && !record.is_bound_to(6));
         record.state = STATE_STOPPED.into();
-        assert!(!record.is_open_to(5));
+        assert!(!record.may_bind(5));
     }
 }

@@ -16,6 +16,7 @@ use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_DIRECTORY, O_RDWR};
 use syscall::dirent::DirentIter;
 use syscall::error::{EINVAL, EIO, EMSGSIZE, ENODEV, EOPNOTSUPP, EOVERFLOW, Error, Result};
+use syscall::flag::CallFlags;
 
 use crate::mem::{self, Cache, Region};
 use protocol::{
@@ -48,6 +49,33 @@ pub fn list() -> Result<Vec<Address>> {
         if opaque == before {
             return Ok(functions);
         }
+    }
+}
+
+/// Configuration space without taking a function: for looking around.
+pub struct RawAccess {
+    file: Fd,
+}
+
+impl RawAccess {
+    /// Opens it; root only (`EACCES`).
+    pub fn open() -> Result<Self> {
+        let file = Fd::open("/scheme/pci/access", O_CLOEXEC | O_RDWR, 0)?;
+        Ok(Self { file })
+    }
+
+    /// Vendor and device of a function.
+    pub fn identity(&self, address: Address) -> Result<(u16, u16)> {
+        const READ: u64 = 1;
+        let place = u64::from(address.segment) << 28
+            | u64::from(address.bus) << 20
+            | u64::from(address.device) << 15
+            | u64::from(address.function) << 12;
+        let mut word = [0; 4];
+        self.file
+            .call_rw(&mut word, CallFlags::empty(), &[READ, place])?;
+        let [v0, v1, d0, d1] = word;
+        Ok((u16::from_le_bytes([v0, v1]), u16::from_le_bytes([d0, d1])))
     }
 }
 

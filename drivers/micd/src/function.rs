@@ -1,0 +1,81 @@
+//! A MIC function: the piece of hardware that joins this node with one other, whatever its kind.
+//!
+//! A function knows registers and how two nodes find each other's queue pairs over them. It knows
+//! neither endpoints nor messages: it says what is to be done with the link ([`Step`]) and is told
+//! what came of it. Kinds: `vmic` (two virtual machines); the Xeon Phi coprocessor fits here, its
+//! scratch registers and device page in the place of vmic's link memory.
+
+use alloc::rc::Rc;
+
+use platform::Result;
+use platform::aperture::Aperture;
+use platform::irq::Interrupt;
+use scif_abi::NodeId;
+
+/// What is to be done with a link.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Step {
+    /// Make a queue pair for the peer and tell its bus address by
+    /// [`attached`](MicFunction::attached).
+    Attach,
+    /// Connect to the peer's queue pair at this bus address of the peer and tell by
+    /// [`connected`](MicFunction::connected) whether it is one.
+    Connect {
+        /// Where it is, as the peer says.
+        queue_pair: u64,
+    },
+    /// The peer does not answer, but may still write to our memory: end what programs see of the
+    /// link and keep its memory.
+    Lose,
+    /// The peer can no longer write to our memory: forget the link and its memory.
+    Detach,
+}
+
+/// Rings a peer's doorbell.
+pub trait Doorbell {
+    /// Rings it. Everything written before is visible to the peer when it hears it. Nothing
+    /// happens when nobody is there.
+    fn ring(&self);
+}
+
+/// The hardware that joins this node with one other.
+pub trait MicFunction {
+    /// This node's number.
+    fn node(&self) -> NodeId;
+
+    /// The other node's number.
+    fn peer(&self) -> NodeId;
+
+    /// The interrupts by which the peer's doorbells and changes of the link arrive. To be
+    /// subscribed before [`start`](Self::start).
+    fn interrupts(&self) -> &[Interrupt];
+
+    /// Lets interrupts through.
+    fn start(&mut self) -> Result<()>;
+
+    /// The peer's memory.
+    fn aperture(&self) -> &Aperture;
+
+    /// The peer's doorbell.
+    fn doorbell(&self) -> Rc<dyn Doorbell>;
+
+    /// Looks at the link; `now` is the time in nanoseconds of any monotonic clock. To be called
+    /// after an interrupt and at [`deadline`](Self::deadline), until it returns `None`.
+    fn step(&mut self, now: u64) -> Option<Step>;
+
+    /// When [`step`](Self::step) must be called at the latest.
+    fn deadline(&self) -> u64;
+
+    /// [`Step::Attach`] was done: the bus address of the queue pair, `None` when there was no
+    /// memory (it is asked for again later).
+    fn attached(&mut self, queue_pair: Option<u64>);
+
+    /// [`Step::Connect`] was done.
+    fn connected(&mut self, usable: bool);
+
+    /// The engine gave the link up because of what the peer did.
+    fn give_up(&mut self);
+
+    /// This node leaves: the peer's memory is not written to any more.
+    fn leave(&mut self);
+}

@@ -1,0 +1,11 @@
+//! The MIC driver's parts: what a MIC function is ([`function`]), the one kind there is
+//! ([`vmic`]), the links of a node ([`links`]) and the memory the SCIF engine works on
+//! ([`memory`]).
+#![no_std]
+
+extern crate alloc;
+
+pub mod function;
+pub mod links;
+pub mod memory;
+pub mod vmic;

@@ -1,0 +1,163 @@
+//! All links of a node: carries out what their functions ask for.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use platform::Result;
+use scif_abi::NodeId;
+use scif_core::{Engine, Memory};
+
+use crate::function::{MicFunction, Step};
+use crate::memory::{BlockSource, NodeMemory};
+
+/// Steps of one link in one turn: a whole cycle has five, more than two cycles mean that the peer
+/// plays with its record.
+const MAX_STEPS: usize = 12;
+
+/// The links of a node.
+pub struct Links {
+    functions: Vec<Box<dyn MicFunction>>,
+}
+
+impl Links {
+    /// Takes the functions. Two that lead to the same node are one too many: the second is left
+    /// out, as is one that calls this node by another number than the first.
+    pub fn new(functions: Vec<Box<dyn MicFunction>>) -> Self {
+        let mut kept: Vec<Box<dyn MicFunction>> = Vec::new();
+        for function in functions {
+            let (node, peer) = (function.node(), function.peer());
+            if kept
+                .iter()
+                .all(|other| other.node() == node && other.peer() != peer)
+            {
+                kept.push(function);
+            } else {
+                log::error!("a second link of node {node} with node {peer} is left out");
+            }
+        }
+        Self { functions: kept }
+    }
+
+    /// This node's number; 0, the host, when there are no links.
+    pub fn node(&self) -> NodeId {
+        self.functions.first().map_or(0, |function| function.node())
+    }
+
+    /// The nodes there are links to.
+    pub fn peers(&self) -> impl Iterator<Item = NodeId> {
+        self.functions.iter().map(|function| function.peer())
+    }
+
+    /// The descriptors to subscribe for reading, with the index of their link.
+    pub fn interrupts(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.functions
+            .iter()
+            .enumerate()
+            .flat_map(|(index, function)| {
+                function
+                    .interrupts()
+                    .iter()
+                    .map(move |interrupt| (index, interrupt.fd()))
+            })
+    }
+
+    /// Tells the memory of the peers, and lets interrupts through; they must be subscribed.
+    pub fn start<S: BlockSource>(&mut self, memory: &mut NodeMemory<S>) -> Result<()> {
+        for function in &mut self.functions {
+            let (aperture, doorbell) = (function.aperture().clone(), function.doorbell());
+            memory.add_peer(function.peer(), aperture, doorbell);
+            function.start()?;
+        }
+        Ok(())
+    }
+
+    /// A link's interrupt came: acknowledges it and handles what it announced.
+    pub fn interrupt(&mut self, index: usize, engine: &mut Engine, memory: &mut dyn Memory) {
+        let Some(function) = self.functions.get_mut(index) else {
+            return;
+        };
+        for interrupt in function.interrupts() {
+            if let Err(error) = interrupt.acknowledge() {
+                log::error!(
+                    "interrupt of the link with node {}: {error}",
+                    function.peer()
+                );
+            }
+        }
+        engine.doorbell(memory, function.peer());
+    }
+
+    /// Looks at all links: call it after interrupts and at [`deadline`](Self::deadline). `now` is
+    /// the time in nanoseconds, the same as for [`Engine::tick`].
+    pub fn turn(&mut self, now: u64, engine: &mut Engine, memory: &mut dyn Memory) {
+        for function in &mut self.functions {
+            if function.deadline() <= now {
+                // What a lost doorbell announced is found here.
+                engine.doorbell(memory, function.peer());
+            }
+            for _ in 0..MAX_STEPS {
+                match function.step(now) {
+                    Some(step) => carry_out(step, &mut **function, engine, memory),
+                    None => break,
+                }
+            }
+        }
+    }
+
+    /// When [`turn`](Self::turn) must be called at the latest, if there are links.
+    pub fn deadline(&self) -> Option<u64> {
+        self.functions
+            .iter()
+            .map(|function| function.deadline())
+            .min()
+    }
+
+    /// The engine gave the link with a node up: it is reset as soon as the peer agrees.
+    pub fn give_up(&mut self, node: NodeId) {
+        for function in self
+            .functions
+            .iter_mut()
+            .filter(|function| function.peer() == node)
+        {
+            function.give_up();
+        }
+    }
+
+    /// This node leaves: no peer's memory is written to any more.
+    pub fn leave(&mut self) {
+        self.functions
+            .iter_mut()
+            .for_each(|function| function.leave());
+    }
+}
+
+fn carry_out(
+    step: Step,
+    function: &mut dyn MicFunction,
+    engine: &mut Engine,
+    memory: &mut dyn Memory,
+) {
+    let peer = function.peer();
+    log::debug!("link with node {peer}: {step:?}");
+    match step {
+        Step::Attach => {
+            let queue_pair = engine.attach(memory, peer);
+            if let Err(error) = queue_pair {
+                log::warn!("link with node {peer}: {error}");
+            }
+            function.attached(queue_pair.ok());
+        }
+        Step::Connect { queue_pair } => {
+            let result = engine.link_up(memory, peer, queue_pair);
+            if let Err(error) = result {
+                log::warn!("link with node {peer}: {error}");
+            }
+            function.connected(result.is_ok());
+        }
+        Step::Lose => {
+            log::warn!("node {peer} does not answer: its link is given up");
+            engine.link_lost(peer);
+        }
+        Step::Detach => engine.link_down(memory, peer),
+    }
+}

@@ -1,0 +1,287 @@
+//! How two nodes find each other's queue pairs through the link memory, and notice that the other
+//! one came, restarted, hangs or is gone. No device and no clock: the memory and the time are
+//! arguments, so both sides run against each other in tests.
+//!
+//! ```text
+//! Detached --Attach--> Published --peer may be bound--> Bound --peer is bound to us--> Connected
+//!    ^                     |                              |                               |
+//!    +------ Detach -------+---- peer's incarnation is another one, or it is absent ------+
+//!                                                         ^                               |
+//!                              Stopped (we gave up) ------+<--- give_up, silence (Lose) --+
+//! ```
+
+use platform::mem::{BoundsError, Region};
+use scif_abi::NodeId;
+use scif_abi::link::{
+    self, Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, Record, STATE_ABSENT,
+    STATE_READY, STATE_STOPPED,
+};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::function::Step;
+
+/// Nanoseconds between two looks at the link and two beats of our heart. Doorbells announce every
+/// change; this finds what a lost one announced.
+pub const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// Nanoseconds without a beat of the peer's heart until it counts as hung: the older SCIF driver's
+/// watchdog time. A peer whose machine is gone is noticed at once, by the fabric server's word.
+pub const SILENCE_NS: u64 = 30_000_000_000;
+
+/// Where this side is with the link.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// No queue pair; wanted at this time.
+    Detached { since: u64 },
+    /// [`Step::Attach`] was asked for.
+    Attaching,
+    /// Our queue pair is published and nobody's.
+    Published,
+    /// Our queue pair belongs to this incarnation of the peer.
+    Bound { peer: u32 },
+    /// [`Step::Connect`] was asked for.
+    Connecting { peer: u32 },
+    /// Both use each other's queue pair.
+    Connected { peer: u32 },
+    /// The connection is given up; the peer has not noticed yet.
+    Stopped { peer: u32 },
+    /// We left.
+    Left,
+}
+
+/// One side's view of a link.
+#[derive(Debug)]
+pub struct Link {
+    memory: Region,
+    own: usize,
+    state: State,
+    generation: u32,
+    now: u64,
+    next_look: u64,
+    beats: u64,
+    peer_beats: u64,
+    peer_beat_at: u64,
+    /// Whether our record changed and the peer has not been rung.
+    announce: bool,
+}
+
+/// Why a piece of memory is no link of this node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NotALink {
+    /// The header has other values than this node's, or there is none.
+    Header,
+    /// It is too short.
+    Short,
+}
+
+impl From<BoundsError> for NotALink {
+    fn from(_: BoundsError) -> Self {
+        NotALink::Short
+    }
+}
+
+impl Link {
+    /// The link in `memory` seen by node `node`, and the peer's number. Whatever an earlier
+    /// incarnation of this side left is withdrawn.
+    pub fn new(memory: Region, node: NodeId) -> Result<(Self, NodeId), NotALink> {
+        if memory.len() < link::MIN_LINK_BYTES {
+            return Err(NotALink::Short);
+        }
+        let mut header = Header::new_zeroed();
+        memory.read_bytes(0, header.as_mut_bytes())?;
+        let (own, peer) = header.side_of(node).ok_or(NotALink::Header)?;
+        let place = link::record_offset(own);
+        memory.store_release_u32(place + RECORD_STATE, STATE_ABSENT)?;
+        let generation = memory.read::<u32>(place + RECORD_GENERATION)?;
+        let beats = memory.read::<u64>(link::heartbeat_offset(own))?;
+        let link = Self {
+            memory,
+            own,
+            state: State::Detached { since: 0 },
+            generation,
+            now: 0,
+            next_look: 0,
+            beats,
+            peer_beats: 0,
+            peer_beat_at: 0,
+            announce: true,
+        };
+        Ok((link, peer))
+    }
+
+    /// Whether the peer should be rung because our record changed; forgotten when asked.
+    pub fn take_announcement(&mut self) -> bool {
+        core::mem::take(&mut self.announce)
+    }
+
+    /// When to look again at the latest.
+    pub fn deadline(&self) -> u64 {
+        self.next_look
+    }
+
+    /// The doorbell the peer listens to.
+    pub fn peer_doorbell(&self) -> u32 {
+        self.peer_record().doorbell.get()
+    }
+
+    fn own_place(&self) -> usize {
+        link::record_offset(self.own)
+    }
+
+    /// The peer's record, copied once. A copy that was torn by a change is a record that fits no
+    /// state, or is seen again at the next look: its generation is what everything hangs on.
+    fn peer_record(&self) -> Record {
+        let place = link::record_offset(1 - self.own);
+        let mut bytes = [0; size_of::<Record>()];
+        // The state is stored last and loaded first; the rest is not older than it. Both accesses
+        // are inside the memory, whose length was checked.
+        let state = self.memory.load_acquire_u32(place + RECORD_STATE);
+        let copied = self.memory.read_bytes(place, &mut bytes);
+        let mut record = Record::read_from_bytes(&bytes).unwrap_or(Record::new_zeroed());
+        let again = self.memory.load_acquire_u32(place + RECORD_STATE);
+        if copied.is_err() || state.is_err() || state != again || state != Ok(record.state.get()) {
+            record.state = STATE_ABSENT.into();
+        }
+        record
+    }
+
+    /// Stores a word of our record; cannot fail, as its place was checked with the length.
+    fn publish_word(&mut self, offset: usize, value: u32) {
+        let stored = self
+            .memory
+            .store_release_u32(self.own_place() + offset, value);
+        debug_assert!(stored.is_ok());
+        self.announce = true;
+    }
+
+    /// What is to be done now; see [`MicFunction::step`](crate::function::MicFunction::step).
+    pub fn step(&mut self, now: u64) -> Option<Step> {
+        self.now = now;
+        if now >= self.next_look {
+            self.next_look = now.saturating_add(LOOK_INTERVAL_NS);
+            self.beat();
+        }
+        let peer = self.peer_record();
+        self.note_peer_beat();
+        let is =
+            |generation| peer.state.get() == STATE_READY && peer.generation.get() == generation;
+        match self.state {
+            State::Detached { since } if since <= now => {
+                self.state = State::Attaching;
+                Some(Step::Attach)
+            }
+            State::Published if peer.may_bind(self.generation) => {
+                let generation = peer.generation.get();
+                self.publish_word(RECORD_PEER_GENERATION, generation);
+                self.state = State::Bound { peer: generation };
+                self.step(now)
+            }
+            State::Bound { peer: bound } if !is(bound) => self.detach(),
+            State::Bound { peer: bound } if peer.is_bound_to(self.generation) => {
+                self.state = State::Connecting { peer: bound };
+                Some(Step::Connect {
+                    queue_pair: peer.queue_pair.get(),
+                })
+            }
+            State::Connected { peer: bound } if !is(bound) => self.detach(),
+            State::Connected { peer: bound } if self.peer_is_silent() => {
+                self.stop(bound);
+                Some(Step::Lose)
+            }
+            State::Stopped { peer: bound } if !is(bound) => self.detach(),
+            _ => None,
+        }
+    }
+
+    /// The peer can no longer reach us through the old queue pair.
+    fn detach(&mut self) -> Option<Step> {
+        self.publish_word(RECORD_STATE, STATE_ABSENT);
+        self.state = State::Detached { since: self.now };
+        Some(Step::Detach)
+    }
+
+    /// Stops writing to the peer's memory, and says so.
+    fn stop(&mut self, peer: u32) {
+        self.publish_word(RECORD_STATE, STATE_STOPPED);
+        self.state = State::Stopped { peer };
+    }
+
+    fn beat(&mut self) {
+        self.beats = self.beats.wrapping_add(1);
+        let beaten = self
+            .memory
+            .store_release_u64(link::heartbeat_offset(self.own), self.beats);
+        debug_assert!(beaten.is_ok());
+    }
+
+    fn note_peer_beat(&mut self) {
+        let beats = self
+            .memory
+            .load_acquire_u64(link::heartbeat_offset(1 - self.own));
+        if let Ok(beats) = beats
+            && beats != self.peer_beats
+        {
+            self.peer_beats = beats;
+            self.peer_beat_at = self.now;
+        }
+    }
+
+    fn peer_is_silent(&self) -> bool {
+        self.now.saturating_sub(self.peer_beat_at) > SILENCE_NS
+    }
+
+    /// The queue pair asked for by [`Step::Attach`]; `doorbell` is the vector by which the peer
+    /// reaches us.
+    pub fn attached(&mut self, queue_pair: Option<u64>, doorbell: u32) {
+        if self.state != State::Attaching {
+            return;
+        }
+        let Some(queue_pair) = queue_pair else {
+            self.state = State::Detached {
+                since: self.now.saturating_add(LOOK_INTERVAL_NS),
+            };
+            return;
+        };
+        self.generation = self.generation.wrapping_add(1).max(1);
+        let mut record = Record::new_zeroed();
+        record.generation = self.generation.into();
+        record.doorbell = doorbell.into();
+        record.queue_pair = queue_pair.into();
+        // The state stays absent until all of it is there.
+        let written = self.memory.write_bytes(self.own_place(), record.as_bytes());
+        debug_assert!(written.is_ok());
+        self.publish_word(RECORD_STATE, STATE_READY);
+        self.state = State::Published;
+    }
+
+    /// The result of [`Step::Connect`].
+    pub fn connected(&mut self, usable: bool) {
+        let State::Connecting { peer } = self.state else {
+            return;
+        };
+        if usable {
+            self.peer_beat_at = self.now;
+            self.state = State::Connected { peer };
+        } else {
+            // The peer may have used ours already: begin anew once it has seen that.
+            self.stop(peer);
+        }
+    }
+
+    /// The engine gave the link up.
+    pub fn give_up(&mut self) {
+        if let State::Connected { peer } = self.state {
+            self.stop(peer);
+        }
+    }
+
+    /// This node leaves.
+    pub fn leave(&mut self) {
+        self.publish_word(RECORD_STATE, STATE_ABSENT);
+        self.state = State::Left;
+    }
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

@@ -1,0 +1,322 @@
+//! Two sides of a link against each other: every way in which one comes, restarts, hangs, leaves
+//! or misbehaves, with the rule that matters checked whenever a side takes its memory back.
+
+use alloc::vec::Vec;
+
+use platform::mem::Region;
+use scif_abi::link::{Header, RECORD_STATE, STATE_ABSENT, record_offset};
+use zerocopy::IntoBytes;
+
+use super::{LOOK_INTERVAL_NS, Link, NotALink, SILENCE_NS};
+use crate::function::Step;
+
+/// One side with what its engine would do.
+struct Side {
+    link: Link,
+    /// The own queue pair, if there is one.
+    queue_pair: Option<u64>,
+    /// The peer's queue pair this side writes to, if it does.
+    writes_to: Option<u64>,
+    history: Vec<Step>,
+    alive: bool,
+}
+
+struct Bed {
+    memory: Region,
+    sides: [Option<Side>; 2],
+    now: u64,
+    /// Queue pairs are numbered, so that an old one is never taken for a new one.
+    queue_pairs: u64,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let memory = Region::heap(4096);
+        memory
+            .write_bytes(0, Header::new([0, 5]).as_bytes())
+            .unwrap();
+        Self {
+            memory,
+            sides: [None, None],
+            now: 0,
+            queue_pairs: 0x1000,
+        }
+    }
+
+    /// A machine and its daemon start.
+    fn boot(&mut self, side: usize) {
+        let (link, peer) = Link::new(self.memory.clone(), [0, 5][side]).unwrap();
+        assert_eq!(peer, [5, 0][side]);
+        let side_state = Side {
+            link,
+            queue_pair: None,
+            writes_to: None,
+            history: Vec::new(),
+            alive: true,
+        };
+        self.sides[side] = Some(side_state);
+    }
+
+    /// A machine is gone, and the fabric server says so.
+    fn kill(&mut self, side: usize) {
+        self.sides[side] = None;
+        self.memory
+            .write(record_offset(side) + RECORD_STATE, STATE_ABSENT)
+            .unwrap();
+    }
+
+    fn turn(&mut self, index: usize) -> bool {
+        let Some(side) = &mut self.sides[index] else {
+            return false;
+        };
+        if !side.alive {
+            return false;
+        }
+        let Some(step) = side.link.step(self.now) else {
+            return false;
+        };
+        side.history.push(step);
+        match step {
+            Step::Attach => {
+                assert_eq!(side.queue_pair, None);
+                self.queue_pairs += 1;
+                side.queue_pair = Some(self.queue_pairs);
+                side.link.attached(side.queue_pair, 0);
+            }
+            Step::Connect { queue_pair } => {
+                assert_eq!(side.writes_to, None);
+                side.writes_to = Some(queue_pair);
+                side.link.connected(true);
+            }
+            Step::Lose => side.writes_to = None,
+            Step::Detach => {
+                side.writes_to = None;
+                let freed = side.queue_pair.take();
+                // The rule of all rules: nobody writes into memory that its owner takes back.
+                if let Some(other) = &self.sides[1 - index] {
+                    assert!(other.writes_to.is_none() || other.writes_to != freed);
+                }
+            }
+        }
+        true
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            self.now += LOOK_INTERVAL_NS / 10;
+            self.turn(0);
+            self.turn(1);
+        }
+    }
+
+    fn connected(&self) -> bool {
+        let [Some(a), Some(b)] = &self.sides else {
+            return false;
+        };
+        a.writes_to.is_some() && a.writes_to == b.queue_pair && b.writes_to == a.queue_pair
+    }
+
+    fn pass(&mut self, nanoseconds: u64) {
+        let end = self.now + nanoseconds;
+        while self.now < end {
+            self.now += LOOK_INTERVAL_NS;
+            for index in [0, 1, 0, 1] {
+                while self.turn(index) {}
+            }
+        }
+    }
+}
+
+fn both() -> Bed {
+    let mut bed = Bed::new();
+    bed.boot(0);
+    bed.boot(1);
+    bed.settle();
+    assert!(bed.connected());
+    bed
+}
+
+#[test]
+fn two_sides_find_each_other() {
+    let bed = both();
+    for side in bed.sides.iter().flatten() {
+        assert_eq!(side.history.len(), 2);
+        assert_eq!(side.history[0], Step::Attach);
+    }
+}
+
+#[test]
+fn a_late_side_is_found() {
+    let mut bed = Bed::new();
+    bed.boot(1);
+    bed.pass(3 * SILENCE_NS);
+    assert!(!bed.connected());
+    bed.boot(0);
+    bed.settle();
+    assert!(bed.connected());
+}
+
+#[test]
+fn a_machine_that_goes_is_noticed_and_found_again() {
+    let mut bed = both();
+    bed.kill(1);
+    bed.settle();
+    let left = bed.sides[0].as_ref().unwrap();
+    assert_eq!(left.writes_to, None);
+    assert!(left.history.contains(&Step::Detach));
+    bed.boot(1);
+    bed.settle();
+    assert!(bed.connected());
+}
+
+#[test]
+fn a_restart_between_two_looks_is_noticed() {
+    let mut bed = both();
+    // The server's word is overwritten before anybody sees it.
+    bed.sides[1] = None;
+    bed.boot(1);
+    while bed.turn(1) {}
+    bed.settle();
+    assert!(bed.connected());
+    assert!(
+        bed.sides[0]
+            .as_ref()
+            .unwrap()
+            .history
+            .contains(&Step::Detach)
+    );
+}
+
+#[test]
+fn a_queue_pair_that_an_earlier_incarnation_used_is_not_used_again() {
+    // Side 1 restarts at every point of the way.
+    for steps in 0..6 {
+        let mut bed = Bed::new();
+        bed.boot(0);
+        bed.boot(1);
+        for step in 0..steps {
+            bed.turn(step % 2);
+        }
+        let before = bed.sides[1].as_ref().unwrap().writes_to;
+        bed.boot(1);
+        bed.settle();
+        assert!(bed.connected(), "restart after {steps} steps");
+        if let Some(used) = before {
+            assert_ne!(bed.sides[0].as_ref().unwrap().queue_pair, Some(used));
+        }
+    }
+}
+
+#[test]
+fn a_hung_side_is_lost_and_its_memory_kept() {
+    let mut bed = both();
+    bed.sides[1].as_mut().unwrap().alive = false;
+    bed.pass(2 * SILENCE_NS);
+    let waiting = bed.sides[0].as_ref().unwrap();
+    assert_eq!(waiting.history.last(), Some(&Step::Lose));
+    assert!(waiting.queue_pair.is_some() && waiting.writes_to.is_none());
+    // It wakes up, sees that it was given up, and both begin anew.
+    bed.sides[1].as_mut().unwrap().alive = true;
+    bed.settle();
+    assert!(bed.connected());
+}
+
+#[test]
+fn quiet_sides_that_live_are_not_lost() {
+    let mut bed = both();
+    bed.pass(5 * SILENCE_NS);
+    assert!(bed.connected());
+    assert_eq!(bed.sides[0].as_ref().unwrap().history.len(), 2);
+}
+
+#[test]
+fn a_link_given_up_is_reset_by_both() {
+    let mut bed = both();
+    bed.sides[0].as_mut().unwrap().link.give_up();
+    bed.sides[0].as_mut().unwrap().writes_to = None;
+    bed.settle();
+    assert!(bed.connected());
+    // Both at once.
+    for side in bed.sides.iter_mut().flatten() {
+        side.link.give_up();
+        side.writes_to = None;
+    }
+    bed.settle();
+    assert!(bed.connected());
+}
+
+#[test]
+fn an_unusable_queue_pair_is_tried_anew() {
+    let mut bed = Bed::new();
+    bed.boot(0);
+    bed.boot(1);
+    bed.turn(0);
+    bed.turn(1);
+    let mut refused = false;
+    for _ in 0..8 {
+        bed.turn(1);
+        let side = bed.sides[0].as_mut().unwrap();
+        if let Some(Step::Connect { .. }) = side.link.step(bed.now) {
+            side.link.connected(false);
+            refused = true;
+            break;
+        }
+    }
+    bed.settle();
+    assert!(refused && bed.connected());
+}
+
+#[test]
+fn a_side_that_left_is_gone() {
+    let mut bed = both();
+    bed.sides[1].as_mut().unwrap().link.leave();
+    bed.sides[1].as_mut().unwrap().writes_to = None;
+    bed.settle();
+    let other = bed.sides[0].as_ref().unwrap();
+    assert_eq!(other.writes_to, None);
+    assert_eq!(bed.sides[1].as_mut().unwrap().link.step(bed.now), None);
+}
+
+#[test]
+fn without_memory_attaching_is_tried_again() {
+    let mut bed = Bed::new();
+    bed.boot(0);
+    let side = bed.sides[0].as_mut().unwrap();
+    assert_eq!(side.link.step(1), Some(Step::Attach));
+    side.link.attached(None, 0);
+    assert_eq!(side.link.step(2), None);
+    assert_eq!(side.link.step(2 + LOOK_INTERVAL_NS), Some(Step::Attach));
+}
+
+#[test]
+fn foreign_memory_is_no_link() {
+    let memory = Region::heap(4096);
+    assert_eq!(Link::new(memory.clone(), 0).err(), Some(NotALink::Header));
+    memory
+        .write_bytes(0, Header::new([1, 2]).as_bytes())
+        .unwrap();
+    assert_eq!(Link::new(memory, 0).err(), Some(NotALink::Header));
+    assert_eq!(Link::new(Region::heap(128), 0).err(), Some(NotALink::Short));
+}
+
+#[test]
+fn a_peer_that_writes_noise_into_its_record_does_no_harm() {
+    let mut bed = both();
+    let mut state = 7_u64;
+    for round in 0..20_000 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let word = (state >> 33) as u32;
+        let small = if round % 3 == 0 { word % 4 } else { word };
+        bed.memory
+            .write(record_offset(1) + (round % 8) * 4, small)
+            .unwrap();
+        let side = bed.sides[0].as_mut().unwrap();
+        match side.link.step(round as u64 * 50_000_000) {
+            Some(Step::Attach) => side.link.attached(Some(1), 0),
+            Some(Step::Connect { .. }) => side.link.connected(round % 5 != 0),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The link between two virtual machines: one PCI device with two functions of QEMU's `ivshmem`.
+//!
+//! Function 0 is an `ivshmem-doorbell`: registers, MSI-X, and a small memory both sides see (the
+//! link memory, see `scif_abi::link`). Function 1 is an `ivshmem-plain` whose memory is the peer's
+//! whole RAM: offset in the BAR = physical address at the peer.
+//!
+//! Doorbells merge and carry no count: one means "look". They are dropped silently while nobody
+//! is there or bus mastering is off.
+
+pub mod link;
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use platform::aperture::Aperture;
+use platform::irq::{self, Interrupt};
+use platform::mem::{Cache, write_fence};
+use platform::mmio::Registers;
+use platform::pci::msix::Vectors;
+use platform::pci::protocol::Address;
+use platform::pci::{self, Function, RawAccess};
+use platform::{Error, Result};
+use scif_abi::NodeId;
+use syscall::error::{EINVAL, ENODEV};
+
+use self::link::Link;
+use crate::function::{Doorbell, MicFunction, Step};
+
+/// Vendor and device of both kinds of ivshmem.
+const IVSHMEM: (u16, u16) = (0x1af4, 0x1110);
+
+/// Registers of `ivshmem-doorbell` (QEMU, docs/specs/ivshmem-spec).
+const REGISTERS_BAR: usize = 0;
+const REGISTERS_BYTES: usize = 16;
+const IV_POSITION: usize = 8;
+const DOORBELL: usize = 12;
+/// The BAR with the shared memory, of both kinds.
+const MEMORY_BAR: usize = 2;
+
+/// Our doorbell: the one vector in use.
+const DOORBELL_VECTOR: u32 = 0;
+
+/// A link device.
+pub struct Vmic {
+    /// Keeps the exclusive right to drive both functions.
+    _functions: [Function; 2],
+    node: NodeId,
+    peer: NodeId,
+    link: Link,
+    vectors: Vectors,
+    aperture: Aperture,
+    doorbell: Rc<VmicDoorbell>,
+}
+
+/// Rings the peer through the doorbell register.
+struct VmicDoorbell {
+    registers: Registers,
+    peer: NodeId,
+    /// The vector the peer asked for; the device ignores those that do not exist.
+    vector: Cell<u16>,
+}
+
+impl Doorbell for VmicDoorbell {
+    fn ring(&self) {
+        // Data and indices in the peer's memory before the interrupt that announces them.
+        write_fence();
+        let place = u32::from(self.peer) << 16 | u32::from(self.vector.get());
+        self.registers.write32(DOORBELL, place);
+    }
+}
+
+/// Finds and opens all link devices of this machine. A device that cannot be used is reported and
+/// left out.
+pub fn find() -> Result<Vec<Vmic>> {
+    let access = RawAccess::open()?;
+    let mut devices: BTreeMap<(u16, u8, u8), Vec<Address>> = BTreeMap::new();
+    for address in pci::list()? {
+        if access.identity(address)? == IVSHMEM {
+            let device = (address.segment, address.bus, address.device);
+            devices.entry(device).or_default().push(address);
+        }
+    }
+    let mut found = Vec::new();
+    for addresses in devices.into_values() {
+        let [doorbell, plain] = addresses[..] else {
+            log::warn!(
+                "{}: a shared memory that is no link device: not used",
+                addresses[0]
+            );
+            continue;
+        };
+        match Vmic::open(doorbell, plain) {
+            Ok(vmic) => found.push(vmic),
+            Err(error) => log::error!("{doorbell}: this link cannot be used: {error}"),
+        }
+    }
+    Ok(found)
+}
+
+impl Vmic {
+    fn open(place: Address, plain: Address) -> Result<Self> {
+        let mut doorbell = Function::open(place)?;
+        let mut plain = Function::open(plain)?;
+        doorbell.enable()?;
+        plain.enable()?;
+        let registers = doorbell.map_bar(REGISTERS_BAR, Cache::Uncached)?;
+        let registers = Registers::new(registers, REGISTERS_BYTES)?;
+        let position = registers.read32(IV_POSITION);
+        let node = NodeId::try_from(position).map_err(|_| {
+            log::error!("{place}: the fabric server gave no node number ({position:#x})");
+            Error::new(ENODEV)
+        })?;
+        // Ordinary memory of the host: shared, cached.
+        let memory = doorbell.map_bar(MEMORY_BAR, Cache::WriteBack)?;
+        let (link, peer) = Link::new(memory, node).map_err(|reason| {
+            log::error!("{place}: the shared memory is no link of node {node}: {reason:?}");
+            Error::new(EINVAL)
+        })?;
+        let aperture = Aperture::new(plain.map_bar(MEMORY_BAR, Cache::WriteBack)?);
+        let vectors = Vectors::set_up(&mut doorbell, irq::boot_cpu()?, 1)?;
+        log::info!(
+            "{place}: link of node {node} with node {peer}, {} MiB reachable",
+            aperture.len() >> 20
+        );
+        let vector = Cell::new(0);
+        Ok(Self {
+            _functions: [doorbell, plain],
+            node,
+            peer,
+            link,
+            vectors,
+            aperture,
+            doorbell: Rc::new(VmicDoorbell {
+                registers,
+                peer,
+                vector,
+            }),
+        })
+    }
+
+    /// Tells the peer of changes in our record.
+    fn announce(&mut self) {
+        if self.link.take_announcement() {
+            let vector = self.link.peer_doorbell();
+            self.doorbell.vector.set(u16::try_from(vector).unwrap_or(0));
+            self.doorbell.ring();
+        }
+    }
+}
+
+impl MicFunction for Vmic {
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    fn interrupts(&self) -> &[Interrupt] {
+        self.vectors.interrupts()
+    }
+
+    fn start(&mut self) -> Result<()> {
+        self.vectors.unmask()
+    }
+
+    fn aperture(&self) -> &Aperture {
+        &self.aperture
+    }
+
+    fn doorbell(&self) -> Rc<dyn Doorbell> {
+        self.doorbell.clone()
+    }
+
+    fn step(&mut self, now: u64) -> Option<Step> {
+        let step = self.link.step(now);
+        self.announce();
+        step
+    }
+
+    fn deadline(&self) -> u64 {
+        self.link.deadline()
+    }
+
+    fn attached(&mut self, queue_pair: Option<u64>) {
+        self.link.attached(queue_pair, DOORBELL_VECTOR);
+        self.announce();
+    }
+
+    fn connected(&mut self, usable: bool) {
+        self.link.connected(usable);
+        self.announce();
+    }
+
+    fn give_up(&mut self) {
+        self.link.give_up();
+        self.announce();
+    }
+
+    fn leave(&mut self) {
+        self.link.leave();
+        self.announce();
+    }
+}
