@@ -7,7 +7,7 @@ use core::fmt::Write;
 
 use scif_abi::flags::Readiness;
 use scif_abi::limits::HOST_NODE;
-use scif_core::{ConnectionInfo, PortInfo};
+use scif_core::{ConnectionInfo, LinkState, PortInfo};
 use syscall::data::Stat;
 use syscall::dirent::DirentKind;
 use syscall::error::{EINVAL, ENOTDIR, Error, Result};
@@ -38,7 +38,11 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
 
     fn nodes(&self) -> String {
         let mut table = Table::new(["node", "role", "state", "self"]);
-        for info in self.engine.nodes() {
+        for info in self
+            .engine
+            .nodes()
+            .filter(|info| info.state == LinkState::Online)
+        {
             let role = if info.node == HOST_NODE {
                 "host"
             } else {
