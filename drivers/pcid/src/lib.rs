@@ -11,4 +11,6 @@ pub mod scan;
 pub mod scheme;
 
 #[cfg(test)]
+mod scheme_tests;
+#[cfg(test)]
 mod tests;

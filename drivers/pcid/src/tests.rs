@@ -50,7 +50,7 @@ fn doorbell_function() -> SimulatedFunction {
         .register(0x3c, 0x01ff, 0xff)
 }
 
-fn machine() -> ConfigSpace {
+pub fn machine() -> ConfigSpace {
     let endless = SimulatedFunction::new(1, 2, [0xff, 0, 0], 0)
         .register(0x04, 1 << 20, 0xffff)
         .register(0x34, 0x40, 0)
