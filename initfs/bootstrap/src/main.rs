@@ -22,7 +22,7 @@ use platform::scheme::SchemeLoop;
 use redox_scheme::Socket;
 use runtime::boot::{self, Attributes, KernelContext};
 use runtime::spawn::{self, Launch};
-use runtime::{Result, abi, fd, path, state};
+use runtime::{Result, abi, elf, fd, path, state};
 use syscall::data::GlobalSchemes;
 use syscall::flag::{O_DIRECTORY, O_RDWR};
 
@@ -125,7 +125,8 @@ fn start_daemon(image: &Image, mut daemon: Daemon<'_>) -> Result<usize> {
         process: None,
         namespace: daemon.namespace,
     };
-    spawn::load(context.thread.raw(), &mut &program[..], &launch)?;
+    let parsed = elf::read(&mut &program[..])?;
+    spawn::load(context.thread.raw(), &parsed, &mut &program[..], &launch)?;
     context.set_attributes(
         proc,
         &Attributes {
@@ -212,7 +213,8 @@ fn start_init(program: &[u8]) -> Result<()> {
         process: Some(process.raw()),
         namespace: Some(state::namespace_fd()),
     };
-    spawn::load(thread.raw(), &mut &program[..], &launch)?;
+    let parsed = elf::read(&mut &program[..])?;
+    spawn::load(thread.raw(), &parsed, &mut &program[..], &launch)?;
     runtime::process::rename(process.raw(), "init")?;
     spawn::start(thread.raw())
 }

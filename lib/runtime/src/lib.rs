@@ -36,6 +36,7 @@ mod start;
 pub mod state;
 pub mod sync;
 pub mod sys;
+pub mod thread;
 pub mod time;
 
 pub use syscall::error::{Error, Result};

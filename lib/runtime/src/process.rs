@@ -11,6 +11,7 @@ use libredox::protocol::{ProcCall, ProcMeta};
 use syscall::error::{EACCES, EAGAIN, ECHILD, EINTR, EINVAL, EISDIR, ENOENT, Error, Result};
 use syscall::flag::CallFlags;
 
+use crate::elf::{self, Program};
 use crate::spawn::{self, Launch, ProgramFile};
 use crate::{env, fd, path, state, sys};
 
@@ -315,10 +316,12 @@ impl Command {
             None => state::current_dir(),
         };
 
+        // Checked before anything is made: a context that was never started ends noisily.
+        let program = elf::read(&mut file)?;
         let process = Fd::new(fd::dup_upper(own, b"fork")?);
         let pid = meta(process.raw())?.pid;
         let child = Child { pid, status: None };
-        let result = self.prepare(process.raw(), &full_path, &mut file, &cwd);
+        let result = self.prepare(process.raw(), &full_path, &program, &mut file, &cwd);
         if let Err(error) = result {
             // The half-made process must not stay behind.
             let mut child = child;
@@ -334,6 +337,7 @@ impl Command {
         &self,
         process: usize,
         full_path: &str,
+        program: &Program,
         file: &mut ProgramFile,
         cwd: &str,
     ) -> Result<()> {
@@ -368,7 +372,7 @@ impl Command {
             process: Some(process),
             namespace: Some(self.namespace.unwrap_or(state::namespace_fd())),
         };
-        spawn::load(thread.raw(), file, &launch)?;
+        spawn::load(thread.raw(), program, file, &launch)?;
         rename(process, full_path)?;
         if self.uid.is_some() || self.gid.is_some() {
             set_ids(process, self.uid, self.gid)?;

@@ -57,16 +57,20 @@ pub struct Launch<'a> {
     pub namespace: Option<usize>,
 }
 
-/// Loads `image` into the stopped context behind `thread` and prepares it to run. The caller sets
-/// credentials and starts it. `thread` must be a stopped context that the caller may throw away:
-/// after an error its state is undefined.
-pub fn load(thread: usize, image: &mut dyn ReadAt, launch: &Launch<'_>) -> Result<()> {
-    let program = elf::read(image)?;
+/// Loads `program`, whose file is `image`, into the stopped context behind `thread` and prepares it
+/// to run. The caller sets credentials and starts it. `thread` must be a context that the caller
+/// may throw away: after an error its state is undefined.
+pub fn load(
+    thread: usize,
+    program: &Program,
+    image: &mut dyn ReadAt,
+    launch: &Launch<'_>,
+) -> Result<()> {
     let space = {
         let first = Fd::new(fd::dup_upper(thread, b"addrspace")?);
         Fd::new(fd::dup_upper(first.raw(), b"empty")?)
     };
-    load_segments(space.raw(), &program, image)?;
+    load_segments(space.raw(), program, image)?;
 
     let filetable = Fd::new(fd::dup_upper(thread, b"filetable-binary")?);
     let mut auxiliary = alloc::vec![

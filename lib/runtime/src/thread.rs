@@ -1,0 +1,190 @@
+//! Threads, after `std::thread`: a further context of the process in the same memory and with the
+//! same descriptors.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use libredox::Fd;
+use syscall::PAGE_SIZE;
+use syscall::error::{EINVAL, Error, Result};
+use syscall::flag::MapFlags;
+
+use crate::sync::Mutex;
+use crate::{fd, heap, spawn, state, sys};
+
+/// Stack of a thread in bytes; pages are made when they are touched.
+const STACK_SIZE: usize = 256 * 1024;
+
+core::arch::global_asm!(
+    ".section .text.runtime_thread_start,\"ax\",@progbits",
+    ".global runtime_thread_start",
+    ".type runtime_thread_start,@function",
+    // The stack holds the pointer to the start record; registers are undefined.
+    "runtime_thread_start:",
+    "xor ebp, ebp",
+    "pop rdi",
+    "and rsp, -16",
+    "sub rsp, 16",
+    "fninit",
+    "mov dword ptr [rsp], 0x1F80",
+    "ldmxcsr dword ptr [rsp]",
+    "mov dword ptr [rsp], 0x37F",
+    "fldcw word ptr [rsp]",
+    "call {start}",
+    "ud2",
+    ".size runtime_thread_start, . - runtime_thread_start",
+    ".text",
+    start = sym thread_start,
+);
+
+unsafe extern "C" {
+    fn runtime_thread_start() -> !;
+}
+
+/// What a new thread finds on its stack.
+struct Start {
+    main: Box<dyn FnOnce() + Send>,
+    /// Set to 1 when the thread has run, for whoever joins.
+    done: Arc<AtomicU32>,
+    /// The thread's own handle.
+    thread: usize,
+    stack: usize,
+}
+
+/// First Rust code of a thread.
+unsafe extern "C" fn thread_start(start: *mut Start) -> ! {
+    // SAFETY: `spawn` made the record with `Box::into_raw` and gave it to this thread alone.
+    let start = unsafe { Box::from_raw(start) };
+    let Start {
+        main,
+        done,
+        thread,
+        stack,
+    } = *start;
+    main();
+    // The handle that ends this thread and frees its stack in one step; the thread handle itself
+    // is not needed for that.
+    let status = fd::dup_upper(thread, b"status");
+    let _ = fd::close(thread);
+    done.store(1, Ordering::Release);
+    // SAFETY: the word is alive; waking needs nothing else.
+    let _ = unsafe {
+        let word = &raw const *done as usize;
+        sys::call(
+            syscall::SYS_FUTEX,
+            [word, syscall::FUTEX_WAKE, usize::MAX >> 1, 0, 0, 0],
+        )
+    };
+    drop(done);
+    finish(status, stack)
+}
+
+/// Ends the calling thread. Its descriptor for that stays behind in the table, because nobody is
+/// left to close it, so the next thread that ends or is joined closes it.
+fn finish(status: Result<usize>, stack: usize) -> ! {
+    if let Ok(status) = status {
+        if let Some(previous) = LEFT.lock().replace(status) {
+            let _ = fd::close(previous);
+        }
+        let words = [usize::MAX, stack, STACK_SIZE];
+        let _ = fd::write(status, words.map(usize::to_ne_bytes).as_flattened());
+    }
+    // Not reached unless the kernel refused.
+    loop {
+        crate::time::sleep(core::time::Duration::from_secs(3600));
+    }
+}
+
+/// Status handle of the thread that ended last.
+static LEFT: Mutex<Option<usize>> = Mutex::new(None);
+
+/// A started thread. Dropping it lets the thread run on by itself.
+pub struct JoinHandle<T> {
+    done: Arc<AtomicU32>,
+    result: Arc<Mutex<Option<T>>>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits until the thread has run and returns what its function returned.
+    pub fn join(self) -> Result<T> {
+        while self.done.load(Ordering::Acquire) == 0 {
+            let word = &raw const *self.done as usize;
+            // SAFETY: the word is alive as long as `self`; an answer other than 0 (it changed, an
+            // interruption) just leads to another look.
+            let _ =
+                unsafe { sys::call(syscall::SYS_FUTEX, [word, syscall::FUTEX_WAIT, 0, 0, 0, 0]) };
+        }
+        let result = self.result.lock().take();
+        result.ok_or(Error::new(EINVAL))
+    }
+
+    /// Whether the thread has run.
+    pub fn is_finished(&self) -> bool {
+        self.done.load(Ordering::Acquire) != 0
+    }
+}
+
+/// Starts a thread that runs `main`.
+pub fn spawn<T: Send + 'static>(
+    main: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    let own = fd::check(state::proc_fd())?;
+    let thread = Fd::new(fd::dup_upper(own, b"new-thread")?);
+    let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE;
+    let stack = heap::map_anonymous(STACK_SIZE, flags)?;
+
+    let result = Arc::new(Mutex::new(None));
+    let done = Arc::new(AtomicU32::new(0));
+    let slot = Arc::clone(&result);
+    let start = Box::new(Start {
+        main: Box::new(move || *slot.lock() = Some(main())),
+        done: Arc::clone(&done),
+        thread: thread.raw(),
+        stack,
+    });
+    let start = Box::into_raw(start);
+    let pointer = stack + STACK_SIZE - PAGE_SIZE / 16;
+    // SAFETY: the address lies in the stack that was mapped just now, 256 bytes below its end.
+    unsafe { (pointer as *mut usize).write(start as usize) };
+    match run(thread.raw(), pointer) {
+        Ok(()) => {
+            // The thread closes its handle itself.
+            thread.into_raw();
+            Ok(JoinHandle { done, result })
+        }
+        Err(error) => {
+            // SAFETY: the thread does not run, so record and stack are still ours.
+            unsafe {
+                drop(Box::from_raw(start));
+                let _ = fd::munmap(stack, STACK_SIZE);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Gives the context behind `thread` our memory and descriptors and starts it.
+fn run(thread: usize, pointer: usize) -> Result<()> {
+    let space = Fd::new(fd::dup_upper(state::thread_fd(), b"addrspace")?);
+    let files = Fd::new(fd::dup_upper(state::thread_fd(), b"filetable")?);
+    let selection = Fd::new(fd::dup_upper(thread, b"current-filetable")?);
+    fd::write(selection.raw(), &files.raw().to_ne_bytes())?;
+    selection.close()?;
+    let selection = Fd::new(fd::dup_upper(thread, b"current-addrspace")?);
+    let entry = runtime_thread_start as *const () as usize;
+    let words = [space.raw(), pointer, entry];
+    fd::write(
+        selection.raw(),
+        words.map(usize::to_ne_bytes).as_flattened(),
+    )?;
+    selection.close()?;
+    spawn::start(thread)
+}
+
+/// Lets other threads and processes run.
+pub fn yield_now() {
+    sys::yield_now();
+}
+
+pub use crate::time::sleep;
