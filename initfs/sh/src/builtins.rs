@@ -76,35 +76,6 @@ const BUILTINS: &[(&str, &str, &str)] = &[
     ("wait", "[pid|%job…]", "wait for background commands"),
 ];
 
-/// Signal names `kill` knows, with their numbers.
-const SIGNALS: &[(&str, u32)] = &[
-    ("HUP", 1),
-    ("INT", 2),
-    ("QUIT", 3),
-    ("KILL", 9),
-    ("USR1", 10),
-    ("USR2", 12),
-    ("PIPE", 13),
-    ("ALRM", 14),
-    ("TERM", 15),
-    ("CHLD", 17),
-    ("CONT", 18),
-    ("STOP", 19),
-    ("TSTP", 20),
-];
-
-/// The number of a signal given by number or name, with or without `SIG`.
-pub fn signal(text: &str) -> Option<u32> {
-    if let Ok(number) = text.parse() {
-        return (number < 65).then_some(number);
-    }
-    let name = text.strip_prefix("SIG").unwrap_or(text);
-    SIGNALS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, number)| *number)
-}
-
 impl<S: System> Shell<S> {
     pub(crate) fn is_builtin(name: &str) -> bool {
         BUILTINS.iter().any(|(known, _, _)| *known == name)
@@ -724,7 +695,10 @@ impl<S: System> Shell<S> {
         {
             words = others;
             if text == "l" {
-                let names: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
+                let names: Vec<&str> = tools::signal::SIGNALS
+                    .iter()
+                    .map(|(name, _)| *name)
+                    .collect();
                 return self
                     .write(1, format!("{}\n", names.join(" ")).as_bytes())
                     .map(|()| 0);
@@ -736,7 +710,7 @@ impl<S: System> Shell<S> {
             } else {
                 text
             };
-            number = signal(text).ok_or(format!("unknown signal `{text}`"))?;
+            number = tools::signal::number(text).ok_or(format!("unknown signal `{text}`"))?;
         }
         if words.is_empty() {
             return Err("a process id or %job is missing".into());

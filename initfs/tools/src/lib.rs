@@ -9,5 +9,9 @@ extern crate alloc;
 
 pub mod condition;
 pub mod echo;
+#[cfg(target_os = "redox")]
+pub mod io;
+pub mod lines;
 pub mod number;
 pub mod printf;
+pub mod signal;

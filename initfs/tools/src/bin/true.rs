@@ -1,7 +1,9 @@
-//! tools.
+//! `true`: succeeds.
 #![no_std]
 #![no_main]
+
 runtime::main!(main);
+
 fn main() -> i32 {
     0
 }

@@ -1,0 +1,35 @@
+//! `as uid program [argument…]`: runs a program as another user and group (root only).
+#![no_std]
+#![no_main]
+
+use runtime::process::Command;
+use tools::io;
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let arguments = io::arguments();
+    let (uid, name, rest) = match arguments.as_slice() {
+        [uid, name, rest @ ..] => match uid.parse() {
+            Ok(uid) => (uid, name, rest),
+            Err(_) => {
+                runtime::eprintln!("as: `{uid}` is not a user id");
+                return 2;
+            }
+        },
+        _ => return io::usage("as uid program [argument…]"),
+    };
+    let mut command = Command::new(name);
+    command.args(rest).uid(uid).gid(uid);
+    match command.spawn().and_then(|mut child| child.wait()) {
+        Ok(status) => status.shell_code(),
+        Err(error) => {
+            io::report("as", name, error);
+            if error.errno == syscall::ENOENT {
+                127
+            } else {
+                126
+            }
+        }
+    }
+}

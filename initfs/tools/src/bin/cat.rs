@@ -1,0 +1,14 @@
+//! `cat [file…]`: writes files to standard output, as they come.
+#![no_std]
+#![no_main]
+
+use tools::io;
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let mut buffer = io::Buffer::new(io::BLOCK);
+    io::for_each_input("cat", &io::arguments(), |_, input| {
+        io::blocks(input, &mut buffer, io::output)
+    })
+}

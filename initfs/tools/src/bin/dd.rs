@@ -1,0 +1,108 @@
+//! `dd [if=file] [of=file] [bs=size] [count=blocks] [skip=blocks] [pause=seconds]`: copies in
+//! blocks of a chosen size.
+//!
+//! Each block is one `read` and one `write` call as far as the files allow: what is read is written
+//! as it is, be it shorter. `bs` may be any number (1, 7, 4097, 64K); with `fullblock=1` short
+//! reads are filled up first. `pause` waits after every block, for a slow reader or writer. A line
+//! on standard error tells bytes, time and rate; `status=none` leaves it out.
+#![no_std]
+#![no_main]
+
+use core::time::Duration;
+
+use runtime::fs::File;
+use runtime::io::Write;
+use runtime::time::{Instant, sleep};
+use tools::io::{self, Buffer, Input};
+use tools::number;
+
+runtime::main!(main);
+
+const USAGE: &str = "dd [if=file] [of=file] [bs=size] [count=blocks] [skip=blocks] \
+                     [pause=seconds] [fullblock=1] [status=none]";
+/// Largest block: it is one buffer in memory.
+const MAX_BLOCK: u64 = 16 << 20;
+
+fn main() -> i32 {
+    let arguments = io::arguments();
+    let (mut from, mut to) = ("-", None);
+    let (mut size, mut count, mut skip, mut pause) = (512, u64::MAX, 0, 0);
+    let (mut full, mut quiet) = (false, false);
+    for argument in &arguments {
+        let Some((key, value)) = argument.split_once('=') else {
+            return io::usage(USAGE);
+        };
+        let parsed = match key {
+            "if" => Some(from = value),
+            "of" => Some(to = Some(value)),
+            "bs" => number::size(value)
+                .filter(|size| (1..=MAX_BLOCK).contains(size))
+                .map(|value| size = value as usize),
+            "count" => number::size(value).map(|value| count = value),
+            "skip" => number::size(value).map(|value| skip = value),
+            "pause" => number::seconds(value).map(|value| pause = value),
+            "fullblock" => Some(full = value == "1"),
+            "status" => Some(quiet = value == "none"),
+            _ => None,
+        };
+        if parsed.is_none() {
+            runtime::eprintln!("dd: `{argument}` is not an argument dd takes");
+            return io::usage(USAGE);
+        }
+    }
+    let mut input = match Input::open(from) {
+        Ok(input) => input,
+        Err(error) => return io::report("dd", from, error),
+    };
+    let mut output = match to.map(File::create).transpose() {
+        Ok(output) => output,
+        Err(error) => return io::report("dd", to.unwrap_or("standard output"), error),
+    };
+    let mut buffer = Buffer::new(size);
+    for _ in 0..skip {
+        if let Err(error) = input.fill(buffer.bytes()) {
+            return io::report("dd", from, error);
+        }
+    }
+    let start = Instant::now();
+    let (mut bytes, mut blocks, mut status) = (0u64, 0u64, 0);
+    while blocks < count {
+        let block = buffer.bytes();
+        let result = if full {
+            input.fill(block)
+        } else {
+            input.read(block)
+        };
+        let length = match result {
+            Ok(0) => break,
+            Ok(length) => length,
+            Err(error) => {
+                status = io::report("dd", from, error);
+                break;
+            }
+        };
+        let block = &buffer.bytes()[..length];
+        let written = match &mut output {
+            Some(file) => file.write_all(block),
+            None => io::output(block),
+        };
+        if let Err(error) = written {
+            status = io::report("dd", to.unwrap_or("standard output"), error);
+            break;
+        }
+        bytes += length as u64;
+        blocks += 1;
+        if pause > 0 {
+            sleep(Duration::from_nanos(pause));
+        }
+    }
+    if !quiet {
+        let elapsed = start.elapsed().as_nanos() as u64;
+        runtime::eprintln!(
+            "{bytes} bytes in {blocks} blocks, {} s, {}",
+            number::show_seconds(elapsed),
+            number::show_rate(bytes, elapsed)
+        );
+    }
+    status
+}

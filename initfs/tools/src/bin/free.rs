@@ -1,0 +1,29 @@
+//! `free`: memory of the machine, in KiB.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::format;
+
+use tools::io;
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let (total, free) = match io::memory() {
+        Ok(memory) => memory,
+        Err(error) => return io::report("free", "/scheme/memory", error),
+    };
+    let used = total.saturating_sub(free);
+    let text = format!(
+        "total {} KiB\nused {} KiB\nfree {} KiB\n",
+        total >> 10,
+        used >> 10,
+        free >> 10
+    );
+    match io::output(text.as_bytes()) {
+        Ok(()) => 0,
+        Err(error) => io::output_failed("free", error),
+    }
+}

@@ -1,0 +1,18 @@
+//! `poweroff`: switches the machine off (root only).
+#![no_std]
+#![no_main]
+
+use core::time::Duration;
+
+use tools::io;
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    // What was written to the console a moment ago shall still be seen.
+    runtime::time::sleep(Duration::from_millis(50));
+    match runtime::fs::write("/scheme/sys/kstop", "shutdown") {
+        Ok(()) => 0,
+        Err(error) => io::report("poweroff", "/scheme/sys/kstop", error),
+    }
+}

@@ -1,0 +1,25 @@
+//! `printf format [argument…]`.
+#![no_std]
+#![no_main]
+
+use tools::io;
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let arguments = io::arguments();
+    let Some((format, arguments)) = arguments.split_first() else {
+        return io::usage("printf format [argument…]");
+    };
+    let (text, result) = tools::printf::text(format, arguments);
+    if let Err(error) = io::output(&text) {
+        return io::output_failed("printf", error);
+    }
+    match result {
+        Ok(()) => 0,
+        Err(message) => {
+            runtime::eprintln!("printf: {message}");
+            1
+        }
+    }
+}

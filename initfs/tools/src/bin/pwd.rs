@@ -1,0 +1,15 @@
+//! `pwd`: prints the current directory.
+#![no_std]
+#![no_main]
+
+use tools::io;
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let text = runtime::env::current_dir() + "\n";
+    match io::output(text.as_bytes()) {
+        Ok(()) => 0,
+        Err(error) => io::output_failed("pwd", error),
+    }
+}

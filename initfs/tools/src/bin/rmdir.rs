@@ -1,0 +1,21 @@
+//! `rmdir directory…`: removes empty directories.
+#![no_std]
+#![no_main]
+
+use tools::io;
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let paths = io::arguments();
+    if paths.is_empty() {
+        return io::usage("rmdir directory…");
+    }
+    let mut status = 0;
+    for path in &paths {
+        if let Err(error) = runtime::fs::remove_dir(path) {
+            status = io::report("rmdir", path, error);
+        }
+    }
+    status
+}

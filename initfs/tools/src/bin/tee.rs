@@ -1,0 +1,56 @@
+//! `tee [-a] [file…]`: copies standard input to standard output and to files.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+
+use runtime::fs::File;
+use runtime::io::Write;
+use tools::io::{self, CopyError, Input};
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let mut arguments = io::arguments();
+    let append = arguments.first().is_some_and(|flag| flag == "-a");
+    if append {
+        arguments.remove(0);
+    }
+    let mut status = 0;
+    let mut files = Vec::new();
+    for path in arguments {
+        let mut options = File::options();
+        options
+            .write(true)
+            .create(true)
+            .append(append)
+            .truncate(!append);
+        match options.open(&path) {
+            Ok(file) => files.push((path, file)),
+            Err(error) => status = io::report("tee", &path, error),
+        }
+    }
+    let mut buffer = io::Buffer::new(io::BLOCK);
+    let result = Input::open("-")
+        .map_err(CopyError::Input)
+        .and_then(|mut input| {
+            io::blocks(&mut input, &mut buffer, |block| {
+                // A file that fails is left out from there on.
+                files.retain_mut(|(path, file)| match file.write_all(block) {
+                    Ok(()) => true,
+                    Err(error) => {
+                        status = io::report("tee", path, error);
+                        false
+                    }
+                });
+                io::output(block)
+            })
+        });
+    match result {
+        Ok(()) => status,
+        Err(CopyError::Input(error)) => io::report("tee", "standard input", error),
+        Err(CopyError::Output(error)) => io::output_failed("tee", error),
+    }
+}

@@ -1,0 +1,22 @@
+//! `touch file…`: makes files that do not exist.
+#![no_std]
+#![no_main]
+
+use runtime::fs::File;
+use tools::io;
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let paths = io::arguments();
+    if paths.is_empty() {
+        return io::usage("touch file…");
+    }
+    let mut status = 0;
+    for path in &paths {
+        if let Err(error) = File::options().write(true).create(true).open(path) {
+            status = io::report("touch", path, error);
+        }
+    }
+    status
+}

@@ -1,0 +1,15 @@
+//! `uptime`: seconds since the machine started.
+#![no_std]
+#![no_main]
+
+use tools::{io, number};
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let text = number::show_seconds(runtime::time::Instant::now().as_nanos()) + " s\n";
+    match io::output(text.as_bytes()) {
+        Ok(()) => 0,
+        Err(error) => io::output_failed("uptime", error),
+    }
+}
