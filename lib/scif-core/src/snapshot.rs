@@ -78,6 +78,12 @@ impl Engine {
             .chain(self.nodes.range(own.node..).map(info))
     }
 
+    /// How far the conversation with `node` is; `None` when it is not attached. After `Failed` and
+    /// `Left` the driver takes the link down.
+    pub fn link_state(&self, node: NodeId) -> Option<LinkState> {
+        self.nodes.get(&node).map(|node| node.state)
+    }
+
     /// All ports in use, in no particular order.
     pub fn ports(&self) -> impl Iterator<Item = PortInfo> {
         self.endpoints

@@ -1,0 +1,226 @@
+//! The memory of all nodes, with every page's state known: a store or load that no correct engine
+//! would do stops the simulation.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use scif_abi::NodeId;
+use scif_abi::limits::PAGE_BYTES;
+use scif_core::{BadAddress, Memory};
+
+/// Bytes each node has.
+const RAM_BYTES: usize = 8 << 20;
+
+/// Distance between an address as the node itself sees it and as its peers do. Makes it an error to
+/// mix the two up.
+const BUS_OFFSET: u64 = 0x4000_0000;
+
+/// One node's memory.
+struct Ram {
+    bytes: Vec<u8>,
+    /// Which pages are allocated.
+    used: Vec<bool>,
+    /// Counts restarts of the node.
+    epoch: u64,
+}
+
+/// The memory of all nodes and who reaches whom.
+pub struct Fabric {
+    rams: Vec<Ram>,
+    /// `reach[a][b]`: the epoch of `b` that `a` is linked to.
+    reach: Vec<Vec<Option<u64>>>,
+    /// Corrupt one byte of this many-th write of at least 100 bytes to a peer (a canary).
+    pub corrupt_after: Option<u64>,
+    /// What went wrong first.
+    pub fault: Option<String>,
+}
+
+impl Fabric {
+    /// Memory for `nodes` nodes.
+    pub fn new(nodes: usize) -> Rc<RefCell<Fabric>> {
+        let ram = || Ram {
+            bytes: vec![0; RAM_BYTES],
+            used: vec![false; RAM_BYTES / PAGE_BYTES],
+            epoch: 1,
+        };
+        Rc::new(RefCell::new(Fabric {
+            rams: (0..nodes).map(|_| ram()).collect(),
+            reach: vec![vec![None; nodes]; nodes],
+            corrupt_after: None,
+            fault: None,
+        }))
+    }
+
+    /// The node restarts: its memory is empty again.
+    pub fn restart(&mut self, node: usize) {
+        let ram = &mut self.rams[node];
+        ram.used.fill(false);
+        ram.bytes.fill(0);
+        ram.epoch += 1;
+        self.reach[node].fill(None);
+    }
+
+    /// Counts the restarts of a node.
+    pub fn epoch(&self, node: usize) -> u64 {
+        self.rams[node].epoch
+    }
+
+    /// `from` may (or may no longer) reach the memory `to` has now.
+    pub fn set_reach(&mut self, from: usize, to: usize, reaches: bool) {
+        self.reach[from][to] = reaches.then_some(self.rams[to].epoch);
+    }
+
+    /// Pages allocated on a node.
+    pub fn pages_used(&self, node: usize) -> usize {
+        self.rams[node].used.iter().filter(|used| **used).count()
+    }
+
+    fn complain(&mut self, what: String) {
+        self.fault.get_or_insert(what);
+    }
+
+    /// Where a peer's range is; `None` when it is not memory at all.
+    fn range(address: u64, bytes: usize) -> Option<std::ops::Range<usize>> {
+        let start = usize::try_from(address.checked_sub(BUS_OFFSET)?).ok()?;
+        let end = start.checked_add(bytes)?;
+        (end <= RAM_BYTES).then_some(start..end)
+    }
+
+    /// Stores to `to`'s memory as hardware would: whatever is there.
+    pub fn scribble(&mut self, to: usize, address: u64, bytes: &[u8]) {
+        if let Some(range) = Fabric::range(address, bytes.len()) {
+            self.rams[to].bytes[range].copy_from_slice(bytes);
+        }
+    }
+
+    fn check_used(&mut self, node: usize, range: &std::ops::Range<usize>, what: &str) {
+        let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
+        if !self.rams[node].used[pages].iter().all(|used| *used) {
+            self.complain(format!(
+                "{what} of node {node} at {range:x?}, which is not allocated"
+            ));
+        }
+    }
+}
+
+/// One node's view of the fabric.
+#[derive(Clone)]
+pub struct NodeMemory {
+    fabric: Rc<RefCell<Fabric>>,
+    node: usize,
+}
+
+impl NodeMemory {
+    /// The view of `node`.
+    pub fn new(fabric: &Rc<RefCell<Fabric>>, node: usize) -> NodeMemory {
+        NodeMemory {
+            fabric: Rc::clone(fabric),
+            node,
+        }
+    }
+
+    fn own(&self, address: u64, bytes: usize, what: &str) -> std::ops::Range<usize> {
+        let range = address as usize..address as usize + bytes;
+        self.fabric.borrow_mut().check_used(self.node, &range, what);
+        range
+    }
+
+    /// Whether a link to the node as it is now exists; if not, stores vanish, as on a dead bus.
+    fn linked(&self, to: usize) -> bool {
+        let fabric = self.fabric.borrow();
+        fabric.reach[self.node][to] == Some(fabric.rams[to].epoch)
+    }
+
+    fn store(&mut self, node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
+        let to = usize::from(node);
+        let range = Fabric::range(address, bytes.len()).ok_or(BadAddress)?;
+        if !self.linked(to) {
+            return Ok(());
+        }
+        let mut fabric = self.fabric.borrow_mut();
+        fabric.check_used(to, &range, "a peer's store into memory");
+        fabric.rams[to].bytes[range.clone()].copy_from_slice(bytes);
+        if bytes.len() >= 100
+            && let Some(left) = fabric.corrupt_after.as_mut()
+        {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                fabric.corrupt_after = None;
+                fabric.rams[to].bytes[range.start + 50] ^= 0x10;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Memory for NodeMemory {
+    fn allocate(&mut self, bytes: usize) -> Option<u64> {
+        let pages = bytes / PAGE_BYTES;
+        let mut fabric = self.fabric.borrow_mut();
+        let ram = &mut fabric.rams[self.node];
+        let first = (0..=ram.used.len() - pages)
+            .find(|first| !ram.used[*first..first + pages].iter().any(|used| *used))?;
+        ram.used[first..first + pages].fill(true);
+        ram.bytes[first * PAGE_BYTES..(first + pages) * PAGE_BYTES].fill(0);
+        Some((first * PAGE_BYTES) as u64)
+    }
+
+    fn free(&mut self, address: u64, bytes: usize) {
+        let range = self.own(address, bytes, "free of memory");
+        let mut fabric = self.fabric.borrow_mut();
+        let ram = &mut fabric.rams[self.node];
+        ram.used[range.start / PAGE_BYTES..range.end / PAGE_BYTES].fill(false);
+    }
+
+    fn export(&self, _node: NodeId, address: u64) -> u64 {
+        address + BUS_OFFSET
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) {
+        let range = self.own(address, buffer.len(), "own load from memory");
+        buffer.copy_from_slice(&self.fabric.borrow().rams[self.node].bytes[range]);
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) {
+        let range = self.own(address, bytes.len(), "own store into memory");
+        self.fabric.borrow_mut().rams[self.node].bytes[range].copy_from_slice(bytes);
+    }
+
+    fn load_index(&self, address: u64) -> u32 {
+        let mut word = [0; 4];
+        self.read(address, &mut word);
+        u32::from_le_bytes(word)
+    }
+
+    fn store_index(&mut self, address: u64, value: u32) {
+        self.write(address, &value.to_le_bytes());
+    }
+
+    fn peer_reaches(&self, _node: NodeId, address: u64, bytes: usize) -> bool {
+        Fabric::range(address, bytes).is_some()
+    }
+
+    fn peer_read(&self, node: NodeId, address: u64, buffer: &mut [u8]) -> Result<(), BadAddress> {
+        let range = Fabric::range(address, buffer.len()).ok_or(BadAddress)?;
+        if self.linked(usize::from(node)) {
+            buffer.copy_from_slice(&self.fabric.borrow().rams[usize::from(node)].bytes[range]);
+        } else {
+            // A dead bus reads as ones.
+            buffer.fill(0xff);
+        }
+        Ok(())
+    }
+
+    fn peer_write(&mut self, node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
+        self.store(node, address, bytes)
+    }
+
+    fn peer_store_index(
+        &mut self,
+        node: NodeId,
+        address: u64,
+        value: u32,
+    ) -> Result<(), BadAddress> {
+        self.store(node, address, &value.to_le_bytes())
+    }
+}

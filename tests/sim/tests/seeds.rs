@@ -1,0 +1,63 @@
+//! Random simulations: `SIM_SEEDS=n` runs n instead of the usual number, `SIM_SEED=s` only that one.
+
+use sim::{Canary, Settings, run};
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn random_schedules_keep_every_rule() {
+    let seeds = match number("SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SIM_SEEDS").unwrap_or(150),
+    };
+    let mut sum = sim::Report::default();
+    for seed in seeds.clone() {
+        let settings = Settings {
+            seed,
+            steps: 3000,
+            canary: None,
+        };
+        let report = run(settings).unwrap_or_else(|failure| panic!("{failure}"));
+        sum.steps += report.steps;
+        sum.nodes_killed += report.nodes_killed;
+        sum.nodes_left += report.nodes_left;
+        sum.processes_killed += report.processes_killed;
+        sum.stats.connected += report.stats.connected;
+        sum.stats.accepted += report.stats.accepted;
+        sum.stats.refused += report.stats.refused;
+        sum.stats.bytes_received += report.stats.bytes_received;
+        sum.stats.messages_received += report.stats.messages_received;
+        sum.stats.links_up += report.stats.links_up;
+        sum.stats.stale_ids += report.stats.stale_ids;
+        sum.stats.unexpected_messages += report.stats.unexpected_messages;
+    }
+    println!("{} seeds: {sum:#?}", seeds.end - seeds.start);
+    if seeds.end - seeds.start >= 100 {
+        // A simulator that does nothing would find nothing.
+        assert!(sum.stats.connected > 1000 && sum.stats.refused > 1000);
+        assert!(sum.nodes_killed > 10 && sum.nodes_left > 10 && sum.processes_killed > 100);
+    }
+}
+
+/// Each planted bug must be noticed by at least half of a few seeds.
+#[test]
+fn planted_bugs_are_found() {
+    for canary in [
+        Canary::LostDoorbell,
+        Canary::CorruptByte,
+        Canary::ImpatientLink,
+    ] {
+        let settings = |seed| Settings {
+            seed,
+            steps: 2000,
+            canary: Some(canary),
+        };
+        let found = (0..10).filter(|seed| run(settings(*seed)).is_err()).count();
+        assert!(
+            found >= 5,
+            "{canary:?} was noticed by {found} of 10 seeds only"
+        );
+    }
+}
