@@ -73,9 +73,11 @@ impl Default for Affinity {
 static CONTEXTS: Mutex<BTreeMap<u64, Weak<Context>>> = Mutex::new(BTreeMap::new());
 static CREATED: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes a stopped context that belongs to process 0 and user 0, with an empty file table.
+/// Makes a stopped context that belongs to process 0 and user 0, with an empty address space and
+/// an empty file table.
 pub fn create() -> Result<ContextRef> {
     let context = sched::new_context()?;
+    context.set_space(Some(AddrSpace::new()?));
     enlist(&context);
     Ok(context)
 }
@@ -224,6 +226,7 @@ pub fn bootstrap_metadata(first: &ContextRef) -> Vec<u8> {
 /// Name and pid for reports, e.g. `[bootstrap] (pid 0)`.
 pub fn describe(context: &Context) -> String {
     let Identity { pid, name, .. } = identity(context);
+    let name = if name.is_empty() { "[unnamed]" } else { &name };
     format!("{name} (pid {pid})")
 }
 
