@@ -35,7 +35,10 @@ const MAX_LOG: usize = 64 * 1024;
 pub static INPUT: WaitQueue = WaitQueue::new();
 
 static QUEUE: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
-static OUTPUT: Mutex<Output> = Mutex::new(Output { line_open: false, dead: false });
+static OUTPUT: Mutex<Output> = Mutex::new(Output {
+    line_open: false,
+    dead: false,
+});
 static LOG: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
 static HOOK: AtomicUsize = AtomicUsize::new(0);
 
@@ -199,7 +202,10 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        let mut line = Line { bytes: [0; 256], len: 0 };
+        let mut line = Line {
+            bytes: [0; 256],
+            len: 0,
+        };
         // Writing to a line does not fail.
         let _ = match record.level() {
             Level::Error => write!(line, "kernel: error: {}", record.args()),
@@ -242,7 +248,11 @@ pub struct Emergency;
 
 impl Write for Emergency {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        Output { line_open: false, dead: false }.write(text.as_bytes());
+        Output {
+            line_open: false,
+            dead: false,
+        }
+        .write(text.as_bytes());
         Ok(())
     }
 }

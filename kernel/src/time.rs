@@ -9,7 +9,7 @@ pub use kernel_core::timers::TimerId;
 use kernel_core::timers::TimerQueue;
 use spin::Mutex;
 
-use crate::arch::{apic, irq, rtc, pit};
+use crate::arch::{apic, irq, pit, rtc};
 
 type Action = Box<dyn FnOnce() + Send>;
 
@@ -50,10 +50,19 @@ pub fn init() {
         }
     }
     let ns = u128::from(CALIBRATION_MS * NS_PER_MS);
-    TSC_SCALE.store(((ns << 32) / u128::from(tsc_ticks.max(1))) as u64, Ordering::Relaxed);
-    TIMER_RATE.store((timer_ticks / CALIBRATION_MS as u32).max(1), Ordering::Relaxed);
+    TSC_SCALE.store(
+        ((ns << 32) / u128::from(tsc_ticks.max(1))) as u64,
+        Ordering::Relaxed,
+    );
+    TIMER_RATE.store(
+        (timer_ticks / CALIBRATION_MS as u32).max(1),
+        Ordering::Relaxed,
+    );
     TSC_START.store(rdtsc(), Ordering::Relaxed);
-    BOOT_TIME.store(rtc::seconds().saturating_mul(NS_PER_SECOND), Ordering::Relaxed);
+    BOOT_TIME.store(
+        rtc::seconds().saturating_mul(NS_PER_SECOND),
+        Ordering::Relaxed,
+    );
     irq::register(irq::TIMER, |_| interrupt());
     log::info!(
         "clock: TSC {} MHz, timer {} kHz",
@@ -111,7 +120,9 @@ pub(crate) fn arm_by(deadline_ns: u64) {
 fn arm(deadline_ns: u64) {
     let interval = deadline_ns.saturating_sub(now_ns()).min(MAX_INTERVAL_NS);
     let rate = u64::from(TIMER_RATE.load(Ordering::Relaxed));
-    let ticks = (interval * rate).div_ceil(NS_PER_MS).clamp(1, u64::from(u32::MAX));
+    let ticks = (interval * rate)
+        .div_ceil(NS_PER_MS)
+        .clamp(1, u64::from(u32::MAX));
     ARMED.store(deadline_ns, Ordering::Relaxed);
     apic::timer_once(ticks as u32);
 }
@@ -121,7 +132,9 @@ fn interrupt() {
     let now = now_ns();
     loop {
         // The lock is not held while an action runs: it may add timers.
-        let Some(action) = TIMERS.lock().pop_expired(now) else { break };
+        let Some(action) = TIMERS.lock().pop_expired(now) else {
+            break;
+        };
         action();
     }
     crate::sched::tick(now);

@@ -39,9 +39,13 @@ mod tests {
 
     #[test]
     fn packages() {
-        let qemu = [1, 2, 0x08, b'_', b'S', b'5', b'_', 0x12, 0x06, 0x04, 0, 0, 0, 0];
+        let qemu = [
+            1, 2, 0x08, b'_', b'S', b'5', b'_', 0x12, 0x06, 0x04, 0, 0, 0, 0,
+        ];
         assert_eq!(sleep_types_s5(&qemu), Some((0, 0)));
-        let board = [b'_', b'S', b'5', b'_', 0x12, 0x0a, 4, 0x0a, 7, 0x0a, 5, 0, 0];
+        let board = [
+            b'_', b'S', b'5', b'_', 0x12, 0x0a, 4, 0x0a, 7, 0x0a, 5, 0, 0,
+        ];
         assert_eq!(sleep_types_s5(&board), Some((7, 5)));
         let long = [b'_', b'S', b'5', b'_', 0x12, 0x40, 1, 1, 0x0a, 5];
         assert_eq!(sleep_types_s5(&long), Some((5, 5)));

@@ -76,7 +76,9 @@ pub struct AreaList<B> {
 
 impl<B> Default for AreaList<B> {
     fn default() -> Self {
-        AreaList { areas: BTreeMap::new() }
+        AreaList {
+            areas: BTreeMap::new(),
+        }
     }
 }
 
@@ -95,7 +97,9 @@ impl<B: Backing> AreaList<B> {
     /// Areas that overlap `[addr, addr + len)` in ascending order.
     pub fn overlapping(&self, addr: usize, len: usize) -> impl Iterator<Item = (usize, &Area<B>)> {
         let first = self.find(addr).map_or(addr, |(base, _)| base);
-        self.areas.range(first..addr.saturating_add(len)).map(|(&base, area)| (base, area))
+        self.areas
+            .range(first..addr.saturating_add(len))
+            .map(|(&base, area)| (base, area))
     }
 
     /// Whether every page of `[addr, addr + len)` is mapped.
@@ -160,9 +164,15 @@ impl<B: Backing> AreaList<B> {
     pub fn remove(&mut self, addr: usize, len: usize) -> Vec<(usize, Area<B>)> {
         self.cut(addr);
         self.cut(addr.saturating_add(len));
-        let bases: Vec<usize> =
-            self.areas.range(addr..addr.saturating_add(len)).map(|(&base, _)| base).collect();
-        bases.into_iter().filter_map(|b| self.areas.remove(&b).map(|a| (b, a))).collect()
+        let bases: Vec<usize> = self
+            .areas
+            .range(addr..addr.saturating_add(len))
+            .map(|(&base, _)| base)
+            .collect();
+        bases
+            .into_iter()
+            .filter_map(|b| self.areas.remove(&b).map(|a| (b, a)))
+            .collect()
     }
 
     /// Sets the rights of everything in `[addr, addr + len)`, cutting areas at its borders.
@@ -175,7 +185,9 @@ impl<B: Backing> AreaList<B> {
 
     /// Makes `addr` a border when it is inside an area.
     fn cut(&mut self, addr: usize) {
-        let Some((&base, area)) = self.areas.range_mut(..addr).next_back() else { return };
+        let Some((&base, area)) = self.areas.range_mut(..addr).next_back() else {
+            return;
+        };
         if addr - base >= area.len {
             return;
         }
@@ -219,7 +231,13 @@ mod tests {
     }
 
     fn area(pages: usize, prot: Prot, backing: Test) -> Area<Test> {
-        Area { len: pages * PAGE, prot, max_prot: Prot::all(), pinned: false, backing }
+        Area {
+            len: pages * PAGE,
+            prot,
+            max_prot: Prot::all(),
+            pinned: false,
+            backing,
+        }
     }
 
     fn list(list: &AreaList<Test>) -> Vec<(usize, usize, Prot, Test)> {
@@ -257,8 +275,17 @@ mod tests {
         l.insert(10 * PAGE, area(10, RW, Test::File(0)));
         let out = l.remove(12 * PAGE, 3 * PAGE);
         assert_eq!(out.len(), 1);
-        assert_eq!((out[0].0, &out[0].1.backing), (12 * PAGE, &Test::File(2 * PAGE)));
-        assert_eq!(list(&l), [(10, 2, RW, Test::File(0)), (15, 5, RW, Test::File(5 * PAGE))]);
+        assert_eq!(
+            (out[0].0, &out[0].1.backing),
+            (12 * PAGE, &Test::File(2 * PAGE))
+        );
+        assert_eq!(
+            list(&l),
+            [
+                (10, 2, RW, Test::File(0)),
+                (15, 5, RW, Test::File(5 * PAGE))
+            ]
+        );
         assert!(l.find(12 * PAGE).is_none());
         assert_eq!(l.find(15 * PAGE + 5).map(|f| f.0), Some(15 * PAGE));
         assert!(l.remove(0, 5 * PAGE).is_empty());
@@ -314,7 +341,10 @@ mod tests {
         assert!(!l.covers(2 * PAGE, 5 * PAGE));
         assert!(!l.covers(PAGE, 2 * PAGE));
         assert!(!l.covers(6 * PAGE, PAGE));
-        let bases: Vec<usize> = l.overlapping(3 * PAGE, 4 * PAGE).map(|o| o.0 / PAGE).collect();
+        let bases: Vec<usize> = l
+            .overlapping(3 * PAGE, 4 * PAGE)
+            .map(|o| o.0 / PAGE)
+            .collect();
         assert_eq!(bases, [2, 4]);
     }
 
@@ -324,7 +354,9 @@ mod tests {
         let mut model: Vec<Option<(Prot, usize)>> = vec![None; 64];
         let mut seed = 99u64;
         let mut next = |n: u64| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             ((seed >> 33) % n) as usize
         };
         for _ in 0..20_000 {
@@ -351,7 +383,9 @@ mod tests {
             }
             for (i, expect) in model.iter().enumerate() {
                 let found = l.find(i * PAGE).map(|(base, a)| {
-                    let Test::File(start) = a.backing else { unreachable!() };
+                    let Test::File(start) = a.backing else {
+                        unreachable!()
+                    };
                     (a.prot, start + i * PAGE - base)
                 });
                 assert_eq!(found, *expect);

@@ -60,7 +60,9 @@ pub fn multiboot2(bytes: &[u8], address: u64) -> BootInfo {
     let mut at = 8;
     while let (Some(kind), Some(size)) = (u32_at(bytes, at), u32_at(bytes, at + 4)) {
         let size = size as usize;
-        let Some(tag) = bytes.get(at..at.saturating_add(size)) else { break };
+        let Some(tag) = bytes.get(at..at.saturating_add(size)) else {
+            break;
+        };
         if kind == TAG_END || size < 8 {
             break;
         }
@@ -242,12 +244,18 @@ mod tests {
         assert_eq!(info.rsdp, Some(0xf0000));
         assert_eq!(info.map.areas()[0].kind, Kind::Reclaim);
         assert_eq!(pvh(8, read).unwrap_err(), BootInfoError::BadMagic);
-        assert_eq!(pvh(4090, read).unwrap_err(), BootInfoError::Unreadable(4090));
+        assert_eq!(
+            pvh(4090, read).unwrap_err(),
+            BootInfoError::Unreadable(4090)
+        );
     }
 
     #[test]
     fn environment_lines() {
-        assert_eq!(environment(b"  LOG=info quiet A=b=c =x \t B= "), "LOG=info\nA=b=c\nB=\n");
+        assert_eq!(
+            environment(b"  LOG=info quiet A=b=c =x \t B= "),
+            "LOG=info\nA=b=c\nB=\n"
+        );
         assert_eq!(environment(b"A=1 \xff B=2"), "A=1\n");
         assert_eq!(environment(b""), "");
     }

@@ -33,8 +33,14 @@ pub struct Frame {
 
 impl Frame {
     /// A frame that is no RAM: what the table is filled with at first.
-    pub const HOLE: Frame =
-        Frame { refs: 0, next: NONE, prev: NONE, state: State::Hole, order: 0, shared: false };
+    pub const HOLE: Frame = Frame {
+        refs: 0,
+        next: NONE,
+        prev: NONE,
+        state: State::Hole,
+        order: 0,
+        shared: false,
+    };
 }
 
 /// The allocator: one entry per frame number from 0 up.
@@ -49,7 +55,12 @@ pub struct Buddy<'a> {
 impl<'a> Buddy<'a> {
     /// An allocator without RAM. `frames` must be all `Frame::HOLE`.
     pub fn new(frames: &'a mut [Frame]) -> Self {
-        Buddy { frames, heads: [NONE; MAX_ORDER as usize + 1], total: 0, free: 0 }
+        Buddy {
+            frames,
+            heads: [NONE; MAX_ORDER as usize + 1],
+            total: 0,
+            free: 0,
+        }
     }
 
     /// Adds frames `[first, end)` as free RAM. Frames beyond the table or known already are skipped.
@@ -67,8 +78,11 @@ impl<'a> Buddy<'a> {
         for number in first..end.min(self.frames.len() as u32) {
             if self.frames[number as usize].state == State::Hole {
                 self.total += 1;
-                self.frames[number as usize] =
-                    Frame { refs: 1, state: State::Used, ..Frame::HOLE };
+                self.frames[number as usize] = Frame {
+                    refs: 1,
+                    state: State::Used,
+                    ..Frame::HOLE
+                };
             }
         }
     }
@@ -106,7 +120,11 @@ impl<'a> Buddy<'a> {
         }
         self.free -= 1 << order;
         for number in first..first + (1 << order) {
-            self.frames[number as usize] = Frame { refs: 1, state: State::Used, ..Frame::HOLE };
+            self.frames[number as usize] = Frame {
+                refs: 1,
+                state: State::Used,
+                ..Frame::HOLE
+            };
         }
         for number in first + count as u32..first + (1 << order) {
             self.release(number);
@@ -125,7 +143,10 @@ impl<'a> Buddy<'a> {
     /// Counts a reference up. Panics when the frame is not in use: that is a kernel bug.
     pub fn retain(&mut self, number: u32) {
         let frame = &mut self.frames[number as usize];
-        assert!(frame.state == State::Used, "reference to frame {number:#x}, which is not in use");
+        assert!(
+            frame.state == State::Used,
+            "reference to frame {number:#x}, which is not in use"
+        );
         frame.refs += 1;
     }
 
@@ -133,7 +154,10 @@ impl<'a> Buddy<'a> {
     /// Panics when the frame is not in use.
     pub fn drop_ref(&mut self, number: u32) -> bool {
         let frame = &mut self.frames[number as usize];
-        assert!(frame.state == State::Used, "frame {number:#x} given back, but not in use");
+        assert!(
+            frame.state == State::Used,
+            "frame {number:#x} given back, but not in use"
+        );
         frame.refs -= 1;
         if frame.refs > 0 {
             return false;
@@ -156,7 +180,10 @@ impl<'a> Buddy<'a> {
     fn release(&mut self, mut number: u32) {
         self.free += 1;
         let mut order = 0;
-        self.frames[number as usize] = Frame { state: State::Tail, ..Frame::HOLE };
+        self.frames[number as usize] = Frame {
+            state: State::Tail,
+            ..Frame::HOLE
+        };
         while order < MAX_ORDER {
             let buddy = number ^ (1 << order);
             match self.frames.get(buddy as usize) {
@@ -177,12 +204,18 @@ impl<'a> Buddy<'a> {
             self.frames[next as usize].prev = number;
         }
         self.heads[order as usize] = number;
-        self.frames[number as usize] =
-            Frame { next, order, state: State::Free, ..Frame::HOLE };
+        self.frames[number as usize] = Frame {
+            next,
+            order,
+            state: State::Free,
+            ..Frame::HOLE
+        };
     }
 
     fn unlink(&mut self, number: u32) {
-        let Frame { next, prev, order, .. } = self.frames[number as usize];
+        let Frame {
+            next, prev, order, ..
+        } = self.frames[number as usize];
         if prev == NONE {
             self.heads[order as usize] = next;
         } else {

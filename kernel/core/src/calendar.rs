@@ -15,8 +15,13 @@ pub struct DateTime {
 impl DateTime {
     /// Decodes the raw registers: `binary` and `hours24` are the two format bits of status B.
     pub fn from_registers(raw: [u8; 6], binary: bool, hours24: bool) -> DateTime {
-        let number =
-            |v: u8| if binary { v.into() } else { u32::from(v >> 4) * 10 + u32::from(v & 15) };
+        let number = |v: u8| {
+            if binary {
+                v.into()
+            } else {
+                u32::from(v >> 4) * 10 + u32::from(v & 15)
+            }
+        };
         let [second, minute, hour, day, month, year] = raw;
         let pm = hour & 0x80 != 0;
         let mut hours = number(hour & 0x7f);
@@ -50,7 +55,9 @@ impl DateTime {
         if !valid {
             return None;
         }
-        let mut days: u64 = (1970..self.year).map(|y| if leap(y) { 366 } else { 365 }).sum();
+        let mut days: u64 = (1970..self.year)
+            .map(|y| if leap(y) { 366 } else { 365 })
+            .sum();
         for month in 1..self.month {
             days += u64::from(month_length(month)?);
         }
@@ -77,7 +84,14 @@ mod tests {
 
     #[test]
     fn impossible_dates() {
-        let date = DateTime { year: 2023, month: 2, day: 28, hour: 0, minute: 0, second: 0 };
+        let date = DateTime {
+            year: 2023,
+            month: 2,
+            day: 28,
+            hour: 0,
+            minute: 0,
+            second: 0,
+        };
         assert!(date.unix_seconds().is_some());
         assert_eq!(DateTime { day: 29, ..date }.unix_seconds(), None);
         assert_eq!(DateTime { month: 0, ..date }.unix_seconds(), None);

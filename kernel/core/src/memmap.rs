@@ -55,8 +55,16 @@ impl Default for MemoryMap {
 impl MemoryMap {
     /// An empty map.
     pub const fn new() -> Self {
-        let none = Area { base: 0, size: 0, kind: Kind::Reserved };
-        MemoryMap { areas: [none; CAPACITY], len: 0, dropped: 0 }
+        let none = Area {
+            base: 0,
+            size: 0,
+            kind: Kind::Reserved,
+        };
+        MemoryMap {
+            areas: [none; CAPACITY],
+            len: 0,
+            dropped: 0,
+        }
     }
 
     /// Adds an area; empty ones are ignored.
@@ -175,7 +183,11 @@ mod tests {
         map.push(0x7ff800, 0x1000, Kind::Reclaim);
         assert_eq!(
             free_ranges(&map),
-            [(0x1000, 0x9f000), (0x100000, 0x200000), (0x202000, 0x7ff000)]
+            [
+                (0x1000, 0x9f000),
+                (0x100000, 0x200000),
+                (0x202000, 0x7ff000)
+            ]
         );
         assert_eq!(map.ram_end(1 << 32), 0x800800);
     }

@@ -25,12 +25,18 @@ impl<T> Default for TimerQueue<T> {
 impl<T> TimerQueue<T> {
     /// An empty queue.
     pub const fn new() -> Self {
-        TimerQueue { pending: BTreeMap::new(), next: 0 }
+        TimerQueue {
+            pending: BTreeMap::new(),
+            next: 0,
+        }
     }
 
     /// Adds a timer.
     pub fn add(&mut self, deadline: u64, what: T) -> TimerId {
-        let id = TimerId { deadline, number: self.next };
+        let id = TimerId {
+            deadline,
+            number: self.next,
+        };
         self.next += 1;
         self.pending.insert(id, what);
         id

@@ -26,7 +26,10 @@ impl Handler for Physmap {
             ((phys::BASE + at) as *mut T, size)
         } else {
             log::error!("ACPI table at {at:#x}, {size} bytes, is out of reach");
-            assert!(size_of::<T>() <= size_of_val(&NOTHING), "table type fits the substitute");
+            assert!(
+                size_of::<T>() <= size_of_val(&NOTHING),
+                "table type fits the substitute"
+            );
             (NOTHING.as_ptr().cast_mut().cast::<T>(), size_of::<T>())
         };
         PhysicalMapping {
@@ -166,7 +169,10 @@ fn wire(tables: &AcpiTables<Physmap>) -> Result<(), AcpiError> {
         return Err(AcpiError::HostUnimplemented);
     };
     for controller in &model.io_apics {
-        apic::add_io_apic(controller.address as usize, controller.global_system_interrupt_base);
+        apic::add_io_apic(
+            controller.address as usize,
+            controller.global_system_interrupt_base,
+        );
     }
     for line in &model.interrupt_source_overrides {
         // "Same as bus" is edge, active high for ISA.
@@ -213,7 +219,9 @@ fn find_root_table(rsdp: usize) {
 
 /// The XSDT or RSDT, header included, for `kernel.acpi`; empty without ACPI.
 pub fn root_table() -> alloc::vec::Vec<u8> {
-    let Some(&(address, length)) = ROOT_TABLE.get() else { return alloc::vec::Vec::new() };
+    let Some(&(address, length)) = ROOT_TABLE.get() else {
+        return alloc::vec::Vec::new();
+    };
     let mut bytes = alloc::vec![0; length];
     phys::read(address, &mut bytes);
     bytes

@@ -78,11 +78,18 @@ pub fn init_local() {
     write(REG_LVT_ERROR, LVT_MASKED);
     write(REG_LVT_TIMER, LVT_MASKED);
     write(REG_TIMER_DIVIDE, DIVIDE_BY_16);
-    write(REG_SPURIOUS, APIC_ENABLE | u32::from(irq::SPURIOUS + irq::FIRST_VECTOR));
+    write(
+        REG_SPURIOUS,
+        APIC_ENABLE | u32::from(irq::SPURIOUS + irq::FIRST_VECTOR),
+    );
     log::info!(
         "local APIC {} in {} mode",
         local_id(),
-        if X2.load(Ordering::Relaxed) { "x2APIC" } else { "xAPIC" }
+        if X2.load(Ordering::Relaxed) {
+            "x2APIC"
+        } else {
+            "xAPIC"
+        }
     );
 }
 
@@ -96,7 +103,11 @@ pub fn disable() {
 /// APIC id of this processor.
 pub fn local_id() -> u32 {
     let id = read(REG_ID);
-    if X2.load(Ordering::Relaxed) { id } else { id >> 24 }
+    if X2.load(Ordering::Relaxed) {
+        id
+    } else {
+        id >> 24
+    }
 }
 
 /// Tells the local APIC that the interrupt in service is done.
@@ -184,14 +195,22 @@ struct Wiring {
 
 static WIRING: Mutex<Wiring> = Mutex::new(Wiring {
     controllers: [None; MAX_IO_APICS],
-    lines: [Line { input: 0, active_low: false, level: false }; 16],
+    lines: [Line {
+        input: 0,
+        active_low: false,
+        level: false,
+    }; 16],
 });
 
 /// Resets the wiring to the ISA default: line n is input n, edge, active high.
 pub fn default_wiring() {
     let mut wiring = WIRING.lock();
     for (i, line) in wiring.lines.iter_mut().enumerate() {
-        *line = Line { input: i as u32, active_low: false, level: false };
+        *line = Line {
+            input: i as u32,
+            active_low: false,
+            level: false,
+        };
     }
 }
 
@@ -201,12 +220,19 @@ pub fn add_io_apic(address: usize, first: u32) {
         log::error!("IO-APIC at {address:#x} is out of reach and not used");
         return;
     }
-    let mut controller = IoApic { page: address, first, inputs: 0 };
+    let mut controller = IoApic {
+        page: address,
+        first,
+        inputs: 0,
+    };
     controller.inputs = (controller.read(1) >> 16 & 0xFF) + 1;
     for input in 0..controller.inputs {
         controller.write(REDIRECTION + 2 * input, REDIRECT_MASKED);
     }
-    log::info!("IO-APIC at {address:#x}: inputs {first}..{}", first + controller.inputs);
+    log::info!(
+        "IO-APIC at {address:#x}: inputs {first}..{}",
+        first + controller.inputs
+    );
     let mut wiring = WIRING.lock();
     match wiring.controllers.iter_mut().find(|c| c.is_none()) {
         Some(slot) => *slot = Some(controller),
@@ -217,14 +243,22 @@ pub fn add_io_apic(address: usize, first: u32) {
 /// Records how a legacy line is wired (MADT source override).
 pub fn override_line(line: u8, input: u32, active_low: bool, level: bool) {
     if let Some(slot) = WIRING.lock().lines.get_mut(usize::from(line)) {
-        *slot = Line { input, active_low, level };
+        *slot = Line {
+            input,
+            active_low,
+            level,
+        };
     }
 }
 
 /// Masks or unmasks a legacy line (0..16), delivered to the boot processor.
 pub fn set_masked(line: u8, masked: bool) {
     let wiring = WIRING.lock();
-    let Some(Line { input, active_low, level }) = wiring.lines.get(usize::from(line)).copied()
+    let Some(Line {
+        input,
+        active_low,
+        level,
+    }) = wiring.lines.get(usize::from(line)).copied()
     else {
         return;
     };

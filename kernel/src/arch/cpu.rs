@@ -14,7 +14,9 @@ use x86_64::registers::control::{Cr0, Cr0Flags, Cr4, Cr4Flags, Efer, EferFlags};
 use x86_64::registers::model_specific::{GsBase, KernelGsBase, LStar, Msr, SFMask};
 use x86_64::registers::rflags::RFlags;
 use x86_64::structures::DescriptorTablePointer;
-use x86_64::structures::gdt::{Descriptor, DescriptorFlags, GlobalDescriptorTable, SegmentSelector};
+use x86_64::structures::gdt::{
+    Descriptor, DescriptorFlags, GlobalDescriptorTable, SegmentSelector,
+};
 use x86_64::structures::tss::TaskStateSegment;
 
 /// Code selector of user mode (what programs see in cs).
@@ -42,7 +44,10 @@ struct Stack(UnsafeCell<[u8; IST_SIZE]>);
 // SAFETY: only the processor touches it, by address.
 unsafe impl Sync for Stack {}
 
-static mut CPU: Cpu = Cpu { stack_top: 0, user_stack: 0 };
+static mut CPU: Cpu = Cpu {
+    stack_top: 0,
+    user_stack: 0,
+};
 static mut TSS: TaskStateSegment = TaskStateSegment::new();
 static mut GDT: GlobalDescriptorTable = GlobalDescriptorTable::new();
 static DOUBLE_FAULT_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
@@ -159,7 +164,10 @@ pub fn set_user_bases(fs: usize, gs: usize) {
 
 /// Stops the machine in the hardest way: an exception without a table to handle it.
 pub fn triple_fault() -> ! {
-    let empty = DescriptorTablePointer { limit: 0, base: VirtAddr::zero() };
+    let empty = DescriptorTablePointer {
+        limit: 0,
+        base: VirtAddr::zero(),
+    };
     // SAFETY: this is meant to fail.
     unsafe {
         x86_64::instructions::tables::lidt(&empty);

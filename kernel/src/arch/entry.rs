@@ -13,7 +13,6 @@ use super::cpu;
 /// The registers of the interrupted code, in the order they are pushed.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the registers of the machine")]
 pub struct Frame {
     pub r15: u64,
     pub r14: u64,
@@ -80,14 +79,22 @@ pub fn init() {
         let stub = |vector: usize| VirtAddr::new(interrupt_stubs[vector]);
         idt.divide_error.set_handler_addr(stub(0));
         idt.debug.set_handler_addr(stub(1));
-        idt.non_maskable_interrupt.set_handler_addr(stub(2)).set_stack_index(cpu::NMI_IST);
+        idt.non_maskable_interrupt
+            .set_handler_addr(stub(2))
+            .set_stack_index(cpu::NMI_IST);
         let user = x86_64::PrivilegeLevel::Ring3;
-        idt.breakpoint.set_handler_addr(stub(3)).set_privilege_level(user);
-        idt.overflow.set_handler_addr(stub(4)).set_privilege_level(user);
+        idt.breakpoint
+            .set_handler_addr(stub(3))
+            .set_privilege_level(user);
+        idt.overflow
+            .set_handler_addr(stub(4))
+            .set_privilege_level(user);
         idt.bound_range_exceeded.set_handler_addr(stub(5));
         idt.invalid_opcode.set_handler_addr(stub(6));
         idt.device_not_available.set_handler_addr(stub(7));
-        idt.double_fault.set_handler_addr(stub(8)).set_stack_index(cpu::DOUBLE_FAULT_IST);
+        idt.double_fault
+            .set_handler_addr(stub(8))
+            .set_stack_index(cpu::DOUBLE_FAULT_IST);
         idt.invalid_tss.set_handler_addr(stub(10));
         idt.segment_not_present.set_handler_addr(stub(11));
         idt.stack_segment_fault.set_handler_addr(stub(12));
@@ -95,7 +102,9 @@ pub fn init() {
         idt.page_fault.set_handler_addr(stub(14));
         idt.x87_floating_point.set_handler_addr(stub(16));
         idt.alignment_check.set_handler_addr(stub(17));
-        idt.machine_check.set_handler_addr(stub(18)).set_stack_index(cpu::NMI_IST);
+        idt.machine_check
+            .set_handler_addr(stub(18))
+            .set_stack_index(cpu::NMI_IST);
         idt.simd_floating_point.set_handler_addr(stub(19));
         idt.virtualization.set_handler_addr(stub(20));
         idt.cp_protection_exception.set_handler_addr(stub(21));

@@ -7,7 +7,7 @@ use x86_64::registers::control::Cr2;
 use x86_64::registers::rflags::RFlags;
 
 use super::entry::Frame;
-use super::{apic, cpu, irq};
+use super::{apic, irq};
 use crate::mm::{self, USER_END};
 use crate::{console, sched, syscall};
 
@@ -85,7 +85,11 @@ pub fn leave(frame: &mut Frame) {
 }
 
 fn exception(frame: &mut Frame) {
-    let address = if frame.vector == PAGE_FAULT { Cr2::read_raw() as usize } else { 0 };
+    let address = if frame.vector == PAGE_FAULT {
+        Cr2::read_raw() as usize
+    } else {
+        0
+    };
     if !frame.from_user() || frame.vector == NMI || frame.vector == DOUBLE_FAULT {
         kernel_exception(frame, address);
     }
@@ -113,15 +117,25 @@ fn user_exception(frame: &Frame, vector: u64, error: u64, address: usize) -> ! {
     let mut text = alloc::string::String::new();
     let name = NAMES.get(vector as usize).copied().unwrap_or("Unknown");
     // Writing to a string does not fail.
-    let _ = write!(text, "EXCEPTION {name} in {}", crate::proc::describe(&context));
+    let _ = write!(
+        text,
+        "EXCEPTION {name} in {}",
+        crate::proc::describe(&context)
+    );
     if vector == PAGE_FAULT {
         let _ = write!(text, ": {} {address:#x}", access(error));
-        let mapped = context.space().is_some_and(|s| s.translate(address).is_some());
-        let _ = write!(text, " ({})", if mapped { "not allowed" } else { "not mapped" });
+        let mapped = context
+            .space()
+            .is_some_and(|s| s.translate(address).is_some());
+        let _ = write!(
+            text,
+            " ({})",
+            if mapped { "not allowed" } else { "not mapped" }
+        );
     }
     let _ = writeln!(text, ", error code {error:#x}");
     registers(&mut text, frame);
-    console::write(text.as_bytes());
+    console::write_report(&text);
     crate::proc::on_exception(&context, vector as u8, error, address);
     // `exit_current` never returns, so nothing may be left to drop here.
     drop(context);
@@ -148,8 +162,26 @@ fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
          \x20 rsi {:016x}  rdi {:016x}  rbp {:016x}  r8  {:016x}\n\
          \x20 r9  {:016x}  r10 {:016x}  r11 {:016x}  r12 {:016x}\n\
          \x20 r13 {:016x}  r14 {:016x}  r15 {:016x}",
-        f.rip, f.rsp, f.rflags, f.cs, f.ss, f.rax, f.rbx, f.rcx, f.rdx, f.rsi, f.rdi, f.rbp, f.r8,
-        f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15
+        f.rip,
+        f.rsp,
+        f.rflags,
+        f.cs,
+        f.ss,
+        f.rax,
+        f.rbx,
+        f.rcx,
+        f.rdx,
+        f.rsi,
+        f.rdi,
+        f.rbp,
+        f.r8,
+        f.r9,
+        f.r10,
+        f.r11,
+        f.r12,
+        f.r13,
+        f.r14,
+        f.r15
     );
 }
 
@@ -157,13 +189,20 @@ fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
 fn kernel_exception(frame: &Frame, address: usize) -> ! {
     let mut out = console::Emergency;
     registers(&mut out, frame);
-    let name = NAMES.get(frame.vector as usize).copied().unwrap_or("Unknown");
+    let name = NAMES
+        .get(frame.vector as usize)
+        .copied()
+        .unwrap_or("Unknown");
     let overflow = mm::stack::is_guard(frame.rsp as usize) || mm::stack::is_guard(address);
     panic!(
         "exception {name} in the kernel at {:#x}, address {address:#x}, error code {:#x}{}",
         frame.rip,
         frame.error,
-        if overflow { " (kernel stack overflow)" } else { "" }
+        if overflow {
+            " (kernel stack overflow)"
+        } else {
+            ""
+        }
     );
 }
 
@@ -187,9 +226,4 @@ pub fn user_flags(wanted: u64) -> u64 {
 pub fn quiesce() {
     apic::disable();
     x86_64::instructions::interrupts::disable();
-}
-
-/// See `cpu::halt`.
-pub fn stop() -> ! {
-    cpu::halt()
 }

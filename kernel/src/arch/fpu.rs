@@ -36,7 +36,10 @@ const X87_AND_SSE: u8 = 3;
 pub fn init() {
     let method = METHOD.call_once(|| {
         if !cpu::features().xsave {
-            return Method { xsave: false, size: FXSAVE_SIZE };
+            return Method {
+                xsave: false,
+                size: FXSAVE_SIZE,
+            };
         }
         // SAFETY: the processor has XSAVE; the states are those it says it supports.
         let size = unsafe {

@@ -56,7 +56,10 @@ fn cpu_model() -> alloc::string::String {
             bytes.extend(register.to_le_bytes());
         }
     }
-    let text: alloc::string::String =
-        bytes.into_iter().take_while(|&b| b != 0).map(char::from).collect();
+    let text: alloc::string::String = bytes
+        .into_iter()
+        .take_while(|&b| b != 0)
+        .map(char::from)
+        .collect();
     text.trim().into()
 }

@@ -14,26 +14,8 @@ pub(crate) fn write8(port: u16, value: u8) {
     unsafe { Port::new(port).write(value) }
 }
 
-/// Reads 16 bits from a port.
-pub(crate) fn read16(port: u16) -> u16 {
-    // SAFETY: as above.
-    unsafe { Port::new(port).read() }
-}
-
 /// Writes 16 bits to a port.
 pub(crate) fn write16(port: u16, value: u16) {
     // SAFETY: as above.
     unsafe { Port::new(port).write(value) }
-}
-
-/// Writes 32 bits to a port.
-pub(crate) fn write32(port: u16, value: u32) {
-    // SAFETY: as above.
-    unsafe { Port::new(port).write(value) }
-}
-
-/// Reads 32 bits from a port.
-pub(crate) fn read32(port: u16) -> u32 {
-    // SAFETY: as above.
-    unsafe { Port::new(port).read() }
 }

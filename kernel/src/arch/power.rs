@@ -38,11 +38,16 @@ pub(super) fn init(fadt: &Fadt, dsdt: &[u8]) {
     let control = |address: Option<GenericAddress>, sleep_type: u8| {
         let address = address.filter(|a| a.address_space == AddressSpace::SystemIo)?;
         let port = u16::try_from(address.address).ok().filter(|&p| p != 0)?;
-        Some((port, u16::from(sleep_type) << SLEEP_TYPE_SHIFT | SLEEP_ENABLE))
+        Some((
+            port,
+            u16::from(sleep_type) << SLEEP_TYPE_SHIFT | SLEEP_ENABLE,
+        ))
     };
     let flags = fadt.flags;
     let reset = if flags.supports_system_reset_via_fadt() {
-        fadt.reset_register().ok().map(|register| (register, fadt.reset_value))
+        fadt.reset_register()
+            .ok()
+            .map(|register| (register, fadt.reset_value))
     } else {
         None
     };

@@ -26,7 +26,10 @@ pub fn start(args: &KernelArgs) {
     // Whole pages only, as Redox does it.
     let pages = size / PAGE_SIZE;
     if size % PAGE_SIZE != 0 {
-        log::warn!("the last {} bytes of the initfs are no whole page: lost", size % PAGE_SIZE);
+        log::warn!(
+            "the last {} bytes of the initfs are no whole page: lost",
+            size % PAGE_SIZE
+        );
     }
     let mut entry = [0; 8];
     if size >= ENTRY_WORD + 8 {
@@ -60,7 +63,9 @@ pub fn start(args: &KernelArgs) {
 /// another one is copied.
 fn image_frames(base: usize, pages: usize) -> Vec<FrameRef> {
     if base.is_multiple_of(PAGE_SIZE) {
-        return (0..pages).map(|i| frame::adopt(base + i * PAGE_SIZE)).collect();
+        return (0..pages)
+            .map(|i| frame::adopt(base + i * PAGE_SIZE))
+            .collect();
     }
     let mut page = [0; PAGE_SIZE];
     let copy = |i: usize| {
@@ -73,7 +78,10 @@ fn image_frames(base: usize, pages: usize) -> Vec<FrameRef> {
 }
 
 fn metadata_frames(bytes: &[u8]) -> Vec<FrameRef> {
-    assert!(bytes.len() <= METADATA_PAGES * PAGE_SIZE, "metadata fits its pages");
+    assert!(
+        bytes.len() <= METADATA_PAGES * PAGE_SIZE,
+        "metadata fits its pages"
+    );
     let frame = |i: usize| {
         let frame = frame::alloc_zeroed().expect("memory for the metadata pages");
         let rest = bytes.get(i * PAGE_SIZE..).unwrap_or(&[]);

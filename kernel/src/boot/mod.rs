@@ -9,8 +9,8 @@ use kernel_core::bootinfo::{self, BootInfo};
 use kernel_core::memmap::{Kind, MemoryMap};
 use spin::Once;
 
-use crate::mm::{self, paging, phys};
 use crate::console;
+use crate::mm::{self, paging, phys};
 
 pub use bootstrap::start as start_first_program;
 use entry::LOADER_MULTIBOOT2;
@@ -70,8 +70,16 @@ pub fn kernel_args(loader: u32, info: u32) -> KernelArgs {
     areas.push(initfs.0, initfs.1, Kind::Reclaim);
     areas.push(own.0, own.1, Kind::Reclaim);
     areas.push(command_line.0, command_line.1, Kind::Reclaim);
-    assert!(areas.ram_end(u64::MAX) > LOW_MEMORY, "the loader's memory map holds no RAM");
-    KernelArgs { areas, initfs, command_line, rsdp: boot.rsdp }
+    assert!(
+        areas.ram_end(u64::MAX) > LOW_MEMORY,
+        "the loader's memory map holds no RAM"
+    );
+    KernelArgs {
+        areas,
+        initfs,
+        command_line,
+        rsdp: boot.rsdp,
+    }
 }
 
 /// Builds page tables and frame allocator from the map: from here on there is a heap.
@@ -84,7 +92,11 @@ pub fn init_memory(args: &mut KernelArgs) {
     }
     let stats = mm::frame::stats();
     let mib = |pages: usize| pages * mm::PAGE_SIZE >> 20;
-    log::info!("memory: {} MiB, {} MiB free", mib(stats.total), mib(stats.free));
+    log::info!(
+        "memory: {} MiB, {} MiB free",
+        mib(stats.total),
+        mib(stats.free)
+    );
 }
 
 static ENVIRONMENT: Once<String> = Once::new();

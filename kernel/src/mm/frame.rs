@@ -32,7 +32,9 @@ pub struct Stats {
 impl FrameRef {
     /// Takes over one reference that was given up with `into_phys`, or that was counted by hand.
     pub(super) fn from_counted(phys: usize) -> Self {
-        FrameRef { number: (phys / PAGE_SIZE) as u32 }
+        FrameRef {
+            number: (phys / PAGE_SIZE) as u32,
+        }
     }
 
     /// One more reference to a frame in use.
@@ -56,13 +58,19 @@ impl FrameRef {
 
     /// Copies bytes out of the frame. Panics when `offset + bytes.len()` exceeds the frame.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
-        assert!(offset <= PAGE_SIZE && bytes.len() <= PAGE_SIZE - offset, "read beyond a frame");
+        assert!(
+            offset <= PAGE_SIZE && bytes.len() <= PAGE_SIZE - offset,
+            "read beyond a frame"
+        );
         phys::read(self.phys() + offset, bytes);
     }
 
     /// Copies bytes into the frame. Panics when `offset + bytes.len()` exceeds the frame.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
-        assert!(offset <= PAGE_SIZE && bytes.len() <= PAGE_SIZE - offset, "write beyond a frame");
+        assert!(
+            offset <= PAGE_SIZE && bytes.len() <= PAGE_SIZE - offset,
+            "write beyond a frame"
+        );
         phys::write(self.phys() + offset, bytes);
     }
 }
@@ -87,9 +95,11 @@ impl Drop for FrameRef {
 pub(super) unsafe fn init(map: &mut MemoryMap, used: &[(u64, u64)]) {
     let frames = (map.ram_end(phys::limit() as u64) as usize).div_ceil(PAGE_SIZE);
     let bytes = frames * size_of::<Frame>();
-    let table = map.take(bytes as u64, phys::limit() as u64).unwrap_or_else(|| {
-        panic!("no room for the frame table: {bytes} bytes in one piece are needed")
-    });
+    let table = map
+        .take(bytes as u64, phys::limit() as u64)
+        .unwrap_or_else(|| {
+            panic!("no room for the frame table: {bytes} bytes in one piece are needed")
+        });
     let table = phys::pointer::<Frame>(table as usize);
     for i in 0..frames {
         // SAFETY: `take` gave this range to us alone, and it is large enough.
@@ -114,7 +124,12 @@ pub(super) unsafe fn init(map: &mut MemoryMap, used: &[(u64, u64)]) {
 }
 
 fn with<R>(action: impl FnOnce(&mut Buddy<'static>) -> R) -> R {
-    action(FRAMES.lock().as_mut().expect("the frame allocator is made before its first use"))
+    action(
+        FRAMES
+            .lock()
+            .as_mut()
+            .expect("the frame allocator is made before its first use"),
+    )
 }
 
 /// Contiguous frames for the kernel itself, contents undefined, one reference each; physical
@@ -148,19 +163,19 @@ pub(super) fn alloc_undefined() -> Option<FrameRef> {
 /// `pages` physically contiguous zeroed frames in ascending order.
 pub fn alloc_contiguous(pages: usize) -> Option<Vec<FrameRef>> {
     let first = with(|f| {
-        if f.free() > RESERVE.saturating_add(pages) { f.alloc(pages) } else { None }
+        if f.free() > RESERVE.saturating_add(pages) {
+            f.alloc(pages)
+        } else {
+            None
+        }
     })?;
-    let frames: Vec<FrameRef> =
-        (first..first + pages as u32).map(|number| FrameRef { number }).collect();
+    let frames: Vec<FrameRef> = (first..first + pages as u32)
+        .map(|number| FrameRef { number })
+        .collect();
     for frame in &frames {
         phys::zero_frame(frame.phys());
     }
     Some(frames)
-}
-
-/// Whether the allocator manages this physical address (so it must not be mapped as device).
-pub fn is_ram(phys: usize) -> bool {
-    with(|frames| frames.is_ram((phys / PAGE_SIZE) as u64))
 }
 
 /// Whether any frame of the range is RAM of the allocator.
@@ -169,7 +184,9 @@ pub(super) fn any_ram(phys: usize, len: usize) -> bool {
     let end = (phys + len).div_ceil(PAGE_SIZE) as u64;
     with(|frames| {
         // Numbers behind the table are holes: no need to count through all of a large device.
-        (first..end).take_while(|&n| n < u64::from(u32::MAX)).any(|n| frames.is_ram(n))
+        (first..end)
+            .take_while(|&n| n < u64::from(u32::MAX))
+            .any(|n| frames.is_ram(n))
     })
 }
 
@@ -190,11 +207,17 @@ pub(super) fn set_shared(phys: usize, shared: bool) {
 
 /// Totals for `sys` and `fstatvfs` of `memory`.
 pub fn stats() -> Stats {
-    with(|frames| Stats { total: frames.total(), free: frames.free() })
+    with(|frames| Stats {
+        total: frames.total(),
+        free: frames.free(),
+    })
 }
 
 /// Takes over the reference with which `init` counted a frame in its `used` list.
 pub(crate) fn adopt(phys: usize) -> FrameRef {
-    assert!(refs(phys) == 1, "physical {phys:#x} was not counted as used at boot");
+    assert!(
+        refs(phys) == 1,
+        "physical {phys:#x} was not counted as used at boot"
+    );
     FrameRef::from_counted(phys)
 }

@@ -44,8 +44,11 @@ struct Heap {
 }
 
 #[global_allocator]
-static HEAP: Heap =
-    Heap { lists: Mutex::new(Lists { partial: [ptr::null_mut(); CLASSES.len()] }) };
+static HEAP: Heap = Heap {
+    lists: Mutex::new(Lists {
+        partial: [ptr::null_mut(); CLASSES.len()],
+    }),
+};
 
 fn class_of(layout: &Layout) -> Option<usize> {
     let need = layout.size().max(layout.align());
@@ -75,7 +78,12 @@ impl Lists {
         let next = self.partial[class];
         // SAFETY: the page is ours; `next` is null or a header in our list.
         unsafe {
-            page.write(Header { next, prev: ptr::null_mut(), free, used: 0 });
+            page.write(Header {
+                next,
+                prev: ptr::null_mut(),
+                free,
+                used: 0,
+            });
             if let Some(next) = next.as_mut() {
                 next.prev = page;
             }
@@ -152,9 +160,11 @@ impl Lists {
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(&layout) {
-            Some(class) => {
-                self.lists.lock().alloc(class).map_or(ptr::null_mut(), NonNull::as_ptr)
-            }
+            Some(class) => self
+                .lists
+                .lock()
+                .alloc(class)
+                .map_or(ptr::null_mut(), NonNull::as_ptr),
             None => frame::alloc_raw(pages_of(&layout)).map_or(ptr::null_mut(), phys::pointer),
         }
     }

@@ -41,7 +41,10 @@ unsafe extern "C" {
 /// Physical range of the kernel image: first byte and length.
 pub fn kernel_range() -> (u64, u64) {
     let start = &raw const kernel_start as u64;
-    (start - KERNEL_OFFSET as u64, &raw const kernel_end as u64 - start)
+    (
+        start - KERNEL_OFFSET as u64,
+        &raw const kernel_end as u64 - start,
+    )
 }
 
 const KERNEL_OFFSET: usize = 0xFFFF_FFFF_8000_0000;
@@ -182,7 +185,12 @@ impl PageTable {
     pub fn set(&mut self, addr: usize, entry: Entry) -> Option<Entry> {
         let mut at = self.root;
         for level in (1..4).rev() {
-            at = next_table(at, index_of(addr, level), Flags::USER_ACCESSIBLE, alloc_table)?;
+            at = next_table(
+                at,
+                index_of(addr, level),
+                Flags::USER_ACCESSIBLE,
+                alloc_table,
+            )?;
         }
         let index = index_of(addr, 0);
         let old = leaf(at, index);
@@ -195,7 +203,12 @@ impl PageTable {
 
     /// Calls `visit` with the address and entry of every entered page in the range, in ascending
     /// order; what it returns becomes the entry. Skips empty tables, so sparse ranges are cheap.
-    pub fn update(&mut self, addr: usize, len: usize, mut visit: impl FnMut(usize, Entry) -> Entry) {
+    pub fn update(
+        &mut self,
+        addr: usize,
+        len: usize,
+        mut visit: impl FnMut(usize, Entry) -> Entry,
+    ) {
         let end = addr + len;
         let mut page = addr;
         let mut changed = 0usize;
@@ -264,7 +277,10 @@ impl Drop for PageTable {
             }
             frame::free_raw(at, 1);
         }
-        assert!(!self.is_loaded(), "page tables dropped while in use");
+        // The idle loop keeps the tables of the program that ran last.
+        if self.is_loaded() {
+            activate(None);
+        }
         free(self.root, 3, 0..KERNEL_HALF);
     }
 }
@@ -286,7 +302,11 @@ fn next_table(
     }
     let new = alloc()?;
     phys::zero_frame(new);
-    write(at, index, Entry::new(new, Flags::PRESENT | Flags::WRITABLE | flags));
+    write(
+        at,
+        index,
+        Entry::new(new, Flags::PRESENT | Flags::WRITABLE | flags),
+    );
     Some(new)
 }
 
@@ -299,7 +319,9 @@ fn load(root: usize) {
 
 /// Switches to a program's tables, or with `None` to the kernel's own.
 pub fn activate(root: Option<usize>) {
-    let root = root.or(KERNEL_ROOT.get().copied()).expect("kernel tables exist");
+    let root = root
+        .or(KERNEL_ROOT.get().copied())
+        .expect("kernel tables exist");
     if Cr3::read().0.start_address().as_u64() as usize != root {
         load(root);
     }
@@ -360,7 +382,14 @@ pub(super) unsafe fn init(map: &mut MemoryMap) {
     let rodata_end = &raw const kernel_rodata_end as usize;
     let end = &raw const kernel_end as usize;
     let mut section = |from: usize, to: usize, flags| {
-        map_kernel(root, from, from - KERNEL_OFFSET, to - from, flags, &mut alloc);
+        map_kernel(
+            root,
+            from,
+            from - KERNEL_OFFSET,
+            to - from,
+            flags,
+            &mut alloc,
+        );
     };
     section(start, text_end, text);
     section(text_end, rodata_end, constant);

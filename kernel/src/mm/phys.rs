@@ -30,7 +30,10 @@ pub fn is_mapped(phys: usize, len: usize) -> bool {
 
 /// Kernel address of a mapped physical address. Panics when it is not mapped.
 pub fn pointer<T>(phys: usize) -> *mut T {
-    assert!(is_mapped(phys, size_of::<T>()), "physical address {phys:#x} is not mapped");
+    assert!(
+        is_mapped(phys, size_of::<T>()),
+        "physical address {phys:#x} is not mapped"
+    );
     (BASE + phys) as *mut T
 }
 
@@ -68,14 +71,20 @@ pub fn copy_frame(to: usize, from: usize) {
 /// Copies bytes out of mapped physical memory. Words where possible: programs (and devices) may
 /// write at the same time, which can tear the copy but do no harm to the kernel.
 pub fn read(phys: usize, out: &mut [u8]) {
-    assert!(is_mapped(phys, out.len()), "physical address {phys:#x} is not mapped");
+    assert!(
+        is_mapped(phys, out.len()),
+        "physical address {phys:#x} is not mapped"
+    );
     // SAFETY: both ranges are valid for the length.
     unsafe { copy((BASE + phys) as *const u8, out.as_mut_ptr(), out.len()) };
 }
 
 /// Copies bytes into mapped physical memory.
 pub fn write(phys: usize, bytes: &[u8]) {
-    assert!(is_mapped(phys, bytes.len()), "physical address {phys:#x} is not mapped");
+    assert!(
+        is_mapped(phys, bytes.len()),
+        "physical address {phys:#x} is not mapped"
+    );
     // SAFETY: both ranges are valid for the length.
     unsafe { copy(bytes.as_ptr(), (BASE + phys) as *mut u8, bytes.len()) };
 }

@@ -22,9 +22,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use ::syscall::data::{GrantDesc, GrantFlags};
-use ::syscall::error::{
-    EACCES, EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result,
-};
+use ::syscall::error::{EACCES, EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result};
 use kernel_core::area::{Area, AreaList};
 pub use kernel_core::area::{Cache, Placement, Prot};
 use spin::Mutex;
@@ -87,7 +85,10 @@ enum Backing {
     /// Zero pages made on the first touch, copied on a store after a clone.
     Private,
     /// Zero pages made on the first touch, the same for all who map them; `first` is the offset.
-    Shared { pages: Arc<SharedPages>, first: usize },
+    Shared {
+        pages: Arc<SharedPages>,
+        first: usize,
+    },
     /// Zeroed contiguous memory, entered at once.
     Contiguous,
     /// Device memory.
@@ -97,28 +98,34 @@ enum Backing {
     /// Frames of the kernel, entered at once.
     Frames,
     /// Pages of another space (`None`: of this one) from `addr` on, entered on the first touch.
-    Borrowed { source: Option<Arc<AddrSpace>>, addr: usize },
+    Borrowed {
+        source: Option<Arc<AddrSpace>>,
+        addr: usize,
+    },
 }
 
 impl kernel_core::area::Backing for Backing {
     fn split(&mut self, offset: usize) -> Self {
         match self {
             Backing::Private => Backing::Private,
-            Backing::Shared { pages, first } => {
-                Backing::Shared { pages: pages.clone(), first: *first + offset }
-            }
+            Backing::Shared { pages, first } => Backing::Shared {
+                pages: pages.clone(),
+                first: *first + offset,
+            },
             Backing::Contiguous => Backing::Contiguous,
-            Backing::Physical { phys, cache } => {
-                Backing::Physical { phys: *phys + offset, cache: *cache }
-            }
+            Backing::Physical { phys, cache } => Backing::Physical {
+                phys: *phys + offset,
+                cache: *cache,
+            },
             Backing::Scheme(grant) => Backing::Scheme(SchemeGrant {
                 offset: grant.offset.wrapping_add(offset as u64),
                 ..grant.clone()
             }),
             Backing::Frames => Backing::Frames,
-            Backing::Borrowed { source, addr } => {
-                Backing::Borrowed { source: source.clone(), addr: *addr + offset }
-            }
+            Backing::Borrowed { source, addr } => Backing::Borrowed {
+                source: source.clone(),
+                addr: *addr + offset,
+            },
         }
     }
 
@@ -130,7 +137,10 @@ impl kernel_core::area::Backing for Backing {
 impl Backing {
     /// Whether the program may be given any right to the pages later.
     fn is_own(&self) -> bool {
-        matches!(self, Backing::Private | Backing::Shared { .. } | Backing::Contiguous)
+        matches!(
+            self,
+            Backing::Private | Backing::Shared { .. } | Backing::Contiguous
+        )
     }
 }
 
@@ -179,10 +189,16 @@ fn unmapped(removed: Removed) -> Vec<Unmapped> {
     removed
         .into_iter()
         .filter_map(|(_, area)| match area.backing {
-            Backing::Scheme(grant) => Some(Unmapped { grant, len: area.len }),
+            Backing::Scheme(grant) => Some(Unmapped {
+                grant,
+                len: area.len,
+            }),
             // Not dropped here: a chain of spaces that borrow from each other may be long, the
             // kernel's stack is not.
-            Backing::Borrowed { source: Some(source), .. } => {
+            Backing::Borrowed {
+                source: Some(source),
+                ..
+            } => {
                 crate::proc::release_space(source);
                 None
             }
@@ -214,7 +230,9 @@ impl Inner {
     }
 
     fn has_pinned(&self, addr: usize, len: usize) -> bool {
-        self.areas.overlapping(addr, len).any(|(_, area)| area.pinned)
+        self.areas
+            .overlapping(addr, len)
+            .any(|(_, area)| area.pinned)
     }
 
     /// Finds the place for a new area and makes room there.
@@ -273,7 +291,9 @@ impl Inner {
         let mut frame = old.phys();
         let mut exclusive = frame::refs(frame) == 1 || frame::is_shared(frame);
         if own && !exclusive {
-            let copy = frame::alloc_undefined().ok_or(Error::new(ENOMEM))?.into_phys();
+            let copy = frame::alloc_undefined()
+                .ok_or(Error::new(ENOMEM))?
+                .into_phys();
             phys::copy_frame(copy, frame);
             frame = copy;
             exclusive = true;
@@ -310,7 +330,10 @@ fn release(entry: Entry) {
 enum Found {
     Page(Page),
     /// The page must come from `addr` of `source` (`None`: this space).
-    Elsewhere { source: Option<Arc<AddrSpace>>, addr: usize },
+    Elsewhere {
+        source: Option<Arc<AddrSpace>>,
+        addr: usize,
+    },
 }
 
 impl AddrSpace {
@@ -322,8 +345,16 @@ impl AddrSpace {
     fn empty() -> Result<AddrSpace> {
         let table = PageTable::new().ok_or(Error::new(ENOMEM))?;
         let root = table.root();
-        let inner = Inner { areas: AreaList::default(), table, min: MIN_ADDRESS };
-        Ok(AddrSpace { inner: Mutex::new(inner), root, users: AtomicUsize::new(0) })
+        let inner = Inner {
+            areas: AreaList::default(),
+            table,
+            min: MIN_ADDRESS,
+        };
+        Ok(AddrSpace {
+            inner: Mutex::new(inner),
+            root,
+            users: AtomicUsize::new(0),
+        })
     }
 
     /// Physical address of the page tables, for `paging::activate`.
@@ -336,7 +367,10 @@ impl AddrSpace {
     pub fn find_hole(&self, len: usize) -> Result<usize> {
         check_range(0, len)?;
         let inner = self.inner.lock();
-        inner.areas.find_hole(len, inner.min, USER_END).ok_or(Error::new(ENOMEM))
+        inner
+            .areas
+            .find_hole(len, inner.min, USER_END)
+            .ok_or(Error::new(ENOMEM))
     }
 
     /// Lowest address the kernel picks for a mapping.
@@ -385,9 +419,18 @@ impl AddrSpace {
     ) -> Result<(usize, Vec<Unmapped>)> {
         let backing = match kind {
             Anonymous::Private => Backing::Private,
-            Anonymous::Shared => Backing::Shared { pages: Arc::default(), first: 0 },
+            Anonymous::Shared => Backing::Shared {
+                pages: Arc::default(),
+                first: 0,
+            },
         };
-        let area = Area { len, prot, max_prot: Prot::all(), pinned: false, backing };
+        let area = Area {
+            len,
+            prot,
+            max_prot: Prot::all(),
+            pinned: false,
+            backing,
+        };
         self.add(at, area, |_, _| Ok(()))
     }
 
@@ -407,9 +450,17 @@ impl AddrSpace {
         }
         let frames = frame::alloc_contiguous(pages).ok_or(Error::new(ENOMEM))?;
         let backing = Backing::Contiguous;
-        let area = Area { len, prot, max_prot: Prot::all(), pinned: false, backing };
+        let area = Area {
+            len,
+            prot,
+            max_prot: Prot::all(),
+            pinned: false,
+            backing,
+        };
         let flags = paging::user_flags(prot, cache) | COUNTED;
-        self.add(at, area, |inner, addr| enter_frames(inner, addr, frames, flags))
+        self.add(at, area, |inner, addr| {
+            enter_frames(inner, addr, frames, flags)
+        })
     }
 
     /// Maps device memory at an address of the kernel's choice. `EPERM` when a page of the range is
@@ -425,7 +476,13 @@ impl AddrSpace {
             return Err(Error::new(EPERM));
         }
         let backing = Backing::Physical { phys, cache };
-        let area = Area { len, prot, max_prot: prot, pinned: false, backing };
+        let area = Area {
+            len,
+            prot,
+            max_prot: prot,
+            pinned: false,
+            backing,
+        };
         let flags = paging::user_flags(prot, cache);
         let (addr, _) = self.add(Placement::Any, area, |inner, addr| {
             for offset in (0..len.min(EAGER_PAGES * PAGE_SIZE)).step_by(PAGE_SIZE) {
@@ -448,7 +505,9 @@ impl AddrSpace {
         source_addr: usize,
         owner: SchemeGrant,
     ) -> Result<(usize, Vec<Unmapped>)> {
-        let len = len.checked_next_multiple_of(PAGE_SIZE).ok_or(Error::new(EINVAL))?;
+        let len = len
+            .checked_next_multiple_of(PAGE_SIZE)
+            .ok_or(Error::new(EINVAL))?;
         check_range(0, len)?;
         check_range(source_addr, len).map_err(|_| Error::new(EIO))?;
         // The length is a client's word: look before reserving room for so many pages.
@@ -468,7 +527,13 @@ impl AddrSpace {
             }
         }
         let backing = Backing::Scheme(owner);
-        let area = Area { len, prot, max_prot: prot, pinned: false, backing };
+        let area = Area {
+            len,
+            prot,
+            max_prot: prot,
+            pinned: false,
+            backing,
+        };
         let mut entries = entries.into_iter();
         let result = self.add(at, area, |inner, addr| {
             for (i, entry) in entries.by_ref().enumerate() {
@@ -488,11 +553,22 @@ impl AddrSpace {
         prot: Prot,
         pinned: bool,
     ) -> Result<(usize, Vec<Unmapped>)> {
-        let len = frames.len().checked_mul(PAGE_SIZE).ok_or(Error::new(EINVAL))?;
+        let len = frames
+            .len()
+            .checked_mul(PAGE_SIZE)
+            .ok_or(Error::new(EINVAL))?;
         let backing = Backing::Frames;
-        let area = Area { len, prot, max_prot: prot, pinned, backing };
+        let area = Area {
+            len,
+            prot,
+            max_prot: prot,
+            pinned,
+            backing,
+        };
         let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
-        self.add(at, area, |inner, addr| enter_frames(inner, addr, frames.to_vec(), flags))
+        self.add(at, area, |inner, addr| {
+            enter_frames(inner, addr, frames.to_vec(), flags)
+        })
     }
 
     /// Maps frames that become the program's own memory, as if it had touched anonymous memory and
@@ -503,11 +579,21 @@ impl AddrSpace {
         frames: Vec<FrameRef>,
         prot: Prot,
     ) -> Result<(usize, Vec<Unmapped>)> {
-        let len = frames.len().checked_mul(PAGE_SIZE).ok_or(Error::new(EINVAL))?;
-        let area =
-            Area { len, prot, max_prot: Prot::all(), pinned: false, backing: Backing::Private };
+        let len = frames
+            .len()
+            .checked_mul(PAGE_SIZE)
+            .ok_or(Error::new(EINVAL))?;
+        let area = Area {
+            len,
+            prot,
+            max_prot: Prot::all(),
+            pinned: false,
+            backing: Backing::Private,
+        };
         let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
-        self.add(at, area, |inner, addr| enter_frames(inner, addr, frames, flags))
+        self.add(at, area, |inner, addr| {
+            enter_frames(inner, addr, frames, flags)
+        })
     }
 
     /// Maps `source`'s pages from `addr` on here; frames are shared as they are touched, and both
@@ -545,12 +631,24 @@ impl AddrSpace {
         }
         let own = core::ptr::eq(Arc::as_ptr(source), self);
         let lender = (!own).then(|| source.clone());
-        let backing = Backing::Borrowed { source: lender, addr };
-        let area = Area { len, prot, max_prot: prot, pinned, backing };
+        let backing = Backing::Borrowed {
+            source: lender,
+            addr,
+        };
+        let area = Area {
+            len,
+            prot,
+            max_prot: prot,
+            pinned,
+            backing,
+        };
         let (here, pieces) = self.add(at, area, |_, _| Ok(()))?;
         for offset in present {
             // Failure is no harm: the first touch tries again and reports.
-            if self.page(here + offset, Prot::READ, Asker::Program, 0).is_err() {
+            if self
+                .page(here + offset, Prot::READ, Asker::Program, 0)
+                .is_err()
+            {
                 break;
             }
         }
@@ -597,8 +695,9 @@ impl AddrSpace {
         let mut inner = self.inner.lock();
         for (base, mut area) in areas {
             if let Backing::Borrowed { source: lender, .. } = &mut area.backing {
-                let from_here =
-                    lender.as_ref().is_some_and(|l| core::ptr::eq(Arc::as_ptr(l), self));
+                let from_here = lender
+                    .as_ref()
+                    .is_some_and(|l| core::ptr::eq(Arc::as_ptr(l), self));
                 *lender = match lender.take() {
                     // It was borrowed from the space it now leaves, or from the one it enters.
                     None => Some(source.clone()),
@@ -606,13 +705,20 @@ impl AddrSpace {
                     other => other,
                 };
             }
-            area.prot = if area.backing.is_own() { prot } else { prot & area.max_prot };
+            area.prot = if area.backing.is_own() {
+                prot
+            } else {
+                prot & area.max_prot
+            };
             inner.areas.insert(here + (base - addr), area);
         }
         let mut failed = None;
         for (page, entry) in entries {
             let target = here + (page - addr);
-            let area_prot = inner.areas.find(target).map_or(Prot::empty(), |(_, a)| a.prot);
+            let area_prot = inner
+                .areas
+                .find(target)
+                .map_or(Prot::empty(), |(_, a)| a.prot);
             if failed.is_none() {
                 failed = inner.enter(target, reprotected(entry, area_prot)).err();
             } else {
@@ -673,7 +779,9 @@ impl AddrSpace {
             return Err(Error::new(EACCES));
         }
         inner.areas.protect(addr, len, prot);
-        inner.table.update(addr, len, |_, entry| reprotected(entry, prot));
+        inner
+            .table
+            .update(addr, len, |_, entry| reprotected(entry, prot));
         Ok(())
     }
 
@@ -702,7 +810,12 @@ impl AddrSpace {
                     offset = grant.offset;
                 }
             }
-            GrantDesc { base, size: area.len, flags, offset }
+            GrantDesc {
+                base,
+                size: area.len,
+                flags,
+                offset,
+            }
         };
         inner.areas.iter().map(describe).collect()
     }
@@ -711,9 +824,13 @@ impl AddrSpace {
     pub fn scheme_grant_at(&self, addr: usize) -> Option<SchemeGrant> {
         let inner = self.inner.lock();
         match inner.areas.find(addr)? {
-            (base, Area { backing: Backing::Scheme(grant), .. }) if base == addr => {
-                Some(grant.clone())
-            }
+            (
+                base,
+                Area {
+                    backing: Backing::Scheme(grant),
+                    ..
+                },
+            ) if base == addr => Some(grant.clone()),
             _ => None,
         }
     }
@@ -804,7 +921,10 @@ impl AddrSpace {
         let entry = shared_entry(page, prot);
         inner.enter(addr, entry)?;
         drop(inner);
-        Ok(Page { writable: prot.contains(Prot::WRITE), ..page })
+        Ok(Page {
+            writable: prot.contains(Prot::WRITE),
+            ..page
+        })
     }
 
     /// The part of `page` that needs only this space.
@@ -842,8 +962,7 @@ impl AddrSpace {
                             frame
                         }
                     };
-                    let entry =
-                        Entry::new(frame.into_phys(), flags(Cache::WriteBack) | COUNTED);
+                    let entry = Entry::new(frame.into_phys(), flags(Cache::WriteBack) | COUNTED);
                     inner.enter(addr, entry)?;
                     entry
                 }
@@ -863,7 +982,10 @@ impl AddrSpace {
             Backing::Borrowed { source, addr: from } => {
                 if !entry.is_present() || need.contains(Prot::WRITE) && !entry.is_writable() {
                     let addr = from + (addr - base);
-                    return Ok(Found::Elsewhere { source: source.clone(), addr });
+                    return Ok(Found::Elsewhere {
+                        source: source.clone(),
+                        addr,
+                    });
                 }
                 entry
             }
@@ -892,17 +1014,33 @@ impl AddrSpace {
             for (base, area) in areas.iter() {
                 let backing = match &area.backing {
                     Backing::Private => Backing::Private,
-                    Backing::Shared { pages, first } => {
-                        Backing::Shared { pages: pages.clone(), first: *first }
-                    }
-                    Backing::Physical { phys, cache } => {
-                        Backing::Physical { phys: *phys, cache: *cache }
-                    }
+                    Backing::Shared { pages, first } => Backing::Shared {
+                        pages: pages.clone(),
+                        first: *first,
+                    },
+                    Backing::Physical { phys, cache } => Backing::Physical {
+                        phys: *phys,
+                        cache: *cache,
+                    },
                     _ => continue,
                 };
                 let private = matches!(backing, Backing::Private);
-                let Area { len, prot, max_prot, .. } = *area;
-                target.areas.insert(base, Area { len, prot, max_prot, pinned: false, backing });
+                let Area {
+                    len,
+                    prot,
+                    max_prot,
+                    ..
+                } = *area;
+                target.areas.insert(
+                    base,
+                    Area {
+                        len,
+                        prot,
+                        max_prot,
+                        pinned: false,
+                        backing,
+                    },
+                );
                 if private {
                     clone_private(table, &mut target, base, len)?;
                 }
@@ -932,8 +1070,10 @@ impl AddrSpace {
             .filter(|(_, area)| matches!(area.backing, Backing::Borrowed { .. }))
             .map(|(base, area)| (base, area.len))
             .collect();
-        let removed: Vec<Removed> =
-            borrowed.into_iter().map(|(base, len)| inner.take(base, len)).collect();
+        let removed: Vec<Removed> = borrowed
+            .into_iter()
+            .map(|(base, len)| inner.take(base, len))
+            .collect();
         drop(inner);
         drop(removed);
     }
@@ -971,7 +1111,11 @@ fn shared_entry(page: Page, prot: Prot) -> Entry {
 /// The entry with the rights taken away that `prot` lacks. Stores are never newly allowed here:
 /// the next store faults and finds out whether the page must be copied first.
 fn reprotected(entry: Entry, prot: Prot) -> Entry {
-    let narrowed = if entry.is_writable() { prot } else { prot - Prot::WRITE };
+    let narrowed = if entry.is_writable() {
+        prot
+    } else {
+        prot - Prot::WRITE
+    };
     // A page without rights but WRITE stays reachable as far as `prot` says.
     let mut flags = paging::user_flags(narrowed, entry.cache());
     flags.set(
@@ -990,12 +1134,7 @@ fn reprotected_up(entry: Entry, prot: Prot) -> Entry {
 }
 
 /// Shares the private pages of a range with a clone, or copies those others are meant to see.
-fn clone_private(
-    table: &mut PageTable,
-    target: &mut Inner,
-    base: usize,
-    len: usize,
-) -> Result<()> {
+fn clone_private(table: &mut PageTable, target: &mut Inner, base: usize, len: usize) -> Result<()> {
     let mut failed = None;
     table.update(base, len, |addr, entry| {
         if failed.is_some() {

@@ -20,7 +20,10 @@ struct Slots {
     next: usize,
 }
 
-static SLOTS: Mutex<Slots> = Mutex::new(Slots { idle: Vec::new(), next: 0 });
+static SLOTS: Mutex<Slots> = Mutex::new(Slots {
+    idle: Vec::new(),
+    next: 0,
+});
 
 /// A kernel stack; dropped, it is kept for the next context.
 #[derive(Debug)]

@@ -86,7 +86,10 @@ impl Context {
     pub(super) fn new() -> Result<Context> {
         let no_memory = Error::new(ENOMEM);
         let stack = KernelStack::new().ok_or(no_memory)?;
-        let machine = Machine { stack, fpu: FpuState::new().ok_or(no_memory)? };
+        let machine = Machine {
+            stack,
+            fpu: FpuState::new().ok_or(no_memory)?,
+        };
         let frame = machine.frame();
         // SAFETY: the top of a fresh stack, which is ours.
         let saved_stack = unsafe {
@@ -95,7 +98,9 @@ impl Context {
             for i in 0..SWITCH_WORDS - 1 {
                 words.add(i).write(0);
             }
-            words.add(SWITCH_WORDS - 1).write(context_start as *const () as usize);
+            words
+                .add(SWITCH_WORDS - 1)
+                .write(context_start as *const () as usize);
             words as usize
         };
         Ok(Context {
@@ -206,7 +211,9 @@ impl Context {
         let machine = self.machine.lock();
         // SAFETY: the stack lives as long as `machine`; the context is in the kernel (or new), and
         // its entry code keeps no reference to the frame while the scheduler or a handle runs.
-        machine.as_ref().map(|machine| action(unsafe { &mut *machine.frame() }))
+        machine
+            .as_ref()
+            .map(|machine| action(unsafe { &mut *machine.frame() }))
     }
 
     /// The user registers as saved at the last entry to the kernel; zero after the end.

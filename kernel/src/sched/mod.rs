@@ -19,7 +19,6 @@ pub use wait::{WaitError, WaitQueue};
 
 use crate::arch::entry::{Frame, switch_stacks};
 use crate::arch::{self, cpu};
-use crate::mm::paging;
 use crate::mm::space::AddrSpace;
 use crate::time;
 
@@ -35,7 +34,11 @@ struct Cpu {
     since: u64,
 }
 
-static CPU: Mutex<Cpu> = Mutex::new(Cpu { current: None, ended: None, since: 0 });
+static CPU: Mutex<Cpu> = Mutex::new(Cpu {
+    current: None,
+    ended: None,
+    since: 0,
+});
 static READY: Mutex<VecDeque<ContextRef>> = Mutex::new(VecDeque::new());
 /// The current context should give way when it is about to return to user mode.
 static RESCHEDULE: AtomicBool = AtomicBool::new(false);
@@ -170,10 +173,8 @@ fn switch() {
                 next.switch_in();
                 next.saved_stack()
             }
-            None => {
-                paging::activate(None);
-                IDLE_STACK.load(Ordering::Relaxed)
-            }
+            // The idle loop works on any page tables: often the same program goes on after it.
+            None => IDLE_STACK.load(Ordering::Relaxed),
         };
         cpu.since = now;
         cpu.current = next;

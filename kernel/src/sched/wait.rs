@@ -27,7 +27,9 @@ pub struct WaitQueue {
 impl WaitQueue {
     /// An empty queue.
     pub const fn new() -> Self {
-        WaitQueue { waiters: Mutex::new(VecDeque::new()) }
+        WaitQueue {
+            waiters: Mutex::new(VecDeque::new()),
+        }
     }
 
     /// Blocks the current context until `condition` gives a value. It is tried first at once, then
@@ -69,14 +71,18 @@ impl WaitQueue {
                 time::cancel(timer);
             }
             // Woken by other means than `wake_*`, it is still listed.
-            self.waiters.lock().retain(|waiter| !Arc::ptr_eq(waiter, &context));
+            self.waiters
+                .lock()
+                .retain(|waiter| !Arc::ptr_eq(waiter, &context));
         }
     }
 
     /// Wakes the context that has waited longest; false when nobody waits.
     pub fn wake_one(&self) -> bool {
         loop {
-            let Some(context) = self.waiters.lock().pop_front() else { return false };
+            let Some(context) = self.waiters.lock().pop_front() else {
+                return false;
+            };
             // One that was woken otherwise and did not run yet does not need this wake-up.
             if context.state() == State::Blocked {
                 make_ready(&context);
