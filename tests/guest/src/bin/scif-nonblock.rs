@@ -1,0 +1,260 @@
+//! Calls that do not wait: EAGAIN, connects that are collected, readiness by poll and by events.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::string::String;
+
+use guest_tests::{Suite, pair, text};
+use libredox::Fd;
+use libredox::flag::{O_NONBLOCK, O_RDWR};
+use platform::event::Queue;
+use runtime::time::{Duration, Instant};
+use scif::{Endpoint, Errno, Error, Listener, PollEntry, PortId, Readiness, RecvFlags, SendFlags};
+use syscall::flag::EventFlags;
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let mut suite = Suite::new("scif-nonblock");
+    suite.check("transfers by file", files());
+    suite.check("transfers by call", calls());
+    suite.check("connect that is collected", collect());
+    suite.check("connect that is refused", refused());
+    suite.check("open that connects in the background", dial());
+    suite.check("accept without waiting", accept());
+    suite.check("poll", polling());
+    suite.check("poll times out", time_out());
+    suite.check("events", events());
+    suite.finish()
+}
+
+/// Fails with what was found unless `condition`.
+fn expect(condition: bool, what: &str) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(what.into()) }
+}
+
+fn errno<T>(result: scif::Result<T>) -> i32 {
+    result.map_or_else(Error::errno, |_| 0)
+}
+
+fn files() -> Result<(), String> {
+    let (client, server) = pair().map_err(text("pair"))?;
+    client.set_nonblocking(true).map_err(text("fcntl"))?;
+    let mut buffer = [0; 64];
+    expect(
+        errno(client.read(&mut buffer)) == 11,
+        "an empty ring is not EAGAIN",
+    )?;
+    let file = |bytes: &[u8]| libredox::call::write(client.fd(), bytes);
+    let fitted = file(&[1; 20_000]).map_err(text("write"))?;
+    expect(
+        fitted > 0 && fitted < 20_000,
+        "a write into a small ring took everything",
+    )?;
+    let full = file(&[1; 64]).map_err(|error| error.errno());
+    expect(full == Err(11), "a full ring is not EAGAIN")?;
+    let mut received = 0;
+    while received < fitted {
+        received += server.read(&mut buffer).map_err(text("read"))?;
+    }
+    expect(
+        file(&[1; 64]) == Ok(64),
+        "no room after everything was read",
+    )
+}
+
+fn calls() -> Result<(), String> {
+    let (client, server) = pair().map_err(text("pair"))?;
+    let mut buffer = [0; 64];
+    let none = client.recv(&mut buffer, RecvFlags::empty());
+    expect(none == Ok(0), "an empty ring does not give 0")?;
+    let mut sent = 0;
+    loop {
+        match client
+            .send(&[7; 1000], SendFlags::empty())
+            .map_err(text("send"))?
+        {
+            0 => break,
+            count => sent += count,
+        }
+    }
+    expect(sent >= 1000, "hardly anything fitted")?;
+    let mut received = 0;
+    loop {
+        match server
+            .recv(&mut buffer, RecvFlags::empty())
+            .map_err(text("recv"))?
+        {
+            0 => break,
+            count => received += count,
+        }
+    }
+    expect(received == sent, "not everything came")
+}
+
+fn listener() -> Result<(Listener, PortId), String> {
+    let listener = Listener::bind(0).map_err(text("listen"))?;
+    let own = scif::nodes().map_err(text("nodes"))?.own;
+    let port = listener.port().map_err(text("port"))?;
+    Ok((listener, PortId::new(own, port)))
+}
+
+fn nonblocking() -> Result<Endpoint, String> {
+    let client = Endpoint::open().map_err(text("open"))?;
+    client.set_nonblocking(true).map_err(text("fcntl"))?;
+    Ok(client)
+}
+
+fn collect() -> Result<(), String> {
+    let (listener, to) = listener()?;
+    let client = nonblocking()?;
+    let in_progress = Errno::InProgress.errno();
+    expect(
+        errno(client.connect(to)) == in_progress,
+        "the first connect is not EINPROGRESS",
+    )?;
+    expect(
+        errno(client.connect(to)) == in_progress,
+        "the second one neither",
+    )?;
+    let out = Readiness::OUT;
+    expect(
+        client.readiness(out) == Ok(Readiness::empty()),
+        "ready before the accept",
+    )?;
+    let _accepted = listener.accept().map_err(text("accept"))?;
+    expect(
+        client.readiness(out) == Ok(out),
+        "not ready after the accept",
+    )?;
+    let port = client.connect(to).map_err(text("collecting"))?;
+    expect(port >= 1088, "the local port is not a free one")?;
+    let connected = Errno::IsConnected.errno();
+    expect(
+        errno(client.connect(to)) == connected,
+        "a fourth connect is not EISCONN",
+    )
+}
+
+fn refused() -> Result<(), String> {
+    let (gone, to) = listener()?;
+    drop(gone);
+    let client = nonblocking()?;
+    let first = errno(client.connect(to));
+    let second = errno(client.connect(to));
+    let (progress, refusal) = (Errno::InProgress.errno(), Errno::ConnectionRefused.errno());
+    expect(
+        (first, second) == (progress, refusal),
+        "it is not refused when collected",
+    )?;
+    // The same endpoint tries again, and succeeds once somebody listens.
+    let listener = Listener::bind(to.port()).map_err(text("listen"))?;
+    expect(errno(client.connect(to)) == progress, "no second attempt")?;
+    let _accepted = listener.accept().map_err(text("accept"))?;
+    client
+        .connect(to)
+        .map(|_| ())
+        .map_err(text("second attempt"))
+}
+
+fn dial() -> Result<(), String> {
+    let (listener, to) = listener()?;
+    let path = alloc::format!("/scheme/scif/{to}");
+    let file = Fd::open(&path, O_RDWR | O_NONBLOCK, 0).map_err(text("open"))?;
+    let early = file.write(b"x").map_err(|error| error.errno());
+    expect(early == Err(11), "a write before the accept is not EAGAIN")?;
+    let (server, _) = listener.accept().map_err(text("accept"))?;
+    expect(file.write(b"hello") == Ok(5), "no write after the accept")?;
+    let mut buffer = [0; 5];
+    server
+        .recv(&mut buffer, RecvFlags::BLOCK)
+        .map_err(text("recv"))?;
+    expect(&buffer == b"hello", "other bytes came")
+}
+
+fn accept() -> Result<(), String> {
+    let (listener, to) = listener()?;
+    expect(
+        matches!(listener.try_accept(), Ok(None)),
+        "accepted without a request",
+    )?;
+    let client = nonblocking()?;
+    let _ = client.connect(to);
+    let accepted = listener.try_accept().map_err(text("accept"))?;
+    let (_, peer) = accepted.ok_or("nothing accepted though a request waits")?;
+    let local = client.local().map_err(text("local"))?;
+    expect(peer == local, "the peer's name is another")
+}
+
+fn polling() -> Result<(), String> {
+    let (listener, to) = listener()?;
+    let client = nonblocking()?;
+    let _ = client.connect(to);
+    let mut entries = [PollEntry::new(&listener, Readiness::IN)];
+    let count = scif::poll(&mut entries, Some(Duration::from_secs(5))).map_err(text("poll"))?;
+    expect(
+        count == 1 && entries[0].revents == Readiness::IN,
+        "a request is not seen",
+    )?;
+    let (server, _) = listener.accept().map_err(text("accept"))?;
+    client.connect(to).map_err(text("collect"))?;
+    server.send(b"x", SendFlags::BLOCK).map_err(text("send"))?;
+    let mut entries = [
+        PollEntry::new(&client, Readiness::IN | Readiness::OUT),
+        PollEntry::new(&listener, Readiness::IN),
+    ];
+    let count = scif::poll(&mut entries, None).map_err(text("poll"))?;
+    let both = Readiness::IN | Readiness::OUT;
+    expect(
+        count == 1 && entries[0].revents == both,
+        "a byte and room are not seen",
+    )?;
+    drop(server);
+    let mut entries = [PollEntry::new(&client, Readiness::empty())];
+    let count = scif::poll(&mut entries, Some(Duration::from_secs(5))).map_err(text("poll"))?;
+    expect(
+        count == 1 && entries[0].revents.contains(Readiness::HUP),
+        "the hang-up is not seen",
+    )
+}
+
+fn time_out() -> Result<(), String> {
+    let (listener, _) = listener()?;
+    let start = Instant::now();
+    let mut entries = [PollEntry::new(&listener, Readiness::IN)];
+    let limit = Duration::from_millis(200);
+    let count = scif::poll(&mut entries, Some(limit)).map_err(text("poll"))?;
+    expect(
+        count == 0 && start.elapsed() >= limit,
+        "it came back too early",
+    )
+}
+
+fn events() -> Result<(), String> {
+    let (client, server) = pair().map_err(text("pair"))?;
+    let mut queue = Queue::new().map_err(text("queue"))?;
+    let read = EventFlags::EVENT_READ;
+    queue
+        .subscribe(server.fd(), read, 1)
+        .map_err(text("subscribe"))?;
+    let mut ready = alloc::vec::Vec::new();
+    let short = Some(Duration::from_millis(100));
+    queue.wait(short, &mut ready).map_err(text("wait"))?;
+    expect(ready.is_empty(), "an event though nothing is there")?;
+    client.send(b"x", SendFlags::BLOCK).map_err(text("send"))?;
+    queue
+        .wait(Some(Duration::from_secs(5)), &mut ready)
+        .map_err(text("wait"))?;
+    expect(
+        ready.iter().any(|event| event.flags.contains(read)),
+        "no event for a byte",
+    )?;
+    drop(client);
+    server.read(&mut [0; 8]).map_err(text("read"))?;
+    expect(
+        errno(server.read(&mut [0; 8])) == 104,
+        "no reset after the last byte",
+    )
+}

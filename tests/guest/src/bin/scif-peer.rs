@@ -1,0 +1,50 @@
+//! The other end of the SCIF test programs: echoes, receives, sends and reports until told to quit.
+//!
+//! `scif-peer` serves on port 3000; `scif-peer quit NODE` ends the one on that node.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use guest_tests::peer::{self, PORT, QUIT, Request};
+use runtime::eprintln;
+use scif::{PortId, SendFlags};
+use zerocopy::IntoBytes;
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let arguments = peer::arguments();
+    let words: alloc::vec::Vec<&str> = arguments.iter().map(|word| word.as_str()).collect();
+    let result = match words[..] {
+        [] => peer::serve(PORT),
+        ["quit", node] => match node.parse() {
+            Ok(node) => quit(node),
+            Err(_) => {
+                eprintln!("scif-peer: {node} is no node number");
+                return 2;
+            }
+        },
+        _ => {
+            eprintln!("usage: scif-peer [quit NODE]");
+            return 2;
+        }
+    };
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("scif-peer: {error}");
+            1
+        }
+    }
+}
+
+fn quit(node: u16) -> scif::Result<()> {
+    let request = Request {
+        verb: QUIT.into(),
+        ..Request::default()
+    };
+    let endpoint = scif::connect(PortId::new(node, PORT))?;
+    endpoint.send(request.as_bytes(), SendFlags::BLOCK)?;
+    Ok(())
+}

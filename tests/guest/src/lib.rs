@@ -1,0 +1,142 @@
+//! What the guest test programs share: checks and their report, connections, the peer program.
+//!
+//! Each program prints one line per check, `STEP <program> <check>: ok` or `…: FAIL <detail>`, and
+//! ends with status 0 only if all were ok. Those that need somebody at the other end take a node
+//! number and expect `scif-peer` to run there; without one they start it themselves on the own node.
+#![no_std]
+
+extern crate alloc;
+
+pub mod pattern;
+pub mod peer;
+
+use alloc::string::String;
+use core::fmt::Debug;
+
+use runtime::println;
+use runtime::time::{Duration, sleep};
+use scif::{Endpoint, Errno, Error, Listener, PortId};
+
+/// The checks of one program.
+pub struct Suite {
+    program: &'static str,
+    passed: usize,
+    failed: usize,
+}
+
+impl Suite {
+    /// No checks yet.
+    pub fn new(program: &'static str) -> Self {
+        Self {
+            program,
+            passed: 0,
+            failed: 0,
+        }
+    }
+
+    /// Reports one check. `name` must not contain a colon.
+    pub fn check(&mut self, name: &str, result: Result<(), String>) {
+        match result {
+            Ok(()) => {
+                self.passed += 1;
+                println!("STEP {} {name}: ok", self.program);
+            }
+            Err(detail) => {
+                self.failed += 1;
+                println!("STEP {} {name}: FAIL {detail}", self.program);
+            }
+        }
+    }
+
+    /// Checks that two values are equal.
+    pub fn equal<T: PartialEq + Debug>(&mut self, name: &str, found: T, expected: T) {
+        let result = if found == expected {
+            Ok(())
+        } else {
+            Err(alloc::format!("found {found:?}, expected {expected:?}"))
+        };
+        self.check(name, result);
+    }
+
+    /// Checks that something holds.
+    pub fn holds(&mut self, name: &str, condition: bool) {
+        self.check(
+            name,
+            if condition {
+                Ok(())
+            } else {
+                Err("it does not hold".into())
+            },
+        );
+    }
+
+    /// The program's exit status, after a line of totals.
+    pub fn finish(self) -> i32 {
+        println!(
+            "{}: {} passed, {} failed",
+            self.program, self.passed, self.failed
+        );
+        i32::from(self.failed > 0)
+    }
+}
+
+/// Turns any error into the text of a failed check.
+pub fn text<E: Debug>(what: &str) -> impl FnOnce(E) -> String {
+    let what = String::from(what);
+    move |error| alloc::format!("{what}: {error:?}")
+}
+
+/// Both ends of a connection inside this process: the connector's and the acceptor's.
+///
+/// # Errors
+/// Those of the calls it makes.
+pub fn pair() -> scif::Result<(Endpoint, Endpoint)> {
+    let listener = Listener::bind(0)?;
+    let own = scif::nodes()?.own;
+    let to = PortId::new(own, listener.port()?);
+    let client = Endpoint::open()?;
+    client.set_nonblocking(true)?;
+    match client.connect(to) {
+        Err(Error::Scif(Errno::InProgress)) => {}
+        other => return other.map(|_| unreachable_success()),
+    }
+    let (server, _) = listener.accept()?;
+    client.connect(to)?;
+    client.set_nonblocking(false)?;
+    Ok((client, server))
+}
+
+/// A connect to a listener of this very thread cannot have succeeded before the accept.
+fn unreachable_success() -> (Endpoint, Endpoint) {
+    panic!("a connect succeeded that nobody had accepted")
+}
+
+/// Connects, and tries again for 20 s while nobody listens there yet or the node is not up.
+///
+/// # Errors
+/// The last one.
+pub fn connect_patiently(to: PortId) -> scif::Result<Endpoint> {
+    let mut left = 200;
+    loop {
+        match scif::connect(to) {
+            Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) if left > 0 => {
+                left -= 1;
+                sleep(Duration::from_millis(100));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// The value of a counter of the `stats` file.
+///
+/// # Errors
+/// A text that says what is missing.
+pub fn counter(name: &str) -> Result<u64, String> {
+    let stats = runtime::fs::read_to_string("/scheme/scif/stats").map_err(text("stats"))?;
+    let line = stats
+        .lines()
+        .find(|line| line.split_whitespace().next() == Some(name));
+    let value = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    value.ok_or_else(|| alloc::format!("no counter {name}"))
+}
