@@ -87,7 +87,7 @@ fn victim(role: &str, node: &str) -> i32 {
 
 fn kill(peer: &Peer, role: &str, delay_ms: u64) -> Result<(), String> {
     // The peer must be there before the victim runs into it.
-    drop(peer.last_report()?);
+    peer.last_report()?;
     let node = alloc::format!("{}", peer.at.node());
     let mut child = Command::new("scif-kill")
         .args([role, &node])
