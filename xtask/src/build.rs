@@ -113,7 +113,6 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 fn compile(toolchain: &Toolchain, target: Target, packages: &[String]) -> Result<()> {
     let mut command = toolchain.cargo("build", target);
-    command.arg("--quiet");
     for package in packages {
         command.args(["--package", package]);
     }
