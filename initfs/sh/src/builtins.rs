@@ -534,7 +534,7 @@ impl<S: System> Shell<S> {
             let on = sign == '-';
             for letter in word.chars().skip(1) {
                 if letter != 'o' {
-                    if letter == 'P' || !self.options.set(letter, on) {
+                    if matches!(letter, 'P' | 'B') || !self.options.set(letter, on) {
                         return Err(format!("unknown option `{sign}{letter}`"));
                     }
                     continue;

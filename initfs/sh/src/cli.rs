@@ -40,7 +40,7 @@ pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: 
                 'i' => interactive = true,
                 // A login shell or reading from standard input: nothing to do here.
                 'l' | 's' => {}
-                'P' => return usage(&mut shell),
+                'P' | 'B' => return usage(&mut shell),
                 letter => {
                     if !shell.options.set(letter, true) {
                         return usage(&mut shell);

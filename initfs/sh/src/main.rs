@@ -15,7 +15,8 @@ runtime::main!(main);
 #[cfg(target_os = "redox")]
 fn main() -> i32 {
     let arguments: alloc::vec::Vec<_> = runtime::env::args().collect();
-    sh::cli::run(redox::Redox::new(), runtime::env::vars(), &arguments)
+    let inside = arguments.get(1).is_some_and(|word| word == "--inside");
+    sh::cli::run(redox::Redox::new(inside), runtime::env::vars(), &arguments)
 }
 
 /// On the development machine, for tests of scripts.

@@ -91,6 +91,8 @@ pub(crate) struct Options {
     pub(crate) strict: bool,
     pub(crate) no_glob: bool,
     pub(crate) pipe_fail: bool,
+    /// This shell runs in the background: an interrupt from the keyboard is not for it.
+    pub(crate) background: bool,
 }
 
 impl Options {
@@ -101,6 +103,7 @@ impl Options {
             (self.strict, 'u'),
             (self.trace, 'x'),
             (self.pipe_fail, 'P'),
+            (self.background, 'B'),
         ];
         flags
             .iter()
@@ -116,6 +119,7 @@ impl Options {
             'u' => self.strict = on,
             'x' => self.trace = on,
             'P' => self.pipe_fail = on,
+            'B' => self.background = on,
             _ => return false,
         }
         true
@@ -450,7 +454,7 @@ impl<S: System> Shell<S> {
             let mut descriptors = self.descriptors.clone();
             descriptors[0] = self.null();
             let mut drains = Vec::new();
-            match self.start_shell(&text, line, &descriptors, &mut drains) {
+            match self.start_shell(&text, line, true, &descriptors, &mut drains) {
                 Ok(pid) => job.processes.push((pid, None)),
                 Err(message) => {
                     self.complain(&message);
@@ -567,7 +571,7 @@ impl<S: System> Shell<S> {
                 }
                 Plan::Shell => {
                     let text = command.to_string();
-                    self.start_shell(&text, command.line, &descriptors, &mut drains)
+                    self.start_shell(&text, command.line, background, &descriptors, &mut drains)
                         .map_err(|message| {
                             self.complain(&message);
                             1
@@ -591,7 +595,7 @@ impl<S: System> Shell<S> {
             self.drain(drains);
             return Ok(0);
         }
-        self.system.foreground(&running);
+        self.foreground(&running);
         let mut result = Ok(());
         if let Some((index, descriptors)) = here {
             let saved = self.save();
@@ -608,7 +612,7 @@ impl<S: System> Shell<S> {
                 *status = self.wait(*pid);
             }
         }
-        self.system.foreground(&[]);
+        self.foreground(&[]);
         result?;
         if !running.is_empty() && statuses.contains(&INTERRUPTED) {
             return Err(Flow::Interrupt);
@@ -620,6 +624,13 @@ impl<S: System> Shell<S> {
         } else {
             last
         })
+    }
+
+    /// From now on an interrupt from the keyboard ends these processes.
+    fn foreground(&mut self, pids: &[Pid]) {
+        if !self.options.background {
+            self.system.foreground(pids);
+        }
     }
 
     /// Waits for a process that is no job.
@@ -721,10 +732,13 @@ impl<S: System> Shell<S> {
         &mut self,
         text: &str,
         line: u32,
+        background: bool,
         descriptors: &Descriptors<S::Fd>,
         drains: &mut Vec<Drain<S::Fd>>,
     ) -> Result<Pid, String> {
         let path = self.system.shell();
+        let mut options = self.options;
+        options.background |= background;
         let mut prelude = String::new();
         for (name, variable) in &self.variables {
             if let Some(value) = &variable.value
@@ -745,7 +759,7 @@ impl<S: System> Shell<S> {
             self.process.to_string(),
             self.status.to_string(),
             line.to_string(),
-            self.options.letters(),
+            options.letters(),
             prelude,
             text.into(),
             self.name.clone(),
@@ -1091,10 +1105,10 @@ impl<S: System> Shell<S> {
         let descriptors = self.descriptors.clone();
         match self.start(arguments, extra, &descriptors, &mut drains) {
             Ok(pid) => {
-                self.system.foreground(&[pid]);
+                self.foreground(&[pid]);
                 self.drain(drains);
                 let status = self.wait(pid);
-                self.system.foreground(&[]);
+                self.foreground(&[]);
                 if status == INTERRUPTED {
                     Err(Flow::Interrupt)
                 } else {
@@ -1316,13 +1330,13 @@ impl<S: System> Shell<S> {
             .filter(|(_, status)| status.is_none())
             .map(|(pid, _)| *pid)
             .collect();
-        self.system.foreground(&running);
+        self.foreground(&running);
         for (pid, status) in &mut job.processes {
             if status.is_none() {
                 *status = Some(self.wait(*pid));
             }
         }
-        self.system.foreground(&[]);
+        self.foreground(&[]);
         job.status().unwrap_or(0)
     }
 }

@@ -1,0 +1,340 @@
+//! `ramfs [limit]`: the scheme `file`, a file system in memory with the directory `/tmp`.
+//!
+//! `limit` (bytes, or with `K`, `M`, `G`) bounds what it uses; without it half of the memory that is
+//! free at the start.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use libredox::Fd;
+use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
+use platform::scheme::{NO_ID, SchemeDaemon, list_directory};
+use ramfs::fs::{FileSystem, Inode, ROOT, User};
+use redox_scheme::scheme::SchemeSync;
+use redox_scheme::{CallerCtx, OpenResult};
+use runtime::{Error, Result, env};
+use syscall::data::{Stat, StatVfs};
+use syscall::dirent::{DirentBuf, DirentKind};
+use syscall::error::{EBADF, EINVAL, ENAMETOOLONG};
+use syscall::flag::{
+    AT_REMOVEDIR, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_STAT, O_WRONLY,
+};
+use syscall::schemev2::NewFdFlags;
+
+runtime::main!(main);
+
+/// Used when the free memory cannot be asked for, in bytes.
+const DEFAULT_LIMIT: u64 = 64 << 20;
+/// Unit of the numbers in `fstatvfs`, in bytes.
+const BLOCK: u64 = 4096;
+
+fn main() -> i32 {
+    let limit = match env::args().nth(1) {
+        None => default_limit(),
+        Some(text) => match size(&text) {
+            Some(limit) => limit,
+            None => {
+                runtime::eprintln!("ramfs: `{text}` is not a size (such as 67108864 or 64M)");
+                return 2;
+            }
+        },
+    };
+    match run(limit) {
+        Ok(()) => 0,
+        Err(error) => {
+            runtime::eprintln!("ramfs: cannot serve the scheme file: {error}");
+            1
+        }
+    }
+}
+
+/// Decimal digits and `K`, `M` or `G`.
+fn size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(['K', 'M', 'G']);
+    let factor = match &text[digits.len()..] {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn default_limit() -> u64 {
+    let free = || -> Result<u64> {
+        let memory = Fd::open("/scheme/memory/zeroed", libredox::flag::O_CLOEXEC, 0)?;
+        let data = libredox::call::fstatvfs(memory.raw())?;
+        Ok(data.f_bfree.saturating_mul(data.f_bsize as u64))
+    };
+    match free() {
+        Ok(free) if free > 0 => free / 2,
+        _ => DEFAULT_LIMIT,
+    }
+}
+
+fn run(limit: u64) -> Result<()> {
+    let mut fs = FileSystem::new(limit);
+    let root = User { uid: 0, gid: 0 };
+    let tmp = fs.open(ROOT, "tmp", O_CREAT | O_EXCL | O_DIRECTORY | 0o1777, root)?;
+    fs.close(tmp);
+    let mut scheme = RamFs {
+        fs,
+        handles: BTreeMap::new(),
+        last_handle: 0,
+    };
+    let notify = env::var(NOTIFY_VARIABLE);
+    let mut requests = daemon::start("file", Mode::Blocking, notify.as_deref(), &mut scheme)?;
+    daemon::seal()?;
+    requests.run(&mut scheme)
+}
+
+struct Handle {
+    inode: Inode,
+    /// The `O_*` flags it was opened with.
+    flags: usize,
+    /// Who opened it: later requests do not always tell.
+    user: User,
+}
+
+struct RamFs {
+    fs: FileSystem,
+    handles: BTreeMap<usize, Handle>,
+    last_handle: usize,
+}
+
+impl RamFs {
+    fn handle(&self, id: usize) -> Result<&Handle> {
+        self.handles.get(&id).ok_or(Error::new(EBADF))
+    }
+
+    fn add(&mut self, handle: Handle) -> usize {
+        self.last_handle += 1;
+        self.handles.insert(self.last_handle, handle);
+        self.last_handle
+    }
+
+    /// The caller, or who opened the handle when the request does not tell.
+    fn user(&self, id: usize, ctx: &CallerCtx) -> Result<User> {
+        if ctx.uid == NO_ID {
+            return Ok(self.handle(id)?.user);
+        }
+        Ok(User {
+            uid: ctx.uid,
+            gid: ctx.gid,
+        })
+    }
+
+    fn mark_time(&mut self) {
+        self.fs
+            .set_time(runtime::time::unix_time().as_nanos() as u64);
+    }
+}
+
+impl SchemeDaemon for RamFs {}
+
+impl SchemeSync for RamFs {
+    fn scheme_root(&mut self) -> Result<usize> {
+        let user = User { uid: 0, gid: 0 };
+        self.fs.open(ROOT, "", O_STAT, user)?;
+        Ok(self.add(Handle {
+            inode: ROOT,
+            flags: O_STAT,
+            user,
+        }))
+    }
+
+    fn openat(
+        &mut self,
+        dir: usize,
+        path: &str,
+        flags: usize,
+        _fcntl_flags: u32,
+        ctx: &CallerCtx,
+    ) -> Result<OpenResult> {
+        let user = self.user(dir, ctx)?;
+        let start = self.handle(dir)?.inode;
+        self.mark_time();
+        let inode = self.fs.open(start, path, flags, user)?;
+        let number = self.add(Handle { inode, flags, user });
+        Ok(OpenResult::ThisScheme {
+            number,
+            flags: NewFdFlags::POSITIONED,
+        })
+    }
+
+    fn unlinkat(&mut self, dir: usize, path: &str, flags: usize, ctx: &CallerCtx) -> Result<()> {
+        let user = self.user(dir, ctx)?;
+        let start = self.handle(dir)?.inode;
+        self.mark_time();
+        self.fs.remove(start, path, flags & AT_REMOVEDIR != 0, user)
+    }
+
+    fn read(
+        &mut self,
+        id: usize,
+        buf: &mut [u8],
+        offset: u64,
+        _fcntl_flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        let handle = self.handle(id)?;
+        if handle.flags & O_RDONLY == 0 {
+            return Err(Error::new(EBADF));
+        }
+        self.fs.read(handle.inode, offset, buf)
+    }
+
+    fn write(
+        &mut self,
+        id: usize,
+        buf: &[u8],
+        offset: u64,
+        fcntl_flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        self.mark_time();
+        let handle = self.handle(id)?;
+        if handle.flags & O_WRONLY == 0 {
+            return Err(Error::new(EBADF));
+        }
+        let append = (handle.flags | fcntl_flags as usize) & O_APPEND != 0;
+        self.fs
+            .write(handle.inode, (!append).then_some(offset), buf)
+    }
+
+    fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
+        Ok(self.fs.attributes(self.handle(id)?.inode)?.size)
+    }
+
+    fn ftruncate(&mut self, id: usize, length: u64, _ctx: &CallerCtx) -> Result<()> {
+        self.mark_time();
+        let handle = self.handle(id)?;
+        if handle.flags & O_WRONLY == 0 {
+            return Err(Error::new(EBADF));
+        }
+        self.fs.truncate(handle.inode, length)
+    }
+
+    fn fchmod(&mut self, id: usize, mode: u16, ctx: &CallerCtx) -> Result<()> {
+        let user = self.user(id, ctx)?;
+        self.fs.set_permissions(self.handle(id)?.inode, mode, user)
+    }
+
+    fn fcntl(&mut self, id: usize, _cmd: usize, _arg: usize, _ctx: &CallerCtx) -> Result<usize> {
+        self.handle(id).map(|_| 0)
+    }
+
+    fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
+        let path = self.fs.path(self.handle(id)?.inode).unwrap_or_default();
+        let path = alloc::format!("/scheme/file/{path}");
+        if buf.len() < path.len() {
+            return Err(Error::new(ENAMETOOLONG));
+        }
+        buf[..path.len()].copy_from_slice(path.as_bytes());
+        Ok(path.len())
+    }
+
+    fn frename(&mut self, id: usize, path: &str, ctx: &CallerCtx) -> Result<usize> {
+        let user = self.user(id, ctx)?;
+        let from = self
+            .fs
+            .path(self.handle(id)?.inode)
+            .ok_or(Error::new(EINVAL))?;
+        let path = path.strip_prefix("/scheme/file").unwrap_or(path);
+        self.mark_time();
+        self.fs
+            .rename((ROOT, &from), (ROOT, path), user)
+            .map(|()| 0)
+    }
+
+    fn frenameat(
+        &mut self,
+        old_dir: usize,
+        old_path: &str,
+        new_dir: usize,
+        new_path: &str,
+        _flags: u32,
+        ctx: &CallerCtx,
+    ) -> Result<usize> {
+        let user = self.user(old_dir, ctx)?;
+        let (old, new) = (self.handle(old_dir)?.inode, self.handle(new_dir)?.inode);
+        self.mark_time();
+        self.fs
+            .rename((old, old_path), (new, new_path), user)
+            .map(|()| 0)
+    }
+
+    fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
+        let data = self.fs.attributes(self.handle(id)?.inode)?;
+        let (seconds, nanoseconds) = (
+            data.modified / 1_000_000_000,
+            (data.modified % 1_000_000_000) as u32,
+        );
+        *stat = Stat {
+            st_ino: data.inode,
+            st_mode: data.mode,
+            st_nlink: data.links,
+            st_uid: data.uid,
+            st_gid: data.gid,
+            st_size: data.size,
+            st_blksize: BLOCK as u32,
+            // In units of 512 bytes, as everywhere.
+            st_blocks: data.memory.div_ceil(512),
+            st_mtime: seconds,
+            st_mtime_nsec: nanoseconds,
+            st_atime: seconds,
+            st_atime_nsec: nanoseconds,
+            st_ctime: seconds,
+            st_ctime_nsec: nanoseconds,
+            ..Stat::default()
+        };
+        Ok(())
+    }
+
+    fn fstatvfs(&mut self, id: usize, stat: &mut StatVfs, _ctx: &CallerCtx) -> Result<()> {
+        self.handle(id)?;
+        let (used, limit) = self.fs.usage();
+        let free = limit.saturating_sub(used) / BLOCK;
+        *stat = StatVfs {
+            f_bsize: BLOCK as u32,
+            f_blocks: limit / BLOCK,
+            f_bfree: free,
+            f_bavail: free,
+        };
+        Ok(())
+    }
+
+    fn getdents<'buf>(
+        &mut self,
+        id: usize,
+        buf: DirentBuf<&'buf mut [u8]>,
+        opaque_offset: u64,
+    ) -> Result<DirentBuf<&'buf mut [u8]>> {
+        let entries: Vec<(&str, DirentKind)> = self
+            .fs
+            .list(self.handle(id)?.inode)?
+            .map(|(name, _, directory)| {
+                (
+                    name,
+                    if directory {
+                        DirentKind::Directory
+                    } else {
+                        DirentKind::Regular
+                    },
+                )
+            })
+            .collect();
+        list_directory(buf, opaque_offset, entries)
+    }
+
+    fn on_close(&mut self, id: usize) {
+        if let Some(handle) = self.handles.remove(&id) {
+            self.fs.close(handle.inode);
+        }
+    }
+}

@@ -1,0 +1,751 @@
+//! The tree of files and directories.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+
+use syscall::error::{
+    EACCES, EBUSY, EEXIST, EINVAL, EISDIR, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EPERM,
+    Error, Result,
+};
+use syscall::flag::{
+    MODE_DIR, MODE_FILE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT, O_TRUNC,
+};
+
+use crate::data::Data;
+
+/// A file or directory.
+pub type Inode = u64;
+
+/// The root directory.
+pub const ROOT: Inode = 1;
+
+/// Longest name of a directory entry, in bytes.
+pub const MAX_NAME: usize = 255;
+
+/// What a file or directory costs beside its content, in bytes: about what its records take.
+const NODE_COST: u64 = 256;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct User {
+    /// User id; 0 may do everything.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// Attributes of a file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Which one.
+    pub inode: Inode,
+    /// Type and permissions.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Directory entries that lead here (0 when it was removed but is open).
+    pub links: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Last change of the content, nanoseconds since 1970.
+    pub modified: u64,
+}
+
+enum Content {
+    File(Data),
+    Directory {
+        entries: BTreeMap<String, Inode>,
+        parent: Inode,
+    },
+}
+
+struct Node {
+    content: Content,
+    permissions: u16,
+    uid: u32,
+    gid: u32,
+    linked: bool,
+    opened: u32,
+    modified: u64,
+}
+
+impl Node {
+    fn is_directory(&self) -> bool {
+        matches!(self.content, Content::Directory { .. })
+    }
+
+    /// Does the user have all these rights (4 read, 2 write, 1 execute or search)?
+    fn allows(&self, user: User, rights: u16) -> bool {
+        let shift = match () {
+            () if user.uid == 0 => return true,
+            () if user.uid == self.uid => 6,
+            () if user.gid == self.gid => 3,
+            () => 0,
+        };
+        self.permissions >> shift & rights == rights
+    }
+}
+
+/// A file system in memory.
+pub struct FileSystem {
+    nodes: BTreeMap<Inode, Node>,
+    last_inode: Inode,
+    used: u64,
+    limit: u64,
+    now: u64,
+}
+
+impl FileSystem {
+    /// An empty one that uses at most `limit` bytes.
+    pub fn new(limit: u64) -> Self {
+        let root = Node {
+            content: Content::Directory {
+                entries: BTreeMap::new(),
+                parent: ROOT,
+            },
+            permissions: 0o755,
+            uid: 0,
+            gid: 0,
+            linked: true,
+            opened: 0,
+            modified: 0,
+        };
+        FileSystem {
+            nodes: BTreeMap::from([(ROOT, root)]),
+            last_inode: ROOT,
+            used: NODE_COST,
+            limit,
+            now: 0,
+        }
+    }
+
+    /// Sets the time that changes are marked with, in nanoseconds since 1970.
+    pub fn set_time(&mut self, now: u64) {
+        self.now = now;
+    }
+
+    /// Bytes in use and the limit.
+    pub fn usage(&self) -> (u64, u64) {
+        (self.used, self.limit)
+    }
+
+    /// Files and directories.
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn node(&self, inode: Inode) -> Result<&Node> {
+        self.nodes.get(&inode).ok_or(Error::new(ENOENT))
+    }
+
+    fn node_mut(&mut self, inode: Inode) -> Result<&mut Node> {
+        self.nodes.get_mut(&inode).ok_or(Error::new(ENOENT))
+    }
+
+    fn entries(&self, directory: Inode) -> Result<&BTreeMap<String, Inode>> {
+        match &self.node(directory)?.content {
+            Content::Directory { entries, .. } => Ok(entries),
+            Content::File(_) => Err(Error::new(ENOTDIR)),
+        }
+    }
+
+    fn entries_mut(&mut self, directory: Inode) -> Result<&mut BTreeMap<String, Inode>> {
+        let now = self.now;
+        let node = self.node_mut(directory)?;
+        node.modified = now;
+        match &mut node.content {
+            Content::Directory { entries, .. } => Ok(entries),
+            Content::File(_) => Err(Error::new(ENOTDIR)),
+        }
+    }
+
+    /// One step down from a directory.
+    fn step(&self, directory: Inode, name: &str, user: User) -> Result<Inode> {
+        let node = self.node(directory)?;
+        let Content::Directory { entries, parent } = &node.content else {
+            return Err(Error::new(ENOTDIR));
+        };
+        if !node.allows(user, 1) {
+            return Err(Error::new(EACCES));
+        }
+        match name {
+            "." => Ok(directory),
+            ".." => Ok(*parent),
+            _ => entries.get(name).copied().ok_or(Error::new(ENOENT)),
+        }
+    }
+
+    /// The directory a path ends in and the last name; `None` when the path is the start itself.
+    fn parent<'p>(
+        &self,
+        start: Inode,
+        path: &'p str,
+        user: User,
+    ) -> Result<Option<(Inode, &'p str)>> {
+        let mut names = path.split('/').filter(|name| !name.is_empty()).peekable();
+        let mut directory = start;
+        while let Some(name) = names.next() {
+            if name.len() > MAX_NAME {
+                return Err(Error::new(ENAMETOOLONG));
+            }
+            if names.peek().is_none() {
+                return Ok(Some((directory, name)));
+            }
+            directory = self.step(directory, name, user)?;
+        }
+        Ok(None)
+    }
+
+    /// Looks a path up.
+    pub fn lookup(&self, start: Inode, path: &str, user: User) -> Result<Inode> {
+        match self.parent(start, path, user)? {
+            None => Ok(start),
+            Some((directory, name)) => self.step(directory, name, user),
+        }
+    }
+
+    /// Opens or makes a file or directory; `flags` as in `open`, with the permissions of a new file
+    /// in the low bits. Every success needs a [`FileSystem::close`] later.
+    pub fn open(&mut self, start: Inode, path: &str, flags: usize, user: User) -> Result<Inode> {
+        let inode = match self.parent(start, path, user)? {
+            None => {
+                if flags & O_CREAT != 0 && flags & O_EXCL != 0 {
+                    return Err(Error::new(EEXIST));
+                }
+                start
+            }
+            Some((directory, name)) => match self.step(directory, name, user) {
+                Ok(_) if flags & O_CREAT != 0 && flags & O_EXCL != 0 => {
+                    return Err(Error::new(EEXIST));
+                }
+                Ok(inode) => inode,
+                Err(Error { errno: ENOENT }) if flags & O_CREAT != 0 => {
+                    let inode = self.create(directory, name, flags, user)?;
+                    self.node_mut(inode)?.opened += 1;
+                    return Ok(inode);
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let must_be_directory = flags & O_DIRECTORY != 0 || path.ends_with('/');
+        let node = self.node(inode)?;
+        if node.is_directory() {
+            // Directories cannot be written to, emptied or executed.
+            if flags & O_ACCMODE & syscall::O_WRONLY != 0 || flags & O_TRUNC != 0 {
+                return Err(Error::new(EISDIR));
+            }
+        } else if must_be_directory {
+            return Err(Error::new(ENOTDIR));
+        }
+        let mut rights = 0;
+        if flags & O_STAT == 0 {
+            if flags & syscall::O_RDONLY != 0 {
+                rights |= 4;
+            }
+            if flags & syscall::O_WRONLY != 0 || flags & O_TRUNC != 0 {
+                rights |= 2;
+            }
+        }
+        if !node.allows(user, rights) {
+            return Err(Error::new(EACCES));
+        }
+        if flags & O_TRUNC != 0 {
+            self.truncate(inode, 0)?;
+        }
+        self.node_mut(inode)?.opened += 1;
+        Ok(inode)
+    }
+
+    fn create(&mut self, directory: Inode, name: &str, flags: usize, user: User) -> Result<Inode> {
+        let parent = self.node(directory)?;
+        if !parent.linked {
+            return Err(Error::new(ENOENT));
+        }
+        if !parent.allows(user, 2) {
+            return Err(Error::new(EACCES));
+        }
+        let cost = NODE_COST + name.len() as u64;
+        if self.limit.saturating_sub(self.used) < cost {
+            return Err(Error::new(ENOSPC));
+        }
+        let make_directory = flags & O_DIRECTORY != 0;
+        let content = if make_directory {
+            Content::Directory {
+                entries: BTreeMap::new(),
+                parent: directory,
+            }
+        } else {
+            Content::File(Data::default())
+        };
+        self.last_inode += 1;
+        let inode = self.last_inode;
+        let node = Node {
+            content,
+            permissions: flags as u16 & 0o7777,
+            uid: user.uid,
+            gid: user.gid,
+            linked: true,
+            opened: 0,
+            modified: self.now,
+        };
+        self.entries_mut(directory)?.insert(name.into(), inode);
+        self.nodes.insert(inode, node);
+        self.used += cost;
+        Ok(inode)
+    }
+
+    /// Gives up one opening; a removed file goes with the last one.
+    pub fn close(&mut self, inode: Inode) {
+        if let Some(node) = self.nodes.get_mut(&inode) {
+            node.opened = node.opened.saturating_sub(1);
+            self.collect(inode);
+        }
+    }
+
+    /// Frees a file that nothing leads to any more.
+    fn collect(&mut self, inode: Inode) {
+        let Some(node) = self.nodes.get(&inode) else {
+            return;
+        };
+        if node.linked || node.opened > 0 {
+            return;
+        }
+        let memory = match &node.content {
+            Content::File(data) => data.memory(),
+            Content::Directory { .. } => 0,
+        };
+        self.used = self.used.saturating_sub(NODE_COST + memory);
+        self.nodes.remove(&inode);
+    }
+
+    /// Removes a file, or with `directory` an empty directory.
+    pub fn remove(&mut self, start: Inode, path: &str, directory: bool, user: User) -> Result<()> {
+        let Some((parent, name)) = self.parent(start, path, user)? else {
+            return Err(Error::new(EBUSY));
+        };
+        if matches!(name, "." | "..") {
+            return Err(Error::new(EINVAL));
+        }
+        let inode = self.step(parent, name, user)?;
+        let node = self.node(inode)?;
+        match (&node.content, directory) {
+            (Content::Directory { .. }, false) => return Err(Error::new(EISDIR)),
+            (Content::File(_), true) => return Err(Error::new(ENOTDIR)),
+            (Content::Directory { entries, .. }, true) if !entries.is_empty() => {
+                return Err(Error::new(ENOTEMPTY));
+            }
+            _ => {}
+        }
+        self.may_take(parent, inode, user)?;
+        self.unlink(parent, name);
+        Ok(())
+    }
+
+    /// May the user take this entry out of the directory?
+    fn may_take(&self, parent: Inode, inode: Inode, user: User) -> Result<()> {
+        let directory = self.node(parent)?;
+        if !directory.allows(user, 2) {
+            return Err(Error::new(EACCES));
+        }
+        // In a sticky directory such as /tmp only owners may.
+        let owner = user.uid == 0 || user.uid == directory.uid || user.uid == self.node(inode)?.uid;
+        if directory.permissions & 0o1000 != 0 && !owner {
+            return Err(Error::new(EPERM));
+        }
+        Ok(())
+    }
+
+    fn unlink(&mut self, parent: Inode, name: &str) {
+        let Ok(entries) = self.entries_mut(parent) else {
+            return;
+        };
+        let Some(inode) = entries.remove(name) else {
+            return;
+        };
+        self.used = self.used.saturating_sub(name.len() as u64);
+        if let Some(node) = self.nodes.get_mut(&inode) {
+            node.linked = false;
+        }
+        self.collect(inode);
+    }
+
+    /// Moves a file or directory to another path, replacing a file (or an empty directory) there.
+    pub fn rename(
+        &mut self,
+        (from_start, from): (Inode, &str),
+        (to_start, to): (Inode, &str),
+        user: User,
+    ) -> Result<()> {
+        let ends = (
+            self.parent(from_start, from, user)?,
+            self.parent(to_start, to, user)?,
+        );
+        let (Some((from_dir, from_name)), Some((to_dir, to_name))) = ends else {
+            return Err(Error::new(EBUSY));
+        };
+        if [from_name, to_name]
+            .iter()
+            .any(|name| matches!(*name, "." | ".."))
+        {
+            return Err(Error::new(EINVAL));
+        }
+        let inode = self.step(from_dir, from_name, user)?;
+        self.may_take(from_dir, inode, user)?;
+        let moving_directory = self.node(inode)?.is_directory();
+        // A directory must not become its own descendant.
+        let mut above = to_dir;
+        while moving_directory {
+            if above == inode {
+                return Err(Error::new(EINVAL));
+            }
+            if above == ROOT {
+                break;
+            }
+            above = self.step(above, "..", User { uid: 0, gid: 0 })?;
+        }
+        match self.step(to_dir, to_name, user) {
+            Ok(existing) if existing == inode => return Ok(()),
+            Ok(existing) => {
+                match (&self.node(existing)?.content, moving_directory) {
+                    (Content::Directory { .. }, false) => return Err(Error::new(EISDIR)),
+                    (Content::File(_), true) => return Err(Error::new(ENOTDIR)),
+                    (Content::Directory { entries, .. }, true) if !entries.is_empty() => {
+                        return Err(Error::new(ENOTEMPTY));
+                    }
+                    _ => {}
+                }
+                self.may_take(to_dir, existing, user)?;
+                self.unlink(to_dir, to_name);
+            }
+            Err(Error { errno: ENOENT }) => {
+                let directory = self.node(to_dir)?;
+                if !directory.allows(user, 2) {
+                    return Err(Error::new(EACCES));
+                }
+                if !directory.linked {
+                    return Err(Error::new(ENOENT));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        self.entries_mut(to_dir)?.insert(to_name.into(), inode);
+        self.entries_mut(from_dir)?.remove(from_name);
+        self.used = (self.used + to_name.len() as u64).saturating_sub(from_name.len() as u64);
+        if let Content::Directory { parent, .. } = &mut self.node_mut(inode)?.content {
+            *parent = to_dir;
+        }
+        Ok(())
+    }
+
+    /// The absolute path of a directory or file, without a leading slash; `None` when it was
+    /// removed.
+    pub fn path(&self, inode: Inode) -> Option<String> {
+        let mut path = String::new();
+        let mut current = inode;
+        // Directories know their parent; a file's has to be searched for.
+        while current != ROOT {
+            let parent = match &self.nodes.get(&current)?.content {
+                Content::Directory { parent, .. } => *parent,
+                Content::File(_) => self.parent_of(current)?,
+            };
+            let entries = self.entries(parent).ok()?;
+            let (name, _) = entries.iter().find(|(_, inode)| **inode == current)?;
+            path = if path.is_empty() {
+                name.clone()
+            } else {
+                alloc::format!("{name}/{path}")
+            };
+            current = parent;
+        }
+        Some(path)
+    }
+
+    fn parent_of(&self, inode: Inode) -> Option<Inode> {
+        self.nodes
+            .iter()
+            .find(|(_, node)| match &node.content {
+                Content::Directory { entries, .. } => entries.values().any(|child| *child == inode),
+                Content::File(_) => false,
+            })
+            .map(|(parent, _)| *parent)
+    }
+
+    /// Reads from a file.
+    ///
+    /// # Errors
+    /// EISDIR for a directory.
+    pub fn read(&self, inode: Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        match &self.node(inode)?.content {
+            Content::File(data) => Ok(data.read(offset, buffer)),
+            Content::Directory { .. } => Err(Error::new(EISDIR)),
+        }
+    }
+
+    /// Writes to a file, at its end when there is no offset. ENOSPC when the limit is reached.
+    pub fn write(&mut self, inode: Inode, offset: Option<u64>, bytes: &[u8]) -> Result<usize> {
+        let room = self.limit.saturating_sub(self.used);
+        let now = self.now;
+        let node = self.node_mut(inode)?;
+        let Content::File(data) = &mut node.content else {
+            return Err(Error::new(EISDIR));
+        };
+        let before = data.memory();
+        let result = data.write(offset.unwrap_or(data.size()), bytes, room);
+        let after = data.memory();
+        if result.is_ok() {
+            node.modified = now;
+        }
+        self.used = (self.used + after).saturating_sub(before);
+        result
+    }
+
+    /// Cuts or lengthens a file.
+    pub fn truncate(&mut self, inode: Inode, size: u64) -> Result<()> {
+        let now = self.now;
+        let node = self.node_mut(inode)?;
+        let Content::File(data) = &mut node.content else {
+            return Err(Error::new(EISDIR));
+        };
+        let before = data.memory();
+        let result = data.truncate(size);
+        let after = data.memory();
+        if result.is_ok() {
+            node.modified = now;
+        }
+        self.used = (self.used + after).saturating_sub(before);
+        result
+    }
+
+    /// Changes the permission bits (owner and root only).
+    pub fn set_permissions(&mut self, inode: Inode, permissions: u16, user: User) -> Result<()> {
+        let node = self.node_mut(inode)?;
+        if user.uid != 0 && user.uid != node.uid {
+            return Err(Error::new(EPERM));
+        }
+        node.permissions = permissions & 0o7777;
+        Ok(())
+    }
+
+    /// The attributes.
+    pub fn attributes(&self, inode: Inode) -> Result<Attributes> {
+        let node = self.node(inode)?;
+        let (kind, size, memory) = match &node.content {
+            Content::File(data) => (MODE_FILE, data.size(), data.memory()),
+            Content::Directory { .. } => (MODE_DIR, 0, 0),
+        };
+        Ok(Attributes {
+            inode,
+            mode: kind | node.permissions,
+            uid: node.uid,
+            gid: node.gid,
+            links: u32::from(node.linked),
+            size,
+            memory,
+            modified: node.modified,
+        })
+    }
+
+    /// The entries of a directory in order: name, inode, whether it is a directory.
+    pub fn list(&self, inode: Inode) -> Result<impl Iterator<Item = (&str, Inode, bool)>> {
+        Ok(self.entries(inode)?.iter().map(|(name, inode)| {
+            let directory = self.nodes.get(inode).is_some_and(Node::is_directory);
+            (name.as_str(), *inode, directory)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use syscall::flag::{O_RDONLY, O_RDWR, O_WRONLY};
+
+    const OWNER: User = User { uid: 0, gid: 0 };
+    const GUEST: User = User { uid: 7, gid: 7 };
+    const OTHER: User = User { uid: 8, gid: 8 };
+    const NEW: usize = O_CREAT | O_RDWR | 0o644;
+
+    fn fs() -> FileSystem {
+        let mut fs = FileSystem::new(10 << 20);
+        mkdir(&mut fs, "tmp", 0o1777, OWNER).unwrap();
+        fs
+    }
+
+    fn mkdir(fs: &mut FileSystem, path: &str, mode: usize, user: User) -> Result<()> {
+        let inode = fs.open(ROOT, path, O_CREAT | O_EXCL | O_DIRECTORY | mode, user)?;
+        fs.close(inode);
+        Ok(())
+    }
+
+    fn fails<T>(result: Result<T>, errno: i32) {
+        assert_eq!(result.err(), Some(Error::new(errno)));
+    }
+
+    #[test]
+    fn files_keep_what_is_written() {
+        let mut fs = fs();
+        fs.set_time(5);
+        let file = fs.open(ROOT, "tmp/a", NEW, OWNER).unwrap();
+        assert_eq!(fs.write(file, Some(0), b"hello"), Ok(5));
+        assert_eq!(fs.write(file, None, b" world"), Ok(6));
+        let again = fs.open(ROOT, "/tmp//./a", O_RDONLY, OWNER).unwrap();
+        assert_eq!(again, file);
+        let mut buffer = [0; 20];
+        assert_eq!(fs.read(file, 6, &mut buffer), Ok(5));
+        assert_eq!(&buffer[..5], b"world");
+        let data = fs.attributes(file).unwrap();
+        assert_eq!(
+            (data.size, data.mode, data.links, data.modified),
+            (11, MODE_FILE | 0o644, 1, 5)
+        );
+        fs.open(ROOT, "tmp/a", O_WRONLY | O_TRUNC, OWNER).unwrap();
+        assert_eq!(fs.attributes(file).unwrap().size, 0);
+        assert_eq!(fs.path(file).as_deref(), Some("tmp/a"));
+        assert_eq!(fs.path(ROOT).as_deref(), Some(""));
+    }
+
+    #[test]
+    fn open_checks_kind_and_existence() {
+        let mut fs = fs();
+        let file = fs.open(ROOT, "f", NEW, OWNER).unwrap();
+        fs.close(file);
+        fails(fs.open(ROOT, "none", O_RDONLY, OWNER), ENOENT);
+        fails(fs.open(ROOT, "none/x", NEW, OWNER), ENOENT);
+        fails(fs.open(ROOT, "f/x", NEW, OWNER), ENOTDIR);
+        fails(fs.open(ROOT, "f/", O_RDONLY, OWNER), ENOTDIR);
+        fails(fs.open(ROOT, "f", O_DIRECTORY | O_RDONLY, OWNER), ENOTDIR);
+        fails(fs.open(ROOT, "f", NEW | O_EXCL, OWNER), EEXIST);
+        fails(fs.open(ROOT, "", NEW | O_EXCL, OWNER), EEXIST);
+        fails(fs.open(ROOT, "tmp", O_WRONLY, OWNER), EISDIR);
+        fails(fs.open(ROOT, "tmp", O_RDONLY | O_TRUNC, OWNER), EISDIR);
+        fails(
+            fs.open(ROOT, &"x".repeat(MAX_NAME + 1), NEW, OWNER),
+            ENAMETOOLONG,
+        );
+        fs.open(ROOT, &"x".repeat(MAX_NAME), NEW, OWNER).unwrap();
+        let directory = fs.open(ROOT, "tmp/..//tmp/", O_RDONLY, OWNER).unwrap();
+        fails(fs.read(directory, 0, &mut [0; 4]), EISDIR);
+        fails(fs.write(directory, None, b"x"), EISDIR);
+        assert!(fs.open(directory, "below", NEW, OWNER).is_ok());
+        assert!(fs.lookup(ROOT, "tmp/below", OWNER).is_ok());
+    }
+
+    #[test]
+    fn removed_files_live_until_they_are_closed() {
+        let mut fs = fs();
+        let before = fs.usage().0;
+        let file = fs.open(ROOT, "tmp/a", NEW, OWNER).unwrap();
+        fs.write(file, None, &[1; 100_000]).unwrap();
+        assert!(fs.usage().0 > before + 100_000);
+        fs.remove(ROOT, "tmp/a", false, OWNER).unwrap();
+        fails(fs.lookup(ROOT, "tmp/a", OWNER), ENOENT);
+        assert_eq!(fs.read(file, 0, &mut [0; 10]), Ok(10));
+        assert_eq!(
+            (fs.attributes(file).unwrap().links, fs.path(file)),
+            (0, None)
+        );
+        fs.close(file);
+        assert_eq!(fs.usage().0, before);
+        assert_eq!(fs.count(), 2);
+    }
+
+    #[test]
+    fn directories_are_removed_only_when_empty() {
+        let mut fs = fs();
+        mkdir(&mut fs, "d", 0o755, OWNER).unwrap();
+        fails(mkdir(&mut fs, "d", 0o755, OWNER), EEXIST);
+        mkdir(&mut fs, "d/e", 0o755, OWNER).unwrap();
+        fails(fs.remove(ROOT, "d", false, OWNER), EISDIR);
+        fails(fs.remove(ROOT, "d", true, OWNER), ENOTEMPTY);
+        fails(fs.remove(ROOT, "", true, OWNER), EBUSY);
+        fails(fs.remove(ROOT, "d/..", true, OWNER), EINVAL);
+        let open = fs.open(ROOT, "d/e", O_RDONLY, OWNER).unwrap();
+        fs.remove(ROOT, "d/e", true, OWNER).unwrap();
+        // Nothing can be made in a directory that is gone.
+        fails(fs.open(open, "x", NEW, OWNER), ENOENT);
+        fs.close(open);
+        fs.remove(ROOT, "d", true, OWNER).unwrap();
+        let names: Vec<_> = fs.list(ROOT).unwrap().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["tmp"]);
+    }
+
+    #[test]
+    fn renaming() {
+        let mut fs = fs();
+        mkdir(&mut fs, "d", 0o755, OWNER).unwrap();
+        mkdir(&mut fs, "d/e", 0o755, OWNER).unwrap();
+        let file = fs.open(ROOT, "f", NEW, OWNER).unwrap();
+        let count = fs.count();
+        let mut rename = |from, to| fs.rename((ROOT, from), (ROOT, to), OWNER);
+        assert_eq!(rename("f", "d/g"), Ok(()));
+        assert_eq!(rename("d/g", "d/g"), Ok(()));
+        fails(rename("f", "x"), ENOENT);
+        fails(rename("d", "d/e/x"), EINVAL);
+        fails(rename("d", "d/g"), EINVAL);
+        fails(rename("d/g", "tmp"), EISDIR);
+        fails(rename("tmp", "d/g"), ENOTDIR);
+        fails(rename("tmp", "d"), ENOTEMPTY);
+        assert_eq!(rename("d/e", "tmp"), Ok(()));
+        assert_eq!(fs.path(file).as_deref(), Some("d/g"));
+        assert_eq!(fs.count(), count - 1);
+        assert_eq!(fs.lookup(ROOT, "tmp/..", OWNER), Ok(ROOT));
+    }
+
+    #[test]
+    fn permissions_bind_all_but_root() {
+        let mut fs = fs();
+        let secret = fs
+            .open(ROOT, "secret", O_CREAT | O_RDWR | 0o600, OWNER)
+            .unwrap();
+        fs.open(ROOT, "public", NEW, OWNER).unwrap();
+        fails(fs.open(ROOT, "secret", O_RDONLY, GUEST), EACCES);
+        assert!(fs.open(ROOT, "secret", O_STAT, GUEST).is_ok());
+        assert!(fs.open(ROOT, "public", O_RDONLY, GUEST).is_ok());
+        fails(fs.open(ROOT, "public", O_WRONLY, GUEST), EACCES);
+        fails(fs.open(ROOT, "public", O_RDONLY | O_TRUNC, GUEST), EACCES);
+        fails(fs.open(ROOT, "mine", NEW, GUEST), EACCES);
+        fails(fs.remove(ROOT, "public", false, GUEST), EACCES);
+        fs.open(ROOT, "tmp/mine", NEW, GUEST).unwrap();
+        fails(fs.remove(ROOT, "tmp/mine", false, OTHER), EPERM);
+        fails(
+            fs.rename((ROOT, "tmp/mine"), (ROOT, "tmp/yours"), OTHER),
+            EPERM,
+        );
+        assert_eq!(fs.remove(ROOT, "tmp/mine", false, GUEST), Ok(()));
+        mkdir(&mut fs, "closed", 0o700, OWNER).unwrap();
+        fails(fs.lookup(ROOT, "closed/x", GUEST), EACCES);
+        fails(fs.set_permissions(secret, 0o666, GUEST), EPERM);
+        fs.set_permissions(secret, 0o666, OWNER).unwrap();
+        assert!(fs.open(ROOT, "secret", O_WRONLY, GUEST).is_ok());
+    }
+
+    #[test]
+    fn the_limit_holds_and_space_comes_back() {
+        let mut fs = FileSystem::new(200_000);
+        let start = fs.usage().0;
+        let file = fs.open(ROOT, "f", NEW, OWNER).unwrap();
+        let mut total = 0;
+        while let Ok(count) = fs.write(file, None, &[7; 10_000]) {
+            total += count;
+        }
+        assert!((180_000..200_000).contains(&total), "{total}");
+        assert!(fs.usage().0 <= 200_000);
+        assert_eq!(fs.attributes(file).unwrap().size, total as u64);
+        fails(fs.write(file, None, b"x"), ENOSPC);
+        fs.truncate(file, 0).unwrap();
+        assert_eq!(fs.write(file, None, b"x"), Ok(1));
+        fs.remove(ROOT, "f", false, OWNER).unwrap();
+        fs.close(file);
+        assert_eq!(fs.usage().0, start);
+        // Empty files count, too.
+        let mut made = 0;
+        while fs.open(ROOT, &alloc::format!("{made}"), NEW, OWNER).is_ok() {
+            made += 1;
+        }
+        assert!(made < 1000);
+    }
+}

@@ -1,0 +1,9 @@
+//! The parts of `ramfs` that need no system: [`fs`], the tree of files in memory, and [`random`],
+//! the generator behind the scheme `rand`.
+#![no_std]
+
+extern crate alloc;
+
+pub mod data;
+pub mod fs;
+pub mod random;

@@ -1,7 +1,0 @@
-//! ramfs.
-#![no_std]
-#![no_main]
-runtime::main!(main);
-fn main() -> i32 {
-    0
-}
