@@ -331,11 +331,17 @@ impl Stream {
         } else {
             u64::MAX
         };
+        let long = context.rng.one_in(3);
+        let total = if long {
+            context.rng.below(60_000)
+        } else {
+            context.rng.size(5_000)
+        };
         Stream {
             endpoint,
             active,
             seed,
-            total: context.rng.size(40_000),
+            total,
             sent: 0,
             peer_seed: [0; 8],
             received: 0,

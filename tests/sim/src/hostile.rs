@@ -1,1 +1,446 @@
-//! A peer that says anything.
+//! A peer that says anything: one node without an engine, which stores random messages, indices and
+//! queue pairs where a real node would store sensible ones.
+//!
+//! The node that suffers it runs programs that connect to the hostile node and accept from it, and a
+//! stream within the node that must not notice any of this.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use scif_abi::PortId;
+use scif_abi::message::{Message, NodeMessage};
+use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, QueuePair};
+use scif_core::{Config, ConnectMode, EndpointId, Engine, Event, LinkState, Memory, Owner};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::memory::{Fabric, NodeMemory};
+use crate::rng::Rng;
+
+const VICTIM: u16 = 0;
+const HOSTILE: u16 = 1;
+const RING_BYTES: u32 = 4096;
+const PORT: u16 = 2000;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostileReport {
+    /// Connections with the hostile node that were established.
+    pub connected: u64,
+    /// Links given up.
+    pub links_failed: u64,
+    /// Rings reset.
+    pub rings_reset: u64,
+    /// Messages ignored for whatever reason.
+    pub ignored: u64,
+    /// Bytes that passed within the node undisturbed.
+    pub undisturbed_bytes: u64,
+}
+
+/// The hostile node: knows what a real peer would know.
+struct Hostile {
+    memory: NodeMemory,
+    fabric: Rc<RefCell<Fabric>>,
+    /// Own queue pairs: address of the structure, as the victim sees it.
+    queue_pairs: Vec<u64>,
+    /// Queue pairs of the victim that it made for connections with us. Only these are spoilt: what
+    /// other memory a peer may reach is not for the engine to decide.
+    victim_pairs: Vec<u64>,
+    /// Local address of the node queue pair.
+    node_qp: u64,
+    /// Bus address of the victim's node queue pair.
+    victim_qp: u64,
+    write: u32,
+    read: u32,
+    /// Numbers seen in messages: ids and addresses.
+    seen: Vec<u64>,
+    /// Messages an honest peer would send next.
+    proper: Vec<(u32, [u64; 4])>,
+}
+
+impl Hostile {
+    fn new(fabric: &Rc<RefCell<Fabric>>) -> Hostile {
+        Hostile {
+            memory: NodeMemory::new(fabric, usize::from(HOSTILE)),
+            fabric: Rc::clone(fabric),
+            queue_pairs: Vec::new(),
+            victim_pairs: Vec::new(),
+            node_qp: 0,
+            victim_qp: 0,
+            write: 0,
+            read: 0,
+            seen: vec![0, 1, u64::MAX],
+            proper: Vec::new(),
+        }
+    }
+
+    /// A block with a queue pair structure that is right in most cases.
+    fn make_queue_pair(&mut self, rng: &mut Rng) -> u64 {
+        let Some(local) = self.memory.allocate(4096 + RING_BYTES as usize) else {
+            return 0;
+        };
+        let exported = self.memory.export(VICTIM, local);
+        let mut structure = QueuePair::new(exported, exported + 4096, RING_BYTES, 0);
+        match rng.below(12) {
+            0 => structure.magic = rng.number().into(),
+            1 => structure.inbound.size = (rng.number() as u32).into(),
+            2 => structure.local_buffer = rng.number().into(),
+            3 => structure.extensions = (rng.number() as u32).into(),
+            4 => structure.inbound.size = (1 << rng.below(32)).into(),
+            _ => {}
+        }
+        self.memory.write(local, structure.as_bytes());
+        self.queue_pairs.push(exported);
+        exported
+    }
+
+    /// A fresh node queue pair, as after a restart.
+    fn publish(&mut self) -> u64 {
+        let Some(local) = self.memory.allocate(4096 + RING_BYTES as usize) else {
+            return 0;
+        };
+        let exported = self.memory.export(VICTIM, local);
+        let structure = QueuePair::new(exported, exported + 4096, RING_BYTES, 0x5c1f_0001);
+        self.memory.write(local, structure.as_bytes());
+        (self.node_qp, self.write, self.read) = (local, 0, 0);
+        exported
+    }
+
+    fn scribble(&mut self, address: u64, bytes: &[u8]) {
+        self.fabric
+            .borrow_mut()
+            .scribble(usize::from(VICTIM), address, bytes);
+    }
+
+    /// Reads the victim's messages and remembers every number in them.
+    fn listen(&mut self) {
+        let write = self.memory.load_index(self.node_qp + LOCAL_WRITE_OFFSET);
+        while self.read != write {
+            let mut message = Message::new_zeroed();
+            for byte in message.as_mut_bytes() {
+                let at = self.node_qp + 4096 + u64::from(self.read);
+                self.memory.read(at, std::slice::from_mut(byte));
+                self.read = (self.read + 1) % RING_BYTES;
+            }
+            self.seen.extend(message.payload.map(|word| word.get()));
+            let opcode = message.opcode.get();
+            self.plan_answer(opcode, message.payload.map(|word| word.get()));
+            if opcode == NodeMessage::CONNECT_REQUEST || opcode == NodeMessage::CONNECT_GRANT {
+                self.victim_pairs.push(message.payload[1].get());
+            }
+        }
+        if self.seen.len() > 200 {
+            self.seen.drain(3..100);
+        }
+        let read = self.read;
+        self.scribble(self.victim_qp + LOCAL_READ_OFFSET, &read.to_le_bytes());
+    }
+
+    /// What an honest peer would answer. It keeps connections alive long enough to be attacked.
+    fn plan_answer(&mut self, opcode: u32, words: [u64; 4]) {
+        let [first, second, third, _] = words;
+        match opcode {
+            NodeMessage::CONNECT_REQUEST => {
+                let pair = self.queue_pairs.last().copied().unwrap_or(0);
+                self.proper
+                    .push((NodeMessage::CONNECT_GRANT, [first, pair, first, 0]));
+            }
+            NodeMessage::CONNECT_GRANT => {
+                self.proper
+                    .push((NodeMessage::CONNECT_GRANT_ACK, [third, 0, 0, 0]));
+            }
+            NodeMessage::DISCONNECT => {
+                self.proper
+                    .push((NodeMessage::DISCONNECT_ACK, [first, second, 0, 0]));
+            }
+            _ => {}
+        }
+    }
+
+    /// Says one thing an honest peer would say.
+    fn speak_properly(&mut self, rng: &mut Rng) {
+        let pair = self.make_queue_pair(rng);
+        let request = (NodeMessage::CONNECT_REQUEST, [rng.below(100), pair, 0, 0]);
+        let (opcode, words) = self.proper.pop().unwrap_or(request);
+        self.send(rng, opcode, words);
+    }
+
+    fn number(&mut self, rng: &mut Rng) -> u64 {
+        match rng.below(8) {
+            0 => rng.number(),
+            1 => rng.below(4),
+            2 => self.make_queue_pair(rng),
+            3 if !self.queue_pairs.is_empty() => {
+                self.queue_pairs[rng.below(self.queue_pairs.len() as u64) as usize]
+            }
+            _ => self.seen[rng.below(self.seen.len() as u64) as usize],
+        }
+    }
+
+    /// One message that may mean anything.
+    fn speak(&mut self, rng: &mut Rng, opcode: u32) {
+        let words = [0; 4].map(|_: u64| self.number(rng));
+        self.send(rng, opcode, words);
+    }
+
+    fn send(&mut self, rng: &mut Rng, opcode: u32, words: [u64; 4]) {
+        let mut message = Message::new_zeroed();
+        message.opcode = opcode.into();
+        message.payload = words.map(Into::into);
+        let port = |rng: &mut Rng| PORT + rng.below(2) as u16;
+        message.source = PortId::new(rng.below(3) as u16, port(rng));
+        message.destination = PortId::new(VICTIM, port(rng));
+        for byte in message.as_bytes() {
+            let at = self.victim_qp + 4096 + u64::from(self.write);
+            self.scribble(at, &[*byte]);
+            self.write = (self.write + 1) % RING_BYTES;
+        }
+        let write = self.write;
+        self.scribble(self.victim_qp + LOCAL_WRITE_OFFSET, &write.to_le_bytes());
+    }
+
+    /// Stores a random index into some queue pair of the victim that we know.
+    fn spoil_index(&mut self, rng: &mut Rng) {
+        let pairs = self.victim_pairs.len() as u64;
+        let Some(address) = self.victim_pairs.get(rng.below(pairs) as usize).copied() else {
+            return;
+        };
+        let offset = if rng.one_in(2) {
+            LOCAL_READ_OFFSET
+        } else {
+            LOCAL_WRITE_OFFSET
+        };
+        let index = if rng.one_in(3) {
+            rng.number()
+        } else {
+            rng.below(u64::from(RING_BYTES))
+        };
+        self.scribble(address + offset, &(index as u32).to_le_bytes());
+    }
+}
+
+/// Everything on the victim's side.
+struct Victim {
+    engine: Engine,
+    memory: NodeMemory,
+    /// Endpoints in whatever state they are in.
+    endpoints: Vec<EndpointId>,
+    listener: EndpointId,
+    /// The stream within the node, and bytes sent and received.
+    pair: [EndpointId; 2],
+    sent: u64,
+    received: u64,
+}
+
+/// Runs one attack.
+///
+/// # Errors
+/// What the victim did wrong.
+pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, String> {
+    let mut rng = Rng::new(seed);
+    let fabric = Fabric::new(2);
+    let mut hostile = Hostile::new(&fabric);
+    let mut victim = Victim::new(&fabric)?;
+    for step in 0..steps {
+        victim.ensure_link(&mut hostile, step)?;
+        match rng.below(10) {
+            0..4 => {
+                hostile.listen();
+                let opcode = if rng.one_in(20) {
+                    rng.number() as u32
+                } else {
+                    rng.below(20) as u32
+                };
+                let opcode = if rng.one_in(10) {
+                    64 + rng.below(2) as u32
+                } else {
+                    opcode
+                };
+                // EXIT and NODE_REMOVE end the fun quickly.
+                if !matches!(opcode, 2 | 7) || rng.one_in(20) {
+                    hostile.speak(&mut rng, opcode);
+                }
+                victim.engine.doorbell(&mut victim.memory, HOSTILE);
+            }
+            4 if rng.one_in(4) => hostile.spoil_index(&mut rng),
+            4 => {
+                hostile.listen();
+                hostile.speak_properly(&mut rng);
+                victim.engine.doorbell(&mut victim.memory, HOSTILE);
+            }
+            5 if rng.one_in(40) => {
+                // Not even a multiple of the message size.
+                let index = rng.below(u64::from(RING_BYTES)) as u32;
+                hostile.scribble(hostile.victim_qp + LOCAL_WRITE_OFFSET, &index.to_le_bytes());
+            }
+            5 => hostile.listen(),
+            _ => victim.client_step(&mut rng)?,
+        }
+        victim.stream_step(&mut rng)?;
+        let broken = |what| format!("seed {seed} step {step}: {what}");
+        victim
+            .engine
+            .check_invariants()
+            .map_err(|v| broken(v.to_string()))?;
+        if let Some(fault) = fabric.borrow_mut().fault.take() {
+            return Err(broken(fault));
+        }
+    }
+    victim
+        .finish(&fabric)
+        .map_err(|what| format!("seed {seed}: {what}"))
+}
+
+impl Victim {
+    fn new(fabric: &Rc<RefCell<Fabric>>) -> Result<Victim, String> {
+        let mut memory = NodeMemory::new(fabric, usize::from(VICTIM));
+        let mut config = Config::new(VICTIM);
+        config.node_ring_bytes = RING_BYTES;
+        let mut engine = Engine::new(config);
+        let text = |error: scif_abi::Error| error.to_string();
+        let owner = Owner::default();
+        let listener = engine.open(owner).map_err(text)?;
+        engine.bind(listener, PORT).map_err(text)?;
+        engine.listen(listener, 3).map_err(text)?;
+        let own = PortId::new(VICTIM, PORT + 5);
+        let pair_listener = engine.open(owner).map_err(text)?;
+        engine.bind(pair_listener, own.port()).map_err(text)?;
+        engine.listen(pair_listener, 1).map_err(text)?;
+        let active = engine.open(owner).map_err(text)?;
+        engine
+            .connect(&mut memory, active, own, ConnectMode::Blocking)
+            .map_err(text)?;
+        while engine.next_event(&mut memory).is_some() {}
+        let passive = engine
+            .accept_start(&mut memory, pair_listener, owner)
+            .map_err(text)?;
+        while engine.next_event(&mut memory).is_some() {}
+        engine.close(&mut memory, pair_listener);
+        let pair = [active, passive];
+        Ok(Victim {
+            engine,
+            memory,
+            endpoints: vec![],
+            listener,
+            pair,
+            sent: 0,
+            received: 0,
+        })
+    }
+
+    /// Comes back after every end of the link, as a driver would.
+    fn ensure_link(&mut self, hostile: &mut Hostile, step: u64) -> Result<(), String> {
+        let state = self.engine.link_state(HOSTILE);
+        if matches!(state, Some(LinkState::Failed | LinkState::Left)) {
+            self.engine.link_down(&mut self.memory, HOSTILE);
+            hostile.fabric.borrow_mut().restart(usize::from(HOSTILE));
+        } else if state.is_some() {
+            return Ok(());
+        }
+        let address = self.engine.attach(&mut self.memory, HOSTILE);
+        hostile.victim_qp = address.map_err(|error| format!("step {step}: {error}"))?;
+        let queue_pair = hostile.publish();
+        let mut fabric = hostile.fabric.borrow_mut();
+        fabric.set_reach(usize::from(VICTIM), usize::from(HOSTILE), true);
+        drop(fabric);
+        let result = self.engine.link_up(&mut self.memory, HOSTILE, queue_pair);
+        result.map_err(|error| format!("step {step}: {error}"))?;
+        hostile.speak(&mut Rng::new(step), 1);
+        self.engine.doorbell(&mut self.memory, HOSTILE);
+        Ok(())
+    }
+
+    /// Something a program might do, whatever its endpoint thinks of it.
+    fn client_step(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let (engine, memory) = (&mut self.engine, &mut self.memory);
+        let pick = self
+            .endpoints
+            .get(rng.below(self.endpoints.len() as u64) as usize)
+            .copied();
+        let mut buffer = vec![0; rng.size(6000) as usize];
+        match (rng.below(10), pick) {
+            (0, _) if self.endpoints.len() < 20 => {
+                self.endpoints.extend(engine.open(Owner::default()).ok());
+            }
+            (1 | 2, Some(id)) => {
+                let to = PortId::new(HOSTILE, 1 + rng.below(3) as u16);
+                let _ = engine.connect(memory, id, to, ConnectMode::NonBlocking);
+            }
+            (3, _) => {
+                if let Ok(new) = engine.accept_start(memory, self.listener, Owner::default()) {
+                    self.endpoints.push(new);
+                }
+            }
+            (4, Some(id)) => {
+                let _ = engine.send(memory, id, &buffer);
+            }
+            (5, Some(id)) => {
+                let _ = engine.recv(memory, id, &mut buffer);
+            }
+            (6, Some(id)) => {
+                let _ = engine.poll(memory, id);
+            }
+            (7, Some(id)) if rng.one_in(3) => {
+                engine.close(memory, id);
+                self.endpoints.retain(|other| *other != id);
+            }
+            (8, _) => {
+                let now = engine.next_deadline().unwrap_or(0);
+                engine.tick(memory, now);
+            }
+            _ => while let Some(_event) = engine.next_event(memory) {},
+        }
+        Ok(())
+    }
+
+    /// The stream within the node goes on as if nothing were.
+    fn stream_step(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let [active, passive] = self.pair;
+        let size = rng.size(5000);
+        let bytes: Vec<u8> = (self.sent..self.sent + size).map(|at| at as u8).collect();
+        let count = self.engine.send(&mut self.memory, active, &bytes);
+        self.sent += count.map_err(|error| format!("own stream: {error}"))? as u64;
+        let mut buffer = vec![0; rng.size(5000) as usize];
+        let count = self.engine.recv(&mut self.memory, passive, &mut buffer);
+        let count = count.map_err(|error| format!("own stream: {error}"))?;
+        for byte in &buffer[..count] {
+            if *byte != self.received as u8 {
+                return Err(format!("byte {} of the own stream is wrong", self.received));
+            }
+            self.received += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, fabric: &Rc<RefCell<Fabric>>) -> Result<HostileReport, String> {
+        let stats = self.engine.stats();
+        for id in self
+            .endpoints
+            .iter()
+            .chain(&self.pair)
+            .chain([&self.listener])
+        {
+            self.engine.close(&mut self.memory, *id);
+        }
+        while let Some(event) = self.engine.next_event(&mut self.memory) {
+            if event == Event::NodeUp(VICTIM) {
+                return Err("the own node came up".into());
+            }
+        }
+        self.engine.link_down(&mut self.memory, HOSTILE);
+        self.engine
+            .check_invariants()
+            .map_err(|violation| violation.to_string())?;
+        let left = fabric.borrow().pages_used(usize::from(VICTIM));
+        // Grants whose acceptor was closed before the connector answered end with the link.
+        if left != 0 || self.engine.stats().connections != 0 {
+            return Err(format!("{left} pages left over"));
+        }
+        Ok(HostileReport {
+            connected: stats.connected + stats.accepted,
+            links_failed: stats.links_failed,
+            rings_reset: stats.rings_reset,
+            ignored: stats.unknown_messages + stats.stale_ids + stats.unexpected_messages,
+            undisturbed_bytes: self.received,
+        })
+    }
+}

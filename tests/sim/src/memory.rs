@@ -15,11 +15,15 @@ const RAM_BYTES: usize = 8 << 20;
 /// mix the two up.
 const BUS_OFFSET: u64 = 0x4000_0000;
 
+/// Longer stores between two corrupted ones.
+pub const CORRUPTION_INTERVAL: u64 = 20;
+
 /// One node's memory.
 struct Ram {
     bytes: Vec<u8>,
-    /// Which pages are allocated.
+    /// Which pages are allocated, and how many.
     used: Vec<bool>,
+    used_count: usize,
     /// Counts restarts of the node.
     epoch: u64,
 }
@@ -29,7 +33,8 @@ pub struct Fabric {
     rams: Vec<Ram>,
     /// `reach[a][b]`: the epoch of `b` that `a` is linked to.
     reach: Vec<Vec<Option<u64>>>,
-    /// Corrupt one byte of this many-th write of at least 100 bytes to a peer (a canary).
+    /// When set (a canary), one byte of every so many-th longer store to a peer is changed; this many
+    /// stores remain until the next.
     pub corrupt_after: Option<u64>,
     /// What went wrong first.
     pub fault: Option<String>,
@@ -41,6 +46,7 @@ impl Fabric {
         let ram = || Ram {
             bytes: vec![0; RAM_BYTES],
             used: vec![false; RAM_BYTES / PAGE_BYTES],
+            used_count: 0,
             epoch: 1,
         };
         Rc::new(RefCell::new(Fabric {
@@ -55,6 +61,7 @@ impl Fabric {
     pub fn restart(&mut self, node: usize) {
         let ram = &mut self.rams[node];
         ram.used.fill(false);
+        ram.used_count = 0;
         ram.bytes.fill(0);
         ram.epoch += 1;
         self.reach[node].fill(None);
@@ -72,7 +79,7 @@ impl Fabric {
 
     /// Pages allocated on a node.
     pub fn pages_used(&self, node: usize) -> usize {
-        self.rams[node].used.iter().filter(|used| **used).count()
+        self.rams[node].used_count
     }
 
     fn complain(&mut self, what: String) {
@@ -145,7 +152,7 @@ impl NodeMemory {
         {
             *left = left.saturating_sub(1);
             if *left == 0 {
-                fabric.corrupt_after = None;
+                *left = CORRUPTION_INTERVAL;
                 fabric.rams[to].bytes[range.start + 50] ^= 0x10;
             }
         }
@@ -161,6 +168,7 @@ impl Memory for NodeMemory {
         let first = (0..=ram.used.len() - pages)
             .find(|first| !ram.used[*first..first + pages].iter().any(|used| *used))?;
         ram.used[first..first + pages].fill(true);
+        ram.used_count += pages;
         ram.bytes[first * PAGE_BYTES..(first + pages) * PAGE_BYTES].fill(0);
         Some((first * PAGE_BYTES) as u64)
     }
@@ -170,6 +178,7 @@ impl Memory for NodeMemory {
         let mut fabric = self.fabric.borrow_mut();
         let ram = &mut fabric.rams[self.node];
         ram.used[range.start / PAGE_BYTES..range.end / PAGE_BYTES].fill(false);
+        ram.used_count -= bytes / PAGE_BYTES;
     }
 
     fn export(&self, _node: NodeId, address: u64) -> u64 {

@@ -9,7 +9,7 @@ use scif_abi::PortId;
 use scif_core::{Config, Engine, Event, LinkState, Memory, Owner, Stats};
 
 use crate::actor::{Connector, Context, Ledger, Listener, Program, Turn};
-use crate::memory::{Fabric, NodeMemory};
+use crate::memory::{CORRUPTION_INTERVAL, Fabric, NodeMemory};
 use crate::rng::Rng;
 
 /// A bug planted in the surroundings of the engine. The simulator must notice each.
@@ -17,7 +17,7 @@ use crate::rng::Rng;
 pub enum Canary {
     /// One in two doorbells is lost.
     LostDoorbell,
-    /// One byte of one transfer is changed on the bus.
+    /// Now and then one byte of a transfer is changed on the bus.
     CorruptByte,
     /// A link is taken down although the peer still writes.
     ImpatientLink,
@@ -155,7 +155,7 @@ impl World {
         let count = 2 + rng.below(2) as usize;
         let fabric = Fabric::new(count);
         if settings.canary == Some(Canary::CorruptByte) {
-            fabric.borrow_mut().corrupt_after = Some(20);
+            fabric.borrow_mut().corrupt_after = Some(CORRUPTION_INTERVAL);
         }
         let node = |number: usize| Node {
             engine: None,
@@ -213,26 +213,26 @@ impl World {
         let number = self.rng.below(self.nodes.len() as u64) as usize;
         let other = self.rng.below(self.nodes.len() as u64) as usize;
         match self.rng.below(1000) {
-            0..450 => {
+            0..500 => {
                 let count = self.nodes[number].programs.len() as u64;
                 let index = self.rng.below(count) as usize;
                 self.turn(number, index)?;
             }
-            450..600 => {
+            500..650 => {
                 self.deliver(number, other);
             }
-            600..780 => {
+            650..800 => {
                 self.pump(number);
             }
-            780..850 => {
+            800..900 => {
                 self.link_step(number, other)?;
             }
-            850..940 => self.start_program(number),
-            940..960 => self.kill_process(number),
-            960 if self.rng.one_in(3) => self.switch_off(number),
-            961 if self.rng.one_in(2) => self.leave(number),
+            900..958 => self.start_program(number),
+            958..960 => self.kill_process(number),
+            960 if self.rng.one_in(6) => self.switch_off(number),
+            961 if self.rng.one_in(4) => self.leave(number),
             962..970 => self.come_back(number),
-            970 if self.settings.canary == Some(Canary::ImpatientLink) => {
+            970..980 if self.settings.canary == Some(Canary::ImpatientLink) => {
                 self.impatient_link_down(number, other);
             }
             _ => {}
@@ -458,7 +458,11 @@ impl World {
                 record.ready = true;
                 node.sides[other] = Side::Attached;
             }
-            Side::Attached if peer.ready && peer_is_on => {
+            Side::Attached
+                if peer.ready
+                    && peer_is_on
+                    && (peer.bound == 0 || peer.bound == record.generation) =>
+            {
                 record.bound = peer.generation;
                 node.sides[other] = Side::Bound(peer.generation);
             }
