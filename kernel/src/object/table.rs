@@ -43,11 +43,6 @@ impl FileTable {
         self.slots.lock().remove(fd).ok_or(Error::new(EBADF))
     }
 
-    /// Closes a descriptor, or `EBADF`.
-    pub fn close(&self, fd: usize) -> Result<()> {
-        self.take(fd).map(close)
-    }
-
     /// Puts `file` at `fd` and closes what was there; `EMFILE` when `fd` is out of range.
     pub fn replace(&self, fd: usize, file: Arc<Description>) -> Result<()> {
         let mut slots = self.slots.lock();

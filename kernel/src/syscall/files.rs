@@ -13,7 +13,7 @@ use ::syscall::{
 
 use super::UserBuf;
 use crate::{
-    object::{Description, InternalFlags},
+    object::{Description, InternalFlags, close_descriptor},
     proc,
     scheme::{self, NO_OFFSET, SchemeRef},
 };
@@ -78,8 +78,17 @@ pub fn unlinkat(dir: usize, path: UserBuf, flags: usize) -> Result<usize> {
     scheme.unlink(number, &path, flags).map(|()| 0)
 }
 
+/// The descriptor is closed in any case; `ENODEV` says that the scheme could not be told.
 pub fn close(fd: usize) -> Result<usize> {
-    proc::files().close(fd).map(|()| 0)
+    let file = proc::files().take(fd)?;
+    let is_last = Arc::strong_count(&file) == 1;
+    let told = if is_last {
+        scheme::get(file.scheme()).map(drop)
+    } else {
+        Ok(())
+    };
+    close_descriptor(file);
+    told.map(|()| 0)
 }
 
 /// Without a name the description is shared, and its scheme does not hear of it.

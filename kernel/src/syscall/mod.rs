@@ -28,6 +28,22 @@ pub fn dispatch(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: u
 /// The calls of Redox with their arguments in order.
 fn perform(number: usize, [b, c, d, e, f, g]: [usize; 6]) -> Result<usize> {
     let buf = UserBuf::new;
+    // Whatever may keep memory after it returns fails early when hardly any is left.
+    if matches!(
+        number,
+        SYS_OPENAT_INTO
+            | SYS_OPENAT_INTO2
+            | SYS_DUP_INTO
+            | SYS_DUP2
+            | SYS_WRITE
+            | SYS_WRITE2
+            | SYS_FCNTL
+            | SYS_CALL
+            | SYS_FMAP
+            | SYS_MREMAP
+    ) {
+        crate::mm::frame::check_room()?;
+    }
     match number {
         SYS_OPENAT_INTO => files::openat_into(b, buf(c, d)?, e, f as u32, g),
         SYS_OPENAT_INTO2 => {

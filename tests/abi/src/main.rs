@@ -12,6 +12,7 @@ mod contexts;
 mod files;
 mod ipc;
 mod memory;
+mod requests;
 mod schemes;
 mod suite;
 mod sys;
@@ -29,6 +30,7 @@ fn main() -> i32 {
     ipc::run(&suite);
     contexts::run(&suite);
     schemes::run(&suite);
+    requests::run(&suite);
     suite.finish();
     runtime::boot::halt("the ABI test has ended")
 }
