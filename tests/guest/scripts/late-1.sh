@@ -1,0 +1,3 @@
+# The node that comes late and goes without a word.
+
+scif-peer

@@ -1,0 +1,12 @@
+# Everything that needs one node only: connections inside it.
+
+failed=0
+scif-errors || failed=1
+scif-nonblock || failed=1
+scif-stream || failed=1
+scif-churn || failed=1
+scif-kill || failed=1
+scif-pingpong || failed=1
+scifctl
+scifctl stats
+exit "$failed"
