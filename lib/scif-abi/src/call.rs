@@ -123,3 +123,64 @@ pub enum Call {
     #[op(66)]
     PeerPort,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{AcceptRecord, Call};
+    use crate::codec::{DecodeError, Operation as _};
+    use crate::ids::PortId;
+
+    #[test]
+    fn decoding_what_was_encoded_gives_the_same_call() {
+        let record = AcceptRecord {
+            peer: PortId::new(1, 2),
+            handle: 7.into(),
+            reserved: [0; 4],
+        };
+        let calls = [
+            Call::Bind { port: 65535 },
+            Call::Listen { backlog: -1 },
+            Call::Connect {
+                node: 1,
+                port: 2050,
+            },
+            Call::AcceptRequest { flags: 1, record },
+            Call::AcceptRegister { handle: u64::MAX },
+            Call::Send { flags: 1 },
+            Call::Recv { flags: 0 },
+            Call::GetNodeIds,
+            Call::Poll { events: 5 },
+            Call::LocalPort,
+            Call::PeerPort,
+        ];
+        for call in calls {
+            let decoded = Call::decode(call.number(), call.words(), call.payload());
+            assert_eq!(decoded, Ok(call));
+        }
+    }
+
+    #[test]
+    fn bad_requests_are_refused() {
+        let unknown = DecodeError::UnknownOperation { number: 99 };
+        assert_eq!(Call::decode(99, [0; 2], &[]), Err(unknown));
+        let port = DecodeError::WordOutOfRange {
+            index: 0,
+            value: 65536,
+        };
+        assert_eq!(Call::decode(Call::BIND, [65536, 0], &[]), Err(port));
+        let backlog = DecodeError::WordOutOfRange {
+            index: 0,
+            value: 1 << 31,
+        };
+        assert_eq!(Call::decode(Call::LISTEN, [1 << 31, 0], &[]), Err(backlog));
+        for found in [0, 15, 17] {
+            let length = DecodeError::PayloadLength {
+                expected: 16,
+                found,
+            };
+            let payload = [0; 17];
+            let result = Call::decode(Call::ACCEPT_REQUEST, [0; 2], &payload[..found]);
+            assert_eq!(result, Err(length));
+        }
+    }
+}

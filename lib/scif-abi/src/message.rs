@@ -238,3 +238,136 @@ pub enum NodeMessage {
         connector: u64,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Extensions, Message, NodeMessage};
+    use crate::codec::{DecodeError, Operation as _};
+    use crate::ids::PortId;
+    use zerocopy::IntoBytes;
+
+    fn message(body: NodeMessage) -> Message {
+        Message::new(PortId::new(1, 0x0440), PortId::new(0, 0x07d0), body)
+    }
+
+    #[test]
+    fn a_connect_request_has_the_mainline_layout() {
+        let body = NodeMessage::ConnectRequest {
+            connector: 0x1122_3344_5566_7788,
+            queue_pair: 0x99aa_bbcc_ddee_ff00,
+        };
+        #[rustfmt::skip]
+        let expected = [
+            0x01, 0x00, 0x40, 0x04, // source node, port
+            0x00, 0x00, 0xd0, 0x07, // destination node, port
+            0x09, 0x00, 0x00, 0x00, // CNCT_REQ
+            0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
+            0x00, 0xff, 0xee, 0xdd, 0xcc, 0xbb, 0xaa, 0x99,
+            0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        assert_eq!(message(body).as_bytes(), expected);
+        assert_eq!(message(body).body(), Ok(body));
+    }
+
+    #[test]
+    fn opcodes_and_payload_positions_are_the_mainline_ones() {
+        // Opcode, payload words and the message that must have them.
+        let table = [
+            (1, [0, 0, 0, 0], NodeMessage::Init),
+            (2, [0, 0, 0, 0], NodeMessage::Exit),
+            (3, [0, 0, 0, 0], NodeMessage::ExitAck),
+            (4, [0, 0, 0, 0], NodeMessage::NodeAdd),
+            (6, [0, 0, 0, 0], NodeMessage::NodeAddNack),
+            (7, [5, 0, 0, 0], NodeMessage::NodeRemove { node: 5 }),
+            (8, [5, 0, 0, 0], NodeMessage::NodeRemoveAck { node: 5 }),
+            (
+                9,
+                [1, 2, 0, 0],
+                NodeMessage::ConnectRequest {
+                    connector: 1,
+                    queue_pair: 2,
+                },
+            ),
+            (
+                10,
+                [1, 2, 3, 0],
+                NodeMessage::ConnectGrant {
+                    connector: 1,
+                    queue_pair: 2,
+                    acceptor: 3,
+                },
+            ),
+            (
+                11,
+                [1, 0, 0, 0],
+                NodeMessage::ConnectGrantAck { acceptor: 1 },
+            ),
+            (
+                12,
+                [1, 0, 0, 0],
+                NodeMessage::ConnectGrantNack { acceptor: 1 },
+            ),
+            (
+                13,
+                [1, 0, 0, 0],
+                NodeMessage::ConnectReject { connector: 1 },
+            ),
+            (
+                14,
+                [1, 2, 0, 0],
+                NodeMessage::Disconnect { closer: 1, peer: 2 },
+            ),
+            (
+                15,
+                [1, 2, 0, 0],
+                NodeMessage::DisconnectAck { closer: 1, peer: 2 },
+            ),
+            (16, [1, 0, 0, 0], NodeMessage::ClientSent { peer: 1 }),
+            (17, [1, 0, 0, 0], NodeMessage::ClientReceived { peer: 1 }),
+            (
+                18,
+                [0, 1, 2, 3],
+                NodeMessage::GetNodeInfo {
+                    max_node: 1,
+                    total: 2,
+                    waiter: 3,
+                },
+            ),
+            (
+                64,
+                [1, 0, 0, 0],
+                NodeMessage::ConnectWithdraw { connector: 1 },
+            ),
+            (65, [1, 0, 0, 0], NodeMessage::WithdrawAck { connector: 1 }),
+        ];
+        for (opcode, words, body) in table {
+            assert_eq!((body.number(), body.words()), (opcode, words));
+            assert_eq!(NodeMessage::decode(opcode, words, &[]), Ok(body));
+            assert!(NodeMessage::name(opcode).is_some());
+        }
+    }
+
+    #[test]
+    fn unknown_opcodes_are_an_error_and_stray_words_are_not() {
+        for opcode in [0, 5, 19, 39, 63, 66, u32::MAX] {
+            let error = DecodeError::UnknownOperation {
+                number: opcode.into(),
+            };
+            assert_eq!(NodeMessage::decode(opcode, [0; 4], &[]), Err(error));
+            assert_eq!(NodeMessage::name(opcode), None);
+        }
+        // The mainline driver leaves what was on its stack in words it does not use.
+        assert_eq!(NodeMessage::decode(1, [7; 4], &[]), Ok(NodeMessage::Init));
+    }
+
+    #[test]
+    fn extensions_need_their_signature() {
+        let offer = Extensions::all();
+        assert_eq!(Extensions::from_word(offer.to_word()), offer);
+        assert_eq!(Extensions::from_word(0), Extensions::empty());
+        assert_eq!(Extensions::from_word(offer.bits()), Extensions::empty());
+        assert_eq!(Extensions::from_word(u32::MAX), Extensions::empty());
+        assert_eq!(Extensions::from_word(offer.to_word() | 0x8000), offer);
+    }
+}

@@ -13,4 +13,4 @@ pub mod memory;
 pub mod rng;
 pub mod world;
 
-pub use world::{Canary, Failure, Report, Settings, run};
+pub use world::{Canary, Failure, Report, Settings, lonely_memory, run};
