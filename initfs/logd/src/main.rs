@@ -90,10 +90,10 @@ impl LogScheme {
 
     fn line(&mut self, line: &[u8]) {
         let (text, level) = self.lines.push(line);
-        if level <= self.console_level {
-            if let Some(console) = &self.console {
-                let _ = io::write_all(console.raw(), text.as_bytes());
-            }
+        if level <= self.console_level
+            && let Some(console) = &self.console
+        {
+            let _ = io::write_all(console.raw(), text.as_bytes());
         }
     }
 }
@@ -199,10 +199,10 @@ impl SchemeSync for LogScheme {
     }
 
     fn on_close(&mut self, id: usize) {
-        if let Some(Handle::Open { partial, .. }) = self.handles.remove(&id) {
-            if !partial.is_empty() {
-                self.line(&partial);
-            }
+        if let Some(Handle::Open { partial, .. }) = self.handles.remove(&id)
+            && !partial.is_empty()
+        {
+            self.line(&partial);
         }
     }
 }

@@ -80,10 +80,10 @@ impl ProcScheme {
     fn add(&mut self, handle: Handle) -> OpenResult {
         self.last_handle += 1;
         let number = self.last_handle;
-        if let Handle::Process(pid) = handle {
-            if let Some(process) = self.processes.get_mut(&pid) {
-                process.handles.push(number);
-            }
+        if let Handle::Process(pid) = handle
+            && let Some(process) = self.processes.get_mut(&pid)
+        {
+            process.handles.push(number);
         }
         let flags = match handle {
             Handle::Text(_) => NewFdFlags::POSITIONED,

@@ -93,10 +93,10 @@ unsafe extern "C" fn boot() -> ! {
     BOOTED.store(1, Ordering::Relaxed);
     read_metadata();
     state::set_args(alloc::vec!["bootstrap".into()]);
-    if let Ok(debug) = root(GlobalSchemes::Debug) {
-        if let Ok(debug) = fd::openat_upper(debug, b"", O_RDWR, 0) {
-            DEBUG.store(debug, Ordering::Relaxed);
-        }
+    if let Ok(debug) = root(GlobalSchemes::Debug)
+        && let Ok(debug) = fd::openat_upper(debug, b"", O_RDWR, 0)
+    {
+        DEBUG.store(debug, Ordering::Relaxed);
     }
     if let Ok(thread) = root(GlobalSchemes::Proc).and_then(|p| fd::dup_upper(p, b"cur-context")) {
         state::set_fds(NO_FD, thread, NO_FD, NO_FD);
@@ -170,7 +170,7 @@ pub fn image() -> Result<&'static [u8]> {
     let header = unsafe { core::slice::from_raw_parts(IMAGE as *const u8, HEADER) };
     let size = u64::from_le_bytes(header[34..42].try_into().map_err(|_| Error::new(EINVAL))?);
     let size = usize::try_from(size).map_err(|_| Error::new(EINVAL))?;
-    if &header[..8] != b"RedoxFtw" || size < HEADER || size > 1 << 32 {
+    if &header[..8] != b"RedoxFtw" || !(HEADER..=1 << 32).contains(&size) {
         return Err(Error::new(EINVAL));
     }
     // SAFETY: the packer pads the image to whole pages, so the kernel mapped all of `size`. Parts
@@ -240,10 +240,10 @@ pub fn set_attributes(thread: usize, proc: usize, attributes: &Attributes<'_>) -
 /// Stops the machine, after saying why: the end of the first program would leave it idle for ever.
 pub fn halt(reason: &str) -> ! {
     io::emergency(&format!("bootstrap: {reason}; stopping the machine\n"));
-    if let Ok(sys) = root(GlobalSchemes::Sys) {
-        if let Ok(stop) = fd::openat_upper(sys, b"kstop", O_RDWR, 0) {
-            let _ = fd::write(stop, b"shutdown");
-        }
+    if let Ok(sys) = root(GlobalSchemes::Sys)
+        && let Ok(stop) = fd::openat_upper(sys, b"kstop", O_RDWR, 0)
+    {
+        let _ = fd::write(stop, b"shutdown");
     }
     loop {
         time::sleep(time::Duration::from_secs(3600));

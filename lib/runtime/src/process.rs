@@ -17,16 +17,7 @@ use crate::{env, fd, path, state, sys};
 
 /// Ends the process with the low 8 bits of `status`.
 pub fn exit(status: i32) -> ! {
-    let process = state::proc_fd();
-    while process != sys::NO_FD {
-        match fd::call(process, &[ProcCall::Exit as u64, (status & 0xFF) as u64]) {
-            Ok(_)
-            | Err(Error {
-                errno: EINTR | EAGAIN,
-            }) => sys::yield_now(),
-            Err(_) => break,
-        }
-    }
+    leave(status);
     if crate::boot::is_first() {
         crate::boot::halt("the first program failed");
     }
@@ -37,12 +28,25 @@ pub fn exit(status: i32) -> ! {
     }
 }
 
+/// Asks the process manager to end this process. Returns only when there is none.
+fn leave(status: i32) {
+    let request = [ProcCall::Exit as u64, (status & 0xFF) as u64];
+    loop {
+        match fd::call(state::proc_fd(), &request) {
+            Ok(_) => sys::yield_now(),
+            Err(error) if matches!(error.errno, EINTR | EAGAIN) => sys::yield_now(),
+            Err(_) => return,
+        }
+    }
+}
+
 /// This process's id, 0 below the process manager.
 pub fn id() -> u32 {
-    if state::pid() == 0 && state::proc_fd() != sys::NO_FD {
-        if let Ok(meta) = meta(state::proc_fd()) {
-            state::set_pid(meta.pid as usize);
-        }
+    if state::pid() == 0
+        && state::proc_fd() != sys::NO_FD
+        && let Ok(meta) = meta(state::proc_fd())
+    {
+        state::set_pid(meta.pid as usize);
     }
     state::pid() as u32
 }
