@@ -41,13 +41,16 @@ fn errno(error: Error) -> Errno {
 }
 
 impl Redox {
-    /// Looks whether standard input or error is the console.
-    pub fn new() -> Self {
+    /// Looks whether the console belongs to this shell: standard input tells, or standard error for
+    /// a part of another shell's work (`inside`), whose input may be a pipe.
+    pub fn new(inside: bool) -> Self {
         let control = |number| libredox::call::dup(number, b"pgrp").ok().map(Fd::new);
-        let console = [0, 2]
-            .into_iter()
-            .find(|number| is_console(*number))
-            .and_then(control);
+        let candidates: &[usize] = if inside { &[0, 2] } else { &[0] };
+        let found = candidates
+            .iter()
+            .copied()
+            .find(|number| is_console(*number));
+        let console = found.and_then(control);
         Redox { console }
     }
 }
