@@ -8,10 +8,11 @@ use scif_abi::limits;
 pub struct Config {
     /// Number of this node.
     pub node: NodeId,
-    /// Bytes of the ring each endpoint offers its peer: a power of two from 4 KiB to 1 MiB. Peers of
+    /// Bytes of the ring each endpoint offers its peer: a power of two from 64 to 1 MiB. Below
+    /// 4 KiB nothing is saved, as a ring has its own pages. Peers of
     /// the base protocol read the size when they connect, so any value works with them.
     pub endpoint_ring_bytes: u32,
-    /// Bytes of the ring for messages from each node, a power of two from 4 KiB.
+    /// Bytes of the ring for messages from each node, a power of two from 64.
     pub node_ring_bytes: u32,
     /// Endpoints of one process at most; more give `ENOMEM`.
     pub endpoints_per_process: u32,

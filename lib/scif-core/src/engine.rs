@@ -46,8 +46,8 @@ impl Engine {
     /// An engine without links. Loopback connections work at once. Ring sizes of `config` that are out
     /// of range are replaced by the nearest power of two in range.
     pub fn new(mut config: Config) -> Engine {
-        let page = limits::PAGE_BYTES as u32;
-        let round = |bytes: u32, max: u32| bytes.clamp(page, max).next_power_of_two();
+        let min = limits::MIN_RING_BYTES;
+        let round = |bytes: u32, max: u32| bytes.clamp(min, max).next_power_of_two();
         config.endpoint_ring_bytes =
             round(config.endpoint_ring_bytes, limits::MAX_ENDPOINT_RING_BYTES);
         config.node_ring_bytes = round(config.node_ring_bytes, limits::MAX_RING_BYTES);

@@ -97,7 +97,7 @@ impl Engine {
     /// it stopped). Resets its connections and frees every page that was shared with it. A new link to
     /// the node begins with `attach`.
     pub fn link_down(&mut self, mem: &mut dyn Memory, node: NodeId) {
-        self.set_offline(node);
+        self.report_down(node);
         let Some(link) = self.nodes.remove(&node) else {
             return;
         };
@@ -161,9 +161,9 @@ impl Engine {
             if node.is_congested() {
                 break;
             }
-            if node.state == LinkState::Left {
-                // Its rings may be gone: not even the read index is stored any more.
-                return;
+            if node.is_dismissed {
+                // Its rings may be gone soon: not even the read index is stored any more.
+                break;
             }
             let message = match node.receive(mem) {
                 Ok(Some(message)) => message,
@@ -179,6 +179,9 @@ impl Engine {
         let Some(node) = self.nodes.get_mut(&number) else {
             return;
         };
+        if node.is_dismissed {
+            return self.send_waiting(mem, number);
+        }
         node.has_unread = handled == budget || node.is_congested();
         if handled > 0 && !self.publish(mem, number) {
             return;
@@ -204,13 +207,13 @@ impl Engine {
         let Some(node) = self.nodes.get_mut(&number) else {
             return;
         };
-        if node.waiting_len() == 0 {
-            return;
-        }
         match node.send_waiting(mem) {
             Ok(true) => node.stuck_since = (node.waiting_len() > 0).then_some(now),
             Ok(false) => {}
-            Err(_) => self.fail_link(number),
+            Err(_) => return self.fail_link(number),
+        }
+        if node.is_dismissed && node.waiting_len() == 0 && node.state == LinkState::Leaving {
+            node.end(LinkState::Left);
         }
     }
 
@@ -319,6 +322,7 @@ impl Engine {
         match self.nodes.get_mut(&from) {
             Some(node) if node.state == LinkState::Greeting => {
                 node.state = LinkState::Online;
+                node.is_reported = true;
                 self.stats.links_up += 1;
                 self.events.push_back(Event::NodeUp(from));
             }
@@ -328,17 +332,24 @@ impl Engine {
 
     /// The peer leaves: it has stopped touching our memory.
     fn on_exit(&mut self, mem: &mut dyn Memory, from: NodeId) {
-        self.set_offline(from);
-        self.cut(mem, from, Phase::Disconnected);
-        if let Some(node) = self.nodes.get_mut(&from) {
-            node.exit_deadline = None;
+        let deadline = self.now.saturating_add(EXIT_TIMEOUT_NS);
+        let Some(node) = self.nodes.get_mut(&from) else {
+            return;
+        };
+        if node.is_dismissed || !matches!(node.state, LinkState::Online | LinkState::Leaving) {
+            self.stats.unexpected_messages += 1;
+            return;
         }
+        node.state = LinkState::Leaving;
+        node.exit_deadline = Some(deadline);
+        self.report_down(from);
+        self.cut(mem, from, Phase::Disconnected);
         // The last store into the peer's memory but the answer itself, after which it may free it.
         if self.publish(mem, from) {
             self.post(mem, node_ends(from), NodeMessage::ExitAck);
         }
         if let Some(node) = self.nodes.get_mut(&from) {
-            node.state = LinkState::Left;
+            node.is_dismissed = true;
         }
     }
 
@@ -346,9 +357,8 @@ impl Engine {
     fn on_left(&mut self, from: NodeId) {
         if let Some(node) = self.nodes.get_mut(&from) {
             // The peer may have unmapped the rings by now.
-            node.fail();
-            node.state = LinkState::Left;
-            self.events.push_back(Event::NodeDown(from));
+            node.end(LinkState::Left);
+            self.report_down(from);
         }
     }
 
@@ -394,26 +404,25 @@ impl Engine {
 
     /// Gives a link up because of what the peer did.
     pub(crate) fn fail_link(&mut self, number: NodeId) {
-        self.set_offline(number);
+        self.report_down(number);
         let Some(node) = self.nodes.get_mut(&number) else {
             return;
         };
-        if node.state == LinkState::Failed {
+        if matches!(node.state, LinkState::Failed | LinkState::Left) {
             return;
         }
         log::warn!("node {number}: link given up");
-        node.fail();
+        node.end(LinkState::Failed);
         self.stats.links_failed += 1;
         self.sever(number);
         self.events.push_back(Event::LinkFailed(number));
     }
 
-    /// Reports that a node is no longer online, if it was.
-    fn set_offline(&mut self, number: NodeId) {
+    /// Reports that a node is no longer online, once.
+    fn report_down(&mut self, number: NodeId) {
         if let Some(node) = self.nodes.get_mut(&number)
-            && matches!(node.state, LinkState::Online | LinkState::Leaving)
+            && core::mem::take(&mut node.is_reported)
         {
-            node.state = LinkState::Left;
             self.events.push_back(Event::NodeDown(number));
         }
     }

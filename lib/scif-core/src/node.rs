@@ -19,11 +19,11 @@ pub enum LinkState {
     Greeting,
     /// Both sides have said INIT.
     Online,
-    /// We have said EXIT and wait for the answer.
+    /// One side has said EXIT, and the answer is not through.
     Leaving,
-    /// One side has left in order.
+    /// One side has left in order. We do not touch the peer's memory any more.
     Left,
-    /// The peer broke the protocol or was stuck; nothing is exchanged any more.
+    /// The peer broke the protocol or was stuck. We do not touch its memory any more.
     Failed,
 }
 
@@ -60,6 +60,10 @@ pub(crate) struct Node {
     pub(crate) stuck_since: Option<u64>,
     /// When (ns) an EXIT that is not answered is taken as answered.
     pub(crate) exit_deadline: Option<u64>,
+    /// `NodeUp` was reported and `NodeDown` was not.
+    pub(crate) is_reported: bool,
+    /// The peer has said EXIT; all that is left to do is to send it the answer.
+    pub(crate) is_dismissed: bool,
     /// Messages were put and the doorbell has not been rung for them.
     pub(crate) owes_doorbell: bool,
     /// The inbound ring was left before it was empty.
@@ -78,6 +82,8 @@ impl Node {
             waiting: VecDeque::new(),
             stuck_since: None,
             exit_deadline: None,
+            is_reported: false,
+            is_dismissed: false,
             owes_doorbell: false,
             has_unread: false,
             messages_sent: 0,
@@ -96,19 +102,14 @@ impl Node {
         self.state = LinkState::Greeting;
     }
 
-    /// Whether messages are exchanged at all.
-    pub(crate) fn is_usable(&self) -> bool {
-        self.rings.is_some() && self.state != LinkState::Failed
-    }
-
-    /// Gives up the conversation: drops what waits and the rings.
-    pub(crate) fn fail(&mut self) {
-        self.state = LinkState::Failed;
+    /// Ends the conversation in `state`: from now on nothing is read or written. A doorbell that is
+    /// owed may still be rung.
+    pub(crate) fn end(&mut self, state: LinkState) {
+        self.state = state;
         self.rings = None;
         self.waiting.clear();
         self.stuck_since = None;
         self.exit_deadline = None;
-        self.owes_doorbell = false;
         self.has_unread = false;
     }
 
@@ -133,7 +134,7 @@ impl Node {
     /// # Errors
     /// The peer's index is bad, or too many messages wait: the link must be given up.
     pub(crate) fn send(&mut self, mem: &mut dyn Memory, message: Message) -> Result<(), RingError> {
-        if !self.is_usable() {
+        if self.rings.is_none() {
             return Ok(());
         }
         if self.waiting.is_empty() && self.try_send(mem, &message)? {

@@ -199,9 +199,12 @@ impl World {
 
     fn switch_on(&mut self, number: usize) {
         let mut config = Config::new(number as u16);
-        // Small rings, so that they are full often.
-        config.node_ring_bytes = 4096;
+        // Small rings, down to a single message, so that they are full often.
+        config.node_ring_bytes = 64 << self.rng.below(7);
         config.endpoint_ring_bytes = 4096 << self.rng.below(2);
+        if self.rng.one_in(4) {
+            config.endpoint_ring_bytes = 64 << self.rng.below(4);
+        }
         let mut engine = Engine::new(config);
         engine.tick(&mut self.nodes[number].memory, self.now);
         self.nodes[number].engine = Some(engine);
