@@ -4,9 +4,10 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use libredox::Fd;
-use libredox::flag::{O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY};
-use syscall::dirent::DirentIter;
+use libredox::flag::{O_CLOEXEC, O_CREAT, O_RDONLY};
 use syscall::error::{EEXIST, EINVAL, EIO, ENOENT, ENOSPC, Error, Result};
+
+use crate::directory;
 
 /// Interrupt vector of IRQ number 0 on x86.
 const VECTOR_BASE: u8 = 32;
@@ -111,23 +112,9 @@ impl Interrupt {
 
 /// The free interrupt numbers a processor's directory lists.
 fn free_numbers(directory: &str) -> Result<Vec<u8>> {
-    let mut numbers = Vec::new();
-    let mut buffer = [0; 1024];
-    let mut opaque = 0;
-    let file = Fd::open(directory, O_CLOEXEC | O_DIRECTORY, 0)?;
-    loop {
-        let count = libredox::call::getdents(file.raw(), &mut buffer, opaque)?;
-        let before = opaque;
-        for entry in DirentIter::new(&buffer[..count.min(buffer.len())]) {
-            let (header, name) = entry.map_err(|_| Error::new(EIO))?;
-            opaque = header.next_opaque_id;
-            let number = core::str::from_utf8(name)
-                .ok()
-                .and_then(|name| name.parse().ok());
-            numbers.extend(number.filter(|&number: &u8| number >= FIRST_MESSAGE_IRQ));
-        }
-        if opaque == before {
-            return Ok(numbers);
-        }
-    }
+    let names = directory::names(directory)?;
+    let numbers = names.iter().filter_map(|name| name.parse().ok());
+    Ok(numbers
+        .filter(|&number: &u8| number >= FIRST_MESSAGE_IRQ)
+        .collect())
 }

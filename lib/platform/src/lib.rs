@@ -13,6 +13,7 @@ extern crate alloc;
 pub mod aperture;
 pub mod copy;
 pub mod daemon;
+pub mod directory;
 pub mod dma;
 pub mod event;
 pub mod firmware;

@@ -13,11 +13,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use libredox::Fd;
-use libredox::flag::{O_CLOEXEC, O_DIRECTORY, O_RDWR};
-use syscall::dirent::DirentIter;
+use libredox::flag::{O_CLOEXEC, O_RDWR};
 use syscall::error::{EINVAL, EIO, EMSGSIZE, ENODEV, EOPNOTSUPP, EOVERFLOW, Error, Result};
 use syscall::flag::CallFlags;
 
+use crate::directory;
 use crate::mem::{self, Cache, Region};
 use protocol::{
     Address, Feature, FeatureInfo, FunctionConfig, MAX_RESPONSE_BYTES, Request, Response,
@@ -34,22 +34,11 @@ pub struct Function {
 
 /// The functions the `pci` scheme knows.
 pub fn list() -> Result<Vec<Address>> {
-    let directory = Fd::open("/scheme/pci", O_CLOEXEC | O_DIRECTORY, 0)?;
-    let mut functions = Vec::new();
-    let mut buffer = [0; 2048];
-    let mut opaque = 0;
-    loop {
-        let count = libredox::call::getdents(directory.raw(), &mut buffer, opaque)?;
-        let before = opaque;
-        for entry in DirentIter::new(&buffer[..count.min(buffer.len())]) {
-            let (header, name) = entry.map_err(|_| Error::new(EIO))?;
-            opaque = header.next_opaque_id;
-            functions.extend(core::str::from_utf8(name).ok().and_then(Address::parse));
-        }
-        if opaque == before {
-            return Ok(functions);
-        }
-    }
+    let names = directory::names("/scheme/pci")?;
+    Ok(names
+        .iter()
+        .filter_map(|name| Address::parse(name))
+        .collect())
 }
 
 /// Configuration space without taking a function: for looking around.
