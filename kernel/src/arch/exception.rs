@@ -2,6 +2,7 @@
 
 use core::fmt::Write as _;
 
+use ::syscall::error::ENOMEM;
 use kernel_core::area::Prot;
 use x86_64::registers::control::Cr2;
 use x86_64::registers::rflags::RFlags;
@@ -80,7 +81,7 @@ pub fn leave(frame: &mut Frame) {
     sched::before_user_mode();
     // SYSRET and IRET would fault in the kernel on a bad address: end the program instead.
     if frame.rip >= USER_END as u64 {
-        user_exception(frame, GENERAL_PROTECTION, 0, 0);
+        user_exception(frame, GENERAL_PROTECTION, 0, 0, "");
     }
 }
 
@@ -93,26 +94,39 @@ fn exception(frame: &mut Frame) {
     if !frame.from_user() || frame.vector == NMI || frame.vector == DOUBLE_FAULT {
         kernel_exception(frame, address);
     }
-    if frame.vector == PAGE_FAULT && page_fault(frame.error, address) {
-        return;
+    let mut reason = "";
+    if frame.vector == PAGE_FAULT {
+        match page_fault(frame.error, address) {
+            Ok(()) => return,
+            Err(why) => reason = why,
+        }
     }
-    user_exception(frame, frame.vector, frame.error, address);
+    user_exception(frame, frame.vector, frame.error, address, reason);
 }
 
-/// Brings the page in; false when the access is not allowed.
-fn page_fault(error: u64, address: usize) -> bool {
+/// Brings the page in, or says why not.
+fn page_fault(error: u64, address: usize) -> Result<(), &'static str> {
     let mut need = Prot::READ;
     need.set(Prot::WRITE, error & 2 != 0);
     need.set(Prot::EXEC, error & 16 != 0);
     // A reserved bit in a table is a kernel bug, no missing page.
     if error & 8 != 0 {
-        return false;
+        return Err("corrupt page table");
     }
-    sched::current_space().is_ok_and(|space| space.fault(address, need).is_ok())
+    let space = sched::current_space().map_err(|_| "no address space")?;
+    space.fault(address, need).map_err(|why| {
+        if why.errno == ENOMEM {
+            "out of memory"
+        } else if space.is_mapped(address) {
+            "not allowed"
+        } else {
+            "not mapped"
+        }
+    })
 }
 
 /// Reports an exception of the running program and ends its context.
-fn user_exception(frame: &Frame, vector: u64, error: u64, address: usize) -> ! {
+fn user_exception(frame: &Frame, vector: u64, error: u64, address: usize, reason: &str) -> ! {
     let context = sched::current();
     let mut text = alloc::string::String::new();
     let name = NAMES.get(vector as usize).copied().unwrap_or("Unknown");
@@ -124,14 +138,7 @@ fn user_exception(frame: &Frame, vector: u64, error: u64, address: usize) -> ! {
     );
     if vector == PAGE_FAULT {
         let _ = write!(text, ": {} {address:#x}", access(error));
-        let mapped = context
-            .space()
-            .is_some_and(|s| s.translate(address).is_some());
-        let _ = write!(
-            text,
-            " ({})",
-            if mapped { "not allowed" } else { "not mapped" }
-        );
+        let _ = write!(text, " ({reason})");
     }
     let _ = writeln!(text, ", error code {error:#x}");
     registers(&mut text, frame);

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use ::syscall::error::{ENOMEM, Error, Result};
 use kernel_core::buddy::{Buddy, Frame};
 use kernel_core::memmap::MemoryMap;
 use spin::Mutex;
@@ -10,9 +11,11 @@ use super::{PAGE_SIZE, phys};
 
 static FRAMES: Mutex<Option<Buddy<'static>>> = Mutex::new(None);
 
-/// Frames kept back from programs, so that the kernel's own small allocations do not fail because
-/// a program used up all memory.
-const RESERVE: usize = 512;
+/// Frames kept back from programs' pages, page tables and kernel stacks, so that the kernel's own
+/// small allocations do not fail because a program used up all memory.
+const RESERVE: usize = 1024;
+/// Below this many free frames no call may make new kernel objects.
+const LOW: usize = 512;
 
 /// One reference to a frame of RAM. Clone counts one up, drop one down; the last drop frees.
 #[derive(Debug)]
@@ -136,6 +139,20 @@ fn with<R>(action: impl FnOnce(&mut Buddy<'static>) -> R) -> R {
 /// address of the first.
 pub(super) fn alloc_raw(pages: usize) -> Option<usize> {
     with(|frames| frames.alloc(pages)).map(|number| number as usize * PAGE_SIZE)
+}
+
+/// As `alloc_raw`, one frame, but leaves the reserve alone.
+pub(super) fn alloc_raw_checked() -> Option<usize> {
+    alloc_undefined().map(FrameRef::into_phys)
+}
+
+/// `ENOMEM` when so little memory is left that programs must not make the kernel take more.
+pub fn check_room() -> Result<()> {
+    if with(|frames| frames.free()) < LOW {
+        Err(Error::new(ENOMEM))
+    } else {
+        Ok(())
+    }
 }
 
 /// Gives back frames of `alloc_raw`.

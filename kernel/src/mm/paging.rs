@@ -153,7 +153,7 @@ pub struct PageTable {
 impl PageTable {
     /// Tables with an empty lower half.
     pub fn new() -> Option<PageTable> {
-        let root = frame::alloc_raw(1)?;
+        let root = frame::alloc_raw_checked()?;
         let kernel = *KERNEL_ROOT.get()?;
         phys::zero_frame(root);
         for i in KERNEL_HALF..ENTRIES {
@@ -286,7 +286,7 @@ impl Drop for PageTable {
 }
 
 fn alloc_table() -> Option<usize> {
-    frame::alloc_raw(1)
+    frame::alloc_raw_checked()
 }
 
 /// The table an entry leads to, made if missing.
@@ -423,10 +423,30 @@ pub(super) fn map_stack_page(virt: usize) -> Option<()> {
     }
     if !read(at, index_of(virt, 0)).is_present() {
         let flags = Flags::PRESENT | Flags::WRITABLE | Flags::NO_EXECUTE | Flags::GLOBAL;
-        let frame = frame::alloc_raw(1)?;
+        let frame = frame::alloc_raw_checked()?;
         write(at, index_of(virt, 0), Entry::new(frame, flags));
     }
     Some(())
+}
+
+/// Undoes `map_stack_page`; nothing happens when no frame is there.
+pub(super) fn unmap_stack_page(virt: usize) {
+    let Some(mut at) = KERNEL_ROOT.get().copied() else {
+        return;
+    };
+    for level in (1..4).rev() {
+        let entry = read(at, index_of(virt, level));
+        if !entry.is_present() {
+            return;
+        }
+        at = entry.phys();
+    }
+    let entry = read(at, index_of(virt, 0));
+    if entry.is_present() {
+        write(at, index_of(virt, 0), Entry::EMPTY);
+        x86_64::instructions::tlb::flush(x86_64::VirtAddr::new_truncate(virt as u64));
+        frame::free_raw(entry.phys(), 1);
+    }
 }
 
 /// Sets the user-mode access guards: supervisor code neither runs nor touches user pages. User

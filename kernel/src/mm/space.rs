@@ -844,6 +844,11 @@ impl AddrSpace {
         entry.is_present().then(|| entry.phys())
     }
 
+    /// Whether an area holds the address.
+    pub(crate) fn is_mapped(&self, addr: usize) -> bool {
+        self.inner.lock().areas.find(addr).is_some()
+    }
+
     /// Physical address of the byte at `addr`, faulting the page in for writing (futex key).
     pub fn phys_at(&self, addr: usize) -> Result<usize> {
         let page = self.page(addr, Prot::WRITE, Asker::Program, 0)?;

@@ -13,17 +13,31 @@ const SLOT: usize = SIZE + PAGE_SIZE;
 /// So many stacks fit the region (one top-level entry of 512 GiB).
 const MAX: usize = (1 << 39) / SLOT;
 
+/// So many unused stacks stay mapped for the next contexts.
+const KEEP: usize = 16;
+
 struct Slots {
-    /// Stacks mapped and not in use. They stay mapped: their number is that of the most contexts
-    /// that ever lived at once.
+    /// Stacks mapped and not in use.
     idle: Vec<usize>,
+    /// Slots whose pages were given back.
+    empty: Vec<usize>,
+    /// First slot never used.
     next: usize,
 }
 
 static SLOTS: Mutex<Slots> = Mutex::new(Slots {
     idle: Vec::new(),
+    empty: Vec::new(),
     next: 0,
 });
+
+fn top_of(slot: usize) -> usize {
+    paging::STACKS + (slot + 1) * SLOT
+}
+
+fn pages_of(slot: usize) -> impl Iterator<Item = usize> {
+    (top_of(slot) - SIZE..top_of(slot)).step_by(PAGE_SIZE)
+}
 
 /// A kernel stack; dropped, it is kept for the next context.
 #[derive(Debug)]
@@ -38,30 +52,41 @@ impl KernelStack {
         if let Some(slot) = slots.idle.pop() {
             return Some(KernelStack { slot });
         }
-        let slot = slots.next;
-        if slot == MAX {
-            return None;
+        let slot = match slots.empty.pop() {
+            Some(slot) => slot,
+            None if slots.next < MAX => {
+                // Room for every slot in either list, so that a drop never needs memory.
+                let room = slots.next + 1 - slots.empty.len();
+                slots.empty.try_reserve(room).ok()?;
+                slots.idle.try_reserve(KEEP).ok()?;
+                slots.next += 1;
+                slots.next - 1
+            }
+            None => return None,
+        };
+        if pages_of(slot).all(|page| paging::map_stack_page(page).is_some()) {
+            return Some(KernelStack { slot });
         }
-        // So that a drop never needs memory.
-        slots.idle.try_reserve(slot + 1).ok()?;
-        let stack = core::mem::ManuallyDrop::new(KernelStack { slot });
-        // When memory ends half-way the pages mapped so far wait for the next try.
-        for page in (stack.top() - SIZE..stack.top()).step_by(PAGE_SIZE) {
-            paging::map_stack_page(page)?;
-        }
-        slots.next += 1;
-        Some(core::mem::ManuallyDrop::into_inner(stack))
+        pages_of(slot).for_each(paging::unmap_stack_page);
+        slots.empty.push(slot);
+        None
     }
 
     /// Address behind the last byte; a multiple of 4096.
     pub fn top(&self) -> usize {
-        paging::STACKS + (self.slot + 1) * SLOT
+        top_of(self.slot)
     }
 }
 
 impl Drop for KernelStack {
     fn drop(&mut self) {
-        SLOTS.lock().idle.push(self.slot);
+        let mut slots = SLOTS.lock();
+        if slots.idle.len() < KEEP {
+            slots.idle.push(self.slot);
+        } else {
+            pages_of(self.slot).for_each(paging::unmap_stack_page);
+            slots.empty.push(self.slot);
+        }
     }
 }
 

@@ -194,6 +194,7 @@ impl Scheme for PipeScheme {
 
     fn write(&self, number: usize, buf: UserBuf, flags: u32) -> Result<usize> {
         let pipe = write_end(number)?;
+        crate::mm::frame::check_room()?;
         let nonblock = flags & O_NONBLOCK as u32 != 0;
         let attempt = || match pipe.buffer.lock().write_state() {
             PipeState::Wait if buf.is_empty() => Some(PipeState::Ready),

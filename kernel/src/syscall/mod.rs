@@ -31,16 +31,7 @@ fn perform(number: usize, [b, c, d, e, f, g]: [usize; 6]) -> Result<usize> {
     // Whatever may keep memory after it returns fails early when hardly any is left.
     if matches!(
         number,
-        SYS_OPENAT_INTO
-            | SYS_OPENAT_INTO2
-            | SYS_DUP_INTO
-            | SYS_DUP2
-            | SYS_WRITE
-            | SYS_WRITE2
-            | SYS_FCNTL
-            | SYS_CALL
-            | SYS_FMAP
-            | SYS_MREMAP
+        SYS_OPENAT_INTO | SYS_OPENAT_INTO2 | SYS_DUP_INTO | SYS_DUP2 | SYS_FMAP | SYS_MREMAP
     ) {
         crate::mm::frame::check_room()?;
     }
