@@ -4,7 +4,9 @@
 //! bytes as they come, without echo. Writing passes through with line ends for a terminal.
 //! `dup(fd, "pgrp")` gives a handle that takes process ids (one `usize` each, the whole list in one
 //! write; none: nobody): the interrupt key ^C ends those of all such handles by SIGINT, and closing
-//! a handle drops its list, so that shells within shells need not know of each other. ^D on an empty line is the
+//! a handle drops its list, so that shells within shells need not know of each other. An interrupt
+//! that finds no process and no reader is kept: the next process that is put there ends at once, or
+//! a read of such a handle takes it (one byte; 0 bytes when there was none). ^D on an empty line is the
 //! end of the input for one read.
 #![no_std]
 #![no_main]
@@ -109,6 +111,8 @@ struct Console {
     /// Reads that wait, by request: for a line, or (`true`) for bytes.
     waiting: BTreeMap<Id, bool>,
     changed: bool,
+    /// An interrupt found nobody.
+    interrupted: bool,
 }
 
 impl Console {
@@ -122,6 +126,7 @@ impl Console {
             last_handle: 0,
             waiting: BTreeMap::new(),
             changed: false,
+            interrupted: false,
         }
     }
 
@@ -162,27 +167,43 @@ impl Console {
         self.waiting.values().any(|raw| *raw)
     }
 
-    /// Takes a byte. The interrupt key acts at once, while nobody reads bytes.
+    /// Takes a byte. The interrupt key acts at once, unless somebody reads bytes or edits a line.
     fn key(&mut self, byte: u8) {
         let interrupt = byte == INTERRUPT && !self.raw_reader();
-        let foreground = if interrupt {
-            self.take_foreground()
-        } else {
-            Vec::new()
-        };
-        if !foreground.is_empty() {
+        if interrupt && (self.waiting.is_empty() || self.has_foreground()) {
             self.typed.clear();
-            self.show_output(b"^C\n");
-            for pid in foreground {
-                if let Err(error) = process::kill(pid, SIGINT) {
-                    // It may have ended a moment ago.
-                    if error.errno != syscall::ESRCH {
-                        log_error("interrupting a process", error);
-                    }
-                }
+            if self.terminal.waiting() {
+                // The line that was begun goes with the program that asked for it.
+                let mut out = Vec::new();
+                self.terminal.input(INTERRUPT, &mut out);
+                self.terminal.end();
+                self.screen(&out);
+            } else {
+                self.show_output(b"^C\n");
             }
+            self.interrupted = true;
+            self.interrupt();
         } else if self.typed.len() < TYPE_AHEAD {
             self.typed.push_back(byte);
+        }
+    }
+
+    fn has_foreground(&self) -> bool {
+        self.handles
+            .values()
+            .any(|handle| matches!(handle, Handle::Foreground(pids) if !pids.is_empty()))
+    }
+
+    /// Ends the foreground processes after an interrupt.
+    fn interrupt(&mut self) {
+        for pid in self.take_foreground() {
+            self.interrupted = false;
+            if let Err(error) = process::kill(pid, SIGINT) {
+                // It may have ended a moment ago.
+                if error.errno != syscall::ESRCH {
+                    log_error("interrupting a process", error);
+                }
+            }
         }
     }
 
@@ -317,6 +338,10 @@ impl SchemeSync for Console {
         let raw = match self.handles.get(&id) {
             Some(Handle::Lines) => false,
             Some(Handle::Raw) => true,
+            Some(Handle::Foreground(_)) if !buf.is_empty() => {
+                buf[0] = INTERRUPT;
+                return Ok(usize::from(core::mem::take(&mut self.interrupted)));
+            }
             _ => return Err(Error::new(EBADF)),
         };
         if buf.is_empty() {
@@ -337,6 +362,8 @@ impl SchemeSync for Console {
         }
         if fcntl_flags as usize & O_NONBLOCK == 0 && self.waiting.insert(ctx.id, raw).is_none() {
             if !raw {
+                // Whoever asks for a line is not busy: what came before is over.
+                self.interrupted = false;
                 let mut out = Vec::new();
                 self.terminal.begin(&mut out);
                 self.screen(&out);
@@ -372,6 +399,9 @@ impl SchemeSync for Console {
                 let pids: core::result::Result<Vec<u32>, _> = pids.collect();
                 *foreground = pids.map_err(|_| Error::new(EINVAL))?;
                 foreground.retain(|pid| *pid != 0);
+                if self.interrupted {
+                    self.interrupt();
+                }
             }
             _ => return Err(Error::new(EBADF)),
         }

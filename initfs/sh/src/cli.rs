@@ -165,7 +165,6 @@ fn from_input<S: System>(shell: &mut Shell<S>) -> i32 {
             // not parse: only whole lines are pending.
             Err(Flow::Continue(0)) => continue,
             Err(Flow::Interrupt) if shell.interactive => {
-                let _ = shell.write(2, b"\n");
                 shell.status = crate::shell::INTERRUPTED;
             }
             Err(flow @ (Flow::Exit(_) | Flow::Interrupt)) => return shell.finish(Err(flow)),

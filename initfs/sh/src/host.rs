@@ -146,6 +146,10 @@ impl System for Host {
 
     fn foreground(&mut self, _: &[Pid]) {}
 
+    fn interrupted(&mut self) -> bool {
+        false
+    }
+
     fn id(&self) -> Pid {
         std::process::id()
     }

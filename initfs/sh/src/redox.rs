@@ -34,7 +34,12 @@ impl Open {
 pub struct Redox {
     /// The console's handle that says whom an interrupt from the keyboard ends.
     console: Option<Fd>,
+    /// When it was last asked for an interrupt, in nanoseconds.
+    asked: u64,
 }
+
+/// Time between two questions for an interrupt, in nanoseconds: each is a request to the console.
+const ASK_INTERVAL: u64 = 100_000_000;
 
 fn errno(error: Error) -> Errno {
     Errno(error.errno)
@@ -51,7 +56,7 @@ impl Redox {
             .copied()
             .find(|number| is_console(*number));
         let console = found.and_then(control);
-        Redox { console }
+        Redox { console, asked: 0 }
     }
 }
 
@@ -155,6 +160,18 @@ impl System for Redox {
             .collect();
         // Without it an interrupt does nothing: no reason to fail.
         let _ = console.write(&bytes);
+    }
+
+    fn interrupted(&mut self) -> bool {
+        let Some(console) = &self.console else {
+            return false;
+        };
+        let now = runtime::time::Instant::now().as_nanos();
+        if now.saturating_sub(self.asked) < ASK_INTERVAL {
+            return false;
+        }
+        self.asked = now;
+        console.read(&mut [0]).is_ok_and(|count| count > 0)
     }
 
     fn id(&self) -> Pid {

@@ -1251,6 +1251,10 @@ impl<S: System> Shell<S> {
         self.loops += 1;
         let mut status = 0;
         let result = loop {
+            // A shell that runs a script is ended from outside.
+            if self.interactive && self.system.interrupted() {
+                break Err(Flow::Interrupt);
+            }
             match once(self) {
                 Ok(Some(last)) => status = last,
                 Ok(None) => break Ok(status),

@@ -66,6 +66,9 @@ pub trait System {
     fn kill(&mut self, pid: Pid, signal: u32) -> Result<()>;
     /// From now on an interrupt from the keyboard ends these processes (none: nothing).
     fn foreground(&mut self, pids: &[Pid]);
+    /// Did the keyboard interrupt while there was no such process? Asked between the rounds of a
+    /// loop; the answer is true once per interrupt.
+    fn interrupted(&mut self) -> bool;
     /// Our own process id.
     fn id(&self) -> Pid;
     /// File of the shell's own program, to start another one.
