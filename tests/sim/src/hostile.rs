@@ -8,17 +8,17 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use scif_abi::PortId;
-use scif_abi::message::{Message, NodeMessage};
-use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, QueuePair};
-use scif_core::{Config, ConnectMode, EndpointId, Engine, Event, LinkState, Memory, Owner};
-use zerocopy::{FromZeros, IntoBytes};
+use scif_abi::message::{Extensions, Message, NodeMessage};
+use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
+use scif_core::{Config, ConnectMode, EndpointId, Engine, Event, LinkState, Owner};
+use zerocopy::FromZeros;
 
 use crate::memory::{Fabric, NodeMemory};
+use crate::peer::{RING_BYTES, ScriptedPeer};
 use crate::rng::Rng;
 
 const VICTIM: u16 = 0;
 const HOSTILE: u16 = 1;
-const RING_BYTES: u32 = 4096;
 const PORT: u16 = 2000;
 
 /// What came of it.
@@ -38,19 +38,12 @@ pub struct HostileReport {
 
 /// The hostile node: knows what a real peer would know.
 struct Hostile {
-    memory: NodeMemory,
-    fabric: Rc<RefCell<Fabric>>,
+    peer: ScriptedPeer,
     /// Own queue pairs: address of the structure, as the victim sees it.
     queue_pairs: Vec<u64>,
     /// Queue pairs of the victim that it made for connections with us. Only these are spoilt: what
     /// other memory a peer may reach is not for the engine to decide.
     victim_pairs: Vec<u64>,
-    /// Local address of the node queue pair.
-    node_qp: u64,
-    /// Bus address of the victim's node queue pair.
-    victim_qp: u64,
-    write: u32,
-    read: u32,
     /// Numbers seen in messages: ids and addresses.
     seen: Vec<u64>,
     /// Messages an honest peer would send next.
@@ -60,14 +53,9 @@ struct Hostile {
 impl Hostile {
     fn new(fabric: &Rc<RefCell<Fabric>>) -> Hostile {
         Hostile {
-            memory: NodeMemory::new(fabric, usize::from(HOSTILE)),
-            fabric: Rc::clone(fabric),
+            peer: ScriptedPeer::new(fabric, HOSTILE, VICTIM),
             queue_pairs: Vec::new(),
             victim_pairs: Vec::new(),
-            node_qp: 0,
-            victim_qp: 0,
-            write: 0,
-            read: 0,
             seen: vec![0, 1, u64::MAX],
             proper: Vec::new(),
         }
@@ -75,64 +63,33 @@ impl Hostile {
 
     /// A block with a queue pair structure that is right in most cases.
     fn make_queue_pair(&mut self, rng: &mut Rng) -> u64 {
-        let Some(local) = self.memory.allocate(4096 + RING_BYTES as usize) else {
-            return 0;
-        };
-        let exported = self.memory.export(VICTIM, local);
-        let mut structure = QueuePair::new(exported, exported + 4096, RING_BYTES, 0);
-        match rng.below(12) {
+        let pair = self.peer.make_queue_pair(|structure| match rng.below(12) {
             0 => structure.magic = rng.number().into(),
             1 => structure.inbound.size = (rng.number() as u32).into(),
             2 => structure.local_buffer = rng.number().into(),
             3 => structure.extensions = (rng.number() as u32).into(),
             4 => structure.inbound.size = (1 << rng.below(32)).into(),
             _ => {}
-        }
-        self.memory.write(local, structure.as_bytes());
+        });
+        let Some((_, exported)) = pair else { return 0 };
         self.queue_pairs.push(exported);
         exported
     }
 
-    /// A fresh node queue pair, as after a restart.
-    fn publish(&mut self) -> u64 {
-        let Some(local) = self.memory.allocate(4096 + RING_BYTES as usize) else {
-            return 0;
-        };
-        let exported = self.memory.export(VICTIM, local);
-        let structure = QueuePair::new(exported, exported + 4096, RING_BYTES, 0x5c1f_0001);
-        self.memory.write(local, structure.as_bytes());
-        (self.node_qp, self.write, self.read) = (local, 0, 0);
-        exported
-    }
-
-    fn scribble(&mut self, address: u64, bytes: &[u8]) {
-        self.fabric
-            .borrow_mut()
-            .scribble(usize::from(VICTIM), address, bytes);
-    }
-
     /// Reads the victim's messages and remembers every number in them.
     fn listen(&mut self) {
-        let write = self.memory.load_index(self.node_qp + LOCAL_WRITE_OFFSET);
-        while self.read != write {
-            let mut message = Message::new_zeroed();
-            for byte in message.as_mut_bytes() {
-                let at = self.node_qp + 4096 + u64::from(self.read);
-                self.memory.read(at, std::slice::from_mut(byte));
-                self.read = (self.read + 1) % RING_BYTES;
-            }
-            self.seen.extend(message.payload.map(|word| word.get()));
+        for message in self.peer.receive() {
+            let words = message.payload.map(|word| word.get());
             let opcode = message.opcode.get();
-            self.plan_answer(opcode, message.payload.map(|word| word.get()));
+            self.seen.extend(words);
+            self.plan_answer(opcode, words);
             if opcode == NodeMessage::CONNECT_REQUEST || opcode == NodeMessage::CONNECT_GRANT {
-                self.victim_pairs.push(message.payload[1].get());
+                self.victim_pairs.push(words[1]);
             }
         }
         if self.seen.len() > 200 {
             self.seen.drain(3..100);
         }
-        let read = self.read;
-        self.scribble(self.victim_qp + LOCAL_READ_OFFSET, &read.to_le_bytes());
     }
 
     /// What an honest peer would answer. It keeps connections alive long enough to be attacked.
@@ -189,13 +146,7 @@ impl Hostile {
         let port = |rng: &mut Rng| PORT + rng.below(2) as u16;
         message.source = PortId::new(rng.below(3) as u16, port(rng));
         message.destination = PortId::new(VICTIM, port(rng));
-        for byte in message.as_bytes() {
-            let at = self.victim_qp + 4096 + u64::from(self.write);
-            self.scribble(at, &[*byte]);
-            self.write = (self.write + 1) % RING_BYTES;
-        }
-        let write = self.write;
-        self.scribble(self.victim_qp + LOCAL_WRITE_OFFSET, &write.to_le_bytes());
+        self.peer.send(&message);
     }
 
     /// Stores a random index into some queue pair of the victim that we know.
@@ -214,7 +165,8 @@ impl Hostile {
         } else {
             rng.below(u64::from(RING_BYTES))
         };
-        self.scribble(address + offset, &(index as u32).to_le_bytes());
+        self.peer
+            .scribble(address + offset, &(index as u32).to_le_bytes());
     }
 }
 
@@ -270,7 +222,8 @@ pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, String> {
             5 if rng.one_in(40) => {
                 // Not even a multiple of the message size.
                 let index = rng.below(u64::from(RING_BYTES)) as u32;
-                hostile.scribble(hostile.victim_qp + LOCAL_WRITE_OFFSET, &index.to_le_bytes());
+                let address = hostile.peer.other_qp + LOCAL_WRITE_OFFSET;
+                hostile.peer.scribble(address, &index.to_le_bytes());
             }
             5 => hostile.listen(),
             _ => victim.client_step(&mut rng)?,
@@ -332,16 +285,17 @@ impl Victim {
         let state = self.engine.link_state(HOSTILE);
         if matches!(state, Some(LinkState::Failed | LinkState::Left)) {
             self.engine.link_down(&mut self.memory, HOSTILE);
-            hostile.fabric.borrow_mut().restart(usize::from(HOSTILE));
+            hostile
+                .peer
+                .fabric
+                .borrow_mut()
+                .restart(usize::from(HOSTILE));
         } else if state.is_some() {
             return Ok(());
         }
         let address = self.engine.attach(&mut self.memory, HOSTILE);
-        hostile.victim_qp = address.map_err(|error| format!("step {step}: {error}"))?;
-        let queue_pair = hostile.publish();
-        let mut fabric = hostile.fabric.borrow_mut();
-        fabric.set_reach(usize::from(VICTIM), usize::from(HOSTILE), true);
-        drop(fabric);
+        let address = address.map_err(|error| format!("step {step}: {error}"))?;
+        let queue_pair = hostile.peer.begin(address, Extensions::all().to_word());
         let result = self.engine.link_up(&mut self.memory, HOSTILE, queue_pair);
         result.map_err(|error| format!("step {step}: {error}"))?;
         hostile.speak(&mut Rng::new(step), 1);

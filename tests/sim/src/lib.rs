@@ -10,6 +10,7 @@
 pub mod actor;
 pub mod hostile;
 pub mod memory;
+pub mod peer;
 pub mod rng;
 pub mod world;
 
