@@ -114,7 +114,7 @@ impl<F> PipeBuffer<F> {
     /// Appends as many bytes as there is room for and says how many.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.room());
-        self.bytes.extend(bytes.iter().take(count));
+        self.bytes.extend(bytes.get(..count).unwrap_or(bytes));
         count
     }
 

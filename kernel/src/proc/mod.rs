@@ -83,7 +83,10 @@ pub fn create() -> Result<ContextRef> {
 }
 
 fn enlist(context: &ContextRef) {
-    CONTEXTS.lock().insert(context.id, Arc::downgrade(context));
+    let mut contexts = CONTEXTS.lock();
+    // One that was never started goes away without an end.
+    contexts.retain(|_, context| context.strong_count() > 0);
+    contexts.insert(context.id, Arc::downgrade(context));
     CREATED.fetch_add(1, Ordering::Relaxed);
 }
 

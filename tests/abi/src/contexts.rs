@@ -19,6 +19,14 @@ pub enum Space {
     Clone,
 }
 
+/// Whose descriptors a child has.
+pub enum Table<'a> {
+    /// The same table.
+    Same,
+    /// Its own, filled through a handle of it.
+    Own(&'a dyn Fn(usize) -> Result<(), String>),
+}
+
 /// A second context, running a function of this program.
 pub struct Child {
     /// Its handle.
@@ -42,10 +50,21 @@ pub fn write_words(fd: usize, words: &[usize]) -> Outcome {
 }
 
 impl Child {
-    /// Starts `function(argument)` in a new context.
+    /// Starts `function(argument)` in a new context with the descriptors of this one.
     pub fn start(
         suite: &Suite,
         space: Space,
+        function: fn(usize) -> !,
+        argument: usize,
+    ) -> Result<Child, String> {
+        Child::start_with(suite, space, Table::Same, function, argument)
+    }
+
+    /// Starts `function(argument)` in a new context.
+    pub fn start_with(
+        suite: &Suite,
+        space: Space,
+        table: Table<'_>,
         function: fn(usize) -> !,
         argument: usize,
     ) -> Result<Child, String> {
@@ -70,14 +89,24 @@ impl Child {
         let words = [memory, pointer, probe::context_entry()];
         must("select space", write_words(select, &words))?;
         must("switch space", sys::close(select))?;
-        let table = must("filetable", suite.dup(own, b"filetable"))?;
-        let select = must(
-            "current-filetable",
-            suite.dup(context, b"current-filetable"),
-        )?;
-        must("select table", write_words(select, &[table]))?;
-        must("switch table", sys::close(select))?;
-        for fd in [memory, table, own] {
+        match table {
+            Table::Same => {
+                let table = must("filetable", suite.dup(own, b"filetable"))?;
+                let select = must(
+                    "current-filetable",
+                    suite.dup(context, b"current-filetable"),
+                )?;
+                must("select table", write_words(select, &[table]))?;
+                must("switch table", sys::close(select))?;
+                must("close", sys::close(table))?;
+            }
+            Table::Own(fill) => {
+                let table = must("filetable", suite.dup(context, b"filetable"))?;
+                fill(table)?;
+                must("close", sys::close(table))?;
+            }
+        }
+        for fd in [memory, own] {
             must("close", sys::close(fd))?;
         }
         let start = must("start", suite.dup(context, b"start"))?;
@@ -101,18 +130,22 @@ impl Child {
         Ok((word(0), word(8)))
     }
 
+    /// Whether the context has ended, however it did.
+    pub fn has_ended(&self) -> Result<bool, String> {
+        let (status, _) = self.status()?;
+        Ok([
+            ContextStatus::Dead as usize,
+            ContextStatus::ForceKilled as usize,
+            ContextStatus::UnhandledExcp as usize,
+        ]
+        .contains(&status))
+    }
+
     /// Waits until the context has ended, however it did, and releases what it used.
     pub fn join(self) -> Result<(usize, usize), String> {
         for _ in 0..2000 {
             let (status, detail) = self.status()?;
-            let dead = ContextStatus::Dead as usize;
-            if [
-                dead,
-                ContextStatus::ForceKilled as usize,
-                ContextStatus::UnhandledExcp as usize,
-            ]
-            .contains(&status)
-            {
+            if self.has_ended()? {
                 for fd in [self.status, self.context] {
                     must("close", sys::close(fd))?;
                 }
@@ -186,10 +219,15 @@ pub fn read_shared(argument: usize) -> Shared {
 
 /// Puts the record somewhere a child can read it.
 pub fn share(suite: &Suite, value: usize) -> Result<usize, String> {
-    let page = must("record", sys::fmap_anonymous(PAGE_SIZE, rw()))?;
     suite.reserve_slots(1000);
     let words = [suite.root(PROC), suite.slot(), value];
     suite.reserve_slots(1000);
+    record(words)
+}
+
+/// A page with the words of the record in it.
+pub fn record(words: [usize; 3]) -> Result<usize, String> {
+    let page = must("record", sys::fmap_anonymous(PAGE_SIZE, rw()))?;
     for (index, word) in words.into_iter().enumerate() {
         for (at, byte) in word.to_le_bytes().into_iter().enumerate() {
             poke(page + 8 * index + at, byte);

@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod contexts;
 mod files;
+mod fuzz;
 mod ipc;
 mod memory;
 mod requests;
@@ -31,6 +32,7 @@ fn main() -> i32 {
     contexts::run(&suite);
     schemes::run(&suite);
     requests::run(&suite);
+    fuzz::run(&suite);
     suite.finish();
     runtime::boot::halt("the ABI test has ended")
 }

@@ -72,6 +72,14 @@ impl Suite {
         self.next_slot.set(self.next_slot.get() + count);
     }
 
+    /// Runs `body` and gives the descriptor numbers it used back; it must have closed them.
+    pub fn with_slots<T>(&self, body: impl FnOnce(&Suite) -> T) -> T {
+        let first = self.next_slot.get();
+        let result = body(self);
+        self.next_slot.set(first);
+        result
+    }
+
     /// Opens `path` below the root of a kernel scheme into a fresh slot.
     pub fn open(&self, id: usize, path: &str, flags: usize) -> Outcome {
         sys::openat(self.root(id), path, flags, self.slot())
