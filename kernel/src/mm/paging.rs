@@ -251,6 +251,31 @@ impl PageTable {
         }
     }
 
+    /// Empties the range: calls `visit` with every entered page, and frees the tables that served
+    /// nothing but the range.
+    pub fn clear(&mut self, addr: usize, len: usize, mut visit: impl FnMut(Entry)) {
+        let mut freed_tables = false;
+        let mut pages = 0;
+        clear_level(
+            self.root,
+            3,
+            addr,
+            addr + len,
+            &mut freed_tables,
+            &mut |page, entry| {
+                visit(entry);
+                pages += 1;
+                if pages <= FLUSH_ALL {
+                    self.flush(page);
+                }
+            },
+        );
+        // A freed table may be cached although none of its pages was entered.
+        if (freed_tables || pages > FLUSH_ALL) && self.is_loaded() {
+            load(self.root);
+        }
+    }
+
     fn is_loaded(&self) -> bool {
         Cr3::read().0.start_address().as_u64() as usize == self.root
     }
@@ -259,6 +284,38 @@ impl PageTable {
         if self.is_loaded() {
             x86_64::instructions::tlb::flush(x86_64::VirtAddr::new_truncate(addr as u64));
         }
+    }
+}
+
+/// The part of `PageTable::clear` below one table of `level`.
+fn clear_level(
+    at: usize,
+    level: usize,
+    start: usize,
+    end: usize,
+    freed_tables: &mut bool,
+    visit: &mut impl FnMut(usize, Entry),
+) {
+    let span = 1usize << (12 + 9 * level);
+    let mut here = start;
+    while here < end {
+        let index = index_of(here, level);
+        let entry = leaf(at, index);
+        let base = here & !(span - 1);
+        let next = base + span;
+        if entry.is_present() && level == 0 {
+            write(at, index, Entry::EMPTY);
+            visit(here, entry);
+        } else if entry.is_present() {
+            let table = entry.phys();
+            clear_level(table, level - 1, here, end.min(next), freed_tables, visit);
+            if base >= start && next <= end {
+                write(at, index, Entry::EMPTY);
+                frame::free_raw(table, 1);
+                *freed_tables = true;
+            }
+        }
+        here = next;
     }
 }
 

@@ -221,10 +221,7 @@ impl Inner {
     fn take(&mut self, addr: usize, len: usize) -> Removed {
         let removed = self.areas.remove(addr, len);
         for (base, area) in &removed {
-            self.table.update(*base, area.len, |_, entry| {
-                release(entry);
-                Entry::EMPTY
-            });
+            self.table.clear(*base, area.len, release);
         }
         removed
     }
