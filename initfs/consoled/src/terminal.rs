@@ -148,11 +148,9 @@ fn columns(text: &[u8]) -> usize {
     let mut bytes = text.iter();
     while let Some(byte) = bytes.next() {
         match byte {
-            0x1b => {
-                if bytes.next() == Some(&b'[') {
-                    // Parameters, then one final byte.
-                    bytes.find(|byte| (0x40..0x7f).contains(*byte));
-                }
+            0x1b if bytes.next() == Some(&b'[') => {
+                // Parameters, then one final byte.
+                bytes.find(|byte| (0x40..0x7f).contains(*byte));
             }
             0x20..0x7f | 0xc0.. => count += 1,
             _ => {}

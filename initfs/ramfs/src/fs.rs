@@ -397,15 +397,8 @@ impl FileSystem {
         self.may_take(from_dir, inode, user)?;
         let moving_directory = self.node(inode)?.is_directory();
         // A directory must not become its own descendant.
-        let mut above = to_dir;
-        while moving_directory {
-            if above == inode {
-                return Err(Error::new(EINVAL));
-            }
-            if above == ROOT {
-                break;
-            }
-            above = self.step(above, "..", User { uid: 0, gid: 0 })?;
+        if moving_directory && self.is_below(to_dir, inode) {
+            return Err(Error::new(EINVAL));
         }
         match self.step(to_dir, to_name, user) {
             Ok(existing) if existing == inode => return Ok(()),
@@ -439,6 +432,20 @@ impl FileSystem {
             *parent = to_dir;
         }
         Ok(())
+    }
+
+    /// Is `directory` this one or somewhere below it?
+    fn is_below(&self, directory: Inode, above: Inode) -> bool {
+        let mut current = directory;
+        loop {
+            if current == above {
+                return true;
+            }
+            match self.nodes.get(&current).map(|node| &node.content) {
+                Some(Content::Directory { parent, .. }) if current != ROOT => current = *parent,
+                _ => return false,
+            }
+        }
     }
 
     /// The absolute path of a directory or file, without a leading slash; `None` when it was

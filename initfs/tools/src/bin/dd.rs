@@ -23,33 +23,67 @@ const USAGE: &str = "dd [if=file] [of=file] [bs=size] [count=blocks] [skip=block
 /// Largest block: it is one buffer in memory.
 const MAX_BLOCK: u64 = 16 << 20;
 
+struct Options<'a> {
+    from: &'a str,
+    to: Option<&'a str>,
+    size: usize,
+    count: u64,
+    skip: u64,
+    pause: u64,
+    full: bool,
+    quiet: bool,
+}
+
+impl<'a> Options<'a> {
+    /// Takes one `key=value`; `None` when it is none of ours.
+    fn set(&mut self, argument: &'a str) -> Option<()> {
+        let (key, value) = argument.split_once('=')?;
+        match key {
+            "if" => self.from = value,
+            "of" => self.to = Some(value),
+            "bs" => {
+                let size = number::size(value).filter(|size| (1..=MAX_BLOCK).contains(size))?;
+                self.size = size as usize;
+            }
+            "count" => self.count = number::size(value)?,
+            "skip" => self.skip = number::size(value)?,
+            "pause" => self.pause = number::seconds(value)?,
+            "fullblock" => self.full = value == "1",
+            "status" => self.quiet = value == "none",
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
 fn main() -> i32 {
     let arguments = io::arguments();
-    let (mut from, mut to) = ("-", None);
-    let (mut size, mut count, mut skip, mut pause) = (512, u64::MAX, 0, 0);
-    let (mut full, mut quiet) = (false, false);
+    let mut options = Options {
+        from: "-",
+        to: None,
+        size: 512,
+        count: u64::MAX,
+        skip: 0,
+        pause: 0,
+        full: false,
+        quiet: false,
+    };
     for argument in &arguments {
-        let Some((key, value)) = argument.split_once('=') else {
-            return io::usage(USAGE);
-        };
-        let parsed = match key {
-            "if" => Some(from = value),
-            "of" => Some(to = Some(value)),
-            "bs" => number::size(value)
-                .filter(|size| (1..=MAX_BLOCK).contains(size))
-                .map(|value| size = value as usize),
-            "count" => number::size(value).map(|value| count = value),
-            "skip" => number::size(value).map(|value| skip = value),
-            "pause" => number::seconds(value).map(|value| pause = value),
-            "fullblock" => Some(full = value == "1"),
-            "status" => Some(quiet = value == "none"),
-            _ => None,
-        };
-        if parsed.is_none() {
+        if options.set(argument).is_none() {
             runtime::eprintln!("dd: `{argument}` is not an argument dd takes");
             return io::usage(USAGE);
         }
     }
+    let Options {
+        from,
+        to,
+        size,
+        count,
+        skip,
+        pause,
+        full,
+        quiet,
+    } = options;
     let mut input = match Input::open(from) {
         Ok(input) => input,
         Err(error) => return io::report("dd", from, error),
