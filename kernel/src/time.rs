@@ -80,7 +80,7 @@ fn rdtsc() -> u64 {
 pub fn now_ns() -> u64 {
     let ticks = rdtsc().saturating_sub(TSC_START.load(Ordering::Relaxed));
     let scale = TSC_SCALE.load(Ordering::Relaxed);
-    (u128::from(ticks) * u128::from(scale) >> 32) as u64
+    ((u128::from(ticks) * u128::from(scale)) >> 32) as u64
 }
 
 /// Nanoseconds since 1970 (read from the CMOS clock at boot, plus `now_ns`, plus `set_offset`).

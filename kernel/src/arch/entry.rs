@@ -45,7 +45,7 @@ pub const SYSCALL: u64 = 0x100;
 
 impl Frame {
     /// Whether user mode was interrupted.
-    pub fn from_user(&self) -> bool {
+    pub fn is_from_user(&self) -> bool {
         self.cs & 3 == 3
     }
 }

@@ -51,7 +51,7 @@ pub extern "C" fn interrupt(frame: &mut Frame) {
     } else {
         exception(frame);
     }
-    if frame.from_user() {
+    if frame.is_from_user() {
         leave(frame);
     }
 }
@@ -91,7 +91,7 @@ fn exception(frame: &mut Frame) {
     } else {
         0
     };
-    if !frame.from_user() || frame.vector == NMI || frame.vector == DOUBLE_FAULT {
+    if !frame.is_from_user() || frame.vector == NMI || frame.vector == DOUBLE_FAULT {
         kernel_exception(frame, address);
     }
     let mut reason = "";

@@ -43,7 +43,7 @@ pub fn register(irq: u8, handler: Handler) {
 /// Whether the kernel consumes this number itself (0, 1, 2, 3, 4, 12, spurious), or it is a legacy
 /// line: such numbers cannot be given out as message-signalled vectors.
 pub fn is_reserved(irq: u8) -> bool {
-    irq < LEGACY_END || irq >= SPURIOUS
+    !(LEGACY_END..SPURIOUS).contains(&irq)
 }
 
 /// Masks a legacy line (0..16). The kernel does so itself when a legacy interrupt arrives that has

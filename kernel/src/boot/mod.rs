@@ -91,7 +91,7 @@ pub fn init_memory(args: &mut KernelArgs) {
         log::warn!("{} areas of the memory map did not fit", args.areas.dropped);
     }
     let stats = mm::frame::stats();
-    let mib = |pages: usize| pages * mm::PAGE_SIZE >> 20;
+    let mib = |pages: usize| (pages * mm::PAGE_SIZE) >> 20;
     log::info!(
         "memory: {} MiB, {} MiB free",
         mib(stats.total),

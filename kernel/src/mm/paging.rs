@@ -517,8 +517,8 @@ pub fn enable_guards(smep: bool, smap: bool) {
             cr4.set(Cr4Flags::SUPERVISOR_MODE_ACCESS_PREVENTION, smap);
         });
     }
-    // SAFETY: clears AC, so that the guard is active.
     if smap {
+        // SAFETY: clears AC, so that the guard is active.
         unsafe { asm!("clac", options(nomem, nostack)) };
     }
 }

@@ -938,7 +938,8 @@ impl AddrSpace {
         // The processor has no way to allow stores or fetches without loads.
         let readable = !prot.is_empty() || !need.contains(Prot::READ);
         let allowed = readable && prot.contains(need - Prot::READ);
-        if !allowed && !(plain && asker == Asker::Borrower) {
+        let exempt = plain && asker == Asker::Borrower;
+        if !allowed && !exempt {
             return Err(Error::new(EFAULT));
         }
         let entry = inner.table.get(addr);

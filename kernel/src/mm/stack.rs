@@ -92,7 +92,6 @@ impl Drop for KernelStack {
 
 /// Whether an address lies in a guard page (for the report of a double fault).
 pub fn is_guard(addr: usize) -> bool {
-    addr >= paging::STACKS
-        && addr < paging::STACKS + MAX * SLOT
+    (paging::STACKS..paging::STACKS + MAX * SLOT).contains(&addr)
         && (addr - paging::STACKS) % SLOT < PAGE_SIZE
 }
