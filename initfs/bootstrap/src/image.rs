@@ -4,8 +4,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use runtime::{Error, Result};
-use syscall::error::{EIO, ENOENT, ENOTDIR};
+use syscall::error::{EIO, ENOENT, ENOTDIR, Error, Result};
 use syscall::flag::{MODE_DIR, MODE_FILE, MODE_SYMLINK};
 
 const INODE_SIZE: usize = 20;
@@ -85,6 +84,7 @@ impl Image {
         let count = half(image, 24)?;
         let mut inodes = Vec::with_capacity(count);
         for index in 0..count {
+            // At most 65 535 inodes after a 32-bit offset: this cannot overflow.
             let at = table + index * INODE_SIZE;
             let mode = int(image, at)?;
             let length = int(image, at + 4)? as usize;
@@ -182,5 +182,100 @@ impl Image {
     /// The bytes of the file at `path`.
     pub fn file(&self, path: &str) -> Result<&'static [u8]> {
         Ok(self.inode(self.lookup(0, path)?)?.data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An image with `a` and `d/b`, built by hand: inodes 0 root, 1 `a`, 2 `d`, 3 `d/b`.
+    fn image() -> Vec<u8> {
+        let mut image = alloc::vec![0; 44];
+        let mut put = |bytes: &[u8]| {
+            let at = image.len() as u32;
+            image.extend_from_slice(bytes);
+            at
+        };
+        let names = put(b"adb");
+        let (first, second) = (put(b"first"), put(b"second file"));
+        let entry = |inode: u16, name: u32| {
+            let mut entry = Vec::from(inode.to_le_bytes());
+            entry.extend_from_slice(&1_u16.to_le_bytes());
+            entry.extend_from_slice(&name.to_le_bytes());
+            entry
+        };
+        let root = put(&[entry(1, names), entry(2, names + 1)].concat());
+        let directory = put(&entry(3, names + 2));
+        let mut table = Vec::new();
+        for (mode, length, offset) in [
+            (1 << 28 | 0o755, 16, root),
+            (0o644, 5, first),
+            (1 << 28 | 0o755, 8, directory),
+            (0o600, 11, second),
+        ] {
+            for word in [mode, length, offset, 0, 0] {
+                table.extend_from_slice(&u32::to_le_bytes(word));
+            }
+        }
+        let table = put(&table);
+        image[8..12].copy_from_slice(&table.to_le_bytes());
+        image[24..26].copy_from_slice(&4_u16.to_le_bytes());
+        image
+    }
+
+    fn read(image: Vec<u8>) -> Result<Image> {
+        Image::read(Vec::leak(image))
+    }
+
+    #[test]
+    fn finds_files_by_path() {
+        let image = read(image()).unwrap();
+        assert_eq!(image.file("a").unwrap(), b"first");
+        assert_eq!(image.file("/d//b").unwrap(), b"second file");
+        assert_eq!(image.lookup(2, "b").unwrap(), 3);
+        assert_eq!(image.lookup(2, "../a").unwrap(), 1);
+        assert_eq!(image.lookup(0, "../../d/.").unwrap(), 2);
+        assert_eq!(image.inode(3).unwrap().path, "d/b");
+        assert_eq!(image.inode(3).unwrap().mode(), MODE_FILE | 0o600);
+    }
+
+    #[test]
+    fn names_what_is_wrong_with_a_path() {
+        let image = read(image()).unwrap();
+        let errno = |path| image.lookup(0, path).err().map(|error| error.errno);
+        assert_eq!(errno("x"), Some(ENOENT));
+        assert_eq!(errno("d/x"), Some(ENOENT));
+        assert_eq!(errno("a/x"), Some(ENOTDIR));
+        assert_eq!(errno("a/.."), Some(ENOTDIR));
+        assert!(image.inode(99).is_err());
+    }
+
+    #[test]
+    fn damage_is_an_error_or_harmless() {
+        let whole = image();
+        for length in 0..whole.len() {
+            let _ = read(Vec::from(&whole[..length]));
+        }
+        for at in 0..whole.len() {
+            for value in [0, 1, 0x7F, 0xFF] {
+                let mut damaged = whole.clone();
+                damaged[at] = value;
+                if let Ok(image) = read(damaged) {
+                    let _ = image.lookup(0, "d/b/../../d/b");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_may_contain_itself() {
+        let mut image = image();
+        let table = u32::from_le_bytes([image[8], image[9], image[10], image[11]]) as usize;
+        // `d` gets the entries of the root, so it contains itself.
+        let root: Vec<u8> = image[table + 4..table + 12].into();
+        image[table + 44..table + 52].copy_from_slice(&root);
+        let image = read(image).unwrap();
+        assert_eq!(image.lookup(0, "d/d/d/a").unwrap(), 1);
     }
 }

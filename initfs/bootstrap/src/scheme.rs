@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
+use bootstrap::image::{Image, Inode, Kind};
 use platform::scheme::{SchemeDaemon, list_directory, read_at};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
@@ -11,8 +12,6 @@ use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EEXIST, EISDIR, ENOENT, ENOTDIR, EROFS};
 use syscall::flag::{O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT, O_TRUNC, O_WRONLY};
 use syscall::schemev2::NewFdFlags;
-
-use crate::image::{Image, Inode, Kind};
 
 struct Handle {
     inode: usize,

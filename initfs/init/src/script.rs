@@ -100,3 +100,61 @@ fn assignment(word: &str) -> Option<(String, String)> {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     valid.then(|| (name.into(), value.into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Option<Line>, &'static str> {
+        parse(line, |name| (name == "NODE").then(|| String::from("1")))
+    }
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(String::from).collect()
+    }
+
+    fn action(line: &str) -> Action {
+        read(line).unwrap().unwrap().action
+    }
+
+    #[test]
+    fn lines_without_an_order() {
+        for line in ["", "   ", "# scheme x y", "  # x", "requires_weak 00_base"] {
+            assert_eq!(read(line), Ok(None), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn directives() {
+        assert_eq!(
+            action("scheme scif micd -v"),
+            Action::Scheme("scif".into(), words("micd -v"))
+        );
+        assert_eq!(action("notify  netd"), Action::Notify(words("netd")));
+        assert_eq!(action("nowait sleep 1"), Action::NoWait(words("sleep 1")));
+        assert_eq!(action("echo a  b"), Action::Echo(words("a b")));
+        assert_eq!(action("echo"), Action::Echo(Vec::new()));
+        assert_eq!(action("ls /tmp"), Action::Run(words("ls /tmp")));
+    }
+
+    #[test]
+    fn variables() {
+        let line = read("A=1 B=x=y run me").unwrap().unwrap();
+        let pair = |name: &str, value: &str| (name.into(), value.into());
+        assert_eq!(line.variables, [pair("A", "1"), pair("B", "x=y")]);
+        assert_eq!(line.action, Action::Run(words("run me")));
+        assert_eq!(read("A=").unwrap().unwrap().action, Action::Set);
+        // Not a name, so a program.
+        assert_eq!(action("1A=2"), Action::Run(words("1A=2")));
+        assert_eq!(action("echo $NODE $ $NONE"), Action::Echo(words("1 $ ")));
+        // What a variable brings is a word, not another assignment in front of nothing.
+        assert_eq!(action("run A=1"), Action::Run(words("run A=1")));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for line in ["scheme", "scheme scif", "notify", "nowait"] {
+            assert!(read(line).is_err(), "{line:?}");
+        }
+    }
+}

@@ -7,6 +7,8 @@ use alloc::string::String;
 use libredox::Fd;
 use runtime::process::{Child, Command, ExitStatus, Stdio};
 use runtime::{Error, Result, abi, fd, path, process, state};
+
+use crate::watchdog::Watchdog;
 use syscall::error::ECHILD;
 use syscall::flag::O_RDWR;
 
@@ -26,6 +28,7 @@ pub struct Services {
     running: BTreeMap<u32, String>,
     /// The log, once its daemon runs; until then init's own output.
     log: Option<Fd>,
+    watchdog: Watchdog,
 }
 
 impl Services {
@@ -34,7 +37,13 @@ impl Services {
         Services {
             running: BTreeMap::new(),
             log: None,
+            watchdog: Watchdog::start(),
         }
+    }
+
+    /// All start scripts have run.
+    pub fn all_started(&mut self) {
+        self.watchdog.stop();
     }
 
     /// A message of init itself: to the log, or to the console before there is one.
@@ -74,7 +83,8 @@ impl Services {
         self.wait_for(&child)
     }
 
-    /// Starts a daemon and waits until it is ready (EPIPE when it ends before).
+    /// Starts a daemon and waits until it is ready (EPIPE when it ends before, also when it is
+    /// killed because it takes too long).
     pub fn start_daemon(
         &mut self,
         words: &[String],
@@ -91,6 +101,13 @@ impl Services {
         self.running.insert(child.pid(), words[0].clone());
         // Only the daemon may hold the write end now, so that its death ends the wait.
         drop(write);
+        self.watchdog.watch(child.pid());
+        let result = self.wait_ready(&read, ready);
+        self.watchdog.release();
+        result
+    }
+
+    fn wait_ready(&mut self, read: &Fd, ready: Ready) -> Result<()> {
         match ready {
             Ready::Scheme(name) => {
                 let root = fd::receive_fd_upper(read.raw(), &[])?;

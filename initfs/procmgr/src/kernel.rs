@@ -4,8 +4,9 @@ use alloc::format;
 
 use libredox::Fd;
 use libredox::protocol::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP};
-use runtime::boot::{self, Attributes};
-use runtime::{Error, Result, fd, path};
+use procmgr::process::Attributes;
+use procmgr::table::{Contexts, End};
+use runtime::{Error, Result, boot, fd, path};
 use syscall::data::Event;
 use syscall::error::EINTR;
 use syscall::flag::{ContextStatus, ContextVerb, EventFlags, O_RDWR};
@@ -44,15 +45,6 @@ impl Deaths {
     }
 }
 
-/// How a context ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// By itself or killed.
-    Ended,
-    /// By an exception, which counts as this signal.
-    Exception(usize),
-}
-
 /// The right to make and control contexts.
 pub struct Kernel {
     authority: Fd,
@@ -69,35 +61,40 @@ impl Kernel {
     pub fn wait_event(&self) -> Result<Option<usize>> {
         self.deaths.wait()
     }
+}
 
-    /// Makes a stopped context whose end is reported under `token`.
-    pub fn new_context(&self, token: usize) -> Result<Fd> {
+impl Contexts for Kernel {
+    type Context = Fd;
+
+    fn create(&self, token: usize) -> Result<Fd> {
         let context = Fd::new(fd::dup_upper(self.authority.raw(), b"new-context")?);
         self.watch(&context, token)?;
         Ok(context)
     }
 
-    /// Reports the end of a context under `token`.
-    pub fn watch(&self, context: &Fd, token: usize) -> Result<()> {
+    fn watch(&self, context: &Fd, token: usize) -> Result<()> {
         self.deaths
             .subscribe(context.raw(), EventFlags::EVENT_READ, token)
     }
 
-    /// Sets identity and name of a context.
-    pub fn set_attributes(&self, context: &Fd, attributes: &Attributes<'_>) -> Result<()> {
-        boot::set_attributes(context.raw(), self.authority.raw(), attributes)
+    fn set_attributes(&self, context: &Fd, attributes: &Attributes<'_>) -> Result<()> {
+        let attributes = boot::Attributes {
+            pid: attributes.pid,
+            euid: attributes.euid,
+            egid: attributes.egid,
+            name: attributes.name,
+        };
+        boot::set_attributes(context.raw(), self.authority.raw(), &attributes)
     }
 
-    /// Kills a context, running or not.
-    pub fn kill(&self, context: &Fd) -> Result<()> {
+    fn kill(&self, context: &Fd) -> Result<()> {
         let name = format!("auth-{}-status", self.authority.raw());
         let status = Fd::new(fd::dup_upper(context.raw(), name.as_bytes())?);
         let verb = (ContextVerb::ForceKill as usize).to_ne_bytes();
         fd::write(status.raw(), &verb).map(|_| ())
     }
 
-    /// Whether and how a context ended.
-    pub fn end(&self, context: &Fd) -> Option<End> {
+    fn end(&self, context: &Fd) -> Option<End> {
         const DEAD: usize = ContextStatus::Dead as usize;
         const KILLED: usize = ContextStatus::ForceKilled as usize;
         const EXCEPTION: usize = ContextStatus::UnhandledExcp as usize;

@@ -6,68 +6,23 @@
 //!
 //! Started by bootstrap with `KERNEL_PROC` (the root of the kernel's process scheme) and
 //! `INIT_NOTIFY` (the pipe that takes the root of the scheme `proc`).
-#![no_std]
-#![no_main]
+#![cfg_attr(target_os = "redox", no_std, no_main)]
 
+#[cfg(target_os = "redox")]
 extern crate alloc;
 
+#[cfg(target_os = "redox")]
+mod daemon;
+#[cfg(target_os = "redox")]
 mod kernel;
-mod process;
+#[cfg(target_os = "redox")]
 mod scheme;
 
-use alloc::rc::Rc;
+#[cfg(target_os = "redox")]
+runtime::main!(daemon::main);
 
-use libredox::Fd;
-use platform::scheme::{SchemeLoop, Status};
-use redox_scheme::Socket;
-use runtime::{Error, Result, env};
-use syscall::error::EINVAL;
-use syscall::flag::EventFlags;
-
-use crate::kernel::{Deaths, Kernel};
-use crate::scheme::ProcScheme;
-
-runtime::main!(main);
-
-fn main() -> i32 {
-    match run() {
-        Ok(()) => 0,
-        Err(error) => {
-            runtime::eprintln!("procmgr: cannot manage processes: {error}");
-            1
-        }
-    }
-}
-
-/// Token of the scheme socket in the event queue; threads have others.
-const SOCKET: usize = 0;
-
-fn run() -> Result<()> {
-    let authority = env::var("KERNEL_PROC")
-        .and_then(|number| number.parse().ok())
-        .ok_or(Error::new(EINVAL))?;
-    let deaths = Deaths::new()?;
-    let socket = Rc::new(Socket::nonblock()?);
-    deaths.subscribe(socket.inner().raw(), EventFlags::EVENT_READ, SOCKET)?;
-    let kernel = Kernel::new(Fd::new(authority), deaths);
-    let mut scheme = ProcScheme::new(Rc::clone(&socket), kernel);
-    let notify = env::var("INIT_NOTIFY");
-    platform::daemon::announce(&socket, "proc", notify.as_deref(), &mut scheme)?;
-    let mut requests = SchemeLoop::new(socket, false);
-    loop {
-        match scheme.wait_event()? {
-            Some(SOCKET) => loop {
-                match requests.poll(&mut scheme)? {
-                    Status::Idle => break,
-                    Status::More => {}
-                    Status::Closed => return Ok(()),
-                }
-            },
-            Some(thread) => {
-                scheme.thread_event(thread);
-                requests.settle(&mut scheme)?;
-            }
-            None => {}
-        }
-    }
+/// On the development machine there is nothing to manage.
+#[cfg(not(target_os = "redox"))]
+fn main() {
+    eprintln!("procmgr runs inside the image only");
 }

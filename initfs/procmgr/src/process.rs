@@ -4,9 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use libredox::Fd;
 use libredox::protocol::ProcMeta;
-use runtime::boot::Attributes;
 
 /// Number of a process; 0 means none.
 pub type Pid = u32;
@@ -53,8 +51,21 @@ pub enum State {
     Dead(usize),
 }
 
-/// A process.
-pub struct Process {
+/// The identity that the kernel keeps with a context.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    /// Process.
+    pub pid: Pid,
+    /// Effective user.
+    pub euid: u32,
+    /// Effective group.
+    pub egid: u32,
+    /// Name for listings and reports.
+    pub name: &'a str,
+}
+
+/// A process; `C` is the kernel's handle of a thread.
+pub struct Process<C> {
     /// Its number.
     pub pid: Pid,
     /// Its parent's number.
@@ -72,14 +83,14 @@ pub struct Process {
     /// How far it is.
     pub state: State,
     /// The kernel's handles of its living threads, by number.
-    pub threads: BTreeMap<usize, Fd>,
+    pub threads: BTreeMap<usize, C>,
     /// Number of the next thread.
     pub next_thread: usize,
     /// Handles of this process that clients hold.
     pub handles: Vec<usize>,
 }
 
-impl Process {
+impl<C> Process<C> {
     /// The identity that its contexts carry.
     pub fn attributes(&self) -> Attributes<'_> {
         Attributes {

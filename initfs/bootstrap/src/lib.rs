@@ -1,0 +1,6 @@
+//! What bootstrap knows without the system: the boot [`image`]'s file system.
+#![no_std]
+
+extern crate alloc;
+
+pub mod image;

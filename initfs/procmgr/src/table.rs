@@ -1,0 +1,521 @@
+//! The table of processes: who is whose child, what they may do to each other, how they ended.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use libredox::protocol::{ProcKillTarget, SIGCHLD, SIGCONT};
+use syscall::error::{EAGAIN, ECHILD, EEXIST, EINVAL, EPERM, ESRCH, EWOULDBLOCK, Error, Result};
+
+use crate::process::{Attributes, Ids, Pid, Process, State};
+
+/// Process 1: ancestor of all, inherits orphans.
+pub const INIT: Pid = 1;
+/// Processes at one time, and threads; beyond, a loop of spawns gets EAGAIN instead of all memory.
+pub const MAX_PROCESSES: usize = 4096;
+/// Longest name of a process, in bytes.
+pub const MAX_NAME: usize = 32;
+
+/// How a context ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself or killed.
+    Ended,
+    /// By an exception, which counts as this signal.
+    Exception(usize),
+}
+
+/// The kernel's contexts, or fake ones in tests.
+pub trait Contexts {
+    /// Handle of a context; dropping it lets the kernel forget an ended one.
+    type Context;
+
+    /// Makes a stopped context whose end is reported under `token`.
+    fn create(&self, token: usize) -> Result<Self::Context>;
+    /// Reports the end of an existing context under `token`.
+    fn watch(&self, context: &Self::Context, token: usize) -> Result<()>;
+    /// Sets identity and name.
+    fn set_attributes(&self, context: &Self::Context, attributes: &Attributes<'_>) -> Result<()>;
+    /// Kills, running or not.
+    fn kill(&self, context: &Self::Context) -> Result<()>;
+    /// Whether and how it ended.
+    fn end(&self, context: &Self::Context) -> Option<End>;
+}
+
+/// Which children a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Any.
+    Any,
+    /// This one.
+    Child(u64),
+    /// Any of this group.
+    Group(u64),
+}
+
+/// The table.
+pub struct Table<C: Contexts> {
+    contexts: C,
+    processes: BTreeMap<Pid, Process<C::Context>>,
+    last_pid: Pid,
+    /// Threads by their token. Tokens are never used twice, so a late event cannot meet another
+    /// thread.
+    tokens: BTreeMap<usize, (Pid, usize)>,
+    last_token: usize,
+    /// Processes whose waits are to be tried again.
+    changed: BTreeSet<Pid>,
+}
+
+impl<C: Contexts> Table<C> {
+    /// A table without processes.
+    pub fn new(contexts: C) -> Self {
+        Table {
+            contexts,
+            processes: BTreeMap::new(),
+            last_pid: 0,
+            tokens: BTreeMap::new(),
+            last_token: 0,
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// The contexts behind the table.
+    pub fn contexts(&self) -> &C {
+        &self.contexts
+    }
+
+    /// A process; ESRCH.
+    pub fn process(&self, pid: Pid) -> Result<&Process<C::Context>> {
+        self.processes.get(&pid).ok_or(Error::new(ESRCH))
+    }
+
+    fn process_mut(&mut self, pid: Pid) -> Result<&mut Process<C::Context>> {
+        self.processes.get_mut(&pid).ok_or(Error::new(ESRCH))
+    }
+
+    /// The kernel's handle of a thread; ESRCH.
+    pub fn thread(&self, pid: Pid, number: usize) -> Result<&C::Context> {
+        let threads = &self.process(pid)?.threads;
+        threads.get(&number).ok_or(Error::new(ESRCH))
+    }
+
+    /// Handles of the processes whose waits are to be tried again; asking forgets them.
+    pub fn take_changed(&mut self) -> Vec<usize> {
+        core::mem::take(&mut self.changed)
+            .iter()
+            .filter_map(|pid| self.processes.get(pid))
+            .flat_map(|process| process.handles.iter().copied())
+            .collect()
+    }
+
+    fn new_pid(&mut self) -> Pid {
+        loop {
+            self.last_pid = self.last_pid.checked_add(1).unwrap_or(INIT + 1);
+            if !self.processes.contains_key(&self.last_pid) {
+                return self.last_pid;
+            }
+        }
+    }
+
+    /// Makes process 1, without a thread; EEXIST the second time.
+    pub fn create_init(&mut self) -> Result<Pid> {
+        if self.last_pid != 0 {
+            return Err(Error::new(EEXIST));
+        }
+        let pid = self.new_pid();
+        let process = Process {
+            pid,
+            parent: 0,
+            group: pid,
+            session: pid,
+            users: Ids::default(),
+            groups: Ids::default(),
+            name: String::from("init"),
+            state: State::New,
+            threads: BTreeMap::new(),
+            next_thread: 0,
+            handles: Vec::new(),
+        };
+        self.processes.insert(pid, process);
+        Ok(pid)
+    }
+
+    /// Makes a child of `parent` with one stopped thread.
+    pub fn fork(&mut self, parent: Pid) -> Result<Pid> {
+        self.check_alive(parent)?;
+        if self.processes.len() >= MAX_PROCESSES {
+            return Err(Error::new(EAGAIN));
+        }
+        let pid = self.new_pid();
+        let parent = self.process(parent)?;
+        let child = Process {
+            pid,
+            parent: parent.pid,
+            group: parent.group,
+            session: parent.session,
+            users: parent.users,
+            groups: parent.groups,
+            name: parent.name.clone(),
+            state: State::New,
+            threads: BTreeMap::new(),
+            next_thread: 0,
+            handles: Vec::new(),
+        };
+        self.processes.insert(pid, child);
+        self.add_thread(pid, None).inspect_err(|_| {
+            self.processes.remove(&pid);
+        })?;
+        Ok(pid)
+    }
+
+    /// ESRCH for processes that are gone or about to be.
+    pub fn check_alive(&self, pid: Pid) -> Result<()> {
+        match self.process(pid)?.state {
+            State::New | State::Running => Ok(()),
+            State::Ending(_) | State::Dead(_) => Err(Error::new(ESRCH)),
+        }
+    }
+
+    /// Adds a thread to a process: a new stopped context, or the given one. Returns its number.
+    pub fn add_thread(&mut self, pid: Pid, given: Option<C::Context>) -> Result<usize> {
+        self.check_alive(pid)?;
+        if self.tokens.len() >= MAX_PROCESSES {
+            return Err(Error::new(EAGAIN));
+        }
+        self.last_token += 1;
+        let token = self.last_token;
+        let context = match given {
+            Some(context) => {
+                self.contexts.watch(&context, token)?;
+                context
+            }
+            None => self.contexts.create(token)?,
+        };
+        self.contexts
+            .set_attributes(&context, &self.process(pid)?.attributes())?;
+        let process = self.process_mut(pid)?;
+        let number = process.next_thread;
+        process.next_thread += 1;
+        process.threads.insert(number, context);
+        self.tokens.insert(token, (pid, number));
+        Ok(number)
+    }
+
+    /// A client got the handle `handle` of a process.
+    pub fn opened(&mut self, pid: Pid, handle: usize) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.handles.push(handle);
+        }
+    }
+
+    /// A handle of a process is gone.
+    pub fn closed(&mut self, pid: Pid, handle: usize) {
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        process.handles.retain(|&known| known != handle);
+        if process.handles.is_empty() && process.state == State::New {
+            // Whoever wanted to start it is gone; nobody can any more, and nobody waits for it.
+            process.parent = 0;
+            self.end(pid, 0);
+        }
+    }
+
+    /// The first thread of a process is about to run.
+    pub fn started(&mut self, pid: Pid) {
+        if let Some(process) = self.processes.get_mut(&pid)
+            && process.state == State::New
+        {
+            process.state = State::Running;
+        }
+    }
+
+    /// Decides the status of a process and kills its threads.
+    pub fn end(&mut self, pid: Pid, status: usize) {
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        if matches!(process.state, State::Ending(_) | State::Dead(_)) {
+            return;
+        }
+        process.state = State::Ending(status);
+        for context in process.threads.values() {
+            // A context that is dead already reports its end anyway.
+            let _ = self.contexts.kill(context);
+        }
+        if process.threads.is_empty() {
+            self.bury(pid);
+        }
+    }
+
+    /// Something happened to the thread with this token: look whether it ended.
+    pub fn thread_event(&mut self, token: usize) {
+        let Some(&(pid, number)) = self.tokens.get(&token) else {
+            return;
+        };
+        let Some(process) = self.processes.get_mut(&pid) else {
+            self.tokens.remove(&token);
+            return;
+        };
+        let Some(context) = process.threads.get(&number) else {
+            self.tokens.remove(&token);
+            return;
+        };
+        let Some(end) = self.contexts.end(context) else {
+            return;
+        };
+        process.threads.remove(&number);
+        self.tokens.remove(&token);
+        let last = process.threads.is_empty();
+        if last && end == End::Ended && !matches!(process.state, State::Ending(_)) {
+            // The last thread left without a word.
+            process.state = State::Ending(0);
+        }
+        if let End::Exception(signal) = end {
+            // One thread's exception ends the process.
+            self.end(pid, signal);
+        }
+        if last {
+            self.bury(pid);
+        }
+    }
+
+    /// All threads of a process are gone: keep the status for the parent, pass children on.
+    fn bury(&mut self, pid: Pid) {
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        let State::Ending(status) = process.state else {
+            return;
+        };
+        process.state = State::Dead(status);
+        let parent = process.parent;
+        for child in self.processes.values_mut() {
+            if child.parent == pid {
+                child.parent = INIT;
+                if matches!(child.state, State::Dead(_)) {
+                    self.changed.insert(INIT);
+                }
+            }
+        }
+        // Nobody fetches the status of a process whose parent is gone.
+        if self.processes.contains_key(&parent) {
+            self.changed.insert(parent);
+        } else {
+            self.processes.remove(&pid);
+        }
+    }
+
+    /// Fetches the status of a dead child. `Ok(None)`: none yet and `poll` is set; EWOULDBLOCK: none
+    /// yet; ECHILD: there is no such child.
+    pub fn wait(&mut self, pid: Pid, wanted: Wanted, poll: bool) -> Result<Option<(Pid, usize)>> {
+        let mut children = self
+            .processes
+            .values()
+            .filter(|child| child.parent == pid)
+            .filter(|child| match wanted {
+                Wanted::Any => true,
+                Wanted::Child(wanted) => u64::from(child.pid) == wanted,
+                Wanted::Group(group) => u64::from(child.group) == group,
+            })
+            .peekable();
+        if children.peek().is_none() {
+            return Err(Error::new(ECHILD));
+        }
+        let dead = children.find_map(|child| match child.state {
+            State::Dead(status) => Some((child.pid, status)),
+            _ => None,
+        });
+        match dead {
+            Some((child, status)) => {
+                self.processes.remove(&child);
+                Ok(Some((child, status)))
+            }
+            None if poll => Ok(None),
+            None => Err(Error::new(EWOULDBLOCK)),
+        }
+    }
+
+    /// Sends a signal to one process or to several. ESRCH: there is none; EPERM: none may be sent to
+    /// by `sender`.
+    pub fn kill(&mut self, sender: Pid, target: usize, signal: u64) -> Result<()> {
+        let signal = usize::try_from(signal).map_err(|_| Error::new(EINVAL))?;
+        let effect = effect_of(signal).ok_or(Error::new(EINVAL))?;
+        let caller = self.process(sender)?;
+        let (users, group) = (caller.users, caller.group);
+        let targets: Vec<Pid> = match ProcKillTarget::from_raw(target) {
+            ProcKillTarget::SingleProc(pid) => Pid::try_from(pid)
+                .ok()
+                .filter(|pid| self.processes.contains_key(pid))
+                .into_iter()
+                .collect(),
+            ProcKillTarget::ThisGroup => self.pids(|process| process.group == group),
+            ProcKillTarget::ProcGroup(group) => {
+                self.pids(|process| process.group as usize == group)
+            }
+            // All but init and the sender.
+            ProcKillTarget::All => {
+                self.pids(|process| process.pid != INIT && process.pid != sender)
+            }
+        };
+        if targets.is_empty() {
+            return Err(Error::new(ESRCH));
+        }
+        let mut permitted = false;
+        for pid in targets {
+            let Ok(target) = self.process(pid) else {
+                continue;
+            };
+            if !may_signal(users, target.users) {
+                continue;
+            }
+            permitted = true;
+            match effect {
+                Effect::Nothing => {}
+                Effect::Kill => self.end(pid, signal),
+            }
+        }
+        match permitted {
+            true => Ok(()),
+            false => Err(Error::new(EPERM)),
+        }
+    }
+
+    fn pids(&self, matches: impl Fn(&Process<C::Context>) -> bool) -> Vec<Pid> {
+        self.processes
+            .values()
+            .filter(|process| matches(process))
+            .map(|process| process.pid)
+            .collect()
+    }
+
+    /// Sets real, effective and saved ids (all ones: keep); EPERM.
+    pub fn set_ids(&mut self, pid: Pid, users: [u32; 3], groups: [u32; 3]) -> Result<()> {
+        let process = self.process_mut(pid)?;
+        let root = process.users.effective == 0;
+        let users = process.users.change(users, root);
+        let groups = process.groups.change(groups, root);
+        let (Some(users), Some(groups)) = (users, groups) else {
+            return Err(Error::new(EPERM));
+        };
+        process.users = users;
+        process.groups = groups;
+        self.apply_attributes(pid)
+    }
+
+    /// Sets the name, given as bytes that may end with zeros.
+    pub fn rename(&mut self, pid: Pid, name: &[u8]) -> Result<()> {
+        let name = &name[..name.len().min(MAX_NAME)];
+        let end = name
+            .iter()
+            .position(|&byte| byte == 0)
+            .unwrap_or(name.len());
+        let name = core::str::from_utf8(&name[..end]).map_err(|_| Error::new(EINVAL))?;
+        // A listing has one line per process and columns by spaces.
+        let name = name.replace(|c: char| c.is_control() || c == ' ', "_");
+        self.process_mut(pid)?.name = name;
+        self.apply_attributes(pid)
+    }
+
+    /// Tells the kernel the identity of a process for all its threads.
+    fn apply_attributes(&self, pid: Pid) -> Result<()> {
+        let process = self.process(pid)?;
+        for context in process.threads.values() {
+            self.contexts
+                .set_attributes(context, &process.attributes())?;
+        }
+        Ok(())
+    }
+
+    /// The group of a process, the caller's own for 0.
+    pub fn group(&self, caller: Pid, target: Pid) -> Result<Pid> {
+        Ok(self.process(or_self(target, caller))?.group)
+    }
+
+    /// Moves the caller or one of its children (0: the caller) to a group of its session (0: one of
+    /// its own).
+    pub fn set_group(&mut self, caller: Pid, target: Pid, group: Pid) -> Result<()> {
+        let target = or_self(target, caller);
+        let process = self.process(target)?;
+        if target != caller && process.parent != caller {
+            return Err(Error::new(ESRCH));
+        }
+        let (session, leader) = (process.session, process.session == target);
+        let group = or_self(group, target);
+        let joins = group == target
+            || self
+                .processes
+                .values()
+                .any(|process| process.group == group && process.session == session);
+        if leader || !joins {
+            return Err(Error::new(EPERM));
+        }
+        self.process_mut(target)?.group = group;
+        Ok(())
+    }
+
+    /// The session of a process, the caller's own for 0.
+    pub fn session(&self, caller: Pid, target: Pid) -> Result<Pid> {
+        Ok(self.process(or_self(target, caller))?.session)
+    }
+
+    /// Makes the caller the leader of a session of its own; EPERM for the leader of a group.
+    pub fn new_session(&mut self, caller: Pid) -> Result<()> {
+        if self.processes.values().any(|other| other.group == caller) {
+            return Err(Error::new(EPERM));
+        }
+        let process = self.process_mut(caller)?;
+        (process.session, process.group) = (caller, caller);
+        Ok(())
+    }
+
+    /// All processes, one per line, columns named in the first.
+    pub fn listing(&self) -> String {
+        let mut text = String::from("pid ppid uid status name\n");
+        for process in self.processes.values() {
+            text.push_str(&format!(
+                "{} {} {} {} {}\n",
+                process.pid,
+                process.parent,
+                process.users.effective,
+                process.state_name(),
+                process.name
+            ));
+        }
+        text
+    }
+}
+
+fn or_self(pid: Pid, own: Pid) -> Pid {
+    if pid == 0 { own } else { pid }
+}
+
+fn may_signal(sender: Ids, target: Ids) -> bool {
+    sender.effective == 0
+        || [sender.real, sender.effective]
+            .iter()
+            .any(|id| [target.real, target.saved].contains(id))
+}
+
+/// What a signal does to a process, as nobody handles signals.
+#[derive(Clone, Copy)]
+enum Effect {
+    Nothing,
+    Kill,
+}
+
+/// The effect of a signal, `None` when there is no such signal or it would stop the process, which
+/// is not offered.
+fn effect_of(signal: usize) -> Option<Effect> {
+    const SIGSTOP: usize = 19;
+    const SIGTTOU: usize = 22;
+    const SIGURG: usize = 23;
+    const SIGWINCH: usize = 28;
+    match signal {
+        0 | SIGCHLD | SIGCONT | SIGURG | SIGWINCH => Some(Effect::Nothing),
+        SIGSTOP..=SIGTTOU => None,
+        1..=64 => Some(Effect::Kill),
+        _ => None,
+    }
+}

@@ -1,0 +1,345 @@
+//! Tests of the table with contexts that are only remembered.
+
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use syscall::error::{EAGAIN, ECHILD, EEXIST, EINVAL, EPERM, ESRCH, EWOULDBLOCK, Error, Result};
+
+use crate::process::{Attributes, Pid, State};
+use crate::table::{Contexts, End, INIT, MAX_PROCESSES, Table, Wanted};
+
+#[derive(Clone, Debug, Default)]
+struct Record {
+    token: usize,
+    killed: bool,
+    end: Option<End>,
+    euid: u32,
+    name: String,
+    dropped: bool,
+}
+
+type Records = Rc<RefCell<Vec<Record>>>;
+
+struct FakeContext {
+    number: usize,
+    records: Records,
+}
+
+impl Drop for FakeContext {
+    fn drop(&mut self) {
+        self.records.borrow_mut()[self.number].dropped = true;
+    }
+}
+
+#[derive(Default)]
+struct Fake {
+    records: Records,
+    fail: RefCell<bool>,
+}
+
+impl Fake {
+    fn context(&self) -> FakeContext {
+        let mut records = self.records.borrow_mut();
+        records.push(Record::default());
+        FakeContext {
+            number: records.len() - 1,
+            records: Rc::clone(&self.records),
+        }
+    }
+}
+
+impl Contexts for Fake {
+    type Context = FakeContext;
+
+    fn create(&self, token: usize) -> Result<FakeContext> {
+        if *self.fail.borrow() {
+            return Err(Error::new(EAGAIN));
+        }
+        let context = self.context();
+        self.watch(&context, token)?;
+        Ok(context)
+    }
+
+    fn watch(&self, context: &FakeContext, token: usize) -> Result<()> {
+        self.records.borrow_mut()[context.number].token = token;
+        Ok(())
+    }
+
+    fn set_attributes(&self, context: &FakeContext, attributes: &Attributes<'_>) -> Result<()> {
+        let record = &mut self.records.borrow_mut()[context.number];
+        record.euid = attributes.euid;
+        record.name = attributes.name.into();
+        Ok(())
+    }
+
+    fn kill(&self, context: &FakeContext) -> Result<()> {
+        self.records.borrow_mut()[context.number].killed = true;
+        Ok(())
+    }
+
+    fn end(&self, context: &FakeContext) -> Option<End> {
+        self.records.borrow()[context.number].end
+    }
+}
+
+/// A table with a running init; the second value are the contexts, init's first.
+fn table() -> (Table<Fake>, Records) {
+    let fake = Fake::default();
+    let records = Rc::clone(&fake.records);
+    let first = fake.context();
+    let mut table = Table::new(fake);
+    let init = table.create_init().unwrap();
+    assert_eq!(init, INIT);
+    table.opened(init, 1000);
+    table.add_thread(init, Some(first)).unwrap();
+    table.started(init);
+    (table, records)
+}
+
+fn child(table: &mut Table<Fake>, parent: Pid) -> Pid {
+    let pid = table.fork(parent).unwrap();
+    table.opened(pid, 1000 + pid as usize);
+    table.started(pid);
+    pid
+}
+
+/// Lets the kernel report the end of a context.
+fn report(table: &mut Table<Fake>, records: &Records, number: usize, end: End) {
+    records.borrow_mut()[number].end = Some(end);
+    let token = records.borrow()[number].token;
+    table.thread_event(token);
+}
+
+fn errno<T>(result: Result<T>) -> i32 {
+    result.err().map_or(0, |error| error.errno)
+}
+
+#[test]
+fn exit_reaches_the_parent_once() {
+    let (mut table, records) = table();
+    let pid = child(&mut table, INIT);
+    assert_eq!(errno(table.wait(INIT, Wanted::Any, false)), EWOULDBLOCK);
+    assert_eq!(table.wait(INIT, Wanted::Any, true).unwrap(), None);
+
+    table.end(pid, 7 << 8);
+    assert!(records.borrow()[1].killed);
+    // Not before the kernel says that the context is gone.
+    assert_eq!(errno(table.wait(INIT, Wanted::Any, false)), EWOULDBLOCK);
+    table.thread_event(records.borrow()[1].token);
+    assert_eq!(errno(table.wait(INIT, Wanted::Any, false)), EWOULDBLOCK);
+    assert!(table.take_changed().is_empty());
+
+    report(&mut table, &records, 1, End::Ended);
+    assert!(records.borrow()[1].dropped);
+    assert_eq!(table.take_changed(), [1000]);
+    assert_eq!(
+        table
+            .wait(INIT, Wanted::Child(99), true)
+            .err()
+            .unwrap()
+            .errno,
+        ECHILD
+    );
+    let wanted = Wanted::Child(pid.into());
+    assert_eq!(
+        table.wait(INIT, wanted, false).unwrap(),
+        Some((pid, 7 << 8))
+    );
+    assert_eq!(errno(table.wait(INIT, wanted, false)), ECHILD);
+}
+
+#[test]
+fn the_first_status_counts() {
+    let (mut table, records) = table();
+    let pid = child(&mut table, INIT);
+    table.end(pid, 1 << 8);
+    table.kill(INIT, pid as usize, 9).unwrap();
+    report(&mut table, &records, 1, End::Exception(11));
+    assert_eq!(
+        table.wait(INIT, Wanted::Any, false).unwrap(),
+        Some((pid, 1 << 8))
+    );
+}
+
+#[test]
+fn an_exception_ends_all_threads() {
+    let (mut table, records) = table();
+    let pid = child(&mut table, INIT);
+    table.add_thread(pid, None).unwrap();
+    report(&mut table, &records, 2, End::Exception(11));
+    assert!(records.borrow()[1].killed);
+    assert_eq!(errno(table.add_thread(pid, None)), ESRCH);
+    assert_eq!(errno(table.fork(pid)), ESRCH);
+    report(&mut table, &records, 1, End::Ended);
+    assert_eq!(
+        table.wait(INIT, Wanted::Any, false).unwrap(),
+        Some((pid, 11))
+    );
+}
+
+#[test]
+fn a_thread_may_end_alone() {
+    let (mut table, records) = table();
+    let pid = child(&mut table, INIT);
+    table.add_thread(pid, None).unwrap();
+    report(&mut table, &records, 1, End::Ended);
+    assert_eq!(table.process(pid).unwrap().state, State::Running);
+    report(&mut table, &records, 2, End::Ended);
+    assert_eq!(
+        table.wait(INIT, Wanted::Any, false).unwrap(),
+        Some((pid, 0))
+    );
+}
+
+#[test]
+fn orphans_go_to_init() {
+    let (mut table, records) = table();
+    let parent = child(&mut table, INIT);
+    let living = child(&mut table, parent);
+    let dead = child(&mut table, parent);
+    table.end(dead, 3 << 8);
+    report(&mut table, &records, 3, End::Ended);
+    table.take_changed();
+    table.end(parent, 0);
+    report(&mut table, &records, 1, End::Ended);
+    assert_eq!(table.process(living).unwrap().parent, INIT);
+    assert_eq!(table.take_changed(), [1000]);
+    let mut statuses = Vec::new();
+    while let Ok(Some(status)) = table.wait(INIT, Wanted::Any, true) {
+        statuses.push(status);
+    }
+    assert_eq!(statuses, [(parent, 0), (dead, 3 << 8)]);
+}
+
+#[test]
+fn a_process_that_nobody_can_start_goes_away() {
+    let (mut table, records) = table();
+    let pid = table.fork(INIT).unwrap();
+    table.opened(pid, 5);
+    table.opened(pid, 6);
+    table.closed(pid, 5);
+    assert!(!records.borrow()[1].killed);
+    table.closed(pid, 6);
+    assert!(records.borrow()[1].killed);
+    report(&mut table, &records, 1, End::Ended);
+    assert_eq!(errno(table.process(pid)), ESRCH);
+    assert_eq!(errno(table.wait(INIT, Wanted::Any, true)), ECHILD);
+}
+
+#[test]
+fn failure_to_make_a_context_leaves_nothing() {
+    let (mut table, _) = table();
+    *table.contexts().fail.borrow_mut() = true;
+    assert_eq!(errno(table.fork(INIT)), EAGAIN);
+    assert_eq!(errno(table.wait(INIT, Wanted::Any, true)), ECHILD);
+}
+
+#[test]
+fn the_table_is_bounded() {
+    let (mut table, _) = table();
+    while table.fork(INIT).is_ok() {}
+    assert_eq!(errno(table.fork(INIT)), EAGAIN);
+    assert!(table.listing().lines().count() <= MAX_PROCESSES + 1);
+}
+
+#[test]
+fn users_may_signal_only_their_own() {
+    let (mut table, records) = table();
+    let [mine, other, root] = [0; 3].map(|_| child(&mut table, INIT));
+    table.set_ids(mine, [1000; 3], [1000; 3]).unwrap();
+    table.set_ids(other, [1001; 3], [1001; 3]).unwrap();
+    assert_eq!(records.borrow()[1].euid, 1000);
+    let own = child(&mut table, mine);
+    assert_eq!(errno(table.kill(mine, other as usize, 9)), EPERM);
+    assert_eq!(errno(table.kill(mine, root as usize, 0)), EPERM);
+    assert_eq!(errno(table.kill(mine, INIT as usize, 9)), EPERM);
+    assert_eq!(errno(table.kill(mine, 77, 9)), ESRCH);
+    assert_eq!(errno(table.kill(mine, own as usize, 19)), EINVAL);
+    assert_eq!(errno(table.kill(mine, own as usize, 65)), EINVAL);
+    assert_eq!(errno(table.kill(mine, own as usize, u64::MAX)), EINVAL);
+    table.kill(mine, own as usize, 0).unwrap();
+    table.kill(mine, own as usize, 17).unwrap();
+    assert_eq!(table.process(own).unwrap().state, State::Running);
+    table.kill(mine, own as usize, 15).unwrap();
+    report(&mut table, &records, 4, End::Ended);
+    assert_eq!(
+        table.wait(mine, Wanted::Any, false).unwrap(),
+        Some((own, 15))
+    );
+}
+
+#[test]
+fn kill_all_spares_init_and_the_sender() {
+    let (mut table, _) = table();
+    let [sender, other] = [0; 2].map(|_| child(&mut table, INIT));
+    table.kill(sender, usize::MAX, 9).unwrap();
+    let state = |pid| table.process(pid).unwrap().state;
+    assert_eq!(state(INIT), State::Running);
+    assert_eq!(state(sender), State::Running);
+    assert_eq!(state(other), State::Ending(9));
+}
+
+#[test]
+fn only_root_takes_any_id() {
+    const KEEP: u32 = u32::MAX;
+    let (mut table, _) = table();
+    let pid = child(&mut table, INIT);
+    table.set_ids(pid, [1000, 1000, 1001], [5, 5, 5]).unwrap();
+    assert_eq!(errno(table.set_ids(pid, [KEEP, 0, KEEP], [KEEP; 3])), EPERM);
+    assert_eq!(errno(table.set_ids(pid, [KEEP; 3], [0; 3])), EPERM);
+    table.set_ids(pid, [KEEP, 1001, KEEP], [KEEP; 3]).unwrap();
+    assert_eq!(table.process(pid).unwrap().users.effective, 1001);
+    assert_eq!(table.process(pid).unwrap().meta().ruid, 1000);
+}
+
+#[test]
+fn names_fit_a_listing() {
+    let (mut table, records) = table();
+    let pid = child(&mut table, INIT);
+    table.rename(pid, b"a b\nc\0rest").unwrap();
+    assert_eq!(records.borrow()[1].name, "a_b_c");
+    assert_eq!(errno(table.rename(pid, &[0xFF, 0xFE])), EINVAL);
+    table.rename(pid, &[b'x'; 100]).unwrap();
+    assert_eq!(table.process(pid).unwrap().name.len(), 32);
+    assert!(
+        table
+            .listing()
+            .starts_with("pid ppid uid status name\n1 0 0 running init\n2 1 0 ")
+    );
+}
+
+#[test]
+fn groups_and_sessions() {
+    let (mut table, _) = table();
+    let first = child(&mut table, INIT);
+    let second = child(&mut table, INIT);
+    assert_eq!(table.group(first, 0).unwrap(), INIT);
+    table.set_group(INIT, first, 0).unwrap();
+    table.set_group(second, 0, first).unwrap();
+    assert_eq!(table.group(INIT, second).unwrap(), first);
+    assert_eq!(errno(table.set_group(second, first, 0)), ESRCH);
+    assert_eq!(errno(table.set_group(second, 0, 99)), EPERM);
+    assert_eq!(errno(table.new_session(first)), EPERM);
+    table.new_session(second).unwrap();
+    assert_eq!(table.session(INIT, second).unwrap(), second);
+    assert_eq!(errno(table.set_group(second, 0, 0)), EPERM);
+    let third = child(&mut table, first);
+    assert_eq!(
+        table
+            .wait(first, Wanted::Group(first.into()), true)
+            .unwrap(),
+        None
+    );
+    assert_eq!(
+        errno(table.wait(first, Wanted::Group(third.into()), true)),
+        ECHILD
+    );
+}
+
+#[test]
+fn there_is_one_init() {
+    let (mut table, _) = table();
+    assert_eq!(errno(table.create_init()), EEXIST);
+}
