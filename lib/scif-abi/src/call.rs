@@ -1,9 +1,10 @@
-//! The operations of an endpoint descriptor of the `scif:` scheme, as they travel in a `call` request.
+//! The operations of an endpoint descriptor of the `scif:` scheme, as they travel in a `call`
+//! request.
 //!
 //! `metadata[0]` is the operation's number, `metadata[1]` and `metadata[2]` its words, the payload
-//! either the operation's structure or, where the description says so, plain data. Numbers 1 to 17 are
-//! those of the ioctls of `scif_ioctl.h`; what the ioctls do not have begins at 64. A result is the
-//! return value of the call; an error its errno.
+//! either the operation's structure or, where the description says so, plain data. Numbers 1 to 17
+//! are those of the ioctls of `scif_ioctl.h`; what the ioctls do not have begins at 64. A result is
+//! the return value of the call; an error its errno.
 
 use syscall_derive::{Layout, Operation};
 use zerocopy::little_endian::U64;
@@ -61,8 +62,8 @@ pub enum Call {
         #[word(0)]
         backlog: i32,
     },
-    /// `scif_connect`. Result: the local port. On a descriptor with `O_NONBLOCK`: `EINPROGRESS`, and
-    /// the same call again collects the result.
+    /// `scif_connect`. Result: the local port. On a descriptor with `O_NONBLOCK`: `EINPROGRESS`,
+    /// and the same call again collects the result.
     #[op(3)]
     Connect {
         /// Destination node.
@@ -82,8 +83,8 @@ pub enum Call {
         #[payload]
         record: AcceptRecord,
     },
-    /// `scif_accept`, second half, on a fresh unbound endpoint: that endpoint becomes the accepted one.
-    /// Result: 0; `ENOENT` when there is no such handle (any more).
+    /// `scif_accept`, second half, on a fresh unbound endpoint: that endpoint becomes the accepted
+    /// one. Result: 0; `ENOENT` when there is no such handle (any more).
     #[op(5)]
     AcceptRegister {
         /// From the record.
@@ -104,9 +105,9 @@ pub enum Call {
         #[word(0)]
         flags: u32,
     },
-    /// `scif_get_node_ids`. The payload is an array of `u16`: the first receives the own node's id, the
-    /// others the ids of the nodes online, ascending. Result: the number of nodes online, which may be
-    /// more than fitted.
+    /// `scif_get_node_ids`. The payload is an array of `u16`: the first receives the own node's id,
+    /// the others the ids of the nodes online, ascending. Result: the number of nodes online, which
+    /// may be more than fitted.
     #[op(14)]
     GetNodeIds,
     /// `scif_poll` for this endpoint, without waiting. Result: `Readiness` bits.

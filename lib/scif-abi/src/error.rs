@@ -1,9 +1,9 @@
 //! The errors of SCIF calls and their numbers.
 //!
-//! The list is the union of the "Errors" paragraphs of the SCIF header (`scif.h`) for the calls that
-//! exist, plus the values only the scheme itself needs (`EBADF`, `ENOENT`, ...). The numbers are the ones
-//! Linux and Redox share. Code passes [`Error`] around; only the outermost layer turns it into a
-//! number, with [`Error::errno`].
+//! The list is the union of the "Errors" paragraphs of the SCIF header (`scif.h`) for the calls
+//! that exist, plus the values only the scheme itself needs (`EBADF`, `ENOENT`, ...). The numbers
+//! are the ones Linux and Redox share. Code passes [`Error`] around; only the outermost layer turns
+//! it into a number, with [`Error::errno`].
 
 use core::fmt;
 

@@ -1,8 +1,8 @@
 //! The numbers and layouts of SCIF: errors, flags, limits, wire records and scheme operations.
 //!
 //! A leaf without code of its own: everything here is either a constant, a record whose layout is
-//! checked when it is compiled, or the (de)coding of such records. Nothing here blocks, allocates or
-//! trusts what it decodes.
+//! checked when it is compiled, or the (de)coding of such records. Nothing here blocks, allocates
+//! or trusts what it decodes.
 #![no_std]
 
 // The derive macros name this crate by its outside name, here as everywhere.

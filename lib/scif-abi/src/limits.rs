@@ -23,12 +23,12 @@ pub const PAGE_BYTES: usize = 4096;
 /// Bytes of an endpoint's ring in each direction in the base protocol; one byte always stays free.
 pub const ENDPOINT_RING_BYTES: u32 = 4096;
 
-/// Largest ring an endpoint may offer, in bytes. Well below the 4 MiB at which physically contiguous
-/// allocations of the kernel end.
+/// Largest ring an endpoint may offer, in bytes. Well below the 4 MiB at which physically
+/// contiguous allocations of the kernel end.
 pub const MAX_ENDPOINT_RING_BYTES: u32 = 1 << 20;
 
-/// Bytes of the node queue pair's ring in each direction: 16 × 64 KiB, as the mainline driver has it.
-/// That is 23,831 messages of 44 bytes.
+/// Bytes of the node queue pair's ring in each direction: 16 × 64 KiB, as the mainline driver has
+/// it. That is 23,831 messages of 44 bytes.
 pub const NODE_RING_BYTES: u32 = 1 << 20;
 
 /// Smallest ring accepted from a peer, in bytes: a node ring must hold at least one message.

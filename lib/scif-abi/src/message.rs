@@ -4,8 +4,8 @@
 //! fences) join when registered memory does; until then they are unknown and ignored, which is what
 //! the mainline driver does with opcodes it does not know.
 //!
-//! "A" is the side that connects, "P" the side that accepts. Ids are the sender's own, opaque to the
-//! other side, which only ever echoes them.
+//! "A" is the side that connects, "P" the side that accepts. Ids are the sender's own, opaque to
+//! the other side, which only ever echoes them.
 
 use syscall_derive::{Layout, Operation};
 use zerocopy::little_endian::{U32, U64};
@@ -209,7 +209,8 @@ pub enum NodeMessage {
         #[word(0)]
         peer: u64,
     },
-    /// GET_NODE_INFO: which nodes are there? Asked by a card, answered by the host with the same opcode.
+    /// GET_NODE_INFO: which nodes are there? Asked by a card, answered by the host with the same
+    /// opcode.
     #[op(18)]
     GetNodeInfo {
         /// Answer: highest node id ever seen.
@@ -222,8 +223,8 @@ pub enum NodeMessage {
         #[word(3)]
         waiter: u64,
     },
-    /// CNCT_TERM, A to P, extension [`Extensions::WITHDRAW`]: forget my request if it is still queued.
-    /// Whatever happens, exactly one of TERM_ACK, CNCT_GNT and CNCT_REJ answers a request.
+    /// CNCT_TERM, A to P, extension [`Extensions::WITHDRAW`]: forget my request if it is still
+    /// queued. Whatever happens, exactly one of TERM_ACK, CNCT_GNT and CNCT_REJ answers a request.
     #[op(64)]
     ConnectWithdraw {
         /// A's id.

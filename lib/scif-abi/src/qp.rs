@@ -1,10 +1,10 @@
 //! The queue pair structure: what two sides of a ring pair share, in the mainline driver's layout.
 //!
 //! One structure exists per side, in that side's own memory. The peer reads it once, when the rings
-//! are set up, and afterwards only ever *writes* two words of it: `local_write`, when it has put bytes
-//! into our ring, and `local_read`, when it has taken bytes out of its own ring that we put there.
-//! The two words sit on cache lines of their own. Everything the mainline structure holds besides
-//! (kernel pointers, locks) is private to its owner and written as zero here.
+//! are set up, and afterwards only ever *writes* two words of it: `local_write`, when it has put
+//! bytes into our ring, and `local_read`, when it has taken bytes out of its own ring that we put
+//! there. The two words sit on cache lines of their own. Everything the mainline structure holds
+//! besides (kernel pointers, locks) is private to its owner and written as zero here.
 
 use syscall_derive::Layout;
 use zerocopy::little_endian::{U32, U64};
@@ -56,7 +56,8 @@ pub struct QueuePair {
     /// The ring its owner writes to.
     #[layout(offset = 8)]
     pub outbound: RingDescriptor,
-    /// The ring its owner reads from: `size` tells the peer how large the buffer at `local_buffer` is.
+    /// The ring its owner reads from: `size` tells the peer how large the buffer at `local_buffer`
+    /// is.
     #[layout(offset = 48)]
     pub inbound: RingDescriptor,
     /// Padding up to the next cache line.
@@ -92,8 +93,8 @@ pub struct QueuePair {
     /// Owner's two locks: zero in ours.
     #[layout(offset = 236)]
     pub private_locks: [U32; 2],
-    /// [`Extensions`](crate::message::Extensions) its owner offers. The mainline structure ends before
-    /// this word and pads to 256 bytes with zeros: a mainline peer offers nothing.
+    /// [`Extensions`](crate::message::Extensions) its owner offers. The mainline structure ends
+    /// before this word and pads to 256 bytes with zeros: a mainline peer offers nothing.
     #[layout(offset = 244)]
     pub extensions: U32,
     /// Padding, zero.

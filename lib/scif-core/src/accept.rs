@@ -14,9 +14,9 @@ use crate::memory::Memory;
 use crate::ring::{Consumer, Producer, RemoteQueuePair};
 
 impl Engine {
-    /// First half of `scif_accept`: takes the first request and grants it with a new endpoint, which is
-    /// not connected yet. `owner` owns it. `Event::Changed` for the new endpoint tells when
-    /// [`Engine::accept_finish`] has a result. A caller that gives up closes the new endpoint.
+    /// First half of `scif_accept`: takes the first request and grants it with a new endpoint,
+    /// which is not connected yet. `owner` owns it. `Event::Changed` for the new endpoint tells
+    /// when [`Engine::accept_finish`] has a result. A caller that gives up closes the new endpoint.
     ///
     /// # Errors
     /// `EAGAIN`: no request. `EINVAL`: not listening. `ENOMEM`: the request has been refused.
@@ -116,12 +116,13 @@ impl Engine {
         );
     }
 
-    /// Second half of `scif_accept`: the peer's port id once the connector has acknowledged; `Pending`
-    /// until `Event::Changed` says otherwise. On an error the new endpoint no longer exists.
+    /// Second half of `scif_accept`: the peer's port id once the connector has acknowledged;
+    /// `Pending` until `Event::Changed` says otherwise. On an error the new endpoint no longer
+    /// exists.
     ///
     /// # Errors
-    /// `EAGAIN`: the connector withdrew (an accept that waits takes the next request). `ENODEV`: its
-    /// node is lost, or it did not answer. `EBADF`: no such endpoint.
+    /// `EAGAIN`: the connector withdrew (an accept that waits takes the next request). `ENODEV`:
+    /// its node is lost, or it did not answer. `EBADF`: no such endpoint.
     pub fn accept_finish(&mut self, new: EndpointId) -> Poll<Result<PortId, Error>> {
         let endpoint = match self.endpoint(new) {
             Ok(endpoint) => endpoint,

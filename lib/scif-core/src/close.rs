@@ -9,10 +9,10 @@ use crate::engine::Engine;
 use crate::memory::Memory;
 
 impl Engine {
-    /// `scif_close`, also for the endpoints of a process that died. Always succeeds; endpoint and port
-    /// are free at once, whatever still has to be settled with the peer. Bytes already sent stay
-    /// readable for the peer, bytes not received are thrown away. A listener refuses its queued
-    /// requests.
+    /// `scif_close`, also for the endpoints of a process that died. Always succeeds; endpoint and
+    /// port are free at once, whatever still has to be settled with the peer. Bytes already sent
+    /// stay readable for the peer, bytes not received are thrown away. A listener refuses its
+    /// queued requests.
     pub fn close(&mut self, mem: &mut dyn Memory, id: EndpointId) {
         let Some(mut endpoint) = self.remove_endpoint(id) else {
             return;
@@ -44,8 +44,8 @@ impl Engine {
         }
     }
 
-    /// Says DISCNCT. From here on we do not touch the peer's memory; the pages are kept until the peer
-    /// has said that it does not touch ours.
+    /// Says DISCNCT. From here on we do not touch the peer's memory; the pages are kept until the
+    /// peer has said that it does not touch ours.
     pub(crate) fn disconnect(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;

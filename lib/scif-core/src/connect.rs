@@ -15,8 +15,8 @@ use crate::ring::{Consumer, Producer, Reach, RemoteQueuePair};
 /// How a connect behaves towards later calls on the same endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectMode {
-    /// The caller waits for the result with [`Engine::connect_result`]; other connects meanwhile are
-    /// `EISCONN`.
+    /// The caller waits for the result with [`Engine::connect_result`]; other connects meanwhile
+    /// are `EISCONN`.
     Blocking,
     /// The result is collected by a second connect; until it is there that gives `EINPROGRESS`.
     NonBlocking,
@@ -32,15 +32,15 @@ pub enum Connect {
 }
 
 impl Engine {
-    /// `scif_connect`: starts connecting, or collects the result of a non-blocking attempt. The end of
-    /// an attempt is told by `Event::Changed`. An unbound endpoint gets an ephemeral port, which it
-    /// keeps when the attempt fails.
+    /// `scif_connect`: starts connecting, or collects the result of a non-blocking attempt. The end
+    /// of an attempt is told by `Event::Changed`. An unbound endpoint gets an ephemeral port, which
+    /// it keeps when the attempt fails.
     ///
     /// # Errors
     /// In this order. `ENODEV`: no such node, or it is not online (not looked at when a result is
     /// collected). `EINVAL`: port 0. Then by state: `EOPNOTSUPP` listening; `EISCONN` connected or
-    /// connecting; `EINPROGRESS` connecting non-blocking; `EINVAL` disconnected. `ENOSPC`: no port is
-    /// free. `ENOMEM`. Collected: `ECONNREFUSED`, `ENODEV`.
+    /// connecting; `EINPROGRESS` connecting non-blocking; `EINVAL` disconnected. `ENOSPC`: no port
+    /// is free. `ENOMEM`. Collected: `ECONNREFUSED`, `ENODEV`.
     pub fn connect(
         &mut self,
         mem: &mut dyn Memory,
@@ -125,9 +125,9 @@ impl Engine {
         Ok(())
     }
 
-    /// For the caller that waits in a blocking connect: its result, once; the local port on success.
-    /// `Pending` until `Event::Changed` says otherwise. After a failure the endpoint is bound and can
-    /// connect again.
+    /// For the caller that waits in a blocking connect: its result, once; the local port on
+    /// success. `Pending` until `Event::Changed` says otherwise. After a failure the endpoint is
+    /// bound and can connect again.
     pub fn connect_result(&mut self, id: EndpointId) -> Poll<Result<Port, Error>> {
         let endpoint = match self.endpoint_mut(id) {
             Ok(endpoint) => endpoint,
@@ -147,8 +147,8 @@ impl Engine {
         }
     }
 
-    /// Gives up a connect that is under way (the waiting caller was interrupted): the endpoint is bound
-    /// again, and may connect again at once. Does nothing when none is under way.
+    /// Gives up a connect that is under way (the waiting caller was interrupted): the endpoint is
+    /// bound again, and may connect again at once. Does nothing when none is under way.
     pub fn connect_cancel(&mut self, mem: &mut dyn Memory, id: EndpointId) {
         let Ok(endpoint) = self.endpoint(id) else {
             return;

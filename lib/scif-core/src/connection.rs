@@ -1,8 +1,8 @@
 //! Connections: the pair of rings behind an endpoint, and its handshakes with the peer.
 //!
 //! The ids on the wire are those of connections, not of endpoints. So an endpoint can be closed, or
-//! connect anew, at once, while the old connection lives on until the peer has promised not to write
-//! to its pages any more. Only then are the pages freed.
+//! connect anew, at once, while the old connection lives on until the peer has promised not to
+//! write to its pages any more. Only then are the pages freed.
 
 use scif_abi::{Port, PortId};
 

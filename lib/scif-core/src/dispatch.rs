@@ -1,8 +1,8 @@
 //! What peers say: every message of a node ring or of the loopback queue passes through here.
 //!
 //! Nothing in a message is believed but the node whose ring it came from. An id counts only if it
-//! names a connection with that node, in a phase in which the message makes sense; everything else is
-//! counted and ignored.
+//! names a connection with that node, in a phase in which the message makes sense; everything else
+//! is counted and ignored.
 
 use scif_abi::message::{Message, NodeMessage};
 use scif_abi::{Error, NodeId, PortId};
@@ -164,8 +164,8 @@ impl Engine {
         }
     }
 
-    /// CNCT_TERM: forgotten if it is still queued. Otherwise a grant or a refusal is on its way, and
-    /// that is the answer.
+    /// CNCT_TERM: forgotten if it is still queued. Otherwise a grant or a refusal is on its way,
+    /// and that is the answer.
     fn on_withdraw(&mut self, mem: &mut dyn Memory, ends: Ends, connector: u64) {
         let listener = self.ports.listener(ends.local);
         let Some(endpoint) = listener.and_then(|id| self.endpoints.get_mut(id.0)) else {

@@ -19,8 +19,8 @@ impl EndpointId {
     }
 }
 
-/// State of an endpoint. Closing and zombie states do not exist here: a closed endpoint is gone, what
-/// is left to do for its peer belongs to the connection.
+/// State of an endpoint. Closing and zombie states do not exist here: a closed endpoint is gone,
+/// what is left to do for its peer belongs to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointState {
     /// Fresh.

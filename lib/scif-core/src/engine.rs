@@ -1,4 +1,5 @@
-//! The engine: all of a node's SCIF state, the clock it is told, and the ways messages and events leave.
+//! The engine: all of a node's SCIF state, the clock it is told, and the ways messages and events
+//! leave.
 //!
 //! The calls themselves are in `listen`, `connect`, `accept`, `transfer`, `close` and `link`; what
 //! peers say arrives in `dispatch`.
@@ -43,8 +44,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine without links. Loopback connections work at once. Ring sizes of `config` that are out
-    /// of range are replaced by the nearest power of two in range.
+    /// An engine without links. Loopback connections work at once. Ring sizes of `config` that are
+    /// out of range are replaced by the nearest power of two in range.
     pub fn new(mut config: Config) -> Engine {
         let min = limits::MIN_RING_BYTES;
         let round = |bytes: u32, max: u32| bytes.clamp(min, max).next_power_of_two();
@@ -77,8 +78,8 @@ impl Engine {
         &self.config
     }
 
-    /// Tells the engine the time (nanoseconds of any monotonic clock) and lets time-outs happen. Call
-    /// it at the start of every turn of the event loop.
+    /// Tells the engine the time (nanoseconds of any monotonic clock) and lets time-outs happen.
+    /// Call it at the start of every turn of the event loop.
     pub fn tick(&mut self, mem: &mut dyn Memory, now: u64) {
         self.now = self.now.max(now);
         while let Some((deadline, id)) = self.timers.first().copied() {
@@ -100,8 +101,8 @@ impl Engine {
             .min()
     }
 
-    /// The next thing to do or know. Call it until it returns `None` after any other calls: messages
-    /// within the node are handled and notifications sent here, which is how they merge.
+    /// The next thing to do or know. Call it until it returns `None` after any other calls:
+    /// messages within the node are handled and notifications sent here, which is how they merge.
     pub fn next_event(&mut self, mem: &mut dyn Memory) -> Option<Event> {
         if let Some(event) = self.pop_event() {
             return Some(event);

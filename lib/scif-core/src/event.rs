@@ -8,8 +8,8 @@ use crate::endpoint::EndpointId;
 /// One thing to do or to know; taken with [`Engine::next_event`](crate::Engine::next_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Something about this endpoint changed: retry the calls that wait on it, ask for its readiness
-    /// again. Changes of one endpoint merge into one event.
+    /// Something about this endpoint changed: retry the calls that wait on it, ask for its
+    /// readiness again. Changes of one endpoint merge into one event.
     Changed(EndpointId),
     /// Ring this node's doorbell: there are messages in its ring. One for any number of messages.
     Ring(NodeId),
@@ -17,8 +17,8 @@ pub enum Event {
     NodeUp(NodeId),
     /// This node is no longer online. Its connections are already reset.
     NodeDown(NodeId),
-    /// This node broke the protocol, or its ring was stuck: nothing is sent to it or taken from it any
-    /// more (a `NodeDown` came before, if it was online). The link must be reset: make the peer stop
-    /// writing to our memory, then call [`Engine::link_down`](crate::Engine::link_down).
+    /// This node broke the protocol, or its ring was stuck: nothing is sent to it or taken from it
+    /// any more (a `NodeDown` came before, if it was online). The link must be reset: make the peer
+    /// stop writing to our memory, then call [`Engine::link_down`](crate::Engine::link_down).
     LinkFailed(NodeId),
 }

@@ -9,15 +9,15 @@
 //! 1. [`Engine::tick`] with the time.
 //! 2. Any calls: those of clients, [`Engine::doorbell`] for every doorbell that rang, and the link
 //!    steps [`Engine::attach`], [`Engine::link_up`], [`Engine::link_down`].
-//! 3. [`Engine::next_event`] until `None`: ring doorbells, retry what waits on changed endpoints (more
-//!    calls), report nodes.
+//! 3. [`Engine::next_event`] until `None`: ring doorbells, retry what waits on changed endpoints
+//!    (more calls), report nodes.
 //! 4. Sleep until something happens, at most until [`Engine::next_deadline`].
 //!
 //! # Waiting
 //! A call that would have to wait says so instead: [`Engine::send`] and [`Engine::recv`] return 0,
-//! [`Engine::connect_result`] and [`Engine::accept_finish`] are pending, [`Engine::accept_start`] has
-//! nothing to accept. The driver parks its client and retries at the next `Changed` event of the
-//! endpoint.
+//! [`Engine::connect_result`] and [`Engine::accept_finish`] are pending, [`Engine::accept_start`]
+//! has nothing to accept. The driver parks its client and retries at the next `Changed` event of
+//! the endpoint.
 #![no_std]
 
 extern crate alloc;

@@ -47,8 +47,8 @@ impl core::fmt::Display for LinkError {
 impl core::error::Error for LinkError {}
 
 impl Engine {
-    /// First step of a link: makes this node's queue pair for `node` and returns its bus address, to be
-    /// published to the peer (in the link memory).
+    /// First step of a link: makes this node's queue pair for `node` and returns its bus address,
+    /// to be published to the peer (in the link memory).
     ///
     /// # Errors
     /// `BadNode`, `NoMemory`, `WrongState` (there is a link already; `link_down` first).
@@ -67,12 +67,13 @@ impl Engine {
         Ok(block.exported)
     }
 
-    /// Second step: the peer has published its queue pair at bus address `peer_qp`. Checks it, sends
-    /// INIT, and handles what the peer has sent already. The node is online (`Event::NodeUp`) when its
-    /// INIT has arrived.
+    /// Second step: the peer has published its queue pair at bus address `peer_qp`. Checks it,
+    /// sends INIT, and handles what the peer has sent already. The node is online (`Event::NodeUp`)
+    /// when its INIT has arrived.
     ///
     /// # Errors
-    /// `WrongState`; `BadQueuePair`: the link is then still attached, and this step may be repeated.
+    /// `WrongState`; `BadQueuePair`: the link is then still attached, and this step may be
+    /// repeated.
     pub fn link_up(
         &mut self,
         mem: &mut dyn Memory,
@@ -93,9 +94,9 @@ impl Engine {
         Ok(())
     }
 
-    /// The link is gone *and the peer can no longer write to our memory* (it is dead, or has said that
-    /// it stopped). Resets its connections and frees every page that was shared with it. A new link to
-    /// the node begins with `attach`.
+    /// The link is gone *and the peer can no longer write to our memory* (it is dead, or has said
+    /// that it stopped). Resets its connections and frees every page that was shared with it. A new
+    /// link to the node begins with `attach`.
     pub fn link_down(&mut self, mem: &mut dyn Memory, node: NodeId) {
         self.report_down(node);
         let Some(link) = self.nodes.remove(&node) else {
@@ -108,14 +109,14 @@ impl Engine {
         self.cut(mem, node, Phase::Disconnected);
     }
 
-    /// The peer does not answer, but may still write to our memory: resets the link's connections and
-    /// keeps its pages until `link_down`.
+    /// The peer does not answer, but may still write to our memory: resets the link's connections
+    /// and keeps its pages until `link_down`.
     pub fn link_lost(&mut self, node: NodeId) {
         self.fail_link(node);
     }
 
-    /// The node's doorbell rang, or may have: takes and handles the messages in its ring. Does no harm
-    /// when there are none.
+    /// The node's doorbell rang, or may have: takes and handles the messages in its ring. Does no
+    /// harm when there are none.
     pub fn doorbell(&mut self, mem: &mut dyn Memory, node: NodeId) {
         self.stats.doorbells_received += 1;
         self.drain(mem, node);
@@ -441,8 +442,8 @@ impl Engine {
         }
     }
 
-    /// Ends all connections with a node as far as programs see it. The pages stay until it is certain
-    /// that the peer does not write to them. Returns the connections.
+    /// Ends all connections with a node as far as programs see it. The pages stay until it is
+    /// certain that the peer does not write to them. Returns the connections.
     fn sever(&mut self, number: NodeId) -> Vec<ConnectionId> {
         let with_node = self
             .connections

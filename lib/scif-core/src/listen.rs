@@ -20,8 +20,8 @@ impl Engine {
     ///
     /// # Errors
     /// `EACCES` (before anything else): a port below 1024 and the endpoint's owner is not root.
-    /// `EINVAL`: bound already, or the port is taken. `EISCONN`: connected or listening. `ENOSPC`: no
-    /// port is free.
+    /// `EINVAL`: bound already, or the port is taken. `EISCONN`: connected or listening. `ENOSPC`:
+    /// no port is free.
     pub fn bind(&mut self, id: EndpointId, port: Port) -> Result<Port, Error> {
         let endpoint = self.endpoint(id)?;
         if (1..PRIVILEGED_PORT_END).contains(&port) && !endpoint.owner.is_privileged() {

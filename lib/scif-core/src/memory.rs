@@ -1,8 +1,9 @@
 //! The memory an engine works on, seen as an argument: its own shared pages and the peers' memory.
 //!
 //! The engine never holds a pointer. It asks for shared pages once per connection and per link, and
-//! from then on reads and writes *its own* pages and only writes those of a peer. The one exception:
-//! while rings are being set up it reads the peer's queue pair structure ([`Memory::peer_read`]).
+//! from then on reads and writes *its own* pages and only writes those of a peer. The one
+//! exception: while rings are being set up it reads the peer's queue pair structure
+//! ([`Memory::peer_read`]).
 //!
 //! # Addresses
 //! * A *local* address names a byte of a block that [`Memory::allocate`] returned. It means
@@ -25,8 +26,8 @@ pub struct BadAddress;
 /// Memory access of one node. All addresses and lengths are in bytes.
 pub trait Memory {
     /// A zeroed block of own memory that every peer can reach, physically contiguous, aligned to a
-    /// page; `bytes` is a multiple of the page size. Returns its local address, `None` when there is
-    /// none.
+    /// page; `bytes` is a multiple of the page size. Returns its local address, `None` when there
+    /// is none.
     fn allocate(&mut self, bytes: usize) -> Option<u64>;
 
     /// Gives a block of [`Memory::allocate`] back. No peer writes to it any more.

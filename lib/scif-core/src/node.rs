@@ -113,8 +113,8 @@ impl Node {
         self.has_unread = false;
     }
 
-    /// Whether so much waits for the peer to read that nothing more should be taken from it, as that
-    /// would only produce more answers.
+    /// Whether so much waits for the peer to read that nothing more should be taken from it, as
+    /// that would only produce more answers.
     pub(crate) fn is_congested(&self) -> bool {
         self.waiting.len() > MAX_QUEUED_MESSAGES / 2
     }

@@ -1,10 +1,10 @@
 //! One direction of a queue pair: a byte ring in the consumer's memory.
 //!
-//! The producer's write index lives in the consumer's queue pair structure, the consumer's read index
-//! in the producer's, so each side reads only its own memory and crosses the bus with writes only.
-//! Indices are byte offsets modulo the ring size; one byte always stays free, so equal indices mean
-//! "empty". An index that comes from the other side is believed only if it is inside the ring and
-//! moves forward within what it may: see [`RingError`].
+//! The producer's write index lives in the consumer's queue pair structure, the consumer's read
+//! index in the producer's, so each side reads only its own memory and crosses the bus with writes
+//! only. Indices are byte offsets modulo the ring size; one byte always stays free, so equal
+//! indices mean "empty". An index that comes from the other side is believed only if it is inside
+//! the ring and moves forward within what it may: see [`RingError`].
 
 use scif_abi::NodeId;
 use scif_abi::limits;
@@ -149,8 +149,8 @@ pub(crate) struct RemoteQueuePair {
 }
 
 impl RemoteQueuePair {
-    /// Reads and checks the structure at bus address `address`. This is the only place where memory is
-    /// read across the bus. `None`: there is no usable queue pair.
+    /// Reads and checks the structure at bus address `address`. This is the only place where memory
+    /// is read across the bus. `None`: there is no usable queue pair.
     pub(crate) fn read(mem: &dyn Memory, reach: Reach, address: u64) -> Option<RemoteQueuePair> {
         let mut structure = QueuePair::new_zeroed();
         // Index words are stored as aligned 32-bit words.
@@ -179,8 +179,8 @@ impl RemoteQueuePair {
         })
     }
 
-    /// Sets both index words of the other side to zero, as the accepting side does: its structure may
-    /// have been used before.
+    /// Sets both index words of the other side to zero, as the accepting side does: its structure
+    /// may have been used before.
     pub(crate) fn clear_indices(&self, mem: &mut dyn Memory) -> Result<(), BadAddress> {
         self.reach
             .store_index(mem, self.address + LOCAL_WRITE_OFFSET, 0)?;
@@ -311,8 +311,8 @@ impl Consumer {
 
     /// Gives the room of everything taken back to the writer.
     pub(crate) fn publish(&self, mem: &mut dyn Memory) -> Result<(), BadAddress> {
-        // A release store: orders the copy out before the index, so the writer cannot overwrite bytes
-        // we are still copying.
+        // A release store: orders the copy out before the index, so the writer cannot overwrite
+        // bytes we are still copying.
         self.reach.store_index(mem, self.read_index, self.read)
     }
 }

@@ -1,7 +1,7 @@
 //! A table whose ids are never valid again once their entry is gone.
 //!
-//! An id is a generation (upper half) and an index (lower half). Ids travel to peers and come back as
-//! untrusted numbers, so a look-up checks both.
+//! An id is a generation (upper half) and an index (lower half). Ids travel to peers and come back
+//! as untrusted numbers, so a look-up checks both.
 
 use alloc::vec::Vec;
 

@@ -27,8 +27,8 @@ pub struct Stats {
     pub links_failed: u64,
     /// Messages with an unknown opcode or a value out of range; ignored.
     pub unknown_messages: u64,
-    /// Messages with an id that we did not give to that node, or that is no longer valid; ignored. A
-    /// few are normal when both sides close at the same time.
+    /// Messages with an id that we did not give to that node, or that is no longer valid; ignored.
+    /// A few are normal when both sides close at the same time.
     pub stale_ids: u64,
     /// Messages that do not fit the state of the link or the connection; ignored.
     pub unexpected_messages: u64,

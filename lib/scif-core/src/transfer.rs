@@ -13,8 +13,9 @@ use crate::memory::Memory;
 use crate::ring::RingError;
 
 impl Engine {
-    /// `scif_send` without waiting: bytes taken, 0 when there is no room (or `bytes` is empty, which is
-    /// 0 in every state). Bytes taken are in the peer's memory and stay readable whatever happens here.
+    /// `scif_send` without waiting: bytes taken, 0 when there is no room (or `bytes` is empty,
+    /// which is 0 in every state). Bytes taken are in the peer's memory and stay readable whatever
+    /// happens here.
     ///
     /// # Errors
     /// `ENOTCONN`: not connected. `ECONNRESET`: the peer is gone. `EBADF`: no such endpoint.
@@ -64,8 +65,8 @@ impl Engine {
         Ok(count)
     }
 
-    /// `scif_recv` without waiting: bytes given, 0 when there are none (or `buffer` is empty, which is
-    /// 0 in every state).
+    /// `scif_recv` without waiting: bytes given, 0 when there are none (or `buffer` is empty, which
+    /// is 0 in every state).
     ///
     /// # Errors
     /// `ENOTCONN`: not connected. `ECONNRESET`: the peer is gone and nothing is left. `EBADF`.
@@ -155,9 +156,9 @@ impl Engine {
         Ok(readiness)
     }
 
-    /// Remembers that a connection owes its peer a notification. One that owes both, or the same one
-    /// several times, is listed once: the notification says "look", not how much, and it is sent after
-    /// the last index it is about.
+    /// Remembers that a connection owes its peer a notification. One that owes both, or the same
+    /// one several times, is listed once: the notification says "look", not how much, and it is
+    /// sent after the last index it is about.
     fn list_owing(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id.0)
             && !connection.is_listed
@@ -212,8 +213,8 @@ impl Engine {
         true
     }
 
-    /// Ends a connection whose ring the peer has spoilt: the peer hears that we closed, the endpoint
-    /// that the peer has gone. Nothing is read from the ring any more.
+    /// Ends a connection whose ring the peer has spoilt: the peer hears that we closed, the
+    /// endpoint that the peer has gone. Nothing is read from the ring any more.
     pub(crate) fn reset_connection(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         self.stats.rings_reset += 1;
         let Some(connection) = self.connections.get_mut(id.0) else {

@@ -62,7 +62,10 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let name = &input.ident;
     let mut checks = quote! {
         assert!(::core::mem::size_of::<#name>() == #size, "size differs from #[layout(size)]");
-        assert!(::core::mem::align_of::<#name>() == #align, "alignment differs from #[layout(align)]");
+        assert!(
+            ::core::mem::align_of::<#name>() == #align,
+            "alignment differs from #[layout(align)]"
+        );
     };
     for field in &fields.named {
         let Some(offset) = Expectation::parse(&field.attrs)?.offset else {

@@ -1,8 +1,8 @@
 //! A peer that says anything: one node without an engine, which stores random messages, indices and
 //! queue pairs where a real node would store sensible ones.
 //!
-//! The node that suffers it runs programs that connect to the hostile node and accept from it, and a
-//! stream within the node that must not notice any of this.
+//! The node that suffers it runs programs that connect to the hostile node and accept from it, and
+//! a stream within the node that must not notice any of this.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,14 +1,15 @@
-//! A seeded simulator: two or more real engines, connected by simulated memory, doorbells and links,
-//! driven by random programs on a random schedule.
+//! A seeded simulator: two or more real engines, connected by simulated memory, doorbells and
+//! links, driven by random programs on a random schedule.
 //!
 //! Everything random comes from one seed, so a failure is repeated by its seed. After each step the
-//! engines' invariants are checked; at the end everything must have ended and every port, endpoint and
-//! page must be back. What is simulated is stricter than hardware: a write to a page that is not
-//! shared any more is an error, and a program whose call found nothing to do is woken by `Changed`
-//! events only, so a lost wake-up is a dead end that is noticed.
+//! engines' invariants are checked; at the end everything must have ended and every port, endpoint
+//! and page must be back. What is simulated is stricter than hardware: a write to a page that is
+//! not shared any more is an error, and a program whose call found nothing to do is woken by
+//! `Changed` events only, so a lost wake-up is a dead end that is noticed.
 
 pub mod actor;
 pub mod hostile;
+mod links;
 pub mod memory;
 pub mod peer;
 pub mod rng;

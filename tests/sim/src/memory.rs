@@ -8,6 +8,8 @@ use scif_abi::NodeId;
 use scif_abi::limits::PAGE_BYTES;
 use scif_core::{BadAddress, Memory};
 
+use crate::rng::mix;
+
 /// Bytes each node has.
 const RAM_BYTES: usize = 8 << 20;
 
@@ -16,7 +18,7 @@ const RAM_BYTES: usize = 8 << 20;
 const BUS_OFFSET: u64 = 0x4000_0000;
 
 /// Longer stores between two corrupted ones.
-pub const CORRUPTION_INTERVAL: u64 = 20;
+pub const CORRUPTION_INTERVAL: u64 = 5;
 
 /// One node's memory.
 struct Ram {
@@ -33,11 +35,15 @@ pub struct Fabric {
     rams: Vec<Ram>,
     /// `reach[a][b]`: the epoch of `b` that `a` is linked to.
     reach: Vec<Vec<Option<u64>>>,
-    /// When set (a canary), one byte of every so many-th longer store to a peer is changed; this many
-    /// stores remain until the next.
+    /// When set (a canary), one byte of every so many-th longer store to a peer is changed; this
+    /// many stores remain until the next.
     pub corrupt_after: Option<u64>,
     /// What went wrong first.
     pub fault: Option<String>,
+    /// One in eight allocations is refused.
+    is_scarce: bool,
+    allocations: u64,
+    refused: u64,
 }
 
 impl Fabric {
@@ -54,6 +60,9 @@ impl Fabric {
             reach: vec![vec![None; nodes]; nodes],
             corrupt_after: None,
             fault: None,
+            is_scarce: false,
+            allocations: 0,
+            refused: 0,
         }))
     }
 
@@ -80,6 +89,17 @@ impl Fabric {
     /// Pages allocated on a node.
     pub fn pages_used(&self, node: usize) -> usize {
         self.rams[node].used_count
+    }
+
+    /// From now on some allocations are refused.
+    pub fn begin_scarcity(&mut self) {
+        self.is_scarce = true;
+    }
+
+    /// From now on none is; how many were.
+    pub fn end_scarcity(&mut self) -> u64 {
+        self.is_scarce = false;
+        self.refused
     }
 
     fn complain(&mut self, what: String) {
@@ -147,7 +167,7 @@ impl NodeMemory {
         let mut fabric = self.fabric.borrow_mut();
         fabric.check_used(to, &range, "a peer's store into memory");
         fabric.rams[to].bytes[range.clone()].copy_from_slice(bytes);
-        if bytes.len() >= 100
+        if bytes.len() >= 60
             && let Some(left) = fabric.corrupt_after.as_mut()
         {
             *left = left.saturating_sub(1);
@@ -164,6 +184,11 @@ impl Memory for NodeMemory {
     fn allocate(&mut self, bytes: usize) -> Option<u64> {
         let pages = bytes / PAGE_BYTES;
         let mut fabric = self.fabric.borrow_mut();
+        fabric.allocations += 1;
+        if fabric.is_scarce && mix(fabric.allocations).is_multiple_of(8) {
+            fabric.refused += 1;
+            return None;
+        }
         let ram = &mut fabric.rams[self.node];
         let first = (0..=ram.used.len() - pages)
             .find(|first| !ram.used[*first..first + pages].iter().any(|used| *used))?;

@@ -1,4 +1,5 @@
-//! A peer written out by hand: a node without an engine, whose every message and store a test chooses.
+//! A peer written out by hand: a node without an engine, whose every message and store a test
+//! chooses.
 
 use std::cell::RefCell;
 use std::rc::Rc;

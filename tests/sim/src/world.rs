@@ -6,9 +6,10 @@ use std::fmt;
 use std::rc::Rc;
 
 use scif_abi::PortId;
-use scif_core::{Config, Engine, Event, LinkState, Memory, Owner, Stats};
+use scif_core::{Config, Engine, Event, Memory, Owner, Stats};
 
 use crate::actor::{Connector, Context, Ledger, Listener, Program, Turn};
+use crate::links::{Record, Side};
 use crate::memory::{CORRUPTION_INTERVAL, Fabric, NodeMemory};
 use crate::rng::Rng;
 
@@ -47,6 +48,10 @@ pub struct Report {
     pub nodes_left: u64,
     /// Processes that were killed.
     pub processes_killed: u64,
+    /// Links a driver gave up although the peer was there.
+    pub links_lost: u64,
+    /// Allocations that were refused.
+    pub allocations_refused: u64,
 }
 
 /// A broken rule, and how to see it again.
@@ -78,60 +83,39 @@ impl Drop for SeedPrinter {
 }
 
 /// A program and whether it has something to do.
-struct Slot {
+pub(crate) struct Slot {
     program: Program,
     process: u32,
     awake: bool,
 }
 
-/// What a node says about its side of a link; see `scif_abi::link`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Record {
-    generation: u64,
-    /// Generation of the peer this side's queue pair belongs to; 0: none yet.
-    bound: u64,
-    ready: bool,
-    queue_pair: u64,
-}
-
-/// How far a node is with its side of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Idle,
-    Attached,
-    /// Our queue pair is for this generation of the peer only.
-    Bound(u64),
-    /// To this generation of the peer.
-    Connected(u64),
-    /// Has stopped, waits for the peer to stop too.
-    Stopped(u64),
-}
-
-struct Node {
+/// One node.
+pub(crate) struct Node {
     /// `None` while it is switched off.
-    engine: Option<Engine>,
-    memory: NodeMemory,
-    programs: Vec<Slot>,
+    pub(crate) engine: Option<Engine>,
+    pub(crate) memory: NodeMemory,
+    pub(crate) programs: Vec<Slot>,
     /// Doorbells rung by each node and not delivered.
-    bells: Vec<bool>,
-    sides: Vec<Side>,
+    pub(crate) bells: Vec<bool>,
+    pub(crate) sides: Vec<Side>,
     /// Off, or has left.
-    is_away: bool,
+    pub(crate) is_away: bool,
     next_process: u32,
 }
 
-struct World {
-    settings: Settings,
-    rng: Rng,
-    fabric: Rc<RefCell<Fabric>>,
-    nodes: Vec<Node>,
+/// The whole simulation.
+pub(crate) struct World {
+    pub(crate) settings: Settings,
+    pub(crate) rng: Rng,
+    pub(crate) fabric: Rc<RefCell<Fabric>>,
+    pub(crate) nodes: Vec<Node>,
     /// `records[a][b]`: what `a` says about its link with `b`.
-    records: Vec<Vec<Record>>,
-    ledgers: BTreeMap<u64, Ledger>,
+    pub(crate) records: Vec<Vec<Record>>,
+    pub(crate) ledgers: BTreeMap<u64, Ledger>,
     now: u64,
     step: u64,
     finishing: bool,
-    report: Report,
+    pub(crate) report: Report,
 }
 
 /// Runs one simulation.
@@ -156,6 +140,9 @@ impl World {
         let fabric = Fabric::new(count);
         if settings.canary == Some(Canary::CorruptByte) {
             fabric.borrow_mut().corrupt_after = Some(CORRUPTION_INTERVAL);
+        }
+        if rng.one_in(4) {
+            fabric.borrow_mut().begin_scarcity();
         }
         let node = |number: usize| Node {
             engine: None,
@@ -197,7 +184,7 @@ impl World {
         Ok(self.report)
     }
 
-    fn switch_on(&mut self, number: usize) {
+    pub(crate) fn switch_on(&mut self, number: usize) {
         let mut config = Config::new(number as u16);
         // Small rings, down to a single message, so that they are full often.
         config.node_ring_bytes = 64 << self.rng.below(7);
@@ -235,6 +222,7 @@ impl World {
             960 if self.rng.one_in(6) => self.switch_off(number),
             961 if self.rng.one_in(4) => self.leave(number),
             962..970 => self.come_back(number),
+            980 => self.lose_patience(number, other),
             970..980 if self.settings.canary == Some(Canary::ImpatientLink) => {
                 self.impatient_link_down(number, other);
             }
@@ -386,148 +374,6 @@ impl World {
         self.report.processes_killed += 1;
     }
 
-    // Nodes and links.
-
-    /// Power failure: the engine, the programs and the memory are gone.
-    fn switch_off(&mut self, number: usize) {
-        if self.nodes[number].engine.is_none() {
-            return;
-        }
-        self.collect_stats(number);
-        let node = &mut self.nodes[number];
-        node.engine = None;
-        node.programs.clear();
-        node.bells.fill(false);
-        node.sides.fill(Side::Idle);
-        node.is_away = true;
-        self.fabric.borrow_mut().restart(number);
-        // The fabric server notices that the machine is gone.
-        for record in &mut self.records[number] {
-            record.ready = false;
-        }
-        self.lose_ledgers(number, None);
-        self.report.nodes_killed += 1;
-    }
-
-    fn leave(&mut self, number: usize) {
-        let node = &mut self.nodes[number];
-        let Some(engine) = &mut node.engine else {
-            return;
-        };
-        if node.is_away {
-            return;
-        }
-        engine.leave(&mut node.memory);
-        node.is_away = true;
-        self.lose_ledgers(number, None);
-        self.report.nodes_left += 1;
-    }
-
-    fn come_back(&mut self, number: usize) {
-        if self.nodes[number].engine.is_none() {
-            self.switch_on(number);
-        }
-        self.nodes[number].is_away = false;
-    }
-
-    fn lose_ledgers(&mut self, number: usize, other: Option<usize>) {
-        for ledger in self.ledgers.values_mut() {
-            let is_remote = ledger.nodes[0] != ledger.nodes[1];
-            let concerned = ledger.nodes.contains(&number)
-                && other.is_none_or(|other| ledger.nodes.contains(&other));
-            ledger.link_lost |= concerned && is_remote;
-        }
-    }
-
-    /// One look of a node at one of its links; false when there was nothing to do.
-    fn link_step(&mut self, number: usize, other: usize) -> Result<bool, String> {
-        let peer = self.records[other][number];
-        let peer_is_on = self.nodes[other].engine.is_some();
-        let node = &mut self.nodes[number];
-        let Some(engine) = &mut node.engine else {
-            return Ok(false);
-        };
-        if number == other {
-            return Ok(false);
-        }
-        let record = &mut self.records[number][other];
-        match node.sides[other] {
-            Side::Idle if node.is_away => return Ok(false),
-            Side::Idle => {
-                let queue_pair = engine.attach(&mut node.memory, other as u16);
-                record.queue_pair = queue_pair.map_err(|error| format!("attach: {error}"))?;
-                record.generation += 1;
-                record.bound = 0;
-                record.ready = true;
-                node.sides[other] = Side::Attached;
-            }
-            Side::Attached
-                if peer.ready
-                    && peer_is_on
-                    && (peer.bound == 0 || peer.bound == record.generation) =>
-            {
-                record.bound = peer.generation;
-                node.sides[other] = Side::Bound(peer.generation);
-            }
-            Side::Attached => return Ok(false),
-            Side::Bound(generation) => {
-                if !peer.ready || peer.generation != generation {
-                    self.link_down(number, other);
-                    return Ok(true);
-                }
-                // Not before the peer has bound its queue pair to us: what an earlier incarnation of
-                // this node may have written into an unbound one would be taken for ours.
-                if peer.bound != record.generation {
-                    return Ok(false);
-                }
-                self.fabric.borrow_mut().set_reach(number, other, true);
-                node.sides[other] = Side::Connected(generation);
-                let result = engine.link_up(&mut node.memory, other as u16, peer.queue_pair);
-                result.map_err(|error| format!("link_up: {error}"))?;
-            }
-            Side::Connected(generation) => {
-                let state = engine.link_state(other as u16);
-                if !peer.ready || peer.generation != generation {
-                    self.link_down(number, other);
-                } else if matches!(state, Some(LinkState::Failed | LinkState::Left)) {
-                    record.ready = false;
-                    node.sides[other] = Side::Stopped(generation);
-                    self.lose_ledgers(number, Some(other));
-                } else {
-                    return Ok(false);
-                }
-            }
-            Side::Stopped(generation) => {
-                let writes =
-                    peer.ready && peer.generation == generation && peer.bound == record.generation;
-                if writes {
-                    return Ok(false);
-                }
-                self.link_down(number, other);
-            }
-        }
-        Ok(true)
-    }
-
-    fn link_down(&mut self, number: usize, other: usize) {
-        let node = &mut self.nodes[number];
-        if let Some(engine) = &mut node.engine {
-            engine.link_down(&mut node.memory, other as u16);
-        }
-        node.sides[other] = Side::Idle;
-        self.records[number][other].ready = false;
-        self.fabric.borrow_mut().set_reach(number, other, false);
-        self.lose_ledgers(number, Some(other));
-    }
-
-    fn impatient_link_down(&mut self, number: usize, other: usize) {
-        let node = &mut self.nodes[number];
-        if let (Some(engine), Side::Connected(_)) = (&mut node.engine, node.sides[other]) {
-            engine.link_down(&mut node.memory, other as u16);
-            node.sides[other] = Side::Idle;
-        }
-    }
-
     // Rules.
 
     fn check(&mut self) -> Result<(), String> {
@@ -553,6 +399,7 @@ impl World {
     /// Lets everything end: programs begin nothing new, links come up, messages arrive.
     fn wind_down(&mut self) -> Result<(), String> {
         self.finishing = true;
+        self.report.allocations_refused = self.fabric.borrow_mut().end_scarcity();
         for number in 0..self.nodes.len() {
             self.come_back(number);
             for slot in &mut self.nodes[number].programs {
@@ -577,8 +424,8 @@ impl World {
                         "{asleep} programs sleep and nothing will wake them"
                     ));
                 }
-                // Full rings are looked at after a millisecond, an exit is answered within one second;
-                // no longer time-out is ever needed to get on.
+                // Full rings are looked at after a millisecond, an exit is answered within one
+                // second; no longer time-out is ever needed to get on.
                 Some(deadline) if deadline > self.now + 2_000_000_000 => {
                     return Err(format!(
                         "{asleep} programs sleep, only a long time-out helps"
@@ -634,7 +481,11 @@ impl World {
                     stats.bad_queue_pairs
                 },
                 stats.unknown_messages,
-                stats.links_failed,
+                if self.report.links_lost > 0 {
+                    0
+                } else {
+                    stats.links_failed
+                },
             ];
             if complaints != [0; 4] {
                 return Err(format!(
@@ -646,7 +497,7 @@ impl World {
         Ok(())
     }
 
-    fn collect_stats(&mut self, number: usize) {
+    pub(crate) fn collect_stats(&mut self, number: usize) {
         let Some(engine) = &self.nodes[number].engine else {
             return;
         };

@@ -1,5 +1,5 @@
-//! Conversations with a peer of the base protocol, message by message: what the mainline driver sends,
-//! what it must get, and what it must never get.
+//! Conversations with a peer of the base protocol, message by message: what the mainline driver
+//! sends, what it must get, and what it must never get.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! Random simulations: `SIM_SEEDS=n` runs n instead of the usual number, `SIM_SEED=s` only that one.
+//! Random simulations: `SKIFF_SIM_RUNS=n` runs n instead of the usual number, `SKIFF_SIM_SEED=s`
+//! only that one.
 
 use sim::{Canary, Settings, run};
 
@@ -8,9 +9,9 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn random_schedules_keep_every_rule() {
-    let seeds = match number("SIM_SEED") {
+    let seeds = match number("SKIFF_SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SIM_SEEDS").unwrap_or(100),
+        None => 0..number("SKIFF_SIM_RUNS").unwrap_or(100),
     };
     let mut sum = sim::Report::default();
     for seed in seeds.clone() {
@@ -24,6 +25,8 @@ fn random_schedules_keep_every_rule() {
         sum.nodes_killed += report.nodes_killed;
         sum.nodes_left += report.nodes_left;
         sum.processes_killed += report.processes_killed;
+        sum.links_lost += report.links_lost;
+        sum.allocations_refused += report.allocations_refused;
         sum.stats.connected += report.stats.connected;
         sum.stats.accepted += report.stats.accepted;
         sum.stats.refused += report.stats.refused;
@@ -38,6 +41,7 @@ fn random_schedules_keep_every_rule() {
         // A simulator that does nothing would find nothing.
         assert!(sum.stats.connected > 1000 && sum.stats.refused > 500);
         assert!(sum.nodes_killed > 10 && sum.nodes_left > 10 && sum.processes_killed > 100);
+        assert!(sum.links_lost > 10 && sum.allocations_refused > 100);
     }
 }
 
@@ -67,7 +71,7 @@ fn planted_bugs_are_found() {
 #[test]
 fn a_hostile_peer_harms_nobody_else() {
     let mut sum = sim::hostile::HostileReport::default();
-    for seed in 0..number("SIM_SEEDS").unwrap_or(60) {
+    for seed in 0..number("SKIFF_SIM_RUNS").unwrap_or(60) {
         let report = sim::hostile::run_hostile(seed, 3000).unwrap_or_else(|what| panic!("{what}"));
         sum.connected += report.connected;
         sum.links_failed += report.links_failed;

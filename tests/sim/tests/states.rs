@@ -110,7 +110,8 @@ impl Node {
     }
 }
 
-/// The states of the table. "Pending" and "ended" are non-blocking connects that were not collected.
+/// The states of the table. "Pending" and "ended" are non-blocking connects that were not
+/// collected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Unbound,
@@ -196,28 +197,29 @@ type Call = fn(&mut Node, EndpointId) -> Result<(), Error>;
 type Row = (&'static str, Call, [Result<(), Error>; 10]);
 
 const OK: Result<(), Error> = Ok(());
-const INVAL: Result<(), Error> = Err(Error::InvalidArgument);
-const ISCONN: Result<(), Error> = Err(Error::IsConnected);
-const NOTCONN: Result<(), Error> = Err(Error::NotConnected);
+const INV: Result<(), Error> = Err(Error::InvalidArgument);
+const CONN: Result<(), Error> = Err(Error::IsConnected);
+const NOT: Result<(), Error> = Err(Error::NotConnected);
 const RESET: Result<(), Error> = Err(Error::ConnectionReset);
 const PROGRESS: Result<(), Error> = Err(Error::InProgress);
 const REFUSED: Result<(), Error> = Err(Error::ConnectionRefused);
 const NOTSUPP: Result<(), Error> = Err(Error::NotSupported);
 const AGAIN: Result<(), Error> = Err(Error::WouldBlock);
 
-/// One row per call; columns in the order of `STATES`.
+/// One row per call; columns in the order of `STATES`: unbound, bound, listening, connecting,
+/// pending, connected, connected (uncollected), refused (uncollected), disconnected, disconnected
+/// (uncollected).
 #[rustfmt::skip]
 const TABLE: [Row; 9] = [
-    //                                  unbound  bound    listen   connecting pending  connected uncoll.  refused  disconn. uncoll.
-    ("bind", bind,                     [OK,      INVAL,   ISCONN,  ISCONN,    ISCONN,  ISCONN,   ISCONN,  INVAL,   ISCONN,  ISCONN]),
-    ("listen", listen,                 [INVAL,   OK,      ISCONN,  ISCONN,    ISCONN,  ISCONN,   ISCONN,  OK,      INVAL,   INVAL]),
-    ("connect", connect,               [OK,      OK,      NOTSUPP, ISCONN,    PROGRESS, ISCONN,  OK,      REFUSED, INVAL,   OK]),
-    ("accept", accept,                 [INVAL,   INVAL,   AGAIN,   INVAL,     INVAL,   INVAL,    INVAL,   INVAL,   INVAL,   INVAL]),
-    ("send 0", send_nothing,           [OK,      OK,      OK,      OK,        OK,      OK,       OK,      OK,      OK,      OK]),
-    ("send 1", send,                   [NOTCONN, NOTCONN, NOTCONN, NOTCONN,   NOTCONN, OK,       OK,      NOTCONN, RESET,   RESET]),
-    ("recv 0", recv_nothing,           [OK,      OK,      OK,      OK,        OK,      OK,       OK,      OK,      OK,      OK]),
-    ("recv 1", recv,                   [NOTCONN, NOTCONN, NOTCONN, NOTCONN,   NOTCONN, OK,       OK,      NOTCONN, RESET,   RESET]),
-    ("close", close,                   [OK,      OK,      OK,      OK,        OK,      OK,       OK,      OK,      OK,      OK]),
+    ("bind",    bind,         [OK, INV, CONN, CONN, CONN, CONN, CONN, INV, CONN, CONN]),
+    ("listen",  listen,       [INV, OK, CONN, CONN, CONN, CONN, CONN, OK, INV, INV]),
+    ("connect", connect,      [OK, OK, NOTSUPP, CONN, PROGRESS, CONN, OK, REFUSED, INV, OK]),
+    ("accept",  accept,       [INV, INV, AGAIN, INV, INV, INV, INV, INV, INV, INV]),
+    ("send 0",  send_nothing, [OK, OK, OK, OK, OK, OK, OK, OK, OK, OK]),
+    ("send 1",  send,         [NOT, NOT, NOT, NOT, NOT, OK, OK, NOT, RESET, RESET]),
+    ("recv 0",  recv_nothing, [OK, OK, OK, OK, OK, OK, OK, OK, OK, OK]),
+    ("recv 1",  recv,         [NOT, NOT, NOT, NOT, NOT, OK, OK, NOT, RESET, RESET]),
+    ("close",   close,        [OK, OK, OK, OK, OK, OK, OK, OK, OK, OK]),
 ];
 
 fn bind(node: &mut Node, id: EndpointId) -> Result<(), Error> {

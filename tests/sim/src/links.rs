@@ -1,0 +1,187 @@
+//! Nodes that come, go and leave, and the drivers' side of links between them.
+//!
+//! The steps are those of `scif_abi::link`: publish a queue pair, bind it to the peer's
+//! incarnation, use the peer's when both are bound to each other, begin anew when the other side
+//! did.
+
+use scif_core::{LinkError, LinkState};
+
+use crate::world::World;
+
+/// What a node says about its side of a link; see `scif_abi::link`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) generation: u64,
+    /// Generation of the peer this side's queue pair belongs to; 0: none yet.
+    pub(crate) bound: u64,
+    pub(crate) ready: bool,
+    pub(crate) queue_pair: u64,
+}
+
+/// How far a node is with its side of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Idle,
+    Attached,
+    /// Our queue pair is for this generation of the peer only.
+    Bound(u64),
+    /// To this generation of the peer.
+    Connected(u64),
+    /// Has stopped, waits for the peer to stop too.
+    Stopped(u64),
+}
+
+impl World {
+    /// Power failure: the engine, the programs and the memory are gone.
+    pub(crate) fn switch_off(&mut self, number: usize) {
+        if self.nodes[number].engine.is_none() {
+            return;
+        }
+        self.collect_stats(number);
+        let node = &mut self.nodes[number];
+        node.engine = None;
+        node.programs.clear();
+        node.bells.fill(false);
+        node.sides.fill(Side::Idle);
+        node.is_away = true;
+        self.fabric.borrow_mut().restart(number);
+        // The fabric server notices that the machine is gone.
+        for record in &mut self.records[number] {
+            record.ready = false;
+        }
+        self.lose_ledgers(number, None);
+        self.report.nodes_killed += 1;
+    }
+
+    pub(crate) fn leave(&mut self, number: usize) {
+        let node = &mut self.nodes[number];
+        let Some(engine) = &mut node.engine else {
+            return;
+        };
+        if node.is_away {
+            return;
+        }
+        engine.leave(&mut node.memory);
+        node.is_away = true;
+        self.lose_ledgers(number, None);
+        self.report.nodes_left += 1;
+    }
+
+    pub(crate) fn come_back(&mut self, number: usize) {
+        if self.nodes[number].engine.is_none() {
+            self.switch_on(number);
+        }
+        self.nodes[number].is_away = false;
+    }
+
+    pub(crate) fn lose_ledgers(&mut self, number: usize, other: Option<usize>) {
+        for ledger in self.ledgers.values_mut() {
+            let is_remote = ledger.nodes[0] != ledger.nodes[1];
+            let concerned = ledger.nodes.contains(&number)
+                && other.is_none_or(|other| ledger.nodes.contains(&other));
+            ledger.link_lost |= concerned && is_remote;
+        }
+    }
+
+    /// One look of a node at one of its links; false when there was nothing to do.
+    pub(crate) fn link_step(&mut self, number: usize, other: usize) -> Result<bool, String> {
+        let peer = self.records[other][number];
+        let peer_is_on = self.nodes[other].engine.is_some();
+        let node = &mut self.nodes[number];
+        let Some(engine) = &mut node.engine else {
+            return Ok(false);
+        };
+        if number == other {
+            return Ok(false);
+        }
+        let record = &mut self.records[number][other];
+        match node.sides[other] {
+            Side::Idle if node.is_away => return Ok(false),
+            Side::Idle => {
+                record.queue_pair = match engine.attach(&mut node.memory, other as u16) {
+                    Ok(address) => address,
+                    Err(LinkError::NoMemory) => return Ok(false),
+                    Err(error) => return Err(format!("attach: {error}")),
+                };
+                record.generation += 1;
+                record.bound = 0;
+                record.ready = true;
+                node.sides[other] = Side::Attached;
+            }
+            Side::Attached
+                if peer.ready
+                    && peer_is_on
+                    && (peer.bound == 0 || peer.bound == record.generation) =>
+            {
+                record.bound = peer.generation;
+                node.sides[other] = Side::Bound(peer.generation);
+            }
+            Side::Attached => return Ok(false),
+            Side::Bound(generation) => {
+                if !peer.ready || peer.generation != generation {
+                    self.link_down(number, other);
+                    return Ok(true);
+                }
+                // Not before the peer has bound its queue pair to us: what an earlier incarnation
+                // of this node may have written into an unbound one would be taken for ours.
+                if peer.bound != record.generation {
+                    return Ok(false);
+                }
+                self.fabric.borrow_mut().set_reach(number, other, true);
+                node.sides[other] = Side::Connected(generation);
+                let result = engine.link_up(&mut node.memory, other as u16, peer.queue_pair);
+                result.map_err(|error| format!("link_up: {error}"))?;
+            }
+            Side::Connected(generation) => {
+                let state = engine.link_state(other as u16);
+                if !peer.ready || peer.generation != generation {
+                    self.link_down(number, other);
+                } else if matches!(state, Some(LinkState::Failed | LinkState::Left)) {
+                    record.ready = false;
+                    node.sides[other] = Side::Stopped(generation);
+                    self.lose_ledgers(number, Some(other));
+                } else {
+                    return Ok(false);
+                }
+            }
+            Side::Stopped(generation) => {
+                let writes =
+                    peer.ready && peer.generation == generation && peer.bound == record.generation;
+                if writes {
+                    return Ok(false);
+                }
+                self.link_down(number, other);
+            }
+        }
+        Ok(true)
+    }
+
+    pub(crate) fn link_down(&mut self, number: usize, other: usize) {
+        let node = &mut self.nodes[number];
+        if let Some(engine) = &mut node.engine {
+            engine.link_down(&mut node.memory, other as u16);
+        }
+        node.sides[other] = Side::Idle;
+        self.records[number][other].ready = false;
+        self.fabric.borrow_mut().set_reach(number, other, false);
+        self.lose_ledgers(number, Some(other));
+    }
+
+    pub(crate) fn impatient_link_down(&mut self, number: usize, other: usize) {
+        let node = &mut self.nodes[number];
+        if let (Some(engine), Side::Connected(_)) = (&mut node.engine, node.sides[other]) {
+            engine.link_down(&mut node.memory, other as u16);
+            node.sides[other] = Side::Idle;
+        }
+    }
+
+    /// The driver thinks that the peer is silent and gives the link up.
+    pub(crate) fn lose_patience(&mut self, number: usize, other: usize) {
+        let node = &mut self.nodes[number];
+        if let (Some(engine), Side::Connected(_)) = (&mut node.engine, node.sides[other]) {
+            engine.link_lost(other as u16);
+            self.lose_ledgers(number, Some(other));
+            self.report.links_lost += 1;
+        }
+    }
+}
