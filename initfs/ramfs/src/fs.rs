@@ -8,7 +8,7 @@ use syscall::error::{
     Error, Result,
 };
 use syscall::flag::{
-    MODE_DIR, MODE_FILE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT, O_TRUNC,
+    MODE_CHR, MODE_DIR, MODE_FILE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT, O_TRUNC,
 };
 
 use crate::data::Data;
@@ -55,8 +55,18 @@ pub struct Attributes {
     pub modified: u64,
 }
 
+/// A file that is no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// Reads as empty.
+    Null,
+    /// Reads as zero bytes without end.
+    Zero,
+}
+
 enum Content {
     File(Data),
+    Device(Device),
     Directory {
         entries: BTreeMap<String, Inode>,
         parent: Inode,
@@ -149,7 +159,7 @@ impl FileSystem {
     fn entries(&self, directory: Inode) -> Result<&BTreeMap<String, Inode>> {
         match &self.node(directory)?.content {
             Content::Directory { entries, .. } => Ok(entries),
-            Content::File(_) => Err(Error::new(ENOTDIR)),
+            _ => Err(Error::new(ENOTDIR)),
         }
     }
 
@@ -159,7 +169,7 @@ impl FileSystem {
         node.modified = now;
         match &mut node.content {
             Content::Directory { entries, .. } => Ok(entries),
-            Content::File(_) => Err(Error::new(ENOTDIR)),
+            _ => Err(Error::new(ENOTDIR)),
         }
     }
 
@@ -298,6 +308,15 @@ impl FileSystem {
         Ok(inode)
     }
 
+    /// Makes a device file that everybody may read and write.
+    pub fn make_device(&mut self, path: &str, device: Device) -> Result<()> {
+        let root = User { uid: 0, gid: 0 };
+        let inode = self.open(ROOT, path, O_CREAT | O_EXCL | 0o666, root)?;
+        self.node_mut(inode)?.content = Content::Device(device);
+        self.close(inode);
+        Ok(())
+    }
+
     /// Gives up one opening; a removed file goes with the last one.
     pub fn close(&mut self, inode: Inode) {
         if let Some(node) = self.nodes.get_mut(&inode) {
@@ -316,7 +335,7 @@ impl FileSystem {
         }
         let memory = match &node.content {
             Content::File(data) => data.memory(),
-            Content::Directory { .. } => 0,
+            _ => 0,
         };
         self.used = self.used.saturating_sub(NODE_COST + memory);
         self.nodes.remove(&inode);
@@ -334,10 +353,10 @@ impl FileSystem {
         let node = self.node(inode)?;
         match (&node.content, directory) {
             (Content::Directory { .. }, false) => return Err(Error::new(EISDIR)),
-            (Content::File(_), true) => return Err(Error::new(ENOTDIR)),
             (Content::Directory { entries, .. }, true) if !entries.is_empty() => {
                 return Err(Error::new(ENOTEMPTY));
             }
+            (Content::File(_) | Content::Device(_), true) => return Err(Error::new(ENOTDIR)),
             _ => {}
         }
         self.may_take(parent, inode, user)?;
@@ -405,7 +424,9 @@ impl FileSystem {
             Ok(existing) => {
                 match (&self.node(existing)?.content, moving_directory) {
                     (Content::Directory { .. }, false) => return Err(Error::new(EISDIR)),
-                    (Content::File(_), true) => return Err(Error::new(ENOTDIR)),
+                    (Content::File(_) | Content::Device(_), true) => {
+                        return Err(Error::new(ENOTDIR));
+                    }
                     (Content::Directory { entries, .. }, true) if !entries.is_empty() => {
                         return Err(Error::new(ENOTEMPTY));
                     }
@@ -457,7 +478,7 @@ impl FileSystem {
         while current != ROOT {
             let parent = match &self.nodes.get(&current)?.content {
                 Content::Directory { parent, .. } => *parent,
-                Content::File(_) => self.parent_of(current)?,
+                _ => self.parent_of(current)?,
             };
             let entries = self.entries(parent).ok()?;
             let (name, _) = entries.iter().find(|(_, inode)| **inode == current)?;
@@ -476,7 +497,7 @@ impl FileSystem {
             .iter()
             .find(|(_, node)| match &node.content {
                 Content::Directory { entries, .. } => entries.values().any(|child| *child == inode),
-                Content::File(_) => false,
+                _ => false,
             })
             .map(|(parent, _)| *parent)
     }
@@ -488,6 +509,11 @@ impl FileSystem {
     pub fn read(&self, inode: Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         match &self.node(inode)?.content {
             Content::File(data) => Ok(data.read(offset, buffer)),
+            Content::Device(Device::Null) => Ok(0),
+            Content::Device(Device::Zero) => {
+                buffer.fill(0);
+                Ok(buffer.len())
+            }
             Content::Directory { .. } => Err(Error::new(EISDIR)),
         }
     }
@@ -497,8 +523,10 @@ impl FileSystem {
         let room = self.limit.saturating_sub(self.used);
         let now = self.now;
         let node = self.node_mut(inode)?;
-        let Content::File(data) = &mut node.content else {
-            return Err(Error::new(EISDIR));
+        let data = match &mut node.content {
+            Content::File(data) => data,
+            Content::Device(_) => return Ok(bytes.len()),
+            Content::Directory { .. } => return Err(Error::new(EISDIR)),
         };
         let before = data.memory();
         let result = data.write(offset.unwrap_or(data.size()), bytes, room);
@@ -514,8 +542,10 @@ impl FileSystem {
     pub fn truncate(&mut self, inode: Inode, size: u64) -> Result<()> {
         let now = self.now;
         let node = self.node_mut(inode)?;
-        let Content::File(data) = &mut node.content else {
-            return Err(Error::new(EISDIR));
+        let data = match &mut node.content {
+            Content::File(data) => data,
+            Content::Device(_) => return Ok(()),
+            Content::Directory { .. } => return Err(Error::new(EISDIR)),
         };
         let before = data.memory();
         let result = data.truncate(size);
@@ -542,6 +572,7 @@ impl FileSystem {
         let node = self.node(inode)?;
         let (kind, size, memory) = match &node.content {
             Content::File(data) => (MODE_FILE, data.size(), data.memory()),
+            Content::Device(_) => (MODE_CHR, 0, 0),
             Content::Directory { .. } => (MODE_DIR, 0, 0),
         };
         Ok(Attributes {
@@ -728,6 +759,33 @@ mod tests {
         fails(fs.set_permissions(secret, 0o666, GUEST), EPERM);
         fs.set_permissions(secret, 0o666, OWNER).unwrap();
         assert!(fs.open(ROOT, "secret", O_WRONLY, GUEST).is_ok());
+    }
+
+    #[test]
+    fn devices() {
+        let mut fs = fs();
+        mkdir(&mut fs, "dev", 0o755, OWNER).unwrap();
+        fs.make_device("dev/null", Device::Null).unwrap();
+        fs.make_device("dev/zero", Device::Zero).unwrap();
+        let null = fs.open(ROOT, "dev/null", NEW | O_TRUNC, GUEST).unwrap();
+        assert_eq!(fs.write(null, None, &[1; 5000]), Ok(5000));
+        assert_eq!(fs.read(null, 0, &mut [1; 9]), Ok(0));
+        assert_eq!(fs.attributes(null).unwrap().mode, MODE_CHR | 0o666);
+        let zero = fs.open(ROOT, "dev/zero", O_RDONLY, GUEST).unwrap();
+        let mut buffer = [1; 9];
+        assert_eq!(
+            (fs.read(zero, 1 << 50, &mut buffer), buffer),
+            (Ok(9), [0; 9])
+        );
+        fails(fs.open(ROOT, "dev/null/x", O_RDONLY, OWNER), ENOTDIR);
+        fails(
+            fs.open(ROOT, "dev/null", O_RDONLY | O_DIRECTORY, OWNER),
+            ENOTDIR,
+        );
+        fails(fs.remove(ROOT, "dev/null", true, OWNER), ENOTDIR);
+        fails(fs.remove(ROOT, "dev/null", false, GUEST), EACCES);
+        fs.close(null);
+        assert_eq!(fs.remove(ROOT, "dev/null", false, OWNER), Ok(()));
     }
 
     #[test]

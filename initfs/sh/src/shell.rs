@@ -960,7 +960,11 @@ impl<S: System> Shell<S> {
                 Ok(1)
             }
         };
-        self.descriptors = saved;
+        // Only these: `{ exec 3<file; } 2>errors` keeps descriptor 3.
+        for redirect in redirects {
+            let number = usize::from(redirect.fd);
+            self.descriptors[number] = saved[number].clone();
+        }
         result
     }
 
@@ -1076,11 +1080,7 @@ impl<S: System> Shell<S> {
                 Ok(()) => Ok(0),
                 Err(message) => {
                     self.complain(&message);
-                    if self.interactive {
-                        Ok(1)
-                    } else {
-                        Err(Flow::Exit(1))
-                    }
+                    Ok(1)
                 }
             };
         }

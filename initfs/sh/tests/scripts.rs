@@ -285,6 +285,11 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         0,
     ),
     (
+        "{ exec 3</dev/null; } 2>/dev/null; cat <&3; echo $?; exec 4</none || echo no",
+        "0\nno\n",
+        0,
+    ),
+    (
         "x='*'; echo \"$x\" '*'; cd /; echo /de[v]; echo /no*ne",
         "* *\n/dev\n/no*ne\n",
         0,

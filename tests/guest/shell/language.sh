@@ -72,6 +72,9 @@ shift 2
 check shift d "$1"
 
 check read "1|2 3" "$(echo 1 2 3 | { read a b; echo "$a|$b"; })"
+{ exec 3<<<kept; } 2>/dev/null
+check exec_in_group kept "$(cat <&3)"
+exec 3<&-
 nosuchprogram 2>/scheme/null
 check not_found 127 $?
 check stderr "sh-error" "$( { echo sh-error >&2; } 2>&1 )"

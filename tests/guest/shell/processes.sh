@@ -83,6 +83,9 @@ rm -rf /tmp/t
 [ -e /tmp/t ]
 check rm_r 1 $?
 
+check null 0 "$(echo x >/dev/null; wc -c </dev/null)"
+check zero 5 "$(head -c 5 /dev/zero | wc -c)"
+
 exec 3>/tmp/three
 echo three >&3
 exec 3>&-

@@ -1,4 +1,5 @@
-//! `ramfs [limit]`: the scheme `file`, a file system in memory with the directory `/tmp`.
+//! `ramfs [limit]`: the scheme `file`, a file system in memory with the directory `/tmp` and the
+//! files `/dev/null` and `/dev/zero`.
 //!
 //! `limit` (bytes, or with `K`, `M`, `G`) bounds what it uses; without it half of the memory that is
 //! free at the start.
@@ -13,7 +14,7 @@ use alloc::vec::Vec;
 use libredox::Fd;
 use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
 use platform::scheme::{NO_ID, SchemeDaemon, list_directory};
-use ramfs::fs::{FileSystem, Inode, ROOT, User};
+use ramfs::fs::{Device, FileSystem, Inode, ROOT, User};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env};
@@ -80,8 +81,12 @@ fn default_limit() -> u64 {
 fn run(limit: u64) -> Result<()> {
     let mut fs = FileSystem::new(limit);
     let root = User { uid: 0, gid: 0 };
-    let tmp = fs.open(ROOT, "tmp", O_CREAT | O_EXCL | O_DIRECTORY | 0o1777, root)?;
-    fs.close(tmp);
+    for (path, mode) in [("tmp", 0o1777), ("dev", 0o755)] {
+        let directory = fs.open(ROOT, path, O_CREAT | O_EXCL | O_DIRECTORY | mode, root)?;
+        fs.close(directory);
+    }
+    fs.make_device("dev/null", Device::Null)?;
+    fs.make_device("dev/zero", Device::Zero)?;
     let mut scheme = RamFs {
         fs,
         handles: BTreeMap::new(),
