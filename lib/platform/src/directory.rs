@@ -8,8 +8,9 @@ use libredox::flag::{O_CLOEXEC, O_DIRECTORY};
 use syscall::dirent::DirentHeader;
 use syscall::error::{EIO, Error, Result};
 
-/// Bytes asked for at a time.
-const BUFFER_BYTES: usize = 4096;
+/// Bytes asked for at a time. Must hold the longest list of the upstream kernel whole (the free
+/// interrupts of a processor, about 190 names): it fails with `EINVAL` where a part would do.
+const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Offset of the opaque position in a record.
 const NEXT_OFFSET: usize = 8;
