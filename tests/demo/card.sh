@@ -1,5 +1,6 @@
 # The card's half of the demo (node 1); host.sh is the other half and explains the lines.
 
+own=1
 peer=0
 kernel=/scheme/initfs/boot/kernel
 failed=0
@@ -13,13 +14,15 @@ step() {
     fi
 }
 
-# online NODE: whether this node sees that one.
-online() {
-    case "$(cat /scheme/scif/nodes)" in
-        *"
-$1 "*) return 0 ;;
-    esac
-    return 1
+# introduced: whether this node knows who it is, and sees its peer.
+introduced() {
+    missing=2
+    while read node role state self; do
+        case "$node $self" in
+            "$own *" | "$peer -") missing=$((missing - 1)) ;;
+        esac
+    done < /scheme/scif/nodes
+    return "$missing"
 }
 
 # send FILE PORT: writes a file to the peer, waiting up to 20 s for somebody to listen there.
@@ -35,12 +38,12 @@ send() {
 }
 
 tries=0
-until online "$peer" || [ "$tries" -gt 200 ]; do
+until introduced || [ "$tries" -gt 200 ]; do
     tries=$((tries + 1))
     sleep 0.1
 done
-online "$peer"
-step card-up $? "node $peer is not in /scheme/scif/nodes after 20 s"
+introduced
+step card-up $? "/scheme/scif/nodes does not show node $own and its peer $peer after 20 s"
 
 # 1. A greeting from the host.
 text=$(cat /scheme/scif/accept/2050)

@@ -3,6 +3,7 @@
 # Lines `STEP <name>: ok` or `STEP <name>: FAIL <detail>` are results; lines `VALUE <name>: <value>`
 # must agree between the nodes. The launcher knows which steps must come (xtask/src/demo.rs).
 
+own=0
 peer=1
 kernel=/scheme/initfs/boot/kernel
 failed=0
@@ -16,13 +17,15 @@ step() {
     fi
 }
 
-# online NODE: whether this node sees that one.
-online() {
-    case "$(cat /scheme/scif/nodes)" in
-        *"
-$1 "*) return 0 ;;
-    esac
-    return 1
+# introduced: whether this node knows who it is, and sees its peer.
+introduced() {
+    missing=2
+    while read node role state self; do
+        case "$node $self" in
+            "$own *" | "$peer -") missing=$((missing - 1)) ;;
+        esac
+    done < /scheme/scif/nodes
+    return "$missing"
 }
 
 # send FILE PORT: writes a file to the peer, waiting up to 20 s for somebody to listen there.
@@ -38,12 +41,12 @@ send() {
 }
 
 tries=0
-until online "$peer" || [ "$tries" -gt 200 ]; do
+until introduced || [ "$tries" -gt 200 ]; do
     tries=$((tries + 1))
     sleep 0.1
 done
-online "$peer"
-step host-up $? "node $peer is not in /scheme/scif/nodes after 20 s"
+introduced
+step host-up $? "/scheme/scif/nodes does not show node $own and its peer $peer after 20 s"
 cat /scheme/scif/nodes
 
 # 1. A greeting to the card: `echo` through a path, `cat` on the other side.
@@ -64,15 +67,16 @@ echo "VALUE kernel-to-host: $1"
 
 # 5. Eight connections at once: every sender keeps its connection until all eight are open.
 for port in 2100 2101 2102 2103 2104 2105 2106 2107; do
-    {
-        until { exec 7> "/scheme/scif/1/$port"; } 2> /dev/null; do
-            sleep 0.1
-        done
-        cat /scheme/initfs/bin/sh >&7
-        until [ -e /tmp/all-open ]; do
-            sleep 0.1
-        done
-    } &
+    until {
+        {
+            cat /scheme/initfs/bin/sh
+            until [ -e /tmp/all-open ]; do
+                sleep 0.1
+            done
+        } > "/scheme/scif/$peer/$port"
+    } 2> /dev/null; do
+        sleep 0.1
+    done &
 done
 tries=0
 open=0
