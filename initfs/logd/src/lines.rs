@@ -10,7 +10,9 @@ use runtime::time::Instant;
 /// Importance of a line, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing has this level; as a limit it lets nothing through.
+    /// A program panicked; shown always.
+    Panic,
+    /// Nothing has this level; as a limit it lets only panics through.
     Off,
     /// Something failed.
     Error,
@@ -45,6 +47,7 @@ impl Level {
     fn of(line: &str) -> Level {
         let word = line.split(' ').next().unwrap_or("");
         match word {
+            "PANIC" => Level::Panic,
             "ERROR" => Level::Error,
             "WARN" => Level::Warn,
             "DEBUG" => Level::Debug,
@@ -71,7 +74,7 @@ impl Lines {
         }
     }
 
-    /// Adds a line and returns it as it is kept, with time and line end, and its level. Bytes that
+    /// Adds a line and returns it as the console shows it, and its level. Bytes that
     /// are no text and control characters are replaced, so that no line can move the cursor.
     pub fn push(&mut self, line: &[u8]) -> (&str, Level) {
         let text = String::from_utf8_lossy(line);
@@ -80,6 +83,7 @@ impl Lines {
         let now = Instant::now().as_nanos();
         let (seconds, millis) = (now / 1_000_000_000, now / 1_000_000 % 1000);
         let mut kept = format!("[{seconds:5}.{millis:03}] ");
+        let time = kept.len();
         kept.extend(text.chars().map(|c| match c {
             '\t' => ' ',
             c if c.is_control() => '?',
@@ -93,7 +97,14 @@ impl Lines {
                 self.bytes -= oldest.len();
             }
         }
-        (self.lines.back().map_or("", String::as_str), level)
+        let kept = self.lines.back().map_or("", String::as_str);
+        // Whoever watches the console looks for panics at the beginning of a line.
+        let shown = if level == Level::Panic {
+            &kept[time..]
+        } else {
+            kept
+        };
+        (shown, level)
     }
 
     /// All kept lines.

@@ -163,14 +163,15 @@ pub fn print_to(fd: usize, text: fmt::Arguments<'_>) {
     };
 }
 
-/// Writes a message of last resort: standard error, else the log, else the debug port.
+/// Writes a message that must be seen: to standard error, and to the log, which the console shows,
+/// when standard error leads somewhere else or nowhere.
 pub fn emergency(text: &str) {
     let bytes = text.as_bytes();
-    if write_all(2, bytes).is_ok() {
-        return;
-    }
     let direct = crate::boot::debug_fd();
     if direct != crate::sys::NO_FD && write_all(direct, bytes).is_ok() {
+        return;
+    }
+    if write_all(2, bytes).is_ok() && is_shown(2) {
         return;
     }
     for path in ["/scheme/log", "/scheme/debug"] {
@@ -182,4 +183,17 @@ pub fn emergency(text: &str) {
             }
         }
     }
+}
+
+/// Whether what is written to `fd` appears on the console. The path may be in the older spelling.
+fn is_shown(fd: usize) -> bool {
+    let mut buffer = [0; 64];
+    let Ok(length) = fd::fpath(fd, &mut buffer) else {
+        return false;
+    };
+    let path = buffer.get(..length).unwrap_or(&buffer);
+    let path = path.strip_prefix(b"/scheme/").unwrap_or(path);
+    ["console", "debug", "log"]
+        .iter()
+        .any(|name| path.starts_with(name.as_bytes()))
 }
