@@ -44,6 +44,11 @@ pub const MAX_ENDPOINTS: usize = 1 << 16;
 /// the peer. Each one has at least two pages.
 pub const MAX_CONNECTIONS: usize = 1 << 16;
 
+/// Connections with one node that may have no endpoint here any more and wait for that node's last
+/// word. An honest peer answers at once; one that never does costs us this many blocks of pages,
+/// and then gets no further connections.
+pub const MAX_UNANSWERED: usize = 4096;
+
 /// Messages to one node that may wait for room in its ring. An honest peer causes at most three for
 /// each connection, so only one that floods us and never reads gets here; its link is given up.
 pub const MAX_QUEUED_MESSAGES: usize = 4 * MAX_CONNECTIONS;

@@ -27,7 +27,11 @@ impl Engine {
             Ok(body) => body,
             Err(error) => {
                 self.stats.unknown_messages += 1;
-                log::warn!("node {from} sent a message that is ignored: {error}");
+                // Ever more rarely: a peer must not be able to flood the log.
+                let count = self.stats.unknown_messages;
+                if count.is_power_of_two() {
+                    log::warn!("node {from}: message ignored ({count} so far): {error}");
+                }
                 return;
             }
         };

@@ -220,7 +220,7 @@ impl Engine {
         endpoint: EndpointId,
         ends: Ends,
     ) -> Result<ConnectionId, Error> {
-        if self.connections.is_full() {
+        if self.connections.is_full() || self.leaves_unanswered(ends.peer.node()) {
             return Err(Error::NoMemory);
         }
         let ring_bytes = self.config.endpoint_ring_bytes;
@@ -237,6 +237,19 @@ impl Engine {
                 Err(Error::NoMemory)
             }
         }
+    }
+
+    /// Whether a node owes us the last word on so many connections that it gets no more.
+    fn leaves_unanswered(&self, node: NodeId) -> bool {
+        let unanswered = |c: &Connection| c.endpoint.is_none() && c.peer.node() == node;
+        // Counted only when there are that many at all.
+        self.connections.len() >= limits::MAX_UNANSWERED
+            && self
+                .connections
+                .iter()
+                .filter(|(_, c)| unanswered(c))
+                .count()
+                >= limits::MAX_UNANSWERED
     }
 
     /// Frees a connection and its pages. The peer does not write to them any more.

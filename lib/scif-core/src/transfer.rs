@@ -220,11 +220,11 @@ impl Engine {
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };
-        log::warn!(
-            "connection {} with {}: bad ring, reset",
-            connection.local,
-            connection.peer
-        );
+        let (count, local, peer) = (self.stats.rings_reset, connection.local, connection.peer);
+        // Ever more rarely: a peer must not be able to flood the log.
+        if count.is_power_of_two() {
+            log::warn!("port {local} to {peer}: impossible ring index, reset ({count} so far)");
+        }
         connection.rings = None;
         let connected = connection.phase == Phase::Connected;
         let endpoint = connection.endpoint;

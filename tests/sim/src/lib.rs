@@ -13,6 +13,7 @@ mod links;
 pub mod memory;
 pub mod peer;
 pub mod rng;
+pub mod talk;
 pub mod world;
 
 pub use world::{Canary, Failure, Report, Settings, lonely_memory, run};

@@ -10,8 +10,8 @@ use scif_core::{BadAddress, Memory};
 
 use crate::rng::mix;
 
-/// Bytes each node has.
-const RAM_BYTES: usize = 8 << 20;
+/// Bytes each node usually has.
+pub const RAM_BYTES: usize = 8 << 20;
 
 /// Distance between an address as the node itself sees it and as its peers do. Makes it an error to
 /// mix the two up.
@@ -49,9 +49,14 @@ pub struct Fabric {
 impl Fabric {
     /// Memory for `nodes` nodes.
     pub fn new(nodes: usize) -> Rc<RefCell<Fabric>> {
+        Fabric::with_bytes(nodes, RAM_BYTES)
+    }
+
+    /// As `new`, with so many bytes per node.
+    pub fn with_bytes(nodes: usize, ram_bytes: usize) -> Rc<RefCell<Fabric>> {
         let ram = || Ram {
-            bytes: vec![0; RAM_BYTES],
-            used: vec![false; RAM_BYTES / PAGE_BYTES],
+            bytes: vec![0; ram_bytes],
+            used: vec![false; ram_bytes / PAGE_BYTES],
             used_count: 0,
             epoch: 1,
         };
@@ -107,15 +112,15 @@ impl Fabric {
     }
 
     /// Where a peer's range is; `None` when it is not memory at all.
-    fn range(address: u64, bytes: usize) -> Option<std::ops::Range<usize>> {
+    fn range(&self, address: u64, bytes: usize) -> Option<std::ops::Range<usize>> {
         let start = usize::try_from(address.checked_sub(BUS_OFFSET)?).ok()?;
         let end = start.checked_add(bytes)?;
-        (end <= RAM_BYTES).then_some(start..end)
+        (end <= self.rams[0].bytes.len()).then_some(start..end)
     }
 
     /// Stores to `to`'s memory as hardware would: whatever is there.
     pub fn scribble(&mut self, to: usize, address: u64, bytes: &[u8]) {
-        if let Some(range) = Fabric::range(address, bytes.len()) {
+        if let Some(range) = self.range(address, bytes.len()) {
             self.rams[to].bytes[range].copy_from_slice(bytes);
         }
     }
@@ -160,7 +165,11 @@ impl NodeMemory {
 
     fn store(&mut self, node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
         let to = usize::from(node);
-        let range = Fabric::range(address, bytes.len()).ok_or(BadAddress)?;
+        let range = self
+            .fabric
+            .borrow()
+            .range(address, bytes.len())
+            .ok_or(BadAddress)?;
         if !self.linked(to) {
             return Ok(());
         }
@@ -231,11 +240,15 @@ impl Memory for NodeMemory {
     }
 
     fn peer_reaches(&self, _node: NodeId, address: u64, bytes: usize) -> bool {
-        Fabric::range(address, bytes).is_some()
+        self.fabric.borrow().range(address, bytes).is_some()
     }
 
     fn peer_read(&self, node: NodeId, address: u64, buffer: &mut [u8]) -> Result<(), BadAddress> {
-        let range = Fabric::range(address, buffer.len()).ok_or(BadAddress)?;
+        let range = self
+            .fabric
+            .borrow()
+            .range(address, buffer.len())
+            .ok_or(BadAddress)?;
         if self.linked(usize::from(node)) {
             buffer.copy_from_slice(&self.fabric.borrow().rams[usize::from(node)].bytes[range]);
         } else {
