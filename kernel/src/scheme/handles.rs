@@ -50,9 +50,4 @@ impl<T> Handles<T> {
     pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         self.list.iter().map(|(&number, handle)| (number, handle))
     }
-
-    /// Number of open handles.
-    pub fn len(&self) -> usize {
-        self.list.len()
-    }
 }

@@ -698,7 +698,22 @@ fn endings(suite: &Suite, server: &Server<'_>) {
     );
     suite.check("closing the socket ends the scheme: ENODEV", |s| {
         let (fd, _) = server.file()?;
+        let (busy, _) = server.file()?;
+        let client = Client::start(s, SYS_READ, |page| {
+            [busy, page + PAGE_SIZE, PAGE_SIZE, 0, 0, 0]
+        })?;
+        server.expect(Opcode::Read)?;
         expect("close", sys::close(server.socket), Ok(0))?;
+        must("settle", sys::nanosleep(20_000_000))?;
+        if client.child.has_ended()? {
+            expect("the request under way", client.finish()?, Err(ENODEV))?;
+        } else {
+            // the upstream kernel lets it wait for ever
+            let status = privileged_status(s, &client.child)?;
+            must("kill", contexts::write_words(status, &[usize::MAX]))?;
+            client.child.join()?;
+            must("close", sys::close(status))?;
+        }
         let outcomes: Vec<Outcome> = [SYS_FSYNC, SYS_FEVENT, SYS_FPATH]
             .into_iter()
             .map(|number| sys::raw(number, [fd, s.slot(), 0, 0, 0, 0]))
