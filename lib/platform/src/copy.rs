@@ -34,39 +34,70 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// The loop: eight 8-byte loads and stores per round, then single words, then bytes. Volatile, so
-/// that the compiler makes neither a library call nor vector code of it.
+/// The loop: eight 8-byte loads and stores per round, then words and bytes. In assembly, because
+/// the compiler turns loops over plain accesses into calls or vector code, and takes volatile ones
+/// through the stack.
 ///
 /// # Safety
 /// As for [`copy`].
-unsafe fn copy_words(mut from: *const u8, mut to: *mut u8, mut bytes: usize) {
-    const ROUND: usize = 8;
+#[cfg(target_arch = "x86_64")]
+unsafe fn copy_words(from: *const u8, to: *mut u8, bytes: usize) {
+    const ROUND_BYTES: usize = 64;
+    let rounds = bytes / ROUND_BYTES;
+    let (mut source, mut target) = (from, to);
+    if rounds > 0 {
+        // SAFETY: reads and writes exactly `rounds` times 64 of the bytes the caller vouches for;
+        // the processor needs no alignment.
+        unsafe {
+            core::arch::asm!(
+                "2:",
+                "mov {a}, [{from}]",
+                "mov {b}, [{from} + 8]",
+                "mov {c}, [{from} + 16]",
+                "mov {d}, [{from} + 24]",
+                "mov [{to}], {a}",
+                "mov [{to} + 8], {b}",
+                "mov [{to} + 16], {c}",
+                "mov [{to} + 24], {d}",
+                "mov {a}, [{from} + 32]",
+                "mov {b}, [{from} + 40]",
+                "mov {c}, [{from} + 48]",
+                "mov {d}, [{from} + 56]",
+                "mov [{to} + 32], {a}",
+                "mov [{to} + 40], {b}",
+                "mov [{to} + 48], {c}",
+                "mov [{to} + 56], {d}",
+                "add {from}, 64",
+                "add {to}, 64",
+                "dec {rounds}",
+                "jnz 2b",
+                from = inout(reg) source,
+                to = inout(reg) target,
+                rounds = inout(reg) rounds => _,
+                a = out(reg) _,
+                b = out(reg) _,
+                c = out(reg) _,
+                d = out(reg) _,
+                options(nostack)
+            );
+        }
+    }
+    // SAFETY: the rest of the same ranges.
+    unsafe { copy_tail(source, target, bytes % ROUND_BYTES) };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use copy_tail as copy_words;
+
+/// The loop in the language: words, then bytes. Volatile, so that the compiler makes no call of it
+/// (this may be the code behind that call).
+///
+/// # Safety
+/// As for [`copy`].
+unsafe fn copy_tail(mut from: *const u8, mut to: *mut u8, mut bytes: usize) {
     // SAFETY: every access stays below the `bytes` the caller vouches for; `Word64` needs no
     // alignment.
     unsafe {
-        while bytes >= ROUND * 8 {
-            let source = from.cast::<Word64>();
-            let target = to.cast::<Word64>();
-            let a = source.read_volatile();
-            let b = source.add(1).read_volatile();
-            let c = source.add(2).read_volatile();
-            let d = source.add(3).read_volatile();
-            target.write_volatile(a);
-            target.add(1).write_volatile(b);
-            target.add(2).write_volatile(c);
-            target.add(3).write_volatile(d);
-            let a = source.add(4).read_volatile();
-            let b = source.add(5).read_volatile();
-            let c = source.add(6).read_volatile();
-            let d = source.add(7).read_volatile();
-            target.add(4).write_volatile(a);
-            target.add(5).write_volatile(b);
-            target.add(6).write_volatile(c);
-            target.add(7).write_volatile(d);
-            from = from.add(ROUND * 8);
-            to = to.add(ROUND * 8);
-            bytes -= ROUND * 8;
-        }
         while bytes >= 8 {
             to.cast::<Word64>()
                 .write_volatile(from.cast::<Word64>().read_volatile());
