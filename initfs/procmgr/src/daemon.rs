@@ -5,9 +5,10 @@ use alloc::rc::Rc;
 use libredox::Fd;
 use platform::scheme::{SchemeLoop, Status};
 use redox_scheme::Socket;
-use runtime::{Error, Result, env};
+use runtime::process::ExitStatus;
+use runtime::{Error, Result, env, fd, path};
 use syscall::error::EINVAL;
-use syscall::flag::EventFlags;
+use syscall::flag::{EventFlags, O_RDWR};
 
 use crate::kernel::{Deaths, Kernel};
 use crate::scheme::ProcScheme;
@@ -53,5 +54,16 @@ fn run() -> Result<()> {
             }
             None => {}
         }
+        if let Some(status) = scheme.table.init_status() {
+            return stop_machine(ExitStatus::from_raw(status as i32));
+        }
     }
+}
+
+/// Without process 1 nothing goes on: says so and switches the machine off, instead of leaving it
+/// idle for ever.
+fn stop_machine(status: ExitStatus) -> Result<()> {
+    runtime::eprintln!("procmgr: init ended: {status}; stopping the machine");
+    let stop = Fd::new(path::open_upper("/scheme/sys/kstop", O_RDWR)?);
+    fd::write(stop.raw(), b"shutdown").map(|_| ())
 }

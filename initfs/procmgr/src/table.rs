@@ -65,6 +65,7 @@ pub struct Table<C: Contexts> {
     last_token: usize,
     /// Processes whose waits are to be tried again.
     changed: BTreeSet<Pid>,
+    init_status: Option<usize>,
 }
 
 impl<C: Contexts> Table<C> {
@@ -77,7 +78,13 @@ impl<C: Contexts> Table<C> {
             tokens: BTreeMap::new(),
             last_token: 0,
             changed: BTreeSet::new(),
+            init_status: None,
         }
+    }
+
+    /// The status with which process 1 ended, which it must not.
+    pub fn init_status(&self) -> Option<usize> {
+        self.init_status
     }
 
     /// The contexts behind the table.
@@ -291,6 +298,9 @@ impl<C: Contexts> Table<C> {
         };
         process.state = State::Dead(status);
         let parent = process.parent;
+        if pid == INIT {
+            self.init_status = Some(status);
+        }
         for child in self.processes.values_mut() {
             if child.parent == pid {
                 child.parent = INIT;

@@ -340,6 +340,14 @@ fn groups_and_sessions() {
 
 #[test]
 fn there_is_one_init() {
-    let (mut table, _) = table();
+    let (mut table, records) = table();
+    assert_eq!(errno(table.create_init()), EEXIST);
+    let child = child(&mut table, INIT);
+    table.end(child, 1 << 8);
+    report(&mut table, &records, 1, End::Ended);
+    assert_eq!(table.init_status(), None);
+    table.end(INIT, 101 << 8);
+    report(&mut table, &records, 0, End::Ended);
+    assert_eq!(table.init_status(), Some(101 << 8));
     assert_eq!(errno(table.create_init()), EEXIST);
 }
