@@ -255,13 +255,14 @@ fn calls(suite: &mut Suite) {
     suite.equal("an unknown dup", dup, Err(EINVAL));
 }
 
-/// Buffers that are no memory: the kernel refuses them before the daemon sees them, or while it
-/// copies; nothing else happens.
+/// Buffers that are no memory. The kernel may notice only when it copies the answer, so what a read
+/// took from the ring is gone.
 fn pointers(suite: &mut Suite) {
     let Ok((client, server)) = pair() else {
         return suite.check("pair", Err("no connection".into()));
     };
-    let _ = server.send(b"some bytes", scif::SendFlags::BLOCK);
+    // Enough for every read below: none may wait.
+    let _ = server.send(&[1; 1000], scif::SendFlags::BLOCK);
     let fd = client.fd();
     let error = |result: usize| (result as isize).unsigned_abs() as i32;
     for (name, address) in [("page 0", 16), ("the kernel half", usize::MAX - 65536)] {
@@ -270,9 +271,6 @@ fn pointers(suite: &mut Suite) {
         let write = syscall(syscall::SYS_WRITE, [fd, address, 100, 0, 0, 0]);
         suite.equal(&alloc::format!("writing from {name}"), error(write), EFAULT);
     }
-    let mut buffer = [0; 32];
-    let left = client.recv(&mut buffer[..10], scif::RecvFlags::BLOCK);
-    suite.equal("nothing was lost by that", left, Ok(10));
 }
 
 fn unprivileged() -> Result<(), String> {
