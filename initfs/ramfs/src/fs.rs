@@ -8,7 +8,8 @@ use syscall::error::{
     Error, Result,
 };
 use syscall::flag::{
-    MODE_CHR, MODE_DIR, MODE_FILE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT, O_TRUNC,
+    MODE_CHR, MODE_DIR, MODE_FILE, MODE_TYPE, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT,
+    O_TRUNC,
 };
 
 use crate::data::Data;
@@ -587,11 +588,13 @@ impl FileSystem {
         })
     }
 
-    /// The entries of a directory in order: name, inode, whether it is a directory.
-    pub fn list(&self, inode: Inode) -> Result<impl Iterator<Item = (&str, Inode, bool)>> {
+    /// The entries of a directory in order: name, inode, type (`MODE_DIR`, `MODE_FILE`, …).
+    pub fn list(&self, inode: Inode) -> Result<impl Iterator<Item = (&str, Inode, u16)>> {
         Ok(self.entries(inode)?.iter().map(|(name, inode)| {
-            let directory = self.nodes.get(inode).is_some_and(Node::is_directory);
-            (name.as_str(), *inode, directory)
+            let kind = self
+                .attributes(*inode)
+                .map_or(0, |data| data.mode & MODE_TYPE);
+            (name.as_str(), *inode, kind)
         }))
     }
 }

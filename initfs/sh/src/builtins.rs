@@ -283,8 +283,8 @@ impl<S: System> Shell<S> {
     }
 
     fn exec(&mut self, rest: &[String]) -> Run {
-        // A process cannot be replaced by another program here: it is run, and its status is ours.
-        let status = self.run_program(rest, &[])?;
+        // Where the shell cannot become the program, it runs it and ends with its status.
+        let status = self.run_or_become(rest, &[], true)?;
         if status == 127 && self.interactive {
             Ok(status)
         } else {

@@ -55,6 +55,7 @@ pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: 
                 shell.name = name.clone();
                 shell.parameters = parameters.into();
             }
+            shell.look_for_lone_command(text);
             shell.run_script(text, 1)
         }
         None if commands => usage(&mut shell),

@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::Instant;
@@ -41,6 +41,29 @@ fn translate(path: &str) -> &str {
     } else {
         path
     }
+}
+
+fn command(program: &Program<'_, Rc<File>>) -> Command {
+    let mut command = Command::new(program.path);
+    command.args(program.arguments.iter().skip(1));
+    command.env_clear().envs(
+        program
+            .environment
+            .iter()
+            .map(|(name, value)| (name, value)),
+    );
+    let stream = |number: u8| {
+        let file = program
+            .descriptors
+            .iter()
+            .find(|(known, _)| *known == number);
+        match file.map(|(_, file)| file.try_clone()) {
+            Some(Ok(file)) => Stdio::from(file),
+            _ => Stdio::null(),
+        }
+    };
+    command.stdin(stream(0)).stdout(stream(1)).stderr(stream(2));
+    command
 }
 
 impl System for Host {
@@ -89,29 +112,15 @@ impl System for Host {
     }
 
     fn spawn(&mut self, program: &Program<'_, Self::Fd>) -> Result<Pid> {
-        let mut command = Command::new(program.path);
-        command.args(program.arguments.iter().skip(1));
-        command.env_clear().envs(
-            program
-                .environment
-                .iter()
-                .map(|(name, value)| (name, value)),
-        );
-        let stream = |number: u8| {
-            let file = program
-                .descriptors
-                .iter()
-                .find(|(known, _)| *known == number);
-            match file.map(|(_, file)| file.try_clone()) {
-                Some(Ok(file)) => Stdio::from(file),
-                _ => Stdio::null(),
-            }
-        };
-        command.stdin(stream(0)).stdout(stream(1)).stderr(stream(2));
+        let mut command = command(program);
         let child = command.spawn().map_err(|error| errno(&error))?;
         let pid = child.id();
         self.children.insert(pid, child);
         Ok(pid)
+    }
+
+    fn replace(&mut self, program: &Program<'_, Self::Fd>) -> Errno {
+        errno(&command(program).exec())
     }
 
     fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<i32>> {

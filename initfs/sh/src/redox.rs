@@ -10,7 +10,7 @@ use runtime::process::{self, Command, Stdio};
 use runtime::{env, fs};
 use sh::ast::OpenMode;
 use sh::system::{Errno, Pid, Program, Result, System};
-use syscall::error::{EINTR, Error};
+use syscall::error::{ECONNRESET, EINTR, Error};
 use tools::condition::{Facts, Kind};
 
 /// An open file of the script. The descriptors this process was started with stay open to its end.
@@ -72,6 +72,28 @@ fn is_console(number: usize) -> bool {
     }
 }
 
+fn command(program: &Program<'_, Rc<Open>>) -> Command {
+    let mut command = Command::new(program.path);
+    command.args(program.arguments.iter().skip(1));
+    command.env_clear();
+    for (name, value) in program.environment {
+        command.env(name, value);
+    }
+    command
+        .stdin(Stdio::Closed)
+        .stdout(Stdio::Closed)
+        .stderr(Stdio::Closed);
+    for (number, fd) in program.descriptors {
+        match number {
+            0 => command.stdin(fd.raw()),
+            1 => command.stdout(fd.raw()),
+            2 => command.stderr(fd.raw()),
+            number => command.fd(usize::from(*number), fd.raw()),
+        };
+    }
+    command
+}
+
 impl System for Redox {
     type Fd = Rc<Open>;
 
@@ -108,6 +130,9 @@ impl System for Redox {
         loop {
             match raw_file(fd.raw(), |file| file.read(buffer)) {
                 Err(Error { errno: EINTR }) => {}
+                // A SCIF connection has no other way to say that the peer closed it after its
+                // last byte; the programs take it as the end, too.
+                Err(Error { errno: ECONNRESET }) => return Ok(0),
                 result => return result.map_err(errno),
             }
         }
@@ -122,25 +147,12 @@ impl System for Redox {
     }
 
     fn spawn(&mut self, program: &Program<'_, Self::Fd>) -> Result<Pid> {
-        let mut command = Command::new(program.path);
-        command.args(program.arguments.iter().skip(1));
-        command.env_clear();
-        for (name, value) in program.environment {
-            command.env(name, value);
-        }
-        command
-            .stdin(Stdio::Closed)
-            .stdout(Stdio::Closed)
-            .stderr(Stdio::Closed);
-        for (number, fd) in program.descriptors {
-            match number {
-                0 => command.stdin(fd.raw()),
-                1 => command.stdout(fd.raw()),
-                2 => command.stderr(fd.raw()),
-                number => command.fd(usize::from(*number), fd.raw()),
-            };
-        }
+        let mut command = command(program);
         command.spawn().map(|child| child.pid()).map_err(errno)
+    }
+
+    fn replace(&mut self, program: &Program<'_, Self::Fd>) -> Errno {
+        errno(command(program).exec())
     }
 
     fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<i32>> {

@@ -24,7 +24,7 @@ use crate::ast::{
     Target, Word, is_name, quote,
 };
 use crate::expand::{self, Context};
-use crate::parser::{NULL_PATH, Parser};
+use crate::parser::{self, NULL_PATH, Parser};
 use crate::pattern;
 use crate::system::{EACCES, EISDIR, ENOENT, Errno, Pid, Program, System};
 
@@ -182,6 +182,11 @@ pub struct Shell<S: System> {
     /// `$$`: stays the same in all subshells.
     process: Pid,
     depth: u32,
+    /// Subshells in this process around the current command.
+    subshells: u32,
+    /// All this shell has to run is one simple command: it may become its program, so that whoever
+    /// kills the shell's process kills the program.
+    lone_command: bool,
     /// Greater than zero where a failure is a condition and does not end the shell (`set -e`).
     tested: u32,
     /// Status of the last command substitution in the words being expanded.
@@ -246,6 +251,8 @@ impl<S: System> Shell<S> {
             line: 0,
             process,
             depth: 0,
+            subshells: 0,
+            lone_command: false,
             tested: 0,
             substituted: None,
         };
@@ -293,7 +300,29 @@ impl<S: System> Shell<S> {
             return None;
         }
         self.status = status;
+        self.look_for_lone_command(commands);
         Some(self.run_script(commands, line))
+    }
+
+    /// Notices when a text is nothing but one simple command in the foreground.
+    pub(crate) fn look_for_lone_command(&mut self, text: &str) {
+        // What does not parse is reported when it is run.
+        let Ok(list) = parser::parse(text) else {
+            return;
+        };
+        let [item] = list.items.as_slice() else {
+            return;
+        };
+        let AndOr { first, rest } = &item.body;
+        let plain = !item.background && rest.is_empty() && !first.negated && !first.timed;
+        self.lone_command = plain
+            && matches!(
+                first.commands.as_slice(),
+                [Command {
+                    kind: CommandKind::Simple { .. },
+                    ..
+                }]
+            );
     }
 
     /// Runs a whole script and gives the status the shell ends with.
@@ -671,7 +700,7 @@ impl<S: System> Shell<S> {
             }
             self.trace(&extra, &arguments);
             let descriptors = self.descriptors.clone();
-            self.start(&arguments, &extra, &descriptors, drains)
+            self.start(&arguments, &extra, &descriptors, drains, false)
         })();
         let result = result.map_err(|(status, message)| {
             self.complain(&message);
@@ -688,6 +717,7 @@ impl<S: System> Shell<S> {
         extra: &[(String, String)],
         descriptors: &Descriptors<S::Fd>,
         drains: &mut Vec<Drain<S::Fd>>,
+        replace: bool,
     ) -> Result<Pid, (i32, String)> {
         let Some(name) = arguments.first() else {
             return Err((0, String::new()));
@@ -722,6 +752,11 @@ impl<S: System> Shell<S> {
             environment: &environment,
             descriptors: &open,
         };
+        // A subshell in this process must leave the shell alive, and so must who collects output.
+        if replace && self.subshells == 0 && drains.is_empty() {
+            let error = self.system.replace(&program);
+            return Err(fail(self, error));
+        }
         self.system
             .spawn(&program)
             .map_err(|error| fail(self, error))
@@ -1101,9 +1136,20 @@ impl<S: System> Shell<S> {
 
     /// Runs a program in the foreground.
     pub(crate) fn run_program(&mut self, arguments: &[String], extra: &[(String, String)]) -> Run {
+        let replace = self.lone_command && self.depth == 1 && self.exit_trap.is_none();
+        self.run_or_become(arguments, extra, replace)
+    }
+
+    /// Runs a program in the foreground, or with `replace` becomes it where that is possible.
+    pub(crate) fn run_or_become(
+        &mut self,
+        arguments: &[String],
+        extra: &[(String, String)],
+        replace: bool,
+    ) -> Run {
         let mut drains = Vec::new();
         let descriptors = self.descriptors.clone();
-        match self.start(arguments, extra, &descriptors, &mut drains) {
+        match self.start(arguments, extra, &descriptors, &mut drains, replace) {
             Ok(pid) => {
                 self.foreground(&[pid]);
                 self.drain(drains);
@@ -1272,6 +1318,7 @@ impl<S: System> Shell<S> {
     // ---- subshells in this process -----------------------------------------------------------
 
     fn save(&mut self) -> State<S::Fd> {
+        self.subshells += 1;
         State {
             variables: self.variables.clone(),
             functions: self.functions.clone(),
@@ -1297,6 +1344,7 @@ impl<S: System> Shell<S> {
             let message = self.describe(&saved.directory, error);
             self.complain(&message);
         }
+        self.subshells -= 1;
         self.variables = saved.variables;
         self.functions = saved.functions;
         self.parameters = saved.parameters;

@@ -59,6 +59,8 @@ pub trait System {
 
     /// Starts a program.
     fn spawn(&mut self, program: &Program<'_, Self::Fd>) -> Result<Pid>;
+    /// Turns this process into the program; returns only when that fails.
+    fn replace(&mut self, program: &Program<'_, Self::Fd>) -> Errno;
     /// The status of a child that ended (0 to 255; 128 + signal when it was killed). With `block`
     /// waits for the end, without gives `None` while it runs.
     fn wait(&mut self, pid: Pid, block: bool) -> Result<Option<i32>>;

@@ -284,6 +284,18 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         "sh: line 1: cd: /none: No such file or directory\n1\n/\nback\n",
         0,
     ),
+    ("exec cat <<<hi; echo never", "hi\n", 0),
+    (
+        "(exec cat <<<a); echo $(exec cat <<<b); exec nosuch 2>/dev/null; echo never",
+        "a\nb\n",
+        127,
+    ),
+    (
+        "sleep 30 >/dev/null & kill $!; wait $!; echo $?",
+        "143\n",
+        0,
+    ),
+    ("trap 'echo bye' EXIT; cat <<<hi", "hi\nbye\n", 0),
     (
         "{ exec 3</dev/null; } 2>/dev/null; cat <&3; echo $?; exec 4</none || echo no",
         "0\nno\n",

@@ -5,6 +5,8 @@
 //! (numbers with `UPPER_FDTBL_TAG`) for those that belong to libraries and must not be met by a
 //! program that counts descriptors.
 
+use alloc::vec::Vec;
+
 use syscall::error::{EBADF, EMFILE, Error, Result};
 use syscall::flag::UPPER_FDTBL_TAG;
 
@@ -67,6 +69,19 @@ fn table_of(fd: usize) -> Result<(&'static Mutex<Table>, usize)> {
         },
         number,
     ))
+}
+
+/// All numbers that are in use or reserved, those of the upper table last.
+pub fn used() -> Vec<usize> {
+    let mut all = Vec::new();
+    for (table, tag) in [(&PLAIN, 0), (&UPPER, UPPER_FDTBL_TAG)] {
+        let table = table.lock();
+        for (index, word) in table.used.iter().enumerate() {
+            let numbers = (0..64).filter(|bit| word >> bit & 1 == 1);
+            all.extend(numbers.map(|bit| index * 64 + bit | tag));
+        }
+    }
+    all
 }
 
 /// Reserves the lowest free plain number.

@@ -2,6 +2,8 @@
 //!
 //! A process is an object of the scheme `proc`, served by the process manager.
 
+mod exec;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;

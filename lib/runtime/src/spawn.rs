@@ -66,20 +66,11 @@ pub fn load(
     image: &mut dyn ReadAt,
     launch: &Launch<'_>,
 ) -> Result<()> {
-    let space = {
-        let first = Fd::new(fd::dup_upper(thread, b"addrspace")?);
-        Fd::new(fd::dup_upper(first.raw(), b"empty")?)
-    };
+    let space = empty_space(thread)?;
     load_segments(space.raw(), program, image)?;
 
     let filetable = Fd::new(fd::dup_upper(thread, b"filetable-binary")?);
-    let mut auxiliary = alloc::vec![
-        (3, program.headers),
-        (4, elf::HEADER_SIZE),
-        (5, program.header_count),
-        (6, PAGE_SIZE),
-        (9, program.entry),
-    ];
+    let mut auxiliary = elf_auxiliary(program);
     let mut give = |key: usize, number: usize, fd: usize| -> Result<()> {
         fd::send_fd(filetable.raw(), fd, true, &[number as u64])?;
         auxiliary.push((key, number));
@@ -98,15 +89,36 @@ pub fn load(
     }
     let stack = load_stack(space.raw(), launch, &auxiliary)?;
 
-    // The switch happens when the selection handle is closed.
+    select_space(thread, space.raw(), stack, program.entry)?.close()?;
+    Ok(())
+}
+
+/// A new address space, empty.
+pub(crate) fn empty_space(thread: usize) -> Result<Fd> {
+    let first = Fd::new(fd::dup_upper(thread, b"addrspace")?);
+    Ok(Fd::new(fd::dup_upper(first.raw(), b"empty")?))
+}
+
+/// What every ELF program finds in its auxiliary vector.
+pub(crate) fn elf_auxiliary(program: &Program) -> Vec<(usize, usize)> {
+    alloc::vec![
+        (3, program.headers),
+        (4, elf::HEADER_SIZE),
+        (5, program.header_count),
+        (6, PAGE_SIZE),
+        (9, program.entry),
+    ]
+}
+
+/// Chooses where a thread goes on. The switch happens when the returned handle is closed.
+pub(crate) fn select_space(thread: usize, space: usize, stack: usize, entry: usize) -> Result<Fd> {
     let selection = Fd::new(fd::dup_upper(thread, b"current-addrspace")?);
-    let words = [space.raw(), stack, program.entry];
+    let words = [space, stack, entry];
     fd::write(
         selection.raw(),
         words.map(usize::to_ne_bytes).as_flattened(),
     )?;
-    selection.close()?;
-    Ok(())
+    Ok(selection)
 }
 
 /// Lets the context behind `thread` run for the first time.
@@ -163,7 +175,8 @@ impl Drop for Window {
 /// Largest window, so that a big segment does not need its size in address space twice.
 const WINDOW: usize = 1024 * 1024;
 
-fn load_segments(space: usize, program: &Program, image: &mut dyn ReadAt) -> Result<()> {
+/// Maps the segments and fills them from the file.
+pub(crate) fn load_segments(space: usize, program: &Program, image: &mut dyn ReadAt) -> Result<()> {
     for segment in &program.segments {
         let (base, size) = segment.pages();
         // Overlap of two segments shows as EEXIST.
@@ -189,7 +202,11 @@ fn load_segments(space: usize, program: &Program, image: &mut dyn ReadAt) -> Res
 }
 
 /// Maps the stack and writes the argument block; returns the stack pointer.
-fn load_stack(space: usize, launch: &Launch<'_>, extra: &[(usize, usize)]) -> Result<usize> {
+pub(crate) fn load_stack(
+    space: usize,
+    launch: &Launch<'_>,
+    extra: &[(usize, usize)],
+) -> Result<usize> {
     let mut strings: Vec<u8> = Vec::new();
     let mut offsets = Vec::new();
     for text in launch.args.iter().chain(&launch.env) {

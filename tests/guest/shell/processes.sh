@@ -30,6 +30,14 @@ kill -9 $!
 wait $!
 check killed 137 $?
 
+# A redirection does not put a shell between us and the program.
+cat </dev/zero >/dev/null &
+kill $!
+wait $!
+check kill_redirected 143 $?
+check nobody_left 0 "$(ps | grep -c ' cat')"
+check exec "became" "$(sh -c 'exec echo became; echo never')"
+
 start=$(uptime)
 for i in 1 2 3 4; do sleep 0.5 & done
 wait

@@ -22,7 +22,8 @@ use syscall::data::{Stat, StatVfs};
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EBADF, EINVAL, ENAMETOOLONG};
 use syscall::flag::{
-    AT_REMOVEDIR, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_STAT, O_WRONLY,
+    AT_REMOVEDIR, MODE_CHR, MODE_DIR, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_STAT,
+    O_WRONLY,
 };
 use syscall::schemev2::NewFdFlags;
 
@@ -323,15 +324,10 @@ impl SchemeSync for RamFs {
         let entries: Vec<(&str, DirentKind)> = self
             .fs
             .list(self.handle(id)?.inode)?
-            .map(|(name, _, directory)| {
-                (
-                    name,
-                    if directory {
-                        DirentKind::Directory
-                    } else {
-                        DirentKind::Regular
-                    },
-                )
+            .map(|(name, _, kind)| match kind {
+                MODE_DIR => (name, DirentKind::Directory),
+                MODE_CHR => (name, DirentKind::CharDev),
+                _ => (name, DirentKind::Regular),
             })
             .collect();
         list_directory(buf, opaque_offset, entries)

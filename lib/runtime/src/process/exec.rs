@@ -1,0 +1,100 @@
+//! Replacing the program of this process by another one.
+//!
+//! The new program is loaded into an address space of its own while this one still runs. Then the
+//! descriptors are put in order, and closing the handle that selects the space makes the switch:
+//! process id, parent, credentials and namespace stay.
+
+use alloc::vec::Vec;
+
+use libredox::Fd;
+use syscall::error::{EIO, Error, Result};
+
+use super::{Command, Stdio, rename};
+use crate::spawn::{self, Launch};
+use crate::state::{self, aux};
+use crate::{elf, fd, fdtable, path};
+
+impl Command {
+    /// Turns this process into the program: returns only when that is not possible, with the
+    /// reason and nothing changed (EIO: something failed where there was no way back any more, and
+    /// standard streams may be gone). Descriptors that were not asked for are closed. Must not be
+    /// called while the process has more than one thread. User, group and namespace settings of
+    /// the command are not taken into account.
+    pub fn exec(&mut self) -> Error {
+        match self.replace() {
+            Ok(()) => Error::new(EIO),
+            Err(error) => error,
+        }
+    }
+
+    fn replace(&self) -> Result<()> {
+        let thread = fd::check(state::thread_fd())?;
+        let (full_path, mut file) = self.open_program()?;
+        let program = elf::read(&mut file)?;
+        let cwd = match &self.cwd {
+            Some(cwd) => path::canonical(cwd)?,
+            None => state::current_dir(),
+        };
+        let own = [
+            (aux::PROC_FD, state::proc_fd()),
+            (aux::THREAD_FD, thread),
+            (aux::NAMESPACE_FD, state::namespace_fd()),
+            (aux::FILETABLE_FD, state::filetable_fd()),
+        ];
+        let env: Vec<alloc::string::String> = self
+            .env
+            .iter()
+            .map(|(name, value)| alloc::format!("{name}={value}"))
+            .collect();
+        let mut args = alloc::vec![self.program.as_bytes()];
+        args.extend(self.args.iter().map(|arg| arg.as_bytes()));
+        let launch = Launch {
+            args,
+            env: env.iter().map(|entry| entry.as_bytes()).collect(),
+            cwd: &cwd,
+            ..Launch::default()
+        };
+        let mut auxiliary = spawn::elf_auxiliary(&program);
+        auxiliary.extend(own);
+
+        let space = spawn::empty_space(thread)?;
+        spawn::load_segments(space.raw(), &program, &mut file)?;
+        let stack = spawn::load_stack(space.raw(), &launch, &auxiliary)?;
+        let selection = spawn::select_space(thread, space.raw(), stack, program.entry)?;
+
+        // Copies of the streams first: their numbers may overlap those they go to.
+        let mut streams: Vec<(usize, Fd)> = Vec::new();
+        for (number, stream) in self.streams.iter().enumerate() {
+            let source = match stream {
+                Stdio::Inherit if fd::fcntl(number, syscall::F_GETFD, 0).is_ok() => number,
+                Stdio::Fd(source) => *source,
+                _ => continue,
+            };
+            streams.push((number, Fd::new(fd::dup_upper(source, b"")?)));
+        }
+        for (number, source) in &self.fds {
+            streams.push((*number, Fd::new(fd::dup_upper(*source, b"")?)));
+        }
+        // The name is only for people; a process manager that refuses it is no reason to stop.
+        let _ = rename(state::proc_fd(), &full_path);
+        drop((file, space));
+
+        for (number, source) in &streams {
+            fd::dup2(source.raw(), *number, b"").map_err(|_| Error::new(EIO))?;
+        }
+        let numbers: Vec<usize> = streams.iter().map(|(number, _)| *number).collect();
+        drop(streams);
+        for number in fdtable::used() {
+            let kept = number == selection.raw()
+                || numbers.contains(&number)
+                || own.iter().any(|(_, fd)| *fd == number);
+            if !kept {
+                // Numbers are also reserved for what is not open.
+                let _ = fd::close(number);
+            }
+        }
+        // The next instruction after this is the new program's first.
+        selection.close()?;
+        Ok(())
+    }
+}
