@@ -63,7 +63,8 @@ impl<'a> Buddy<'a> {
         }
     }
 
-    /// Adds frames `[first, end)` as free RAM. Frames beyond the table or known already are skipped.
+    /// Adds frames `[first, end)` as free RAM. Frames beyond the table or known already are
+    /// skipped.
     pub fn add_free(&mut self, first: u32, end: u32) {
         for number in first..end.min(self.frames.len() as u32) {
             if self.frames[number as usize].state == State::Hole {

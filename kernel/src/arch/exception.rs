@@ -195,6 +195,7 @@ fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
 /// An exception in the kernel itself is a bug (or broken hardware): report and stop.
 fn kernel_exception(frame: &Frame, address: usize) -> ! {
     let mut out = console::Emergency;
+    let _ = out.write_str("\n");
     registers(&mut out, frame);
     let name = NAMES
         .get(frame.vector as usize)

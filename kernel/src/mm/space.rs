@@ -12,13 +12,13 @@
 //! Locking: an operation never holds the locks of two spaces at once; a borrowed page is resolved
 //! in its source first, then entered here. That is sound because the kernel is not preempted.
 
+mod backing;
+mod clone;
+mod fault;
 mod remap;
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::any::Any;
-use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use ::syscall::data::{GrantDesc, GrantFlags};
@@ -27,142 +27,20 @@ use kernel_core::area::{Area, AreaList};
 pub use kernel_core::area::{Cache, Placement, Prot};
 use spin::Mutex;
 
+use backing::Backing;
+pub use backing::{Anonymous, SchemeGrant, Unmapped};
+use fault::{Asker, shared_entry};
+
 use super::frame::{self, FrameRef};
 use super::paging::{self, COUNTED, Entry, PageTable};
-use super::{MIN_ADDRESS, PAGE_SIZE, USER_END, phys};
+use super::{MIN_ADDRESS, PAGE_SIZE, USER_END};
 
 /// Pages of a device or borrowed mapping that are entered at once; the rest on the first touch.
 const EAGER_PAGES: usize = 4096;
 /// Longest run of contiguous memory, in pages (4 MiB).
 const MAX_CONTIGUOUS: usize = 1024;
-/// So many borrowings may stand behind each other.
-const MAX_DEPTH: usize = 8;
 /// Physical addresses end here.
 const PHYS_END: usize = 1 << 52;
-
-/// Kinds of anonymous memory: what a copy-on-write clone makes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Anonymous {
-    /// The clone gets its own copy, made at the first write.
-    Private,
-    /// The clone sees the same memory.
-    Shared,
-}
-
-/// Whose memory a scheme mapping is. Kept alive by the mapping (that is the reference that delays
-/// `CloseMsg`).
-#[derive(Clone)]
-pub struct SchemeGrant {
-    /// The open description the memory was mapped through (downcast by the owner of the type).
-    pub description: Arc<dyn Any + Send + Sync>,
-    /// Offset in the object of the first byte of the mapping (of the piece, once split).
-    pub offset: u64,
-    /// The map flags of the request (handed back for Munmap).
-    pub flags: usize,
-}
-
-impl fmt::Debug for SchemeGrant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SchemeGrant {{ offset: {:#x} }}", self.offset)
-    }
-}
-
-/// A piece of a scheme mapping that is no longer mapped: its daemon is owed a Munmap.
-#[derive(Debug)]
-pub struct Unmapped {
-    /// The mapping; `offset` is that of the piece.
-    pub grant: SchemeGrant,
-    /// Bytes of the piece.
-    pub len: usize,
-}
-
-/// Pages of shared anonymous memory by offset; several spaces may map them.
-type SharedPages = Mutex<BTreeMap<usize, FrameRef>>;
-
-/// What stands behind an area.
-#[derive(Debug)]
-enum Backing {
-    /// Zero pages made on the first touch, copied on a store after a clone.
-    Private,
-    /// Zero pages made on the first touch, the same for all who map them; `first` is the offset.
-    Shared {
-        pages: Arc<SharedPages>,
-        first: usize,
-    },
-    /// Zeroed contiguous memory, entered at once.
-    Contiguous,
-    /// Device memory.
-    Physical { phys: usize, cache: Cache },
-    /// A daemon's frames, entered at once.
-    Scheme(SchemeGrant),
-    /// Frames of the kernel, entered at once.
-    Frames,
-    /// Pages of another space (`None`: of this one) from `addr` on, entered on the first touch.
-    Borrowed {
-        source: Option<Arc<AddrSpace>>,
-        addr: usize,
-    },
-}
-
-impl kernel_core::area::Backing for Backing {
-    fn split(&mut self, offset: usize) -> Self {
-        match self {
-            Backing::Private => Backing::Private,
-            Backing::Shared { pages, first } => Backing::Shared {
-                pages: pages.clone(),
-                first: *first + offset,
-            },
-            Backing::Contiguous => Backing::Contiguous,
-            Backing::Physical { phys, cache } => Backing::Physical {
-                phys: *phys + offset,
-                cache: *cache,
-            },
-            Backing::Scheme(grant) => Backing::Scheme(SchemeGrant {
-                offset: grant.offset.wrapping_add(offset as u64),
-                ..grant.clone()
-            }),
-            Backing::Frames => Backing::Frames,
-            Backing::Borrowed { source, addr } => Backing::Borrowed {
-                source: source.clone(),
-                addr: *addr + offset,
-            },
-        }
-    }
-
-    fn continues(&self, _len: usize, next: &Self) -> bool {
-        matches!((self, next), (Backing::Private, Backing::Private))
-    }
-}
-
-impl Backing {
-    /// Whether the program may be given any right to the pages later.
-    fn is_own(&self) -> bool {
-        matches!(
-            self,
-            Backing::Private | Backing::Shared { .. } | Backing::Contiguous
-        )
-    }
-}
-
-/// A page found for an access.
-#[derive(Clone, Copy, Debug)]
-struct Page {
-    phys: usize,
-    cache: Cache,
-    /// RAM with a reference count (else device memory).
-    counted: bool,
-    /// The area it was found in lets the asker store.
-    writable: bool,
-}
-
-/// Who asks for a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asker {
-    /// The program itself, with the rights of the area.
-    Program,
-    /// A mapping elsewhere that will enter the frame too. Plain memory gives any right.
-    Borrower,
-}
 
 #[derive(Debug)]
 struct Inner {
@@ -273,47 +151,6 @@ impl Inner {
             }
         }
     }
-
-    /// Makes the private page at `addr` present, and ours alone if `own`.
-    fn private_page(&mut self, addr: usize, prot: Prot, own: bool, lend: bool) -> Result<Entry> {
-        let old = self.table.get(addr);
-        let mut flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
-        if !old.is_present() {
-            let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?.into_phys();
-            frame::set_shared(frame, lend);
-            let entry = Entry::new(frame, flags);
-            self.enter(addr, entry)?;
-            return Ok(entry);
-        }
-        let mut frame = old.phys();
-        let mut exclusive = frame::refs(frame) == 1 || frame::is_shared(frame);
-        if own && !exclusive {
-            let copy = frame::alloc_undefined()
-                .ok_or(Error::new(ENOMEM))?
-                .into_phys();
-            phys::copy_frame(copy, frame);
-            frame = copy;
-            exclusive = true;
-        }
-        if lend {
-            frame::set_shared(frame, true);
-        }
-        flags.set(
-            x86_64::structures::paging::PageTableFlags::WRITABLE,
-            exclusive && prot.contains(Prot::WRITE),
-        );
-        let entry = Entry::new(frame, flags);
-        if entry == old {
-            return Ok(entry);
-        }
-        if frame == old.phys() {
-            // Same frame, same reference: only the flags change.
-            self.table.set(addr, entry).ok_or(Error::new(ENOMEM))?;
-        } else {
-            self.enter(addr, entry)?;
-        }
-        Ok(entry)
-    }
 }
 
 /// Gives back the reference an entry holds.
@@ -321,16 +158,6 @@ fn release(entry: Entry) {
     if entry.is_present() && entry.is_counted() {
         drop(FrameRef::from_counted(entry.phys()));
     }
-}
-
-/// What the lock-holding part of a page search found.
-enum Found {
-    Page(Page),
-    /// The page must come from `addr` of `source` (`None`: this space).
-    Elsewhere {
-        source: Option<Arc<AddrSpace>>,
-        addr: usize,
-    },
 }
 
 impl AddrSpace {
@@ -846,212 +673,6 @@ impl AddrSpace {
         self.inner.lock().areas.find(addr).is_some()
     }
 
-    /// Physical address of the byte at `addr`, faulting the page in for writing (futex key).
-    pub fn phys_at(&self, addr: usize) -> Result<usize> {
-        let page = self.page(addr, Prot::WRITE, Asker::Program, 0)?;
-        Ok(page.phys + addr % PAGE_SIZE)
-    }
-
-    /// Handles a page fault of the program: makes the page present with the right asked for, or
-    /// says why not (`EFAULT`: not mapped or not allowed, `ENOMEM`).
-    pub(crate) fn fault(&self, addr: usize, need: Prot) -> Result<()> {
-        self.page(addr, need, Asker::Program, 0).map(|_| ())
-    }
-
-    /// Copies bytes out of the space; `EFAULT` as `mm::user` says.
-    pub fn read(&self, addr: usize, bytes: &mut [u8]) -> Result<()> {
-        check_copy(addr, bytes.len())?;
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = addr + done;
-            let count = (PAGE_SIZE - at % PAGE_SIZE).min(bytes.len() - done);
-            let page = self.copy_page(at, Prot::READ)?;
-            phys::read(page + at % PAGE_SIZE, &mut bytes[done..done + count]);
-            done += count;
-        }
-        Ok(())
-    }
-
-    /// Copies bytes into the space; `EFAULT` as `mm::user` says.
-    pub fn write(&self, addr: usize, bytes: &[u8]) -> Result<()> {
-        check_copy(addr, bytes.len())?;
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = addr + done;
-            let count = (PAGE_SIZE - at % PAGE_SIZE).min(bytes.len() - done);
-            let page = self.copy_page(at, Prot::WRITE)?;
-            phys::write(page + at % PAGE_SIZE, &bytes[done..done + count]);
-            done += count;
-        }
-        Ok(())
-    }
-
-    /// The frame for a copy. Device memory above the kernel's physical map cannot be copied.
-    fn copy_page(&self, addr: usize, need: Prot) -> Result<usize> {
-        let page = self.page(addr, need, Asker::Program, 0)?;
-        if phys::is_mapped(page.phys, PAGE_SIZE) {
-            Ok(page.phys)
-        } else {
-            Err(Error::new(EFAULT))
-        }
-    }
-
-    /// The page at `addr` for a mapping elsewhere: present, not subject to copy on write.
-    fn lend(&self, addr: usize, need: Prot, depth: usize) -> Result<Page> {
-        self.page(addr, need, Asker::Borrower, depth)
-    }
-
-    /// Makes the page at `addr` present for an access and enters it.
-    fn page(&self, addr: usize, need: Prot, asker: Asker, depth: usize) -> Result<Page> {
-        if addr >= USER_END || depth > MAX_DEPTH {
-            return Err(Error::new(EFAULT));
-        }
-        let addr = addr & !(PAGE_SIZE - 1);
-        let found = self.page_here(addr, need, asker)?;
-        let (source, source_addr) = match found {
-            Found::Page(page) => return Ok(page),
-            Found::Elsewhere { source, addr } => (source, addr),
-        };
-        let lender = source.as_deref().unwrap_or(self);
-        let page = lender.lend(source_addr, need, depth + 1)?;
-        let mut inner = self.inner.lock();
-        let Some((_, area)) = inner.areas.find(addr) else {
-            return Err(Error::new(EFAULT));
-        };
-        let mut prot = area.prot;
-        prot.set(Prot::WRITE, prot.contains(Prot::WRITE) && page.writable);
-        let entry = shared_entry(page, prot);
-        inner.enter(addr, entry)?;
-        drop(inner);
-        Ok(Page {
-            writable: prot.contains(Prot::WRITE),
-            ..page
-        })
-    }
-
-    /// The part of `page` that needs only this space.
-    fn page_here(&self, addr: usize, need: Prot, asker: Asker) -> Result<Found> {
-        let mut inner = self.inner.lock();
-        let (base, area) = inner.areas.find(addr).ok_or(Error::new(EFAULT))?;
-        let prot = area.prot;
-        let plain = matches!(area.backing, Backing::Private);
-        // The processor has no way to allow stores or fetches without loads.
-        let readable = !prot.is_empty() || !need.contains(Prot::READ);
-        let allowed = readable && prot.contains(need - Prot::READ);
-        let exempt = plain && asker == Asker::Borrower;
-        if !allowed && !exempt {
-            return Err(Error::new(EFAULT));
-        }
-        let entry = inner.table.get(addr);
-        let flags = |cache| paging::user_flags(prot, cache);
-        let entry = match &area.backing {
-            Backing::Private => {
-                let lend = asker == Asker::Borrower;
-                let own = lend || need.contains(Prot::WRITE);
-                inner.private_page(addr, prot, own, lend)?
-            }
-            Backing::Shared { pages, first } => {
-                if entry.is_present() {
-                    Entry::new(entry.phys(), flags(Cache::WriteBack) | COUNTED)
-                } else {
-                    let pages = pages.clone();
-                    let offset = first + (addr - base);
-                    let mut pages = pages.lock();
-                    let frame = match pages.get(&offset) {
-                        Some(frame) => frame.clone(),
-                        None => {
-                            let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
-                            pages.insert(offset, frame.clone());
-                            frame
-                        }
-                    };
-                    let entry = Entry::new(frame.into_phys(), flags(Cache::WriteBack) | COUNTED);
-                    inner.enter(addr, entry)?;
-                    entry
-                }
-            }
-            Backing::Physical { phys, cache } => {
-                let entry = Entry::new(phys + (addr - base), flags(*cache));
-                inner.enter(addr, entry)?;
-                entry
-            }
-            Backing::Contiguous | Backing::Scheme(_) | Backing::Frames => {
-                // Entered when mapped.
-                if !entry.is_present() {
-                    return Err(Error::new(EFAULT));
-                }
-                reprotected_up(entry, prot)
-            }
-            Backing::Borrowed { source, addr: from } => {
-                if !entry.is_present() || need.contains(Prot::WRITE) && !entry.is_writable() {
-                    let addr = from + (addr - base);
-                    return Ok(Found::Elsewhere {
-                        source: source.clone(),
-                        addr,
-                    });
-                }
-                entry
-            }
-        };
-        if entry != inner.table.get(addr) {
-            // Only flags differ: the reference stays with the entry.
-            inner.table.set(addr, entry).ok_or(Error::new(ENOMEM))?;
-        }
-        Ok(Found::Page(Page {
-            phys: entry.phys(),
-            cache: entry.cache(),
-            counted: entry.is_counted(),
-            writable: plain || prot.contains(Prot::WRITE),
-        }))
-    }
-
-    /// A copy of the space whose private memory is copied on the first write of either side.
-    /// Contiguous, scheme and borrowed mappings are not inherited.
-    pub fn clone_cow(&self) -> Result<Arc<AddrSpace>> {
-        let copy = Self::empty()?;
-        {
-            let mut inner = self.inner.lock();
-            let Inner { areas, table, min } = &mut *inner;
-            let mut target = copy.inner.lock();
-            target.min = *min;
-            for (base, area) in areas.iter() {
-                let backing = match &area.backing {
-                    Backing::Private => Backing::Private,
-                    Backing::Shared { pages, first } => Backing::Shared {
-                        pages: pages.clone(),
-                        first: *first,
-                    },
-                    Backing::Physical { phys, cache } => Backing::Physical {
-                        phys: *phys,
-                        cache: *cache,
-                    },
-                    _ => continue,
-                };
-                let private = matches!(backing, Backing::Private);
-                let Area {
-                    len,
-                    prot,
-                    max_prot,
-                    ..
-                } = *area;
-                target.areas.insert(
-                    base,
-                    Area {
-                        len,
-                        prot,
-                        max_prot,
-                        pinned: false,
-                        backing,
-                    },
-                );
-                if private {
-                    clone_private(table, &mut target, base, len)?;
-                }
-            }
-        }
-        Ok(Arc::new(copy))
-    }
-
     /// Counts a context that enters the space.
     pub(crate) fn add_user(&self) {
         self.users.fetch_add(1, Ordering::Relaxed);
@@ -1101,16 +722,6 @@ fn enter_frames(
     Ok(())
 }
 
-/// An entry for a page lent by another space, with a reference of its own.
-fn shared_entry(page: Page, prot: Prot) -> Entry {
-    let mut flags = paging::user_flags(prot, page.cache);
-    if page.counted {
-        FrameRef::share(page.phys).into_phys();
-        flags |= COUNTED;
-    }
-    Entry::new(page.phys, flags)
-}
-
 /// The entry with the rights taken away that `prot` lacks. Stores are never newly allowed here:
 /// the next store faults and finds out whether the page must be copied first.
 fn reprotected(entry: Entry, prot: Prot) -> Entry {
@@ -1127,53 +738,4 @@ fn reprotected(entry: Entry, prot: Prot) -> Entry {
     );
     flags.set(COUNTED, entry.is_counted());
     Entry::new(entry.phys(), flags)
-}
-
-/// The entry with exactly the rights of `prot`.
-fn reprotected_up(entry: Entry, prot: Prot) -> Entry {
-    let mut flags = paging::user_flags(prot, entry.cache());
-    flags.set(COUNTED, entry.is_counted());
-    Entry::new(entry.phys(), flags)
-}
-
-/// Shares the private pages of a range with a clone, or copies those others are meant to see.
-fn clone_private(table: &mut PageTable, target: &mut Inner, base: usize, len: usize) -> Result<()> {
-    let mut failed = None;
-    table.update(base, len, |addr, entry| {
-        if failed.is_some() {
-            return entry;
-        }
-        let phys = entry.phys();
-        let lent = frame::is_shared(phys) && frame::refs(phys) > 1;
-        let mine = read_only(entry);
-        if lent {
-            match frame::alloc_undefined() {
-                Some(copy) => {
-                    phys::copy_frame(copy.phys(), phys);
-                    let theirs = Entry::new(copy.into_phys(), entry.flags());
-                    failed = target.enter(addr, theirs).err();
-                }
-                None => failed = Some(Error::new(ENOMEM)),
-            }
-            return entry;
-        }
-        frame::set_shared(phys, false);
-        FrameRef::share(phys).into_phys();
-        failed = target.enter(addr, mine).err();
-        mine
-    });
-    failed.map_or(Ok(()), Err)
-}
-
-fn read_only(entry: Entry) -> Entry {
-    let flags = entry.flags() - x86_64::structures::paging::PageTableFlags::WRITABLE;
-    Entry::new(entry.phys(), flags)
-}
-
-/// Checks a range for a copy: wholly below the end of user space.
-fn check_copy(addr: usize, len: usize) -> Result<()> {
-    match addr.checked_add(len) {
-        Some(end) if addr < USER_END && end < USER_END || len == 0 => Ok(()),
-        _ => Err(Error::new(EFAULT)),
-    }
 }

@@ -1,0 +1,116 @@
+//! What stands behind an area of an address space.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::any::Any;
+use core::fmt;
+
+use kernel_core::area::Cache;
+use spin::Mutex;
+
+use super::AddrSpace;
+use crate::mm::frame::FrameRef;
+
+/// Kinds of anonymous memory: what a copy-on-write clone makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anonymous {
+    /// The clone gets its own copy, made at the first write.
+    Private,
+    /// The clone sees the same memory.
+    Shared,
+}
+
+/// Whose memory a scheme mapping is. Kept alive by the mapping (that is the reference that delays
+/// `CloseMsg`).
+#[derive(Clone)]
+pub struct SchemeGrant {
+    /// The open description the memory was mapped through (downcast by the owner of the type).
+    pub description: Arc<dyn Any + Send + Sync>,
+    /// Offset in the object of the first byte of the mapping (of the piece, once split).
+    pub offset: u64,
+    /// The map flags of the request (handed back for Munmap).
+    pub flags: usize,
+}
+
+impl fmt::Debug for SchemeGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SchemeGrant {{ offset: {:#x} }}", self.offset)
+    }
+}
+
+/// A piece of a scheme mapping that is no longer mapped: its daemon is owed a Munmap.
+#[derive(Debug)]
+pub struct Unmapped {
+    /// The mapping; `offset` is that of the piece.
+    pub grant: SchemeGrant,
+    /// Bytes of the piece.
+    pub len: usize,
+}
+
+/// Pages of shared anonymous memory by offset; several spaces may map them.
+pub(super) type SharedPages = Mutex<BTreeMap<usize, FrameRef>>;
+
+/// What stands behind an area.
+#[derive(Debug)]
+pub(super) enum Backing {
+    /// Zero pages made on the first touch, copied on a store after a clone.
+    Private,
+    /// Zero pages made on the first touch, the same for all who map them; `first` is the offset.
+    Shared {
+        pages: Arc<SharedPages>,
+        first: usize,
+    },
+    /// Zeroed contiguous memory, entered at once.
+    Contiguous,
+    /// Device memory.
+    Physical { phys: usize, cache: Cache },
+    /// A daemon's frames, entered at once.
+    Scheme(SchemeGrant),
+    /// Frames of the kernel, entered at once.
+    Frames,
+    /// Pages of another space (`None`: of this one) from `addr` on, entered on the first touch.
+    Borrowed {
+        source: Option<Arc<AddrSpace>>,
+        addr: usize,
+    },
+}
+
+impl kernel_core::area::Backing for Backing {
+    fn split(&mut self, offset: usize) -> Self {
+        match self {
+            Backing::Private => Backing::Private,
+            Backing::Shared { pages, first } => Backing::Shared {
+                pages: pages.clone(),
+                first: *first + offset,
+            },
+            Backing::Contiguous => Backing::Contiguous,
+            Backing::Physical { phys, cache } => Backing::Physical {
+                phys: *phys + offset,
+                cache: *cache,
+            },
+            Backing::Scheme(grant) => Backing::Scheme(SchemeGrant {
+                offset: grant.offset.wrapping_add(offset as u64),
+                ..grant.clone()
+            }),
+            Backing::Frames => Backing::Frames,
+            Backing::Borrowed { source, addr } => Backing::Borrowed {
+                source: source.clone(),
+                addr: *addr + offset,
+            },
+        }
+    }
+
+    fn continues(&self, _len: usize, next: &Self) -> bool {
+        matches!((self, next), (Backing::Private, Backing::Private))
+    }
+}
+
+impl Backing {
+    /// Whether the program may be given any right to the pages later.
+    pub(super) fn is_own(&self) -> bool {
+        matches!(
+            self,
+            Backing::Private | Backing::Shared { .. } | Backing::Contiguous
+        )
+    }
+}

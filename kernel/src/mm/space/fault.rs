@@ -1,0 +1,273 @@
+//! Finding the page behind an address: page faults, copies by the kernel, lending to other spaces.
+
+use alloc::sync::Arc;
+
+use ::syscall::error::{EFAULT, ENOMEM, Error, Result};
+use x86_64::structures::paging::PageTableFlags;
+
+use super::{AddrSpace, Backing, Cache, Inner, Prot};
+use crate::mm::frame::{self, FrameRef};
+use crate::mm::paging::{self, COUNTED, Entry};
+use crate::mm::{PAGE_SIZE, USER_END, phys};
+
+/// So many borrowings may stand behind each other.
+const MAX_DEPTH: usize = 8;
+
+/// A page found for an access.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    phys: usize,
+    cache: Cache,
+    /// RAM with a reference count (else device memory).
+    counted: bool,
+    /// The area it was found in lets the asker store.
+    writable: bool,
+}
+
+/// Who asks for a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// The program itself, with the rights of the area.
+    Program,
+    /// A mapping elsewhere that will enter the frame too. Plain memory gives any right.
+    Borrower,
+}
+
+/// What the lock-holding part of a page search found.
+enum Found {
+    Page(Page),
+    /// The page must come from `addr` of `source` (`None`: this space).
+    Elsewhere {
+        source: Option<Arc<AddrSpace>>,
+        addr: usize,
+    },
+}
+
+impl Inner {
+    /// Makes the private page at `addr` present, and ours alone if `own`.
+    fn private_page(&mut self, addr: usize, prot: Prot, own: bool, lend: bool) -> Result<Entry> {
+        let old = self.table.get(addr);
+        let mut flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
+        if !old.is_present() {
+            let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?.into_phys();
+            frame::set_shared(frame, lend);
+            let entry = Entry::new(frame, flags);
+            self.enter(addr, entry)?;
+            return Ok(entry);
+        }
+        let mut frame = old.phys();
+        let mut exclusive = frame::refs(frame) == 1 || frame::is_shared(frame);
+        if own && !exclusive {
+            let copy = frame::alloc_undefined()
+                .ok_or(Error::new(ENOMEM))?
+                .into_phys();
+            phys::copy_frame(copy, frame);
+            frame = copy;
+            exclusive = true;
+        }
+        if lend {
+            frame::set_shared(frame, true);
+        }
+        flags.set(
+            PageTableFlags::WRITABLE,
+            exclusive && prot.contains(Prot::WRITE),
+        );
+        let entry = Entry::new(frame, flags);
+        if entry == old {
+            return Ok(entry);
+        }
+        if frame == old.phys() {
+            // Same frame, same reference: only the flags change.
+            self.table.set(addr, entry).ok_or(Error::new(ENOMEM))?;
+        } else {
+            self.enter(addr, entry)?;
+        }
+        Ok(entry)
+    }
+}
+
+impl AddrSpace {
+    /// Physical address of the byte at `addr`, faulting the page in for writing (futex key).
+    pub fn phys_at(&self, addr: usize) -> Result<usize> {
+        let page = self.page(addr, Prot::WRITE, Asker::Program, 0)?;
+        Ok(page.phys + addr % PAGE_SIZE)
+    }
+
+    /// Handles a page fault of the program: makes the page present with the right asked for, or
+    /// says why not (`EFAULT`: not mapped or not allowed, `ENOMEM`).
+    pub(crate) fn fault(&self, addr: usize, need: Prot) -> Result<()> {
+        self.page(addr, need, Asker::Program, 0).map(|_| ())
+    }
+
+    /// Copies bytes out of the space; `EFAULT` as `mm::user` says.
+    pub fn read(&self, addr: usize, bytes: &mut [u8]) -> Result<()> {
+        check_copy(addr, bytes.len())?;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = addr + done;
+            let count = (PAGE_SIZE - at % PAGE_SIZE).min(bytes.len() - done);
+            let page = self.copy_page(at, Prot::READ)?;
+            phys::read(page + at % PAGE_SIZE, &mut bytes[done..done + count]);
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Copies bytes into the space; `EFAULT` as `mm::user` says.
+    pub fn write(&self, addr: usize, bytes: &[u8]) -> Result<()> {
+        check_copy(addr, bytes.len())?;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = addr + done;
+            let count = (PAGE_SIZE - at % PAGE_SIZE).min(bytes.len() - done);
+            let page = self.copy_page(at, Prot::WRITE)?;
+            phys::write(page + at % PAGE_SIZE, &bytes[done..done + count]);
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// The frame for a copy. Device memory above the kernel's physical map cannot be copied.
+    fn copy_page(&self, addr: usize, need: Prot) -> Result<usize> {
+        let page = self.page(addr, need, Asker::Program, 0)?;
+        if phys::is_mapped(page.phys, PAGE_SIZE) {
+            Ok(page.phys)
+        } else {
+            Err(Error::new(EFAULT))
+        }
+    }
+
+    /// The page at `addr` for a mapping elsewhere: present, not subject to copy on write.
+    pub(super) fn lend(&self, addr: usize, need: Prot, depth: usize) -> Result<Page> {
+        self.page(addr, need, Asker::Borrower, depth)
+    }
+
+    /// Makes the page at `addr` present for an access and enters it.
+    pub(super) fn page(&self, addr: usize, need: Prot, asker: Asker, depth: usize) -> Result<Page> {
+        if addr >= USER_END || depth > MAX_DEPTH {
+            return Err(Error::new(EFAULT));
+        }
+        let addr = addr & !(PAGE_SIZE - 1);
+        let found = self.page_here(addr, need, asker)?;
+        let (source, source_addr) = match found {
+            Found::Page(page) => return Ok(page),
+            Found::Elsewhere { source, addr } => (source, addr),
+        };
+        let lender = source.as_deref().unwrap_or(self);
+        let page = lender.lend(source_addr, need, depth + 1)?;
+        let mut inner = self.inner.lock();
+        let Some((_, area)) = inner.areas.find(addr) else {
+            return Err(Error::new(EFAULT));
+        };
+        let mut prot = area.prot;
+        prot.set(Prot::WRITE, prot.contains(Prot::WRITE) && page.writable);
+        let entry = shared_entry(page, prot);
+        inner.enter(addr, entry)?;
+        drop(inner);
+        Ok(Page {
+            writable: prot.contains(Prot::WRITE),
+            ..page
+        })
+    }
+
+    /// The part of `page` that needs only this space.
+    fn page_here(&self, addr: usize, need: Prot, asker: Asker) -> Result<Found> {
+        let mut inner = self.inner.lock();
+        let (base, area) = inner.areas.find(addr).ok_or(Error::new(EFAULT))?;
+        let prot = area.prot;
+        let plain = matches!(area.backing, Backing::Private);
+        // The processor has no way to allow stores or fetches without loads.
+        let readable = !prot.is_empty() || !need.contains(Prot::READ);
+        let allowed = readable && prot.contains(need - Prot::READ);
+        let exempt = plain && asker == Asker::Borrower;
+        if !allowed && !exempt {
+            return Err(Error::new(EFAULT));
+        }
+        let entry = inner.table.get(addr);
+        let flags = |cache| paging::user_flags(prot, cache);
+        let entry = match &area.backing {
+            Backing::Private => {
+                let lend = asker == Asker::Borrower;
+                let own = lend || need.contains(Prot::WRITE);
+                inner.private_page(addr, prot, own, lend)?
+            }
+            Backing::Shared { pages, first } => {
+                if entry.is_present() {
+                    Entry::new(entry.phys(), flags(Cache::WriteBack) | COUNTED)
+                } else {
+                    let pages = pages.clone();
+                    let offset = first + (addr - base);
+                    let mut pages = pages.lock();
+                    let frame = match pages.get(&offset) {
+                        Some(frame) => frame.clone(),
+                        None => {
+                            let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
+                            pages.insert(offset, frame.clone());
+                            frame
+                        }
+                    };
+                    let entry = Entry::new(frame.into_phys(), flags(Cache::WriteBack) | COUNTED);
+                    inner.enter(addr, entry)?;
+                    entry
+                }
+            }
+            Backing::Physical { phys, cache } => {
+                let entry = Entry::new(phys + (addr - base), flags(*cache));
+                inner.enter(addr, entry)?;
+                entry
+            }
+            Backing::Contiguous | Backing::Scheme(_) | Backing::Frames => {
+                // Entered when mapped.
+                if !entry.is_present() {
+                    return Err(Error::new(EFAULT));
+                }
+                reprotected_up(entry, prot)
+            }
+            Backing::Borrowed { source, addr: from } => {
+                if !entry.is_present() || need.contains(Prot::WRITE) && !entry.is_writable() {
+                    let addr = from + (addr - base);
+                    return Ok(Found::Elsewhere {
+                        source: source.clone(),
+                        addr,
+                    });
+                }
+                entry
+            }
+        };
+        if entry != inner.table.get(addr) {
+            // Only flags differ: the reference stays with the entry.
+            inner.table.set(addr, entry).ok_or(Error::new(ENOMEM))?;
+        }
+        Ok(Found::Page(Page {
+            phys: entry.phys(),
+            cache: entry.cache(),
+            counted: entry.is_counted(),
+            writable: plain || prot.contains(Prot::WRITE),
+        }))
+    }
+}
+
+/// An entry for a page lent by another space, with a reference of its own.
+pub(super) fn shared_entry(page: Page, prot: Prot) -> Entry {
+    let mut flags = paging::user_flags(prot, page.cache);
+    if page.counted {
+        FrameRef::share(page.phys).into_phys();
+        flags |= COUNTED;
+    }
+    Entry::new(page.phys, flags)
+}
+
+/// The entry with exactly the rights of `prot`.
+fn reprotected_up(entry: Entry, prot: Prot) -> Entry {
+    let mut flags = paging::user_flags(prot, entry.cache());
+    flags.set(COUNTED, entry.is_counted());
+    Entry::new(entry.phys(), flags)
+}
+
+/// Checks a range for a copy: wholly below the end of user space.
+fn check_copy(addr: usize, len: usize) -> Result<()> {
+    match addr.checked_add(len) {
+        Some(end) if addr < USER_END && end < USER_END || len == 0 => Ok(()),
+        _ => Err(Error::new(EFAULT)),
+    }
+}
