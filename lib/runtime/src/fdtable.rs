@@ -78,7 +78,7 @@ pub fn used() -> Vec<usize> {
         let table = table.lock();
         for (index, word) in table.used.iter().enumerate() {
             let numbers = (0..64).filter(|bit| word >> bit & 1 == 1);
-            all.extend(numbers.map(|bit| index * 64 + bit | tag));
+            all.extend(numbers.map(|bit| (index * 64 + bit) | tag));
         }
     }
     all
