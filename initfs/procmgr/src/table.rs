@@ -317,8 +317,8 @@ impl<C: Contexts> Table<C> {
         }
     }
 
-    /// Fetches the status of a dead child. `Ok(None)`: none yet and `poll` is set; EWOULDBLOCK: none
-    /// yet; ECHILD: there is no such child.
+    /// Fetches the status of a dead child. `Ok(None)`: none yet and `poll` is set; EWOULDBLOCK:
+    /// none yet; ECHILD: there is no such child.
     pub fn wait(&mut self, pid: Pid, wanted: Wanted, poll: bool) -> Result<Option<(Pid, usize)>> {
         let mut children = self
             .processes
@@ -347,8 +347,8 @@ impl<C: Contexts> Table<C> {
         }
     }
 
-    /// Sends a signal to one process or to several. ESRCH: there is none; EPERM: none may be sent to
-    /// by `sender`.
+    /// Sends a signal to one process or to several. ESRCH: there is none; EPERM: none may be sent
+    /// to by `sender`.
     pub fn kill(&mut self, sender: Pid, target: usize, signal: u64) -> Result<()> {
         let signal = usize::try_from(signal).map_err(|_| Error::new(EINVAL))?;
         let effect = effect_of(signal).ok_or(Error::new(EINVAL))?;

@@ -1,21 +1,21 @@
 //! Raw system calls for programs that test the kernel (feature `probe`).
 //!
-//! A conformance test has to make calls that no library would make: bad pointers, bad lengths, taken
-//! slots. These functions let it, without unsafe code of its own. They are *not* for ordinary programs:
-//! a call made with a wrong address can overwrite the caller's own memory, and only that.
+//! A conformance test has to make calls that no library would make: bad pointers, bad lengths,
+//! taken slots. These functions let it, without unsafe code of its own. They are *not* for ordinary
+//! programs: a call made with a wrong address can overwrite the caller's own memory, and only that.
 
 use core::arch::{asm, naked_asm};
 
 /// Makes system call `number` with all six arguments; returns the raw register.
 ///
-/// The kernel may read and write the caller's memory at addresses among the arguments; a test passes
-/// addresses of buffers it does not use meanwhile, or of nothing at all.
+/// The kernel may read and write the caller's memory at addresses among the arguments; a test
+/// passes addresses of buffers it does not use meanwhile, or of nothing at all.
 pub fn syscall(number: usize, args: [usize; 6]) -> usize {
     let [a, b, c, d, e, f] = args;
     let result;
-    // SAFETY: the instruction itself only changes the registers named; what the kernel writes is within
-    // this process and is the caller's declared purpose (see the module's first lines). The asm block
-    // is assumed to touch any memory, so the compiler keeps no copies across it.
+    // SAFETY: the instruction itself only changes the registers named; what the kernel writes is
+    // within this process and is the caller's declared purpose (see the module's first lines). The
+    // asm block is assumed to touch any memory, so the compiler keeps no copies across it.
     unsafe {
         asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c,
             in("r10") d, in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _,
@@ -40,8 +40,8 @@ pub fn syscall_registers(number: usize, args: [usize; 6]) -> (usize, [usize; 6])
 
 /// Reads the byte at `address`. Ends in an exception when nothing readable is mapped there.
 pub fn peek(address: usize) -> u8 {
-    // SAFETY: a volatile byte read has no alignment duty and invents no reference; an unmapped address
-    // ends this context, which is what the caller tests or has excluded.
+    // SAFETY: a volatile byte read has no alignment duty and invents no reference; an unmapped
+    // address ends this context, which is what the caller tests or has excluded.
     unsafe { (address as *const u8).read_volatile() }
 }
 
@@ -96,7 +96,8 @@ pub fn context_entry() -> usize {
     entry as *const () as usize
 }
 
-/// Assumes nothing but the stack pointer: a new context's MXCSR is 0 and its x87 state is undefined.
+/// Assumes nothing but the stack pointer: a new context's MXCSR is 0 and its x87 state is
+/// undefined.
 #[unsafe(naked)]
 extern "C" fn entry() -> ! {
     naked_asm!(
