@@ -123,6 +123,17 @@ fn host_cargo(subcommand: &str) -> Command {
     command
 }
 
+/// Cargo for the libraries of the image's programs. Two of their dependencies (redox-scheme, acpi) use
+/// unstable language features, which the user's compiler accepts when told so; in a target directory
+/// of its own, because telling so changes what it makes of all other crates.
+fn library_cargo(subcommand: &str) -> Command {
+    let mut command = host_cargo(subcommand);
+    command
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_TARGET_DIR", workspace::target().join("libraries"));
+    command
+}
+
 /// Makes sure that the user's cargo has a subcommand that comes as a component of its own.
 fn ensure_component(subcommand: &str, component: &str) -> Result<()> {
     let works = || host_cargo(subcommand).arg("--version").output();
@@ -151,7 +162,7 @@ fn check_format() -> Result<()> {
 fn lint_host(tests: &Tests) -> Result<()> {
     ensure_component("clippy", "clippy")?;
     quietly(host_cargo("clippy").args(["--all-targets", "--quiet", "--", "-D", "warnings"]))?;
-    let mut libraries = host_cargo("clippy");
+    let mut libraries = library_cargo("clippy");
     libraries.args(["--lib", "--tests", "--quiet"]);
     for package in &tests.host_libraries {
         libraries.args(["--package", package]);
@@ -161,7 +172,7 @@ fn lint_host(tests: &Tests) -> Result<()> {
 
 fn test_host(tests: &Tests) -> Result<()> {
     quietly(host_cargo("test").arg("--quiet"))?;
-    let mut libraries = host_cargo("test");
+    let mut libraries = library_cargo("test");
     libraries.args(["--lib", "--quiet"]);
     for package in &tests.host_libraries {
         libraries.args(["--package", package]);
