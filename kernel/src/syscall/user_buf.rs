@@ -144,7 +144,9 @@ impl UserBuf {
         if count > most {
             return Err(Error::new(EINVAL));
         }
-        (0..count).map(|index| self.word(index)).collect()
+        let bytes = self.prefix(count * size_of::<usize>()).read_vec()?;
+        let (words, _) = bytes.as_chunks();
+        Ok(words.iter().map(|word| usize::from_ne_bytes(*word)).collect())
     }
 
     /// Writes one word to the start; `EINVAL` when the range is shorter.
