@@ -29,6 +29,11 @@ use syscall::flag::EventFlags;
 
 runtime::main!(main);
 
+/// Bytes that can be on their way to one endpoint. The base protocol's 4 KiB make a stream stop and
+/// start every page, each time with a doorbell and two changes of programs; a peer of the base
+/// protocol reads the size when it connects.
+const RING_BYTES: u32 = 64 * 1024;
+
 fn main() -> i32 {
     runtime::logging::init("micd");
     match Micd::bring_up().and_then(Micd::serve) {
@@ -60,8 +65,12 @@ impl Micd {
     fn bring_up() -> Result<Self> {
         copy::calibrate();
         let mut links = Links::new(find_functions());
-        let engine = Engine::new(Config::new(links.node()));
-        let mut scif = Scif::new(engine, NodeMemory::new(Allocator::new()?));
+        let config = Config {
+            endpoint_ring_bytes: RING_BYTES,
+            ..Config::new(links.node())
+        };
+        let memory = NodeMemory::new(Allocator::new()?);
+        let mut scif = Scif::new(Engine::new(config), memory);
 
         // Interrupts are edges: they are listened to before the first can come.
         let mut events = Queue::new()?;

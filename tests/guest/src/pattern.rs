@@ -1,25 +1,56 @@
 //! Data that tells its position, so that a byte lost, doubled or displaced is seen at once.
 
-/// The byte at position `index` of the stream number `seed`.
-pub fn byte(seed: u64, index: u64) -> u8 {
-    // One multiplication per 8 bytes; the top bits are the well mixed ones.
-    let word = (seed ^ (index >> 3)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (word >> (8 * (index & 7))) as u8 ^ (word >> 56) as u8
+/// Bytes that are made at a time.
+const WORD: u64 = 8;
+
+/// The eight bytes at position `8 * number` of the stream number `seed`.
+fn word(seed: u64, number: u64) -> [u8; WORD as usize] {
+    let mixed = (seed ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 32).to_le_bytes()
+}
+
+/// Cuts `length` bytes from position `start` on into the words they lie in: number of the word,
+/// first byte in it, and bytes.
+fn words(start: u64, length: usize) -> impl Iterator<Item = (u64, usize, usize)> {
+    let mut at = start;
+    let end = start + length as u64;
+    core::iter::from_fn(move || {
+        if at == end {
+            return None;
+        }
+        let (number, first) = (at / WORD, at % WORD);
+        let count = (WORD - first).min(end - at);
+        at += count;
+        Some((number, first as usize, count as usize))
+    })
 }
 
 /// Fills `buffer` with the bytes from position `start` on.
 pub fn fill(seed: u64, start: u64, buffer: &mut [u8]) {
-    for (index, place) in (start..).zip(buffer) {
-        *place = byte(seed, index);
+    let mut rest = buffer;
+    for (number, first, count) in words(start, rest.len()) {
+        let (piece, after) = core::mem::take(&mut rest).split_at_mut(count);
+        piece.copy_from_slice(&word(seed, number)[first..first + count]);
+        rest = after;
     }
 }
 
 /// The position of the first byte of `bytes` that is not what belongs at `start` and after it.
 pub fn mismatch(seed: u64, start: u64, bytes: &[u8]) -> Option<u64> {
-    (start..)
-        .zip(bytes)
-        .find(|&(index, &found)| found != byte(seed, index))
-        .map(|(index, _)| index)
+    let mut rest = bytes;
+    for (number, first, count) in words(start, bytes.len()) {
+        let (piece, after) = rest.split_at(count);
+        let expected = &word(seed, number)[first..first + count];
+        if piece != expected {
+            let wrong = piece
+                .iter()
+                .zip(expected)
+                .position(|(found, expected)| found != expected);
+            return Some(number * WORD + (first + wrong.unwrap_or(0)) as u64);
+        }
+        rest = after;
+    }
+    None
 }
 
 /// A small generator of arbitrary numbers (xorshift), for sizes of pieces.

@@ -16,6 +16,9 @@ use syscall::flag::EventFlags;
 
 runtime::main!(main);
 
+/// Bytes that no endpoint's ring can take at once.
+const LARGER_THAN_A_RING: usize = 2 << 20;
+
 fn main() -> i32 {
     let mut suite = Suite::new("scif-nonblock");
     suite.check("transfers by file", files());
@@ -48,10 +51,11 @@ fn files() -> Result<(), String> {
         "an empty ring is not EAGAIN",
     )?;
     let file = |bytes: &[u8]| libredox::call::write(client.fd(), bytes);
-    let fitted = file(&[1; 20_000]).map_err(text("write"))?;
+    let large = alloc::vec![1; LARGER_THAN_A_RING];
+    let fitted = file(&large).map_err(text("write"))?;
     expect(
-        fitted > 0 && fitted < 20_000,
-        "a write into a small ring took everything",
+        fitted > 0 && fitted < large.len(),
+        "a write larger than the ring took everything",
     )?;
     let full = file(&[1; 64]).map_err(|error| error.errno());
     expect(full == Err(11), "a full ring is not EAGAIN")?;

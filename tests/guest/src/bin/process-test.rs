@@ -1,0 +1,395 @@
+//! Processes, threads, credentials and names, as a program sees them: start, exit, kill, wait,
+//! orphans, users, schemes that die and come again, bad arguments; and that nothing is left behind.
+//!
+//! `process-test`, as root, on one node; it starts itself with an argument for the other parts.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use guest_tests::Suite;
+use libredox::Fd;
+use runtime::io::Read;
+use runtime::process::{self, Child, Command, ExitStatus};
+use runtime::time::{Duration, sleep};
+use runtime::{Error, Result, env, fd, fs, path, probe, state, thread};
+use syscall::error::{
+    EACCES, EBADF, ECHILD, EEXIST, EFAULT, EINVAL, ENODEV, ENOENT, ENOEXEC, EPERM, ESRCH,
+};
+
+runtime::main!(main);
+
+/// An ordinary user.
+const USER: u32 = 1000;
+/// Processes started in the search for something left behind.
+const ROUNDS: usize = 300;
+/// Pages that may differ: other programs run meanwhile.
+const TOLERANCE: usize = 32;
+
+fn main() -> i32 {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => {}
+        ["exit", status] => return status.parse().unwrap_or(255),
+        ["spin"] => loop {
+            core::hint::spin_loop();
+        },
+        ["sleep"] => {
+            sleep(Duration::from_secs(3600));
+            return 0;
+        }
+        ["parent"] => {
+            // Waits for a child that does not end by itself.
+            let child = start(&["sleep"]).and_then(|mut child| child.wait());
+            return i32::from(child.is_err());
+        }
+        ["orphan"] => return i32::from(start(&["sleep"]).is_err()),
+        ["half"] => {
+            let made = fd::dup_upper(state::proc_fd(), b"fork");
+            return i32::from(made.is_err());
+        }
+        ["copy"] => {
+            let mut text = String::new();
+            if runtime::io::stdin().read_to_string(&mut text).is_err() {
+                return 1;
+            }
+            runtime::print!("{text}");
+            return 0;
+        }
+        ["user"] => return user(),
+        _ => {
+            runtime::eprintln!("usage: process-test");
+            return 2;
+        }
+    }
+    let mut suite = Suite::new("process-test");
+    statuses(&mut suite);
+    kills(&mut suite);
+    leftovers(&mut suite);
+    pipes(&mut suite);
+    names(&mut suite);
+    arguments_from_hell(&mut suite);
+    threads(&mut suite);
+    memory(&mut suite);
+    suite.finish()
+}
+
+fn start(arguments: &[&str]) -> Result<Child> {
+    Command::new("process-test").args(arguments).spawn()
+}
+
+fn run(arguments: &[&str]) -> Result<ExitStatus> {
+    start(arguments)?.wait()
+}
+
+/// The number of an error, 0 for success.
+fn errno<T>(result: Result<T>) -> i32 {
+    result.err().map_or(0, |error| error.errno)
+}
+
+fn statuses(suite: &mut Suite) {
+    let code = |status: &str| run(&["exit", status]).ok().and_then(|status| status.code());
+    suite.equal("exit status 0", code("0"), Some(0));
+    suite.equal("exit status 200", code("200"), Some(200));
+    suite.equal("only the low byte", code("513"), Some(1));
+    suite.equal(
+        "no such program",
+        errno(Command::new("no-such-program").spawn()),
+        ENOENT,
+    );
+    let script = "/scheme/initfs/lib/init.d/00_base";
+    suite.equal(
+        "not a program",
+        errno(Command::new(script).spawn()),
+        ENOEXEC,
+    );
+    suite.equal(
+        "a directory",
+        errno(Command::new("/scheme/initfs/bin").spawn()),
+        EACCES,
+    );
+    suite.equal("no child left", errno(process::wait_any(true)), ECHILD);
+}
+
+fn kills(suite: &mut Suite) {
+    for what in ["spin", "sleep", "parent"] {
+        let killed = start(&[what]).and_then(|mut child| {
+            sleep(Duration::from_millis(50));
+            let early = child.try_wait()?;
+            child.kill()?;
+            Ok((early, child.wait()?.signal()))
+        });
+        let name = alloc::format!("kill of a program that does {what}");
+        suite.equal(
+            &name,
+            killed.map_err(|error| error.errno),
+            Ok((None, Some(9))),
+        );
+    }
+    suite.equal(
+        "kill of nobody",
+        errno(process::kill(u32::MAX >> 1, 9)),
+        ESRCH,
+    );
+    suite.equal(
+        "unknown signal",
+        errno(process::kill(process::id(), 65)),
+        EINVAL,
+    );
+}
+
+/// The lines of the process list, split into columns.
+fn processes() -> Vec<Vec<String>> {
+    let text = fs::read_to_string("/scheme/proc/ps").unwrap_or_default();
+    text.lines()
+        .skip(1)
+        .map(|line| line.split(' ').map(String::from).collect())
+        .collect()
+}
+
+/// Processes of this program's name with that parent.
+fn children_of(parent: u32) -> Vec<u32> {
+    let parent = alloc::format!("{parent}");
+    processes()
+        .iter()
+        .filter(|line| line.len() == 5 && line[1] == parent && line[4] == "process-test")
+        .filter_map(|line| line[0].parse().ok())
+        .collect()
+}
+
+fn leftovers(suite: &mut Suite) {
+    // The killed "parent" left its child to init.
+    let status = run(&["orphan"]);
+    suite.equal("status of a parent that goes first", errno(status), 0);
+    let orphans = children_of(1);
+    suite.equal("orphans of init", orphans.len(), 2);
+    for orphan in orphans {
+        suite.equal("kill of an orphan", errno(process::kill(orphan, 9)), 0);
+    }
+    suite.equal(
+        "half-made child",
+        run(&["half"]).ok().and_then(|s| s.code()),
+        Some(0),
+    );
+    sleep(Duration::from_millis(100));
+    suite.equal("init reaps", children_of(1), Vec::new());
+    suite.equal(
+        "nothing half-made stays",
+        children_of(process::id()),
+        Vec::new(),
+    );
+}
+
+fn pipes(suite: &mut Suite) {
+    let copied = || -> Result<String> {
+        let pipe = || -> Result<(Fd, Fd)> {
+            let read = Fd::new(path::open("/scheme/pipe", syscall::O_RDWR)?);
+            let write = Fd::new(fd::dup(read.raw(), b"write")?);
+            Ok((read, write))
+        };
+        let ((input, ours), (mut result, output)) = (pipe()?, pipe()?);
+        let mut command = Command::new("process-test");
+        let mut child = command.arg("copy").stdin(&input).stdout(&output).spawn()?;
+        drop((input, output));
+        ours.write(b"through two pipes")?;
+        drop(ours);
+        let mut text = String::new();
+        result.read_to_string(&mut text)?;
+        child.wait()?;
+        Ok(text)
+    };
+    let copied = copied().map_err(|error| error.errno);
+    suite.equal("pipes", copied, Ok("through two pipes".into()));
+}
+
+/// Schemes that die, and what users may not do.
+fn names(suite: &mut Suite) {
+    suite.equal(
+        "unknown scheme",
+        errno(fs::read("/scheme/no-such/x")),
+        ENODEV,
+    );
+    suite.equal("first daemon", errno(fs::read("/scheme/null")), 0);
+    let second = Command::new("zerod")
+        .arg("null")
+        .spawn()
+        .and_then(|mut child| child.wait());
+    let second = second
+        .map(|status| status.success())
+        .map_err(|error| error.errno);
+    suite.equal("a taken name", second, Ok(false));
+
+    let daemon = processes()
+        .iter()
+        .find(|line| line.len() == 5 && line[4] == "zerod")
+        .and_then(|line| line[0].parse().ok());
+    let held = fs::File::open("/scheme/null");
+    suite.equal(
+        "kill of the daemon",
+        errno(process::kill(daemon.unwrap_or(0), 9)),
+        0,
+    );
+    sleep(Duration::from_millis(100));
+    suite.equal(
+        "open of a dead scheme",
+        errno(fs::read("/scheme/null")),
+        ENODEV,
+    );
+    let read = held.and_then(|mut file| file.read(&mut [0]));
+    suite.equal("read from a dead scheme", errno(read), ENODEV);
+    let again = Command::new("zerod").arg("null").spawn();
+    sleep(Duration::from_millis(200));
+    suite.equal("the name again", errno(fs::read("/scheme/null")), 0);
+    if let Ok(mut daemon) = again {
+        let _ = daemon.kill();
+        let _ = daemon.wait();
+    }
+    let user = Command::new("process-test")
+        .arg("user")
+        .uid(USER)
+        .gid(USER)
+        .spawn();
+    let user = user
+        .and_then(|mut child| child.wait())
+        .map(|status| status.success());
+    suite.equal(
+        "a user's limits",
+        user.map_err(|error| error.errno),
+        Ok(true),
+    );
+}
+
+/// Runs as an ordinary user: what it must not be able to do.
+fn user() -> i32 {
+    let mut suite = Suite::new("process-test user");
+    suite.equal("user id", process::own_meta().euid, USER);
+    suite.equal("kill of init", errno(process::kill(1, 9)), EPERM);
+    let root = process::set_ids(state::proc_fd(), Some(0), None);
+    suite.equal("becoming root", errno(root), EPERM);
+    let child = Command::new("process-test")
+        .args(["exit", "0"])
+        .uid(0)
+        .spawn();
+    suite.equal("a child of root", errno(child), EPERM);
+    let capability = path::open("/scheme/namespace/scheme-creation-cap", 0).map(Fd::new);
+    let scheme = capability.and_then(|cap| fd::dup(cap.raw(), b"create-scheme"));
+    suite.equal("creating a scheme", errno(scheme), EACCES);
+    let init = path::open("/scheme/proc/init", syscall::O_RDWR);
+    suite.equal("the handle of init", errno(init), EACCES);
+    for name in ["auth-3-attrs", "auth-3-status"] {
+        let result = fd::dup(state::thread_fd(), name.as_bytes());
+        suite.equal("the manager's own rights", errno(result), EPERM);
+    }
+    suite.equal("the debug port", fs::read("/scheme/debug").is_err(), true);
+    suite.finish()
+}
+
+fn arguments_from_hell(suite: &mut Suite) {
+    const BAD: [usize; 4] = [8, 1 << 46, 1 << 47, usize::MAX - 4096];
+    let file = match path::open("/scheme/initfs/bin/process-test", syscall::O_RDONLY) {
+        Ok(file) => Fd::new(file),
+        Err(error) => return suite.equal("open of the own file", error.errno, 0),
+    };
+    let wrong = BAD.iter().filter(|&&address| {
+        let read = probe::syscall(syscall::SYS_READ, [file.raw(), address, 16, 0, 0, 0]);
+        let call = [state::proc_fd(), address, 24, 0, 0, 0];
+        let call = probe::syscall(syscall::SYS_CALL, call);
+        [read, call]
+            .iter()
+            .any(|&result| runtime::sys::demux(result) != Err(Error::new(EFAULT)))
+            && runtime::sys::demux(read) != Err(Error::new(EFAULT))
+    });
+    suite.equal("reads to bad addresses", wrong.count(), 0);
+    suite.equal(
+        "a descriptor that does not exist",
+        errno(fd::read(60_000, &mut [0])),
+        EBADF,
+    );
+
+    let namespace = state::namespace_fd();
+    let mut register = Vec::from(2_usize.to_ne_bytes());
+    register.extend_from_slice(b"log");
+    suite.equal(
+        "registering a taken name",
+        errno(fd::dup(namespace, &register)),
+        EEXIST,
+    );
+    register.extend_from_slice(b"/x");
+    suite.equal(
+        "registering a bad name",
+        errno(fd::dup(namespace, &register)),
+        EINVAL,
+    );
+    suite.equal(
+        "an unknown operation",
+        errno(fd::dup(namespace, &[0xFF; 16])),
+        EINVAL,
+    );
+    suite.equal(
+        "a short operation",
+        errno(fd::dup(namespace, b"abc")),
+        EINVAL,
+    );
+    suite.equal(
+        "an unknown part",
+        errno(fd::dup(state::proc_fd(), b"thread-99")),
+        ENOENT,
+    );
+
+    // Every call with every kind of payload; only that the manager lives on counts.
+    for verb in (0..24_u64).filter(|verb| ![0, 2, 3, 8].contains(verb)) {
+        for length in [0, 3, 24, 44, 5000] {
+            let mut payload = alloc::vec![0xFF; length];
+            let _ = fd::call_rw(state::proc_fd(), &mut payload, &[verb, 77_777, u64::MAX]);
+            let _ = fd::call_rw(state::thread_fd(), &mut payload, &[verb]);
+            let _ = fd::call_rw(namespace, &mut payload, &[]);
+        }
+    }
+    suite.equal("the managers live", errno(run(&["exit", "0"])), 0);
+}
+
+fn threads(suite: &mut Suite) {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let results: Vec<_> = (0..8)
+        .map(|number| {
+            thread::spawn(move || {
+                for _ in 0..1000 {
+                    COUNT.fetch_add(1, Ordering::Relaxed);
+                    core::hint::black_box(alloc::vec![number; 100]);
+                }
+                number
+            })
+        })
+        .collect();
+    let sum: Result<usize> = results.into_iter().map(|thread| thread?.join()).sum();
+    suite.equal(
+        "results of threads",
+        sum.map_err(|error| error.errno),
+        Ok(28),
+    );
+    suite.equal("work of threads", COUNT.load(Ordering::Relaxed), 8000);
+}
+
+/// Free pages.
+fn free() -> usize {
+    let memory = path::open_upper("/scheme/memory", 0).map(Fd::new);
+    let stat = memory.and_then(|memory| memory.statvfs().map_err(Error::from));
+    stat.map_or(0, |stat| stat.f_bfree as usize)
+}
+
+fn memory(suite: &mut Suite) {
+    let _ = run(&["exit", "0"]);
+    sleep(Duration::from_millis(100));
+    let before = free();
+    let failed = (0..ROUNDS).filter(|_| run(&["exit", "0"]).is_err()).count();
+    suite.equal("many processes", failed, 0);
+    sleep(Duration::from_millis(100));
+    let after = free();
+    runtime::println!("process-test: free pages {before} before, {after} after");
+    suite.holds("no memory left behind", before.abs_diff(after) <= TOLERANCE);
+}
