@@ -22,11 +22,12 @@ fn main() -> i32 {
     let mut files = Vec::new();
     for path in arguments {
         let mut options = File::options();
-        options
-            .write(true)
-            .create(true)
-            .append(append)
-            .truncate(!append);
+        options.write(true).create(true);
+        if append {
+            options.append(true);
+        } else {
+            options.truncate(true);
+        }
         match options.open(&path) {
             Ok(file) => files.push((path, file)),
             Err(error) => status = io::report("tee", &path, error),

@@ -1,0 +1,110 @@
+# The small programs, each with its options. Prints only what is wrong; status 0 when nothing is.
+failures=0
+
+check() {
+    if [ "$2" != "$3" ]; then
+        echo "tools: $1: expected '$2', got '$3'"
+        failures=$((failures + 1))
+    fi
+}
+
+rm -rf /tmp/tools
+mkdir -p /tmp/tools/a/b
+cd /tmp/tools
+seq 5 >five
+printf 'one\ntwo words\n\nlast' >text
+
+check seq "2 4 6" "$(echo $(seq 2 2 7))"
+check seq_down "3 2 1" "$(echo $(seq 3 -1 1))"
+check head "1 2" "$(echo $(head -n 2 five))"
+check head_bytes 1 "$(head -c 1 five)"
+check head_unended "one two words last" "$(echo $(head text))"
+check tail "4 5" "$(echo $(tail -n 2 five))"
+check tail_unended last "$(tail -n 1 text)"
+check wc "3 4 19 text" "$(wc text)"
+check wc_lines 5 "$(wc -l <five)"
+check wc_total "8 total" "$(wc -l five text | tail -n 1)"
+check grep "two words" "$(grep words text)"
+check grep_count 2 "$(grep -c o text)"
+check grep_invert last "$(grep -v o text | tail -n 1)"
+grep -q nothing text
+check grep_status 1 $?
+check tee "1 2 3 4 5" "$(cat five | tee copy other >/dev/null; echo $(cat copy))"
+cmp copy other
+check tee_files 0 $?
+check cmp "copy text differ: byte 1, line 1" "$(cmp copy text)"
+echo more >>other
+check cmp_end "copy ends after byte 10" "$(cmp copy other)"
+cmp none copy 2>/dev/null
+check cmp_missing 2 $?
+check hexdump "00000000  6f 6e 65                                         |one|" \
+    "$(head -c 3 text | hexdump)"
+check cat_many "5 1" "$(echo $(cat five five | tail -n 6 | head -n 2))"
+check cat_stdin "one 1" "$(echo $(head -n 1 text | cat - five | head -n 2))"
+check sha256 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad \
+    "$(printf abc | sha256sum | head -c 64)"
+check echo "a	b" "$(/scheme/initfs/bin/echo -e 'a\tb')"
+check printf "007 x" "$(/scheme/initfs/bin/printf '%03d %s' 7 x)"
+/scheme/initfs/bin/test 3 -gt 2
+check test 0 $?
+/scheme/initfs/bin/test -d five
+check test_directory 1 $?
+/scheme/initfs/bin/test 1 -eq x 2>/dev/null
+check test_error 2 $?
+check pwd /tmp/tools "$(/scheme/initfs/bin/pwd)"
+check env "value" "$(env NAME=value sh -c 'echo $NAME')"
+env nosuch 2>/dev/null
+check env_missing 127 $?
+check as 1000 "$(as 1000 touch /tmp/theirs; ls -l /tmp/theirs | { read mode uid rest; echo $uid; })"
+as 1000 rm /tmp/theirs
+check as_rm 0 $?
+
+rmdir a 2>/dev/null
+check rmdir_full 1 $?
+rmdir a/b a
+check rmdir 0 $?
+mkdir five 2>/dev/null
+check mkdir_exists 1 $?
+cp five text a 2>/dev/null
+check cp_several 1 $?
+mkdir a
+cp five text a
+check cp_directory "five text" "$(echo $(ls a))"
+check ls_list "a copy five other text" "$(echo $(ls))"
+check ls_hidden 0 "$(touch .hidden; ls | grep -c hidden)"
+check ls_all 1 "$(ls -a | grep -c hidden)"
+ls none 2>/dev/null
+check ls_missing 1 $?
+cp five five 2>/dev/null
+check cp_itself "1 5" "$? $(wc -l <five)"
+rm none 2>/dev/null
+check rm_missing 1 $?
+rm -f none
+check rm_force 0 $?
+
+check dd "10" "$(dd if=five bs=3 status=none | wc -c)"
+check dd_count 4 "$(dd if=five bs=2 count=2 status=none | wc -c)"
+check dd_skip "4 5" "$(echo $(dd if=five bs=2 skip=3 status=none))"
+dd if=five bs=0 2>/dev/null
+check dd_block_size 2 $?
+dd colour=red 2>/dev/null
+check dd_argument 2 $?
+
+sleep x 2>/dev/null
+check sleep_usage 2 $?
+/scheme/initfs/bin/kill 99999 2>/dev/null
+check kill_nobody 1 $?
+sleep 60 &
+/scheme/initfs/bin/kill $!
+wait $!
+check kill 143 $?
+check date 1 "$(date | grep -c UTC)"
+check free 3 "$(free | wc -l)"
+check ps 1 "$(ps | grep -c ' init')"
+dmesg >/dev/null
+check dmesg 0 $?
+check rand differ "$(head -c 16 /scheme/rand >r1; head -c 16 /scheme/rand >r2; cmp -s r1 r2 || echo differ)"
+
+cd /
+rm -rf /tmp/tools
+exit $failures
