@@ -146,7 +146,10 @@ impl UserBuf {
         }
         let bytes = self.prefix(count * size_of::<usize>()).read_vec()?;
         let (words, _) = bytes.as_chunks();
-        Ok(words.iter().map(|word| usize::from_ne_bytes(*word)).collect())
+        Ok(words
+            .iter()
+            .map(|word| usize::from_ne_bytes(*word))
+            .collect())
     }
 
     /// Writes one word to the start; `EINVAL` when the range is shorter.
