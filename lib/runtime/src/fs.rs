@@ -50,7 +50,8 @@ impl OpenOptions {
 
     /// Every write goes to the end; implies writing.
     pub fn append(&mut self, on: bool) -> &mut Self {
-        self.set(O_APPEND | O_WRONLY, on)
+        // Taking it back does not take back a right that was asked for by itself.
+        self.set(if on { O_APPEND | O_WRONLY } else { O_APPEND }, on)
     }
 
     /// Empties the file.
@@ -65,7 +66,7 @@ impl OpenOptions {
 
     /// Makes the file and fails with EEXIST when it exists.
     pub fn create_new(&mut self, on: bool) -> &mut Self {
-        self.set(O_CREAT | O_EXCL, on)
+        self.set(if on { O_CREAT | O_EXCL } else { O_EXCL }, on)
     }
 
     /// Further `O_*` flags.
