@@ -140,8 +140,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         })
     }
 
-    /// The full name of what a handle stands for: for a connection its peer, for a listener the port
-    /// it was given.
+    /// The full name of what a handle stands for: for a connection its peer, for a listener the
+    /// port it was given.
     pub fn name(&self, id: HandleId) -> Result<String> {
         let handle = self.handle(id)?;
         let mut name = String::from("/scheme/scif");

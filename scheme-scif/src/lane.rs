@@ -1,9 +1,9 @@
 //! One direction of a connection and the requests that share it.
 //!
 //! Blocking transfers take turns: the one at the front moves its bytes until it is done, the others
-//! wait behind it, so two programs' large writes never mix. The lane remembers how far the front has
-//! got, because a kept request starts its handler anew each time it is tried: bytes that are in the
-//! ring already must not be sent a second time.
+//! wait behind it, so two programs' large writes never mix. The lane remembers how far the front
+//! has got, because a kept request starts its handler anew each time it is tried: bytes that are in
+//! the ring already must not be sent a second time.
 
 use alloc::collections::VecDeque;
 
@@ -44,8 +44,8 @@ impl<R: Copy + Eq> Lane<R> {
         self.moved = moved;
     }
 
-    /// Takes the request out of the line; returns the bytes it has moved, and whether another's turn
-    /// has come.
+    /// Takes the request out of the line; returns the bytes it has moved, and whether another's
+    /// turn has come.
     pub fn leave(&mut self, request: R) -> (usize, bool) {
         let was_front = self.waiting.front() == Some(&request);
         self.waiting.retain(|waiting| *waiting != request);

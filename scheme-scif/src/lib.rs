@@ -2,18 +2,22 @@
 //!
 //! [`Scif`] is the whole of it and makes no system call: memory and doorbells are a [`Fabric`],
 //! requests are function calls that answer at once. So the tests here drive it on the development
-//! machine with the real engine. `Daemon` (for the target only) is the thin layer that the event loop
-//! of `platform::scheme` calls. Nothing here knows a device.
+//! machine with the real engine. `Daemon` (for the target only) is the thin layer that the event
+//! loop of `platform::scheme` calls. Nothing here knows a device.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
+mod accept;
 mod access;
+mod connect;
 #[cfg(target_os = "redox")]
 mod daemon;
+mod end;
 mod files;
 mod handle;
 mod lane;
+mod open;
 mod operation;
 pub mod path;
 mod scif;

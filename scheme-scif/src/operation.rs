@@ -173,8 +173,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         }
     }
 
-    /// Stores the own node's id and then those of the nodes online, as many as fit; returns how many
-    /// are online.
+    /// Stores the own node's id and then those of the nodes online, as many as fit; returns how
+    /// many are online.
     fn node_ids(&self, payload: &mut [u8]) -> usize {
         let online = self.engine.online_nodes();
         let all = core::iter::once(self.engine.node()).chain(online);

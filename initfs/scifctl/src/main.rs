@@ -1,7 +1,8 @@
-//! `scifctl`: what the `scif:` scheme knows of nodes, ports and connections, for people and scripts.
+//! `scifctl`: what the `scif:` scheme knows of nodes, ports and connections, for people and
+//! scripts.
 //!
-//! The tables are the scheme's own text files; this program finds them, puts titles on them and picks
-//! single counters.
+//! The tables are the scheme's own text files; this program finds them, puts titles on them and
+//! picks single counters.
 #![no_std]
 #![no_main]
 

@@ -180,8 +180,8 @@ impl Endpoint {
     /// `scif_recv`: with `BLOCK` fills `buffer`, without gives what is there, perhaps 0.
     ///
     /// # Errors
-    /// `ECONNRESET` when the peer is gone and nothing is left, `ENOTCONN`. A connection that ends in
-    /// the middle of a blocking receive gives the count so far.
+    /// `ECONNRESET` when the peer is gone and nothing is left, `ENOTCONN`. A connection that ends
+    /// in the middle of a blocking receive gives the count so far.
     pub fn recv(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<usize> {
         self.call_with(
             Call::Recv {

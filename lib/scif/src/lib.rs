@@ -5,9 +5,14 @@
 //! client:
 //!
 //! ```ignore
-//! let listener = Listener::bind(2050)?;          let endpoint = scif::connect(PortId::new(1, 2050))?;
-//! let (endpoint, peer) = listener.accept()?;     endpoint.send(b"hello", SendFlags::BLOCK)?;
+//! // The server, on node 1.
+//! let listener = Listener::bind(2050)?;
+//! let (endpoint, peer) = listener.accept()?;
 //! endpoint.recv(&mut buffer, RecvFlags::BLOCK)?;
+//!
+//! // The client, on any node.
+//! let endpoint = scif::connect(PortId::new(1, 2050))?;
+//! endpoint.send(b"hello", SendFlags::BLOCK)?;
 //! ```
 //!
 //! There are no message boundaries, and no end of stream but [`Errno::ConnectionReset`].

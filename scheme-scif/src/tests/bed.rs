@@ -1,5 +1,5 @@
-//! The test bed: nodes with plain memory instead of links, and the part of the event loop that keeps
-//! requests and tries them again.
+//! The test bed: nodes with plain memory instead of links, and the part of the event loop that
+//! keeps requests and tries them again.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

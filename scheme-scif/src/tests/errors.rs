@@ -109,8 +109,8 @@ fn operations_on_the_wrong_thing() {
     assert!(bed.open_with(0, "nodes", O_RDONLY, ADMIN).is_ok());
 }
 
-/// Requests of all kinds with arbitrary arguments: errors, but never a panic, and after everything is
-/// closed nothing is left.
+/// Requests of all kinds with arbitrary arguments: errors, but never a panic, and after everything
+/// is closed nothing is left.
 #[test]
 fn arbitrary_requests_do_no_harm() {
     for seed in 1..60_u64 {

@@ -2,7 +2,8 @@
 //!
 //! Each program prints one line per check, `STEP <program> <check>: ok` or `…: FAIL <detail>`, and
 //! ends with status 0 only if all were ok. Those that need somebody at the other end take a node
-//! number and expect `scif-peer` to run there; without one they start it themselves on the own node.
+//! number and expect `scif-peer` to run there; without one they start it themselves on the own
+//! node.
 #![no_std]
 
 extern crate alloc;

@@ -1,5 +1,5 @@
-//! The other end: `scif-peer` serves one connection after the other, each saying in its first record
-//! what it wants. Tests use it through [`Peer`].
+//! The other end: `scif-peer` serves one connection after the other, each saying in its first
+//! record what it wants. Tests use it through [`Peer`].
 
 use alloc::string::String;
 use alloc::vec;

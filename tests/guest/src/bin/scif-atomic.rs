@@ -1,9 +1,9 @@
 //! Two nodes increment one word at the same time with locked instructions: the one whose memory it
 //! is directly, the other through the aperture. Nothing may be lost.
 //!
-//! `scif-atomic wait` on the node that lends the word, `scif-atomic NODE` on the other, both as root:
-//! the word is DMA memory whose physical address travels over SCIF, the aperture is found in the
-//! configuration space, as micd finds it.
+//! `scif-atomic wait` on the node that lends the word, `scif-atomic NODE` on the other, both as
+//! root: the word is DMA memory whose physical address travels over SCIF, the aperture is found in
+//! the configuration space, as micd finds it.
 #![no_std]
 #![no_main]
 

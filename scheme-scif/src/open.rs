@@ -1,0 +1,157 @@
+//! Opening paths: what each of them makes, and what a relative path means.
+
+use scif_abi::{Port, PortId};
+use scif_core::EndpointId;
+use syscall::error::{EINVAL, ENFILE, ENODEV, ENOTDIR, Error, Result};
+use syscall::flag::{O_NONBLOCK, O_STAT};
+
+use crate::access::{Access, Caller, not_directory, open_directory, open_text};
+use crate::handle::{Endpoint, Handle, HandleId, Kind};
+use crate::path::Path;
+use crate::scif::{DEFAULT_BACKLOG, Fabric, MAX_HANDLES, Scif, Source, Waiting, system};
+
+impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+    /// Opens `path` below the directory `directory`. `flags` are the open flags, `status` the ones
+    /// that can change later (`O_NONBLOCK`).
+    ///
+    /// # Errors
+    /// The table of docs/scheme.md; `EWOULDBLOCK` as explained above.
+    pub fn open(
+        &mut self,
+        directory: HandleId,
+        path: &str,
+        flags: usize,
+        status: usize,
+        caller: Caller,
+        request: R,
+    ) -> Result<HandleId> {
+        let path = self.resolve(directory, path)?;
+        let access = Access::of_flags(flags);
+        let nonblocking = (flags | status) & O_NONBLOCK != 0;
+        if let Some(&waiting) = self.waiting.get(&request) {
+            return self.resume_open(waiting, path, access, caller, request);
+        }
+        self.check_node(path)?;
+        if self.handles.len() >= MAX_HANDLES {
+            return Err(Error::new(ENFILE));
+        }
+        let kind = match path {
+            Path::Root | Path::Node(_) | Path::ListenDirectory | Path::AcceptDirectory => {
+                open_directory(flags)?;
+                Kind::Directory
+            }
+            Path::Text(file) => {
+                open_text(flags)?;
+                Kind::Text(self.text(file))
+            }
+            _ => {
+                not_directory(flags)?;
+                Kind::Name
+            }
+        };
+        if flags & O_STAT != 0 || !matches!(kind, Kind::Name) {
+            return Ok(self.insert(Handle {
+                path,
+                access,
+                caller,
+                kind,
+            }));
+        }
+        match path {
+            Path::Connect { node, port } => self.dial(
+                PortId::new(node, port),
+                access,
+                caller,
+                nonblocking,
+                request,
+            ),
+            Path::Listen(port) => self.open_listener(port, access, caller, nonblocking),
+            Path::Accept(_) if nonblocking => Err(Error::new(EINVAL)),
+            Path::Accept(port) => {
+                let source = Source::Shared(port);
+                self.waiting.insert(
+                    request,
+                    Waiting::Accept {
+                        source,
+                        caller,
+                        granted: None,
+                    },
+                );
+                self.open_accept(path, access, caller, request)
+            }
+            _ => {
+                let endpoint = self.engine.open(caller.owner()).map_err(system)?;
+                let endpoint = Endpoint::new(endpoint, nonblocking);
+                Ok(self.insert_endpoint(path, access, caller, endpoint))
+            }
+        }
+    }
+
+    fn resume_open(
+        &mut self,
+        waiting: Waiting,
+        path: Path,
+        access: Access,
+        caller: Caller,
+        request: R,
+    ) -> Result<HandleId> {
+        match waiting {
+            Waiting::Dial { endpoint } => self.finish_dial(endpoint, path, access, caller, request),
+            _ => self.open_accept(path, access, caller, request),
+        }
+    }
+
+    /// The path that `path` names relative to a directory.
+    fn resolve(&self, directory: HandleId, path: &str) -> Result<Path> {
+        let prefix = match self.handle(directory)?.path {
+            Path::Root => return Path::parse(path),
+            here if path.is_empty() => return Ok(here),
+            Path::Node(node) => alloc::format!("{node}"),
+            Path::ListenDirectory => "listen".into(),
+            Path::AcceptDirectory => "accept".into(),
+            _ => return Err(Error::new(ENOTDIR)),
+        };
+        Path::parse(&alloc::format!("{prefix}/{path}"))
+    }
+
+    /// # Errors
+    /// `ENODEV` when the path names a node that is not online.
+    fn check_node(&self, path: Path) -> Result<()> {
+        let (Path::Node(node) | Path::Connect { node, .. }) = path else {
+            return Ok(());
+        };
+        if self.engine.online_nodes().any(|online| online == node) {
+            Ok(())
+        } else {
+            Err(Error::new(ENODEV))
+        }
+    }
+
+    fn open_listener(
+        &mut self,
+        port: Port,
+        access: Access,
+        caller: Caller,
+        nonblocking: bool,
+    ) -> Result<HandleId> {
+        let (endpoint, port) = self.listen_on(port, caller)?;
+        let mut endpoint = Endpoint::new(endpoint, nonblocking);
+        endpoint.listening = true;
+        let id = self.insert_endpoint(Path::Listen(port), access, caller, endpoint);
+        self.listeners.insert(port, id);
+        Ok(id)
+    }
+
+    pub(crate) fn listen_on(&mut self, port: Port, caller: Caller) -> Result<(EndpointId, Port)> {
+        let endpoint = self.engine.open(caller.owner()).map_err(system)?;
+        let bound = self.engine.bind(endpoint, port);
+        let listening = bound.and_then(|port| {
+            self.engine.listen(endpoint, DEFAULT_BACKLOG)?;
+            Ok((endpoint, port))
+        });
+        listening.map_err(|error| {
+            self.drop_endpoint(endpoint);
+            system(error)
+        })
+    }
+}
