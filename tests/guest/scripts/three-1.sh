@@ -1,0 +1,12 @@
+# A card that talks to another card.
+
+failed=0
+scif-stream 2 1 || failed=1
+scif-errors 2 || failed=1
+echo done > /tmp/done
+tries=0
+until { cat /tmp/done > /scheme/scif/0/2999; } 2> /dev/null || [ "$tries" -gt 600 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+exit "$failed"

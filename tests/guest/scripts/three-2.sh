@@ -1,0 +1,3 @@
+# The card that serves the two others.
+
+scif-peer
