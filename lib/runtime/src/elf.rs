@@ -80,7 +80,9 @@ fn word(bytes: &[u8], at: usize) -> usize {
 pub fn read(source: &mut dyn ReadAt) -> Result<Program> {
     let bad = || Error::new(ENOEXEC);
     let mut header = [0; 64];
-    source.read_at(0, &mut header).map_err(|_| bad())?;
+    // A short file is no program; other errors (a directory, a dead scheme) are told as they are.
+    let short_is_bad = |error: Error| if error.errno == EIO { bad() } else { error };
+    source.read_at(0, &mut header).map_err(short_is_bad)?;
     // Magic, 64 bit, little endian; type executable, machine x86-64.
     if header[..6] != [0x7F, b'E', b'L', b'F', 2, 1] || int(&header, 16) != 2 | 62 << 16 {
         return Err(bad());
@@ -90,7 +92,7 @@ pub fn read(source: &mut dyn ReadAt) -> Result<Program> {
         return Err(bad());
     }
     let mut table = alloc::vec![0; count * HEADER_SIZE];
-    source.read_at(position, &mut table).map_err(|_| bad())?;
+    source.read_at(position, &mut table).map_err(short_is_bad)?;
 
     let mut program = Program {
         entry: word(&header, 24),

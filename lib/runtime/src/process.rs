@@ -283,7 +283,14 @@ impl Command {
         self
     }
 
-    fn open_program(&self) -> Result<(String, ProgramFile)> {
+    /// Finds the program and reads its headers.
+    fn open_program(&self) -> Result<(String, ProgramFile, Program)> {
+        let (path, mut file) = self.find_program().map_err(directory_is_no_program)?;
+        let program = elf::read(&mut file).map_err(directory_is_no_program)?;
+        Ok((path, file, program))
+    }
+
+    fn find_program(&self) -> Result<(String, ProgramFile)> {
         let open = |candidate: &str| -> Result<(String, ProgramFile)> {
             let candidate = path::canonical(candidate)?;
             let file = ProgramFile::open(&candidate)?;
@@ -310,20 +317,17 @@ impl Command {
         result
     }
 
-    /// Starts the process. ENOENT: no such program; ENOEXEC: not a static x86-64 ELF program.
+    /// Starts the process. ENOENT: no such program; ENOEXEC: not a static x86-64 ELF program;
+    /// EACCES: a directory.
     pub fn spawn(&mut self) -> Result<Child> {
         let own = fd::check(state::proc_fd())?;
-        let (full_path, mut file) = self.open_program().map_err(|error| match error.errno {
-            EISDIR => Error::new(EACCES),
-            _ => error,
-        })?;
+        // Checked before anything is made: a context that was never started ends noisily.
+        let (full_path, mut file, program) = self.open_program()?;
         let cwd = match &self.cwd {
             Some(cwd) => path::canonical(cwd)?,
             None => state::current_dir(),
         };
 
-        // Checked before anything is made: a context that was never started ends noisily.
-        let program = elf::read(&mut file)?;
         let process = Fd::new(fd::dup_upper(own, b"fork")?);
         let pid = meta(process.raw())?.pid;
         let child = Child { pid, status: None };
@@ -384,6 +388,13 @@ impl Command {
             set_ids(process, self.uid, self.gid)?;
         }
         spawn::start(thread.raw())
+    }
+}
+
+fn directory_is_no_program(error: Error) -> Error {
+    match error.errno {
+        EISDIR => Error::new(EACCES),
+        _ => error,
     }
 }
 

@@ -12,7 +12,7 @@ use syscall::error::{EIO, Error, Result};
 use super::{Command, Stdio, rename};
 use crate::spawn::{self, Launch};
 use crate::state::{self, aux};
-use crate::{elf, fd, fdtable, path};
+use crate::{fd, fdtable, path};
 
 impl Command {
     /// Turns this process into the program: returns only when that is not possible, with the
@@ -29,8 +29,7 @@ impl Command {
 
     fn replace(&self) -> Result<()> {
         let thread = fd::check(state::thread_fd())?;
-        let (full_path, mut file) = self.open_program()?;
-        let program = elf::read(&mut file)?;
+        let (full_path, mut file, program) = self.open_program()?;
         let cwd = match &self.cwd {
             Some(cwd) => path::canonical(cwd)?,
             None => state::current_dir(),

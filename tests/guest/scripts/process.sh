@@ -1,0 +1,2 @@
+# Processes, threads, credentials and names on one node.
+process-test
