@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 pub struct Parts {
     /// The kernel's ELF file.
     pub kernel: PathBuf,
-    bootstrap: elf::Flat,
+    bootstrap: String,
     tree: Tree,
 }
 
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
     let parts = build(Contents::Product)?;
-    let initfs = parts.pack(settings.files()?.as_deref(), &[])?;
+    let initfs = parts.pack(None, settings.files()?.as_deref(), &[])?;
     let directory = workspace::image_dir()?;
     let path = directory.join("initfs");
     std::fs::write(&path, &initfs).context(|| format!("write {}", path.display()))?;
@@ -50,6 +50,9 @@ pub fn build(contents: Contents) -> Result<Parts> {
     }
     let mut packages = programs.clone();
     packages.push(image.bootstrap.clone());
+    if contents == Contents::Tests {
+        packages.extend(image.test_bootstraps.iter().cloned());
+    }
     let step = Step::start(format!(
         "building kernel and programs with {}",
         toolchain.name
@@ -79,19 +82,22 @@ pub fn build(contents: Contents) -> Result<Parts> {
             tree.insert(inside, read(&path)?, 0o644)?;
         }
     }
-    let program = built(Target::Program, &image.bootstrap);
-    let bootstrap = elf::flatten(&read(&program)?, initfs::BOOTSTRAP_ADDRESS)
-        .map_err(|failure| format!("{}: {}", program.display(), failure.message))?;
     Ok(Parts {
         kernel,
-        bootstrap,
+        bootstrap: image.bootstrap,
         tree,
     })
 }
 
 impl Parts {
-    /// Packs the image with a user's files laid over it, and `extra` files over those.
-    pub fn pack(&self, overlay: Option<&Path>, extra: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
+    /// Packs the image with a user's files laid over it, and `extra` files over those. `first` is
+    /// the program the kernel starts, if not the bootstrap.
+    pub fn pack(
+        &self,
+        first: Option<&str>,
+        overlay: Option<&Path>,
+        extra: &[(String, Vec<u8>)],
+    ) -> Result<Vec<u8>> {
         let mut tree = self.tree.clone();
         if let Some(directory) = overlay {
             tree.overlay(directory, "")?;
@@ -99,7 +105,10 @@ impl Parts {
         for (path, data) in extra {
             tree.insert(path, data.clone(), 0o644)?;
         }
-        let image = initfs::pack(&self.bootstrap, &tree)?;
+        let program = built(Target::Program, first.unwrap_or(&self.bootstrap));
+        let bootstrap = elf::flatten(&read(&program)?, initfs::BOOTSTRAP_ADDRESS)
+            .map_err(|failure| format!("{}: {}", program.display(), failure.message))?;
+        let image = initfs::pack(&bootstrap, &tree)?;
         if initfs::unpack(&image)? != tree {
             return Err("the packed initfs does not read back as packed: a fault of xtask".into());
         }

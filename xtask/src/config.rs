@@ -17,6 +17,8 @@ pub struct Image {
     pub programs: Vec<String>,
     /// Packages whose binaries go to `bin/` of images made for tests only.
     pub test_programs: Vec<String>,
+    /// Packages of programs that take the bootstrap's place in suites that say so.
+    pub test_bootstraps: Vec<String>,
     /// Directories or files of the project laid into the image: path inside = path here.
     pub files: BTreeMap<String, String>,
 }
@@ -62,7 +64,10 @@ pub struct Suite {
     /// Number of nodes.
     pub nodes: usize,
     /// Script of each node by node number, paths in the project.
+    #[serde(default)]
     pub scripts: BTreeMap<String, String>,
+    /// A program that takes the bootstrap's place on every node, instead of scripts.
+    pub bootstrap: Option<String>,
     /// Hard limit in seconds.
     pub timeout_s: u64,
     /// What must happen.

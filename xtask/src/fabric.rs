@@ -171,13 +171,16 @@ impl Link {
             for doorbell in &there.doorbells {
                 joined.send(peer.node as i64, Some(doorbell.as_fd()))?;
             }
+        }
+        for doorbell in &joined.doorbells {
+            joined.send(own, Some(doorbell.as_fd()))?;
+        }
+        // The peer is told last: of a QEMU that vanished until here it never hears.
+        if let Some(there) = &peer.client {
             for doorbell in &joined.doorbells {
                 // A peer that cannot be told is about to be found gone by its own hang-up.
                 let _ = there.send(own, Some(doorbell.as_fd()));
             }
-        }
-        for doorbell in &joined.doorbells {
-            joined.send(own, Some(doorbell.as_fd()))?;
         }
         self.sides[index].client = Some(joined);
         Ok(())

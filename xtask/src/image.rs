@@ -13,7 +13,7 @@ use std::process::Command;
 /// The command: an image for a machine with a screen-less console on its first serial port.
 pub fn command(settings: &Settings) -> Result<()> {
     let parts = build::build(Contents::Product)?;
-    let initfs = parts.pack(settings.files()?.as_deref(), &[])?;
+    let initfs = parts.pack(None, settings.files()?.as_deref(), &[])?;
     let directory = workspace::image_dir()?;
     let initfs_path = directory.join("initfs");
     std::fs::write(&initfs_path, &initfs).context(|| format!("write {}", initfs_path.display()))?;

@@ -62,7 +62,7 @@ pub enum Meaning {
     ProgramPanic,
     /// `EXCEPTION <name> …`
     Exception,
-    /// `init: script exit status <n>`
+    /// `init: script exit status <n>`, or `abi: <n> passed, <m> failed` of the ABI test
     ScriptStatus(i32),
     /// `STEP <name>: ok` or `STEP <name>: FAIL <detail>`
     Step {
@@ -99,6 +99,9 @@ pub fn meaning(line: &str) -> Option<Meaning> {
     if let Some(rest) = line.strip_prefix("init: script exit status ") {
         return rest.trim().parse().ok().map(Meaning::ScriptStatus);
     }
+    if let Some(failed) = line.strip_prefix("abi: ").and_then(failures) {
+        return Some(Meaning::ScriptStatus(i32::from(failed > 0)));
+    }
     if let Some((name, rest)) = line
         .strip_prefix("STEP ")
         .and_then(|rest| rest.split_once(": "))
@@ -131,6 +134,13 @@ pub fn meaning(line: &str) -> Option<Meaning> {
         "kill" => Some(Meaning::Kill(node)),
         _ => None,
     }
+}
+
+/// The M of "N passed, M failed".
+fn failures(text: &str) -> Option<u32> {
+    let (passed, rest) = text.split_once(" passed, ")?;
+    passed.parse::<u32>().ok()?;
+    rest.trim().strip_suffix(" failed")?.parse().ok()
 }
 
 #[cfg(test)]
@@ -174,6 +184,15 @@ mod tests {
             meaning("init: script exit status 3"),
             Some(Meaning::ScriptStatus(3))
         );
+        assert_eq!(
+            meaning("abi: 12 passed, 0 failed"),
+            Some(Meaning::ScriptStatus(0))
+        );
+        assert_eq!(
+            meaning("abi: 12 passed, 3 failed"),
+            Some(Meaning::ScriptStatus(1))
+        );
+        assert_eq!(meaning("abi: the test of 3 failed"), None);
         assert_eq!(meaning("STEP a: b: ok"), None);
         assert_eq!(meaning("STEP greeting: ok"), step("greeting", None));
         assert_eq!(

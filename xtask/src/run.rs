@@ -50,6 +50,7 @@ pub fn run_of(name: &str, settings: &Settings, limit: Duration) -> Result<Run> {
         scripts: BTreeMap::new(),
         overlay: settings.files()?,
         late: Vec::new(),
+        bootstrap: None,
         no_bootstrap: false,
         timeout: settings.timeout()?.unwrap_or(limit),
         boot: settings.boot()?,
@@ -71,7 +72,7 @@ fn scripts(settings: &Settings, parts: &Parts) -> Result<()> {
 fn interactive(settings: &Settings, parts: &Parts) -> Result<()> {
     let run = run_of("run", settings, NO_LIMIT)?;
     let directory = RunDirectory::new()?;
-    let initfs = parts.pack(run.overlay.as_deref(), &[])?;
+    let initfs = parts.pack(None, run.overlay.as_deref(), &[])?;
     let lines = vec!["SKIFF_CONSOLE=1".to_string(); run.nodes];
     let boot = image::boot_files(run.boot, parts, &initfs, &lines, directory.path())?;
     let plan = Plan {

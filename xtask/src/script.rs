@@ -39,6 +39,8 @@ pub struct Run {
     pub overlay: Option<PathBuf>,
     /// Nodes a script starts.
     pub late: Vec<usize>,
+    /// A program that takes the bootstrap's place on every node, instead of scripts.
+    pub bootstrap: Option<String>,
     /// Spoil the image so that the kernel finds no program to start.
     pub no_bootstrap: bool,
     /// Hard limit.
@@ -83,7 +85,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// The exit status for the user: node 0's script's if that is not 0, else the first other one
-    /// that is not 0. A kernel panic, the time limit and a missing status have numbers of their own.
+    /// that is not 0. A kernel panic, the time limit and a missing status have their own numbers.
     pub fn status(&self) -> u8 {
         let has = |end| self.ends.contains(&end);
         if has(NodeEnd::KernelPanic) {
@@ -149,7 +151,8 @@ impl Run {
             .iter()
             .map(|(node, text)| (script_path(*node), text.clone()))
             .collect();
-        let mut initfs = parts.pack(self.overlay.as_deref(), &extra)?;
+        let first = self.bootstrap.as_deref();
+        let mut initfs = parts.pack(first, self.overlay.as_deref(), &extra)?;
         if self.no_bootstrap {
             initfs::spoil(&mut initfs);
         }
@@ -193,7 +196,8 @@ struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     fn new(machine: Machine, run: &Run, observer: &'a mut dyn Observer) -> Self {
-        let idle = |node: usize| (!run.scripts.contains_key(&node)).then_some(NodeEnd::Idle);
+        let works = |node: usize| run.bootstrap.is_some() || run.scripts.contains_key(&node);
+        let idle = |node: usize| (!works(node)).then_some(NodeEnd::Idle);
         Self {
             machine,
             observer,

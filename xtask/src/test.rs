@@ -186,6 +186,7 @@ fn lint_guest() -> Result<()> {
     toolchain.ensure_linter()?;
     let mut programs = image.programs;
     programs.extend(image.test_programs);
+    programs.extend(image.test_bootstraps);
     programs.push(image.bootstrap);
     for (target, packages) in [
         (Target::Kernel, vec![image.kernel]),
@@ -235,6 +236,7 @@ fn guest(settings: &Settings, suite: &Suite, parts: &Parts) -> Result<()> {
     run.nodes = suite.nodes;
     run.late = suite.late.clone();
     run.no_bootstrap = suite.no_bootstrap;
+    run.bootstrap = suite.bootstrap.clone();
     if suite.iso {
         run.boot = Boot::Iso;
     }
@@ -310,6 +312,7 @@ mod tests {
             expect,
             iso: false,
             late: Vec::new(),
+            bootstrap: None,
             no_bootstrap: false,
             exceptions_allowed: false,
         }

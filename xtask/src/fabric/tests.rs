@@ -141,6 +141,8 @@ fn a_node_that_leaves_is_marked_and_can_come_back() {
     let own = host.doorbells(0);
     let card = Fake::connect(&fabric, 1, 0);
     card.introduction(1);
+    card.doorbells(0);
+    card.doorbells(1);
     let old = host.doorbells(1);
     let offset = link::record_offset(1) as u64;
     memory.write_all_at(&[0x55; 4], offset).unwrap();
@@ -199,4 +201,42 @@ fn junk_from_a_client_is_ignored() {
     card.introduction(1);
     card.doorbells(0);
     assert_eq!(host.doorbells(1).len(), 2);
+}
+
+#[test]
+fn the_peer_never_hears_of_a_client_that_vanished_while_joining() {
+    let (_directory, fabric) = start(2);
+    let host = Fake::connect(&fabric, 0, 1);
+    host.introduction(0);
+    host.doorbells(0);
+    for _ in 0..50 {
+        drop(Fake::connect(&fabric, 1, 0));
+    }
+    let card = Fake::connect(&fabric, 1, 0);
+    card.introduction(1);
+    card.doorbells(0);
+    let last = card.doorbells(1);
+    // Whoever joined before also left before: joins and leaves alternate, the last is a join.
+    let mut there: Vec<OwnedFd> = Vec::new();
+    loop {
+        match host.receive().unwrap() {
+            (1, Some(doorbell)) => there.push(doorbell),
+            (1, None) => {
+                assert_eq!(there.len(), 2, "left without having joined");
+                there.clear();
+            }
+            other => panic!("unexpected message {}", other.0),
+        }
+        if there.len() == 2 {
+            ring(&there[1]);
+            let mut polled = [PollFd::new(&last[1], PollFlags::IN)];
+            let limit = rustix::event::Timespec {
+                tv_sec: 0,
+                tv_nsec: 20_000_000,
+            };
+            if rustix::event::poll(&mut polled, Some(&limit)).unwrap() == 1 {
+                break;
+            }
+        }
+    }
 }
