@@ -123,9 +123,9 @@ fn host_cargo(subcommand: &str) -> Command {
     command
 }
 
-/// Cargo for the libraries of the image's programs. Two of their dependencies (redox-scheme, acpi) use
-/// unstable language features, which the user's compiler accepts when told so; in a target directory
-/// of its own, because telling so changes what it makes of all other crates.
+/// Cargo for the libraries of the image's programs. Two of their dependencies (redox-scheme, acpi)
+/// use unstable language features, which the user's compiler accepts when told so; in a target
+/// directory of its own, because telling so changes what it makes of all other crates.
 fn library_cargo(subcommand: &str) -> Command {
     let mut command = host_cargo(subcommand);
     command
