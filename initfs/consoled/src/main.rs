@@ -6,8 +6,8 @@
 //! write; none: nobody): the interrupt key ^C ends those of all such handles by SIGINT, and closing
 //! a handle drops its list, so that shells within shells need not know of each other. An interrupt
 //! that finds no process and no reader is kept: the next process that is put there ends at once, or
-//! a read of such a handle takes it (one byte; 0 bytes when there was none). ^D on an empty line is the
-//! end of the input for one read.
+//! a read of such a handle takes it (one byte; 0 bytes when there was none). ^D on an empty line is
+//! the end of the input for one read.
 #![no_std]
 #![no_main]
 

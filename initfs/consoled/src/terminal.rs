@@ -52,8 +52,8 @@ impl Terminal {
         (WIDTH - 1).saturating_sub(prompt)
     }
 
-    /// Output of a program. A line feed becomes carriage return and line feed. While a line is being
-    /// edited, the output goes above it.
+    /// Output of a program. A line feed becomes carriage return and line feed. While a line is
+    /// being edited, the output goes above it.
     pub fn output(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         if let Some(prompt) = &self.prompt
             && !self.hidden

@@ -13,6 +13,8 @@ use syscall::flag::{
 };
 
 use crate::data::Data;
+pub use crate::node::{Attributes, Device, User};
+use crate::node::{Content, Node};
 
 /// A file or directory.
 pub type Inode = u64;
@@ -25,81 +27,6 @@ pub const MAX_NAME: usize = 255;
 
 /// What a file or directory costs beside its content, in bytes: about what its records take.
 const NODE_COST: u64 = 256;
-
-/// Who asks.
-#[derive(Clone, Copy, Debug)]
-pub struct User {
-    /// User id; 0 may do everything.
-    pub uid: u32,
-    /// Group id.
-    pub gid: u32,
-}
-
-/// Attributes of a file or directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes {
-    /// Which one.
-    pub inode: Inode,
-    /// Type and permissions.
-    pub mode: u16,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Directory entries that lead here (0 when it was removed but is open).
-    pub links: u32,
-    /// Length in bytes.
-    pub size: u64,
-    /// Memory in bytes.
-    pub memory: u64,
-    /// Last change of the content, nanoseconds since 1970.
-    pub modified: u64,
-}
-
-/// A file that is no memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
-    /// Reads as empty.
-    Null,
-    /// Reads as zero bytes without end.
-    Zero,
-}
-
-enum Content {
-    File(Data),
-    Device(Device),
-    Directory {
-        entries: BTreeMap<String, Inode>,
-        parent: Inode,
-    },
-}
-
-struct Node {
-    content: Content,
-    permissions: u16,
-    uid: u32,
-    gid: u32,
-    linked: bool,
-    opened: u32,
-    modified: u64,
-}
-
-impl Node {
-    fn is_directory(&self) -> bool {
-        matches!(self.content, Content::Directory { .. })
-    }
-
-    /// Does the user have all these rights (4 read, 2 write, 1 execute or search)?
-    fn allows(&self, user: User, rights: u16) -> bool {
-        let shift = match () {
-            () if user.uid == 0 => return true,
-            () if user.uid == self.uid => 6,
-            () if user.gid == self.gid => 3,
-            () => 0,
-        };
-        self.permissions >> shift & rights == rights
-    }
-}
 
 /// A file system in memory.
 pub struct FileSystem {

@@ -6,4 +6,5 @@ extern crate alloc;
 
 pub mod data;
 pub mod fs;
+mod node;
 pub mod random;

@@ -1,8 +1,8 @@
 //! The syntax tree, and its way back to text.
 //!
-//! Every tree prints itself as shell source (`Display`). This is more than a debugging aid: there is
-//! no `fork` below us, so a part of a script that must run concurrently is printed and handed to a
-//! new shell process. Printing and parsing again gives the same tree.
+//! Every tree prints itself as shell source (`Display`). This is more than a debugging aid: there
+//! is no `fork` below us, so a part of a script that must run concurrently is printed and handed to
+//! a new shell process. Printing and parsing again gives the same tree.
 
 use alloc::rc::Rc;
 use alloc::string::String;

@@ -10,7 +10,8 @@ use crate::parser::Parser;
 use crate::shell::{Flow, Handle, Shell};
 use crate::system::System;
 
-const USAGE: &str = "usage: sh [-efiux] [script [argument…]] | sh -c commands [name [argument…]]\n";
+const USAGE: &str = "usage: sh [-efiux] [script [argument…]]\n       \
+                     sh [-efiux] -c commands [name [argument…]]\n";
 
 /// Runs the shell with these arguments (the first is the program's name) and gives its status.
 pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: &[String]) -> i32 {

@@ -498,7 +498,7 @@ mod tests {
             ("star", "*.txt"),
             ("back", "a\\*"),
             ("n", "7"),
-            ("HOME", "/home"),
+            ("HOME", "/h"),
         ] {
             fake.variables.insert(name.into(), value.into());
         }
@@ -553,7 +553,7 @@ mod tests {
                 &["/abs/x1", "/abs/x2", ".hidden", "a\\*"],
             ),
             ("we\\*i*", &["we*ird"]),
-            ("~ ~/x a~ '~'", &["/home", "/home/x", "a~", "~"]),
+            ("~ ~/x a~ '~'", &["/h", "/h/x", "a~", "~"]),
             ("a=~", &["a=~"]),
             ("$", &["$"]),
         ];

@@ -80,7 +80,8 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         0,
     ),
     (
-        "fact() { if [ $1 -le 1 ]; then echo 1; else echo $(( $1 * $(fact $(($1 - 1))) )); fi; }\nfact 10",
+        "fact() { if [ $1 -le 1 ]; then echo 1; else echo $(( $1 * $(fact $(($1 - 1))) )); fi; \
+         }\nfact 10",
         "3628800\n",
         0,
     ),
@@ -171,7 +172,8 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
         0,
     ),
     (
-        "a=$$; (echo $(( $$ == a ))); [ $$ = $(echo $$) ] && echo same; f() { echo $$; }; [ $$ = $(f | cat) ] && echo too",
+        "a=$$; (echo $(( $$ == a ))); [ $$ = $(echo $$) ] && echo same; f() { echo $$; }; [ $$ \
+         = $(f | cat) ] && echo too",
         "1\nsame\ntoo\n",
         0,
     ),
@@ -241,7 +243,8 @@ const SCRIPTS: &[(&str, &str, i32)] = &[
     ),
     (
         "exec 2>&1; cat </none; echo $?; echo x >/none/x; echo $?",
-        "sh: line 1: /none: No such file or directory\n1\nsh: line 1: /none/x: No such file or directory\n1\n",
+        "sh: line 1: /none: No such file or directory\n1\nsh: line 1: /none/x: No such file or \
+         directory\n1\n",
         0,
     ),
     (
@@ -337,7 +340,8 @@ fn scripts_give_the_output_and_status_expected() {
         if text != *output || result.status.code() != Some(*status) {
             failed += 1;
             eprintln!(
-                "script:   {script}\nexpected: {output:?} {status}\ngot:      {text:?} {:?}\nerrors:   {}",
+                "script:   {script}\nexpected: {output:?} {status}\ngot:      {text:?} {:?}\n\
+                 errors:   {}",
                 result.status.code(),
                 String::from_utf8_lossy(&result.stderr)
             );
@@ -398,7 +402,8 @@ fn scripts_run_from_files_also_without_an_interpreter_line() {
     );
     assert_eq!(result.status.code(), Some(3));
     let script = format!(
-        "PATH=$PATH:{}; plain x; echo $?; hash | tail -n 1; data 2>/dev/null; echo $?; . lib v; echo $? $value",
+        "PATH=$PATH:{}; plain x; echo $?; hash | tail -n 1; data 2>/dev/null; echo $?; . lib \
+         v; echo $? $value",
         directory.display()
     );
     let result = shell(&["-c", &script], "");

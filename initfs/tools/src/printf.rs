@@ -213,7 +213,8 @@ fn field(
     }
 }
 
-/// Decimal, `0x…`, `0…`, or `'c` for the number of a character. Remembers an error and goes on with 0.
+/// Decimal, `0x…`, `0…`, or `'c` for the number of a character. Remembers an error and goes on
+/// with 0.
 fn integer(text: &str, result: &mut Result<(), String>) -> i64 {
     let trimmed = text.trim();
     if let Some(character) = trimmed.strip_prefix(['\'', '"']) {

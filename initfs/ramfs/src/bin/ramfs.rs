@@ -1,8 +1,8 @@
 //! `ramfs [limit]`: the scheme `file`, a file system in memory with the directory `/tmp` and the
 //! files `/dev/null` and `/dev/zero`.
 //!
-//! `limit` (bytes, or with `K`, `M`, `G`) bounds what it uses; without it half of the memory that is
-//! free at the start.
+//! `limit` (bytes, or with `K`, `M`, `G`) bounds what it uses; without it half of the memory that
+//! is free at the start.
 #![no_std]
 #![no_main]
 

@@ -1,0 +1,129 @@
+//! Builtins for background jobs and signals.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::shell::Shell;
+use crate::system::{Pid, System};
+
+impl<S: System> Shell<S> {
+    pub(super) fn list_jobs(&mut self) -> Result<i32, String> {
+        self.reap();
+        let mut out = String::new();
+        for job in &self.jobs {
+            let pid = job.processes.last().map_or(0, |(pid, _)| *pid);
+            let state = match job.status() {
+                None => "running".into(),
+                Some(0) => "done".into(),
+                Some(status) => format!("status {status}"),
+            };
+            out.push_str(&format!("[{}] {pid} {state}  {}\n", job.number, job.text));
+        }
+        self.jobs.retain(|job| job.status().is_none());
+        self.write(1, out.as_bytes()).map(|()| 0)
+    }
+
+    /// Says which jobs ended, for an interactive shell before its prompt.
+    pub(crate) fn report_jobs(&mut self) {
+        self.reap();
+        let mut out = String::new();
+        for job in &self.jobs {
+            match job.status() {
+                None => {}
+                Some(0) => out.push_str(&format!("[{}] done  {}\n", job.number, job.text)),
+                Some(status) => {
+                    out.push_str(&format!("[{}] status {status}  {}\n", job.number, job.text));
+                }
+            }
+        }
+        self.jobs.retain(|job| job.status().is_none());
+        // The terminal may be gone; the next read finds out.
+        let _ = self.write(2, out.as_bytes());
+    }
+
+    /// The job a word names: `%number` or the id of one of its processes.
+    pub(super) fn find_job(&self, word: &str) -> Result<Option<usize>, String> {
+        if let Some(number) = word.strip_prefix('%') {
+            let number: u32 = number
+                .parse()
+                .map_err(|_| format!("`{word}` is not a job number"))?;
+            return match self.jobs.iter().position(|job| job.number == number) {
+                Some(index) => Ok(Some(index)),
+                None => Err(format!("{word}: there is no such job")),
+            };
+        }
+        let pid: Pid = word
+            .parse()
+            .map_err(|_| format!("`{word}` is not a process id"))?;
+        Ok(self
+            .jobs
+            .iter()
+            .position(|job| job.processes.iter().any(|(id, _)| *id == pid)))
+    }
+
+    pub(super) fn wait_builtin(&mut self, rest: &[String]) -> Result<i32, String> {
+        let mut status = 0;
+        if rest.is_empty() {
+            while !self.jobs.is_empty() {
+                self.wait_job(0);
+            }
+        }
+        for word in rest {
+            status = match self.find_job(word)? {
+                Some(index) => self.wait_job(index),
+                // Not a child of ours, or waited for already.
+                None => 127,
+            };
+        }
+        Ok(status)
+    }
+
+    pub(super) fn kill(&mut self, rest: &[String]) -> Result<i32, String> {
+        let mut number = 15;
+        let mut words = rest;
+        if let Some((flag, others)) = rest.split_first()
+            && let Some(text) = flag.strip_prefix('-')
+        {
+            words = others;
+            if text == "l" {
+                let names: Vec<&str> = tools::signal::SIGNALS
+                    .iter()
+                    .map(|(name, _)| *name)
+                    .collect();
+                return self
+                    .write(1, format!("{}\n", names.join(" ")).as_bytes())
+                    .map(|()| 0);
+            }
+            let text = if text == "s" {
+                let (name, others) = words.split_first().ok_or("-s needs a signal")?;
+                words = others;
+                name
+            } else {
+                text
+            };
+            number = tools::signal::number(text).ok_or(format!("unknown signal `{text}`"))?;
+        }
+        if words.is_empty() {
+            return Err("a process id or %job is missing".into());
+        }
+        for word in words {
+            let pids: Vec<Pid> = match self.find_job(word)? {
+                Some(index) if word.starts_with('%') => {
+                    let running = self.jobs[index].processes.iter();
+                    running
+                        .filter(|(_, status)| status.is_none())
+                        .map(|(pid, _)| *pid)
+                        .collect()
+                }
+                _ => word.parse().into_iter().collect(),
+            };
+            for pid in pids {
+                self.system
+                    .kill(pid, number)
+                    .map_err(|error| format!("{pid}: {}", self.system.describe(error)))?;
+            }
+        }
+        Ok(0)
+    }
+}

@@ -1,0 +1,407 @@
+//! Taking words apart while they are read.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Parser, Result, SyntaxError};
+use crate::ast::{List, Operation, Part, Word};
+
+/// Which characters end the current stretch of a word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Context {
+    /// A plain word.
+    Bare,
+    /// The word of `${name-word}` outside quotes: up to `}`.
+    Braces,
+}
+
+impl Parser<'_> {
+    pub(super) fn word(&mut self, context: Context) -> Result<Word> {
+        let mut parts = Parts::default();
+        while let Some(c) = self.peek_char() {
+            match (context, c) {
+                (Context::Bare, ' ' | '\t' | '\r' | '\n') => break,
+                (Context::Bare, ';' | '&' | '|' | '<' | '>' | '(' | ')') => break,
+                (Context::Braces, '}') => break,
+                _ => {}
+            }
+            match c {
+                '\'' => {
+                    let start = self.line;
+                    self.next_char();
+                    parts.quote();
+                    loop {
+                        match self.next_char() {
+                            None => {
+                                return Err(self.incomplete(format!(
+                                    "the single quote of line {start} is not closed"
+                                )));
+                            }
+                            Some('\'') => break,
+                            Some(c) => parts.quoted(c),
+                        }
+                    }
+                }
+                '"' => {
+                    let start = self.line;
+                    self.next_char();
+                    parts.quote();
+                    self.double_quoted(&mut parts, '"', start)?;
+                }
+                '\\' => {
+                    self.next_char();
+                    match self.next_char() {
+                        None => return Err(self.incomplete("nothing follows the backslash")),
+                        Some('\n') => {}
+                        Some(c) => parts.quoted(c),
+                    }
+                }
+                '$' | '`' => self.substitution(&mut parts, false)?,
+                c => {
+                    self.next_char();
+                    parts.literal(c);
+                }
+            }
+        }
+        Ok(parts.finish())
+    }
+
+    /// Reads up to the closing `end` (`"`, or `}` inside braces) with the rules of double quotes.
+    pub(super) fn double_quoted(&mut self, parts: &mut Parts, end: char, start: u32) -> Result<()> {
+        loop {
+            match self.peek_char() {
+                None => {
+                    return Err(self.incomplete(if end == '"' {
+                        format!("the double quote of line {start} is not closed")
+                    } else {
+                        format!("the `${{` of line {start} has no `}}`")
+                    }));
+                }
+                Some(c) if c == end => {
+                    self.next_char();
+                    return Ok(());
+                }
+                Some('\\') => {
+                    self.next_char();
+                    match self.next_char() {
+                        None => return Err(self.incomplete("nothing follows the backslash")),
+                        Some('\n') => {}
+                        Some(c) if matches!(c, '$' | '`' | '"' | '\\') || c == end => {
+                            parts.quoted(c);
+                        }
+                        Some(c) => {
+                            parts.quoted('\\');
+                            parts.quoted(c);
+                        }
+                    }
+                }
+                Some('$' | '`') => self.substitution(parts, true)?,
+                Some(c) => {
+                    self.next_char();
+                    parts.quoted(c);
+                }
+            }
+        }
+    }
+
+    /// Something that begins with `$` or a back quote.
+    pub(super) fn substitution(&mut self, parts: &mut Parts, quoted: bool) -> Result<()> {
+        let line = self.line;
+        if self.eat("`") {
+            return self.back_quotes(parts, quoted, line);
+        }
+        self.next_char();
+        if self.rest().starts_with("((") {
+            let (position, saved) = (self.position, self.line);
+            if let Some(expression) = self.arithmetic()? {
+                parts.push(Part::Arithmetic { expression, quoted });
+                return Ok(());
+            }
+            // `$((a); (b))` is a command substitution that begins with a subshell.
+            (self.position, self.line) = (position, saved);
+        }
+        if self.eat("(") {
+            let body = self.nested(|parser| parser.command_substitution(line))?;
+            parts.push(Part::Command { body, quoted });
+            return Ok(());
+        }
+        if self.eat("{") {
+            let part = self.nested(|parser| parser.braces(quoted, line))?;
+            parts.push(part);
+            return Ok(());
+        }
+        let rest = self.rest();
+        let length = match rest.bytes().next() {
+            Some(b) if b == b'_' || b.is_ascii_alphabetic() => rest
+                .bytes()
+                .take_while(|b| *b == b'_' || b.is_ascii_alphanumeric())
+                .count(),
+            Some(b) if b.is_ascii_digit() || b"?$!#@*-".contains(&b) => 1,
+            _ => 0,
+        };
+        if length == 0 {
+            // A lone dollar sign is text; as quoted text it cannot meet what follows.
+            parts.quoted('$');
+        } else {
+            self.position += length;
+            let name = rest[..length].into();
+            parts.push(Part::Parameter {
+                name,
+                operation: Operation::Value,
+                quoted,
+            });
+        }
+        Ok(())
+    }
+
+    /// The commands of `$(…)`, read by a parser of their own that starts here.
+    pub(super) fn command_substitution(&mut self, start: u32) -> Result<List> {
+        let mut inner = Parser::new(self.text, self.line);
+        inner.position = self.position;
+        inner.depth = self.depth;
+        let unclosed = |error: SyntaxError| {
+            if error.incomplete {
+                let message = format!("the `$(` of line {start} has no `)`");
+                SyntaxError { message, ..error }
+            } else {
+                error
+            }
+        };
+        let list = inner.list(true).map_err(unclosed)?;
+        let (token, line) = inner.next()?;
+        if !token.is(")") {
+            return Err(unclosed(inner.unexpected(&token, line)));
+        }
+        let list = inner.fill_here_documents(list);
+        self.position = inner.position;
+        self.line = inner.line;
+        Ok(list)
+    }
+
+    pub(super) fn back_quotes(
+        &mut self,
+        parts: &mut Parts,
+        quoted: bool,
+        start: u32,
+    ) -> Result<()> {
+        let mut text = String::new();
+        loop {
+            match self.next_char() {
+                None => {
+                    return Err(
+                        self.incomplete(format!("the back quote of line {start} is not closed"))
+                    );
+                }
+                Some('`') => break,
+                Some('\\') => match self.next_char() {
+                    Some(c) if matches!(c, '`' | '\\' | '$') || (quoted && c == '"') => {
+                        text.push(c);
+                    }
+                    Some(c) => {
+                        text.push('\\');
+                        text.push(c);
+                    }
+                    None => {}
+                },
+                Some(c) => text.push(c),
+            }
+        }
+        let depth = self.depth;
+        let body = self.nested(|_| {
+            let mut inner = Parser::new(&text, start);
+            inner.depth = depth + 1;
+            let mut list = List::default();
+            while let Some(line) = inner.line()? {
+                list.items.extend(line.items);
+            }
+            Ok(list)
+        })?;
+        parts.push(Part::Command { body, quoted });
+        Ok(())
+    }
+
+    /// `((…))` after the dollar sign; `None` when the parentheses do not close as a pair.
+    pub(super) fn arithmetic(&mut self) -> Result<Option<Word>> {
+        let start = self.line;
+        self.position += 2;
+        let mut parts = Parts::default();
+        let mut open = 0u32;
+        loop {
+            match self.peek_char() {
+                None => {
+                    return Err(self.incomplete(format!("the `$((` of line {start} has no `))`")));
+                }
+                Some('(') => {
+                    open += 1;
+                    self.next_char();
+                    parts.literal('(');
+                }
+                Some(')') if open > 0 => {
+                    open -= 1;
+                    self.next_char();
+                    parts.literal(')');
+                }
+                Some(')') => {
+                    return Ok(self.eat("))").then(|| parts.finish()));
+                }
+                Some('$' | '`') => {
+                    self.nested(|parser| parser.substitution(&mut parts, true))?;
+                }
+                // Quotes mean nothing in an expression.
+                Some('"') => {
+                    self.next_char();
+                }
+                Some('\\') if self.rest().starts_with("\\\n") => {
+                    self.next_char();
+                    self.next_char();
+                }
+                Some(c) => {
+                    self.next_char();
+                    parts.literal(c);
+                }
+            }
+        }
+    }
+
+    /// After `${`.
+    pub(super) fn braces(&mut self, quoted: bool, start: u32) -> Result<Part> {
+        let bad = |parser: &Self| {
+            let shown: String = parser
+                .rest()
+                .chars()
+                .take_while(|c| *c != '\n')
+                .take(20)
+                .collect();
+            parser.error(start, format!("bad substitution `${{{shown}`"))
+        };
+        let parameter = |rest: &str| match rest.bytes().next() {
+            Some(b) if b == b'_' || b.is_ascii_alphabetic() => rest
+                .bytes()
+                .take_while(|b| *b == b'_' || b.is_ascii_alphanumeric())
+                .count(),
+            Some(b) if b.is_ascii_digit() => rest.bytes().take_while(u8::is_ascii_digit).count(),
+            Some(b) if b"?$!#@*-".contains(&b) => 1,
+            _ => 0,
+        };
+        if let Some(rest) = self.rest().strip_prefix('#')
+            && parameter(rest) > 0
+            && rest[parameter(rest)..].starts_with('}')
+        {
+            let name = rest[..parameter(rest)].into();
+            self.position += 2 + parameter(rest);
+            return Ok(Part::Parameter {
+                name,
+                operation: Operation::Length,
+                quoted,
+            });
+        }
+        let length = parameter(self.rest());
+        if length == 0 {
+            if self.rest().is_empty() {
+                return Err(self.incomplete(format!("the `${{` of line {start} has no `}}`")));
+            }
+            return bad(self);
+        }
+        let name: String = self.rest()[..length].into();
+        self.position += length;
+        if self.eat("}") {
+            return Ok(Part::Parameter {
+                name,
+                operation: Operation::Value,
+                quoted,
+            });
+        }
+        let colon = self.eat(":");
+        let operator = self.next_char();
+        let operation = match operator {
+            Some('#' | '%') if !colon => {
+                let longest = self.eat(if operator == Some('#') { "#" } else { "%" });
+                let word = self.brace_word(false, start)?;
+                if operator == Some('#') {
+                    Operation::RemovePrefix(longest, word)
+                } else {
+                    Operation::RemoveSuffix(longest, word)
+                }
+            }
+            Some('-') => Operation::Default(colon, self.brace_word(quoted, start)?),
+            Some('=') => Operation::Assign(colon, self.brace_word(quoted, start)?),
+            Some('?') => Operation::Error(colon, self.brace_word(quoted, start)?),
+            Some('+') => Operation::Alternative(colon, self.brace_word(quoted, start)?),
+            None => {
+                return Err(self.incomplete(format!("the `${{` of line {start} has no `}}`")));
+            }
+            Some(_) => return bad(self),
+        };
+        Ok(Part::Parameter {
+            name,
+            operation,
+            quoted,
+        })
+    }
+
+    pub(super) fn brace_word(&mut self, quoted: bool, start: u32) -> Result<Word> {
+        if quoted {
+            let mut parts = Parts::default();
+            self.double_quoted(&mut parts, '}', start)?;
+            return Ok(parts.finish());
+        }
+        let word = self.word(Context::Braces)?;
+        if !self.eat("}") {
+            return Err(self.incomplete(format!("the `${{` of line {start} has no `}}`")));
+        }
+        Ok(word)
+    }
+}
+
+/// Collects the parts of a word, merging neighbours of the same kind.
+#[derive(Default)]
+pub(super) struct Parts(Vec<Part>);
+
+impl Parts {
+    pub(super) fn literal(&mut self, c: char) {
+        match self.0.last_mut() {
+            Some(Part::Literal(text)) => text.push(c),
+            _ => self.0.push(Part::Literal(c.into())),
+        }
+    }
+
+    pub(super) fn quoted(&mut self, c: char) {
+        self.quote();
+        if let Some(Part::Quoted(text)) = self.0.last_mut() {
+            text.push(c);
+        }
+    }
+
+    /// Marks that something is quoted here, be it empty.
+    pub(super) fn quote(&mut self) {
+        if !matches!(self.0.last(), Some(Part::Quoted(_))) {
+            self.0.push(Part::Quoted(String::new()));
+        }
+    }
+
+    pub(super) fn push(&mut self, part: Part) {
+        self.0.push(part);
+    }
+
+    /// The word. An empty quoted text is dropped where a quoted expansion stands beside it: that
+    /// already makes the word exist, and `"$@"` must be able to vanish.
+    pub(super) fn finish(self) -> Word {
+        let mut parts = self.0;
+        let expansion = parts.iter().any(|part| {
+            matches!(
+                part,
+                Part::Parameter { quoted: true, .. }
+                    | Part::Command { quoted: true, .. }
+                    | Part::Arithmetic { quoted: true, .. }
+            )
+        });
+        if expansion {
+            parts.retain(|part| !matches!(part, Part::Quoted(text) if text.is_empty()));
+        }
+        if parts.is_empty() {
+            parts.push(Part::Quoted(String::new()));
+        }
+        Word { parts }
+    }
+}

@@ -1,0 +1,316 @@
+//! Lists, pipelines and background jobs.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::{Flow, Handle, INTERRUPTED, Job, Run, Shell};
+use crate::ast::{
+    AndOr, Command, CommandKind, Connector, List, OpenMode, Part, Pipeline, Target, Word,
+};
+use crate::parser::NULL_PATH;
+use crate::pattern;
+use crate::system::{Pid, System};
+
+/// How one command of a pipeline is run.
+pub(super) enum Plan {
+    /// A program, started from here.
+    Program,
+    /// In this process.
+    Inside,
+    /// Printed and given to another shell.
+    Shell,
+}
+
+impl<S: System> Shell<S> {
+    pub(crate) fn list(&mut self, list: &List) -> Run {
+        let mut status = 0;
+        for item in &list.items {
+            status = if item.background {
+                self.background(&item.body)?
+            } else {
+                self.and_or(&item.body)?
+            };
+            self.status = status;
+        }
+        Ok(status)
+    }
+
+    pub(super) fn and_or(&mut self, body: &AndOr) -> Run {
+        let mut status = self.element(&body.first, body.rest.is_empty())?;
+        for (index, (connector, pipeline)) in body.rest.iter().enumerate() {
+            if (status == 0) != (*connector == Connector::And) {
+                continue;
+            }
+            self.status = status;
+            status = self.element(pipeline, index + 1 == body.rest.len())?;
+        }
+        Ok(status)
+    }
+
+    /// One pipeline of an and-or list; only the last one's failure ends a shell with `set -e`.
+    pub(super) fn element(&mut self, pipeline: &Pipeline, last: bool) -> Run {
+        let tested = u32::from(!last || pipeline.negated);
+        self.tested += tested;
+        let start = self.system.now();
+        let result = match pipeline.commands.as_slice() {
+            [command] => self.command(command),
+            commands => self.pipeline(commands, None),
+        };
+        self.tested -= tested;
+        let mut status = result?;
+        if pipeline.timed {
+            let elapsed = self.system.now().saturating_sub(start);
+            let text = format!("real {} s\n", tools::number::show_seconds(elapsed));
+            let _ = self.write(2, text.as_bytes());
+        }
+        if pipeline.negated {
+            status = i32::from(status == 0);
+        }
+        self.status = status;
+        if status != 0 && self.options.exit_on_error && self.tested == 0 && tested == 0 {
+            return Err(Flow::Exit(status));
+        }
+        Ok(status)
+    }
+
+    /// A condition: failures inside do not end the shell.
+    pub(super) fn condition(&mut self, list: &List) -> Run {
+        self.tested += 1;
+        let result = self.list(list);
+        self.tested -= 1;
+        result
+    }
+
+    pub(super) fn background(&mut self, body: &AndOr) -> Run {
+        let mut job = Job {
+            number: self.jobs.iter().map(|job| job.number).max().unwrap_or(0) + 1,
+            text: body.to_string(),
+            processes: Vec::new(),
+        };
+        let plain = body.rest.is_empty() && !body.first.negated && !body.first.timed;
+        if plain {
+            self.pipeline(&body.first.commands, Some(&mut job))?;
+        } else {
+            let text = body.to_string();
+            let line = body
+                .first
+                .commands
+                .first()
+                .map_or(1, |command| command.line);
+            let mut descriptors = self.descriptors.clone();
+            descriptors[0] = self.null();
+            let mut drains = Vec::new();
+            match self.start_shell(&text, line, true, &descriptors, &mut drains) {
+                Ok(pid) => job.processes.push((pid, None)),
+                Err(message) => {
+                    self.complain(&message);
+                    return Ok(1);
+                }
+            }
+            self.drain(drains);
+        }
+        if let Some((pid, _)) = job.processes.last() {
+            self.last_background = Some(*pid);
+            if self.interactive {
+                let text = format!("[{}] {pid}\n", job.number);
+                let _ = self.write(2, text.as_bytes());
+            }
+            self.jobs.push(job);
+        }
+        Ok(0)
+    }
+
+    pub(super) fn null(&mut self) -> Option<Handle<S::Fd>> {
+        self.system
+            .open(NULL_PATH, OpenMode::Read)
+            .ok()
+            .map(Handle::File)
+    }
+
+    /// How a command of a pipeline (or a single one in the background) is to be run.
+    pub(super) fn plan(&self, command: &Command, background: bool) -> Plan {
+        let CommandKind::Simple { words, .. } = &command.kind else {
+            return Plan::Inside;
+        };
+        let Some(name) = words.first().and_then(fixed_text) else {
+            return Plan::Inside;
+        };
+        if self.functions.contains_key(&name) || Self::is_builtin(&name) {
+            return Plan::Inside;
+        }
+        // Opening a file may block (a connection does), and so may a substitution: in the
+        // background that has to happen somewhere else, and at the console where it can be
+        // interrupted.
+        let opens = opens_file(command);
+        if (background && (opens || command.to_string().contains("$(")))
+            || (self.interactive && opens)
+        {
+            return Plan::Shell;
+        }
+        Plan::Program
+    }
+
+    /// Runs a pipeline; with `job` in the background.
+    pub(super) fn pipeline(&mut self, commands: &[Command], job: Option<&mut Job>) -> Run {
+        let background = job.is_some();
+        let mut plans: Vec<Plan> = commands
+            .iter()
+            .map(|command| self.plan(command, background))
+            .collect();
+        // Two files that wait for each other must not be opened one after the other.
+        if commands
+            .iter()
+            .filter(|command| opens_file(command))
+            .count()
+            > 1
+        {
+            for (plan, command) in plans.iter_mut().zip(commands) {
+                if matches!(plan, Plan::Program) && opens_file(command) {
+                    *plan = Plan::Shell;
+                }
+            }
+        }
+        // One command may run here: the last, or another one when nothing has to be collected
+        // from the programs behind it at the same time.
+        let captured = self.descriptors[1..=2]
+            .iter()
+            .any(|descriptor| matches!(descriptor, Some(Handle::Capture(_))));
+        let inside = plans
+            .iter()
+            .rposition(|plan| matches!(plan, Plan::Inside))
+            .filter(|at| !background && (at + 1 == commands.len() || !captured));
+        for (index, plan) in plans.iter_mut().enumerate() {
+            if matches!(plan, Plan::Inside) && Some(index) != inside {
+                *plan = Plan::Shell;
+            }
+        }
+
+        let mut drains = Vec::new();
+        let mut pids: Vec<Option<Pid>> = Vec::new();
+        let mut statuses = alloc::vec![0; commands.len()];
+        let mut here = None;
+        let mut previous = if background { self.null() } else { None };
+        for (index, (command, plan)) in commands.iter().zip(&plans).enumerate() {
+            let mut descriptors = self.descriptors.clone();
+            if let Some(reader) = previous.take() {
+                descriptors[0] = Some(reader);
+            }
+            if index + 1 < commands.len() {
+                match self.system.pipe() {
+                    Ok((reader, writer)) => {
+                        descriptors[1] = Some(Handle::File(writer));
+                        previous = Some(Handle::File(reader));
+                    }
+                    Err(error) => {
+                        let message = self.describe("cannot make a pipe", error);
+                        self.complain(&message);
+                        statuses[index] = 1;
+                        break;
+                    }
+                }
+            }
+            let started = match plan {
+                Plan::Inside => {
+                    here = Some((index, descriptors));
+                    pids.push(None);
+                    continue;
+                }
+                Plan::Shell => {
+                    let text = command.to_string();
+                    self.start_shell(&text, command.line, background, &descriptors, &mut drains)
+                        .map_err(|message| {
+                            self.complain(&message);
+                            1
+                        })
+                }
+                Plan::Program => self.start_command(command, descriptors, &mut drains),
+            };
+            match started {
+                Ok(pid) => pids.push(Some(pid)),
+                Err(status) => {
+                    statuses[index] = status;
+                    pids.push(None);
+                }
+            }
+        }
+        drop(previous);
+
+        let running: Vec<Pid> = pids.iter().copied().flatten().collect();
+        if let Some(job) = job {
+            job.processes = running.iter().map(|pid| (*pid, None)).collect();
+            self.drain(drains);
+            return Ok(0);
+        }
+        self.foreground(&running);
+        let mut result = Ok(());
+        if let Some((index, descriptors)) = here {
+            let saved = self.save();
+            self.descriptors = descriptors;
+            let run = self.command(&commands[index]);
+            match self.leave(saved, run) {
+                Ok(status) => statuses[index] = status,
+                Err(flow) => result = Err(flow),
+            }
+        }
+        self.drain(drains);
+        for (status, pid) in statuses.iter_mut().zip(&pids) {
+            if let Some(pid) = pid {
+                *status = self.wait(*pid);
+            }
+        }
+        self.foreground(&[]);
+        result?;
+        if !running.is_empty() && statuses.contains(&INTERRUPTED) {
+            return Err(Flow::Interrupt);
+        }
+        let last = statuses.last().copied().unwrap_or(0);
+        let failed = statuses.iter().rev().copied().find(|status| *status != 0);
+        Ok(if self.options.pipe_fail {
+            failed.unwrap_or(0)
+        } else {
+            last
+        })
+    }
+
+    /// From now on an interrupt from the keyboard ends these processes.
+    pub(super) fn foreground(&mut self, pids: &[Pid]) {
+        if !self.options.background {
+            self.system.foreground(pids);
+        }
+    }
+
+    /// Waits for a process that is no job.
+    pub(super) fn wait(&mut self, pid: Pid) -> i32 {
+        match self.system.wait(pid, true) {
+            Ok(status) => status.unwrap_or(0),
+            Err(error) => {
+                let message = self.describe("waiting failed", error);
+                self.complain(&message);
+                1
+            }
+        }
+    }
+}
+
+/// The text of a word without expansions and patterns.
+fn fixed_text(word: &Word) -> Option<String> {
+    let mut out = String::new();
+    for part in &word.parts {
+        match part {
+            Part::Literal(text) if !pattern::is_special(text) && !text.starts_with('~') => {
+                out.push_str(text);
+            }
+            Part::Quoted(text) => out.push_str(text),
+            _ => return None,
+        }
+    }
+    Some(out)
+}
+
+fn opens_file(command: &Command) -> bool {
+    command
+        .redirects
+        .iter()
+        .any(|redirect| matches!(redirect.target, Target::File(..)))
+}

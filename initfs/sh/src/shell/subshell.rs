@@ -1,0 +1,99 @@
+//! What subshells in this process and background jobs leave behind.
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Descriptors, Flow, Options, Run, Shell, Variable};
+use crate::ast::Command;
+use crate::system::{Pid, System};
+
+/// What a subshell may change without anybody noticing.
+#[derive(Clone)]
+pub(super) struct State<F> {
+    variables: BTreeMap<String, Variable>,
+    functions: BTreeMap<String, Rc<Command>>,
+    parameters: Vec<String>,
+    options: Options,
+    descriptors: Descriptors<F>,
+    exit_trap: Option<String>,
+    directory: String,
+    loops: u32,
+    functions_deep: u32,
+}
+
+impl<S: System> Shell<S> {
+    pub(super) fn save(&mut self) -> State<S::Fd> {
+        self.subshells += 1;
+        State {
+            variables: self.variables.clone(),
+            functions: self.functions.clone(),
+            parameters: self.parameters.clone(),
+            options: self.options,
+            descriptors: self.descriptors.clone(),
+            exit_trap: self.exit_trap.take(),
+            directory: self.system.current_dir(),
+            loops: core::mem::take(&mut self.loops),
+            functions_deep: self.functions_deep,
+        }
+    }
+
+    /// Ends a subshell: only its status goes out.
+    pub(super) fn leave(&mut self, saved: State<S::Fd>, run: Run) -> Run {
+        let result = match run {
+            Err(Flow::Interrupt) => Err(Flow::Interrupt),
+            other => Ok(self.finish(other)),
+        };
+        if self.system.current_dir() != saved.directory
+            && let Err(error) = self.system.change_dir(&saved.directory)
+        {
+            let message = self.describe(&saved.directory, error);
+            self.complain(&message);
+        }
+        self.subshells -= 1;
+        self.variables = saved.variables;
+        self.functions = saved.functions;
+        self.parameters = saved.parameters;
+        self.options = saved.options;
+        self.descriptors = saved.descriptors;
+        self.exit_trap = saved.exit_trap;
+        self.loops = saved.loops;
+        self.functions_deep = saved.functions_deep;
+        result
+    }
+
+    /// Learns which background processes ended.
+    pub(crate) fn reap(&mut self) {
+        for job in &mut self.jobs {
+            for (pid, status) in &mut job.processes {
+                if status.is_none() {
+                    match self.system.wait(*pid, false) {
+                        Ok(known) => *status = known,
+                        // It cannot be waited for any more: somebody else did.
+                        Err(_) => *status = Some(127),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for the end of a job and forgets it.
+    pub(crate) fn wait_job(&mut self, index: usize) -> i32 {
+        let mut job = self.jobs.remove(index);
+        let running: Vec<Pid> = job
+            .processes
+            .iter()
+            .filter(|(_, status)| status.is_none())
+            .map(|(pid, _)| *pid)
+            .collect();
+        self.foreground(&running);
+        for (pid, status) in &mut job.processes {
+            if status.is_none() {
+                *status = Some(self.wait(*pid));
+            }
+        }
+        self.foreground(&[]);
+        job.status().unwrap_or(0)
+    }
+}
