@@ -1,7 +1,8 @@
 //! Random system calls: whatever a program asks for, the kernel and the other programs go on.
 //!
-//! Off by default; the boot option `ABI_FUZZ=<rounds>` runs so many child contexts, each making calls
-//! with arguments that are half sensible, half hostile. A round is named by its seed. It is meant for
+//! Off by default; the boot option `ABI_FUZZ=<rounds>` or `ABI_FUZZ=<first>..<end>` runs so many child
+//! contexts, each making calls with arguments that are half sensible, half hostile. A round is named by
+//! its seed. It is meant for
 //! the kernel of this project: the upstream one is known to stop on some of these calls.
 
 use crate::contexts::{self, Child, Space, Table};
@@ -21,6 +22,8 @@ const FIRST_FD: usize = 0;
 const FDS: usize = 48;
 /// A descriptor number that the calls seldom hit, for the end of a round.
 const LAST_SLOT: usize = 60_000;
+/// A round that keeps more pages than this is told.
+const FEW: u64 = 12;
 /// Bytes of memory the calls play with.
 const ARENA: usize = 16 * PAGE_SIZE;
 
@@ -264,39 +267,44 @@ fn one(suite: &Suite, seed: usize) -> Result<bool, String> {
     Ok(late)
 }
 
-/// How many rounds the boot options ask for.
-fn rounds(suite: &Suite) -> usize {
+/// The seeds the boot options ask for.
+fn seeds(suite: &Suite) -> core::ops::Range<usize> {
     let mut text = [0; 2048];
     let Ok(fd) = suite.open(SYS, "env", O_RDWR) else {
-        return 0;
+        return 0..0;
     };
     let count = sys::read(fd, &mut text).unwrap_or(0);
     let _ = sys::close(fd);
     let text = core::str::from_utf8(&text[..count]).unwrap_or("");
-    let value = text.lines().find_map(|line| line.strip_prefix("ABI_FUZZ="));
-    value
-        .and_then(|value| value.trim().parse().ok())
-        .unwrap_or(0)
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix("ABI_FUZZ="))
+        .unwrap_or("0");
+    let (first, end) = value.split_once("..").unwrap_or(("0", value));
+    let number = |text: &str| text.trim().parse().unwrap_or(0);
+    number(first)..number(end)
 }
 
 pub fn run(suite: &Suite) {
-    let rounds = rounds(suite);
-    if rounds == 0 {
+    let seeds = seeds(suite);
+    if seeds.is_empty() {
         return;
     }
     suite.check("random calls", |suite| {
         let mut late = 0;
-        for seed in 0..rounds {
+        let mut free = 0;
+        for seed in seeds {
             let outcome = suite
                 .with_slots(|suite| one(suite, seed))
                 .map_err(|why| format!("seed {seed}: {why}"))?;
             late += usize::from(outcome);
-            if seed % 50 == 49 {
-                let free = crate::memory::free_blocks(suite)?;
+            let now = crate::memory::free_blocks(suite)?;
+            if seed % 50 == 49 || now + FEW < free {
                 suite.say(&format!(
-                    "abi: seed {seed}, {late} stopped, {free} pages free"
+                    "abi: seed {seed}, {late} stopped, {now} pages free"
                 ));
             }
+            free = now;
         }
         Ok(())
     });
