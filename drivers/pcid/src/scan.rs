@@ -17,12 +17,8 @@ pub fn scan(space: &ConfigSpace) -> BTreeMap<Address, Function> {
     let mut found = BTreeMap::new();
     for (segment, first_bus, last_bus) in space.buses() {
         for bus in first_bus..=last_bus {
-            let before = found.len();
             for device in 0..32 {
                 scan_device(space, (segment, bus, device), &mut found);
-            }
-            if found.len() == before {
-                space.forget_bus(segment, bus);
             }
         }
     }

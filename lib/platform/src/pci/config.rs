@@ -5,9 +5,7 @@
 //! configuration writes can do anything to the machine. Reads of what does not exist give all
 //! ones, as on the bus; writes to it go nowhere.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::cell::RefCell;
 
 use pci_types::{ConfigRegionAccess, PciAddress};
 
@@ -45,23 +43,31 @@ pub struct ConfigSpace {
 }
 
 enum Access {
-    Ecam {
-        ranges: Vec<EcamRange>,
-        /// Mapped when first used; `None` for buses that cannot be mapped.
-        buses: RefCell<BTreeMap<(u16, u8), Option<Region>>>,
-    },
+    /// The ranges with their mappings. Each is mapped as a whole: mapping one bus after the other to
+    /// look at it takes several times as long.
+    Ecam(Vec<(EcamRange, Region)>),
     Ports(Ports),
     Simulated(SimulatedMachine),
 }
 
 impl ConfigSpace {
-    /// Memory-mapped access.
+    /// Memory-mapped access. Ranges that cannot be mapped are reported and left out.
     pub fn ecam(ranges: Vec<EcamRange>) -> Self {
+        let mapped = ranges.into_iter().filter_map(|range| {
+            let buses = usize::from(range.last_bus.checked_sub(range.first_bus)?) + 1;
+            let start = range
+                .base
+                .checked_add(u64::from(range.first_bus) * BUS_BYTES as u64)?;
+            match map_physical(start, buses * BUS_BYTES, Cache::Uncached) {
+                Ok(region) => Some((range, region)),
+                Err(error) => {
+                    log::error!("pci: cannot map configuration space at {start:#x}: {error}");
+                    None
+                }
+            }
+        });
         Self {
-            access: Access::Ecam {
-                ranges,
-                buses: RefCell::default(),
-            },
+            access: Access::Ecam(mapped.collect()),
         }
     }
 
@@ -79,19 +85,12 @@ impl ConfigSpace {
         }
     }
 
-    /// Gives up what was mapped to look at a bus on which nothing was found.
-    pub fn forget_bus(&self, segment: u16, bus: u8) {
-        if let Access::Ecam { buses, .. } = &self.access {
-            buses.borrow_mut().remove(&(segment, bus));
-        }
-    }
-
     /// The segments and buses to look at: (segment, first bus, last bus).
     pub fn buses(&self) -> Vec<(u16, u8, u8)> {
         match &self.access {
-            Access::Ecam { ranges, .. } => ranges
+            Access::Ecam(ranges) => ranges
                 .iter()
-                .map(|range| (range.segment, range.first_bus, range.last_bus))
+                .map(|(range, _)| (range.segment, range.first_bus, range.last_bus))
                 .collect(),
             Access::Ports(_) | Access::Simulated(_) => alloc::vec![(0, 0, 255)],
         }
@@ -100,39 +99,28 @@ impl ConfigSpace {
     /// Bytes of configuration space a function has here.
     pub fn function_bytes(&self) -> u16 {
         match self.access {
-            Access::Ecam { .. } => ECAM_CONFIG_BYTES,
+            Access::Ecam(_) => ECAM_CONFIG_BYTES,
             Access::Ports(_) | Access::Simulated(_) => PORT_CONFIG_BYTES,
         }
     }
-
-    /// The mapped bus and the offset of a register in it.
-    fn ecam_place(&self, address: PciAddress, offset: u16) -> Option<(Region, usize)> {
-        let Access::Ecam { ranges, buses } = &self.access else {
-            return None;
-        };
-        let bus = address.bus();
-        let mut buses = buses.borrow_mut();
-        let region = buses
-            .entry((address.segment(), bus))
-            .or_insert_with(|| map_bus(ranges, address.segment(), bus))
-            .clone()?;
-        let function = usize::from(address.device()) << 15 | usize::from(address.function()) << 12;
-        (offset < ECAM_CONFIG_BYTES).then_some((region, function | usize::from(offset & !3)))
-    }
 }
 
-fn map_bus(ranges: &[EcamRange], segment: u16, bus: u8) -> Option<Region> {
-    let range = ranges.iter().find(|range| {
-        range.segment == segment && (range.first_bus..=range.last_bus).contains(&bus)
-    })?;
-    let physical = range.base.checked_add(u64::from(bus) << 20)?;
-    match map_physical(physical, BUS_BYTES, Cache::Uncached) {
-        Ok(region) => Some(region),
-        Err(error) => {
-            log::error!("pci: cannot map bus {segment:04x}:{bus:02x} at {physical:#x}: {error}");
-            None
-        }
-    }
+/// The mapping that holds a register, and the register's offset in it.
+fn ecam_place(
+    ranges: &[(EcamRange, Region)],
+    address: PciAddress,
+    offset: u16,
+) -> Option<(&Region, usize)> {
+    let bus = address.bus();
+    let covers = |range: &EcamRange| {
+        range.segment == address.segment() && (range.first_bus..=range.last_bus).contains(&bus)
+    };
+    let (range, region) = ranges.iter().find(|(range, _)| covers(range))?;
+    let place = usize::from(bus - range.first_bus) << 20
+        | usize::from(address.device()) << 15
+        | usize::from(address.function()) << 12
+        | usize::from(offset & !3);
+    (offset < ECAM_CONFIG_BYTES).then_some((region, place))
 }
 
 fn port_address(address: PciAddress, offset: u16) -> Option<u32> {
@@ -149,8 +137,7 @@ fn port_address(address: PciAddress, offset: u16) -> Option<u32> {
 impl ConfigRegionAccess for ConfigSpace {
     unsafe fn read(&self, address: PciAddress, offset: u16) -> u32 {
         match &self.access {
-            Access::Ecam { .. } => self
-                .ecam_place(address, offset)
+            Access::Ecam(ranges) => ecam_place(ranges, address, offset)
                 .and_then(|(region, place)| region.read(place).ok())
                 .unwrap_or(u32::MAX),
             Access::Ports(ports) => {
@@ -166,9 +153,9 @@ impl ConfigRegionAccess for ConfigSpace {
 
     unsafe fn write(&self, address: PciAddress, offset: u16, value: u32) {
         match &self.access {
-            Access::Ecam { .. } => {
-                if let Some((region, place)) = self.ecam_place(address, offset) {
-                    // Cannot fail: the place lies inside the bus.
+            Access::Ecam(ranges) => {
+                if let Some((region, place)) = ecam_place(ranges, address, offset) {
+                    // Cannot fail: the place lies inside the range.
                     let _ = region.write(place, value);
                 }
             }
