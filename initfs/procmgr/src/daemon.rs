@@ -50,7 +50,7 @@ fn run() -> Result<()> {
             },
             Some(thread) => {
                 scheme.table.thread_event(thread);
-                requests.settle(&mut scheme)?;
+                while requests.settle(&mut scheme)? {}
             }
             None => {}
         }

@@ -39,6 +39,8 @@ pub use transport::{SocketTransport, Transport};
 const REQUESTS_PER_READ: usize = 32;
 /// Reads in one [`SchemeLoop::poll`] before the caller gets to serve its other event sources.
 const READS_PER_POLL: usize = 8;
+/// Rounds of retries in one [`SchemeLoop::settle`] of an event-driven daemon.
+const ROUNDS_PER_SETTLE: usize = 64;
 /// Rounds of retries without any answer after which pending changes are dropped: a daemon that
 /// reports changes for ever without making progress must not keep the loop from its socket.
 const IDLE_ROUNDS: usize = 16;
@@ -112,9 +114,9 @@ impl Changes {
 /// How a [`SchemeLoop::poll`] ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Status {
-    /// All requests that waited were taken.
+    /// All requests that waited were taken, and nothing is left to be tried.
     Idle,
-    /// More requests may wait; poll again after the other event sources were served.
+    /// More requests may wait, or changes are left; poll again after the other event sources were served.
     More,
     /// The socket is closed: the daemon should end.
     Closed,
@@ -216,19 +218,31 @@ impl<T: Transport> SchemeLoop<T> {
                 return Ok(Status::Idle);
             }
         }
-        self.settle(scheme)?;
-        Ok(status)
+        let left = self.settle(scheme)?;
+        Ok(if left && status == Status::Idle {
+            Status::More
+        } else {
+            status
+        })
     }
 
     /// Retries kept requests for the changes the daemon reports, and writes all answers and
     /// events. To be called after something other than a request changed the daemon's state.
-    pub fn settle<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<()> {
+    ///
+    /// Returns whether changes are left for the next call: two clients of an event-driven daemon
+    /// that move data between each other must not keep it from its other clients.
+    pub fn settle<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<bool> {
         let mut idle_rounds = 0;
-        loop {
+        let mut rounds = 0;
+        let left = loop {
             scheme.changes(&mut self.changes);
             if self.changes.is_empty() {
-                break;
+                break false;
             }
+            if rounds == ROUNDS_PER_SETTLE && !self.transport.blocking() {
+                break true;
+            }
+            rounds += 1;
             let changes = core::mem::take(&mut self.changes);
             let answered = self.answers.len();
             let progress = changes.progress;
@@ -240,10 +254,11 @@ impl<T: Transport> SchemeLoop<T> {
             idle_rounds += 1;
             if idle_rounds == IDLE_ROUNDS {
                 log::error!("scheme loop: changes reported {IDLE_ROUNDS} times without effect");
-                break;
+                break false;
             }
-        }
-        self.write_answers()
+        };
+        self.write_answers()?;
+        Ok(left)
     }
 
     fn apply<S: SchemeDaemon>(&mut self, changes: Changes, scheme: &mut S) {

@@ -54,6 +54,7 @@ struct Queues {
     closed: Vec<usize>,
     last_uid: u32,
     endless: bool,
+    progress: bool,
 }
 
 impl SchemeSync for Queues {
@@ -121,6 +122,9 @@ impl SchemeDaemon for Queues {
         self.changed.drain(..).for_each(|id| changes.handle(id));
         if self.endless {
             changes.handle(1);
+            if self.progress {
+                changes.progress();
+            }
         }
     }
     fn on_cancel(&mut self, request: Id) -> Result<usize> {
@@ -346,6 +350,17 @@ fn endless_changes_do_not_hang_the_loop() {
     let mut bed = Bed::new();
     bed.scheme.endless = true;
     bed.write(1, b"a");
+    assert_eq!(bed.answers(), [(1, Ok(1))]);
+}
+
+#[test]
+fn endless_progress_lets_others_in() {
+    let mut bed = Bed::new();
+    bed.scheme.endless = true;
+    bed.scheme.progress = true;
+    bed.write(1, b"a");
+    assert_eq!(bed.event_loop.poll(&mut bed.scheme), Ok(Status::More));
+    bed.scheme.endless = false;
     assert_eq!(bed.answers(), [(1, Ok(1))]);
 }
 
