@@ -43,8 +43,8 @@ pub struct ConfigSpace {
 }
 
 enum Access {
-    /// The ranges with their mappings. Each is mapped as a whole: mapping one bus after the other to
-    /// look at it takes several times as long.
+    /// The ranges with their mappings. Each is mapped as a whole: mapping one bus after the other
+    /// to look at it takes several times as long.
     Ecam(Vec<(EcamRange, Region)>),
     Ports(Ports),
     Simulated(SimulatedMachine),

@@ -3,6 +3,7 @@
 //! A driver opens a function's channel, which is exclusive, asks for its configuration, maps BARs
 //! and sets up interrupts. [`protocol`] holds the messages, for both sides.
 
+mod codec;
 pub mod config;
 pub mod msix;
 pub mod protocol;

@@ -6,21 +6,13 @@
 
 use alloc::vec::Vec;
 
+pub use super::codec::DecodeError;
+use super::codec::{Decoder, Encoder};
+
 /// Longest request a client may write, in bytes (the longest valid one has 36).
 pub const MAX_REQUEST_BYTES: usize = 64;
 /// Longest response a client accepts, in bytes.
 pub const MAX_RESPONSE_BYTES: usize = 64 * 1024;
-
-/// Why a message is none.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum DecodeError {
-    /// It ends too early.
-    Short,
-    /// Bytes are left after its end.
-    Long,
-    /// A variant, option or truth value that does not exist, or a list that cannot fit.
-    Invalid,
-}
 
 /// An optional ability of a function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -259,56 +251,7 @@ pub enum Response {
     WriteConfig,
 }
 
-/// Reads values off the front of a message.
-struct Decoder<'a>(&'a [u8]);
-
-impl<'a> Decoder<'a> {
-    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(DecodeError::Short)?;
-        self.0 = rest;
-        Ok(*head)
-    }
-    fn u8(&mut self) -> Result<u8, DecodeError> {
-        self.bytes().map(u8::from_le_bytes)
-    }
-    fn u16(&mut self) -> Result<u16, DecodeError> {
-        self.bytes().map(u16::from_le_bytes)
-    }
-    fn u32(&mut self) -> Result<u32, DecodeError> {
-        self.bytes().map(u32::from_le_bytes)
-    }
-    fn u64(&mut self) -> Result<u64, DecodeError> {
-        self.bytes().map(u64::from_le_bytes)
-    }
-    fn bool(&mut self) -> Result<bool, DecodeError> {
-        match self.u8()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(DecodeError::Invalid),
-        }
-    }
-    fn option<T>(
-        &mut self,
-        value: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
-    ) -> Result<Option<T>, DecodeError> {
-        if self.bool()? {
-            value(self).map(Some)
-        } else {
-            Ok(None)
-        }
-    }
-    /// The length of a list whose entries take at least `entry_bytes` each.
-    fn length(&mut self, entry_bytes: usize) -> Result<usize, DecodeError> {
-        let length = usize::try_from(self.u64()?).map_err(|_| DecodeError::Invalid)?;
-        let fits = length
-            .checked_mul(entry_bytes)
-            .is_some_and(|bytes| bytes <= self.0.len());
-        if fits {
-            Ok(length)
-        } else {
-            Err(DecodeError::Short)
-        }
-    }
+impl Decoder<'_> {
     fn feature(&mut self) -> Result<Feature, DecodeError> {
         match self.u32()? {
             0 => Ok(Feature::Msi),
@@ -316,51 +259,14 @@ impl<'a> Decoder<'a> {
             _ => Err(DecodeError::Invalid),
         }
     }
-    fn end<T>(self, value: T) -> Result<T, DecodeError> {
-        if self.0.is_empty() {
-            Ok(value)
-        } else {
-            Err(DecodeError::Long)
-        }
-    }
 }
 
-/// Appends values to a message.
-#[derive(Default)]
-struct Encoder(Vec<u8>);
-
 impl Encoder {
-    fn u8(&mut self, value: u8) -> &mut Self {
-        self.0.push(value);
-        self
-    }
-    fn u16(&mut self, value: u16) -> &mut Self {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn u32(&mut self, value: u32) -> &mut Self {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn u64(&mut self, value: u64) -> &mut Self {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn bool(&mut self, value: bool) -> &mut Self {
-        self.u8(value.into())
-    }
     fn feature(&mut self, feature: Feature) -> &mut Self {
         self.u32(match feature {
             Feature::Msi => 0,
             Feature::MsiX => 1,
         })
-    }
-    fn option<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) -> &mut Self {
-        self.bool(value.is_some());
-        if let Some(value) = value {
-            put(self, value);
-        }
-        self
     }
 }
 

@@ -116,7 +116,8 @@ impl Changes {
 pub enum Status {
     /// All requests that waited were taken, and nothing is left to be tried.
     Idle,
-    /// More requests may wait, or changes are left; poll again after the other event sources were served.
+    /// More requests may wait, or changes are left; poll again after the other event sources were
+    /// served.
     More,
     /// The socket is closed: the daemon should end.
     Closed,
