@@ -3,10 +3,13 @@
 
 COMMANDS := run demo console test image build setup tidy sim fabric clean
 
-.PHONY: help $(COMMANDS)
+.PHONY: help prepare $(COMMANDS)
 
-help:
+help: prepare
 	@cargo xtask help
 
-$(COMMANDS):
+prepare:
+	@sh xtask/prepare.sh
+
+$(COMMANDS): prepare
 	@cargo xtask $@ $(MAKEOVERRIDES)
