@@ -72,6 +72,13 @@ pub const LINTER: Package = Package {
     sign: "/usr/bin/cargo-clippy",
     why: "lints the kernel and the programs of the image",
 };
+/// The formatter, for a cargo that did not come from rustup.
+pub const FORMATTER: Package = Package {
+    name: "rustfmt-web",
+    sign: "/usr/bin/cargo-fmt",
+    why: "checks the format of the sources",
+};
+
 impl Package {
     /// Whether it is installed.
     pub fn present(&self) -> bool {

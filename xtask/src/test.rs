@@ -8,6 +8,7 @@ use crate::build::{self, Contents, Parts};
 use crate::config::{self, Expect, Suite, Tests};
 use crate::demo;
 use crate::lines::Meaning;
+use crate::packages::{self, Package};
 use crate::report::{Context, Failure, Result};
 use crate::run;
 use crate::script::{NodeEnd, Observer, Outcome};
@@ -134,33 +135,35 @@ fn library_cargo(subcommand: &str) -> Command {
     command
 }
 
-/// Makes sure that the user's cargo has a subcommand that comes as a component of its own.
-fn ensure_component(subcommand: &str, component: &str) -> Result<()> {
-    let works = || host_cargo(subcommand).arg("--version").output();
-    if works().is_ok_and(|output| output.status.success()) {
+/// Makes sure that the user's cargo has a subcommand that comes apart from it: as a component of
+/// rustup, or as a package.
+fn ensure_component(subcommand: &str, component: &str, package: Package) -> Result<()> {
+    let works = || {
+        let output = host_cargo(subcommand).arg("--version").output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    if works() {
         return Ok(());
     }
-    println!("     cargo has no '{subcommand}': adding rustup's component {component}");
-    let added = Command::new("rustup")
-        .args(["component", "add", component])
-        .status();
-    if added.is_ok_and(|status| status.success()) {
+    println!("     cargo has no '{subcommand}': adding it");
+    let mut rustup = Command::new("rustup");
+    match rustup.args(["component", "add", component]).status() {
+        Ok(_) => {}
+        Err(_) => packages::ensure(&[package])?,
+    }
+    if works() {
         return Ok(());
     }
-    Err(format!(
-        "`cargo {subcommand}` does not work: install it, with rustup by \
-         `rustup component add {component}`"
-    )
-    .into())
+    Err(format!("`cargo {subcommand}` does not work: install the component {component}").into())
 }
 
 fn check_format() -> Result<()> {
-    ensure_component("fmt", "rustfmt")?;
+    ensure_component("fmt", "rustfmt", packages::FORMATTER)?;
     quietly(host_cargo("fmt").args(["--all", "--check"]))
 }
 
 fn lint_host(tests: &Tests) -> Result<()> {
-    ensure_component("clippy", "clippy")?;
+    ensure_component("clippy", "clippy", packages::LINTER)?;
     quietly(host_cargo("clippy").args(["--all-targets", "--quiet", "--", "-D", "warnings"]))?;
     let mut libraries = library_cargo("clippy");
     libraries.args(["--lib", "--tests", "--quiet"]);
