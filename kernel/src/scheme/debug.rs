@@ -15,7 +15,10 @@ use super::{
     handles::{Handles, ROOT},
     kernel_id, trigger,
 };
-use crate::{console, syscall::UserBuf};
+use crate::{
+    console,
+    syscall::{MAX_IO, UserBuf},
+};
 
 static HANDLES: Mutex<Handles<()>> = Mutex::new(Handles::new());
 
@@ -86,6 +89,7 @@ impl Scheme for DebugScheme {
         }
         check(number)?;
         let mut bytes = [0_u8; CHUNK];
+        let buf = buf.prefix(MAX_IO);
         let mut rest = buf;
         while !rest.is_empty() {
             let count = rest.read(&mut bytes)?;

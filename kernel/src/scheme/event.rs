@@ -20,7 +20,7 @@ use crate::{
     object::SchemeId,
     proc,
     sched::{WaitError, WaitQueue},
-    syscall::UserBuf,
+    syscall::{MAX_IO, UserBuf},
     time::now_ns,
 };
 
@@ -216,7 +216,7 @@ impl Scheme for EventScheme {
     fn write(&self, number: usize, buf: UserBuf, _flags: u32) -> Result<usize> {
         let queue = queue(number)?;
         let mut written = 0;
-        for chunk in buf.chunks(EVENT_SIZE) {
+        for chunk in buf.prefix(MAX_IO).chunks(EVENT_SIZE) {
             let mut event = Event::default();
             chunk.read_exact(&mut event)?;
             control(number, &queue, &event)?;

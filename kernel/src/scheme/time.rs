@@ -16,7 +16,7 @@ use super::{
     kernel_id, trigger,
 };
 use crate::{
-    syscall::{UserBuf, clock},
+    syscall::{MAX_IO, UserBuf, clock},
     time::{self, TimerId},
 };
 
@@ -82,6 +82,14 @@ fn arm(number: usize, clock: usize, time: &TimeSpec) -> Result<()> {
         at
     };
     let deadline = u64::try_from(at).unwrap_or(u64::MAX);
+    if deadline <= now {
+        trigger(
+            kernel_id(GlobalSchemes::Time),
+            number,
+            EventFlags::EVENT_READ,
+        );
+        return Ok(());
+    }
     let mut handles = HANDLES.lock();
     let timers = &mut handles.get_mut(number)?.timers;
     timers.retain(|&(deadline, _)| deadline > now);
@@ -119,6 +127,7 @@ impl Scheme for TimeScheme {
 
     fn read(&self, number: usize, buf: UserBuf, _flags: u32) -> Result<usize> {
         let (clock, kind) = handle(number)?;
+        let buf = buf.prefix(MAX_IO);
         for chunk in buf.chunks(SPEC_SIZE) {
             let nanos = match kind {
                 Kind::Default | Kind::GetTime => clock::now(clock)?,
@@ -132,6 +141,7 @@ impl Scheme for TimeScheme {
 
     fn write(&self, number: usize, buf: UserBuf, _flags: u32) -> Result<usize> {
         let (clock, kind) = handle(number)?;
+        let buf = buf.prefix(MAX_IO);
         for chunk in buf.chunks(SPEC_SIZE) {
             let mut time = TimeSpec::default();
             chunk.read_exact(&mut time)?;

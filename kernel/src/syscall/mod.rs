@@ -16,7 +16,7 @@ use ::syscall::{
 };
 
 use crate::object::reaper;
-pub use user_buf::UserBuf;
+pub use user_buf::{MAX_IO, UserBuf};
 
 /// Handles one system call; `a` is the number, the result goes to rax.
 pub fn dispatch(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize) -> usize {
