@@ -1,5 +1,6 @@
 //! A program that is killed in the middle of a stream: its peer reads what was sent and then gets
-//! ECONNRESET; a killed reader resets its writer.
+//! ECONNRESET; a killed reader resets its writer. One that is killed while it waits for a
+//! connection leaves nothing behind.
 //!
 //! `scif-kill [NODE]`.
 #![no_std]
@@ -11,9 +12,11 @@ use alloc::string::String;
 
 use guest_tests::peer::{self, Peer, Request, SINK, SOURCE};
 use guest_tests::{Suite, counter, text};
-use runtime::process::Command;
+use libredox::Fd;
+use libredox::flag::O_RDWR;
+use runtime::process::{Child, Command};
 use runtime::time::{Duration, sleep};
-use scif::Errno;
+use scif::{Errno, Error, Listener, Readiness};
 
 runtime::main!(main);
 
@@ -39,6 +42,8 @@ fn main() -> i32 {
         let name = alloc::format!("reader killed after {delay_ms} ms");
         suite.check(&name, kill(&peer, "read", delay_ms));
     }
+    suite.check("a killed accept frees its port", killed_accept());
+    suite.check("a killed connect withdraws", killed_connect());
     sleep(Duration::from_millis(200));
     suite.equal(
         "waiting requests",
@@ -49,8 +54,12 @@ fn main() -> i32 {
     suite.finish()
 }
 
-/// The program that is killed: streams for ever.
+/// The program that is killed: streams for ever, or waits in an open.
 fn victim(role: &str, node: &str) -> i32 {
+    if role == "open" {
+        let path = alloc::format!("/scheme/scif/{node}");
+        return Fd::open(&path, O_RDWR, 0).map_or(6, |_| 7);
+    }
     let Ok(node) = node.parse() else {
         return 2;
     };
@@ -83,6 +92,57 @@ fn victim(role: &str, node: &str) -> i32 {
         _ => peer::sink(&endpoint, &request(own)),
     };
     5
+}
+
+/// The port of the waits that are killed.
+const WAIT_PORT: u16 = 4020;
+
+/// The program that waits in an open of `path` until it is killed.
+fn wait_in_open(path: &str) -> Result<Child, String> {
+    let child = Command::new("scif-kill")
+        .args(["open", path])
+        .spawn()
+        .map_err(text("starting"))?;
+    sleep(Duration::from_millis(300));
+    Ok(child)
+}
+
+fn end(mut child: Child) -> Result<(), String> {
+    child.kill().map_err(text("killing"))?;
+    let status = child.wait().map_err(text("waiting"))?;
+    sleep(Duration::from_millis(100));
+    match status.signal() {
+        Some(_) => Ok(()),
+        None => Err(alloc::format!("it ended by itself: {status:?}")),
+    }
+}
+
+fn killed_accept() -> Result<(), String> {
+    let child = wait_in_open(&alloc::format!("accept/{WAIT_PORT}"))?;
+    let taken = Listener::bind(WAIT_PORT).map(|_| ());
+    end(child)?;
+    if taken != Err(Error::Scif(Errno::InvalidArgument)) {
+        return Err(alloc::format!("while it waited, listening gave {taken:?}"));
+    }
+    Listener::bind(WAIT_PORT)
+        .map(|_| ())
+        .map_err(text("listening afterwards"))
+}
+
+fn killed_connect() -> Result<(), String> {
+    let own = scif::nodes().map_err(text("nodes"))?.own;
+    let listener = Listener::bind(WAIT_PORT).map_err(text("listening"))?;
+    let child = wait_in_open(&alloc::format!("{own}/{WAIT_PORT}"))?;
+    let waits = listener.as_endpoint().readiness(Readiness::IN);
+    end(child)?;
+    if waits != Ok(Readiness::IN) {
+        return Err(alloc::format!("its request was not seen: {waits:?}"));
+    }
+    match listener.try_accept() {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => Err("a request was accepted whose program is dead".into()),
+        Err(error) => Err(alloc::format!("accept: {error}")),
+    }
 }
 
 fn kill(peer: &Peer, role: &str, delay_ms: u64) -> Result<(), String> {
