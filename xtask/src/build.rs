@@ -40,19 +40,12 @@ pub enum Contents {
     Tests,
 }
 
-/// Compiles everything.
+/// Compiles everything. The test programs are always compiled along: cargo builds libraries with the
+/// features of all packages it is given, so another list would build everything again.
 pub fn build(contents: Contents) -> Result<Parts> {
     let image = config::image()?;
     let toolchain = toolchain::find()?;
-    let mut programs = image.programs.clone();
-    if contents == Contents::Tests {
-        programs.extend(image.test_programs.iter().cloned());
-    }
-    let mut packages = programs.clone();
-    packages.push(image.bootstrap.clone());
-    if contents == Contents::Tests {
-        packages.extend(image.test_bootstraps.iter().cloned());
-    }
+    let packages = image.packages();
     let step = Step::start(format!(
         "building kernel and programs with {}",
         toolchain.name
@@ -67,7 +60,11 @@ pub fn build(contents: Contents) -> Result<Parts> {
 
     let kernel = built(Target::Kernel, &image.kernel);
     let mut tree = Tree::default();
-    for package in &programs {
+    let tests = image
+        .test_programs
+        .iter()
+        .filter(|_| contents == Contents::Tests);
+    for package in image.programs.iter().chain(tests) {
         for binary in binaries(package)? {
             let path = built(Target::Program, &binary);
             tree.insert(&format!("bin/{binary}"), read(&path)?, 0o755)?;

@@ -23,6 +23,17 @@ pub struct Image {
     pub files: BTreeMap<String, String>,
 }
 
+impl Image {
+    /// All packages that are built for the image's own target.
+    pub fn packages(&self) -> Vec<String> {
+        let mut packages = self.programs.clone();
+        packages.extend(self.test_programs.iter().cloned());
+        packages.extend(self.test_bootstraps.iter().cloned());
+        packages.push(self.bootstrap.clone());
+        packages
+    }
+}
+
 /// `config/node.toml`: the virtual machine of every node.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

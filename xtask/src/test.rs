@@ -187,10 +187,7 @@ fn lint_guest() -> Result<()> {
     let image = config::image()?;
     let toolchain = toolchain::find()?;
     toolchain.ensure_linter()?;
-    let mut programs = image.programs;
-    programs.extend(image.test_programs);
-    programs.extend(image.test_bootstraps);
-    programs.push(image.bootstrap);
+    let programs = image.packages();
     for (target, packages) in [
         (Target::Kernel, vec![image.kernel]),
         (Target::Program, programs),
