@@ -28,6 +28,10 @@ pub const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 /// watchdog time. A peer whose machine is gone is noticed at once, by the fabric server's word.
 pub const SILENCE_NS: u64 = 30_000_000_000;
 
+/// Nanoseconds between two queue pairs: a peer that changes its record all the time cannot keep us
+/// busy with making new ones.
+const ATTACH_INTERVAL_NS: u64 = 100_000_000;
+
 /// Where this side is with the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
@@ -58,6 +62,7 @@ pub struct Link {
     generation: u32,
     now: u64,
     next_look: u64,
+    next_attach: u64,
     beats: u64,
     peer_beats: u64,
     peer_beat_at: u64,
@@ -101,6 +106,7 @@ impl Link {
             generation,
             now: 0,
             next_look: 0,
+            next_attach: 0,
             beats,
             peer_beats: 0,
             peer_beat_at: 0,
@@ -116,7 +122,10 @@ impl Link {
 
     /// When to look again at the latest.
     pub fn deadline(&self) -> u64 {
-        self.next_look
+        match self.state {
+            State::Detached { since } => self.next_look.min(since),
+            _ => self.next_look,
+        }
     }
 
     /// The doorbell the peer listens to.
@@ -167,6 +176,7 @@ impl Link {
             |generation| peer.state.get() == STATE_READY && peer.generation.get() == generation;
         match self.state {
             State::Detached { since } if since <= now => {
+                self.next_attach = now.saturating_add(ATTACH_INTERVAL_NS);
                 self.state = State::Attaching;
                 Some(Step::Attach)
             }
@@ -196,7 +206,8 @@ impl Link {
     /// The peer can no longer reach us through the old queue pair.
     fn detach(&mut self) -> Option<Step> {
         self.publish_word(RECORD_STATE, STATE_ABSENT);
-        self.state = State::Detached { since: self.now };
+        let since = self.now.max(self.next_attach);
+        self.state = State::Detached { since };
         Some(Step::Detach)
     }
 

@@ -4,7 +4,9 @@
 use alloc::vec::Vec;
 
 use platform::mem::Region;
-use scif_abi::link::{Header, RECORD_STATE, STATE_ABSENT, record_offset};
+use scif_abi::link::{
+    Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, STATE_ABSENT, record_offset,
+};
 use zerocopy::IntoBytes;
 
 use super::{LOOK_INTERVAL_NS, Link, NotALink, SILENCE_NS};
@@ -319,4 +321,33 @@ fn a_peer_that_writes_noise_into_its_record_does_no_harm() {
             _ => {}
         }
     }
+}
+
+#[test]
+fn a_restless_peer_does_not_keep_us_busy() {
+    let mut bed = both();
+    let mut attached = 0;
+    for round in 0..10_000_u32 {
+        // A new incarnation every millisecond, always bound to nobody.
+        let place = record_offset(1);
+        bed.memory
+            .write(place + RECORD_GENERATION, round + 100)
+            .unwrap();
+        bed.memory
+            .write(place + RECORD_PEER_GENERATION, 0_u32)
+            .unwrap();
+        bed.now += 1_000_000;
+        let side = bed.sides[0].as_mut().unwrap();
+        while let Some(step) = side.link.step(bed.now) {
+            match step {
+                Step::Attach => {
+                    attached += 1;
+                    side.link.attached(Some(1), 0);
+                }
+                Step::Connect { .. } => side.link.connected(true),
+                Step::Lose | Step::Detach => {}
+            }
+        }
+    }
+    assert!(attached <= 101, "{attached} queue pairs in ten seconds");
 }
