@@ -56,11 +56,13 @@ pub fn run_of(name: &str, settings: &Settings, limit: Duration) -> Result<Run> {
         boot: settings.boot()?,
         accel: settings.accel()?,
         pin: settings.pin()?,
+        stay: false,
     })
 }
 
 fn scripts(settings: &Settings, parts: &Parts) -> Result<()> {
     let mut run = run_of("script", settings, SCRIPT_LIMIT)?;
+    run.stay = true;
     for (node, path) in &settings.scripts {
         let text = std::fs::read(path).context(|| format!("read {}", path.display()))?;
         run.scripts.insert(*node, text);

@@ -2,7 +2,7 @@
 //! and the guest tests.
 //!
 //! The scripts are packed into the initfs as `etc/run/<node>.sh`. A run is over when every script
-//! has ended; nodes without a script idle until then. When node 0's script fails, the others get a
+//! has ended; nodes without a script, and nodes that stay, idle until then. When node 0's script fails, the others get a
 //! short time to end by themselves. A kernel panic ends the run at once.
 
 use crate::build::Parts;
@@ -51,6 +51,9 @@ pub struct Run {
     pub accel: Accel,
     /// Whether to bind nodes to cores.
     pub pin: bool,
+    /// Nodes other than 0 stay up when their script has ended, so that what it left in the background
+    /// goes on serving; they are switched off with the last script.
+    pub stay: bool,
 }
 
 /// How one node ended.
@@ -143,6 +146,11 @@ fn script_path(node: usize) -> String {
 }
 
 impl Run {
+    /// Whether the node stays up after its script.
+    fn stays(&self, node: usize) -> bool {
+        self.stay && node != 0
+    }
+
     /// Runs it to its end.
     pub fn execute(&self, parts: &Parts, observer: &mut dyn Observer) -> Result<Outcome> {
         let directory = RunDirectory::new()?;
@@ -157,7 +165,8 @@ impl Run {
             initfs::spoil(&mut initfs);
         }
         let line = |node| match self.scripts.contains_key(&node) {
-            true => format!("SKIFF_RUN=/scheme/initfs/{}", script_path(node)),
+            true if self.stays(node) => format!("{} SKIFF_STAY=1", run_setting(node)),
+            true => run_setting(node),
             false => String::new(),
         };
         let lines: Vec<_> = (0..self.nodes).map(line).collect();
@@ -179,6 +188,11 @@ impl Run {
     }
 }
 
+/// The setting by which a node's init finds its script.
+fn run_setting(node: usize) -> String {
+    format!("SKIFF_RUN=/scheme/initfs/{}", script_path(node))
+}
+
 /// The state of a run while it goes on.
 struct Watch<'a> {
     machine: Machine,
@@ -187,6 +201,8 @@ struct Watch<'a> {
     /// How each node ended; `None` while its script runs.
     ends: Vec<Option<NodeEnd>>,
     running: Vec<bool>,
+    /// Nodes that do not switch themselves off.
+    stays: Vec<bool>,
     deadline: Instant,
     /// Set when the deadline is an earlier one than the time limit.
     closing: bool,
@@ -206,6 +222,7 @@ impl<'a> Watch<'a> {
             running: (0..run.nodes)
                 .map(|node| !run.late.contains(&node))
                 .collect(),
+            stays: (0..run.nodes).map(|node| run.stays(node)).collect(),
             deadline: Instant::now() + run.timeout,
             closing: false,
             program_panics: Vec::new(),
@@ -213,14 +230,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Whether nothing more can come: every script ended, and its node is off.
+    /// Whether nothing more can come: every script ended, and its node is off or waits to be.
     fn done(&self) -> bool {
-        let off = |(end, running): (&Option<NodeEnd>, &bool)| match end {
+        let off = |(node, end): (usize, &Option<NodeEnd>)| match end {
             Some(NodeEnd::Idle) => true,
-            Some(_) => !running,
+            Some(_) => self.stays[node] || !self.running[node],
             None => false,
         };
-        self.ends.iter().zip(&self.running).all(off)
+        self.ends.iter().enumerate().all(off)
     }
 
     fn until_done(&mut self) {

@@ -48,10 +48,32 @@ pub fn read_keys(mut send: impl FnMut(&[u8]) -> bool) {
     }
 }
 
-/// Shows a console's bytes at once.
+/// Shows a console's bytes at once. A raw terminal does not return to the left edge by itself, and the
+/// kernel's lines end in a bare line feed.
 pub fn show(bytes: &[u8]) {
     let mut output = std::io::stdout().lock();
     // A terminal that is gone ends the program by other ways.
-    let _ = output.write_all(bytes);
+    let _ = output.write_all(&with_returns(bytes));
     let _ = output.flush();
+}
+
+/// Puts a carriage return before each line feed. A second one, where the console sent its own, does
+/// nothing.
+fn with_returns(bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(bytes.len() + 16);
+    for byte in bytes {
+        if *byte == b'\n' {
+            text.push(b'\r');
+        }
+        text.push(*byte);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn lines_begin_at_the_left_edge() {
+        assert_eq!(super::with_returns(b"a\nb\r\n"), b"a\r\nb\r\r\n");
+    }
 }

@@ -40,6 +40,9 @@ pub fn main() -> i32 {
         Some(script) => {
             let status = run_shell(&mut services, Some(script));
             runtime::println!("init: script exit status {status}");
+            if settings.lines().any(|line| line == "SKIFF_STAY=1") {
+                services.reap_for_ever();
+            }
             power_off(&mut services)
         }
         None => loop {
