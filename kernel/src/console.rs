@@ -3,10 +3,9 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use spin::Mutex;
+use spin::{Mutex, Once};
 
 use crate::arch::{irq, port};
 use crate::sched::WaitQueue;
@@ -40,7 +39,7 @@ static OUTPUT: Mutex<Output> = Mutex::new(Output {
     dead: false,
 });
 static LOG: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
-static HOOK: AtomicUsize = AtomicUsize::new(0);
+static HOOK: Once<fn()> = Once::new();
 
 struct Output {
     /// The last byte written was no line end.
@@ -123,10 +122,8 @@ fn receive() {
     }
     if any {
         INPUT.wake_all();
-        match HOOK.load(Ordering::Acquire) {
-            0 => {}
-            // SAFETY: only `fn()` values are stored, by `on_input`.
-            hook => unsafe { core::mem::transmute::<usize, fn()>(hook)() },
+        if let Some(hook) = HOOK.get() {
+            hook();
         }
     }
 }
@@ -153,9 +150,9 @@ pub fn read_input(bytes: &mut [u8]) -> usize {
     count
 }
 
-/// Sets what is called (from the interrupt, must not block) after input arrived.
+/// Sets what is called (from the interrupt, must not block) after input arrived. Set once.
 pub fn on_input(hook: fn()) {
-    HOOK.store(hook as usize, Ordering::Release);
+    HOOK.call_once(|| hook);
 }
 
 /// The kernel's log so far (`sys/log`), the oldest lines dropped beyond 64 KiB.

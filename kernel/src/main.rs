@@ -5,15 +5,24 @@
 
 extern crate alloc;
 
+// Unsafe code has three homes; everything else is checked to do without.
 mod arch;
 mod boot;
-mod console;
 mod mm;
+
+#[forbid(unsafe_code)]
+mod console;
+#[forbid(unsafe_code)]
 mod object;
+#[forbid(unsafe_code)]
 mod proc;
+#[forbid(unsafe_code)]
 mod sched;
+#[forbid(unsafe_code)]
 mod scheme;
+#[forbid(unsafe_code)]
 mod syscall;
+#[forbid(unsafe_code)]
 mod time;
 
 use core::fmt::Write as _;

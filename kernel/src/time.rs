@@ -2,14 +2,13 @@
 //! interrupts of the local APIC; both are calibrated at boot against the PIT.
 
 use alloc::boxed::Box;
-use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub use kernel_core::timers::TimerId;
 use kernel_core::timers::TimerQueue;
 use spin::Mutex;
 
-use crate::arch::{apic, irq, pit, rtc};
+use crate::arch::{apic, cpu, irq, pit, rtc};
 
 type Action = Box<dyn FnOnce() + Send>;
 
@@ -41,9 +40,9 @@ pub fn init() {
     let (mut tsc_ticks, mut timer_ticks) = (u64::MAX, u32::MAX);
     for _ in 0..2 {
         apic::timer_count_silently();
-        let start = rdtsc();
+        let start = cpu::time_stamp();
         pit::wait_ms(CALIBRATION_MS);
-        let ticks = rdtsc() - start;
+        let ticks = cpu::time_stamp() - start;
         let counted = apic::timer_counted();
         if ticks < tsc_ticks {
             (tsc_ticks, timer_ticks) = (ticks, counted);
@@ -58,7 +57,7 @@ pub fn init() {
         (timer_ticks / CALIBRATION_MS as u32).max(1),
         Ordering::Relaxed,
     );
-    TSC_START.store(rdtsc(), Ordering::Relaxed);
+    TSC_START.store(cpu::time_stamp(), Ordering::Relaxed);
     BOOT_TIME.store(
         rtc::seconds().saturating_mul(NS_PER_SECOND),
         Ordering::Relaxed,
@@ -71,14 +70,9 @@ pub fn init() {
     );
 }
 
-fn rdtsc() -> u64 {
-    // SAFETY: every 64-bit processor has the counter.
-    unsafe { _rdtsc() }
-}
-
 /// Nanoseconds since boot.
 pub fn now_ns() -> u64 {
-    let ticks = rdtsc().saturating_sub(TSC_START.load(Ordering::Relaxed));
+    let ticks = cpu::time_stamp().saturating_sub(TSC_START.load(Ordering::Relaxed));
     let scale = TSC_SCALE.load(Ordering::Relaxed);
     ((u128::from(ticks) * u128::from(scale)) >> 32) as u64
 }

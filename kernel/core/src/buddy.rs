@@ -325,9 +325,9 @@ mod tests {
             if next() % 2 == 0 {
                 let count = (next() % 40 + 1) as usize;
                 if let Some(n) = buddy.alloc(count) {
-                    for i in n as usize..n as usize + count {
-                        assert!(!owner[i]);
-                        owner[i] = true;
+                    for taken in &mut owner[n as usize..n as usize + count] {
+                        assert!(!*taken);
+                        *taken = true;
                     }
                     held.push((n, count));
                 }

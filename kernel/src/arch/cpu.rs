@@ -162,6 +162,12 @@ pub fn set_user_bases(fs: usize, gs: usize) {
     KernelGsBase::write(VirtAddr::new(gs as u64));
 }
 
+/// The time stamp counter.
+pub fn time_stamp() -> u64 {
+    // SAFETY: every 64-bit processor has the counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
 /// Stops the machine in the hardest way: an exception without a table to handle it.
 pub fn triple_fault() -> ! {
     let empty = DescriptorTablePointer {

@@ -53,7 +53,7 @@ impl Frame {
 unsafe extern "C" {
     static interrupt_stubs: [u64; 256];
     fn syscall_entry();
-    /// First instruction of a new kernel stack; see `sched`.
+    /// First instruction of a new kernel stack; see `machine`.
     pub fn context_start();
     /// Saves the callee-saved registers, stores the stack pointer at `*save` and continues on
     /// `next`.
@@ -240,7 +240,7 @@ switch_stacks:
     "#,
     interrupt = sym super::exception::interrupt,
     system_call = sym super::exception::system_call,
-    first_run = sym crate::sched::first_run,
+    first_run = sym super::machine::first_run,
     user_cs = const cpu::USER_CS,
     user_ss = const cpu::USER_SS,
     syscall = const SYSCALL,

@@ -3,16 +3,18 @@
 mod acpi;
 pub(crate) mod apic;
 pub(crate) mod cpu;
-pub(crate) mod entry;
+mod entry;
 mod exception;
-pub(crate) mod fpu;
+mod fpu;
 pub mod irq;
+pub(crate) mod machine;
 pub(crate) mod pit;
 pub(crate) mod port;
 pub mod power;
 pub(crate) mod rtc;
 
-pub(crate) use exception::{leave, quiesce, user_flags};
+pub(crate) use exception::quiesce;
+use exception::{leave, user_flags};
 
 /// Descriptor tables, control bits and floating point of this processor.
 pub fn init_cpu() {

@@ -1,18 +1,15 @@
-//! One context: its kernel stack, its registers, its state.
+//! One context: what it is doing, and its machine state, address space and process data.
 
 use alloc::sync::Arc;
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use ::syscall::IntRegisters;
 use ::syscall::error::{EINVAL, ENOMEM, Error, Result};
 use spin::Mutex;
 
-use crate::arch::entry::{Frame, context_start};
-use crate::arch::fpu::FpuState;
-use crate::arch::{cpu, user_flags};
+use crate::arch::cpu;
+use crate::arch::machine::MachineState;
 use crate::mm::space::AddrSpace;
-use crate::mm::stack::KernelStack;
 use crate::mm::{USER_END, paging};
 use crate::proc::ProcData;
 
@@ -35,18 +32,8 @@ pub struct Context {
     space: Mutex<Option<Arc<AddrSpace>>>,
     /// FS and GS base of user mode.
     bases: Mutex<(usize, usize)>,
-    machine: Mutex<Option<Machine>>,
-    /// Stack pointer while switched out.
-    saved_stack: UnsafeCell<usize>,
-}
-
-// SAFETY: `saved_stack` is touched only by the scheduler, on the processor that switches.
-unsafe impl Sync for Context {}
-
-/// What a context has as long as it can run.
-struct Machine {
-    stack: KernelStack,
-    fpu: FpuState,
+    /// `None` after the end.
+    machine: Mutex<Option<Arc<MachineState>>>,
 }
 
 /// What a context is doing.
@@ -67,42 +54,10 @@ pub enum State {
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// The flag bits that allow port access in user mode.
-const IOPL: u64 = 3 << 12;
-
-/// What `switch_stacks` pops on the first switch to a context: six registers, return address.
-const SWITCH_WORDS: usize = 7;
-
-impl Machine {
-    /// The registers of user mode, at the top of the stack. Valid whenever the context is not in
-    /// user mode itself, which no caller can observe on one processor.
-    fn frame(&self) -> *mut Frame {
-        (self.stack.top() - size_of::<Frame>()) as *mut Frame
-    }
-}
-
 impl Context {
     /// See `sched::new_context`.
     pub(super) fn new() -> Result<Context> {
-        let no_memory = Error::new(ENOMEM);
-        let stack = KernelStack::new().ok_or(no_memory)?;
-        let machine = Machine {
-            stack,
-            fpu: FpuState::new().ok_or(no_memory)?,
-        };
-        let frame = machine.frame();
-        // SAFETY: the top of a fresh stack, which is ours.
-        let saved_stack = unsafe {
-            frame.write(entry_frame(0, 0, 0));
-            let words = frame.cast::<usize>().sub(SWITCH_WORDS);
-            for i in 0..SWITCH_WORDS - 1 {
-                words.add(i).write(0);
-            }
-            words
-                .add(SWITCH_WORDS - 1)
-                .write(context_start as *const () as usize);
-            words as usize
-        };
+        let machine = MachineState::new().ok_or(Error::new(ENOMEM))?;
         Ok(Context {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             ext: Mutex::new(ProcData::default()),
@@ -114,8 +69,7 @@ impl Context {
             run_time: AtomicU64::new(0),
             space: Mutex::new(None),
             bases: Mutex::new((0, 0)),
-            machine: Mutex::new(Some(machine)),
-            saved_stack: UnsafeCell::new(saved_stack),
+            machine: Mutex::new(Some(Arc::new(machine))),
         })
     }
 
@@ -177,7 +131,7 @@ impl Context {
             space.add_user();
         }
         let old = core::mem::replace(&mut *self.space.lock(), space);
-        if super::try_current().is_some_and(|c| core::ptr::eq(Arc::as_ptr(&c), self)) {
+        if self.is_current() {
             self.activate_space();
         }
         // Only now: dropping may tear the old tables down.
@@ -202,76 +156,25 @@ impl Context {
         if ip >= USER_END {
             return Err(Error::new(EINVAL));
         }
-        self.with_frame(|frame| *frame = entry_frame(ip, sp, rsi));
+        self.with_machine(|machine| machine.set_entry(ip, sp, rsi));
         self.replaced.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    fn with_frame<R>(&self, action: impl FnOnce(&mut Frame) -> R) -> Option<R> {
-        let machine = self.machine.lock();
-        // SAFETY: the stack lives as long as `machine`; the context is in the kernel (or new), and
-        // its entry code keeps no reference to the frame while the scheduler or a handle runs.
-        machine
-            .as_ref()
-            .map(|machine| action(unsafe { &mut *machine.frame() }))
+    fn with_machine<R>(&self, action: impl FnOnce(&MachineState) -> R) -> Option<R> {
+        self.machine.lock().as_deref().map(action)
     }
 
     /// The user registers as saved at the last entry to the kernel; zero after the end.
     pub fn registers(&self) -> IntRegisters {
-        let frame = self.with_frame(|frame| *frame).unwrap_or_default();
-        IntRegisters {
-            r15: frame.r15 as usize,
-            r14: frame.r14 as usize,
-            r13: frame.r13 as usize,
-            r12: frame.r12 as usize,
-            rbp: frame.rbp as usize,
-            rbx: frame.rbx as usize,
-            r11: frame.r11 as usize,
-            r10: frame.r10 as usize,
-            r9: frame.r9 as usize,
-            r8: frame.r8 as usize,
-            rax: frame.rax as usize,
-            rcx: frame.rcx as usize,
-            rdx: frame.rdx as usize,
-            rsi: frame.rsi as usize,
-            rdi: frame.rdi as usize,
-            rip: frame.rip as usize,
-            cs: frame.cs as usize,
-            rflags: frame.rflags as usize,
-            rsp: frame.rsp as usize,
-            ss: frame.ss as usize,
-        }
+        self.with_machine(MachineState::registers)
+            .unwrap_or_default()
     }
 
     /// Replaces the user registers; selectors and privileged flags are kept sane. An instruction
     /// pointer outside user space ends the context with a protection fault when it next runs.
     pub fn set_registers(&self, registers: &IntRegisters) {
-        self.with_frame(|frame| {
-            *frame = Frame {
-                r15: registers.r15 as u64,
-                r14: registers.r14 as u64,
-                r13: registers.r13 as u64,
-                r12: registers.r12 as u64,
-                rbp: registers.rbp as u64,
-                rbx: registers.rbx as u64,
-                r11: registers.r11 as u64,
-                r10: registers.r10 as u64,
-                r9: registers.r9 as u64,
-                r8: registers.r8 as u64,
-                rax: registers.rax as u64,
-                rcx: registers.rcx as u64,
-                rdx: registers.rdx as u64,
-                rsi: registers.rsi as u64,
-                rdi: registers.rdi as u64,
-                vector: frame.vector,
-                error: 0,
-                rip: registers.rip as u64,
-                cs: cpu::USER_CS,
-                rflags: user_flags(registers.rflags as u64) | frame.rflags & IOPL,
-                rsp: registers.rsp as u64,
-                ss: cpu::USER_SS,
-            };
-        });
+        self.with_machine(|machine| machine.set_registers(registers));
         self.replaced.store(true, Ordering::Relaxed);
     }
 
@@ -295,43 +198,22 @@ impl Context {
     /// Lets the context use all input and output ports (`Iopl`). Copies of its registers keep the
     /// permission.
     pub fn allow_ports(&self) {
-        self.with_frame(|frame| {
-            frame.rflags |= IOPL;
-            // So that SYSRET still serves as the way back.
-            frame.r11 = frame.rflags;
-        });
+        self.with_machine(MachineState::allow_ports);
     }
 
     fn is_current(&self) -> bool {
         super::try_current().is_some_and(|c| core::ptr::eq(Arc::as_ptr(&c), self))
     }
 
-    /// The floating point state in FXSAVE layout.
+    /// The floating point state in FXSAVE layout; zero after the end.
     pub fn float_state(&self) -> [u8; 512] {
-        let current = self.is_current();
-        match self.machine.lock().as_mut() {
-            Some(machine) => {
-                if current {
-                    machine.fpu.save();
-                }
-                machine.fpu.get()
-            }
-            None => [0; 512],
-        }
+        self.with_machine(MachineState::float_state)
+            .unwrap_or([0; 512])
     }
 
     /// Replaces the floating point state (FXSAVE layout; reserved MXCSR bits are cleared).
     pub fn set_float_state(&self, state: &[u8; 512]) {
-        let current = self.is_current();
-        if let Some(machine) = self.machine.lock().as_mut() {
-            if current {
-                machine.fpu.save();
-            }
-            machine.fpu.set(state);
-            if current {
-                machine.fpu.load();
-            }
-        }
+        self.with_machine(|machine| machine.set_float_state(state));
     }
 
     /// Nanoseconds this context has run (up to its last turn).
@@ -339,56 +221,23 @@ impl Context {
         self.run_time.load(Ordering::Relaxed)
     }
 
-    /// Saves what the kernel does not use itself.
-    pub(super) fn switch_out(&self, ran_ns: u64) {
-        self.run_time.fetch_add(ran_ns, Ordering::Relaxed);
-        if self.state() != State::Dead
-            && let Some(machine) = self.machine.lock().as_mut()
-        {
-            machine.fpu.save();
-        }
+    pub(super) fn add_run_time(&self, ns: u64) {
+        self.run_time.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Loads everything but the kernel stack pointer.
-    pub(super) fn switch_in(&self) {
+    /// Makes address space and bases those of this context; what is left is to switch to the
+    /// machine state.
+    pub(super) fn switch_in(&self) -> Arc<MachineState> {
         self.activate_space();
         let (fs, gs) = *self.bases.lock();
         cpu::set_user_bases(fs, gs);
-        let machine = self.machine.lock();
-        let machine = machine.as_ref().expect("a context that runs has a stack");
-        machine.fpu.load();
-        cpu::set_kernel_stack(machine.stack.top());
+        let machine = self.machine.lock().clone();
+        machine.expect("a context that runs has a stack")
     }
 
-    pub(super) fn stack_slot(&self) -> *mut usize {
-        self.saved_stack.get()
-    }
-
-    pub(super) fn saved_stack(&self) -> usize {
-        // SAFETY: see `Sync`.
-        unsafe { *self.saved_stack.get() }
-    }
-
-    /// Frees stack and floating point area of a context that runs no more.
-    pub(super) fn free_machine_state(&self) {
+    /// Gives up the machine state of a context that ends. It is freed once it runs no more.
+    pub(super) fn leave_machine(&self) {
         let machine = self.machine.lock().take();
         drop(machine);
-    }
-}
-
-/// The frame of a context that begins: all zero but these; interrupts on.
-fn entry_frame(ip: usize, sp: usize, rsi: usize) -> Frame {
-    let rflags = user_flags(0);
-    Frame {
-        // As after SYSRET.
-        rcx: ip as u64,
-        r11: rflags,
-        rip: ip as u64,
-        rsp: sp as u64,
-        rsi: rsi as u64,
-        rflags,
-        cs: cpu::USER_CS,
-        ss: cpu::USER_SS,
-        ..Frame::default()
     }
 }

@@ -9,7 +9,7 @@ mod wait;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use ::syscall::error::{EFAULT, EINVAL, Error, Result};
 use spin::Mutex;
@@ -17,8 +17,7 @@ use spin::Mutex;
 pub use context::{Context, ContextRef, State};
 pub use wait::{WaitError, WaitQueue};
 
-use crate::arch::entry::{Frame, switch_stacks};
-use crate::arch::{self, cpu};
+use crate::arch::{cpu, machine};
 use crate::mm::space::AddrSpace;
 use crate::time;
 
@@ -28,22 +27,17 @@ const QUANTUM_NS: u64 = 4_000_000;
 /// What the processor is doing.
 struct Cpu {
     current: Option<ContextRef>,
-    /// A context that ended and whose stack was in use until the switch away from it.
-    ended: Option<ContextRef>,
     /// When `current` got the processor.
     since: u64,
 }
 
 static CPU: Mutex<Cpu> = Mutex::new(Cpu {
     current: None,
-    ended: None,
     since: 0,
 });
 static READY: Mutex<VecDeque<ContextRef>> = Mutex::new(VecDeque::new());
 /// The current context should give way when it is about to return to user mode.
 static RESCHEDULE: AtomicBool = AtomicBool::new(false);
-/// Where the idle loop's stack was left.
-static IDLE_STACK: AtomicUsize = AtomicUsize::new(0);
 
 /// The running context. Panics in the idle loop and in interrupt handlers that hit it.
 pub fn current() -> ContextRef {
@@ -92,7 +86,7 @@ pub fn kill(context: &ContextRef) {
             context.set_state(State::Dead);
             crate::proc::on_exit(context);
             context.leave_space();
-            context.free_machine_state();
+            context.leave_machine();
         }
         State::Blocked => {
             context.set_interrupted(true);
@@ -132,7 +126,7 @@ pub fn exit_current() -> ! {
     crate::proc::on_exit(&context);
     context.leave_space();
     context.set_state(State::Dead);
-    CPU.lock().ended = Some(context.clone());
+    context.leave_machine();
     drop(context);
     switch();
     unreachable!("an ended context runs again")
@@ -146,63 +140,34 @@ fn make_ready(context: &ContextRef) {
 }
 
 /// Continues with the next runnable context, or the idle loop. The caller has put the current one
-/// where it belongs (ready queue, wait queue, `ended`).
+/// where it belongs (ready queue, wait queue) or ended it.
 fn switch() {
     RESCHEDULE.store(false, Ordering::Relaxed);
     let next = READY.lock().pop_front();
     let now = time::now_ns();
-    let (save, load) = {
+    let previous = {
         let mut cpu = CPU.lock();
-        let previous = cpu.current.take();
-        if let (Some(previous), Some(next)) = (&previous, &next)
-            && Arc::ptr_eq(previous, next)
-        {
-            // Still its turn; `since` stays so that the run time is counted once.
-            cpu.current = previous.clone().into();
-            return;
-        }
-        if let Some(previous) = &previous {
-            previous.switch_out(now - cpu.since.min(now));
-        }
-        let save = match &previous {
-            Some(previous) => previous.stack_slot(),
-            None => IDLE_STACK.as_ptr(),
-        };
-        let load = match &next {
-            Some(next) => {
-                next.switch_in();
-                next.saved_stack()
+        if let Some(previous) = &cpu.current {
+            if next
+                .as_ref()
+                .is_some_and(|next| Arc::ptr_eq(previous, next))
+            {
+                // Still its turn; `since` stays so that the run time is counted once.
+                return;
             }
-            // The idle loop works on any page tables: often the same program goes on after it.
-            None => IDLE_STACK.load(Ordering::Relaxed),
-        };
+            previous.add_run_time(now - cpu.since.min(now));
+        }
         cpu.since = now;
-        cpu.current = next;
-        // `previous` is also held by a queue, a handle or `ended`; or it is dead and this was the
-        // last reference but `ended`'s.
-        (save, load)
+        core::mem::replace(&mut cpu.current, next.clone())
     };
-    if CPU.lock().current.is_some() {
+    // The idle loop works on any page tables: often the same program goes on after it.
+    let machine = next.map(|next| next.switch_in());
+    if machine.is_some() {
         time::arm_by(now + QUANTUM_NS);
     }
-    // SAFETY: `load` was saved by an earlier switch or prepared by `Context::new`; both stacks
-    // stay mapped: the one left is kept by `ended` at least until `after_switch`.
-    unsafe { switch_stacks(save, load) };
-    after_switch();
-}
-
-/// First thing on the new stack: the stack just left is not in use any more.
-fn after_switch() {
-    let ended = CPU.lock().ended.take();
-    if let Some(ended) = ended {
-        ended.free_machine_state();
-    }
-}
-
-/// A context's first step, called on its own stack by the entry code.
-pub extern "C" fn first_run(frame: &mut Frame) {
-    after_switch();
-    arch::leave(frame);
+    // An ended context never comes back here, so nothing may be left to drop.
+    drop(previous);
+    machine::switch_to(machine);
 }
 
 /// Everything that may keep a context from going (back) to user mode.

@@ -1,0 +1,245 @@
+//! What the processor needs to run a context (kernel stack, registers, floating point state), and
+//! the switch from one to the next.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use ::syscall::IntRegisters;
+use spin::Mutex;
+
+use super::entry::{Frame, context_start, switch_stacks};
+use super::fpu::FpuState;
+use super::{cpu, leave, user_flags};
+use crate::mm::stack::KernelStack;
+
+/// The flag bits that allow port access in user mode.
+const IOPL: u64 = 3 << 12;
+
+/// What `switch_stacks` pops on the first switch to a context: six registers, return address.
+const SWITCH_WORDS: usize = 7;
+
+/// What a context has as long as it can run.
+#[derive(Debug)]
+pub struct MachineState {
+    stack: KernelStack,
+    fpu: Mutex<FpuState>,
+    /// Stack pointer while switched out, 0 while it runs.
+    saved_stack: AtomicUsize,
+}
+
+/// Who has the processor. Both references keep a stack mapped that is in use.
+struct Processor {
+    /// `None` in the idle loop.
+    running: Option<Arc<MachineState>>,
+    /// Whose stack was left, until the next one runs on its own.
+    left: Option<Arc<MachineState>>,
+}
+
+static PROCESSOR: Mutex<Processor> = Mutex::new(Processor {
+    running: None,
+    left: None,
+});
+/// `saved_stack` of the idle loop.
+static IDLE_STACK: AtomicUsize = AtomicUsize::new(0);
+
+/// Continues with `next`, or with the idle loop. Returns when something switches back.
+///
+/// Panics when `next` runs already.
+pub fn switch_to(next: Option<Arc<MachineState>>) {
+    let (save, load) = {
+        let mut processor = PROCESSOR.lock();
+        let previous = processor.running.take();
+        let save = match &previous {
+            Some(previous) => {
+                previous.fpu.lock().save();
+                previous.saved_stack.as_ptr()
+            }
+            None => IDLE_STACK.as_ptr(),
+        };
+        let load = match &next {
+            Some(next) => {
+                next.fpu.lock().load();
+                cpu::set_kernel_stack(next.stack.top());
+                &next.saved_stack
+            }
+            None => &IDLE_STACK,
+        }
+        .swap(0, Ordering::Relaxed);
+        assert_ne!(load, 0, "what is switched to does not run yet");
+        processor.left = previous;
+        processor.running = next;
+        (save, load)
+    };
+    // SAFETY: `load` was saved here by an earlier switch or prepared by `MachineState::new`, and
+    // is used once, as it was replaced by 0. `save` belongs to the stack this runs on. Both stacks
+    // stay mapped: `PROCESSOR` refers to them, the idle loop's is never freed.
+    unsafe { switch_stacks(save, load) };
+    forget_left();
+}
+
+/// First thing on the new stack: the one just left is not in use any more.
+fn forget_left() {
+    let left = PROCESSOR.lock().left.take();
+    // After the lock: it may be the last reference.
+    drop(left);
+}
+
+/// A context's first step, called on its own stack by the entry code.
+pub(super) extern "C" fn first_run(frame: &mut Frame) {
+    forget_left();
+    leave(frame);
+}
+
+impl MachineState {
+    /// Ready to enter user mode with all registers zero; `None` without memory.
+    pub fn new() -> Option<Self> {
+        let state = MachineState {
+            stack: KernelStack::new()?,
+            fpu: Mutex::new(FpuState::new()?),
+            saved_stack: AtomicUsize::new(0),
+        };
+        state.write_frame(entry_frame(0, 0, 0));
+        // SAFETY: below the frame on a fresh stack, which is ours.
+        let words = unsafe {
+            let words = state.frame_pointer().cast::<usize>().sub(SWITCH_WORDS);
+            words.write_bytes(0, SWITCH_WORDS - 1);
+            words
+                .add(SWITCH_WORDS - 1)
+                .write(context_start as *const () as usize);
+            words
+        };
+        state.saved_stack.store(words as usize, Ordering::Relaxed);
+        Some(state)
+    }
+
+    fn is_running(&self) -> bool {
+        self.saved_stack.load(Ordering::Relaxed) == 0
+    }
+
+    /// The registers of user mode, at the top of the stack. Valid whenever the context is not in
+    /// user mode itself, which no caller can observe on one processor.
+    fn frame_pointer(&self) -> *mut Frame {
+        (self.stack.top() - size_of::<Frame>()) as *mut Frame
+    }
+
+    fn read_frame(&self) -> Frame {
+        // SAFETY: inside our stack, initialised by `new`; the entry code does not use its
+        // reference to the frame while the scheduler or a handle runs.
+        unsafe { self.frame_pointer().read() }
+    }
+
+    fn write_frame(&self, frame: Frame) {
+        // SAFETY: as above. Callers see to selectors and flags that suit user mode.
+        unsafe { self.frame_pointer().write(frame) };
+    }
+
+    /// Sets where user mode (re)starts: instruction pointer, stack pointer and rsi; all other
+    /// registers become zero.
+    pub fn set_entry(&self, ip: usize, sp: usize, rsi: usize) {
+        self.write_frame(entry_frame(ip, sp, rsi));
+    }
+
+    /// The user registers as saved at the last entry to the kernel.
+    pub fn registers(&self) -> IntRegisters {
+        let frame = self.read_frame();
+        IntRegisters {
+            r15: frame.r15 as usize,
+            r14: frame.r14 as usize,
+            r13: frame.r13 as usize,
+            r12: frame.r12 as usize,
+            rbp: frame.rbp as usize,
+            rbx: frame.rbx as usize,
+            r11: frame.r11 as usize,
+            r10: frame.r10 as usize,
+            r9: frame.r9 as usize,
+            r8: frame.r8 as usize,
+            rax: frame.rax as usize,
+            rcx: frame.rcx as usize,
+            rdx: frame.rdx as usize,
+            rsi: frame.rsi as usize,
+            rdi: frame.rdi as usize,
+            rip: frame.rip as usize,
+            cs: frame.cs as usize,
+            rflags: frame.rflags as usize,
+            rsp: frame.rsp as usize,
+            ss: frame.ss as usize,
+        }
+    }
+
+    /// Replaces the user registers; selectors and privileged flags are kept sane. An instruction
+    /// pointer outside user space ends the context with a protection fault when it next runs.
+    pub fn set_registers(&self, registers: &IntRegisters) {
+        let old = self.read_frame();
+        self.write_frame(Frame {
+            r15: registers.r15 as u64,
+            r14: registers.r14 as u64,
+            r13: registers.r13 as u64,
+            r12: registers.r12 as u64,
+            rbp: registers.rbp as u64,
+            rbx: registers.rbx as u64,
+            r11: registers.r11 as u64,
+            r10: registers.r10 as u64,
+            r9: registers.r9 as u64,
+            r8: registers.r8 as u64,
+            rax: registers.rax as u64,
+            rcx: registers.rcx as u64,
+            rdx: registers.rdx as u64,
+            rsi: registers.rsi as u64,
+            rdi: registers.rdi as u64,
+            vector: old.vector,
+            error: 0,
+            rip: registers.rip as u64,
+            cs: cpu::USER_CS,
+            rflags: user_flags(registers.rflags as u64) | old.rflags & IOPL,
+            rsp: registers.rsp as u64,
+            ss: cpu::USER_SS,
+        });
+    }
+
+    /// Lets user mode use all input and output ports. Copies of the registers keep the permission.
+    pub fn allow_ports(&self) {
+        let mut frame = self.read_frame();
+        frame.rflags |= IOPL;
+        // So that SYSRET still serves as the way back.
+        frame.r11 = frame.rflags;
+        self.write_frame(frame);
+    }
+
+    /// The floating point state in FXSAVE layout.
+    pub fn float_state(&self) -> [u8; 512] {
+        let mut fpu = self.fpu.lock();
+        if self.is_running() {
+            fpu.save();
+        }
+        fpu.get()
+    }
+
+    /// Replaces the floating point state (FXSAVE layout; reserved MXCSR bits are cleared).
+    pub fn set_float_state(&self, state: &[u8; 512]) {
+        let mut fpu = self.fpu.lock();
+        if self.is_running() {
+            fpu.save();
+        }
+        fpu.set(state);
+        if self.is_running() {
+            fpu.load();
+        }
+    }
+}
+
+/// The frame of a context that begins: all zero but these; interrupts on.
+fn entry_frame(ip: usize, sp: usize, rsi: usize) -> Frame {
+    let rflags = user_flags(0);
+    Frame {
+        // As after SYSRET.
+        rcx: ip as u64,
+        r11: rflags,
+        rip: ip as u64,
+        rsp: sp as u64,
+        rsi: rsi as u64,
+        rflags,
+        cs: cpu::USER_CS,
+        ss: cpu::USER_SS,
+        ..Frame::default()
+    }
+}
