@@ -40,8 +40,8 @@ pub enum Contents {
     Tests,
 }
 
-/// Compiles everything. The test programs are always compiled along: cargo builds libraries with the
-/// features of all packages it is given, so another list would build everything again.
+/// Compiles everything. The test programs are always compiled along: cargo builds libraries with
+/// the features of all packages it is given, so another list would build everything again.
 pub fn build(contents: Contents) -> Result<Parts> {
     let image = config::image()?;
     let toolchain = toolchain::find()?;

@@ -2,8 +2,8 @@
 //! and the guest tests.
 //!
 //! The scripts are packed into the initfs as `etc/run/<node>.sh`. A run is over when every script
-//! has ended; nodes without a script, and nodes that stay, idle until then. When node 0's script fails, the others get a
-//! short time to end by themselves. A kernel panic ends the run at once.
+//! has ended; nodes without a script, and nodes that stay, idle until then. When node 0's script
+//! fails, the others get a short time to end by themselves. A kernel panic ends the run at once.
 
 use crate::build::Parts;
 use crate::config::Node;
@@ -51,8 +51,8 @@ pub struct Run {
     pub accel: Accel,
     /// Whether to bind nodes to cores.
     pub pin: bool,
-    /// Nodes other than 0 stay up when their script has ended, so that what it left in the background
-    /// goes on serving; they are switched off with the last script.
+    /// Nodes other than 0 stay up when their script has ended, so that what it left in the
+    /// background goes on serving; they are switched off with the last script.
     pub stay: bool,
 }
 

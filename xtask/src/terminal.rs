@@ -48,8 +48,8 @@ pub fn read_keys(mut send: impl FnMut(&[u8]) -> bool) {
     }
 }
 
-/// Shows a console's bytes at once. A raw terminal does not return to the left edge by itself, and the
-/// kernel's lines end in a bare line feed.
+/// Shows a console's bytes at once. A raw terminal does not return to the left edge by itself, and
+/// the kernel's lines end in a bare line feed.
 pub fn show(bytes: &[u8]) {
     let mut output = std::io::stdout().lock();
     // A terminal that is gone ends the program by other ways.

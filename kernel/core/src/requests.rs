@@ -2,8 +2,8 @@
 //!
 //! A request's tag is its index here. A tag is free again as soon as its client has taken the
 //! answer; for a client that no longer waits, as soon as the daemon has answered. Type parameters:
-//! `W` is what wakes the client, `F` a passed file, `L` memory lent to the daemon that must be taken
-//! back when the answer comes although the client is gone.
+//! `W` is what wakes the client, `F` a passed file, `L` memory lent to the daemon that must be
+//! taken back when the answer comes although the client is gone.
 
 use alloc::vec::Vec;
 

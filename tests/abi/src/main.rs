@@ -1,7 +1,8 @@
 //! Checks the kernel's interface against the reference: system calls, kernel schemes, user schemes.
 //!
-//! It is a first program (it takes bootstrap's place in the image), so it depends on nothing but the
-//! kernel, and the same file runs on the upstream Redox kernel. It prints one line per check and
+//! It is a first program (it takes bootstrap's place in the image), so it depends on nothing but
+//! the kernel, and the same file runs on the upstream Redox kernel. It prints one line per check
+//! and
 //! `abi: N passed, M failed`, then powers the machine off.
 #![no_std]
 #![no_main]
@@ -15,6 +16,7 @@ mod ipc;
 mod memory;
 mod requests;
 mod schemes;
+mod serving;
 mod suite;
 mod sys;
 

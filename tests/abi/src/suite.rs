@@ -32,8 +32,8 @@ pub mod scheme_id {
 }
 
 impl Suite {
-    /// Takes the roots of the boot metadata and opens the console. `None` when that fails: then there is
-    /// no way to print anything either.
+    /// Takes the roots of the boot metadata and opens the console. `None` when that fails: then
+    /// there is no way to print anything either.
     pub fn new() -> Option<Suite> {
         let mut roots = [None; 32];
         for root in runtime::boot::roots() {

@@ -1,5 +1,6 @@
-//! System calls as the test makes them: numbers and structures from the Redox crate, buffers as slices,
-//! results as `Result<usize, i32>`. Whatever is not a slice is passed as it is, however wrong.
+//! System calls as the test makes them: numbers and structures from the Redox crate, buffers as
+//! slices, results as `Result<usize, i32>`. Whatever is not a slice is passed as it is, however
+//! wrong.
 
 use runtime::probe;
 use syscall::number::*;

@@ -5,5 +5,8 @@
 runtime::main!(main);
 
 fn main() -> i32 {
-    panic!("on purpose, with {} arguments", runtime::env::args().count());
+    panic!(
+        "on purpose, with {} arguments",
+        runtime::env::args().count()
+    );
 }

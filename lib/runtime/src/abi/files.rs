@@ -1,0 +1,338 @@
+//! Descriptors: opening, reading, writing, mapping, calls.
+
+use super::*;
+
+/// # Safety
+/// `path` must be valid for `length` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_open_v1(
+    path: *const u8,
+    length: usize,
+    flags: u32,
+    mode: u16,
+) -> RawResult {
+    // SAFETY: the caller vouches for the path.
+    let path = unsafe { text(path, length) };
+    let flags = flags as usize & 0xFFFF_0000 | usize::from(mode);
+    mux(path.and_then(|path| path::open(path, flags)))
+}
+
+/// # Safety
+/// `path` must be valid for `length` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_openat_v1(
+    dir: usize,
+    path: *const u8,
+    length: usize,
+    flags: u32,
+    fcntl_flags: u32,
+) -> RawResult {
+    // SAFETY: the caller vouches for the path.
+    let path = unsafe { bytes(path, length) };
+    mux(fd::openat(dir, path, flags as usize, fcntl_flags as usize))
+}
+
+/// # Safety
+/// `name` must be valid for `length` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_dup_v1(old: usize, name: *const u8, length: usize) -> RawResult {
+    // SAFETY: the caller vouches for the name.
+    mux(fd::dup(old, unsafe { bytes(name, length) }))
+}
+
+/// # Safety
+/// `name` must be valid for `length` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_dup2_v1(
+    old: usize,
+    new: usize,
+    name: *const u8,
+    length: usize,
+) -> RawResult {
+    // SAFETY: the caller vouches for the name.
+    mux(fd::dup2(old, new, unsafe { bytes(name, length) }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn redox_close_v1(fd: usize) -> RawResult {
+    unit(fd::close(fd))
+}
+
+/// # Safety
+/// `buffer` must be valid for writes of `length` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_read_v1(fd: usize, buffer: *mut u8, length: usize) -> RawResult {
+    // The raw pointer goes to the kernel as it is: redox-scheme passes uninitialised memory.
+    loop {
+        // SAFETY: the caller vouches for the buffer.
+        let result = unsafe { sys::raw(syscall::SYS_READ, [fd, buffer as usize, length, 0, 0, 0]) };
+        if result != mux(Err(Error::new(syscall::EINTR))) {
+            return result;
+        }
+    }
+}
+
+/// # Safety
+/// `data` must be valid for reads of `length` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_write_v1(fd: usize, data: *const u8, length: usize) -> RawResult {
+    // SAFETY: the caller vouches for the data.
+    mux(fd::write(fd, unsafe { bytes(data, length) }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn redox_fcntl_v0(fd: usize, command: usize, argument: usize) -> RawResult {
+    mux(fd::fcntl(fd, command, argument))
+}
+
+/// # Safety
+/// `buffer` must be valid for writes of `length` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_fpath_v1(fd: usize, buffer: *mut u8, length: usize) -> RawResult {
+    // SAFETY: the caller vouches for the buffer.
+    mux(fd::fpath(fd, unsafe { bytes_mut(buffer, length) }))
+}
+
+/// # Safety
+/// `stat` must be valid for writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_fstat_v1(fd: usize, stat: *mut CStat) -> RawResult {
+    unit(fd::fstat(fd).map(|from| {
+        // SAFETY: all fields are integers, for which zero is a value.
+        let mut to: CStat = unsafe { core::mem::zeroed() };
+        to.st_dev = from.st_dev as _;
+        to.st_ino = from.st_ino as _;
+        to.st_nlink = from.st_nlink as _;
+        to.st_mode = from.st_mode as _;
+        to.st_uid = from.st_uid as _;
+        to.st_gid = from.st_gid as _;
+        to.st_size = from.st_size as _;
+        to.st_blksize = from.st_blksize as _;
+        to.st_blocks = from.st_blocks as _;
+        to.st_atime = from.st_atime as _;
+        to.st_atime_nsec = from.st_atime_nsec as _;
+        to.st_mtime = from.st_mtime as _;
+        to.st_mtime_nsec = from.st_mtime_nsec as _;
+        to.st_ctime = from.st_ctime as _;
+        to.st_ctime_nsec = from.st_ctime_nsec as _;
+        // SAFETY: the caller vouches for the pointer.
+        unsafe { stat.write(to) }
+    }))
+}
+
+/// # Safety
+/// `stat` must be valid for writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_fstatvfs_v1(fd: usize, stat: *mut CStatVfs) -> RawResult {
+    let mut from = StatVfs::default();
+    unit(
+        fd::std_fs_payload(fd, StdFsCallKind::Fstatvfs, &mut from, [0, 0]).map(|_| {
+            // SAFETY: all fields are integers, for which zero is a value.
+            let mut to: CStatVfs = unsafe { core::mem::zeroed() };
+            to.f_bsize = from.f_bsize as _;
+            to.f_frsize = from.f_bsize as _;
+            to.f_blocks = from.f_blocks as _;
+            to.f_bfree = from.f_bfree as _;
+            to.f_bavail = from.f_bavail as _;
+            // SAFETY: the caller vouches for the pointer.
+            unsafe { stat.write(to) }
+        }),
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn redox_fsync_v1(fd: usize) -> RawResult {
+    unit(fd::std_fs_plain(fd, StdFsCallKind::Fsync, [0, 0]).map(|_| ()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn redox_fdatasync_v1(fd: usize) -> RawResult {
+    redox_fsync_v1(fd)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn redox_ftruncate_v0(fd: usize, length: usize) -> RawResult {
+    unit(fd::std_fs_plain(fd, StdFsCallKind::Ftruncate, [length as u64, 0]).map(|_| ()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn redox_fchmod_v1(fd: usize, mode: u16) -> RawResult {
+    unit(fd::std_fs_plain(fd, StdFsCallKind::Fchmod, [mode.into(), 0]).map(|_| ()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn redox_fchown_v1(fd: usize, uid: u32, gid: u32) -> RawResult {
+    // SAFETY: plain numbers only.
+    unsafe {
+        sys::raw(
+            syscall::SYS_FCHOWN,
+            [fd, uid as usize, gid as usize, 0, 0, 0],
+        )
+    }
+}
+
+/// # Safety
+/// `times` must be null (the present time) or valid for two structures.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_futimens_v1(fd: usize, times: *const CTimeSpec) -> RawResult {
+    /// `UTIME_NOW` of the C headers.
+    const NOW: i32 = (1 << 30) - 1;
+    let mut payload = [0; 2 * size_of::<TimeSpec>()];
+    for (index, bytes) in payload.chunks_exact_mut(size_of::<TimeSpec>()).enumerate() {
+        let (sec, nsec) = if times.is_null() {
+            (0, NOW)
+        } else {
+            // SAFETY: not null, so the caller vouches for two structures.
+            let time = unsafe { &*times.add(index) };
+            (time.tv_sec, time.tv_nsec as i32)
+        };
+        bytes[..8].copy_from_slice(&sec.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&nsec.to_ne_bytes());
+    }
+    unit(fd::std_fs_payload(fd, StdFsCallKind::Futimens, &mut payload, [0, 0]).map(|_| ()))
+}
+
+/// # Safety
+/// `buffer` must be valid for writes of `length` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_getdents_v0(
+    fd: usize,
+    buffer: *mut u8,
+    length: usize,
+    opaque: u64,
+) -> RawResult {
+    // SAFETY: the caller vouches for the buffer.
+    mux(fd::getdents(
+        fd,
+        unsafe { bytes_mut(buffer, length) },
+        opaque,
+    ))
+}
+
+/// # Safety
+/// `buffer` must be valid for writes of `length` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_relpathat_v0(
+    dir: usize,
+    fd: usize,
+    buffer: *mut u8,
+    length: usize,
+) -> RawResult {
+    let metadata = [StdFsCallKind::Relpathat as u64, 0, 0];
+    // SAFETY: the caller vouches for the buffer.
+    mux(unsafe {
+        call_multiple(
+            &[dir, fd],
+            buffer,
+            length,
+            CallFlags::STD_FS | CallFlags::READ,
+            &metadata,
+        )
+    })
+}
+
+/// # Safety
+/// With `MAP_FIXED` the range must not hold memory in use.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_mmap_v1(
+    address: *mut (),
+    length: usize,
+    protection: u32,
+    flags: u32,
+    fd: usize,
+    offset: u64,
+) -> RawResult {
+    let flags = MapFlags::from_bits_truncate((protection << 16 | flags & 0xFFFF) as usize);
+    // SAFETY: placement is the caller's promise.
+    mux(unsafe { fd::mmap(fd, offset as usize, length, address as usize, flags) })
+}
+
+/// # Safety
+/// Nothing may use the range any more.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_munmap_v1(address: *mut (), length: usize) -> RawResult {
+    // SAFETY: the caller gives the range up.
+    unit(unsafe { fd::munmap(address as usize, length) })
+}
+
+/// # Safety
+/// `payload` must be valid for `length` bytes and `metadata` for `words` words.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_sys_call_v0(
+    fd: usize,
+    payload: *mut u8,
+    length: usize,
+    flags: usize,
+    metadata: *const u64,
+    words: usize,
+) -> RawResult {
+    let flags = CallFlags::from_bits_retain(flags);
+    let metadata = if words == 0 {
+        &[]
+    } else {
+        // SAFETY: the caller vouches for the words.
+        unsafe { slice::from_raw_parts(metadata, words) }
+    };
+    // SAFETY: the caller vouches for the payload.
+    mux(unsafe { fd::call_raw(fd, payload, length, flags, metadata) })
+}
+
+/// A request that concerns several descriptors of one scheme, in the form that every kernel knows:
+/// pointer to the descriptors in the place of the descriptor, their length in bytes as sixth
+/// argument.
+///
+/// # Safety
+/// `payload` must be valid for reads and writes of `length` bytes.
+unsafe fn call_multiple(
+    fds: &[usize],
+    payload: *mut u8,
+    length: usize,
+    flags: CallFlags,
+    metadata: &[u64],
+) -> Result<usize> {
+    /// Bit of `CallFlags` that selects this form; `redox_syscall` 0.9.5 names only its successor.
+    const MULTIPLE_FDS: usize = 1 << 17;
+    // SAFETY: the slices are live, the caller vouches for the payload.
+    unsafe {
+        sys::call(
+            syscall::SYS_CALL,
+            [
+                fds.as_ptr() as usize,
+                payload as usize,
+                length,
+                flags.bits() | MULTIPLE_FDS | metadata.len(),
+                metadata.as_ptr() as usize,
+                size_of_val(fds),
+            ],
+        )
+    }
+}
+
+/// # Safety
+/// `fds` must be valid for `fd_count` words, `payload` for `length` bytes and `metadata` for
+/// `words` words.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_sys_call_multiple_v0(
+    fds: *const usize,
+    fd_count: usize,
+    payload: *mut u8,
+    length: usize,
+    flags: usize,
+    metadata: *const u64,
+    words: usize,
+) -> RawResult {
+    let flags = CallFlags::from_bits_retain(flags);
+    if fd_count == 0 || words > 0xFF || flags.contains(CallFlags::FD) {
+        return mux(Err(Error::new(EINVAL)));
+    }
+    // SAFETY: the caller vouches for the descriptors.
+    let fds = unsafe { slice::from_raw_parts(fds, fd_count) };
+    let metadata = if words == 0 {
+        &[]
+    } else {
+        // SAFETY: the caller vouches for the words.
+        unsafe { slice::from_raw_parts(metadata, words) }
+    };
+    // SAFETY: the caller vouches for the payload.
+    mux(unsafe { call_multiple(fds, payload, length, flags, metadata) })
+}
