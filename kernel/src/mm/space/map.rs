@@ -1,0 +1,265 @@
+//! Making mappings, one method for each kind of memory.
+
+use super::*;
+
+impl AddrSpace {
+    /// Maps zero pages that come into being when touched. Returns the address and what a fixed
+    /// placement replaced. `EEXIST`, `EBUSY` (over pinned).
+    pub fn map_anonymous(
+        &self,
+        at: Placement,
+        len: usize,
+        prot: Prot,
+        kind: Anonymous,
+    ) -> Result<(usize, Vec<Unmapped>)> {
+        let backing = match kind {
+            Anonymous::Private => Backing::Private,
+            Anonymous::Shared => Backing::Shared {
+                pages: Arc::default(),
+                first: 0,
+            },
+        };
+        let area = Area {
+            len,
+            prot,
+            max_prot: Prot::all(),
+            pinned: false,
+            backing,
+        };
+        self.add(at, area, |_, _| Ok(()))
+    }
+
+    /// Maps zeroed physically contiguous memory at once. More than 4 MiB or no such run: `ENOMEM`.
+    pub fn map_contiguous(
+        &self,
+        at: Placement,
+        len: usize,
+        prot: Prot,
+        cache: Cache,
+    ) -> Result<(usize, Vec<Unmapped>)> {
+        check_range(0, len)?;
+        let pages = len / PAGE_SIZE;
+        if pages > MAX_CONTIGUOUS {
+            log::warn!("contiguous memory of {len:#x} bytes refused: 4 MiB is the most");
+            return Err(Error::new(ENOMEM));
+        }
+        let frames = frame::alloc_contiguous(pages).ok_or(Error::new(ENOMEM))?;
+        let backing = Backing::Contiguous;
+        let area = Area {
+            len,
+            prot,
+            max_prot: Prot::all(),
+            pinned: false,
+            backing,
+        };
+        let flags = paging::user_flags(prot, cache) | COUNTED;
+        self.add(at, area, |inner, addr| {
+            enter_frames(inner, addr, frames, flags)
+        })
+    }
+
+    /// Maps device memory at an address of the kernel's choice. `EPERM` when a page of the range is
+    /// RAM of the allocator, `EINVAL` when the range ends above 2^52 or is not page aligned.
+    pub fn map_physical(&self, phys: usize, len: usize, prot: Prot, cache: Cache) -> Result<usize> {
+        check_range(0, len)?;
+        let end = phys.checked_add(len).filter(|&end| end <= PHYS_END);
+        if end.is_none() || !phys.is_multiple_of(PAGE_SIZE) {
+            return Err(Error::new(EINVAL));
+        }
+        if frame::any_ram(phys, len) {
+            log::warn!("mapping of physical {phys:#x}, length {len:#x}, refused: it is RAM");
+            return Err(Error::new(EPERM));
+        }
+        let backing = Backing::Physical { phys, cache };
+        let area = Area {
+            len,
+            prot,
+            max_prot: prot,
+            pinned: false,
+            backing,
+        };
+        let flags = paging::user_flags(prot, cache);
+        let (addr, _) = self.add(Placement::Any, area, |inner, addr| {
+            for offset in (0..len.min(EAGER_PAGES * PAGE_SIZE)).step_by(PAGE_SIZE) {
+                inner.enter(addr + offset, Entry::new(phys + offset, flags))?;
+            }
+            Ok(())
+        })?;
+        Ok(addr)
+    }
+
+    /// Maps the frames that `source` has at `source_addr` (faulting absent ones in) here, eagerly;
+    /// RAM frames are referenced, device frames entered raw with their cache attribute. A hole in
+    /// `source` is `EIO`. `len` is rounded up to pages.
+    pub fn map_scheme(
+        &self,
+        at: Placement,
+        len: usize,
+        prot: Prot,
+        source: &Arc<AddrSpace>,
+        source_addr: usize,
+        owner: SchemeGrant,
+    ) -> Result<(usize, Vec<Unmapped>)> {
+        let len = len
+            .checked_next_multiple_of(PAGE_SIZE)
+            .ok_or(Error::new(EINVAL))?;
+        check_range(0, len)?;
+        check_range(source_addr, len).map_err(|_| Error::new(EIO))?;
+        // The length is a client's word: look before reserving room for so many pages.
+        if !source.inner.lock().areas.covers(source_addr, len) {
+            return Err(Error::new(EIO));
+        }
+        let mut entries = Vec::new();
+        for offset in (0..len).step_by(PAGE_SIZE) {
+            let page = source.lend(source_addr + offset, Prot::READ, 0);
+            match page {
+                Ok(page) => entries.push(shared_entry(page, prot)),
+                Err(error) => {
+                    entries.into_iter().for_each(release);
+                    let no_memory = error.errno == ENOMEM;
+                    return Err(Error::new(if no_memory { ENOMEM } else { EIO }));
+                }
+            }
+        }
+        let backing = Backing::Scheme(owner);
+        let area = Area {
+            len,
+            prot,
+            max_prot: prot,
+            pinned: false,
+            backing,
+        };
+        let mut entries = entries.into_iter();
+        let result = self.add(at, area, |inner, addr| {
+            for (i, entry) in entries.by_ref().enumerate() {
+                inner.enter(addr + i * PAGE_SIZE, entry)?;
+            }
+            Ok(())
+        });
+        entries.for_each(release);
+        result
+    }
+
+    /// Maps frames the kernel owns (metadata, head and tail pages of requests, paths).
+    pub fn map_frames(
+        &self,
+        at: Placement,
+        frames: &[FrameRef],
+        prot: Prot,
+        pinned: bool,
+    ) -> Result<(usize, Vec<Unmapped>)> {
+        let len = frames
+            .len()
+            .checked_mul(PAGE_SIZE)
+            .ok_or(Error::new(EINVAL))?;
+        let backing = Backing::Frames;
+        let area = Area {
+            len,
+            prot,
+            max_prot: prot,
+            pinned,
+            backing,
+        };
+        let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
+        self.add(at, area, |inner, addr| {
+            enter_frames(inner, addr, frames.to_vec(), flags)
+        })
+    }
+
+    /// Maps frames that become the program's own memory, as if it had touched anonymous memory and
+    /// this were in it.
+    pub fn map_private(
+        &self,
+        at: Placement,
+        frames: Vec<FrameRef>,
+        prot: Prot,
+    ) -> Result<(usize, Vec<Unmapped>)> {
+        let len = frames
+            .len()
+            .checked_mul(PAGE_SIZE)
+            .ok_or(Error::new(EINVAL))?;
+        let area = Area {
+            len,
+            prot,
+            max_prot: Prot::all(),
+            pinned: false,
+            backing: Backing::Private,
+        };
+        let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
+        self.add(at, area, |inner, addr| {
+            enter_frames(inner, addr, frames, flags)
+        })
+    }
+
+    /// Maps `source`'s pages from `addr` on here; frames are shared as they are touched, and both
+    /// sides see each other's stores. The source must be mapped (`EFAULT`) and must have the rights
+    /// asked for (`EPERM`), except that plain anonymous memory gives any right. `pinned` mappings
+    /// cannot be unmapped by the program.
+    pub fn borrow(
+        &self,
+        source: &Arc<AddrSpace>,
+        addr: usize,
+        len: usize,
+        at: Placement,
+        prot: Prot,
+        pinned: bool,
+    ) -> Result<(usize, Vec<Unmapped>)> {
+        check_range(addr, len)?;
+        let mut present = Vec::new();
+        {
+            let inner = source.inner.lock();
+            if !inner.areas.covers(addr, len) {
+                return Err(Error::new(EFAULT));
+            }
+            for (_, area) in inner.areas.overlapping(addr, len) {
+                let plain = matches!(area.backing, Backing::Private);
+                if !plain && !area.prot.contains(prot) {
+                    return Err(Error::new(EPERM));
+                }
+            }
+            // Pages that are there already are entered at once: cheaper than a fault for each.
+            for offset in (0..len.min(EAGER_PAGES * PAGE_SIZE)).step_by(PAGE_SIZE) {
+                if inner.table.get(addr + offset).is_present() {
+                    present.push(offset);
+                }
+            }
+        }
+        let own = core::ptr::eq(Arc::as_ptr(source), self);
+        let lender = (!own).then(|| source.clone());
+        let backing = Backing::Borrowed {
+            source: lender,
+            addr,
+        };
+        let area = Area {
+            len,
+            prot,
+            max_prot: prot,
+            pinned,
+            backing,
+        };
+        let (here, pieces) = self.add(at, area, |_, _| Ok(()))?;
+        for offset in present {
+            // Failure is no harm: the first touch tries again and reports.
+            if self
+                .page(here + offset, Prot::READ, Asker::Program, 0)
+                .is_err()
+            {
+                break;
+            }
+        }
+        Ok((here, pieces))
+    }
+}
+
+/// Enters frames one after the other; the entries take over the references.
+fn enter_frames(
+    inner: &mut Inner,
+    addr: usize,
+    frames: Vec<FrameRef>,
+    flags: x86_64::structures::paging::PageTableFlags,
+) -> Result<()> {
+    for (i, frame) in frames.into_iter().enumerate() {
+        inner.enter(addr + i * PAGE_SIZE, Entry::new(frame.into_phys(), flags))?;
+    }
+    Ok(())
+}
