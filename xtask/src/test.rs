@@ -34,20 +34,29 @@ pub fn command(settings: &Settings) -> Result<()> {
     score.stage("lint-host", || lint_host(&tests));
     score.stage("test-host", || test_host(&tests));
     score.stage("lint-guest", lint_guest);
+    let suites = tests
+        .suite
+        .iter()
+        .filter(|suite| score.wants(&stage_name(suite)));
+    let suites: Vec<_> = suites.collect();
     let mut parts = None;
-    score.required("build", || {
-        parts = Some(run::prepare(Contents::Tests)?);
-        Ok(())
-    });
+    if !suites.is_empty() || score.wants("demo") || score.wants("build") {
+        score.required("build", || {
+            parts = Some(run::prepare(Contents::Tests)?);
+            Ok(())
+        });
+    }
     if let Some(parts) = &parts {
-        for suite in &tests.suite {
-            score.stage(&format!("guest-{}", suite.name), || {
-                guest(settings, suite, parts)
-            });
+        for suite in suites {
+            score.required(&stage_name(suite), || guest(settings, suite, parts));
         }
         score.stage("demo", || demonstrate(settings));
     }
     score.conclude()
+}
+
+fn stage_name(suite: &Suite) -> String {
+    format!("guest-{}", suite.name)
 }
 
 /// Counts and announces.
@@ -59,13 +68,15 @@ struct Score {
 }
 
 impl Score {
-    /// Runs a stage unless it was not asked for.
+    /// Whether a stage was asked for.
+    fn wants(&self, name: &str) -> bool {
+        let only = self.only.as_ref();
+        only.is_none_or(|only| name.contains(only.as_str()))
+    }
+
+    /// Runs a stage if it was asked for.
     fn stage(&mut self, name: &str, work: impl FnOnce() -> Result<()>) {
-        if self
-            .only
-            .as_ref()
-            .is_none_or(|only| name.contains(only.as_str()))
-        {
+        if self.wants(name) {
             self.required(name, work);
         }
     }
@@ -88,6 +99,12 @@ impl Score {
     }
 
     fn conclude(self) -> Result<()> {
+        if let Some(only) = self
+            .only
+            .filter(|_| self.passed == 0 && self.failed.is_empty())
+        {
+            return Err(format!("ONLY={only}: no stage's name contains that word").into());
+        }
         for name in &self.failed {
             println!("failed: {name}");
         }
