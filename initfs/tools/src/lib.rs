@@ -13,5 +13,6 @@ pub mod echo;
 pub mod io;
 pub mod lines;
 pub mod number;
+pub mod pattern;
 pub mod printf;
 pub mod signal;

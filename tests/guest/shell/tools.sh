@@ -27,6 +27,7 @@ check wc_total "8 total" "$(wc -l five text | tail -n 1)"
 check grep "two words" "$(grep words text)"
 check grep_count 2 "$(grep -c o text)"
 check grep_invert last "$(grep -v o text | tail -n 1)"
+check grep_pattern 1 "$(printf "1 up\n0 1\n" | grep -c "^1 ")"
 grep -q nothing text
 check grep_status 1 $?
 check tee "1 2 3 4 5" "$(cat five | tee copy other >/dev/null; echo $(cat copy))"

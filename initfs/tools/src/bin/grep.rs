@@ -1,4 +1,5 @@
-//! `grep [-c] [-q] [-v] text [file…]`: lines that hold a fixed text; 0 when there are some.
+//! `grep [-cqvF] pattern [file…]`: lines that match a basic regular expression (with -F: hold a
+//! fixed text); status 0 when there are some.
 #![no_std]
 #![no_main]
 
@@ -9,12 +10,13 @@ use alloc::vec::Vec;
 
 use tools::io::{self, CopyError};
 use tools::lines::Lines;
+use tools::pattern::Pattern;
 
 runtime::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();
-    let (mut count_only, mut quiet, mut invert) = (false, false, false);
+    let (mut count_only, mut quiet, mut invert, mut fixed) = (false, false, false, false);
     let mut words = arguments.as_slice();
     while let Some((first, rest)) = words.split_first()
         && let Some(letters) = first
@@ -30,14 +32,21 @@ fn main() -> i32 {
                 'c' => count_only = true,
                 'q' => quiet = true,
                 'v' => invert = true,
-                // The text is always a fixed one.
-                'F' => {}
-                _ => return io::usage("grep [-c] [-q] [-v] text [file…]"),
+                'F' => fixed = true,
+                _ => return io::usage("grep [-cqvF] pattern [file…]"),
             }
         }
     }
     let Some((text, paths)) = words.split_first() else {
-        return io::usage("grep [-c] [-q] [-v] text [file…]");
+        return io::usage("grep [-cqvF] pattern [file…]");
+    };
+    let pattern = match fixed {
+        true => Some(Pattern::fixed(text.as_bytes())),
+        false => Pattern::parse(text.as_bytes()),
+    };
+    let Some(pattern) = pattern else {
+        runtime::eprintln!("grep: {text}: an unclosed [ or a \\ at the end; try -F");
+        return 2;
     };
     let mut found = false;
     let mut buffer = io::Buffer::new(io::BLOCK);
@@ -50,7 +59,7 @@ fn main() -> i32 {
         let mut matches = 0u64;
         let mut out = Vec::new();
         let mut line = |line: &[u8], out: &mut Vec<u8>| {
-            if holds(line, text.as_bytes()) != invert {
+            if pattern.matches(line.strip_suffix(b"\n").unwrap_or(line)) != invert {
                 matches += 1;
                 if !count_only && !quiet {
                     out.extend_from_slice(prefix.as_bytes());
@@ -82,8 +91,4 @@ fn main() -> i32 {
         0 => i32::from(!found),
         _ => 2,
     }
-}
-
-fn holds(line: &[u8], text: &[u8]) -> bool {
-    text.is_empty() || line.windows(text.len()).any(|window| window == text)
 }
