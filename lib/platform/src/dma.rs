@@ -3,11 +3,9 @@
 //! The kernel gives physically contiguous memory in pieces of at most 4 MiB. Pieces are rounded
 //! to a power of two pages: the upstream kernel never takes back the rest of other sizes.
 
-use alloc::vec::Vec;
-
 use libredox::Fd;
 use libredox::flag::O_CLOEXEC;
-use syscall::error::{EINVAL, EOVERFLOW, Error, Result};
+use syscall::error::{EINVAL, Error, Result};
 use syscall::flag::CallFlags;
 
 use crate::mem::{self, PAGE, Region};
@@ -27,22 +25,6 @@ pub struct Allocator {
 pub struct Buffer {
     region: Region,
     physical: u64,
-}
-
-/// Virtually contiguous memory of several physical pieces.
-#[derive(Clone, Debug)]
-pub struct Scattered {
-    region: Region,
-    pieces: Vec<Piece>,
-}
-
-/// One physical piece of a [`Scattered`] buffer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Piece {
-    /// Physical address of its first byte.
-    pub physical: u64,
-    /// Bytes.
-    pub bytes: usize,
 }
 
 impl Allocator {
@@ -69,26 +51,6 @@ impl Allocator {
         Ok(Buffer { region, physical })
     }
 
-    /// Allocates zeroed memory of any size from contiguous pieces.
-    pub fn allocate_scattered(&self, bytes: usize) -> Result<Scattered> {
-        let whole = bytes
-            .checked_next_multiple_of(PAGE)
-            .ok_or(Error::new(EOVERFLOW))?;
-        let region = mem::map_anonymous(whole)?;
-        let mut pieces = Vec::new();
-        let mut offset = 0;
-        while offset < whole {
-            let pages = (whole - offset).min(MAX_CONTIGUOUS) / PAGE;
-            // The largest power of two that fits.
-            let bytes = (1 << pages.ilog2()) * PAGE;
-            mem::replace(&region, offset, bytes, self.contiguous.raw())?;
-            let physical = self.translate(region.address() + offset)?;
-            pieces.push(Piece { physical, bytes });
-            offset += bytes;
-        }
-        Ok(Scattered { region, pieces })
-    }
-
     /// The physical address behind a virtual address of this process; the page must be present.
     pub fn translate(&self, address: usize) -> Result<u64> {
         let mut word = address.to_ne_bytes();
@@ -109,17 +71,5 @@ impl Buffer {
     /// Physical address of its first byte.
     pub fn physical(&self) -> u64 {
         self.physical
-    }
-}
-
-impl Scattered {
-    /// The memory.
-    pub fn region(&self) -> &Region {
-        &self.region
-    }
-
-    /// Its physical pieces in order.
-    pub fn pieces(&self) -> &[Piece] {
-        &self.pieces
     }
 }

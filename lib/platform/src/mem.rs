@@ -15,15 +15,11 @@ use libredox::Fd;
 use libredox::call::{MmapArgs, mmap, munmap};
 use libredox::flag::{MAP_PRIVATE, MAP_SHARED, O_CLOEXEC, PROT_READ, PROT_WRITE};
 use syscall::error::{EFAULT, EINVAL, EOVERFLOW, Error, Result};
-use syscall::flag::MapFlags;
 
 use crate::copy;
 
 /// Bytes of a page, the unit of all mappings.
 pub const PAGE: usize = 4096;
-
-/// The file descriptor number that stands for anonymous memory in a mapping call.
-const ANONYMOUS: usize = !0;
 
 /// An access that is not inside its region, or not aligned to its size.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -364,11 +360,6 @@ pub fn map_physical(physical: u64, bytes: usize, cache: Cache) -> Result<Region>
     Ok(region.part(skip, bytes)?)
 }
 
-/// Fresh zeroed memory of this process in whole pages.
-pub fn map_anonymous(bytes: usize) -> Result<Region> {
-    map_private(ANONYMOUS, bytes)
-}
-
 /// Maps a file of the memory scheme privately at an address of the kernel's choice.
 pub(crate) fn map_private(fd: usize, bytes: usize) -> Result<Region> {
     let bytes = bytes
@@ -387,27 +378,6 @@ pub(crate) fn map_private(fd: usize, bytes: usize) -> Result<Region> {
     };
     // SAFETY: the mapping made above, known to nobody else.
     unsafe { Region::from_mapping(address, bytes) }
-}
-
-/// Replaces whole pages of a region by a private mapping of `fd`, in place.
-pub(crate) fn replace(region: &Region, offset: usize, bytes: usize, fd: usize) -> Result<()> {
-    let place = region.check(offset, bytes, PAGE)?;
-    if bytes == 0 || !bytes.is_multiple_of(PAGE) {
-        return Err(Error::new(EINVAL));
-    }
-    // SAFETY: the range belongs to the region's own mapping (checked), is only reached through
-    // regions, which hold no references, and stays mapped without a gap.
-    unsafe {
-        mmap(MmapArgs {
-            addr: place.as_ptr().cast(),
-            length: bytes,
-            prot: PROT_READ | PROT_WRITE,
-            flags: MAP_PRIVATE | (MapFlags::MAP_FIXED.bits() & 0xffff) as u32,
-            fd,
-            offset: 0,
-        })?
-    };
-    Ok(())
 }
 
 #[cfg(test)]
