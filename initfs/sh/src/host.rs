@@ -142,9 +142,10 @@ impl System for Host {
     }
 
     fn kill(&mut self, pid: Pid, signal: u32) -> Result<()> {
-        let arguments = [format!("-{signal}"), pid.to_string()];
-        match Command::new("kill")
-            .args(arguments)
+        // The system shell's own `kill`: a bare machine has no program of that name.
+        let command = format!("kill -{signal} {pid}");
+        match Command::new("/bin/sh")
+            .args(["-c", &command])
             .stderr(Stdio::null())
             .status()
         {
