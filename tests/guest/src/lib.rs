@@ -129,6 +129,18 @@ pub fn connect_patiently(to: PortId) -> scif::Result<Endpoint> {
     }
 }
 
+/// Looks again and again until the value is the wanted one, at most 20 s; returns the last value,
+/// to be checked. For what others do in their own time: no result depends on how fast they are.
+pub fn settled<T: PartialEq>(mut look: impl FnMut() -> T, wanted: &T) -> T {
+    for _ in 0..400 {
+        if look() == *wanted {
+            break;
+        }
+        sleep(Duration::from_millis(50));
+    }
+    look()
+}
+
 /// The value of a counter of the `stats` file.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use guest_tests::Suite;
+use guest_tests::{Suite, settled};
 use libredox::Fd;
 use runtime::io::Read;
 use runtime::process::{self, Child, Command, ExitStatus};
@@ -176,8 +176,8 @@ fn leftovers(suite: &mut Suite) {
         run(&["half"]).ok().and_then(|s| s.code()),
         Some(0),
     );
-    sleep(Duration::from_millis(100));
-    suite.equal("init reaps", children_of(1), Vec::new());
+    let orphans = settled(|| children_of(1), &Vec::new());
+    suite.equal("init reaps", orphans, Vec::new());
     suite.equal(
         "nothing half-made stays",
         children_of(process::id()),
@@ -234,17 +234,16 @@ fn names(suite: &mut Suite) {
         errno(process::kill(daemon.unwrap_or(0), 9)),
         0,
     );
-    sleep(Duration::from_millis(100));
     suite.equal(
         "open of a dead scheme",
-        errno(fs::read("/scheme/null")),
+        settled(|| errno(fs::read("/scheme/null")), &ENODEV),
         ENODEV,
     );
     let read = held.and_then(|mut file| file.read(&mut [0]));
     suite.equal("read from a dead scheme", errno(read), ENODEV);
     let again = Command::new("zerod").arg("null").spawn();
-    sleep(Duration::from_millis(200));
-    suite.equal("the name again", errno(fs::read("/scheme/null")), 0);
+    let opened = settled(|| errno(fs::read("/scheme/null")), &0);
+    suite.equal("the name again", opened, 0);
     if let Ok(mut daemon) = again {
         let _ = daemon.kill();
         let _ = daemon.wait();

@@ -11,7 +11,7 @@ extern crate alloc;
 use alloc::string::String;
 
 use guest_tests::peer::{self, Peer, Request, SINK, SOURCE};
-use guest_tests::{Suite, counter, text};
+use guest_tests::{Suite, counter, settled, text};
 use libredox::Fd;
 use libredox::flag::O_RDWR;
 use runtime::process::{Child, Command};
@@ -44,12 +44,9 @@ fn main() -> i32 {
     }
     suite.check("a killed accept frees its port", killed_accept());
     suite.check("a killed connect withdraws", killed_connect());
-    sleep(Duration::from_millis(200));
-    suite.equal(
-        "waiting requests",
-        counter("waiting"),
-        Ok(u64::from(arguments.is_empty())),
-    );
+    let wanted = Ok(u64::from(arguments.is_empty()));
+    let waiting = settled(|| counter("waiting"), &wanted);
+    suite.equal("waiting requests", waiting, wanted);
     peer.dismiss();
     suite.finish()
 }
@@ -98,19 +95,28 @@ fn victim(role: &str, node: &str) -> i32 {
 const WAIT_PORT: u16 = 4020;
 
 /// The program that waits in an open of `path` until it is killed.
-fn wait_in_open(path: &str) -> Result<Child, String> {
+/// Returns it, and how many requests waited before, once its own waits too.
+fn wait_in_open(path: &str) -> Result<(Child, u64), String> {
+    let before = counter("waiting")?;
     let child = Command::new("scif-kill")
         .args(["open", path])
         .spawn()
         .map_err(text("starting"))?;
-    sleep(Duration::from_millis(300));
-    Ok(child)
+    match settled(|| counter("waiting"), &Ok(before + 1))? {
+        waiting if waiting == before + 1 => Ok((child, before)),
+        waiting => Err(alloc::format!(
+            "{waiting} requests wait, {before} before it"
+        )),
+    }
 }
 
-fn end(mut child: Child) -> Result<(), String> {
+/// Kills it and waits until its request is gone from the scheme.
+fn end((mut child, before): (Child, u64)) -> Result<(), String> {
     child.kill().map_err(text("killing"))?;
     let status = child.wait().map_err(text("waiting"))?;
-    sleep(Duration::from_millis(100));
+    if settled(|| counter("waiting"), &Ok(before))? != before {
+        return Err("its request still waits after it was killed".into());
+    }
     match status.signal() {
         Some(_) => Ok(()),
         None => Err(alloc::format!("it ended by itself: {status:?}")),
