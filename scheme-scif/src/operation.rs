@@ -66,6 +66,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
                 .map(word_of)
                 .ok_or(Error::new(ENOTCONN)),
             Call::GetNodeIds => Err(Error::new(ENOTTY)),
+            _ => Err(Error::new(EINVAL)),
         }
     }
 

@@ -1,13 +1,19 @@
-//! The operations of an endpoint descriptor of the `scif:` scheme, as they travel in a `call`
-//! request.
+//! The operations of the descriptors of the `scif:` scheme, as they travel in a `call` request:
+//! [`Call`] those of an endpoint, [`MemoryCall`] those of a memory handle (path `memory`).
 //!
 //! `metadata[0]` is the operation's number, `metadata[1]` and `metadata[2]` its words, the payload
 //! either the operation's structure or, where the description says so, plain data. Numbers 1 to 17
-//! are those of the ioctls of `scif_ioctl.h`; what the ioctls do not have begins at 64. A result is
-//! the return value of the call; an error its errno.
+//! are those of the ioctls of `scif_ioctl.h`; what the ioctls do not have begins at 18 for
+//! transfers, at 64 for questions, at 80 for memory handles and at 90 for trusted drivers. A result
+//! is the return value of the call; an error its errno.
+//!
+//! Flag words are plain numbers here, as unknown bits have to be refused by each call in its own
+//! order; their meanings are in [`flags`](crate::flags). Memory is named by its *token*, which
+//! [`MemoryCall::Provide`] and [`MemoryCall::Token`] give out: the user who made it may use it, and
+//! root.
 
 use syscall_derive::{Layout, Operation};
-use zerocopy::little_endian::U64;
+use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ids::PortId;
@@ -42,6 +48,187 @@ pub struct AcceptRecord {
     /// Written by the daemon: names the accepted connection until it is registered.
     #[layout(offset = 8)]
     pub handle: U64,
+}
+
+/// What register registers.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+    Layout,
+)]
+#[layout(size = 40, align = 1)]
+#[repr(C)]
+pub struct RegisterRecord {
+    /// Token of the memory.
+    #[layout(offset = 0)]
+    pub memory: U64,
+    /// Where in that memory the window begins, in bytes, a multiple of the page size.
+    #[layout(offset = 8)]
+    pub memory_offset: U64,
+    /// Bytes, a multiple of the page size.
+    #[layout(offset = 16)]
+    pub length: U64,
+    /// With `SCIF_MAP_FIXED`: the window's offset. Ignored without.
+    #[layout(offset = 24)]
+    pub offset: I64,
+    /// [`Protection`](crate::flags::Protection).
+    #[layout(offset = 32)]
+    pub protection: U32,
+    /// [`MapFlags`](crate::flags::MapFlags).
+    #[layout(offset = 36)]
+    pub flags: U32,
+}
+
+/// A copy between the two registered address spaces of a connection.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+    Layout,
+)]
+#[layout(size = 32, align = 1)]
+#[repr(C)]
+pub struct RmaRecord {
+    /// Offset in the own registered address space.
+    #[layout(offset = 0)]
+    pub local_offset: I64,
+    /// Bytes.
+    #[layout(offset = 8)]
+    pub length: U64,
+    /// Offset in the peer's registered address space.
+    #[layout(offset = 16)]
+    pub remote_offset: I64,
+    /// [`RmaFlags`](crate::flags::RmaFlags).
+    #[layout(offset = 24)]
+    pub flags: U32,
+    /// Zero.
+    #[layout(offset = 28)]
+    pub reserved: U32,
+}
+
+/// A copy between memory that is not registered and the peer's registered address space.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+    Layout,
+)]
+#[layout(size = 40, align = 1)]
+#[repr(C)]
+pub struct CachedRecord {
+    /// Token of the memory.
+    #[layout(offset = 0)]
+    pub memory: U64,
+    /// Where in that memory the data begins, in bytes. Any alignment.
+    #[layout(offset = 8)]
+    pub memory_offset: U64,
+    /// Bytes.
+    #[layout(offset = 16)]
+    pub length: U64,
+    /// Offset in the peer's registered address space.
+    #[layout(offset = 24)]
+    pub remote_offset: I64,
+    /// [`RmaFlags`](crate::flags::RmaFlags).
+    #[layout(offset = 32)]
+    pub flags: U32,
+    /// Zero.
+    #[layout(offset = 36)]
+    pub reserved: U32,
+}
+
+/// What fence_signal writes, and where.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+    Layout,
+)]
+#[layout(size = 40, align = 1)]
+#[repr(C)]
+pub struct SignalRecord {
+    /// Offset in the own registered address space.
+    #[layout(offset = 0)]
+    pub local_offset: I64,
+    /// What is written there.
+    #[layout(offset = 8)]
+    pub local_value: U64,
+    /// Offset in the peer's registered address space.
+    #[layout(offset = 16)]
+    pub remote_offset: I64,
+    /// What is written there.
+    #[layout(offset = 24)]
+    pub remote_value: U64,
+    /// [`FenceFlags`](crate::flags::FenceFlags).
+    #[layout(offset = 32)]
+    pub flags: U32,
+    /// Zero.
+    #[layout(offset = 36)]
+    pub reserved: U32,
+}
+
+/// What stands before the page addresses in the answer to [`Call::GetPages`].
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+    Layout,
+)]
+#[layout(size = 24, align = 1)]
+#[repr(C)]
+pub struct PagesHeader {
+    /// Names the reference until [`Call::PutPages`] gives it back.
+    #[layout(offset = 0)]
+    pub cookie: U64,
+    /// Addresses that follow, each a `u64`.
+    #[layout(offset = 8)]
+    pub pages: U64,
+    /// [`Protection`](crate::flags::Protection) of the window.
+    #[layout(offset = 16)]
+    pub protection: U32,
+    /// Zero.
+    #[layout(offset = 20)]
+    pub reserved: U32,
 }
 
 /// An operation on an endpoint descriptor.
@@ -105,11 +292,102 @@ pub enum Call {
         #[word(0)]
         flags: u32,
     },
+    /// `scif_register`. Result: the window's offset.
+    #[op(8)]
+    Register {
+        /// What, where and how.
+        #[payload]
+        record: RegisterRecord,
+    },
+    /// `scif_unregister`. Result: 0.
+    #[op(9)]
+    Unregister {
+        /// Where the first window begins.
+        #[word(0)]
+        offset: i64,
+        /// Bytes; whole windows.
+        #[word(1)]
+        length: u64,
+    },
+    /// `scif_readfrom`: from the peer's windows to the own ones. Result: 0.
+    #[op(10)]
+    ReadFrom {
+        /// From where to where.
+        #[payload]
+        record: RmaRecord,
+    },
+    /// `scif_writeto`: from the own windows to the peer's. Result: 0.
+    #[op(11)]
+    WriteTo {
+        /// From where to where.
+        #[payload]
+        record: RmaRecord,
+    },
+    /// `scif_vreadfrom`. The payload is the buffer, which has been filled when the call returns.
+    /// Result: 0.
+    #[op(12)]
+    VirtualReadFrom {
+        /// Offset in the peer's registered address space.
+        #[word(0)]
+        remote_offset: i64,
+        /// `RmaFlags`.
+        #[word(1)]
+        flags: u32,
+    },
+    /// `scif_vwriteto`. The payload is the data, which the peer has when the call returns.
+    /// Result: 0.
+    #[op(13)]
+    VirtualWriteTo {
+        /// Offset in the peer's registered address space.
+        #[word(0)]
+        remote_offset: i64,
+        /// `RmaFlags`.
+        #[word(1)]
+        flags: u32,
+    },
     /// `scif_get_node_ids`. The payload is an array of `u16`: the first receives the own node's id,
     /// the others the ids of the nodes online, ascending. Result: the number of nodes online, which
     /// may be more than fitted.
     #[op(14)]
     GetNodeIds,
+    /// `scif_fence_mark`. Result: the mark, from 0 to 2^31 - 1.
+    #[op(15)]
+    FenceMark {
+        /// `FenceFlags`: one of INIT_SELF and INIT_PEER.
+        #[word(0)]
+        flags: u32,
+    },
+    /// `scif_fence_wait`. Result: 0.
+    #[op(16)]
+    FenceWait {
+        /// A mark that `FenceMark` gave.
+        #[word(0)]
+        mark: i32,
+    },
+    /// `scif_fence_signal`. Result: 0.
+    #[op(17)]
+    FenceSignal {
+        /// What to write, where and when.
+        #[payload]
+        record: SignalRecord,
+    },
+    /// `scif_vreadfrom` with `SCIF_RMA_USECACHE`, into memory the daemon knows. Like `ReadFrom` it
+    /// may return before the data is there. Result: 0; `EFAULT` when the caller has no such memory
+    /// mapped any more.
+    #[op(18)]
+    CachedReadFrom {
+        /// From where to where.
+        #[payload]
+        record: CachedRecord,
+    },
+    /// `scif_vwriteto` with `SCIF_RMA_USECACHE`, out of memory the daemon knows. As
+    /// `CachedReadFrom`.
+    #[op(19)]
+    CachedWriteTo {
+        /// From where to where.
+        #[payload]
+        record: CachedRecord,
+    },
     /// `scif_poll` for this endpoint, without waiting. Result: `Readiness` bits.
     #[op(64)]
     Poll {
@@ -123,13 +401,111 @@ pub enum Call {
     /// The other end. Result: `node << 16 | port`; `ENOTCONN` when there is none.
     #[op(66)]
     PeerPort,
+    /// The effect of `scif_close` at once, also while mappings keep the open file alive. Result: 0.
+    #[op(67)]
+    Shutdown,
+    /// How much of the peer's windows one `fmap` can map: the bytes from the offset on that lie in
+    /// one contiguous piece, at most `length`. Result: that many; errors as `scif_mmap`.
+    #[op(68)]
+    MapRun {
+        /// Offset in the peer's registered address space, a multiple of the page size.
+        #[word(0)]
+        remote_offset: i64,
+        /// Bytes wanted, a multiple of the page size.
+        #[word(1)]
+        length: u64,
+    },
+    /// `scif_get_pages`, root only. The payload receives a [`PagesHeader`] and then the address of
+    /// each page as this node's CPU and devices reach it. Result: the number of pages.
+    #[op(90)]
+    GetPages {
+        /// Offset in the peer's registered address space, a multiple of the page size.
+        #[word(0)]
+        remote_offset: i64,
+        /// Bytes, a multiple of the page size; within one window.
+        #[word(1)]
+        length: u64,
+    },
+    /// `scif_put_pages`, root only. Result: 0.
+    #[op(91)]
+    PutPages {
+        /// From the [`PagesHeader`].
+        #[word(0)]
+        cookie: u64,
+    },
+}
+
+/// An operation on a memory handle: a descriptor of the path `memory`, one memory object each. The
+/// object goes when the last descriptor and the last mapping of it have gone; windows keep its
+/// pages beyond that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Operation)]
+#[operation(number = u64, words = 2)]
+pub enum MemoryCall {
+    /// Makes the object of zeroed pages, which `fmap(fd, offset)` then maps. Result: the token.
+    #[op(80)]
+    Provide {
+        /// Pages.
+        #[word(0)]
+        pages: u64,
+    },
+    /// Result: the token of the object.
+    #[op(81)]
+    Token,
+    /// Makes the object of the caller's own pages, which are the payload: whole pages. Root only,
+    /// on behalf of somebody. The call returns when nobody uses the object any more, so that the
+    /// payload stays lent. Result: 0.
+    #[op(82)]
+    Offer {
+        /// Uid of the user who may use the token, whose limit it counts against.
+        #[word(0)]
+        owner: u32,
+    },
+    /// `scif_pin_pages`, root only: as `Provide`, or as `Offer` when there is a payload (`pages`
+    /// is 0 then). Such an object counts against nobody's limit and holds one reference to its
+    /// pages that `Unpin` gives back. Result: as `Provide` or `Offer`.
+    #[op(83)]
+    Pin {
+        /// Pages, or 0 with a payload.
+        #[word(0)]
+        pages: u64,
+    },
+    /// `scif_unpin_pages`, root only. Result: 0.
+    #[op(84)]
+    Unpin {
+        /// Token of an object that `Pin` made.
+        #[word(0)]
+        token: u64,
+    },
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{AcceptRecord, Call};
+    use super::{
+        AcceptRecord, CachedRecord, Call, MemoryCall, RegisterRecord, RmaRecord, SignalRecord,
+    };
     use crate::codec::{DecodeError, Operation as _};
     use crate::ids::PortId;
+    use zerocopy::IntoBytes;
+
+    const REGISTER: [u8; 40] = [
+        1, 0, 0, 0, 0, 0, 0, 0, // token
+        0, 0x10, 0, 0, 0, 0, 0, 0, // offset in the memory
+        0, 0x20, 0, 0, 0, 0, 0, 0, // length
+        0, 0xf0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // offset: -4096
+        3, 0, 0, 0, // protection
+        0x10, 0, 0, 0, // flags
+    ];
+
+    fn register() -> RegisterRecord {
+        RegisterRecord {
+            memory: 1.into(),
+            memory_offset: 0x1000.into(),
+            length: 0x2000.into(),
+            offset: (-4096).into(),
+            protection: 3.into(),
+            flags: 0x10.into(),
+        }
+    }
 
     #[test]
     fn decoding_what_was_encoded_gives_the_same_call() {
@@ -137,6 +513,29 @@ mod tests {
             peer: PortId::new(1, 2),
             handle: 7.into(),
             reserved: [0; 4],
+        };
+        let rma = RmaRecord {
+            local_offset: 1.into(),
+            length: 2.into(),
+            remote_offset: (-3).into(),
+            flags: 4.into(),
+            reserved: 0.into(),
+        };
+        let cached = CachedRecord {
+            memory: 1.into(),
+            memory_offset: 2.into(),
+            length: 3.into(),
+            remote_offset: 4.into(),
+            flags: 5.into(),
+            reserved: 0.into(),
+        };
+        let signal = SignalRecord {
+            local_offset: 1.into(),
+            local_value: 2.into(),
+            remote_offset: 3.into(),
+            remote_value: 4.into(),
+            flags: 0x31.into(),
+            reserved: 0.into(),
         };
         let calls = [
             Call::Bind { port: 65535 },
@@ -153,11 +552,64 @@ mod tests {
             Call::Poll { events: 5 },
             Call::LocalPort,
             Call::PeerPort,
+            Call::Register { record: register() },
+            Call::Unregister {
+                offset: i64::MIN,
+                length: u64::MAX,
+            },
+            Call::ReadFrom { record: rma },
+            Call::WriteTo { record: rma },
+            Call::VirtualReadFrom {
+                remote_offset: -1,
+                flags: 4,
+            },
+            Call::VirtualWriteTo {
+                remote_offset: i64::MAX,
+                flags: u32::MAX,
+            },
+            Call::FenceMark { flags: 1 },
+            Call::FenceWait { mark: -1 },
+            Call::FenceSignal { record: signal },
+            Call::CachedReadFrom { record: cached },
+            Call::CachedWriteTo { record: cached },
+            Call::Shutdown,
+            Call::MapRun {
+                remote_offset: 4096,
+                length: 8192,
+            },
+            Call::GetPages {
+                remote_offset: 4096,
+                length: 8192,
+            },
+            Call::PutPages { cookie: 3 },
         ];
         for call in calls {
             let decoded = Call::decode(call.number(), call.words(), call.payload());
             assert_eq!(decoded, Ok(call));
         }
+    }
+
+    #[test]
+    fn memory_calls_survive_the_way_too() {
+        let calls = [
+            MemoryCall::Provide { pages: 1 << 40 },
+            MemoryCall::Token,
+            MemoryCall::Offer { owner: 1000 },
+            MemoryCall::Pin { pages: 7 },
+            MemoryCall::Unpin { token: 9 },
+        ];
+        for call in calls {
+            let decoded = MemoryCall::decode(call.number(), call.words(), call.payload());
+            assert_eq!(decoded, Ok(call));
+        }
+    }
+
+    #[test]
+    fn structures_lie_as_written() {
+        let call = Call::Register { record: register() };
+        assert_eq!(call.payload(), REGISTER);
+        assert_eq!(register().as_bytes(), REGISTER);
+        assert_eq!(Call::decode(Call::REGISTER, [0; 2], &REGISTER), Ok(call));
     }
 
     #[test]

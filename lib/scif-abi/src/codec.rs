@@ -101,16 +101,22 @@ macro_rules! unsigned_words {
 
 unsigned_words!(u8, u16, u32, u64);
 
-impl Word for i32 {
-    /// Sign-extended, as a register holds a C `int`.
-    fn to_word(self) -> u64 {
-        i64::from(self) as u64
-    }
+macro_rules! signed_words {
+    ($($word:ty),*) => {
+        $(impl Word for $word {
+            /// Sign-extended, as a register holds a C `int` or `off_t`.
+            fn to_word(self) -> u64 {
+                i64::from(self) as u64
+            }
 
-    fn from_word(word: u64) -> Option<Self> {
-        (word as i64).try_into().ok()
-    }
+            fn from_word(word: u64) -> Option<Self> {
+                (word as i64).try_into().ok()
+            }
+        })*
+    };
 }
+
+signed_words!(i32, i64);
 
 /// The value in word `index` of `words`. Called by generated decoders.
 ///

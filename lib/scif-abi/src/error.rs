@@ -44,7 +44,8 @@ errors! {
     WouldBlock = 11, "EAGAIN";
     /// Memory, or a limit on endpoints, is exhausted.
     NoMemory = 12, "ENOMEM";
-    /// A privileged port was asked for by somebody who is not root.
+    /// A privileged port or a call for root only, by somebody who is not root; or a window does not
+    /// allow the access.
     AccessDenied = 13, "EACCES";
     /// A buffer address is wrong.
     BadAddress = 14, "EFAULT";

@@ -38,4 +38,70 @@ bitflags! {
         /// `SCIF_ACCEPT_SYNC`: wait for a request.
         const SYNC = 1;
     }
+
+    /// What a window allows to the peer and to RMA calls: the `prot_flags` of register. The values
+    /// are those of `mmap`'s `PROT_READ` and `PROT_WRITE` in the C header.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct Protection: u32 {
+        /// `SCIF_PROT_READ`: the window may be read.
+        const READ = 1;
+        /// `SCIF_PROT_WRITE`: the window may be written.
+        const WRITE = 2;
+    }
+
+    /// Flags of register.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct MapFlags: u32 {
+        /// `SCIF_MAP_FIXED`: the window has to lie at the offset given.
+        const FIXED = 0x10;
+        /// `SCIF_MAP_KERNEL`: the address is a kernel's. Always refused: no caller has one here.
+        const KERNEL = 0x20;
+    }
+
+    /// Flags of the RMA calls.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct RmaFlags: u32 {
+        /// `SCIF_RMA_USECPU`: copy with the CPU, not with a DMA engine.
+        const USECPU = 1;
+        /// `SCIF_RMA_USECACHE`: the range will be used again. Means something to the v* calls only.
+        const USECACHE = 2;
+        /// `SCIF_RMA_SYNC`: return when the data is where it shall be.
+        const SYNC = 4;
+        /// `SCIF_RMA_ORDERED`: the last cache line of the data arrives last.
+        const ORDERED = 8;
+    }
+
+    /// Flags of fence_mark and fence_signal.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct FenceFlags: u32 {
+        /// `SCIF_FENCE_INIT_SELF`: RMAs that were started through this endpoint.
+        const INIT_SELF = 0x01;
+        /// `SCIF_FENCE_INIT_PEER`: RMAs that were started through the peer.
+        const INIT_PEER = 0x02;
+        /// `SCIF_SIGNAL_LOCAL`: write the local value at the local offset.
+        const SIGNAL_LOCAL = 0x10;
+        /// `SCIF_SIGNAL_REMOTE`: write the remote value at the remote offset.
+        const SIGNAL_REMOTE = 0x20;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FenceFlags, MapFlags, Protection, RmaFlags};
+
+    #[test]
+    fn values_are_those_of_the_header() {
+        assert_eq!(Protection::all().bits(), 0x03);
+        assert_eq!(MapFlags::all().bits(), 0x30);
+        assert_eq!(RmaFlags::all().bits(), 0x0f);
+        // 0x04 and 0x08 (RAS_SELF, RAS_PEER of an old header) are no flags.
+        assert_eq!(FenceFlags::all().bits(), 0x33);
+        assert_eq!(Protection::WRITE.bits(), 2);
+        assert_eq!(MapFlags::FIXED.bits(), 16);
+        assert_eq!(RmaFlags::USECPU.bits(), 1);
+        assert_eq!(RmaFlags::USECACHE.bits(), 2);
+        assert_eq!(RmaFlags::SYNC.bits(), 4);
+        assert_eq!(FenceFlags::INIT_PEER.bits(), 2);
+        assert_eq!(FenceFlags::SIGNAL_REMOTE.bits(), 32);
+    }
 }
