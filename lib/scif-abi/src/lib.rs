@@ -17,6 +17,7 @@ pub mod limits;
 pub mod link;
 pub mod message;
 pub mod qp;
+pub mod window;
 
 pub use error::Error;
 pub use ids::{NodeId, Port, PortId};

@@ -72,3 +72,32 @@ pub const EXIT_TIMEOUT_NS: u64 = 1_000_000_000;
 
 /// Endpoints of one process at most, so that one program cannot use up all ports.
 pub const ENDPOINTS_PER_PROCESS: u32 = 8192;
+
+/// Pages of a window at most: 1 GiB. The page list of such a window takes two lookup pages and
+/// 1,024 tables at the other end while it is handed over.
+pub const MAX_WINDOW_PAGES: u64 = 1 << 18;
+
+/// Windows one engine holds at most, own ones; and windows of one node it knows at most. What a
+/// peer's window costs besides is its chunks ([`MAX_PEER_CHUNKS`]).
+pub const MAX_WINDOWS: usize = 1 << 16;
+
+/// Chunks that the windows of one node may have at most, all together. 16 bytes each; enough for
+/// 4 GiB in single pages.
+pub const MAX_PEER_CHUNKS: usize = 1 << 20;
+
+/// Pages lent to one node at most for structures and tables of windows that are being registered:
+/// room for several of the largest ones. A peer that asks for more has to wait (ALLOC_REJ).
+pub const MAX_LENT_PAGES: usize = 1 << 12;
+
+/// First registered offset that is given out without `SCIF_MAP_FIXED`, and the end of that range:
+/// those of the older driver. Fixed windows may lie anywhere, so also there.
+pub const AUTOMATIC_OFFSETS: core::ops::Range<i64> = 1 << 62..0x7f00_0000_0000_0000;
+
+/// Pages one user may have registered, unless `limits` says otherwise: 256 MiB.
+pub const PINNED_PAGES_PER_USER: u64 = 1 << 16;
+
+/// Copies and fences that one endpoint may have waiting. A call beyond fails with `ENOMEM`.
+pub const MAX_JOBS: usize = 4096;
+
+/// Fences (WAIT, SIG_*) of one node that may wait here; more are refused (NACK).
+pub const MAX_PEER_FENCES: usize = 4096;

@@ -1,11 +1,13 @@
 //! Node queue pair messages: 44 bytes, with the mainline driver's opcodes and payload positions.
 //!
-//! [`Message`] is the record on the wire, [`NodeMessage`] what it means. Opcodes 19 to 39 (windows,
-//! fences) join when registered memory does; until then they are unknown and ignored, which is what
-//! the mainline driver does with opcodes it does not know.
+//! [`Message`] is the record on the wire, [`NodeMessage`] what it means. Unknown opcodes are
+//! ignored, which is what the mainline driver does with opcodes it does not know. `docs/wire.md`
+//! shows how the messages follow each other.
 //!
-//! "A" is the side that connects, "P" the side that accepts. Ids are the sender's own, opaque to
-//! the other side, which only ever echoes them.
+//! "A" is the side that connects, "P" the side that accepts. Of a window, the *owner* has
+//! registered the memory, the *user* is the other end, which keeps a copy of its page list. Ids are
+//! the sender's own, opaque to the other side, which only ever echoes them. The mainline driver
+//! does not fill in the port ids of most window and fence messages, nor words it does not read.
 
 use syscall_derive::{Layout, Operation};
 use zerocopy::little_endian::{U32, U64};
@@ -223,6 +225,256 @@ pub enum NodeMessage {
         #[word(3)]
         waiter: u64,
     },
+    /// REGISTER, owner to user: the structure that was granted is filled in; there is a window now.
+    #[op(19)]
+    Register {
+        /// The receiver's endpoint id.
+        #[word(0)]
+        peer: u64,
+        /// The user's id of the window.
+        #[word(1)]
+        user_window: u64,
+        /// The owner's id of the window.
+        #[word(2)]
+        owner_window: u64,
+    },
+    /// REGISTER_ACK, user to owner: the window can be used.
+    #[op(20)]
+    RegisterAck {
+        /// As in the REGISTER: the endpoint id of this message's sender.
+        #[word(0)]
+        peer: u64,
+        /// The user's id of the window.
+        #[word(1)]
+        user_window: u64,
+        /// The owner's id of the window.
+        #[word(2)]
+        owner_window: u64,
+    },
+    /// REGISTER_NACK, user to owner: not connected, or a bad structure. The user has forgotten the
+    /// window.
+    #[op(21)]
+    RegisterNack {
+        /// As in the REGISTER: the endpoint id of this message's sender.
+        #[word(0)]
+        peer: u64,
+        /// The user's id of the window.
+        #[word(1)]
+        user_window: u64,
+        /// The owner's id of the window.
+        #[word(2)]
+        owner_window: u64,
+    },
+    /// UNREGISTER, owner to user: no new use of the window, please. Always answered.
+    #[op(22)]
+    Unregister {
+        /// The user's id of the window.
+        #[word(0)]
+        user_window: u64,
+        /// The owner's id of the window.
+        #[word(1)]
+        owner_window: u64,
+    },
+    /// UNREGISTER_ACK, user to owner: nothing here uses the window any more, nor knows its id. MPSS
+    /// 4 calls it DELETE_WINDOW.
+    #[op(23)]
+    UnregisterAck {
+        /// The owner's endpoint id.
+        #[word(0)]
+        owner: u64,
+        /// The owner's id of the window.
+        #[word(1)]
+        owner_window: u64,
+    },
+    /// UNREGISTER_NACK, user to owner: still mapped or being copied; MUNMAP follows. MPSS 4 calls
+    /// it USED_WINDOW.
+    #[op(24)]
+    UnregisterNack {
+        /// The owner's endpoint id.
+        #[word(0)]
+        owner: u64,
+        /// The owner's id of the window.
+        #[word(1)]
+        owner_window: u64,
+    },
+    /// ALLOC_REQ, owner to user: lend me a window structure, so that I can write my page list to
+    /// it. Answered by ALLOC_GNT or ALLOC_REJ.
+    #[op(25)]
+    AllocRequest {
+        /// The receiver's endpoint id. The mainline driver leaves it undefined.
+        #[word(0)]
+        peer: u64,
+        /// Pages of the window.
+        #[word(1)]
+        pages: u64,
+        /// Chosen by the owner, echoed.
+        #[word(2)]
+        waiter: u64,
+    },
+    /// ALLOC_GNT, user to owner: here it is.
+    #[op(26)]
+    AllocGrant {
+        /// The user's id of the window.
+        #[word(0)]
+        user_window: u64,
+        /// Bus address of the structure ([`WindowRecord`](crate::window::WindowRecord)).
+        #[word(1)]
+        address: u64,
+        /// From the ALLOC_REQ.
+        #[word(2)]
+        waiter: u64,
+    },
+    /// ALLOC_REJ, user to owner: no memory for it.
+    #[op(27)]
+    AllocReject {
+        /// From the ALLOC_REQ.
+        #[word(2)]
+        waiter: u64,
+    },
+    /// FREE_VIRT, owner to user: the window will not be registered, take the structure back. Not
+    /// answered.
+    #[op(28)]
+    FreeVirtual {
+        /// The receiver's endpoint id.
+        #[word(0)]
+        peer: u64,
+        /// The user's id of the window.
+        #[word(1)]
+        user_window: u64,
+        /// The owner's id of the window.
+        #[word(2)]
+        owner_window: u64,
+        /// What it was for: always 19, the opcode of REGISTER.
+        #[word(3)]
+        kind: u64,
+    },
+    /// MUNMAP, user to owner, after an UNREGISTER_NACK: the last use of the window has ended,
+    /// nothing here knows its id any more.
+    #[op(29)]
+    Munmap {
+        /// The owner's id of the window.
+        #[word(0)]
+        owner_window: u64,
+    },
+    /// MARK: a mark for what has been copied through your end of the connection so far, please.
+    #[op(30)]
+    Mark {
+        /// The receiver's endpoint id.
+        #[word(0)]
+        peer: u64,
+        /// Chosen by the asking side, echoed.
+        #[word(1)]
+        waiter: u64,
+    },
+    /// MARK_ACK: here it is.
+    #[op(31)]
+    MarkAck {
+        /// The receiver's endpoint id: it asked.
+        #[word(0)]
+        requester: u64,
+        /// Chosen by the asking side, echoed.
+        #[word(1)]
+        waiter: u64,
+        /// The mark. Its lower 31 bits count: the mainline driver extends the sign of an `int`.
+        #[word(2)]
+        mark: u64,
+    },
+    /// MARK_NACK: not connected, or no memory.
+    #[op(32)]
+    MarkNack {
+        /// The receiver's endpoint id: it asked.
+        #[word(0)]
+        requester: u64,
+        /// Chosen by the asking side, echoed.
+        #[word(1)]
+        waiter: u64,
+    },
+    /// WAIT: answer when everything before that mark of yours has been copied.
+    #[op(33)]
+    Wait {
+        /// The receiver's endpoint id.
+        #[word(0)]
+        peer: u64,
+        /// Chosen by the asking side, echoed.
+        #[word(1)]
+        waiter: u64,
+        /// From a MARK_ACK; the lower 31 bits count.
+        #[word(2)]
+        mark: u64,
+    },
+    /// WAIT_ACK: it has.
+    #[op(34)]
+    WaitAck {
+        /// The receiver's endpoint id: it asked.
+        #[word(0)]
+        requester: u64,
+        /// Chosen by the asking side, echoed.
+        #[word(1)]
+        waiter: u64,
+    },
+    /// WAIT_NACK: unknown mark, not connected, or no memory.
+    #[op(35)]
+    WaitNack {
+        /// The receiver's endpoint id: it asked.
+        #[word(0)]
+        requester: u64,
+        /// Chosen by the asking side, echoed.
+        #[word(1)]
+        waiter: u64,
+    },
+    /// SIG_LOCAL: when what has been copied through your end so far is there, write a value to a
+    /// window of your own.
+    #[op(36)]
+    SignalLocal {
+        /// The receiver's endpoint id.
+        #[word(0)]
+        peer: u64,
+        /// Registered offset, a multiple of 4.
+        #[word(1)]
+        offset: u64,
+        /// The 8 bytes to write there.
+        #[word(2)]
+        value: u64,
+        /// Chosen by the asking side, echoed.
+        #[word(3)]
+        waiter: u64,
+    },
+    /// SIG_REMOTE: the same, but write to a window of mine.
+    #[op(37)]
+    SignalRemote {
+        /// The receiver's endpoint id.
+        #[word(0)]
+        peer: u64,
+        /// Registered offset, a multiple of 4.
+        #[word(1)]
+        offset: u64,
+        /// The 8 bytes to write there.
+        #[word(2)]
+        value: u64,
+        /// Chosen by the asking side, echoed.
+        #[word(3)]
+        waiter: u64,
+    },
+    /// SIG_ACK: the write is queued behind the copies.
+    #[op(38)]
+    SignalAck {
+        /// The receiver's endpoint id: it asked.
+        #[word(0)]
+        requester: u64,
+        /// Chosen by the asking side, echoed.
+        #[word(3)]
+        waiter: u64,
+    },
+    /// SIG_NACK: no such writable place, or not connected.
+    #[op(39)]
+    SignalNack {
+        /// The receiver's endpoint id: it asked.
+        #[word(0)]
+        requester: u64,
+        /// Chosen by the asking side, echoed.
+        #[word(3)]
+        waiter: u64,
+    },
     /// CNCT_TERM, A to P, extension [`Extensions::WITHDRAW`]: forget my request if it is still
     /// queued. Whatever happens, exactly one of TERM_ACK, CNCT_GNT and CNCT_REJ answers a request.
     #[op(64)]
@@ -336,6 +588,166 @@ mod tests {
                 },
             ),
             (
+                19,
+                [1, 2, 3, 0],
+                NodeMessage::Register {
+                    peer: 1,
+                    user_window: 2,
+                    owner_window: 3,
+                },
+            ),
+            (
+                20,
+                [1, 2, 3, 0],
+                NodeMessage::RegisterAck {
+                    peer: 1,
+                    user_window: 2,
+                    owner_window: 3,
+                },
+            ),
+            (
+                21,
+                [1, 2, 3, 0],
+                NodeMessage::RegisterNack {
+                    peer: 1,
+                    user_window: 2,
+                    owner_window: 3,
+                },
+            ),
+            (
+                22,
+                [1, 2, 0, 0],
+                NodeMessage::Unregister {
+                    user_window: 1,
+                    owner_window: 2,
+                },
+            ),
+            (
+                23,
+                [1, 2, 0, 0],
+                NodeMessage::UnregisterAck {
+                    owner: 1,
+                    owner_window: 2,
+                },
+            ),
+            (
+                24,
+                [1, 2, 0, 0],
+                NodeMessage::UnregisterNack {
+                    owner: 1,
+                    owner_window: 2,
+                },
+            ),
+            (
+                25,
+                [1, 2, 3, 0],
+                NodeMessage::AllocRequest {
+                    peer: 1,
+                    pages: 2,
+                    waiter: 3,
+                },
+            ),
+            (
+                26,
+                [1, 2, 3, 0],
+                NodeMessage::AllocGrant {
+                    user_window: 1,
+                    address: 2,
+                    waiter: 3,
+                },
+            ),
+            (27, [0, 0, 3, 0], NodeMessage::AllocReject { waiter: 3 }),
+            (
+                28,
+                [1, 2, 3, 4],
+                NodeMessage::FreeVirtual {
+                    peer: 1,
+                    user_window: 2,
+                    owner_window: 3,
+                    kind: 4,
+                },
+            ),
+            (29, [1, 0, 0, 0], NodeMessage::Munmap { owner_window: 1 }),
+            (30, [1, 2, 0, 0], NodeMessage::Mark { peer: 1, waiter: 2 }),
+            (
+                31,
+                [1, 2, 3, 0],
+                NodeMessage::MarkAck {
+                    requester: 1,
+                    waiter: 2,
+                    mark: 3,
+                },
+            ),
+            (
+                32,
+                [1, 2, 0, 0],
+                NodeMessage::MarkNack {
+                    requester: 1,
+                    waiter: 2,
+                },
+            ),
+            (
+                33,
+                [1, 2, 3, 0],
+                NodeMessage::Wait {
+                    peer: 1,
+                    waiter: 2,
+                    mark: 3,
+                },
+            ),
+            (
+                34,
+                [1, 2, 0, 0],
+                NodeMessage::WaitAck {
+                    requester: 1,
+                    waiter: 2,
+                },
+            ),
+            (
+                35,
+                [1, 2, 0, 0],
+                NodeMessage::WaitNack {
+                    requester: 1,
+                    waiter: 2,
+                },
+            ),
+            (
+                36,
+                [1, 2, 3, 4],
+                NodeMessage::SignalLocal {
+                    peer: 1,
+                    offset: 2,
+                    value: 3,
+                    waiter: 4,
+                },
+            ),
+            (
+                37,
+                [1, 2, 3, 4],
+                NodeMessage::SignalRemote {
+                    peer: 1,
+                    offset: 2,
+                    value: 3,
+                    waiter: 4,
+                },
+            ),
+            (
+                38,
+                [1, 0, 0, 4],
+                NodeMessage::SignalAck {
+                    requester: 1,
+                    waiter: 4,
+                },
+            ),
+            (
+                39,
+                [1, 0, 0, 4],
+                NodeMessage::SignalNack {
+                    requester: 1,
+                    waiter: 4,
+                },
+            ),
+            (
                 64,
                 [1, 0, 0, 0],
                 NodeMessage::ConnectWithdraw { connector: 1 },
@@ -351,7 +763,7 @@ mod tests {
 
     #[test]
     fn unknown_opcodes_are_an_error_and_stray_words_are_not() {
-        for opcode in [0, 5, 19, 39, 63, 66, u32::MAX] {
+        for opcode in [0, 5, 40, 63, 66, u32::MAX] {
             let error = DecodeError::UnknownOperation {
                 number: opcode.into(),
             };
