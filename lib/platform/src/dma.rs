@@ -3,9 +3,11 @@
 //! The kernel gives physically contiguous memory in pieces of at most 4 MiB. Pieces are rounded
 //! to a power of two pages: the upstream kernel never takes back the rest of other sizes.
 
+use alloc::vec::Vec;
+
 use libredox::Fd;
 use libredox::flag::O_CLOEXEC;
-use syscall::error::{EINVAL, Error, Result};
+use syscall::error::{EINVAL, ENOMEM, EOVERFLOW, Error, Result};
 use syscall::flag::CallFlags;
 
 use crate::mem::{self, PAGE, Region};
@@ -25,6 +27,67 @@ pub struct Allocator {
 pub struct Buffer {
     region: Region,
     physical: u64,
+}
+
+/// One physical piece of scattered memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Piece {
+    /// Physical address of its first byte.
+    pub physical: u64,
+    /// Bytes, a power of two of at least a page.
+    pub bytes: usize,
+}
+
+/// Memory of several physical pieces behind one range of addresses. It comes into being piece by
+/// piece ([`Allocator::fill`]), so that nobody has to wait while a large one is cleared.
+#[derive(Debug)]
+pub struct Scattered {
+    region: Region,
+    plan: Plan,
+}
+
+/// Which piece comes next: as large as there is room for and as the system could give last time.
+#[derive(Debug)]
+struct Plan {
+    whole: usize,
+    filled: usize,
+    largest: usize,
+    pieces: Vec<Piece>,
+}
+
+impl Plan {
+    fn new(whole: usize) -> Self {
+        Self {
+            whole,
+            filled: 0,
+            largest: MAX_CONTIGUOUS,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// Takes one piece from `take(offset, bytes)`, which answers with its physical address or
+    /// `ENOMEM`; returns whether more are to come.
+    fn advance(&mut self, mut take: impl FnMut(usize, usize) -> Result<u64>) -> Result<bool> {
+        let rest = (self.whole - self.filled) / PAGE;
+        let Some(order) = rest.checked_ilog2() else {
+            return Ok(false);
+        };
+        let mut bytes = self.largest.min(PAGE << order);
+        loop {
+            match take(self.filled, bytes) {
+                Ok(physical) => {
+                    self.pieces.push(Piece { physical, bytes });
+                    self.filled += bytes;
+                    return Ok(self.filled < self.whole);
+                }
+                Err(Error { errno: ENOMEM }) if bytes > PAGE => {
+                    bytes /= 2;
+                    self.largest = bytes;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
 }
 
 impl Allocator {
@@ -51,6 +114,36 @@ impl Allocator {
         Ok(Buffer { region, physical })
     }
 
+    /// Room for scattered memory of any size, without memory in it yet.
+    ///
+    /// # Errors
+    /// `EINVAL` for zero bytes, `EOVERFLOW`, `ENOMEM`.
+    pub fn reserve(&self, bytes: usize) -> Result<Scattered> {
+        if bytes == 0 {
+            return Err(Error::new(EINVAL));
+        }
+        let whole = bytes
+            .checked_next_multiple_of(PAGE)
+            .ok_or(Error::new(EOVERFLOW))?;
+        Ok(Scattered {
+            region: mem::reserve(whole)?,
+            plan: Plan::new(whole),
+        })
+    }
+
+    /// Puts the next piece of zeroed memory in, at most [`MAX_CONTIGUOUS`] bytes; returns whether
+    /// more are to come.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is not even one page.
+    pub fn fill(&self, scattered: &mut Scattered) -> Result<bool> {
+        let region = &scattered.region;
+        scattered.plan.advance(|offset, bytes| {
+            mem::replace(region, offset, bytes, self.contiguous.raw())?;
+            self.translate(region.address() + offset)
+        })
+    }
+
     /// The physical address behind a virtual address of this process; the page must be present.
     pub fn translate(&self, address: usize) -> Result<u64> {
         let mut word = address.to_ne_bytes();
@@ -71,5 +164,65 @@ impl Buffer {
     /// Physical address of its first byte.
     pub fn physical(&self) -> u64 {
         self.physical
+    }
+}
+
+impl Scattered {
+    /// The memory, one range.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Its physical pieces so far, in order.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.plan.pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives pieces of at most `largest` bytes while `left` lasts, one behind the other.
+    fn fill(whole: usize, largest: usize, mut left: usize) -> Result<Vec<Piece>> {
+        let mut plan = Plan::new(whole);
+        let mut next = 0x10_0000;
+        loop {
+            let more = plan.advance(|offset, bytes| {
+                assert!(bytes.is_power_of_two() && bytes >= PAGE && offset + bytes <= whole);
+                if bytes > largest || bytes > left {
+                    return Err(Error::new(ENOMEM));
+                }
+                left -= bytes;
+                next += bytes as u64;
+                Ok(next - bytes as u64)
+            })?;
+            if !more {
+                return Ok(plan.pieces);
+            }
+        }
+    }
+
+    fn sizes(pieces: &[Piece]) -> Vec<usize> {
+        pieces.iter().map(|piece| piece.bytes / PAGE).collect()
+    }
+
+    #[test]
+    fn pieces_are_as_large_as_fits() {
+        let pieces = fill(9 * MAX_CONTIGUOUS / 4 + 3 * PAGE, usize::MAX, usize::MAX).unwrap();
+        assert_eq!(sizes(&pieces), [1024, 1024, 256, 2, 1]);
+        assert_eq!(pieces[1].physical, pieces[0].physical + 4096 * 1024);
+        assert_eq!(sizes(&fill(PAGE, usize::MAX, usize::MAX).unwrap()), [1]);
+    }
+
+    #[test]
+    fn scarce_memory_gives_smaller_pieces_and_then_an_error() {
+        let pieces = fill(7 * PAGE, 2 * PAGE, usize::MAX).unwrap();
+        assert_eq!(sizes(&pieces), [2, 2, 2, 1]);
+        assert_eq!(
+            fill(7 * PAGE, PAGE, 7 * PAGE).map(|pieces| pieces.len()),
+            Ok(7)
+        );
+        assert_eq!(fill(7 * PAGE, 4 * PAGE, 6 * PAGE), Err(Error::new(ENOMEM)));
     }
 }

@@ -15,11 +15,15 @@ use libredox::Fd;
 use libredox::call::{MmapArgs, mmap, munmap};
 use libredox::flag::{MAP_PRIVATE, MAP_SHARED, O_CLOEXEC, PROT_READ, PROT_WRITE};
 use syscall::error::{EFAULT, EINVAL, EOVERFLOW, Error, Result};
+use syscall::flag::MapFlags;
 
 use crate::copy;
 
 /// Bytes of a page, the unit of all mappings.
 pub const PAGE: usize = 4096;
+
+/// The file descriptor number that stands for anonymous memory in a mapping call.
+const ANONYMOUS: usize = !0;
 
 /// An access that is not inside its region, or not aligned to its size.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,6 +75,9 @@ enum Backing {
     Mapping { address: usize, bytes: usize },
     /// Ordinary memory (tests, loopback links). Words, so that every region start is aligned.
     Heap(NonNull<[u64]>),
+    /// A client's pages, here until its request is answered; the scheme loop withholds the answer
+    /// while there are regions of them.
+    Lent,
 }
 
 impl Drop for Backing {
@@ -88,6 +95,7 @@ impl Drop for Backing {
                 // SAFETY: made by `Box::leak` in `Region::heap`, freed only here.
                 drop(unsafe { alloc::boxed::Box::from_raw(words.as_ptr()) });
             }
+            Backing::Lent => {}
         }
     }
 }
@@ -134,6 +142,24 @@ impl Region {
             bytes,
             backing,
         })
+    }
+
+    /// A client's pages in the buffer of a request.
+    ///
+    /// # Safety
+    /// The buffer stays mapped, and nothing looks at it through a reference, until this region and
+    /// all its clones and parts are gone ([`is_shared`](Self::is_shared) tells).
+    pub(crate) unsafe fn of_lent(buffer: &mut [u8]) -> Self {
+        Self {
+            start: NonNull::from(&mut *buffer).cast(),
+            bytes: buffer.len(),
+            backing: Rc::new(Backing::Lent),
+        }
+    }
+
+    /// Whether other regions of the same mapping exist.
+    pub(crate) fn is_shared(&self) -> bool {
+        Rc::strong_count(&self.backing) > 1
     }
 
     /// Length in bytes.
@@ -360,6 +386,12 @@ pub fn map_physical(physical: u64, bytes: usize, cache: Cache) -> Result<Region>
     Ok(region.part(skip, bytes)?)
 }
 
+/// Room in this process's address space: memory that costs nothing until it is touched, to be
+/// replaced piece by piece.
+pub(crate) fn reserve(bytes: usize) -> Result<Region> {
+    map_private(ANONYMOUS, bytes)
+}
+
 /// Maps a file of the memory scheme privately at an address of the kernel's choice.
 pub(crate) fn map_private(fd: usize, bytes: usize) -> Result<Region> {
     let bytes = bytes
@@ -378,6 +410,27 @@ pub(crate) fn map_private(fd: usize, bytes: usize) -> Result<Region> {
     };
     // SAFETY: the mapping made above, known to nobody else.
     unsafe { Region::from_mapping(address, bytes) }
+}
+
+/// Replaces whole pages of a region by a private mapping of `fd`, in place.
+pub(crate) fn replace(region: &Region, offset: usize, bytes: usize, fd: usize) -> Result<()> {
+    let place = region.check(offset, bytes, PAGE)?;
+    if bytes == 0 || !bytes.is_multiple_of(PAGE) {
+        return Err(Error::new(EINVAL));
+    }
+    // SAFETY: the range belongs to the region's own mapping (checked), is only reached through
+    // regions, which hold no references, and stays mapped without a gap.
+    unsafe {
+        mmap(MmapArgs {
+            addr: place.as_ptr().cast(),
+            length: bytes,
+            prot: PROT_READ | PROT_WRITE,
+            flags: MAP_PRIVATE | (MapFlags::MAP_FIXED.bits() & 0xffff) as u32,
+            fd,
+            offset: 0,
+        })?
+    };
+    Ok(())
 }
 
 #[cfg(test)]

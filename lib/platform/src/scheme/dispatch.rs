@@ -6,14 +6,15 @@
 
 use core::mem::size_of;
 
-use redox_scheme::scheme::{Op, SchemeResponse, SchemeSync};
+use redox_scheme::scheme::{Op, OpCall, SchemeResponse, SchemeSync};
 use redox_scheme::{CallerCtx, Id, OpenResult, Request, RequestKind};
 use syscall::data::{Stat, StatVfs, TimeSpec};
 use syscall::error::{EAGAIN, EINVAL, ENOSYS, EOPNOTSUPP, EWOULDBLOCK, Error, Result};
 use syscall::flag::{F_GETFL, F_SETFL, StdFsCallKind};
-use syscall::schemev2::{Cqe, CqeOpcode, Opcode, Sqe, SqeFlags};
+use syscall::schemev2::{CqeOpcode, Opcode, Sqe, SqeFlags};
 
-use super::{NO_ID, Parked, SchemeDaemon, SchemeLoop, Transport};
+use super::{NO_ID, Parked, Payload, SchemeDaemon, SchemeLoop, Transport};
+use crate::mem::Region;
 
 impl<T: Transport> SchemeLoop<T> {
     /// Serves one request from the socket.
@@ -53,8 +54,14 @@ impl<T: Transport> SchemeLoop<T> {
     }
 
     fn operation<S: SchemeDaemon>(&mut self, op: Op, caller: CallerCtx, tag: u32, scheme: &mut S) {
-        if let Some(parked) = self.attempt(Parked { op, caller, tag }, scheme) {
-            self.park(parked.op, parked.caller, parked.tag);
+        let parked = Parked {
+            op,
+            caller,
+            tag,
+            lent: None,
+        };
+        if let Some(parked) = self.attempt(parked, scheme) {
+            self.park(parked);
         }
     }
 
@@ -76,16 +83,24 @@ impl<T: Transport> SchemeLoop<T> {
 
     /// Calls the handler and queues its answer, or gives the request back when it has to wait.
     fn attempt<S: SchemeDaemon>(&mut self, mut parked: Parked, scheme: &mut S) -> Option<Parked> {
-        let Parked { op, caller, tag } = &mut parked;
+        let Parked {
+            op, caller, lent, ..
+        } = &mut parked;
         let nonblocking = op.is_explicitly_nonblock();
-        let (opcode, result, extra) =
-            match op.handle_sync_dont_consume(caller, scheme, &mut self.state) {
-                SchemeResponse::Regular(result) => (CqeOpcode::RespondRegular, result, 0),
-                SchemeResponse::RegularAndNotifyOnDetach(result) => {
-                    (CqeOpcode::RespondAndNotifyOnDetach, result, 0)
-                }
-                SchemeResponse::Opened(result) => opened(result),
-            };
+        let response = if let Op::Call(call) = op
+            && call.fds().len() == 1
+        {
+            SchemeResponse::Regular(call_one(call, caller, lent, scheme))
+        } else {
+            op.handle_sync_dont_consume(caller, scheme, &mut self.state)
+        };
+        let (opcode, result, extra) = match response {
+            SchemeResponse::Regular(result) => (CqeOpcode::RespondRegular, result, 0),
+            SchemeResponse::RegularAndNotifyOnDetach(result) => {
+                (CqeOpcode::RespondAndNotifyOnDetach, result, 0)
+            }
+            SchemeResponse::Opened(result) => opened(result),
+        };
         let result = match result {
             Err(Error { errno: EWOULDBLOCK }) if nonblocking => Err(Error::new(EAGAIN)),
             Err(Error { errno: EWOULDBLOCK }) => return Some(parked),
@@ -100,14 +115,31 @@ impl<T: Transport> SchemeLoop<T> {
         } else {
             opcode
         };
-        self.answers.push(Cqe {
-            flags: opcode as u8,
-            extra_raw: [extra, 0, 0],
-            tag: *tag,
-            result: Error::mux(result) as u64,
-        });
+        self.finish(parked, opcode, result, extra);
         None
     }
+}
+
+/// A `call` on one handle.
+fn call_one<S: SchemeDaemon>(
+    call: &mut OpCall,
+    caller: &CallerCtx,
+    lent: &mut Option<Region>,
+    scheme: &mut S,
+) -> Result<usize> {
+    let id = call.fd();
+    let mut metadata = [0; 3];
+    metadata.copy_from_slice(call.metadata());
+    // Once the payload was kept there are regions of it, and no reference may be made.
+    let bytes = if lent.is_some() {
+        &mut []
+    } else {
+        call.payload()
+    };
+    // SAFETY: the kernel maps the buffer until the answer is written, and `finish` withholds the
+    // answer while the region is shared.
+    let payload = unsafe { Payload::new(bytes, lent) };
+    scheme.call_with(id, payload, &metadata, caller)
 }
 
 fn opened(result: Result<OpenResult>) -> (CqeOpcode, Result<usize>, u8) {

@@ -9,6 +9,7 @@
 //! What the loop takes care of, so that no daemon has to:
 //! - a request with `O_NONBLOCK` that would block is answered `EAGAIN`, never kept;
 //! - a cancelled request is answered `ECANCELED` (the kernel turns it into `EINTR`);
+//! - a `call` whose payload the daemon uses is not answered before it has dropped it;
 //! - subscriptions are remembered and events posted when a changed handle is ready;
 //! - buffers too short or unaligned for `Stat`, `StatVfs` and `TimeSpec` never reach the decoder
 //!   of redox-scheme, which asserts on them; such requests are answered `EINVAL` or copied;
@@ -18,6 +19,7 @@
 //!   [`NO_ID`] instead of whatever the message holds there.
 
 mod dispatch;
+mod lent;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -33,6 +35,9 @@ use syscall::error::{ECANCELED, EINTR, EINVAL, Error, Result};
 use syscall::flag::EventFlags;
 use syscall::schemev2::{Cqe, CqeOpcode, Sqe};
 
+use crate::mem::Region;
+
+pub use lent::Payload;
 pub use transport::{SocketTransport, Transport};
 
 /// Requests taken from the socket by one read.
@@ -54,6 +59,20 @@ pub trait SchemeDaemon: SchemeSync {
     /// every batch of requests and whenever [`SchemeLoop::settle`] runs.
     fn changes(&mut self, changes: &mut Changes) {
         let _ = changes;
+    }
+
+    /// A `call`, as [`SchemeSync::call`] gets it, with a payload that may be kept.
+    ///
+    /// # Errors
+    /// Those of the operation; `EWOULDBLOCK` keeps the request.
+    fn call_with(
+        &mut self,
+        id: usize,
+        payload: Payload<'_>,
+        metadata: &[u64],
+        ctx: &CallerCtx,
+    ) -> Result<usize> {
+        self.call(id, payload.into_bytes(), metadata, ctx)
     }
 
     /// A kept request was given up by its caller; `request` is the `ctx.id` its handler saw. The
@@ -123,11 +142,26 @@ pub enum Status {
     Closed,
 }
 
-/// A request whose handler could not answer yet.
+/// A request that is not answered yet.
 struct Parked {
     op: Op,
     caller: CallerCtx,
     tag: u32,
+    /// The payload, if the daemon kept it.
+    lent: Option<Region>,
+}
+
+impl Parked {
+    /// Whether the daemon uses the request's payload, so that it cannot be answered.
+    fn is_in_use(&self) -> bool {
+        self.lent.as_ref().is_some_and(Region::is_shared)
+    }
+}
+
+/// A request with its answer, which waits until the daemon has dropped the payload.
+struct Withheld {
+    parked: Parked,
+    answer: Cqe,
 }
 
 /// The event loop; `T` is the socket, or a fake one in tests.
@@ -138,6 +172,7 @@ pub struct SchemeLoop<T = SocketTransport> {
     /// Kept requests by handle, then by order of arrival.
     parked: BTreeMap<(usize, u64), Parked>,
     parked_by_id: BTreeMap<Id, (usize, u64)>,
+    withheld: Vec<Withheld>,
     arrivals: u64,
     /// What is subscribed per handle, with the last subscriber's identity.
     interest: BTreeMap<usize, (EventFlags, CallerCtx)>,
@@ -173,6 +208,7 @@ impl<T: Transport> SchemeLoop<T> {
             answers: Vec::new(),
             parked: BTreeMap::new(),
             parked_by_id: BTreeMap::new(),
+            withheld: Vec::new(),
             arrivals: 0,
             interest: BTreeMap::new(),
             changes: Changes::default(),
@@ -258,8 +294,21 @@ impl<T: Transport> SchemeLoop<T> {
                 break false;
             }
         };
+        self.release_withheld();
         self.write_answers()?;
         Ok(left)
+    }
+
+    /// Queues the answers whose payloads the daemon has dropped.
+    fn release_withheld(&mut self) {
+        let answers = &mut self.answers;
+        self.withheld.retain(|withheld| {
+            let in_use = withheld.parked.is_in_use();
+            if !in_use {
+                answers.push(withheld.answer);
+            }
+            in_use
+        });
     }
 
     fn apply<S: SchemeDaemon>(&mut self, changes: Changes, scheme: &mut S) {
@@ -341,11 +390,11 @@ impl<T: Transport> SchemeLoop<T> {
         Ok(())
     }
 
-    fn park(&mut self, op: Op, caller: CallerCtx, tag: u32) {
-        let key = (op.file_id().unwrap_or(usize::MAX), self.arrivals);
+    fn park(&mut self, parked: Parked) {
+        let key = (parked.op.file_id().unwrap_or(usize::MAX), self.arrivals);
         self.arrivals += 1;
-        self.parked_by_id.insert(caller.id, key);
-        self.parked.insert(key, Parked { op, caller, tag });
+        self.parked_by_id.insert(parked.caller.id, key);
+        self.parked.insert(key, parked);
     }
 
     fn cancel<S: SchemeDaemon>(&mut self, request: Id, scheme: &mut S) {
@@ -355,7 +404,22 @@ impl<T: Transport> SchemeLoop<T> {
         };
         if let Some(parked) = self.parked.remove(&key) {
             let result = scheme.on_cancel(request);
-            self.answer(parked.tag, result);
+            self.finish(parked, CqeOpcode::RespondRegular, result, 0);
+        }
+    }
+
+    /// Answers a request, or withholds the answer while the daemon uses its payload.
+    fn finish(&mut self, parked: Parked, opcode: CqeOpcode, result: Result<usize>, extra: u8) {
+        let answer = Cqe {
+            flags: opcode as u8,
+            extra_raw: [extra, 0, 0],
+            tag: parked.tag,
+            result: Error::mux(result) as u64,
+        };
+        if parked.is_in_use() {
+            self.withheld.push(Withheld { parked, answer });
+        } else {
+            self.answers.push(answer);
         }
     }
 
