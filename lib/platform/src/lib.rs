@@ -23,6 +23,7 @@ pub mod irq;
 pub mod mem;
 pub mod mmio;
 pub mod pci;
+pub mod pin;
 pub mod port;
 pub mod scheme;
 

@@ -448,12 +448,14 @@ pub enum MemoryCall {
         #[word(0)]
         pages: u64,
     },
-    /// Result: the token of the object.
+    /// Result: the token of the object; `ENOENT` while the handle has none, also while an `Offer` is
+    /// on its way.
     #[op(81)]
     Token,
     /// Makes the object of the caller's own pages, which are the payload: whole pages. Root only,
-    /// on behalf of somebody. The call returns when nobody uses the object any more, so that the
-    /// payload stays lent. Result: 0.
+    /// on behalf of somebody. The pages must all be present. The call keeps the handle open and the
+    /// payload lent; it returns when `Unpin` has given the object up and no window uses it any
+    /// more. Result: 0.
     #[op(82)]
     Offer {
         /// Uid of the user who may use the token, whose limit it counts against.
@@ -469,10 +471,11 @@ pub enum MemoryCall {
         #[word(0)]
         pages: u64,
     },
-    /// `scif_unpin_pages`, root only. Result: 0.
+    /// `scif_unpin_pages`, root only: from now on nothing new is registered on the object, and it
+    /// goes with its last window. Result: 0; `EINVAL` for any other token.
     #[op(84)]
     Unpin {
-        /// Token of an object that `Pin` made.
+        /// Token of an object that `Pin` or `Offer` made.
         #[word(0)]
         token: u64,
     },
