@@ -59,6 +59,10 @@ pub trait Operation<const WORDS: usize>: Sized {
     /// The name of the operation with this number, for logs and tables.
     fn name(number: Self::Number) -> Option<&'static str>;
 
+    /// Bytes of the structure of the operation with this number: 0 when it has none, `None` when
+    /// there is no such operation.
+    fn payload_len(number: Self::Number) -> Option<usize>;
+
     /// The words to send; those no field claims are zero.
     fn words(&self) -> [u64; WORDS];
 

@@ -13,6 +13,7 @@ pub mod codec;
 pub mod error;
 pub mod flags;
 pub mod ids;
+pub mod ioctl;
 pub mod limits;
 pub mod link;
 pub mod message;

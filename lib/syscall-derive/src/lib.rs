@@ -46,9 +46,10 @@ pub fn derive_layout(input: TokenStream) -> TokenStream {
 /// Numbers, encoder and decoder of a set of operations.
 ///
 /// On the enum: `#[operation(number = u32, words = 4)]`, the type of an operation number and how
-/// many 64-bit words travel beside it. On each variant `#[op(7)]`, its number. Fields are named and
-/// each is either `#[word(n)]`, a small value in word `n` (its type implements
-/// `scif_abi::codec::Word`), or `#[payload]`, a structure (at most one per variant).
+/// many 64-bit words travel beside it. On each variant `#[op(7)]`, its number; further numbers in
+/// the parentheses are accepted as well but never sent. Fields are named and each is either
+/// `#[word(n)]`, a small value in word `n` (its type implements `scif_abi::codec::Word`), or
+/// `#[payload]`, a structure (at most one per variant).
 ///
 /// The result implements `scif_abi::codec::Operation` and has an associated constant per variant,
 /// its name in upper case, for example `Call::GET_NODE_IDS` for the variant `GetNodeIds`.

@@ -2,8 +2,9 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Attribute, Data, DeriveInput, Error, Fields, LitInt, Result, Type, Variant};
+use syn::{Attribute, Data, DeriveInput, Error, Fields, LitInt, Result, Token, Type, Variant};
 
 /// What `#[operation(number = T, words = N)]` says.
 struct Header {
@@ -45,6 +46,8 @@ struct Operation {
     variant: Ident,
     constant: Ident,
     number: LitInt,
+    /// Further numbers that mean the same when they are received.
+    aliases: Vec<LitInt>,
     /// Field, its type, index of its word.
     words: Vec<(Ident, Type, usize)>,
     /// Field and its type.
@@ -54,7 +57,7 @@ struct Operation {
 
 impl Operation {
     fn parse(variant: &Variant, word_count: usize) -> Result<Operation> {
-        let number = required_number(&variant.attrs, "op", variant.ident.span())?;
+        let (number, aliases) = numbers(variant)?;
         let mut operation = Operation {
             variant: variant.ident.clone(),
             constant: Ident::new(
@@ -63,6 +66,7 @@ impl Operation {
             ),
             documentation: format!("Number of the operation `{}`.", variant.ident),
             number,
+            aliases,
             words: Vec::new(),
             payload: None,
         };
@@ -127,6 +131,18 @@ impl Operation {
     }
 }
 
+/// The numbers in `#[op(number, alias, …)]`.
+fn numbers(variant: &Variant) -> Result<(LitInt, Vec<LitInt>)> {
+    let missing = || Error::new(variant.ident.span(), "missing `#[op(number)]`");
+    let attribute = variant.attrs.iter().find(|a| a.path().is_ident("op"));
+    let list = attribute
+        .ok_or_else(missing)?
+        .parse_args_with(Punctuated::<LitInt, Token![,]>::parse_terminated)?;
+    let mut numbers = list.into_iter();
+    let number = numbers.next().ok_or_else(missing)?;
+    Ok((number, numbers.collect()))
+}
+
 /// The number in `#[name(number)]`.
 fn required_number(attributes: &[Attribute], name: &str, span: Span) -> Result<LitInt> {
     match attributes.iter().find(|a| a.path().is_ident(name)) {
@@ -179,10 +195,12 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
 fn refuse_equal_numbers(operations: &[Operation]) -> Result<()> {
     let mut seen = std::collections::BTreeMap::new();
     for operation in operations {
-        let number: u128 = operation.number.base10_parse()?;
-        if let Some(other) = seen.insert(number, &operation.variant) {
-            let message = format!("number {number} is already that of `{other}`");
-            return Err(Error::new(operation.variant.span(), message));
+        for number in std::iter::once(&operation.number).chain(&operation.aliases) {
+            let number: u128 = number.base10_parse()?;
+            if let Some(other) = seen.insert(number, &operation.variant) {
+                let message = format!("number {number} is already that of `{other}`");
+                return Err(Error::new(operation.variant.span(), message));
+            }
         }
     }
     Ok(())
@@ -213,13 +231,23 @@ fn expand_encoder(header: &Header, operations: &[Operation]) -> TokenStream {
     let mut names = TokenStream::new();
     let mut words = TokenStream::new();
     let mut payloads = TokenStream::new();
+    let mut lengths = TokenStream::new();
     for operation in operations {
         let Operation {
-            variant, constant, ..
+            variant,
+            constant,
+            aliases,
+            ..
         } = operation;
         let text = variant.to_string();
         numbers.extend(quote! { Self::#variant { .. } => Self::#constant, });
-        names.extend(quote! { Self::#constant => ::core::option::Option::Some(#text), });
+        let received = quote! { Self::#constant #(| #aliases)* };
+        names.extend(quote! { #received => ::core::option::Option::Some(#text), });
+        let length = match &operation.payload {
+            Some((_, payload_type)) => quote! { ::core::mem::size_of::<#payload_type>() },
+            None => quote! { 0 },
+        };
+        lengths.extend(quote! { #received => ::core::option::Option::Some(#length), });
         let fields = operation.words.iter().map(|(name, _, _)| name);
         let stores = operation.words.iter().map(|(name, _, index)| {
             quote! { words[#index] = ::scif_abi::codec::Word::to_word(*#name); }
@@ -241,6 +269,10 @@ fn expand_encoder(header: &Header, operations: &[Operation]) -> TokenStream {
             match number { #names _ => ::core::option::Option::None }
         }
 
+        fn payload_len(number: Self::Number) -> ::core::option::Option<usize> {
+            match number { #lengths _ => ::core::option::Option::None }
+        }
+
         fn words(&self) -> [u64; #word_count] {
             #[allow(unused_mut, reason = "an operation set may use no word at all")]
             let mut words = [0u64; #word_count];
@@ -259,7 +291,10 @@ fn expand_decoder(header: &Header, operations: &[Operation]) -> TokenStream {
     let mut arms = TokenStream::new();
     for operation in operations {
         let Operation {
-            variant, constant, ..
+            variant,
+            constant,
+            aliases,
+            ..
         } = operation;
         let fields = operation.fields();
         let loads = operation.words.iter().map(|(name, word_type, index)| {
@@ -274,7 +309,7 @@ fn expand_decoder(header: &Header, operations: &[Operation]) -> TokenStream {
             None => TokenStream::new(),
         };
         arms.extend(quote! {
-            Self::#constant => {
+            Self::#constant #(| #aliases)* => {
                 #(#loads)*
                 #payload
                 ::core::result::Result::Ok(Self::#variant #fields)
@@ -316,7 +351,7 @@ mod tests {
             enum Call {
                 #[op(1)]
                 Stop,
-                #[op(2)]
+                #[op(2, 0x12)]
                 Go { #[word(1)] speed: u16, #[payload] route: Route },
             }
         });
@@ -326,6 +361,8 @@ mod tests {
             "const GO : u64 = 2",
             "fn decode",
             "words [1usize]",
+            "Self :: GO | 0x12 =>",
+            "size_of :: < Route >",
         ] {
             assert!(text.contains(expected), "`{expected}` is missing in {text}");
         }
@@ -336,6 +373,10 @@ mod tests {
         let equal_numbers = parse_quote! {
             #[operation(number = u64, words = 1)]
             enum A { #[op(1)] B, #[op(1)] C }
+        };
+        let equal_alias = parse_quote! {
+            #[operation(number = u64, words = 1)]
+            enum A { #[op(1)] B, #[op(2, 1)] C }
         };
         let no_number = parse_quote! { #[operation(number = u64, words = 1)] enum A { B } };
         let no_header = parse_quote! { enum A { #[op(1)] B } };
@@ -357,6 +398,7 @@ mod tests {
         };
         let cases = [
             equal_numbers,
+            equal_alias,
             no_number,
             no_header,
             word_twice,
