@@ -206,6 +206,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
                 Event::NodeUp(node) => self.news.push_back(News::Up(node)),
                 Event::NodeDown(node) => self.news.push_back(News::Down(node)),
                 Event::LinkFailed(node) => self.news.push_back(News::LinkFailed(node)),
+                // Nothing is pinned yet.
+                Event::Released(_) => {}
             }
         }
         core::mem::take(&mut self.changes)

@@ -11,7 +11,7 @@ use platform::dma::Allocator;
 use platform::mem::Region;
 use scheme_scif::Fabric;
 use scif_abi::NodeId;
-use scif_core::{BadAddress, Memory};
+use scif_core::{BadAddress, Memory, Place};
 
 use crate::function::Doorbell;
 
@@ -71,6 +71,17 @@ impl<S: BlockSource> NodeMemory<S> {
             panic!("local address {address:#x} was never given out");
         };
         (region, (address - start) as usize)
+    }
+
+    /// The region that holds a place, and the offset in it.
+    fn range(&self, place: Place, bytes: usize) -> Result<(Region, usize), BadAddress> {
+        match place {
+            Place::Own(address) => {
+                let (region, offset) = self.place(address);
+                Ok((region.clone(), offset))
+            }
+            Place::Peer(node, address) => Ok((self.window(node, address, bytes)?, 0)),
+        }
     }
 
     fn window(&self, node: NodeId, address: u64, bytes: usize) -> Result<Region, BadAddress> {
@@ -149,6 +160,29 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
         // A release store: the data written before is visible to who reads the index.
         let word = self.window(node, address, size_of::<u32>())?;
         word.store_release_u32(0, value).map_err(|_| BadAddress)
+    }
+
+    fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), BadAddress> {
+        let (from, from_offset) = self.range(from, bytes)?;
+        let (to, to_offset) = self.range(to, bytes)?;
+        to.copy_from(to_offset, &from, from_offset, bytes)
+            .map_err(|_| BadAddress)
+    }
+
+    fn store_u64(&mut self, to: Place, value: u64) -> Result<(), BadAddress> {
+        let (Place::Own(address) | Place::Peer(_, address)) = to;
+        let (to, offset) = self.range(to, size_of::<u64>())?;
+        platform::mem::write_fence();
+        let stored = if address.is_multiple_of(size_of::<u64>() as u64) {
+            to.store_release_u64(offset, value)
+        } else {
+            to.write_bytes(offset, &value.to_le_bytes())
+        };
+        stored.map_err(|_| BadAddress)
+    }
+
+    fn fence(&mut self) {
+        platform::mem::write_fence();
     }
 }
 

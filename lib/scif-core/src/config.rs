@@ -16,6 +16,9 @@ pub struct Config {
     pub node_ring_bytes: u32,
     /// Endpoints of one process at most; more give `ENOMEM`.
     pub endpoints_per_process: u32,
+    /// Pages one user may have registered at one time; more give `EAGAIN`. See also
+    /// [`Engine::set_pinned_limit`](crate::Engine::set_pinned_limit).
+    pub pinned_pages_per_user: u64,
 }
 
 impl Config {
@@ -26,6 +29,7 @@ impl Config {
             endpoint_ring_bytes: limits::ENDPOINT_RING_BYTES,
             node_ring_bytes: limits::NODE_RING_BYTES,
             endpoints_per_process: limits::ENDPOINTS_PER_PROCESS,
+            pinned_pages_per_user: limits::PINNED_PAGES_PER_USER,
         }
     }
 }

@@ -125,7 +125,10 @@ impl Engine {
                     }
                     _ => continue,
                 },
-                Event::NodeUp(_) | Event::NodeDown(_) | Event::LinkFailed(_) => {}
+                Event::NodeUp(_)
+                | Event::NodeDown(_)
+                | Event::LinkFailed(_)
+                | Event::Released(_) => {}
             }
             return Some(event);
         }

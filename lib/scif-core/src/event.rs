@@ -4,6 +4,7 @@
 use scif_abi::NodeId;
 
 use crate::endpoint::EndpointId;
+use crate::pages::PinId;
 
 /// One thing to do or to know; taken with [`Engine::next_event`](crate::Engine::next_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,4 +22,7 @@ pub enum Event {
     /// any more (a `NodeDown` came before, if it was online). The link must be reset: make the peer
     /// stop writing to our memory, then call [`Engine::link_down`](crate::Engine::link_down).
     LinkFailed(NodeId),
+    /// One use of these pinned pages is over (a window, or a transfer with pages of its own):
+    /// neither this node's engine nor the peer touches them through it any more.
+    Released(PinId),
 }

@@ -9,15 +9,17 @@
 //! 1. [`Engine::tick`] with the time.
 //! 2. Any calls: those of clients, [`Engine::doorbell`] for every doorbell that rang, and the link
 //!    steps [`Engine::attach`], [`Engine::link_up`], [`Engine::link_down`].
-//! 3. [`Engine::next_event`] until `None`: ring doorbells, retry what waits on changed endpoints
+//! 3. [`Engine::pump`]: a slice of the queued copies.
+//! 4. [`Engine::next_event`] until `None`: ring doorbells, retry what waits on changed endpoints
 //!    (more calls), report nodes.
-//! 4. Sleep until something happens, at most until [`Engine::next_deadline`].
+//! 5. Sleep until something happens, at most until [`Engine::next_deadline`]; not at all when `pump`
+//!    has more to do.
 //!
 //! # Waiting
 //! A call that would have to wait says so instead: [`Engine::send`] and [`Engine::recv`] return 0,
 //! [`Engine::connect_result`] and [`Engine::accept_finish`] are pending, [`Engine::accept_start`]
 //! has nothing to accept. The driver parks its client and retries at the next `Changed` event of
-//! the endpoint.
+//! the endpoint. Calls on registered memory give a [`Ticket`] for [`Engine::finish`] instead.
 #![no_std]
 
 extern crate alloc;
@@ -27,30 +29,43 @@ mod close;
 mod config;
 mod connect;
 mod connection;
+mod copy;
 mod dispatch;
 mod endpoint;
 mod engine;
 mod event;
+mod fence;
 mod invariants;
 mod link;
 mod listen;
+mod mapping;
 mod memory;
 mod node;
+mod pages;
 mod port;
+mod registration;
 mod ring;
+mod rma;
 mod slab;
 mod snapshot;
 mod stats;
+mod ticket;
 mod transfer;
 
 pub use config::{Config, Owner};
 pub use connect::{Connect, ConnectMode};
+pub use copy::{CopyEngine, CpuEngine, Descriptor, SubmitError, Submitted};
 pub use endpoint::{EndpointId, EndpointState};
 pub use engine::Engine;
 pub use event::Event;
+pub use fence::Signal;
 pub use invariants::Violation;
 pub use link::LinkError;
-pub use memory::{BadAddress, Memory};
+pub use mapping::{GotPages, Mapped, RemoteWindowId};
+pub use memory::{BadAddress, Memory, Place};
 pub use node::LinkState;
+pub use pages::{Pages, PinId, Run};
+pub use rma::{Direction, Local, Rma};
 pub use snapshot::{ConnectionInfo, NodeInfo, PortInfo};
 pub use stats::Stats;
+pub use ticket::Ticket;

@@ -1,13 +1,14 @@
 //! The memory an engine works on, seen as an argument: its own shared pages and the peers' memory.
 //!
 //! The engine never holds a pointer. It asks for shared pages once per connection and per link, and
-//! from then on reads and writes *its own* pages and only writes those of a peer. The one
-//! exception: while rings are being set up it reads the peer's queue pair structure
-//! ([`Memory::peer_read`]).
+//! from then on reads and writes *its own* pages and only writes those of a peer. The exceptions:
+//! while rings are being set up it reads the peer's queue pair structure, while a window is being
+//! registered the lookup arrays the peer lent, and copies of registered memory may have the peer's
+//! pages as their source ([`Memory::peer_read`], [`Memory::copy`]).
 //!
 //! # Addresses
-//! * A *local* address names a byte of a block that [`Memory::allocate`] returned. It means
-//!   something to this node only.
+//! * A *local* address names a byte of a block that [`Memory::allocate`] returned, or of memory the
+//!   driver has pinned and named in a [`Run`](crate::Run). It means something to this node only.
 //! * A *bus* address is how a peer addresses our memory ([`Memory::export`]), or how a peer told us
 //!   to address its memory. Bus addresses from a peer are untrusted numbers.
 //!
@@ -23,6 +24,25 @@ use scif_abi::NodeId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadAddress;
 
+/// Where a byte is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In own memory, at this local address.
+    Own(u64),
+    /// In that node's memory, at this bus address.
+    Peer(NodeId, u64),
+}
+
+impl Place {
+    /// The place `bytes` bytes further on in the same memory.
+    pub fn offset(self, bytes: u64) -> Place {
+        match self {
+            Place::Own(address) => Place::Own(address.wrapping_add(bytes)),
+            Place::Peer(node, address) => Place::Peer(node, address.wrapping_add(bytes)),
+        }
+    }
+}
+
 /// Memory access of one node. All addresses and lengths are in bytes.
 pub trait Memory {
     /// A zeroed block of own memory that every peer can reach, physically contiguous, aligned to a
@@ -33,7 +53,8 @@ pub trait Memory {
     /// Gives a block of [`Memory::allocate`] back. No peer writes to it any more.
     fn free(&mut self, address: u64, bytes: usize);
 
-    /// The bus address under which `node` reaches the own byte at `address`.
+    /// The bus address under which `node` reaches the own byte at `address`. What is contiguous here
+    /// (a block, a [`Run`](crate::Run)) is contiguous for the peer.
     fn export(&self, node: NodeId, address: u64) -> u64;
 
     /// Copies from own shared memory.
@@ -51,7 +72,7 @@ pub trait Memory {
     /// Whether `bytes` bytes at bus address `address` are memory of `node` that can be reached.
     fn peer_reaches(&self, node: NodeId, address: u64, bytes: usize) -> bool;
 
-    /// Copies from a peer's memory; during set-up only.
+    /// Copies from a peer's memory.
     ///
     /// # Errors
     /// `BadAddress` when the range is not all memory of that node.
@@ -73,4 +94,22 @@ pub trait Memory {
         address: u64,
         value: u32,
     ) -> Result<(), BadAddress>;
+
+    /// Copies `bytes` bytes from one place to another, directly. The ranges may overlap, as one
+    /// page may be in several windows; what the overlapping part then holds is not defined.
+    ///
+    /// # Errors
+    /// `BadAddress` when a range is not all memory of its node; part of it may have been copied.
+    fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), BadAddress>;
+
+    /// Stores eight bytes, little endian, after everything copied or stored before is visible.
+    /// `to` is a multiple of 4; when it is one of 8, nobody sees half of them.
+    ///
+    /// # Errors
+    /// `BadAddress` when the word is not memory of that node.
+    fn store_u64(&mut self, to: Place, value: u64) -> Result<(), BadAddress>;
+
+    /// Write barrier: whoever sees anything copied or stored after this sees everything copied and
+    /// stored before it.
+    fn fence(&mut self);
 }

@@ -11,7 +11,7 @@ use scif_abi::limits;
 use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, QP_BYTES, QP_MAGIC, QueuePair};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::memory::{BadAddress, Memory};
+use crate::memory::{BadAddress, Memory, Place};
 
 /// Why a ring cannot be used any longer; in both cases the other side is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,20 @@ impl Reach {
         }
     }
 
-    fn write(self, mem: &mut dyn Memory, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
+    /// The place of the byte at `address` there.
+    pub(crate) fn place(self, address: u64) -> Place {
+        match self {
+            Reach::Own => Place::Own(address),
+            Reach::Peer(node) => Place::Peer(node, address),
+        }
+    }
+
+    pub(crate) fn write(
+        self,
+        mem: &mut dyn Memory,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), BadAddress> {
         match self {
             Reach::Own => mem.write(address, bytes),
             Reach::Peer(node) => mem.peer_write(node, address, bytes)?,
@@ -63,7 +76,12 @@ impl Reach {
         Ok(())
     }
 
-    fn read(self, mem: &dyn Memory, address: u64, buffer: &mut [u8]) -> Result<(), BadAddress> {
+    pub(crate) fn read(
+        self,
+        mem: &dyn Memory,
+        address: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), BadAddress> {
         match self {
             Reach::Own => mem.read(address, buffer),
             Reach::Peer(node) => mem.peer_read(node, address, buffer)?,
@@ -72,7 +90,7 @@ impl Reach {
     }
 
     /// Within the node there is nothing to check: the addresses are our own.
-    fn reaches(self, mem: &dyn Memory, address: u64, bytes: usize) -> bool {
+    pub(crate) fn reaches(self, mem: &dyn Memory, address: u64, bytes: usize) -> bool {
         match self {
             Reach::Own => true,
             Reach::Peer(node) => mem.peer_reaches(node, address, bytes),
@@ -80,7 +98,7 @@ impl Reach {
     }
 
     /// The address under which the other side reaches our byte at `address`.
-    fn export(self, mem: &dyn Memory, address: u64) -> u64 {
+    pub(crate) fn export(self, mem: &dyn Memory, address: u64) -> u64 {
         match self {
             Reach::Own => address,
             Reach::Peer(node) => mem.export(node, address),

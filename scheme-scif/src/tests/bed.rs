@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use scif_abi::NodeId;
-use scif_core::{BadAddress, Config, Engine, Memory};
+use scif_core::{BadAddress, Config, Engine, Memory, Place};
 use syscall::error::{EWOULDBLOCK, Error, Result};
 use syscall::flag::{EventFlags, O_RDONLY, O_RDWR, O_WRONLY};
 
@@ -41,6 +41,13 @@ pub struct PlainMemory {
 }
 
 impl PlainMemory {
+    fn split(&self, place: Place) -> (NodeId, u64) {
+        match place {
+            Place::Own(address) => (self.node, address),
+            Place::Peer(node, address) => (node, address),
+        }
+    }
+
     fn copy_in(&self, node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
         let mut world = self.world.borrow_mut();
         let memory = world
@@ -134,6 +141,21 @@ impl Memory for PlainMemory {
     ) -> Result<(), BadAddress> {
         self.copy_in(node, address, &value.to_le_bytes())
     }
+
+    fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), BadAddress> {
+        let mut buffer = vec![0; bytes];
+        let (node, address) = self.split(from);
+        self.copy_out(node, address, &mut buffer)?;
+        let (node, address) = self.split(to);
+        self.copy_in(node, address, &buffer)
+    }
+
+    fn store_u64(&mut self, to: Place, value: u64) -> Result<(), BadAddress> {
+        let (node, address) = self.split(to);
+        self.copy_in(node, address, &value.to_le_bytes())
+    }
+
+    fn fence(&mut self) {}
 }
 
 impl Fabric for PlainMemory {

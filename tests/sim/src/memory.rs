@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use scif_abi::NodeId;
 use scif_abi::limits::PAGE_BYTES;
-use scif_core::{BadAddress, Memory};
+use scif_core::{BadAddress, Memory, Place};
 
 use crate::rng::mix;
 
@@ -270,4 +270,28 @@ impl Memory for NodeMemory {
     ) -> Result<(), BadAddress> {
         self.store(node, address, &value.to_le_bytes())
     }
+
+    fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), BadAddress> {
+        let mut buffer = vec![0; bytes];
+        match from {
+            Place::Own(address) => self.read(address, &mut buffer),
+            Place::Peer(node, address) => self.peer_read(node, address, &mut buffer)?,
+        }
+        match to {
+            Place::Own(address) => self.write(address, &buffer),
+            Place::Peer(node, address) => self.store(node, address, &buffer)?,
+        }
+        Ok(())
+    }
+
+    fn store_u64(&mut self, to: Place, value: u64) -> Result<(), BadAddress> {
+        match to {
+            Place::Own(address) => self.write(address, &value.to_le_bytes()),
+            Place::Peer(node, address) => self.store(node, address, &value.to_le_bytes())?,
+        }
+        Ok(())
+    }
+
+    // All nodes are in one thread: whatever is stored is visible at once.
+    fn fence(&mut self) {}
 }

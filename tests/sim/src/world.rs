@@ -305,7 +305,10 @@ impl World {
                     }
                 }
                 Event::Ring(to) => self.ring(number, usize::from(to)),
-                Event::NodeUp(_) | Event::NodeDown(_) | Event::LinkFailed(_) => {}
+                Event::NodeUp(_)
+                | Event::NodeDown(_)
+                | Event::LinkFailed(_)
+                | Event::Released(_) => {}
             }
         }
     }
