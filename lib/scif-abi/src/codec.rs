@@ -47,6 +47,25 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
+/// One field of a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it begins, in bytes.
+    pub offset: usize,
+    /// Its size in bytes.
+    pub bytes: usize,
+}
+
+/// A structure whose layout is fixed. Derived with `syscall_derive::Layout`, which checks it, too.
+pub trait Layout {
+    /// Name of the structure.
+    const NAME: &'static str;
+    /// Its fields, in order.
+    const FIELDS: &'static [Field];
+}
+
 /// A set of operations, each with a number, `WORDS` words beside it and an optional structure.
 /// Derived with `syscall_derive::Operation`.
 pub trait Operation<const WORDS: usize>: Sized {

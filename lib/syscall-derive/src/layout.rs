@@ -1,4 +1,5 @@
-//! `#[derive(Layout)]`: size, alignment and field offsets as compile-time assertions.
+//! `#[derive(Layout)]`: size, alignment and field offsets as compile-time assertions, and as a table
+//! for documents to be checked against.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -67,6 +68,7 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
             "alignment differs from #[layout(align)]"
         );
     };
+    let mut rows = TokenStream::new();
     for field in &fields.named {
         let Some(offset) = Expectation::parse(&field.attrs)?.offset else {
             return Err(Error::new(
@@ -81,8 +83,25 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
                 "field offset differs from #[layout(offset)]"
             );
         });
+        let text = ident.as_ref().map(ToString::to_string);
+        let field_type = &field.ty;
+        rows.extend(quote! {
+            ::scif_abi::codec::Field {
+                name: #text,
+                offset: #offset,
+                bytes: ::core::mem::size_of::<#field_type>(),
+            },
+        });
     }
-    Ok(quote! { const _: () = { #checks }; })
+    let text = name.to_string();
+    Ok(quote! {
+        const _: () = { #checks };
+
+        impl ::scif_abi::codec::Layout for #name {
+            const NAME: &'static str = #text;
+            const FIELDS: &'static [::scif_abi::codec::Field] = &[#rows];
+        }
+    })
 }
 
 #[cfg(test)]
@@ -103,6 +122,7 @@ mod tests {
         });
         let text = tokens.map(|t| t.to_string()).unwrap_or_default();
         assert_eq!(text.matches("assert !").count(), 4, "{text}");
+        assert_eq!(text.matches("codec :: Field {").count(), 2, "{text}");
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //! encoders, decoders and layout checks cannot drift apart.
 //!
 //! * [`Layout`](macro@Layout) on a `#[repr(C)]` structure: compile-time checks of its size, its
-//!   alignment and the offset of every field.
+//!   alignment and the offset of every field, and the same as a table.
 //! * [`Operation`](macro@Operation) on an enum: one variant per operation or message, with its
 //!   number, its small arguments (words) and at most one structure (payload); gives the number
 //!   constants, the encoder for the calling side and the bounds-checked decoder for the serving
 //!   side.
 //!
-//! The generated code names `::scif_abi::codec` (traits and the decode error) and nothing else.
+//! The generated code names `::scif_abi::codec` and nothing else.
 //! Byte casting itself is `zerocopy`'s job: a payload type must implement its `FromBytes` and
 //! `IntoBytes`.
 
@@ -22,7 +22,7 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// `#[layout(size = N, align = N)]` on the type gives its size and alignment in bytes;
 /// `#[layout(offset = N)]` on *every* field its offset. A difference, or a field without an offset,
-/// is a compile error.
+/// is a compile error. The result implements `scif_abi::codec::Layout`.
 ///
 /// ```ignore
 /// #[derive(Layout)]

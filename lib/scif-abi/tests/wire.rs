@@ -1,0 +1,182 @@
+//! What lies on the wire, byte by byte, and whether docs/wire.md says the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use scif_abi::PortId;
+use scif_abi::codec::{Field, Layout, Operation as _};
+use scif_abi::link::{Header, MAGIC, Record, STATE_READY, VERSION};
+use scif_abi::message::{Extensions, Message, NodeMessage};
+use scif_abi::qp::{QueuePair, RingDescriptor};
+use scif_abi::window::{Lookup, WindowFill, WindowRecord};
+use zerocopy::{FromBytes, IntoBytes};
+
+const DOCUMENT: &str = include_str!("../../../docs/wire.md");
+
+/// Name and bytes of each line.
+fn golden(text: &str) -> BTreeMap<&str, Vec<u8>> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, digits) = line.split_once(' ').unwrap();
+            let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+            let bytes = (0..digits.len()).step_by(2).map(byte).collect();
+            (name, bytes)
+        })
+        .collect()
+}
+
+/// The cells of the rows of the tables in `text`.
+fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'))
+        .map(|row| row.split('|').map(str::trim).collect())
+}
+
+/// A message of the document's table.
+struct Row<'a> {
+    opcode: u32,
+    name: &'a str,
+    variant: &'a str,
+    /// Which payload words it has.
+    words: [bool; 4],
+}
+
+fn message_rows() -> Vec<Row<'static>> {
+    let rows = rows(DOCUMENT).filter_map(|cells| {
+        let [opcode, name, variant, _, words @ ..] = &cells[..] else {
+            return None;
+        };
+        Some(Row {
+            opcode: opcode.parse().ok()?,
+            name,
+            variant: variant.trim_matches('`'),
+            words: <[&str; 4]>::try_from(words).ok()?.map(|cell| cell != "–"),
+        })
+    });
+    rows.collect()
+}
+
+#[test]
+fn the_document_lists_every_message_with_its_words() {
+    let documented = message_rows();
+    let opcodes: BTreeSet<u32> = documented.iter().map(|row| row.opcode).collect();
+    assert_eq!(opcodes.len(), documented.len(), "an opcode is listed twice");
+    let known = (0..1000).filter(|opcode| NodeMessage::name(*opcode).is_some());
+    assert_eq!(opcodes, known.collect());
+    for row in documented {
+        assert_eq!(NodeMessage::name(row.opcode), Some(row.variant));
+        let all = NodeMessage::decode(row.opcode, [1, 2, 3, 4], &[]).unwrap();
+        assert_eq!(all.words().map(|word| word != 0), row.words, "{}", row.name);
+    }
+}
+
+#[test]
+fn messages_have_the_mainline_bytes() {
+    let golden = golden(include_str!("messages.golden"));
+    let documented = message_rows();
+    assert_eq!(golden.len(), documented.len());
+    for row in documented {
+        let words = [0, 1, 2, 3].map(|at| {
+            let word = 0x1817_1615_1413_1211 + 0x1010_1010_1010_1010 * at;
+            if row.words[at as usize] { word } else { 0 }
+        });
+        let body = NodeMessage::decode(row.opcode, words, &[]).unwrap();
+        let message = Message::new(PortId::new(1, 0x0440), PortId::new(0, 0x07d0), body);
+        assert_eq!(message.as_bytes(), golden[row.name], "{}", row.name);
+        assert_eq!(Message::read_from_bytes(&golden[row.name]), Ok(message));
+        assert_eq!(message.body(), Ok(body));
+    }
+}
+
+/// A window structure as lent, with what its owner writes.
+fn window() -> Vec<u8> {
+    let (own, addresses, counts) = (
+        0x5857_5655_5453_5251,
+        0x3837_3635_3433_3231,
+        0x4847_4645_4443_4241,
+    );
+    let mut bytes = WindowRecord::lent(0x201, own, addresses, counts)
+        .as_bytes()
+        .to_vec();
+    let fill = WindowFill {
+        chunks: 3,
+        protection: 1,
+        offset: 0x4000_0000_0000_1000,
+        endpoint: 0x1817_1615_1413_1211,
+        owner_window: 0x2827_2625_2423_2221,
+    };
+    for (offset, value) in fill.stores() {
+        bytes[offset as usize..offset as usize + 8].copy_from_slice(&value);
+    }
+    bytes
+}
+
+#[test]
+fn structures_have_the_mainline_bytes() {
+    let queue_pair = QueuePair::new(
+        0x2827_2625_2423_2221,
+        0x1817_1615_1413_1211,
+        0x1000,
+        Extensions::WITHDRAW.to_word(),
+    );
+    let header = Header {
+        magic: MAGIC.into(),
+        version: VERSION.into(),
+        nodes: [1.into(), 2.into()],
+        reserved: [0; 48],
+    };
+    let record = Record {
+        state: STATE_READY.into(),
+        generation: 0x1112_1314.into(),
+        peer_generation: 0x2122_2324.into(),
+        doorbell: 0x3132_3334.into(),
+        queue_pair: 0x4142_4344_4546_4748.into(),
+        ram_bytes: 0x5152_5354_5556_5758.into(),
+        reserved: [0; 32],
+    };
+    let structures = [
+        ("Header", header.as_bytes().to_vec()),
+        ("QueuePair", queue_pair.as_bytes().to_vec()),
+        ("Record", record.as_bytes().to_vec()),
+        ("WindowRecord", window()),
+    ];
+    let golden = golden(include_str!("structures.golden"));
+    assert_eq!(golden.len(), structures.len());
+    for (name, bytes) in structures {
+        assert_eq!(bytes, golden[name], "{name}");
+    }
+}
+
+#[test]
+fn the_document_has_every_field_of_the_structures() {
+    let structures = [
+        (PortId::NAME, PortId::FIELDS),
+        (Message::NAME, Message::FIELDS),
+        (QueuePair::NAME, QueuePair::FIELDS),
+        (RingDescriptor::NAME, RingDescriptor::FIELDS),
+        (WindowRecord::NAME, WindowRecord::FIELDS),
+        (Lookup::NAME, Lookup::FIELDS),
+        (Header::NAME, Header::FIELDS),
+        (Record::NAME, Record::FIELDS),
+    ];
+    for (name, fields) in structures {
+        let heading = format!("\n### `{name}`");
+        let (_, section) = DOCUMENT.split_once(&heading).expect(name);
+        let section = section.split("\n#").next().unwrap();
+        let documented: Vec<_> = rows(section)
+            .filter_map(|cells| {
+                let [offset, bytes, field, ..] = &cells[..] else {
+                    return None;
+                };
+                let (offset, bytes) = (offset.parse().ok()?, bytes.parse().ok()?);
+                Some((offset, bytes, field.trim_matches('`')))
+            })
+            .collect();
+        let row = |field: &Field| (field.offset, field.bytes, field.name);
+        assert_eq!(
+            documented,
+            fields.iter().map(row).collect::<Vec<_>>(),
+            "{name}"
+        );
+    }
+}
