@@ -448,8 +448,8 @@ pub enum MemoryCall {
         #[word(0)]
         pages: u64,
     },
-    /// Result: the token of the object; `ENOENT` while the handle has none, also while an `Offer` is
-    /// on its way.
+    /// Result: the token of the object; `ENOENT` while the handle has none, also while an `Offer`
+    /// is on its way.
     #[op(81)]
     Token,
     /// Makes the object of the caller's own pages, which are the payload: whole pages. Root only,

@@ -1,5 +1,5 @@
-//! `#[derive(Layout)]`: size, alignment and field offsets as compile-time assertions, and as a table
-//! for documents to be checked against.
+//! `#[derive(Layout)]`: size, alignment and field offsets as compile-time assertions, and as a
+//! table for documents to be checked against.
 
 use proc_macro2::TokenStream;
 use quote::quote;
