@@ -3,6 +3,7 @@
 //! This file is the table of contents: one line per command, each in a module of its own. What the
 //! commands share is below them: the toolchain, the image, the PCI fabric and the launcher.
 
+mod behaviour;
 mod build;
 mod clean;
 mod console;
@@ -88,6 +89,11 @@ const COMMANDS: &[Command] = &[
         run: sim::command,
     },
     Command {
+        name: "behaviour",
+        help: "write docs/behaviour.md from the suite's data",
+        run: behaviour::command,
+    },
+    Command {
         name: "fabric",
         help: "run only the PCI fabric server: NODES=2",
         run: fabric::command,
@@ -137,7 +143,7 @@ fn dispatch(words: Vec<String>) -> Result<()> {
 fn print_help() {
     println!("usage: cargo xtask <command> [KEY=VALUE ...]\n\ncommands:");
     for command in COMMANDS {
-        println!("  {:8} {}", command.name, command.help);
+        println!("  {:11} {}", command.name, command.help);
     }
     println!("\nsettings:\n{}", settings::HELP);
 }

@@ -1,0 +1,418 @@
+//! What cases are written against: sides that can be asked to make calls, and the rules that hold
+//! for every call (one that fails leaves no trace) and every case (it leaves nothing behind).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use scif_abi::{Error, PortId};
+
+use crate::call::{Call, Counts, Errno, Reply};
+
+/// Who makes a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Root, on the first node.
+    A,
+    /// Root, on the second node; in one node a second process.
+    B,
+    /// A user who is not root, on the first node.
+    User,
+}
+
+impl Side {
+    /// All sides.
+    pub const ALL: [Side; 3] = [Side::A, Side::B, Side::User];
+}
+
+/// Where the suite runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Two engines of a simulator.
+    Sim,
+    /// Processes on one booted node.
+    Loopback,
+    /// Processes on two booted nodes.
+    Pair,
+}
+
+impl Place {
+    /// Its name in the report.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Place::Sim => "sim",
+            Place::Loopback => "loopback",
+            Place::Pair => "pair",
+        }
+    }
+
+    /// The places that are booted nodes.
+    pub const GUESTS: &'static [Place] = &[Place::Loopback, Place::Pair];
+    /// The simulator only.
+    pub const SIM: &'static [Place] = &[Place::Sim];
+    /// All of them.
+    pub const ALL: &'static [Place] = &[Place::Sim, Place::Loopback, Place::Pair];
+}
+
+/// A call that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(pub u32);
+
+/// A place's way to make calls. An `Err` means that the place itself failed.
+pub trait Driver {
+    /// Which place this is.
+    fn place(&self) -> Place;
+    /// The node a side is on.
+    fn node(&self, side: Side) -> u16;
+    /// Makes a call and waits for its end.
+    fn call(&mut self, side: Side, call: &Call) -> Result<Reply, String>;
+    /// Starts a call, and returns when it has ended or waits.
+    fn begin(&mut self, side: Side, call: &Call) -> Result<Ticket, String>;
+    /// Whether a call has ended.
+    fn is_done(&mut self, ticket: Ticket) -> Result<bool, String>;
+    /// Waits for the end of a call.
+    fn finish(&mut self, ticket: Ticket) -> Result<Reply, String>;
+    /// Lets a little time pass, for what happens by itself. False when nothing more will.
+    fn pause(&mut self) -> bool;
+}
+
+/// A call and who makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Who.
+    pub side: Side,
+    /// What.
+    pub call: Call,
+}
+
+/// An endpoint of a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ep {
+    /// Whose.
+    pub side: Side,
+    /// Its number there.
+    pub slot: u32,
+}
+
+/// Memory of a side: allocated, or a mapping of the peer's windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mem {
+    /// Whose.
+    pub side: Side,
+    /// Its number there.
+    pub slot: u32,
+}
+
+/// What a step of a case can say besides its value: what is wrong.
+pub type Checked<T = ()> = Result<T, String>;
+
+/// How often to look again before giving up; with a guest's pauses of 10 ms that is 20 s.
+const LOOKS: usize = 2000;
+
+/// The bench of one case.
+pub struct Bench<'a> {
+    driver: &'a mut dyn Driver,
+    next_slot: u32,
+    pending: Vec<Ticket>,
+    limit: Option<u64>,
+}
+
+impl<'a> Bench<'a> {
+    /// A bench with nothing on it.
+    pub fn new(driver: &'a mut dyn Driver) -> Bench<'a> {
+        Bench {
+            driver,
+            next_slot: 0,
+            pending: Vec::new(),
+            limit: None,
+        }
+    }
+
+    /// Where it stands.
+    pub fn place(&self) -> Place {
+        self.driver.place()
+    }
+
+    /// The node of a side.
+    pub fn node(&self, side: Side) -> u16 {
+        self.driver.node(side)
+    }
+
+    /// A port of a side's node.
+    pub fn at(&self, side: Side, port: u16) -> PortId {
+        PortId::new(self.node(side), port)
+    }
+
+    fn slot(&mut self) -> u32 {
+        self.next_slot += 1;
+        self.next_slot
+    }
+
+    /// The name of an endpoint that does not exist yet.
+    pub fn new_endpoint(&mut self, side: Side) -> Ep {
+        Ep {
+            side,
+            slot: self.slot(),
+        }
+    }
+
+    /// The name of memory that does not exist yet.
+    pub fn new_memory(&mut self, side: Side) -> Mem {
+        Mem {
+            side,
+            slot: self.slot(),
+        }
+    }
+
+    /// Makes a call, whatever it gives.
+    ///
+    /// # Errors
+    /// Those of the place.
+    pub fn call(&mut self, ask: Ask) -> Checked<Reply> {
+        self.driver.call(ask.side, &ask.call)
+    }
+
+    /// Makes a call that must succeed; its value.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn ok(&mut self, ask: Ask) -> Checked<i64> {
+        self.reply(ask)?
+            .result
+            .map_err(|errno| format!("{:?} gave {errno}", ask.call))
+    }
+
+    /// Makes a call that must succeed; its whole reply.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn reply(&mut self, ask: Ask) -> Checked<Reply> {
+        let reply = self.call(ask)?;
+        match reply.result {
+            Ok(_) => Ok(reply),
+            Err(errno) => Err(format!("{:?} gave {errno}", ask.call)),
+        }
+    }
+
+    /// Makes a call that must give this value.
+    ///
+    /// # Errors
+    /// When it gives another or fails.
+    pub fn gives(&mut self, ask: Ask, wanted: i64) -> Checked {
+        let result = self.call(ask)?.result;
+        if result == Ok(wanted) {
+            return Ok(());
+        }
+        Err(format!("{:?} gave {result:?}, not {wanted}", ask.call))
+    }
+
+    /// Makes a call that must fail with this error and leave no trace.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn fails(&mut self, ask: Ask, wanted: Error) -> Checked {
+        let result = self.probe(ask)?;
+        if result == Err(wanted.into()) {
+            return Ok(());
+        }
+        Err(format!("{:?} gave {result:?}, not {wanted}", ask.call))
+    }
+
+    /// Makes a call; if it fails it must leave no trace.
+    ///
+    /// # Errors
+    /// When it does.
+    pub fn probe(&mut self, ask: Ask) -> Checked<Result<i64, Errno>> {
+        let before = self.counts()?;
+        let result = self.call(ask)?.result;
+        if result.is_err() {
+            self.settles_at(before).map_err(|what| {
+                format!("{:?} gave {result:?} and left a trace: {what}", ask.call)
+            })?;
+        }
+        Ok(result)
+    }
+
+    /// Starts a call that may have to wait.
+    ///
+    /// # Errors
+    /// Those of the place.
+    pub fn begin(&mut self, ask: Ask) -> Checked<Ticket> {
+        let ticket = self.driver.begin(ask.side, &ask.call)?;
+        self.pending.push(ticket);
+        Ok(ticket)
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    /// Those of the place.
+    pub fn is_done(&mut self, ticket: Ticket) -> Checked<bool> {
+        self.driver.is_done(ticket)
+    }
+
+    /// Checks that it still waits.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn waits(&mut self, ticket: Ticket) -> Checked {
+        self.driver.pause();
+        if !self.driver.is_done(ticket)? {
+            return Ok(());
+        }
+        let reply = self.finish(ticket)?;
+        Err(format!("it did not wait: {:?}", reply.result))
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// Those of the place.
+    pub fn finish(&mut self, ticket: Ticket) -> Checked<Reply> {
+        self.pending.retain(|other| *other != ticket);
+        self.driver.finish(ticket)
+    }
+
+    /// Waits for its end, which must be a success.
+    ///
+    /// # Errors
+    /// When it failed.
+    pub fn finish_ok(&mut self, ticket: Ticket) -> Checked<Reply> {
+        let reply = self.finish(ticket)?;
+        match reply.result {
+            Ok(_) => Ok(reply),
+            Err(errno) => Err(format!("the waiting call gave {errno}")),
+        }
+    }
+
+    /// Waits for its end, which must be this error.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn finish_fails(&mut self, ticket: Ticket, wanted: Error) -> Checked {
+        match self.finish(ticket)?.result {
+            Err(errno) if errno == wanted.into() => Ok(()),
+            result => Err(format!("the waiting call gave {result:?}, not {wanted}")),
+        }
+    }
+
+    /// Looks again and again until the call gives the value; for what happens by itself.
+    ///
+    /// # Errors
+    /// When it never does.
+    pub fn becomes(&mut self, ask: Ask, wanted: i64) -> Checked {
+        let mut last = None;
+        for _ in 0..LOOKS {
+            let result = self.call(ask)?.result;
+            if result == Ok(wanted) {
+                return Ok(());
+            }
+            last = Some(result);
+            if !self.driver.pause() && self.call(ask)?.result != Ok(wanted) {
+                break;
+            }
+        }
+        Err(format!("{:?} stays {last:?}, not {wanted}", ask.call))
+    }
+
+    /// What both nodes hold.
+    ///
+    /// # Errors
+    /// Those of the place.
+    pub fn counts(&mut self) -> Checked<[Counts; 2]> {
+        Ok([self.count(Side::A)?, self.count(Side::B)?])
+    }
+
+    fn count(&mut self, side: Side) -> Checked<Counts> {
+        let call = Call::Count {};
+        let reply = self.reply(Ask { side, call })?;
+        Counts::of_words(&reply.extra).ok_or_else(|| "the counts are not counts".into())
+    }
+
+    /// Waits until both nodes hold what they held before.
+    ///
+    /// # Errors
+    /// When they never do.
+    pub fn settles_at(&mut self, wanted: [Counts; 2]) -> Checked {
+        for _ in 0..LOOKS {
+            if self.counts()? == wanted {
+                return Ok(());
+            }
+            if !self.driver.pause() {
+                break;
+            }
+        }
+        let found = self.counts()?;
+        if found == wanted {
+            return Ok(());
+        }
+        Err(format!("there is {found:?}, there was {wanted:?}"))
+    }
+
+    /// Loses the link between the nodes, until the case ends.
+    ///
+    /// # Errors
+    /// Those of the place.
+    pub fn lose_node(&mut self) -> Checked {
+        let call = Call::LoseNode {};
+        let side = Side::A;
+        self.ok(Ask { side, call }).map(|_| ())
+    }
+
+    /// Sets the limit on pinned pages of the first node, until the case ends.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn limit_pinned(&mut self, side: Side, pages: u64) -> Checked {
+        let get = Call::PinnedLimit {};
+        let old = self.ok(Ask { side, call: get })?;
+        self.limit.get_or_insert(old as u64);
+        let call = Call::LimitPinned { pages };
+        self.ok(Ask { side, call })?;
+        Ok(())
+    }
+
+    /// Ends the case: everything is closed, and everything under way ends.
+    ///
+    /// # Errors
+    /// Those of the place, and a call that never ends.
+    pub fn clear(&mut self) -> Checked {
+        let reset = Call::Reset {};
+        // What waits for the other side ends by its end.
+        for side in [Side::B, Side::User, Side::A] {
+            self.ok(Ask { side, call: reset })?;
+        }
+        for ticket in core::mem::take(&mut self.pending) {
+            self.driver.finish(ticket)?;
+        }
+        // An accept that ended only now has made a further endpoint.
+        for side in Side::ALL {
+            self.ok(Ask { side, call: reset })?;
+        }
+        if let Some(pages) = self.limit.take() {
+            let call = Call::LimitPinned { pages };
+            let side = Side::A;
+            self.ok(Ask { side, call })?;
+        }
+        Ok(())
+    }
+}
+
+/// Fails with this text unless the condition holds.
+///
+/// # Errors
+/// The text.
+pub fn holds(condition: bool, what: &str) -> Checked {
+    if condition { Ok(()) } else { Err(what.into()) }
+}
+
+/// Fails unless both are equal.
+///
+/// # Errors
+/// A text with both.
+pub fn equal<T: PartialEq + core::fmt::Debug>(what: &str, found: T, wanted: T) -> Checked {
+    if found == wanted {
+        return Ok(());
+    }
+    Err(format!("{what}: {found:?}, not {wanted:?}"))
+}

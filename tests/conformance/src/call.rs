@@ -1,0 +1,329 @@
+//! What a case asks one side to do, and what comes back: plain words, so that they can be carried
+//! to another process or node.
+//!
+//! A side numbers what it holds by *slots* that the asker chooses: endpoints in one set of slots,
+//! memory (allocated or mapped) in another.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use scif_abi::Error;
+
+/// Something that fits into a word.
+trait Word: Copy {
+    fn to_word(self) -> u64;
+    fn of_word(word: u64) -> Self;
+}
+
+macro_rules! words {
+    ($($kind:ty),*) => { $(impl Word for $kind {
+        fn to_word(self) -> u64 {
+            self as u64
+        }
+        fn of_word(word: u64) -> Self {
+            word as $kind
+        }
+    })* };
+}
+
+words!(u16, i16, u32, i32, u64, i64);
+
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident = $number:literal { $($field:ident: $kind:ty,)* })*) => {
+        /// One thing to do. Fields are words of SCIF's calls where they have their names; `slot` is
+        /// the endpoint, `memory` a slot of memory, `at` a position in it in bytes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "the words are named as in SCIF's calls")]
+        pub enum Call { $($(#[$doc])* $name { $($field: $kind,)* },)* }
+
+        impl Call {
+            /// The call as words.
+            pub fn encode(&self) -> Vec<u64> {
+                match *self {
+                    $(Call::$name { $($field,)* } => {
+                        #[allow(unused_mut, reason = "calls without words")]
+                        let mut words = alloc::vec![$number];
+                        $(words.push(Word::to_word($field));)*
+                        words
+                    })*
+                }
+            }
+
+            /// The call these words are; `None` when they are none.
+            pub fn decode(words: &[u64]) -> Option<Call> {
+                let (number, rest) = words.split_first()?;
+                #[allow(unused_mut, unused_variables, reason = "calls without words")]
+                let mut rest = rest.iter().copied();
+                let call = match *number {
+                    $($number => Call::$name { $($field: Word::of_word(rest.next()?),)* },)*
+                    _ => return None,
+                };
+                rest.next().is_none().then_some(call)
+            }
+        }
+
+        #[cfg(test)]
+        fn samples() -> Vec<Call> {
+            let mut next = 0_u64;
+            let mut word = || { next += 1; next };
+            alloc::vec![$(Call::$name { $($field: Word::of_word(word()),)* },)*]
+        }
+    };
+}
+
+calls! {
+    /// `scif_open` into the slot.
+    Open = 1 { slot: u32, }
+    /// `scif_close`; the slot stays known, as a descriptor that is closed.
+    Close = 2 { slot: u32, }
+    /// `scif_bind`.
+    Bind = 3 { slot: u32, port: u16, }
+    /// `scif_listen`.
+    Listen = 4 { slot: u32, backlog: i32, }
+    /// Sets (1) or clears (0) `O_NONBLOCK`.
+    Nonblocking = 5 { slot: u32, on: u32, }
+    /// `scif_connect`.
+    Connect = 6 { slot: u32, node: u16, port: u16, }
+    /// `scif_accept` into the slot `into`. Extra words: node and port of the peer.
+    Accept = 7 { slot: u32, into: u32, flags: u32, }
+    /// `scif_send` of `length` bytes of the pattern `seed` from position `from`.
+    Send = 8 { slot: u32, length: u64, flags: u32, seed: u64, from: u64, }
+    /// `scif_recv` of `length` bytes. Extra word: position of the first byte that is not that of
+    /// the pattern, -1 when there is none.
+    Recv = 9 { slot: u32, length: u64, flags: u32, seed: u64, from: u64, }
+    /// `scif_register` of memory from `at`, which need not be valid.
+    Register = 10 {
+        slot: u32, memory: u32, at: i64, length: u64, offset: i64, protection: u32, flags: u32,
+    }
+    /// `scif_unregister`.
+    Unregister = 11 { slot: u32, offset: i64, length: u64, }
+    /// `scif_readfrom`.
+    ReadFrom = 12 { slot: u32, local: i64, length: u64, remote: i64, flags: u32, }
+    /// `scif_writeto`.
+    WriteTo = 13 { slot: u32, local: i64, length: u64, remote: i64, flags: u32, }
+    /// `scif_vreadfrom`.
+    VirtualReadFrom = 14 { slot: u32, memory: u32, at: i64, length: u64, remote: i64, flags: u32, }
+    /// `scif_vwriteto`.
+    VirtualWriteTo = 15 { slot: u32, memory: u32, at: i64, length: u64, remote: i64, flags: u32, }
+    /// `scif_fence_mark`. Result: the mark.
+    FenceMark = 16 { slot: u32, flags: u32, }
+    /// `scif_fence_wait`.
+    FenceWait = 17 { slot: u32, mark: i32, }
+    /// `scif_fence_signal`.
+    FenceSignal = 18 {
+        slot: u32, local: i64, local_value: u64, remote: i64, remote_value: u64, flags: u32,
+    }
+    /// `scif_mmap` of the peer's windows into a slot of memory.
+    Map = 19 { slot: u32, memory: u32, offset: i64, length: u64, protection: u32, }
+    /// `scif_munmap` of a part of it.
+    Unmap = 20 { memory: u32, at: i64, length: u64, }
+    /// `scif_poll` of one endpoint without waiting. Result: the bits.
+    Poll = 21 { slot: u32, events: u32, }
+    /// `scif_poll` of two endpoints with the same events; a negative time-out is infinite. Extra
+    /// words: the bits of each.
+    PollTwo = 22 { slot: u32, other: u32, events: u32, timeout_ms: i32, }
+    /// `scif_get_node_ids` with room for `room` ids. Extra words: the own node, then those stored.
+    NodeIds = 23 { room: u32, }
+    /// Memory of so many pages, zeroed, which can be registered.
+    Allocate = 24 { memory: u32, pages: u32, }
+    /// Gives memory back. What is registered of it stays registered.
+    Free = 25 { memory: u32, }
+    /// Stores the pattern `seed` from position `from`.
+    Fill = 26 { memory: u32, at: i64, length: u64, seed: u64, from: u64, }
+    /// Position of the first byte that is not that of the pattern; -1 when there is none.
+    Check = 27 { memory: u32, at: i64, length: u64, seed: u64, from: u64, }
+    /// The 64-bit word there.
+    Load = 28 { memory: u32, at: i64, }
+    /// Stores a 64-bit word.
+    Store = 29 { memory: u32, at: i64, value: u64, }
+    /// `scif_get_pages`; `into` names the reference. Extra words: the number of pages, the
+    /// protection, and the 64-bit word at the start of the first page as read through its address.
+    GetPages = 30 { slot: u32, into: u32, offset: i64, length: u64, }
+    /// `scif_put_pages`.
+    PutPages = 31 { into: u32, }
+    /// Limits the pinned pages of each user of the node.
+    LimitPinned = 32 { pages: u64, }
+    /// The limit. Result: pages.
+    PinnedLimit = 33 { }
+    /// Extra words: [`Counts`] of the node.
+    Count = 34 { }
+    /// The link to the other node is lost, as if its power had been cut.
+    LoseNode = 35 { }
+    /// Closes every endpoint, frees all memory, and gives all references back.
+    Reset = 36 { }
+    /// Ends the side.
+    Exit = 37 { }
+    /// The second half of an accept on its own: makes the endpoint the one behind the handle.
+    AcceptRegister = 38 { slot: u32, handle: u64, }
+}
+
+/// The memory slot that stands for address 0.
+pub const NULL: u32 = u32::MAX;
+/// The memory slot that stands for an address, on a page boundary, where nothing is mapped.
+pub const NOWHERE: u32 = u32::MAX - 1;
+
+/// An error number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Errno {
+        Errno(error.errno())
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Error::from_errno(self.0) {
+            Some(error) => f.write_str(error.symbol()),
+            None => write!(f, "error {}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Extra words of a reply at most.
+pub const MAX_EXTRA: usize = 16;
+
+/// What a call gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Its return value, or its errno.
+    pub result: Result<i64, Errno>,
+    /// What else it gave.
+    pub extra: Vec<i64>,
+}
+
+impl Reply {
+    /// A reply with nothing but its result.
+    pub fn plain(result: Result<i64, Errno>) -> Reply {
+        Reply {
+            result,
+            extra: Vec::new(),
+        }
+    }
+
+    /// The reply as words.
+    pub fn encode(&self) -> Vec<u64> {
+        let (kind, value) = match self.result {
+            Ok(value) => (0, value as u64),
+            Err(Errno(number)) => (1, number as u64),
+        };
+        let extra = self.extra.iter().map(|word| *word as u64);
+        [kind, value].into_iter().chain(extra).collect()
+    }
+
+    /// The reply these words are; `None` when they are none.
+    pub fn decode(words: &[u64]) -> Option<Reply> {
+        let (&[kind, value], extra) = words.split_first_chunk()?;
+        Some(Reply {
+            result: match kind {
+                0 => Ok(value as i64),
+                1 => Err(Errno(value as i32)),
+                _ => return None,
+            },
+            extra: extra.iter().map(|word| *word as i64).collect(),
+        })
+    }
+}
+
+/// What a node holds. A call that fails leaves all of it as it was, and after a case everything is
+/// as before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Endpoints that are open.
+    pub endpoints: i64,
+    /// Connections, those included that wait for the peer's last word.
+    pub connections: i64,
+    /// Ports in use.
+    pub ports: i64,
+    /// Windows, own and mirrored.
+    pub windows: i64,
+    /// Mappings of peers' windows, in pages, and pages that `scif_get_pages` has given out.
+    pub mappings: i64,
+    /// Pages of registered windows.
+    pub pinned_pages: i64,
+    /// Pages of memory that connections and links share with peers.
+    pub pages: i64,
+}
+
+impl Counts {
+    /// As extra words of a reply.
+    pub fn words(&self) -> Vec<i64> {
+        alloc::vec![
+            self.endpoints,
+            self.connections,
+            self.ports,
+            self.windows,
+            self.mappings,
+            self.pinned_pages,
+            self.pages,
+        ]
+    }
+
+    /// From extra words of a reply.
+    pub fn of_words(words: &[i64]) -> Option<Counts> {
+        let [
+            endpoints,
+            connections,
+            ports,
+            windows,
+            mappings,
+            pinned_pages,
+            pages,
+        ] = *words
+        else {
+            return None;
+        };
+        Some(Counts {
+            endpoints,
+            connections,
+            ports,
+            windows,
+            mappings,
+            pinned_pages,
+            pages,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Call, Counts, Errno, Reply, samples};
+
+    #[test]
+    fn words_make_the_same_call_again() {
+        for call in samples() {
+            let words = call.encode();
+            assert_eq!(Call::decode(&words), Some(call));
+            assert_eq!(Call::decode(&words[..words.len() - 1]), None);
+            assert_eq!(Call::decode(&[words.as_slice(), &[0]].concat()), None);
+        }
+        assert_eq!(Call::decode(&[u64::MAX]), None);
+    }
+
+    #[test]
+    fn words_make_the_same_reply_again() {
+        let counts = Counts {
+            endpoints: 3,
+            ..Counts::default()
+        };
+        let replies = [
+            Reply::plain(Err(Errno(22))),
+            Reply {
+                result: Ok(-1),
+                extra: counts.words(),
+            },
+        ];
+        for reply in replies {
+            assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+        }
+        assert_eq!(Counts::of_words(&counts.words()), Some(counts));
+        assert_eq!(Reply::decode(&[2, 0]), None);
+    }
+}

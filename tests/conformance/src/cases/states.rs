@@ -1,0 +1,258 @@
+//! Every call in every state of an endpoint.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use scif_abi::Error;
+
+use crate::ask::{BLOCK, ERR, HUP, IN, OUT};
+use crate::bench::{Ask, Bench, Checked, Ep, Side};
+
+/// The states a program can have an endpoint in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unbound,
+    Bound,
+    Listening,
+    Connecting,
+    Pending,
+    Connected,
+    Uncollected,
+    Refused,
+    Disconnected,
+    Closed,
+}
+
+const STATES: [(State, &str); 10] = [
+    (State::Unbound, "unbound"),
+    (State::Bound, "bound"),
+    (State::Listening, "listening"),
+    (State::Connecting, "connecting"),
+    (State::Pending, "pending"),
+    (State::Connected, "connected"),
+    (State::Uncollected, "uncollected"),
+    (State::Refused, "refused"),
+    (State::Disconnected, "disconnected"),
+    (State::Closed, "closed"),
+];
+
+/// What a call gives in a state.
+#[derive(Clone, Copy, Debug)]
+enum Gives {
+    /// A value.
+    Value(i64),
+    /// Some value.
+    Success,
+    /// Bits of poll.
+    Bits(u32),
+    /// An error.
+    Fails(Error),
+}
+
+type Make = fn(&mut Bench<'_>, Ep) -> Checked<Ask>;
+
+/// A call, and what it gives in each of `STATES`.
+struct Line {
+    call: &'static str,
+    make: Make,
+    gives: [Gives; 10],
+}
+
+const OK: Gives = Gives::Success;
+const ZERO: Gives = Gives::Value(0);
+const INVAL: Gives = Gives::Fails(Error::InvalidArgument);
+const ISCONN: Gives = Gives::Fails(Error::IsConnected);
+const NOTCONN: Gives = Gives::Fails(Error::NotConnected);
+const RESET: Gives = Gives::Fails(Error::ConnectionReset);
+const PROGRESS: Gives = Gives::Fails(Error::InProgress);
+const REFUSED: Gives = Gives::Fails(Error::ConnectionRefused);
+const NOTSUPP: Gives = Gives::Fails(Error::NotSupported);
+const AGAIN: Gives = Gives::Fails(Error::WouldBlock);
+const BADF: Gives = Gives::Fails(Error::BadDescriptor);
+const NONE: Gives = Gives::Bits(0);
+const P_OUT: Gives = Gives::Bits(OUT);
+const P_ERR: Gives = Gives::Bits(ERR);
+const P_HUP: Gives = Gives::Bits(HUP);
+const P_NVAL: Gives = Gives::Bits(0x20);
+
+#[rustfmt::skip]
+const LINES: &[Line] = &[
+    Line { call: "bind", make: |_, ep| Ok(ep.bind(5020)), gives:
+        [OK, INVAL, ISCONN, ISCONN, ISCONN, ISCONN, ISCONN, INVAL, ISCONN, BADF] },
+    Line { call: "listen", make: |_, ep| Ok(ep.listen(1)), gives:
+        [INVAL, ZERO, ISCONN, ISCONN, ISCONN, ISCONN, ISCONN, ZERO, INVAL, BADF] },
+    Line { call: "connect", make: connect, gives:
+        [PROGRESS, PROGRESS, NOTSUPP, ISCONN, PROGRESS, ISCONN, OK, REFUSED, INVAL, BADF] },
+    Line { call: "accept", make: accept, gives:
+        [INVAL, INVAL, AGAIN, INVAL, INVAL, INVAL, INVAL, INVAL, INVAL, BADF] },
+    Line { call: "send of 0 bytes", make: |_, ep| Ok(ep.send(0, BLOCK)), gives:
+        [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF] },
+    Line { call: "send", make: |_, ep| Ok(ep.send(1, BLOCK)), gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, OK, OK, NOTCONN, RESET, BADF] },
+    Line { call: "recv of 0 bytes", make: |_, ep| Ok(ep.recv(0, BLOCK)), gives:
+        [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF] },
+    Line { call: "recv", make: |_, ep| Ok(ep.recv(1, 0)), gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, ZERO, ZERO, NOTCONN, RESET, BADF] },
+    Line { call: "poll", make: |_, ep| Ok(ep.poll(IN | OUT)), gives:
+        [P_ERR, P_ERR, NONE, P_ERR, NONE, P_OUT, P_OUT, P_OUT, P_HUP, P_NVAL] },
+    Line { call: "close", make: |_, ep| Ok(ep.close()), gives:
+        [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF] },
+];
+
+fn connect(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
+    let (_, at) = b.listener(Side::B, 5)?;
+    // Fails on a closed endpoint, as the call itself will.
+    b.call(ep.nonblocking())?;
+    Ok(ep.connect(at))
+}
+
+fn accept(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
+    let new = b.new_endpoint(ep.side);
+    Ok(ep.accept(new, 0))
+}
+
+/// An endpoint of A in a state.
+fn endpoint_in(b: &mut Bench<'_>, state: State) -> Checked<Ep> {
+    match state {
+        State::Unbound => b.open(Side::A),
+        State::Bound => Ok(b.bound(Side::A)?.0),
+        State::Listening => Ok(b.listener(Side::A, 5)?.0),
+        State::Connecting => {
+            let (_, at) = b.listener(Side::B, 5)?;
+            let active = b.open(Side::A)?;
+            let connect = b.begin(active.connect(at))?;
+            b.waits(connect)?;
+            Ok(active)
+        }
+        State::Pending => {
+            let active = b.open(Side::A)?;
+            b.request(active)?;
+            Ok(active)
+        }
+        State::Connected => Ok(b.pair()?.0),
+        State::Uncollected => {
+            let active = b.open(Side::A)?;
+            let listener = b.request(active)?;
+            b.accept(listener)?;
+            b.becomes(active.poll(OUT), OUT.into())?;
+            Ok(active)
+        }
+        State::Refused => {
+            let target = b.free_port(Side::B)?;
+            let active = b.open(Side::A)?;
+            b.ok(active.nonblocking())?;
+            b.in_progress(active.connect(target))?;
+            b.becomes(active.poll(OUT), OUT.into())?;
+            Ok(active)
+        }
+        State::Disconnected => {
+            let (active, passive) = b.pair()?;
+            b.ok(passive.close())?;
+            b.becomes(active.poll(0), HUP.into())?;
+            Ok(active)
+        }
+        State::Closed => {
+            let endpoint = b.open(Side::A)?;
+            b.ok(endpoint.close())?;
+            Ok(endpoint)
+        }
+    }
+}
+
+/// One cell of the table.
+pub struct Cell {
+    line: &'static Line,
+    state: usize,
+}
+
+/// All cells.
+pub fn cells() -> Vec<Cell> {
+    let states = 0..STATES.len();
+    LINES
+        .iter()
+        .flat_map(|line| states.clone().map(move |state| Cell { line, state }))
+        .collect()
+}
+
+impl Cell {
+    /// Its name.
+    pub fn name(&self) -> String {
+        format!("state {}, {}", STATES[self.state].1, self.line.call)
+    }
+
+    /// Brings an endpoint into the state and makes the call.
+    ///
+    /// # Errors
+    /// When it gives something else than the table says.
+    pub fn run(&self, b: &mut Bench<'_>) -> Checked {
+        let endpoint = endpoint_in(b, STATES[self.state].0)?;
+        let ask = (self.line.make)(b, endpoint)?;
+        match self.line.gives[self.state] {
+            Gives::Success => b.ok(ask).map(|_| ()),
+            Gives::Value(value) => b.gives(ask, value),
+            Gives::Bits(bits) => b.gives(ask, bits.into()),
+            // What has begun does leave a trace.
+            Gives::Fails(Error::InProgress) => b.in_progress(ask),
+            Gives::Fails(error) => b.fails(ask, error),
+        }
+    }
+}
+
+const ABOUT: &str = "
+## States
+
+What each call gives in each state of its endpoint. *Connecting*: another thread waits in a
+blocking connect; *pending*: a non-blocking connect is under way; *uncollected*, *refused*: it has
+succeeded, or failed, and nobody has collected the result; *disconnected*: the peer has closed. Of
+register the length is a page, of the calls on windows the offset is 0, where nothing is registered;
+connect is made with O_NONBLOCK to a port somebody listens on.
+
+";
+
+/// The table for people.
+pub fn page() -> String {
+    let mut page = String::from(ABOUT);
+    page.push_str("| call |");
+    for (_, name) in STATES {
+        page.push_str(&format!(" {name} |"));
+    }
+    page.push_str("\n| --- |");
+    page.push_str(&" --- |".repeat(STATES.len()));
+    page.push('\n');
+    for line in LINES {
+        page.push_str(&format!("| {} |", line.call));
+        for gives in line.gives {
+            page.push_str(&format!(" {} |", text(gives)));
+        }
+        page.push('\n');
+    }
+    page
+}
+
+fn text(gives: Gives) -> String {
+    match gives {
+        Gives::Success => "succeeds".into(),
+        Gives::Value(value) => value.to_string(),
+        Gives::Fails(error) => error.symbol().into(),
+        Gives::Bits(bits) => {
+            let names = [
+                (IN, "IN"),
+                (OUT, "OUT"),
+                (ERR, "ERR"),
+                (HUP, "HUP"),
+                (0x20, "NVAL"),
+            ];
+            let set: Vec<&str> = names
+                .iter()
+                .filter(|(bit, _)| bits & bit != 0)
+                .map(|(_, name)| *name)
+                .collect();
+            if set.is_empty() {
+                "nothing".into()
+            } else {
+                set.join(", ")
+            }
+        }
+    }
+}

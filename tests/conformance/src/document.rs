@@ -1,0 +1,63 @@
+//! Writes the behaviour table for people: `docs/behaviour.md`.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use crate::cases::states;
+use crate::table::{Ours, Row, SECTIONS, Test};
+
+const HEAD: &str = "\
+# Behaviour: what each call does, and why
+
+The user's SCIF header decides results and errors. Where it is silent, or where the two known
+drivers differ from it or from each other, this table says what Skiff does and why. In the column
+*drivers* a stroke separates the older driver (MPSS 3) from mainline's; – means that there is
+nothing to say.
+
+This page is written from the data of [`tests/conformance`](../tests/conformance/src/table.rs):
+every row runs as a case of the conformance suite (`make conformance`), or names the test that shows
+it. To change the page, change the data and run `cargo xtask behaviour`.
+
+A call that fails leaves no trace: after each failure below the numbers of endpoints, connections,
+ports, windows, mappings and pinned pages are the same as before, on both nodes.
+";
+
+/// The whole page.
+pub fn page() -> String {
+    let mut page = String::from(HEAD);
+    page.push_str(&states::page());
+    for section in SECTIONS {
+        page.push_str(&format!("\n## {}\n\n", section.title));
+        if !section.about.is_empty() {
+            page.push_str(&format!("{}\n\n", section.about));
+        }
+        page.push_str("| condition | documents | drivers | Skiff | why |\n");
+        page.push_str("| --- | --- | --- | --- | --- |\n");
+        for row in section.rows {
+            page.push_str(&line(row));
+        }
+    }
+    page
+}
+
+fn line(row: &Row) -> String {
+    let ours = match row.ours {
+        Ours::Fails(error) => error.symbol().to_string(),
+        Ours::Gives(value) => value.to_string(),
+        Ours::Succeeds => "succeeds".to_string(),
+        Ours::Says(text) => text.to_string(),
+    };
+    let mut why = row.why.to_string();
+    if let Test::Elsewhere(tests) = row.test {
+        for (file, test) in tests {
+            let gap = if why.is_empty() { "" } else { " " };
+            why.push_str(&format!("{gap}Shown by `{test}` in [{file}](../{file})."));
+        }
+    }
+    let cells = [row.condition, row.documents, row.drivers, &ours, &why];
+    let cells = cells.map(|cell| match cell {
+        "" => "–".to_string(),
+        cell => cell.replace('|', "\\|"),
+    });
+    format!("| {} |\n", cells.join(" | "))
+}

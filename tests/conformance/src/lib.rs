@@ -1,0 +1,23 @@
+//! The behaviour of SCIF as data, and the suite that follows from it.
+//!
+//! [`table`] has one row for each call and condition: what the documents say, what the two known
+//! drivers do, what Skiff does and why. Every row names its cases, which are written once, against
+//! [`Driver`], and run in three places: over the simulator, in one booted node, and between two.
+//! `docs/behaviour.md` is written from the same rows ([`document`]), so the three cannot drift
+//! apart.
+#![no_std]
+
+extern crate alloc;
+
+pub mod ask;
+pub mod bench;
+pub mod call;
+pub mod cases;
+pub mod document;
+pub mod pattern;
+pub mod run;
+pub mod table;
+
+pub use bench::{Bench, Driver, Place, Side};
+pub use call::{Call, Counts, Errno, Reply};
+pub use run::run;

@@ -1,0 +1,125 @@
+//! Two engines, their memory and the link between them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use scif_core::{Config, Engine, Event};
+use sim::memory::{Fabric, NodeMemory};
+
+/// One node.
+pub struct Node {
+    pub engine: Engine,
+    pub memory: NodeMemory,
+}
+
+/// Both.
+pub struct World {
+    pub nodes: Vec<Node>,
+    fabric: Rc<RefCell<Fabric>>,
+    linked: bool,
+    now: u64,
+}
+
+/// Bytes of memory of each node.
+const RAM_BYTES: usize = 64 << 20;
+
+impl World {
+    /// Both nodes are online.
+    pub fn new() -> World {
+        let fabric = Fabric::with_bytes(2, RAM_BYTES);
+        let node = |number: u16| Node {
+            engine: Engine::new(Config::new(number)),
+            memory: NodeMemory::new(&fabric, number.into()),
+        };
+        let mut world = World {
+            nodes: vec![node(0), node(1)],
+            fabric,
+            linked: false,
+            now: 1,
+        };
+        world.join();
+        world
+    }
+
+    /// Brings the link up, if it is down.
+    pub fn join(&mut self) {
+        if std::mem::replace(&mut self.linked, true) {
+            return;
+        }
+        let mut queue_pairs = [0; 2];
+        for number in [0, 1] {
+            let node = &mut self.nodes[number];
+            let peer = 1 - number as u16;
+            queue_pairs[number] = node.engine.attach(&mut node.memory, peer).expect("attach");
+        }
+        for number in [0, 1] {
+            self.fabric.borrow_mut().set_reach(number, 1 - number, true);
+        }
+        for number in [0, 1] {
+            let node = &mut self.nodes[number];
+            let peer = 1 - number as u16;
+            let result = node
+                .engine
+                .link_up(&mut node.memory, peer, queue_pairs[1 - number]);
+            result.expect("link_up");
+        }
+        while self.pump() {}
+        for node in &self.nodes {
+            assert_eq!(
+                node.engine.online_nodes().count(),
+                2,
+                "both nodes are online"
+            );
+        }
+    }
+
+    /// Cuts the link, for both.
+    pub fn cut(&mut self) {
+        self.linked = false;
+        for number in [0, 1] {
+            self.fabric
+                .borrow_mut()
+                .set_reach(number, 1 - number, false);
+        }
+        for number in [0, 1] {
+            let node = &mut self.nodes[number];
+            node.engine.link_down(&mut node.memory, 1 - number as u16);
+        }
+    }
+
+    /// Carries out what the engines want; false when they want nothing.
+    pub fn pump(&mut self) -> bool {
+        self.now += 1;
+        let mut busy = false;
+        for number in [0, 1] {
+            let node = &mut self.nodes[number];
+            node.engine.tick(&mut node.memory, self.now);
+            while let Some(event) = self.next_event(number) {
+                busy = true;
+                if let Event::Ring(to) = event {
+                    let peer = &mut self.nodes[usize::from(to)];
+                    peer.engine.doorbell(&mut peer.memory, number as u16);
+                }
+            }
+        }
+        busy
+    }
+
+    fn next_event(&mut self, number: usize) -> Option<Event> {
+        let node = &mut self.nodes[number];
+        node.engine.next_event(&mut node.memory)
+    }
+
+    /// Checks the engines' own rules and the memory's.
+    pub fn check(&self) -> Result<(), String> {
+        if let Some(fault) = self.fabric.borrow_mut().fault.take() {
+            return Err(fault);
+        }
+        for node in &self.nodes {
+            node.engine
+                .check_invariants()
+                .map_err(|what| what.to_string())?;
+        }
+        Ok(())
+    }
+}

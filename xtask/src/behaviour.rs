@@ -1,0 +1,23 @@
+//! `behaviour`: writes `docs/behaviour.md` anew from the data of the conformance suite.
+
+use crate::report::{Context, Failure, Result};
+use crate::settings::Settings;
+use crate::toolchain;
+use crate::workspace;
+use std::process::Command;
+
+/// The command: the test that compares the document, told to write it instead.
+pub fn command(_settings: &Settings) -> Result<()> {
+    let mut command = toolchain::clean(Command::new("cargo"));
+    command.current_dir(workspace::root());
+    command.args(["test", "--quiet", "--package", "conformance"]);
+    command.args(["--test", "document", "the_document_is_written"]);
+    command.env("SKIFF_REWRITE", "1");
+    let output = command.output().context(|| "start cargo".to_string())?;
+    if output.status.success() {
+        println!("docs/behaviour.md");
+        return Ok(());
+    }
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    Err(Failure::silent(1))
+}
