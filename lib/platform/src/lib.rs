@@ -11,6 +11,7 @@
 extern crate alloc;
 
 pub mod aperture;
+pub mod borrow;
 pub mod copy;
 pub mod daemon;
 pub mod directory;

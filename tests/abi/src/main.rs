@@ -13,6 +13,7 @@ mod contexts;
 mod files;
 mod fuzz;
 mod ipc;
+mod loans;
 mod memory;
 mod requests;
 mod schemes;
@@ -34,6 +35,7 @@ fn main() -> i32 {
     contexts::run(&suite);
     schemes::run(&suite);
     requests::run(&suite);
+    loans::run(&suite);
     fuzz::run(&suite);
     suite.finish();
     runtime::boot::halt("the ABI test has ended")

@@ -67,7 +67,8 @@ impl AddrSpace {
             return Err(Error::new(EINVAL));
         }
         if frame::any_ram(phys, len) {
-            log::warn!("mapping of physical {phys:#x}, length {len:#x}, refused: it is RAM");
+            // No warning: drivers ask this way whether an address is RAM.
+            log::debug!("mapping of physical {phys:#x}, length {len:#x}, refused: it is RAM");
             return Err(Error::new(EPERM));
         }
         let backing = Backing::Physical { phys, cache };

@@ -1,0 +1,144 @@
+//! Pages that are lent on: a program borrows from another one's address space and passes the pages
+//! to a daemon as the payload of a request (reference: Redox, section 4 b).
+
+use crate::contexts::{self, Child, Space, write_words};
+use crate::memory::{free_blocks, translate};
+use crate::serving::*;
+use crate::suite::{Suite, expect, hold, must, scheme_id::*};
+use crate::sys;
+use alloc::format;
+use runtime::probe::{peek, poke};
+use syscall::error::*;
+use syscall::number::SYS_CALL;
+use syscall::schemev2::Opcode;
+use syscall::{
+    ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MPROTECT, ADDRSPACE_OP_MUNMAP, Map, MapFlags, PAGE_SIZE,
+};
+
+/// Where the pages are in the third program, which consists of its address space only.
+const THERE: usize = 0x40_0000;
+/// Where the lender maps them.
+const HERE: usize = 0x70_0000_0000;
+const SIZE: usize = 2 * PAGE_SIZE;
+
+/// Words of the lender's page: what it gives to the daemon, and how its own mapping went.
+const FILE: usize = 0;
+const SPACE: usize = 1;
+const MAPPED: usize = 2;
+
+/// Borrows from the address space its page names, and calls the daemon with the pages.
+fn lender(argument: usize) -> ! {
+    let shared = contexts::read_shared(argument);
+    let page = shared.value;
+    let map = Map {
+        offset: THERE,
+        size: SIZE,
+        flags: SHARED | MapFlags::MAP_FIXED_NOREPLACE,
+        address: HERE,
+    };
+    let mapped = sys::fmap(word(page, SPACE), &map).unwrap_or(0);
+    put_word(page, MAPPED, mapped);
+    // No metadata.
+    let call = [word(page, FILE), HERE, SIZE, 0, 0, 0];
+    put_word(page, RESULT, runtime::probe::syscall(SYS_CALL, call));
+    put_word(page, DONE, 1);
+    contexts::end(shared.proc_root, shared.slots)
+}
+
+pub fn run(suite: &Suite) {
+    let Ok(server) = Server::new(suite) else {
+        suite.check("a third scheme", |_| Err("no socket".into()));
+        return;
+    };
+    suite.check(
+        "lent pages outlive the lender's mapping and the program they came from",
+        |s| {
+            let before = free_blocks(s)?;
+            let space = third_program(s)?;
+            let (fd, number) = server.file()?;
+            let page = shared_page()?;
+            put_word(page, FILE, fd);
+            put_word(page, SPACE, space);
+            let record = contexts::share(s, page)?;
+            let child = Child::start(s, Space::Clone, lender, record)?;
+            let sqe = server.expect(Opcode::Call)?;
+            expect("the lender's own mapping", word(page, MAPPED), HERE)?;
+            let (at, length) = (sqe.args[1] as usize, sqe.args[2] as usize);
+            expect("length", length, SIZE)?;
+            // All three see the same frames; this one keeps them.
+            poke(at, 0x5a);
+            poke(at + PAGE_SIZE, 0x5b);
+            let frames = [translate(s, at)?, translate(s, at + PAGE_SIZE)?];
+            let map = Map {
+                offset: THERE,
+                size: SIZE,
+                flags: SHARED,
+                address: 0,
+            };
+            let look = must("look", sys::fmap(space, &map))?;
+            expect("first page", peek(look), 0x5a)?;
+            expect("second page", peek(look + PAGE_SIZE), 0x5b)?;
+            expect("look away", sys::funmap(look, SIZE), Ok(0))?;
+
+            let lending = must("addrspace", s.dup(child.context, b"addrspace"))?;
+            let unmap = [ADDRSPACE_OP_MUNMAP, HERE, SIZE];
+            expect("the lender unmaps", write_words(lending, &unmap), Ok(24))?;
+            expect("close", sys::close(lending), Ok(0))?;
+            expect("the third program ends", sys::close(space), Ok(0))?;
+
+            expect("first page", peek(at), 0x5a)?;
+            poke(at + PAGE_SIZE, 0x5c);
+            expect("second page", peek(at + PAGE_SIZE), 0x5c)?;
+            let now = [translate(s, at)?, translate(s, at + PAGE_SIZE)?];
+            expect("same frames", now, frames)?;
+            hold("the lender waits", word(page, DONE) == 0)?;
+            server.answer(&sqe, Ok(9))?;
+            child.join()?;
+            expect("call", word(page, RESULT), 9)?;
+            server.close(fd, number)?;
+            expect("unmap", sys::funmap(page, 4 * PAGE_SIZE), Ok(0))?;
+            let after = free_blocks(s)?;
+            hold(
+                &format!("free pages {before} then {after}"),
+                before.abs_diff(after) <= 16,
+            )
+        },
+    );
+    suite.check("a borrowed range cannot be had with more rights", |s| {
+        let space = third_program(s)?;
+        // Shared memory has the rights it is mapped with; private memory is exempt.
+        let protect = [
+            ADDRSPACE_OP_MPROTECT,
+            THERE,
+            SIZE,
+            MapFlags::PROT_READ.bits(),
+        ];
+        expect("protect", write_words(space, &protect), Ok(32))?;
+        let map = |flags| Map {
+            offset: THERE,
+            size: SIZE,
+            flags,
+            address: 0,
+        };
+        expect("writable", sys::fmap(space, &map(SHARED)), Err(EPERM))?;
+        let reading = MapFlags::PROT_READ | MapFlags::MAP_SHARED;
+        let at = must("readable", sys::fmap(space, &map(reading)))?;
+        expect("zero", peek(at), 0)?;
+        expect("unmap", sys::funmap(at, SIZE), Ok(0))?;
+        expect("close", sys::close(space), Ok(0))
+    });
+}
+
+/// The address space of a program without threads, with two shared pages.
+fn third_program(suite: &Suite) -> Result<usize, alloc::string::String> {
+    let own = must("cur-context", suite.dup(suite.root(PROC), b"cur-context"))?;
+    let memory = must("addrspace", suite.dup(own, b"addrspace"))?;
+    let space = must("empty", suite.dup(memory, b"empty"))?;
+    let flags = SHARED | MapFlags::MAP_FIXED_NOREPLACE;
+    let words = [ADDRSPACE_OP_MMAP, usize::MAX, 0, THERE, SIZE, flags.bits()];
+    expect("map there", write_words(space, &words), Ok(THERE))?;
+    for fd in [memory, own] {
+        must("close", sys::close(fd))?;
+    }
+    Ok(space)
+}
