@@ -21,12 +21,14 @@ pub mod firmware;
 #[cfg(not(target_os = "redox"))]
 mod host;
 pub mod irq;
+pub mod lock;
 pub mod mem;
 pub mod mmio;
 pub mod pci;
 pub mod pin;
 pub mod port;
 pub mod scheme;
+pub mod shared;
 
 /// Errors are the system's error numbers.
 pub use syscall::error::{Error, Result};

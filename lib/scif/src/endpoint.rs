@@ -1,31 +1,23 @@
 //! Endpoints and listeners.
 
 use alloc::vec::Vec;
-use core::cell::Cell;
 
 use libredox::Fd;
-use libredox::flag::{O_CLOEXEC, O_RDWR};
-use scif_abi::call::{AcceptRecord, Call};
-use scif_abi::codec::Operation;
 use scif_abi::error::Error as Errno;
 use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
-use syscall::flag::{CallFlags, F_SETFL, O_NONBLOCK};
-use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{Error, Result};
+use crate::raw;
 
 /// Requests that wait on a listener at most, unless [`Endpoint::listen`] says otherwise.
 pub const DEFAULT_BACKLOG: i32 = 128;
 
-/// Bytes of one non-blocking send at most; a ring of the base protocol takes 4095.
-const BOUNCE_BYTES: usize = 4096;
-
-/// An endpoint: unbound, bound, or one end of a connection.
+/// An endpoint: unbound, bound, or one end of a connection. Threads may share it: blocking sends do
+/// not mix, and neither do blocking receives.
 pub struct Endpoint {
     file: Fd,
-    nonblocking: Cell<bool>,
 }
 
 /// An endpoint that listens.
@@ -57,17 +49,10 @@ pub fn connect(to: PortId) -> Result<Endpoint> {
 /// # Errors
 /// Those of opening the scheme.
 pub fn nodes() -> Result<Nodes> {
-    let endpoint = Endpoint::open()?;
-    let mut buffer = [0; 2 * (MAX_NODE as usize + 2)];
-    let count = endpoint.call_with(Call::GetNodeIds, &mut buffer)?;
-    let mut ids = buffer
-        .chunks_exact(2)
-        .map(|id| NodeId::from_le_bytes([id[0], id[1]]));
-    let own = ids.next().unwrap_or(0);
-    Ok(Nodes {
-        own,
-        online: ids.take(count).collect(),
-    })
+    let mut ids = [0; MAX_NODE as usize + 1];
+    let (count, own) = raw::get_node_ids(&mut ids)?;
+    let online = ids.iter().take(count).copied().collect();
+    Ok(Nodes { own, online })
 }
 
 impl Endpoint {
@@ -76,35 +61,26 @@ impl Endpoint {
     /// # Errors
     /// `ENOMEM` at a limit; `ENODEV` or `ENOENT` when there is no `scif:` scheme.
     pub fn open() -> Result<Self> {
-        Ok(Self::from_file(Fd::open(
-            "/scheme/scif/endpoint",
-            O_RDWR | O_CLOEXEC,
-            0,
-        )?))
+        Ok(Self::from_file(Fd::new(raw::open()?)))
     }
 
-    /// An endpoint from a file of the scheme, opened by path without `O_NONBLOCK`.
+    /// An endpoint from a file of the scheme, opened by path.
     pub fn from_file(file: Fd) -> Self {
-        Self {
-            file,
-            nonblocking: Cell::new(false),
-        }
+        Self { file }
     }
 
-    /// The descriptor, for event queues and `fcntl`-like calls.
+    /// The descriptor, for event queues, `fcntl`-like calls and [`raw`].
     pub fn fd(&self) -> usize {
         self.file.raw()
     }
 
-    /// Sets or clears `O_NONBLOCK`, which concerns [`connect`](Self::connect) only, as in SCIF.
+    /// Sets or clears `O_NONBLOCK`, which concerns [`connect`](Self::connect) and
+    /// [`read`](Self::read) only, as in SCIF.
     ///
     /// # Errors
     /// Those of `fcntl`.
     pub fn set_nonblocking(&self, nonblocking: bool) -> Result<()> {
-        self.file
-            .fcntl(F_SETFL, if nonblocking { O_NONBLOCK } else { 0 })?;
-        self.nonblocking.set(nonblocking);
-        Ok(())
+        Ok(raw::set_nonblocking(self.fd(), nonblocking)?)
     }
 
     /// `scif_bind`: binds to `port`, or to a free one from 1088 if it is 0. Returns the port.
@@ -112,7 +88,7 @@ impl Endpoint {
     /// # Errors
     /// `EACCES`, `EINVAL`, `EISCONN`, `ENOSPC`.
     pub fn bind(&self, port: Port) -> Result<Port> {
-        self.call(Call::Bind { port }).map(port_of)
+        Ok(raw::bind(self.fd(), port)?)
     }
 
     /// `scif_listen`, with at most `backlog` requests waiting.
@@ -120,7 +96,7 @@ impl Endpoint {
     /// # Errors
     /// `EINVAL`, `EISCONN`.
     pub fn listen(self, backlog: i32) -> Result<Listener> {
-        self.call(Call::Listen { backlog })?;
+        raw::listen(self.fd(), backlog)?;
         Ok(Listener { endpoint: self })
     }
 
@@ -131,11 +107,7 @@ impl Endpoint {
     /// `ECONNREFUSED`, `EINVAL`, `EINPROGRESS`, `EISCONN`, `ENODEV`, `ENOMEM`, `ENOSPC`,
     /// `EOPNOTSUPP`.
     pub fn connect(&self, to: PortId) -> Result<Port> {
-        self.call(Call::Connect {
-            node: to.node(),
-            port: to.port(),
-        })
-        .map(port_of)
+        Ok(raw::connect(self.fd(), to)?)
     }
 
     /// `scif_send`: with `BLOCK` all of `bytes`, without as much as fits now, perhaps 0.
@@ -144,37 +116,7 @@ impl Endpoint {
     /// `ECONNRESET`, `ENOTCONN`. A connection that ends in the middle of a blocking send gives the
     /// count so far.
     pub fn send(&self, bytes: &[u8], flags: SendFlags) -> Result<usize> {
-        if !flags.contains(SendFlags::BLOCK) {
-            return self.send_chunk(bytes, flags);
-        }
-        if !self.nonblocking.get() {
-            return Ok(self.file.write(bytes)?);
-        }
-        // A write would heed O_NONBLOCK, which does not concern scif_send.
-        let mut sent = 0;
-        for chunk in bytes.chunks(BOUNCE_BYTES) {
-            match self.send_chunk(chunk, flags) {
-                Ok(count) if count == chunk.len() => sent += count,
-                Ok(count) => return Ok(sent + count),
-                Err(_) if sent > 0 => return Ok(sent),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(sent)
-    }
-
-    /// The payload of a call must be writable memory, which `bytes` may not be.
-    fn send_chunk(&self, bytes: &[u8], flags: SendFlags) -> Result<usize> {
-        let mut bounce = [0; BOUNCE_BYTES];
-        let chunk = &bytes[..bytes.len().min(BOUNCE_BYTES)];
-        let bounce = &mut bounce[..chunk.len()];
-        bounce.copy_from_slice(chunk);
-        self.call_with(
-            Call::Send {
-                flags: flags.bits(),
-            },
-            bounce,
-        )
+        Ok(raw::send(self.fd(), bytes, flags.bits())?)
     }
 
     /// `scif_recv`: with `BLOCK` fills `buffer`, without gives what is there, perhaps 0.
@@ -183,12 +125,7 @@ impl Endpoint {
     /// `ECONNRESET` when the peer is gone and nothing is left, `ENOTCONN`. A connection that ends
     /// in the middle of a blocking receive gives the count so far.
     pub fn recv(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<usize> {
-        self.call_with(
-            Call::Recv {
-                flags: flags.bits(),
-            },
-            buffer,
-        )
+        Ok(raw::recv(self.fd(), buffer, flags.bits())?)
     }
 
     /// Waits for at least one byte and gives what is there: `read` of the file. `EAGAIN` instead of
@@ -205,7 +142,7 @@ impl Endpoint {
     /// # Errors
     /// Those of the call.
     pub fn local(&self) -> Result<PortId> {
-        self.call(Call::LocalPort).map(port_id_of)
+        Ok(raw::local(self.fd())?)
     }
 
     /// The other end of the connection, also after it has gone.
@@ -213,7 +150,7 @@ impl Endpoint {
     /// # Errors
     /// `ENOTCONN`.
     pub fn peer(&self) -> Result<PortId> {
-        self.call(Call::PeerPort).map(port_id_of)
+        Ok(raw::peer(self.fd())?)
     }
 
     /// `scif_poll` of this endpoint without waiting; see [`poll`](crate::poll()) for more.
@@ -221,20 +158,17 @@ impl Endpoint {
     /// # Errors
     /// Those of the call.
     pub fn readiness(&self, events: Readiness) -> Result<Readiness> {
-        let bits = self.call(Call::Poll {
-            events: events.bits(),
-        })?;
-        Ok(Readiness::from_bits_truncate(bits as u16))
+        let bits = raw::readiness(self.fd(), events.bits())?;
+        Ok(Readiness::from_bits_truncate(bits))
     }
 
-    fn call(&self, call: Call) -> Result<usize> {
-        self.call_with(call, &mut [])
-    }
-
-    fn call_with(&self, call: Call, payload: &mut [u8]) -> Result<usize> {
-        let [first, second] = call.words();
-        let metadata = [call.number(), first, second];
-        Ok(self.file.call_rw(payload, CallFlags::empty(), &metadata)?)
+    /// Ends the connection now, as dropping the endpoint does. Mappings of the peer's windows live
+    /// on, windows of this endpoint do not.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn close(self) -> Result<()> {
+        Ok(self.file.close()?)
     }
 }
 
@@ -283,34 +217,12 @@ impl Listener {
     }
 
     fn accept_with(&self, flags: AcceptFlags) -> Result<(Endpoint, PortId)> {
-        let mut record = AcceptRecord::default();
-        let request = Call::AcceptRequest {
-            flags: flags.bits(),
-            record,
-        };
-        let mut payload = [0; size_of::<AcceptRecord>()];
-        self.endpoint.call_with(request, &mut payload)?;
-        if let Ok(filled) = AcceptRecord::read_from_bytes(payload.as_bytes()) {
-            record = filled;
-        }
-        let endpoint = Endpoint::open()?;
-        endpoint.call(Call::AcceptRegister {
-            handle: record.handle.get(),
-        })?;
-        Ok((endpoint, record.peer))
+        let (epd, peer) = raw::accept(self.fd(), flags.bits())?;
+        Ok((Endpoint::from_file(Fd::new(epd)), peer))
     }
 
     /// The listener as an endpoint.
     pub fn as_endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
-}
-
-fn port_of(word: usize) -> Port {
-    word as Port
-}
-
-/// `node << 16 | port`.
-fn port_id_of(word: usize) -> PortId {
-    PortId::new((word >> 16) as NodeId, word as Port)
 }

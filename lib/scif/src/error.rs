@@ -18,6 +18,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error with this number.
+    pub const fn from_errno(number: i32) -> Self {
+        match Errno::from_errno(number) {
+            Some(error) => Self::Scif(error),
+            None => Self::System(number),
+        }
+    }
+
     /// The error number.
     pub const fn errno(self) -> i32 {
         match self {
@@ -35,14 +43,20 @@ impl From<Errno> for Error {
 
 impl From<libredox::error::Error> for Error {
     fn from(error: libredox::error::Error) -> Self {
-        let number = error.errno();
-        Errno::from_errno(number).map_or(Self::System(number), Self::Scif)
+        Self::from_errno(error.errno())
     }
 }
 
 impl From<syscall::error::Error> for Error {
     fn from(error: syscall::error::Error) -> Self {
-        libredox::error::Error::from(error).into()
+        Self::from_errno(error.errno)
+    }
+}
+
+/// From a result of [`raw`](crate::raw).
+impl From<i32> for Error {
+    fn from(number: i32) -> Self {
+        Self::from_errno(number)
     }
 }
 
@@ -56,3 +70,26 @@ impl fmt::Display for Error {
 }
 
 impl core::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errno, Error};
+
+    #[test]
+    fn numbers_and_errors_correspond() {
+        for number in 1..200 {
+            let error = Error::from_errno(number);
+            assert_eq!(error.errno(), number);
+            let named = Errno::ALL.iter().any(|known| known.errno() == number);
+            assert_eq!(matches!(error, Error::Scif(_)), named);
+        }
+        assert_eq!(Error::from(Errno::NotConnected), Error::from_errno(107));
+        assert_eq!(Error::from(11), Error::Scif(Errno::WouldBlock));
+    }
+
+    #[test]
+    fn errors_say_their_names() {
+        assert_eq!(Error::from_errno(104).to_string(), "ECONNRESET");
+        assert_eq!(Error::from_errno(24).to_string(), "error 24");
+    }
+}

@@ -1,32 +1,70 @@
-//! SCIF for Rust programs: endpoints, listeners and connections through the `scif:` scheme.
+//! SCIF for Rust programs, through the `scif:` scheme: endpoints, connections, registered memory,
+//! transfers, mappings and fences.
 //!
 //! The calls, their results and their errors are those of the SCIF header (`scif_bind`,
-//! `scif_connect`, `scif_send`, ...); a value that goes out of scope is closed. A server and its
-//! client:
+//! `scif_connect`, `scif_send`, ...); a value that goes out of scope is closed, unregistered or
+//! unmapped. A server and its client:
 //!
-//! ```ignore
+//! ```no_run
+//! # use scif::{Listener, PortId, RecvFlags, Result, SendFlags};
+//! # fn server(mut buffer: [u8; 5]) -> Result<()> {
 //! // The server, on node 1.
 //! let listener = Listener::bind(2050)?;
 //! let (endpoint, peer) = listener.accept()?;
 //! endpoint.recv(&mut buffer, RecvFlags::BLOCK)?;
-//!
+//! # Ok(()) }
+//! # fn client() -> Result<()> {
 //! // The client, on any node.
 //! let endpoint = scif::connect(PortId::new(1, 2050))?;
 //! endpoint.send(b"hello", SendFlags::BLOCK)?;
+//! # Ok(()) }
 //! ```
 //!
 //! There are no message boundaries, and no end of stream but [`Errno::ConnectionReset`].
-#![no_std]
+//!
+//! Memory that the peer shall reach is [`Memory`], [registered](Endpoint::register) as a
+//! [`Window`]; the peer is told the window's offset and then copies from and to it
+//! ([`Endpoint::read_from`], [`Endpoint::write_to`]) or [maps](Endpoint::map) it:
+//!
+//! ```no_run
+//! # use scif::{Endpoint, Initiator, Memory, Protection, Result, RmaFlags, Signal};
+//! # fn f(endpoint: Endpoint, remote: i64) -> Result<()> {
+//! let memory = Memory::new(1 << 20)?;
+//! let window = endpoint.register(&memory)?;
+//! memory.copy_in(0, b"data")?;
+//! endpoint.write_to(window.all(), remote, RmaFlags::empty())?;
+//! // The value arrives after the data.
+//! let done = Signal { offset: remote + (1 << 20), value: 1 };
+//! endpoint.fence_signal(Initiator::Own, None, Some(done))?;
+//!
+//! let mapping = endpoint.map(remote, 4096, Protection::READ)?;
+//! let first: u32 = mapping.read(0)?;
+//! # Ok(()) }
+//! ```
+//!
+//! [`raw`] has the same calls with plain numbers, for other languages and for tests.
+#![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
 mod endpoint;
 mod error;
+mod events;
+mod io;
+mod options;
 mod poll;
+pub mod raw;
+mod rma;
+mod window;
 
 pub use endpoint::{DEFAULT_BACKLOG, Endpoint, Listener, Nodes, connect, nodes};
 pub use error::{Error, Result};
+pub use events::{NodeEvent, NodeEvents};
+pub use options::Options;
+pub use platform::shared::{Memory, View};
 pub use poll::{PollEntry, Pollable, poll};
+pub use rma::{Initiator, Mark, Signal};
 pub use scif_abi::error::Error as Errno;
-pub use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
+pub use scif_abi::flags::{Protection, Readiness, RecvFlags, RmaFlags, SendFlags};
 pub use scif_abi::{NodeId, Port, PortId};
+pub use window::{Mapping, Part, RegisterOptions, Window};

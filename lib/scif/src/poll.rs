@@ -9,7 +9,8 @@ use scif_abi::flags::Readiness;
 use syscall::flag::EventFlags;
 
 use crate::endpoint::{Endpoint, Listener};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::raw;
 
 /// What can be polled.
 pub trait Pollable {
@@ -50,29 +51,70 @@ impl<'a> PollEntry<'a> {
     }
 }
 
+/// One endpoint to poll, by its descriptor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PollFd {
+    /// The endpoint.
+    pub epd: usize,
+    /// What to wait for; `ERR`, `HUP` and `NVAL` are always reported.
+    pub events: u16,
+    /// What it is ready for; filled in by [`raw::poll`].
+    pub revents: u16,
+}
+
+impl PollFd {
+    /// An entry that waits for `events`.
+    pub const fn new(epd: usize, events: u16) -> Self {
+        Self {
+            epd,
+            events,
+            revents: 0,
+        }
+    }
+}
+
 /// Waits until at least one entry is ready, at most for `limit` (none: without limit). Returns the
 /// number of entries that are; 0 after the time is over.
 ///
 /// # Errors
 /// Those of the event queue.
 pub fn poll(entries: &mut [PollEntry<'_>], limit: Option<Duration>) -> Result<usize> {
-    let ready = look(entries)?;
+    let by_fd = |entry: &PollEntry<'_>| {
+        let epd = entry.endpoint.endpoint().fd();
+        PollFd::new(epd, entry.events.bits())
+    };
+    let mut fds: Vec<PollFd> = entries.iter().map(by_fd).collect();
+    let ready = poll_fds(&mut fds, limit).map_err(Error::from_errno)?;
+    for (entry, fd) in entries.iter_mut().zip(&fds) {
+        entry.revents = Readiness::from_bits_truncate(fd.revents);
+    }
+    Ok(ready)
+}
+
+/// `scif_poll`. Waits until at least one entry is ready, at most for `limit` (none: without limit).
+/// Returns the number of entries that are; 0 after the time is over.
+///
+/// # Errors
+/// Those of the event queue.
+pub fn poll_fds(entries: &mut [PollFd], limit: Option<Duration>) -> raw::Result<usize> {
+    let ready = look(entries);
     if ready > 0 || limit == Some(Duration::ZERO) {
         return Ok(ready);
     }
-    let mut queue = Queue::new()?;
+    let mut queue = Queue::new().map_err(|error| error.errno)?;
     for entry in entries.iter() {
-        let fd = entry.endpoint.endpoint().fd();
-        queue.subscribe(fd, EventFlags::EVENT_READ | EventFlags::EVENT_WRITE, fd)?;
+        let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+        let subscribed = queue.subscribe(entry.epd, events, entry.epd);
+        subscribed.map_err(|error| error.errno)?;
     }
     let end = match limit {
-        Some(limit) => Some(now()? + limit),
+        Some(limit) => now()?.checked_add(limit),
         None => None,
     };
     let mut events = Vec::new();
     loop {
         // After subscribing, so that nothing that happens in between is missed.
-        let ready = look(entries)?;
+        let ready = look(entries);
         if ready > 0 {
             return Ok(ready);
         }
@@ -83,21 +125,23 @@ pub fn poll(entries: &mut [PollEntry<'_>], limit: Option<Duration>) -> Result<us
                 left => left,
             },
         };
-        queue.wait(left, &mut events)?;
+        queue.wait(left, &mut events).map_err(|error| error.errno)?;
     }
 }
 
 /// Fills in all `revents`; returns how many are not empty.
-fn look(entries: &mut [PollEntry<'_>]) -> Result<usize> {
+fn look(entries: &mut [PollFd]) -> usize {
     let mut ready = 0;
     for entry in entries {
-        entry.revents = entry.endpoint.endpoint().readiness(entry.events)?;
-        ready += usize::from(!entry.revents.is_empty());
+        let found = raw::readiness(entry.epd, entry.events);
+        entry.revents = found.unwrap_or(Readiness::NVAL.bits());
+        ready += usize::from(entry.revents != 0);
     }
-    Ok(ready)
+    ready
 }
 
-fn now() -> Result<Duration> {
-    let time = libredox::call::clock_gettime(CLOCK_MONOTONIC)?;
+/// Monotonic time.
+pub(crate) fn now() -> raw::Result<Duration> {
+    let time = libredox::call::clock_gettime(CLOCK_MONOTONIC).map_err(|error| error.errno())?;
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }

@@ -1,0 +1,101 @@
+//! A lock for threads of one process, whose waiters sleep: what it guards may take system calls.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+unsafe extern "C" {
+    fn redox_futex_wait_v0(address: *mut u32, value: u32, deadline: *const ()) -> usize;
+    fn redox_futex_wake_v0(address: *mut u32, count: u32) -> usize;
+}
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+/// Taken, and somebody may sleep until it is free.
+const CONTENDED: u32 = 2;
+
+/// Mutual exclusion. Not to be taken twice by one thread.
+#[derive(Debug)]
+pub struct Mutex<T> {
+    state: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is only reached through a guard, of which one exists at a time.
+unsafe impl<T: Send> Sync for Mutex<T> {}
+
+/// The right to use the value, until it is dropped.
+pub struct Guard<'a, T> {
+    mutex: &'a Mutex<T>,
+}
+
+impl<T> Mutex<T> {
+    /// A free lock.
+    pub const fn new(value: T) -> Self {
+        Self {
+            state: AtomicU32::new(FREE),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Waits until the lock is free and takes it.
+    pub fn lock(&self) -> Guard<'_, T> {
+        let taken = self
+            .state
+            .compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
+                // SAFETY: the word lives; whatever ends the wait, the loop looks again.
+                let _ = unsafe {
+                    redox_futex_wait_v0(self.state.as_ptr(), CONTENDED, core::ptr::null())
+                };
+            }
+        }
+        Guard { mutex: self }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        if self.mutex.state.swap(FREE, Ordering::Release) == CONTENDED {
+            // SAFETY: waking only looks at the word's address.
+            let _ = unsafe { redox_futex_wake_v0(self.mutex.state.as_ptr(), 1) };
+        }
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is the only way to the value while it lives.
+        unsafe { &*self.mutex.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { &mut *self.mutex.value.get() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mutex;
+
+    #[test]
+    fn no_increment_is_lost() {
+        static COUNT: Mutex<u32> = Mutex::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        *COUNT.lock() += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*COUNT.lock(), 40_000);
+    }
+}

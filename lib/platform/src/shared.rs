@@ -1,0 +1,397 @@
+//! Memory of a SCIF program that others reach: the memory it registers and the windows of peers
+//! that it maps.
+//!
+//! The `scif:` daemon can only lend out memory of its own. So a range that a program registers is
+//! replaced, once, by memory of the daemon with the same content at the same address
+//! ([`provide`]); the program does not notice, unless other threads write to the range at that very
+//! moment: such writes may be lost. Ranges that cannot be replaced stay where they are and are lent
+//! to the daemon by the helper `scifpin`. A table of the process knows what is whose; entries go
+//! when memory is unmapped through this module, or when the daemon says that its memory is no
+//! longer mapped here ([`forget`]).
+//!
+//! No memory of this kind is ever seen through a reference.
+
+mod memory;
+mod plan;
+mod table;
+mod window;
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use libredox::Fd;
+use libredox::call::{Call, MmapArgs, mmap, munmap};
+use libredox::flag::{MAP_SHARED, O_CLOEXEC, O_RDWR, PROT_READ, PROT_WRITE};
+use scif_abi::call::MemoryCall;
+use scif_abi::codec::Operation;
+use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, Error, Result};
+use syscall::flag::{CallFlags, MapFlags};
+
+use crate::copy;
+use crate::lock::Mutex;
+use crate::mem::PAGE;
+use crate::pin::{self, Pin};
+use plan::Plan;
+use table::Table;
+
+pub use memory::{Memory, View};
+pub use window::{Protection, map_window};
+
+/// What this process knows about its own memory.
+static TABLE: Mutex<Table> = Mutex::new(Table::new());
+
+/// Where [`Range::copy_out`] lets the kernel read: both ends, reading one first.
+static PIPE: Mutex<Option<(Fd, Fd)>> = Mutex::new(None);
+
+/// Bytes that go through the pipe at a time, of the 64 KiB it holds.
+const PIPE_BYTES: usize = 32 * 1024;
+
+unsafe extern "C" {
+    fn redox_write_v1(fd: usize, bytes: *const u8, count: usize) -> usize;
+}
+
+/// `MAP_FIXED` as `mmap` takes it.
+const MAP_FIXED: u32 = MapFlags::MAP_FIXED.bits() as u32;
+
+/// Bytes below the stack pointer that the replacing of memory may use, far more than it does.
+const STACK_BELOW: usize = 256 * 1024;
+
+/// Memory of this process by address, for calls that name memory the way C does. It may be no
+/// memory at all: the calls find that out.
+#[derive(Clone, Copy, Debug)]
+pub struct Range<'a> {
+    address: usize,
+    bytes: usize,
+    memory: PhantomData<&'a ()>,
+}
+
+impl Range<'_> {
+    /// `bytes` bytes at `address`.
+    ///
+    /// # Safety
+    /// What is mapped there, now and as long as the value is used, is memory that may change at
+    /// any time: no reference leads there, and other threads do not write to it while it is
+    /// registered for the first time.
+    pub const unsafe fn new(address: usize, bytes: usize) -> Self {
+        Self {
+            address,
+            bytes,
+            memory: PhantomData,
+        }
+    }
+
+    /// A range of which no byte can be mapped, for trying what calls say to it.
+    pub const fn absent(bytes: usize) -> Self {
+        Self {
+            address: 1 << 47,
+            bytes,
+            memory: PhantomData,
+        }
+    }
+
+    /// The first address.
+    pub const fn address(self) -> usize {
+        self.address
+    }
+
+    /// Length in bytes.
+    pub const fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// The part `offset .. offset + bytes`.
+    ///
+    /// # Errors
+    /// `EFAULT` when it is not inside.
+    pub fn part(self, offset: usize, bytes: usize) -> Result<Self> {
+        let end = offset.checked_add(bytes);
+        if end.is_none_or(|end| end > self.bytes) {
+            return Err(Error::new(EFAULT));
+        }
+        Ok(Self {
+            address: self.address + offset,
+            bytes,
+            memory: self.memory,
+        })
+    }
+
+    /// Copies the first bytes out, through the kernel, which finds out whether they are there.
+    ///
+    /// # Errors
+    /// `EFAULT` when one of them cannot be read or `to` is longer than the range; those of pipes.
+    pub fn copy_out(self, to: &mut [u8]) -> Result<()> {
+        self.part(0, to.len())?;
+        let mut pipe = PIPE.lock();
+        let (output, input) = match pipe.take() {
+            Some(ends) => ends,
+            None => {
+                let output = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0)?;
+                let input = Fd::new(output.dup(b"write")?);
+                (output, input)
+            }
+        };
+        for (index, piece) in to.chunks_mut(PIPE_BYTES).enumerate() {
+            let from = self.part(index * PIPE_BYTES, piece.len())?;
+            // A pipe that is left with bytes in it by an error is not put back.
+            let count = write(input.raw(), from)?;
+            if count != piece.len() || output.read(piece)? != count {
+                return Err(Error::new(EIO));
+            }
+        }
+        *pipe = Some((output, input));
+        Ok(())
+    }
+
+    /// A copy of the bytes.
+    ///
+    /// # Errors
+    /// As [`copy_out`](Self::copy_out), and `ENOMEM`.
+    pub fn to_vec(self) -> Result<Vec<u8>> {
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(self.bytes)
+            .map_err(|_| Error::new(ENOMEM))?;
+        copy.resize(self.bytes, 0);
+        self.copy_out(&mut copy)?;
+        Ok(copy)
+    }
+
+    /// Checks that it is whole pages, at least one.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub fn check_pages(self) -> Result<()> {
+        let whole = self.address.is_multiple_of(PAGE) && self.bytes.is_multiple_of(PAGE);
+        if !whole || self.bytes == 0 {
+            return Err(Error::new(EINVAL));
+        }
+        Ok(())
+    }
+}
+
+/// A scheme call with memory of this process as payload, which the scheme may read and write.
+///
+/// # Errors
+/// Those of the scheme, and `EFAULT` when the range cannot be accessed.
+pub fn call(fd: usize, payload: Range<'_>, metadata: &[u64]) -> Result<usize> {
+    // SAFETY: the kernel checks the addresses; that the memory may change is what a range is.
+    Ok(unsafe {
+        fd.raw_call(
+            payload.address as *mut u8,
+            payload.bytes,
+            CallFlags::READ | CallFlags::WRITE,
+            metadata,
+        )?
+    })
+}
+
+/// Writes memory of this process to a file.
+///
+/// # Errors
+/// Those of `write`; `EFAULT` when the range cannot be read.
+pub fn write(fd: usize, data: Range<'_>) -> Result<usize> {
+    // SAFETY: the kernel checks the addresses and reads only.
+    let raw = unsafe { redox_write_v1(fd, data.address as *const u8, data.bytes) };
+    Ok(libredox::error::Error::demux(raw)?)
+}
+
+/// Memory as the daemon knows it.
+pub struct Provided {
+    /// Names the memory object.
+    pub token: u64,
+    /// Where in the object the range begins, in bytes.
+    pub offset: u64,
+    /// Memory that stays in place is lent until this goes, and until its last window is gone.
+    lent: Option<Pin>,
+}
+
+impl Provided {
+    /// Whether the memory stayed where it was, and is lent for as long as this value lives, or the
+    /// windows made of it.
+    pub fn is_in_place(&self) -> bool {
+        self.lent.is_some()
+    }
+}
+
+/// Makes a range memory that the daemon knows: finds it in the table or, if it is whole pages,
+/// replaces it or, when that is not possible, lends it. `writable` demands that it can be written.
+///
+/// # Errors
+/// `EINVAL` unless the range is whole pages or known, `EFAULT` when they are not mapped, not
+/// readable or not writable, `EAGAIN` or `ENOMEM` when there is no memory for the user.
+// Not inlined, so that what it knows about its place on the stack holds.
+#[inline(never)]
+pub fn provide(range: Range<'_>, writable: bool) -> Result<Provided> {
+    let mut table = TABLE.lock();
+    let (address, bytes) = (range.address, range.bytes);
+    if let Some((token, offset)) = table.find(address, bytes) {
+        return Ok(Provided {
+            token,
+            offset,
+            lent: None,
+        });
+    }
+    range.check_pages()?;
+    let mappings = plan::own_mappings()?;
+    // This function's variables, and the stack of the functions it calls.
+    let here = &raw const mappings as usize;
+    let busy = (here.saturating_sub(STACK_BELOW), here + PAGE);
+    match plan::plan(&mappings, address, bytes, writable, busy)? {
+        Plan::Replace(runs) => {
+            let token = replace(&mut table, range, &runs)?;
+            Ok(Provided {
+                token,
+                offset: 0,
+                lent: None,
+            })
+        }
+        Plan::InPlace => {
+            drop(table);
+            lend(range, writable)
+        }
+    }
+}
+
+/// Makes whole pages known to the daemon without replacing them, through the helper `scifpin`.
+///
+/// # Errors
+/// As [`provide`], and those of the helper.
+pub fn lend(range: Range<'_>, writable: bool) -> Result<Provided> {
+    range.check_pages()?;
+    let protection = pin::READ | if writable { pin::WRITE } else { 0 };
+    // SAFETY: a range is memory that may change at any time.
+    let lent = unsafe { Pin::new(range.address, range.bytes, protection, 0)? };
+    Ok(Provided {
+        token: lent.token(),
+        offset: 0,
+        lent: Some(lent),
+    })
+}
+
+/// Takes the pages of a range out of the table: what is there now is not the daemon's memory any
+/// more.
+pub fn forget(range: Range<'_>) {
+    let first = range.address - range.address % PAGE;
+    let end = range.address.saturating_add(range.bytes);
+    let end = end.checked_next_multiple_of(PAGE).unwrap_or(usize::MAX);
+    TABLE.lock().remove(first, end - first);
+}
+
+/// Unmaps whole pages.
+///
+/// # Errors
+/// `EINVAL` unless the range is whole pages; those of `munmap`.
+pub fn unmap(range: Range<'_>) -> Result<()> {
+    range.check_pages()?;
+    forget(range);
+    // SAFETY: no reference leads to the range (that is what a range is).
+    unsafe { munmap(range.address as *mut (), range.bytes)? };
+    Ok(())
+}
+
+/// A new memory object of the daemon: its descriptor and its token.
+fn new_object(bytes: usize) -> Result<(Fd, u64)> {
+    let file = Fd::open("/scheme/scif/memory", O_RDWR | O_CLOEXEC, 0)?;
+    let request = MemoryCall::Provide {
+        pages: (bytes / PAGE) as u64,
+    };
+    let [first, second] = request.words();
+    let metadata = [request.number(), first, second];
+    let token = file.call_rw(&mut [], CallFlags::empty(), &metadata)?;
+    Ok((file, token as u64))
+}
+
+/// Replaces a range by a new object of the daemon, content kept; returns the object's token.
+fn replace(table: &mut Table, range: Range<'_>, runs: &[plan::Run]) -> Result<u64> {
+    let (file, token) = new_object(range.bytes)?;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let view = unsafe { map(&file, 0, range.bytes, PROT_READ | PROT_WRITE, None)? };
+    // SAFETY: all of the range is readable (planned so), the view is as long and known only here.
+    unsafe { copy::copy(range.address as *const u8, view as *mut u8, range.bytes) };
+    let mut result = Ok(token);
+    for run in runs {
+        let write = if run.writable { PROT_WRITE } else { 0 };
+        let offset = run.address - range.address;
+        // SAFETY: the same bytes come to the same addresses, and no reference leads there.
+        let mapped = unsafe {
+            let at = Some(run.address);
+            map(&file, offset, run.bytes, PROT_READ | write, at)
+        };
+        if let Err(error) = mapped {
+            result = Err(error);
+            break;
+        }
+        table.insert(run.address, run.bytes, token, offset as u64);
+    }
+    // SAFETY: the view was made above and is used no more.
+    unsafe { munmap(view as *mut (), range.bytes)? };
+    if result.is_ok() {
+        table.insert(range.address, range.bytes, token, 0);
+    }
+    result
+}
+
+/// Maps a part of a scheme's file, shared, at `address` or where the kernel likes.
+///
+/// # Safety
+/// What lies at `address` may be replaced.
+unsafe fn map(
+    file: &Fd,
+    offset: usize,
+    bytes: usize,
+    protection: u32,
+    address: Option<usize>,
+) -> Result<usize> {
+    // SAFETY: passed on.
+    let mapped = unsafe {
+        mmap(MmapArgs {
+            addr: address.unwrap_or(0) as *mut (),
+            length: bytes,
+            prot: protection,
+            flags: MAP_SHARED | if address.is_some() { MAP_FIXED } else { 0 },
+            fd: file.raw(),
+            offset: offset as u64,
+        })?
+    };
+    Ok(mapped as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(address: usize, bytes: usize) -> Range<'static> {
+        // SAFETY: nothing is accessed by these tests.
+        unsafe { Range::new(address, bytes) }
+    }
+
+    #[test]
+    fn only_whole_pages_can_be_provided() {
+        for (address, bytes) in [(0x1001, 0x1000), (0x1000, 0x1001), (0x1000, 0)] {
+            let result = provide(pages(address, bytes), true);
+            assert_eq!(result.err().map(|error| error.errno), Some(EINVAL));
+        }
+    }
+
+    #[test]
+    fn what_is_known_needs_no_system_call() {
+        let range = pages(0x10_0000, 0x3000);
+        TABLE.lock().insert(0x10_0000, 0x3000, 9, 0x2000);
+        let known = provide(range.part(0x1000, 0x1000).unwrap(), true).unwrap();
+        assert_eq!((known.token, known.offset), (9, 0x3000));
+        assert!(!known.is_in_place());
+        let odd = provide(range.part(0x10, 3).unwrap(), true).unwrap();
+        assert_eq!((odd.token, odd.offset), (9, 0x2010));
+        forget(range.part(0x10, 3).unwrap());
+        assert!(provide(range, true).is_err());
+        forget(range);
+        assert!(provide(range, true).is_err());
+    }
+
+    #[test]
+    fn parts_stay_inside() {
+        let range = pages(0x1000, 0x1000);
+        assert_eq!(range.part(0x10, 0xff0).unwrap().address(), 0x1010);
+        assert!(range.part(0x10, 0xff1).is_err());
+        assert!(range.part(usize::MAX, 2).is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! Mapping the windows of a peer.
+
+use alloc::vec::Vec;
+
+use libredox::Fd;
+use libredox::call::{MmapArgs, mmap, munmap};
+use libredox::flag::{MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use scif_abi::call::Call;
+use scif_abi::codec::Operation;
+use syscall::error::{EINVAL, EIO, Error, Result};
+use syscall::flag::CallFlags;
+
+use super::{Range, map};
+use crate::mem::PAGE;
+
+/// What a mapping allows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Protection {
+    /// It can be read.
+    pub read: bool,
+    /// It can be written.
+    pub write: bool,
+}
+
+impl Protection {
+    /// Reading and writing.
+    pub const ALL: Self = Self {
+        read: true,
+        write: true,
+    };
+
+    fn bits(self) -> u32 {
+        let bit = |set, bit| if set { bit } else { 0 };
+        bit(self.read, PROT_READ) | bit(self.write, PROT_WRITE)
+    }
+}
+
+/// Maps `bytes` bytes of the windows of `endpoint`'s peer, from `offset` of its registered address
+/// space on, at `at` (what is there is replaced, its length is not looked at) or where the kernel
+/// likes. Returns the address. The mapping lives on when the endpoint is closed.
+///
+/// # Errors
+/// `EINVAL` unless offset, length and address are multiples of the page size and the length is not
+/// 0; `EACCES`, `ECONNRESET`, `ENODEV`, `ENOMEM`, `ENOTCONN`, `ENXIO` as `scif_mmap`.
+pub fn map_window(
+    endpoint: usize,
+    offset: i64,
+    bytes: usize,
+    protection: Protection,
+    at: Option<Range<'_>>,
+) -> Result<usize> {
+    let address = at.map(Range::address);
+    let aligned = offset % PAGE as i64 == 0
+        && bytes.is_multiple_of(PAGE)
+        && address.is_none_or(|address| address.is_multiple_of(PAGE));
+    if !aligned || bytes == 0 {
+        return Err(Error::new(EINVAL));
+    }
+    // All of it first, so that a hole in the windows is found before anything is replaced.
+    let pieces = pieces(offset, bytes as u64, |offset, left| {
+        run(endpoint, offset, left)
+    })?;
+    // A description of its own, so that closing the endpoint does not wait for the mapping.
+    let file = Fd::new(libredox::call::dup(endpoint, b"window")?);
+    if let ([_], None) = (pieces.as_slice(), address) {
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        return unsafe { map(&file, offset as usize, bytes, protection.bits(), None) };
+    }
+    let start = match address {
+        Some(address) => address,
+        None => reserve(bytes)?,
+    };
+    let mut done = 0;
+    for piece in pieces {
+        let at = Some(start + done);
+        let piece = piece as usize;
+        let from = offset as usize + done;
+        // SAFETY: reserved above, or given to be replaced.
+        if let Err(error) = unsafe { map(&file, from, piece, protection.bits(), at) } {
+            let ours = if address.is_none() { bytes } else { done };
+            if ours > 0 {
+                // SAFETY: reserved or mapped here, known to nobody yet.
+                unsafe { munmap(start as *mut (), ours)? };
+            }
+            return Err(error);
+        }
+        done += piece;
+    }
+    Ok(start)
+}
+
+/// Cuts a range of the peer's windows into the pieces one mapping call can map each, as `run` tells
+/// them one after the other.
+fn pieces(
+    offset: i64,
+    bytes: u64,
+    mut run: impl FnMut(i64, u64) -> Result<u64>,
+) -> Result<Vec<u64>> {
+    let mut pieces = Vec::new();
+    let mut done = 0;
+    while done < bytes {
+        let at = offset
+            .checked_add_unsigned(done)
+            .ok_or(Error::new(syscall::error::ENXIO))?;
+        let piece = run(at, bytes - done)?;
+        if piece == 0 || piece > bytes - done || !piece.is_multiple_of(PAGE as u64) {
+            return Err(Error::new(EIO));
+        }
+        pieces.push(piece);
+        done += piece;
+    }
+    Ok(pieces)
+}
+
+fn run(endpoint: usize, offset: i64, bytes: u64) -> Result<u64> {
+    let call = Call::MapRun {
+        remote_offset: offset,
+        length: bytes,
+    };
+    let [first, second] = call.words();
+    let metadata = [call.number(), first, second];
+    let count = libredox::call::call_rw(endpoint, &mut [], CallFlags::empty(), &metadata)?;
+    Ok(count as u64)
+}
+
+/// A range of addresses without memory.
+fn reserve(bytes: usize) -> Result<usize> {
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let address = unsafe {
+        mmap(MmapArgs {
+            addr: core::ptr::null_mut(),
+            length: bytes,
+            prot: 0,
+            flags: MAP_PRIVATE,
+            fd: usize::MAX,
+            offset: 0,
+        })?
+    };
+    Ok(address as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscall::error::ENXIO;
+
+    fn errno<T>(result: Result<T>) -> i32 {
+        result.err().map_or(0, |error| error.errno)
+    }
+
+    #[test]
+    fn a_range_is_cut_where_the_peer_s_memory_is() {
+        // Contiguous in pieces of 3 pages from offset 0 on, up to page 8.
+        let run = |offset: i64, bytes: u64| {
+            let page = offset as u64 / 4096;
+            if page >= 8 {
+                return Err(Error::new(ENXIO));
+            }
+            Ok(bytes.min((3 - page % 3) * 4096).min((8 - page) * 4096))
+        };
+        assert_eq!(
+            pieces(0x1000, 0x6000, run),
+            Ok(vec![0x2000, 0x3000, 0x1000])
+        );
+        assert_eq!(pieces(0x3000, 0x1000, run), Ok(vec![0x1000]));
+        assert_eq!(errno(pieces(0x1000, 0x8000, run)), ENXIO);
+        assert_eq!(
+            errno(pieces(i64::MAX & !0xfff, 0x2000, |_, _| Ok(4096))),
+            ENXIO
+        );
+    }
+
+    #[test]
+    fn a_scheme_that_answers_nonsense_is_not_believed() {
+        for answer in [0, 0x800, 0x3000] {
+            assert_eq!(errno(pieces(0, 0x2000, |_, _| Ok(answer))), EIO);
+        }
+    }
+
+    #[test]
+    fn only_whole_pages_can_be_mapped() {
+        // SAFETY: refused before anything is done.
+        let at = |address| unsafe { Range::new(address, 0x1000) };
+        for (offset, bytes, address) in [
+            (1, 0x1000, None),
+            (0, 0x1001, None),
+            (0, 0, None),
+            (0, 0x1000, Some(at(0x1001))),
+        ] {
+            let result = map_window(3, offset, bytes, Protection::ALL, address);
+            assert_eq!(errno(result), EINVAL);
+        }
+    }
+}

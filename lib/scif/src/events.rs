@@ -1,0 +1,164 @@
+//! Nodes that come and go.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDONLY};
+use platform::event::Queue;
+use scif_abi::NodeId;
+use scif_abi::error::Error as Errno;
+use syscall::error::EIO;
+use syscall::flag::EventFlags;
+
+use crate::error::{Error, Result};
+use crate::poll::now;
+
+/// Bytes of news taken at a time.
+const READ_BYTES: usize = 512;
+
+/// What happened to a node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NodeEvent {
+    /// It is there: connects to it can succeed.
+    Added(NodeId),
+    /// It is gone, and all connections with it.
+    Removed(NodeId),
+}
+
+/// The nodes that come and go. The first events name the nodes that are there already.
+pub struct NodeEvents {
+    file: Fd,
+    news: News,
+}
+
+impl NodeEvents {
+    /// Watches from now on.
+    ///
+    /// # Errors
+    /// Those of opening the scheme.
+    pub fn open() -> Result<Self> {
+        let flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
+        let file = Fd::open("/scheme/scif/peers", flags, 0)?;
+        let news = News::default();
+        Ok(Self { file, news })
+    }
+
+    /// The descriptor, for event queues: readable when [`next`](Self::next) would not wait.
+    pub fn fd(&self) -> usize {
+        self.file.raw()
+    }
+
+    /// The next event; waits for it, at most for `limit` (none: without limit).
+    ///
+    /// # Errors
+    /// Those of the scheme; `EIO` when it says something that is no event.
+    pub fn next(&mut self, limit: Option<Duration>) -> Result<Option<NodeEvent>> {
+        if let Some(event) = self.take()? {
+            return Ok(Some(event));
+        }
+        let mut queue = Queue::new()?;
+        queue.subscribe(self.fd(), EventFlags::EVENT_READ, ())?;
+        let end = match limit {
+            Some(limit) => now()?.checked_add(limit),
+            None => None,
+        };
+        let mut ready = Vec::new();
+        loop {
+            // After subscribing, so that nothing that happens in between is missed.
+            if let Some(event) = self.take()? {
+                return Ok(Some(event));
+            }
+            let left = match end {
+                None => None,
+                Some(end) => match end.checked_sub(now()?) {
+                    None | Some(Duration::ZERO) => return Ok(None),
+                    left => left,
+                },
+            };
+            queue.wait(left, &mut ready)?;
+        }
+    }
+
+    /// An event that is there already.
+    fn take(&mut self) -> Result<Option<NodeEvent>> {
+        loop {
+            if let Some(event) = self.news.next() {
+                return Ok(Some(event));
+            }
+            let mut bytes = [0; READ_BYTES];
+            let count = match self.file.read(&mut bytes).map_err(Error::from) {
+                Ok(0) | Err(Error::Scif(Errno::WouldBlock)) => return Ok(None),
+                Ok(count) => count,
+                Err(error) => return Err(error),
+            };
+            self.news.add(bytes.get(..count).unwrap_or(&[]))?;
+        }
+    }
+}
+
+/// Lines of the file, as they come: a read may end in the middle of one.
+#[derive(Debug, Default)]
+struct News {
+    begun: Vec<u8>,
+    events: VecDeque<NodeEvent>,
+}
+
+impl News {
+    fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        for &byte in bytes {
+            if byte != b'\n' {
+                self.begun.push(byte);
+                continue;
+            }
+            let event = parse(&self.begun).ok_or(Error::System(EIO))?;
+            self.events.push_back(event);
+            self.begun.clear();
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<NodeEvent> {
+        self.events.pop_front()
+    }
+}
+
+/// `added <node>` or `removed <node>`.
+fn parse(line: &[u8]) -> Option<NodeEvent> {
+    let (word, node) = core::str::from_utf8(line).ok()?.split_once(' ')?;
+    let node = node.parse().ok()?;
+    match word {
+        "added" => Some(NodeEvent::Added(node)),
+        "removed" => Some(NodeEvent::Removed(node)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_may_come_in_pieces() {
+        let mut news = News::default();
+        for piece in ["added 0\nad", "ded 12", "\nremoved 12\nr"] {
+            news.add(piece.as_bytes()).unwrap();
+        }
+        assert_eq!(news.next(), Some(NodeEvent::Added(0)));
+        assert_eq!(news.next(), Some(NodeEvent::Added(12)));
+        assert_eq!(news.next(), Some(NodeEvent::Removed(12)));
+        assert_eq!(news.next(), None);
+        news.add(b"emoved 0\n").unwrap();
+        assert_eq!(news.next(), Some(NodeEvent::Removed(0)));
+    }
+
+    #[test]
+    fn other_lines_are_errors() {
+        for line in ["", "added", "added x", "added 70000", "came 1", "added  1"] {
+            let line = alloc::format!("{line}\n");
+            let error = News::default().add(line.as_bytes());
+            assert_eq!(error, Err(Error::System(EIO)), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,583 @@
+//! The calls of SCIF with plain numbers in and the error number out, as the C library offers them
+//! and the conformance suite tries them.
+//!
+//! An endpoint is a descriptor number; nothing here owns it. Flags, protections and offsets are the
+//! numbers of the SCIF header and are passed on unchecked, so that who refuses a bad one is the
+//! daemon; what is checked here is what concerns this process alone: addresses. Memory is a
+//! [`Range`], [`Source`] or [`Target`], because a bare address would let safe code change any
+//! memory of the program.
+
+use libredox::flag::{O_CLOEXEC, O_RDWR};
+use platform::shared::{self, Provided};
+use scif_abi::call::{AcceptRecord, CachedRecord, Call, RegisterRecord, RmaRecord, SignalRecord};
+use scif_abi::codec::Operation;
+use scif_abi::flags::{MapFlags, Protection, Readiness, RmaFlags, SendFlags};
+use scif_abi::limits::MAX_NODE;
+use scif_abi::{NodeId, Port, PortId};
+use syscall::error::{EAGAIN, EFAULT, EINVAL};
+use syscall::flag::{CallFlags, F_SETFL, O_NONBLOCK};
+use zerocopy::IntoBytes;
+
+pub use crate::poll::{PollFd, poll_fds as poll};
+pub use platform::shared::Range;
+
+/// The result of a call; the error is a positive error number.
+pub type Result<T> = core::result::Result<T, i32>;
+
+/// No memory has this token.
+const NO_TOKEN: u64 = 0;
+
+/// Bytes of one non-blocking send at most; a ring of the base protocol takes 4095.
+const BOUNCE_BYTES: usize = 4096;
+
+/// Data that a call reads.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// Ordinary memory of the program.
+    Slice(&'a [u8]),
+    /// Memory by address.
+    Range(Range<'a>),
+}
+
+/// Room that a call fills.
+#[derive(Debug)]
+pub enum Target<'a> {
+    /// Ordinary memory of the program.
+    Slice(&'a mut [u8]),
+    /// Memory by address.
+    Range(Range<'a>),
+}
+
+impl<'a> From<&'a [u8]> for Source<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Slice(bytes)
+    }
+}
+
+impl<'a> From<Range<'a>> for Source<'a> {
+    fn from(range: Range<'a>) -> Self {
+        Self::Range(range)
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for Target<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Self::Slice(bytes)
+    }
+}
+
+impl<'a> From<Range<'a>> for Target<'a> {
+    fn from(range: Range<'a>) -> Self {
+        Self::Range(range)
+    }
+}
+
+impl Source<'_> {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Slice(bytes) => bytes.len(),
+            Self::Range(range) => range.bytes(),
+        }
+    }
+}
+
+fn number(error: libredox::error::Error) -> i32 {
+    error.errno()
+}
+
+fn system(error: syscall::error::Error) -> i32 {
+    error.errno
+}
+
+fn metadata(call: &Call) -> [u64; 3] {
+    let [first, second] = call.words();
+    [call.number(), first, second]
+}
+
+/// A call without payload.
+fn plain(epd: usize, call: Call) -> Result<usize> {
+    with_payload(epd, call, &mut [])
+}
+
+/// A call with a payload that the scheme may read and write.
+fn with_payload(epd: usize, call: Call, payload: &mut [u8]) -> Result<usize> {
+    libredox::call::call_rw(epd, payload, CallFlags::empty(), &metadata(&call)).map_err(number)
+}
+
+/// A call whose payload is its structure.
+fn with_record(epd: usize, call: Call) -> Result<usize> {
+    // The payload of a call must be writable memory.
+    let mut payload = [0; 64];
+    let record = call.payload();
+    let payload = payload.get_mut(..record.len()).ok_or(EINVAL)?;
+    payload.copy_from_slice(record);
+    with_payload(epd, call, payload)
+}
+
+/// `scif_open`.
+///
+/// # Errors
+/// `ENOMEM` at a limit; `ENODEV` or `ENOENT` when there is no `scif:` scheme.
+pub fn open() -> Result<usize> {
+    libredox::call::open("/scheme/scif/endpoint", O_RDWR | O_CLOEXEC, 0).map_err(number)
+}
+
+/// `scif_close`. Mappings of the peer's windows live on.
+///
+/// # Errors
+/// `EBADF`.
+pub fn close(epd: usize) -> Result<()> {
+    libredox::call::close(epd).map_err(number)
+}
+
+/// Ends the endpoint as closing its last descriptor would, though descriptors may be left.
+///
+/// # Errors
+/// `EBADF`.
+pub fn shutdown(epd: usize) -> Result<()> {
+    plain(epd, Call::Shutdown).map(|_| ())
+}
+
+/// `scif_bind`. Returns the port.
+///
+/// # Errors
+/// `EACCES`, `EINVAL`, `EISCONN`, `ENOSPC`.
+pub fn bind(epd: usize, port: Port) -> Result<Port> {
+    plain(epd, Call::Bind { port }).map(|port| port as Port)
+}
+
+/// `scif_listen`.
+///
+/// # Errors
+/// `EINVAL`, `EISCONN`.
+pub fn listen(epd: usize, backlog: i32) -> Result<()> {
+    plain(epd, Call::Listen { backlog }).map(|_| ())
+}
+
+/// `scif_connect`. Returns the local port.
+///
+/// # Errors
+/// `ECONNREFUSED`, `EINVAL`, `EINPROGRESS`, `EISCONN`, `ENODEV`, `ENOMEM`, `ENOSPC`, `EOPNOTSUPP`.
+pub fn connect(epd: usize, to: PortId) -> Result<Port> {
+    let (node, port) = (to.node(), to.port());
+    plain(epd, Call::Connect { node, port }).map(|port| port as Port)
+}
+
+/// `scif_accept`. Returns the new endpoint's descriptor and the peer.
+///
+/// # Errors
+/// `EAGAIN`, `EINTR`, `EINVAL`, `ENODEV`, `ENOENT`, `ENOMEM`.
+pub fn accept(epd: usize, flags: u32) -> Result<(usize, PortId)> {
+    let mut record = AcceptRecord::default();
+    let request = Call::AcceptRequest { flags, record };
+    with_payload(epd, request, record.as_mut_bytes())?;
+    let new = open()?;
+    let handle = record.handle.get();
+    match plain(new, Call::AcceptRegister { handle }) {
+        Ok(_) => Ok((new, record.peer)),
+        Err(error) => {
+            close(new)?;
+            Err(error)
+        }
+    }
+}
+
+/// Where the endpoint is bound; port 0 when it is not.
+///
+/// # Errors
+/// `EBADF`.
+pub fn local(epd: usize) -> Result<PortId> {
+    plain(epd, Call::LocalPort).map(port_id)
+}
+
+/// The other end of the connection, also after it has gone.
+///
+/// # Errors
+/// `ENOTCONN`.
+pub fn peer(epd: usize) -> Result<PortId> {
+    plain(epd, Call::PeerPort).map(port_id)
+}
+
+/// `node << 16 | port`.
+fn port_id(word: usize) -> PortId {
+    PortId::new((word >> 16) as NodeId, word as Port)
+}
+
+/// `scif_send`. Returns the bytes taken.
+///
+/// # Errors
+/// `ECONNRESET`, `EFAULT`, `EINVAL`, `ENOTCONN`. A connection that ends in the middle of a blocking
+/// send gives the count so far.
+pub fn send<'a>(epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<usize> {
+    let data = data.into();
+    if flags == SendFlags::BLOCK.bits() && data.bytes() > 0 {
+        return send_all(epd, data);
+    }
+    // The payload of a call must be writable memory, which the data may not be. As much as fits
+    // now: not more than a ring holds.
+    let mut bounce = [0; BOUNCE_BYTES];
+    let bounce = &mut bounce[..data.bytes().min(BOUNCE_BYTES)];
+    match data {
+        Source::Slice(bytes) => bounce.copy_from_slice(&bytes[..bounce.len()]),
+        Source::Range(range) => range.copy_out(bounce).map_err(system)?,
+    }
+    with_payload(epd, Call::Send { flags }, bounce)
+}
+
+/// Sends by `write`, which waits until all has been taken, unless the descriptor has `O_NONBLOCK`:
+/// that does not concern `scif_send`, so then it is waited here.
+fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
+    let mut sent = 0;
+    while sent < data.bytes() {
+        let result = match data {
+            Source::Slice(bytes) => libredox::call::write(epd, &bytes[sent..]).map_err(number),
+            Source::Range(range) => range
+                .part(sent, range.bytes() - sent)
+                .and_then(|rest| shared::write(epd, rest))
+                .map_err(system),
+        };
+        match result {
+            Ok(count) => sent += count,
+            Err(EAGAIN) => {
+                poll(&mut [PollFd::new(epd, Readiness::OUT.bits())], None)?;
+            }
+            Err(_) if sent > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
+
+/// `scif_recv`. Returns the bytes received.
+///
+/// # Errors
+/// `ECONNRESET` when the peer is gone and nothing is left, `EFAULT`, `EINVAL`, `ENOTCONN`. A
+/// connection that ends in the middle of a blocking receive gives the count so far.
+pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result<usize> {
+    let call = Call::Recv { flags };
+    match buffer.into() {
+        Target::Slice(bytes) => with_payload(epd, call, bytes),
+        Target::Range(range) => shared::call(epd, range, &metadata(&call)).map_err(system),
+    }
+}
+
+/// `scif_register`. Returns the window's offset. The memory becomes the daemon's (see
+/// [`platform::shared`]) and stays usable as before.
+///
+/// # Errors
+/// `EADDRINUSE`, `EAGAIN`, `ECONNRESET`, `EFAULT`, `EINVAL`, `ENODEV`, `ENOMEM`, `ENOTCONN`.
+pub fn register(
+    epd: usize,
+    memory: Range<'_>,
+    offset: i64,
+    protection: u32,
+    flags: u32,
+) -> Result<i64> {
+    register_by(epd, memory, offset, protection, flags, shared::provide)
+}
+
+/// As [`register`], but the memory is never replaced: the helper `scifpin` pins it where it is.
+///
+/// # Errors
+/// As [`register`]; `ENODEV` or `ENOENT` without the helper.
+pub fn register_in_place(
+    epd: usize,
+    memory: Range<'_>,
+    offset: i64,
+    protection: u32,
+    flags: u32,
+) -> Result<i64> {
+    register_by(epd, memory, offset, protection, flags, shared::lend)
+}
+
+fn register_by(
+    epd: usize,
+    memory: Range<'_>,
+    offset: i64,
+    protection: u32,
+    flags: u32,
+    provide: impl Fn(Range<'_>, bool) -> syscall::error::Result<Provided>,
+) -> Result<i64> {
+    let ask = |token: u64, memory_offset: u64| {
+        let record = RegisterRecord {
+            memory: token.into(),
+            memory_offset: memory_offset.into(),
+            length: (memory.bytes() as u64).into(),
+            offset: offset.into(),
+            protection: protection.into(),
+            flags: flags.into(),
+        };
+        with_record(epd, Call::Register { record }).map(|offset| offset as i64)
+    };
+    let writable = protection & Protection::WRITE.bits() != 0;
+    let unknown = |flags: u32, known: u32| flags & !known != 0;
+    // What the daemon would refuse anyway must not replace memory before.
+    if unknown(protection, Protection::all().bits()) || unknown(flags, MapFlags::all().bits()) {
+        return Err(EINVAL);
+    }
+    memory.check_pages().map_err(system)?;
+    let refused = |error| match error {
+        // An endpoint in the wrong state is named before a bad address, as the daemon does it.
+        EFAULT => ask(NO_TOKEN, 0).map_or_else(|first| first, |_| EFAULT),
+        error => error,
+    };
+    let known = provide(memory, writable).map_err(|error| refused(system(error)))?;
+    match ask(known.token, known.offset) {
+        // Unmapped behind our back since: what the table says is no longer so.
+        Err(EFAULT) if !known.is_in_place() => {
+            shared::forget(memory);
+            let fresh = provide(memory, writable).map_err(system)?;
+            ask(fresh.token, fresh.offset)
+        }
+        result => result,
+    }
+}
+
+/// `scif_unregister`.
+///
+/// # Errors
+/// `ECONNRESET`, `EINVAL`, `ENODEV`, `ENOTCONN`, `ENXIO`.
+pub fn unregister(epd: usize, offset: i64, length: u64) -> Result<()> {
+    plain(epd, Call::Unregister { offset, length }).map(|_| ())
+}
+
+/// `scif_mmap`: maps the peer's windows at `at` (`SCIF_MAP_FIXED`, what is there is replaced) or
+/// where the kernel likes. Returns the address.
+///
+/// # Errors
+/// `EACCES`, `ECONNRESET`, `EINVAL`, `ENODEV`, `ENOMEM`, `ENOTCONN`, `ENXIO`.
+pub fn mmap(
+    epd: usize,
+    at: Option<Range<'_>>,
+    length: usize,
+    protection: u32,
+    offset: i64,
+) -> Result<usize> {
+    let asked = Protection::from_bits(protection).ok_or(EINVAL)?;
+    let protection = shared::Protection {
+        read: asked.contains(Protection::READ),
+        write: asked.contains(Protection::WRITE),
+    };
+    shared::map_window(epd, offset, length, protection, at).map_err(system)
+}
+
+/// `scif_munmap`, of all or a part of a mapping.
+///
+/// # Errors
+/// `EINVAL`.
+pub fn munmap(range: Range<'_>) -> Result<()> {
+    shared::unmap(range).map_err(system)
+}
+
+/// `scif_readfrom`.
+///
+/// # Errors
+/// `EACCES`, `ECONNRESET`, `EINVAL`, `ENODEV`, `ENOMEM`, `ENOTCONN`, `ENXIO`.
+pub fn readfrom(epd: usize, local: i64, length: u64, remote: i64, flags: u32) -> Result<()> {
+    let record = rma_record(local, length, remote, flags);
+    with_record(epd, Call::ReadFrom { record }).map(|_| ())
+}
+
+/// `scif_writeto`.
+///
+/// # Errors
+/// As [`readfrom`].
+pub fn writeto(epd: usize, local: i64, length: u64, remote: i64, flags: u32) -> Result<()> {
+    let record = rma_record(local, length, remote, flags);
+    with_record(epd, Call::WriteTo { record }).map(|_| ())
+}
+
+fn rma_record(local: i64, length: u64, remote: i64, flags: u32) -> RmaRecord {
+    RmaRecord {
+        local_offset: local.into(),
+        length: length.into(),
+        remote_offset: remote.into(),
+        flags: flags.into(),
+        reserved: 0.into(),
+    }
+}
+
+/// `scif_vreadfrom`. Complete on return, unless the flags hold `SCIF_RMA_USECACHE` without
+/// `SCIF_RMA_SYNC`.
+///
+/// # Errors
+/// As [`readfrom`], and `EFAULT`.
+pub fn vreadfrom<'a>(epd: usize, to: impl Into<Target<'a>>, remote: i64, flags: u32) -> Result<()> {
+    let call = Call::VirtualReadFrom {
+        remote_offset: remote,
+        flags,
+    };
+    match to.into() {
+        Target::Slice(bytes) => with_payload(epd, call, bytes).map(|_| ()),
+        Target::Range(range) => {
+            let cached = |record| Call::CachedReadFrom { record };
+            if let Some(result) = cached_transfer(epd, range, true, remote, flags, cached) {
+                return result;
+            }
+            let result = shared::call(epd, range, &metadata(&call));
+            result.map(|_| ()).map_err(system)
+        }
+    }
+}
+
+/// `scif_vwriteto`. Complete on return, unless the flags hold `SCIF_RMA_USECACHE` without
+/// `SCIF_RMA_SYNC`.
+///
+/// # Errors
+/// As [`readfrom`], and `EFAULT`.
+pub fn vwriteto<'a>(
+    epd: usize,
+    from: impl Into<Source<'a>>,
+    remote: i64,
+    flags: u32,
+) -> Result<()> {
+    let call = Call::VirtualWriteTo {
+        remote_offset: remote,
+        flags,
+    };
+    let from = from.into();
+    let result = match from {
+        Source::Slice(bytes) => {
+            let data = libredox::call::call_wo(epd, bytes, CallFlags::empty(), &metadata(&call));
+            data.map_err(number)
+        }
+        Source::Range(range) => {
+            let cached = |record| Call::CachedWriteTo { record };
+            if let Some(result) = cached_transfer(epd, range, false, remote, flags, cached) {
+                return result;
+            }
+            shared::call(epd, range, &metadata(&call)).map_err(system)
+        }
+    };
+    match result {
+        Ok(_) => Ok(()),
+        // The kernel writes back the pieces of pages at both ends, which fails when the data is
+        // constant, after it has been transferred. The same again with a copy does no harm.
+        Err(EFAULT) => {
+            let mut copy = match from {
+                Source::Slice(bytes) => bytes.to_vec(),
+                Source::Range(range) => range.to_vec().map_err(system)?,
+            };
+            with_payload(epd, call, &mut copy).map(|_| ())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A transfer that `SCIF_RMA_USECACHE` lets run on memory that stays known to the daemon. `None`
+/// when the range is not suited: the flag is a hint.
+fn cached_transfer(
+    epd: usize,
+    range: Range<'_>,
+    writable: bool,
+    remote: i64,
+    flags: u32,
+    call: impl Fn(CachedRecord) -> Call,
+) -> Option<Result<()>> {
+    if flags & RmaFlags::USECACHE.bits() == 0 {
+        return None;
+    }
+    let mut last = None;
+    for _ in 0..2 {
+        let known = shared::provide(range, writable).ok()?;
+        if known.is_in_place() {
+            return None;
+        }
+        let record = CachedRecord {
+            memory: known.token.into(),
+            memory_offset: known.offset.into(),
+            length: (range.bytes() as u64).into(),
+            remote_offset: remote.into(),
+            flags: flags.into(),
+            reserved: 0.into(),
+        };
+        let result = with_record(epd, call(record)).map(|_| ());
+        if result != Err(EFAULT) {
+            return Some(result);
+        }
+        // Unmapped behind our back since.
+        shared::forget(range);
+        last = Some(result);
+    }
+    last
+}
+
+/// `scif_fence_mark`. Returns the mark.
+///
+/// # Errors
+/// `ECONNRESET`, `EINVAL`, `ENODEV`, `ENOMEM`, `ENOTCONN`.
+pub fn fence_mark(epd: usize, flags: u32) -> Result<i32> {
+    plain(epd, Call::FenceMark { flags }).map(|mark| mark as i32)
+}
+
+/// `scif_fence_wait`.
+///
+/// # Errors
+/// `ECONNRESET`, `EINVAL`, `ENODEV`, `ENOMEM`, `ENOTCONN`.
+pub fn fence_wait(epd: usize, mark: i32) -> Result<()> {
+    plain(epd, Call::FenceWait { mark }).map(|_| ())
+}
+
+/// `scif_fence_signal`.
+///
+/// # Errors
+/// `EACCES`, `ECONNRESET`, `EINVAL`, `ENODEV`, `ENOMEM`, `ENOTCONN`, `ENXIO`.
+pub fn fence_signal(
+    epd: usize,
+    local: i64,
+    local_value: u64,
+    remote: i64,
+    remote_value: u64,
+    flags: u32,
+) -> Result<()> {
+    let record = SignalRecord {
+        local_offset: local.into(),
+        local_value: local_value.into(),
+        remote_offset: remote.into(),
+        remote_value: remote_value.into(),
+        flags: flags.into(),
+        reserved: 0.into(),
+    };
+    with_record(epd, Call::FenceSignal { record }).map(|_| ())
+}
+
+/// `scif_get_node_ids`: stores the ids of the nodes online, ascending, as far as they fit. Returns
+/// how many are online and which one is the own.
+///
+/// # Errors
+/// Those of opening the scheme.
+pub fn get_node_ids(nodes: &mut [NodeId]) -> Result<(usize, NodeId)> {
+    let epd = open()?;
+    let mut bytes = [0; 2 * (MAX_NODE as usize + 2)];
+    let count = with_payload(epd, Call::GetNodeIds, &mut bytes);
+    close(epd)?;
+    let count = count?;
+    let mut ids = bytes
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .map(|id| NodeId::from_le_bytes(*id));
+    let own = ids.next().unwrap_or(0);
+    for (place, id) in nodes.iter_mut().zip(ids.take(count)) {
+        *place = id;
+    }
+    Ok((count, own))
+}
+
+/// Sets or clears `O_NONBLOCK`, which concerns [`connect`] only, as in SCIF.
+///
+/// # Errors
+/// `EBADF`.
+pub fn set_nonblocking(epd: usize, nonblocking: bool) -> Result<()> {
+    let flags = if nonblocking { O_NONBLOCK } else { 0 };
+    let result = libredox::call::fcntl(epd, F_SETFL, flags);
+    result.map(|_| ()).map_err(number)
+}
+
+/// What an endpoint is ready for, of `events` and `ERR` and `HUP`, without waiting.
+///
+/// # Errors
+/// `EBADF`.
+pub fn readiness(epd: usize, events: u16) -> Result<u16> {
+    plain(epd, Call::Poll { events }).map(|ready| ready as u16)
+}
