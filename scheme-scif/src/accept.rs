@@ -28,6 +28,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     }
 
     /// `dup(listener, "accept")`: takes one connection; waits unless the listener has `O_NONBLOCK`.
+    /// `dup(endpoint, "window")`: a handle for mappings.
     ///
     /// # Errors
     /// `EINVAL` for other names and for handles that do not listen.
@@ -38,11 +39,17 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         caller: Caller,
         request: R,
     ) -> Result<HandleId> {
-        if name != b"accept" {
+        if let Some(ended) = self.take_ended(request) {
+            return ended;
+        }
+        if name != b"accept" && name != b"window" {
             return Err(Error::new(EINVAL));
         }
         if self.handles.len() >= MAX_HANDLES {
             return Err(Error::new(ENFILE));
+        }
+        if name == b"window" {
+            return self.window_handle(id, caller);
         }
         let synchronous = !self.endpoint(id)?.nonblocking;
         let endpoint = self.accept_from(id, caller, synchronous, request)?;

@@ -8,13 +8,16 @@
 
 use alloc::vec::Vec;
 
-use platform::scheme::{Changes, SchemeDaemon, list_directory};
+use platform::mem::Region;
+use platform::scheme::{Changes, Payload, SchemeDaemon, list_directory};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, Id, OpenResult};
+use scif_abi::call::MemoryCall;
+use scif_abi::codec::Operation;
 use syscall::data::Stat;
 use syscall::dirent::DirentBuf;
-use syscall::error::Result;
-use syscall::flag::EventFlags;
+use syscall::error::{EINVAL, Error, Result};
+use syscall::flag::{EventFlags, MapFlags, MunmapFlags};
 use syscall::schemev2::NewFdFlags;
 
 use crate::access::Caller;
@@ -35,7 +38,7 @@ fn caller(ctx: &CallerCtx) -> Caller {
     }
 }
 
-impl<F: Fabric> SchemeSync for Daemon<F> {
+impl<F: Fabric<Lent = Region>> SchemeSync for Daemon<F> {
     fn scheme_root(&mut self) -> Result<usize> {
         Ok(ROOT)
     }
@@ -131,12 +134,34 @@ impl<F: Fabric> SchemeSync for Daemon<F> {
         list_directory(buffer, opaque, entries)
     }
 
+    fn mmap_prep(
+        &mut self,
+        id: usize,
+        offset: u64,
+        size: usize,
+        flags: MapFlags,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        self.scif.map(id, offset, size, flags)
+    }
+
+    fn munmap(
+        &mut self,
+        id: usize,
+        offset: u64,
+        size: usize,
+        _flags: MunmapFlags,
+        _ctx: &CallerCtx,
+    ) -> Result<()> {
+        self.scif.unmap(id, offset, size)
+    }
+
     fn on_close(&mut self, id: usize) {
         self.scif.close(id);
     }
 }
 
-impl<F: Fabric> SchemeDaemon for Daemon<F> {
+impl<F: Fabric<Lent = Region>> SchemeDaemon for Daemon<F> {
     fn changes(&mut self, changes: &mut Changes) {
         let taken = self.scif.take_changes();
         taken.handles.into_iter().for_each(|id| changes.handle(id));
@@ -147,6 +172,25 @@ impl<F: Fabric> SchemeDaemon for Daemon<F> {
         if taken.progress {
             changes.progress();
         }
+    }
+
+    fn call_with(
+        &mut self,
+        id: usize,
+        payload: Payload<'_>,
+        metadata: &[u64],
+        ctx: &CallerCtx,
+    ) -> Result<usize> {
+        let word = |index: usize| metadata.get(index).copied().unwrap_or(0);
+        let number = word(0);
+        let with_memory = number == MemoryCall::OFFER || number == MemoryCall::PIN;
+        if !with_memory || payload.is_empty() {
+            return self.call(id, payload.into_bytes(), metadata, ctx);
+        }
+        // The payload is no structure but the memory itself.
+        let call = MemoryCall::decode(number, [word(1), word(2)], &[]);
+        let call = call.map_err(|_| Error::new(EINVAL))?;
+        self.scif.offer(id, payload.keep()?, call, ctx.id)
     }
 
     fn on_cancel(&mut self, request: Id) -> Result<usize> {

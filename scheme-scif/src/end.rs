@@ -1,10 +1,12 @@
 //! Ends: of waits, of requests that are given up, of handles.
 
+use alloc::vec::Vec;
+
 use scif_abi::PortId;
 use scif_core::EndpointId;
-use syscall::error::{ECANCELED, Error, Result};
+use syscall::error::{ECANCELED, EINTR, Error, Result};
 
-use crate::handle::{HandleId, Kind};
+use crate::handle::{Endpoint, HandleId, Kind};
 use crate::scif::{Fabric, ROOT, Scif, Source, Waiting};
 
 impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
@@ -25,9 +27,26 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
                     self.lose_interest(endpoint, request);
                 }
             }
-            Some(Waiting::Connect { endpoint }) => self.lose_interest(endpoint, request),
+            Some(Waiting::Connect { endpoint } | Waiting::Ticket { endpoint, .. }) => {
+                self.lose_interest(endpoint, request);
+            }
             _ => {}
         }
+    }
+
+    /// Answers a waiting request: the next look at it finds this.
+    pub(crate) fn end_with(&mut self, request: R, result: Result<usize>) {
+        self.waiting.insert(request, Waiting::Ended(result));
+        self.changes.requests.insert(request);
+    }
+
+    /// The answer to a request that has ended while nobody looked.
+    pub(crate) fn take_ended(&mut self, request: R) -> Option<Result<usize>> {
+        let &Waiting::Ended(result) = self.waiting.get(&request)? else {
+            return None;
+        };
+        self.waiting.remove(&request);
+        Some(result)
     }
 
     fn lose_interest(&mut self, endpoint: EndpointId, request: R) {
@@ -42,6 +61,10 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     /// # Errors
     /// `ECANCELED` when nothing had been moved.
     pub fn cancel(&mut self, request: R) -> Result<usize> {
+        if let Some(ended) = self.take_ended(request) {
+            return ended;
+        }
+        self.stepping.remove(&request);
         let mut moved = 0;
         match self.waiting.get(&request).copied() {
             Some(Waiting::Dial { endpoint }) => {
@@ -61,7 +84,15 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             Some(Waiting::Send { handle } | Waiting::Receive { handle }) => {
                 moved = self.leave_lane(handle, request);
             }
-            None => {}
+            Some(Waiting::Ticket { ticket, .. }) => {
+                self.engine.abandon(&mut self.fabric, ticket);
+                self.end_wait(request);
+            }
+            Some(Waiting::Memory { handle, token }) => {
+                self.waiting.remove(&request);
+                self.cancel_make(handle, token);
+            }
+            Some(Waiting::Ended(_)) | None => {}
         }
         if moved > 0 {
             Ok(moved)
@@ -78,13 +109,54 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         let Some(handle) = self.handles.remove(&id) else {
             return;
         };
-        let Kind::Endpoint(endpoint) = handle.kind else {
-            return;
-        };
+        // There are none unless the kernel lost count; nobody would ever give them back.
+        for range in handle.mapped.iter() {
+            self.engine.unmap(&mut self.fabric, range.mark, range.pages);
+        }
+        match handle.kind {
+            Kind::Endpoint(endpoint) => self.close_endpoint(id, &endpoint),
+            Kind::Memory(Some(token)) => self.let_go(token),
+            Kind::Peers(_) => {
+                self.peers.remove(&id);
+            }
+            _ => {}
+        }
+    }
+
+    fn close_endpoint(&mut self, id: HandleId, endpoint: &Endpoint<R>) {
         if endpoint.listening {
             self.close_listener(id, endpoint.id);
         }
         self.drop_endpoint(endpoint.id);
+    }
+
+    /// `scif_close` for a file that lives on in mappings: the endpoint is closed, those who wait on
+    /// it are interrupted, and the handle keeps nothing but what is mapped through it.
+    pub(crate) fn shut_down(&mut self, id: HandleId) -> Result<usize> {
+        let endpoint = self.endpoint(id)?.id;
+        let here = |waiting: &Waiting| match *waiting {
+            Waiting::Connect { endpoint: at } => at == endpoint,
+            Waiting::Accept {
+                source: Source::Handle(at),
+                ..
+            }
+            | Waiting::Send { handle: at }
+            | Waiting::Receive { handle: at } => at == id,
+            // Tickets end with the endpoint.
+            _ => false,
+        };
+        let waiting = self.waiting.iter().filter(|(_, waiting)| here(waiting));
+        let requests: Vec<R> = waiting.map(|(&request, _)| request).collect();
+        for request in requests {
+            let moved = self.cancel(request);
+            self.end_with(request, moved.map_err(|_| Error::new(EINTR)));
+        }
+        let kind = &mut self.handle_mut(id)?.kind;
+        if let Kind::Endpoint(endpoint) = core::mem::replace(kind, Kind::Closed) {
+            self.close_endpoint(id, &endpoint);
+        }
+        self.changes.handles.insert(id);
+        Ok(0)
     }
 
     fn close_listener(&mut self, id: HandleId, endpoint: EndpointId) {
@@ -100,7 +172,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
                 self.changes.requests.extend(shared.opens);
             }
         }
-        let stale: alloc::vec::Vec<u64> = self
+        let stale: Vec<u64> = self
             .unclaimed
             .iter()
             .filter(|(_, unclaimed)| unclaimed.listener == id)

@@ -3,7 +3,7 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::Write;
+use core::fmt::{Display, Formatter, Write};
 
 use scif_abi::flags::Readiness;
 use scif_abi::limits::HOST_NODE;
@@ -14,6 +14,7 @@ use syscall::error::{EINVAL, ENOTDIR, Error, Result};
 use syscall::flag::{EventFlags, F_GETFL, F_SETFL, O_NONBLOCK};
 
 use crate::handle::{HandleId, Kind};
+use crate::object::PAGE;
 use crate::path::{Path, TextFile};
 use crate::scif::{Fabric, Scif};
 use crate::text::Table;
@@ -31,6 +32,9 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             TextFile::Nodes => self.nodes(),
             TextFile::Ports => self.ports(),
             TextFile::Connections => self.connections(),
+            TextFile::Windows => self.windows(),
+            TextFile::Mappings => self.mappings(),
+            TextFile::Limits => self.limits(),
             TextFile::Stats => self.stats(),
             TextFile::Version => version(),
         }
@@ -93,12 +97,42 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         table.finish()
     }
 
+    fn windows(&self) -> String {
+        Table::new(["endpoint", "side", "offset", "pages", "protection", "state"]).finish()
+    }
+
+    /// One line for each piece that is mapped, of a peer's window or of a memory object.
+    fn mappings(&self) -> String {
+        let mut table = Table::new(["handle", "pid", "what", "offset", "pages"]);
+        for (id, handle) in &self.handles {
+            let pid = handle.caller.pid;
+            for range in handle.mapped.iter() {
+                let offset = Hex(range.first * PAGE);
+                table.row([id, &pid, &"window", &offset, &range.pages]);
+            }
+            if let Kind::Memory(Some(token)) = handle.kind
+                && let Some(object) = self.objects.get(&token)
+            {
+                for range in object.mapped.iter() {
+                    let offset = Hex(range.first * PAGE);
+                    table.row([id, &pid, &"memory", &offset, &range.pages]);
+                }
+            }
+        }
+        table.finish()
+    }
+
     fn stats(&self) -> String {
         let mut table = Table::new(["counter", "value"]);
         // The root is always there and nobody's.
         table.row([&"handles", &(self.handles.len() - 1)]);
         table.row([&"waiting", &self.waiting.len()]);
         table.row([&"shared_bytes", &self.fabric.allocated_bytes()]);
+        let object_pages: u64 = self.objects.values().map(|object| object.pages).sum();
+        table.row([&"memory_objects", &self.objects.len()]);
+        table.row([&"memory_pages", &object_pages]);
+        let mapped: u64 = self.handles.values().map(|h| h.mapped.pages()).sum();
+        table.row([&"mapped_window_pages", &mapped]);
         for (name, value) in self.engine.stats().lines() {
             table.row([&name, &value]);
         }
@@ -124,9 +158,10 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
                     .map(|node| directory(node.to_string()));
                 let files =
                     TextFile::ALL.map(|file| (file.name().to_string(), DirentKind::Regular));
+                let devices = ["endpoint", "memory", "peers"];
                 nodes
                     .chain([directory("accept".into()), directory("listen".into())])
-                    .chain([("endpoint".to_string(), DirentKind::CharDev)])
+                    .chain(devices.map(|name| (name.to_string(), DirentKind::CharDev)))
                     .chain(files)
                     .collect()
             }
@@ -202,10 +237,13 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
 
     /// What of `wanted` a handle is ready for now.
     pub fn ready(&mut self, id: HandleId, wanted: EventFlags) -> Result<EventFlags> {
-        let Kind::Endpoint(endpoint) = &self.handle(id)?.kind else {
-            return Ok(wanted & EventFlags::EVENT_READ);
+        let endpoint = match &self.handle(id)?.kind {
+            Kind::Endpoint(endpoint) => endpoint.id,
+            Kind::Peers(peers) if peers.is_empty() => return Ok(EventFlags::empty()),
+            // Whatever is tried fails at once.
+            Kind::Closed => return Ok(wanted),
+            _ => return Ok(wanted & EventFlags::EVENT_READ),
         };
-        let endpoint = endpoint.id;
         let ready = self.engine.poll(&mut self.fabric, endpoint);
         // After a hang-up or in a state without transfers, a read or write ends at once.
         let ended = ready.intersects(Readiness::HUP | Readiness::ERR);
@@ -236,6 +274,17 @@ fn write_path(name: &mut String, path: Path) -> core::fmt::Result {
         Path::AcceptDirectory => name.write_str("/accept"),
         Path::Accept(port) => write!(name, "/accept/{port}"),
         Path::Endpoint => name.write_str("/endpoint"),
+        Path::Memory => name.write_str("/memory"),
+        Path::Peers => name.write_str("/peers"),
         Path::Text(file) => write!(name, "/{}", file.name()),
+    }
+}
+
+/// An offset, as it is written in programs.
+struct Hex(u64);
+
+impl Display for Hex {
+    fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:#x}", self.0)
     }
 }

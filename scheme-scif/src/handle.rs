@@ -3,12 +3,15 @@
 use alloc::string::String;
 
 use scif_abi::PortId;
-use scif_core::EndpointId;
+use scif_core::{EndpointId, RemoteWindowId};
 use syscall::flag::{MODE_CHR, MODE_DIR, MODE_FILE};
 
 use crate::access::{Access, Caller};
 use crate::lane::Lane;
-use crate::path::Path;
+use crate::object::Made;
+use crate::path::{Path, TextFile};
+use crate::peers::Peers;
+use crate::ranges::Ranges;
 
 /// Names a handle: the number the kernel knows it by. Never reused, because the kernel keys events
 /// and closes by it.
@@ -21,6 +24,9 @@ pub(crate) struct Handle<R> {
     pub access: Access,
     pub caller: Caller,
     pub kind: Kind<R>,
+    /// The peer's windows that programs have mapped through it, by page of the registered address
+    /// space.
+    pub mapped: Ranges<RemoteWindowId>,
 }
 
 /// What lies behind a handle.
@@ -31,6 +37,14 @@ pub(crate) enum Kind<R> {
     Text(String),
     /// An endpoint in any state.
     Endpoint(Endpoint<R>),
+    /// What an endpoint that was shut down leaves: the mappings made through it.
+    Closed,
+    /// The windows of an endpoint's peer, for mapping.
+    Window(EndpointId),
+    /// A memory object, or nothing yet.
+    Memory(Made),
+    /// The nodes that come and go.
+    Peers(Peers),
     /// A name only (`O_STAT`): it can be asked for its status and connects to nothing.
     Name,
 }
@@ -61,16 +75,31 @@ impl<R> Endpoint<R> {
 }
 
 impl<R> Handle<R> {
+    /// A handle without mappings.
+    pub fn new(path: Path, access: Access, caller: Caller, kind: Kind<R>) -> Self {
+        Self {
+            path,
+            access,
+            caller,
+            kind,
+            mapped: Ranges::default(),
+        }
+    }
+
     /// File type and permissions, as `fstat` tells them.
     pub fn mode(&self) -> u16 {
         match self.path {
             Path::Root | Path::Node(_) | Path::ListenDirectory | Path::AcceptDirectory => {
                 MODE_DIR | 0o555
             }
+            Path::Text(TextFile::Limits) => MODE_FILE | 0o644,
             Path::Text(_) => MODE_FILE | 0o444,
-            Path::Connect { .. } | Path::Listen(_) | Path::Accept(_) | Path::Endpoint => {
-                MODE_CHR | 0o666
-            }
+            Path::Peers => MODE_CHR | 0o444,
+            Path::Connect { .. }
+            | Path::Listen(_)
+            | Path::Accept(_)
+            | Path::Endpoint
+            | Path::Memory => MODE_CHR | 0o666,
         }
     }
 

@@ -17,12 +17,18 @@ mod end;
 mod files;
 mod handle;
 mod lane;
+mod limits;
+mod object;
 mod open;
 mod operation;
 pub mod path;
+mod peers;
+mod ranges;
+mod rma;
 mod scif;
 mod text;
 mod transfer;
+mod window;
 
 #[cfg(test)]
 mod tests;
@@ -32,4 +38,5 @@ pub use access::Caller;
 pub use daemon::Daemon;
 pub use files::{Entry, SCHEME};
 pub use handle::HandleId;
+pub use object::Token;
 pub use scif::{Changes, DEFAULT_BACKLOG, Fabric, MAX_HANDLES, News, ROOT, Scif};

@@ -7,7 +7,7 @@ use syscall::flag::{O_NONBLOCK, O_STAT};
 
 use crate::access::{Access, Caller, not_directory, open_directory, open_text};
 use crate::handle::{Endpoint, Handle, HandleId, Kind};
-use crate::path::Path;
+use crate::path::{Path, TextFile};
 use crate::scif::{DEFAULT_BACKLOG, Fabric, MAX_HANDLES, Scif, Source, Waiting, system};
 
 impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
@@ -25,6 +25,9 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         caller: Caller,
         request: R,
     ) -> Result<HandleId> {
+        if let Some(ended) = self.take_ended(request) {
+            return ended;
+        }
         let path = self.resolve(directory, path)?;
         let access = Access::of_flags(flags);
         let nonblocking = (flags | status) & O_NONBLOCK != 0;
@@ -41,8 +44,20 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
                 Kind::Directory
             }
             Path::Text(file) => {
-                open_text(flags)?;
+                if file == TextFile::Limits && caller.uid == 0 {
+                    not_directory(flags)?;
+                } else {
+                    open_text(flags)?;
+                }
                 Kind::Text(self.text(file))
+            }
+            Path::Peers => {
+                open_text(flags)?;
+                Kind::Peers(self.present_peers())
+            }
+            Path::Memory => {
+                not_directory(flags)?;
+                Kind::Memory(None)
             }
             _ => {
                 not_directory(flags)?;
@@ -50,12 +65,12 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             }
         };
         if flags & O_STAT != 0 || !matches!(kind, Kind::Name) {
-            return Ok(self.insert(Handle {
-                path,
-                access,
-                caller,
-                kind,
-            }));
+            let is_peers = matches!(kind, Kind::Peers(_));
+            let id = self.insert(Handle::new(path, access, caller, kind));
+            if is_peers {
+                self.peers.insert(id);
+            }
+            return Ok(id);
         }
         match path {
             Path::Connect { node, port } => self.dial(

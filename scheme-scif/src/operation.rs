@@ -1,24 +1,26 @@
-//! The operations that travel in `call` requests: SCIF's own calls on an endpoint descriptor.
+//! The operations that travel in `call` requests: SCIF's own calls on an endpoint descriptor, and
+//! those of memory handles.
 //!
 //! Numbers, words and structures are `scif_abi::call`'s. A structure is copied out of the client's
 //! memory once and checked; the copy is used.
 
-use scif_abi::call::{AcceptRecord, Call};
-use scif_abi::codec::Operation;
+use scif_abi::call::{AcceptRecord, Call, MemoryCall};
+use scif_abi::codec::{DecodeError, Operation};
 use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
 use scif_abi::{Port, PortId};
+use scif_core::Direction;
 use syscall::error::{EINVAL, ENOENT, ENOTCONN, ENOTTY, EWOULDBLOCK, Error, Result};
 use zerocopy::IntoBytes;
 
-use crate::handle::HandleId;
-use crate::scif::{Fabric, Scif, Unclaimed, system};
+use crate::handle::{HandleId, Kind};
+use crate::scif::{Fabric, Scif, Unclaimed, Waiting, system};
 use crate::transfer::Until;
 
 impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     /// One operation: `metadata` is its number and its words, `payload` its structure or data.
     ///
     /// # Errors
-    /// `ENOTTY` when the handle is no endpoint, `EINVAL` when the operation is unknown or its words
+    /// `ENOTTY` when the handle has no such operations, `EINVAL` when the operation is unknown or its words
     /// or structure are malformed, and the errors of each operation (docs/scheme.md).
     pub fn call(
         &mut self,
@@ -27,46 +29,104 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         metadata: &[u64],
         request: R,
     ) -> Result<usize> {
+        if let Some(ended) = self.take_ended(request) {
+            return ended;
+        }
         let word = |index: usize| metadata.get(index).copied().unwrap_or(0);
-        let call = Call::decode(word(0), [word(1), word(2)], payload).map_err(|error| {
-            log::debug!("call {} of handle {id} refused: {error}", word(0));
-            Error::new(EINVAL)
-        })?;
+        let (number, words) = (word(0), [word(1), word(2)]);
+        if matches!(self.handle(id)?.kind, Kind::Memory(_)) {
+            let call = MemoryCall::decode(number, words, payload);
+            return self.memory_call(id, call.map_err(|error| malformed(id, error))?, request);
+        }
+        let call = Call::decode(number, words, payload).map_err(|error| malformed(id, error))?;
         if call == Call::GetNodeIds {
             // Any descriptor of the scheme will do: the answer is the node's, not an endpoint's.
-            self.handle(id)?;
             return Ok(self.node_ids(payload));
         }
-        let endpoint = self.endpoint(id)?.id;
+        if !matches!(self.waiting.get(&request), Some(Waiting::Ticket { .. })) {
+            self.endpoint(id)?;
+        }
         match call {
-            Call::Bind { port } => self
-                .engine
-                .bind(endpoint, port)
-                .map(usize::from)
-                .map_err(system),
-            Call::Listen { backlog } => self.listen(id, backlog),
-            Call::Connect { node, port } => self.connect(id, PortId::new(node, port), request),
             Call::AcceptRequest { flags, .. } => self.accept_request(id, flags, payload, request),
-            Call::AcceptRegister { handle } => self.accept_register(id, handle),
             Call::Send { flags } => self.send_operation(id, payload, flags, request),
             Call::Recv { flags } => self.receive_operation(id, payload, flags, request),
+            Call::VirtualReadFrom {
+                remote_offset,
+                flags,
+            } => {
+                let remote = (remote_offset, flags);
+                self.virtual_rma(id, Direction::Read, remote, payload, request)
+            }
+            Call::VirtualWriteTo {
+                remote_offset,
+                flags,
+            } => {
+                let remote = (remote_offset, flags);
+                self.virtual_rma(id, Direction::Write, remote, payload, request)
+            }
+            Call::GetPages {
+                remote_offset,
+                length,
+            } => self.get_pages(id, remote_offset, length, payload),
+            call => self.plain_call(id, call, request),
+        }
+    }
+
+    /// The operations whose payload is at most a structure that they only read.
+    fn plain_call(&mut self, id: HandleId, call: Call, request: R) -> Result<usize> {
+        match call {
+            Call::Bind { port } => {
+                let endpoint = self.endpoint(id)?.id;
+                let bound = self.engine.bind(endpoint, port);
+                bound.map(usize::from).map_err(system)
+            }
+            Call::Listen { backlog } => self.listen(id, backlog),
+            Call::Connect { node, port } => self.connect(id, PortId::new(node, port), request),
+            Call::AcceptRegister { handle } => self.accept_register(id, handle),
+            Call::Register { record } => self.register(id, record, request),
+            Call::Unregister { offset, length } => self.unregister(id, offset, length, request),
+            Call::ReadFrom { record } => self.rma(id, Direction::Read, record, request),
+            Call::WriteTo { record } => self.rma(id, Direction::Write, record, request),
+            Call::CachedReadFrom { record } => {
+                self.cached_rma(id, Direction::Read, record, request)
+            }
+            Call::CachedWriteTo { record } => {
+                self.cached_rma(id, Direction::Write, record, request)
+            }
+            Call::FenceMark { flags } => self.fence_mark(id, flags, request),
+            Call::FenceWait { mark } => self.fence_wait(id, mark, request),
+            Call::FenceSignal { record } => self.fence_signal(id, record, request),
             Call::Poll { events } => {
+                let endpoint = self.endpoint(id)?.id;
                 let wanted = Readiness::from_bits_truncate(events);
                 let ready = self.engine.poll(&mut self.fabric, endpoint);
                 Ok((ready & (wanted | Readiness::ERR | Readiness::HUP))
                     .bits()
                     .into())
             }
-            Call::LocalPort => Ok(word_of(
-                self.engine.local_port(endpoint).unwrap_or_default(),
-            )),
-            Call::PeerPort => self
-                .engine
-                .peer(endpoint)
-                .map(word_of)
-                .ok_or(Error::new(ENOTCONN)),
-            Call::GetNodeIds => Err(Error::new(ENOTTY)),
-            _ => Err(Error::new(EINVAL)),
+            Call::LocalPort => {
+                let endpoint = self.endpoint(id)?.id;
+                let local = self.engine.local_port(endpoint);
+                Ok(word_of(local.unwrap_or_default()))
+            }
+            Call::PeerPort => {
+                let endpoint = self.endpoint(id)?.id;
+                let peer = self.engine.peer(endpoint);
+                peer.map(word_of).ok_or(Error::new(ENOTCONN))
+            }
+            Call::Shutdown => self.shut_down(id),
+            Call::MapRun {
+                remote_offset,
+                length,
+            } => self.map_run(id, remote_offset, length),
+            Call::PutPages { cookie } => self.put_pages(id, cookie),
+            Call::AcceptRequest { .. }
+            | Call::Send { .. }
+            | Call::Recv { .. }
+            | Call::VirtualReadFrom { .. }
+            | Call::VirtualWriteTo { .. }
+            | Call::GetPages { .. }
+            | Call::GetNodeIds => Err(Error::new(ENOTTY)),
         }
     }
 
@@ -189,4 +249,9 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
 /// `node << 16 | port`.
 fn word_of(id: PortId) -> usize {
     usize::from(id.node()) << 16 | usize::from(id.port())
+}
+
+fn malformed(id: HandleId, error: DecodeError) -> Error {
+    log::debug!("a call of handle {id} is refused: {error}");
+    Error::new(EINVAL)
 }

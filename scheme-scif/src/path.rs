@@ -33,6 +33,10 @@ pub enum Path {
     Accept(u16),
     /// A fresh endpoint.
     Endpoint,
+    /// A memory object to be made.
+    Memory,
+    /// The nodes that come and go.
+    Peers,
     /// A text file.
     Text(TextFile),
 }
@@ -46,6 +50,12 @@ pub enum TextFile {
     Ports,
     /// Connections of this node.
     Connections,
+    /// Windows of this node, and of its peers as far as they are in use here.
+    Windows,
+    /// What programs of this node have mapped.
+    Mappings,
+    /// Limits, which root can change.
+    Limits,
     /// Counters.
     Stats,
     /// Name and version.
@@ -54,10 +64,13 @@ pub enum TextFile {
 
 impl TextFile {
     /// All text files, in the order of a listing.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::Nodes,
         Self::Ports,
         Self::Connections,
+        Self::Windows,
+        Self::Mappings,
+        Self::Limits,
         Self::Stats,
         Self::Version,
     ];
@@ -68,6 +81,9 @@ impl TextFile {
             Self::Nodes => "nodes",
             Self::Ports => "ports",
             Self::Connections => "connections",
+            Self::Windows => "windows",
+            Self::Mappings => "mappings",
+            Self::Limits => "limits",
             Self::Stats => "stats",
             Self::Version => "version",
         }
@@ -108,6 +124,8 @@ impl Path {
                 (Some(_), Some(_)) => Err(Error::new(EINVAL)),
             },
             "endpoint" => below_file(rest.0).map(|()| Self::Endpoint),
+            "memory" => below_file(rest.0).map(|()| Self::Memory),
+            "peers" => below_file(rest.0).map(|()| Self::Peers),
             _ => {
                 let file = TextFile::ALL.into_iter().find(|file| file.name() == first);
                 let file = file.ok_or(Error::new(ENOENT))?;
@@ -191,6 +209,11 @@ mod tests {
             ("accept", Path::AcceptDirectory),
             ("accept/2050", Path::Accept(2050)),
             ("endpoint", Path::Endpoint),
+            ("memory", Path::Memory),
+            ("peers", Path::Peers),
+            ("windows", Path::Text(TextFile::Windows)),
+            ("mappings", Path::Text(TextFile::Mappings)),
+            ("limits", Path::Text(TextFile::Limits)),
             ("nodes", Path::Text(TextFile::Nodes)),
             ("ports", Path::Text(TextFile::Ports)),
             ("connections", Path::Text(TextFile::Connections)),
@@ -212,7 +235,7 @@ mod tests {
             ("foo", ENOENT),
             ("foo/1", ENOENT),
             ("Nodes", ENOENT),
-            ("windows", ENOENT),
+            ("window", ENOENT),
             ("-1", ENOENT),
             ("+1/5", ENOENT),
             ("1x/2050", ENOENT),
@@ -242,6 +265,8 @@ mod tests {
             ("nodes/", EINVAL),
             ("nodes/x", ENOTDIR),
             ("endpoint/x", ENOTDIR),
+            ("memory/1", ENOTDIR),
+            ("peers/", EINVAL),
             ("65536", ENODEV),
             ("65536/2050", ENODEV),
             ("99999999999999999999999/2050", ENODEV),

@@ -6,14 +6,16 @@
 //! request that is given up meanwhile is told by [`Scif::cancel`], which undoes what was begun.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 
 use scif_abi::limits::MAX_ENDPOINTS;
 use scif_abi::{NodeId, Port};
-use scif_core::{EndpointId, Engine, Event, Memory};
+use scif_core::{CopyEngine, EndpointId, Engine, Event, Memory, Place, Run, Ticket};
 use syscall::error::{EBADF, ENOTTY, EWOULDBLOCK, Error, Result};
 
 use crate::access::{Access, Caller};
 use crate::handle::{Endpoint, Handle, HandleId, Kind};
+use crate::object::{Object, Token};
 use crate::path::Path;
 
 /// The handle of the scheme's root directory.
@@ -26,13 +28,51 @@ pub const MAX_HANDLES: usize = 2 * MAX_ENDPOINTS;
 /// own; 128 is what servers usually ask for.
 pub const DEFAULT_BACKLOG: i32 = 128;
 
-/// What the engine works on: shared memory, and doorbells to the nodes it shares it with.
+/// What the engine works on: shared memory, and doorbells to the nodes it shares it with. Beside
+/// that the memory of objects, which programs map and the engine knows as runs of pages; an object
+/// is named by its token.
 pub trait Fabric: Memory {
+    /// Somebody else's pages, usable as long as it exists.
+    type Lent;
+
     /// Rings the doorbell of `node`: there are messages in its ring.
     fn ring(&mut self, node: NodeId);
 
-    /// Bytes of own memory that are handed out at present.
+    /// Bytes of own memory that are handed out to the engine at present.
     fn allocated_bytes(&self) -> usize;
+
+    /// Pages of what is lent.
+    fn lent_pages(&self, lent: &Self::Lent) -> u64;
+
+    /// Begins an object of `pages` zeroed pages; [`build`](Self::build) completes it.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn provide(&mut self, token: Token, pages: u64) -> Result<()>;
+
+    /// Begins an object of somebody else's pages; [`build`](Self::build) completes it.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn offer(&mut self, token: Token, lent: Self::Lent) -> Result<()>;
+
+    /// Does a bounded piece of the work on an object; its runs, in order, once it is complete.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `EFAULT` when an offered page is not there.
+    fn build(&mut self, token: Token) -> Result<Option<Vec<Run>>>;
+
+    /// Gives up an object, complete or not.
+    fn discard(&mut self, token: Token);
+
+    /// Address of an object's first byte in this task; the others follow.
+    fn view(&self, token: Token) -> Option<usize>;
+
+    /// Address in this task of `bytes` contiguous bytes at a place; `None` when it has none.
+    fn view_of(&self, place: Place, bytes: usize) -> Option<usize>;
+
+    /// Address of a place for this node's processors and devices; `None` when it has none.
+    fn physical(&self, place: Place) -> Option<u64>;
 }
 
 /// What the node's driver has to know of the engine's events.
@@ -108,6 +148,15 @@ pub(crate) enum Waiting {
     Send { handle: HandleId },
     /// As above.
     Receive { handle: HandleId },
+    /// A call that the engine has given a ticket for.
+    Ticket {
+        endpoint: EndpointId,
+        ticket: Ticket,
+    },
+    /// Making a memory object, or offering one.
+    Memory { handle: HandleId, token: Token },
+    /// Nothing any more: this is the answer.
+    Ended(Result<usize>),
 }
 
 /// The listener behind `accept/<port>` and the opens that wait at it.
@@ -139,6 +188,16 @@ pub struct Scif<F, R> {
     pub(crate) listeners: BTreeMap<Port, HandleId>,
     pub(crate) unclaimed: BTreeMap<u64, Unclaimed>,
     pub(crate) last_claim: u64,
+    pub(crate) objects: BTreeMap<Token, Object<R>>,
+    pub(crate) last_token: Token,
+    /// Objects that are not complete, with the handle and the request that make them.
+    pub(crate) building: BTreeMap<Token, (HandleId, R)>,
+    /// Pages of objects by the user they count against.
+    pub(crate) provided: BTreeMap<u32, u64>,
+    /// Transfers that go on at the next [`pump`](Self::pump).
+    pub(crate) stepping: BTreeSet<R>,
+    /// Handles of the file `peers`.
+    pub(crate) peers: BTreeSet<HandleId>,
     pub(crate) changes: Changes<R>,
     news: VecDeque<News>,
 }
@@ -155,16 +214,12 @@ pub(crate) const fn would_block<T>() -> Result<T> {
 impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     /// A scheme without open handles except its root.
     pub fn new(engine: Engine, fabric: F) -> Self {
-        let root = Handle {
-            path: Path::Root,
-            access: Access::of_flags(0),
-            caller: Caller {
-                pid: 0,
-                uid: 0,
-                gid: 0,
-            },
-            kind: Kind::Directory,
+        let nobody = Caller {
+            pid: 0,
+            uid: 0,
+            gid: 0,
         };
+        let root = Handle::new(Path::Root, Access::of_flags(0), nobody, Kind::Directory);
         Self {
             engine,
             fabric,
@@ -176,6 +231,12 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             listeners: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
             last_claim: 0,
+            objects: BTreeMap::new(),
+            last_token: 0,
+            building: BTreeMap::new(),
+            provided: BTreeMap::new(),
+            stepping: BTreeSet::new(),
+            peers: BTreeSet::new(),
             changes: Changes::default(),
             news: VecDeque::new(),
         }
@@ -185,6 +246,18 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     /// what is done with them are taken by the next [`take_changes`](Self::take_changes).
     pub fn engine(&mut self) -> (&mut Engine, &mut F) {
         (&mut self.engine, &mut self.fabric)
+    }
+
+    /// One turn's share of the work that nobody waits for with an event: queued copies, about
+    /// `budget` bytes of them, transfers whose data is beside their call, objects to be completed.
+    /// Returns whether there is more to do right away. [`take_changes`](Self::take_changes) is to
+    /// follow.
+    pub fn pump(&mut self, copier: &mut dyn CopyEngine, budget: usize) -> bool {
+        let copying = self.engine.pump(&mut self.fabric, copier, budget);
+        let building = self.build_all();
+        let stepping = !self.stepping.is_empty();
+        self.changes.requests.append(&mut self.stepping);
+        copying || building || stepping
     }
 
     /// What happened to nodes, oldest first.
@@ -203,11 +276,16 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
                     }
                 }
                 Event::Ring(node) => self.fabric.ring(node),
-                Event::NodeUp(node) => self.news.push_back(News::Up(node)),
-                Event::NodeDown(node) => self.news.push_back(News::Down(node)),
+                Event::NodeUp(node) => {
+                    self.tell_peers(node, true);
+                    self.news.push_back(News::Up(node));
+                }
+                Event::NodeDown(node) => {
+                    self.tell_peers(node, false);
+                    self.news.push_back(News::Down(node));
+                }
                 Event::LinkFailed(node) => self.news.push_back(News::LinkFailed(node)),
-                // Nothing is pinned yet.
-                Event::Released(_) => {}
+                Event::Released(pin) => self.released(pin),
             }
         }
         core::mem::take(&mut self.changes)
@@ -217,18 +295,25 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         self.handles.get(&id).ok_or(Error::new(EBADF))
     }
 
+    pub(crate) fn handle_mut(&mut self, id: HandleId) -> Result<&mut Handle<R>> {
+        self.handles.get_mut(&id).ok_or(Error::new(EBADF))
+    }
+
     /// The handle's endpoint.
     ///
     /// # Errors
-    /// `EBADF`; `ENOTTY` when it is something else.
+    /// `EBADF`, also when it was shut down; `ENOTTY` when it is something else.
     pub(crate) fn endpoint(&mut self, id: HandleId) -> Result<&mut Endpoint<R>> {
         match self.handles.get_mut(&id) {
             Some(Handle {
                 kind: Kind::Endpoint(endpoint),
                 ..
             }) => Ok(endpoint),
+            Some(Handle {
+                kind: Kind::Closed, ..
+            })
+            | None => Err(Error::new(EBADF)),
             Some(_) => Err(Error::new(ENOTTY)),
-            None => Err(Error::new(EBADF)),
         }
     }
 
@@ -246,12 +331,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         endpoint: Endpoint<R>,
     ) -> HandleId {
         let endpoint_id = endpoint.id;
-        let id = self.insert(Handle {
-            path,
-            access,
-            caller,
-            kind: Kind::Endpoint(endpoint),
-        });
+        let kind = Kind::Endpoint(endpoint);
+        let id = self.insert(Handle::new(path, access, caller, kind));
         self.interest.insert(
             endpoint_id,
             Interest {
@@ -276,7 +357,10 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
 
     pub(crate) fn drop_endpoint(&mut self, endpoint: EndpointId) {
         self.engine.close(&mut self.fabric, endpoint);
-        self.interest.remove(&endpoint);
+        if let Some(interest) = self.interest.remove(&endpoint) {
+            // Their tickets have ended, and nothing else will tell them.
+            self.changes.requests.extend(interest.requests);
+        }
     }
 
     pub(crate) fn wake_with(&mut self, endpoint: EndpointId, request: R) {

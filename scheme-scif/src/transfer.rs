@@ -5,10 +5,11 @@
 //! here until the request is answered; the client may change them meanwhile, so bytes are only
 //! copied from and to them and never looked at.
 
-use syscall::error::{EAGAIN, EINVAL, EISDIR, EWOULDBLOCK, Error, Result};
+use syscall::error::{EAGAIN, EBADF, EINVAL, EISDIR, EWOULDBLOCK, Error, Result};
 use syscall::flag::O_NONBLOCK;
 
 use crate::handle::{Handle, HandleId, Kind};
+use crate::path::{Path, TextFile};
 use crate::scif::{Fabric, Scif, Waiting, system, would_block};
 
 /// When a receive is complete.
@@ -33,6 +34,9 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         flags: usize,
         request: R,
     ) -> Result<usize> {
+        if let Some(ended) = self.take_ended(request) {
+            return ended;
+        }
         let handle = self.handle(id)?;
         if matches!(handle.kind, Kind::Directory) {
             return Err(Error::new(EISDIR));
@@ -40,7 +44,9 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         handle.access.to_read()?;
         match &handle.kind {
             Kind::Text(text) => return Ok(read_at(text.as_bytes(), buffer, offset)),
+            Kind::Peers(_) => return self.read_peers(id, buffer),
             Kind::Endpoint(_) => {}
+            Kind::Closed => return Err(Error::new(EBADF)),
             _ => return Err(Error::new(EINVAL)),
         }
         if buffer.is_empty() {
@@ -55,15 +61,21 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         }
     }
 
-    /// `write` of a file: sends on a connection.
+    /// `write` of a file: sends on a connection, or changes limits.
     ///
     /// # Errors
     /// See docs/scheme.md, "Reading and writing".
     pub fn write(&mut self, id: HandleId, bytes: &[u8], flags: usize, request: R) -> Result<usize> {
+        if let Some(ended) = self.take_ended(request) {
+            return ended;
+        }
         let handle = self.handle(id)?;
         handle.access.to_write()?;
-        if !matches!(handle.kind, Kind::Endpoint(_)) {
-            return Err(Error::new(EINVAL));
+        match (&handle.kind, handle.path) {
+            (Kind::Endpoint(_), _) => {}
+            (Kind::Closed, _) => return Err(Error::new(EBADF)),
+            (_, Path::Text(TextFile::Limits)) => return self.write_limits(bytes),
+            _ => return Err(Error::new(EINVAL)),
         }
         if bytes.is_empty() {
             return Ok(0);

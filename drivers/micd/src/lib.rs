@@ -1,6 +1,6 @@
 //! The MIC driver's parts: what a MIC function is ([`function`]), the one kind there is
 //! ([`vmic`]), the links of a node ([`links`]) and the memory the SCIF engine works on
-//! ([`memory`]).
+//! ([`memory`], [`object`]).
 #![no_std]
 
 extern crate alloc;
@@ -8,4 +8,5 @@ extern crate alloc;
 pub mod function;
 pub mod links;
 pub mod memory;
+pub mod object;
 pub mod vmic;

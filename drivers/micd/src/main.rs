@@ -24,7 +24,7 @@ use runtime::time::{Duration, Instant};
 use scheme_scif::{Daemon, News, SCHEME, Scif};
 use scif_abi::NodeId;
 use scif_abi::limits::HOST_NODE;
-use scif_core::{Config, Engine};
+use scif_core::{Config, CpuEngine, Engine};
 use syscall::flag::EventFlags;
 
 runtime::main!(main);
@@ -33,6 +33,10 @@ runtime::main!(main);
 /// start every page, each time with a doorbell and two changes of programs; a peer of the base
 /// protocol reads the size when it connects.
 const RING_BYTES: u32 = 64 * 1024;
+
+/// Bytes that one turn of the loop copies for transfers: a few hundred microseconds, so that nobody
+/// else has to wait for long.
+const COPY_BUDGET: usize = 1 << 20;
 
 fn main() -> i32 {
     runtime::logging::init("micd");
@@ -56,6 +60,7 @@ enum Source {
 struct Micd {
     links: Links,
     scheme: Daemon<NodeMemory<Allocator>>,
+    copier: CpuEngine,
     requests: SchemeLoop,
     events: Queue<Source>,
 }
@@ -87,6 +92,7 @@ impl Micd {
         Ok(Self {
             links,
             scheme,
+            copier: CpuEngine,
             requests,
             events,
         })
@@ -108,12 +114,14 @@ impl Micd {
                 }
             }
             self.links.turn(now, engine, memory);
+            let busy = self.scheme.scif.pump(&mut self.copier, COPY_BUDGET);
             let status = self.requests.poll(&mut self.scheme)?;
             self.tell_news();
             let limit = match status {
                 Status::Closed => break,
                 // A busy client must not keep the links waiting.
                 Status::More => Some(Duration::ZERO),
+                Status::Idle if busy => Some(Duration::ZERO),
                 Status::Idle => self.time_left(),
             };
             self.events.wait(limit, &mut ready)?;

@@ -1,25 +1,55 @@
 //! The memory the engine works on: this node's shared pages and the peers' RAM.
 //!
 //! A block's local address is its physical address, which is also its bus address for every peer:
-//! an aperture shows the RAM of its node from physical address 0.
+//! an aperture shows the RAM of its node from physical address 0. A page that a client offers may
+//! be in another block already; it gets a local address of its own then, by bits above the physical
+//! address (see [`PHYSICAL_BITS`]), because each block is at an address of its own in this task.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 
 use platform::aperture::Aperture;
-use platform::dma::Allocator;
-use platform::mem::Region;
-use scheme_scif::Fabric;
+use platform::dma::{Allocator, Scattered};
+use platform::mem::{PAGE, Region};
+use scheme_scif::{Fabric, Token};
 use scif_abi::NodeId;
-use scif_core::{BadAddress, Memory, Place};
+use scif_core::{BadAddress, Memory, Place, Run};
+use syscall::error::{EFAULT, EINVAL, ENOMEM, Error, Result as SysResult};
 
 use crate::function::Doorbell;
+use crate::object::{Object, PhysicalRun, engine_runs};
+
+/// Bits of a local address that are the physical address: more than any processor has.
+const PHYSICAL_BITS: u32 = 52;
+
+/// Blocks that may share a page at most, beside the first.
+const MAX_ALIASES: u64 = 63;
+
+fn physical_of(address: u64) -> u64 {
+    address & ((1 << PHYSICAL_BITS) - 1)
+}
 
 /// Where blocks of shared memory come from.
 pub trait BlockSource {
     /// Zeroed, page-aligned, physically contiguous memory and its physical address; `None` when
     /// there is none.
     fn allocate(&mut self, bytes: usize) -> Option<(Region, u64)>;
+
+    /// Room for memory that is put together from pieces.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn reserve(&mut self, bytes: usize) -> SysResult<Scattered>;
+
+    /// Puts the next piece in; whether more are to come.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn fill(&mut self, scattered: &mut Scattered) -> SysResult<bool>;
+
+    /// The physical address of a byte of this task's memory; `None` when its page is not there.
+    fn translate(&self, address: usize) -> Option<u64>;
 }
 
 impl BlockSource for Allocator {
@@ -31,6 +61,18 @@ impl BlockSource for Allocator {
                 None
             }
         }
+    }
+
+    fn reserve(&mut self, bytes: usize) -> SysResult<Scattered> {
+        Allocator::reserve(self, bytes)
+    }
+
+    fn fill(&mut self, scattered: &mut Scattered) -> SysResult<bool> {
+        Allocator::fill(self, scattered)
+    }
+
+    fn translate(&self, address: usize) -> Option<u64> {
+        Allocator::translate(self, address).ok()
     }
 }
 
@@ -45,7 +87,14 @@ pub struct NodeMemory<S> {
     /// Own blocks by local address.
     blocks: BTreeMap<u64, Region>,
     allocated_bytes: usize,
+    objects: BTreeMap<Token, Entry>,
     peers: BTreeMap<NodeId, Peer>,
+}
+
+/// A memory object, and the local addresses of its runs once it is complete.
+struct Entry {
+    object: Object,
+    addresses: Vec<u64>,
 }
 
 impl<S: BlockSource> NodeMemory<S> {
@@ -55,6 +104,7 @@ impl<S: BlockSource> NodeMemory<S> {
             source,
             blocks: BTreeMap::new(),
             allocated_bytes: 0,
+            objects: BTreeMap::new(),
             peers: BTreeMap::new(),
         }
     }
@@ -73,15 +123,73 @@ impl<S: BlockSource> NodeMemory<S> {
         (region, (address - start) as usize)
     }
 
-    /// The region that holds a place, and the offset in it.
-    fn range(&self, place: Place, bytes: usize) -> Result<(Region, usize), BadAddress> {
+    /// The memory of a place, checked to have `bytes` bytes.
+    fn range(&self, place: Place, bytes: usize) -> Result<Region, BadAddress> {
         match place {
             Place::Own(address) => {
-                let (region, offset) = self.place(address);
-                Ok((region.clone(), offset))
+                let block = self.blocks.range(..=address).next_back();
+                let (start, region) = block.ok_or(BadAddress)?;
+                let offset = usize::try_from(address - start).map_err(|_| BadAddress)?;
+                region.part(offset, bytes).map_err(|_| BadAddress)
             }
-            Place::Peer(node, address) => Ok((self.window(node, address, bytes)?, 0)),
+            Place::Peer(node, address) => self.window(node, address, bytes),
         }
+    }
+
+    /// A free local address for a run.
+    fn address_for(&self, run: PhysicalRun) -> Option<u64> {
+        let is_free = |address: &u64| {
+            let end = address + run.bytes() as u64;
+            let before = self.blocks.range(..end).next_back();
+            before.is_none_or(|(start, region)| start + region.len() as u64 <= *address)
+        };
+        (0..=MAX_ALIASES)
+            .map(|alias| alias << PHYSICAL_BITS | run.physical)
+            .find(is_free)
+    }
+
+    /// Makes the runs of a complete object known as blocks.
+    ///
+    /// # Errors
+    /// `EFAULT` when a page is offered too often.
+    fn enter(&mut self, token: Token) -> SysResult<Vec<Run>> {
+        let entry = self.objects.get(&token).ok_or(Error::new(EINVAL))?;
+        let Object::Complete(region, runs) = &entry.object else {
+            return Err(Error::new(EINVAL));
+        };
+        let (region, runs) = (region.clone(), runs.clone());
+        let mut addresses = Vec::new();
+        let mut offset = 0;
+        for &run in &runs {
+            let address = self.address_for(run);
+            let part = region.part(offset, run.bytes());
+            let (Some(address), Ok(part)) = (address, part) else {
+                self.leave(&addresses);
+                return Err(Error::new(EFAULT));
+            };
+            self.blocks.insert(address, part);
+            addresses.push(address);
+            offset += run.bytes();
+        }
+        let engine_runs = engine_runs(&runs, &addresses);
+        if let Some(entry) = self.objects.get_mut(&token) {
+            entry.addresses = addresses;
+        }
+        Ok(engine_runs)
+    }
+
+    fn leave(&mut self, addresses: &[u64]) {
+        for address in addresses {
+            self.blocks.remove(address);
+        }
+    }
+
+    fn begin(&mut self, token: Token, object: Object) {
+        let entry = Entry {
+            object,
+            addresses: Vec::new(),
+        };
+        self.objects.insert(token, entry);
     }
 
     fn window(&self, node: NodeId, address: u64, bytes: usize) -> Result<Region, BadAddress> {
@@ -114,7 +222,7 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
     }
 
     fn export(&self, _node: NodeId, address: u64) -> u64 {
-        address
+        physical_of(address)
     }
 
     fn read(&self, address: u64, buffer: &mut [u8]) {
@@ -163,20 +271,17 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
     }
 
     fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), BadAddress> {
-        let (from, from_offset) = self.range(from, bytes)?;
-        let (to, to_offset) = self.range(to, bytes)?;
-        to.copy_from(to_offset, &from, from_offset, bytes)
-            .map_err(|_| BadAddress)
+        let (from, to) = (self.range(from, bytes)?, self.range(to, bytes)?);
+        to.copy_from(0, &from, 0, bytes).map_err(|_| BadAddress)
     }
 
     fn store_u64(&mut self, to: Place, value: u64) -> Result<(), BadAddress> {
-        let (Place::Own(address) | Place::Peer(_, address)) = to;
-        let (to, offset) = self.range(to, size_of::<u64>())?;
+        let to = self.range(to, size_of::<u64>())?;
         platform::mem::write_fence();
-        let stored = if address.is_multiple_of(size_of::<u64>() as u64) {
-            to.store_release_u64(offset, value)
+        let stored = if to.address().is_multiple_of(size_of::<u64>()) {
+            to.store_release_u64(0, value)
         } else {
-            to.write_bytes(offset, &value.to_le_bytes())
+            to.write_bytes(0, &value.to_le_bytes())
         };
         stored.map_err(|_| BadAddress)
     }
@@ -187,6 +292,8 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
 }
 
 impl<S: BlockSource> Fabric for NodeMemory<S> {
+    type Lent = Region;
+
     fn ring(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get(&node) {
             peer.doorbell.ring();
@@ -195,5 +302,52 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
 
     fn allocated_bytes(&self) -> usize {
         self.allocated_bytes
+    }
+
+    fn lent_pages(&self, lent: &Region) -> u64 {
+        (lent.len() / PAGE) as u64
+    }
+
+    fn provide(&mut self, token: Token, pages: u64) -> SysResult<()> {
+        let bytes = usize::try_from(pages)
+            .ok()
+            .and_then(|p| p.checked_mul(PAGE));
+        let scattered = self.source.reserve(bytes.ok_or(Error::new(ENOMEM))?)?;
+        self.begin(token, Object::Filling(scattered));
+        Ok(())
+    }
+
+    fn offer(&mut self, token: Token, lent: Region) -> SysResult<()> {
+        self.begin(token, Object::of_lent(lent));
+        Ok(())
+    }
+
+    fn build(&mut self, token: Token) -> SysResult<Option<Vec<Run>>> {
+        let entry = self.objects.get_mut(&token).ok_or(Error::new(EINVAL))?;
+        if !entry.object.step(&mut self.source)? {
+            return Ok(None);
+        }
+        self.enter(token).map(Some)
+    }
+
+    fn discard(&mut self, token: Token) {
+        if let Some(entry) = self.objects.remove(&token) {
+            self.leave(&entry.addresses);
+        }
+    }
+
+    fn view(&self, token: Token) -> Option<usize> {
+        Some(self.objects.get(&token)?.object.region().address())
+    }
+
+    fn view_of(&self, place: Place, bytes: usize) -> Option<usize> {
+        self.range(place, bytes).ok().map(|region| region.address())
+    }
+
+    fn physical(&self, place: Place) -> Option<u64> {
+        match place {
+            Place::Own(address) => Some(physical_of(address)),
+            Place::Peer(node, address) => self.peers.get(&node)?.aperture.physical(address),
+        }
     }
 }

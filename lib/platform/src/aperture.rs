@@ -6,12 +6,18 @@ use crate::mem::{BoundsError, Region};
 #[derive(Clone, Debug)]
 pub struct Aperture {
     region: Region,
+    physical: u64,
 }
 
 impl Aperture {
-    /// An aperture over a mapped BAR.
-    pub fn new(region: Region) -> Self {
-        Self { region }
+    /// An aperture over a mapped BAR, which is at physical address `physical`.
+    pub fn new(region: Region, physical: u64) -> Self {
+        Self { region, physical }
+    }
+
+    /// The physical address under which this node reaches one of the peer's; `None` outside.
+    pub fn physical(&self, address: u64) -> Option<u64> {
+        (address < self.len()).then(|| self.physical + address)
     }
 
     /// Bytes of the peer's RAM that can be reached.
@@ -85,7 +91,9 @@ mod tests {
 
     #[test]
     fn addresses_of_the_peer_are_checked() {
-        let aperture = Aperture::new(Region::heap(8192));
+        let aperture = Aperture::new(Region::heap(8192), 0xfe00_0000);
+        assert_eq!(aperture.physical(4096), Some(0xfe00_1000));
+        assert_eq!(aperture.physical(8192), None);
         let window = aperture.window(4096, 64).unwrap();
         window.write(0, 9_u32).unwrap();
         let mut back = [0; 4];

@@ -125,10 +125,7 @@ impl Allocator {
         let whole = bytes
             .checked_next_multiple_of(PAGE)
             .ok_or(Error::new(EOVERFLOW))?;
-        Ok(Scattered {
-            region: mem::reserve(whole)?,
-            plan: Plan::new(whole),
-        })
+        mem::reserve(whole).map(Scattered::over)
     }
 
     /// Puts the next piece of zeroed memory in, at most [`MAX_CONTIGUOUS`] bytes; returns whether
@@ -137,9 +134,9 @@ impl Allocator {
     /// # Errors
     /// `ENOMEM` when there is not even one page.
     pub fn fill(&self, scattered: &mut Scattered) -> Result<bool> {
-        let region = &scattered.region;
-        scattered.plan.advance(|offset, bytes| {
-            mem::replace(region, offset, bytes, self.contiguous.raw())?;
+        let region = scattered.region.clone();
+        scattered.take(|offset, bytes| {
+            mem::replace(&region, offset, bytes, self.contiguous.raw())?;
             self.translate(region.address() + offset)
         })
     }
@@ -168,6 +165,22 @@ impl Buffer {
 }
 
 impl Scattered {
+    /// Room in a region of whole pages.
+    pub fn over(region: Region) -> Self {
+        let plan = Plan::new(region.len() / PAGE * PAGE);
+        Self { region, plan }
+    }
+
+    /// Puts the next piece in. `place(offset, bytes)` puts memory there and answers with its
+    /// physical address; it is asked for less when it answers `ENOMEM`. Returns whether more are to
+    /// come.
+    ///
+    /// # Errors
+    /// Any other of `place`, or `ENOMEM` for one page.
+    pub fn take(&mut self, place: impl FnMut(usize, usize) -> Result<u64>) -> Result<bool> {
+        self.plan.advance(place)
+    }
+
     /// The memory, one range.
     pub fn region(&self) -> &Region {
         &self.region

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use scif_abi::NodeId;
-use scif_core::{BadAddress, Config, Engine, Memory, Place};
-use syscall::error::{EWOULDBLOCK, Error, Result};
-use syscall::flag::{EventFlags, O_RDONLY, O_RDWR, O_WRONLY};
+use scif_abi::call::MemoryCall;
+use scif_core::{BadAddress, Config, CpuEngine, Engine, Memory, Place, Run};
+use syscall::error::{EFAULT, ENOMEM, EWOULDBLOCK, Error, Result};
+use syscall::flag::{EventFlags, MapFlags, O_RDONLY, O_RDWR, O_WRONLY};
 
-use crate::{Caller, Fabric, HandleId, News, ROOT, Scif};
+use crate::{Caller, Fabric, HandleId, News, ROOT, Scif, Token};
 
 pub const USER: Caller = Caller {
     pid: 77,
@@ -24,7 +25,21 @@ pub const ADMIN: Caller = Caller {
 };
 pub const EMPTY: EventFlags = EventFlags::empty();
 
-const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
+
+/// Pages of the largest run an object is made of, so that objects have several; a hole follows
+/// each.
+const RUN_PAGES: usize = 3;
+
+/// Where a task sees its own objects, one after the other.
+const VIEWS: usize = 1 << 32;
+/// Where a task sees a peer's memory; the node follows in the bits below.
+const APERTURES: usize = 1 << 50;
+const NODE_SHIFT: usize = 40;
+/// Bytes copied in one turn.
+const BUDGET: usize = 16 * 1024;
+/// What processors and devices add to addresses of a peer, by node.
+pub const PHYSICAL: u64 = 1 << 44;
 
 /// All nodes' memories. A bus address is the offset in the node's memory.
 #[derive(Default)]
@@ -38,6 +53,20 @@ pub struct PlainMemory {
     node: NodeId,
     world: Rc<RefCell<World>>,
     pub allocated: usize,
+    objects: BTreeMap<Token, PlainObject>,
+    next_view: usize,
+    /// Pages there are for objects.
+    pub pages_left: u64,
+}
+
+/// Somebody else's pages: local addresses of runs. An address of `u64::MAX` is not there.
+pub type Lent = Rc<Vec<Run>>;
+
+struct PlainObject {
+    view: usize,
+    pages: u64,
+    runs: Vec<Run>,
+    lent: Option<Lent>,
 }
 
 impl PlainMemory {
@@ -158,13 +187,134 @@ impl Memory for PlainMemory {
     fn fence(&mut self) {}
 }
 
+impl PlainMemory {
+    /// The node and the address there that a task sees at a virtual address.
+    fn translate(&self, address: usize) -> (NodeId, u64) {
+        if address >= APERTURES {
+            let rest = address - APERTURES;
+            let node = (rest >> NODE_SHIFT) as NodeId;
+            return (node, (rest & ((1 << NODE_SHIFT) - 1)) as u64);
+        }
+        let holds = |object: &&PlainObject| {
+            object.view <= address && address < object.view + object.pages as usize * PAGE
+        };
+        let object = self
+            .objects
+            .values()
+            .find(holds)
+            .expect("nothing is mapped there");
+        let mut offset = (address - object.view) as u64;
+        for run in &object.runs {
+            let bytes = u64::from(run.pages) * PAGE as u64;
+            if offset < bytes {
+                return (self.node, run.address + offset);
+            }
+            offset -= bytes;
+        }
+        panic!("{address:#x} lies behind its object");
+    }
+
+    fn begin(&mut self, token: Token, pages: u64, lent: Option<Lent>) {
+        let object = PlainObject {
+            view: self.next_view,
+            pages,
+            runs: Vec::new(),
+            lent,
+        };
+        self.next_view += (pages as usize + 1) * PAGE;
+        assert!(self.objects.insert(token, object).is_none());
+    }
+}
+
 impl Fabric for PlainMemory {
+    type Lent = Lent;
+
     fn ring(&mut self, node: NodeId) {
         self.world.borrow_mut().rings.push((self.node, node));
     }
 
     fn allocated_bytes(&self) -> usize {
         self.allocated
+    }
+
+    fn lent_pages(&self, lent: &Lent) -> u64 {
+        lent.iter().map(|run| u64::from(run.pages)).sum()
+    }
+
+    fn provide(&mut self, token: Token, pages: u64) -> Result<()> {
+        self.begin(token, pages, None);
+        Ok(())
+    }
+
+    fn offer(&mut self, token: Token, lent: Lent) -> Result<()> {
+        self.begin(token, self.lent_pages(&lent), Some(lent));
+        Ok(())
+    }
+
+    fn build(&mut self, token: Token) -> Result<Option<Vec<Run>>> {
+        let object = self.objects.get_mut(&token).unwrap();
+        let done: u64 = object.runs.iter().map(|run| u64::from(run.pages)).sum();
+        if let Some(lent) = &object.lent {
+            let run = lent[object.runs.len()];
+            if run.address == u64::MAX {
+                return Err(Error::new(EFAULT));
+            }
+            object.runs.push(run);
+            return Ok((object.runs.len() == lent.len()).then(|| object.runs.clone()));
+        }
+        let pages = (object.pages - done).min(RUN_PAGES as u64);
+        if pages > self.pages_left {
+            return Err(Error::new(ENOMEM));
+        }
+        self.pages_left -= pages;
+        let mut world = self.world.borrow_mut();
+        let memory = &mut world.memories[usize::from(self.node)];
+        let address = memory.len().next_multiple_of(PAGE) + PAGE;
+        memory.resize(address + pages as usize * PAGE, 0);
+        object.runs.push(Run {
+            address: address as u64,
+            pages: pages as u32,
+        });
+        Ok((done + pages == object.pages).then(|| object.runs.clone()))
+    }
+
+    fn discard(&mut self, token: Token) {
+        let object = self.objects.remove(&token).expect("discarded twice");
+        if object.lent.is_none() {
+            let pages = object.runs.iter().map(|run| u64::from(run.pages));
+            self.pages_left += pages.sum::<u64>();
+        }
+    }
+
+    fn view(&self, token: Token) -> Option<usize> {
+        Some(self.objects.get(&token)?.view)
+    }
+
+    fn view_of(&self, place: Place, bytes: usize) -> Option<usize> {
+        let address = match place {
+            Place::Peer(node, address) => {
+                return Some(APERTURES + (usize::from(node) << NODE_SHIFT) + address as usize);
+            }
+            Place::Own(address) => address,
+        };
+        self.objects.values().find_map(|object| {
+            let mut before = 0;
+            object.runs.iter().find_map(|run| {
+                let length = run.pages as usize * PAGE;
+                let inside = run.address <= address
+                    && address as usize + bytes <= run.address as usize + length;
+                before += length;
+                let start = object.view + before - length;
+                inside.then(|| start + (address - run.address) as usize)
+            })
+        })
+    }
+
+    fn physical(&self, place: Place) -> Option<u64> {
+        Some(match place {
+            Place::Own(address) => address,
+            Place::Peer(node, address) => PHYSICAL * u64::from(node) + address,
+        })
     }
 }
 
@@ -196,6 +346,11 @@ pub enum Op {
         id: HandleId,
         payload: Vec<u8>,
         metadata: Vec<u64>,
+    },
+    Offer {
+        id: HandleId,
+        lent: Lent,
+        call: MemoryCall,
     },
 }
 
@@ -239,6 +394,7 @@ impl Node {
             Op::Write { id, bytes, flags } => scif.write(*id, bytes, *flags, request),
             Op::Dup { id, name, caller } => scif.dup(*id, name, *caller, request),
             Op::Call { id, metadata, .. } => scif.call(*id, &mut kept.buffer, metadata, request),
+            Op::Offer { id, lent, call } => scif.offer(*id, lent.clone(), *call, request),
         };
         if result == Err(Error::new(EWOULDBLOCK)) {
             self.kept.insert(request, kept);
@@ -251,12 +407,13 @@ impl Node {
         match op {
             Op::Open { directory, .. } => *directory,
             Op::Read { id, .. } | Op::Write { id, .. } | Op::Dup { id, .. } => *id,
-            Op::Call { id, .. } => *id,
+            Op::Call { id, .. } | Op::Offer { id, .. } => *id,
         }
     }
 
     /// One look at what changed; whether anything did.
     fn settle(&mut self) -> bool {
+        let more = self.scif.pump(&mut CpuEngine, BUDGET);
         let changes = self.scif.take_changes();
         while let Some(news) = self.scif.take_news() {
             self.news.push(news);
@@ -275,7 +432,7 @@ impl Node {
             let kept = self.kept.remove(&request).unwrap();
             self.attempt(request, kept);
         }
-        !changes.handles.is_empty() || !changes.requests.is_empty()
+        more || !changes.handles.is_empty() || !changes.requests.is_empty()
     }
 }
 
@@ -291,6 +448,9 @@ impl Bed {
                     node,
                     world: world.clone(),
                     allocated: 0,
+                    objects: BTreeMap::new(),
+                    next_view: VIEWS,
+                    pages_left: 1 << 20,
                 };
                 Node {
                     scif: Scif::new(Engine::new(Config::new(node)), memory),
@@ -354,8 +514,27 @@ impl Bed {
         }
     }
 
-    /// Makes a request; returns its number.
+    /// Makes a request and runs until nothing changes; returns its number.
     pub fn submit(&mut self, node: usize, op: Op) -> u32 {
+        let request = self.submit_only(node, op);
+        self.run();
+        request
+    }
+
+    /// An operation without payload that is answered before anything else happens.
+    #[track_caller]
+    pub fn call_only(&mut self, node: usize, id: HandleId, metadata: [u64; 3]) -> Result<usize> {
+        let op = Op::Call {
+            id,
+            payload: Vec::new(),
+            metadata: metadata.to_vec(),
+        };
+        let request = self.submit_only(node, op);
+        self.answer(node, request).expect("kept").0
+    }
+
+    /// Makes a request; returns its number.
+    pub fn submit_only(&mut self, node: usize, op: Op) -> u32 {
         let at = &mut self.nodes[node];
         at.last += 1;
         let request = at.last;
@@ -365,7 +544,6 @@ impl Bed {
             _ => Vec::new(),
         };
         at.attempt(request, Kept { op, buffer });
-        self.run();
         request
     }
 
@@ -549,6 +727,46 @@ impl Bed {
                 metadata: m.to_vec(),
             },
         )
+    }
+
+    /// `fmap` as the kernel asks for it; the address is one of the daemon's.
+    pub fn map(
+        &mut self,
+        node: usize,
+        id: HandleId,
+        offset: u64,
+        size: usize,
+        flags: MapFlags,
+    ) -> Result<usize> {
+        let mapped = self.nodes[node].scif.map(id, offset, size, flags);
+        self.run();
+        mapped
+    }
+
+    pub fn unmap(&mut self, node: usize, id: HandleId, offset: u64, size: usize) -> Result<()> {
+        let result = self.nodes[node].scif.unmap(id, offset, size);
+        self.run();
+        result
+    }
+
+    /// What a program on `node` sees in pages it has mapped from `address`.
+    pub fn peek(&mut self, node: usize, address: usize, bytes: usize) -> Vec<u8> {
+        let memory = self.nodes[node].scif.engine().1;
+        (address..address + bytes)
+            .map(|at| {
+                let (node, address) = memory.translate(at);
+                memory.world.borrow().memories[usize::from(node)][address as usize]
+            })
+            .collect()
+    }
+
+    /// A program's stores to pages it has mapped from `address`.
+    pub fn poke(&mut self, node: usize, address: usize, bytes: &[u8]) {
+        let memory = self.nodes[node].scif.engine().1;
+        for (at, &byte) in (address..).zip(bytes) {
+            let (node, address) = memory.translate(at);
+            memory.world.borrow_mut().memories[usize::from(node)][address as usize] = byte;
+        }
     }
 
     pub fn close(&mut self, node: usize, id: HandleId) {

@@ -337,7 +337,8 @@ fn directories_can_be_listed_and_opened_below() {
         bed.close(0, id);
         entries.into_iter().map(|(name, _)| name).collect()
     };
-    let all = "0 1 accept listen endpoint nodes ports connections stats version";
+    let all = "0 1 accept listen endpoint memory peers nodes ports connections windows mappings \
+               limits stats version";
     assert_eq!(names(&mut bed, "").join(" "), all);
     assert_eq!(names(&mut bed, "0"), ["2050"]);
     assert_eq!(names(&mut bed, "listen"), ["2050"]);

@@ -3,5 +3,6 @@
 mod bed;
 mod connections;
 mod errors;
+mod memory;
 mod operations;
 mod transfers;

@@ -19,7 +19,7 @@ use platform::irq::{self, Interrupt};
 use platform::mem::{Cache, write_fence};
 use platform::mmio::Registers;
 use platform::pci::msix::Vectors;
-use platform::pci::protocol::Address;
+use platform::pci::protocol::{Address, Bar};
 use platform::pci::{self, Function, RawAccess};
 use platform::{Error, Result};
 use scif_abi::NodeId;
@@ -118,7 +118,9 @@ impl Vmic {
             log::error!("{place}: the shared memory is no link of node {node}: {reason:?}");
             Error::new(EINVAL)
         })?;
-        let aperture = Aperture::new(plain.map_bar(MEMORY_BAR, Cache::WriteBack)?);
+        let bar = plain.config().bars.get(MEMORY_BAR);
+        let (address, _) = bar.and_then(Bar::memory).ok_or(Error::new(ENODEV))?;
+        let aperture = Aperture::new(plain.map_bar(MEMORY_BAR, Cache::WriteBack)?, address);
         let vectors = Vectors::set_up(&mut doorbell, irq::boot_cpu()?, 1)?;
         log::info!(
             "{place}: link of node {node} with node {peer}, {} MiB reachable",

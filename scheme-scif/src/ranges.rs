@@ -1,0 +1,176 @@
+//! Ranges of pages that programs have mapped, each with a mark of its own.
+//!
+//! The kernel tells of every mapping and of every piece that is unmapped, but not which mapping a
+//! piece belonged to. That does not matter here: what counts is how often each page is mapped, and
+//! ranges of one page carry the same mark.
+
+use alloc::vec::Vec;
+
+/// A range of pages.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Range<T> {
+    /// Number of the first page.
+    pub first: u64,
+    /// How many, at least one.
+    pub pages: u64,
+    /// What goes with them.
+    pub mark: T,
+}
+
+impl<T> Range<T> {
+    fn end(&self) -> u64 {
+        self.first + self.pages
+    }
+
+    fn holds(&self, page: u64) -> bool {
+        self.first <= page && page < self.end()
+    }
+}
+
+/// Ranges that may overlap.
+#[derive(Clone, Debug)]
+pub struct Ranges<T> {
+    ranges: Vec<Range<T>>,
+}
+
+impl<T> Default for Ranges<T> {
+    fn default() -> Self {
+        Self { ranges: Vec::new() }
+    }
+}
+
+impl<T: Copy> Ranges<T> {
+    /// Adds a range; the caller has checked that its end is no overflow.
+    pub fn add(&mut self, first: u64, pages: u64, mark: T) {
+        if pages > 0 {
+            self.ranges.push(Range { first, pages, mark });
+        }
+    }
+
+    /// Takes every page from `first` on out once and returns the pieces; pages that are in no range
+    /// are passed over.
+    pub fn remove(&mut self, first: u64, pages: u64) -> Vec<Range<T>> {
+        let end = first.saturating_add(pages);
+        let mut removed = Vec::new();
+        let mut page = first;
+        while page < end {
+            let Some(index) = self.ranges.iter().position(|range| range.holds(page)) else {
+                let ahead = self.ranges.iter().map(|range| range.first);
+                page = ahead.filter(|&start| start > page).min().unwrap_or(end);
+                continue;
+            };
+            let range = self.ranges.swap_remove(index);
+            let stop = range.end().min(end);
+            self.add(range.first, page - range.first, range.mark);
+            self.add(stop, range.end() - stop, range.mark);
+            removed.push(Range {
+                first: page,
+                pages: stop - page,
+                mark: range.mark,
+            });
+            page = stop;
+        }
+        removed
+    }
+
+    /// Whether every page of a range is in some range.
+    pub fn covers(&self, first: u64, pages: u64) -> bool {
+        let end = first.saturating_add(pages);
+        let mut page = first;
+        while page < end {
+            match self.ranges.iter().find(|range| range.holds(page)) {
+                Some(range) => page = range.end(),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// All ranges, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Range<T>> {
+        self.ranges.iter()
+    }
+
+    /// Pages of all ranges, each as often as it is in one.
+    pub fn pages(&self) -> u64 {
+        self.ranges.iter().map(|range| range.pages).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removing_pieces_leaves_the_rest() {
+        let mut ranges = Ranges::default();
+        ranges.add(10, 10, 'a');
+        assert!(ranges.covers(10, 10) && !ranges.covers(9, 2) && !ranges.covers(19, 2));
+        let removed = ranges.remove(13, 4);
+        let piece = |first, pages, mark| Range { first, pages, mark };
+        assert_eq!(removed, [piece(13, 4, 'a')]);
+        assert!(ranges.covers(10, 3) && ranges.covers(17, 3) && !ranges.covers(12, 2));
+        assert_eq!(ranges.pages(), 6);
+        assert_eq!(ranges.remove(0, 15), [piece(10, 3, 'a')]);
+        assert_eq!(ranges.remove(0, u64::MAX), [piece(17, 3, 'a')]);
+        assert_eq!(ranges.pages(), 0);
+        assert!(ranges.covers(5, 0) && !ranges.covers(5, 1));
+    }
+
+    #[test]
+    fn pages_mapped_twice_stay_until_both_are_gone() {
+        let mut ranges = Ranges::default();
+        ranges.add(0, 10, ());
+        ranges.add(5, 10, ());
+        // A piece of the first and then the whole second one, whichever the pages are taken from.
+        ranges.remove(5, 5);
+        assert!(ranges.covers(0, 15));
+        ranges.remove(5, 10);
+        assert!(ranges.covers(0, 5) && !ranges.covers(5, 1));
+        assert_eq!(ranges.pages(), 5);
+    }
+
+    #[test]
+    fn counts_are_those_of_a_plain_array() {
+        // Random mappings and unmappings against an array of counts, as the kernel has them.
+        let mut state = 12345_u64;
+        let mut random = |below: u64| {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 33) % below
+        };
+        for _ in 0..200 {
+            let mut ranges = Ranges::default();
+            let mut counts = [0_u32; 32];
+            let mut mapped: Vec<(u64, u64)> = Vec::new();
+            for _ in 0..40 {
+                if random(2) == 0 || mapped.is_empty() {
+                    let first = random(32);
+                    let pages = 1 + random(32 - first);
+                    mapped.push((first, pages));
+                    ranges.add(first, pages, ());
+                    (first..first + pages).for_each(|page| counts[page as usize] += 1);
+                } else {
+                    // One piece of one mapping goes, and splits it.
+                    let (first, pages) = mapped.swap_remove(random(mapped.len() as u64) as usize);
+                    let start = first + random(pages);
+                    let count = 1 + random(first + pages - start);
+                    mapped.push((first, start - first));
+                    mapped.push((start + count, first + pages - start - count));
+                    mapped.retain(|&(_, pages)| pages > 0);
+                    let removed: u64 = ranges.remove(start, count).iter().map(|r| r.pages).sum();
+                    assert_eq!(removed, count);
+                    (start..start + count).for_each(|page| counts[page as usize] -= 1);
+                }
+                for page in 0..32 {
+                    assert_eq!(ranges.covers(page, 1), counts[page as usize] > 0);
+                }
+                assert_eq!(
+                    ranges.pages(),
+                    counts.iter().copied().map(u64::from).sum::<u64>()
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Calls on registered memory that may have to wait: registering, transfers, fences.
+//!
+//! The engine gives a ticket for each. The request waits with it and looks again whenever its
+//! endpoint changes; a request that is given up abandons its ticket.
+
+use scif_abi::call::{CachedRecord, RegisterRecord, RmaRecord, SignalRecord};
+use scif_core::{Direction, EndpointId, Local, Rma, Signal, Ticket};
+use syscall::error::{EINVAL, Error, Result};
+
+use crate::handle::HandleId;
+use crate::object::PAGE;
+use crate::scif::{Fabric, Scif, Waiting, system, would_block};
+
+/// Bytes of a transfer with its data beside the call that are moved before others get their turn.
+const VIRTUAL_SLICE: usize = 256 * 1024;
+
+impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+    /// Starts a call on the handle's endpoint, or looks what has become of it.
+    pub(crate) fn ticket(
+        &mut self,
+        id: HandleId,
+        request: R,
+        start: impl FnOnce(&mut Self, EndpointId) -> Result<Ticket>,
+    ) -> Result<usize> {
+        let (endpoint, ticket) = match self.waiting.get(&request) {
+            Some(&Waiting::Ticket { endpoint, ticket }) => (endpoint, ticket),
+            _ => {
+                let endpoint = self.endpoint(id)?.id;
+                (endpoint, start(self, endpoint)?)
+            }
+        };
+        match self.engine.finish(&mut self.fabric, ticket) {
+            Some(result) => {
+                self.end_wait(request);
+                value(result)
+            }
+            None => {
+                let waiting = Waiting::Ticket { endpoint, ticket };
+                self.waiting.insert(request, waiting);
+                self.wake_with(endpoint, request);
+                would_block()
+            }
+        }
+    }
+
+    pub(crate) fn register(
+        &mut self,
+        id: HandleId,
+        record: RegisterRecord,
+        request: R,
+    ) -> Result<usize> {
+        self.ticket(id, request, |scif, endpoint| {
+            let (offset, length) = (record.memory_offset.get(), record.length.get());
+            if !offset.is_multiple_of(PAGE) || !length.is_multiple_of(PAGE) {
+                return Err(Error::new(EINVAL));
+            }
+            let caller = scif.handle(id)?.caller;
+            let memory = record.memory.get();
+            let (pages, _) = scif.pages_for_use(memory, caller, (offset, length), false)?;
+            let pin = pages.pin;
+            let started = scif.engine.register(
+                &mut scif.fabric,
+                endpoint,
+                pages,
+                record.offset.get(),
+                record.protection.get(),
+                record.flags.get(),
+            );
+            started.map_err(|error| {
+                scif.released(pin);
+                system(error)
+            })
+        })
+    }
+
+    pub(crate) fn unregister(
+        &mut self,
+        id: HandleId,
+        offset: i64,
+        length: u64,
+        request: R,
+    ) -> Result<usize> {
+        self.ticket(id, request, |scif, endpoint| {
+            scif.engine
+                .unregister(&mut scif.fabric, endpoint, offset, length)
+                .map_err(system)
+        })
+    }
+
+    pub(crate) fn rma(
+        &mut self,
+        id: HandleId,
+        direction: Direction,
+        record: RmaRecord,
+        request: R,
+    ) -> Result<usize> {
+        self.ticket(id, request, |scif, endpoint| {
+            let rma = Rma {
+                direction,
+                local: Local::Window(record.local_offset.get()),
+                remote: record.remote_offset.get(),
+                length: record.length.get(),
+                flags: record.flags.get(),
+            };
+            scif.engine
+                .rma(&mut scif.fabric, endpoint, rma)
+                .map_err(system)
+        })
+    }
+
+    /// A transfer with memory that is no window but known here, and mapped by somebody: when the
+    /// program has unmapped it, what it means by the address is something else.
+    pub(crate) fn cached_rma(
+        &mut self,
+        id: HandleId,
+        direction: Direction,
+        record: CachedRecord,
+        request: R,
+    ) -> Result<usize> {
+        self.ticket(id, request, |scif, endpoint| {
+            let caller = scif.handle(id)?.caller;
+            let memory = record.memory.get();
+            let range = (record.memory_offset.get(), record.length.get());
+            let (pages, offset) = scif.pages_for_use(memory, caller, range, true)?;
+            let pin = pages.pin;
+            let rma = Rma {
+                direction,
+                local: Local::Pages { pages, offset },
+                remote: record.remote_offset.get(),
+                length: record.length.get(),
+                flags: record.flags.get(),
+            };
+            let started = scif.engine.rma(&mut scif.fabric, endpoint, rma);
+            started.map_err(|error| {
+                scif.released(pin);
+                system(error)
+            })
+        })
+    }
+
+    /// A transfer between the payload and the peer's window, a slice at each look.
+    pub(crate) fn virtual_rma(
+        &mut self,
+        id: HandleId,
+        direction: Direction,
+        (remote, flags): (i64, u32),
+        payload: &mut [u8],
+        request: R,
+    ) -> Result<usize> {
+        let (endpoint, ticket) = match self.waiting.get(&request) {
+            Some(&Waiting::Ticket { endpoint, ticket }) => (endpoint, ticket),
+            _ => {
+                let endpoint = self.endpoint(id)?.id;
+                let length = payload.len() as u64;
+                let engine = &mut self.engine;
+                let memory = &mut self.fabric;
+                let started =
+                    engine.virtual_start(memory, endpoint, direction, remote, length, flags);
+                (endpoint, started.map_err(system)?)
+            }
+        };
+        let memory = &mut self.fabric;
+        match self
+            .engine
+            .virtual_step(memory, ticket, payload, VIRTUAL_SLICE)
+        {
+            Some(result) => {
+                self.end_wait(request);
+                value(result)
+            }
+            None => {
+                let waiting = Waiting::Ticket { endpoint, ticket };
+                self.waiting.insert(request, waiting);
+                self.wake_with(endpoint, request);
+                if self.engine.virtual_is_ready(ticket) {
+                    self.stepping.insert(request);
+                }
+                would_block()
+            }
+        }
+    }
+
+    pub(crate) fn fence_mark(&mut self, id: HandleId, flags: u32, request: R) -> Result<usize> {
+        self.ticket(id, request, |scif, endpoint| {
+            scif.engine
+                .fence_mark(&mut scif.fabric, endpoint, flags)
+                .map_err(system)
+        })
+    }
+
+    pub(crate) fn fence_wait(&mut self, id: HandleId, mark: i32, request: R) -> Result<usize> {
+        self.ticket(id, request, |scif, endpoint| {
+            scif.engine
+                .fence_wait(&mut scif.fabric, endpoint, mark)
+                .map_err(system)
+        })
+    }
+
+    pub(crate) fn fence_signal(
+        &mut self,
+        id: HandleId,
+        record: SignalRecord,
+        request: R,
+    ) -> Result<usize> {
+        self.ticket(id, request, |scif, endpoint| {
+            let signal = Signal {
+                local_offset: record.local_offset.get(),
+                local_value: record.local_value.get(),
+                remote_offset: record.remote_offset.get(),
+                remote_value: record.remote_value.get(),
+                flags: record.flags.get(),
+            };
+            scif.engine
+                .fence_signal(&mut scif.fabric, endpoint, signal)
+                .map_err(system)
+        })
+    }
+}
+
+fn value(result: core::result::Result<u64, scif_abi::Error>) -> Result<usize> {
+    result.map(|value| value as usize).map_err(system)
+}

@@ -1,0 +1,189 @@
+//! The peer's windows in the address spaces of programs: `fmap`, and the addresses of pages for
+//! trusted drivers.
+//!
+//! The kernel asks where in *this* task's memory the wanted bytes are and enters those very frames
+//! or bus addresses into the program: from then on it reaches the peer's pages without anybody's
+//! help. What is mapped is noted with the handle the mapping was made through, because that is
+//! what the kernel names when a piece is unmapped; it keeps the handle open as long.
+
+use scif_abi::call::PagesHeader;
+use scif_abi::flags::Protection;
+use scif_core::EndpointId;
+use syscall::error::{EACCES, EINVAL, ENODEV, EOVERFLOW, Error, Result};
+use syscall::flag::MapFlags;
+use zerocopy::IntoBytes;
+
+use crate::access::Caller;
+use crate::handle::{Handle, HandleId, Kind};
+use crate::object::{PAGE, root};
+use crate::scif::{Fabric, Scif, system};
+
+/// Bytes of a page address in the answer to `GetPages`.
+const ADDRESS_BYTES: usize = size_of::<u64>();
+
+impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+    /// Where in this task's memory the bytes are that a program wants to map: `size` bytes at
+    /// `offset` of a memory handle's object, or of the peer's registered address space.
+    ///
+    /// # Errors
+    /// `EINVAL` unaligned, empty, or not `MAP_SHARED`; `EACCES` code, or a right that the handle or
+    /// the window does not give; `ENXIO` not all of it is there; those of `scif_mmap`; `ENODEV` for
+    /// files of other kinds.
+    pub fn map(
+        &mut self,
+        id: HandleId,
+        offset: u64,
+        size: usize,
+        flags: MapFlags,
+    ) -> Result<usize> {
+        let handle = self.handle(id)?;
+        if !matches!(
+            handle.kind,
+            Kind::Memory(_) | Kind::Endpoint(_) | Kind::Window(_) | Kind::Closed
+        ) {
+            return Err(Error::new(ENODEV));
+        }
+        let pages = (size as u64).div_ceil(PAGE);
+        if pages == 0 || !offset.is_multiple_of(PAGE) || !flags.contains(MapFlags::MAP_SHARED) {
+            return Err(Error::new(EINVAL));
+        }
+        let reads = flags.contains(MapFlags::PROT_READ);
+        let writes = flags.contains(MapFlags::PROT_WRITE);
+        let denied = |result: Result<()>| result.map_err(|_| Error::new(EACCES));
+        if flags.contains(MapFlags::PROT_EXEC) {
+            return Err(Error::new(EACCES));
+        }
+        if reads {
+            denied(handle.access.to_read())?;
+        }
+        if writes {
+            denied(handle.access.to_write())?;
+        }
+        if matches!(handle.kind, Kind::Memory(_)) {
+            return self.map_object(id, offset, pages);
+        }
+        let mut protection = Protection::empty();
+        protection.set(Protection::READ, reads);
+        protection.set(Protection::WRITE, writes);
+        self.map_window(id, offset, pages, protection)
+    }
+
+    fn map_window(
+        &mut self,
+        id: HandleId,
+        offset: u64,
+        pages: u64,
+        protection: Protection,
+    ) -> Result<usize> {
+        let endpoint = self.window_endpoint(id)?;
+        let start = i64::try_from(offset).map_err(|_| Error::new(EINVAL))?;
+        let length = pages.checked_mul(PAGE).ok_or(Error::new(EINVAL))?;
+        let bits = protection.bits();
+        let mapped = self
+            .engine
+            .map(&mut self.fabric, endpoint, start, length, bits)
+            .map_err(system)?;
+        let view = usize::try_from(length)
+            .ok()
+            .and_then(|length| self.fabric.view_of(mapped.place, length));
+        let Some(address) = view else {
+            log::error!("{:?}, {length:#x} bytes, cannot be mapped", mapped.place);
+            self.engine
+                .unmap(&mut self.fabric, mapped.window, mapped.pages);
+            return Err(Error::new(EOVERFLOW));
+        };
+        let handle = self.handle_mut(id)?;
+        handle.mapped.add(offset / PAGE, pages, mapped.window);
+        Ok(address)
+    }
+
+    /// The endpoint whose peer's windows a handle maps.
+    fn window_endpoint(&mut self, id: HandleId) -> Result<EndpointId> {
+        match self.handle(id)?.kind {
+            Kind::Window(endpoint) => Ok(endpoint),
+            _ => Ok(self.endpoint(id)?.id),
+        }
+    }
+
+    /// A piece of a mapping is gone: `size` bytes, whose offset would have been `offset`.
+    pub fn unmap(&mut self, id: HandleId, offset: u64, size: usize) -> Result<()> {
+        let (first, pages) = (offset / PAGE, (size as u64).div_ceil(PAGE));
+        let handle = self.handle_mut(id)?;
+        if matches!(handle.kind, Kind::Memory(_)) {
+            self.unmap_object(id, first, pages);
+            return Ok(());
+        }
+        for range in handle.mapped.remove(first, pages) {
+            self.engine.unmap(&mut self.fabric, range.mark, range.pages);
+        }
+        Ok(())
+    }
+
+    /// `dup(endpoint, "window")`: a handle that maps the windows of the endpoint's peer and does
+    /// nothing else. Mappings made through it do not keep the endpoint's own file open.
+    pub(crate) fn window_handle(&mut self, id: HandleId, caller: Caller) -> Result<HandleId> {
+        let endpoint = self.endpoint(id)?.id;
+        let Handle { path, access, .. } = *self.handle(id)?;
+        let handle = Handle::new(path, access, caller, Kind::Window(endpoint));
+        Ok(self.insert(handle))
+    }
+
+    pub(crate) fn map_run(&mut self, id: HandleId, offset: i64, length: u64) -> Result<usize> {
+        let endpoint = self.endpoint(id)?.id;
+        let run = self.engine.map_run(endpoint, offset, length);
+        run.map(|bytes| bytes as usize).map_err(system)
+    }
+
+    /// `GetPages`: a header, then the address of every page as this node's processors and devices
+    /// reach it.
+    pub(crate) fn get_pages(
+        &mut self,
+        id: HandleId,
+        offset: i64,
+        length: u64,
+        payload: &mut [u8],
+    ) -> Result<usize> {
+        let endpoint = self.endpoint(id)?.id;
+        root(self.handle(id)?.caller)?;
+        let room = payload.len().checked_sub(size_of::<PagesHeader>());
+        let fits = room.is_some_and(|room| (room / ADDRESS_BYTES) as u64 >= length / PAGE);
+        if !fits {
+            return Err(Error::new(EINVAL));
+        }
+        let got = self
+            .engine
+            .get_pages(&mut self.fabric, endpoint, offset, length)
+            .map_err(system)?;
+        let header = PagesHeader {
+            cookie: got.cookie.into(),
+            pages: (length / PAGE).into(),
+            protection: got.protection.into(),
+            reserved: 0.into(),
+        };
+        let (head, addresses) = payload.split_at_mut(size_of::<PagesHeader>());
+        head.copy_from_slice(header.as_bytes());
+        let mut slots = addresses.chunks_exact_mut(ADDRESS_BYTES);
+        for (place, pages) in got.runs {
+            for page in 0..pages {
+                let address = self.fabric.physical(place.offset(page * PAGE));
+                let (Some(address), Some(slot)) = (address, slots.next()) else {
+                    // Half an answer would be used as a whole one.
+                    let put = self
+                        .engine
+                        .put_pages(&mut self.fabric, endpoint, got.cookie);
+                    put.map_err(system)?;
+                    return Err(Error::new(EOVERFLOW));
+                };
+                slot.copy_from_slice(&address.to_le_bytes());
+            }
+        }
+        Ok((length / PAGE) as usize)
+    }
+
+    pub(crate) fn put_pages(&mut self, id: HandleId, cookie: u64) -> Result<usize> {
+        let endpoint = self.endpoint(id)?.id;
+        root(self.handle(id)?.caller)?;
+        let put = self.engine.put_pages(&mut self.fabric, endpoint, cookie);
+        put.map(|()| 0).map_err(system)
+    }
+}
