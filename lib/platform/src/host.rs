@@ -35,6 +35,7 @@ refuse! {
     redox_register_scheme_to_ns_v0(usize, *const u8, usize, usize);
     redox_strerror_v1(*mut u8, *mut usize, u32);
     redox_cur_thrfd_v0();
+    redox_get_euid_v1();
     redox_futex_wait_v0(*mut u32, u32, *const ());
     redox_futex_wake_v0(*mut u32, u32);
 }

@@ -24,6 +24,7 @@ use syscall::error::{EFAULT, EINVAL, EIO, Error, Result};
 use syscall::flag::CallFlags;
 
 use crate::mem::PAGE;
+use crate::shared::Range;
 
 /// Name of the scheme.
 pub const SCHEME: &str = "scifpin";
@@ -151,6 +152,15 @@ impl Pin {
             file,
             token: token as u64,
         })
+    }
+
+    /// As [`new`](Self::new), for memory that is known to change.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_range(range: Range<'_>, protection: u32, flags: u32) -> Result<Self> {
+        // SAFETY: a range is memory that may change at any time.
+        unsafe { Self::new(range.address(), range.bytes(), protection, flags) }
     }
 
     /// What register and the cached transfers of the SCIF daemon call the memory.

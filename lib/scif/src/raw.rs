@@ -95,17 +95,17 @@ fn metadata(call: &Call) -> [u64; 3] {
 }
 
 /// A call without payload.
-fn plain(epd: usize, call: Call) -> Result<usize> {
+pub(crate) fn plain(epd: usize, call: Call) -> Result<usize> {
     with_payload(epd, call, &mut [])
 }
 
 /// A call with a payload that the scheme may read and write.
-fn with_payload(epd: usize, call: Call, payload: &mut [u8]) -> Result<usize> {
+pub(crate) fn with_payload(epd: usize, call: Call, payload: &mut [u8]) -> Result<usize> {
     libredox::call::call_rw(epd, payload, CallFlags::empty(), &metadata(&call)).map_err(number)
 }
 
 /// A call whose payload is its structure.
-fn with_record(epd: usize, call: Call) -> Result<usize> {
+pub(crate) fn with_record(epd: usize, call: Call) -> Result<usize> {
     // The payload of a call must be writable memory.
     let mut payload = [0; 64];
     let record = call.payload();

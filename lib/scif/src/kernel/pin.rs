@@ -1,0 +1,74 @@
+//! `scif_pin_pages`, `scif_unpin_pages`, `scif_register_pinned_pages`.
+
+use platform::pin::{Pin, UNCHARGED};
+use platform::shared::Range;
+use scif_abi::call::{Call, RegisterRecord};
+use scif_abi::flags::{MapFlags, Protection};
+use syscall::error::EINVAL;
+
+use crate::endpoint::Endpoint;
+use crate::error::{Error, Result};
+use crate::raw;
+
+/// Pages of this program that stay where they are, in physical memory too, and can be registered
+/// with any number of endpoints. They count against nobody's limit.
+///
+/// Windows made of them keep the pages beyond this value, until they are unregistered and nobody
+/// refers to them any more. So do pages of which the program unmaps its own view: neither handle
+/// nor windows notice.
+pub struct PinnedPages {
+    pin: Pin,
+    bytes: usize,
+    protection: Protection,
+}
+
+impl PinnedPages {
+    /// `scif_pin_pages`: pins whole pages. `protection` is what windows made of them allow. `flags`
+    /// is empty or `KERNEL`; the addresses of a driver task are its own either way.
+    ///
+    /// # Errors
+    /// `EINVAL` for other flags, an unknown protection, or incomplete or no pages; `EFAULT` when
+    /// the program itself does not have such a right, or the pages are no ordinary memory;
+    /// `ENOMEM`; `EAGAIN` when too much is pinned already; `EPERM` for all but root.
+    pub fn pin(range: Range<'_>, protection: Protection, flags: MapFlags) -> Result<Self> {
+        let known = Protection::all().contains(protection);
+        if !known || !MapFlags::KERNEL.contains(flags) {
+            return Err(Error::from_errno(EINVAL));
+        }
+        let pin = Pin::of_range(range, protection.bits(), UNCHARGED)?;
+        Ok(Self {
+            pin,
+            bytes: range.bytes(),
+            protection,
+        })
+    }
+
+    /// Length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "no pages cannot be pinned")]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// `scif_register_pinned_pages`: makes all of the pages a window of `endpoint`, at `offset` if
+    /// `flags` has `FIXED`, else anywhere. Returns its offset. It goes with
+    /// [`unregister`](crate::raw::unregister), or with the endpoint.
+    ///
+    /// # Errors
+    /// `EADDRINUSE`, `EAGAIN`, `ECONNRESET`, `EINVAL` for other flags or a bad offset, `ENODEV`,
+    /// `ENOMEM`, `ENOTCONN`.
+    pub fn register(&self, endpoint: &Endpoint, offset: i64, flags: MapFlags) -> Result<i64> {
+        let record = RegisterRecord {
+            memory: self.pin.token().into(),
+            memory_offset: 0.into(),
+            length: (self.bytes as u64).into(),
+            offset: offset.into(),
+            protection: self.protection.bits().into(),
+            flags: flags.bits().into(),
+        };
+        let offset = raw::with_record(endpoint.fd(), Call::Register { record })?;
+        Ok(offset as i64)
+    }
+
+    /// `scif_unpin_pages`: no more windows can be made of them. Dropping does the same.
+    pub fn unpin(self) {}
+}
