@@ -27,6 +27,8 @@ runtime::main!(main);
 const USER: u32 = 1000;
 /// Processes started in the search for something left behind.
 const ROUNDS: usize = 300;
+/// What a program says that runs until it is killed.
+const READY: &str = "ready";
 /// Pages that may differ: other programs run meanwhile.
 const TOLERANCE: usize = 32;
 
@@ -36,15 +38,19 @@ fn main() -> i32 {
     match words.as_slice() {
         [] => {}
         ["exit", status] => return status.parse().unwrap_or(255),
-        ["spin"] => loop {
-            core::hint::spin_loop();
-        },
+        ["spin"] => {
+            runtime::print!("{READY}");
+            loop {
+                core::hint::spin_loop();
+            }
+        }
         ["sleep"] => {
+            runtime::print!("{READY}");
             sleep(Duration::from_secs(3600));
             return 0;
         }
         ["parent"] => {
-            // Waits for a child that does not end by itself.
+            // Waits for a child that does not end by itself, and that says that it is there.
             let child = start(&["sleep"]).and_then(|mut child| child.wait());
             return i32::from(child.is_err());
         }
@@ -83,6 +89,25 @@ fn start(arguments: &[&str]) -> Result<Child> {
     Command::new("process-test").args(arguments).spawn()
 }
 
+/// A pipe: the end to read from and the end to write to.
+fn pipe() -> Result<(Fd, Fd)> {
+    let read = Fd::new(path::open("/scheme/pipe", syscall::O_RDWR)?);
+    let write = Fd::new(fd::dup(read.raw(), b"write")?);
+    Ok((read, write))
+}
+
+/// A child that has said that it is where it shall be killed.
+fn start_ready(what: &str) -> Result<Child> {
+    let (mut said, output) = pipe()?;
+    let child = Command::new("process-test")
+        .arg(what)
+        .stdout(&output)
+        .spawn()?;
+    drop(output);
+    said.read_exact(&mut [0; READY.len()])?;
+    Ok(child)
+}
+
 fn run(arguments: &[&str]) -> Result<ExitStatus> {
     start(arguments)?.wait()
 }
@@ -118,8 +143,7 @@ fn statuses(suite: &mut Suite) {
 
 fn kills(suite: &mut Suite) {
     for what in ["spin", "sleep", "parent"] {
-        let killed = start(&[what]).and_then(|mut child| {
-            sleep(Duration::from_millis(50));
+        let killed = start_ready(what).and_then(|mut child| {
             let early = child.try_wait()?;
             child.kill()?;
             Ok((early, child.wait()?.signal()))
@@ -187,11 +211,6 @@ fn leftovers(suite: &mut Suite) {
 
 fn pipes(suite: &mut Suite) {
     let copied = || -> Result<String> {
-        let pipe = || -> Result<(Fd, Fd)> {
-            let read = Fd::new(path::open("/scheme/pipe", syscall::O_RDWR)?);
-            let write = Fd::new(fd::dup(read.raw(), b"write")?);
-            Ok((read, write))
-        };
         let ((input, ours), (mut result, output)) = (pipe()?, pipe()?);
         let mut command = Command::new("process-test");
         let mut child = command.arg("copy").stdin(&input).stdout(&output).spawn()?;
@@ -378,12 +397,16 @@ fn free() -> usize {
 
 fn memory(suite: &mut Suite) {
     let _ = run(&["exit", "0"]);
-    sleep(Duration::from_millis(100));
-    let before = free();
+    // What ended before is cleared away behind our back: until two looks give the same.
+    let mut before = free();
+    let is_calm = || {
+        let last = core::mem::replace(&mut before, free());
+        last == before
+    };
+    suite.holds("memory is calm", settled(is_calm, &true));
     let failed = (0..ROUNDS).filter(|_| run(&["exit", "0"]).is_err()).count();
     suite.equal("many processes", failed, 0);
-    sleep(Duration::from_millis(100));
-    let after = free();
-    runtime::println!("process-test: free pages {before} before, {after} after");
-    suite.holds("no memory left behind", before.abs_diff(after) <= TOLERANCE);
+    let is_back = settled(|| before.abs_diff(free()) <= TOLERANCE, &true);
+    runtime::println!("process-test: free pages {before} before, {} after", free());
+    suite.holds("no memory left behind", is_back);
 }

@@ -10,9 +10,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use guest_tests::peer::{ECHO, Peer, Request};
-use guest_tests::{Suite, counter, text};
+use guest_tests::{Suite, counter, settled, text};
 use libredox::Fd;
-use runtime::time::{Duration, sleep};
 use scif::{RecvFlags, SendFlags};
 
 runtime::main!(main);
@@ -46,10 +45,15 @@ fn main() -> i32 {
         .and_then(|word| word.parse().ok())
         .unwrap_or(1000);
     suite.check("warm-up", churn(&peer, WARM_UP));
-    settle();
+    // Both ends of the last connection are closed, and the farewell is answered.
+    let is_calm = || [counter("connections"), counter("connections_closing")];
+    let calm = [Ok(0), Ok(0)];
+    suite.equal("connections of the warm-up", settled(is_calm, &calm), calm);
     let before = look();
     suite.check(&alloc::format!("{count} connections"), churn(&peer, count));
-    settle();
+    let counters_after = || look().ok().map(|look| look.counters);
+    let counters_before = before.as_ref().ok().map(|look| look.counters.clone());
+    settled(counters_after, &counters_before);
     let after = look();
     match (before, after) {
         (Ok(before), Ok(after)) => {
@@ -130,16 +134,4 @@ fn look() -> Result<Look, String> {
         ports,
         free_pages,
     })
-}
-
-/// Waits until the last connection's farewell is answered, at most two seconds.
-fn settle() {
-    for _ in 0..40 {
-        sleep(Duration::from_millis(50));
-        if counter("connections_closing") == Ok(0) {
-            break;
-        }
-    }
-    // The peer's own end is closed by its program, which may be behind.
-    sleep(Duration::from_millis(200));
 }

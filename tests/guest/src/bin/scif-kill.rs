@@ -15,7 +15,6 @@ use guest_tests::{Suite, counter, settled, text};
 use libredox::Fd;
 use libredox::flag::O_RDWR;
 use runtime::process::{Child, Command};
-use runtime::time::{Duration, sleep};
 use scif::{Errno, Error, Listener, Readiness};
 
 runtime::main!(main);
@@ -36,11 +35,11 @@ fn main() -> i32 {
             return suite.finish();
         }
     };
-    for delay_ms in [50, 300, 700] {
-        let name = alloc::format!("writer killed after {delay_ms} ms");
-        suite.check(&name, kill(&peer, "write", delay_ms));
-        let name = alloc::format!("reader killed after {delay_ms} ms");
-        suite.check(&name, kill(&peer, "read", delay_ms));
+    for bytes in [1, 100_000, 3_000_000] {
+        let name = alloc::format!("writer killed after {bytes} bytes");
+        suite.check(&name, kill(&peer, "write", "bytes_sent", bytes));
+        let name = alloc::format!("reader killed after {bytes} bytes");
+        suite.check(&name, kill(&peer, "read", "bytes_received", bytes));
     }
     suite.check("a killed accept frees its port", killed_accept());
     suite.check("a killed connect withdraws", killed_connect());
@@ -151,15 +150,21 @@ fn killed_connect() -> Result<(), String> {
     }
 }
 
-fn kill(peer: &Peer, role: &str, delay_ms: u64) -> Result<(), String> {
+/// Kills a program that streams once `moved` has grown by `bytes`, and looks what its peer saw.
+fn kill(peer: &Peer, role: &str, moved: &str, bytes: u64) -> Result<(), String> {
     // The peer must be there before the victim runs into it.
     peer.last_report()?;
+    // The words of the two about what to do, and this call's own, are small beside this.
+    let words = 4 * size_of::<Request>() as u64;
+    let enough = counter(moved)? + words + bytes;
     let node = alloc::format!("{}", peer.at.node());
     let mut child = Command::new("scif-kill")
         .args([role, &node])
         .spawn()
         .map_err(text("starting"))?;
-    sleep(Duration::from_millis(delay_ms));
+    if !settled(|| counter(moved).is_ok_and(|moved| moved >= enough), &true) {
+        return Err(alloc::format!("it has not moved {bytes} bytes"));
+    }
     child.kill().map_err(text("killing"))?;
     let status = child.wait().map_err(text("waiting"))?;
     if status.signal().is_none() {
