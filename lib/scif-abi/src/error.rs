@@ -49,6 +49,8 @@ errors! {
     AccessDenied = 13, "EACCES";
     /// A buffer address is wrong.
     BadAddress = 14, "EFAULT";
+    /// A mapping would need more than one contiguous run of the peer's pages.
+    CrossesRuns = 18, "EXDEV";
     /// The destination node does not exist or is not online.
     NoDevice = 19, "ENODEV";
     /// An argument, or the state of the endpoint, does not allow the call.

@@ -101,3 +101,6 @@ pub const MAX_JOBS: usize = 4096;
 
 /// Fences (WAIT, SIG_*) of one node that may wait here; more are refused (NACK).
 pub const MAX_PEER_FENCES: usize = 4096;
+
+/// Calls on registered memory that may wait, or whose result has not been taken, at one time.
+pub const MAX_CALLS: usize = 1 << 16;

@@ -26,14 +26,32 @@ impl Engine {
         match endpoint.state {
             EndpointState::Connecting => self.withdraw(mem, connection),
             EndpointState::Connected => {
+                self.leave_memory(mem, connection);
                 self.detach(connection);
                 self.disconnect(mem, connection);
             }
             EndpointState::Disconnected | EndpointState::Accepting => {
+                self.leave_memory(mem, connection);
                 self.detach(connection);
                 self.free_if_done(mem, connection);
             }
             _ => {}
+        }
+    }
+
+    /// Ends everything an endpoint has to do with registered memory: its windows are unregistered,
+    /// its calls end with `ENOTCONN`. Copies run on, and mappings stay.
+    fn leave_memory(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        self.end_all_calls(id, Error::NotConnected);
+        self.put_all_pages(mem, id);
+        self.unwant_all_windows(mem, id);
+        self.leave_remote_space(id);
+        let channel = self
+            .connections
+            .get_mut(id.0)
+            .and_then(|c| c.channel.take());
+        if let Some(channel) = channel {
+            self.detach_channel(channel);
         }
     }
 
@@ -72,6 +90,7 @@ impl Engine {
                 if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
                     endpoint.state = EndpointState::Disconnected;
                 }
+                self.end_answers(id);
                 self.announce(endpoint);
             }
             // A connector that closes what it has not acknowledged: as if it had withdrawn.

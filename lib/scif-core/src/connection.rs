@@ -4,10 +4,15 @@
 //! connect anew, at once, while the old connection lives on until the peer has promised not to
 //! write to its pages any more. Only then are the pages freed.
 
+use alloc::collections::{BTreeMap, BTreeSet};
+
 use scif_abi::{Port, PortId};
 
+use crate::channel::ChannelId;
 use crate::endpoint::EndpointId;
+use crate::mapping::Got;
 use crate::ring::{Block, Consumer, Producer};
+use crate::window::Space;
 
 /// Names a connection; what peers see as our "endpoint id".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +68,18 @@ pub(crate) struct Connection {
     pub(crate) deadline: Option<u64>,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
+    /// Our registered address space: windows by offset, also those that are coming or going.
+    pub(crate) own: Space,
+    /// The peer's: the windows that new uses may find.
+    pub(crate) remote_space: Space,
+    /// Where the next window without a fixed offset is tried.
+    pub(crate) next_offset: i64,
+    /// Its queue of copies, once there was one.
+    pub(crate) channel: Option<ChannelId>,
+    /// Calls that wait, by their ids.
+    pub(crate) calls: BTreeSet<u64>,
+    /// Pages got and not put, by cookie.
+    pub(crate) got_pages: BTreeMap<u64, Got>,
 }
 
 /// The two ports of a connection.
@@ -94,6 +111,12 @@ impl Connection {
             deadline: None,
             bytes_sent: 0,
             bytes_received: 0,
+            own: Space::default(),
+            remote_space: Space::default(),
+            next_offset: 0,
+            channel: None,
+            calls: BTreeSet::new(),
+            got_pages: BTreeMap::new(),
         }
     }
 }

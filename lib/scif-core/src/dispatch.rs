@@ -128,7 +128,51 @@ impl Engine {
                     self.announce(endpoint);
                 }
             }
-            _ => self.stats.unexpected_messages += 1,
+            _ => self.handle_window_message(mem, ends, body),
+        }
+    }
+
+    /// Messages about windows, from their owners and from their users.
+    fn handle_window_message(&mut self, mem: &mut dyn Memory, ends: Ends, body: NodeMessage) {
+        let from = ends.peer.node();
+        match body {
+            NodeMessage::AllocRequest { pages, waiter, .. } => {
+                self.on_alloc_request(mem, ends, pages, waiter);
+            }
+            NodeMessage::Register {
+                peer,
+                user_window,
+                owner_window,
+            } => self.on_register(mem, ends, peer, user_window, owner_window),
+            NodeMessage::FreeVirtual { user_window, .. } => {
+                self.on_free_virtual(mem, from, user_window);
+            }
+            NodeMessage::Unregister {
+                user_window,
+                owner_window,
+            } => self.on_unregister(mem, ends, user_window, owner_window),
+            NodeMessage::AllocGrant {
+                user_window,
+                address,
+                waiter,
+            } => self.on_alloc_grant(mem, ends, user_window, address, waiter),
+            NodeMessage::AllocReject { waiter } => self.on_alloc_reject(from, waiter),
+            NodeMessage::RegisterAck { owner_window, .. } => {
+                self.on_register_ack(mem, from, owner_window);
+            }
+            NodeMessage::RegisterNack { owner_window, .. } => {
+                self.on_register_nack(from, owner_window);
+            }
+            NodeMessage::UnregisterAck { owner_window, .. }
+            | NodeMessage::Munmap { owner_window } => self.on_window_unused(from, owner_window),
+            NodeMessage::UnregisterNack { owner_window, .. } => {
+                self.on_window_used(from, owner_window);
+            }
+            _ => {
+                if !self.handle_fence_message(mem, ends, body) {
+                    self.stats.unexpected_messages += 1;
+                }
+            }
         }
     }
 
@@ -144,7 +188,12 @@ impl Engine {
     }
 
     /// The connection `id` if it is one with node `from` and in one of `phases`.
-    fn expect(&mut self, from: NodeId, id: u64, phases: &[Phase]) -> Option<ConnectionId> {
+    pub(crate) fn expect(
+        &mut self,
+        from: NodeId,
+        id: u64,
+        phases: &[Phase],
+    ) -> Option<ConnectionId> {
         let id = self.own_connection(from, id)?;
         let phase = self.connections.get(id.0).map(|c| c.phase)?;
         if phases.contains(&phase) {

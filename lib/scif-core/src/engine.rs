@@ -11,16 +11,21 @@ use scif_abi::limits;
 use scif_abi::message::{Message, NodeMessage};
 use scif_abi::{Error, NodeId, PortId};
 
+use crate::account::Accounts;
+use crate::channel::{Channel, ChannelId};
 use crate::config::{Config, Owner};
 use crate::connection::{Connection, ConnectionId, Ends, Phase};
 use crate::endpoint::{Endpoint, EndpointId};
 use crate::event::Event;
+use crate::mapping::RemoteWindowId;
 use crate::memory::Memory;
 use crate::node::Node;
 use crate::port::PortTable;
 use crate::ring::{Block, Reach};
 use crate::slab::Slab;
 use crate::stats::Stats;
+use crate::ticket::Call;
+use crate::window::Windows;
 
 /// A node's SCIF state.
 pub struct Engine {
@@ -39,6 +44,26 @@ pub struct Engine {
     pub(crate) owing: Vec<ConnectionId>,
     /// Messages from this node to itself.
     pub(crate) loopback: VecDeque<Message>,
+    /// Registered memory, own and of peers.
+    pub(crate) windows: Windows,
+    /// Pinned pages of each user.
+    pub(crate) accounts: Accounts,
+    /// Queues of copies.
+    pub(crate) channels: Slab<Channel>,
+    /// Channels that have something to submit, in the order of their turns.
+    pub(crate) active: VecDeque<ChannelId>,
+    /// Channels with descriptors that complete later.
+    pub(crate) busy: Vec<ChannelId>,
+    /// Channels that are gone, which the copy engine has not been told.
+    pub(crate) forgotten: Vec<ChannelId>,
+    /// Waits there were; tells them apart.
+    pub(crate) wait_count: u64,
+    /// Calls whose result has not been taken.
+    pub(crate) calls: Slab<Call>,
+    /// The last cookie given out for pages.
+    pub(crate) last_cookie: u64,
+    /// Windows of peers whose last use has ended, which the owners have not been told.
+    pub(crate) ended: Vec<RemoteWindowId>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) stats: Stats,
 }
@@ -63,6 +88,16 @@ impl Engine {
             timers: BTreeSet::new(),
             owing: Vec::new(),
             loopback: VecDeque::new(),
+            windows: Windows::new(),
+            accounts: Accounts::new(config.pinned_pages_per_user),
+            channels: Slab::new(2 * limits::MAX_CONNECTIONS),
+            active: VecDeque::new(),
+            busy: Vec::new(),
+            forgotten: Vec::new(),
+            wait_count: 0,
+            calls: Slab::new(limits::MAX_CALLS),
+            last_cookie: 0,
+            ended: Vec::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
         }
@@ -138,9 +173,10 @@ impl Engine {
     /// Handles what this node told itself, sends owed notifications, asks for doorbells.
     fn flush(&mut self, mem: &mut dyn Memory) {
         loop {
+            self.answer_ended(mem);
             self.handle_loopback(mem);
             self.send_owed(mem);
-            if self.loopback.is_empty() {
+            if self.loopback.is_empty() && self.ended.is_empty() {
                 break;
             }
         }

@@ -21,7 +21,7 @@ impl fmt::Display for Violation {
     }
 }
 
-fn rule(holds: bool, rule: &'static str, subject: u64) -> Result<(), Violation> {
+pub(crate) fn rule(holds: bool, rule: &'static str, subject: u64) -> Result<(), Violation> {
     if holds {
         Ok(())
     } else {
@@ -42,7 +42,8 @@ impl Engine {
             self.check_connection(id, connection)?;
         }
         self.check_ports()?;
-        self.check_counts()
+        self.check_counts()?;
+        self.check_memory()
     }
 
     fn check_endpoint(&self, id: u64, endpoint: &Endpoint) -> Result<(), Violation> {
@@ -182,8 +183,8 @@ impl Engine {
         let links: usize = self.nodes.values().map(|n| n.block.pages()).sum();
         let connections: usize = self.connections.iter().map(|(_, c)| c.block.pages()).sum();
         rule(
-            self.stats.pages == links + connections,
-            "pages are those of links and connections",
+            self.stats.pages == links + connections + self.lent_pages(),
+            "pages are those of links, connections and loans",
             self.stats.pages as u64,
         )?;
         let timed = self

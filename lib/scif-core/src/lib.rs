@@ -25,6 +25,8 @@
 extern crate alloc;
 
 mod accept;
+mod account;
+mod channel;
 mod close;
 mod config;
 mod connect;
@@ -36,10 +38,13 @@ mod engine;
 mod event;
 mod fence;
 mod invariants;
+mod job;
 mod link;
 mod listen;
+mod loan;
 mod mapping;
 mod memory;
+mod memory_rules;
 mod node;
 mod pages;
 mod port;
@@ -48,9 +53,12 @@ mod ring;
 mod rma;
 mod slab;
 mod snapshot;
+mod span;
 mod stats;
 mod ticket;
 mod transfer;
+mod user;
+mod window;
 
 pub use config::{Config, Owner};
 pub use connect::{Connect, ConnectMode};
@@ -66,6 +74,10 @@ pub use memory::{BadAddress, Memory, Place};
 pub use node::LinkState;
 pub use pages::{Pages, PinId, Run};
 pub use rma::{Direction, Local, Rma};
-pub use snapshot::{ConnectionInfo, NodeInfo, PortInfo};
+pub use snapshot::{ConnectionInfo, MappingInfo, NodeInfo, PortInfo, WindowInfo};
 pub use stats::Stats;
 pub use ticket::Ticket;
+pub use window::WindowState;
+
+#[cfg(test)]
+mod tests;

@@ -151,7 +151,7 @@ impl Engine {
     }
 
     /// Takes and handles the messages in a node's ring, at most one ring full at a time.
-    fn drain(&mut self, mem: &mut dyn Memory, number: NodeId) {
+    pub(crate) fn drain(&mut self, mem: &mut dyn Memory, number: NodeId) {
         let budget = self.config.node_ring_bytes as usize / MESSAGE_BYTES;
         let mut handled = 0;
         while handled < budget {
@@ -434,6 +434,8 @@ impl Engine {
         if phase != Phase::Disconnected {
             return;
         }
+        self.end_loans_to(mem, number);
+        self.end_windows_with(number);
         for id in ids {
             if let Some(connection) = self.connections.get_mut(id.0) {
                 connection.phase = phase;
@@ -453,6 +455,9 @@ impl Engine {
         for id in &ids {
             self.sever_connection(*id);
         }
+        // Mappings and copies lead nowhere now. Own windows stay until nobody can write to them.
+        self.forget_windows_of(number);
+        self.cancel_channels(number);
         let listeners: Vec<_> = self.ports.listeners().map(|(_, id)| id).collect();
         for listener in listeners {
             if let Some(endpoint) = self.endpoints.get_mut(listener.0) {
@@ -466,6 +471,7 @@ impl Engine {
 
     fn sever_connection(&mut self, id: ConnectionId) {
         self.set_deadline(id, None);
+        self.end_all_calls(id, Error::ConnectionReset);
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };

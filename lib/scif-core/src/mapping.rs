@@ -4,15 +4,26 @@
 use alloc::vec::Vec;
 
 use scif_abi::Error;
+use scif_abi::flags::Protection;
 
-use crate::endpoint::EndpointId;
+use crate::connection::ConnectionId;
+use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::{Memory, Place};
+use crate::pages::PAGE;
+use crate::registration::check_range;
 
 /// A window of a peer (or of this node, for connections within it), by a name that is never reused
 /// and stays valid after the connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RemoteWindowId(pub(crate) u64);
+
+impl RemoteWindowId {
+    /// The id as a number, for tables and logs.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// What [`Engine::map`] gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,39 +49,89 @@ pub struct GotPages {
     pub runs: Vec<(Place, u64)>,
 }
 
+/// Pages that were got and not put.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Got {
+    pub(crate) window: RemoteWindowId,
+    pub(crate) pages: u64,
+}
+
 impl Engine {
     /// How many bytes of the peer's registered address space from `offset` on, at most `length`,
     /// are contiguous, so that one [`Engine::map`] can cover them.
     ///
     /// # Errors
-    /// `EINVAL`: offset negative or unaligned, length unaligned or 0. `ECONNRESET`, `ENOTCONN`,
-    /// `ENODEV`. `ENXIO`: the range is not all registered.
-    pub fn map_run(&self, id: EndpointId, _offset: i64, _length: u64) -> Result<u64, Error> {
-        self.endpoint(id)?;
-        Err(Error::NotConnected)
+    /// `EINVAL`: offset negative or unaligned, length unaligned or 0, or the end beyond the last
+    /// offset. `ECONNRESET`, `ENOTCONN`, `ENODEV`. `ENXIO`: the range is not all registered.
+    pub fn map_run(&self, id: EndpointId, offset: i64, length: u64) -> Result<u64, Error> {
+        let (_, found) = self.find_run(id, offset, length, Protection::empty())?;
+        Ok(found.pages * PAGE)
     }
 
     /// `scif_mmap` of one contiguous run: notes a use of the window's pages, which stay until
     /// [`Engine::unmap`], whatever happens to window and connection.
     ///
     /// # Errors
-    /// As [`Engine::map_run`]; `EACCES`: the window does not allow `protection` (`Protection`
-    /// bits). `ENXIO` also: the range is not one run.
+    /// As [`Engine::map_run`]. `EINVAL` also: unknown bits in `protection` (`Protection` bits).
+    /// `EACCES`: a window does not allow it. `EXDEV`: the range is registered but not one run.
     pub fn map(
         &mut self,
         _mem: &mut dyn Memory,
         id: EndpointId,
-        _offset: i64,
-        _length: u64,
-        _protection: u32,
+        offset: i64,
+        length: u64,
+        protection: u32,
     ) -> Result<Mapped, Error> {
-        self.endpoint(id)?;
-        Err(Error::NotConnected)
+        let need = Protection::from_bits(protection).ok_or(Error::InvalidArgument)?;
+        let (_, found) = self.find_run(id, offset, length, need)?;
+        if found.pages * PAGE != length {
+            return Err(Error::CrossesRuns);
+        }
+        if let Some(window) = self.windows.remote_mut(found.window) {
+            window.mapped += found.pages;
+        }
+        Ok(found)
     }
 
     /// `scif_munmap`: `pages` pages of a mapping of `window` are gone. Works in every state, after
     /// close, unregister and the loss of the node too.
-    pub fn unmap(&mut self, _mem: &mut dyn Memory, _window: RemoteWindowId, _pages: u64) {}
+    pub fn unmap(&mut self, _mem: &mut dyn Memory, window: RemoteWindowId, pages: u64) {
+        self.release_remote(window, pages, 0);
+    }
+
+    /// The run at the start of a range, if all of it is registered and allows `need`.
+    fn find_run(
+        &self,
+        id: EndpointId,
+        offset: i64,
+        length: u64,
+        need: Protection,
+    ) -> Result<(ConnectionId, Mapped), Error> {
+        check_range(offset, length)?;
+        let id = self.verify(id)?;
+        let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
+        let (mut first, mut is_allowed) = (None, true);
+        for found in connection.remote_space.covering(offset, length) {
+            let (start, slot) = found?;
+            let id = RemoteWindowId(slot.id);
+            let window = self.windows.remote(id).ok_or(Error::NoSuchAddress)?;
+            is_allowed &= window.protection.contains(need);
+            first.get_or_insert((start, id, window));
+        }
+        let (start, window_id, window) = first.ok_or(Error::NoSuchAddress)?;
+        if !is_allowed {
+            return Err(Error::AccessDenied);
+        }
+        let at = offset.abs_diff(start);
+        let (place, rest) = window.chunks.place(at).ok_or(Error::NoSuchAddress)?;
+        let mapped = Mapped {
+            window: window_id,
+            place,
+            first_page: at / PAGE,
+            pages: rest.min(length) / PAGE,
+        };
+        Ok((id, mapped))
+    }
 
     /// `scif_get_pages`: the places of all pages of a range within one window of the peer; they
     /// stay until [`Engine::put_pages`] or the endpoint's close.
@@ -81,11 +142,37 @@ impl Engine {
         &mut self,
         _mem: &mut dyn Memory,
         id: EndpointId,
-        _offset: i64,
-        _length: u64,
+        offset: i64,
+        length: u64,
     ) -> Result<GotPages, Error> {
-        self.endpoint(id)?;
-        Err(Error::NotConnected)
+        let (connection, first) = self.find_run(id, offset, length, Protection::empty())?;
+        let window = self.windows.remote_mut(first.window);
+        let window = window.ok_or(Error::NoSuchAddress)?;
+        let (mut at, pages) = (first.first_page * PAGE, length / PAGE);
+        let end = at + length;
+        let mut runs = Vec::new();
+        while at < end {
+            let (place, rest) = window.chunks.place(at).ok_or(Error::NoSuchAddress)?;
+            let bytes = rest.min(end - at);
+            runs.push((place, bytes / PAGE));
+            at += bytes;
+        }
+        window.mapped += pages;
+        let protection = window.protection.bits();
+        self.last_cookie += 1;
+        let cookie = self.last_cookie;
+        let got = Got {
+            window: first.window,
+            pages,
+        };
+        if let Some(connection) = self.connections.get_mut(connection.0) {
+            connection.got_pages.insert(cookie, got);
+        }
+        Ok(GotPages {
+            cookie,
+            protection,
+            runs,
+        })
     }
 
     /// `scif_put_pages`.
@@ -94,11 +181,29 @@ impl Engine {
     /// `ENOTCONN`: neither connected nor disconnected. `EINVAL`: no such cookie on this endpoint.
     pub fn put_pages(
         &mut self,
-        _mem: &mut dyn Memory,
+        mem: &mut dyn Memory,
         id: EndpointId,
-        _cookie: u64,
+        cookie: u64,
     ) -> Result<(), Error> {
-        self.endpoint(id)?;
-        Err(Error::NotConnected)
+        let endpoint = self.endpoint(id)?;
+        let connection = match (endpoint.state, endpoint.connection) {
+            (EndpointState::Connected | EndpointState::Disconnected, Some(id)) => id,
+            _ => return Err(Error::NotConnected),
+        };
+        let connection = self.connections.get_mut(connection.0);
+        let got = connection.and_then(|connection| connection.got_pages.remove(&cookie));
+        let got = got.ok_or(Error::InvalidArgument)?;
+        self.unmap(mem, got.window, got.pages);
+        Ok(())
+    }
+
+    /// The endpoint is closed: pages that were got are put.
+    pub(crate) fn put_all_pages(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        for got in core::mem::take(&mut connection.got_pages).into_values() {
+            self.unmap(mem, got.window, got.pages);
+        }
     }
 }

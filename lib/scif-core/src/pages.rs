@@ -135,7 +135,7 @@ impl Chunks {
         Some((self.reach.place(chunk.address + into), rest))
     }
 
-    /// As `run`, with the chunk looked up.
+    /// As `run`, with the chunk looked up; `None` beyond the end.
     pub(crate) fn place(&self, at: u64) -> Option<(Place, u64)> {
         self.run(self.find(at), at)
     }

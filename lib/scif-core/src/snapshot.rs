@@ -1,12 +1,15 @@
 //! Views of an engine for people: the rows of the scheme's text files.
 
+use scif_abi::flags::Protection;
 use scif_abi::{NodeId, Port, PortId};
 
 use crate::config::Owner;
 use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
+use crate::mapping::RemoteWindowId;
 use crate::node::LinkState;
 use crate::stats::Stats;
+use crate::window::{Farewell, Remote, Window, WindowState};
 
 /// A row of `nodes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,54 @@ pub struct ConnectionInfo {
     pub bytes_received: u64,
     /// Who opened the endpoint.
     pub owner: Owner,
+}
+
+/// A row of `windows`: registered memory of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowInfo {
+    /// The endpoint it was registered with, unless that is closed.
+    pub endpoint: Option<EndpointId>,
+    /// Our end.
+    pub local: PortId,
+    /// The other end.
+    pub peer: PortId,
+    /// Where it is in the endpoint's registered address space.
+    pub offset: i64,
+    /// Pages.
+    pub pages: u64,
+    /// Physically contiguous runs of pages.
+    pub chunks: usize,
+    /// What it allows.
+    pub protection: Protection,
+    /// How far registering or unregistering is.
+    pub state: WindowState,
+    /// Own copies that use it.
+    pub jobs: u32,
+    /// The user whose account its pages are on.
+    pub user: u32,
+}
+
+/// A row of `mappings`: a window of a peer that is mapped or used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappingInfo {
+    /// The window.
+    pub window: RemoteWindowId,
+    /// Our end of the connection it came by.
+    pub local: PortId,
+    /// Its owner.
+    pub peer: PortId,
+    /// Where it is in the peer's registered address space.
+    pub offset: i64,
+    /// Pages of the window.
+    pub pages: u64,
+    /// What it allows.
+    pub protection: Protection,
+    /// Its owner has not unregistered it.
+    pub is_registered: bool,
+    /// Pages mapped or got; a page mapped twice counts twice.
+    pub mapped_pages: u64,
+    /// Own copies that use it.
+    pub jobs: u32,
 }
 
 impl Engine {
@@ -115,6 +166,47 @@ impl Engine {
         })
     }
 
+    /// All own windows, those included that only wait for their last use to end, in no particular
+    /// order.
+    pub fn windows(&self) -> impl Iterator<Item = WindowInfo> {
+        let info = |window: &Window| WindowInfo {
+            endpoint: window
+                .connection
+                .and_then(|id| self.connections.get(id.0))
+                .and_then(|connection| connection.endpoint),
+            local: PortId::new(self.config.node, window.ends.local),
+            peer: window.ends.peer,
+            offset: window.offset,
+            pages: window.chunks.pages(),
+            chunks: window.chunks.len(),
+            protection: window.protection,
+            state: window.state,
+            jobs: window.jobs,
+            user: window.user,
+        };
+        self.windows.own.iter().map(move |(_, window)| info(window))
+    }
+
+    /// All windows of peers that this node knows, in no particular order.
+    pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> {
+        self.windows.remote.iter().filter_map(|(id, remote)| {
+            let Remote::Window(window) = remote else {
+                return None;
+            };
+            Some(MappingInfo {
+                window: RemoteWindowId(id),
+                local: PortId::new(self.config.node, window.ends.local),
+                peer: window.ends.peer,
+                offset: window.offset,
+                pages: window.chunks.pages(),
+                protection: window.protection,
+                is_registered: window.farewell == Farewell::None,
+                mapped_pages: window.mapped,
+                jobs: window.jobs,
+            })
+        })
+    }
+
     /// The counters.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
@@ -124,6 +216,15 @@ impl Engine {
         }
         stats.endpoints = self.endpoints.len();
         stats.connections = self.connections.len();
+        stats.windows = self.windows.own.len();
+        stats.remote_windows = self.mappings().count();
+        stats.pinned_pages = self.accounts.iter().map(|(_, pages)| pages).sum();
+        stats.mapped_pages = self.mappings().map(|mapping| mapping.mapped_pages).sum();
+        stats.jobs = self
+            .channels
+            .iter()
+            .map(|(_, channel)| channel.jobs.len())
+            .sum();
         stats.connections_closing = self
             .connections
             .iter()

@@ -1,5 +1,7 @@
 //! Counters of an engine, for the `stats` file and for tests.
 
+use crate::copy::Descriptor;
+
 /// What an engine has done and seen since it was made, and what it holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -36,19 +38,59 @@ pub struct Stats {
     pub rings_reset: u64,
     /// Queue pairs of peers that could not be used.
     pub bad_queue_pairs: u64,
+    /// Bytes of RMA moved by the CPU.
+    pub rma_bytes_cpu: u64,
+    /// Bytes of RMA moved by a DMA engine.
+    pub rma_bytes_dma: u64,
+    /// Pieces of RMA that were copied.
+    pub copies: u64,
+    /// Values stored for fence_signal.
+    pub signals: u64,
+    /// Pieces that could not be copied.
+    pub failed_copies: u64,
+    /// Windows of peers that were refused: no memory, a limit, or a description without sense.
+    pub refused_windows: u64,
+    /// Structures lent by peers that could not be used.
+    pub bad_windows: u64,
     /// Now: endpoints.
     pub endpoints: usize,
     /// Now: connections, those included that only wait for the peer's last word.
     pub connections: usize,
     /// Now: connections without an endpoint, waiting for the peer's last word.
     pub connections_closing: usize,
-    /// Now: pages of shared memory in use for connections and links.
+    /// Now: pages of shared memory in use for connections, links and windows being registered.
     pub pages: usize,
+    /// Now: own windows, those included that only wait for the last use to end.
+    pub windows: usize,
+    /// Now: windows of peers.
+    pub remote_windows: usize,
+    /// Now: pages of own windows that count for their users' limits.
+    pub pinned_pages: u64,
+    /// Now: pages of peers' windows that are mapped or got.
+    pub mapped_pages: u64,
+    /// Now: copies and signals that are queued or under way.
+    pub jobs: usize,
 }
 
 impl Stats {
+    /// Counts a descriptor that the copy engine took; its bytes.
+    pub(crate) fn count_descriptor(&mut self, descriptor: &Descriptor, by_cpu: bool) -> u64 {
+        let Descriptor::Copy { bytes, .. } = descriptor else {
+            self.signals += 1;
+            return 0;
+        };
+        let bytes = u64::from(*bytes);
+        self.copies += 1;
+        if by_cpu {
+            self.rma_bytes_cpu += bytes;
+        } else {
+            self.rma_bytes_dma += bytes;
+        }
+        bytes
+    }
+
     /// Name and value of each counter, in a fixed order.
-    pub fn lines(&self) -> [(&'static str, u64); 20] {
+    pub fn lines(&self) -> [(&'static str, u64); 32] {
         [
             ("bytes_sent", self.bytes_sent),
             ("bytes_received", self.bytes_received),
@@ -66,10 +108,22 @@ impl Stats {
             ("unexpected_messages", self.unexpected_messages),
             ("rings_reset", self.rings_reset),
             ("bad_queue_pairs", self.bad_queue_pairs),
+            ("rma_bytes_cpu", self.rma_bytes_cpu),
+            ("rma_bytes_dma", self.rma_bytes_dma),
+            ("copies", self.copies),
+            ("signals", self.signals),
+            ("failed_copies", self.failed_copies),
+            ("refused_windows", self.refused_windows),
+            ("bad_windows", self.bad_windows),
             ("endpoints", self.endpoints as u64),
             ("connections", self.connections as u64),
             ("connections_closing", self.connections_closing as u64),
             ("pages", self.pages as u64),
+            ("windows", self.windows as u64),
+            ("remote_windows", self.remote_windows as u64),
+            ("pinned_pages", self.pinned_pages),
+            ("mapped_pages", self.mapped_pages),
+            ("jobs", self.jobs as u64),
         ]
     }
 }

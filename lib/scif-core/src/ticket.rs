@@ -1,24 +1,175 @@
 //! Tickets: calls that may have to wait for the peer or for copies.
 
+use alloc::vec::Vec;
+
 use scif_abi::Error;
 
+use crate::channel::ChannelId;
+use crate::connection::ConnectionId;
+use crate::endpoint::EndpointId;
 use crate::engine::Engine;
 use crate::memory::Memory;
+use crate::window::WindowId;
 
 /// A call that was accepted and whose result has not been taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(crate) u64);
+
+/// What a call waits for, and what there is to undo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Copies; nothing to undo, they run on.
+    Copies,
+    /// The peer's answer; nothing to undo.
+    Answer,
+    /// The peer's answer with a mark.
+    Mark,
+    /// So many answers of the peer.
+    Answers(usize),
+    /// So many windows to end.
+    Windows(usize),
+    /// This window to be registered.
+    Register(WindowId),
+    /// The caller itself, to carry out the job with this number.
+    Virtual(ChannelId, u64),
+}
+
+impl Waits {
+    /// Whether it waits for an answer to a fence message.
+    pub(crate) fn is_for_answer(self) -> bool {
+        matches!(self, Waits::Answer | Waits::Mark | Waits::Answers(_))
+    }
+}
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) endpoint: EndpointId,
+    pub(crate) connection: ConnectionId,
+    pub(crate) waits: Waits,
+    pub(crate) result: Option<Result<u64, Error>>,
+}
 
 impl Engine {
     /// Takes the result of a call; `None` while it is under way. `Event::Changed` of the call's
     /// endpoint tells when to look again. When an endpoint is closed all its calls end, without an
     /// event: whoever closes it asks for them. A ticket whose result was taken is unknown:
     /// `EBADF`.
-    pub fn finish(&mut self, _mem: &mut dyn Memory, _ticket: Ticket) -> Option<Result<u64, Error>> {
-        Some(Err(Error::BadDescriptor))
+    pub fn finish(&mut self, _mem: &mut dyn Memory, ticket: Ticket) -> Option<Result<u64, Error>> {
+        let Some(call) = self.calls.get(ticket.0) else {
+            return Some(Err(Error::BadDescriptor));
+        };
+        let result = call.result?;
+        self.calls.remove(ticket.0);
+        Some(result)
     }
 
     /// Nobody waits for this call any more (its caller was interrupted or died): what can be undone
     /// is undone, what is running runs on, and everything is freed in the end.
-    pub fn abandon(&mut self, _mem: &mut dyn Memory, _ticket: Ticket) {}
+    pub fn abandon(&mut self, mem: &mut dyn Memory, ticket: Ticket) {
+        let Some(call) = self.calls.remove(ticket.0) else {
+            return;
+        };
+        if let Some(connection) = self.connections.get_mut(call.connection.0) {
+            connection.calls.remove(&ticket.0);
+        }
+        match call.waits {
+            Waits::Register(window) => self.unwant_window(mem, window),
+            Waits::Virtual(channel, number) => self.end_virtual(channel, number),
+            _ => {}
+        }
+    }
+
+    /// Adds a call that waits.
+    pub(crate) fn add_call(
+        &mut self,
+        endpoint: EndpointId,
+        connection: ConnectionId,
+        waits: Waits,
+    ) -> Result<u64, Error> {
+        let call = Call {
+            endpoint,
+            connection,
+            waits,
+            result: None,
+        };
+        let id = self.calls.insert(call).ok_or(Error::NoMemory)?;
+        if let Some(connection) = self.connections.get_mut(connection.0) {
+            connection.calls.insert(id);
+        }
+        Ok(id)
+    }
+
+    /// Adds a call that is done.
+    pub(crate) fn add_done(
+        &mut self,
+        endpoint: EndpointId,
+        connection: ConnectionId,
+        value: u64,
+    ) -> Result<Ticket, Error> {
+        let call = Call {
+            endpoint,
+            connection,
+            waits: Waits::Copies,
+            result: Some(Ok(value)),
+        };
+        self.calls.insert(call).map(Ticket).ok_or(Error::NoMemory)
+    }
+
+    /// The call with this id, while it has no result.
+    pub(crate) fn waiting_call(&mut self, id: u64) -> Option<&mut Call> {
+        self.calls.get_mut(id).filter(|call| call.result.is_none())
+    }
+
+    /// Ends a call, unless it has ended.
+    pub(crate) fn complete(&mut self, id: u64, result: Result<u64, Error>) {
+        let Some(call) = self.waiting_call(id) else {
+            return;
+        };
+        call.result = Some(result);
+        let (endpoint, connection) = (call.endpoint, call.connection);
+        if let Some(connection) = self.connections.get_mut(connection.0) {
+            connection.calls.remove(&id);
+        }
+        self.announce(endpoint);
+    }
+
+    /// Ends the calls of a connection that wait for the peer, which has gone. Copies run on: the
+    /// pages they need stay.
+    pub(crate) fn end_answers(&mut self, id: ConnectionId) {
+        self.end_calls(id, Error::ConnectionReset, |waits| {
+            waits.is_for_answer() || matches!(waits, Waits::Register(_))
+        });
+    }
+
+    /// Ends all calls of a connection.
+    pub(crate) fn end_all_calls(&mut self, id: ConnectionId, error: Error) {
+        self.end_calls(id, error, |_| true);
+    }
+
+    fn end_calls(&mut self, id: ConnectionId, error: Error, ends: impl Fn(Waits) -> bool) {
+        let Some(connection) = self.connections.get(id.0) else {
+            return;
+        };
+        let calls: Vec<u64> = connection.calls.iter().copied().collect();
+        for call in calls {
+            let Some(waits) = self.waiting_call(call).map(|call| call.waits) else {
+                continue;
+            };
+            if !ends(waits) {
+                continue;
+            }
+            match waits {
+                Waits::Register(window) => {
+                    if let Some(window) = self.windows.own.get_mut(window.0) {
+                        window.is_unwanted = true;
+                        window.call = None;
+                    }
+                }
+                Waits::Virtual(channel, number) => self.end_virtual(channel, number),
+                _ => {}
+            }
+            self.complete(call, Err(error));
+        }
+    }
 }

@@ -235,6 +235,7 @@ impl Engine {
             if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
                 endpoint.state = EndpointState::Disconnected;
             }
+            self.end_answers(id);
             self.announce(endpoint);
         }
     }

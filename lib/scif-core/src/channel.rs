@@ -1,0 +1,540 @@
+//! Channels: the queue of jobs of each connection, and the pump that works on all of them in turn.
+//!
+//! Jobs of a channel are done in order. A job is *submitted* when all its descriptors were given to
+//! the copy engine, and *retired* when they have completed and so have all jobs before it. A
+//! channel outlives its connection until it is empty.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use scif_abi::limits::MAX_JOBS;
+use scif_abi::message::NodeMessage;
+use scif_abi::{Error, NodeId};
+
+use crate::connection::ConnectionId;
+use crate::copy::{CopyEngine, CpuEngine, SubmitError, Submitted};
+use crate::engine::Engine;
+use crate::fence::Marks;
+use crate::job::{Job, Step, Work};
+use crate::mapping::RemoteWindowId;
+use crate::memory::{Memory, Place};
+use crate::span::{Backing, Span};
+use crate::window::WindowId;
+
+/// Names a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ChannelId(pub(crate) u64);
+
+/// Bytes copied for one channel before the next one gets its turn.
+const TURN_BYTES: u64 = 64 << 10;
+
+/// What a descriptor costs at least, in bytes, so that many small ones are bounded too.
+const MIN_COST_BYTES: u64 = 512;
+
+/// Jobs from which on a caller waits for its transfer, so that it does not run into the limit.
+const CROWDED_JOBS: usize = MAX_JOBS / 2;
+
+/// Who waits for jobs to be retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A call.
+    Call(u64),
+    /// The peer, which sent WAIT with this word.
+    Peer(u64),
+}
+
+/// A connection's queue of jobs.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    /// The peer's node.
+    pub(crate) node: NodeId,
+    /// The connection, until its endpoint is closed.
+    pub(crate) connection: Option<ConnectionId>,
+    pub(crate) jobs: VecDeque<Job>,
+    /// How many jobs at the front are submitted.
+    pub(crate) submitted: usize,
+    /// How many jobs have been retired.
+    pub(crate) retired: u64,
+    /// Cookie up to which descriptors have completed.
+    completed: u64,
+    pub(crate) marks: Marks,
+    /// Who waits until so many jobs are retired; the second number only tells them apart.
+    waiters: BTreeMap<(u64, u64), Waiter>,
+    /// It is in the queue of channels that have something to submit.
+    is_active: bool,
+    /// It is in the list of channels with descriptors that complete later.
+    is_busy: bool,
+}
+
+impl Channel {
+    /// Number of jobs ever queued.
+    pub(crate) fn issued(&self) -> u64 {
+        self.retired + self.jobs.len() as u64
+    }
+
+    /// The job with this number, unless it is retired.
+    pub(crate) fn job_mut(&mut self, number: u64) -> Option<&mut Job> {
+        let index = number.checked_sub(self.retired)?;
+        self.jobs.get_mut(usize::try_from(index).ok()?)
+    }
+
+    /// Whether the job with this number is the first that is not submitted.
+    pub(crate) fn is_current(&self, number: u64) -> bool {
+        self.retired + self.submitted as u64 == number
+    }
+
+    /// How many jobs each waiter waits for.
+    pub(crate) fn waits(&self) -> impl Iterator<Item = u64> {
+        self.waiters.keys().map(|(until, _)| *until)
+    }
+
+    /// How many waiters are the peer's.
+    pub(crate) fn peer_waits(&self) -> usize {
+        let is_peer = |waiter: &&Waiter| matches!(waiter, Waiter::Peer(_));
+        self.waiters.values().filter(is_peer).count()
+    }
+
+    /// Whether a caller should wait for what it queues now.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.jobs.len() >= CROWDED_JOBS
+    }
+}
+
+/// How a channel's turn ended.
+enum Turn {
+    /// There is more to submit.
+    More,
+    /// There is nothing to submit.
+    Idle,
+    /// The copy engine takes nothing more for now.
+    Full,
+}
+
+impl Engine {
+    /// Does about `budget` bytes of queued work, each connection in turn. Call it once in every
+    /// turn of the loop, before `next_event`, and whenever the copy engine has completed something.
+    /// True: there is more to do right away, so do not sleep.
+    pub fn pump(
+        &mut self,
+        mem: &mut dyn Memory,
+        copier: &mut dyn CopyEngine,
+        budget: usize,
+    ) -> bool {
+        for channel in core::mem::take(&mut self.forgotten) {
+            copier.forget(channel.0);
+        }
+        self.collect(mem, copier);
+        let mut left = budget as u64;
+        let mut full = Vec::new();
+        while left > 0
+            && let Some(id) = self.active.pop_front()
+        {
+            match self.turn(mem, copier, id, &mut left) {
+                Turn::More => self.active.push_back(id),
+                Turn::Full => full.push(id),
+                Turn::Idle => {
+                    if let Some(channel) = self.channels.get_mut(id.0) {
+                        channel.is_active = false;
+                    }
+                    self.drop_channel_if_done(id);
+                }
+            }
+        }
+        let more = !self.active.is_empty();
+        self.active.extend(full);
+        more
+    }
+
+    /// Asks the copy engine what has completed.
+    fn collect(&mut self, mem: &mut dyn Memory, copier: &mut dyn CopyEngine) {
+        let mut busy = core::mem::take(&mut self.busy);
+        busy.retain(|id| {
+            let Some(channel) = self.channels.get_mut(id.0) else {
+                return false;
+            };
+            channel.completed = channel.completed.max(copier.completed(id.0));
+            self.retire(mem, *id);
+            let channel = self.channels.get_mut(id.0);
+            let in_flight = |job: &Job, completed| job.cookie > completed;
+            let stays = channel.is_some_and(|channel| {
+                let completed = channel.completed;
+                channel.is_busy = channel.jobs.iter().any(|job| in_flight(job, completed));
+                channel.is_busy
+            });
+            if !stays {
+                self.drop_channel_if_done(*id);
+            }
+            stays
+        });
+        self.busy.append(&mut busy);
+    }
+
+    /// Works on one channel until its share or the budget is used up.
+    fn turn(
+        &mut self,
+        mem: &mut dyn Memory,
+        copier: &mut dyn CopyEngine,
+        id: ChannelId,
+        budget: &mut u64,
+    ) -> Turn {
+        let mut share = TURN_BYTES.min(*budget);
+        while share > 0 {
+            let Some(channel) = self.channels.get_mut(id.0) else {
+                return Turn::Idle;
+            };
+            let Some(job) = channel.jobs.get_mut(channel.submitted) else {
+                return Turn::Idle;
+            };
+            let max = u64::from(copier.max_bytes());
+            let mut cost = MIN_COST_BYTES;
+            match job.step(&self.windows, max) {
+                Step::Wait => {
+                    if let Some(call) = job.call.and_then(|call| self.calls.get(call)) {
+                        let endpoint = call.endpoint;
+                        self.announce(endpoint);
+                    }
+                    return Turn::Idle;
+                }
+                Step::Over => {
+                    channel.submitted += 1;
+                    self.retire(mem, id);
+                }
+                Step::Fail => job.fail(Error::ConnectionReset),
+                Step::StoreParts(places, value) => {
+                    if channel.submitted > 0 {
+                        return Turn::Full;
+                    }
+                    match store_parts(mem, places, value) {
+                        Ok(()) => job.is_over = true,
+                        Err(_) => job.fail(Error::NoDevice),
+                    }
+                }
+                Step::Submit(descriptor, by_cpu) => {
+                    let mut cpu = CpuEngine;
+                    let engine: &mut dyn CopyEngine = if by_cpu { &mut cpu } else { copier };
+                    match engine.submit(mem, id.0, &descriptor) {
+                        Ok(Submitted::Done) => {}
+                        Ok(Submitted::Later(cookie)) => {
+                            job.cookie = cookie;
+                            if !channel.is_busy {
+                                channel.is_busy = true;
+                                self.busy.push(id);
+                            }
+                        }
+                        Err(SubmitError::Full) => return Turn::Full,
+                        Err(SubmitError::Failed) => {
+                            self.stats.failed_copies += 1;
+                            job.fail(Error::NoDevice);
+                            continue;
+                        }
+                    }
+                    job.advance(&self.windows, &descriptor);
+                    cost = cost.max(self.stats.count_descriptor(&descriptor, engine.is_cpu()));
+                }
+            }
+            share = share.saturating_sub(cost);
+            *budget = budget.saturating_sub(cost);
+        }
+        Turn::More
+    }
+
+    /// Queues a job on a connection's channel; its number.
+    ///
+    /// # Errors
+    /// `ENOMEM`: too many are queued.
+    pub(crate) fn queue(&mut self, connection: ConnectionId, job: Job) -> Result<u64, Error> {
+        let id = self.channel(connection)?;
+        let Some(channel) = self.channels.get_mut(id.0) else {
+            return Err(Error::NoMemory);
+        };
+        if channel.jobs.len() >= MAX_JOBS {
+            return Err(Error::NoMemory);
+        }
+        let number = channel.issued();
+        let node = channel.node;
+        for span in job.work.spans() {
+            hold(&mut self.windows, span);
+        }
+        if job.is_for_peer {
+            self.windows.burden_mut(node).fences += 1;
+        }
+        channel.jobs.push_back(job);
+        self.activate(id);
+        Ok(number)
+    }
+
+    /// The channel of a connection, made when it is first needed.
+    pub(crate) fn channel(&mut self, id: ConnectionId) -> Result<ChannelId, Error> {
+        let connection = self.connections.get_mut(id.0).ok_or(Error::NotConnected)?;
+        if let Some(channel) = connection.channel {
+            return Ok(channel);
+        }
+        let channel = Channel {
+            node: connection.peer.node(),
+            connection: Some(id),
+            jobs: VecDeque::new(),
+            submitted: 0,
+            retired: 0,
+            completed: 0,
+            marks: Marks::default(),
+            waiters: BTreeMap::new(),
+            is_active: false,
+            is_busy: false,
+        };
+        let channel = self.channels.insert(channel).ok_or(Error::NoMemory)?;
+        connection.channel = Some(ChannelId(channel));
+        Ok(ChannelId(channel))
+    }
+
+    /// There may be something to submit.
+    pub(crate) fn activate(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(id.0)
+            && !channel.is_active
+        {
+            channel.is_active = true;
+            self.active.push_back(id);
+        }
+    }
+
+    /// Ends the jobs at the front that have completed, and the waits for them.
+    pub(crate) fn retire(&mut self, mem: &mut dyn Memory, id: ChannelId) {
+        while let Some(channel) = self.channels.get_mut(id.0) {
+            let completed = channel.completed;
+            let is_done = |job: &mut Job| job.cookie <= completed;
+            if channel.submitted == 0 {
+                break;
+            }
+            let Some(job) = channel.jobs.pop_front_if(is_done) else {
+                break;
+            };
+            channel.submitted -= 1;
+            channel.retired += 1;
+            let node = channel.node;
+            self.end_job(job, node);
+        }
+        self.end_waits(mem, id);
+    }
+
+    /// Ends a job: its windows, pages and call.
+    fn end_job(&mut self, job: Job, node: NodeId) {
+        if job.is_for_peer {
+            let burden = self.windows.burden_mut(node);
+            burden.fences = burden.fences.saturating_sub(1);
+        }
+        for span in job.work.into_spans() {
+            self.release(span);
+        }
+        if let Some(call) = job.call {
+            self.complete(call, job.error.map_or(Ok(0), Err));
+        }
+    }
+
+    /// A span is no longer needed.
+    fn release(&mut self, span: Span) {
+        match span.backing {
+            Backing::Own(ids) => ids.iter().for_each(|id| self.release_own(*id)),
+            Backing::Remote(ids) => ids.iter().for_each(|id| self.release_remote(*id, 0, 1)),
+            Backing::Pages(pin, _) => self.events.push_back(crate::Event::Released(pin)),
+        }
+    }
+
+    fn release_own(&mut self, id: WindowId) {
+        if let Some(window) = self.windows.own.get_mut(id.0) {
+            window.jobs = window.jobs.saturating_sub(1);
+            self.free_window_if_gone(id);
+        }
+    }
+
+    /// A remote window has so many uses less; tells its owner, later, when that was the last.
+    pub(crate) fn release_remote(&mut self, id: RemoteWindowId, pages: u64, jobs: u32) {
+        if let Some(window) = self.windows.remote_mut(id) {
+            window.mapped = window.mapped.saturating_sub(pages);
+            window.jobs = window.jobs.saturating_sub(jobs);
+            if window.is_unused() {
+                self.ended.push(id);
+            }
+        }
+    }
+
+    /// Notes that `waiter` waits until all jobs up to number `until` are retired.
+    pub(crate) fn add_wait(&mut self, id: ChannelId, until: u64, waiter: Waiter) {
+        self.wait_count += 1;
+        let key = (until, self.wait_count);
+        if let Some(channel) = self.channels.get_mut(id.0) {
+            channel.waiters.insert(key, waiter);
+        }
+    }
+
+    /// Ends the waits for jobs that are retired.
+    fn end_waits(&mut self, mem: &mut dyn Memory, id: ChannelId) {
+        while let Some(channel) = self.channels.get_mut(id.0) {
+            channel.marks.forget(channel.retired);
+            let Some(entry) = channel.waiters.first_entry() else {
+                break;
+            };
+            if entry.key().0 > channel.retired {
+                break;
+            }
+            let waiter = entry.remove();
+            let (node, connection) = (channel.node, channel.connection);
+            match waiter {
+                Waiter::Call(call) => self.complete(call, Ok(0)),
+                Waiter::Peer(waiter) => {
+                    let burden = self.windows.burden_mut(node);
+                    burden.fences = burden.fences.saturating_sub(1);
+                    self.post_to_peer(mem, connection, |requester| NodeMessage::WaitAck {
+                        requester,
+                        waiter,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Sends a message that begins with the peer's id, if the connection is still there.
+    pub(crate) fn post_to_peer(
+        &mut self,
+        mem: &mut dyn Memory,
+        connection: Option<ConnectionId>,
+        body: impl FnOnce(u64) -> NodeMessage,
+    ) {
+        let Some(id) = connection else {
+            return;
+        };
+        if let Some(connection) = self.connections.get(id.0) {
+            let body = body(connection.remote);
+            self.post_peer(mem, id, body);
+        }
+    }
+
+    /// The endpoint of a channel was closed: jobs run on, waits end.
+    pub(crate) fn detach_channel(&mut self, id: ChannelId) {
+        self.end_all_waits(id);
+        if let Some(channel) = self.channels.get_mut(id.0) {
+            channel.connection = None;
+        }
+        self.drop_channel_if_done(id);
+    }
+
+    /// Forgets who waits for a channel's jobs. Waiting calls have been ended otherwise.
+    fn end_all_waits(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get_mut(id.0) else {
+            return;
+        };
+        let node = channel.node;
+        for waiter in core::mem::take(&mut channel.waiters).into_values() {
+            if matches!(waiter, Waiter::Peer(_)) {
+                let burden = self.windows.burden_mut(node);
+                burden.fences = burden.fences.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Ends all jobs with a node that is lost. Those with descriptors under way end when these
+    /// have completed.
+    pub(crate) fn cancel_channels(&mut self, node: NodeId) {
+        let with_node = self.channels.iter().filter(|(_, c)| c.node == node);
+        let ids: Vec<ChannelId> = with_node.map(|(id, _)| ChannelId(id)).collect();
+        for id in ids {
+            self.end_all_waits(id);
+            let Some(channel) = self.channels.get_mut(id.0) else {
+                continue;
+            };
+            let completed = channel.completed;
+            let (mut kept, mut ended) = (VecDeque::new(), Vec::new());
+            for mut job in core::mem::take(&mut channel.jobs) {
+                job.fail(Error::ConnectionReset);
+                if job.cookie > completed {
+                    kept.push_back(job);
+                } else {
+                    ended.push(job);
+                }
+            }
+            channel.submitted = kept.len();
+            channel.jobs = kept;
+            channel.retired += ended.len() as u64;
+            for job in ended {
+                self.end_job(job, node);
+            }
+            self.drop_channel_if_done(id);
+        }
+    }
+
+    fn drop_channel_if_done(&mut self, id: ChannelId) {
+        let done = self.channels.get(id.0).is_some_and(|channel| {
+            channel.jobs.is_empty() && channel.connection.is_none() && !channel.is_active
+        });
+        if done {
+            self.channels.remove(id.0);
+            self.forgotten.push(id);
+        }
+    }
+
+    /// Nobody carries out virtual job `number` any more.
+    pub(crate) fn end_virtual(&mut self, id: ChannelId, number: u64) {
+        let job = self.channels.get_mut(id.0).and_then(|c| c.job_mut(number));
+        if let Some(job) = job {
+            job.call = None;
+            job.is_over = true;
+            self.activate(id);
+        }
+    }
+}
+
+impl Work {
+    pub(crate) fn spans(&self) -> impl Iterator<Item = &Span> {
+        let (first, second) = match self {
+            Work::Copy(copy) => (&copy.from, Some(&copy.to)),
+            Work::Virtual(work) => (&work.remote, None),
+            Work::Store { to, .. } => (to, None),
+        };
+        core::iter::once(first).chain(second)
+    }
+
+    fn into_spans(self) -> impl Iterator<Item = Span> {
+        let (first, second) = match self {
+            Work::Copy(copy) => (copy.from, Some(copy.to)),
+            Work::Virtual(work) => (work.remote, None),
+            Work::Store { to, .. } => (to, None),
+        };
+        core::iter::once(first).chain(second)
+    }
+}
+
+/// Counts a span as a job in its windows.
+fn hold(windows: &mut crate::window::Windows, span: &Span) {
+    match &span.backing {
+        Backing::Own(ids) => {
+            for id in ids {
+                if let Some(window) = windows.own.get_mut(id.0) {
+                    window.jobs += 1;
+                }
+            }
+        }
+        Backing::Remote(ids) => {
+            for id in ids {
+                if let Some(window) = windows.remote_mut(*id) {
+                    window.jobs += 1;
+                }
+            }
+        }
+        Backing::Pages(..) => {}
+    }
+}
+
+/// Stores a value that is half on one page and half on another.
+fn store_parts(
+    mem: &mut dyn Memory,
+    places: [Place; 2],
+    value: u64,
+) -> Result<(), crate::BadAddress> {
+    mem.fence();
+    let bytes = value.to_le_bytes();
+    for (place, half) in places.into_iter().zip(bytes.chunks_exact(4)) {
+        match place {
+            Place::Own(address) => mem.write(address, half),
+            Place::Peer(node, address) => mem.peer_write(node, address, half)?,
+        }
+    }
+    Ok(())
+}

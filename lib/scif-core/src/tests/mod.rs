@@ -1,0 +1,10 @@
+//! Tests of registered memory: nodes with plain memory in one process.
+
+extern crate std;
+
+mod bed;
+mod fences;
+mod lifetimes;
+mod mappings;
+mod registering;
+mod transfers;

@@ -1,0 +1,249 @@
+//! register and unregister.
+
+use super::std::prelude::v1::*;
+
+use scif_abi::Error;
+use scif_abi::flags::MapFlags;
+
+use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, WRITE};
+use crate::{PinId, Ticket};
+
+/// Runs a test within a node and between two.
+fn both_ways(test: fn(&mut Bed, End, End)) {
+    for nodes in [1, 2] {
+        let mut bed = Bed::new(nodes);
+        let (a, b) = bed.connect(0, nodes - 1);
+        test(&mut bed, a, b);
+        bed.close(a);
+        bed.close(b);
+        bed.run();
+        bed.assert_clean();
+    }
+}
+
+#[test]
+fn a_window_comes_and_goes() {
+    both_ways(|bed, a, _| {
+        let pages = bed.pin(a.node, &[1, 2, 1]);
+        assert_eq!(bed.register(a, &pages, 0x5000, BOTH), 0x5000);
+        let window = bed.nodes[a.node].engine.windows().next().unwrap();
+        assert_eq!((window.pages, window.chunks, window.offset), (4, 3, 0x5000));
+        let stats = bed.nodes[a.node].engine.stats();
+        assert_eq!((stats.windows, stats.pinned_pages), (1, 4));
+        assert_eq!(bed.unregister(a, 0x5000, 4 * PAGE), Ok(0));
+        assert_eq!(bed.nodes[a.node].released, [pages.pin]);
+        bed.assert_clean();
+    });
+}
+
+#[test]
+fn large_windows_take_several_tables() {
+    both_ways(|bed, a, b| {
+        let mut pages = bed.pin(a.node, &[1]);
+        // The same page over and over: 1300 chunks in three tables.
+        pages.runs = vec![pages.runs[0]; 1300];
+        bed.register(a, &pages, 0, BOTH);
+        let mapping = bed.nodes[b.node].engine.mappings().next().unwrap();
+        assert_eq!((mapping.pages, mapping.offset), (1300, 0));
+        assert_eq!(
+            bed.nodes[a.node].engine.windows().next().unwrap().chunks,
+            1300
+        );
+    });
+}
+
+#[test]
+fn arguments_are_checked_and_leave_no_trace() {
+    both_ways(|bed, a, _| {
+        let pages = bed.pin(a.node, &[2]);
+        let mut none = pages.clone();
+        none.runs.clear();
+        let invalid = Err(Error::InvalidArgument);
+        let kernel = MapFlags::KERNEL.bits();
+        for (offset, protection, flags) in [
+            (0, 0, FIXED),
+            (0, 4, FIXED),
+            (0, BOTH | 4, FIXED),
+            (0, BOTH, kernel),
+            (0, BOTH, FIXED | kernel),
+            (0, BOTH, 1),
+            (-4096, BOTH, FIXED),
+            (-4096, BOTH, 0),
+            (1, BOTH, FIXED),
+            (i64::MAX - 4095, BOTH, FIXED),
+            (i64::MAX - 8191, BOTH, FIXED),
+        ] {
+            let result = bed.start_register(a, &pages, offset, protection, flags);
+            assert_eq!(result, invalid, "{offset} {protection} {flags}");
+        }
+        assert_eq!(bed.start_register(a, &none, 0, BOTH, FIXED), invalid);
+        let invalid = Err(Error::InvalidArgument);
+        for (offset, length) in [(1, PAGE), (0, 1), (0, 0), (-4096, PAGE), (0, 1 << 63)] {
+            assert_eq!(bed.unregister(a, offset, length), invalid);
+        }
+        assert_eq!(bed.unregister(a, 0, PAGE), Err(Error::NoSuchAddress));
+        bed.run();
+        bed.assert_clean();
+    });
+}
+
+#[test]
+fn the_highest_fixed_offset_is_usable() {
+    both_ways(|bed, a, _| {
+        let pages = bed.pin(a.node, &[1]);
+        let offset = i64::MAX - 8191;
+        assert_eq!(bed.register(a, &pages, offset, READ), offset);
+        assert_eq!(bed.unregister(a, offset, PAGE), Ok(0));
+    });
+}
+
+#[test]
+fn the_state_is_checked_first() {
+    let mut bed = Bed::new(2);
+    let pages = bed.pin(0, &[1]);
+    let id = bed.nodes[0].engine.open(super::bed::USER).unwrap();
+    let fresh = End { node: 0, id };
+    let result = bed.start_register(fresh, &pages, 0, BOTH, 0);
+    assert_eq!(result, Err(Error::NotConnected));
+    let (a, b) = bed.connect(0, 1);
+    bed.close(b);
+    bed.run();
+    let result = bed.start_register(a, &pages, 0, BOTH, 0);
+    assert_eq!(result, Err(Error::ConnectionReset));
+    assert_eq!(bed.unregister(a, 0, PAGE), Err(Error::ConnectionReset));
+}
+
+#[test]
+fn fixed_windows_do_not_overlap() {
+    both_ways(|bed, a, b| {
+        let pages = bed.pin(a.node, &[2]);
+        bed.register(a, &pages, 0x4000, BOTH);
+        for offset in [0x3000, 0x4000, 0x5000] {
+            let result = bed.start_register(a, &pages, offset, BOTH, FIXED);
+            assert_eq!(result, Err(Error::AddressInUse));
+        }
+        // Neighbours are fine, and so is the same offset at the other end.
+        bed.register(a, &pages, 0x2000, BOTH);
+        bed.register(a, &pages, 0x6000, BOTH);
+        let other = bed.pin(b.node, &[2]);
+        bed.register(b, &other, 0x4000, BOTH);
+    });
+}
+
+#[test]
+fn offsets_are_chosen_beside_fixed_windows() {
+    both_ways(|bed, a, _| {
+        let pages = bed.pin(a.node, &[2]);
+        let start: i64 = 1 << 62;
+        bed.register(a, &pages, start + 0x2000, BOTH);
+        let mut offsets = Vec::new();
+        for _ in 0..3 {
+            let ticket = bed.start_register(a, &pages, 0x7777, BOTH, 0);
+            offsets.push(bed.finish(a, ticket).unwrap().cast_signed());
+        }
+        assert_eq!(offsets, [start, start + 0x4000, start + 0x6000]);
+    });
+}
+
+#[test]
+fn unregistering_takes_whole_windows_or_nothing() {
+    both_ways(|bed, a, _| {
+        let pages = bed.pin(a.node, &[2]);
+        for offset in [0, 0x2000, 0x6000] {
+            bed.register(a, &pages, offset, BOTH);
+        }
+        let count = |bed: &Bed| bed.nodes[a.node].engine.stats().windows;
+        for (offset, length, error) in [
+            (0, PAGE, Error::InvalidArgument),
+            (0x1000, PAGE, Error::InvalidArgument),
+            (0, 3 * PAGE, Error::InvalidArgument),
+            (0x1000, 3 * PAGE, Error::InvalidArgument),
+            (0, 6 * PAGE, Error::NoSuchAddress),
+            (0, 8 * PAGE, Error::NoSuchAddress),
+            (0x4000, 2 * PAGE, Error::NoSuchAddress),
+            (0x10_0000, PAGE, Error::NoSuchAddress),
+        ] {
+            assert_eq!(
+                bed.unregister(a, offset, length),
+                Err(error),
+                "{offset:#x} {length:#x}"
+            );
+            assert_eq!(count(bed), 3);
+        }
+        assert_eq!(bed.unregister(a, 0, 4 * PAGE), Ok(0));
+        assert_eq!(count(bed), 1);
+        assert_eq!(bed.unregister(a, 0, 4 * PAGE), Err(Error::NoSuchAddress));
+    });
+}
+
+#[test]
+fn pinned_pages_are_limited_by_user() {
+    both_ways(|bed, a, b| {
+        let engine = &mut bed.nodes[a.node].engine;
+        engine.set_pinned_limit(None, 3);
+        let pages = bed.pin(a.node, &[2]);
+        bed.register(a, &pages, 0, BOTH);
+        let again = |bed: &mut Bed| bed.start_register(a, &pages, 0x10000, BOTH, FIXED);
+        assert_eq!(again(bed), Err(Error::WouldBlock));
+        // What a kernel-mode client has pinned does not count.
+        let mut free = bed.pin(a.node, &[2]);
+        free.is_charged = false;
+        bed.register(a, &free, 0x8000, BOTH);
+        bed.nodes[a.node].engine.set_pinned_limit(Some(1000), 4);
+        assert_eq!(bed.nodes[a.node].engine.pinned_limit(None), 3);
+        assert_eq!(bed.nodes[a.node].engine.pinned_limit(Some(1000)), 4);
+        let ticket = again(bed);
+        assert_eq!(bed.finish(a, ticket), Ok(0x10000));
+        assert_eq!(bed.nodes[a.node].engine.pinned_pages(1000), 4);
+        // A window counts until its last use has ended.
+        let (engine, memory) = bed.engine(b);
+        let mapped = engine.map(memory, b.id, 0, PAGE, READ).unwrap();
+        assert_eq!(bed.unregister(a, 0, 2 * PAGE), Ok(0));
+        assert_eq!(bed.nodes[a.node].engine.pinned_pages(1000), 4);
+        let (engine, memory) = bed.engine(b);
+        engine.unmap(memory, mapped.window, 1);
+        bed.run();
+        assert_eq!(bed.nodes[a.node].engine.pinned_pages(1000), 2);
+    });
+}
+
+#[test]
+fn an_abandoned_registration_is_undone_at_every_step() {
+    both_ways(|bed, a, _| {
+        for steps in 0..6 {
+            let pages = bed.pin(a.node, &[1]);
+            let ticket: Ticket = bed.start_register(a, &pages, 0, WRITE, FIXED).unwrap();
+            for _ in 0..steps {
+                for node in 0..bed.nodes.len() {
+                    bed.turn(node);
+                }
+            }
+            let (engine, memory) = bed.engine(a);
+            engine.abandon(memory, ticket);
+            bed.run();
+            assert_eq!(bed.nodes[a.node].released.last(), Some(&pages.pin));
+            bed.assert_clean();
+        }
+        let pins: Vec<PinId> = (1..7).map(PinId).collect();
+        assert_eq!(bed.nodes[a.node].released, pins);
+    });
+}
+
+#[test]
+fn a_fixed_offset_is_free_again_at_once() {
+    both_ways(|bed, a, b| {
+        let pages = bed.pin(a.node, &[1]);
+        bed.register(a, &pages, 0, BOTH);
+        let (engine, memory) = bed.engine(b);
+        let mapped = engine.map(memory, b.id, 0, PAGE, READ).unwrap();
+        assert_eq!(bed.unregister(a, 0, PAGE), Ok(0));
+        let used = bed.start_register(a, &pages, 0, BOTH, FIXED);
+        assert_eq!(used, Err(Error::AddressInUse));
+        // The peer's last word is in the ring, and nobody has looked at it.
+        let (engine, memory) = bed.engine(b);
+        engine.unmap(memory, mapped.window, 1);
+        while engine.next_event(memory).is_some() {}
+        let ticket = bed.start_register(a, &pages, 0, BOTH, FIXED);
+        assert_eq!(bed.finish(a, ticket), Ok(0));
+    });
+}

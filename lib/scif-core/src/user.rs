@@ -1,0 +1,315 @@
+//! The user's side of a window: lending the structure, taking over the page list, and the last word
+//! when the owner unregisters.
+
+use alloc::vec::Vec;
+
+use scif_abi::NodeId;
+use scif_abi::limits::{MAX_LENT_PAGES, MAX_PEER_CHUNKS, MAX_WINDOWS};
+use scif_abi::message::NodeMessage;
+
+use crate::connection::{ConnectionId, Ends, Phase};
+use crate::engine::Engine;
+use crate::loan::{Loan, is_size_allowed, loan_pages};
+use crate::mapping::RemoteWindowId;
+use crate::memory::Memory;
+use crate::ring::Reach;
+use crate::window::{Farewell, Remote, RemoteWindow, Slot, range_end};
+
+impl RemoteWindow {
+    /// Whether the owner waits for the last use to end, and it has ended.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.farewell != Farewell::None && self.mapped == 0 && self.jobs == 0
+    }
+}
+
+impl Engine {
+    /// ALLOC_REQ: lends a structure for a window of so many pages.
+    pub(crate) fn on_alloc_request(
+        &mut self,
+        mem: &mut dyn Memory,
+        ends: Ends,
+        pages: u64,
+        waiter: u64,
+    ) {
+        let body = match self.lend(mem, ends.peer.node(), pages) {
+            Some((user_window, address)) => NodeMessage::AllocGrant {
+                user_window,
+                address,
+                waiter,
+            },
+            None => {
+                self.stats.refused_windows += 1;
+                NodeMessage::AllocReject { waiter }
+            }
+        };
+        self.post(mem, ends, body);
+    }
+
+    /// Lends a structure; its id and bus address.
+    fn lend(&mut self, mem: &mut dyn Memory, node: NodeId, pages: u64) -> Option<(u64, u64)> {
+        let burden = self.windows.burden(node);
+        if !is_size_allowed(pages)
+            || burden.windows >= MAX_WINDOWS
+            || burden.lent_pages + loan_pages(pages) as usize > MAX_LENT_PAGES
+        {
+            return None;
+        }
+        let loan = Loan::new(mem, self.reach(node), pages)?;
+        let lent = loan.lent_pages();
+        let Some(address) = loan.exported(mem) else {
+            loan.free(mem);
+            return None;
+        };
+        let id = self.windows.remote.insert(Remote::Lent(loan))?;
+        let burden = self.windows.burden_mut(node);
+        burden.windows += 1;
+        burden.lent_pages += lent;
+        self.stats.pages += lent;
+        Some((id, address))
+    }
+
+    /// The structure `id`, if it is lent to `node`.
+    fn loan(&mut self, node: NodeId, id: u64) -> Option<&Loan> {
+        let reach = Reach::to(node, self.config.node);
+        match self.windows.remote.get(id) {
+            Some(Remote::Lent(loan)) if loan.reach == reach => Some(loan),
+            _ => {
+                self.stats.stale_ids += 1;
+                None
+            }
+        }
+    }
+
+    /// A loan is over: its pages are free again.
+    fn end_loan(&mut self, mem: &mut dyn Memory, node: NodeId, loan: Loan) {
+        let lent = loan.lent_pages();
+        let burden = self.windows.burden_mut(node);
+        burden.lent_pages = burden.lent_pages.saturating_sub(lent);
+        self.stats.pages -= lent;
+        loan.free(mem);
+    }
+
+    /// Takes the structure `id` back from `node`: there will be no window.
+    pub(crate) fn on_free_virtual(&mut self, mem: &mut dyn Memory, node: NodeId, id: u64) {
+        if self.loan(node, id).is_none() {
+            return;
+        }
+        if let Some(Remote::Lent(loan)) = self.windows.remote.remove(id) {
+            let burden = self.windows.burden_mut(node);
+            burden.windows = burden.windows.saturating_sub(1);
+            self.end_loan(mem, node, loan);
+        }
+    }
+
+    /// REGISTER: takes over what the owner has written. Answered in any case.
+    pub(crate) fn on_register(
+        &mut self,
+        mem: &mut dyn Memory,
+        ends: Ends,
+        peer: u64,
+        user_window: u64,
+        owner_window: u64,
+    ) {
+        let node = ends.peer.node();
+        let window = self
+            .expect(node, peer, &[Phase::Connected])
+            .and_then(|connection| self.read_window(mem, connection, user_window, owner_window));
+        let body = match window {
+            Some(window) => {
+                self.add_remote(mem, user_window, window);
+                NodeMessage::RegisterAck {
+                    peer,
+                    user_window,
+                    owner_window,
+                }
+            }
+            None => {
+                self.stats.refused_windows += 1;
+                self.on_free_virtual(mem, node, user_window);
+                NodeMessage::RegisterNack {
+                    peer,
+                    user_window,
+                    owner_window,
+                }
+            }
+        };
+        self.post(mem, ends, body);
+    }
+
+    /// The window that the owner has described in structure `id`; `None` when it makes no sense.
+    fn read_window(
+        &mut self,
+        mem: &dyn Memory,
+        connection: ConnectionId,
+        id: u64,
+        owner_window: u64,
+    ) -> Option<RemoteWindow> {
+        let (ends, owner) = {
+            let connection = self.connections.get(connection.0)?;
+            let (local, peer) = (connection.local, connection.peer);
+            (Ends { local, peer }, connection.remote)
+        };
+        let node = ends.peer.node();
+        let announced = self.loan(node, id)?.read(mem)?;
+        let end = range_end(announced.offset, announced.chunks.bytes())?;
+        let space = &self.connections.get(connection.0)?.remote_space;
+        let is_free = space.overlapping(announced.offset, end).next().is_none();
+        let chunks = self.windows.burden(node).chunks + announced.chunks.len();
+        (is_free && chunks <= MAX_PEER_CHUNKS).then_some(RemoteWindow {
+            connection: Some(connection),
+            ends,
+            owner,
+            owner_window,
+            offset: announced.offset,
+            protection: announced.protection,
+            chunks: announced.chunks,
+            farewell: Farewell::None,
+            mapped: 0,
+            jobs: 0,
+        })
+    }
+
+    /// Puts a window in the place of the structure it was described in.
+    fn add_remote(&mut self, mem: &mut dyn Memory, id: u64, window: RemoteWindow) {
+        let node = window.ends.peer.node();
+        self.windows.burden_mut(node).chunks += window.chunks.len();
+        if let Some(connection) = window.connection
+            && let Some(connection) = self.connections.get_mut(connection.0)
+        {
+            let bytes = window.chunks.bytes();
+            let slot = Slot { id, bytes };
+            connection.remote_space.insert(window.offset, slot);
+        }
+        if let Some(entry) = self.windows.remote.get_mut(id)
+            && let Remote::Lent(loan) = core::mem::replace(entry, Remote::Window(window))
+        {
+            self.end_loan(mem, node, loan);
+        }
+    }
+
+    /// UNREGISTER: no new use from now on. Answered when nothing uses the window any more, or at
+    /// once when something does that may take long.
+    pub(crate) fn on_unregister(
+        &mut self,
+        mem: &mut dyn Memory,
+        ends: Ends,
+        user_window: u64,
+        owner_window: u64,
+    ) {
+        let node = ends.peer.node();
+        let id = RemoteWindowId(user_window);
+        let window = self.windows.remote_mut(id).filter(|window| {
+            window.ends.peer.node() == node && window.owner_window == owner_window
+        });
+        let Some(window) = window else {
+            // Not known (any more), so not used.
+            self.stats.stale_ids += 1;
+            let owner = 0;
+            let body = NodeMessage::UnregisterAck {
+                owner,
+                owner_window,
+            };
+            return self.post(mem, ends, body);
+        };
+        if window.farewell != Farewell::None {
+            self.stats.unexpected_messages += 1;
+            return;
+        }
+        window.farewell = Farewell::Answer;
+        let (offset, connection) = (window.offset, window.connection.take());
+        if window.mapped > 0 {
+            // Mappings last as long as their programs like; copies end soon, so these are awaited.
+            window.farewell = Farewell::Munmap;
+            let (ends, owner) = (window.ends, window.owner);
+            let body = NodeMessage::UnregisterNack {
+                owner,
+                owner_window,
+            };
+            self.post(mem, ends, body);
+        } else if window.jobs == 0 {
+            self.say_farewell(mem, id);
+        }
+        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
+            connection.remote_space.remove(offset);
+        }
+    }
+
+    /// Tells the owners of windows whose last use has ended.
+    pub(crate) fn answer_ended(&mut self, mem: &mut dyn Memory) {
+        for id in core::mem::take(&mut self.ended) {
+            if self.windows.remote(id).is_some_and(RemoteWindow::is_unused) {
+                self.say_farewell(mem, id);
+            }
+        }
+    }
+
+    /// Tells the owner that its window is not used any more, and forgets it.
+    fn say_farewell(&mut self, mem: &mut dyn Memory, id: RemoteWindowId) {
+        let Some(window) = self.windows.remote(id) else {
+            return;
+        };
+        let (ends, owner, owner_window) = (window.ends, window.owner, window.owner_window);
+        let body = match window.farewell {
+            Farewell::Munmap => NodeMessage::Munmap { owner_window },
+            Farewell::None | Farewell::Answer => NodeMessage::UnregisterAck {
+                owner,
+                owner_window,
+            },
+        };
+        self.forget_remote(id);
+        self.post(mem, ends, body);
+    }
+
+    /// Removes a window of a peer from all tables.
+    fn forget_remote(&mut self, id: RemoteWindowId) {
+        let Some(Remote::Window(window)) = self.windows.remote.remove(id.0) else {
+            return;
+        };
+        let burden = self.windows.burden_mut(window.ends.peer.node());
+        burden.windows = burden.windows.saturating_sub(1);
+        burden.chunks = burden.chunks.saturating_sub(window.chunks.len());
+        let connection = window.connection;
+        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
+            connection.remote_space.remove(window.offset);
+        }
+    }
+
+    /// Our end is closed: the peer's windows can no longer be found by offset. They stay until
+    /// their owner unregisters them.
+    pub(crate) fn leave_remote_space(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        let ids: Vec<u64> = connection.remote_space.take().collect();
+        for id in ids {
+            if let Some(window) = self.windows.remote_mut(RemoteWindowId(id)) {
+                window.connection = None;
+            }
+        }
+    }
+
+    /// Node `node` is lost: its windows are over. Mappings of them lead nowhere, and their end need
+    /// not be told.
+    pub(crate) fn forget_windows_of(&mut self, node: NodeId) {
+        let is_of_node = |(_, remote): &(u64, &Remote)| match remote {
+            Remote::Window(window) => window.ends.peer.node() == node,
+            Remote::Lent(_) => false,
+        };
+        let of_node = self.windows.remote.iter().filter(is_of_node);
+        let ids: Vec<u64> = of_node.map(|(id, _)| id).collect();
+        for id in ids {
+            self.forget_remote(RemoteWindowId(id));
+        }
+    }
+
+    /// Node `node` can no longer touch our memory: what was lent to it is free.
+    pub(crate) fn end_loans_to(&mut self, mem: &mut dyn Memory, node: NodeId) {
+        let reach = self.reach(node);
+        let is_lent = |(_, remote): &(u64, &Remote)| matches!(remote, Remote::Lent(loan) if loan.reach == reach);
+        let lent = self.windows.remote.iter().filter(is_lent);
+        let ids: Vec<u64> = lent.map(|(id, _)| id).collect();
+        for id in ids {
+            self.on_free_virtual(mem, node, id);
+        }
+    }
+}
