@@ -304,7 +304,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
 
     /// Counts pages against a user's limit: the one on registered pages, once more.
     fn charge(&mut self, user: u32, pages: u64) -> Result<()> {
-        let (limit, _) = self.engine.pinned(user);
+        let limit = self.engine.pinned_limit(Some(user));
         let provided = self.provided.entry(user).or_default();
         match provided.checked_add(pages) {
             Some(sum) if sum <= limit => {
