@@ -1,1 +1,327 @@
-//! lifetimes
+//! What outlives what: windows, mappings and copies beyond unregister, close and the loss of nodes.
+
+use super::std::prelude::v1::*;
+
+use scif_abi::Error;
+use scif_abi::flags::{FenceFlags, RmaFlags};
+
+use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ};
+use super::engine::LateEngine;
+use crate::{Direction, Local, Memory, Pages, Rma, WindowState};
+
+const SYNC: u32 = RmaFlags::SYNC.bits();
+
+struct Pair {
+    bed: Bed,
+    a: End,
+    b: End,
+    at_a: Pages,
+    at_b: Pages,
+}
+
+/// Two ends with a page registered at offset 0 each.
+fn pair(nodes: usize) -> Pair {
+    let mut bed = Bed::new(nodes);
+    let (a, b) = bed.connect(0, nodes - 1);
+    let at_a = bed.pin(a.node, &[1]);
+    let at_b = bed.pin(b.node, &[1]);
+    bed.register(a, &at_a, 0, BOTH);
+    bed.register(b, &at_b, 0, BOTH);
+    Pair {
+        bed,
+        a,
+        b,
+        at_a,
+        at_b,
+    }
+}
+
+fn write() -> Rma {
+    Rma {
+        direction: Direction::Write,
+        local: Local::Window(0),
+        remote: 0,
+        length: PAGE,
+        flags: SYNC,
+    }
+}
+
+#[test]
+fn an_unregistered_window_stays_as_long_as_it_is_mapped() {
+    for nodes in [1, 2] {
+        let Pair {
+            mut bed,
+            a,
+            b,
+            at_b,
+            ..
+        } = pair(nodes);
+        let (engine, memory) = bed.engine(a);
+        let mapped = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+        engine.map(memory, a.id, 0, PAGE, READ).unwrap();
+        assert_eq!(bed.unregister(b, 0, PAGE), Ok(0));
+        // Nothing new may use it, but what is there works.
+        let (engine, memory) = bed.engine(a);
+        let none = Err(Error::NoSuchAddress);
+        assert_eq!(
+            engine.map(memory, a.id, 0, PAGE, READ),
+            Err(Error::NoSuchAddress)
+        );
+        assert_eq!(engine.rma(memory, a.id, write()), none);
+        memory.store_u64(mapped.place, 99).unwrap();
+        assert_eq!(bed.content(b.node, &at_b)[0], 99);
+        assert_eq!(bed.unregister(b, 0, PAGE), Err(Error::NoSuchAddress));
+        let used = bed.start_register(b, &at_b, 0, BOTH, FIXED);
+        assert_eq!(used, Err(Error::AddressInUse));
+        let (engine, memory) = bed.engine(a);
+        engine.unmap(memory, mapped.window, 1);
+        bed.run();
+        assert_eq!(bed.nodes[b.node].released, []);
+        let (engine, memory) = bed.engine(a);
+        engine.unmap(memory, mapped.window, 1);
+        bed.run();
+        assert_eq!(bed.nodes[b.node].released, [at_b.pin]);
+        bed.register(b, &at_b, 0, BOTH);
+    }
+}
+
+#[test]
+fn mappings_outlive_both_ends() {
+    for nodes in [1, 2] {
+        for order in [[0, 1], [1, 0]] {
+            let Pair {
+                mut bed,
+                a,
+                b,
+                at_a,
+                at_b,
+            } = pair(nodes);
+            let (engine, memory) = bed.engine(a);
+            let mapped = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+            for end in order {
+                bed.close([a, b][end]);
+                bed.run();
+            }
+            assert!(bed.nodes[0].released.contains(&at_a.pin));
+            assert_eq!(bed.nodes[b.node].engine.stats().windows, 1);
+            let window = bed.nodes[b.node].engine.windows().next().unwrap();
+            assert_eq!((window.state, window.endpoint), (WindowState::Used, None));
+            let (engine, memory) = bed.engine(a);
+            memory.store_u64(mapped.place, 7).unwrap();
+            engine.unmap(memory, mapped.window, 1);
+            bed.run();
+            assert_eq!(bed.content(b.node, &at_b)[0], 7);
+            bed.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn copies_run_on_when_everybody_closes() {
+    for nodes in [1, 2] {
+        let Pair {
+            mut bed,
+            a,
+            b,
+            at_a,
+            at_b,
+        } = pair(nodes);
+        let data = bed.fill(a.node, &at_a, 4);
+        bed.nodes[0].is_pumped = false;
+        let (engine, memory) = bed.engine(a);
+        let ticket = engine.rma(memory, a.id, write()).unwrap();
+        bed.close(b);
+        bed.run();
+        bed.close(a);
+        bed.run();
+        let (engine, memory) = bed.engine(a);
+        let ended = Some(Err(Error::NotConnected));
+        assert_eq!(engine.finish(memory, ticket), ended);
+        for node in &bed.nodes {
+            assert_eq!(node.released, [], "both ends' pages are still in use");
+        }
+        bed.nodes[0].is_pumped = true;
+        bed.run();
+        assert!(bed.content(b.node, &at_b) == data);
+        bed.assert_clean();
+    }
+}
+
+#[test]
+fn unregistering_waits_for_copies_at_either_end() {
+    for nodes in [1, 2] {
+        for owner in [0, 1] {
+            let Pair { mut bed, a, b, .. } = pair(nodes);
+            let owner = [a, b][owner];
+            bed.nodes[0].is_pumped = false;
+            let (engine, memory) = bed.engine(a);
+            let copy = engine.rma(memory, a.id, write()).unwrap();
+            let (engine, memory) = bed.engine(owner);
+            let ticket = engine.unregister(memory, owner.id, 0, PAGE).unwrap();
+            bed.run();
+            let (engine, memory) = bed.engine(owner);
+            assert_eq!(engine.finish(memory, ticket), None);
+            assert_eq!(bed.nodes[owner.node].released, []);
+            bed.nodes[0].is_pumped = true;
+            assert_eq!(bed.finish(owner, Ok(ticket)), Ok(0));
+            assert_eq!(bed.finish(a, Ok(copy)), Ok(0));
+            assert_eq!(bed.nodes[owner.node].released.len(), 1);
+        }
+    }
+}
+
+/// Node 1 vanishes: it is never run again.
+fn lose(bed: &mut Bed) {
+    let node = &mut bed.nodes[0];
+    node.engine.link_lost(1);
+    node.engine.check_invariants().unwrap();
+}
+
+fn reset(bed: &mut Bed) {
+    let node = &mut bed.nodes[0];
+    while let Some(event) = node.engine.next_event(&mut node.memory) {
+        if let crate::Event::Released(pin) = event {
+            node.released.push(pin);
+        }
+    }
+    node.engine.check_invariants().unwrap();
+}
+
+#[test]
+fn a_lost_node_ends_calls_and_frees_windows_when_it_is_down() {
+    let Pair {
+        mut bed, a, at_a, ..
+    } = pair(2);
+    bed.nodes[0].is_pumped = false;
+    let (engine, memory) = bed.engine(a);
+    let mapped = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+    let copy = engine.rma(memory, a.id, write()).unwrap();
+    let mark = engine
+        .fence_mark(memory, a.id, FenceFlags::INIT_SELF.bits())
+        .unwrap();
+    let mark = engine.finish(memory, mark).unwrap().unwrap() as i32;
+    let peer = FenceFlags::INIT_PEER.bits();
+    let direction = Direction::Read;
+    let pages = bed.pin(0, &[1]);
+    let register = bed.start_register(a, &pages, 0x10000, BOTH, FIXED).unwrap();
+    let (engine, memory) = bed.engine(a);
+    let tickets = [
+        copy,
+        engine.fence_wait(memory, a.id, mark).unwrap(),
+        engine.fence_mark(memory, a.id, peer).unwrap(),
+        engine
+            .virtual_start(memory, a.id, direction, 0, 10, 0)
+            .unwrap(),
+        engine.unregister(memory, a.id, 0, PAGE).unwrap(),
+        register,
+    ];
+    lose(&mut bed);
+    let (engine, memory) = bed.engine(a);
+    for ticket in tickets {
+        assert_eq!(
+            engine.finish(memory, ticket),
+            Some(Err(Error::ConnectionReset))
+        );
+    }
+    let stats = engine.stats();
+    assert_eq!((stats.jobs, stats.remote_windows, stats.windows), (0, 0, 2));
+    // The peer may still write to our pages until the link is down.
+    reset(&mut bed);
+    assert_eq!(bed.nodes[0].released, []);
+    let (engine, memory) = bed.engine(a);
+    engine.link_down(memory, 1);
+    reset(&mut bed);
+    let mut released = core::mem::take(&mut bed.nodes[0].released);
+    released.sort();
+    assert_eq!(released, [at_a.pin, pages.pin]);
+    let (engine, memory) = bed.engine(a);
+    engine.unmap(memory, mapped.window, 1);
+    engine.check_invariants().unwrap();
+    bed.close(a);
+    reset(&mut bed);
+    let stats = bed.nodes[0].engine.stats();
+    assert_eq!(
+        (stats.windows, stats.pinned_pages, stats.mapped_pages),
+        (0, 0, 0)
+    );
+    assert_eq!(bed.nodes[0].memory.allocated, 0);
+}
+
+#[test]
+fn descriptors_under_way_keep_pages_when_a_node_is_lost() {
+    let Pair {
+        mut bed, a, at_a, ..
+    } = pair(2);
+    let (engine, order) = LateEngine::new(4);
+    bed.nodes[0].copier = Box::new(engine);
+    let (engine, memory) = bed.engine(a);
+    let ticket = engine.rma(memory, a.id, write()).unwrap();
+    bed.turn(0);
+    lose(&mut bed);
+    let (engine, memory) = bed.engine(a);
+    engine.link_down(memory, 1);
+    let ended = Some(Err(Error::ConnectionReset));
+    assert_eq!(engine.finish(memory, ticket), ended);
+    reset(&mut bed);
+    assert_eq!(bed.nodes[0].released, []);
+    order.borrow_mut().complete_one(&mut bed.nodes[0].memory);
+    bed.turn(0);
+    assert_eq!(bed.nodes[0].released, [at_a.pin]);
+    bed.close(a);
+    bed.turn(0);
+    bed.turn(0);
+    assert_eq!(bed.nodes[0].engine.stats().jobs, 0);
+    assert_eq!(order.borrow().forgotten.len(), 1);
+}
+
+#[test]
+fn a_node_that_leaves_in_order_lets_go_of_everything() {
+    let Pair { mut bed, a, b, .. } = pair(2);
+    let (engine, memory) = bed.engine(a);
+    engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+    let node = &mut bed.nodes[1];
+    node.engine.leave(&mut node.memory);
+    bed.run();
+    for end in [a, b] {
+        assert_eq!(bed.nodes[end.node].engine.stats().remote_windows, 0);
+        let (engine, memory) = bed.engine(end);
+        engine.link_down(memory, 1 - end.node as u16);
+        bed.close(end);
+        bed.run();
+        assert_eq!(bed.nodes[end.node].released.len(), 1);
+    }
+    bed.assert_clean();
+    // The same nodes meet again.
+    bed.link(0, 1);
+    bed.run();
+    let (a, _) = bed.connect(0, 1);
+    let pages = bed.pin(0, &[1]);
+    bed.register(a, &pages, 0, BOTH);
+}
+
+#[test]
+fn the_peer_closing_while_a_window_is_registered_ends_the_call() {
+    for nodes in [1, 2] {
+        for steps in 0..5 {
+            let Pair { mut bed, a, b, .. } = pair(nodes);
+            let pages = bed.pin(a.node, &[1]);
+            let ticket = bed.start_register(a, &pages, 0x10000, BOTH, FIXED).unwrap();
+            for _ in 0..steps {
+                for node in 0..nodes {
+                    bed.turn(node);
+                }
+            }
+            bed.close(b);
+            bed.run();
+            let (engine, memory) = bed.engine(a);
+            let result = engine.finish(memory, ticket).expect("it has ended");
+            assert!(
+                [Ok(0x10000), Err(Error::ConnectionReset)].contains(&result),
+                "{result:?}"
+            );
+            bed.close(a);
+            bed.run();
+            bed.assert_clean();
+        }
+    }
+}

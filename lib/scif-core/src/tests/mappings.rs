@@ -1,1 +1,118 @@
-//! mappings
+//! Mappings, get_pages and put_pages.
+
+use super::std::prelude::v1::*;
+use super::std::vec;
+
+use scif_abi::Error;
+
+use super::bed::{BOTH, Bed, End, PAGE, READ, WRITE};
+use crate::{Memory, Place};
+
+const P: i64 = PAGE as i64;
+
+/// Windows at the other end: two runs of two and one page at 0, read-only ones behind.
+fn ends(nodes: usize) -> (Bed, End, End) {
+    let mut bed = Bed::new(nodes);
+    let (a, b) = bed.connect(0, nodes - 1);
+    let first = bed.pin(b.node, &[2, 1]);
+    bed.register(b, &first, 0, BOTH);
+    let second = bed.pin(b.node, &[4]);
+    bed.register(b, &second, 3 * P, READ);
+    (bed, a, b)
+}
+
+#[test]
+fn a_mapping_covers_one_run() {
+    for nodes in [1, 2] {
+        let (mut bed, a, _) = ends(nodes);
+        let (engine, memory) = bed.engine(a);
+        assert_eq!(engine.map_run(a.id, 0, 7 * PAGE), Ok(2 * PAGE));
+        assert_eq!(engine.map_run(a.id, P, 7 * PAGE), Err(Error::NoSuchAddress));
+        assert_eq!(engine.map_run(a.id, P, 6 * PAGE), Ok(PAGE));
+        assert_eq!(engine.map_run(a.id, 2 * P, 2 * PAGE), Ok(PAGE));
+        assert_eq!(engine.map_run(a.id, 4 * P, 2 * PAGE), Ok(2 * PAGE));
+        let mapped = engine.map(memory, a.id, 4 * P, 2 * PAGE, READ).unwrap();
+        assert_eq!((mapped.first_page, mapped.pages), (1, 2));
+        // The place is the owner's second page.
+        memory.store_u64(mapped.place, 77).unwrap();
+        let found = bed.nodes[nodes - 1]
+            .engine
+            .windows()
+            .find(|w| w.offset == 3 * P);
+        assert_eq!(found.map(|w| w.pages), Some(4));
+        let (engine, memory) = bed.engine(a);
+        assert_eq!(engine.stats().mapped_pages, 2);
+        engine.unmap(memory, mapped.window, 1);
+        assert_eq!(engine.stats().mapped_pages, 1);
+        engine.unmap(memory, mapped.window, 1);
+        assert_eq!(engine.stats().mapped_pages, 0);
+    }
+}
+
+#[test]
+fn mappings_are_checked() {
+    for nodes in [1, 2] {
+        let (mut bed, a, b) = ends(nodes);
+        let (engine, memory) = bed.engine(a);
+        for (offset, length, protection, error) in [
+            (0, 0, READ, Error::InvalidArgument),
+            (1, PAGE, READ, Error::InvalidArgument),
+            (0, 1, READ, Error::InvalidArgument),
+            (-P, PAGE, READ, Error::InvalidArgument),
+            (0, PAGE, 4, Error::InvalidArgument),
+            (0, 3 * PAGE, READ, Error::CrossesRuns),
+            (2 * P, 2 * PAGE, BOTH, Error::AccessDenied),
+            (3 * P, PAGE, WRITE, Error::AccessDenied),
+            (3 * P, 5 * PAGE, READ, Error::NoSuchAddress),
+            (100 * P, PAGE, READ, Error::NoSuchAddress),
+        ] {
+            let result = engine.map(memory, a.id, offset, length, protection);
+            assert_eq!(result, Err(error), "{offset} {length} {protection}");
+        }
+        let pages = engine.get_pages(memory, a.id, 2 * P, 2 * PAGE);
+        assert_eq!(pages, Err(Error::NoSuchAddress));
+        assert_eq!(engine.stats().mapped_pages, 0);
+        bed.close(b);
+        bed.run();
+        let (engine, memory) = bed.engine(a);
+        let reset = Err(Error::ConnectionReset);
+        assert_eq!(engine.map_run(a.id, 0, PAGE), reset);
+        assert_eq!(
+            engine.map(memory, a.id, 0, PAGE, READ),
+            Err(Error::ConnectionReset)
+        );
+    }
+}
+
+#[test]
+fn pages_are_got_and_put_once() {
+    for nodes in [1, 2] {
+        let (mut bed, a, b) = ends(nodes);
+        let (engine, memory) = bed.engine(a);
+        let got = engine.get_pages(memory, a.id, P, 2 * PAGE).unwrap();
+        let counts: Vec<u64> = got.runs.iter().map(|(_, pages)| *pages).collect();
+        assert_eq!((counts, got.protection), (vec![1, 1], BOTH));
+        assert_eq!(matches!(got.runs[0].0, Place::Own(_)), nodes == 1);
+        assert_eq!(engine.stats().mapped_pages, 2);
+        assert_eq!(
+            engine.put_pages(memory, a.id, 0),
+            Err(Error::InvalidArgument)
+        );
+        assert_eq!(engine.put_pages(memory, a.id, got.cookie), Ok(()));
+        assert_eq!(
+            engine.put_pages(memory, a.id, got.cookie),
+            Err(Error::InvalidArgument)
+        );
+        assert_eq!(engine.stats().mapped_pages, 0);
+        // Put also works when the peer has gone, and close puts what is left.
+        let first = engine.get_pages(memory, a.id, 0, PAGE).unwrap();
+        engine.get_pages(memory, a.id, 0, PAGE).unwrap();
+        bed.close(b);
+        bed.run();
+        let (engine, memory) = bed.engine(a);
+        assert_eq!(engine.put_pages(memory, a.id, first.cookie), Ok(()));
+        bed.close(a);
+        bed.run();
+        bed.assert_clean();
+    }
+}

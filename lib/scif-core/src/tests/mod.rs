@@ -3,6 +3,7 @@
 extern crate std;
 
 mod bed;
+mod engine;
 mod fences;
 mod lifetimes;
 mod mappings;

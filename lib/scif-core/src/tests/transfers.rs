@@ -1,1 +1,402 @@
-//! transfers
+//! readfrom, writeto and their v* forms.
+
+use super::std::prelude::v1::*;
+use super::std::vec;
+
+use scif_abi::Error;
+use scif_abi::flags::RmaFlags;
+
+use super::bed::{BOTH, Bed, End, PAGE, READ, WRITE};
+use super::engine::{LateEngine, Order};
+use crate::{Direction, Local, Pages, Rma};
+
+const SYNC: u32 = RmaFlags::SYNC.bits();
+const USECPU: u32 = RmaFlags::USECPU.bits();
+const ORDERED: u32 = RmaFlags::ORDERED.bits();
+
+/// Two ends with a window of fragmented pages at offset 0 each.
+struct Pair {
+    bed: Bed,
+    a: End,
+    b: End,
+    at_a: Pages,
+    at_b: Pages,
+}
+
+fn pair(nodes: usize) -> Pair {
+    let mut bed = Bed::new(nodes);
+    let (a, b) = bed.connect(0, nodes - 1);
+    let at_a = bed.pin(a.node, &[1, 3, 1, 2]);
+    let at_b = bed.pin(b.node, &[2, 1, 4]);
+    bed.register(a, &at_a, 0, BOTH);
+    bed.register(b, &at_b, 0, BOTH);
+    Pair {
+        bed,
+        a,
+        b,
+        at_a,
+        at_b,
+    }
+}
+
+fn plan(direction: Direction, local: i64, remote: i64, length: u64, flags: u32) -> Rma {
+    Rma {
+        direction,
+        local: Local::Window(local),
+        remote,
+        length,
+        flags,
+    }
+}
+
+/// Starts a transfer and takes its result.
+fn copy(bed: &mut Bed, end: End, rma: Rma) -> Result<u64, Error> {
+    let (engine, memory) = bed.engine(end);
+    let ticket = engine.rma(memory, end.id, rma);
+    bed.finish(end, ticket)
+}
+
+#[test]
+fn every_alignment_arrives_and_nothing_else_changes() {
+    for nodes in [1, 2] {
+        let mut pair = pair(nodes);
+        let lengths = [1, 63, 64, 65, 4095, 4096, 4097, 20000];
+        for (round, length) in lengths.into_iter().enumerate() {
+            for (local, remote) in [(0, 0), (1, 64), (63, 1), (4095, 4096), (8191, 3)] {
+                for direction in [Direction::Read, Direction::Write] {
+                    let flags = [0, SYNC, USECPU, ORDERED | SYNC][round % 4];
+                    check_copy(&mut pair, plan(direction, local, remote, length, flags));
+                }
+            }
+        }
+    }
+}
+
+fn check_copy(pair: &mut Pair, rma: Rma) {
+    let Pair {
+        bed,
+        a,
+        b,
+        at_a,
+        at_b,
+    } = pair;
+    let mut here = bed.fill(a.node, at_a, 0x11);
+    let mut there = bed.fill(b.node, at_b, 0x77);
+    let Local::Window(local) = rma.local else {
+        unreachable!("all are between windows");
+    };
+    let (at, from, length) = (local as usize, rma.remote as usize, rma.length as usize);
+    let (ours, theirs) = (at..at + length, from..from + length);
+    match rma.direction {
+        Direction::Read => here[ours].copy_from_slice(&there[theirs]),
+        Direction::Write => there[theirs].copy_from_slice(&here[ours]),
+    }
+    assert_eq!(copy(bed, *a, rma), Ok(0));
+    assert!(bed.content(a.node, at_a) == here, "what is here");
+    assert!(bed.content(b.node, at_b) == there, "what is there");
+}
+
+#[test]
+fn neighbouring_windows_are_one_range() {
+    let mut pair = pair(2);
+    let Pair {
+        bed, a, b, at_a, ..
+    } = &mut pair;
+    let more = bed.pin(b.node, &[1, 1]);
+    bed.register(*b, &more, 7 * PAGE as i64, READ);
+    let data = bed.fill(b.node, &more, 9);
+    let rma = plan(Direction::Read, 0, 6 * PAGE as i64 + 5, 2 * PAGE, SYNC);
+    assert_eq!(copy(bed, *a, rma), Ok(0));
+    let here = bed.content(a.node, at_a);
+    let beyond = PAGE as usize - 5;
+    assert_eq!(here[beyond..2 * PAGE as usize], data[..PAGE as usize + 5]);
+}
+
+#[test]
+fn ranges_and_rights_are_checked() {
+    for nodes in [1, 2] {
+        let Pair { mut bed, a, b, .. } = pair(nodes);
+        let pages = bed.pin(b.node, &[1]);
+        let (read_only, write_only) = (7 * PAGE as i64, 9 * PAGE as i64);
+        bed.register(b, &pages, read_only, READ);
+        bed.register(b, &pages, write_only, WRITE);
+        let own = bed.pin(a.node, &[1]);
+        bed.register(a, &own, read_only, READ);
+        bed.register(a, &own, write_only, WRITE);
+        let (read, write) = (Direction::Read, Direction::Write);
+        let nothing = Error::NoSuchAddress;
+        for (direction, local, remote, length, error) in [
+            (read, 0, 0, 0, Error::InvalidArgument),
+            (read, -1, 0, 1, nothing),
+            (read, 0, -1, 1, nothing),
+            (read, 0, 0, u64::MAX, nothing),
+            (read, 0, i64::MAX, 2, nothing),
+            (read, 0x10_0000, 0, 1, nothing),
+            (read, 0, 0x10_0000, 1, nothing),
+            (write, 0, write_only, PAGE + 1, nothing),
+            (write, 0, read_only - 1, 2, Error::AccessDenied),
+            (read, 0, write_only, 1, Error::AccessDenied),
+            (read, read_only - 1, 0, 2, Error::AccessDenied),
+            (write, write_only, 0, 1, Error::AccessDenied),
+            (write, write_only, 0x10_0000, 1, nothing),
+        ] {
+            let rma = plan(direction, local, remote, length, 0);
+            assert_eq!(copy(&mut bed, a, rma.clone()), Err(error), "{rma:?}");
+        }
+        for flags in [16, SYNC | 16, 1 << 31] {
+            let rma = plan(read, 0, 0, 1, flags);
+            assert_eq!(copy(&mut bed, a, rma), Err(Error::InvalidArgument));
+        }
+        let (engine, memory) = bed.engine(a);
+        let result = engine.virtual_start(memory, a.id, write, read_only, 1, 0);
+        assert_eq!(result, Err(Error::AccessDenied));
+        let stats = bed.nodes[a.node].engine.stats();
+        assert_eq!((stats.jobs, stats.rma_bytes_cpu), (0, 0));
+    }
+}
+
+#[test]
+fn a_long_copy_leaves_turns_to_others() {
+    let Pair { mut bed, a, b, .. } = pair(2);
+    let (c, d) = bed.connect(0, 1);
+    let (at_c, at_d) = (bed.pin(0, &[1]), bed.pin(1, &[1]));
+    bed.register(c, &at_c, 0, BOTH);
+    bed.register(d, &at_d, 0, BOTH);
+    let mut large = bed.pin(1, &[1]);
+    large.runs = vec![large.runs[0]; 512];
+    bed.register(b, &large, 0x100_0000, BOTH);
+    let mut local = bed.pin(0, &[1]);
+    local.runs = vec![local.runs[0]; 512];
+    bed.register(a, &local, 0x100_0000, BOTH);
+    let node = &mut bed.nodes[0];
+    let (engine, memory) = (&mut node.engine, &mut node.memory);
+    let long = plan(Direction::Write, 0x100_0000, 0x100_0000, 512 * PAGE, SYNC);
+    let long = engine.rma(memory, a.id, long).unwrap();
+    let short = plan(Direction::Write, 0, 0, 100, SYNC);
+    let short = engine.rma(memory, c.id, short).unwrap();
+    let mut turns = 0;
+    while engine.finish(memory, short).is_none() {
+        assert!(engine.pump(memory, &mut *node.copier, 128 << 10));
+        turns += 1;
+    }
+    assert_eq!((turns, engine.finish(memory, long)), (1, None));
+    while engine.pump(memory, &mut *node.copier, 128 << 10) {
+        turns += 1;
+    }
+    assert_eq!(engine.finish(memory, long), Some(Ok(0)));
+    assert_eq!(turns, 512 * 4096 / (128 << 10));
+    assert_eq!(engine.stats().rma_bytes_cpu, 512 * PAGE + 100);
+}
+
+#[test]
+fn asynchronous_until_much_is_queued_then_waiting_then_refused() {
+    let Pair { mut bed, a, .. } = pair(2);
+    bed.nodes[0].is_pumped = false;
+    let (engine, memory) = bed.engine(a);
+    let one = || plan(Direction::Write, 0, 0, 1, 0);
+    let mut waiting = Vec::new();
+    let mut accepted = 0;
+    let error = loop {
+        match engine.rma(memory, a.id, one()) {
+            Ok(ticket) if engine.finish(memory, ticket).is_some() => {
+                assert!(waiting.is_empty(), "those that wait come last");
+                accepted += 1;
+            }
+            Ok(ticket) => waiting.push(ticket),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(
+        (error, accepted, waiting.len()),
+        (Error::NoMemory, 2048, 2048)
+    );
+    bed.nodes[0].is_pumped = true;
+    bed.run();
+    let (engine, memory) = bed.engine(a);
+    for ticket in waiting {
+        assert_eq!(engine.finish(memory, ticket), Some(Ok(0)));
+        assert_eq!(
+            engine.finish(memory, ticket),
+            Some(Err(Error::BadDescriptor))
+        );
+    }
+}
+
+#[test]
+fn virtual_transfers_move_the_callers_bytes() {
+    for nodes in [1, 2] {
+        let Pair {
+            mut bed,
+            a,
+            b,
+            at_b,
+            ..
+        } = pair(nodes);
+        for (remote, length, flags) in [(5, 20000, 0), (4095, 2, ORDERED), (0, 1, ORDERED)] {
+            let mut there = bed.fill(b.node, &at_b, 3);
+            let data: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
+            let write = run_virtual(
+                &mut bed,
+                a,
+                Direction::Write,
+                remote,
+                &mut data.clone(),
+                flags,
+            );
+            assert_eq!(write, Ok(0));
+            there[remote as usize..][..length].copy_from_slice(&data);
+            assert!(bed.content(b.node, &at_b) == there, "what was written");
+            let mut back = vec![0; length];
+            let read = run_virtual(&mut bed, a, Direction::Read, remote, &mut back, flags);
+            assert_eq!(read, Ok(0));
+            assert!(back == data, "what was read");
+        }
+        assert_eq!(bed.nodes[0].engine.stats().jobs, 0);
+    }
+}
+
+fn run_virtual(
+    bed: &mut Bed,
+    end: End,
+    direction: Direction,
+    remote: i64,
+    data: &mut [u8],
+    flags: u32,
+) -> Result<u64, Error> {
+    let (engine, memory) = bed.engine(end);
+    let length = data.len() as u64;
+    let ticket = engine.virtual_start(memory, end.id, direction, remote, length, flags)?;
+    loop {
+        let (engine, memory) = bed.engine(end);
+        if engine.virtual_is_ready(ticket)
+            && let Some(result) = engine.virtual_step(memory, ticket, data, 1000)
+        {
+            return result;
+        }
+        let end_node = end.node;
+        bed.turn(end_node);
+    }
+}
+
+#[test]
+fn a_virtual_transfer_waits_for_what_was_started_before() {
+    let Pair {
+        mut bed,
+        a,
+        b,
+        at_b,
+        ..
+    } = pair(2);
+    bed.fill(b.node, &at_b, 1);
+    bed.nodes[0].is_pumped = false;
+    let (engine, memory) = bed.engine(a);
+    let rma = plan(Direction::Write, 0, 0, 100, 0);
+    engine.rma(memory, a.id, rma).unwrap();
+    let direction = Direction::Read;
+    let ticket = engine
+        .virtual_start(memory, a.id, direction, 0, 100, 0)
+        .unwrap();
+    let mut data = [1; 100];
+    assert!(!engine.virtual_is_ready(ticket));
+    assert_eq!(engine.virtual_step(memory, ticket, &mut data, 1000), None);
+    assert_eq!(data, [1; 100]);
+    bed.nodes[0].is_pumped = true;
+    bed.run();
+    let (engine, memory) = bed.engine(a);
+    assert!(engine.virtual_is_ready(ticket));
+    assert_eq!(
+        engine.virtual_step(memory, ticket, &mut data, 1000),
+        Some(Ok(0))
+    );
+    assert_eq!(data, [0; 100]);
+}
+
+#[test]
+fn abandoned_virtual_transfers_do_not_block_others() {
+    let Pair { mut bed, a, .. } = pair(2);
+    let (engine, memory) = bed.engine(a);
+    let direction = Direction::Read;
+    let first = engine
+        .virtual_start(memory, a.id, direction, 0, 100, 0)
+        .unwrap();
+    let second = engine
+        .virtual_start(memory, a.id, direction, 0, 100, 0)
+        .unwrap();
+    let rma = plan(Direction::Write, 0, 0, 100, SYNC);
+    let last = engine.rma(memory, a.id, rma).unwrap();
+    engine.abandon(memory, second);
+    engine.abandon(memory, first);
+    assert_eq!(bed.finish(a, Ok(last)), Ok(0));
+}
+
+#[test]
+fn pinned_pages_are_released_when_the_transfer_is_over() {
+    let Pair {
+        mut bed,
+        a,
+        b,
+        at_b,
+        ..
+    } = pair(2);
+    let pages = bed.pin(a.node, &[1, 1]);
+    let data = bed.fill(a.node, &pages, 5);
+    let rma = |offset, length| Rma {
+        direction: Direction::Write,
+        local: Local::Pages {
+            pages: pages.clone(),
+            offset,
+        },
+        remote: 10,
+        length,
+        flags: 0,
+    };
+    let (engine, memory) = bed.engine(a);
+    let beyond = engine.rma(memory, a.id, rma(1, 2 * PAGE));
+    assert_eq!(beyond, Err(Error::BadAddress));
+    let ticket = engine.rma(memory, a.id, rma(100, PAGE)).unwrap();
+    assert_eq!(engine.finish(memory, ticket), Some(Ok(0)));
+    assert_eq!(bed.nodes[0].released, []);
+    bed.run();
+    assert_eq!(bed.nodes[0].released, [pages.pin]);
+    let there = bed.content(b.node, &at_b);
+    assert_eq!(
+        there[10..10 + PAGE as usize],
+        data[100..100 + PAGE as usize]
+    );
+}
+
+#[test]
+fn a_late_engine_completes_in_order() {
+    let Pair {
+        mut bed,
+        a,
+        b,
+        at_a,
+        at_b,
+    } = pair(2);
+    let data = bed.fill(a.node, &at_a, 8);
+    let (engine, order) = LateEngine::new(4);
+    bed.nodes[0].copier = Box::new(engine);
+    let (engine, memory) = bed.engine(a);
+    let flags = SYNC | ORDERED;
+    let rma = plan(Direction::Write, 0, 0, 7 * PAGE, flags);
+    let ticket = engine.rma(memory, a.id, rma).unwrap();
+    let mut rounds = 0;
+    loop {
+        bed.run();
+        let (engine, memory) = bed.engine(a);
+        if let Some(result) = engine.finish(memory, ticket) {
+            assert_eq!(result, Ok(0));
+            break;
+        }
+        assert_eq!(bed.nodes[0].engine.stats().jobs, 1);
+        order.borrow_mut().complete_one(&mut bed.nodes[0].memory);
+        rounds += 1;
+    }
+    assert!(rounds > 4, "the queue was full at times");
+    assert!(bed.content(b.node, &at_b) == data, "everything arrived");
+    let Order { fences, bytes, .. } = &*order.borrow();
+    assert_eq!((*fences, *bytes), (1, 7 * PAGE));
+    let stats = bed.nodes[0].engine.stats();
+    assert_eq!((stats.rma_bytes_dma, stats.rma_bytes_cpu), (7 * PAGE, 0));
+}
