@@ -55,6 +55,8 @@ pub(crate) struct Channel {
     pub(crate) submitted: usize,
     /// How many jobs have been retired.
     pub(crate) retired: u64,
+    /// Cookie of the last descriptor that was submitted and completes later.
+    last_cookie: u64,
     /// Cookie up to which descriptors have completed.
     completed: u64,
     pub(crate) marks: Marks,
@@ -154,11 +156,8 @@ impl Engine {
             };
             channel.completed = channel.completed.max(copier.completed(id.0));
             self.retire(mem, *id);
-            let channel = self.channels.get_mut(id.0);
-            let in_flight = |job: &Job, completed| job.cookie > completed;
-            let stays = channel.is_some_and(|channel| {
-                let completed = channel.completed;
-                channel.is_busy = channel.jobs.iter().any(|job| in_flight(job, completed));
+            let stays = self.channels.get_mut(id.0).is_some_and(|channel| {
+                channel.is_busy = channel.last_cookie > channel.completed;
                 channel.is_busy
             });
             if !stays {
@@ -216,6 +215,7 @@ impl Engine {
                         Ok(Submitted::Done) => {}
                         Ok(Submitted::Later(cookie)) => {
                             job.cookie = cookie;
+                            channel.last_cookie = cookie;
                             if !channel.is_busy {
                                 channel.is_busy = true;
                                 self.busy.push(id);
@@ -275,6 +275,7 @@ impl Engine {
             jobs: VecDeque::new(),
             submitted: 0,
             retired: 0,
+            last_cookie: 0,
             completed: 0,
             marks: Marks::default(),
             waiters: BTreeMap::new(),

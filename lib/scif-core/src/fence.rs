@@ -25,6 +25,9 @@ const REMOTE_MARK: u32 = 1 << 30;
 /// Marks are counted modulo this.
 const MARK_MODULUS: u64 = 1 << 30;
 
+/// The bits of a mark in a message; the mainline driver extends the sign of an `int`.
+const MARK_BITS: u64 = 0x7fff_ffff;
+
 /// Bytes of a signal's value.
 const SIGNAL_BYTES: u64 = 8;
 
@@ -79,9 +82,10 @@ impl Marks {
 
     /// Notes a mark of the peer's channel; what to give to the caller.
     fn note_remote(&mut self, mark: u64) -> Option<u64> {
-        let mark = u32::try_from(mark)
-            .ok()
-            .filter(|mark| *mark < REMOTE_MARK)?;
+        let mark = (mark & MARK_BITS) as u32;
+        if mark >= REMOTE_MARK {
+            return None;
+        }
         self.highest_remote = self.highest_remote.max(Some(mark));
         Some(u64::from(REMOTE_MARK | mark))
     }
@@ -386,7 +390,7 @@ impl Engine {
             .and_then(|id| self.connections.get(id.0))
             .and_then(|c| c.channel);
         let channel = channel_id.and_then(|id| self.channels.get(id.0));
-        let mark = u32::try_from(mark).unwrap_or(0);
+        let mark = (mark & MARK_BITS) as u32;
         let state = channel.and_then(|c| Some((c.marks.jobs(mark)?, c.retired)));
         let is_crowded = self.windows.burden(node).fences >= MAX_PEER_FENCES;
         let body = match (state, channel_id) {

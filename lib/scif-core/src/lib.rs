@@ -12,8 +12,8 @@
 //! 3. [`Engine::pump`]: a slice of the queued copies.
 //! 4. [`Engine::next_event`] until `None`: ring doorbells, retry what waits on changed endpoints
 //!    (more calls), report nodes.
-//! 5. Sleep until something happens, at most until [`Engine::next_deadline`]; not at all when `pump`
-//!    has more to do.
+//! 5. Sleep until something happens, at most until [`Engine::next_deadline`]; not at all when
+//!    `pump` has more to do.
 //!
 //! # Waiting
 //! A call that would have to wait says so instead: [`Engine::send`] and [`Engine::recv`] return 0,

@@ -53,8 +53,8 @@ pub trait Memory {
     /// Gives a block of [`Memory::allocate`] back. No peer writes to it any more.
     fn free(&mut self, address: u64, bytes: usize);
 
-    /// The bus address under which `node` reaches the own byte at `address`. What is contiguous here
-    /// (a block, a [`Run`](crate::Run)) is contiguous for the peer.
+    /// The bus address under which `node` reaches the own byte at `address`. What is contiguous
+    /// here (a block, a [`Run`](crate::Run)) is contiguous for the peer.
     fn export(&self, node: NodeId, address: u64) -> u64;
 
     /// Copies from own shared memory.

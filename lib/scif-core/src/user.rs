@@ -305,8 +305,11 @@ impl Engine {
     /// Node `node` can no longer touch our memory: what was lent to it is free.
     pub(crate) fn end_loans_to(&mut self, mem: &mut dyn Memory, node: NodeId) {
         let reach = self.reach(node);
-        let is_lent = |(_, remote): &(u64, &Remote)| matches!(remote, Remote::Lent(loan) if loan.reach == reach);
-        let lent = self.windows.remote.iter().filter(is_lent);
+        let is_lent = |remote: &Remote| match remote {
+            Remote::Lent(loan) => loan.reach == reach,
+            Remote::Window(_) => false,
+        };
+        let lent = self.windows.remote.iter().filter(|(_, r)| is_lent(r));
         let ids: Vec<u64> = lent.map(|(id, _)| id).collect();
         for id in ids {
             self.on_free_virtual(mem, node, id);

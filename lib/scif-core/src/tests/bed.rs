@@ -28,8 +28,10 @@ pub const USER: Owner = Owner {
     user: 1000,
 };
 
-const RAM_BYTES: usize = 4 << 20;
-const BUS_OFFSET: u64 = 0x10_0000_0000;
+/// Bytes of each node.
+pub const RAM_BYTES: usize = 32 << 20;
+/// Where they begin for peers.
+pub const BUS: u64 = 0x10_0000_0000;
 
 /// The bytes of all nodes.
 pub type Rams = Rc<RefCell<Vec<Vec<u8>>>>;
@@ -49,7 +51,7 @@ impl PlainMemory {
     }
 
     fn bus(&self, address: u64, bytes: usize) -> Result<Range<usize>, BadAddress> {
-        let start = address.checked_sub(BUS_OFFSET).ok_or(BadAddress)? as usize;
+        let start = address.checked_sub(BUS).ok_or(BadAddress)? as usize;
         let end = start.checked_add(bytes).ok_or(BadAddress)?;
         if end > RAM_BYTES {
             return Err(BadAddress);
@@ -91,7 +93,7 @@ impl Memory for PlainMemory {
     }
 
     fn export(&self, _node: NodeId, address: u64) -> u64 {
-        address + BUS_OFFSET
+        address + BUS
     }
 
     fn read(&self, address: u64, buffer: &mut [u8]) {
@@ -157,6 +159,11 @@ impl Memory for PlainMemory {
     fn fence(&mut self) {}
 }
 
+fn ram(nodes: usize) -> Vec<Vec<u8>> {
+    // Each on its own, so that the system gives zeroed pages that are not touched here.
+    (0..nodes).map(|_| vec![0; RAM_BYTES]).collect()
+}
+
 /// One node.
 pub struct Node {
     pub engine: Engine,
@@ -186,7 +193,7 @@ pub struct End {
 impl Bed {
     /// Nodes that are linked with each other.
     pub fn new(count: usize) -> Bed {
-        let rams: Rams = Rc::new(RefCell::new(vec![vec![0; RAM_BYTES]; count]));
+        let rams: Rams = Rc::new(RefCell::new(ram(count)));
         let node = |node: usize| Node {
             engine: Engine::new(Config::new(node as NodeId)),
             memory: PlainMemory {

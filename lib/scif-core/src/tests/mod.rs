@@ -5,6 +5,7 @@ extern crate std;
 mod bed;
 mod engine;
 mod fences;
+mod hostile;
 mod lifetimes;
 mod mappings;
 mod registering;

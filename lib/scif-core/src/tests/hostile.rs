@@ -1,0 +1,344 @@
+//! A peer that sends messages and page lists that make no sense.
+
+use super::std::prelude::v1::*;
+
+use scif_abi::limits::{MAX_LENT_PAGES, MAX_PEER_FENCES, MAX_WINDOW_PAGES};
+use scif_abi::message::{Message, NodeMessage};
+use scif_abi::window::WindowRecord;
+use scif_abi::{Error, PortId};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::bed::{BOTH, BUS, Bed, End, FIXED, PAGE, RAM_BYTES};
+use crate::engine::Engine;
+use crate::window::Remote;
+use crate::{Direction, Local, Memory, Rma, Signal, WindowState};
+
+/// The last byte of memory and one more.
+const END: u64 = BUS + RAM_BYTES as u64;
+
+/// Node 0 is under test; node 1 is played by the test from now on.
+struct Victim {
+    bed: Bed,
+    a: End,
+    /// The victim's id of its end.
+    id: u64,
+}
+
+fn victim() -> Victim {
+    let mut bed = Bed::new(2);
+    let (a, _) = bed.connect(0, 1);
+    let engine = &bed.nodes[0].engine;
+    let id = engine.endpoint(a.id).unwrap().connection.unwrap().0;
+    Victim { bed, a, id }
+}
+
+impl Victim {
+    fn engine(&self) -> &Engine {
+        &self.bed.nodes[0].engine
+    }
+
+    /// The victim gets a message.
+    fn say(&mut self, body: NodeMessage) {
+        let node = &mut self.bed.nodes[0];
+        let port = |node| PortId::new(node, 0);
+        let message = Message::new(port(1), port(0), body);
+        node.engine.handle(&mut node.memory, 1, &message);
+        while node.engine.next_event(&mut node.memory).is_some() {}
+        node.engine.check_invariants().unwrap();
+    }
+
+    /// Borrows a structure for so many pages; its id and local address.
+    fn borrow(&mut self, pages: u64) -> Option<(u64, u64)> {
+        let peer = self.id;
+        let before: Vec<u64> = self.loans();
+        self.say(NodeMessage::AllocRequest {
+            peer,
+            pages,
+            waiter: 5,
+        });
+        let id = self.loans().into_iter().find(|id| !before.contains(id))?;
+        let Some(Remote::Lent(loan)) = self.engine().windows.remote.get(id) else {
+            return None;
+        };
+        let address = loan.exported(&self.bed.nodes[0].memory)?;
+        Some((id, address - BUS))
+    }
+
+    fn loans(&self) -> Vec<u64> {
+        let all = self.engine().windows.remote.iter();
+        let lent = all.filter(|(_, remote)| matches!(remote, Remote::Lent(_)));
+        lent.map(|(id, _)| id).collect()
+    }
+
+    /// Fills in a structure: entries of address and count for each chunk.
+    fn describe(&mut self, at: u64, chunks: &[(u64, u64)], count: u32, offset: i64, rights: u32) {
+        let memory = &mut self.bed.nodes[0].memory;
+        let mut record = WindowRecord::new_zeroed();
+        memory.read(at, record.as_mut_bytes());
+        let tables = [record.addresses.address.get(), record.counts.address.get()].map(|lookup| {
+            let mut table = [0; 8];
+            memory.read(lookup - BUS, &mut table);
+            u64::from_le_bytes(table) - BUS
+        });
+        for (index, (address, pages)) in chunks.iter().enumerate() {
+            let at = index as u64 * 8;
+            memory.write(tables[0] + at, &address.to_le_bytes());
+            memory.write(tables[1] + at, &pages.to_le_bytes());
+        }
+        record.chunks = count.into();
+        record.offset = offset.into();
+        record.protection = rights.into();
+        memory.write(at, record.as_bytes());
+    }
+
+    fn register(&mut self, user_window: u64) {
+        let peer = self.id;
+        self.say(NodeMessage::Register {
+            peer,
+            user_window,
+            owner_window: 9,
+        });
+    }
+
+    fn remote_windows(&self) -> usize {
+        self.engine().stats().remote_windows
+    }
+}
+
+#[test]
+fn page_lists_without_sense_are_refused_and_forgotten() {
+    let mut victim = victim();
+    let good = [(BUS, 2), (BUS + 4 * PAGE, 1)];
+    let bad: [(&[(u64, u64)], u32, i64, u32); 16] = [
+        (&good, 0, 0, BOTH),
+        (&good, 1, 0, BOTH),
+        (&good, 4, 0, BOTH),
+        (&good, u32::MAX, 0, BOTH),
+        (&good, 2, -4096, BOTH),
+        (&good, 2, 1, BOTH),
+        (&good, 2, i64::MAX - 4095, BOTH),
+        (&good, 2, 0, 4),
+        (&[(BUS, 3), (BUS, 1)], 2, 0, BOTH),
+        (&[(BUS, 0), (BUS, 3)], 2, 0, BOTH),
+        (&[(BUS, u64::MAX), (BUS, 4)], 2, 0, BOTH),
+        (&[(BUS, 1 << 52), (BUS, 3)], 2, 0, BOTH),
+        (&[(BUS + 1, 3)], 1, 0, BOTH),
+        (&[(0, 3)], 1, 0, BOTH),
+        (&[(u64::MAX & !0xfff, 3)], 1, 0, BOTH),
+        (&[(END - PAGE, 3)], 1, 0, BOTH),
+    ];
+    for (chunks, count, offset, rights) in bad {
+        let (id, at) = victim.borrow(3).unwrap();
+        victim.describe(at, chunks, count, offset, rights);
+        victim.register(id);
+        assert_eq!(
+            victim.remote_windows(),
+            0,
+            "{chunks:?} {count} {offset} {rights}"
+        );
+        assert!(victim.loans().is_empty());
+    }
+    let (id, at) = victim.borrow(3).unwrap();
+    victim.describe(at, &good, 2, 0x1000, BOTH);
+    victim.register(id);
+    assert_eq!(victim.remote_windows(), 1);
+    // Twice is once; and two windows are not in the same place.
+    victim.register(id);
+    let (second, at) = victim.borrow(1).unwrap();
+    victim.describe(at, &[(BUS, 1)], 1, 0x3000, BOTH);
+    victim.register(second);
+    assert_eq!(victim.remote_windows(), 1);
+    let (third, at) = victim.borrow(1).unwrap();
+    victim.describe(at, &[(BUS, 1)], 1, 0x4000, 0);
+    victim.register(third);
+    assert_eq!(victim.remote_windows(), 2);
+    let (engine, memory) = victim.bed.engine(victim.a);
+    let denied = engine.map(memory, victim.a.id, 0x4000, PAGE, BOTH);
+    assert_eq!(denied, Err(Error::AccessDenied));
+}
+
+#[test]
+fn what_is_lent_is_limited() {
+    let mut victim = victim();
+    for pages in [0, MAX_WINDOW_PAGES + 1, u64::MAX] {
+        assert_eq!(victim.borrow(pages), None);
+    }
+    let mut count = 0;
+    while victim.borrow(MAX_WINDOW_PAGES).is_some() {
+        count += 1;
+    }
+    // A structure with its lookup arrays, and 512 tables of each kind.
+    assert_eq!(count, MAX_LENT_PAGES / (3 + 2 * 512));
+    for id in victim.loans() {
+        let peer = victim.id;
+        victim.say(NodeMessage::FreeVirtual {
+            peer,
+            user_window: id,
+            owner_window: 0,
+            kind: 19,
+        });
+    }
+    assert!(victim.borrow(1).is_some());
+}
+
+#[test]
+fn grants_without_sense_fail_the_call() {
+    let mut victim = victim();
+    let addresses = [0, BUS, END - 100, u64::MAX, u64::MAX - 100];
+    for address in addresses {
+        let pages = victim.bed.pin(0, &[1]);
+        let a = victim.a;
+        let ticket = victim
+            .bed
+            .start_register(a, &pages, 0, BOTH, FIXED)
+            .unwrap();
+        let window = victim.engine().windows.own.iter().next().unwrap().0;
+        victim.say(NodeMessage::AllocGrant {
+            user_window: 1,
+            address,
+            waiter: window,
+        });
+        let (engine, memory) = victim.bed.engine(a);
+        let result = engine.finish(memory, ticket);
+        assert_eq!(result, Some(Err(Error::NoMemory)), "{address:#x}");
+        assert_eq!(victim.engine().stats().windows, 0);
+    }
+}
+
+#[test]
+fn answers_out_of_turn_change_nothing() {
+    let mut victim = victim();
+    let (a, requester) = (victim.a, victim.id);
+    let pages = victim.bed.pin(0, &[1]);
+    victim.bed.register(a, &pages, 0, BOTH);
+    let window = victim.engine().windows.own.iter().next().unwrap().0;
+    let (engine, memory) = victim.bed.engine(a);
+    let mark = engine.fence_mark(memory, a.id, 2).unwrap();
+    let waiter = mark.0;
+    let user_window = 3;
+    for owner_window in [0, window, window + 1, u64::MAX] {
+        let owner = requester;
+        let peer = requester;
+        for body in [
+            NodeMessage::RegisterAck {
+                peer,
+                user_window,
+                owner_window,
+            },
+            NodeMessage::RegisterNack {
+                peer,
+                user_window,
+                owner_window,
+            },
+            NodeMessage::UnregisterAck {
+                owner,
+                owner_window,
+            },
+            NodeMessage::UnregisterNack {
+                owner,
+                owner_window,
+            },
+            NodeMessage::Munmap { owner_window },
+            NodeMessage::AllocReject {
+                waiter: owner_window,
+            },
+            NodeMessage::AllocGrant {
+                user_window,
+                address: BUS,
+                waiter: owner_window,
+            },
+            NodeMessage::WaitAck { requester, waiter },
+            NodeMessage::SignalAck { requester, waiter },
+            NodeMessage::MarkAck {
+                requester,
+                waiter: waiter + 1,
+                mark: 1,
+            },
+            NodeMessage::MarkAck {
+                requester: requester + 1,
+                waiter,
+                mark: 1,
+            },
+        ] {
+            victim.say(body);
+        }
+    }
+    let (engine, memory) = victim.bed.engine(a);
+    assert_eq!(engine.finish(memory, mark), None);
+    let state = victim.engine().windows().next().map(|window| window.state);
+    assert_eq!(state, Some(WindowState::Live));
+}
+
+#[test]
+fn fences_of_a_peer_are_checked_and_limited() {
+    let mut victim = victim();
+    let (a, peer) = (victim.a, victim.id);
+    let pages = victim.bed.pin(0, &[1]);
+    victim.bed.register(a, &pages, 0, BOTH);
+    let (value, waiter) = (7, 1);
+    for offset in [1, 2, PAGE - 4, PAGE, u64::MAX, u64::MAX - 7, 1 << 63] {
+        victim.say(NodeMessage::SignalLocal {
+            peer,
+            offset,
+            value,
+            waiter,
+        });
+        victim.say(NodeMessage::SignalRemote {
+            peer,
+            offset,
+            value,
+            waiter,
+        });
+    }
+    assert_eq!(victim.engine().stats().jobs, 0);
+    for _ in 0..2 * MAX_PEER_FENCES {
+        let node = &mut victim.bed.nodes[0];
+        let body = NodeMessage::SignalLocal {
+            peer,
+            offset: 0,
+            value,
+            waiter,
+        };
+        let message = Message::new(PortId::new(1, 0), PortId::new(0, 0), body);
+        node.engine.handle(&mut node.memory, 1, &message);
+    }
+    assert_eq!(victim.engine().stats().jobs, MAX_PEER_FENCES);
+    // The user's own calls fail in order, and nothing is lost.
+    let (engine, memory) = victim.bed.engine(a);
+    let signal = Signal {
+        flags: 0x11,
+        ..Signal::default()
+    };
+    let refused = engine.fence_signal(memory, a.id, signal);
+    assert_eq!(refused, Err(Error::NoMemory));
+    for mark in [0, 1, 77, u64::MAX, 1 << 30] {
+        victim.say(NodeMessage::Wait { peer, waiter, mark });
+    }
+    victim.bed.run();
+    assert_eq!(victim.engine().stats().jobs, 0);
+}
+
+#[test]
+fn a_window_whose_node_is_lost_is_not_written_any_more() {
+    let mut victim = victim();
+    let a = victim.a;
+    let pages = victim.bed.pin(0, &[2]);
+    victim.bed.register(a, &pages, 0, BOTH);
+    let (id, at) = victim.borrow(2).unwrap();
+    victim.describe(at, &[(BUS + 0x3f_0000, 2)], 1, 0, BOTH);
+    victim.register(id);
+    let rma = Rma {
+        direction: Direction::Write,
+        local: Local::Window(0),
+        remote: 0,
+        length: 2 * PAGE,
+        flags: 0,
+    };
+    let (engine, memory) = victim.bed.engine(a);
+    engine.rma(memory, a.id, rma).unwrap();
+    engine.link_lost(1);
+    let before = engine.stats().copies;
+    victim.bed.turn(0);
+    assert_eq!(victim.engine().stats().copies, before);
+    assert_eq!(victim.engine().stats().jobs, 0);
+}
