@@ -10,6 +10,7 @@ extern crate alloc;
 
 pub mod pattern;
 pub mod peer;
+pub mod windows;
 
 use alloc::string::String;
 use core::fmt::Debug;

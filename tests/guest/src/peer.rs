@@ -47,6 +47,8 @@ pub const SOURCE: u32 = 3;
 pub const REPORT: u32 = 4;
 /// End.
 pub const QUIT: u32 = 5;
+/// Do with memory what commands say (see [`windows`](crate::windows)).
+pub const WINDOWS: u32 = 6;
 
 /// How a stream ended.
 #[derive(
@@ -198,6 +200,7 @@ pub fn serve(port: u16) -> scif::Result<()> {
             REPORT => {
                 let _ = endpoint.send(last.as_bytes(), SendFlags::BLOCK);
             }
+            WINDOWS => crate::windows::serve(&endpoint),
             QUIT => return Ok(()),
             other => runtime::eprintln!("scif-peer: no request has the number {other}"),
         }

@@ -1,0 +1,2 @@
+# The card whose memory the two others use.
+scif-peer

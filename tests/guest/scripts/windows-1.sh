@@ -1,0 +1,2 @@
+# The other node: serves until it is told to quit.
+scif-peer

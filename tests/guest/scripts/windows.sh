@@ -1,0 +1,2 @@
+# Registered memory within one node.
+scif-windows
