@@ -14,6 +14,7 @@ use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, Id, OpenResult};
 use scif_abi::call::MemoryCall;
 use scif_abi::codec::Operation;
+use scif_core::CopyEngine;
 use syscall::data::Stat;
 use syscall::dirent::DirentBuf;
 use syscall::error::{EINVAL, Error, Result};
@@ -25,9 +26,11 @@ use crate::files::Entry;
 use crate::scif::{Fabric, ROOT, Scif};
 
 /// [`Scif`] behind the interface of a scheme daemon.
-pub struct Daemon<F> {
+pub struct Daemon<F, C> {
     /// The scheme itself, for those who bring links up and down.
     pub scif: Scif<F, Id>,
+    /// What copies for transfers.
+    pub copier: C,
 }
 
 fn caller(ctx: &CallerCtx) -> Caller {
@@ -38,7 +41,7 @@ fn caller(ctx: &CallerCtx) -> Caller {
     }
 }
 
-impl<F: Fabric<Lent = Region>> SchemeSync for Daemon<F> {
+impl<F: Fabric<Lent = Region>, C: CopyEngine> SchemeSync for Daemon<F, C> {
     fn scheme_root(&mut self) -> Result<usize> {
         Ok(ROOT)
     }
@@ -161,9 +164,9 @@ impl<F: Fabric<Lent = Region>> SchemeSync for Daemon<F> {
     }
 }
 
-impl<F: Fabric<Lent = Region>> SchemeDaemon for Daemon<F> {
+impl<F: Fabric<Lent = Region>, C: CopyEngine> SchemeDaemon for Daemon<F, C> {
     fn changes(&mut self, changes: &mut Changes) {
-        let taken = self.scif.take_changes();
+        let taken = self.scif.take_changes(&mut self.copier);
         taken.handles.into_iter().for_each(|id| changes.handle(id));
         taken
             .requests

@@ -5,9 +5,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::{Display, Formatter, Write};
 
-use scif_abi::flags::Readiness;
+use scif_abi::flags::{Protection, Readiness};
 use scif_abi::limits::HOST_NODE;
-use scif_core::{ConnectionInfo, LinkState, PortInfo};
+use scif_core::{ConnectionInfo, LinkState, MappingInfo, PortInfo, WindowInfo};
 use syscall::data::Stat;
 use syscall::dirent::DirentKind;
 use syscall::error::{EINVAL, ENOTDIR, Error, Result};
@@ -97,8 +97,58 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         table.finish()
     }
 
+    /// Own windows, and those of peers that this node knows of.
     fn windows(&self) -> String {
-        Table::new(["endpoint", "side", "offset", "pages", "protection", "state"]).finish()
+        let columns = [
+            "side",
+            "local",
+            "peer",
+            "offset",
+            "pages",
+            "protection",
+            "state",
+            "mapped",
+        ];
+        let mut table = Table::new(columns);
+        let mut own: Vec<WindowInfo> = self.engine.windows().collect();
+        own.sort_by_key(|info| (info.local, info.peer, info.offset));
+        for info in &own {
+            let (offset, state) = (Hex(info.offset as u64), info.state.name());
+            let rights = rights(info.protection);
+            table.row([
+                &"own",
+                &info.local,
+                &info.peer,
+                &offset,
+                &info.pages,
+                &rights,
+                &state,
+                // The peer does not tell.
+                &"",
+            ]);
+        }
+        let mut peers: Vec<MappingInfo> = self.engine.mappings().collect();
+        peers.sort_by_key(|info| (info.local, info.peer, info.offset));
+        for info in &peers {
+            let offset = Hex(info.offset as u64);
+            let rights = rights(info.protection);
+            let state = if info.is_registered {
+                "registered"
+            } else {
+                "used"
+            };
+            table.row([
+                &"peer",
+                &info.local,
+                &info.peer,
+                &offset,
+                &info.pages,
+                &rights,
+                &state,
+                &info.mapped_pages,
+            ]);
+        }
+        table.finish()
     }
 
     /// One line for each piece that is mapped, of a peer's window or of a memory object.
@@ -131,8 +181,6 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         let object_pages: u64 = self.objects.values().map(|object| object.pages).sum();
         table.row([&"memory_objects", &self.objects.len()]);
         table.row([&"memory_pages", &object_pages]);
-        let mapped: u64 = self.handles.values().map(|h| h.mapped.pages()).sum();
-        table.row([&"mapped_window_pages", &mapped]);
         for (name, value) in self.engine.stats().lines() {
             table.row([&name, &value]);
         }
@@ -277,6 +325,19 @@ fn write_path(name: &mut String, path: Path) -> core::fmt::Result {
         Path::Memory => name.write_str("/memory"),
         Path::Peers => name.write_str("/peers"),
         Path::Text(file) => write!(name, "/{}", file.name()),
+    }
+}
+
+/// What a window allows, in letters.
+fn rights(protection: Protection) -> &'static str {
+    match (
+        protection.contains(Protection::READ),
+        protection.contains(Protection::WRITE),
+    ) {
+        (true, true) => "rw",
+        (true, false) => "r",
+        (false, true) => "w",
+        (false, false) => "-",
     }
 }
 

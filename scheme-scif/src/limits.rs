@@ -11,7 +11,7 @@ const PINNED_PAGES_PER_USER: &str = "pinned_pages_per_user";
 
 impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     pub(crate) fn limits(&self) -> String {
-        let pages = self.engine.config().pinned_pages_per_user;
+        let pages = self.engine.pinned_limit(None);
         alloc::format!("{PINNED_PAGES_PER_USER} {pages}\n")
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A program has the daemon *provide* pages and maps them, or a trusted helper *offers* pages of
 //! somebody else's as the payload of a call that stays unanswered as long as they are in use. Both
-//! come into being step by step ([`Scif::pump`](crate::Scif::pump)), because clearing or looking up
+//! come into being step by step ([`Scif::begin_turn`](crate::Scif::begin_turn)), because clearing or looking up
 //! many pages takes time. From then on the object is a list of physical runs behind one range of
 //! addresses, known by its token.
 //!
@@ -200,11 +200,10 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         }
     }
 
-    /// One step of every object that is not complete; returns whether there are such.
-    pub(crate) fn build_all(&mut self) -> bool {
+    /// One step of every object that is not complete.
+    pub(crate) fn build_all(&mut self) {
         let tokens: Vec<Token> = self.building.keys().copied().collect();
         tokens.into_iter().for_each(|token| self.build(token));
-        !self.building.is_empty()
     }
 
     fn build(&mut self, token: Token) {

@@ -90,16 +90,18 @@ impl<T: Copy> Ranges<T> {
     pub fn iter(&self) -> impl Iterator<Item = &Range<T>> {
         self.ranges.iter()
     }
-
-    /// Pages of all ranges, each as often as it is in one.
-    pub fn pages(&self) -> u64 {
-        self.ranges.iter().map(|range| range.pages).sum()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<T> Ranges<T> {
+        /// Pages of all ranges, each as often as it is in one.
+        fn pages(&self) -> u64 {
+            self.ranges.iter().map(|range| range.pages).sum()
+        }
+    }
 
     #[test]
     fn removing_pieces_leaves_the_rest() {

@@ -28,6 +28,12 @@ pub const MAX_HANDLES: usize = 2 * MAX_ENDPOINTS;
 /// own; 128 is what servers usually ask for.
 pub const DEFAULT_BACKLOG: i32 = 128;
 
+/// Bytes copied in one go, and how many times in one turn of the event loop: a few hundred
+/// microseconds, so that nobody else has to wait for long.
+const COPY_SLICE_BYTES: usize = 256 * 1024;
+/// As above.
+const COPY_SLICES: usize = 4;
+
 /// What the engine works on: shared memory, and doorbells to the nodes it shares it with. Beside
 /// that the memory of objects, which programs map and the engine knows as runs of pages; an object
 /// is named by its token.
@@ -194,7 +200,9 @@ pub struct Scif<F, R> {
     pub(crate) building: BTreeMap<Token, (HandleId, R)>,
     /// Pages of objects by the user they count against.
     pub(crate) provided: BTreeMap<u32, u64>,
-    /// Transfers that go on at the next [`pump`](Self::pump).
+    /// Slices of copying that this turn still has.
+    slices_left: usize,
+    /// Transfers that go on at the next turn.
     pub(crate) stepping: BTreeSet<R>,
     /// Handles of the file `peers`.
     pub(crate) peers: BTreeSet<HandleId>,
@@ -235,6 +243,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             last_token: 0,
             building: BTreeMap::new(),
             provided: BTreeMap::new(),
+            slices_left: 0,
             stepping: BTreeSet::new(),
             peers: BTreeSet::new(),
             changes: Changes::default(),
@@ -248,16 +257,18 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         (&mut self.engine, &mut self.fabric)
     }
 
-    /// One turn's share of the work that nobody waits for with an event: queued copies, about
-    /// `budget` bytes of them, transfers whose data is beside their call, objects to be completed.
-    /// Returns whether there is more to do right away. [`take_changes`](Self::take_changes) is to
-    /// follow.
-    pub fn pump(&mut self, copier: &mut dyn CopyEngine, budget: usize) -> bool {
-        let copying = self.engine.pump(&mut self.fabric, copier, budget);
-        let building = self.build_all();
-        let stepping = !self.stepping.is_empty();
+    /// Begins a turn of the event loop, which has its share of the work that goes on by itself:
+    /// copies, transfers whose data is beside their call, objects to be completed.
+    pub fn begin_turn(&mut self) {
+        self.slices_left = COPY_SLICES;
+        self.build_all();
         self.changes.requests.append(&mut self.stepping);
-        copying || building || stepping
+    }
+
+    /// Whether there is more work to do right away, so that the loop should not sleep but begin
+    /// its next turn.
+    pub fn is_busy(&self) -> bool {
+        self.engine.has_work() || !self.building.is_empty() || !self.stepping.is_empty()
     }
 
     /// What happened to nodes, oldest first.
@@ -265,8 +276,19 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         self.news.pop_front()
     }
 
-    /// Takes the engine's events (which rings doorbells) and tells what to look at again.
-    pub fn take_changes(&mut self) -> Changes<R> {
+    /// Takes the engine's events (which rings doorbells), lets `copier` do what is left of the
+    /// turn's copies, and tells what to look at again.
+    pub fn take_changes(&mut self, copier: &mut dyn CopyEngine) -> Changes<R> {
+        self.take_events();
+        while self.slices_left > 0 && self.engine.has_work() {
+            self.slices_left -= 1;
+            self.engine.pump(&mut self.fabric, copier, COPY_SLICE_BYTES);
+            self.take_events();
+        }
+        core::mem::take(&mut self.changes)
+    }
+
+    fn take_events(&mut self) {
         while let Some(event) = self.engine.next_event(&mut self.fabric) {
             match event {
                 Event::Changed(endpoint) => {
@@ -288,7 +310,6 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
                 Event::Released(pin) => self.released(pin),
             }
         }
-        core::mem::take(&mut self.changes)
     }
 
     pub(crate) fn handle(&self, id: HandleId) -> Result<&Handle<R>> {

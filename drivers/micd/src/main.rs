@@ -34,10 +34,6 @@ runtime::main!(main);
 /// protocol reads the size when it connects.
 const RING_BYTES: u32 = 64 * 1024;
 
-/// Bytes that one turn of the loop copies for transfers: a few hundred microseconds, so that nobody
-/// else has to wait for long.
-const COPY_BUDGET: usize = 1 << 20;
-
 fn main() -> i32 {
     runtime::logging::init("micd");
     match Micd::bring_up().and_then(Micd::serve) {
@@ -59,8 +55,7 @@ enum Source {
 
 struct Micd {
     links: Links,
-    scheme: Daemon<NodeMemory<Allocator>>,
-    copier: CpuEngine,
+    scheme: Daemon<NodeMemory<Allocator>, CpuEngine>,
     requests: SchemeLoop,
     events: Queue<Source>,
 }
@@ -84,7 +79,10 @@ impl Micd {
         }
         links.start(scif.engine().1)?;
 
-        let mut scheme = Daemon { scif };
+        let mut scheme = Daemon {
+            scif,
+            copier: CpuEngine,
+        };
         let notify = runtime::env::var(NOTIFY_VARIABLE);
         let requests = daemon::start(SCHEME, Mode::EventDriven, notify.as_deref(), &mut scheme)?;
         events.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
@@ -92,7 +90,6 @@ impl Micd {
         Ok(Self {
             links,
             scheme,
-            copier: CpuEngine,
             requests,
             events,
         })
@@ -114,14 +111,14 @@ impl Micd {
                 }
             }
             self.links.turn(now, engine, memory);
-            let busy = self.scheme.scif.pump(&mut self.copier, COPY_BUDGET);
+            self.scheme.scif.begin_turn();
             let status = self.requests.poll(&mut self.scheme)?;
             self.tell_news();
             let limit = match status {
                 Status::Closed => break,
                 // A busy client must not keep the links waiting.
                 Status::More => Some(Duration::ZERO),
-                Status::Idle if busy => Some(Duration::ZERO),
+                Status::Idle if self.scheme.scif.is_busy() => Some(Duration::ZERO),
                 Status::Idle => self.time_left(),
             };
             self.events.wait(limit, &mut ready)?;

@@ -147,6 +147,12 @@ impl Engine {
         more
     }
 
+    /// Whether [`pump`](Self::pump) would find queued work. Work is queued by calls, but also by
+    /// messages that `doorbell` and `next_event` handle.
+    pub fn has_work(&self) -> bool {
+        !self.active.is_empty()
+    }
+
     /// Asks the copy engine what has completed.
     fn collect(&mut self, mem: &mut dyn Memory, copier: &mut dyn CopyEngine) {
         let mut busy = core::mem::take(&mut self.busy);

@@ -36,8 +36,6 @@ const VIEWS: usize = 1 << 32;
 /// Where a task sees a peer's memory; the node follows in the bits below.
 const APERTURES: usize = 1 << 50;
 const NODE_SHIFT: usize = 40;
-/// Bytes copied in one turn.
-const BUDGET: usize = 16 * 1024;
 /// What processors and devices add to addresses of a peer, by node.
 pub const PHYSICAL: u64 = 1 << 44;
 
@@ -212,6 +210,11 @@ impl PlainMemory {
             offset -= bytes;
         }
         panic!("{address:#x} lies behind its object");
+    }
+
+    /// The local address of what a program sees at an address.
+    pub fn local(&self, address: usize) -> u64 {
+        self.translate(address).1
     }
 
     fn begin(&mut self, token: Token, pages: u64, lent: Option<Lent>) {
@@ -413,8 +416,8 @@ impl Node {
 
     /// One look at what changed; whether anything did.
     fn settle(&mut self) -> bool {
-        let more = self.scif.pump(&mut CpuEngine, BUDGET);
-        let changes = self.scif.take_changes();
+        self.scif.begin_turn();
+        let changes = self.scif.take_changes(&mut CpuEngine);
         while let Some(news) = self.scif.take_news() {
             self.news.push(news);
         }
@@ -432,7 +435,7 @@ impl Node {
             let kept = self.kept.remove(&request).unwrap();
             self.attempt(request, kept);
         }
-        more || !changes.handles.is_empty() || !changes.requests.is_empty()
+        self.scif.is_busy() || !changes.handles.is_empty() || !changes.requests.is_empty()
     }
 }
 
@@ -747,6 +750,11 @@ impl Bed {
         let result = self.nodes[node].scif.unmap(id, offset, size);
         self.run();
         result
+    }
+
+    /// A byte of a node's memory.
+    pub fn raw(&self, node: usize, address: u64) -> u8 {
+        self.world.borrow().memories[node][address as usize]
     }
 
     /// What a program on `node` sees in pages it has mapped from `address`.

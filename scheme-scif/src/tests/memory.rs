@@ -119,7 +119,6 @@ fn a_handle_that_is_closed_while_its_object_is_made_leaves_nothing() {
 }
 
 #[test]
-#[ignore = "the engine keeps no limits yet"]
 fn scarce_memory_and_limits() {
     let mut bed = Bed::new(1);
     let before = state(&mut bed);
@@ -254,7 +253,6 @@ fn an_offer_lasts_until_it_is_given_up() {
 }
 
 #[test]
-#[ignore = "the engine keeps no limits yet"]
 fn offers_are_checked() {
     let mut bed = Bed::new(1);
     let before = state(&mut bed);

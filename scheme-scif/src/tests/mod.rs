@@ -6,3 +6,4 @@ mod errors;
 mod memory;
 mod operations;
 mod transfers;
+mod windows;
