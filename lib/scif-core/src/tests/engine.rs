@@ -20,6 +20,11 @@ pub struct Order {
 }
 
 impl Order {
+    /// Whether nothing is queued.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Executes the oldest descriptor.
     pub fn complete_one(&mut self, memory: &mut dyn Memory) {
         if let Some((cookie, descriptor)) = self.queue.pop_front() {

@@ -16,6 +16,9 @@ use crate::{Direction, Local, Memory, Rma, Signal, WindowState};
 /// The last byte of memory and one more.
 const END: u64 = BUS + RAM_BYTES as u64;
 
+/// Address and pages of each chunk.
+type Chunks<'a> = &'a [(u64, u64)];
+
 /// Node 0 is under test; node 1 is played by the test from now on.
 struct Victim {
     bed: Bed,
@@ -109,7 +112,7 @@ impl Victim {
 fn page_lists_without_sense_are_refused_and_forgotten() {
     let mut victim = victim();
     let good = [(BUS, 2), (BUS + 4 * PAGE, 1)];
-    let bad: [(&[(u64, u64)], u32, i64, u32); 16] = [
+    let bad: [(Chunks<'_>, u32, i64, u32); 16] = [
         (&good, 0, 0, BOTH),
         (&good, 1, 0, BOTH),
         (&good, 4, 0, BOTH),
@@ -124,7 +127,7 @@ fn page_lists_without_sense_are_refused_and_forgotten() {
         (&[(BUS, 1 << 52), (BUS, 3)], 2, 0, BOTH),
         (&[(BUS + 1, 3)], 1, 0, BOTH),
         (&[(0, 3)], 1, 0, BOTH),
-        (&[(u64::MAX & !0xfff, 3)], 1, 0, BOTH),
+        (&[(!0xfff, 3)], 1, 0, BOTH),
         (&[(END - PAGE, 3)], 1, 0, BOTH),
     ];
     for (chunks, count, offset, rights) in bad {

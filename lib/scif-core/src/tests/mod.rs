@@ -8,5 +8,6 @@ mod fences;
 mod hostile;
 mod lifetimes;
 mod mappings;
+mod random;
 mod registering;
 mod transfers;

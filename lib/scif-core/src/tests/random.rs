@@ -1,0 +1,315 @@
+//! Random calls at random moments: whatever happens, the invariants hold and nothing is left over.
+
+use super::std::prelude::v1::*;
+
+use super::std::cell::RefCell;
+use super::std::rc::Rc;
+
+use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, WRITE};
+use super::engine::{LateEngine, Order};
+use crate::{Direction, Local, Mapped, Rma, Signal, Ticket};
+
+/// Steps of one run.
+const STEPS: usize = 300;
+
+/// A linear congruential generator; the upper bits are used.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.roll(from.len() as u64) as usize]
+    }
+}
+
+/// One run.
+struct Run {
+    bed: Bed,
+    dice: Dice,
+    order: Option<Rc<RefCell<Order>>>,
+    ends: Vec<End>,
+    tickets: Vec<(End, Ticket)>,
+    virtuals: Vec<(End, Ticket)>,
+    mapped: Vec<(usize, Mapped)>,
+    cookies: Vec<(End, u64)>,
+    marks: Vec<(End, i32)>,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let nodes = 1 + (seed % 2) as usize;
+        let mut run = Run {
+            bed: Bed::new(nodes),
+            dice: Dice(seed),
+            order: None,
+            ends: Vec::new(),
+            tickets: Vec::new(),
+            virtuals: Vec::new(),
+            mapped: Vec::new(),
+            cookies: Vec::new(),
+            marks: Vec::new(),
+        };
+        for _ in 0..3 {
+            run.connect();
+        }
+        if seed.is_multiple_of(3) {
+            let (engine, order) = LateEngine::new(3);
+            run.bed.nodes[0].copier = Box::new(engine);
+            run.order = Some(order);
+        }
+        run
+    }
+
+    fn connect(&mut self) {
+        let last = self.bed.nodes.len() - 1;
+        let (a, b) = self.bed.connect(0, last);
+        for end in [a, b] {
+            let pages = self.bed.pin(end.node, &[1, 1]);
+            self.bed.register(end, &pages, 0, BOTH);
+            self.ends.push(end);
+        }
+    }
+
+    fn step(&mut self) {
+        let Some(end) = (!self.ends.is_empty()).then(|| self.dice.pick(&self.ends)) else {
+            return self.connect();
+        };
+        match self.dice.roll(36) {
+            0..4 => self.register(end),
+            4 if self.dice.roll(2) == 0 => self.unregister(end),
+            5..10 => self.copy(end),
+            10 => self.begin_virtual(end),
+            11 => self.map(end),
+            12 => self.unmap(),
+            13 | 20 => self.fence(end),
+            14 => self.finish(),
+            15 if self.dice.roll(3) == 0 => self.abandon(),
+            16 => self.get(end),
+            17 if self.dice.roll(5) == 0 => self.close(end),
+            18 if self.ends.len() < 8 => self.connect(),
+            19 | 21..24 => self.complete(),
+            _ => {
+                let node = self.dice.roll(self.bed.nodes.len() as u64) as usize;
+                self.bed.turn(node);
+            }
+        }
+        for node in &self.bed.nodes {
+            node.engine.check_invariants().unwrap();
+        }
+    }
+
+    fn offset(&mut self) -> i64 {
+        self.dice.roll(3) as i64 * 2 * PAGE as i64
+    }
+
+    fn register(&mut self, end: End) {
+        let pages = self.bed.pin(end.node, &[1, 1]);
+        let offset = self.offset();
+        let protection = self.dice.pick(&[BOTH, BOTH, BOTH, READ, WRITE]);
+        let flags = self.dice.pick(&[FIXED, FIXED, 0]);
+        let ticket = self
+            .bed
+            .start_register(end, &pages, offset, protection, flags);
+        self.tickets.extend(ticket.ok().map(|ticket| (end, ticket)));
+    }
+
+    fn unregister(&mut self, end: End) {
+        let offset = self.offset();
+        let length = self.dice.pick(&[2, 2, 4, 1]) * PAGE;
+        let (engine, memory) = self.bed.engine(end);
+        let ticket = engine.unregister(memory, end.id, offset, length);
+        self.tickets.extend(ticket.ok().map(|ticket| (end, ticket)));
+    }
+
+    fn copy(&mut self, end: End) {
+        let (local, remote) = (self.offset(), self.offset());
+        let most = self.dice.pick(&[PAGE, 2 * PAGE, 5 * PAGE]);
+        let length = 1 + self.dice.roll(most);
+        let rma = Rma {
+            direction: self.dice.pick(&[Direction::Read, Direction::Write]),
+            local: match self.dice.roll(4) {
+                0 => Local::Pages {
+                    pages: self.bed.pin(end.node, &[3]),
+                    offset: 7,
+                },
+                _ => Local::Window(local),
+            },
+            remote,
+            length,
+            flags: self.dice.roll(16) as u32,
+        };
+        let (engine, memory) = self.bed.engine(end);
+        let ticket = engine.rma(memory, end.id, rma);
+        self.tickets.extend(ticket.ok().map(|ticket| (end, ticket)));
+    }
+
+    fn begin_virtual(&mut self, end: End) {
+        let remote = self.offset();
+        let direction = self.dice.pick(&[Direction::Read, Direction::Write]);
+        let (engine, memory) = self.bed.engine(end);
+        let ticket = engine.virtual_start(memory, end.id, direction, remote, 2 * PAGE, 0);
+        self.virtuals
+            .extend(ticket.ok().map(|ticket| (end, ticket)));
+    }
+
+    fn map(&mut self, end: End) {
+        let offset = self.offset();
+        let (engine, memory) = self.bed.engine(end);
+        let mapped = engine.map(memory, end.id, offset, PAGE, READ);
+        self.mapped
+            .extend(mapped.ok().map(|mapped| (end.node, mapped)));
+    }
+
+    fn unmap(&mut self) {
+        if let Some((node, mapped)) = self.mapped.pop() {
+            let node = &mut self.bed.nodes[node];
+            let memory = &mut node.memory;
+            node.engine.unmap(memory, mapped.window, mapped.pages);
+        }
+    }
+
+    fn fence(&mut self, end: End) {
+        let flags = self.dice.pick(&[1, 2]);
+        let signal = Signal {
+            local_offset: self.offset() + 4092,
+            remote_offset: self.offset() + 8,
+            flags: flags | 0x30,
+            ..Signal::default()
+        };
+        let known = self.marks.iter().rfind(|(of, _)| *of == end);
+        let mark = known.map_or(1, |(_, mark)| *mark);
+        let kind = self.dice.roll(3);
+        let (engine, memory) = self.bed.engine(end);
+        let ticket = match kind {
+            0 => engine.fence_mark(memory, end.id, flags),
+            1 => engine.fence_wait(memory, end.id, mark),
+            _ => engine.fence_signal(memory, end.id, signal),
+        };
+        let Ok(ticket) = ticket else {
+            return;
+        };
+        match engine.finish(memory, ticket) {
+            Some(Ok(mark)) if kind == 0 => self.marks.push((end, mark as i32)),
+            Some(_) => {}
+            None => self.tickets.push((end, ticket)),
+        }
+    }
+
+    fn finish(&mut self) {
+        let bed = &mut self.bed;
+        self.tickets.retain(|(end, ticket)| {
+            let (engine, memory) = bed.engine(*end);
+            let result = engine.finish(memory, *ticket);
+            result.is_none()
+        });
+        let mut data = [1; 2 * PAGE as usize];
+        self.virtuals.retain(|(end, ticket)| {
+            let (engine, memory) = bed.engine(*end);
+            engine
+                .virtual_step(memory, *ticket, &mut data, 5000)
+                .is_none()
+        });
+    }
+
+    fn abandon(&mut self) {
+        for list in [&mut self.tickets, &mut self.virtuals] {
+            if let Some((end, ticket)) = list.pop() {
+                let (engine, memory) = self.bed.engine(end);
+                engine.abandon(memory, ticket);
+            }
+        }
+    }
+
+    fn get(&mut self, end: End) {
+        let offset = self.offset();
+        let (engine, memory) = self.bed.engine(end);
+        if let Ok(got) = engine.get_pages(memory, end.id, offset, PAGE) {
+            self.cookies.push((end, got.cookie));
+        }
+        if self.cookies.len() > 2 {
+            let (end, cookie) = self.cookies.remove(0);
+            let (engine, memory) = self.bed.engine(end);
+            // The endpoint may have been closed, which put them.
+            let _ = engine.put_pages(memory, end.id, cookie);
+        }
+    }
+
+    fn close(&mut self, end: End) {
+        self.bed.close(end);
+        self.ends.retain(|other| *other != end);
+    }
+
+    fn complete(&mut self) {
+        if let Some(order) = &self.order {
+            order
+                .borrow_mut()
+                .complete_one(&mut self.bed.nodes[0].memory);
+        }
+    }
+
+    /// Everything ends, in random order; nothing is left. What happened: copies, signals, bytes by
+    /// DMA, uses of pages.
+    fn end(mut self) -> [u64; 4] {
+        while let Some(end) = self.ends.pop() {
+            self.close(end);
+            self.step_some();
+        }
+        while !self.mapped.is_empty() {
+            self.unmap();
+        }
+        while !(self.tickets.is_empty() && self.virtuals.is_empty()) {
+            self.abandon();
+        }
+        self.bed.run();
+        while self
+            .order
+            .as_ref()
+            .is_some_and(|order| !order.borrow().is_idle())
+        {
+            self.complete();
+            self.bed.run();
+        }
+        self.bed.assert_clean();
+        let mut sums = [0; 4];
+        for node in &self.bed.nodes {
+            let engine = &node.engine;
+            assert_eq!((engine.calls.len(), engine.channels.len()), (0, 0));
+            let stats = engine.stats();
+            let released = node.released.len() as u64;
+            let seen = [stats.copies, stats.signals, stats.rma_bytes_dma, released];
+            for (sum, seen) in sums.iter_mut().zip(seen) {
+                *sum += seen;
+            }
+        }
+        sums
+    }
+
+    fn step_some(&mut self) {
+        for node in 0..self.bed.nodes.len() {
+            if self.dice.roll(2) == 0 {
+                self.bed.turn(node);
+            }
+        }
+    }
+}
+
+#[test]
+fn random_calls_keep_the_invariants_and_leave_nothing() {
+    let mut sums = [0; 4];
+    for seed in 0..60 {
+        let mut run = Run::new(seed);
+        for _ in 0..STEPS {
+            run.step();
+        }
+        for (sum, count) in sums.iter_mut().zip(run.end()) {
+            *sum += count;
+        }
+    }
+    // Or the calls were all refused, and nothing was tried.
+    assert!(sums.iter().all(|sum| *sum >= 50), "{sums:?}");
+}
