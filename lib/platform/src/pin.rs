@@ -135,12 +135,12 @@ impl Pin {
             flags,
         };
         record.range()?;
-        let space = own_space()?;
-        let mappings = mappings(&space)?;
+        let mappings = mappings(&own_space()?)?;
         check(&mappings, address, length, protection)?;
         touch(&mappings, address, length);
         let file = Fd::open(RANGE_PATH, O_RDWR | O_CLOEXEC, 0)?;
-        let sent = space.into_raw();
+        // A fresh one: the daemon lists the mappings too.
+        let sent = own_space()?.into_raw();
         if let Err(error) = file.call_wo(&sent.to_ne_bytes(), CallFlags::FD, &[SEND_SPACE]) {
             // Whether the descriptor is still there depends on how far the call came.
             let _ = libredox::call::close(sent);

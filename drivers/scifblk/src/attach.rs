@@ -1,0 +1,282 @@
+//! The driver: a connection to every node's server, and the disk that each of them offers.
+//!
+//! Nothing here waits for a peer: connects run in the background, and what a peer says is taken as
+//! it comes. A node without a server is asked again from time to time.
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
+use platform::event::Queue;
+use platform::scheme::Status;
+use runtime::time::Instant;
+use scif::kernel::{Client, Registration, RemoteMemory, get_pages};
+use scif::{Endpoint, Errno, Error, Mapping, PortId, Protection, Readiness, RecvFlags, Result};
+use scifblk::disk::{Disk, Store};
+use scifblk::hello::Hello;
+use scifblk::scheme::DiskScheme;
+use scifblk::{Node, PORT, SCHEME};
+use syscall::error::{EIO, EPROTO};
+use syscall::flag::EventFlags;
+
+/// Pause before a node that refused is asked again, the first time; then twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Source {
+    Requests,
+    Nodes,
+    Node(Node),
+}
+
+/// The memory of a disk.
+enum Blocks {
+    /// Pages of another node, by their addresses.
+    Remote(RemoteMemory<Rc<Endpoint>>),
+    /// Pages of this node, which have no addresses that a driver may use.
+    Local(Mapping, Rc<Endpoint>),
+}
+
+impl Blocks {
+    fn endpoint(&self) -> &Endpoint {
+        match self {
+            Blocks::Remote(memory) => memory.endpoint(),
+            Blocks::Local(_, endpoint) => endpoint,
+        }
+    }
+}
+
+fn system(error: Error) -> syscall::error::Error {
+    syscall::error::Error::new(error.errno())
+}
+
+impl Store for Blocks {
+    fn read(&self, offset: usize, to: &mut [u8]) -> platform::Result<()> {
+        match self {
+            Blocks::Remote(memory) => memory.read(offset, to).map_err(system),
+            Blocks::Local(memory, _) => memory.copy_out(offset, to),
+        }
+    }
+
+    fn write(&self, offset: usize, from: &[u8]) -> platform::Result<()> {
+        match self {
+            Blocks::Remote(memory) => memory.write(offset, from).map_err(system),
+            Blocks::Local(memory, _) => memory.copy_in(offset, from),
+        }
+    }
+
+    fn flush(&self) -> platform::Result<()> {
+        if let Blocks::Remote(memory) = self {
+            memory.flush().map_err(system)?;
+        }
+        // Whether the node was there until now: else nobody knows where the writes went.
+        let lost = self.endpoint().readiness(Readiness::empty());
+        if lost.is_ok_and(|lost| lost.is_empty()) {
+            Ok(())
+        } else {
+            Err(syscall::error::Error::new(EIO))
+        }
+    }
+}
+
+/// How far a node's disk has come.
+enum State {
+    /// To be asked at this time.
+    Waiting(Instant),
+    Connecting(Endpoint),
+    /// Connected; the bytes of the greeting so far.
+    Greeting(Endpoint, Vec<u8>),
+    /// Its disk is there.
+    Attached(Rc<Endpoint>),
+}
+
+/// What comes of one step.
+enum Step {
+    /// More can be done at once.
+    Again(State),
+    /// Something has to happen first.
+    Wait(State),
+}
+
+struct Peer {
+    state: State,
+    pause: Duration,
+}
+
+/// All nodes and their disks.
+struct Driver {
+    own: Node,
+    peers: BTreeMap<Node, Peer>,
+    scheme: DiskScheme<Blocks>,
+    queue: Queue<Source>,
+}
+
+impl Client for Driver {
+    fn probe(&mut self, node: Node) {
+        let peer = Peer {
+            state: State::Waiting(Instant::now()),
+            pause: FIRST_PAUSE,
+        };
+        self.peers.insert(node, peer);
+    }
+
+    fn remove(&mut self, node: Node) {
+        self.peers.remove(&node);
+        if self.scheme.remove(node) {
+            log::info!("the disk of node {node} has gone with its node");
+        }
+    }
+}
+
+/// Serves the disks of all nodes until the scheme's socket closes.
+pub fn run() -> Result<()> {
+    let mut nodes = Registration::new()?;
+    let mut driver = Driver {
+        own: scif::nodes()?.own,
+        peers: BTreeMap::new(),
+        scheme: DiskScheme::new(),
+        queue: Queue::new()?,
+    };
+    let notify = runtime::env::var(NOTIFY_VARIABLE);
+    let notify = notify.as_deref();
+    let mut requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut driver.scheme)?;
+    let read = EventFlags::EVENT_READ;
+    driver
+        .queue
+        .subscribe(requests.fd(), read, Source::Requests)?;
+    driver.queue.subscribe(nodes.fd(), read, Source::Nodes)?;
+    let mut ready = Vec::new();
+    loop {
+        nodes.dispatch(&mut driver)?;
+        driver.advance_all();
+        let limit = match requests.poll(&mut driver.scheme)? {
+            Status::Closed => return Ok(()),
+            Status::More => Some(Duration::ZERO),
+            Status::Idle => driver.next_attempt(),
+        };
+        driver.queue.wait(limit, &mut ready)?;
+    }
+}
+
+impl Driver {
+    /// How long until a node is to be asked again.
+    fn next_attempt(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let waits = self.peers.values().filter_map(|peer| match peer.state {
+            State::Waiting(until) => Some(until.duration_since(now)),
+            _ => None,
+        });
+        waits.min()
+    }
+
+    fn advance_all(&mut self) {
+        let nodes: Vec<Node> = self.peers.keys().copied().collect();
+        for node in nodes {
+            if let Some(peer) = self.peers.remove(&node) {
+                let peer = self.advance(node, peer);
+                self.peers.insert(node, peer);
+            }
+        }
+    }
+
+    /// Goes on as far as it goes without waiting.
+    fn advance(&mut self, node: Node, mut peer: Peer) -> Peer {
+        loop {
+            let result = match peer.state {
+                State::Waiting(until) if Instant::now() < until => return peer,
+                State::Waiting(_) => self.dial(node),
+                State::Connecting(endpoint) => connected(node, endpoint),
+                State::Greeting(endpoint, bytes) => self.greeted(node, endpoint, bytes),
+                State::Attached(endpoint) => still_there(endpoint),
+            };
+            match result {
+                Ok(Step::Again(state)) => peer.state = state,
+                Ok(Step::Wait(state)) => {
+                    if matches!(state, State::Attached(_)) {
+                        peer.pause = FIRST_PAUSE;
+                    }
+                    peer.state = state;
+                    return peer;
+                }
+                Err(error) => {
+                    self.lost(node, error);
+                    peer.state = State::Waiting(Instant::now() + peer.pause);
+                    peer.pause = LONGEST_PAUSE.min(2 * peer.pause);
+                    return peer;
+                }
+            }
+        }
+    }
+
+    fn lost(&mut self, node: Node, error: Error) {
+        if self.scheme.remove(node) {
+            log::info!("the disk of node {node} has gone: {error}");
+        } else if error != Error::Scif(Errno::ConnectionRefused) {
+            log::warn!("no disk of node {node}: {error}");
+        }
+    }
+
+    /// Begins to connect.
+    fn dial(&mut self, node: Node) -> Result<Step> {
+        let endpoint = Endpoint::open()?;
+        endpoint.set_nonblocking(true)?;
+        let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+        self.queue
+            .subscribe(endpoint.fd(), events, Source::Node(node))?;
+        Ok(Step::Again(State::Connecting(endpoint)))
+    }
+
+    /// Takes what has come of the greeting; the disk is there once it is complete.
+    fn greeted(&mut self, node: Node, endpoint: Endpoint, mut bytes: Vec<u8>) -> Result<Step> {
+        let mut buffer = [0; Hello::BYTES];
+        let room = buffer.len() - bytes.len();
+        let count = endpoint.recv(&mut buffer[..room], RecvFlags::empty())?;
+        bytes.extend(&buffer[..count]);
+        let Some(complete) = bytes.first_chunk() else {
+            let state = State::Greeting(endpoint, bytes);
+            return Ok(if count > 0 {
+                Step::Again(state)
+            } else {
+                Step::Wait(state)
+            });
+        };
+        let hello = Hello::parse(complete).map_err(|reason| {
+            log::warn!("what node {node} offers is refused: {reason}");
+            Error::from_errno(EPROTO)
+        })?;
+        let endpoint = Rc::new(endpoint);
+        let blocks = if node == self.own {
+            let length = hello.page_bytes() as usize;
+            let memory = endpoint.map(hello.offset, length, Protection::all())?;
+            Blocks::Local(memory, endpoint.clone())
+        } else {
+            let pages = get_pages(endpoint.clone(), hello.offset, hello.page_bytes())?;
+            Blocks::Remote(pages.map()?)
+        };
+        self.scheme.add(node, Disk::new(blocks, hello.bytes()));
+        log::info!("the disk of node {node} has {} blocks", hello.blocks);
+        Ok(Step::Again(State::Attached(endpoint)))
+    }
+}
+
+/// Asks for the outcome of a connect, or begins it.
+fn connected(node: Node, endpoint: Endpoint) -> Result<Step> {
+    match endpoint.connect(PortId::new(node, PORT)) {
+        Ok(_) => Ok(Step::Again(State::Greeting(endpoint, Vec::new()))),
+        Err(Error::Scif(Errno::InProgress)) => Ok(Step::Wait(State::Connecting(endpoint))),
+        Err(error) => Err(error),
+    }
+}
+
+/// A server says nothing after its greeting. What there is to read is that it has gone, or
+/// nonsense.
+fn still_there(endpoint: Rc<Endpoint>) -> Result<Step> {
+    match endpoint.recv(&mut [0], RecvFlags::empty())? {
+        0 => Ok(Step::Wait(State::Attached(endpoint))),
+        _ => Err(Error::from_errno(EPROTO)),
+    }
+}

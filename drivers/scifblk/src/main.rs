@@ -1,0 +1,60 @@
+//! scifblk: offers memory as a disk to the other nodes, or makes files of the disks they offer.
+#![cfg_attr(target_os = "redox", no_std, no_main)]
+
+#[cfg(target_os = "redox")]
+extern crate alloc;
+
+#[cfg(target_os = "redox")]
+mod attach;
+#[cfg(target_os = "redox")]
+mod serve;
+
+#[cfg(target_os = "redox")]
+mod program {
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use scifblk::hello::MAX_BYTES;
+    use scifblk::parse_size;
+
+    use crate::{attach, serve};
+
+    runtime::main!(main);
+
+    const USAGE: &str = "\
+usage: scifblk serve SIZE   offers so much memory of this node as a disk (bytes, or with K or M)
+       scifblk attach       makes the disks of all nodes files below /scheme/disk.scif";
+
+    fn main() -> i32 {
+        runtime::logging::init("scifblk");
+        let arguments: Vec<String> = runtime::env::args().skip(1).collect();
+        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let result = match words[..] {
+            ["serve", size] => match parse_size(size) {
+                Some(bytes) if bytes > 0 && bytes <= MAX_BYTES && bytes % 4096 == 0 => {
+                    serve::run(bytes)
+                }
+                _ => {
+                    runtime::eprintln!("scifblk: {size}: whole pages, at most 1024M");
+                    return 2;
+                }
+            },
+            ["attach"] => attach::run(),
+            _ => {
+                runtime::eprintln!("{USAGE}");
+                return 2;
+            }
+        };
+        match result {
+            Ok(()) => 0,
+            Err(error) => {
+                log::error!("{}: {error}", words.join(" "));
+                1
+            }
+        }
+    }
+}
+
+/// The driver runs on Redox only; elsewhere its library is tested.
+#[cfg(not(target_os = "redox"))]
+fn main() {}

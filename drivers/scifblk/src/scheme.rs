@@ -1,0 +1,239 @@
+//! The `disk.scif` scheme: a file for each disk, named by the number of the node it is on.
+//!
+//! ```text
+//! /scheme/disk.scif/      directory of the disks that are there
+//! /scheme/disk.scif/1     the disk of node 1: read, write, seek, size, fsync; blocks of 512 bytes
+//! ```
+//!
+//! A descriptor belongs to the disk that was there when it was opened. When that goes it is
+//! `ENODEV` for good, also if the node offers a disk again.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use platform::scheme::{SchemeDaemon, list_directory};
+use redox_scheme::scheme::SchemeSync;
+use redox_scheme::{CallerCtx, OpenResult};
+use syscall::data::Stat;
+use syscall::dirent::{DirentBuf, DirentKind};
+use syscall::error::{EACCES, EBADF, EISDIR, ENFILE, ENODEV, ENOENT, ENOTDIR, Error, Result};
+use syscall::flag::{EventFlags, MODE_DIR, MODE_FILE, O_DIRECTORY, O_RDONLY, O_STAT, O_WRONLY};
+use syscall::schemev2::NewFdFlags;
+
+use crate::disk::{BLOCK, Disk, Store};
+use crate::{Node, SCHEME};
+
+/// Open files at most.
+const MAX_HANDLES: usize = 4096;
+
+enum Handle {
+    Root,
+    Disk {
+        node: Node,
+        /// Which of the disks that node has offered.
+        life: u64,
+        flags: usize,
+    },
+}
+
+struct Slot<S> {
+    life: u64,
+    disk: Disk<S>,
+}
+
+/// The scheme's state.
+pub struct DiskScheme<S> {
+    disks: BTreeMap<Node, Slot<S>>,
+    lives: u64,
+    handles: BTreeMap<usize, Handle>,
+    last: usize,
+}
+
+impl<S: Store> Default for DiskScheme<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Store> DiskScheme<S> {
+    /// No disks yet.
+    pub fn new() -> Self {
+        Self {
+            disks: BTreeMap::new(),
+            lives: 0,
+            handles: BTreeMap::new(),
+            last: 0,
+        }
+    }
+
+    /// A node's disk has come.
+    pub fn add(&mut self, node: Node, disk: Disk<S>) {
+        self.lives += 1;
+        let life = self.lives;
+        self.disks.insert(node, Slot { life, disk });
+    }
+
+    /// A node's disk has gone. Returns whether there was one.
+    pub fn remove(&mut self, node: Node) -> bool {
+        self.disks.remove(&node).is_some()
+    }
+
+    fn insert(&mut self, handle: Handle) -> usize {
+        self.last += 1;
+        self.handles.insert(self.last, handle);
+        self.last
+    }
+
+    fn handle(&self, id: usize) -> Result<&Handle> {
+        self.handles.get(&id).ok_or(Error::new(EBADF))
+    }
+
+    /// The disk behind a handle that was opened with one of the flags `access`.
+    fn disk(&self, id: usize, access: usize) -> Result<&Disk<S>> {
+        match *self.handle(id)? {
+            Handle::Root => Err(Error::new(EISDIR)),
+            Handle::Disk { flags, .. } if flags & access == 0 => Err(Error::new(EBADF)),
+            Handle::Disk { node, life, .. } => match self.disks.get(&node) {
+                Some(slot) if slot.life == life => Ok(&slot.disk),
+                _ => Err(Error::new(ENODEV)),
+            },
+        }
+    }
+}
+
+/// Any way to have a file open.
+const ANY: usize = O_RDONLY | O_WRONLY | O_STAT;
+
+impl<S: Store> SchemeDaemon for DiskScheme<S> {}
+
+impl<S: Store> SchemeSync for DiskScheme<S> {
+    fn scheme_root(&mut self) -> Result<usize> {
+        Ok(self.insert(Handle::Root))
+    }
+
+    fn openat(
+        &mut self,
+        dir: usize,
+        path: &str,
+        flags: usize,
+        _fcntl_flags: u32,
+        ctx: &CallerCtx,
+    ) -> Result<OpenResult> {
+        if !matches!(self.handle(dir)?, Handle::Root) {
+            return Err(Error::new(ENOTDIR));
+        }
+        if self.handles.len() >= MAX_HANDLES {
+            return Err(Error::new(ENFILE));
+        }
+        let name = path.trim_matches('/');
+        if name.is_empty() {
+            if flags & O_WRONLY != 0 {
+                return Err(Error::new(EISDIR));
+            }
+            let number = self.insert(Handle::Root);
+            let flags = NewFdFlags::empty();
+            return Ok(OpenResult::ThisScheme { number, flags });
+        }
+        let named = |node: &&Node| node.to_string() == name;
+        let node = *self.disks.keys().find(named).ok_or(Error::new(ENOENT))?;
+        // Whoever may write to a disk owns what is on it.
+        if ctx.uid != 0 {
+            return Err(Error::new(EACCES));
+        }
+        if flags & O_DIRECTORY != 0 {
+            return Err(Error::new(ENOTDIR));
+        }
+        let life = self.disks.get(&node).map_or(0, |slot| slot.life);
+        let number = self.insert(Handle::Disk { node, life, flags });
+        Ok(OpenResult::ThisScheme {
+            number,
+            flags: NewFdFlags::POSITIONED,
+        })
+    }
+
+    fn read(
+        &mut self,
+        id: usize,
+        buf: &mut [u8],
+        offset: u64,
+        _fcntl_flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        self.disk(id, O_RDONLY)?.read(offset, buf)
+    }
+
+    fn write(
+        &mut self,
+        id: usize,
+        buf: &[u8],
+        offset: u64,
+        _fcntl_flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        self.disk(id, O_WRONLY)?.write(offset, buf)
+    }
+
+    fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
+        Ok(self.disk(id, ANY)?.bytes())
+    }
+
+    fn fsync(&mut self, id: usize, _ctx: &CallerCtx) -> Result<()> {
+        self.disk(id, ANY)?.flush()
+    }
+
+    fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
+        self.handle(id)?;
+        Ok(flags & (EventFlags::EVENT_READ | EventFlags::EVENT_WRITE))
+    }
+
+    fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
+        let size = match self.handle(id)? {
+            Handle::Root => None,
+            Handle::Disk { .. } => Some(self.disk(id, ANY)?.bytes()),
+        };
+        *stat = Stat {
+            st_mode: size.map_or(MODE_DIR | 0o555, |_| MODE_FILE | 0o600),
+            st_nlink: 1,
+            st_size: size.unwrap_or(0),
+            st_blksize: BLOCK as u32,
+            st_blocks: size.unwrap_or(0) / BLOCK as u64,
+            ..Stat::default()
+        };
+        Ok(())
+    }
+
+    fn getdents<'buf>(
+        &mut self,
+        id: usize,
+        buf: DirentBuf<&'buf mut [u8]>,
+        opaque: u64,
+    ) -> Result<DirentBuf<&'buf mut [u8]>> {
+        let Handle::Root = self.handle(id)? else {
+            return Err(Error::new(ENOTDIR));
+        };
+        let names: Vec<String> = self.disks.keys().map(Node::to_string).collect();
+        let entries = names
+            .iter()
+            .map(|name| (name.as_str(), DirentKind::Regular));
+        list_directory(buf, opaque, entries)
+    }
+
+    fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
+        let name = match self.handle(id)? {
+            Handle::Root => String::new(),
+            Handle::Disk { node, .. } => node.to_string(),
+        };
+        let path = alloc::format!("/scheme/{SCHEME}/{name}");
+        let count = path.len().min(buf.len());
+        buf[..count].copy_from_slice(&path.as_bytes()[..count]);
+        Ok(count)
+    }
+
+    fn on_close(&mut self, id: usize) {
+        self.handles.remove(&id);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,430 @@
+//! `scif-pin`: memory pinned where it is, by `scifpin`, and the calls for other drivers that use
+//! it.
+//!
+//! `scif-pin hold` pins a range and waits to be killed; `scif-pin user` tries, as another user,
+//! what only root may do.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use guest_tests::{Suite, pair, settled, text};
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_RDWR};
+use platform::mem::{Cache, map_physical};
+use platform::pin::{self, Pin, PinRecord};
+use runtime::process::Command;
+use runtime::{fs, println, thread};
+use scif::kernel::{Client, PinnedPages, Registration, get_pages};
+use scif::{Endpoint, MapFlags, Memory, NodeId, Protection, RegisterOptions, RmaFlags, raw};
+use syscall::error::{EACCES, EADDRINUSE, EAGAIN, EFAULT, EINVAL, ENOTCONN, ENXIO, EPERM, Error};
+use syscall::flag::CallFlags;
+
+runtime::main!(main);
+
+const PAGE: usize = 4096;
+const RW: u32 = pin::READ | pin::WRITE;
+const LIMITS: &str = "/scheme/scif/limits";
+
+fn main() -> i32 {
+    match runtime::env::args().nth(1).as_deref() {
+        Some("hold") => return hold(),
+        Some("user") => return user(),
+        _ => {}
+    }
+    let mut suite = Suite::new("scif-pin");
+    let before = ranges();
+    suite.check("pages-stay-where-they-are", in_place());
+    suite.equal("ranges-after-windows", settled(ranges, &before), before);
+    suite.check("bad-ranges", bad_ranges());
+    suite.check("changing-ranges", changing_ranges());
+    suite.equal("ranges-after-errors", settled(ranges, &before), before);
+    suite.check("killed-owner", killed_owner());
+    suite.equal("ranges-after-kill", settled(ranges, &before), before);
+    suite.check("limit", limit());
+    suite.check("pinned-pages", pinned_pages());
+    suite.check("peer-pages", peer_pages());
+    suite.check("probe", probe());
+    suite.equal("ranges-at-the-end", settled(ranges, &before), before);
+    suite.check("other-users", other_users());
+    suite.finish()
+}
+
+/// Pinned ranges of all users.
+fn ranges() -> usize {
+    let text = fs::read_to_string(pin::LIST_PATH).unwrap_or_default();
+    text.lines().count()
+}
+
+fn expect<T: PartialEq + core::fmt::Debug>(what: &str, found: T, wanted: T) -> Result<(), String> {
+    if found == wanted {
+        Ok(())
+    } else {
+        Err(alloc::format!("{what}: {found:?}, expected {wanted:?}"))
+    }
+}
+
+fn errno<T>(result: scif::Result<T>) -> i32 {
+    result.map_or_else(scif::Error::errno, |_| 0)
+}
+
+/// Pins any range of addresses, whatever is there: what the library would not send.
+fn pin_raw(address: usize, length: usize, protection: u32) -> Result<Fd, i32> {
+    let ask = || -> runtime::Result<Fd> {
+        let file = Fd::open(pin::RANGE_PATH, O_RDWR | O_CLOEXEC, 0)?;
+        let space = pin::own_space()?.into_raw();
+        file.call_wo(&space.to_ne_bytes(), CallFlags::FD, &[pin::SEND_SPACE])?;
+        let record = PinRecord {
+            address: address as u64,
+            length: length as u64,
+            protection,
+            flags: 0,
+        };
+        file.call_rw(&mut record.to_bytes(), CallFlags::empty(), &[pin::PIN])?;
+        Ok(file)
+    };
+    ask().map_err(|error| error.errno)
+}
+
+/// A window in place: both sides see the same pages, at the same address as before.
+fn in_place() -> Result<(), String> {
+    let (client, server) = pair().map_err(text("pair"))?;
+    let memory = Memory::ordinary(6000 * PAGE).map_err(text("memory"))?;
+    let last = memory.len() - 8;
+    for (offset, value) in [(0, 11_u64), (5 * PAGE, 22), (last, 33)] {
+        memory.write(offset, value).map_err(text("write"))?;
+    }
+    let before = ranges();
+    let options = RegisterOptions::new().in_place();
+    let window = server
+        .register_with(&memory, 0..memory.len(), options)
+        .map_err(text("register"))?;
+    expect("one range more", ranges(), before + 1)?;
+    let mapping = client
+        .map(window.offset(), memory.len(), Protection::all())
+        .map_err(text("map"))?;
+    for (offset, value) in [(0, 11_u64), (5 * PAGE, 22), (last, 33)] {
+        expect("seen by the peer", mapping.read(offset), Ok(value))?;
+    }
+    mapping.write(last, 44_u64).map_err(text("write"))?;
+    expect("written by the peer", memory.read(last), Ok(44_u64))?;
+    memory.write(8, 55_u64).map_err(text("write"))?;
+    expect("written by the owner", mapping.read(8), Ok(55_u64))?;
+    let mut copy = [0; 8];
+    client
+        .vread_from(&mut copy, window.offset() + 8, RmaFlags::SYNC)
+        .map_err(text("vreadfrom"))?;
+    expect("read by copy", u64::from_le_bytes(copy), 55)?;
+    window.unregister().map_err(text("unregister"))?;
+    // The mapping keeps the pages, though the owner's own view of them goes.
+    drop(memory);
+    expect("still there", mapping.read(last), Ok(44_u64))
+}
+
+/// Ranges that cannot be pinned are refused, and the daemon survives them.
+fn bad_ranges() -> Result<(), String> {
+    let memory = Memory::ordinary(4 * PAGE).map_err(text("memory"))?;
+    let address = memory.address();
+    let bios = map_physical(0xF_0000, PAGE, Cache::Uncached).map_err(text("BIOS"))?;
+    let hole = {
+        let gone = Memory::ordinary(2 * PAGE).map_err(text("memory"))?;
+        gone.address()
+    };
+    let program = main as *const () as usize & !(PAGE - 1);
+    for (what, address, length, protection, wanted) in [
+        ("length 0", address, 0, RW, EINVAL),
+        ("incomplete page", address, PAGE + 1, RW, EINVAL),
+        ("odd address", address + 8, PAGE, RW, EINVAL),
+        ("unknown right", address, PAGE, 4, EINVAL),
+        ("nothing there", hole, PAGE, RW, EFAULT),
+        ("kernel half", 1 << 47, PAGE, RW, EFAULT),
+        ("overflow", usize::MAX - PAGE + 1, PAGE, RW, EFAULT),
+        ("device memory", bios.address(), PAGE, pin::READ, EFAULT),
+        ("read-only code", program, PAGE, RW, EFAULT),
+    ] {
+        expect(
+            what,
+            pin_raw(address, length, protection).err(),
+            Some(wanted),
+        )?;
+        let library = Pin::of_range(raw::Range::absent(length), protection, 0);
+        if wanted == EINVAL && length > 0 && address % PAGE == 0 {
+            expect(what, library.err(), Some(Error::new(EINVAL)))?;
+        }
+    }
+    // Without an address space nothing can be pinned.
+    let file = Fd::open(pin::RANGE_PATH, O_RDWR | O_CLOEXEC, 0).map_err(text("open"))?;
+    let record = PinRecord {
+        address: address as u64,
+        length: PAGE as u64,
+        protection: RW,
+        flags: 0,
+    };
+    let early = file.call_rw(&mut record.to_bytes(), CallFlags::empty(), &[pin::PIN]);
+    expect(
+        "too early",
+        early.map_err(|error| error.errno()),
+        Err(EINVAL),
+    )?;
+    let good = pin_raw(address, 4 * PAGE, RW);
+    expect("a good one", good.map(|_| ()), Ok(()))?;
+    let code = pin_raw(program, PAGE, pin::READ);
+    expect("code, to be read", code.map(|_| ()), Ok(()))
+}
+
+/// Memory that goes while it is being pinned: an error or not, but never the daemon's end.
+fn changing_ranges() -> Result<(), String> {
+    let address = {
+        let probe = Memory::ordinary(64 * PAGE).map_err(text("memory"))?;
+        probe.address()
+    };
+    let changer = thread::spawn(|| {
+        for _ in 0..300 {
+            // It comes to the same address again and again.
+            let Ok(memory) = Memory::ordinary(64 * PAGE) else {
+                return false;
+            };
+            thread::yield_now();
+            drop(memory);
+            thread::yield_now();
+        }
+        true
+    });
+    let changer = changer.map_err(text("thread"))?;
+    let mut pinned = 0;
+    let mut refused = 0;
+    while !changer.is_finished() {
+        match pin_raw(address, 64 * PAGE, RW) {
+            Ok(_) => pinned += 1,
+            Err(EFAULT) => refused += 1,
+            Err(other) => return Err(alloc::format!("error {other}")),
+        }
+    }
+    println!("changing ranges: {pinned} pinned, {refused} refused");
+    expect("the changer", changer.join().ok(), Some(true))?;
+    let memory = Memory::ordinary(PAGE).map_err(text("memory"))?;
+    let after = pin_raw(memory.address(), PAGE, RW);
+    expect("the daemon lives", after.map(|_| ()), Ok(()))
+}
+
+/// Pins, tells so, waits.
+fn hold() -> i32 {
+    let held = pair().and_then(|(client, server)| {
+        let memory = Memory::ordinary(8 * PAGE)?;
+        let offset = raw::register_in_place(server.fd(), memory.range(), 0, RW, 0)?;
+        // A mapping of the own window: it and the window would keep each other, if the address
+        // space were what is pinned.
+        let mapping = client.map(offset, 8 * PAGE, Protection::all())?;
+        Ok((client, server, memory, mapping))
+    });
+    match held {
+        Ok(held) => {
+            println!("holding");
+            thread::sleep(runtime::time::Duration::from_secs(600));
+            drop(held);
+            0
+        }
+        Err(error) => {
+            println!("scif-pin hold: {error}");
+            1
+        }
+    }
+}
+
+fn killed_owner() -> Result<(), String> {
+    let before = ranges();
+    let mut child = Command::new("scif-pin")
+        .arg("hold")
+        .spawn()
+        .map_err(text("spawn"))?;
+    let held = settled(ranges, &(before + 1));
+    child.kill().map_err(text("kill"))?;
+    child.wait().map_err(text("wait"))?;
+    expect("held", held, before + 1)
+}
+
+/// The limit on a user's pages concerns these too, except for pages pinned by a driver.
+fn limit() -> Result<(), String> {
+    let old = fs::read_to_string(LIMITS).map_err(text("limits"))?;
+    let set = |text: &str| fs::write(LIMITS, text.as_bytes());
+    set("pinned_pages_per_user 16\n").map_err(text("set limit"))?;
+    let memory = Memory::ordinary(17 * PAGE).map_err(text("memory"))?;
+    let over = Pin::of_range(memory.range(), RW, 0).err();
+    let under = memory
+        .range()
+        .part(0, 16 * PAGE)
+        .and_then(|part| Pin::of_range(part, RW, 0));
+    let free = PinnedPages::pin(memory.range(), Protection::all(), MapFlags::empty());
+    set(&old).map_err(text("restore limit"))?;
+    expect("over the limit", over, Some(Error::new(EAGAIN)))?;
+    expect("at the limit", under.map(|_| ()), Ok(()))?;
+    expect("a driver's", errno(free), 0)
+}
+
+/// `scif_pin_pages` and what follows from it.
+fn pinned_pages() -> Result<(), String> {
+    let memory = Memory::ordinary(4 * PAGE).map_err(text("memory"))?;
+    memory.write(3 * PAGE, 7_u64).map_err(text("write"))?;
+    let (none, all) = (MapFlags::empty(), Protection::all());
+    let pin = |range, protection, flags| PinnedPages::pin(range, protection, flags);
+    let range = memory.range();
+    let fixed = errno(pin(range, all, MapFlags::FIXED));
+    expect("FIXED", fixed, EINVAL)?;
+    let unknown = errno(pin(range, Protection::from_bits_retain(4), none));
+    expect("unknown protection", unknown, EINVAL)?;
+    let odd = range.part(8, PAGE).map_err(text("part"))?;
+    expect("odd", errno(pin(odd, all, none)), EINVAL)?;
+    let empty = range.part(0, 0).map_err(text("part"))?;
+    expect("empty", errno(pin(empty, all, none)), EINVAL)?;
+    let absent = raw::Range::absent(PAGE);
+    expect("absent", errno(pin(absent, all, none)), EFAULT)?;
+
+    let pages = pin(range, all, MapFlags::KERNEL).map_err(text("pin"))?;
+    let (first, first_server) = pair().map_err(text("pair"))?;
+    let (second, second_server) = pair().map_err(text("pair"))?;
+    let unconnected = Endpoint::open().map_err(text("open"))?;
+    let register = |endpoint: &Endpoint, offset, flags| pages.register(endpoint, offset, flags);
+    let state = errno(register(&unconnected, 0, none));
+    expect("not connected", state, ENOTCONN)?;
+    let kernel = errno(register(&first_server, 0, MapFlags::KERNEL));
+    expect("KERNEL", kernel, EINVAL)?;
+    let negative = errno(register(&first_server, -4096, MapFlags::FIXED));
+    expect("negative", negative, EINVAL)?;
+    let odd = errno(register(&first_server, 8, MapFlags::FIXED));
+    expect("odd offset", odd, EINVAL)?;
+    let at = register(&first_server, 0x10000, MapFlags::FIXED).map_err(text("register"))?;
+    expect("fixed", at, 0x10000)?;
+    let overlap = errno(register(&first_server, 0x11000, MapFlags::FIXED));
+    expect("overlap", overlap, EADDRINUSE)?;
+    let other = register(&second_server, 0, none).map_err(text("register"))?;
+    // The windows keep the pages when the handle and the program's own view are gone.
+    pages.unpin();
+    drop(memory);
+    for (endpoint, offset) in [(&first, at), (&second, other)] {
+        let mapping = endpoint.map(offset, 4 * PAGE, all).map_err(text("map"))?;
+        expect("content", mapping.read(3 * PAGE), Ok(7_u64))?;
+    }
+    raw::unregister(first_server.fd(), at, 4 * PAGE as u64).map_err(text("unregister"))?;
+    let gone = errno(first.map(at, PAGE, all));
+    expect("unregistered", gone, ENXIO)
+}
+
+/// `scif_get_pages` and `scif_put_pages`.
+fn peer_pages() -> Result<(), String> {
+    let (client, server) = pair().map_err(text("pair"))?;
+    let memory = Memory::new(8 * PAGE).map_err(text("memory"))?;
+    let options = RegisterOptions::new().protection(Protection::READ);
+    let window = server
+        .register_with(&memory, 0..memory.len(), options.fixed(0x4000))
+        .map_err(text("register"))?;
+    let next = server
+        .register_with(&memory, 0..PAGE, options.fixed(0xC000))
+        .map_err(text("register"))?;
+    let page = PAGE as u64;
+    let get = |offset, length| get_pages(&client, offset, length);
+    for (what, offset, length, wanted) in [
+        ("length 0", 0x4000, 0, EINVAL),
+        ("odd length", 0x4000, 100, EINVAL),
+        ("odd offset", 0x4001, page, EINVAL),
+        ("negative offset", -4096, page, EINVAL),
+        ("before", 0x3000, page, ENXIO),
+        ("across the start", 0x3000, 2 * page, ENXIO),
+        ("two windows", 0xB000, 2 * page, ENXIO),
+        ("behind", 0xD000, page, ENXIO),
+    ] {
+        expect(what, errno(get(offset, length)), wanted)?;
+    }
+    let unconnected = Endpoint::open().map_err(text("open"))?;
+    let state = errno(get_pages(&unconnected, 0, page));
+    expect("not connected", state, ENOTCONN)?;
+
+    let pages = get(0x5000, 3 * page).map_err(text("get_pages"))?;
+    expect("addresses", pages.addresses().len(), 3)?;
+    expect("protection", pages.protection(), Protection::READ)?;
+    let aligned = pages.addresses().iter().all(|address| address % page == 0);
+    expect("whole pages", aligned, true)?;
+    let again = get(0x6000, page).map_err(text("get_pages"))?;
+    expect("the same page", again.addresses()[0], pages.addresses()[1])?;
+    // Ordinary memory of this system belongs to its owner.
+    expect("mapped by address", errno(again.map().map(|_| ())), EPERM)?;
+    // References outlive the window.
+    drop(next);
+    window.unregister().map_err(text("unregister"))?;
+    expect("unregistered", errno(get(0x5000, page)), ENXIO)?;
+    pages.put().map_err(text("put_pages"))?;
+    let call = scif_abi::call::Call::PUT_PAGES;
+    let metadata = [call, 0x1234_5678, 0];
+    let nonsense = libredox::call::call_rw(client.fd(), &mut [], CallFlags::empty(), &metadata);
+    expect(
+        "put of nothing",
+        nonsense.map_err(|error| error.errno()),
+        Err(EINVAL),
+    )
+}
+
+#[derive(Default)]
+struct Seen(Vec<NodeId>);
+
+impl Client for Seen {
+    fn probe(&mut self, peer: NodeId) {
+        self.0.push(peer);
+    }
+    fn remove(&mut self, peer: NodeId) {
+        self.0.retain(|&known| known != peer);
+    }
+}
+
+/// A registered driver is told of the nodes that are there.
+fn probe() -> Result<(), String> {
+    let mut seen = Seen::default();
+    let mut registration = Registration::new().map_err(text("register"))?;
+    registration.dispatch(&mut seen).map_err(text("dispatch"))?;
+    let mut found = seen.0.clone();
+    found.sort_unstable();
+    let nodes = scif::nodes().map_err(text("nodes"))?;
+    expect("nodes", found, nodes.online)?;
+    registration.unregister(&mut seen);
+    expect("after the end", seen.0, Vec::new())
+}
+
+/// What only root may do, tried by somebody else.
+fn user() -> i32 {
+    let refused = |result: i32| result == EPERM || result == EACCES;
+    let check = || -> Result<(), String> {
+        let memory = Memory::ordinary(PAGE).map_err(text("memory"))?;
+        let none = MapFlags::empty();
+        let pinned = PinnedPages::pin(memory.range(), Protection::all(), none);
+        expect("pin_pages", errno(pinned), EPERM)?;
+        expect("register", errno(Registration::new()), EPERM)?;
+        let own = Pin::of_range(memory.range(), RW, 0).map(|_| ());
+        expect("an ordinary pin", own, Ok(()))?;
+        let (client, server) = pair().map_err(text("pair"))?;
+        let shared = Memory::new(PAGE).map_err(text("memory"))?;
+        let window = server.register(&shared).map_err(text("register"))?;
+        let pages = errno(get_pages(&client, window.offset(), PAGE as u64));
+        expect("get_pages", refused(pages), true)?;
+        let limits = fs::write(LIMITS, b"pinned_pages_per_user 1\n");
+        expect("limits", limits.map_err(|error| error.errno), Err(EACCES))
+    };
+    match check() {
+        Ok(()) => 0,
+        Err(detail) => {
+            println!("scif-pin user: {detail}");
+            1
+        }
+    }
+}
+
+fn other_users() -> Result<(), String> {
+    let mut child = Command::new("scif-pin")
+        .arg("user")
+        .uid(1000)
+        .gid(1000)
+        .spawn()
+        .map_err(text("spawn"))?;
+    let status = child.wait().map_err(text("wait"))?;
+    expect("status", status.to_string(), "exit status 0".to_string())
+}
