@@ -62,7 +62,8 @@ pub(crate) struct Channel {
     pub(crate) marks: Marks,
     /// Who waits until so many jobs are retired; the second number only tells them apart.
     waiters: BTreeMap<(u64, u64), Waiter>,
-    /// It is in the queue of channels that have something to submit.
+    /// It is in the queue of channels that have something to submit, or among those for which the
+    /// copy engine has no room.
     is_active: bool,
     /// It is in the list of channels with descriptors that complete later.
     is_busy: bool,
@@ -126,14 +127,14 @@ impl Engine {
             copier.forget(channel.0);
         }
         self.collect(mem, copier);
+        self.active.extend(self.full.drain(..));
         let mut left = budget as u64;
-        let mut full = Vec::new();
         while left > 0
             && let Some(id) = self.active.pop_front()
         {
             match self.turn(mem, copier, id, &mut left) {
                 Turn::More => self.active.push_back(id),
-                Turn::Full => full.push(id),
+                Turn::Full => self.full.push(id),
                 Turn::Idle => {
                     if let Some(channel) = self.channels.get_mut(id.0) {
                         channel.is_active = false;
@@ -142,13 +143,12 @@ impl Engine {
                 }
             }
         }
-        let more = !self.active.is_empty();
-        self.active.extend(full);
-        more
+        self.has_work()
     }
 
     /// Whether [`pump`](Self::pump) would find queued work. Work is queued by calls, but also by
-    /// messages that `doorbell` and `next_event` handle.
+    /// messages that `doorbell` and `next_event` handle. What waits for the copy engine does not
+    /// count: its completions ask for a pump themselves.
     pub fn has_work(&self) -> bool {
         !self.active.is_empty()
     }

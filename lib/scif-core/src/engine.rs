@@ -52,6 +52,8 @@ pub struct Engine {
     pub(crate) channels: Slab<Channel>,
     /// Channels that have something to submit, in the order of their turns.
     pub(crate) active: VecDeque<ChannelId>,
+    /// Channels that have something to submit and for which the copy engine has no room now.
+    pub(crate) full: Vec<ChannelId>,
     /// Channels with descriptors that complete later.
     pub(crate) busy: Vec<ChannelId>,
     /// Channels that are gone, which the copy engine has not been told.
@@ -92,6 +94,7 @@ impl Engine {
             accounts: Accounts::new(config.pinned_pages_per_user),
             channels: Slab::new(2 * limits::MAX_CONNECTIONS),
             active: VecDeque::new(),
+            full: Vec::new(),
             busy: Vec::new(),
             forgotten: Vec::new(),
             wait_count: 0,

@@ -171,12 +171,12 @@ impl Engine {
         let current = channel.jobs.get(channel.submitted);
         let waits = |work: &Work| matches!(work, Work::Virtual(_));
         rule(
-            current.is_none_or(|job| self.active.contains(&id) || !job.is_over && waits(&job.work)),
+            current.is_none_or(|job| self.is_queued(id) || !job.is_over && waits(&job.work)),
             "what can be submitted gets its turn",
             id.0,
         )?;
         rule(
-            !channel.jobs.is_empty() || connection.is_some() || self.active.contains(&id),
+            !channel.jobs.is_empty() || connection.is_some() || self.is_queued(id),
             "a channel that nobody needs is freed",
             id.0,
         )?;
@@ -187,6 +187,11 @@ impl Engine {
             "waits are for jobs that are queued",
             id.0,
         )
+    }
+
+    /// Whether a channel gets its turn some time.
+    fn is_queued(&self, id: ChannelId) -> bool {
+        self.active.contains(&id) || self.full.contains(&id)
     }
 
     fn check_calls_of(&self, id: u64, connection: &Connection) -> Result<(), Violation> {
