@@ -2,14 +2,14 @@
 //!
 //! A program has the daemon *provide* pages and maps them, or a trusted helper *offers* pages of
 //! somebody else's as the payload of a call that stays unanswered as long as they are in use. Both
-//! come into being step by step ([`Scif::begin_turn`](crate::Scif::begin_turn)), because clearing or looking up
-//! many pages takes time. From then on the object is a list of physical runs behind one range of
+//! come into being step by step, one in each turn of the loop, because clearing or looking up many
+//! pages takes time. From then on the object is a list of physical runs behind one range of
 //! addresses, known by its token.
 //!
 //! An object lives while its maker holds it and while the engine uses it: a window or a transfer of
-//! its pages. The maker holds it by the open file, so that it lasts as long as the last mapping; what
-//! is offered or pinned can be given up before that. Once its maker has let go, an object is no
-//! longer found by its token.
+//! its pages. The maker holds it by the open file, so that it lasts as long as the last mapping;
+//! what is offered or pinned can be given up before that. Once its maker has let go, an object is
+//! no longer found by its token.
 
 use alloc::vec::Vec;
 

@@ -20,8 +20,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     /// One operation: `metadata` is its number and its words, `payload` its structure or data.
     ///
     /// # Errors
-    /// `ENOTTY` when the handle has no such operations, `EINVAL` when the operation is unknown or its words
-    /// or structure are malformed, and the errors of each operation (docs/scheme.md).
+    /// `ENOTTY` when the handle has no such operations, `EINVAL` when the operation is unknown or
+    /// its words or structure are malformed, and the errors of each operation (docs/scheme.md).
     pub fn call(
         &mut self,
         id: HandleId,

@@ -1,8 +1,8 @@
 //! Memory objects of this node: pages that programs map and peers reach.
 //!
-//! Either the system's memory, put together from physically contiguous pieces as large as there are,
-//! or a client's own pages, kept as the payload of its call. Both are one range of addresses in
-//! this task and a list of physical runs.
+//! Either the system's memory, put together from physically contiguous pieces as large as there
+//! are, or a client's own pages, kept as the payload of its call. Both are one range of addresses
+//! in this task and a list of physical runs.
 
 use alloc::vec::Vec;
 

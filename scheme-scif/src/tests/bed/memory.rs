@@ -1,0 +1,337 @@
+//! Plain memory in place of a machine: every node's is a list of bytes, and bus addresses are
+//! offsets in it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use scif_abi::NodeId;
+use scif_core::{BadAddress, Memory, Place, Run};
+use syscall::error::{EFAULT, ENOMEM, Error, Result};
+
+use super::PAGE;
+use crate::{Fabric, Token};
+
+/// Pages of the largest run an object is made of, so that objects have several; a hole follows
+/// each.
+const RUN_PAGES: usize = 3;
+
+/// Where a task sees its own objects, one after the other.
+const VIEWS: usize = 1 << 32;
+/// Where a task sees a peer's memory; the node follows in the bits below.
+const APERTURES: usize = 1 << 50;
+const NODE_SHIFT: usize = 40;
+/// What processors and devices add to addresses of a peer, by node.
+pub const PHYSICAL: u64 = 1 << 44;
+
+/// All nodes' memories. A bus address is the offset in the node's memory.
+#[derive(Default)]
+pub struct World {
+    memories: Vec<Vec<u8>>,
+    free: Vec<Vec<(u64, usize)>>,
+    rings: Vec<(NodeId, NodeId)>,
+}
+
+pub struct PlainMemory {
+    node: NodeId,
+    world: Rc<RefCell<World>>,
+    pub allocated: usize,
+    objects: BTreeMap<Token, PlainObject>,
+    next_view: usize,
+    /// Pages there are for objects.
+    pub pages_left: u64,
+}
+
+/// Somebody else's pages: local addresses of runs. An address of `u64::MAX` is not there.
+pub type Lent = Rc<Vec<Run>>;
+
+struct PlainObject {
+    view: usize,
+    pages: u64,
+    runs: Vec<Run>,
+    lent: Option<Lent>,
+}
+
+impl World {
+    /// A node's memory, with one page that is nobody's.
+    pub fn add_node(&mut self) {
+        self.memories.push(vec![0; PAGE]);
+        self.free.push(Vec::new());
+    }
+
+    /// Doorbells since the last call: by whom, and whose.
+    pub fn take_rings(&mut self) -> Vec<(NodeId, NodeId)> {
+        core::mem::take(&mut self.rings)
+    }
+
+    /// A byte of a node's memory.
+    pub fn byte(&mut self, node: NodeId, address: u64) -> &mut u8 {
+        &mut self.memories[usize::from(node)][address as usize]
+    }
+}
+
+impl PlainMemory {
+    /// The memory of a node of `world`.
+    pub fn new(node: NodeId, world: Rc<RefCell<World>>) -> Self {
+        Self {
+            node,
+            world,
+            allocated: 0,
+            objects: BTreeMap::new(),
+            next_view: VIEWS,
+            pages_left: 1 << 20,
+        }
+    }
+
+    fn split(&self, place: Place) -> (NodeId, u64) {
+        match place {
+            Place::Own(address) => (self.node, address),
+            Place::Peer(node, address) => (node, address),
+        }
+    }
+
+    fn copy_in(&self, node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
+        let mut world = self.world.borrow_mut();
+        let memory = world
+            .memories
+            .get_mut(usize::from(node))
+            .ok_or(BadAddress)?;
+        let start = usize::try_from(address).map_err(|_| BadAddress)?;
+        let end = start.checked_add(bytes.len()).ok_or(BadAddress)?;
+        memory
+            .get_mut(start..end)
+            .ok_or(BadAddress)?
+            .copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn copy_out(&self, node: NodeId, address: u64, buffer: &mut [u8]) -> Result<(), BadAddress> {
+        let world = self.world.borrow();
+        let memory = world.memories.get(usize::from(node)).ok_or(BadAddress)?;
+        let start = usize::try_from(address).map_err(|_| BadAddress)?;
+        let end = start.checked_add(buffer.len()).ok_or(BadAddress)?;
+        buffer.copy_from_slice(memory.get(start..end).ok_or(BadAddress)?);
+        Ok(())
+    }
+}
+
+impl Memory for PlainMemory {
+    fn allocate(&mut self, bytes: usize) -> Option<u64> {
+        assert!(bytes > 0 && bytes.is_multiple_of(PAGE));
+        let mut world = self.world.borrow_mut();
+        let world = &mut *world;
+        let node = usize::from(self.node);
+        let memory = &mut world.memories[node];
+        self.allocated += bytes;
+        let reuse = world.free[node]
+            .iter()
+            .position(|&(_, length)| length == bytes);
+        if let Some(index) = reuse {
+            let (address, _) = world.free[node].swap_remove(index);
+            memory[address as usize..][..bytes].fill(0);
+            return Some(address);
+        }
+        let address = memory.len().next_multiple_of(PAGE);
+        memory.resize(address + bytes, 0);
+        Some(address as u64)
+    }
+
+    fn free(&mut self, address: u64, bytes: usize) {
+        self.allocated -= bytes;
+        self.world.borrow_mut().free[usize::from(self.node)].push((address, bytes));
+    }
+
+    fn export(&self, _node: NodeId, address: u64) -> u64 {
+        address
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) {
+        self.copy_out(self.node, address, buffer).unwrap();
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) {
+        self.copy_in(self.node, address, bytes).unwrap();
+    }
+
+    fn load_index(&self, address: u64) -> u32 {
+        let mut word = [0; 4];
+        self.read(address, &mut word);
+        u32::from_le_bytes(word)
+    }
+
+    fn store_index(&mut self, address: u64, value: u32) {
+        self.write(address, &value.to_le_bytes());
+    }
+
+    fn peer_reaches(&self, node: NodeId, address: u64, bytes: usize) -> bool {
+        self.copy_out(node, address, &mut vec![0; bytes]).is_ok()
+    }
+
+    fn peer_read(&self, node: NodeId, address: u64, buffer: &mut [u8]) -> Result<(), BadAddress> {
+        self.copy_out(node, address, buffer)
+    }
+
+    fn peer_write(&mut self, node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
+        self.copy_in(node, address, bytes)
+    }
+
+    fn peer_store_index(
+        &mut self,
+        node: NodeId,
+        address: u64,
+        value: u32,
+    ) -> Result<(), BadAddress> {
+        self.copy_in(node, address, &value.to_le_bytes())
+    }
+
+    fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), BadAddress> {
+        let mut buffer = vec![0; bytes];
+        let (node, address) = self.split(from);
+        self.copy_out(node, address, &mut buffer)?;
+        let (node, address) = self.split(to);
+        self.copy_in(node, address, &buffer)
+    }
+
+    fn store_u64(&mut self, to: Place, value: u64) -> Result<(), BadAddress> {
+        let (node, address) = self.split(to);
+        self.copy_in(node, address, &value.to_le_bytes())
+    }
+
+    fn fence(&mut self) {}
+}
+
+impl PlainMemory {
+    /// The node and the address there that a task sees at a virtual address.
+    pub fn translate(&self, address: usize) -> (NodeId, u64) {
+        if address >= APERTURES {
+            let rest = address - APERTURES;
+            let node = (rest >> NODE_SHIFT) as NodeId;
+            return (node, (rest & ((1 << NODE_SHIFT) - 1)) as u64);
+        }
+        let holds = |object: &&PlainObject| {
+            object.view <= address && address < object.view + object.pages as usize * PAGE
+        };
+        let object = self
+            .objects
+            .values()
+            .find(holds)
+            .expect("nothing is mapped there");
+        let mut offset = (address - object.view) as u64;
+        for run in &object.runs {
+            let bytes = u64::from(run.pages) * PAGE as u64;
+            if offset < bytes {
+                return (self.node, run.address + offset);
+            }
+            offset -= bytes;
+        }
+        panic!("{address:#x} lies behind its object");
+    }
+
+    /// The local address of what a program sees at an address.
+    pub fn local(&self, address: usize) -> u64 {
+        self.translate(address).1
+    }
+
+    fn begin(&mut self, token: Token, pages: u64, lent: Option<Lent>) {
+        let object = PlainObject {
+            view: self.next_view,
+            pages,
+            runs: Vec::new(),
+            lent,
+        };
+        self.next_view += (pages as usize + 1) * PAGE;
+        assert!(self.objects.insert(token, object).is_none());
+    }
+}
+
+impl Fabric for PlainMemory {
+    type Lent = Lent;
+
+    fn ring(&mut self, node: NodeId) {
+        self.world.borrow_mut().rings.push((self.node, node));
+    }
+
+    fn allocated_bytes(&self) -> usize {
+        self.allocated
+    }
+
+    fn lent_pages(&self, lent: &Lent) -> u64 {
+        lent.iter().map(|run| u64::from(run.pages)).sum()
+    }
+
+    fn provide(&mut self, token: Token, pages: u64) -> Result<()> {
+        self.begin(token, pages, None);
+        Ok(())
+    }
+
+    fn offer(&mut self, token: Token, lent: Lent) -> Result<()> {
+        self.begin(token, self.lent_pages(&lent), Some(lent));
+        Ok(())
+    }
+
+    fn build(&mut self, token: Token) -> Result<Option<Vec<Run>>> {
+        let object = self.objects.get_mut(&token).unwrap();
+        let done: u64 = object.runs.iter().map(|run| u64::from(run.pages)).sum();
+        if let Some(lent) = &object.lent {
+            let run = lent[object.runs.len()];
+            if run.address == u64::MAX {
+                return Err(Error::new(EFAULT));
+            }
+            object.runs.push(run);
+            return Ok((object.runs.len() == lent.len()).then(|| object.runs.clone()));
+        }
+        let pages = (object.pages - done).min(RUN_PAGES as u64);
+        if pages > self.pages_left {
+            return Err(Error::new(ENOMEM));
+        }
+        self.pages_left -= pages;
+        let mut world = self.world.borrow_mut();
+        let memory = &mut world.memories[usize::from(self.node)];
+        let address = memory.len().next_multiple_of(PAGE) + PAGE;
+        memory.resize(address + pages as usize * PAGE, 0);
+        object.runs.push(Run {
+            address: address as u64,
+            pages: pages as u32,
+        });
+        Ok((done + pages == object.pages).then(|| object.runs.clone()))
+    }
+
+    fn discard(&mut self, token: Token) {
+        let object = self.objects.remove(&token).expect("discarded twice");
+        if object.lent.is_none() {
+            let pages = object.runs.iter().map(|run| u64::from(run.pages));
+            self.pages_left += pages.sum::<u64>();
+        }
+    }
+
+    fn view(&self, token: Token) -> Option<usize> {
+        Some(self.objects.get(&token)?.view)
+    }
+
+    fn view_of(&self, place: Place, bytes: usize) -> Option<usize> {
+        let address = match place {
+            Place::Peer(node, address) => {
+                return Some(APERTURES + (usize::from(node) << NODE_SHIFT) + address as usize);
+            }
+            Place::Own(address) => address,
+        };
+        self.objects.values().find_map(|object| {
+            let mut before = 0;
+            object.runs.iter().find_map(|run| {
+                let length = run.pages as usize * PAGE;
+                let inside = run.address <= address
+                    && address as usize + bytes <= run.address as usize + length;
+                before += length;
+                let start = object.view + before - length;
+                inside.then(|| start + (address - run.address) as usize)
+            })
+        })
+    }
+
+    fn physical(&self, place: Place) -> Option<u64> {
+        Some(match place {
+            Place::Own(address) => address,
+            Place::Peer(node, address) => PHYSICAL * u64::from(node) + address,
+        })
+    }
+}

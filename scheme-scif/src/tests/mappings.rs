@@ -1,0 +1,238 @@
+//! The peer's windows in programs' address spaces, and what of them outlives what.
+
+use scif_abi::call::{Call, PagesHeader, RegisterRecord};
+use syscall::error::*;
+use syscall::flag::{MapFlags, O_RDONLY, O_RDWR};
+use zerocopy::FromBytes;
+
+use super::bed::{ADMIN, Bed, Op, PAGE, PHYSICAL, USER};
+use super::memory::shared;
+use super::programs::*;
+
+#[test]
+fn windows_are_mapped_and_outlive_everything() {
+    on_both(|bed, to| {
+        let before = state(bed);
+        let (near, far) = ends(bed, to);
+        let theirs = memory(bed, to, 8);
+        let offset = register(bed, to, far, record(theirs, 8 * PAGE, 3)).unwrap() as u64;
+        // An object of the test bed has runs of three pages.
+        let run = |bed: &mut Bed, page: u64, length: u64| {
+            let remote_offset = (offset + page * PAGE64) as i64;
+            call(
+                bed,
+                0,
+                near,
+                Call::MapRun {
+                    remote_offset,
+                    length,
+                },
+            )
+        };
+        assert_eq!(run(bed, 0, 8 * PAGE64), Ok(3 * PAGE));
+        assert_eq!(run(bed, 1, 8 * PAGE64 - PAGE64), Ok(2 * PAGE));
+        assert_eq!(run(bed, 6, PAGE64), Ok(PAGE));
+        assert_eq!(run(bed, 7, 2 * PAGE64), error(ENXIO));
+        assert_eq!(run(bed, 0, 1), error(EINVAL));
+        let flags = shared(READ_WRITE);
+        assert_eq!(bed.map(0, near, offset, 4 * PAGE, flags), error(EXDEV));
+        let name = b"window".to_vec();
+        let dup = Op::Dup {
+            id: near,
+            name,
+            caller: USER,
+        };
+        let window = bed.now(0, dup).0.unwrap();
+        let address = bed.map(0, window, offset, 3 * PAGE, flags).unwrap();
+        let direct = bed.map(0, near, offset + 3 * PAGE64, PAGE, flags).unwrap();
+        assert_eq!(bed.counter(0, "mapped_pages"), 4);
+        let mappings = bed.text(0, "mappings");
+        assert_eq!(mappings.matches("window").count(), 2, "{mappings}");
+
+        // Loads and stores: nobody copies.
+        let copied = bed.counter(0, "rma_bytes_cpu");
+        bed.poke(0, address + 2 * PAGE, b"stored");
+        assert_eq!(bed.peek(to, theirs.address + 2 * PAGE, 6), b"stored");
+        bed.poke(to, theirs.address + 3 * PAGE, b"loaded");
+        assert_eq!(bed.peek(0, direct, 6), b"loaded");
+        assert_eq!(bed.counter(0, "rma_bytes_cpu"), copied);
+
+        // Unregistered, closed, the owner's memory given up: the mapping stays.
+        let length = 8 * PAGE64;
+        let unregister = Call::Unregister {
+            offset: offset as i64,
+            length,
+        };
+        assert_eq!(call(bed, to, far, unregister), Ok(0));
+        assert_eq!(bed.map(0, window, offset, PAGE, flags), error(ENXIO));
+        assert_eq!(call(bed, 0, near, Call::Shutdown), Ok(0));
+        assert_eq!(call(bed, 0, near, Call::Shutdown), error(EBADF));
+        assert_eq!(bed.read(0, near, 1), error(EBADF));
+        bed.close(to, far);
+        forget(bed, to, theirs, 8);
+        bed.poke(0, address, b"still there");
+        assert_eq!(bed.peek(0, address, 11), b"still there");
+        assert_eq!(bed.counter(to, "memory_pages"), 8);
+        assert!(bed.map(0, window, offset, PAGE, flags).is_err());
+
+        // Piece by piece.
+        bed.unmap(0, window, offset + PAGE64, PAGE).unwrap();
+        bed.unmap(0, window, offset, PAGE).unwrap();
+        assert_eq!(bed.counter(0, "mapped_pages"), 2);
+        bed.unmap(0, near, offset + 3 * PAGE64, PAGE).unwrap();
+        assert_eq!(bed.counter(to, "memory_pages"), 8);
+        bed.unmap(0, window, offset + 2 * PAGE64, PAGE).unwrap();
+        assert_eq!(bed.counter(to, "memory_pages"), 0);
+        bed.close(0, window);
+        bed.close(0, near);
+        assert_eq!(state(bed), before);
+    });
+}
+
+#[test]
+fn rights_of_windows_and_handles_hold_for_mappings() {
+    on_both(|bed, to| {
+        let (near, far) = ends(bed, to);
+        let theirs = memory(bed, to, 3);
+        let read_only = RegisterRecord {
+            protection: 1.into(),
+            ..fixed(theirs, 0x10000, 1)
+        };
+        register(bed, to, far, read_only).unwrap();
+        let write_only = RegisterRecord {
+            protection: 2.into(),
+            memory_offset: PAGE64.into(),
+            ..fixed(theirs, 0x20000, 1)
+        };
+        register(bed, to, far, write_only).unwrap();
+        let (read, write) = (MapFlags::PROT_READ, MapFlags::PROT_WRITE);
+        let table = [
+            (0x10000, shared(read), 0),
+            (0x10000, shared(write), EACCES),
+            (0x10000, shared(read | write), EACCES),
+            (0x20000, shared(write), 0),
+            (0x20000, shared(read), EACCES),
+            (0x10000, shared(read | MapFlags::PROT_EXEC), EACCES),
+            (0x10000, read | MapFlags::MAP_PRIVATE, EINVAL),
+            (0x11000, shared(read), ENXIO),
+            (0x10001, shared(read), EINVAL),
+            (1 << 63, shared(read), EINVAL),
+        ];
+        let before = bed.counter(0, "mapped_pages");
+        for (offset, flags, errno) in table {
+            match bed.map(0, near, offset, PAGE, flags) {
+                Ok(_) => {
+                    assert_eq!(errno, 0, "{offset:#x} {flags:?}");
+                    bed.unmap(0, near, offset, PAGE).unwrap();
+                }
+                Err(found) => assert_eq!(found.errno, errno, "{offset:#x} {flags:?}"),
+            }
+            assert_eq!(bed.counter(0, "mapped_pages"), before);
+        }
+        let unconnected = bed.open_with(0, "endpoint", O_RDONLY, USER).unwrap();
+        let found = bed.map(0, unconnected, 0, PAGE, shared(read));
+        assert_eq!(found, error(ENOTCONN));
+        let found = bed.map(0, unconnected, 0, PAGE, shared(write));
+        assert_eq!(found, error(EACCES));
+    });
+}
+
+#[test]
+fn pages_of_a_peer_for_drivers() {
+    on_both(|bed, to| {
+        let before = state(bed);
+        let (near, far) = bed.pair(0, to, 2050);
+        let theirs = memory_of(bed, to, 5, ADMIN);
+        let mut wanted = fixed(theirs, 0x10000, 5);
+        wanted.protection = 1.into();
+        register(bed, to, far, wanted).unwrap();
+        let get = |bed: &mut Bed, offset: u64, pages: usize, room: usize| {
+            let metadata = [Call::GET_PAGES, offset, (pages * PAGE) as u64];
+            bed.call(0, near, &vec![0xee; room], metadata)
+        };
+        let room = size_of::<PagesHeader>() + 5 * 8;
+        let (result, payload) = get(bed, 0x10000, 5, room);
+        assert_eq!(result, Ok(5));
+        let (header, rest) = PagesHeader::read_from_prefix(&payload).unwrap();
+        assert_eq!((header.pages.get(), header.protection.get()), (5, 1));
+        let addresses: Vec<u64> = rest
+            .chunks(8)
+            .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
+            .collect();
+        // What the owner stores in its pages is at these addresses of its memory.
+        for (page, address) in addresses.iter().enumerate() {
+            bed.poke(to, theirs.address + page * PAGE, &[page as u8 + 1]);
+            let offset = address - PHYSICAL * to as u64;
+            assert_eq!(bed.raw(to, offset), page as u8 + 1);
+        }
+        assert_eq!(get(bed, 0x10000, 5, room - 1).0, error(EINVAL));
+        assert_eq!(get(bed, 0x10000, 5, 3).0, error(EINVAL));
+        assert_eq!(get(bed, 0x10000, 0, room).0, error(EINVAL));
+        assert_eq!(get(bed, 0x10001, 1, room).0, error(EINVAL));
+        assert_eq!(get(bed, 0x10000, 6, 2 * room).0, error(ENXIO));
+        assert_eq!(get(bed, 0x20000, 1, room).0, error(ENXIO));
+        let cookie = header.cookie.get();
+        let put = |cookie| Call::PutPages { cookie };
+        assert_eq!(call(bed, 0, near, put(cookie + 1)), error(EINVAL));
+        let length = 5 * PAGE64;
+        let offset = 0x10000;
+        assert_eq!(
+            call(bed, to, far, Call::Unregister { offset, length }),
+            Ok(0)
+        );
+        assert_eq!(bed.counter(to, "windows"), 1);
+        assert_eq!(call(bed, 0, near, put(cookie)), Ok(0));
+        assert_eq!(bed.counter(to, "windows"), 0);
+        assert_eq!(call(bed, 0, near, put(cookie)), error(EINVAL));
+
+        let user = bed.open_with(0, "endpoint", O_RDWR, USER).unwrap();
+        assert_eq!(call(bed, 0, user, put(1)), error(EACCES));
+        let metadata = [Call::GET_PAGES, 0, PAGE64];
+        assert_eq!(bed.call(0, user, &[0; 64], metadata).0, error(EACCES));
+        for id in [user, near] {
+            bed.close(0, id);
+        }
+        bed.close(to, far);
+        forget(bed, to, theirs, 5);
+        assert_eq!(state(bed), before);
+    });
+}
+
+#[test]
+fn losing_the_node_ends_everything_but_the_mapping() {
+    let mut bed = Bed::new(3);
+    let before = [bed.counter(0, "windows"), bed.counter(0, "memory_pages")];
+    let (near, far) = ends(&mut bed, 1);
+    let mine = memory(&mut bed, 0, 64);
+    let theirs = memory(&mut bed, 1, 64);
+    register(&mut bed, 0, near, fixed(mine, 0, 64)).unwrap();
+    register(&mut bed, 1, far, fixed(theirs, 0, 64)).unwrap();
+    bed.map(0, near, 0, PAGE, shared(READ_WRITE)).unwrap();
+    let record = rma(0, 64 * PAGE, 0, SYNC);
+    let request = bed.submit_only(0, op(near, Call::WriteTo { record }));
+    let peers = bed.open_with(0, "peers", O_RDONLY, USER).unwrap();
+    assert_eq!(
+        bed.read(0, peers, 100),
+        Ok(b"added 0\nadded 1\nadded 2\n".to_vec())
+    );
+    let waiting = bed.start_read(0, peers, 100);
+    assert!(bed.is_kept(0, waiting));
+    bed.lose(1);
+    assert!(bed.answer(0, request).is_some());
+    let (result, bytes) = bed.answer(0, waiting).unwrap();
+    assert_eq!((result, &bytes[..10]), (Ok(10), &b"removed 1\n"[..]));
+    let record = rma(0, 8, 0, 0);
+    let found = call(&mut bed, 0, near, Call::WriteTo { record });
+    assert!(
+        found == error(ECONNRESET) || found == error(ENODEV),
+        "{found:?}"
+    );
+    bed.unmap(0, near, 0, PAGE).unwrap();
+    bed.close(0, near);
+    forget(&mut bed, 0, mine, 64);
+    assert_eq!(
+        [bed.counter(0, "windows"), bed.counter(0, "memory_pages")],
+        before
+    );
+    assert_eq!(bed.counter(0, "mapped_pages"), 0);
+}
