@@ -10,7 +10,10 @@ use scif_abi::flags::Readiness;
 use scif_abi::{Error, PortId};
 use scif_core::{Connect, ConnectMode, EndpointId, Engine, Owner};
 
+use crate::mapping::Held;
 use crate::memory::NodeMemory;
+use crate::model::Model;
+use crate::rma::{Progress, RmaEnd};
 use crate::rng::{Rng, mix};
 
 /// What is known about the bytes of one direction of one stream.
@@ -36,6 +39,12 @@ pub struct Context<'a> {
     pub rng: &'a mut Rng,
     /// All streams' ledgers, by the sender's seed.
     pub ledgers: &'a mut BTreeMap<u64, Ledger>,
+    /// What registered memory must hold.
+    pub model: &'a mut Model,
+    /// Mappings of the node whose programs have ended.
+    pub orphans: &'a mut Vec<Held>,
+    /// Whether programs shall rather use registered memory than send.
+    pub is_calm: bool,
     /// Whether the simulation winds down: finish, begin nothing new.
     pub finishing: bool,
 }
@@ -86,6 +95,46 @@ impl Program {
             }
             Program::Connector(connector) => connector.endpoint == id,
             Program::Stream(stream) => stream.endpoint == id,
+        }
+    }
+
+    /// Looks for signals it waits for.
+    ///
+    /// # Errors
+    /// When one came before what it is a signal of.
+    pub fn look_for_signals(&mut self, model: &mut Model) -> Result<(), String> {
+        match self {
+            Program::Stream(stream) => stream.rma.look_for_signals(model),
+            _ => Ok(()),
+        }
+    }
+
+    /// Links of these nodes broke.
+    pub fn lose(&mut self, node: usize, other: Option<usize>) {
+        if let Program::Stream(stream) = self {
+            stream.rma.lose(node, other);
+        }
+    }
+
+    /// The process has died and its endpoints are closed.
+    ///
+    /// # Errors
+    /// When a call goes on.
+    pub fn died(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        match self {
+            Program::Stream(stream) => stream.rma.closed(context),
+            _ => Ok(()),
+        }
+    }
+
+    /// It sleeps and nothing goes on anywhere.
+    ///
+    /// # Errors
+    /// When there is something it should have been told.
+    pub fn check_asleep(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        match self {
+            Program::Stream(stream) => stream.rma.check_asleep(context),
+            _ => Ok(()),
         }
     }
 
@@ -307,6 +356,8 @@ pub struct Stream {
     close_at: u64,
     /// It does something in one of so many turns.
     laziness: u64,
+    /// Registered memory.
+    rma: RmaEnd,
 }
 
 impl Stream {
@@ -326,13 +377,15 @@ impl Stream {
                 link_lost: false,
             },
         );
-        let close_at = if context.rng.one_in(4) {
+        let close_at = if !context.is_calm && context.rng.one_in(4) {
             context.rng.size(20_000)
         } else {
             u64::MAX
         };
         let long = context.rng.one_in(3);
-        let total = if long {
+        let total = if context.is_calm {
+            8 + context.rng.size(5_000)
+        } else if long {
             context.rng.below(60_000)
         } else {
             context.rng.size(5_000)
@@ -346,15 +399,34 @@ impl Stream {
             peer_seed: [0; 8],
             received: 0,
             close_at,
-            laziness: 1 + context.rng.size(10),
+            laziness: if context.is_calm {
+                1
+            } else {
+                1 + context.rng.size(10)
+            },
+            rma: RmaEnd::new(context, endpoint, seed),
         }
     }
 
     fn turn(&mut self, context: &mut Context<'_>) -> Turn {
+        let peer = (self.received >= 8).then_some(u64::from_le_bytes(self.peer_seed));
+        let progress = match self.rma.turn(context, peer) {
+            Ok(progress) => progress,
+            Err(what) => return Turn::Broken(what),
+        };
+        let is_busy = matches!(progress, Progress::Some);
+        match self.stream_turn(context) {
+            Turn::Sleep if is_busy => Turn::Again,
+            turn => turn,
+        }
+    }
+
+    fn stream_turn(&mut self, context: &mut Context<'_>) -> Turn {
         if self.sent + self.received >= self.close_at {
             return self.close(context);
         }
-        if self.active && self.sent == self.total && (context.finishing || context.rng.one_in(8)) {
+        let is_done = self.active && self.sent == self.total && self.rma.is_done();
+        if is_done && (context.finishing || context.rng.one_in(8)) {
             return self.close(context);
         }
         if !context.finishing && !context.rng.one_in(self.laziness) {
@@ -376,7 +448,10 @@ impl Stream {
 
     fn close(&mut self, context: &mut Context<'_>) -> Turn {
         context.engine.close(context.memory, self.endpoint);
-        Turn::Done
+        match self.rma.closed(context) {
+            Ok(()) => Turn::Done,
+            Err(what) => Turn::Broken(what),
+        }
     }
 
     fn send(&mut self, context: &mut Context<'_>) -> Turn {

@@ -8,12 +8,20 @@
 //! `Changed` events only, so a lost wake-up is a dead end that is noticed.
 
 pub mod actor;
+pub mod dma;
 pub mod hostile;
 mod links;
+pub mod mapping;
 pub mod memory;
+pub mod model;
 pub mod peer;
+mod rma;
 pub mod rng;
+mod rules;
+pub mod spaces;
 pub mod talk;
+mod transfers;
+mod windows;
 pub mod world;
 
 pub use world::{Canary, Failure, Report, Settings, lonely_memory, run};

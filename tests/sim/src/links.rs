@@ -6,6 +6,8 @@
 
 use scif_core::{LinkError, LinkState};
 
+use crate::dma::Copier;
+use crate::rng::Rng;
 use crate::world::World;
 
 /// What a node says about its side of a link; see `scif_abi::link`.
@@ -41,6 +43,8 @@ impl World {
         let node = &mut self.nodes[number];
         node.engine = None;
         node.programs.clear();
+        node.orphans.clear();
+        node.copier = Copier::new(Rng::new(0), false, None);
         node.bells.fill(false);
         node.sides.fill(Side::Idle);
         node.is_away = true;
@@ -50,6 +54,7 @@ impl World {
             record.ready = false;
         }
         self.lose_ledgers(number, None);
+        self.model.forget_node(number);
         self.report.nodes_killed += 1;
     }
 
@@ -74,7 +79,17 @@ impl World {
         self.nodes[number].is_away = false;
     }
 
+    /// What is on its way between these nodes may be lost.
     pub(crate) fn lose_ledgers(&mut self, number: usize, other: Option<usize>) {
+        self.model.lose(number, other);
+        for node in &mut self.nodes {
+            for slot in &mut node.programs {
+                slot.program.lose(number, other);
+            }
+            for held in &mut node.orphans {
+                held.lose(number, other);
+            }
+        }
         for ledger in self.ledgers.values_mut() {
             let is_remote = ledger.nodes[0] != ledger.nodes[1];
             let concerned = ledger.nodes.contains(&number)
@@ -137,6 +152,8 @@ impl World {
                 if !peer.ready || peer.generation != generation {
                     self.link_down(number, other);
                 } else if matches!(state, Some(LinkState::Failed | LinkState::Left)) {
+                    // From now on the peer may use its memory for something else.
+                    node.copier.abort(other as u16);
                     record.ready = false;
                     node.sides[other] = Side::Stopped(generation);
                     self.lose_ledgers(number, Some(other));
@@ -158,6 +175,7 @@ impl World {
 
     pub(crate) fn link_down(&mut self, number: usize, other: usize) {
         let node = &mut self.nodes[number];
+        node.copier.abort(other as u16);
         if let Some(engine) = &mut node.engine {
             engine.link_down(&mut node.memory, other as u16);
         }

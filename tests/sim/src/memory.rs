@@ -8,7 +8,7 @@ use scif_abi::NodeId;
 use scif_abi::limits::PAGE_BYTES;
 use scif_core::{BadAddress, Memory, Place};
 
-use crate::rng::mix;
+use crate::rng::{Rng, mix};
 
 /// Bytes each node usually has.
 pub const RAM_BYTES: usize = 8 << 20;
@@ -20,11 +20,24 @@ const BUS_OFFSET: u64 = 0x4000_0000;
 /// Longer stores between two corrupted ones.
 pub const CORRUPTION_INTERVAL: u64 = 5;
 
+/// What a page of a node is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Free,
+    /// Allocated by the engine.
+    Engine,
+    /// Pinned memory of a program.
+    Pinned,
+}
+
+/// What freed pinned pages hold, so that whoever still reads them is noticed.
+const POISON: u8 = 0xdd;
+
 /// One node's memory.
 struct Ram {
     bytes: Vec<u8>,
-    /// Which pages are allocated, and how many.
-    used: Vec<bool>,
+    pages: Vec<Use>,
+    /// Pages the engine has allocated.
     used_count: usize,
     /// Counts restarts of the node.
     epoch: u64,
@@ -56,7 +69,7 @@ impl Fabric {
     pub fn with_bytes(nodes: usize, ram_bytes: usize) -> Rc<RefCell<Fabric>> {
         let ram = || Ram {
             bytes: vec![0; ram_bytes],
-            used: vec![false; ram_bytes / PAGE_BYTES],
+            pages: vec![Use::Free; ram_bytes / PAGE_BYTES],
             used_count: 0,
             epoch: 1,
         };
@@ -74,7 +87,7 @@ impl Fabric {
     /// The node restarts: its memory is empty again.
     pub fn restart(&mut self, node: usize) {
         let ram = &mut self.rams[node];
-        ram.used.fill(false);
+        ram.pages.fill(Use::Free);
         ram.used_count = 0;
         ram.bytes.fill(0);
         ram.epoch += 1;
@@ -91,14 +104,67 @@ impl Fabric {
         self.reach[from][to] = reaches.then_some(self.rams[to].epoch);
     }
 
-    /// Pages allocated on a node.
+    /// Pages allocated on a node by its engine.
     pub fn pages_used(&self, node: usize) -> usize {
         self.rams[node].used_count
+    }
+
+    /// Pins `count` pages of a node, in contiguous runs of a few pages each that lie in no order;
+    /// the local address of each page, `None` when there are not so many.
+    pub fn pin(&mut self, node: usize, count: usize, rng: &mut Rng) -> Option<Vec<u64>> {
+        let ram = &mut self.rams[node];
+        let mut pinned = Vec::new();
+        while pinned.len() < count {
+            // From some page in the upper half on, the first free one and what follows it.
+            let half = ram.pages.len() / 2;
+            let start = half + rng.below(half as u64) as usize;
+            let next = (start..ram.pages.len()).chain(half..start);
+            let mut free = next.skip_while(|page| ram.pages[*page] != Use::Free);
+            let Some(first) = free.next() else {
+                self.unpin(node, &pinned);
+                return None;
+            };
+            let run = (1 + rng.below(4) as usize).min(count - pinned.len());
+            for page in first..(first + run).min(ram.pages.len()) {
+                if ram.pages[page] != Use::Free {
+                    break;
+                }
+                ram.pages[page] = Use::Pinned;
+                pinned.push((page * PAGE_BYTES) as u64);
+            }
+        }
+        Some(pinned)
+    }
+
+    /// Ends what `pin` began. Whoever touches these pages now is wrong.
+    pub fn unpin(&mut self, node: usize, pages: &[u64]) {
+        let ram = &mut self.rams[node];
+        for address in pages {
+            let start = *address as usize;
+            ram.pages[start / PAGE_BYTES] = Use::Free;
+            ram.bytes[start..start + PAGE_BYTES].fill(POISON);
+        }
+    }
+
+    /// Pages pinned on a node.
+    pub fn pages_pinned(&self, node: usize) -> usize {
+        let pinned = |page: &&Use| **page == Use::Pinned;
+        self.rams[node].pages.iter().filter(pinned).count()
+    }
+
+    /// The bytes of a node's memory from a local address on, for whoever checks them.
+    pub fn bytes(&self, node: usize, address: u64, length: usize) -> &[u8] {
+        &self.rams[node].bytes[address as usize..address as usize + length]
     }
 
     /// From now on some allocations are refused.
     pub fn begin_scarcity(&mut self) {
         self.is_scarce = true;
+    }
+
+    /// Whether some allocations are or were refused.
+    pub fn is_scarce(&self) -> bool {
+        self.is_scarce || self.refused > 0
     }
 
     /// From now on none is; how many were.
@@ -127,7 +193,7 @@ impl Fabric {
 
     fn check_used(&mut self, node: usize, range: &std::ops::Range<usize>, what: &str) {
         let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
-        if !self.rams[node].used[pages].iter().all(|used| *used) {
+        if self.rams[node].pages[pages].contains(&Use::Free) {
             self.complain(format!(
                 "{what} of node {node} at {range:x?}, which is not allocated"
             ));
@@ -161,6 +227,16 @@ impl NodeMemory {
     fn linked(&self, to: usize) -> bool {
         let fabric = self.fabric.borrow();
         fabric.reach[self.node][to] == Some(fabric.rams[to].epoch)
+    }
+
+    /// Whoever copies from a peer's memory may do so only while those pages are in use.
+    fn check_source(&self, node: NodeId, address: u64, bytes: usize) {
+        let from = usize::from(node);
+        let range = self.fabric.borrow().range(address, bytes);
+        if let Some(range) = range.filter(|_| self.linked(from)) {
+            let mut fabric = self.fabric.borrow_mut();
+            fabric.check_used(from, &range, "a peer's copy out of memory");
+        }
     }
 
     fn store(&mut self, node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
@@ -199,9 +275,12 @@ impl Memory for NodeMemory {
             return None;
         }
         let ram = &mut fabric.rams[self.node];
-        let first = (0..=ram.used.len() - pages)
-            .find(|first| !ram.used[*first..first + pages].iter().any(|used| *used))?;
-        ram.used[first..first + pages].fill(true);
+        let first = (0..=ram.pages.len() - pages).find(|first| {
+            ram.pages[*first..first + pages]
+                .iter()
+                .all(|page| *page == Use::Free)
+        })?;
+        ram.pages[first..first + pages].fill(Use::Engine);
         ram.used_count += pages;
         ram.bytes[first * PAGE_BYTES..(first + pages) * PAGE_BYTES].fill(0);
         Some((first * PAGE_BYTES) as u64)
@@ -211,7 +290,7 @@ impl Memory for NodeMemory {
         let range = self.own(address, bytes, "free of memory");
         let mut fabric = self.fabric.borrow_mut();
         let ram = &mut fabric.rams[self.node];
-        ram.used[range.start / PAGE_BYTES..range.end / PAGE_BYTES].fill(false);
+        ram.pages[range.start / PAGE_BYTES..range.end / PAGE_BYTES].fill(Use::Free);
         ram.used_count -= bytes / PAGE_BYTES;
     }
 
@@ -275,7 +354,10 @@ impl Memory for NodeMemory {
         let mut buffer = vec![0; bytes];
         match from {
             Place::Own(address) => self.read(address, &mut buffer),
-            Place::Peer(node, address) => self.peer_read(node, address, &mut buffer)?,
+            Place::Peer(node, address) => {
+                self.peer_read(node, address, &mut buffer)?;
+                self.check_source(node, address, bytes);
+            }
         }
         match to {
             Place::Own(address) => self.write(address, &buffer),

@@ -32,6 +32,7 @@ fn random_schedules_keep_every_rule() {
         sum.processes_killed += report.processes_killed;
         sum.links_lost += report.links_lost;
         sum.allocations_refused += report.allocations_refused;
+        sum.registered.add(&report.registered);
         sum.stats.connected += report.stats.connected;
         sum.stats.accepted += report.stats.accepted;
         sum.stats.refused += report.stats.refused;
@@ -47,6 +48,10 @@ fn random_schedules_keep_every_rule() {
         assert!(sum.stats.connected > 1000 && sum.stats.refused > 500);
         assert!(sum.nodes_killed > 10 && sum.nodes_left > 10 && sum.processes_killed > 100);
         assert!(sum.links_lost > 10 && sum.allocations_refused > 100);
+        let done = sum.registered;
+        assert!(done.windows > 500 && done.unregistered > 50 && done.mappings > 100);
+        assert!(done.transfers > 500 && done.bytes > 1_000_000 && done.refused > 500);
+        assert!(done.marks > 50 && done.signals > 50);
     }
 }
 
@@ -57,6 +62,9 @@ fn planted_bugs_are_found() {
         Canary::LostDoorbell,
         Canary::CorruptByte,
         Canary::ImpatientLink,
+        Canary::SkippedCopy,
+        Canary::HastyCompletion,
+        Canary::HastyStore,
     ] {
         let settings = |seed| Settings {
             seed,

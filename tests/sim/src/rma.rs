@@ -1,0 +1,442 @@
+//! What a program does with registered memory: windows, transfers, fences and mappings on one end
+//! of a connection, all of it judged by the [`Model`].
+
+use scif_abi::Error;
+use scif_abi::flags::Readiness;
+use scif_abi::limits::{AUTOMATIC_OFFSETS, PAGE_BYTES};
+use scif_core::{Direction, EndpointId, Ticket};
+
+use crate::actor::Context;
+use crate::mapping::Mappings;
+use crate::model::Model;
+use crate::rng::Rng;
+use crate::spaces::{Cover, End, Window, WindowState};
+
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
+
+/// What a turn came to.
+pub(crate) enum Progress {
+    /// Something was done.
+    Some,
+    /// Nothing can be done before an event, or all is done.
+    None,
+}
+
+/// A call whose result is not there.
+#[derive(Debug)]
+pub(crate) struct Outstanding {
+    pub(crate) ticket: Ticket,
+    pub(crate) kind: Kind,
+}
+
+/// What kind of call it is.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// The window, which has its offset already if that is fixed.
+    Register {
+        window: Window,
+        is_fixed: bool,
+    },
+    Unregister,
+    /// Number of the transfer, and whether it is over when the call is.
+    Transfer {
+        id: u64,
+        is_sync: bool,
+    },
+    /// Number of the transfer; the data beside the call.
+    Virtual {
+        id: u64,
+        direction: Direction,
+        data: Vec<u8>,
+        /// What a read must find.
+        expected: Vec<u8>,
+    },
+    /// What was under way when it was asked for.
+    Mark(Vec<u64>),
+    /// What must be over.
+    Wait(Vec<u64>),
+    /// End and use of each window that must not end before the peer has looked for it.
+    Signal(Vec<(u64, u64)>),
+}
+
+/// A store of fence_signal: its own number, and what was under way before it.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    pub(crate) id: u64,
+    pub(crate) before: Vec<u64>,
+}
+
+/// The registered memory of one end.
+#[derive(Debug)]
+pub(crate) struct RmaEnd {
+    pub(crate) endpoint: EndpointId,
+    /// Seed of the own stream, which names this end.
+    pub(crate) me: u64,
+    actions_left: u64,
+    pub(crate) outstanding: Vec<Outstanding>,
+    /// Marks, and what they stand for.
+    pub(crate) marks: Vec<(i32, Vec<u64>)>,
+    pub(crate) awaited: Vec<Awaited>,
+    mappings: Mappings,
+}
+
+/// What a call may come to.
+pub(crate) struct Expectation {
+    /// It may fail with these.
+    pub(crate) errors: Vec<Error>,
+    /// It must.
+    pub(crate) is_bad: bool,
+}
+
+impl From<&Cover> for Expectation {
+    fn from(cover: &Cover) -> Expectation {
+        Expectation {
+            errors: cover.errors.clone(),
+            is_bad: cover.is_bad,
+        }
+    }
+}
+
+/// Whether the connection is gone, so that calls may say so.
+pub(crate) fn is_gone(context: &mut Context<'_>, endpoint: EndpointId) -> bool {
+    let ready = context.engine.poll(context.memory, endpoint);
+    ready.intersects(Readiness::HUP | Readiness::ERR)
+}
+
+/// The value of a call, `None` when it failed as it may.
+pub(crate) fn judge<T>(
+    context: &mut Context<'_>,
+    endpoint: EndpointId,
+    what: &str,
+    result: Result<T, Error>,
+    expected: &Expectation,
+) -> Result<Option<T>, String> {
+    let error = match result {
+        Ok(_) if expected.is_bad => {
+            return Err(format!(
+                "{what} must fail with one of {:?}",
+                expected.errors
+            ));
+        }
+        Ok(value) => return Ok(Some(value)),
+        Err(error) => error,
+    };
+    let ends = [Error::ConnectionReset, Error::NoDevice, Error::NotConnected];
+    if expected.errors.contains(&error) {
+        context.model.counts.refused += 1;
+        return Ok(None);
+    }
+    let excused = ends.contains(&error) && is_gone(context, endpoint)
+        || error == Error::NoMemory && context.model.is_scarce();
+    if excused {
+        Ok(None)
+    } else {
+        Err(format!("{what}: {error}"))
+    }
+}
+
+impl RmaEnd {
+    pub(crate) fn new(context: &mut Context<'_>, endpoint: EndpointId, me: u64) -> RmaEnd {
+        let end = End {
+            node: context.node,
+            endpoint,
+            windows: Vec::new(),
+            choosing: 0,
+            is_open: true,
+        };
+        context.model.ends.insert(me, end);
+        let actions_left = match context.rng.below(3) {
+            _ if context.is_calm => 20 + context.rng.below(300),
+            0 => 0,
+            _ => context.rng.below(60),
+        };
+        RmaEnd {
+            endpoint,
+            me,
+            actions_left,
+            outstanding: Vec::new(),
+            marks: Vec::new(),
+            awaited: Vec::new(),
+            mappings: Mappings::default(),
+        }
+    }
+
+    /// Nothing is left to do and no call is out.
+    pub(crate) fn is_done(&self) -> bool {
+        self.actions_left == 0 && self.outstanding.is_empty()
+    }
+
+    /// Links of these nodes broke.
+    pub(crate) fn lose(&mut self, node: usize, other: Option<usize>) {
+        self.mappings.lose(node, other);
+    }
+
+    /// Does one thing. `peer` is the other end, once it is known.
+    pub(crate) fn turn(
+        &mut self,
+        context: &mut Context<'_>,
+        peer: Option<u64>,
+    ) -> Result<Progress, String> {
+        self.look_for_signals(context.model)?;
+        let mut any = false;
+        for index in (0..self.outstanding.len()).rev() {
+            any |= self.collect(context, index)?;
+        }
+        let is_gone = is_gone(context, self.endpoint);
+        if is_gone {
+            context.model.lose_end(self.me);
+        }
+        if context.finishing || is_gone {
+            self.actions_left = 0;
+        }
+        let peer = peer.filter(|peer| context.model.ends.contains_key(peer));
+        let Some(peer) = peer.filter(|_| self.actions_left > 0) else {
+            return Ok(if any { Progress::Some } else { Progress::None });
+        };
+        self.actions_left -= 1;
+        if self.outstanding.len() < 8 {
+            self.act(context, peer)?;
+        }
+        Ok(Progress::Some)
+    }
+
+    fn act(&mut self, context: &mut Context<'_>, peer: u64) -> Result<(), String> {
+        let (end, me) = (self.endpoint, self.me);
+        match context.rng.below(25) {
+            0..4 => self.register(context),
+            4 => self.unregister(context),
+            5..7 => self.registered_transfer(context, peer),
+            7..9 => {
+                // As programs do: a flag behind the data.
+                self.registered_transfer(context, peer)?;
+                self.signal(context, peer)
+            }
+            9..11 => self.pinned_transfer(context, peer),
+            11..14 => self.virtual_transfer(context, peer),
+            14..16 => self.mark(context, peer),
+            16 => self.wait(context),
+            17..19 => self.signal(context, peer),
+            19..21 => self.mappings.map(context, end, [me, peer]),
+            21 => self.mappings.access(context),
+            22 => self.mappings.unmap_some(context),
+            23 => self.mappings.put_some(context, end),
+            _ => self.store_own(context),
+        }
+    }
+
+    // Ends of calls.
+
+    /// Looks at one outstanding call; whether it got anywhere.
+    fn collect(&mut self, context: &mut Context<'_>, index: usize) -> Result<bool, String> {
+        let Outstanding { ticket, kind } = &mut self.outstanding[index];
+        let ticket = *ticket;
+        let result = if let Kind::Virtual { data, .. } = kind {
+            if !context.engine.virtual_is_ready(ticket) {
+                return Ok(false);
+            }
+            let budget = 1 + context.rng.size(10_000) as usize;
+            let step = context
+                .engine
+                .virtual_step(context.memory, ticket, data, budget);
+            match step {
+                Some(result) => result,
+                None => return Ok(true),
+            }
+        } else {
+            match context.engine.finish(context.memory, ticket) {
+                Some(result) => result,
+                // Now and then somebody has no patience.
+                None if context.rng.one_in(200) => {
+                    let Outstanding { ticket, kind } = self.outstanding.swap_remove(index);
+                    context.engine.abandon(context.memory, ticket);
+                    self.abandoned(context, &kind);
+                    return Ok(true);
+                }
+                None => return Ok(false),
+            }
+        };
+        let Outstanding { kind, .. } = self.outstanding.swap_remove(index);
+        self.ended(context, kind, result)?;
+        Ok(true)
+    }
+
+    fn ended(
+        &mut self,
+        context: &mut Context<'_>,
+        kind: Kind,
+        result: Result<u64, Error>,
+    ) -> Result<(), String> {
+        let expected = Expectation {
+            errors: Vec::new(),
+            is_bad: false,
+        };
+        let what = format!("{kind:?}");
+        let value = judge(context, self.endpoint, &what, result, &expected)?;
+        let model = &mut context.model;
+        match (kind, value) {
+            (Kind::Register { window, is_fixed }, value) => {
+                self.registered(context, window, is_fixed, value)?;
+            }
+            (Kind::Transfer { id, is_sync }, Some(_)) => {
+                if is_sync {
+                    model.complete(id)?;
+                }
+            }
+            (
+                Kind::Virtual {
+                    id,
+                    direction,
+                    data,
+                    expected,
+                },
+                Some(_),
+            ) => {
+                let is_wrong = direction == Direction::Read && data != expected;
+                if is_wrong && !model.is_lost(id) {
+                    return Err("a virtual read found other bytes than were there".into());
+                }
+                model.complete(id)?;
+            }
+            (Kind::Transfer { id, .. } | Kind::Virtual { id, .. }, None) => model.give_up(id),
+            (Kind::Mark(before), Some(mark)) => {
+                let mark = i32::try_from(mark).map_err(|_| "a mark beyond 2^31".to_string())?;
+                self.marks.push((mark, before));
+            }
+            (Kind::Wait(before), Some(_)) => {
+                model.counts.marks += 1;
+                before.into_iter().try_for_each(|id| model.complete(id))?;
+            }
+            (Kind::Unregister, Some(_)) => model.counts.unregistered += 1,
+            (Kind::Signal(windows), _) => model.let_go(&windows),
+            (Kind::Mark(_) | Kind::Wait(_) | Kind::Unregister, None) => {}
+        }
+        Ok(())
+    }
+
+    fn registered(
+        &mut self,
+        context: &mut Context<'_>,
+        window: Window,
+        is_fixed: bool,
+        value: Option<u64>,
+    ) -> Result<(), String> {
+        let Some(end) = context.model.ends.get_mut(&self.me) else {
+            return Ok(());
+        };
+        let mut window = window;
+        if !is_fixed {
+            end.choosing -= 1;
+        }
+        let known = end.windows.iter_mut().find(|w| w.use_id == window.use_id);
+        match (value, known) {
+            (Some(offset), Some(known)) => {
+                if offset != known.offset as u64 {
+                    return Err(format!("a fixed window is at {offset:#x}"));
+                }
+                known.state = WindowState::Live;
+            }
+            (Some(offset), None) if !is_fixed => {
+                window.offset = offset as i64;
+                let range = AUTOMATIC_OFFSETS;
+                let fits = window.offset >= range.start && window.end() <= range.end;
+                let overlaps = end
+                    .windows
+                    .iter()
+                    .any(|w| w.offset < window.end() && window.offset < w.end());
+                if !fits || overlaps || offset % PAGE != 0 {
+                    return Err(format!("a window was put at {offset:#x}"));
+                }
+                window.state = WindowState::Live;
+                end.windows.push(window);
+            }
+            // Released before its program could ask, as the node was lost.
+            (Some(_), None) => {}
+            (None, Some(known)) => known.state = WindowState::Ended,
+            (None, None) => {}
+        }
+        if value.is_some() {
+            context.model.counts.windows += 1;
+        }
+        Ok(())
+    }
+
+    fn abandoned(&mut self, context: &mut Context<'_>, kind: &Kind) {
+        let model = &mut context.model;
+        match kind {
+            Kind::Register { window, is_fixed } => {
+                if let Some(end) = model.ends.get_mut(&self.me) {
+                    if !is_fixed {
+                        // It may stay for ever where nobody knows.
+                        return;
+                    }
+                    if let Some(w) = end.windows.iter_mut().find(|w| w.use_id == window.use_id) {
+                        w.state = WindowState::Unknown;
+                    }
+                }
+            }
+            Kind::Transfer { id, .. } | Kind::Virtual { id, .. } => model.give_up(*id),
+            // Nobody hears when the peer has looked for the windows, so they stay.
+            Kind::Signal(_) | Kind::Unregister | Kind::Mark(_) | Kind::Wait(_) => {}
+        }
+    }
+
+    /// A signal that is seen proves that everything before it has arrived.
+    pub(crate) fn look_for_signals(&mut self, model: &mut Model) -> Result<(), String> {
+        let mut result = Ok(());
+        self.awaited.retain(|awaited| {
+            if !model.is_under_way(awaited.id) {
+                return false;
+            }
+            if result.is_ok() && model.has_arrived(awaited.id) {
+                model.counts.signals += 1;
+                let before = awaited.before.iter().chain([&awaited.id]);
+                result = before.copied().try_for_each(|id| model.complete(id));
+                return false;
+            }
+            true
+        });
+        result
+    }
+
+    /// The endpoint has been closed: all calls must have ended.
+    pub(crate) fn closed(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        context.model.close(self.me);
+        for Outstanding { ticket, kind } in std::mem::take(&mut self.outstanding) {
+            match kind {
+                Kind::Virtual { id, mut data, .. } => {
+                    let step =
+                        context
+                            .engine
+                            .virtual_step(context.memory, ticket, &mut data, usize::MAX);
+                    if step.is_none() {
+                        return Err("a virtual transfer outlives its endpoint".into());
+                    }
+                    context.model.give_up(id);
+                }
+                _ if context.engine.finish(context.memory, ticket).is_none() => {
+                    return Err(format!("{kind:?} outlives its endpoint"));
+                }
+                _ => {}
+            }
+        }
+        self.mappings.leave(context);
+        Ok(())
+    }
+
+    /// Whether an event was forgotten: asked when the program sleeps and nothing goes on.
+    pub(crate) fn check_asleep(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        for index in (0..self.outstanding.len()).rev() {
+            if self.collect(context, index)? {
+                return Err("the result of a call was there and nobody was told".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Random bytes.
+pub(crate) fn noise(rng: &mut Rng, length: usize) -> Vec<u8> {
+    let words = (0..length.div_ceil(8)).flat_map(|_| rng.number().to_le_bytes());
+    words.take(length).collect()
+}

@@ -1,0 +1,127 @@
+//! What must hold after every step, when nothing goes on, and in the end.
+
+use crate::actor::Context;
+use crate::world::World;
+
+impl World {
+    pub(crate) fn check(&mut self) -> Result<(), String> {
+        if let Some(fault) = self.fabric.borrow_mut().fault.take() {
+            return Err(fault);
+        }
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(engine) = &node.engine else { continue };
+            engine
+                .check_invariants()
+                .map_err(|what| format!("node {number}: {what}"))?;
+            let pages = self.fabric.borrow().pages_used(number);
+            if engine.stats().pages != pages {
+                let counted = engine.stats().pages;
+                return Err(format!(
+                    "node {number}: {pages} pages in use, {counted} counted"
+                ));
+            }
+        }
+        if self.step.is_multiple_of(64) {
+            self.model.check_all()?;
+        }
+        Ok(())
+    }
+
+    /// Nothing goes on: everything must have arrived, and nobody sleeps who has a result.
+    pub(crate) fn check_quiescent(&mut self) -> Result<(), String> {
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            let Some(engine) = &mut node.engine else {
+                continue;
+            };
+            let mut context = Context {
+                node: number,
+                engine,
+                memory: &mut node.memory,
+                rng: &mut self.rng,
+                ledgers: &mut self.ledgers,
+                model: &mut self.model,
+                orphans: &mut node.orphans,
+                is_calm: self.is_calm,
+                finishing: true,
+            };
+            for slot in &mut node.programs {
+                slot.program.check_asleep(&mut context)?;
+            }
+        }
+        self.model.check_quiescent()
+    }
+
+    /// Nothing may be left over.
+    pub(crate) fn check_empty(&mut self) -> Result<(), String> {
+        for number in 0..self.nodes.len() {
+            for other in 0..self.nodes.len() {
+                self.link_down(number, other);
+            }
+            self.pump(number)?;
+            self.check()?;
+            let Some(engine) = &self.nodes[number].engine else {
+                continue;
+            };
+            let stats = engine.stats();
+            let ports = engine.ports().count();
+            let objects = [stats.endpoints, stats.connections, ports, stats.pages];
+            let windows = [stats.windows, stats.remote_windows, stats.jobs];
+            let pages = [stats.pinned_pages, stats.mapped_pages];
+            if (objects, windows, pages) != ([0; 4], [0; 3], [0; 2]) {
+                return Err(format!(
+                    "node {number}: endpoints, connections, ports and pages left over: \
+                     {objects:?}, windows, peers' windows and jobs: {windows:?}, pinned and mapped \
+                     pages: {pages:?}"
+                ));
+            }
+            let complaints = [
+                stats.rings_reset,
+                // A dead peer's memory reads as ones.
+                if self.report.nodes_killed > 0 {
+                    0
+                } else {
+                    stats.bad_queue_pairs
+                },
+                stats.unknown_messages,
+                if self.report.links_lost > 0 {
+                    0
+                } else {
+                    stats.links_failed
+                },
+            ];
+            let pinned = self.fabric.borrow().pages_pinned(number);
+            if pinned != 0 || engine.pinned_pages(0) + engine.pinned_pages(1) != 0 {
+                return Err(format!("node {number}: {pinned} pinned pages left over"));
+            }
+            if complaints != [0; 4] {
+                return Err(format!(
+                    "node {number} complained about its peers: {complaints:?}"
+                ));
+            }
+            self.collect_stats(number);
+        }
+        match self.model.left_over() {
+            [0, 0] => Ok(()),
+            left => Err(format!("pins and uses left over: {left:?}")),
+        }
+    }
+
+    pub(crate) fn collect_stats(&mut self, number: usize) {
+        let Some(engine) = &self.nodes[number].engine else {
+            return;
+        };
+        let (sum, stats) = (&mut self.report.stats, engine.stats());
+        sum.bytes_sent += stats.bytes_sent;
+        sum.bytes_received += stats.bytes_received;
+        sum.connected += stats.connected;
+        sum.accepted += stats.accepted;
+        sum.refused += stats.refused;
+        sum.messages_sent += stats.messages_sent;
+        sum.messages_received += stats.messages_received;
+        sum.doorbells_rung += stats.doorbells_rung;
+        sum.doorbells_received += stats.doorbells_received;
+        sum.links_up += stats.links_up;
+        sum.stale_ids += stats.stale_ids;
+        sum.unexpected_messages += stats.unexpected_messages;
+    }
+}
