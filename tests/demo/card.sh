@@ -1,4 +1,5 @@
-# The card's half of the demo (node 1); host.sh is the other half and explains the lines.
+# The card's half of the demo (node 1); host.sh is the other half and explains the lines. The
+# launcher puts the number of nodes into "nodes".
 
 own=1
 peer=0
@@ -77,6 +78,16 @@ for port in 2100 2101 2102 2103 2104 2105 2106 2107; do
 done
 [ -z "$wrong" ]
 step eight-intact $? "wrong content on ports$wrong"
+
+# 7. Registered memory.
+example-mapping serve || step mapping 1 "the card's part failed"
+example-rma serve || step rma 1 "the card's part failed"
+example-signal serve || step signal 1 "the card's part failed"
+
+# With a second card (second-card.sh): its memory, without the host.
+if [ "$nodes" -ge 3 ]; then
+    example-rma 2 16 card-to-card || step card-to-card 1 "the first card's part failed"
+fi
 
 # Stay until the host has finished.
 cat /scheme/scif/accept/2099 > /dev/null

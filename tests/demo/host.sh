@@ -100,6 +100,15 @@ case "$status $text" in
     *) step refused 1 "another error: $text" ;;
 esac
 
+# 7. Registered memory: the card's memory mapped here, with loads and stores both ways;
+example-mapping "$peer"
+step mapping $? "the host's part failed"
+# 64 MiB there and back without a copy in between (the launcher compares the sums);
+example-rma "$peer" || step rma 1 "the host's part failed"
+# and a word that arrives in the card's memory behind the data it belongs to.
+example-signal "$peer"
+step signal $? "the host's part failed"
+
 # The card waits for this word before it powers off.
 echo done > /tmp/done
 send /tmp/done 2099

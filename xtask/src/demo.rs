@@ -39,6 +39,34 @@ const STEPS: &[(&str, &str)] = &[
     ("eight-at-once", "eight connections open at once"),
     ("eight-intact", "each of the eight received the right bytes"),
     ("refused", "connecting where nobody listens is refused"),
+    (
+        "mapping",
+        "the card's memory mapped on the host, loads and stores both ways",
+    ),
+    (
+        "rma-write",
+        "64 MiB written into the card's memory, sha256 equal on both",
+    ),
+    (
+        "rma-read",
+        "64 MiB read from the card's memory, sha256 equal on both",
+    ),
+    (
+        "signal",
+        "a waiter woken by signals, each behind the data of its transfer",
+    ),
+];
+
+/// Those of a demo with a second card.
+const CARD_STEPS: &[(&str, &str)] = &[
+    (
+        "card-to-card-write",
+        "16 MiB from card to card, sha256 equal on both",
+    ),
+    (
+        "card-to-card-read",
+        "16 MiB back from card to card, sha256 equal on both",
+    ),
 ];
 
 /// The command.
@@ -58,13 +86,18 @@ pub fn play(settings: &Settings, parts: &crate::build::Parts) -> Result<bool> {
     if demo.nodes < 2 {
         return Err("the demo needs two nodes: leave NODES out, or give NODES=2 or more".into());
     }
-    for (node, name) in [(0, "host.sh"), (1, "card.sh")] {
+    for (node, name) in [(0, "host.sh"), (1, "card.sh"), (2, "second-card.sh")] {
+        if node >= demo.nodes {
+            continue;
+        }
         let path = workspace::root().join("tests/demo").join(name);
         let text = std::fs::read(&path).context(|| format!("read {}", path.display()))?;
-        demo.scripts.insert(node, text);
+        let mut script = format!("nodes={}\n", demo.nodes).into_bytes();
+        script.extend(text);
+        demo.scripts.insert(node, script);
     }
     println!("booting {} nodes", demo.nodes);
-    let mut score = Score::new();
+    let mut score = Score::new(demo.nodes);
     let outcome = demo.execute(parts, &mut score)?;
     let quiet = outcome.program_panics.is_empty() && outcome.exceptions.is_empty();
     for (node, line) in outcome.program_panics.iter().chain(&outcome.exceptions) {
@@ -96,6 +129,8 @@ pub fn play(settings: &Settings, parts: &crate::build::Parts) -> Result<bool> {
 /// Collects the steps as they happen.
 struct Score {
     start: Instant,
+    /// The steps that must be seen.
+    steps: Vec<(&'static str, &'static str)>,
     /// Result of each step seen, by name.
     seen: BTreeMap<String, bool>,
     /// Values waiting for the other node's: name → (node, value).
@@ -104,9 +139,14 @@ struct Score {
 }
 
 impl Score {
-    fn new() -> Self {
+    fn new(nodes: usize) -> Self {
+        let mut steps = STEPS.to_vec();
+        if nodes > 2 {
+            steps.extend(CARD_STEPS);
+        }
         Self {
             start: Instant::now(),
+            steps,
             seen: BTreeMap::new(),
             values: BTreeMap::new(),
             failed: false,
@@ -128,15 +168,15 @@ impl Score {
         self.seen.insert(name.to_string(), both);
     }
 
-    fn describe(name: &str) -> String {
-        let known = STEPS.iter().find(|(step, _)| *step == name);
+    fn describe(&self, name: &str) -> String {
+        let known = self.steps.iter().find(|(step, _)| *step == name);
         known.map_or(name, |(_, what)| what).to_string()
     }
 
     /// Says which steps were never seen; whether all was right.
     fn finish(&mut self) -> bool {
-        for (name, what) in STEPS {
-            if !self.seen.contains_key(*name) {
+        for (name, what) in self.steps.clone() {
+            if !self.seen.contains_key(name) {
                 self.print(name, what, false, "this step was not reached");
             }
         }
@@ -151,7 +191,7 @@ impl Score {
                     true => value.chars().take(16).collect::<String>() + "…",
                     false => format!("node {other} has '{before}', node {node} has '{value}'"),
                 };
-                self.print(name, &Self::describe(name), same, &detail);
+                self.print(name, &self.describe(name), same, &detail);
             }
             _ => {
                 self.values
@@ -166,7 +206,7 @@ impl Observer for Score {
         match meaning {
             Some(Meaning::Step { name, failure }) => {
                 let detail = failure.clone().unwrap_or_default();
-                self.print(name, &Self::describe(name), failure.is_none(), &detail);
+                self.print(name, &self.describe(name), failure.is_none(), &detail);
             }
             Some(Meaning::Value { name, value }) => self.value(node, name, value),
             Some(Meaning::KernelPanic) => {
@@ -186,7 +226,7 @@ mod tests {
     }
 
     fn all_but(left_out: &str) -> Score {
-        let mut score = Score::new();
+        let mut score = Score::new(2);
         for (name, _) in STEPS.iter().filter(|(name, _)| *name != left_out) {
             see(&mut score, 0, &format!("STEP {name}: ok"));
         }
@@ -202,6 +242,14 @@ mod tests {
         assert!(!score.finish());
         see(&mut score, 1, "STEP refused: ok");
         assert!(!score.finish(), "a failure is not undone");
+    }
+
+    #[test]
+    fn a_second_card_has_steps_of_its_own() {
+        let mut score = all_but("");
+        assert!(score.finish());
+        score.steps.extend(CARD_STEPS);
+        assert!(!score.finish(), "they were not seen");
     }
 
     #[test]

@@ -193,12 +193,16 @@ fn lint_host(tests: &Tests) -> Result<()> {
 
 fn test_host(tests: &Tests) -> Result<()> {
     quietly(host_cargo("test").arg("--quiet"))?;
-    let mut libraries = library_cargo("test");
-    libraries.args(["--lib", "--quiet"]);
-    for package in &tests.host_libraries {
-        libraries.args(["--package", package]);
+    // The examples in the documentation too: some show what must not compile.
+    for kind in ["--lib", "--doc"] {
+        let mut libraries = library_cargo("test");
+        libraries.args([kind, "--quiet"]);
+        for package in &tests.host_libraries {
+            libraries.args(["--package", package]);
+        }
+        quietly(&mut libraries)?;
     }
-    quietly(&mut libraries)
+    Ok(())
 }
 
 fn lint_guest() -> Result<()> {

@@ -1,7 +1,8 @@
 //! Copying between registered memory of both ends: 64 MiB there and back, with the checksums of
 //! both ends.
 //!
-//! `example-rma serve [MIB]` and `example-rma NODE [MIB]`, both with the same size.
+//! `example-rma serve [MIB [NAME]]` and `example-rma NODE [MIB [NAME]]`, both with the same size.
+//! The sums are printed as `VALUE NAME-write: …` and `VALUE NAME-read: …`.
 #![no_std]
 #![no_main]
 
@@ -10,7 +11,7 @@ extern crate alloc;
 use alloc::string::String;
 use core::fmt::Write;
 
-use scif::{Endpoint, Memory, RmaFlags, View};
+use scif::{Endpoint, Memory, RecvFlags, RmaFlags, SendFlags, View};
 use scif_examples::{Result, ensure, hear, play, tell};
 use sha2::{Digest, Sha256};
 
@@ -27,6 +28,12 @@ fn length() -> usize {
     let words = runtime::env::args().nth(2);
     let mib = words.and_then(|word| word.parse().ok()).unwrap_or(64_usize);
     mib << 20
+}
+
+/// What a sum is called.
+fn name(direction: &str) -> String {
+    let name = runtime::env::args().nth(3);
+    alloc::format!("{}-{direction}", name.as_deref().unwrap_or("rma"))
 }
 
 /// Numbers without a pattern: a page that comes to the wrong place is noticed.
@@ -64,11 +71,14 @@ fn server(endpoint: &Endpoint) -> Result {
     let window = endpoint.register(&memory)?;
     tell(endpoint, window.offset())?;
     hear(endpoint)?;
-    runtime::println!("VALUE rma-write: {}", sum(&memory)?);
+    let written = sum(&memory)?;
+    runtime::println!("VALUE {}: {written}", name("write"));
+    endpoint.send(written.as_bytes(), SendFlags::BLOCK)?;
 
     fill(&memory, 0x5eed_0002)?;
-    runtime::println!("VALUE rma-read: {}", sum(&memory)?);
-    tell(endpoint, 0)?;
+    let filled = sum(&memory)?;
+    runtime::println!("VALUE {}: {filled}", name("read"));
+    endpoint.send(filled.as_bytes(), SendFlags::BLOCK)?;
     hear(endpoint)?;
     Ok(())
 }
@@ -83,13 +93,24 @@ fn client(endpoint: &Endpoint) -> Result {
     let written = sum(&memory)?;
     // SYNC: when the call returns, the data is in the peer's memory.
     endpoint.write_to(window.all(), remote, RmaFlags::SYNC)?;
-    runtime::println!("VALUE rma-write: {written}");
+    runtime::println!("VALUE {}: {written}", name("write"));
     tell(endpoint, 0)?;
+    let mut arrived = alloc::vec![0; written.len()];
+    endpoint.recv(&mut arrived, RecvFlags::BLOCK)?;
+    ensure(
+        arrived == written.as_bytes(),
+        "the two ends have different sums",
+    )?;
 
-    hear(endpoint)?;
+    // The server's next sum tells that it has filled its memory anew.
+    let mut filled = alloc::vec![0; written.len()];
+    endpoint.recv(&mut filled, RecvFlags::BLOCK)?;
     endpoint.read_from(window.all(), remote, RmaFlags::SYNC)?;
     let read = sum(&memory)?;
-    runtime::println!("VALUE rma-read: {read}");
-    ensure(read != written, "nothing was read")?;
+    runtime::println!("VALUE {}: {read}", name("read"));
+    ensure(
+        read.as_bytes() == filled,
+        "the two ends have different sums",
+    )?;
     tell(endpoint, 0)
 }

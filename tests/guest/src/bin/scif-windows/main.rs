@@ -8,15 +8,18 @@
 
 extern crate alloc;
 
+mod fences;
+mod matrix;
+
 use alloc::string::String;
 use alloc::vec;
 
 use guest_tests::peer::{Peer, arguments};
-use guest_tests::windows::{GUARD, Remote, compare, difference, fill, frame};
+use guest_tests::windows::{Remote, compare, difference, fill};
 use guest_tests::{Suite, counter, pair, settled, text};
+use matrix::Kind;
 use scif::{
-    Endpoint, Errno, Error, Initiator, Memory, Protection, RegisterOptions, RmaFlags, Signal,
-    Window, raw,
+    Endpoint, Errno, Error, Initiator, Memory, Protection, RegisterOptions, RmaFlags, Window,
 };
 
 runtime::main!(main);
@@ -48,14 +51,14 @@ fn main() -> i32 {
         for write in [false, true] {
             let direction = if write { "writes" } else { "reads" };
             let name = alloc::format!("{name} {direction}");
-            suite.check(&name, matrix(&peer, kind, write, brief));
+            suite.check(&name, matrix::matrix(&peer, kind, write, brief));
         }
     }
     suite.check("windows side by side", side_by_side(&peer));
     suite.check("mapping", mapping(&peer));
     suite.check("both sides add to a word", additions(&peer));
-    suite.check("marks", marks(&peer));
-    suite.check("signals", signals(&peer));
+    suite.check("marks", fences::marks(&peer));
+    suite.check("signals", fences::signals(&peer));
     suite.check("ordinary memory", ordinary(&peer));
     suite.check("memory in place", in_place(&peer));
     suite.check("unregister and register again", again(&peer));
@@ -65,152 +68,6 @@ fn main() -> i32 {
     suite.equal("windows and pinned pages", after, before);
     peer.dismiss();
     suite.finish()
-}
-
-/// How a transfer names the own memory.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
-    Registered,
-    Slice,
-    /// Not registered, by address.
-    Memory,
-}
-
-/// One transfer of the matrix.
-#[derive(Clone, Copy, Debug)]
-struct Case {
-    local: usize,
-    remote: usize,
-    length: usize,
-    flags: RmaFlags,
-}
-
-/// Both sides' memory, and the peer's window of all of its.
-struct Bench<'a> {
-    remote: &'a Remote,
-    memory: &'a Memory,
-    window: Option<&'a Window<'a>>,
-    offset: i64,
-}
-
-fn matrix(peer: &Peer, kind: Kind, write: bool, brief: bool) -> Result<(), String> {
-    let remote = Remote::new(peer, BYTES)?;
-    let offset = remote
-        .register(0, BYTES, 0, READ_WRITE, 0)
-        .map_err(text("the peer's window"))?;
-    let memory = Memory::new(BYTES).map_err(text("memory"))?;
-    let window = remote.endpoint.register(&memory);
-    let window = window.map_err(text("the own window"))?;
-    let bench = Bench {
-        remote: &remote,
-        memory: &memory,
-        window: (kind == Kind::Registered).then_some(&window),
-        offset,
-    };
-    let lengths: &[usize] = if brief {
-        &[1, 64, 4097, (1 << 20) + 1]
-    } else {
-        &[
-            1,
-            63,
-            64,
-            65,
-            4095,
-            4096,
-            4097,
-            8192,
-            100_000,
-            (1 << 20) - 1,
-            (1 << 20) + 1,
-        ]
-    };
-    let mut flags = vec![
-        RmaFlags::empty(),
-        RmaFlags::SYNC,
-        RmaFlags::ORDERED,
-        RmaFlags::USECPU,
-        RmaFlags::SYNC | RmaFlags::ORDERED,
-    ];
-    if kind == Kind::Memory {
-        flags.push(RmaFlags::USECACHE);
-        flags.push(RmaFlags::USECACHE | RmaFlags::SYNC);
-    }
-    let mut seed = 1;
-    for &length in lengths {
-        for (from, to) in [(0, 0), (1, 1), (63, 63), (0, 1), (1, 0), (63, 8)] {
-            // Large ones are about the cutting into pieces, not about every flag.
-            let count = if length > 1 << 19 { 2 } else { flags.len() };
-            for &flags in flags.iter().cycle().skip(seed as usize).take(count) {
-                seed += 1;
-                // Also places far from the start of a page.
-                let place = PAGE * (1 + seed as usize % 7);
-                let case = Case {
-                    local: place + from,
-                    remote: PAGE + to,
-                    length,
-                    flags,
-                };
-                one(&bench, kind, write, case, seed)
-                    .map_err(|error| alloc::format!("{case:?}: {error}"))?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// One transfer: guards around the range that changes, the pattern in the other.
-fn one(bench: &Bench<'_>, kind: Kind, write: bool, case: Case, seed: u64) -> Result<(), String> {
-    let Case {
-        local,
-        remote,
-        length,
-        flags,
-    } = case;
-    let endpoint = &bench.remote.endpoint;
-    let at = bench.offset + remote as i64;
-    let range = local..local + length;
-    if write {
-        fill(bench.memory, local, length, seed).map_err(text("filling"))?;
-        bench.remote.frame(remote, length)?;
-    } else {
-        bench.remote.fill(remote, length, seed)?;
-        frame(bench.memory, local, length).map_err(text("framing"))?;
-    }
-    let mut slice = vec![0; if kind == Kind::Slice { length } else { 0 }];
-    let result = match (kind, write) {
-        (Kind::Registered, _) => {
-            let window = bench.window.ok_or("no window")?;
-            let part = window.part(range).map_err(text("part"))?;
-            if write {
-                endpoint.write_to(part, at, flags)
-            } else {
-                endpoint.read_from(part, at, flags)
-            }
-        }
-        (Kind::Slice, true) => {
-            let _ = bench.memory.copy_out(local, &mut slice);
-            endpoint.vwrite_to(&slice, at, flags)
-        }
-        (Kind::Slice, false) => {
-            let result = endpoint.vread_from(&mut slice, at, flags);
-            let _ = bench.memory.copy_in(local, &slice);
-            result
-        }
-        (Kind::Memory, true) => endpoint.vwrite_out(bench.memory, range, at, flags),
-        (Kind::Memory, false) => endpoint.vread_into(bench.memory, range, at, flags),
-    };
-    result.map_err(text("the transfer"))?;
-    if !flags.intersects(RmaFlags::SYNC | RmaFlags::USECPU) {
-        let mark = endpoint.fence_mark(Initiator::Own).map_err(text("mark"))?;
-        endpoint.fence_wait(mark).map_err(text("wait"))?;
-    }
-    if write {
-        return bench.remote.compare(remote, length, seed, true);
-    }
-    match compare(bench.memory, local, length, seed, true).map_err(text("comparing"))? {
-        None => Ok(()),
-        Some(position) => Err(difference(position, length)),
-    }
 }
 
 /// Whether a call failed with this error.
@@ -376,121 +233,6 @@ fn both_windows<'a>(remote: &'a Remote, memory: &'a Memory) -> Result<(Window<'a
     Ok((window, offset.map_err(text("the peer's window"))?))
 }
 
-/// Marks of the own and of the peer's transfers.
-fn marks(peer: &Peer) -> Result<(), String> {
-    let remote = Remote::new(peer, 1 << 20)?;
-    let endpoint = &remote.endpoint;
-    let memory = Memory::new(1 << 20).map_err(text("memory"))?;
-    let (window, there) = both_windows(&remote, &memory)?;
-    for round in 1..20 {
-        fill(&memory, 0, memory.len(), round).map_err(text("filling"))?;
-        let half = memory.len() / 2;
-        for part in [0..half, half..memory.len()] {
-            let at = there + part.start as i64;
-            let part = window.part(part).map_err(text("part"))?;
-            let written = endpoint.write_to(part, at, RmaFlags::empty());
-            written.map_err(text("write"))?;
-        }
-        let mark = endpoint.fence_mark(Initiator::Own).map_err(text("mark"))?;
-        endpoint.fence_wait(mark).map_err(text("wait"))?;
-        // Waiting again for what is done does not wait.
-        endpoint.fence_wait(mark).map_err(text("second wait"))?;
-        remote.compare(0, memory.len(), round, false)?;
-
-        remote.fill(0, memory.len(), 1000 + round)?;
-        let started = remote.transfer(true, there, memory.len(), window.offset(), 0);
-        started.map_err(text("the peer's write"))?;
-        let mark = endpoint.fence_mark(Initiator::Peer).map_err(text("mark"))?;
-        endpoint.fence_wait(mark).map_err(text("wait"))?;
-        let wrong = compare(&memory, 0, memory.len(), 1000 + round, false);
-        if let Some(at) = wrong.map_err(text("comparing"))? {
-            return Err(difference(at, memory.len()));
-        }
-    }
-    for flags in [0, 3, 4, 8, 0x11, 0x21] {
-        let bad = raw::fence_mark(endpoint.fd(), flags).map_err(Error::from_errno);
-        expect("mark flags", bad, Errno::InvalidArgument)?;
-    }
-    for mark in [-1, i32::MIN, i32::MAX - 7] {
-        let bad = raw::fence_wait(endpoint.fd(), mark).map_err(Error::from_errno);
-        expect("a mark never given", bad, Errno::InvalidArgument)?;
-    }
-    Ok(())
-}
-
-/// Signals behind the transfers of either side, to either side.
-fn signals(peer: &Peer) -> Result<(), String> {
-    let remote = Remote::new(peer, 1 << 20)?;
-    let endpoint = &remote.endpoint;
-    let memory = Memory::new(1 << 20).map_err(text("memory"))?;
-    let (window, there) = both_windows(&remote, &memory)?;
-    let data = memory.len() - PAGE;
-    let flag = data + 8;
-    let signal = |offset: i64, value| Signal {
-        offset: offset + flag as i64,
-        value,
-    };
-    let mut round = 0;
-    for initiator in [Initiator::Own, Initiator::Peer] {
-        for (here, away) in [(true, false), (false, true), (true, true)] {
-            round += 1;
-            let (to, from) = (round + 100, round + 200);
-            match initiator {
-                Initiator::Own => {
-                    fill(&memory, 0, data, to).map_err(text("filling"))?;
-                    let part = window.part(0..data).map_err(text("part"))?;
-                    let written = endpoint.write_to(part, there, RmaFlags::empty());
-                    written.map_err(text("write"))?;
-                }
-                Initiator::Peer => {
-                    remote.fill(0, data, from)?;
-                    let started = remote.transfer(true, there, data, window.offset(), 0);
-                    started.map_err(text("the peer's write"))?;
-                }
-            }
-            let local = here.then(|| signal(window.offset(), round));
-            let distant = away.then(|| signal(there, round));
-            let sent = endpoint.fence_signal(initiator, local, distant);
-            sent.map_err(text("signal"))?;
-            if here {
-                let came = settled(|| memory.load_acquire_u64(flag), &Ok(round));
-                if came != Ok(round) {
-                    return Err(alloc::format!("signal {round} did not come: {came:?}"));
-                }
-            }
-            if away {
-                remote.wait_for(flag, round)?;
-            }
-            match initiator {
-                Initiator::Own => remote.compare(0, data, to, false)?,
-                Initiator::Peer => {
-                    let wrong = compare(&memory, 0, data, from, false);
-                    if let Some(at) = wrong.map_err(text("comparing"))? {
-                        return Err(difference(at, data));
-                    }
-                }
-            }
-        }
-    }
-    let bad = |local: Option<i64>, distant: Option<i64>| {
-        let to = |offset| Signal { offset, value: 1 };
-        endpoint.fence_signal(Initiator::Own, local.map(to), distant.map(to))
-    };
-    let (own, end) = (window.offset(), memory.len() as i64);
-    expect("no signal", bad(None, None), Errno::InvalidArgument)?;
-    expect(
-        "odd offset",
-        bad(Some(own + 2), None),
-        Errno::InvalidArgument,
-    )?;
-    let odd = bad(None, Some(there + 1));
-    expect("odd remote offset", odd, Errno::InvalidArgument)?;
-    let last = bad(Some(own + end - 4), None);
-    expect("4 bytes are left", last, Errno::NoSuchAddress)?;
-    let outside = bad(None, Some(there + end));
-    expect("behind the window", outside, Errno::NoSuchAddress)
-}
-
 /// Registering ordinary memory keeps its content, and shares it from then on.
 fn ordinary(peer: &Peer) -> Result<(), String> {
     let remote = Remote::new(peer, BYTES)?;
@@ -625,5 +367,3 @@ fn large(peer: &Peer, length: usize) -> Result<(), String> {
         Some(at) => Err(difference(at, length)),
     }
 }
-
-const _: () = assert!(GUARD < PAGE, "the matrix leaves a page before its ranges");
