@@ -3,6 +3,8 @@
 //! All functions take and return raw numbers; wrap them in [`libredox::Fd`] for ownership. Numbers
 //! made by the `*_upper` functions lie in the upper table, out of sight of programs that count.
 
+use alloc::vec::Vec;
+
 use syscall::data::Stat;
 use syscall::error::{EBADF, EINTR, EINVAL, ENODEV, EPIPE, Error, Result};
 use syscall::flag::{CallFlags, MapFlags, StdFsCallKind, UPPER_FDTBL_TAG};
@@ -349,6 +351,15 @@ pub fn is_served(fd: usize) -> bool {
         Err(_) => fdtable::release(slot),
     }
     !matches!(result, Err(Error { errno: ENODEV }))
+}
+
+/// The numbers of the plain table that name something, ascending.
+pub fn open_numbers() -> Vec<usize> {
+    let mut numbers = fdtable::used();
+    numbers.retain(|number| {
+        number & UPPER_FDTBL_TAG == 0 && fcntl(*number, syscall::F_GETFD, 0).is_ok()
+    });
+    numbers
 }
 
 /// Moves a descriptor of the upper table to the lowest free plain number.

@@ -13,7 +13,7 @@ use syscall::flag::MapFlags;
 use crate::sync::Mutex;
 use crate::{fd, heap, spawn, state, sys};
 
-/// Stack of a thread in bytes; pages are made when they are touched.
+/// Stack of a thread in bytes unless told otherwise; pages are made when they are touched.
 const STACK_SIZE: usize = 256 * 1024;
 
 core::arch::global_asm!(
@@ -50,6 +50,7 @@ struct Start {
     /// The thread's own handle.
     thread: usize,
     stack: usize,
+    stack_size: usize,
 }
 
 /// First Rust code of a thread.
@@ -61,6 +62,7 @@ unsafe extern "C" fn thread_start(start: *mut Start) -> ! {
         done,
         thread,
         stack,
+        stack_size,
     } = *start;
     main();
     // The handle that ends this thread and frees its stack in one step; the thread handle itself
@@ -77,17 +79,17 @@ unsafe extern "C" fn thread_start(start: *mut Start) -> ! {
         )
     };
     drop(done);
-    finish(status, stack)
+    finish(status, stack, stack_size)
 }
 
 /// Ends the calling thread. Its descriptor for that stays behind in the table, because nobody is
 /// left to close it, so the next thread that ends or is joined closes it.
-fn finish(status: Result<usize>, stack: usize) -> ! {
+fn finish(status: Result<usize>, stack: usize, stack_size: usize) -> ! {
     if let Ok(status) = status {
         if let Some(previous) = LEFT.lock().replace(status) {
             let _ = fd::close(previous);
         }
-        let words = [usize::MAX, stack, STACK_SIZE];
+        let words = [usize::MAX, stack, stack_size];
         let _ = fd::write(status, words.map(usize::to_ne_bytes).as_flattened());
     }
     // Not reached unless the kernel refused.
@@ -129,39 +131,106 @@ impl<T> JoinHandle<T> {
 pub fn spawn<T: Send + 'static>(
     main: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {
-    let own = fd::check(state::proc_fd())?;
-    let thread = Fd::new(fd::dup_upper(own, b"new-thread")?);
-    let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE;
-    let stack = heap::map_anonymous(STACK_SIZE, flags)?;
+    Builder::new().spawn(main)
+}
 
-    let result = Arc::new(Mutex::new(None));
-    let done = Arc::new(AtomicU32::new(0));
-    let slot = Arc::clone(&result);
-    let start = Box::new(Start {
-        main: Box::new(move || *slot.lock() = Some(main())),
-        done: Arc::clone(&done),
-        thread: thread.raw(),
-        stack,
-    });
-    let start = Box::into_raw(start);
-    let pointer = stack + STACK_SIZE - PAGE_SIZE / 16;
-    // SAFETY: the address lies in the stack that was mapped just now, 256 bytes below its end.
-    unsafe { (pointer as *mut usize).write(start as usize) };
-    match run(thread.raw(), pointer) {
-        Ok(()) => {
-            // The thread closes its handle itself.
-            thread.into_raw();
-            Ok(JoinHandle { done, result })
-        }
-        Err(error) => {
-            // SAFETY: the thread does not run, so record and stack are still ours.
-            unsafe {
-                drop(Box::from_raw(start));
-                let _ = fd::munmap(stack, STACK_SIZE);
-            }
-            Err(error)
+/// How to start a thread.
+pub struct Builder {
+    stack_size: usize,
+    fs_base: usize,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Builder {
+    /// A stack of 256 KiB and no thread-local storage.
+    pub fn new() -> Self {
+        Builder {
+            stack_size: STACK_SIZE,
+            fs_base: 0,
         }
     }
+
+    /// Sets the stack's size in bytes, rounded up to pages, at least one.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = bytes.clamp(PAGE_SIZE, usize::MAX / 2);
+        self.stack_size = self.stack_size.next_multiple_of(PAGE_SIZE);
+        self
+    }
+
+    /// Sets the thread's FS base, where code with thread-local storage finds its block. Nothing of
+    /// this crate looks at it.
+    pub fn fs_base(mut self, address: usize) -> Self {
+        self.fs_base = address;
+        self
+    }
+
+    /// Starts the thread.
+    pub fn spawn<T: Send + 'static>(
+        self,
+        main: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>> {
+        let own = fd::check(state::proc_fd())?;
+        let thread = Fd::new(fd::dup_upper(own, b"new-thread")?);
+        if self.fs_base != 0 {
+            set_fs_base(thread.raw(), self.fs_base)?;
+        }
+        let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE;
+        let stack_size = self.stack_size;
+        let stack = heap::map_anonymous(stack_size, flags)?;
+
+        let result = Arc::new(Mutex::new(None));
+        let done = Arc::new(AtomicU32::new(0));
+        let slot = Arc::clone(&result);
+        let start = Box::new(Start {
+            main: Box::new(move || *slot.lock() = Some(main())),
+            done: Arc::clone(&done),
+            thread: thread.raw(),
+            stack,
+            stack_size,
+        });
+        let start = Box::into_raw(start);
+        let pointer = stack + stack_size - PAGE_SIZE / 16;
+        // SAFETY: the address lies in the stack that was mapped just now, 256 bytes below its end.
+        unsafe { (pointer as *mut usize).write(start as usize) };
+        match run(thread.raw(), pointer) {
+            Ok(()) => {
+                // The thread closes its handle itself.
+                thread.into_raw();
+                Ok(JoinHandle { done, result })
+            }
+            Err(error) => {
+                // SAFETY: the thread does not run, so record and stack are still ours.
+                unsafe {
+                    drop(Box::from_raw(start));
+                    let _ = fd::munmap(stack, stack_size);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Sets the FS base of the context behind `thread`, which may be the caller's own.
+fn set_fs_base(thread: usize, address: usize) -> Result<()> {
+    let registers = Fd::new(fd::dup_upper(thread, b"regs/env")?);
+    // `EnvRegisters`: FS base, GS base.
+    let words = [address, 0];
+    fd::write(
+        registers.raw(),
+        words.map(usize::to_ne_bytes).as_flattened(),
+    )?;
+    Ok(())
+}
+
+/// Sets the FS base of the process's first thread, for a library that gives programs thread-local
+/// storage; see [`Builder::fs_base`].
+pub fn set_main_fs_base(address: usize) -> Result<()> {
+    set_fs_base(fd::check(state::thread_fd())?, address)
 }
 
 /// Gives the context behind `thread` our memory and descriptors and starts it.

@@ -1,0 +1,97 @@
+//! What this library remembers of file descriptors: close-on-exec, which the kernel does not know,
+//! and which of them are SCIF's, so that not every `poll` has to ask.
+
+use alloc::vec::Vec;
+use core::ffi::c_int;
+
+use runtime::{Error, Result, fd};
+use syscall::error::EBADF;
+
+use crate::sync::Shared;
+
+#[derive(Clone, Copy, Default)]
+struct Known {
+    close_on_exec: bool,
+    scif: Option<bool>,
+}
+
+static TABLE: Shared<Vec<Known>> = Shared::new(Vec::new());
+
+fn entry<T>(number: c_int, action: impl FnOnce(&mut Known) -> T) -> T {
+    let number = number as usize;
+    TABLE.with(|table| {
+        if number >= table.len() {
+            table.resize(number + 1, Known::default());
+        }
+        action(&mut table[number])
+    })
+}
+
+/// The number as the system takes it.
+///
+/// # Errors
+/// `EBADF` for numbers that no descriptor has.
+pub fn check(number: c_int) -> Result<usize> {
+    usize::try_from(number)
+        .ok()
+        .filter(|number| *number < 1 << 20)
+        .ok_or(Error::new(EBADF))
+}
+
+/// Records a new descriptor and gives its number to C.
+pub fn opened(number: usize, close_on_exec: bool) -> c_int {
+    let number = number as c_int;
+    let scif = None;
+    entry(number, |known| *known = Known { close_on_exec, scif });
+    number
+}
+
+/// Whether `exec` and `posix_spawn` leave the descriptor behind.
+pub fn close_on_exec(number: usize) -> bool {
+    TABLE.with(|table| table.get(number).is_some_and(|known| known.close_on_exec))
+}
+
+/// Sets it.
+pub fn set_close_on_exec(number: usize, set: bool) {
+    entry(number as c_int, |known| known.close_on_exec = set);
+}
+
+/// Closes a descriptor.
+///
+/// # Errors
+/// `EBADF`.
+pub fn close(number: c_int) -> Result<()> {
+    let number = check(number)?;
+    // Before the number is free: whoever gets it next may be another thread.
+    entry(number as c_int, |known| *known = Known::default());
+    fd::close(number)
+}
+
+/// Whether the descriptor is one of the `scif:` scheme.
+///
+/// # Errors
+/// `EBADF`.
+pub fn is_scif(number: c_int) -> Result<bool> {
+    let number = check(number)?;
+    if let Some(known) = TABLE.with(|table| table.get(number).and_then(|known| known.scif)) {
+        return Ok(known);
+    }
+    let mut path = [0; 32];
+    let found = match fd::fpath(number, &mut path) {
+        Ok(length) => {
+            let path = path.get(..length).unwrap_or(&path);
+            path.starts_with(b"/scheme/scif/") || path.starts_with(b"scif:")
+        }
+        Err(Error { errno: EBADF }) => return Err(Error::new(EBADF)),
+        Err(_) => false,
+    };
+    entry(number as c_int, |known| known.scif = Some(found));
+    Ok(found)
+}
+
+/// All descriptors of C's range that a new program inherits.
+pub fn inherited() -> Vec<usize> {
+    let mut numbers: Vec<usize> = runtime::fd::open_numbers();
+    numbers.retain(|number| !close_on_exec(*number));
+    numbers
+}

@@ -1,0 +1,155 @@
+//! `getenv`, `setenv` and `environ`.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ffi::{c_char, c_int};
+use core::ptr::null_mut;
+
+use syscall::error::{EINVAL, ENOMEM};
+
+use crate::{errno, strings};
+
+/// C programs may put a vector of their own here; each function looks at it anew.
+#[unsafe(no_mangle)]
+static mut environ: *mut *mut c_char = null_mut();
+
+/// The vector this library made last, whose memory it may give back.
+static OWN: crate::sync::Shared<Vec<*mut c_char>> = crate::sync::Shared::new(Vec::new());
+
+/// Takes over the variables that the program was started with.
+pub fn adopt() {
+    let entries = runtime::env::vars().into_iter();
+    let entries = entries.map(|(name, value)| {
+        strings::duplicate(alloc::format!("{name}={value}").as_bytes())
+    });
+    replace(entries.collect());
+}
+
+/// The present vector.
+pub fn vector() -> *mut *mut c_char {
+    // SAFETY: a word that C programs change only while no other thread looks, as POSIX demands.
+    unsafe { environ }
+}
+
+/// Makes these entries the vector.
+fn replace(mut entries: Vec<*mut c_char>) {
+    entries.push(null_mut());
+    OWN.with(|own| {
+        *own = entries;
+        // SAFETY: as in `vector`; the old vector's memory was this library's own.
+        unsafe { environ = own.as_mut_ptr() };
+    });
+}
+
+fn entries() -> Vec<*mut c_char> {
+    let mut entries = Vec::new();
+    let mut next = vector();
+    // SAFETY: the vector ends with a null pointer.
+    unsafe {
+        while !next.is_null() && !(*next).is_null() {
+            entries.push(*next);
+            next = next.add(1);
+        }
+    }
+    entries
+}
+
+/// The value of an entry when it has this name.
+///
+/// # Safety
+/// `entry` is a string.
+unsafe fn value_of(entry: *mut c_char, name: &[u8]) -> Option<*mut c_char> {
+    // SAFETY: the caller's promise.
+    let text = unsafe { strings::bytes(entry) };
+    let rest = text.strip_prefix(name)?;
+    rest.starts_with(b"=").then(|| entry.wrapping_add(name.len() + 1))
+}
+
+/// All variables, for a new program.
+pub fn variables() -> Vec<(String, String)> {
+    // SAFETY: the vector consists of strings.
+    let texts = entries().into_iter().map(|entry| unsafe { strings::bytes(entry) });
+    texts
+        .filter_map(|text| {
+            let text = String::from_utf8_lossy(text);
+            let (name, value) = text.split_once('=')?;
+            Some((name.into(), value.into()))
+        })
+        .collect()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getenv(name: *const c_char) -> *mut c_char {
+    // SAFETY: the caller's string; entries are strings.
+    unsafe {
+        let name = strings::bytes(name);
+        let found = entries().into_iter().find_map(|entry| value_of(entry, name));
+        found.unwrap_or(null_mut())
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setenv(name: *const c_char, value: *const c_char, overwrite: c_int) -> c_int {
+    if name.is_null() {
+        return errno::fail(EINVAL);
+    }
+    // SAFETY: the caller's strings.
+    let (name, value) = unsafe { (strings::bytes(name), strings::bytes(value)) };
+    if name.is_empty() || name.contains(&b'=') {
+        return errno::fail(EINVAL);
+    }
+    let text = [name, b"=", value].concat();
+    let mut all = entries();
+    // SAFETY: entries are strings.
+    let known = all.iter().position(|entry| unsafe { value_of(*entry, name) }.is_some());
+    if known.is_some() && overwrite == 0 {
+        return 0;
+    }
+    let entry = strings::duplicate(&text);
+    if entry.is_null() {
+        return errno::fail(ENOMEM);
+    }
+    // The former text stays: programs keep pointers that `getenv` gave them.
+    match known {
+        Some(index) => all[index] = entry,
+        None => all.push(entry),
+    }
+    replace(all);
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn unsetenv(name: *const c_char) -> c_int {
+    // SAFETY: the caller's string.
+    let name = unsafe { strings::bytes(name) };
+    if name.is_empty() || name.contains(&b'=') {
+        return errno::fail(EINVAL);
+    }
+    let mut all = entries();
+    // SAFETY: entries are strings.
+    all.retain(|entry| unsafe { value_of(*entry, name) }.is_none());
+    replace(all);
+    0
+}
+
+/// The string itself becomes part of the environment.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn putenv(text: *mut c_char) -> c_int {
+    // SAFETY: the caller's string.
+    let bytes = unsafe { strings::bytes(text) };
+    let Some(length) = bytes.iter().position(|byte| *byte == b'=') else {
+        return errno::fail(EINVAL);
+    };
+    let mut all = entries();
+    // SAFETY: entries are strings.
+    all.retain(|entry| unsafe { value_of(*entry, &bytes[..length]) }.is_none());
+    all.push(text);
+    replace(all);
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn clearenv() -> c_int {
+    replace(Vec::new());
+    0
+}

@@ -1,0 +1,108 @@
+//! `errno`, its messages, and the way from results to C's return values.
+
+use alloc::format;
+use core::ffi::{c_char, c_int};
+
+use runtime::{Error, Result};
+
+use crate::sync::Shared;
+use crate::tls;
+
+/// Where the calling thread's error number is.
+#[unsafe(no_mangle)]
+extern "C" fn __errno_location() -> *mut c_int {
+    // SAFETY: a thread's control block is there as long as the thread; only the address is taken.
+    unsafe { &raw mut (*tls::control()).errno }
+}
+
+/// The calling thread's error number.
+pub fn get() -> c_int {
+    // SAFETY: the thread's own word.
+    unsafe { *__errno_location() }
+}
+
+/// Sets the calling thread's error number.
+pub fn set(number: c_int) {
+    // SAFETY: the thread's own word.
+    unsafe { *__errno_location() = number };
+}
+
+/// Values that stand for a failure in C.
+pub trait Failure {
+    /// That value.
+    const FAILURE: Self;
+}
+
+macro_rules! minus_one {
+    ($($type:ty),*) => { $(impl Failure for $type { const FAILURE: $type = -1; })* };
+}
+minus_one!(i32, i64, isize);
+
+/// Sets `errno`; gives -1.
+pub fn fail<T: Failure>(number: c_int) -> T {
+    set(number);
+    T::FAILURE
+}
+
+/// A result as C returns it: the value, or -1 with `errno` set.
+pub fn give<T: Failure>(result: Result<T>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => fail(error.errno),
+    }
+}
+
+/// As [`give`], for results that carry nothing.
+pub fn done(result: Result<()>) -> c_int {
+    give(result.map(|()| 0))
+}
+
+/// As [`give`], for results of the system, which never exceed a C `int` where this is used.
+pub fn small(result: Result<usize>) -> c_int {
+    give(result.map(|value| value as c_int))
+}
+
+/// The message of an error number.
+pub fn message(number: c_int) -> alloc::string::String {
+    match number {
+        0 => "Success".into(),
+        // The system's list has gaps and an end.
+        number => match Error::new(number).text() {
+            "" | "Unknown Error" | "Unknown error" => format!("Unknown error {number}"),
+            text => text.into(),
+        },
+    }
+}
+
+static MESSAGE: Shared<[u8; 64]> = Shared::new([0; 64]);
+
+/// The text lies in memory that the next call overwrites, as C allows.
+#[unsafe(no_mangle)]
+extern "C" fn strerror(number: c_int) -> *mut c_char {
+    let text = message(number);
+    MESSAGE.with(|buffer| {
+        let length = text.len().min(buffer.len() - 1);
+        buffer[..length].copy_from_slice(&text.as_bytes()[..length]);
+        buffer[length] = 0;
+        buffer.as_mut_ptr().cast()
+    })
+}
+
+/// POSIX's: 0, or `ERANGE` when the text was cut.
+///
+/// # Safety
+/// `buffer` is valid for `size` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn strerror_r(number: c_int, buffer: *mut c_char, size: usize) -> c_int {
+    let text = message(number);
+    if size == 0 {
+        return syscall::ERANGE;
+    }
+    let length = text.len().min(size - 1);
+    // SAFETY: `length + 1 <= size` bytes of the caller's buffer.
+    unsafe {
+        buffer.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), length);
+        *buffer.add(length) = 0;
+    }
+    if length < text.len() { syscall::ERANGE } else { 0 }
+}

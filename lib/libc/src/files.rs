@@ -1,0 +1,468 @@
+//! `unistd.h`, `fcntl.h` and `sys/stat.h`: descriptors, files and directories.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+
+use runtime::{Error, Result, env, fd, fs, path, sys};
+use syscall::error::{EBADF, EFAULT, EINVAL, ERANGE};
+use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
+
+use crate::{descriptor, errno, malloc, strings};
+
+const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
+
+/// A path as the runtime takes it: paths of this system are UTF-8.
+///
+/// # Safety
+/// `path` is null or a string that stays as long as the result.
+pub unsafe fn path_of<'a>(path: *const c_char) -> Result<&'a str> {
+    if path.is_null() {
+        return Err(Error::new(EFAULT));
+    }
+    // SAFETY: the caller's string.
+    core::str::from_utf8(unsafe { strings::bytes(path) }).map_err(|_| Error::new(EINVAL))
+}
+
+/// Opens a file; `mode` counts when the file is made.
+pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
+    let flags = flags as u32 as usize;
+    let mode = if flags & O_CREAT != 0 { mode as usize & 0o7777 } else { 0 };
+    let number = path::open(path, flags & !0o7777 | mode)?;
+    Ok(descriptor::opened(number, flags & O_CLOEXEC != 0))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn open(path: *const c_char, flags: c_int, mut arguments: ...) -> c_int {
+    // SAFETY: the caller's string; with O_CREAT a mode was passed.
+    let (path, mode) = unsafe {
+        let creates = flags as u32 as usize & O_CREAT != 0;
+        (path_of(path), if creates { arguments.arg::<c_uint>() } else { 0 })
+    };
+    errno::give(path.and_then(|path| open_path(path, flags, mode)))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn creat(path: *const c_char, mode: c_uint) -> c_int {
+    let flags = (O_WRONLY | O_CREAT | O_TRUNC) as c_int;
+    // SAFETY: the caller's string.
+    let path = unsafe { path_of(path) };
+    errno::give(path.and_then(|path| open_path(path, flags, mode)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn close(number: c_int) -> c_int {
+    errno::done(descriptor::close(number))
+}
+
+/// Reads into raw memory.
+///
+/// # Safety
+/// The kernel checks the range and says `EFAULT`, but what it may write to must not be in use.
+pub unsafe fn read_raw(number: c_int, buffer: *mut c_void, size: usize) -> Result<usize> {
+    let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
+    // SAFETY: the caller's promise.
+    unsafe { sys::call(syscall::SYS_READ, arguments) }
+}
+
+/// Writes raw memory, which the kernel checks.
+pub fn write_raw(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
+    let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
+    // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.
+    unsafe { sys::call(syscall::SYS_WRITE, arguments) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn read(number: c_int, buffer: *mut c_void, size: usize) -> isize {
+    // SAFETY: the caller's buffer.
+    errno::give(unsafe { read_raw(number, buffer, size) }.map(|count| count as isize))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn write(number: c_int, buffer: *const c_void, size: usize) -> isize {
+    errno::give(write_raw(number, buffer, size).map(|count| count as isize))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lseek(number: c_int, offset: c_long, whence: c_int) -> c_long {
+    let seek = || {
+        let number = descriptor::check(number)?;
+        let whence = usize::try_from(whence).map_err(|_| Error::new(EINVAL))?;
+        fd::lseek(number, offset, whence).map(|position| position as c_long)
+    };
+    errno::give(seek())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fsync(number: c_int) -> c_int {
+    let sync = || {
+        let number = descriptor::check(number)?;
+        // SAFETY: plain numbers only.
+        unsafe { sys::call(syscall::SYS_FSYNC, [number, 0, 0, 0, 0, 0]) }
+    };
+    errno::small(sync().map(|_| 0))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dup(number: c_int) -> c_int {
+    let copy = descriptor::check(number).and_then(|number| fd::dup(number, b""));
+    errno::give(copy.map(|number| descriptor::opened(number, false)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dup2(number: c_int, new: c_int) -> c_int {
+    let copy = || {
+        let (number, new) = (descriptor::check(number)?, descriptor::check(new)?);
+        if number == new {
+            fd::fcntl(number, syscall::F_GETFD, 0)?;
+            return Ok(new as c_int);
+        }
+        fd::dup2(number, new, b"")?;
+        Ok(descriptor::opened(new, false))
+    };
+    errno::give(copy())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pipe(pair: *mut c_int) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { pipe2(pair, 0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pipe2(pair: *mut c_int, flags: c_int) -> c_int {
+    let flags = flags as u32 as usize;
+    let make = || {
+        let reader = path::open("/scheme/pipe", flags & !O_CLOEXEC)?;
+        match fd::dup(reader, b"write") {
+            Ok(writer) => Ok((reader, writer)),
+            Err(error) => {
+                // The reader alone is of no use to anybody.
+                let _ = fd::close(reader);
+                Err(error)
+            }
+        }
+    };
+    match make() {
+        Ok((reader, writer)) => {
+            let closes = flags & O_CLOEXEC != 0;
+            let numbers = [reader, writer].map(|number| descriptor::opened(number, closes));
+            // SAFETY: the caller's place for two numbers.
+            unsafe { pair.cast::<[c_int; 2]>().write(numbers) };
+            0
+        }
+        Err(error) => errno::fail(error.errno),
+    }
+}
+
+/// 1 for the console, else 0 with `errno` `ENOTTY`.
+#[unsafe(no_mangle)]
+extern "C" fn isatty(number: c_int) -> c_int {
+    let mut path = [0; 32];
+    let length = descriptor::check(number).and_then(|number| fd::fpath(number, &mut path));
+    match length {
+        Ok(length) => {
+            let path = path.get(..length).unwrap_or(&path);
+            let console = path.starts_with(b"/scheme/console") || path.starts_with(b"console:");
+            if !console {
+                errno::set(syscall::ENOTTY);
+            }
+            console.into()
+        }
+        Err(error) => {
+            errno::set(if error.errno == EBADF { EBADF } else { syscall::ENOTTY });
+            0
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+    // Rights are decided when a file is opened; here it has to exist, and to be writable for W_OK.
+    const W_OK: c_int = 2;
+    // SAFETY: the caller's string.
+    let result = unsafe { path_of(path) }.and_then(|path| {
+        let flags = if mode & W_OK != 0 { O_WRONLY } else { O_STAT };
+        fd::close(path::open(path, flags | O_CLOEXEC)?)
+    });
+    errno::done(result)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
+    // SAFETY: the caller's string.
+    errno::done(unsafe { path_of(path) }.and_then(fs::remove_file))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rmdir(path: *const c_char) -> c_int {
+    // SAFETY: the caller's string.
+    errno::done(unsafe { path_of(path) }.and_then(fs::remove_dir))
+}
+
+/// `unlink` for files, `rmdir` for directories.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn remove(path: *const c_char) -> c_int {
+    // SAFETY: the caller's string.
+    let result = unsafe { path_of(path) }.and_then(|path| {
+        if fs::metadata(path)?.is_dir() {
+            fs::remove_dir(path)
+        } else {
+            fs::remove_file(path)
+        }
+    });
+    errno::done(result)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mkdir(path: *const c_char, mode: c_uint) -> c_int {
+    // SAFETY: the caller's string.
+    let result = unsafe { path_of(path) }.and_then(|path| {
+        let flags = O_CREAT | syscall::O_EXCL | O_DIRECTORY | O_CLOEXEC;
+        fd::close(path::open(path, flags | mode as usize & 0o7777)?)
+    });
+    errno::done(result)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
+    // SAFETY: the caller's string.
+    errno::done(unsafe { path_of(path) }.and_then(env::set_current_dir))
+}
+
+/// With a null buffer the result is allocated.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getcwd(buffer: *mut c_char, size: usize) -> *mut c_char {
+    let directory = env::current_dir();
+    if buffer.is_null() {
+        return strings::duplicate(directory.as_bytes());
+    }
+    if size == 0 || directory.len() + 1 > size {
+        errno::set(if size == 0 { EINVAL } else { ERANGE });
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the path and its end fit into the caller's buffer.
+    unsafe {
+        buffer.copy_from_nonoverlapping(directory.as_ptr().cast(), directory.len());
+        *buffer.add(directory.len()) = 0;
+    }
+    buffer
+}
+
+/// C's `struct timespec`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Timespec {
+    /// Seconds.
+    pub seconds: i64,
+    /// Nanoseconds, below 1 000 000 000.
+    pub nanoseconds: c_long,
+}
+
+/// C's `struct stat`.
+#[repr(C)]
+struct Stat {
+    device: u64,
+    inode: u64,
+    links: u64,
+    mode: u32,
+    user: u32,
+    group: u32,
+    reserved: u32,
+    special: u64,
+    size: i64,
+    block_size: i64,
+    blocks: i64,
+    accessed: Timespec,
+    modified: Timespec,
+    changed: Timespec,
+}
+
+impl From<syscall::Stat> for Stat {
+    fn from(stat: syscall::Stat) -> Self {
+        let time = |seconds: u64, nanoseconds: u32| Timespec {
+            seconds: seconds as i64,
+            nanoseconds: nanoseconds.into(),
+        };
+        Stat {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            links: stat.st_nlink.into(),
+            mode: stat.st_mode.into(),
+            user: stat.st_uid,
+            group: stat.st_gid,
+            reserved: 0,
+            special: 0,
+            size: stat.st_size as i64,
+            block_size: stat.st_blksize.into(),
+            blocks: stat.st_blocks as i64,
+            accessed: time(stat.st_atime, stat.st_atime_nsec),
+            modified: time(stat.st_mtime, stat.st_mtime_nsec),
+            changed: time(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fstat(number: c_int, place: *mut Stat) -> c_int {
+    let stat = descriptor::check(number).and_then(fd::fstat);
+    // SAFETY: the caller's place for the structure.
+    errno::done(stat.map(|stat| unsafe { place.write(stat.into()) }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn stat(path: *const c_char, place: *mut Stat) -> c_int {
+    // SAFETY: the caller's string and place for the structure.
+    let result = unsafe {
+        path_of(path)
+            .and_then(fs::metadata)
+            .map(|metadata| place.write((*metadata.stat()).into()))
+    };
+    errno::done(result)
+}
+
+/// There are no symbolic links here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lstat(path: *const c_char, place: *mut Stat) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { stat(path, place) }
+}
+
+/// One part of a transfer, C's `struct iovec`.
+#[repr(C)]
+struct Part {
+    start: *mut c_void,
+    length: usize,
+}
+
+/// Moves the parts one after the other until one is moved in part.
+unsafe fn each_part(
+    parts: *const Part,
+    count: c_int,
+    mut transfer: impl FnMut(&Part) -> Result<usize>,
+) -> isize {
+    let mut moved = 0;
+    for index in 0..count.max(0) as usize {
+        // SAFETY: the caller passed that many parts.
+        let part = unsafe { &*parts.add(index) };
+        match transfer(part) {
+            Ok(count) => {
+                moved += count;
+                if count < part.length {
+                    break;
+                }
+            }
+            Err(error) if moved == 0 => return errno::fail(error.errno),
+            Err(_) => break,
+        }
+    }
+    moved as isize
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> isize {
+    // SAFETY: the caller's parts and their buffers.
+    unsafe { each_part(parts, count, |part| read_raw(number, part.start, part.length)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> isize {
+    // SAFETY: the caller's parts.
+    unsafe { each_part(parts, count, |part| write_raw(number, part.start, part.length)) }
+}
+
+/// C's `struct dirent`.
+#[repr(C)]
+struct Entry {
+    inode: u64,
+    kind: u8,
+    name: [c_char; 256],
+}
+
+/// C's `DIR`.
+struct Directory {
+    names: fs::ReadDir,
+    entry: Entry,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn opendir(path: *const c_char) -> *mut Directory {
+    // SAFETY: the caller's string.
+    match unsafe { path_of(path) }.and_then(fs::read_dir) {
+        Ok(names) => {
+            let entry = Entry {
+                inode: 0,
+                kind: 0,
+                name: [0; 256],
+            };
+            Box::into_raw(Box::new(Directory { names, entry }))
+        }
+        Err(error) => {
+            errno::set(error.errno);
+            core::ptr::null_mut()
+        }
+    }
+}
+
+/// Null at the end, and with `errno` set after an error.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn readdir(directory: *mut Directory) -> *mut Entry {
+    // SAFETY: what `opendir` gave.
+    let directory = unsafe { &mut *directory };
+    match directory.names.next() {
+        Some(Ok(found)) => {
+            let entry = &mut directory.entry;
+            let name: Vec<c_char> = found.file_name().bytes().map(|byte| byte as c_char).collect();
+            let length = name.len().min(entry.name.len() - 1);
+            entry.name[..length].copy_from_slice(&name[..length]);
+            entry.name[length] = 0;
+            entry.inode = found.inode();
+            // C's DT_DIR and DT_REG.
+            entry.kind = match (found.is_dir(), found.is_file()) {
+                (true, _) => 4,
+                (_, true) => 8,
+                _ => 0,
+            };
+            entry
+        }
+        Some(Err(error)) => {
+            errno::set(error.errno);
+            core::ptr::null_mut()
+        }
+        None => core::ptr::null_mut(),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn closedir(directory: *mut Directory) -> c_int {
+    // SAFETY: what `opendir` gave, which the caller gives up.
+    drop(unsafe { Box::from_raw(directory) });
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
+    // SAFETY: the caller's string.
+    let found = unsafe { path_of(path) }.and_then(|path| {
+        fs::metadata(path)?;
+        path::canonical(path)
+    });
+    match found {
+        Ok(path) if buffer.is_null() => strings::duplicate(path.as_bytes()),
+        Ok(path) => {
+            let copy = strings::duplicate(path.as_bytes());
+            // SAFETY: the caller's buffer has PATH_MAX bytes, the longest a canonical path is.
+            unsafe {
+                if !copy.is_null() {
+                    buffer.copy_from_nonoverlapping(copy, path.len() + 1);
+                }
+                malloc::free(copy.cast());
+            }
+            buffer
+        }
+        Err(error) => {
+            errno::set(error.errno);
+            core::ptr::null_mut()
+        }
+    }
+}

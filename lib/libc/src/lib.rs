@@ -1,0 +1,66 @@
+//! The small C library for programs of the image: start-up, stdio, strings, memory, files, time,
+//! threads, processes. It is what C programs written for Linux and Intel's libscif use of a C
+//! library, not all of one; `docs/c.md` lists what is there and what differs.
+//!
+//! Everything is over `runtime`, so that a C program and a Rust program of the image do the same
+//! system calls. A C function's name, arguments and results are those of the C standard or POSIX;
+//! each is exported with its C name and documented there, not here. Their safety contract is the
+//! one of C: pointers are valid for what the function does with them, strings end with a zero byte.
+//!
+//! [`format`], [`scan`], [`number`] and [`calendar`] hold what needs no system.
+#![cfg_attr(not(test), no_std)]
+#![cfg_attr(target_os = "redox", feature(c_variadic))]
+
+extern crate alloc;
+
+pub mod calendar;
+pub mod format;
+pub mod number;
+pub mod scan;
+
+#[cfg(target_os = "redox")]
+mod control;
+#[cfg(target_os = "redox")]
+mod ctype;
+#[cfg(target_os = "redox")]
+pub mod descriptor;
+#[cfg(target_os = "redox")]
+mod environment;
+#[cfg(target_os = "redox")]
+pub mod errno;
+#[cfg(target_os = "redox")]
+mod files;
+#[cfg(target_os = "redox")]
+mod jump;
+#[cfg(target_os = "redox")]
+mod malloc;
+#[cfg(target_os = "redox")]
+mod mman;
+#[cfg(target_os = "redox")]
+mod options;
+#[cfg(target_os = "redox")]
+mod poll;
+#[cfg(target_os = "redox")]
+mod print;
+#[cfg(target_os = "redox")]
+mod process;
+#[cfg(target_os = "redox")]
+mod pthread;
+#[cfg(target_os = "redox")]
+mod signal;
+#[cfg(target_os = "redox")]
+mod start;
+#[cfg(target_os = "redox")]
+mod stdio;
+#[cfg(target_os = "redox")]
+mod stdlib;
+#[cfg(target_os = "redox")]
+mod stream;
+#[cfg(target_os = "redox")]
+mod strings;
+#[cfg(target_os = "redox")]
+mod sync;
+#[cfg(target_os = "redox")]
+mod time;
+#[cfg(target_os = "redox")]
+mod tls;

@@ -1,0 +1,165 @@
+//! `sys/mman.h`. Protection and flag values are Linux's, as SCIF's `SCIF_PROT_*` and
+//! `SCIF_MAP_FIXED` are the same numbers; the system's own differ.
+
+use core::ffi::{c_int, c_long, c_void};
+
+use runtime::{Error, Result, fd, sys};
+use syscall::PAGE_SIZE;
+use syscall::error::{EINVAL, ENODEV};
+use syscall::flag::MapFlags;
+
+use crate::{descriptor, errno};
+
+unsafe extern "C" {
+    /// Maps a range of the peer's registered address space, in `libscif`.
+    fn skiff_scif_mmap(
+        address: *mut c_void,
+        length: usize,
+        protection: c_int,
+        flags: c_int,
+        number: c_int,
+        offset: c_long,
+    ) -> *mut c_void;
+}
+
+const PROT_READ: c_int = 1;
+const PROT_WRITE: c_int = 2;
+const PROT_EXEC: c_int = 4;
+const MAP_SHARED: c_int = 0x01;
+const MAP_PRIVATE: c_int = 0x02;
+const MAP_FIXED: c_int = 0x10;
+const MAP_ANONYMOUS: c_int = 0x20;
+
+const FAILED: *mut c_void = usize::MAX as *mut c_void;
+
+fn protection_of(protection: c_int) -> Result<MapFlags> {
+    if protection & !(PROT_READ | PROT_WRITE | PROT_EXEC) != 0 {
+        return Err(Error::new(EINVAL));
+    }
+    let mut flags = MapFlags::empty();
+    flags.set(MapFlags::PROT_READ, protection & PROT_READ != 0);
+    flags.set(MapFlags::PROT_WRITE, protection & PROT_WRITE != 0);
+    flags.set(MapFlags::PROT_EXEC, protection & PROT_EXEC != 0);
+    Ok(flags)
+}
+
+fn rounded(length: usize) -> Result<usize> {
+    match length.checked_next_multiple_of(PAGE_SIZE) {
+        None | Some(0) => Err(Error::new(EINVAL)),
+        Some(length) => Ok(length),
+    }
+}
+
+/// # Safety
+/// With MAP_FIXED nothing may use the range any more.
+unsafe fn map(
+    address: usize,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    number: c_int,
+    offset: c_long,
+) -> Result<usize> {
+    let length = rounded(length)?;
+    let mut system = protection_of(protection)?;
+    match flags & (MAP_SHARED | MAP_PRIVATE) {
+        MAP_SHARED => system |= MapFlags::MAP_SHARED,
+        MAP_PRIVATE => system |= MapFlags::MAP_PRIVATE,
+        _ => return Err(Error::new(EINVAL)),
+    }
+    let offset = usize::try_from(offset).map_err(|_| Error::new(EINVAL))?;
+    if !offset.is_multiple_of(PAGE_SIZE) {
+        return Err(Error::new(EINVAL));
+    }
+    let address = if flags & MAP_FIXED != 0 {
+        if !address.is_multiple_of(PAGE_SIZE) {
+            return Err(Error::new(EINVAL));
+        }
+        system |= MapFlags::MAP_FIXED;
+        address
+    } else {
+        0
+    };
+    let (number, offset) = if flags & MAP_ANONYMOUS != 0 {
+        (sys::NO_FD, 0)
+    } else {
+        (descriptor::check(number)?, offset)
+    };
+    // SAFETY: without MAP_FIXED nothing is replaced, with it the caller gave the range up.
+    unsafe { fd::mmap(number, offset, length, address, system) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    number: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    if flags & MAP_ANONYMOUS == 0 && matches!(descriptor::is_scif(number), Ok(true)) {
+        // SAFETY: the same contract.
+        return unsafe { skiff_scif_mmap(address, length, protection, flags, number, offset) };
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { map(address as usize, length, protection, flags, number, offset) } {
+        Ok(address) => address as *mut c_void,
+        Err(error) => {
+            // A scheme that maps nothing says so in several ways.
+            let number = match error.errno {
+                syscall::ENOSYS | syscall::EOPNOTSUPP => ENODEV,
+                other => other,
+            };
+            errno::set(number);
+            FAILED
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
+    if !(address as usize).is_multiple_of(PAGE_SIZE) {
+        return errno::fail(EINVAL);
+    }
+    // SAFETY: the caller gives the range up.
+    errno::done(rounded(length).and_then(|length| unsafe { fd::munmap(address as usize, length) }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mprotect(address: *mut c_void, length: usize, protection: c_int) -> c_int {
+    let change = || {
+        if !(address as usize).is_multiple_of(PAGE_SIZE) {
+            return Err(Error::new(EINVAL));
+        }
+        let flags = protection_of(protection)?;
+        let arguments = [address as usize, rounded(length)?, flags.bits(), 0, 0, 0];
+        // SAFETY: no Rust reference relies on the protection of a C program's own mapping.
+        unsafe { sys::call(syscall::SYS_MPROTECT, arguments) }
+    };
+    errno::small(change().map(|_| 0))
+}
+
+/// Advice has no effect here, and MADV_DONTFORK none to have: there is no `fork`.
+#[unsafe(no_mangle)]
+extern "C" fn madvise(_address: *mut c_void, _length: usize, _advice: c_int) -> c_int {
+    0
+}
+
+/// Memory is never paged out.
+#[unsafe(no_mangle)]
+extern "C" fn mlock(_address: *const c_void, _length: usize) -> c_int {
+    0
+}
+
+/// As `mlock`.
+#[unsafe(no_mangle)]
+extern "C" fn munlock(_address: *const c_void, _length: usize) -> c_int {
+    0
+}
+
+/// Shared memory is coherent.
+#[unsafe(no_mangle)]
+extern "C" fn msync(_address: *mut c_void, _length: usize, _flags: c_int) -> c_int {
+    0
+}

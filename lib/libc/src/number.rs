@@ -1,0 +1,238 @@
+//! Numbers in text, as `strtol` and `strtod` read them.
+
+use alloc::string::String;
+
+/// An integer in text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Integer {
+    /// Its magnitude; the largest `u64` when it does not fit.
+    pub magnitude: u64,
+    /// Whether a minus sign stood before it.
+    pub negative: bool,
+    /// Whether it was too large for `magnitude`.
+    pub overflow: bool,
+    /// Bytes it takes, white space before it included; 0: there is no number.
+    pub length: usize,
+}
+
+/// The blanks that C's `isspace` knows.
+pub fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+/// Number of blanks at the start.
+pub fn spaces(text: &[u8]) -> usize {
+    let end = text.iter().position(|byte| !is_space(*byte));
+    end.unwrap_or(text.len())
+}
+
+/// Reads an integer at the start of `text`, in `base` 2 to 36, or 0 for what its prefix says.
+pub fn integer(text: &[u8], base: u32) -> Integer {
+    let mut at = spaces(text);
+    let mut found = Integer {
+        magnitude: 0,
+        negative: false,
+        overflow: false,
+        length: 0,
+    };
+    if let Some(sign @ (b'+' | b'-')) = text.get(at) {
+        found.negative = *sign == b'-';
+        at += 1;
+    }
+    let digit = |at: usize, base: u32| char::from(*text.get(at)?).to_digit(base);
+    let mut base = base;
+    let hexadecimal = text.get(at) == Some(&b'0')
+        && matches!(text.get(at + 1), Some(b'x' | b'X'))
+        && digit(at + 2, 16).is_some();
+    if matches!(base, 0 | 16) && hexadecimal {
+        base = 16;
+        at += 2;
+    } else if base == 0 {
+        base = if text.get(at) == Some(&b'0') { 8 } else { 10 };
+    }
+    while let Some(value) = digit(at, base) {
+        let next = found.magnitude.checked_mul(base.into());
+        match next.and_then(|next| next.checked_add(value.into())) {
+            Some(next) => found.magnitude = next,
+            None => found.overflow = true,
+        }
+        at += 1;
+        found.length = at;
+    }
+    if found.overflow {
+        found.magnitude = u64::MAX;
+    }
+    found
+}
+
+impl Integer {
+    /// As a `long`; the second value says that it did not fit and was cut to the nearest.
+    pub fn signed(&self) -> (i64, bool) {
+        let limit = 1_u64 << 63;
+        match (self.negative, self.magnitude) {
+            (true, magnitude) if magnitude > limit || self.overflow => (i64::MIN, true),
+            (true, magnitude) => (magnitude.wrapping_neg() as i64, false),
+            (false, magnitude) if magnitude >= limit => (i64::MAX, true),
+            (false, magnitude) => (magnitude as i64, false),
+        }
+    }
+
+    /// As an `unsigned long`; a negative number is that much below 0.
+    pub fn unsigned(&self) -> (u64, bool) {
+        match (self.overflow, self.negative) {
+            (true, _) => (u64::MAX, true),
+            (false, true) => (self.magnitude.wrapping_neg(), false),
+            (false, false) => (self.magnitude, false),
+        }
+    }
+}
+
+/// Reads a floating point number at the start of `text`; the second value is its length in bytes,
+/// white space before it included, 0 when there is none.
+pub fn float(text: &[u8]) -> (f64, usize) {
+    let start = spaces(text);
+    let mut at = start;
+    let negative = text.get(at) == Some(&b'-');
+    if matches!(text.get(at), Some(b'+' | b'-')) {
+        at += 1;
+    }
+    let signed = |value: f64| if negative { -value } else { value };
+    let rest = &text[at..];
+    let word = |word: &[u8]| {
+        let head = rest.get(..word.len());
+        head.is_some_and(|head| head.eq_ignore_ascii_case(word))
+    };
+    for (name, value) in [
+        ("infinity", f64::INFINITY),
+        ("inf", f64::INFINITY),
+        ("nan", f64::NAN),
+    ] {
+        if word(name.as_bytes()) {
+            return (signed(value), at + name.len());
+        }
+    }
+    if word(b"0x")
+        && rest
+            .get(2)
+            .is_some_and(|byte| byte.is_ascii_hexdigit() || *byte == b'.')
+    {
+        let (value, length) = hexadecimal(&rest[2..]);
+        if length > 0 {
+            return (signed(value), at + 2 + length);
+        }
+    }
+    let (mut length, mut digits) = (0, 0);
+    let mut run = |length: &mut usize| {
+        while rest.get(*length).is_some_and(u8::is_ascii_digit) {
+            *length += 1;
+            digits += 1;
+        }
+    };
+    run(&mut length);
+    if rest.get(length) == Some(&b'.') {
+        length += 1;
+        run(&mut length);
+    }
+    if digits == 0 {
+        return (0.0, 0);
+    }
+    length += exponent_length(&rest[length..], b'e');
+    let number = String::from_utf8_lossy(&rest[..length]);
+    (signed(number.parse().unwrap_or(0.0)), at + length)
+}
+
+/// Length of an exponent like `e-12`; 0 when there is none.
+fn exponent_length(text: &[u8], letter: u8) -> usize {
+    if !text
+        .first()
+        .is_some_and(|byte| byte.eq_ignore_ascii_case(&letter))
+    {
+        return 0;
+    }
+    let sign = usize::from(matches!(text.get(1), Some(b'+' | b'-')));
+    let digits = text[1 + sign..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    if digits == 0 { 0 } else { 1 + sign + digits }
+}
+
+/// What follows `0x`. Digits beyond the precision of a double are cut, not rounded.
+fn hexadecimal(text: &[u8]) -> (f64, usize) {
+    let (mut mantissa, mut scale) = (0_u64, 0_i32);
+    let (mut at, mut digits, mut point) = (0, 0, false);
+    while let Some(byte) = text.get(at) {
+        if *byte == b'.' && !point {
+            point = true;
+        } else if let Some(digit) = char::from(*byte).to_digit(16) {
+            digits += 1;
+            if mantissa >> 56 == 0 {
+                mantissa = mantissa << 4 | u64::from(digit);
+                scale -= if point { 4 } else { 0 };
+            } else if !point {
+                scale = scale.saturating_add(4);
+            }
+        } else {
+            break;
+        }
+        at += 1;
+    }
+    if digits == 0 {
+        return (0.0, 0);
+    }
+    let length = exponent_length(&text[at..], b'p');
+    if length > 0 {
+        let exponent = integer(&text[at + 1..at + length], 10).signed().0;
+        scale = scale.saturating_add(exponent.clamp(-100_000, 100_000) as i32);
+    }
+    let mut value = mantissa as f64;
+    let step: f64 = if scale < 0 { 0.5 } else { 2.0 };
+    for _ in 0..scale.unsigned_abs().min(2200) {
+        value *= step;
+    }
+    (value, at + length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{float, integer};
+
+    #[test]
+    fn integers_in_every_base() {
+        let signed = |text: &str, base| {
+            let found = integer(text.as_bytes(), base);
+            (found.signed().0, found.length)
+        };
+        assert_eq!(signed("  42x", 10), (42, 4));
+        assert_eq!(signed("-0x1F", 0), (-31, 5));
+        assert_eq!(signed("0x", 16), (0, 1));
+        assert_eq!(signed("017", 0), (15, 3));
+        assert_eq!(signed("zz", 36), (1295, 2));
+        assert_eq!(signed("+", 10), (0, 0));
+        assert_eq!(signed("8", 8), (0, 0));
+    }
+
+    #[test]
+    fn integers_that_do_not_fit_are_cut() {
+        let found = |text: &str| integer(text.as_bytes(), 10);
+        assert_eq!(found("9223372036854775807").signed(), (i64::MAX, false));
+        assert_eq!(found("9223372036854775808").signed(), (i64::MAX, true));
+        assert_eq!(found("-9223372036854775808").signed(), (i64::MIN, false));
+        assert_eq!(found("-9223372036854775809").signed(), (i64::MIN, true));
+        assert_eq!(found("18446744073709551616").unsigned(), (u64::MAX, true));
+        assert_eq!(found("-1").unsigned(), (u64::MAX, false));
+    }
+
+    #[test]
+    fn floats() {
+        assert_eq!(float(b" 1.5e3x"), (1500.0, 6));
+        assert_eq!(float(b"-.5"), (-0.5, 3));
+        assert_eq!(float(b"1e"), (1.0, 1));
+        assert_eq!(float(b"."), (0.0, 0));
+        assert_eq!(float(b"inf"), (f64::INFINITY, 3));
+        assert!(float(b"-NaN").0.is_nan());
+        assert_eq!(float(b"0x1.8p1"), (3.0, 7));
+        assert_eq!(float(b"0xg"), (0.0, 1));
+        assert_eq!(float(b"1e400").0, f64::INFINITY);
+    }
+}

@@ -1,0 +1,315 @@
+//! The families of `printf` and `scanf`: between C's argument lists and `format`, `scan`.
+
+use alloc::vec::Vec;
+use core::ffi::{VaList, c_char, c_int};
+
+use runtime::io;
+use syscall::error::ENOMEM;
+
+use crate::format::{self, Arguments, Output};
+use crate::scan::{self, Input, Targets};
+use crate::stream::{self, File, State};
+use crate::{descriptor, errno, strings};
+
+/// Arguments of a format, from C.
+struct List<'a, 'b> {
+    list: &'a mut VaList<'b>,
+}
+
+// Each method reads the next argument as what the format says it is: C's contract for the caller.
+impl Arguments for List<'_, '_> {
+    fn integer(&mut self, wide: bool) -> i64 {
+        // SAFETY: see above.
+        unsafe {
+            if wide { self.list.arg::<i64>() } else { self.list.arg::<i32>().into() }
+        }
+    }
+
+    fn double(&mut self) -> f64 {
+        // SAFETY: see above.
+        unsafe { self.list.arg::<f64>() }
+    }
+
+    fn pointer(&mut self) -> usize {
+        // SAFETY: see above.
+        unsafe { self.list.arg::<usize>() }
+    }
+
+    fn string(&mut self, pointer: usize, limit: Option<usize>) -> Vec<u8> {
+        let text = pointer as *const c_char;
+        // SAFETY: the pointer was an argument for `%s`: a string, or `limit` bytes.
+        unsafe {
+            match limit {
+                Some(limit) => strings::bytes_within(text, limit).to_vec(),
+                None => strings::bytes(text).to_vec(),
+            }
+        }
+    }
+
+    fn store(&mut self, pointer: usize, bytes: usize, count: i64) {
+        // SAFETY: the pointer was an argument for `%n` with that length.
+        unsafe { store(pointer as *mut u8, bytes, count) };
+    }
+
+    fn error_message(&mut self) -> Vec<u8> {
+        errno::message(errno::get()).into_bytes()
+    }
+}
+
+/// Stores the low `bytes` bytes of a number.
+unsafe fn store(place: *mut u8, bytes: usize, value: i64) {
+    // SAFETY: the caller's place for a number of that length.
+    unsafe { place.copy_from_nonoverlapping(value.to_le_bytes().as_ptr(), bytes.min(8)) };
+}
+
+/// Formats into memory.
+unsafe fn text(format: *const c_char, list: &mut VaList<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    // SAFETY: the caller's string.
+    format::print(&mut text, unsafe { strings::bytes(format) }, &mut List { list });
+    text
+}
+
+/// Formats into a buffer of a fixed size.
+struct Buffer {
+    place: *mut c_char,
+    size: usize,
+    used: usize,
+}
+
+impl Output for Buffer {
+    fn put(&mut self, bytes: &[u8]) {
+        // One byte is kept for the end.
+        let room = self.size.saturating_sub(self.used + 1);
+        let length = bytes.len().min(room);
+        // SAFETY: within the buffer that the caller of `vsnprintf` gave.
+        unsafe {
+            let place = self.place.cast::<u8>().add(self.used);
+            place.copy_from_nonoverlapping(bytes.as_ptr(), length);
+        }
+        self.used += length;
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vsnprintf(
+    place: *mut c_char,
+    size: usize,
+    format: *const c_char,
+    mut list: VaList<'_>,
+) -> c_int {
+    let mut buffer = Buffer { place, size, used: 0 };
+    // SAFETY: the caller's string, arguments and buffer.
+    unsafe {
+        let bytes = strings::bytes(format);
+        let count = format::print(&mut buffer, bytes, &mut List { list: &mut list });
+        if size > 0 {
+            *place.add(buffer.used) = 0;
+        }
+        count as c_int
+    }
+}
+
+/// A buffer without a limit: far, but not so far that addresses wrap.
+const UNLIMITED: usize = 1 << 46;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vsprintf(
+    place: *mut c_char,
+    format: *const c_char,
+    list: VaList<'_>,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { vsnprintf(place, UNLIMITED, format, list) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vfprintf(
+    file: *mut File,
+    format: *const c_char,
+    mut list: VaList<'_>,
+) -> c_int {
+    // SAFETY: the caller's string, arguments and open stream.
+    unsafe {
+        let text = text(format, &mut list);
+        match stream::with(file, |state| state.write(&text)) {
+            Ok(()) => text.len() as c_int,
+            Err(error) => errno::fail(error.errno),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vprintf(format: *const c_char, list: VaList<'_>) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { vfprintf(stream::standard_output(), format, list) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vdprintf(number: c_int, format: *const c_char, mut list: VaList<'_>) -> c_int {
+    // SAFETY: the caller's string and arguments.
+    let text = unsafe { text(format, &mut list) };
+    let written = descriptor::check(number).and_then(|number| io::write_all(number, &text));
+    errno::give(written.map(|()| text.len() as c_int))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vasprintf(
+    place: *mut *mut c_char,
+    format: *const c_char,
+    mut list: VaList<'_>,
+) -> c_int {
+    // SAFETY: the caller's string, arguments and place.
+    unsafe {
+        let text = text(format, &mut list);
+        let copy = strings::duplicate(&text);
+        *place = copy;
+        if copy.is_null() { errno::fail(ENOMEM) } else { text.len() as c_int }
+    }
+}
+
+// SAFETY of the functions below: each passes its own arguments on, under the same contract.
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn printf(format: *const c_char, list: ...) -> c_int {
+    // SAFETY: see above.
+    unsafe { vprintf(format, list) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fprintf(file: *mut File, format: *const c_char, list: ...) -> c_int {
+    // SAFETY: see above.
+    unsafe { vfprintf(file, format, list) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sprintf(place: *mut c_char, format: *const c_char, list: ...) -> c_int {
+    // SAFETY: see above.
+    unsafe { vsprintf(place, format, list) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn snprintf(
+    place: *mut c_char,
+    size: usize,
+    format: *const c_char,
+    list: ...
+) -> c_int {
+    // SAFETY: see above.
+    unsafe { vsnprintf(place, size, format, list) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dprintf(number: c_int, format: *const c_char, list: ...) -> c_int {
+    // SAFETY: see above.
+    unsafe { vdprintf(number, format, list) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn asprintf(
+    place: *mut *mut c_char,
+    format: *const c_char,
+    list: ...
+) -> c_int {
+    // SAFETY: see above.
+    unsafe { vasprintf(place, format, list) }
+}
+
+/// Pointers for `scanf`, from C.
+struct Places<'a, 'b> {
+    list: &'a mut VaList<'b>,
+}
+
+// Each method takes the next pointer, which the format promises to be for such a value.
+impl Targets for Places<'_, '_> {
+    fn integer(&mut self, value: i64, bytes: usize) {
+        // SAFETY: see above.
+        unsafe { store(self.list.arg::<*mut u8>(), bytes, value) };
+    }
+
+    fn float(&mut self, value: f64, wide: bool) {
+        // SAFETY: see above.
+        unsafe {
+            let place = self.list.arg::<*mut u8>();
+            match wide {
+                true => place.cast::<f64>().write_unaligned(value),
+                false => place.cast::<f32>().write_unaligned(value as f32),
+            }
+        }
+    }
+
+    fn text(&mut self, bytes: &[u8], terminated: bool) {
+        // SAFETY: see above.
+        unsafe {
+            let place = self.list.arg::<*mut u8>();
+            place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            if terminated {
+                *place.add(bytes.len()) = 0;
+            }
+        }
+    }
+}
+
+impl Input for &mut State {
+    fn peek(&mut self) -> Option<u8> {
+        // An error shows in the stream's state.
+        State::peek(self).unwrap_or(None)
+    }
+
+    fn take(&mut self) {
+        self.consume(1);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vsscanf(
+    text: *const c_char,
+    format: *const c_char,
+    mut list: VaList<'_>,
+) -> c_int {
+    // SAFETY: the caller's strings and pointers.
+    unsafe {
+        let mut input = scan::Bytes(strings::bytes(text));
+        let mut places = Places { list: &mut list };
+        scan::scan(&mut input, strings::bytes(format), &mut places)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vfscanf(
+    file: *mut File,
+    format: *const c_char,
+    mut list: VaList<'_>,
+) -> c_int {
+    // SAFETY: the caller's string, pointers and open stream.
+    unsafe {
+        let format = strings::bytes(format);
+        stream::with(file, |mut state| {
+            scan::scan(&mut state, format, &mut Places { list: &mut list })
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vscanf(format: *const c_char, list: VaList<'_>) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { vfscanf(stream::standard_input(), format, list) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sscanf(text: *const c_char, format: *const c_char, list: ...) -> c_int {
+    // SAFETY: see above.
+    unsafe { vsscanf(text, format, list) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fscanf(file: *mut File, format: *const c_char, list: ...) -> c_int {
+    // SAFETY: see above.
+    unsafe { vfscanf(file, format, list) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scanf(format: *const c_char, list: ...) -> c_int {
+    // SAFETY: see above.
+    unsafe { vscanf(format, list) }
+}

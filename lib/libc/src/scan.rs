@@ -1,0 +1,371 @@
+//! The conversions of `scanf`: from text to values.
+
+use alloc::vec::Vec;
+
+use crate::number;
+
+/// Where text comes from: one byte at a time, with one byte of looking ahead.
+pub trait Input {
+    /// The next byte, which stays.
+    fn peek(&mut self) -> Option<u8>;
+    /// Takes the next byte.
+    fn take(&mut self);
+}
+
+/// Where values go: the pointers that a caller of `scanf` passes, in order.
+pub trait Targets {
+    /// Stores an integer in `bytes` bytes at the next pointer.
+    fn integer(&mut self, value: i64, bytes: usize);
+    /// Stores a `double`, or a `float` when not `wide`.
+    fn float(&mut self, value: f64, wide: bool);
+    /// Stores bytes; with a zero byte behind them when `terminated`.
+    fn text(&mut self, bytes: &[u8], terminated: bool);
+}
+
+/// Input from memory.
+pub struct Bytes<'a>(pub &'a [u8]);
+
+impl Input for Bytes<'_> {
+    fn peek(&mut self) -> Option<u8> {
+        self.0.first().copied()
+    }
+
+    fn take(&mut self) {
+        self.0 = self.0.get(1..).unwrap_or(&[]);
+    }
+}
+
+/// Counts and limits what is taken.
+struct Counted<'a> {
+    input: &'a mut dyn Input,
+    taken: usize,
+}
+
+impl Counted<'_> {
+    fn peek(&mut self) -> Option<u8> {
+        self.input.peek()
+    }
+
+    fn take(&mut self) {
+        self.input.take();
+        self.taken += 1;
+    }
+
+    fn skip_spaces(&mut self) {
+        while self.peek().is_some_and(number::is_space) {
+            self.take();
+        }
+    }
+
+    /// Takes bytes while `wanted` says so, at most `limit`.
+    fn collect(&mut self, limit: usize, mut wanted: impl FnMut(&[u8], u8) -> bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while bytes.len() < limit
+            && let Some(byte) = self.peek()
+            && wanted(&bytes, byte)
+        {
+            bytes.push(byte);
+            self.take();
+        }
+        bytes
+    }
+}
+
+/// How a conversion ended.
+enum End {
+    Assigned,
+    Nothing,
+    Mismatch,
+    OutOfInput,
+}
+
+/// Reads `input` as `format` says. Returns the number of values stored, or -1 when the input ended
+/// before the first conversion.
+pub fn scan(input: &mut dyn Input, format: &[u8], targets: &mut dyn Targets) -> i32 {
+    let mut input = Counted { input, taken: 0 };
+    let mut format = Bytes(format);
+    let mut assigned = 0;
+    while let Some(byte) = format.peek() {
+        format.take();
+        let end = if number::is_space(byte) {
+            input.skip_spaces();
+            End::Nothing
+        } else if byte == b'%' {
+            conversion(&mut input, &mut format, targets)
+        } else {
+            literal(&mut input, byte)
+        };
+        match end {
+            End::Assigned => assigned += 1,
+            End::Nothing => {}
+            End::Mismatch => return assigned,
+            End::OutOfInput if assigned == 0 => return -1,
+            End::OutOfInput => return assigned,
+        }
+    }
+    assigned
+}
+
+fn literal(input: &mut Counted<'_>, byte: u8) -> End {
+    match input.peek() {
+        Some(found) if found == byte => {
+            input.take();
+            End::Nothing
+        }
+        Some(_) => End::Mismatch,
+        None => End::OutOfInput,
+    }
+}
+
+fn conversion(input: &mut Counted<'_>, format: &mut Bytes<'_>, targets: &mut dyn Targets) -> End {
+    let suppressed = format.peek() == Some(b'*');
+    if suppressed {
+        format.take();
+    }
+    let width = number::integer(format.0, 10);
+    let given = format.peek().is_some_and(|byte| byte.is_ascii_digit());
+    let width = if given {
+        format.0 = &format.0[width.length..];
+        usize::try_from(width.magnitude).unwrap_or(usize::MAX)
+    } else {
+        0
+    };
+    let limit = if width == 0 { usize::MAX } else { width };
+    let mut bytes = 4;
+    while let Some(letter @ (b'h' | b'l' | b'j' | b'z' | b't' | b'q' | b'L')) = format.peek() {
+        bytes = match (letter, bytes) {
+            (b'h', 2) => 1,
+            (b'h', _) => 2,
+            _ => 8,
+        };
+        format.take();
+    }
+    let Some(letter) = format.peek() else {
+        return End::Mismatch;
+    };
+    format.take();
+    let set = if letter == b'[' {
+        Some(Set::read(format))
+    } else {
+        None
+    };
+    match letter {
+        b'n' => {
+            if !suppressed {
+                targets.integer(input.taken as i64, bytes);
+            }
+            return End::Nothing;
+        }
+        b'c' | b'[' => {}
+        b'%' => {
+            input.skip_spaces();
+            return literal(input, b'%');
+        }
+        _ => input.skip_spaces(),
+    }
+    if input.peek().is_none() {
+        return End::OutOfInput;
+    }
+    let assigned = if suppressed {
+        End::Nothing
+    } else {
+        End::Assigned
+    };
+    match letter {
+        b'd' | b'i' | b'u' | b'x' | b'X' | b'o' | b'p' => {
+            let base = match letter {
+                b'd' | b'u' => 10,
+                b'o' => 8,
+                b'i' => 0,
+                _ => 16,
+            };
+            let text = input.collect(limit, |before, byte| integer_part(before, byte, base));
+            let found = number::integer(&text, base);
+            if found.length == 0 || found.length != text.len() {
+                return End::Mismatch;
+            }
+            let value = match letter {
+                b'd' | b'i' => found.signed().0,
+                _ => found.unsigned().0 as i64,
+            };
+            if !suppressed {
+                targets.integer(value, if letter == b'p' { 8 } else { bytes });
+            }
+        }
+        b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => {
+            let text = input.collect(limit, float_part);
+            let (value, length) = number::float(&text);
+            if length == 0 || length != text.len() {
+                return End::Mismatch;
+            }
+            if !suppressed {
+                targets.float(value, bytes == 8);
+            }
+        }
+        b's' => {
+            let text = input.collect(limit, |_, byte| !number::is_space(byte));
+            if !suppressed {
+                targets.text(&text, true);
+            }
+        }
+        b'c' => {
+            let wanted = width.max(1);
+            let text = input.collect(wanted, |_, _| true);
+            if text.len() < wanted {
+                return End::OutOfInput;
+            }
+            if !suppressed {
+                targets.text(&text, false);
+            }
+        }
+        b'[' => {
+            let set = set.unwrap_or_default();
+            let text = input.collect(limit, |_, byte| set.contains(byte));
+            if text.is_empty() {
+                return End::Mismatch;
+            }
+            if !suppressed {
+                targets.text(&text, true);
+            }
+        }
+        _ => return End::Mismatch,
+    }
+    assigned
+}
+
+/// Whether `byte` can continue an integer that began with `before`.
+fn integer_part(before: &[u8], byte: u8, base: u32) -> bool {
+    let digits = before.strip_prefix(b"+").or(before.strip_prefix(b"-"));
+    let digits = digits.unwrap_or(before);
+    let hexadecimal = matches!(digits, [b'0', b'x' | b'X', ..]);
+    match byte {
+        b'+' | b'-' => before.is_empty(),
+        b'x' | b'X' => matches!(base, 0 | 16) && digits == b"0",
+        _ => {
+            let base = match base {
+                0 if hexadecimal => 16,
+                0 if digits.first() == Some(&b'0') => 8,
+                0 => 10,
+                base => base,
+            };
+            char::from(byte).is_digit(base)
+        }
+    }
+}
+
+/// Whether `byte` can continue a decimal floating point number that began with `before`.
+fn float_part(before: &[u8], byte: u8) -> bool {
+    let letter = before.iter().any(|byte| byte.eq_ignore_ascii_case(&b'e'));
+    match byte {
+        b'+' | b'-' => before.is_empty() || matches!(before.last(), Some(b'e' | b'E')),
+        b'.' => !before.contains(&b'.') && !letter,
+        b'e' | b'E' => !letter && before.iter().any(u8::is_ascii_digit),
+        _ => byte.is_ascii_digit(),
+    }
+}
+
+/// The bytes of `%[…]`.
+struct Set {
+    members: [bool; 256],
+}
+
+impl Default for Set {
+    fn default() -> Self {
+        Set {
+            members: [false; 256],
+        }
+    }
+}
+
+impl Set {
+    fn read(format: &mut Bytes<'_>) -> Set {
+        let mut set = Set::default();
+        let inverted = format.peek() == Some(b'^');
+        if inverted {
+            format.take();
+        }
+        let mut first = true;
+        let mut last = None;
+        while let Some(byte) = format.peek() {
+            format.take();
+            let range = byte == b'-' && !matches!(format.peek(), None | Some(b']'));
+            match (byte, last) {
+                (b']', _) if !first => break,
+                (b'-', Some(from)) if range => {
+                    let to = format.peek().unwrap_or(from);
+                    format.take();
+                    set.members[usize::from(from)..=usize::from(to).max(usize::from(from))]
+                        .fill(true);
+                    last = None;
+                }
+                _ => {
+                    set.members[usize::from(byte)] = true;
+                    last = Some(byte);
+                }
+            }
+            first = false;
+        }
+        if inverted {
+            set.members.iter_mut().for_each(|member| *member = !*member);
+        }
+        set
+    }
+
+    fn contains(&self, byte: u8) -> bool {
+        self.members[usize::from(byte)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bytes, Targets, scan};
+
+    #[derive(Default)]
+    struct List(Vec<String>);
+
+    impl Targets for List {
+        fn integer(&mut self, value: i64, bytes: usize) {
+            self.0.push(format!("{value}:{bytes}"));
+        }
+        fn float(&mut self, value: f64, wide: bool) {
+            self.0.push(format!("{value}:{wide}"));
+        }
+        fn text(&mut self, bytes: &[u8], terminated: bool) {
+            self.0
+                .push(format!("{}:{terminated}", String::from_utf8_lossy(bytes)));
+        }
+    }
+
+    fn check(text: &str, format: &str, count: i32, values: &[&str]) {
+        let mut list = List::default();
+        let found = scan(&mut Bytes(text.as_bytes()), format.as_bytes(), &mut list);
+        assert_eq!(
+            (found, list.0),
+            (count, values.iter().map(|v| v.to_string()).collect())
+        );
+    }
+
+    // What glibc gives for the same calls.
+    #[test]
+    fn as_the_standard_says() {
+        check("12 -7 0x1f", "%d%i %x", 3, &["12:4", "-7:4", "31:4"]);
+        check("1/2050", "%hu/%lu%n", 2, &["1:2", "2050:8", "6:4"]);
+        check(
+            "abc def",
+            "%2s%c %s",
+            3,
+            &["ab:true", "c:false", "def:true"],
+        );
+        check("key=value", "%[a-z]=%[^x]", 2, &["key:true", "value:true"]);
+        check("1.5e2 2", "%lf %f", 2, &["150:true", "2:false"]);
+        check("5 6", "%*d %d", 1, &["6:4"]);
+        check("x", "%d", 0, &[]);
+        check("", "%d", -1, &[]);
+        check("  ", "%d", -1, &[]);
+        check("12", "%d%d", 1, &["12:4"]);
+        check("10%", "%d%%", 1, &["10:4"]);
+        check("123456", "%3d%d", 2, &["123:4", "456:4"]);
+        check("-", "%d", 0, &[]);
+        check("]x", "%[]x]", 1, &["]x:true"]);
+    }
+}

@@ -1,0 +1,178 @@
+//! `signal.h`. No signal is delivered to a program here: one that is sent from outside ends it,
+//! whatever the program wanted. Handlers are kept, and called by `raise` and `abort`.
+
+use core::ffi::{c_char, c_int};
+use core::ptr::null;
+
+use syscall::error::EINVAL;
+
+use crate::sync::Shared;
+use crate::{errno, process, strings};
+
+/// SIGABRT.
+pub const ABORT: c_int = 6;
+const COUNT: usize = 65;
+/// SIGKILL and SIGSTOP cannot be handled.
+const FIXED: [c_int; 2] = [9, 19];
+/// SIGCHLD, SIGCONT, SIGURG, SIGWINCH do nothing by default.
+const HARMLESS: [c_int; 4] = [17, 18, 23, 28];
+
+const DEFAULT: usize = 0;
+const IGNORE: usize = 1;
+const ERROR: usize = usize::MAX;
+
+static HANDLERS: Shared<[usize; COUNT]> = Shared::new([DEFAULT; COUNT]);
+
+fn exchange(number: c_int, handler: Option<usize>) -> Option<usize> {
+    let index = usize::try_from(number).ok().filter(|index| (1..COUNT).contains(index))?;
+    if handler.is_some() && FIXED.contains(&number) {
+        return None;
+    }
+    Some(HANDLERS.with(|handlers| {
+        let old = handlers[index];
+        if let Some(handler) = handler {
+            handlers[index] = handler;
+        }
+        old
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn signal(number: c_int, handler: usize) -> usize {
+    exchange(number, Some(handler)).unwrap_or_else(|| {
+        errno::set(EINVAL);
+        ERROR
+    })
+}
+
+/// C's `struct sigaction`, of which only the handler means something.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    mask: u64,
+    flags: c_int,
+    restorer: usize,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaction(number: c_int, new: *const Action, old: *mut Action) -> c_int {
+    // SAFETY: null or the caller's structure.
+    let handler = unsafe { new.as_ref() }.map(|action| action.handler);
+    let Some(before) = exchange(number, handler) else {
+        return errno::fail(EINVAL);
+    };
+    if !old.is_null() {
+        let action = Action {
+            handler: before,
+            mask: 0,
+            flags: 0,
+            restorer: 0,
+        };
+        // SAFETY: the caller's place for the structure.
+        unsafe { old.write(action) };
+    }
+    0
+}
+
+/// Calls the program's handler. False: there is none, and the signal is not ignored.
+pub fn deliver(number: c_int) -> bool {
+    match exchange(number, None) {
+        Some(IGNORE) => true,
+        None | Some(DEFAULT) => HARMLESS.contains(&number),
+        Some(handler) => {
+            // SAFETY: the program gave it as a function that takes the signal's number. One that
+            // expects more (SA_SIGINFO) finds zeros.
+            let handler: extern "C" fn(c_int, *const u8, *const u8) =
+                unsafe { core::mem::transmute(handler) };
+            handler(number, null(), null());
+            true
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn raise(number: c_int) -> c_int {
+    if exchange(number, None).is_none() {
+        return errno::fail(EINVAL);
+    }
+    if !deliver(number) {
+        process::end_by_signal(number);
+    }
+    0
+}
+
+// Sets of signals: plain bit sets, so that programs that block signals in threads compile. As none
+// is delivered, none has to be held back.
+
+fn bit(number: c_int) -> Option<u64> {
+    (1..COUNT as c_int).contains(&number).then(|| 1 << (number - 1))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigemptyset(set: *mut u64) -> c_int {
+    // SAFETY: the caller's set.
+    unsafe { *set = 0 };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigfillset(set: *mut u64) -> c_int {
+    // SAFETY: the caller's set.
+    unsafe { *set = u64::MAX };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaddset(set: *mut u64, number: c_int) -> c_int {
+    match bit(number) {
+        Some(bit) => {
+            // SAFETY: the caller's set.
+            unsafe { *set |= bit };
+            0
+        }
+        None => errno::fail(EINVAL),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigdelset(set: *mut u64, number: c_int) -> c_int {
+    match bit(number) {
+        Some(bit) => {
+            // SAFETY: the caller's set.
+            unsafe { *set &= !bit };
+            0
+        }
+        None => errno::fail(EINVAL),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigismember(set: *const u64, number: c_int) -> c_int {
+    match bit(number) {
+        // SAFETY: the caller's set.
+        Some(bit) => (unsafe { *set } & bit != 0).into(),
+        None => errno::fail(EINVAL),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigprocmask(_how: c_int, _set: *const u64, old: *mut u64) -> c_int {
+    if !old.is_null() {
+        // SAFETY: the caller's set.
+        unsafe { *old = 0 };
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { sigprocmask(how, set, old) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn psignal(number: c_int, text: *const c_char) {
+    // SAFETY: null or the caller's string.
+    let text = if text.is_null() { &[] } else { unsafe { strings::bytes(text) } };
+    runtime::eprintln!("{}: signal {number}", alloc::string::String::from_utf8_lossy(text));
+}

@@ -1,0 +1,77 @@
+//! From `runtime`'s start of a program to C's `main(argc, argv, environ)`.
+
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::{environment, process, pthread, stream, tls};
+
+runtime::main!(program);
+
+type Function = unsafe extern "C" fn();
+
+unsafe extern "C" {
+    fn main(argc: c_int, argv: *mut *mut c_char, environment: *mut *mut c_char) -> c_int;
+    // Where linkers collect what is to run before `main` (`__attribute__((constructor))`).
+    static __preinit_array_start: [Function; 0];
+    static __preinit_array_end: [Function; 0];
+    static __init_array_start: [Function; 0];
+    static __init_array_end: [Function; 0];
+}
+
+/// The name under which the program was started, for `getopt`'s and other messages.
+#[unsafe(no_mangle)]
+static program_invocation_name: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Keeps a string for the rest of the program's life.
+fn keep(text: alloc::string::String) -> *mut c_char {
+    // Neither an argument nor a variable can contain a zero byte: zero bytes end them.
+    CString::new(text).unwrap_or_default().into_raw()
+}
+
+fn program() -> c_int {
+    let Some(block) = tls::Block::new() else {
+        runtime::io::emergency("no memory for thread-local storage\n");
+        return 127;
+    };
+    if let Err(error) = runtime::thread::set_main_fs_base(block.address()) {
+        runtime::io::emergency(&alloc::format!("no thread-local storage: {error}\n"));
+        return 127;
+    }
+    pthread::adopt_main(block);
+    stream::open_standard();
+    environment::adopt();
+    let mut arguments: Vec<*mut c_char> = runtime::env::args().map(keep).collect();
+    let count = arguments.len() as c_int;
+    let name = arguments.first().copied().unwrap_or(core::ptr::null_mut());
+    program_invocation_name.store(name, Ordering::Relaxed);
+    arguments.push(core::ptr::null_mut());
+    let arguments = arguments.leak().as_mut_ptr();
+
+    // SAFETY: both pairs of symbols enclose arrays of functions that the linker made.
+    unsafe {
+        run(&raw const __preinit_array_start, &raw const __preinit_array_end);
+        run(&raw const __init_array_start, &raw const __init_array_end);
+    }
+    let status = pthread::run_main(|| {
+        // SAFETY: the program defines `main` as C demands; the vectors end with null pointers.
+        unsafe { main(count, arguments, environment::vector()) }
+    });
+    process::leave(status)
+}
+
+/// Calls the functions of an array.
+///
+/// # Safety
+/// Both pointers belong to one array of functions.
+unsafe fn run(start: *const [Function; 0], end: *const [Function; 0]) {
+    let (mut next, end) = (start.cast::<Function>(), end.cast::<Function>());
+    while next < end {
+        // SAFETY: within the array; the functions are the program's own.
+        unsafe {
+            (*next)();
+            next = next.add(1);
+        }
+    }
+}

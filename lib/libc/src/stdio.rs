@@ -1,0 +1,439 @@
+//! `stdio.h`: opening, bytes, lines, positions. The formatted part is in `print.rs`.
+
+use alloc::vec::Vec;
+use core::ffi::{c_char, c_int, c_long, c_void};
+use core::ptr::null_mut;
+
+use runtime::{Error, Result};
+use syscall::error::{EINVAL, ENOMEM};
+use syscall::flag::{O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
+
+use crate::stream::{self, File, Mode, State};
+use crate::{errno, files, malloc, strings};
+
+const EOF: c_int = -1;
+
+/// Flags of `fopen`'s mode.
+unsafe fn flags_of(mode: *const c_char) -> Result<usize> {
+    // SAFETY: the caller's string.
+    let mode = unsafe { strings::bytes(mode) };
+    let has = |letter| mode.contains(&letter);
+    let plus = has(b'+');
+    let flags = match mode.first() {
+        Some(b'r') => if plus { O_RDWR } else { O_RDONLY },
+        Some(b'w') => O_CREAT | O_TRUNC | if plus { O_RDWR } else { O_WRONLY },
+        Some(b'a') => O_CREAT | O_APPEND | if plus { O_RDWR } else { O_WRONLY },
+        _ => return Err(Error::new(EINVAL)),
+    };
+    let exclusive = if has(b'x') { O_EXCL } else { 0 };
+    let closing = if has(b'e') { libredox::flag::O_CLOEXEC as usize } else { 0 };
+    Ok(flags | exclusive | closing)
+}
+
+fn rights(flags: usize) -> (bool, bool) {
+    (flags & O_RDONLY != 0, flags & O_WRONLY != 0)
+}
+
+fn open_file(path: &str, flags: usize) -> Result<(c_int, bool, bool)> {
+    let number = files::open_path(path, flags as c_int, 0o666)?;
+    let (readable, writable) = rights(flags);
+    Ok((number, readable, writable))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut File {
+    // SAFETY: the caller's strings.
+    let opened = unsafe {
+        flags_of(mode).and_then(|flags| open_file(files::path_of(path)?, flags))
+    };
+    match opened {
+        Ok((number, readable, writable)) => stream::open(number, readable, writable, Mode::Full),
+        Err(error) => {
+            errno::set(error.errno);
+            null_mut()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdopen(number: c_int, mode: *const c_char) -> *mut File {
+    // SAFETY: the caller's string.
+    match unsafe { flags_of(mode) } {
+        Ok(flags) => {
+            let (readable, writable) = rights(flags);
+            stream::open(number, readable, writable, Mode::Full)
+        }
+        Err(error) => {
+            errno::set(error.errno);
+            null_mut()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freopen(
+    path: *const c_char,
+    mode: *const c_char,
+    file: *mut File,
+) -> *mut File {
+    // SAFETY: the caller's strings and open stream.
+    let result = unsafe {
+        stream::with(file, |state| {
+            // As C has it, errors of closing the old file do not count.
+            let _ = state.flush();
+            let (number, readable, writable) = open_file(files::path_of(path)?, flags_of(mode)?)?;
+            // The number stays, so that standard streams remain what they are for new programs.
+            let old = state.number;
+            if number != old {
+                runtime::fd::dup2(number as usize, old as usize, b"")?;
+                crate::descriptor::close(number)?;
+                crate::descriptor::opened(old as usize, false);
+            }
+            state.replace(old, readable, writable);
+            Ok::<(), Error>(())
+        })
+    };
+    match result {
+        Ok(()) => file,
+        Err(error) => {
+            errno::set(error.errno);
+            null_mut()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fclose(file: *mut File) -> c_int {
+    // SAFETY: the caller's open stream, which it gives up.
+    errno::done(unsafe { stream::close(file) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fflush(file: *mut File) -> c_int {
+    if file.is_null() {
+        return stream::flush_all();
+    }
+    // SAFETY: the caller's open stream.
+    errno::done(unsafe { stream::with(file, State::flush) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fileno(file: *mut File) -> c_int {
+    // SAFETY: the caller's open stream.
+    unsafe { stream::with(file, |state| state.number) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn feof(file: *mut File) -> c_int {
+    // SAFETY: the caller's open stream.
+    unsafe { stream::with(file, |state| state.ended.into()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ferror(file: *mut File) -> c_int {
+    // SAFETY: the caller's open stream.
+    unsafe { stream::with(file, |state| state.failed.into()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clearerr(file: *mut File) {
+    // SAFETY: the caller's open stream.
+    unsafe { stream::with(file, |state| (state.ended, state.failed) = (false, false)) };
+}
+
+/// The buffer is the library's own in any case.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setvbuf(
+    file: *mut File,
+    _buffer: *mut c_char,
+    mode: c_int,
+    _size: usize,
+) -> c_int {
+    let mode = match mode {
+        0 => Mode::Full,
+        1 => Mode::Line,
+        2 => Mode::None,
+        _ => return errno::fail(EINVAL),
+    };
+    // SAFETY: the caller's open stream.
+    unsafe { stream::with(file, |state| state.mode = mode) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setbuf(file: *mut File, buffer: *mut c_char) {
+    let mode = if buffer.is_null() { 2 } else { 0 };
+    // SAFETY: the same contract.
+    unsafe { setvbuf(file, buffer, mode, 0) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setlinebuf(file: *mut File) {
+    // SAFETY: the same contract.
+    unsafe { setvbuf(file, null_mut(), 1, 0) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fread(
+    place: *mut c_void,
+    size: usize,
+    count: usize,
+    file: *mut File,
+) -> usize {
+    let total = size.saturating_mul(count);
+    if total == 0 {
+        return 0;
+    }
+    let place = place.cast::<u8>();
+    let mut done = 0;
+    // SAFETY: the caller's open stream, and room for `total` bytes.
+    let result = unsafe {
+        stream::with(file, |state| {
+            while done < total && state.peek()?.is_some() {
+                let part = state.buffered();
+                let length = part.len().min(total - done);
+                place.add(done).copy_from_nonoverlapping(part.as_ptr(), length);
+                state.consume(length);
+                done += length;
+            }
+            Ok::<(), Error>(())
+        })
+    };
+    if let Err(error) = result {
+        errno::set(error.errno);
+    }
+    done / size
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fwrite(
+    place: *const c_void,
+    size: usize,
+    count: usize,
+    file: *mut File,
+) -> usize {
+    let total = size.saturating_mul(count);
+    if total == 0 {
+        return 0;
+    }
+    // SAFETY: the caller's bytes and open stream.
+    let result = unsafe {
+        let bytes = core::slice::from_raw_parts(place.cast::<u8>(), total);
+        stream::with(file, |state| state.write(bytes))
+    };
+    match result {
+        Ok(()) => count,
+        Err(error) => {
+            errno::set(error.errno);
+            0
+        }
+    }
+}
+
+/// Writes bytes to a stream; `EOF` when that fails.
+///
+/// # Safety
+/// `file` is an open stream.
+unsafe fn put(file: *mut File, bytes: &[u8]) -> c_int {
+    // SAFETY: the caller's promise.
+    errno::done(unsafe { stream::with(file, |state| state.write(bytes)) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fputc(byte: c_int, file: *mut File) -> c_int {
+    // SAFETY: the same contract.
+    match unsafe { put(file, &[byte as u8]) } {
+        0 => c_int::from(byte as u8),
+        _ => EOF,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn putc(byte: c_int, file: *mut File) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { fputc(byte, file) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn putchar(byte: c_int) -> c_int {
+    // SAFETY: the standard output is open.
+    unsafe { fputc(byte, stream::standard_output()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fputs(text: *const c_char, file: *mut File) -> c_int {
+    // SAFETY: the caller's string and open stream.
+    unsafe { put(file, strings::bytes(text)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn puts(text: *const c_char) -> c_int {
+    // SAFETY: the caller's string; in one piece, so that lines of threads do not mix.
+    unsafe {
+        let line = [strings::bytes(text), b"\n"].concat();
+        put(stream::standard_output(), &line)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fgetc(file: *mut File) -> c_int {
+    // SAFETY: the caller's open stream.
+    match unsafe { stream::with(file, State::get) } {
+        Ok(Some(byte)) => byte.into(),
+        Ok(None) => EOF,
+        Err(error) => errno::fail(error.errno),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getc(file: *mut File) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { fgetc(file) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getchar() -> c_int {
+    // SAFETY: the standard input is open.
+    unsafe { fgetc(stream::standard_input()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ungetc(byte: c_int, file: *mut File) -> c_int {
+    if byte == EOF {
+        return EOF;
+    }
+    // SAFETY: the caller's open stream.
+    unsafe { stream::with(file, |state| state.unget(byte as u8)) };
+    c_int::from(byte as u8)
+}
+
+/// Reads up to and including `end`, at most `limit` bytes.
+unsafe fn line(file: *mut File, end: u8, limit: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // SAFETY: the caller's open stream.
+    unsafe {
+        stream::with(file, |state| {
+            while bytes.len() < limit
+                && let Some(byte) = state.get()?
+            {
+                bytes.push(byte);
+                if byte == end {
+                    break;
+                }
+            }
+            Ok(bytes)
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fgets(buffer: *mut c_char, size: c_int, file: *mut File) -> *mut c_char {
+    let Some(limit) = usize::try_from(size).ok().filter(|size| *size > 0) else {
+        errno::set(EINVAL);
+        return null_mut();
+    };
+    // SAFETY: the caller's open stream, and a buffer of `size` bytes.
+    unsafe {
+        match line(file, b'\n', limit - 1) {
+            Ok(bytes) if !bytes.is_empty() || limit == 1 => {
+                buffer.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len());
+                *buffer.add(bytes.len()) = 0;
+                buffer
+            }
+            Ok(_) => null_mut(),
+            Err(error) => {
+                errno::set(error.errno);
+                null_mut()
+            }
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getdelim(
+    place: *mut *mut c_char,
+    size: *mut usize,
+    end: c_int,
+    file: *mut File,
+) -> isize {
+    if place.is_null() || size.is_null() {
+        return errno::fail(EINVAL);
+    }
+    // SAFETY: the caller's open stream; the buffer is null or allocated with the size given.
+    unsafe {
+        match line(file, end as u8, usize::MAX) {
+            Ok(bytes) if bytes.is_empty() => -1,
+            Ok(bytes) => {
+                if (*place).is_null() || *size <= bytes.len() {
+                    let new = malloc::realloc((*place).cast(), bytes.len() + 1);
+                    if new.is_null() {
+                        return errno::fail(ENOMEM);
+                    }
+                    (*place, *size) = (new.cast(), bytes.len() + 1);
+                }
+                (*place).copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len());
+                *(*place).add(bytes.len()) = 0;
+                bytes.len() as isize
+            }
+            Err(error) => errno::fail(error.errno),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getline(
+    place: *mut *mut c_char,
+    size: *mut usize,
+    file: *mut File,
+) -> isize {
+    // SAFETY: the same contract.
+    unsafe { getdelim(place, size, b'\n'.into(), file) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fseek(file: *mut File, offset: c_long, whence: c_int) -> c_int {
+    let Ok(whence) = usize::try_from(whence) else {
+        return errno::fail(EINVAL);
+    };
+    // SAFETY: the caller's open stream.
+    errno::done(unsafe { stream::with(file, |state| state.seek(offset, whence)) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fseeko(file: *mut File, offset: i64, whence: c_int) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { fseek(file, offset, whence) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ftell(file: *mut File) -> c_long {
+    // SAFETY: the caller's open stream.
+    errno::give(unsafe { stream::with(file, State::tell) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ftello(file: *mut File) -> i64 {
+    // SAFETY: the same contract.
+    unsafe { ftell(file) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rewind(file: *mut File) {
+    // SAFETY: the same contract.
+    unsafe {
+        fseek(file, 0, 0);
+        clearerr(file);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn perror(text: *const c_char) {
+    let message = errno::message(errno::get());
+    // SAFETY: null or the caller's string; the standard error is open.
+    unsafe {
+        let text = if text.is_null() { &[] } else { strings::bytes(text) };
+        let separator: &[u8] = if text.is_empty() { b"" } else { b": " };
+        let line = [text, separator, message.as_bytes(), b"\n"].concat();
+        put(stream::standard_error(), &line);
+    }
+}

@@ -1,0 +1,283 @@
+//! The rest of `stdlib.h`: numbers in text, sorting, random numbers.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering as Order;
+use core::ffi::{c_char, c_double, c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use syscall::error::{EINVAL, ERANGE};
+
+use crate::number;
+use crate::{errno, strings};
+
+/// Reads an integer and tells where it ends.
+unsafe fn integer(
+    text: *const c_char,
+    end: *mut *mut c_char,
+    base: c_int,
+) -> Option<number::Integer> {
+    let known = u32::try_from(base).ok().filter(|base| *base == 0 || (2..=36).contains(base));
+    let Some(base) = known else {
+        errno::set(EINVAL);
+        return None;
+    };
+    // SAFETY: the caller's string, and a place for a pointer or null.
+    unsafe {
+        let found = number::integer(strings::bytes(text), base);
+        if !end.is_null() {
+            *end = text.add(found.length).cast_mut();
+        }
+        Some(found)
+    }
+}
+
+fn ranged<T>((value, overflow): (T, bool)) -> T {
+    if overflow {
+        errno::set(ERANGE);
+    }
+    value
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn strtol(text: *const c_char, end: *mut *mut c_char, base: c_int) -> c_long {
+    // SAFETY: the same contract.
+    unsafe { integer(text, end, base) }.map_or(0, |found| ranged(found.signed()))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn strtoul(text: *const c_char, end: *mut *mut c_char, base: c_int) -> c_ulong {
+    // SAFETY: the same contract.
+    unsafe { integer(text, end, base) }.map_or(0, |found| ranged(found.unsigned()))
+}
+
+macro_rules! same {
+    ($($name:ident = $other:ident: $type:ty;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(
+                text: *const c_char,
+                end: *mut *mut c_char,
+                base: c_int,
+            ) -> $type {
+                // SAFETY: the same contract.
+                unsafe { $other(text, end, base) }
+            }
+        )*
+    };
+}
+
+same! {
+    strtoll = strtol: c_longlong;
+    strtoull = strtoul: c_ulong;
+    strtoimax = strtol: c_long;
+    strtoumax = strtoul: c_ulong;
+    // What glibc's headers turn `strtol` and the others into, for objects compiled with them.
+    __isoc23_strtol = strtol: c_long;
+    __isoc23_strtoul = strtoul: c_ulong;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn atoi(text: *const c_char) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { strtol(text, core::ptr::null_mut(), 10) as c_int }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn atol(text: *const c_char) -> c_long {
+    // SAFETY: the same contract.
+    unsafe { strtol(text, core::ptr::null_mut(), 10) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn atoll(text: *const c_char) -> c_longlong {
+    // SAFETY: the same contract.
+    unsafe { strtol(text, core::ptr::null_mut(), 10) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn strtod(text: *const c_char, end: *mut *mut c_char) -> c_double {
+    // SAFETY: the caller's string, and a place for a pointer or null.
+    unsafe {
+        let bytes = strings::bytes(text);
+        let (value, length) = number::float(bytes);
+        if !end.is_null() {
+            *end = text.add(length).cast_mut();
+        }
+        if value.is_infinite() && bytes[..length].iter().any(u8::is_ascii_digit) {
+            errno::set(ERANGE);
+        }
+        value
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn strtof(text: *const c_char, end: *mut *mut c_char) -> f32 {
+    // SAFETY: the same contract.
+    unsafe { strtod(text, end) as f32 }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn atof(text: *const c_char) -> c_double {
+    // SAFETY: the same contract.
+    unsafe { strtod(text, core::ptr::null_mut()) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn abs(value: c_int) -> c_int {
+    value.wrapping_abs()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn labs(value: c_long) -> c_long {
+    value.wrapping_abs()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn llabs(value: c_longlong) -> c_longlong {
+    value.wrapping_abs()
+}
+
+/// C's `div_t` and `ldiv_t`.
+#[repr(C)]
+struct Division<T> {
+    quotient: T,
+    rest: T,
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn div(number: c_int, by: c_int) -> Division<c_int> {
+    let (quotient, rest) = (number.wrapping_div(by), number.wrapping_rem(by));
+    Division { quotient, rest }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ldiv(number: c_long, by: c_long) -> Division<c_long> {
+    let (quotient, rest) = (number.wrapping_div(by), number.wrapping_rem(by));
+    Division { quotient, rest }
+}
+
+type Compare = unsafe extern "C" fn(*const c_void, *const c_void) -> c_int;
+
+/// Sorts by moving the elements into the order of their sorted numbers: stable, and no comparison
+/// function can lead it astray.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn qsort(start: *mut c_void, count: usize, size: usize, compare: Compare) {
+    if count < 2 || size == 0 {
+        return;
+    }
+    let start = start.cast::<u8>();
+    // SAFETY: `count` elements of `size` bytes are the caller's.
+    let elements = unsafe { core::slice::from_raw_parts_mut(start, count * size) };
+    let old = elements.to_vec();
+    let at = |index: usize| old[index * size..].as_ptr();
+    // Elements may need more alignment than a vector of bytes has, so what is compared is where it
+    // belongs: in the caller's array, which does not change meanwhile.
+    let mut order: Vec<usize> = (0..count).collect();
+    merge_sort(&mut order, &mut |a, b| {
+        // SAFETY: both are elements of the caller's array.
+        let result = unsafe {
+            compare(
+                start.add(a * size).cast_const().cast(),
+                start.add(b * size).cast_const().cast(),
+            )
+        };
+        result.cmp(&0)
+    });
+    for (place, index) in order.into_iter().enumerate() {
+        // SAFETY: `size` bytes of the copy and of the array.
+        unsafe { start.add(place * size).copy_from_nonoverlapping(at(index), size) };
+    }
+}
+
+/// A sort that any answers of `compare` leave a permutation of `order`. (The standard library's may
+/// panic when they contradict each other.)
+fn merge_sort(order: &mut [usize], compare: &mut dyn FnMut(usize, usize) -> Order) {
+    if order.len() < 2 {
+        return;
+    }
+    let (left, right) = order.split_at_mut(order.len() / 2);
+    merge_sort(left, compare);
+    merge_sort(right, compare);
+    let mut merged = Vec::with_capacity(left.len() + right.len());
+    let (mut a, mut b) = (left.iter().copied().peekable(), right.iter().copied().peekable());
+    while let (Some(first), Some(second)) = (a.peek(), b.peek()) {
+        let later = compare(*first, *second) == Order::Greater;
+        merged.extend(if later { b.next() } else { a.next() });
+    }
+    merged.extend(a.chain(b));
+    order.copy_from_slice(&merged);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bsearch(
+    key: *const c_void,
+    start: *const c_void,
+    count: usize,
+    size: usize,
+    compare: Compare,
+) -> *mut c_void {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        // SAFETY: an element of the caller's array.
+        let (element, result) = unsafe {
+            let element = start.cast::<u8>().add(middle * size).cast::<c_void>();
+            (element, compare(key, element))
+        };
+        match result.cmp(&0) {
+            Order::Equal => return element.cast_mut(),
+            Order::Less => high = middle,
+            Order::Greater => low = middle + 1,
+        }
+    }
+    core::ptr::null_mut()
+}
+
+/// State of `rand` and `random`.
+static SEED: AtomicU64 = AtomicU64::new(1);
+
+/// The next number of the sequence that follows `state` (splitmix64).
+fn next(state: u64) -> (u64, u64) {
+    let state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut value = state;
+    value = (value ^ value >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    value = (value ^ value >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (state, value ^ value >> 31)
+}
+
+/// RAND_MAX is 2^31 - 1.
+fn small(value: u64) -> c_int {
+    (value >> 33) as c_int
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rand() -> c_int {
+    let (state, value) = next(SEED.load(Ordering::Relaxed));
+    SEED.store(state, Ordering::Relaxed);
+    small(value)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn srand(seed: c_uint) {
+    SEED.store(seed.into(), Ordering::Relaxed);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rand_r(seed: *mut c_uint) -> c_int {
+    // SAFETY: the caller's seed.
+    unsafe {
+        let (_, value) = next((*seed).into());
+        *seed = value as c_uint;
+        small(value)
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn random() -> c_long {
+    rand().into()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn srandom(seed: c_uint) {
+    srand(seed);
+}

@@ -1,0 +1,311 @@
+//! What a `FILE` is: a descriptor with a buffer. A stream is either being read or being written;
+//! changing between the two gives up what was read ahead, or writes what waits.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use runtime::{Error, Result, fd, io};
+use syscall::error::{EBADF, EINTR};
+
+use crate::sync::Shared;
+use crate::{descriptor, errno, files};
+
+/// Bytes read ahead, and bytes that may wait to be written.
+const BUFFER: usize = 4096;
+
+/// When written bytes go out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// When the buffer is full.
+    Full,
+    /// Also after each line.
+    Line,
+    /// At once.
+    None,
+}
+
+/// A stream's state.
+pub struct State {
+    /// The descriptor, -1 after it was closed.
+    pub number: c_int,
+    /// Whether it was opened for reading.
+    pub readable: bool,
+    /// Whether it was opened for writing.
+    pub writable: bool,
+    /// When written bytes go out.
+    pub mode: Mode,
+    /// A read found the end.
+    pub ended: bool,
+    /// Something failed.
+    pub failed: bool,
+    /// Bytes read ahead, of which `next` have been taken.
+    input: Vec<u8>,
+    next: usize,
+    /// Bytes that wait to be written.
+    output: Vec<u8>,
+}
+
+/// C's `FILE`.
+pub struct File {
+    state: Shared<State>,
+}
+
+/// All open streams, so that `exit` can write what waits.
+static OPEN: Shared<Vec<*mut File>> = Shared::new(Vec::new());
+
+macro_rules! standard {
+    ($($name:ident)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            static $name: AtomicPtr<File> = AtomicPtr::new(core::ptr::null_mut());
+        )*
+    };
+}
+
+standard!(stdin stdout stderr);
+
+/// Makes the three standard streams.
+pub fn open_standard() {
+    let modes = [(&stdin, Mode::Full), (&stdout, Mode::Line), (&stderr, Mode::None)];
+    for (number, (place, mode)) in modes.into_iter().enumerate() {
+        let file = open(number as c_int, number == 0, number != 0, mode);
+        place.store(file, Ordering::Relaxed);
+    }
+}
+
+/// The standard output, or what a program made of it.
+pub fn standard_output() -> *mut File {
+    stdout.load(Ordering::Relaxed)
+}
+
+/// The standard input.
+pub fn standard_input() -> *mut File {
+    stdin.load(Ordering::Relaxed)
+}
+
+/// The standard error.
+pub fn standard_error() -> *mut File {
+    stderr.load(Ordering::Relaxed)
+}
+
+/// A stream over a descriptor.
+pub fn open(number: c_int, readable: bool, writable: bool, mode: Mode) -> *mut File {
+    let state = State {
+        number,
+        readable,
+        writable,
+        mode,
+        ended: false,
+        failed: false,
+        input: Vec::new(),
+        next: 0,
+        output: Vec::new(),
+    };
+    let file = Box::into_raw(Box::new(File {
+        state: Shared::new(state),
+    }));
+    OPEN.with(|open| open.push(file));
+    file
+}
+
+/// Runs `action` on a stream while no other thread does.
+///
+/// # Safety
+/// `file` is an open stream.
+pub unsafe fn with<T>(file: *mut File, action: impl FnOnce(&mut State) -> T) -> T {
+    // SAFETY: the caller's promise; the state is behind a lock.
+    unsafe { &*file }.state.with(action)
+}
+
+/// Closes a stream and its descriptor.
+///
+/// # Safety
+/// `file` is an open stream that nobody uses any more.
+pub unsafe fn close(file: *mut File) -> Result<()> {
+    OPEN.with(|open| open.retain(|known| *known != file));
+    // SAFETY: the caller gives it up.
+    let file = unsafe { Box::from_raw(file) };
+    file.state.with(|state| {
+        let flushed = state.flush();
+        let closed = descriptor::close(state.number);
+        flushed.and(closed)
+    })
+}
+
+/// Writes what waits in all streams; the first error counts.
+pub fn flush_all() -> c_int {
+    let mut result = 0;
+    for file in OPEN.with(|open| open.clone()) {
+        // SAFETY: a program that closes a stream in another thread meanwhile breaks C's rules.
+        if let Err(error) = unsafe { with(file, State::flush) } {
+            result = errno::fail(error.errno);
+        }
+    }
+    result
+}
+
+impl State {
+    fn fail<T>(&mut self, number: c_int) -> Result<T> {
+        self.failed = true;
+        Err(Error::new(number))
+    }
+
+    /// Writes what waits. What could not be written is gone, as the error says.
+    pub fn flush(&mut self) -> Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let output = core::mem::take(&mut self.output);
+        let written = descriptor::check(self.number)
+            .and_then(|number| io::write_all(number, &output));
+        // The memory is used again.
+        self.output = output;
+        self.output.clear();
+        written.inspect_err(|_| self.failed = true)
+    }
+
+    /// Gives up what was read ahead, so that the descriptor's position is the stream's.
+    fn drop_input(&mut self) {
+        let ahead = self.input.len() - self.next;
+        if ahead > 0 {
+            // A pipe or a connection has no position to go back to; its bytes are lost.
+            let number = self.number as usize;
+            let _ = fd::lseek(number, -(ahead as i64), syscall::SEEK_CUR);
+        }
+        self.input.clear();
+        self.next = 0;
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// `EBADF` when the stream is not for writing; those of writing.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if !self.writable {
+            return self.fail(EBADF);
+        }
+        self.drop_input();
+        for part in bytes.chunks(BUFFER) {
+            if self.output.len() + part.len() > BUFFER {
+                self.flush()?;
+            }
+            self.output.extend_from_slice(part);
+        }
+        match self.mode {
+            Mode::None => self.flush(),
+            Mode::Line if bytes.contains(&b'\n') => self.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next byte, which stays; `None` at the end.
+    ///
+    /// # Errors
+    /// `EBADF` when the stream is not for reading; those of reading.
+    pub fn peek(&mut self) -> Result<Option<u8>> {
+        if let Some(byte) = self.input.get(self.next) {
+            return Ok(Some(*byte));
+        }
+        if !self.readable {
+            return self.fail(EBADF);
+        }
+        self.flush()?;
+        // Somebody who waits for an answer has first seen the question.
+        if self.number == 0 {
+            let output = standard_output();
+            if !output.is_null() {
+                // SAFETY: the standard output is open, and no other stream than this one is locked.
+                unsafe { with(output, State::flush) }?;
+            }
+        }
+        let size = if self.mode == Mode::None { 1 } else { BUFFER };
+        self.input.resize(size, 0);
+        self.next = 0;
+        let result = loop {
+            // SAFETY: the vector's own bytes.
+            let result = unsafe { files::read_raw(self.number, self.input.as_mut_ptr().cast(), size) };
+            match result {
+                Err(Error { errno: EINTR }) => {}
+                result => break result,
+            }
+        };
+        self.input.truncate(*result.as_ref().unwrap_or(&0));
+        match result {
+            Ok(0) => {
+                self.ended = true;
+                Ok(None)
+            }
+            Ok(_) => Ok(self.input.first().copied()),
+            Err(error) => self.fail(error.errno),
+        }
+    }
+
+    /// Takes the next byte.
+    ///
+    /// # Errors
+    /// As [`peek`](Self::peek).
+    pub fn get(&mut self) -> Result<Option<u8>> {
+        let byte = self.peek()?;
+        if byte.is_some() {
+            self.next += 1;
+        }
+        Ok(byte)
+    }
+
+    /// Puts a byte back, before the next one.
+    pub fn unget(&mut self, byte: u8) {
+        if self.next == 0 {
+            self.input.insert(0, byte);
+        } else {
+            self.next -= 1;
+            self.input[self.next] = byte;
+        }
+        self.ended = false;
+    }
+
+    /// Bytes that have been read ahead.
+    pub fn buffered(&self) -> &[u8] {
+        &self.input[self.next..]
+    }
+
+    /// Takes `count` of the bytes that have been read ahead.
+    pub fn consume(&mut self, count: usize) {
+        self.next = (self.next + count).min(self.input.len());
+    }
+
+    /// Moves the position.
+    ///
+    /// # Errors
+    /// Those of `lseek`.
+    pub fn seek(&mut self, offset: i64, whence: usize) -> Result<()> {
+        self.flush()?;
+        self.drop_input();
+        fd::lseek(descriptor::check(self.number)?, offset, whence)?;
+        self.ended = false;
+        Ok(())
+    }
+
+    /// The position.
+    ///
+    /// # Errors
+    /// Those of `lseek`.
+    pub fn tell(&mut self) -> Result<i64> {
+        let number = descriptor::check(self.number)?;
+        let position = fd::lseek(number, 0, syscall::SEEK_CUR)? as i64;
+        let ahead = (self.input.len() - self.next) as i64;
+        Ok(position - ahead + self.output.len() as i64)
+    }
+
+    /// Goes on with another descriptor, for `freopen`.
+    pub fn replace(&mut self, number: c_int, readable: bool, writable: bool) {
+        self.number = number;
+        self.readable = readable;
+        self.writable = writable;
+        self.input.clear();
+        self.next = 0;
+        self.output.clear();
+        (self.ended, self.failed) = (false, false);
+    }
+}

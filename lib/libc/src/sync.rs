@@ -1,0 +1,58 @@
+//! Locks for this library's own data, and the futex behind POSIX's.
+
+use core::sync::atomic::AtomicU32;
+
+use runtime::Result;
+use runtime::sync::Mutex;
+use runtime::sys;
+
+/// A value that threads take turns with. Unlike a plain lock it can hold raw pointers, as C's data
+/// does.
+pub struct Shared<T>(Mutex<Holder<T>>);
+
+struct Holder<T>(T);
+
+// SAFETY: the value is only reachable through the lock; raw pointers in it belong to C objects that
+// any thread may use in turn.
+unsafe impl<T> Send for Holder<T> {}
+
+impl<T> Shared<T> {
+    /// A value.
+    pub const fn new(value: T) -> Self {
+        Self(Mutex::new(Holder(value)))
+    }
+
+    /// Runs `action` on the value while nobody else does; it must not take long nor come back here.
+    pub fn with<R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
+        action(&mut self.0.lock().0)
+    }
+}
+
+/// Waits while `word` is `value`; at most until `deadline` (monotonic clock, nanoseconds).
+///
+/// # Errors
+/// `EAGAIN` the word was different, `ETIMEDOUT`, `EINTR`.
+pub fn wait(word: &AtomicU32, value: u32, deadline: Option<u64>) -> Result<()> {
+    let time = deadline.map(|nanos| syscall::TimeSpec {
+        tv_sec: (nanos / 1_000_000_000) as i64,
+        tv_nsec: (nanos % 1_000_000_000) as i32,
+    });
+    let pointer = time.as_ref().map_or(0, |time| &raw const *time as usize);
+    let arguments = [
+        word.as_ptr() as usize,
+        syscall::FUTEX_WAIT,
+        value as usize,
+        pointer,
+        0,
+        0,
+    ];
+    // SAFETY: the word is borrowed and the time lives across the call.
+    unsafe { sys::call(syscall::SYS_FUTEX, arguments) }.map(|_| ())
+}
+
+/// Wakes at most `count` threads that wait for `word` to change.
+pub fn wake(word: &AtomicU32, count: usize) {
+    let arguments = [word.as_ptr() as usize, syscall::FUTEX_WAKE, count, 0, 0, 0];
+    // SAFETY: the word is borrowed; the call changes no memory. It cannot fail on a mapped word.
+    let _ = unsafe { sys::call(syscall::SYS_FUTEX, arguments) };
+}

@@ -1,0 +1,387 @@
+//! `time.h` and `sys/time.h`. Times are UTC: a node knows no other zone.
+
+use alloc::format;
+use alloc::string::String;
+use core::ffi::{c_char, c_int, c_long, c_uint};
+use core::ptr::null_mut;
+use core::time::Duration;
+
+use runtime::time::{self, Instant};
+use syscall::error::{EINVAL, EOVERFLOW};
+
+use crate::calendar::{self, Date};
+use crate::errno;
+use crate::files::Timespec;
+use crate::strings;
+use crate::sync::Shared;
+
+// Clock numbers of C programs, Linux's.
+const CLOCK_REALTIME: c_int = 0;
+const CLOCK_MONOTONIC: c_int = 1;
+const CLOCK_PROCESS: c_int = 2;
+const CLOCK_THREAD: c_int = 3;
+const CLOCK_RAW: c_int = 4;
+
+/// C's `struct timeval`.
+#[repr(C)]
+pub struct Timeval {
+    seconds: i64,
+    microseconds: c_long,
+}
+
+impl Timeval {
+    /// As a duration; `None` when it is not one.
+    pub fn duration(&self) -> Option<Duration> {
+        let seconds = u64::try_from(self.seconds).ok()?;
+        let micros = u64::try_from(self.microseconds).ok()?;
+        Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))
+    }
+}
+
+impl Timespec {
+    /// As a duration; `None` when it is not one.
+    pub fn duration(&self) -> Option<Duration> {
+        let seconds = u64::try_from(self.seconds).ok()?;
+        let nanos = u32::try_from(self.nanoseconds).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+        Some(Duration::new(seconds, nanos))
+    }
+}
+
+impl From<Duration> for Timespec {
+    fn from(duration: Duration) -> Self {
+        Timespec {
+            seconds: duration.as_secs() as i64,
+            nanoseconds: duration.subsec_nanos().into(),
+        }
+    }
+}
+
+/// The present time of a clock. Time used by one process is not measured: those clocks show the
+/// time since the boot.
+fn clock_time(clock: c_int) -> Option<Duration> {
+    match clock {
+        CLOCK_REALTIME => Some(time::unix_time()),
+        CLOCK_MONOTONIC | CLOCK_PROCESS | CLOCK_THREAD | CLOCK_RAW => {
+            Some(Duration::from_nanos(Instant::now().as_nanos()))
+        }
+        _ => None,
+    }
+}
+
+/// The point of the monotonic clock, in nanoseconds, at which `clock` shows `deadline`.
+pub fn monotonic(clock: c_int, deadline: Duration) -> Option<u64> {
+    let left = deadline.saturating_sub(clock_time(clock)?);
+    let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+    Some(Instant::now().as_nanos().saturating_add(left))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clock_gettime(clock: c_int, place: *mut Timespec) -> c_int {
+    match clock_time(clock) {
+        Some(now) => {
+            // SAFETY: the caller's place for the structure.
+            unsafe { place.write(now.into()) };
+            0
+        }
+        None => errno::fail(EINVAL),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clock_getres(clock: c_int, place: *mut Timespec) -> c_int {
+    if clock_time(clock).is_none() {
+        return errno::fail(EINVAL);
+    }
+    if !place.is_null() {
+        // SAFETY: the caller's place for the structure.
+        unsafe { place.write(Duration::from_nanos(1).into()) };
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gettimeofday(place: *mut Timeval, _zone: *mut u8) -> c_int {
+    let now = time::unix_time();
+    let value = Timeval {
+        seconds: now.as_secs() as i64,
+        microseconds: now.subsec_micros().into(),
+    };
+    if !place.is_null() {
+        // SAFETY: the caller's place for the structure.
+        unsafe { place.write(value) };
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn time(place: *mut i64) -> i64 {
+    let now = time::unix_time().as_secs() as i64;
+    if !place.is_null() {
+        // SAFETY: the caller's place for a number.
+        unsafe { *place = now };
+    }
+    now
+}
+
+/// Microseconds since the boot: CLOCKS_PER_SEC is 1 000 000.
+#[unsafe(no_mangle)]
+extern "C" fn clock() -> c_long {
+    (Instant::now().as_nanos() / 1000) as c_long
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn difftime(end: i64, start: i64) -> f64 {
+    end as f64 - start as f64
+}
+
+/// Sleeps are never interrupted, so nothing is ever left.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nanosleep(length: *const Timespec, left: *mut Timespec) -> c_int {
+    // SAFETY: the caller's structure.
+    let Some(duration) = unsafe { &*length }.duration() else {
+        return errno::fail(EINVAL);
+    };
+    time::sleep(duration);
+    if !left.is_null() {
+        // SAFETY: the caller's place for the structure.
+        unsafe { left.write(Timespec::default()) };
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sleep(seconds: c_uint) -> c_uint {
+    time::sleep(Duration::from_secs(seconds.into()));
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn usleep(micros: c_uint) -> c_int {
+    time::sleep(Duration::from_micros(micros.into()));
+    0
+}
+
+/// C's `struct tm`.
+#[repr(C)]
+struct Broken {
+    second: c_int,
+    minute: c_int,
+    hour: c_int,
+    day: c_int,
+    month: c_int,
+    year: c_int,
+    weekday: c_int,
+    yearday: c_int,
+    summer: c_int,
+    offset: c_long,
+    zone: *const c_char,
+}
+
+impl Broken {
+    const NONE: Broken = Broken {
+        second: 0,
+        minute: 0,
+        hour: 0,
+        day: 0,
+        month: 0,
+        year: 0,
+        weekday: 0,
+        yearday: 0,
+        summer: 0,
+        offset: 0,
+        zone: core::ptr::null(),
+    };
+
+    fn of(time: i64) -> Option<Broken> {
+        let date = calendar::from_seconds(time);
+        Some(Broken {
+            second: date.second as c_int,
+            minute: date.minute as c_int,
+            hour: date.hour as c_int,
+            day: date.day as c_int,
+            month: date.month as c_int,
+            year: c_int::try_from(date.year - 1900).ok()?,
+            weekday: date.weekday as c_int,
+            yearday: date.yearday as c_int,
+            summer: 0,
+            offset: 0,
+            zone: c"UTC".as_ptr(),
+        })
+    }
+
+    fn date(&self) -> Date {
+        Date {
+            year: i64::from(self.year) + 1900,
+            month: self.month.into(),
+            day: self.day.into(),
+            hour: self.hour.into(),
+            minute: self.minute.into(),
+            second: self.second.into(),
+            weekday: self.weekday.into(),
+            yearday: self.yearday.into(),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gmtime_r(time: *const i64, place: *mut Broken) -> *mut Broken {
+    // Far enough for every year a C `int` can count.
+    const LIMIT: i64 = 1 << 55;
+    // SAFETY: the caller's number.
+    let time = unsafe { *time };
+    match Some(time).filter(|time| (-LIMIT..LIMIT).contains(time)).and_then(Broken::of) {
+        Some(broken) => {
+            // SAFETY: the caller's place for the structure.
+            unsafe { place.write(broken) };
+            place
+        }
+        None => {
+            errno::set(EOVERFLOW);
+            null_mut()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn localtime_r(time: *const i64, place: *mut Broken) -> *mut Broken {
+    // SAFETY: the same contract.
+    unsafe { gmtime_r(time, place) }
+}
+
+static BROKEN: Shared<Broken> = Shared::new(Broken::NONE);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gmtime(time: *const i64) -> *mut Broken {
+    // SAFETY: the same contract; the place is this function's own.
+    BROKEN.with(|place| unsafe { gmtime_r(time, place) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn localtime(time: *const i64) -> *mut Broken {
+    // SAFETY: the same contract.
+    unsafe { gmtime(time) }
+}
+
+/// Brings the fields into their ranges, too.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mktime(broken: *mut Broken) -> i64 {
+    // SAFETY: the caller's structure.
+    let time = calendar::to_seconds(&unsafe { &*broken }.date());
+    match Broken::of(time) {
+        Some(normal) => {
+            // SAFETY: the caller's structure.
+            unsafe { broken.write(normal) };
+            time
+        }
+        None => errno::fail(EOVERFLOW),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn timegm(broken: *mut Broken) -> i64 {
+    // SAFETY: the same contract.
+    unsafe { mktime(broken) }
+}
+
+fn formatted(date: &Date, format: &[u8]) -> String {
+    let mut text = String::new();
+    let mut letters = format.iter();
+    let name = |names: &[&'static str], index: i64| {
+        usize::try_from(index).ok().and_then(|index| names.get(index).copied()).unwrap_or("?")
+    };
+    let short = |name: &'static str| name.get(..3).unwrap_or(name);
+    while let Some(letter) = letters.next() {
+        if *letter != b'%' {
+            text.push(char::from(*letter));
+            continue;
+        }
+        let hour = (date.hour + 11) % 12 + 1;
+        let part = match letters.next() {
+            Some(b'Y') => format!("{}", date.year),
+            Some(b'y') => format!("{:02}", date.year.rem_euclid(100)),
+            Some(b'm') => format!("{:02}", date.month + 1),
+            Some(b'd') => format!("{:02}", date.day),
+            Some(b'e') => format!("{:2}", date.day),
+            Some(b'H') => format!("{:02}", date.hour),
+            Some(b'I') => format!("{hour:02}"),
+            Some(b'M') => format!("{:02}", date.minute),
+            Some(b'S') => format!("{:02}", date.second),
+            Some(b'p') => String::from(if date.hour < 12 { "AM" } else { "PM" }),
+            Some(b'j') => format!("{:03}", date.yearday + 1),
+            Some(b'w') => format!("{}", date.weekday),
+            Some(b'u') => format!("{}", (date.weekday + 6) % 7 + 1),
+            Some(b'A') => String::from(name(&calendar::WEEKDAYS, date.weekday)),
+            Some(b'a') => String::from(short(name(&calendar::WEEKDAYS, date.weekday))),
+            Some(b'B') => String::from(name(&calendar::MONTHS, date.month)),
+            Some(b'b' | b'h') => String::from(short(name(&calendar::MONTHS, date.month))),
+            Some(b'F') => formatted(date, b"%Y-%m-%d"),
+            Some(b'T' | b'X') => formatted(date, b"%H:%M:%S"),
+            Some(b'R') => formatted(date, b"%H:%M"),
+            Some(b'D' | b'x') => formatted(date, b"%m/%d/%y"),
+            Some(b'c') => formatted(date, b"%a %b %e %H:%M:%S %Y"),
+            Some(b's') => format!("{}", calendar::to_seconds(date)),
+            Some(b'z') => String::from("+0000"),
+            Some(b'Z') => String::from("UTC"),
+            Some(b'n') => String::from("\n"),
+            Some(b't') => String::from("\t"),
+            Some(b'%') => String::from("%"),
+            Some(other) => format!("%{}", char::from(*other)),
+            None => String::from("%"),
+        };
+        text.push_str(&part);
+    }
+    text
+}
+
+/// 0 when the text and its end do not fit.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn strftime(
+    buffer: *mut c_char,
+    size: usize,
+    format: *const c_char,
+    broken: *const Broken,
+) -> usize {
+    // SAFETY: the caller's string and structure.
+    let text = unsafe { formatted(&(*broken).date(), strings::bytes(format)) };
+    if text.len() >= size {
+        return 0;
+    }
+    // SAFETY: the text and its end fit into the caller's buffer.
+    unsafe {
+        buffer.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
+        *buffer.add(text.len()) = 0;
+    }
+    text.len()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn asctime_r(broken: *const Broken, buffer: *mut c_char) -> *mut c_char {
+    const LENGTH: usize = 26;
+    // SAFETY: the caller's buffer has 26 bytes, as C demands.
+    unsafe {
+        match strftime(buffer, LENGTH, c"%a %b %e %H:%M:%S %Y\n".as_ptr(), broken) {
+            0 => null_mut(),
+            _ => buffer,
+        }
+    }
+}
+
+static TEXT: Shared<[c_char; 26]> = Shared::new([0; 26]);
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn asctime(broken: *const Broken) -> *mut c_char {
+    // SAFETY: the same contract; the buffer is this function's own.
+    TEXT.with(|buffer| unsafe { asctime_r(broken, buffer.as_mut_ptr()) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ctime(time: *const i64) -> *mut c_char {
+    let mut broken = Broken::NONE;
+    // SAFETY: the caller's number; the structure is a local.
+    unsafe {
+        match gmtime_r(time, &mut broken).is_null() {
+            true => null_mut(),
+            false => asctime(&broken),
+        }
+    }
+}

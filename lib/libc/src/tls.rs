@@ -1,0 +1,201 @@
+//! Thread-local storage: the block every thread of a C program finds at its FS base.
+//!
+//! The layout is that of the x86-64 ELF ABI, variant II: variables lie directly below the thread
+//! pointer, at which a word points to itself. Behind it is what this library keeps per thread;
+//! offset 0x28 is where compilers expect the stack protector's value.
+
+use alloc::alloc::{Layout, alloc_zeroed, dealloc};
+use core::arch::asm;
+use core::ptr::{NonNull, addr_of};
+
+use crate::pthread::Record;
+
+/// What the library knows of a thread.
+#[repr(C)]
+pub struct Control {
+    /// Points to itself.
+    own: *mut Control,
+    reserved: [usize; 4],
+    guard: usize,
+    /// The thread's `errno`.
+    pub errno: i32,
+    /// What `pthread_self` gives; null only before start-up is over.
+    pub record: *const Record,
+    /// Stack pointer to go back to for `pthread_exit`, 0 when there is none.
+    pub leave: usize,
+}
+
+// Compilers put the protector's value there.
+const _: () = assert!(core::mem::offset_of!(Control, guard) == 0x28);
+
+/// The program headers' types and the size of a header: what is read of the ELF format here.
+const PT_TLS: u32 = 7;
+
+#[repr(C)]
+struct ElfHeader {
+    identification: [u8; 32],
+    headers: u64,
+    sections: u64,
+    flags: u32,
+    size: u16,
+    header_size: u16,
+    header_count: u16,
+}
+
+#[repr(C)]
+struct ProgramHeader {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    physical: u64,
+    file_size: u64,
+    memory_size: u64,
+    align: u64,
+}
+
+unsafe extern "C" {
+    /// The program's own ELF header; every linker defines it for a program that has it in memory.
+    static __ehdr_start: ElfHeader;
+}
+
+/// The initial image of thread-local variables.
+struct Image {
+    data: &'static [u8],
+    size: usize,
+    align: usize,
+    /// Distance from the image's start to the thread pointer.
+    below: usize,
+}
+
+fn image() -> Image {
+    let none = Image {
+        data: &[],
+        size: 0,
+        align: 1,
+        below: 0,
+    };
+    let header = addr_of!(__ehdr_start);
+    // SAFETY: the linker defines the symbol at the program's ELF header, which is in memory as the
+    // program headers are (the loader's auxiliary vector names them there).
+    let (offset, count) = unsafe { ((*header).headers as usize, (*header).header_count) };
+    let base = header as usize;
+    for index in 0..usize::from(count) {
+        let entry = (base + offset) as *const ProgramHeader;
+        // SAFETY: the file header says how many program headers follow at its offset.
+        let entry = unsafe { &*entry.add(index) };
+        if entry.kind == PT_TLS {
+            let (address, size) = (entry.address as usize, entry.memory_size as usize);
+            let align = (entry.align as usize).max(1);
+            let gap = address.wrapping_add(size).wrapping_neg() & (align - 1);
+            // SAFETY: the loader put that many bytes there; nobody writes to the image.
+            let data = unsafe {
+                core::slice::from_raw_parts(address as *const u8, entry.file_size as usize)
+            };
+            return Image {
+                data,
+                size,
+                align,
+                below: size + gap,
+            };
+        }
+    }
+    none
+}
+
+/// A thread's block, freed by hand: the thread that owns it may be the one that frees it.
+#[derive(Clone, Copy)]
+pub struct Block {
+    start: NonNull<u8>,
+    layout: Layout,
+    control: *mut Control,
+}
+
+// SAFETY: the block is plain memory; who holds it decides who may use it.
+unsafe impl Send for Block {}
+
+impl Block {
+    /// A block with the initial values; `None` without memory.
+    pub fn new() -> Option<Block> {
+        let image = image();
+        let align = image.align.max(align_of::<Control>());
+        let before = image.below.next_multiple_of(align);
+        let layout = Layout::from_size_align(before + size_of::<Control>(), align).ok()?;
+        // SAFETY: the layout has a size: a control block is in it.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let thread_pointer = start.as_ptr() as usize + before;
+        let control = thread_pointer as *mut Control;
+        debug_assert!(image.size <= image.below);
+        // SAFETY: `below <= before`, so the image lies within the allocation before the control
+        // block, and the control block behind it; both are ours alone.
+        unsafe {
+            let variables = (thread_pointer - image.below) as *mut u8;
+            variables.copy_from_nonoverlapping(image.data.as_ptr(), image.data.len());
+            control.write(Control {
+                own: control,
+                reserved: [0; 4],
+                guard: guard(),
+                errno: 0,
+                record: core::ptr::null(),
+                leave: 0,
+            });
+        }
+        Some(Block {
+            start,
+            layout,
+            control,
+        })
+    }
+
+    /// The thread pointer.
+    pub fn address(&self) -> usize {
+        self.control as usize
+    }
+
+    /// The block's control part.
+    pub fn control(&self) -> *mut Control {
+        self.control
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// No thread may use the block afterwards, the calling one included.
+    pub unsafe fn free(self) {
+        // SAFETY: allocated in `new` with this layout; the caller gives it up.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// The same value for all threads, or a function that began in one could not end in another.
+fn guard() -> usize {
+    use core::sync::atomic::{AtomicUsize, Ordering};
+    static GUARD: AtomicUsize = AtomicUsize::new(0);
+    let known = GUARD.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let seed = runtime::time::Instant::now().as_nanos() as usize;
+    // A zero byte at the end stops string functions, the rest only has to differ between runs.
+    let value = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) << 8 | 1 << 63;
+    match GUARD.compare_exchange(0, value, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => value,
+        Err(other) => other,
+    }
+}
+
+/// The calling thread's control block.
+pub fn control() -> *mut Control {
+    let control;
+    // SAFETY: reads the word at the FS base, which start-up and `pthread_create` have set for every
+    // thread of a C program.
+    unsafe { asm!("mov {}, fs:[0]", out(reg) control, options(nostack, readonly, preserves_flags)) };
+    control
+}
+
+/// A function with a stack protector found its stack overwritten.
+#[unsafe(no_mangle)]
+extern "C" fn __stack_chk_fail() -> ! {
+    runtime::io::emergency("*** stack smashing detected ***: terminated\n");
+    crate::process::end_abnormally()
+}
