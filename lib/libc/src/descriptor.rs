@@ -9,10 +9,16 @@ use syscall::error::EBADF;
 
 use crate::sync::Shared;
 
+unsafe extern "C" {
+    /// Takes a SCIF listener down though other threads wait in it; in `libscif`.
+    safe fn skiff_scif_shutdown(number: c_int);
+}
+
 #[derive(Clone, Copy, Default)]
 struct Known {
     close_on_exec: bool,
     scif: Option<bool>,
+    listening: bool,
 }
 
 static TABLE: Shared<Vec<Known>> = Shared::new(Vec::new());
@@ -41,8 +47,12 @@ pub fn check(number: c_int) -> Result<usize> {
 /// Records a new descriptor and gives its number to C.
 pub fn opened(number: usize, close_on_exec: bool) -> c_int {
     let number = number as c_int;
-    let scif = None;
-    entry(number, |known| *known = Known { close_on_exec, scif });
+    entry(number, |known| {
+        *known = Known {
+            close_on_exec,
+            ..Known::default()
+        }
+    });
     number
 }
 
@@ -56,12 +66,21 @@ pub fn set_close_on_exec(number: usize, set: bool) {
     entry(number as c_int, |known| known.close_on_exec = set);
 }
 
+/// Records that the descriptor is a SCIF listener.
+pub fn set_listening(number: c_int) {
+    entry(number, |known| known.listening = true);
+}
+
 /// Closes a descriptor.
 ///
 /// # Errors
 /// `EBADF`.
 pub fn close(number: c_int) -> Result<()> {
     let number = check(number)?;
+    // A thread that waits in `scif_accept` keeps the file open, so closing alone would not wake it.
+    if TABLE.with(|table| table.get(number).is_some_and(|known| known.listening)) {
+        skiff_scif_shutdown(number as c_int);
+    }
     // Before the number is free: whoever gets it next may be another thread.
     entry(number as c_int, |known| *known = Known::default());
     fd::close(number)

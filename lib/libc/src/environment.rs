@@ -19,9 +19,8 @@ static OWN: crate::sync::Shared<Vec<*mut c_char>> = crate::sync::Shared::new(Vec
 /// Takes over the variables that the program was started with.
 pub fn adopt() {
     let entries = runtime::env::vars().into_iter();
-    let entries = entries.map(|(name, value)| {
-        strings::duplicate(alloc::format!("{name}={value}").as_bytes())
-    });
+    let entries = entries
+        .map(|(name, value)| strings::duplicate(alloc::format!("{name}={value}").as_bytes()));
     replace(entries.collect());
 }
 
@@ -62,13 +61,16 @@ unsafe fn value_of(entry: *mut c_char, name: &[u8]) -> Option<*mut c_char> {
     // SAFETY: the caller's promise.
     let text = unsafe { strings::bytes(entry) };
     let rest = text.strip_prefix(name)?;
-    rest.starts_with(b"=").then(|| entry.wrapping_add(name.len() + 1))
+    rest.starts_with(b"=")
+        .then(|| entry.wrapping_add(name.len() + 1))
 }
 
 /// All variables, for a new program.
 pub fn variables() -> Vec<(String, String)> {
     // SAFETY: the vector consists of strings.
-    let texts = entries().into_iter().map(|entry| unsafe { strings::bytes(entry) });
+    let texts = entries()
+        .into_iter()
+        .map(|entry| unsafe { strings::bytes(entry) });
     texts
         .filter_map(|text| {
             let text = String::from_utf8_lossy(text);
@@ -83,7 +85,9 @@ unsafe extern "C" fn getenv(name: *const c_char) -> *mut c_char {
     // SAFETY: the caller's string; entries are strings.
     unsafe {
         let name = strings::bytes(name);
-        let found = entries().into_iter().find_map(|entry| value_of(entry, name));
+        let found = entries()
+            .into_iter()
+            .find_map(|entry| value_of(entry, name));
         found.unwrap_or(null_mut())
     }
 }
@@ -101,7 +105,9 @@ unsafe extern "C" fn setenv(name: *const c_char, value: *const c_char, overwrite
     let text = [name, b"=", value].concat();
     let mut all = entries();
     // SAFETY: entries are strings.
-    let known = all.iter().position(|entry| unsafe { value_of(*entry, name) }.is_some());
+    let known = all
+        .iter()
+        .position(|entry| unsafe { value_of(*entry, name) }.is_some());
     if known.is_some() && overwrite == 0 {
         return 0;
     }

@@ -101,8 +101,14 @@ unsafe extern "C" fn strerror_r(number: c_int, buffer: *mut c_char, size: usize)
     let length = text.len().min(size - 1);
     // SAFETY: `length + 1 <= size` bytes of the caller's buffer.
     unsafe {
-        buffer.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), length);
+        buffer
+            .cast::<u8>()
+            .copy_from_nonoverlapping(text.as_ptr(), length);
         *buffer.add(length) = 0;
     }
-    if length < text.len() { syscall::ERANGE } else { 0 }
+    if length < text.len() {
+        syscall::ERANGE
+    } else {
+        0
+    }
 }

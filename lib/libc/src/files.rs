@@ -27,7 +27,16 @@ pub unsafe fn path_of<'a>(path: *const c_char) -> Result<&'a str> {
 /// Opens a file; `mode` counts when the file is made.
 pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
     let flags = flags as u32 as usize;
-    let mode = if flags & O_CREAT != 0 { mode as usize & 0o7777 } else { 0 };
+    let mode = if flags & O_CREAT != 0 {
+        mode as usize & 0o7777
+    } else {
+        0
+    };
+    // The names of the character device on Linux.
+    let path = match path {
+        "/dev/scif" | "/dev/mic/scif" => "/scheme/scif/endpoint",
+        path => path,
+    };
     let number = path::open(path, flags & !0o7777 | mode)?;
     Ok(descriptor::opened(number, flags & O_CLOEXEC != 0))
 }
@@ -37,7 +46,14 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mut arguments: ...)
     // SAFETY: the caller's string; with O_CREAT a mode was passed.
     let (path, mode) = unsafe {
         let creates = flags as u32 as usize & O_CREAT != 0;
-        (path_of(path), if creates { arguments.arg::<c_uint>() } else { 0 })
+        (
+            path_of(path),
+            if creates {
+                arguments.arg::<c_uint>()
+            } else {
+                0
+            },
+        )
     };
     errno::give(path.and_then(|path| open_path(path, flags, mode)))
 }
@@ -170,7 +186,11 @@ extern "C" fn isatty(number: c_int) -> c_int {
             console.into()
         }
         Err(error) => {
-            errno::set(if error.errno == EBADF { EBADF } else { syscall::ENOTTY });
+            errno::set(if error.errno == EBADF {
+                EBADF
+            } else {
+                syscall::ENOTTY
+            });
             0
         }
     }
@@ -362,13 +382,21 @@ unsafe fn each_part(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> isize {
     // SAFETY: the caller's parts and their buffers.
-    unsafe { each_part(parts, count, |part| read_raw(number, part.start, part.length)) }
+    unsafe {
+        each_part(parts, count, |part| {
+            read_raw(number, part.start, part.length)
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> isize {
     // SAFETY: the caller's parts.
-    unsafe { each_part(parts, count, |part| write_raw(number, part.start, part.length)) }
+    unsafe {
+        each_part(parts, count, |part| {
+            write_raw(number, part.start, part.length)
+        })
+    }
 }
 
 /// C's `struct dirent`.
@@ -412,7 +440,11 @@ unsafe extern "C" fn readdir(directory: *mut Directory) -> *mut Entry {
     match directory.names.next() {
         Some(Ok(found)) => {
             let entry = &mut directory.entry;
-            let name: Vec<c_char> = found.file_name().bytes().map(|byte| byte as c_char).collect();
+            let name: Vec<c_char> = found
+                .file_name()
+                .bytes()
+                .map(|byte| byte as c_char)
+                .collect();
             let length = name.len().min(entry.name.len() - 1);
             entry.name[..length].copy_from_slice(&name[..length]);
             entry.name[length] = 0;

@@ -40,7 +40,13 @@ fn allocate_with(size: usize, align: usize, zeroed: bool) -> *mut c_void {
         return null_mut();
     };
     // SAFETY: the layout's size is at least that of the header.
-    let start = unsafe { if zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
+    let start = unsafe {
+        if zeroed {
+            alloc_zeroed(layout)
+        } else {
+            alloc(layout)
+        }
+    };
     if start.is_null() {
         errno::set(ENOMEM);
         return null_mut();
@@ -106,7 +112,8 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
         let new = allocate(size, 0);
         if !new.is_null() {
             let kept = old.min(size);
-            new.cast::<u8>().copy_from_nonoverlapping(block.cast(), kept);
+            new.cast::<u8>()
+                .copy_from_nonoverlapping(block.cast(), kept);
             free(block);
         }
         new

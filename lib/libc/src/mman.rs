@@ -3,6 +3,7 @@
 
 use core::ffi::{c_int, c_long, c_void};
 
+use platform::shared::{self, Range};
 use runtime::{Error, Result, fd, sys};
 use syscall::PAGE_SIZE;
 use syscall::error::{EINVAL, ENODEV};
@@ -76,6 +77,8 @@ unsafe fn map(
             return Err(Error::new(EINVAL));
         }
         system |= MapFlags::MAP_FIXED;
+        // SAFETY: the caller gave the range up.
+        shared::forget(unsafe { Range::new(address, length) });
         address
     } else {
         0
@@ -119,11 +122,11 @@ unsafe extern "C" fn mmap(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
-    if !(address as usize).is_multiple_of(PAGE_SIZE) {
-        return errno::fail(EINVAL);
-    }
     // SAFETY: the caller gives the range up.
-    errno::done(rounded(length).and_then(|length| unsafe { fd::munmap(address as usize, length) }))
+    errno::done(
+        rounded(length)
+            .and_then(|length| unsafe { shared::unmap(Range::new(address as usize, length)) }),
+    )
 }
 
 #[unsafe(no_mangle)]

@@ -59,7 +59,11 @@ unsafe extern "C" fn getopt_long(
         let short = strings::bytes(short);
         let short = short.strip_prefix(b"+").unwrap_or(short);
         let quiet = opterr == 0 || short.starts_with(b":");
-        let missing = if short.starts_with(b":") { MISSING } else { UNKNOWN };
+        let missing = if short.starts_with(b":") {
+            MISSING
+        } else {
+            UNKNOWN
+        };
         if INSIDE == 0 {
             let Some(text) = argument(optind).filter(|text| !text.is_null()) else {
                 return -1;
@@ -88,7 +92,9 @@ unsafe extern "C" fn getopt_long(
             (optind, INSIDE) = (optind + 1, 0);
         }
         optopt = letter.into();
-        let known = short.iter().position(|known| *known == letter && letter != b':');
+        let known = short
+            .iter()
+            .position(|known| *known == letter && letter != b':');
         let Some(known) = known else {
             complain(quiet, "unknown option", &[letter]);
             return UNKNOWN;

@@ -87,9 +87,9 @@ fn wait(entries: &mut [Entry], limit: Option<Duration>) -> Result<usize> {
         let left = match deadline {
             _ if ready > 0 => Some(Duration::ZERO),
             None => None,
-            Some(deadline) => {
-                Some(Duration::from_nanos(deadline.saturating_sub(Instant::now().as_nanos())))
-            }
+            Some(deadline) => Some(Duration::from_nanos(
+                deadline.saturating_sub(Instant::now().as_nanos()),
+            )),
         };
         // With entries that report by events one look at the queue is needed in any case.
         if left == Some(Duration::ZERO) && nothing_but_scif {
@@ -247,16 +247,20 @@ unsafe extern "C" fn select(
     }
     // SAFETY: each is null or the caller's structure.
     let (mut readable, mut writable, exceptional, limit) = unsafe {
-        (readable.as_mut(), writable.as_mut(), exceptional.as_mut(), limit.as_ref())
+        (
+            readable.as_mut(),
+            writable.as_mut(),
+            exceptional.as_mut(),
+            limit.as_ref(),
+        )
     };
     let limit = match limit.map(Timeval::duration) {
         Some(None) => return errno::fail(EINVAL),
         Some(limit) => limit,
         None => None,
     };
-    let wanted = |set: &Option<&mut Set>, number| {
-        set.as_ref().is_some_and(|set| set.contains(number))
-    };
+    let wanted =
+        |set: &Option<&mut Set>, number| set.as_ref().is_some_and(|set| set.contains(number));
     let mut entries = Vec::new();
     for number in 0..count as usize {
         let mut events = 0;
@@ -265,7 +269,11 @@ unsafe extern "C" fn select(
         if events != 0 {
             let number = number as c_int;
             let revents = 0;
-            entries.push(Entry { number, events, revents });
+            entries.push(Entry {
+                number,
+                events,
+                revents,
+            });
         }
     }
     if let Err(error) = wait(&mut entries, limit) {
@@ -294,4 +302,3 @@ unsafe extern "C" fn select(
     }
     ready
 }
-

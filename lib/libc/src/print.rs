@@ -21,7 +21,11 @@ impl Arguments for List<'_, '_> {
     fn integer(&mut self, wide: bool) -> i64 {
         // SAFETY: see above.
         unsafe {
-            if wide { self.list.arg::<i64>() } else { self.list.arg::<i32>().into() }
+            if wide {
+                self.list.arg::<i64>()
+            } else {
+                self.list.arg::<i32>().into()
+            }
         }
     }
 
@@ -66,7 +70,11 @@ unsafe fn store(place: *mut u8, bytes: usize, value: i64) {
 unsafe fn text(format: *const c_char, list: &mut VaList<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     // SAFETY: the caller's string.
-    format::print(&mut text, unsafe { strings::bytes(format) }, &mut List { list });
+    format::print(
+        &mut text,
+        unsafe { strings::bytes(format) },
+        &mut List { list },
+    );
     text
 }
 
@@ -98,7 +106,11 @@ unsafe extern "C" fn vsnprintf(
     format: *const c_char,
     mut list: VaList<'_>,
 ) -> c_int {
-    let mut buffer = Buffer { place, size, used: 0 };
+    let mut buffer = Buffer {
+        place,
+        size,
+        used: 0,
+    };
     // SAFETY: the caller's string, arguments and buffer.
     unsafe {
         let bytes = strings::bytes(format);
@@ -164,7 +176,11 @@ unsafe extern "C" fn vasprintf(
         let text = text(format, &mut list);
         let copy = strings::duplicate(&text);
         *place = copy;
-        if copy.is_null() { errno::fail(ENOMEM) } else { text.len() as c_int }
+        if copy.is_null() {
+            errno::fail(ENOMEM)
+        } else {
+            text.len() as c_int
+        }
     }
 }
 
@@ -206,11 +222,7 @@ unsafe extern "C" fn dprintf(number: c_int, format: *const c_char, list: ...) ->
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn asprintf(
-    place: *mut *mut c_char,
-    format: *const c_char,
-    list: ...
-) -> c_int {
+unsafe extern "C" fn asprintf(place: *mut *mut c_char, format: *const c_char, list: ...) -> c_int {
     // SAFETY: see above.
     unsafe { vasprintf(place, format, list) }
 }

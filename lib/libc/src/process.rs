@@ -87,10 +87,8 @@ unsafe extern "C" fn __assert_fail(
     function: *const c_char,
 ) -> ! {
     // SAFETY: the macro passes strings.
-    let [expression, file, function] =
-        [expression, file, function].map(|text| String::from_utf8_lossy(unsafe {
-            strings::bytes(text)
-        }));
+    let [expression, file, function] = [expression, file, function]
+        .map(|text| String::from_utf8_lossy(unsafe { strings::bytes(text) }));
     stream::flush_all();
     runtime::eprintln!("{file}:{line}: {function}: Assertion `{expression}' failed.");
     end_abnormally()
@@ -250,8 +248,10 @@ fn command(
         command.env(name, value);
     }
     // Number in the new program and number here.
-    let mut numbers: Vec<(usize, usize)> =
-        descriptor::inherited().into_iter().map(|number| (number, number)).collect();
+    let mut numbers: Vec<(usize, usize)> = descriptor::inherited()
+        .into_iter()
+        .map(|number| (number, number))
+        .collect();
     for action in actions {
         match *action {
             Action::Duplicate { from, to } => {
@@ -303,7 +303,11 @@ unsafe extern "C" fn posix_spawnp(
             true => environment::variables(),
             false => split(texts(variables)),
         };
-        let actions = if actions.is_null() { &[] } else { (*(*actions).list).as_slice() };
+        let actions = if actions.is_null() {
+            &[]
+        } else {
+            (*(*actions).list).as_slice()
+        };
         command(&program, &texts(arguments), variables, actions)
     };
     stream::flush_all();
@@ -475,7 +479,11 @@ unsafe extern "C" fn gethostname(buffer: *mut c_char, size: usize) -> c_int {
         return errno::fail(EINVAL);
     }
     // SAFETY: the caller's buffer is long enough.
-    unsafe { buffer.cast::<u8>().copy_from_nonoverlapping(NAME.as_ptr(), NAME.len()) };
+    unsafe {
+        buffer
+            .cast::<u8>()
+            .copy_from_nonoverlapping(NAME.as_ptr(), NAME.len())
+    };
     0
 }
 

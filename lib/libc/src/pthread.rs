@@ -422,7 +422,9 @@ unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut Mutex) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, end: *const Timespec) -> c_int {
     // SAFETY: the caller's structure.
-    let deadline = unsafe { &*end }.duration().and_then(|end| time::monotonic(0, end));
+    let deadline = unsafe { &*end }
+        .duration()
+        .and_then(|end| time::monotonic(0, end));
     match deadline {
         // SAFETY: the same contract.
         Some(deadline) => unsafe { lock(mutex, Some(deadline), false) },

@@ -24,7 +24,9 @@ const ERROR: usize = usize::MAX;
 static HANDLERS: Shared<[usize; COUNT]> = Shared::new([DEFAULT; COUNT]);
 
 fn exchange(number: c_int, handler: Option<usize>) -> Option<usize> {
-    let index = usize::try_from(number).ok().filter(|index| (1..COUNT).contains(index))?;
+    let index = usize::try_from(number)
+        .ok()
+        .filter(|index| (1..COUNT).contains(index))?;
     if handler.is_some() && FIXED.contains(&number) {
         return None;
     }
@@ -105,7 +107,9 @@ extern "C" fn raise(number: c_int) -> c_int {
 // is delivered, none has to be held back.
 
 fn bit(number: c_int) -> Option<u64> {
-    (1..COUNT as c_int).contains(&number).then(|| 1 << (number - 1))
+    (1..COUNT as c_int)
+        .contains(&number)
+        .then(|| 1 << (number - 1))
 }
 
 #[unsafe(no_mangle)]
@@ -173,6 +177,13 @@ unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64)
 #[unsafe(no_mangle)]
 unsafe extern "C" fn psignal(number: c_int, text: *const c_char) {
     // SAFETY: null or the caller's string.
-    let text = if text.is_null() { &[] } else { unsafe { strings::bytes(text) } };
-    runtime::eprintln!("{}: signal {number}", alloc::string::String::from_utf8_lossy(text));
+    let text = if text.is_null() {
+        &[]
+    } else {
+        unsafe { strings::bytes(text) }
+    };
+    runtime::eprintln!(
+        "{}: signal {number}",
+        alloc::string::String::from_utf8_lossy(text)
+    );
 }

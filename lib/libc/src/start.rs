@@ -51,7 +51,10 @@ fn program() -> c_int {
 
     // SAFETY: both pairs of symbols enclose arrays of functions that the linker made.
     unsafe {
-        run(&raw const __preinit_array_start, &raw const __preinit_array_end);
+        run(
+            &raw const __preinit_array_start,
+            &raw const __preinit_array_end,
+        );
         run(&raw const __init_array_start, &raw const __init_array_end);
     }
     let status = pthread::run_main(|| {

@@ -20,13 +20,23 @@ unsafe fn flags_of(mode: *const c_char) -> Result<usize> {
     let has = |letter| mode.contains(&letter);
     let plus = has(b'+');
     let flags = match mode.first() {
-        Some(b'r') => if plus { O_RDWR } else { O_RDONLY },
+        Some(b'r') => {
+            if plus {
+                O_RDWR
+            } else {
+                O_RDONLY
+            }
+        }
         Some(b'w') => O_CREAT | O_TRUNC | if plus { O_RDWR } else { O_WRONLY },
         Some(b'a') => O_CREAT | O_APPEND | if plus { O_RDWR } else { O_WRONLY },
         _ => return Err(Error::new(EINVAL)),
     };
     let exclusive = if has(b'x') { O_EXCL } else { 0 };
-    let closing = if has(b'e') { libredox::flag::O_CLOEXEC as usize } else { 0 };
+    let closing = if has(b'e') {
+        libredox::flag::O_CLOEXEC as usize
+    } else {
+        0
+    };
     Ok(flags | exclusive | closing)
 }
 
@@ -43,9 +53,8 @@ fn open_file(path: &str, flags: usize) -> Result<(c_int, bool, bool)> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut File {
     // SAFETY: the caller's strings.
-    let opened = unsafe {
-        flags_of(mode).and_then(|flags| open_file(files::path_of(path)?, flags))
-    };
+    let opened =
+        unsafe { flags_of(mode).and_then(|flags| open_file(files::path_of(path)?, flags)) };
     match opened {
         Ok((number, readable, writable)) => stream::open(number, readable, writable, Mode::Full),
         Err(error) => {
@@ -192,7 +201,9 @@ unsafe extern "C" fn fread(
             while done < total && state.peek()?.is_some() {
                 let part = state.buffered();
                 let length = part.len().min(total - done);
-                place.add(done).copy_from_nonoverlapping(part.as_ptr(), length);
+                place
+                    .add(done)
+                    .copy_from_nonoverlapping(part.as_ptr(), length);
                 state.consume(length);
                 done += length;
             }
@@ -381,11 +392,7 @@ unsafe extern "C" fn getdelim(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn getline(
-    place: *mut *mut c_char,
-    size: *mut usize,
-    file: *mut File,
-) -> isize {
+unsafe extern "C" fn getline(place: *mut *mut c_char, size: *mut usize, file: *mut File) -> isize {
     // SAFETY: the same contract.
     unsafe { getdelim(place, size, b'\n'.into(), file) }
 }
@@ -431,7 +438,11 @@ unsafe extern "C" fn perror(text: *const c_char) {
     let message = errno::message(errno::get());
     // SAFETY: null or the caller's string; the standard error is open.
     unsafe {
-        let text = if text.is_null() { &[] } else { strings::bytes(text) };
+        let text = if text.is_null() {
+            &[]
+        } else {
+            strings::bytes(text)
+        };
         let separator: &[u8] = if text.is_empty() { b"" } else { b": " };
         let line = [text, separator, message.as_bytes(), b"\n"].concat();
         put(stream::standard_error(), &line);

@@ -16,7 +16,9 @@ unsafe fn integer(
     end: *mut *mut c_char,
     base: c_int,
 ) -> Option<number::Integer> {
-    let known = u32::try_from(base).ok().filter(|base| *base == 0 || (2..=36).contains(base));
+    let known = u32::try_from(base)
+        .ok()
+        .filter(|base| *base == 0 || (2..=36).contains(base));
     let Some(base) = known else {
         errno::set(EINVAL);
         return None;
@@ -185,7 +187,11 @@ unsafe extern "C" fn qsort(start: *mut c_void, count: usize, size: usize, compar
     });
     for (place, index) in order.into_iter().enumerate() {
         // SAFETY: `size` bytes of the copy and of the array.
-        unsafe { start.add(place * size).copy_from_nonoverlapping(at(index), size) };
+        unsafe {
+            start
+                .add(place * size)
+                .copy_from_nonoverlapping(at(index), size)
+        };
     }
 }
 
@@ -199,7 +205,10 @@ fn merge_sort(order: &mut [usize], compare: &mut dyn FnMut(usize, usize) -> Orde
     merge_sort(left, compare);
     merge_sort(right, compare);
     let mut merged = Vec::with_capacity(left.len() + right.len());
-    let (mut a, mut b) = (left.iter().copied().peekable(), right.iter().copied().peekable());
+    let (mut a, mut b) = (
+        left.iter().copied().peekable(),
+        right.iter().copied().peekable(),
+    );
     while let (Some(first), Some(second)) = (a.peek(), b.peek()) {
         let later = compare(*first, *second) == Order::Greater;
         merged.extend(if later { b.next() } else { a.next() });

@@ -68,7 +68,11 @@ standard!(stdin stdout stderr);
 
 /// Makes the three standard streams.
 pub fn open_standard() {
-    let modes = [(&stdin, Mode::Full), (&stdout, Mode::Line), (&stderr, Mode::None)];
+    let modes = [
+        (&stdin, Mode::Full),
+        (&stdout, Mode::Line),
+        (&stderr, Mode::None),
+    ];
     for (number, (place, mode)) in modes.into_iter().enumerate() {
         let file = open(number as c_int, number == 0, number != 0, mode);
         place.store(file, Ordering::Relaxed);
@@ -158,8 +162,8 @@ impl State {
             return Ok(());
         }
         let output = core::mem::take(&mut self.output);
-        let written = descriptor::check(self.number)
-            .and_then(|number| io::write_all(number, &output));
+        let written =
+            descriptor::check(self.number).and_then(|number| io::write_all(number, &output));
         // The memory is used again.
         self.output = output;
         self.output.clear();
@@ -225,7 +229,8 @@ impl State {
         self.next = 0;
         let result = loop {
             // SAFETY: the vector's own bytes.
-            let result = unsafe { files::read_raw(self.number, self.input.as_mut_ptr().cast(), size) };
+            let result =
+                unsafe { files::read_raw(self.number, self.input.as_mut_ptr().cast(), size) };
             match result {
                 Err(Error { errno: EINTR }) => {}
                 result => break result,

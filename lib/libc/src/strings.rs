@@ -242,7 +242,11 @@ unsafe extern "C" fn strchr(text: *const c_char, byte: c_int) -> *mut c_char {
     // SAFETY: the caller's string; the result lies in it or is its zero byte.
     unsafe {
         let found = strchrnul(text, byte);
-        if *found as u8 == byte as u8 { found } else { null_mut() }
+        if *found as u8 == byte as u8 {
+            found
+        } else {
+            null_mut()
+        }
     }
 }
 
@@ -294,14 +298,18 @@ unsafe extern "C" fn strcasestr(text: *const c_char, wanted: *const c_char) -> *
 unsafe extern "C" fn strspn(text: *const c_char, members: *const c_char) -> usize {
     // SAFETY: the caller's strings.
     let (text, members) = unsafe { (bytes(text), bytes(members)) };
-    text.iter().take_while(|byte| members.contains(byte)).count()
+    text.iter()
+        .take_while(|byte| members.contains(byte))
+        .count()
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strcspn(text: *const c_char, members: *const c_char) -> usize {
     // SAFETY: the caller's strings.
     let (text, members) = unsafe { (bytes(text), bytes(members)) };
-    text.iter().take_while(|byte| !members.contains(byte)).count()
+    text.iter()
+        .take_while(|byte| !members.contains(byte))
+        .count()
 }
 
 #[unsafe(no_mangle)]
@@ -309,7 +317,11 @@ unsafe extern "C" fn strpbrk(text: *const c_char, members: *const c_char) -> *mu
     // SAFETY: the caller's strings; the result lies in the first or is its zero byte.
     unsafe {
         let found = text.add(strcspn(text, members));
-        if *found == 0 { null_mut() } else { found.cast_mut() }
+        if *found == 0 {
+            null_mut()
+        } else {
+            found.cast_mut()
+        }
     }
 }
 
@@ -393,7 +405,11 @@ unsafe extern "C" fn basename(path: *const c_char) -> *mut c_char {
     }
     // SAFETY: the caller's string.
     let slash = unsafe { strrchr(path, c_int::from(b'/')) };
-    if slash.is_null() { path.cast_mut() } else { slash.wrapping_add(1) }
+    if slash.is_null() {
+        path.cast_mut()
+    } else {
+        slash.wrapping_add(1)
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -42,7 +42,9 @@ impl Timespec {
     /// As a duration; `None` when it is not one.
     pub fn duration(&self) -> Option<Duration> {
         let seconds = u64::try_from(self.seconds).ok()?;
-        let nanos = u32::try_from(self.nanoseconds).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+        let nanos = u32::try_from(self.nanoseconds)
+            .ok()
+            .filter(|nanos| *nanos < 1_000_000_000)?;
         Some(Duration::new(seconds, nanos))
     }
 }
@@ -229,7 +231,10 @@ unsafe extern "C" fn gmtime_r(time: *const i64, place: *mut Broken) -> *mut Brok
     const LIMIT: i64 = 1 << 55;
     // SAFETY: the caller's number.
     let time = unsafe { *time };
-    match Some(time).filter(|time| (-LIMIT..LIMIT).contains(time)).and_then(Broken::of) {
+    match Some(time)
+        .filter(|time| (-LIMIT..LIMIT).contains(time))
+        .and_then(Broken::of)
+    {
         Some(broken) => {
             // SAFETY: the caller's place for the structure.
             unsafe { place.write(broken) };
@@ -287,7 +292,10 @@ fn formatted(date: &Date, format: &[u8]) -> String {
     let mut text = String::new();
     let mut letters = format.iter();
     let name = |names: &[&'static str], index: i64| {
-        usize::try_from(index).ok().and_then(|index| names.get(index).copied()).unwrap_or("?")
+        usize::try_from(index)
+            .ok()
+            .and_then(|index| names.get(index).copied())
+            .unwrap_or("?")
     };
     let short = |name: &'static str| name.get(..3).unwrap_or(name);
     while let Some(letter) = letters.next() {

@@ -189,7 +189,9 @@ pub fn control() -> *mut Control {
     let control;
     // SAFETY: reads the word at the FS base, which start-up and `pthread_create` have set for every
     // thread of a C program.
-    unsafe { asm!("mov {}, fs:[0]", out(reg) control, options(nostack, readonly, preserves_flags)) };
+    unsafe {
+        asm!("mov {}, fs:[0]", out(reg) control, options(nostack, readonly, preserves_flags))
+    };
     control
 }
 

@@ -1,0 +1,39 @@
+/* Opening files. The flags are the system's own numbers, which are not Linux's. */
+#ifndef _FCNTL_H
+#define _FCNTL_H
+#include <sys/types.h>
+
+#define O_RDONLY 0x00010000
+#define O_WRONLY 0x00020000
+#define O_RDWR 0x00030000
+#define O_ACCMODE 0x00030000
+#define O_NONBLOCK 0x00040000
+#define O_NDELAY O_NONBLOCK
+#define O_APPEND 0x00080000
+#define O_ASYNC 0x00400000
+#define O_SYNC 0x00800000
+#define O_DSYNC O_SYNC
+#define O_CLOEXEC 0x01000000
+#define O_CREAT 0x02000000
+#define O_TRUNC 0x04000000
+#define O_EXCL 0x08000000
+#define O_DIRECTORY 0x10000000
+#define O_PATH 0x20000000
+#define O_NOFOLLOW ((int)0x80000000)
+#define O_NOCTTY 0
+#define O_LARGEFILE 0
+
+#define F_DUPFD 0
+#define F_GETFD 1
+#define F_SETFD 2
+#define F_GETFL 3
+#define F_SETFL 4
+#define F_DUPFD_CLOEXEC 1030
+#define FD_CLOEXEC 1
+
+__BEGIN_DECLS
+int open(const char *path, int flags, ...);
+int creat(const char *path, mode_t mode);
+int fcntl(int fd, int command, ...);
+__END_DECLS
+#endif

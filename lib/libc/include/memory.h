@@ -1,0 +1,2 @@
+/* The older place of string.h. */
+#include <string.h>

@@ -1,0 +1,84 @@
+/* Threads, mutexes, conditions, keys. */
+#ifndef _PTHREAD_H
+#define _PTHREAD_H
+#include <sys/types.h>
+#include <sched.h>
+#include <time.h>
+
+typedef const struct __skiff_thread *pthread_t;
+typedef unsigned pthread_key_t;
+typedef unsigned pthread_once_t;
+typedef int pthread_mutexattr_t;
+typedef int pthread_condattr_t;
+
+typedef struct {
+    size_t __stack_size;
+    int __detached;
+    int __reserved;
+} pthread_attr_t;
+
+typedef struct {
+    unsigned __state;
+    int __kind;
+    const void *__owner;
+    size_t __depth;
+} pthread_mutex_t;
+
+typedef struct {
+    unsigned __sequence;
+    int __clock;
+} pthread_cond_t;
+
+#define PTHREAD_MUTEX_NORMAL 0
+#define PTHREAD_MUTEX_DEFAULT 0
+#define PTHREAD_MUTEX_RECURSIVE 1
+#define PTHREAD_MUTEX_ERRORCHECK 2
+#define PTHREAD_CREATE_JOINABLE 0
+#define PTHREAD_CREATE_DETACHED 1
+#define PTHREAD_MUTEX_INITIALIZER { 0, 0, 0, 0 }
+#define PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP { 0, PTHREAD_MUTEX_RECURSIVE, 0, 0 }
+#define PTHREAD_COND_INITIALIZER { 0, 0 }
+#define PTHREAD_ONCE_INIT 0
+
+__BEGIN_DECLS
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*main)(void *),
+                   void *argument);
+int pthread_join(pthread_t thread, void **value);
+int pthread_detach(pthread_t thread);
+_Noreturn void pthread_exit(void *value);
+pthread_t pthread_self(void);
+int pthread_equal(pthread_t a, pthread_t b);
+int pthread_cancel(pthread_t thread);
+int pthread_attr_init(pthread_attr_t *attributes);
+int pthread_attr_destroy(pthread_attr_t *attributes);
+int pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size);
+int pthread_attr_setdetachstate(pthread_attr_t *attributes, int detached);
+
+int pthread_mutexattr_init(pthread_mutexattr_t *attributes);
+int pthread_mutexattr_destroy(pthread_mutexattr_t *attributes);
+int pthread_mutexattr_settype(pthread_mutexattr_t *attributes, int kind);
+int pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes);
+int pthread_mutex_destroy(pthread_mutex_t *mutex);
+int pthread_mutex_lock(pthread_mutex_t *mutex);
+int pthread_mutex_trylock(pthread_mutex_t *mutex);
+int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *end);
+int pthread_mutex_unlock(pthread_mutex_t *mutex);
+
+int pthread_condattr_init(pthread_condattr_t *attributes);
+int pthread_condattr_destroy(pthread_condattr_t *attributes);
+int pthread_condattr_setclock(pthread_condattr_t *attributes, clockid_t clock);
+int pthread_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attributes);
+int pthread_cond_destroy(pthread_cond_t *condition);
+int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                           const struct timespec *end);
+int pthread_cond_signal(pthread_cond_t *condition);
+int pthread_cond_broadcast(pthread_cond_t *condition);
+
+int pthread_once(pthread_once_t *once, void (*action)(void));
+int pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
+int pthread_key_delete(pthread_key_t key);
+int pthread_setspecific(pthread_key_t key, const void *value);
+void *pthread_getspecific(pthread_key_t key);
+__END_DECLS
+#endif

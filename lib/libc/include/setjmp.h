@@ -1,0 +1,15 @@
+/* Jumps out of functions. */
+#ifndef _SETJMP_H
+#define _SETJMP_H
+#include <features.h>
+
+typedef unsigned long jmp_buf[8];
+typedef jmp_buf sigjmp_buf;
+
+__BEGIN_DECLS
+int setjmp(jmp_buf buffer) __attribute__((__returns_twice__));
+_Noreturn void longjmp(jmp_buf buffer, int value);
+__END_DECLS
+#define sigsetjmp(buffer, mask) setjmp(buffer)
+#define siglongjmp(buffer, value) longjmp(buffer, value)
+#endif

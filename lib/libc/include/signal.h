@@ -1,0 +1,69 @@
+/* Signals. None is delivered to a program: one from outside ends it. Handlers are called by raise
+ * and abort only. */
+#ifndef _SIGNAL_H
+#define _SIGNAL_H
+#include <sys/types.h>
+
+#define SIGHUP 1
+#define SIGINT 2
+#define SIGQUIT 3
+#define SIGILL 4
+#define SIGTRAP 5
+#define SIGABRT 6
+#define SIGBUS 7
+#define SIGFPE 8
+#define SIGKILL 9
+#define SIGUSR1 10
+#define SIGSEGV 11
+#define SIGUSR2 12
+#define SIGPIPE 13
+#define SIGALRM 14
+#define SIGTERM 15
+#define SIGCHLD 17
+#define SIGCONT 18
+#define SIGSTOP 19
+#define NSIG 65
+
+typedef int sig_atomic_t;
+typedef unsigned long sigset_t;
+typedef void (*sighandler_t)(int);
+typedef struct {
+    int si_signo;
+    int si_code;
+    void *si_addr;
+} siginfo_t;
+
+#define SIG_DFL ((sighandler_t)0)
+#define SIG_IGN ((sighandler_t)1)
+#define SIG_ERR ((sighandler_t)-1)
+#define SIG_BLOCK 0
+#define SIG_UNBLOCK 1
+#define SIG_SETMASK 2
+#define SA_SIGINFO 4
+#define SA_RESTART 0x10000000
+
+struct sigaction {
+    union {
+        sighandler_t sa_handler;
+        void (*sa_sigaction)(int, siginfo_t *, void *);
+    };
+    sigset_t sa_mask;
+    int sa_flags;
+    void (*sa_restorer)(void);
+};
+
+__BEGIN_DECLS
+sighandler_t signal(int number, sighandler_t handler);
+int sigaction(int number, const struct sigaction *action, struct sigaction *old);
+int raise(int number);
+int kill(pid_t process, int number);
+int sigemptyset(sigset_t *set);
+int sigfillset(sigset_t *set);
+int sigaddset(sigset_t *set, int number);
+int sigdelset(sigset_t *set, int number);
+int sigismember(const sigset_t *set, int number);
+int sigprocmask(int how, const sigset_t *set, sigset_t *old);
+int pthread_sigmask(int how, const sigset_t *set, sigset_t *old);
+void psignal(int number, const char *text);
+__END_DECLS
+#endif

@@ -1,0 +1,69 @@
+/* Memory, numbers in text, sorting, the environment, the end of the program. */
+#ifndef _STDLIB_H
+#define _STDLIB_H
+#include <features.h>
+#include <stddef.h>
+
+#define EXIT_SUCCESS 0
+#define EXIT_FAILURE 1
+#define RAND_MAX 0x7fffffff
+#define MB_CUR_MAX 1
+
+typedef struct {
+    int quot, rem;
+} div_t;
+typedef struct {
+    long quot, rem;
+} ldiv_t;
+
+__BEGIN_DECLS
+void *malloc(size_t size) __attribute__((__malloc__));
+void *calloc(size_t count, size_t size) __attribute__((__malloc__));
+void *realloc(void *block, size_t size);
+void *reallocarray(void *block, size_t count, size_t size);
+void free(void *block);
+void *aligned_alloc(size_t align, size_t size);
+void *memalign(size_t align, size_t size);
+void *valloc(size_t size);
+int posix_memalign(void **place, size_t align, size_t size);
+
+int atoi(const char *text);
+long atol(const char *text);
+long long atoll(const char *text);
+double atof(const char *text);
+long strtol(const char *text, char **end, int base);
+unsigned long strtoul(const char *text, char **end, int base);
+long long strtoll(const char *text, char **end, int base);
+unsigned long long strtoull(const char *text, char **end, int base);
+double strtod(const char *text, char **end);
+float strtof(const char *text, char **end);
+
+int abs(int value);
+long labs(long value);
+long long llabs(long long value);
+div_t div(int number, int by);
+ldiv_t ldiv(long number, long by);
+
+void qsort(void *start, size_t count, size_t size, int (*compare)(const void *, const void *));
+void *bsearch(const void *key, const void *start, size_t count, size_t size,
+              int (*compare)(const void *, const void *));
+int rand(void);
+void srand(unsigned seed);
+int rand_r(unsigned *seed);
+long random(void);
+void srandom(unsigned seed);
+
+char *getenv(const char *name);
+int setenv(const char *name, const char *value, int overwrite);
+int unsetenv(const char *name);
+int putenv(char *text);
+int clearenv(void);
+
+_Noreturn void exit(int status);
+_Noreturn void _Exit(int status);
+_Noreturn void abort(void);
+int atexit(void (*handler)(void));
+int system(const char *command);
+char *realpath(const char *path, char *place);
+__END_DECLS
+#endif

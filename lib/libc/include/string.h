@@ -1,0 +1,48 @@
+/* Strings and ranges of bytes. */
+#ifndef _STRING_H
+#define _STRING_H
+#include <features.h>
+#include <stddef.h>
+#include <strings.h>
+
+__BEGIN_DECLS
+void *memcpy(void *__restrict_ptr to, const void *__restrict_ptr from, size_t count);
+void *mempcpy(void *__restrict_ptr to, const void *__restrict_ptr from, size_t count);
+void *memmove(void *to, const void *from, size_t count);
+void *memset(void *start, int c, size_t count);
+int memcmp(const void *a, const void *b, size_t count);
+void *memchr(const void *start, int c, size_t count);
+void *memrchr(const void *start, int c, size_t count);
+void *memmem(const void *start, size_t count, const void *wanted, size_t length);
+
+size_t strlen(const char *text);
+size_t strnlen(const char *text, size_t limit);
+char *strcpy(char *__restrict_ptr to, const char *__restrict_ptr from);
+char *strncpy(char *__restrict_ptr to, const char *__restrict_ptr from, size_t count);
+char *stpcpy(char *__restrict_ptr to, const char *__restrict_ptr from);
+char *strcat(char *__restrict_ptr to, const char *__restrict_ptr from);
+char *strncat(char *__restrict_ptr to, const char *__restrict_ptr from, size_t count);
+size_t strlcpy(char *__restrict_ptr to, const char *__restrict_ptr from, size_t size);
+size_t strlcat(char *__restrict_ptr to, const char *__restrict_ptr from, size_t size);
+int strcmp(const char *a, const char *b);
+int strncmp(const char *a, const char *b, size_t count);
+int strcoll(const char *a, const char *b);
+char *strchr(const char *text, int c);
+char *strrchr(const char *text, int c);
+char *strchrnul(const char *text, int c);
+char *strstr(const char *text, const char *wanted);
+char *strcasestr(const char *text, const char *wanted);
+size_t strspn(const char *text, const char *members);
+size_t strcspn(const char *text, const char *members);
+char *strpbrk(const char *text, const char *members);
+char *strtok(char *text, const char *members);
+char *strtok_r(char *text, const char *members, char **place);
+char *strsep(char **place, const char *members);
+char *strdup(const char *text);
+char *strndup(const char *text, size_t limit);
+char *basename(const char *path);
+char *strerror(int number);
+int strerror_r(int number, char *place, size_t size);
+const char *strsignal(int number);
+__END_DECLS
+#endif

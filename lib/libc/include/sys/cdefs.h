@@ -1,0 +1,2 @@
+/* Some programs include this for the macros of features.h. */
+#include <features.h>

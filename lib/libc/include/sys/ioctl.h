@@ -1,0 +1,20 @@
+/* ioctl: the requests of scif_ioctl.h are all there are. */
+#ifndef _SYS_IOCTL_H
+#define _SYS_IOCTL_H
+#include <features.h>
+
+/* Direction, size of the argument, group, number. */
+#define _IOC_NONE 0U
+#define _IOC_WRITE 1U
+#define _IOC_READ 2U
+#define _IOC(direction, group, number, size) \
+    (((direction) << 30) | ((unsigned)(size) << 16) | ((group) << 8) | (number))
+#define _IO(group, number) _IOC(_IOC_NONE, group, number, 0)
+#define _IOR(group, number, type) _IOC(_IOC_READ, group, number, sizeof(type))
+#define _IOW(group, number, type) _IOC(_IOC_WRITE, group, number, sizeof(type))
+#define _IOWR(group, number, type) _IOC(_IOC_READ | _IOC_WRITE, group, number, sizeof(type))
+
+__BEGIN_DECLS
+int ioctl(int fd, unsigned long request, ...);
+__END_DECLS
+#endif

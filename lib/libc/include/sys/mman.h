@@ -1,0 +1,36 @@
+/* Mappings. mmap of a SCIF endpoint maps its peer's window, as scif_mmap does. */
+#ifndef _SYS_MMAN_H
+#define _SYS_MMAN_H
+#include <sys/types.h>
+
+#define PROT_NONE 0
+#define PROT_READ 1
+#define PROT_WRITE 2
+#define PROT_EXEC 4
+#define MAP_SHARED 0x01
+#define MAP_PRIVATE 0x02
+#define MAP_FIXED 0x10
+#define MAP_ANONYMOUS 0x20
+#define MAP_ANON MAP_ANONYMOUS
+#define MAP_LOCKED 0
+#define MAP_POPULATE 0
+#define MAP_NORESERVE 0
+#define MAP_FAILED ((void *)-1)
+#define MADV_NORMAL 0
+#define MADV_DONTFORK 10
+#define MADV_DOFORK 11
+#define MADV_HUGEPAGE 14
+#define MS_ASYNC 1
+#define MS_INVALIDATE 2
+#define MS_SYNC 4
+
+__BEGIN_DECLS
+void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset);
+int munmap(void *address, size_t length);
+int mprotect(void *address, size_t length, int protection);
+int madvise(void *address, size_t length, int advice);
+int msync(void *address, size_t length, int flags);
+int mlock(const void *address, size_t length);
+int munlock(const void *address, size_t length);
+__END_DECLS
+#endif

@@ -1,0 +1,2 @@
+/* The older place of poll.h. */
+#include <poll.h>

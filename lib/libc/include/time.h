@@ -1,0 +1,50 @@
+/* Time and dates; a node knows no zone but UTC. */
+#ifndef _TIME_H
+#define _TIME_H
+#include <sys/types.h>
+
+#define CLOCKS_PER_SEC 1000000L
+#define CLOCK_REALTIME 0
+#define CLOCK_MONOTONIC 1
+#define CLOCK_PROCESS_CPUTIME_ID 2
+#define CLOCK_THREAD_CPUTIME_ID 3
+#define CLOCK_MONOTONIC_RAW 4
+
+struct timespec {
+    time_t tv_sec;
+    long tv_nsec;
+};
+
+struct tm {
+    int tm_sec;
+    int tm_min;
+    int tm_hour;
+    int tm_mday;
+    int tm_mon;
+    int tm_year;
+    int tm_wday;
+    int tm_yday;
+    int tm_isdst;
+    long tm_gmtoff;
+    const char *tm_zone;
+};
+
+__BEGIN_DECLS
+time_t time(time_t *place);
+clock_t clock(void);
+double difftime(time_t end, time_t start);
+int clock_gettime(clockid_t clock, struct timespec *time);
+int clock_getres(clockid_t clock, struct timespec *step);
+int nanosleep(const struct timespec *length, struct timespec *left);
+struct tm *gmtime(const time_t *time);
+struct tm *gmtime_r(const time_t *time, struct tm *place);
+struct tm *localtime(const time_t *time);
+struct tm *localtime_r(const time_t *time, struct tm *place);
+time_t mktime(struct tm *date);
+time_t timegm(struct tm *date);
+char *asctime(const struct tm *date);
+char *asctime_r(const struct tm *date, char *place);
+char *ctime(const time_t *time);
+size_t strftime(char *place, size_t size, const char *format, const struct tm *date);
+__END_DECLS
+#endif

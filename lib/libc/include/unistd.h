@@ -1,0 +1,66 @@
+/* Descriptors, files, ids. There is no fork: posix_spawn (spawn.h) starts programs. */
+#ifndef _UNISTD_H
+#define _UNISTD_H
+#include <sys/types.h>
+#include <getopt.h>
+
+#define STDIN_FILENO 0
+#define STDOUT_FILENO 1
+#define STDERR_FILENO 2
+#ifndef SEEK_SET
+#define SEEK_SET 0
+#define SEEK_CUR 1
+#define SEEK_END 2
+#endif
+#define F_OK 0
+#define X_OK 1
+#define W_OK 2
+#define R_OK 4
+
+#define _POSIX_VERSION 200809L
+#define _SC_OPEN_MAX 4
+#define _SC_PAGESIZE 30
+#define _SC_PAGE_SIZE _SC_PAGESIZE
+#define _SC_IOV_MAX 60
+#define _SC_NPROCESSORS_CONF 83
+#define _SC_NPROCESSORS_ONLN 84
+
+__BEGIN_DECLS
+extern char **environ;
+
+ssize_t read(int fd, void *place, size_t size);
+ssize_t write(int fd, const void *place, size_t size);
+int close(int fd);
+off_t lseek(int fd, off_t offset, int whence);
+int fsync(int fd);
+int dup(int fd);
+int dup2(int fd, int number);
+int pipe(int pair[2]);
+int pipe2(int pair[2], int flags);
+int isatty(int fd);
+int access(const char *path, int mode);
+int unlink(const char *path);
+int rmdir(const char *path);
+int chdir(const char *path);
+char *getcwd(char *place, size_t size);
+
+pid_t getpid(void);
+pid_t getppid(void);
+uid_t getuid(void);
+uid_t geteuid(void);
+gid_t getgid(void);
+gid_t getegid(void);
+int setuid(uid_t user);
+int setgid(gid_t group);
+int execv(const char *program, char *const arguments[]);
+int execve(const char *program, char *const arguments[], char *const variables[]);
+int execvp(const char *program, char *const arguments[]);
+_Noreturn void _exit(int status);
+
+unsigned sleep(unsigned seconds);
+int usleep(useconds_t micros);
+long sysconf(int name);
+int getpagesize(void);
+int gethostname(char *place, size_t size);
+__END_DECLS
+#endif

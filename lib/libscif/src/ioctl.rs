@@ -1,0 +1,108 @@
+//! `ioctl` of an endpoint, with the requests of `scif_ioctl.h`: for programs that were written for
+//! the character device, not for its library.
+
+use core::ffi::{c_int, c_ulong, c_void};
+
+use scif::raw;
+use scif_abi::PortId;
+use scif_abi::call::{AcceptRecord, Call};
+use scif_abi::codec::Operation;
+use scif_abi::ioctl::{Ioctl, Plan};
+use syscall::error::{EINVAL, EIO};
+use syscall::flag::CallFlags;
+use zerocopy::FromBytes;
+
+use crate::{Result, VERSION, endpoint, give, range, store_node_ids, user};
+
+/// `SCIF_GET_VERSION`, which has no argument.
+const GET_VERSION: u32 = 0x7317;
+/// Bytes of the largest structure.
+const LARGEST: usize = 64;
+
+/// Carries out an ioctl; the C library calls it for descriptors of the `scif:` scheme.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_ioctl(epd: c_int, request: c_ulong, argument: usize) -> c_int {
+    // Programs hand the number as an `int`, whose sign spreads.
+    give(endpoint(epd).and_then(|epd| carry_out(epd, request as u32, argument)))
+}
+
+fn carry_out(epd: usize, request: u32, argument: usize) -> Result<c_int> {
+    if request == GET_VERSION {
+        return Ok(VERSION);
+    }
+    let mut bytes = [0; LARGEST];
+    let length = Ioctl::payload_len(request).ok_or(EINVAL)?;
+    let bytes = bytes.get_mut(..length).ok_or(EIO)?;
+    user::load_into(argument, bytes)?;
+    let word = argument as u64;
+    let mut ioctl = Ioctl::decode(request, [word], bytes).map_err(|_| EINVAL)?;
+    let plan = ioctl.plan().map_err(|error| error.errno())?;
+    let mut accepted = AcceptRecord::default();
+    let result = match plan {
+        Plan::Call(call) => plain(epd, &call, &mut accepted)?,
+        Plan::Data {
+            call,
+            address,
+            length,
+        } => data(epd, &call, address, length)?,
+        Plan::Register { address, record } => {
+            // SAFETY: the caller's memory, as for `scif_register`.
+            let memory = unsafe { range(address as *const c_void, record.length.get() as usize) };
+            let (protection, flags) = (record.protection.get(), record.flags.get());
+            raw::register(epd, memory, record.offset.get(), protection, flags)? as u64
+        }
+        Plan::NodeIds { nodes, length, own } => {
+            store_node_ids(nodes as usize, length, own as usize)? as u64
+        }
+    };
+    if let Ioctl::FenceMark { record } = &ioctl {
+        user::store(record.mark.get() as usize, &(result as i32).to_ne_bytes())?;
+    }
+    let own = match &ioctl {
+        Ioctl::Connect { .. } => raw::local(epd)?,
+        _ => PortId::new(0, 0),
+    };
+    let value = ioctl.complete(result, own, accepted);
+    user::store(argument, ioctl.payload()).or_else(|error| match ioctl.payload() {
+        // There is no structure, and the argument is no address.
+        [] => Ok(()),
+        _ => Err(error),
+    })?;
+    Ok(value)
+}
+
+/// A call whose payload is its own structure.
+fn plain(epd: usize, call: &Call, accepted: &mut AcceptRecord) -> Result<u64> {
+    let [first, second] = call.words();
+    let mut bytes = [0; LARGEST];
+    let record = call.payload();
+    let bytes = bytes.get_mut(..record.len()).ok_or(EIO)?;
+    bytes.copy_from_slice(record);
+    let metadata = [call.number(), first, second];
+    let result = libredox::call::call_rw(epd, bytes, CallFlags::empty(), &metadata);
+    let result = result.map_err(|error| error.errno())?;
+    if let Call::AcceptRequest { .. } = call {
+        *accepted = AcceptRecord::read_from_bytes(bytes).map_err(|_| EIO)?;
+    }
+    Ok(result as u64)
+}
+
+/// A call whose payload is the caller's memory.
+fn data(epd: usize, call: &Call, address: u64, length: u64) -> Result<u64> {
+    // SAFETY: the caller's memory, as for the function of the same name.
+    let memory = unsafe { range(address as *const c_void, length as usize) };
+    match *call {
+        Call::Send { .. } | Call::Recv { .. } if length == 0 => Ok(0),
+        Call::Send { flags } => raw::send(epd, memory, flags).map(|count| count as u64),
+        Call::Recv { flags } => raw::recv(epd, memory, flags).map(|count| count as u64),
+        Call::VirtualReadFrom {
+            remote_offset,
+            flags,
+        } => raw::vreadfrom(epd, memory, remote_offset, flags).map(|()| 0),
+        Call::VirtualWriteTo {
+            remote_offset,
+            flags,
+        } => raw::vwriteto(epd, memory, remote_offset, flags).map(|()| 0),
+        _ => Err(EINVAL),
+    }
+}

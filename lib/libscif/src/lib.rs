@@ -1,0 +1,439 @@
+//! The functions of `scif.h`, for C programs of the image, over `scif::raw`.
+//!
+//! An `scif_epd_t` is a file descriptor. Results, errors and their meaning are those of the header
+//! (see `include/scif.h`); -1 with `errno` set is a failure. Addresses that a caller passes are
+//! given to the kernel or tried through it, so that a bad one is `EFAULT`, not the program's end.
+#![no_std]
+
+mod ioctl;
+mod user;
+
+use core::ffi::{c_int, c_long, c_short, c_uint, c_ulong, c_void};
+
+use platform::shared;
+use scif::raw;
+use scif_abi::PortId;
+use skiff_libc::{descriptor, errno};
+use syscall::PAGE_SIZE;
+use syscall::error::{EINVAL, ENOTTY};
+
+/// The result of a call; the error is a positive error number.
+type Result<T> = core::result::Result<T, i32>;
+
+/// `struct scif_port_id`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PortNumber {
+    node: u16,
+    port: u16,
+}
+
+/// `struct scif_pollepd`, which is laid out as `struct pollfd`.
+#[repr(C)]
+struct PollEntry {
+    epd: c_int,
+    events: c_short,
+    revents: c_short,
+}
+
+/// `SCIF_MAP_FIXED`, which is `mmap`'s `MAP_FIXED`.
+const MAP_FIXED: c_int = 0x10;
+/// `mmap`'s `MAP_SHARED` and `MAP_PRIVATE`.
+const MAP_SHARED: c_int = 0x01;
+const MAP_PRIVATE: c_int = 0x02;
+/// What `scif_get_driver_version` says, and the ioctl for it.
+const VERSION: c_int = 1;
+
+unsafe extern "C" {
+    fn poll(entries: *mut PollEntry, count: c_ulong, milliseconds: c_int) -> c_int;
+}
+
+/// A result as C returns it.
+fn give<T: errno::Failure>(result: Result<T>) -> T {
+    result.unwrap_or_else(errno::fail)
+}
+
+/// A result that carries nothing, as C returns it.
+fn done(result: Result<()>) -> c_int {
+    give(result.map(|()| 0))
+}
+
+/// The descriptor as the system takes it: `EBADF` when there is none, `ENOTTY` when it is not one
+/// of the `scif:` scheme.
+fn endpoint(epd: c_int) -> Result<usize> {
+    match descriptor::is_scif(epd) {
+        Ok(true) => Ok(epd as usize),
+        Ok(false) if libredox::call::fcntl(epd as usize, syscall::F_GETFD, 0).is_ok() => {
+            Err(ENOTTY)
+        }
+        Ok(false) => Err(syscall::EBADF),
+        Err(error) => Err(error.errno),
+    }
+}
+
+/// A length of a message; `None` for 0, which every endpoint takes without looking.
+fn length_of(length: c_int) -> Result<Option<usize>> {
+    match usize::try_from(length) {
+        Ok(0) => Ok(None),
+        Ok(length) => Ok(Some(length)),
+        Err(_) => Err(EINVAL),
+    }
+}
+
+/// C's memory.
+///
+/// # Safety
+/// As [`raw::Range::new`]: C's rules for the caller, whose memory no Rust reference leads to.
+unsafe fn range(address: *const c_void, bytes: usize) -> raw::Range<'static> {
+    // SAFETY: the caller's promise.
+    unsafe { raw::Range::new(address as usize, bytes) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_open() -> c_int {
+    give(raw::open().map(|number| descriptor::opened(number, true)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_bind(epd: c_int, port: u16) -> c_int {
+    give(
+        endpoint(epd)
+            .and_then(|epd| raw::bind(epd, port))
+            .map(c_int::from),
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_listen(epd: c_int, backlog: c_int) -> c_int {
+    done(endpoint(epd).and_then(|number| {
+        raw::listen(number, backlog)?;
+        descriptor::set_listening(epd);
+        Ok(())
+    }))
+}
+
+/// Returns the local port.
+#[unsafe(no_mangle)]
+extern "C" fn scif_connect(epd: c_int, to: *const PortNumber) -> c_int {
+    let connect = || {
+        let epd = endpoint(epd)?;
+        if to.is_null() {
+            return Err(EINVAL);
+        }
+        let [node_low, node_high, port_low, port_high] = user::load(to as usize)?;
+        let node = u16::from_le_bytes([node_low, node_high]);
+        let port = u16::from_le_bytes([port_low, port_high]);
+        raw::connect(epd, PortId::new(node, port)).map(c_int::from)
+    };
+    give(connect())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_accept(
+    epd: c_int,
+    peer: *mut PortNumber,
+    new: *mut c_int,
+    flags: c_int,
+) -> c_int {
+    let accept = || {
+        let epd = endpoint(epd)?;
+        if peer.is_null() || new.is_null() {
+            return Err(EINVAL);
+        }
+        let (number, from) = raw::accept(epd, flags as u32)?;
+        let accepted = descriptor::opened(number, false);
+        let [node, port] = [from.node(), from.port()].map(u16::to_le_bytes);
+        let stored = user::store(peer as usize, [node, port].as_flattened())
+            .and_then(|()| user::store(new as usize, &accepted.to_ne_bytes()));
+        if stored.is_err() {
+            descriptor::close(accepted).map_err(|error| error.errno)?;
+        }
+        stored
+    };
+    done(accept())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_close(epd: c_int) -> c_int {
+    done(endpoint(epd).and_then(|_| descriptor::close(epd).map_err(|error| error.errno)))
+}
+
+/// For the C library's `close`: takes a listener down though other threads wait in it.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_shutdown(epd: c_int) {
+    if let Ok(epd) = endpoint(epd) {
+        // A listener that is gone already needs nothing more.
+        let _ = raw::shutdown(epd);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_send(
+    epd: c_int,
+    message: *mut c_void,
+    length: c_int,
+    flags: c_int,
+) -> c_int {
+    let send = || {
+        let epd = endpoint(epd)?;
+        match length_of(length)? {
+            // SAFETY: the caller's memory, which is only read.
+            Some(length) => raw::send(epd, unsafe { range(message, length) }, flags as u32),
+            None => Ok(0),
+        }
+    };
+    give(send().map(|count| count as c_int))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_recv(
+    epd: c_int,
+    buffer: *mut c_void,
+    length: c_int,
+    flags: c_int,
+) -> c_int {
+    let receive = || {
+        let epd = endpoint(epd)?;
+        match length_of(length)? {
+            // SAFETY: the caller's memory, which it lets be written.
+            Some(length) => raw::recv(epd, unsafe { range(buffer, length) }, flags as u32),
+            None => Ok(0),
+        }
+    };
+    give(receive().map(|count| count as c_int))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_register(
+    epd: c_int,
+    address: *mut c_void,
+    length: usize,
+    offset: c_long,
+    protection: c_int,
+    flags: c_int,
+) -> c_long {
+    give(endpoint(epd).and_then(|epd| {
+        // SAFETY: the caller's memory.
+        let memory = unsafe { range(address, length) };
+        raw::register(epd, memory, offset, protection as u32, flags as u32)
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_unregister(epd: c_int, offset: c_long, length: usize) -> c_int {
+    done(endpoint(epd).and_then(|epd| raw::unregister(epd, offset, length as u64)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_readfrom(
+    epd: c_int,
+    local: c_long,
+    length: usize,
+    remote: c_long,
+    flags: c_int,
+) -> c_int {
+    let length = length as u64;
+    done(endpoint(epd).and_then(|epd| raw::readfrom(epd, local, length, remote, flags as u32)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_writeto(
+    epd: c_int,
+    local: c_long,
+    length: usize,
+    remote: c_long,
+    flags: c_int,
+) -> c_int {
+    let length = length as u64;
+    done(endpoint(epd).and_then(|epd| raw::writeto(epd, local, length, remote, flags as u32)))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_vreadfrom(
+    epd: c_int,
+    address: *mut c_void,
+    length: usize,
+    remote: c_long,
+    flags: c_int,
+) -> c_int {
+    done(endpoint(epd).and_then(|epd| {
+        // SAFETY: the caller's memory, which it lets be written.
+        let to = unsafe { range(address, length) };
+        raw::vreadfrom(epd, to, remote, flags as u32)
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_vwriteto(
+    epd: c_int,
+    address: *mut c_void,
+    length: usize,
+    remote: c_long,
+    flags: c_int,
+) -> c_int {
+    done(endpoint(epd).and_then(|epd| {
+        // SAFETY: the caller's memory, which is only read.
+        let from = unsafe { range(address, length) };
+        raw::vwriteto(epd, from, remote, flags as u32)
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_fence_mark(epd: c_int, flags: c_int, mark: *mut c_int) -> c_int {
+    let place = mark as usize;
+    done(endpoint(epd).and_then(|epd| {
+        let mark = raw::fence_mark(epd, flags as u32)?;
+        user::store(place, &mark.to_ne_bytes())
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_fence_wait(epd: c_int, mark: c_int) -> c_int {
+    done(endpoint(epd).and_then(|epd| raw::fence_wait(epd, mark)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_fence_signal(
+    epd: c_int,
+    local: c_long,
+    local_value: u64,
+    remote: c_long,
+    remote_value: u64,
+    flags: c_int,
+) -> c_int {
+    let signal =
+        |epd| raw::fence_signal(epd, local, local_value, remote, remote_value, flags as u32);
+    done(endpoint(epd).and_then(signal))
+}
+
+/// Stores the ids of the nodes online where they are wanted; returns how many are online.
+fn store_node_ids(nodes: usize, length: u32, own: usize) -> Result<c_int> {
+    let mut ids = [0; scif_abi::limits::MAX_NODE as usize + 1];
+    let wanted = ids.len().min(length as usize);
+    let (count, this) = raw::get_node_ids(&mut ids[..wanted])?;
+    for (index, id) in ids[..wanted].iter().take(count).enumerate() {
+        user::store(nodes.wrapping_add(2 * index), &id.to_ne_bytes())?;
+    }
+    user::store(own, &this.to_ne_bytes())?;
+    Ok(count as c_int)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_get_node_ids(nodes: *mut u16, length: c_int, own: *mut u16) -> c_int {
+    give(match u32::try_from(length) {
+        Ok(length) => store_node_ids(nodes as usize, length, own as usize),
+        Err(_) => Err(EINVAL),
+    })
+}
+
+/// Intel's spelling of `scif_get_node_ids`.
+#[unsafe(no_mangle)]
+extern "C" fn scif_get_nodeIDs(nodes: *mut u16, length: c_int, own: *mut u16) -> c_int {
+    scif_get_node_ids(nodes, length, own)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_get_driver_version() -> c_int {
+    VERSION
+}
+
+/// An endpoint is a descriptor.
+#[unsafe(no_mangle)]
+extern "C" fn scif_get_fd(epd: c_int) -> c_int {
+    epd
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_poll(
+    entries: *mut PollEntry,
+    count: c_uint,
+    milliseconds: c_long,
+) -> c_int {
+    let milliseconds = c_int::try_from(milliseconds).unwrap_or(c_int::MAX);
+    let milliseconds = if milliseconds < 0 { -1 } else { milliseconds };
+    // SAFETY: the same contract, the structures are the same.
+    unsafe { poll(entries, count.into(), milliseconds) }
+}
+
+/// For the C library's `poll`: what an endpoint is ready for, or a negated error number.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_readiness(epd: c_int, events: c_int) -> c_int {
+    match endpoint(epd).and_then(|epd| raw::readiness(epd, events as u16)) {
+        Ok(ready) => ready.into(),
+        Err(number) => -number,
+    }
+}
+
+/// Maps the peer's windows.
+///
+/// # Safety
+/// With a fixed address the caller has given the range up.
+unsafe fn map(
+    epd: c_int,
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    offset: c_long,
+) -> Result<usize> {
+    let number = endpoint(epd)?;
+    // SAFETY: the caller's promise.
+    let at = (flags & MAP_FIXED != 0).then(|| unsafe { range(address, length) });
+    let mapped = raw::mmap(number, at, length, protection as u32, offset)?;
+    if let Some(at) = at {
+        // What was registered from there is no longer the memory at these addresses.
+        shared::forget(at);
+    }
+    Ok(mapped)
+}
+
+fn address_of(result: Result<usize>) -> *mut c_void {
+    match result {
+        Ok(address) => address as *mut c_void,
+        Err(number) => {
+            errno::set(number);
+            usize::MAX as *mut c_void
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_mmap(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    epd: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    if flags & !(MAP_FIXED | MAP_SHARED) != 0 {
+        return address_of(Err(EINVAL));
+    }
+    // SAFETY: the same contract.
+    address_of(unsafe { map(epd, address, length, protection, flags, offset) })
+}
+
+/// For the C library's `mmap` of an endpoint: the length is rounded up to pages, and other flags
+/// than SCIF's are `mmap`'s own.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_scif_mmap(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    epd: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    let length = match length.checked_next_multiple_of(PAGE_SIZE) {
+        Some(length) if flags & (MAP_SHARED | MAP_PRIVATE) == MAP_SHARED => length,
+        _ => return address_of(Err(EINVAL)),
+    };
+    // SAFETY: the same contract.
+    address_of(unsafe { map(epd, address, length, protection, flags, offset) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_munmap(address: *mut c_void, length: usize) -> c_int {
+    // SAFETY: the caller gives the range up.
+    done(raw::munmap(unsafe { range(address, length) }))
+}

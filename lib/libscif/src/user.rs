@@ -1,0 +1,64 @@
+//! Memory of the caller that may not be there: read and written through the kernel, which finds out.
+
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_RDWR};
+use runtime::sync::Mutex;
+use scif::raw::Range;
+use syscall::error::{EFAULT, EIO};
+
+use crate::Result;
+
+/// A pipe of this process, both ends, reading one first; what is written comes back at once.
+static PIPE: Mutex<Option<(Fd, Fd)>> = Mutex::new(None);
+
+/// Copies the bytes at an address out.
+///
+/// # Errors
+/// `EFAULT` when they cannot be read.
+pub fn load<const N: usize>(address: usize) -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    load_into(address, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// As [`load`], for a length that is not known beforehand.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_into(address: usize, bytes: &mut [u8]) -> Result<()> {
+    // SAFETY: only read, by the kernel, and before this function returns.
+    let range = unsafe { Range::new(address, bytes.len()) };
+    range.copy_out(bytes).map_err(|error| error.errno)
+}
+
+/// Stores bytes at an address.
+///
+/// # Errors
+/// `EFAULT` when they cannot be written there.
+pub fn store(address: usize, bytes: &[u8]) -> Result<()> {
+    let number = |error: libredox::error::Error| error.errno();
+    // A range that wraps is none.
+    address.checked_add(bytes.len()).ok_or(EFAULT)?;
+    let mut pipe = PIPE.lock();
+    let (output, input) = match pipe.take() {
+        Some(ends) => ends,
+        None => {
+            let output = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0).map_err(number)?;
+            let input = Fd::new(libredox::call::dup(output.raw(), b"write").map_err(number)?);
+            (output, input)
+        }
+    };
+    // A pipe that an error leaves bytes in is not put back.
+    if input.write(bytes).map_err(number)? != bytes.len() {
+        return Err(EIO);
+    }
+    let arguments = [output.raw(), address, bytes.len(), 0, 0, 0];
+    // SAFETY: the kernel checks the address; that the memory may be written is what the caller of
+    // the C function says by passing it.
+    let count = unsafe { runtime::sys::call(syscall::SYS_READ, arguments) };
+    if count.map_err(|error| error.errno)? != bytes.len() {
+        return Err(EIO);
+    }
+    *pipe = Some((output, input));
+    Ok(())
+}
