@@ -6,6 +6,7 @@ use crate::config;
 use crate::elf;
 use crate::initfs::{self, Tree};
 use crate::report::{Context, Failure, Result, Step};
+use crate::sdk;
 use crate::settings::Settings;
 use crate::toolchain::{self, Target, Toolchain};
 use crate::workspace;
@@ -68,6 +69,12 @@ pub fn build(contents: Contents) -> Result<Parts> {
         for binary in binaries(package)? {
             let path = built(Target::Program, &binary);
             tree.insert(&format!("bin/{binary}"), read(&path)?, 0o755)?;
+        }
+    }
+    if contents == Contents::Tests {
+        for program in sdk::compile_all(&workspace::root().join(&image.test_c_programs))? {
+            let name = program.file_name().unwrap_or_default().to_string_lossy();
+            tree.insert(&format!("bin/{name}"), read(&program)?, 0o755)?;
         }
     }
     tree.insert("boot/kernel", read(&kernel)?, 0o644)?;

@@ -10,6 +10,9 @@ pub fn command(_settings: &Settings) -> Result<()> {
     for directory in [
         workspace::target().join("image"),
         workspace::target().join("run"),
+        workspace::target().join("sdk"),
+        workspace::target().join("sdk-build"),
+        workspace::target().join("patterns"),
         workspace::guest_target(),
     ] {
         if directory.exists() {

@@ -19,6 +19,8 @@ pub struct Image {
     pub test_programs: Vec<String>,
     /// Packages of programs that take the bootstrap's place in suites that say so.
     pub test_bootstraps: Vec<String>,
+    /// Directory of C programs: in images made for tests each file becomes `bin/<name>`.
+    pub test_c_programs: String,
     /// Directories or files of the project laid into the image: path inside = path here.
     pub files: BTreeMap<String, String>,
 }

@@ -11,6 +11,7 @@ mod demo;
 mod fabric;
 mod image;
 mod run;
+mod sdk;
 mod setup;
 mod sim;
 mod test;
@@ -72,6 +73,11 @@ const COMMANDS: &[Command] = &[
         name: "build",
         help: "build kernel and programs, pack initfs",
         run: build::command,
+    },
+    Command {
+        name: "sdk",
+        help: "headers, libraries and skiff-cc for C programs",
+        run: sdk::command,
     },
     Command {
         name: "setup",

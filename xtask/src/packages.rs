@@ -25,6 +25,18 @@ pub const LINKER: Package = Package {
     sign: "ld.lld",
     why: "links the kernel and the programs of the image",
 };
+/// Makes the C libraries of the SDK.
+pub const ARCHIVER: Package = Package {
+    name: "binutils",
+    sign: "ar",
+    why: "puts the C libraries of the SDK together",
+};
+/// Compiles the C programs of the tests.
+pub const C_COMPILER: Package = Package {
+    name: "gcc",
+    sign: "gcc",
+    why: "compiles the C programs of the tests",
+};
 /// What the ISO image needs.
 pub const ISO: &[Package] = &[
     Package {

@@ -12,6 +12,7 @@ use crate::packages::{self, Package};
 use crate::report::{Context, Failure, Result};
 use crate::run;
 use crate::script::{NodeEnd, Observer, Outcome};
+use crate::sdk;
 use crate::settings::{Boot, Settings};
 use crate::tidy;
 use crate::toolchain::{self, Target};
@@ -209,7 +210,8 @@ fn lint_guest() -> Result<()> {
     let image = config::image()?;
     let toolchain = toolchain::find()?;
     toolchain.ensure_linter()?;
-    let programs = image.packages();
+    let mut programs = image.packages();
+    programs.push(sdk::PACKAGE.to_string());
     for (target, packages) in [
         (Target::Kernel, vec![image.kernel]),
         (Target::Program, programs),

@@ -153,6 +153,12 @@ fn minor_version(text: &str) -> Option<u32> {
         .ok()
 }
 
+/// The directory where cargo keeps the sources of crates.
+pub fn cargo_home() -> Option<PathBuf> {
+    let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
+}
+
 /// Removes what the cargo that runs this tool put into the environment for its own children.
 pub fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
@@ -202,6 +208,30 @@ impl Toolchain {
             command.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
         }
         command
+    }
+
+    /// Makes a call of cargo for programs leave the paths of this machine out of what it builds.
+    /// Its target directory must be one of its own: other flags build everything anew.
+    pub fn without_paths(&self, command: &mut Command) -> Result<()> {
+        let sysroot = output_of(&self.bin.join("rustc"), &["--print", "sysroot"])?;
+        let library = Path::new(&sysroot).join("lib/rustlib/src/rust");
+        let mut flags = Target::Program.rustflags().to_string();
+        let places = [
+            (Some(workspace::root()), "skiff"),
+            (cargo_home().map(|home| home.join("registry/src")), "crates"),
+            (Some(library), "rust"),
+        ];
+        for (place, name) in places {
+            let Some(place) = place else { continue };
+            let place = place.display().to_string();
+            // Flags are separated by blanks. A path with one stays; the SDK's check will tell.
+            if !place.contains(' ') {
+                flags.push_str(&format!(" --remap-path-prefix={place}={name}"));
+            }
+        }
+        let variable = Target::Program.triple().to_uppercase().replace('-', "_");
+        command.env(format!("CARGO_TARGET_{variable}_RUSTFLAGS"), flags);
+        Ok(())
     }
 
     /// Makes sure that `cargo clippy` works with this toolchain.

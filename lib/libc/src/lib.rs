@@ -33,6 +33,8 @@ mod files;
 #[cfg(target_os = "redox")]
 mod jump;
 #[cfg(target_os = "redox")]
+mod locks;
+#[cfg(target_os = "redox")]
 mod malloc;
 #[cfg(target_os = "redox")]
 mod mman;

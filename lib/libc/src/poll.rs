@@ -1,5 +1,5 @@
-//! `poll` and `select`, over any descriptors: SCIF endpoints answer with SCIF's own bits, the others
-//! with what their scheme reports.
+//! `poll` and `select`, over any descriptors: SCIF endpoints answer with SCIF's own bits, the
+//! others with what their scheme reports.
 
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_short, c_ulong};
@@ -184,8 +184,8 @@ fn limit_of(milliseconds: c_int) -> Option<Duration> {
 unsafe fn entries_of<'a>(entries: *mut Entry, count: c_ulong) -> Result<&'a mut [Entry]> {
     match usize::try_from(count) {
         Ok(0) => Ok(&mut []),
-        // SAFETY: the caller passed that many.
         Ok(count) if count <= 65_536 => {
+            // SAFETY: the caller passed that many.
             Ok(unsafe { core::slice::from_raw_parts_mut(entries, count) })
         }
         _ => Err(Error::new(EINVAL)),

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_int, c_long, c_uint};
-use core::ptr::null_mut;
 
 use runtime::process::{self as system, Command, Stdio};
 use runtime::{Error, Result, state};
@@ -545,7 +544,7 @@ unsafe extern "C" fn __cxa_guard_release(guard: *mut u8) {
 /// `operator new`, `operator new[]`: without memory the program ends, as there are no exceptions.
 fn new(size: usize) -> *mut u8 {
     let block = crate::malloc::allocate(size, 0);
-    if block == null_mut() {
+    if block.is_null() {
         runtime::io::emergency("operator new: no memory\n");
         end_abnormally()
     }

@@ -176,11 +176,10 @@ unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const u64, old: *mut u64)
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn psignal(number: c_int, text: *const c_char) {
-    // SAFETY: null or the caller's string.
-    let text = if text.is_null() {
-        &[]
-    } else {
-        unsafe { strings::bytes(text) }
+    let text = match text.is_null() {
+        true => &[],
+        // SAFETY: the caller's string.
+        false => unsafe { strings::bytes(text) },
     };
     runtime::eprintln!(
         "{}: signal {number}",

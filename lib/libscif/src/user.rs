@@ -1,4 +1,5 @@
-//! Memory of the caller that may not be there: read and written through the kernel, which finds out.
+//! Memory of the caller that may not be there: read and written through the kernel, which finds
+//! out.
 
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
