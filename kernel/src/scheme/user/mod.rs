@@ -14,7 +14,7 @@ use alloc::{
 };
 
 use ::syscall::{
-    CallFlags, EventFlags, MapFlags, RecvFdFlags, SendFdFlags,
+    CallFlags, EventFlags, MapFlags, MunmapFlags, RecvFdFlags, SendFdFlags,
     data::Map,
     error::{EAGAIN, EBUSY, EINTR, EINVAL, EIO, ENODEV, EPERM, Error, Result},
     schemev2::{Opcode, Sqe, SqeFlags},
@@ -519,10 +519,22 @@ impl Scheme for UserScheme {
             flags: map.flags.bits(),
         };
         let rights = prot(map.flags & !MapFlags::MAP_SHARED);
-        let (address, replaced) =
-            space.map_scheme(placement(map), map.size, rights, &source, address, grant)?;
-        notify_unmapped(replaced);
-        Ok(address)
+        match space.map_scheme(placement(map), map.size, rights, &source, address, grant) {
+            Ok((address, replaced)) => {
+                notify_unmapped(replaced);
+                Ok(address)
+            }
+            Err(error) => {
+                // The daemon counts what it has answered; so it must hear that nothing came of it.
+                let request = MunmapRequest {
+                    offset: map.offset as u64,
+                    size: map.size,
+                    flags: MunmapFlags::empty(),
+                };
+                self.unmapped_without_waiting(file.number(), request);
+                Err(error)
+            }
+        }
     }
 
     fn unmapped(&self, number: usize, request: MunmapRequest) -> Result<()> {
