@@ -1,41 +1,204 @@
-//! Where the system library's symbols come from when this crate is tested on another system: they
-//! exist, so that programs link, and refuse everything.
+//! Where the system library's symbols come from when this crate is tested on another system. They
+//! refuse everything, unless a test plays the system with [`play`].
 
-use syscall::error::ENOSYS;
+#[allow(unused_extern_crates, reason = "the crate's own tests have it already")]
+extern crate std;
 
-/// The library's encoding of `ENOSYS`.
-const REFUSED: usize = (ENOSYS as usize).wrapping_neg();
+use core::alloc::Layout;
+use core::sync::atomic::AtomicU8;
+use std::boxed::Box;
+use std::cell::RefCell;
+
+use syscall::error::{ENOMEM, ENOSYS, EOVERFLOW, Error, Result};
+
+use crate::mem::PAGE;
+
+/// What a program asks of the system.
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// Opens a path.
+    Open(&'a str),
+    /// Duplicates a descriptor, or asks for the object of this name.
+    Dup(usize, &'a [u8]),
+    /// Closes a descriptor.
+    Close(usize),
+    /// Reads.
+    Read(usize, &'a mut [u8]),
+    /// Writes.
+    Write(usize, &'a [u8]),
+    /// A scheme call: descriptor, payload, metadata.
+    Call(usize, &'a mut [u8], &'a [u64]),
+    /// Maps.
+    Map {
+        /// Where, if not 0.
+        address: usize,
+        /// Bytes.
+        bytes: usize,
+        /// Flags: 4 is `MAP_FIXED`.
+        flags: u32,
+        /// Of which file.
+        fd: usize,
+        /// From where in it.
+        offset: u64,
+    },
+    /// Unmaps: address and bytes.
+    Unmap(usize, usize),
+}
+
+type System = Box<dyn FnMut(Request<'_>) -> Result<usize>>;
+
+std::thread_local! {
+    static SYSTEM: RefCell<Option<System>> = const { RefCell::new(None) };
+}
+
+/// Runs `test` while `system` answers what this thread asks of the system.
+pub fn play<T>(
+    system: impl FnMut(Request<'_>) -> Result<usize> + 'static,
+    test: impl FnOnce() -> T,
+) -> T {
+    SYSTEM.with_borrow_mut(|slot| *slot = Some(Box::new(system)));
+    let result = test();
+    SYSTEM.with_borrow_mut(|slot| *slot = None);
+    result
+}
+
+/// The answer in the library's encoding.
+fn ask(request: Request<'_>) -> usize {
+    let answer = SYSTEM.with_borrow_mut(|system| match system {
+        Some(system) => system(request),
+        None => Err(Error::new(ENOSYS)),
+    });
+    Error::mux(answer)
+}
+
+/// # Safety
+/// As for a slice, unless `length` is 0.
+unsafe fn bytes<'a>(start: *mut u8, length: usize) -> &'a mut [u8] {
+    if length == 0 {
+        return &mut [];
+    }
+    // SAFETY: the caller vouches for it.
+    unsafe { core::slice::from_raw_parts_mut(start, length) }
+}
+
+// SAFETY: here and below: the name belongs to the Redox system library, which does not exist here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_open_v1(path: *const u8, length: usize, _: u32, _: u16) -> usize {
+    // SAFETY: callers pass a live string.
+    let path = unsafe { bytes(path.cast_mut(), length) };
+    ask(Request::Open(core::str::from_utf8(path).unwrap_or("")))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_dup_v1(fd: usize, name: *const u8, length: usize) -> usize {
+    // SAFETY: callers pass a live slice.
+    ask(Request::Dup(fd, unsafe { bytes(name.cast_mut(), length) }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn redox_close_v1(fd: usize) -> usize {
+    ask(Request::Close(fd))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_read_v1(fd: usize, to: *mut u8, length: usize) -> usize {
+    // SAFETY: callers pass a live slice.
+    ask(Request::Read(fd, unsafe { bytes(to, length) }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_write_v1(fd: usize, from: *const u8, length: usize) -> usize {
+    // SAFETY: tests pass live memory only.
+    ask(Request::Write(fd, unsafe {
+        bytes(from.cast_mut(), length)
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_sys_call_v0(
+    fd: usize,
+    payload: *mut u8,
+    length: usize,
+    _flags: usize,
+    metadata: *const u64,
+    words: usize,
+) -> usize {
+    // SAFETY: tests pass live memory only.
+    let payload = unsafe { bytes(payload, length) };
+    // SAFETY: callers pass a live slice of words.
+    let metadata = unsafe { core::slice::from_raw_parts(metadata, words) };
+    ask(Request::Call(fd, payload, metadata))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn redox_mmap_v1(
+    address: *mut (),
+    bytes: usize,
+    _protection: u32,
+    flags: u32,
+    fd: usize,
+    offset: u64,
+) -> usize {
+    ask(Request::Map {
+        address: address as usize,
+        bytes,
+        flags,
+        fd,
+        offset,
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn redox_munmap_v1(address: *mut (), bytes: usize) -> usize {
+    ask(Request::Unmap(address as usize, bytes))
+}
+
+/// The descriptor of the thread, in a played system.
+pub const THREAD: usize = 1_000_000;
+
+#[unsafe(no_mangle)]
+extern "C" fn redox_cur_thrfd_v0() -> usize {
+    THREAD
+}
 
 macro_rules! refuse {
     ($($name:ident($($argument:ty),*);)*) => {
         $(
-            // SAFETY: the name belongs to the Redox system library, which does not exist here, and
-            // the function touches none of its arguments.
+            // SAFETY: as above; the function touches none of its arguments.
             #[unsafe(no_mangle)]
             extern "C" fn $name($(_: $argument),*) -> usize {
-                REFUSED
+                Error::mux(Err(Error::new(ENOSYS)))
             }
         )*
     };
 }
 
 refuse! {
-    redox_open_v1(*const u8, usize, u32, u16);
-    redox_dup_v1(usize, *const u8, usize);
-    redox_close_v1(usize);
-    redox_read_v1(usize, *mut u8, usize);
-    redox_write_v1(usize, *const u8, usize);
+    redox_clock_gettime_v1(usize, *mut ());
     redox_fcntl_v0(usize, usize, usize);
     redox_getdents_v0(usize, *mut u8, usize, u64);
-    redox_mmap_v1(*mut (), usize, u32, u32, usize, u64);
-    redox_munmap_v1(*mut (), usize);
-    redox_sys_call_v0(usize, *mut u8, usize, usize, *const u64, usize);
     redox_setrens_v1(usize, usize);
     redox_get_ns_v0();
     redox_register_scheme_to_ns_v0(usize, *const u8, usize, usize);
     redox_strerror_v1(*mut u8, *mut usize, u32);
-    redox_cur_thrfd_v0();
     redox_get_euid_v1();
     redox_futex_wait_v0(*mut u32, u32, *const ());
     redox_futex_wake_v0(*mut u32, u32);
+}
+
+/// Page-aligned zeroed memory for a played `mmap`; never freed.
+///
+/// # Errors
+/// `EOVERFLOW` for absurd sizes and none, `ENOMEM`.
+pub fn pages(bytes: usize) -> Result<&'static [AtomicU8]> {
+    let layout = Layout::from_size_align(bytes, PAGE).ok();
+    let layout = layout.filter(|layout| layout.size() > 0);
+    let layout = layout.ok_or(Error::new(EOVERFLOW))?;
+    // SAFETY: the size is not 0.
+    let start = unsafe { std::alloc::alloc_zeroed(layout) };
+    if start.is_null() {
+        return Err(Error::new(ENOMEM));
+    }
+    // SAFETY: fresh memory of this size that is never freed; zero is a value.
+    Ok(unsafe { core::slice::from_raw_parts(start.cast(), bytes) })
 }

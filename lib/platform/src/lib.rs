@@ -19,7 +19,7 @@ pub mod dma;
 pub mod event;
 pub mod firmware;
 #[cfg(not(target_os = "redox"))]
-mod host;
+pub mod host;
 pub mod irq;
 pub mod lock;
 pub mod mem;

@@ -581,3 +581,6 @@ pub fn set_nonblocking(epd: usize, nonblocking: bool) -> Result<()> {
 pub fn readiness(epd: usize, events: u16) -> Result<u16> {
     plain(epd, Call::Poll { events }).map(|ready| ready as u16)
 }
+
+#[cfg(test)]
+mod tests;

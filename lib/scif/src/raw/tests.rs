@@ -1,0 +1,439 @@
+//! What the calls ask of the system, against a played one.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use platform::host::{self, Request, THREAD};
+use platform::shared::Memory;
+use syscall::error::{ECONNRESET, ENODEV, ENOENT, ENOMEM, ENOTCONN, ENXIO, Error};
+use zerocopy::FromBytes;
+
+use super::*;
+
+const PAGE: usize = 4096;
+const EPD: usize = 3;
+const PROVIDE: u64 = 80;
+const FIXED: u32 = 4;
+/// Flags of a mapping's description: read and write.
+const GRANT_RW: usize = 3;
+
+/// A system with one endpoint, whose answers are prepared.
+#[derive(Default)]
+struct World {
+    /// What happened, in words.
+    log: Vec<String>,
+    /// Payloads of the calls on the endpoint.
+    payloads: Vec<Vec<u8>>,
+    /// What the endpoint answers; `Ok(0)` when nothing is left.
+    answers: VecDeque<syscall::error::Result<usize>>,
+    /// Mappings of the process: base and bytes.
+    grants: Vec<(usize, usize)>,
+    listed: bool,
+    /// Memory objects by descriptor.
+    objects: Vec<(usize, &'static [AtomicU8])>,
+    last_fd: usize,
+    /// Which mapping with a fixed address fails, counted from 1.
+    bad_map: usize,
+    fixed_maps: usize,
+}
+
+impl World {
+    fn answer(&mut self, request: Request<'_>) -> syscall::error::Result<usize> {
+        match request {
+            Request::Open(path) => {
+                self.log.push(format!("open {path}"));
+                self.last_fd += 1;
+                Ok(100 + self.last_fd)
+            }
+            Request::Dup(THREAD, b"addrspace") => {
+                self.listed = false;
+                Ok(50)
+            }
+            Request::Dup(fd, name) => {
+                let name = String::from_utf8_lossy(name);
+                self.log.push(format!("dup {fd} {name}"));
+                Ok(60)
+            }
+            Request::Read(50, to) => {
+                let mut count = 0;
+                if !self.listed {
+                    for (place, grant) in to.chunks_exact_mut(32).zip(&self.grants) {
+                        let words = [grant.0, grant.1, GRANT_RW, 0];
+                        place.copy_from_slice(words.map(usize::to_ne_bytes).as_flattened());
+                        count += 32;
+                    }
+                }
+                self.listed = true;
+                Ok(count)
+            }
+            Request::Call(EPD, payload, metadata) => {
+                let number = metadata[0];
+                self.log.push(format!("call {number}"));
+                let mut kept = metadata[1..].as_bytes().to_vec();
+                kept.extend_from_slice(payload);
+                self.payloads.push(kept);
+                self.answers.pop_front().unwrap_or(Ok(0))
+            }
+            Request::Call(fd, _, [PROVIDE, pages, _]) => {
+                self.log.push(format!("provide {pages}"));
+                self.objects
+                    .push((fd, host::pages(*pages as usize * PAGE)?));
+                Ok(1000 + fd)
+            }
+            Request::Call(fd, _, metadata) => {
+                self.log.push(format!("call {} on {fd}", metadata[0]));
+                self.answers.pop_front().unwrap_or(Ok(0))
+            }
+            Request::Write(EPD, bytes) => {
+                self.log.push(format!("write {}", bytes.len()));
+                self.answers.pop_front().unwrap_or(Ok(bytes.len()))
+            }
+            Request::Map {
+                address,
+                bytes,
+                flags,
+                fd,
+                offset,
+            } => self.map(address, bytes, flags, fd, offset),
+            Request::Unmap(_, bytes) => {
+                self.log.push(format!("unmap {bytes:#x}"));
+                Ok(0)
+            }
+            Request::Close(50) => Ok(0),
+            Request::Close(fd) => {
+                self.log.push(format!("close {fd}"));
+                Ok(0)
+            }
+            other => panic!("not expected: {other:?}"),
+        }
+    }
+
+    fn map(
+        &mut self,
+        address: usize,
+        bytes: usize,
+        flags: u32,
+        fd: usize,
+        offset: u64,
+    ) -> syscall::error::Result<usize> {
+        let object = self.objects.iter().find(|(known, ..)| *known == fd);
+        let object = object.map(|(_, content)| &content[offset as usize..]);
+        if flags & FIXED == 0 {
+            self.log.push(format!("map {bytes:#x}"));
+            let place = match object {
+                Some(content) => content,
+                None => host::pages(bytes)?,
+            };
+            return Ok(place.as_ptr() as usize);
+        }
+        self.fixed_maps += 1;
+        self.log.push(format!("fixed {bytes:#x} from {offset:#x}"));
+        if self.fixed_maps == self.bad_map {
+            return Err(Error::new(ENOMEM));
+        }
+        Ok(address)
+    }
+}
+
+type Stage = Rc<RefCell<World>>;
+
+/// Runs a test in a new world.
+fn play(test: impl FnOnce(&Stage)) {
+    let stage = Stage::default();
+    let system = stage.clone();
+    let answer = move |request: Request<'_>| system.borrow_mut().answer(request);
+    host::play(answer, || test(&stage));
+}
+
+/// Ordinary memory of the program.
+fn ordinary(stage: &Stage, bytes: usize) -> Memory {
+    let memory = Memory::ordinary(bytes).unwrap();
+    let mut world = stage.borrow_mut();
+    world.grants.push((memory.address(), bytes));
+    world.log.clear();
+    drop(world);
+    memory
+}
+
+/// What happened since the last look.
+fn log(stage: &Stage) -> String {
+    core::mem::take(&mut stage.borrow_mut().log).join(", ")
+}
+
+fn answers(stage: &Stage, answers: &[syscall::error::Result<usize>]) {
+    stage.borrow_mut().answers = answers.iter().copied().collect();
+}
+
+fn failure(errno: i32) -> syscall::error::Result<usize> {
+    Err(Error::new(errno))
+}
+
+/// The words and the structure of the last call on the endpoint.
+fn last_payload<T: FromBytes>(stage: &Stage) -> T {
+    let world = stage.borrow();
+    let payload = world.payloads.last().unwrap();
+    T::read_from_bytes(&payload[16..]).unwrap()
+}
+
+#[test]
+fn registering_replaces_memory_once() {
+    play(|stage| {
+        let memory = ordinary(stage, 4 * PAGE);
+        memory.copy_in(PAGE, b"content").unwrap();
+        answers(stage, &[Ok(0x7000)]);
+        let part = memory.range().part(PAGE, 2 * PAGE).unwrap();
+        assert_eq!(register(EPD, part, 0x5000, 3, 0x10), Ok(0x7000));
+        assert_eq!(
+            log(stage),
+            "open /scheme/scif/memory, provide 2, map 0x2000, fixed 0x2000 from 0x0, \
+             unmap 0x2000, close 101, call 8"
+        );
+        let record: RegisterRecord = last_payload(stage);
+        assert_eq!(record.memory.get(), 1101);
+        assert_eq!(record.memory_offset.get(), 0);
+        assert_eq!(record.length.get(), 2 * PAGE as u64);
+        assert_eq!(record.offset.get(), 0x5000);
+        assert_eq!((record.protection.get(), record.flags.get()), (3, 0x10));
+        // The content went along.
+        let object = stage.borrow().objects[0].1;
+        let kept: Vec<u8> = object[..7]
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .collect();
+        assert_eq!(kept, b"content");
+
+        let second = part.part(PAGE, PAGE).unwrap();
+        assert_eq!(register(EPD, second, 0, 1, 0), Ok(0));
+        assert_eq!(log(stage), "call 8", "it is known already");
+        let record: RegisterRecord = last_payload(stage);
+        assert_eq!(record.memory.get(), 1101);
+        assert_eq!(record.memory_offset.get(), PAGE as u64);
+    });
+}
+
+#[test]
+fn memory_unmapped_behind_our_back_is_provided_again() {
+    play(|stage| {
+        let memory = ordinary(stage, PAGE);
+        register(EPD, memory.range(), 0, 3, 0).unwrap();
+        log(stage);
+        answers(stage, &[failure(EFAULT), Ok(0x1000)]);
+        assert_eq!(register(EPD, memory.range(), 0, 3, 0), Ok(0x1000));
+        let what = log(stage);
+        assert!(what.starts_with("call 8, open"), "{what}");
+        assert!(what.ends_with("call 8"), "{what}");
+        let record: RegisterRecord = last_payload(stage);
+        assert_eq!(record.memory.get(), 1102, "the new object");
+    });
+}
+
+#[test]
+fn bad_arguments_replace_nothing() {
+    play(|stage| {
+        let memory = ordinary(stage, 2 * PAGE);
+        let all = memory.range();
+        for (range, protection, flags) in [
+            (all.part(1, PAGE).unwrap(), 3, 0),
+            (all.part(0, PAGE + 1).unwrap(), 3, 0),
+            (all.part(0, 0).unwrap(), 3, 0),
+            (all, 4, 0),
+            (all, 3, 1),
+        ] {
+            assert_eq!(register(EPD, range, 0, protection, flags), Err(EINVAL));
+        }
+        assert_eq!(log(stage), "");
+        // Memory that is not there: the endpoint's own fault is named first.
+        answers(stage, &[failure(ENOTCONN), failure(EFAULT)]);
+        let absent = Range::absent(PAGE);
+        assert_eq!(register(EPD, absent, 0, 3, 0), Err(ENOTCONN));
+        assert_eq!(register(EPD, absent, 0, 3, 0), Err(EFAULT));
+        let record: RegisterRecord = last_payload(stage);
+        assert_eq!(record.memory.get(), NO_TOKEN);
+    });
+}
+
+#[test]
+fn a_replacement_that_fails_leaves_no_view_behind() {
+    play(|stage| {
+        let memory = ordinary(stage, 2 * PAGE);
+        stage.borrow_mut().bad_map = 1;
+        assert_eq!(register(EPD, memory.range(), 0, 3, 0), Err(ENOMEM));
+        assert_eq!(
+            log(stage),
+            "open /scheme/scif/memory, provide 2, map 0x2000, fixed 0x2000 from 0x0, \
+             unmap 0x2000, close 101"
+        );
+    });
+}
+
+#[test]
+fn the_daemon_s_own_memory_is_known_from_the_start() {
+    play(|stage| {
+        let memory = Memory::new(3 * PAGE).unwrap();
+        assert_eq!(
+            log(stage),
+            "open /scheme/scif/memory, provide 3, map 0x3000, close 101"
+        );
+        let part = memory.range().part(2 * PAGE, PAGE).unwrap();
+        register(EPD, part, 0, 3, 0).unwrap();
+        assert_eq!(log(stage), "call 8");
+        // Any alignment will do for a cached transfer.
+        let odd = memory.range().part(5, 100).unwrap();
+        vwriteto(EPD, odd, 0x9000, 2).unwrap();
+        assert_eq!(log(stage), "call 19");
+        let record: CachedRecord = last_payload(stage);
+        assert_eq!(record.memory_offset.get(), 5);
+        assert_eq!(record.length.get(), 100);
+        assert_eq!(record.remote_offset.get(), 0x9000);
+        vreadfrom(EPD, odd, 0x9000, 2).unwrap();
+        assert_eq!(log(stage), "call 18");
+        drop(memory);
+        assert_eq!(log(stage), "unmap 0x3000");
+    });
+}
+
+#[test]
+fn caching_is_a_hint() {
+    play(|stage| {
+        let memory = ordinary(stage, 2 * PAGE);
+        let odd = memory.range().part(1, 100).unwrap();
+        vreadfrom(EPD, odd, 0, 2).unwrap();
+        assert_eq!(log(stage), "call 12", "it is no whole page");
+        vreadfrom(EPD, memory.range(), 0, 0).unwrap();
+        assert_eq!(log(stage), "call 12", "nobody asked for it");
+        let mut slice = [0; 8];
+        vreadfrom(EPD, &mut slice[..], 0, 2).unwrap();
+        assert_eq!(log(stage), "call 12", "a slice is not shared");
+        vreadfrom(EPD, memory.range(), 0, 2).unwrap();
+        assert!(log(stage).ends_with("call 18"));
+        answers(stage, &[failure(EFAULT), failure(ENXIO)]);
+        assert_eq!(vreadfrom(EPD, memory.range(), 0, 2), Err(ENXIO));
+        assert!(log(stage).starts_with("call 18, open"));
+    });
+}
+
+#[test]
+fn constant_data_is_copied_when_it_must_be() {
+    play(|stage| {
+        answers(stage, &[failure(EFAULT), Ok(0)]);
+        assert_eq!(vwriteto(EPD, &b"constant"[..], 0x3000, 4), Ok(()));
+        assert_eq!(log(stage), "call 13, call 13");
+        let world = stage.borrow();
+        let payload = world.payloads.last().unwrap();
+        assert_eq!(payload[..8], 0x3000_u64.to_le_bytes());
+        assert_eq!(payload[8..16], 4_u64.to_le_bytes());
+        assert_eq!(&payload[16..], b"constant");
+    });
+}
+
+#[test]
+fn blocking_sends_write_and_others_call() {
+    play(|stage| {
+        let data = vec![1; 10_000];
+        answers(stage, &[Ok(4000), Ok(6000)]);
+        assert_eq!(send(EPD, &data[..], 1), Ok(10_000));
+        assert_eq!(log(stage), "write 10000, write 6000");
+        // What was taken before an error counts.
+        answers(stage, &[Ok(4000), failure(ECONNRESET)]);
+        assert_eq!(send(EPD, &data[..], 1), Ok(4000));
+        answers(stage, &[failure(ECONNRESET)]);
+        assert_eq!(send(EPD, &data[..], 1), Err(ECONNRESET));
+        log(stage);
+        answers(stage, &[Ok(4095)]);
+        assert_eq!(send(EPD, &data[..], 0), Ok(4095));
+        // Unknown flags and empty data are the daemon's business.
+        answers(stage, &[failure(EINVAL), Ok(0)]);
+        assert_eq!(send(EPD, &data[..3], 2), Err(EINVAL));
+        assert_eq!(send(EPD, &data[..0], 1), Ok(0));
+        assert_eq!(log(stage), "call 6, call 6, call 6");
+    });
+}
+
+#[test]
+fn an_accept_that_fails_leaves_no_descriptor() {
+    play(|stage| {
+        answers(stage, &[failure(EAGAIN)]);
+        assert_eq!(accept(EPD, 0), Err(EAGAIN));
+        assert_eq!(log(stage), "call 4");
+        answers(stage, &[Ok(0), failure(ENOENT)]);
+        assert_eq!(accept(EPD, 1), Err(ENOENT));
+        assert_eq!(
+            log(stage),
+            "call 4, open /scheme/scif/endpoint, call 5 on 101, close 101"
+        );
+    });
+}
+
+#[test]
+fn mappings_are_made_of_runs() {
+    play(|stage| {
+        answers(stage, &[Ok(2 * PAGE), Ok(PAGE)]);
+        let address = mmap(EPD, None, 3 * PAGE, 1, 0x4000).unwrap();
+        assert!(address.is_multiple_of(PAGE));
+        assert_eq!(
+            log(stage),
+            "call 68, call 68, dup 3 window, map 0x3000, fixed 0x2000 from 0x4000, \
+             fixed 0x1000 from 0x6000, close 60"
+        );
+        answers(stage, &[Ok(3 * PAGE)]);
+        mmap(EPD, None, 3 * PAGE, 3, 0x4000).unwrap();
+        assert_eq!(log(stage), "call 68, dup 3 window, map 0x3000, close 60");
+
+        // A hole is found before anything is mapped.
+        answers(stage, &[Ok(PAGE), failure(ENXIO)]);
+        assert_eq!(mmap(EPD, None, 2 * PAGE, 3, 0), Err(ENXIO));
+        assert_eq!(log(stage), "call 68, call 68");
+
+        // What was reserved goes when a run cannot be mapped.
+        answers(stage, &[Ok(PAGE), Ok(PAGE)]);
+        let made = stage.borrow().fixed_maps;
+        stage.borrow_mut().bad_map = made + 2;
+        assert_eq!(mmap(EPD, None, 2 * PAGE, 3, 0), Err(ENOMEM));
+        assert!(log(stage).ends_with("unmap 0x2000, close 60"));
+        assert_eq!(mmap(EPD, None, PAGE, 4, 0), Err(EINVAL), "unknown rights");
+    });
+}
+
+#[test]
+fn transfers_and_signals_travel_whole() {
+    play(|stage| {
+        readfrom(EPD, 0x1000, 5, -1, 9).unwrap();
+        let record: RmaRecord = last_payload(stage);
+        assert_eq!(record.local_offset.get(), 0x1000);
+        assert_eq!(record.length.get(), 5);
+        assert_eq!(record.remote_offset.get(), -1);
+        assert_eq!(record.flags.get(), 9);
+        writeto(EPD, 0, 1, 2, 4).unwrap();
+        fence_signal(EPD, 8, 77, 16, 88, 0x31).unwrap();
+        let record: SignalRecord = last_payload(stage);
+        assert_eq!(record.local_offset.get(), 8);
+        assert_eq!(record.local_value.get(), 77);
+        assert_eq!(record.remote_offset.get(), 16);
+        assert_eq!(record.remote_value.get(), 88);
+        answers(stage, &[Ok(5), Ok(0), failure(ENODEV)]);
+        assert_eq!(fence_mark(EPD, 1), Ok(5));
+        assert_eq!(fence_wait(EPD, 5), Ok(()));
+        assert_eq!(unregister(EPD, 0x1000, 0x1000), Err(ENODEV));
+        assert_eq!(
+            log(stage),
+            "call 10, call 11, call 17, call 15, call 16, call 9"
+        );
+    });
+}
+
+#[test]
+fn descriptors_that_are_none_are_reported_by_poll() {
+    play(|stage| {
+        answers(stage, &[failure(ENOENT), Ok(4), Ok(0)]);
+        let mut entries = [
+            PollFd::new(EPD, 1),
+            PollFd::new(EPD, 4),
+            PollFd::new(EPD, 1),
+        ];
+        assert_eq!(poll(&mut entries, None), Ok(2));
+        let found = entries.map(|entry| entry.revents);
+        assert_eq!(found, [Readiness::NVAL.bits(), 4, 0]);
+    });
+}
