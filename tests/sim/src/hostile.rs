@@ -10,15 +10,16 @@ use std::rc::Rc;
 use scif_abi::PortId;
 use scif_abi::message::{Extensions, Message, NodeMessage};
 use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
-use scif_core::{Config, ConnectMode, EndpointId, Engine, Event, LinkState, Owner};
+use scif_core::{Config, ConnectMode, EndpointId, Engine, LinkState, Owner};
 use zerocopy::FromZeros;
 
+use crate::hostile_windows::{self, Registered, Words};
 use crate::memory::{Fabric, NodeMemory};
 use crate::peer::{RING_BYTES, ScriptedPeer};
 use crate::rng::Rng;
 
-const VICTIM: u16 = 0;
-const HOSTILE: u16 = 1;
+pub(crate) const VICTIM: u16 = 0;
+pub(crate) const HOSTILE: u16 = 1;
 const PORT: u16 = 2000;
 
 /// What came of it.
@@ -34,6 +35,14 @@ pub struct HostileReport {
     pub ignored: u64,
     /// Bytes that passed within the node undisturbed.
     pub undisturbed_bytes: u64,
+    /// Windows the victim registered.
+    pub windows: u64,
+    /// Windows that one of the two refused.
+    pub refused_windows: u64,
+    /// Transfers begun.
+    pub transfers: u64,
+    /// Mappings of the hostile node's windows.
+    pub mappings: u64,
 }
 
 /// The hostile node: knows what a real peer would know.
@@ -47,17 +56,22 @@ struct Hostile {
     /// Numbers seen in messages: ids and addresses.
     seen: Vec<u64>,
     /// Messages an honest peer would send next.
-    proper: Vec<(u32, [u64; 4])>,
+    proper: Vec<Words>,
+    /// Ids of the victim's ends of connections.
+    victim_ids: Vec<u64>,
+    rng: Rng,
 }
 
 impl Hostile {
-    fn new(fabric: &Rc<RefCell<Fabric>>) -> Hostile {
+    fn new(fabric: &Rc<RefCell<Fabric>>, rng: Rng) -> Hostile {
         Hostile {
             peer: ScriptedPeer::new(fabric, HOSTILE, VICTIM),
             queue_pairs: Vec::new(),
             victim_pairs: Vec::new(),
             seen: vec![0, 1, u64::MAX],
             proper: Vec::new(),
+            victim_ids: Vec::new(),
+            rng,
         }
     }
 
@@ -98,10 +112,12 @@ impl Hostile {
         match opcode {
             NodeMessage::CONNECT_REQUEST => {
                 let pair = self.queue_pairs.last().copied().unwrap_or(0);
+                self.victim_ids.push(first);
                 self.proper
                     .push((NodeMessage::CONNECT_GRANT, [first, pair, first, 0]));
             }
             NodeMessage::CONNECT_GRANT => {
+                self.victim_ids.push(third);
                 self.proper
                     .push((NodeMessage::CONNECT_GRANT_ACK, [third, 0, 0, 0]));
             }
@@ -109,14 +125,24 @@ impl Hostile {
                 self.proper
                     .push((NodeMessage::DISCONNECT_ACK, [first, second, 0, 0]));
             }
-            _ => {}
+            _ => {
+                let answer = hostile_windows::answer(&mut self.peer, &mut self.rng, opcode, words);
+                self.proper.extend(answer);
+            }
         }
     }
 
     /// Says one thing an honest peer would say.
     fn speak_properly(&mut self, rng: &mut Rng) {
-        let pair = self.make_queue_pair(rng);
-        let request = (NodeMessage::CONNECT_REQUEST, [rng.below(100), pair, 0, 0]);
+        let recent = self.victim_ids.len().saturating_sub(4);
+        let ids = &self.victim_ids[recent..];
+        let request = if ids.is_empty() || rng.one_in(4) {
+            let pair = self.make_queue_pair(rng);
+            (NodeMessage::CONNECT_REQUEST, [rng.below(100), pair, 0, 0])
+        } else {
+            let id = ids[rng.below(ids.len() as u64) as usize];
+            hostile_windows::request(rng, id)
+        };
         let (opcode, words) = self.proper.pop().unwrap_or(request);
         self.send(rng, opcode, words);
     }
@@ -181,6 +207,7 @@ struct Victim {
     pair: [EndpointId; 2],
     sent: u64,
     received: u64,
+    registered: Registered,
 }
 
 /// Runs one attack.
@@ -190,8 +217,10 @@ struct Victim {
 pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, String> {
     let mut rng = Rng::new(seed);
     let fabric = Fabric::new(2);
-    let mut hostile = Hostile::new(&fabric);
-    let mut victim = Victim::new(&fabric)?;
+    // Its addresses mean nothing, so what is stored there harms nobody.
+    fabric.borrow_mut().lawless = Some(usize::from(HOSTILE));
+    let mut hostile = Hostile::new(&fabric, Rng::new(rng.number()));
+    let mut victim = Victim::new(&fabric, &mut rng)?;
     for step in 0..steps {
         victim.ensure_link(&mut hostile, step)?;
         match rng.below(10) {
@@ -200,7 +229,7 @@ pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, String> {
                 let opcode = if rng.one_in(20) {
                     rng.number() as u32
                 } else {
-                    rng.below(20) as u32
+                    rng.below(40) as u32
                 };
                 let opcode = if rng.one_in(10) {
                     64 + rng.below(2) as u32
@@ -226,6 +255,7 @@ pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, String> {
                 hostile.peer.scribble(address, &index.to_le_bytes());
             }
             5 => hostile.listen(),
+            6 | 7 => victim.memory_step(&mut rng)?,
             _ => victim.client_step(&mut rng)?,
         }
         victim.stream_step(&mut rng)?;
@@ -244,7 +274,7 @@ pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, String> {
 }
 
 impl Victim {
-    fn new(fabric: &Rc<RefCell<Fabric>>) -> Result<Victim, String> {
+    fn new(fabric: &Rc<RefCell<Fabric>>, rng: &mut Rng) -> Result<Victim, String> {
         let mut memory = NodeMemory::new(fabric, usize::from(VICTIM));
         let mut config = Config::new(VICTIM);
         config.node_ring_bytes = RING_BYTES;
@@ -277,6 +307,7 @@ impl Victim {
             pair,
             sent: 0,
             received: 0,
+            registered: Registered::new(fabric, rng),
         })
     }
 
@@ -284,6 +315,7 @@ impl Victim {
     fn ensure_link(&mut self, hostile: &mut Hostile, step: u64) -> Result<(), String> {
         let state = self.engine.link_state(HOSTILE);
         if matches!(state, Some(LinkState::Failed | LinkState::Left)) {
+            self.registered.abort();
             self.engine.link_down(&mut self.memory, HOSTILE);
             hostile
                 .peer
@@ -295,6 +327,8 @@ impl Victim {
         }
         let address = self.engine.attach(&mut self.memory, HOSTILE);
         let address = address.map_err(|error| format!("step {step}: {error}"))?;
+        let (from, to) = (usize::from(HOSTILE), usize::from(VICTIM));
+        hostile.peer.fabric.borrow_mut().set_reach(from, to, true);
         let queue_pair = hostile.peer.begin(address, Extensions::all().to_word());
         let result = self.engine.link_up(&mut self.memory, HOSTILE, queue_pair);
         result.map_err(|error| format!("step {step}: {error}"))?;
@@ -341,9 +375,22 @@ impl Victim {
                 let now = engine.next_deadline().unwrap_or(0);
                 engine.tick(memory, now);
             }
-            _ => while let Some(_event) = engine.next_event(memory) {},
+            _ => {
+                let budget = 1 + rng.size(50_000) as usize;
+                self.registered.pump(engine, memory, budget)?;
+            }
         }
         Ok(())
+    }
+
+    /// Something a program might do with registered memory.
+    fn memory_step(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let pick = rng.below(self.endpoints.len() as u64) as usize;
+        let (engine, memory) = (&mut self.engine, &mut self.memory);
+        match self.endpoints.get(pick) {
+            Some(endpoint) => self.registered.step(engine, memory, *endpoint, rng),
+            None => Ok(()),
+        }
     }
 
     /// The stream within the node goes on as if nothing were.
@@ -375,12 +422,11 @@ impl Victim {
         {
             self.engine.close(&mut self.memory, *id);
         }
-        while let Some(event) = self.engine.next_event(&mut self.memory) {
-            if event == Event::NodeUp(VICTIM) {
-                return Err("the own node came up".into());
-            }
-        }
+        let (engine, memory) = (&mut self.engine, &mut self.memory);
+        self.registered.pump(engine, memory, 1 << 20)?;
+        self.registered.abort();
         self.engine.link_down(&mut self.memory, HOSTILE);
+        self.registered.finish(&mut self.engine, &mut self.memory)?;
         self.engine
             .check_invariants()
             .map_err(|violation| violation.to_string())?;
@@ -395,6 +441,10 @@ impl Victim {
             rings_reset: stats.rings_reset,
             ignored: stats.unknown_messages + stats.stale_ids + stats.unexpected_messages,
             undisturbed_bytes: self.received,
+            windows: self.registered.windows,
+            refused_windows: stats.refused_windows + stats.bad_windows,
+            transfers: self.registered.transfers,
+            mappings: self.registered.mappings,
         })
     }
 }

@@ -10,6 +10,7 @@
 pub mod actor;
 pub mod dma;
 pub mod hostile;
+mod hostile_windows;
 mod links;
 pub mod mapping;
 pub mod memory;

@@ -51,6 +51,8 @@ pub struct Fabric {
     /// When set (a canary), one byte of every so many-th longer store to a peer is changed; this
     /// many stores remain until the next.
     pub corrupt_after: Option<u64>,
+    /// A node whose memory anybody may store to, allocated or not.
+    pub lawless: Option<usize>,
     /// What went wrong first.
     pub fault: Option<String>,
     /// One in eight allocations is refused.
@@ -77,6 +79,7 @@ impl Fabric {
             rams: (0..nodes).map(|_| ram()).collect(),
             reach: vec![vec![None; nodes]; nodes],
             corrupt_after: None,
+            lawless: None,
             fault: None,
             is_scarce: false,
             allocations: 0,
@@ -193,7 +196,7 @@ impl Fabric {
 
     fn check_used(&mut self, node: usize, range: &std::ops::Range<usize>, what: &str) {
         let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
-        if self.rams[node].pages[pages].contains(&Use::Free) {
+        if self.lawless != Some(node) && self.rams[node].pages[pages].contains(&Use::Free) {
             self.complain(format!(
                 "{what} of node {node} at {range:x?}, which is not allocated"
             ));

@@ -93,9 +93,16 @@ fn a_hostile_peer_harms_nobody_else() {
         sum.rings_reset += report.rings_reset;
         sum.ignored += report.ignored;
         sum.undisturbed_bytes += report.undisturbed_bytes;
+        sum.windows += report.windows;
+        sum.refused_windows += report.refused_windows;
+        sum.transfers += report.transfers;
+        sum.mappings += report.mappings;
     }
     println!("{sum:?}");
     let [connected, links_failed] = [sum.connected, sum.links_failed];
     let [rings_reset, ignored] = [sum.rings_reset, sum.ignored];
     assert!(!all || connected > 0 && links_failed > 0 && rings_reset > 0 && ignored > 0);
+    let [windows, refused] = [sum.windows, sum.refused_windows];
+    let [transfers, mappings] = [sum.transfers, sum.mappings];
+    assert!(!all || windows > 1000 && refused > 1000 && transfers > 100 && mappings > 20);
 }
