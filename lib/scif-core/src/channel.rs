@@ -143,6 +143,7 @@ impl Engine {
                 }
             }
         }
+        self.say_last_words(mem);
         self.has_work()
     }
 
@@ -465,6 +466,12 @@ impl Engine {
             }
             self.drop_channel_if_done(id);
         }
+    }
+
+    /// Whether anything is queued or under way between this node and `node`.
+    pub(crate) fn is_copying(&self, node: NodeId) -> bool {
+        let mut with_node = self.channels.iter().filter(|(_, c)| c.node == node);
+        with_node.any(|(_, channel)| !channel.jobs.is_empty())
     }
 
     fn drop_channel_if_done(&mut self, id: ChannelId) {

@@ -135,7 +135,32 @@ impl Engine {
                 node.state = LinkState::Leaving;
                 node.exit_deadline = Some(deadline);
             }
-            self.post(mem, node_ends(number), NodeMessage::Exit);
+            self.say_last_word(mem, number, NodeMessage::Exit);
+        }
+    }
+
+    /// Says EXIT or EXIT_ACK: from then on the peer's memory is not touched any more, so what the
+    /// copy engine has begun must have ended.
+    fn say_last_word(&mut self, mem: &mut dyn Memory, number: NodeId, body: NodeMessage) {
+        if !self.is_copying(number) {
+            self.post(mem, node_ends(number), body);
+        } else if let Some(node) = self.nodes.get_mut(&number) {
+            node.last_word = Some(body);
+        }
+    }
+
+    /// Says what had to wait for the copy engine.
+    pub(crate) fn say_last_words(&mut self, mem: &mut dyn Memory) {
+        let waiting = |(number, node): (&NodeId, &Node)| {
+            let is_done = node.last_word.is_some() && !self.is_copying(*number);
+            is_done.then_some(*number)
+        };
+        let numbers: Vec<NodeId> = self.nodes.iter().filter_map(waiting).collect();
+        for number in numbers {
+            let node = self.nodes.get_mut(&number);
+            if let Some(body) = node.and_then(|node| node.last_word.take()) {
+                self.post(mem, node_ends(number), body);
+            }
         }
     }
 
@@ -347,7 +372,7 @@ impl Engine {
         self.cut(mem, from, Phase::Disconnected);
         // The last store into the peer's memory but the answer itself, after which it may free it.
         if self.publish(mem, from) {
-            self.post(mem, node_ends(from), NodeMessage::ExitAck);
+            self.say_last_word(mem, from, NodeMessage::ExitAck);
         }
         if let Some(node) = self.nodes.get_mut(&from) {
             node.is_dismissed = true;

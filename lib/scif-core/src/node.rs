@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use scif_abi::NodeId;
 use scif_abi::limits::MAX_QUEUED_MESSAGES;
-use scif_abi::message::{Extensions, MESSAGE_BYTES, Message};
+use scif_abi::message::{Extensions, MESSAGE_BYTES, Message, NodeMessage};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::memory::Memory;
@@ -62,6 +62,8 @@ pub(crate) struct Node {
     pub(crate) exit_deadline: Option<u64>,
     /// `NodeUp` was reported and `NodeDown` was not.
     pub(crate) is_reported: bool,
+    /// EXIT or EXIT_ACK, which has to wait until the copy engine is done with the peer's memory.
+    pub(crate) last_word: Option<NodeMessage>,
     /// The peer has said EXIT; all that is left to do is to send it the answer.
     pub(crate) is_dismissed: bool,
     /// Messages were put and the doorbell has not been rung for them.
@@ -83,6 +85,7 @@ impl Node {
             stuck_since: None,
             exit_deadline: None,
             is_reported: false,
+            last_word: None,
             is_dismissed: false,
             owes_doorbell: false,
             has_unread: false,
