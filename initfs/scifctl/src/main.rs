@@ -1,99 +1,185 @@
-//! `scifctl`: what the `scif:` scheme knows of nodes, ports and connections, for people and
-//! scripts.
+//! `scifctl`: what the SCIF daemons know of nodes, connections, registered memory and limits, for
+//! people and scripts.
 //!
-//! The tables are the scheme's own text files; this program finds them, puts titles on them and
-//! picks single counters.
-#![no_std]
-#![no_main]
+//! The tables are the daemons' own text files; this program finds them, names the programs behind
+//! process numbers, aligns the columns and picks single values.
+#![cfg_attr(target_os = "redox", no_std, no_main)]
 
+#[cfg(target_os = "redox")]
 extern crate alloc;
 
-use alloc::string::String;
-use alloc::vec::Vec;
+#[cfg(target_os = "redox")]
+mod program {
+    use alloc::collections::BTreeMap;
+    use alloc::string::String;
+    use alloc::vec::Vec;
 
-use runtime::{Result, env, eprintln, fs, print, println};
+    use runtime::fs::{self, File};
+    use runtime::io::Read;
+    use runtime::{env, eprintln, print, println};
+    use scifctl::table::Table;
 
-runtime::main!(main);
+    runtime::main!(main);
 
-const USAGE: &str = "\
-usage: scifctl                   node, nodes and connections at a glance
-       scifctl nodes             nodes that are online
-       scifctl ports             ports in use on this node
-       scifctl connections       connections of this node
-       scifctl stats [NAME...]   all counters, or the values of the named ones
+    const USAGE: &str = "\
+usage: scifctl                      node, nodes and connections at a glance
+       scifctl nodes                nodes that are online
+       scifctl ports                ports in use on this node
+       scifctl connections          connections of this node
+       scifctl windows              registered memory, of this node and of its peers
+       scifctl mappings             what programs have mapped of it
+       scifctl pins                 memory pinned where it is
+       scifctl stats [NAME...]      all counters, or the values of the named ones
+       scifctl limits               limits
+       scifctl limits NAME VALUE    sets one (root)
+       scifctl peers [watch]        nodes that are there; with watch also those that come and go
        scifctl version";
 
-/// Wrong arguments.
-const STATUS_USAGE: i32 = 2;
+    const SCIF: &str = "/scheme/scif";
+    const PINS: &str = "/scheme/scifpin/ranges";
+    const PROCESSES: &str = "/scheme/proc/ps";
 
-fn main() -> i32 {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let result = match words[..] {
-        [] => overview(),
-        [file @ ("nodes" | "ports" | "connections" | "stats" | "version")] => show(file),
-        ["stats", ref names @ ..] => return counters(names),
-        _ => {
-            eprintln!("{USAGE}");
-            return STATUS_USAGE;
+    /// Wrong arguments.
+    const STATUS_USAGE: i32 = 2;
+
+    fn main() -> i32 {
+        let arguments: Vec<String> = env::args().skip(1).collect();
+        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let result = match words[..] {
+            [] => overview(),
+            [file @ ("nodes" | "ports" | "connections" | "windows" | "mappings" | "stats")] => {
+                scif(file).and_then(|text| show(Table::parse(&text)))
+            }
+            ["version"] => scif("version").map(|text| print!("{text}")),
+            ["pins"] => read(PINS).and_then(|text| show(Table::parse(&text))),
+            ["stats", ref names @ ..] => return counters(names),
+            ["limits"] => {
+                scif("limits").and_then(|text| show(Table::with_columns("limit value", &text)))
+            }
+            ["limits", name, value] => set_limit(name, value),
+            ["peers"] => peers(false),
+            ["peers", "watch"] => peers(true),
+            _ => {
+                eprintln!("{USAGE}");
+                return STATUS_USAGE;
+            }
+        };
+        match result {
+            Ok(()) => 0,
+            Err(status) => status,
         }
-    };
-    match result {
-        Ok(()) => 0,
-        Err(status) => status,
     }
-}
 
-fn read(file: &str) -> Result<String, i32> {
-    let path = alloc::format!("/scheme/scif/{file}");
-    fs::read_to_string(&path).map_err(|error| {
-        eprintln!("scifctl: {path}: {error}; is micd running?");
+    fn read(path: &str) -> Result<String, i32> {
+        fs::read_to_string(path).map_err(|error| failed(path, error))
+    }
+
+    fn failed(path: &str, error: runtime::Error) -> i32 {
+        eprintln!("scifctl: {path}: {error}");
+        if error.errno == syscall::error::ENOENT || error.errno == syscall::error::ENODEV {
+            eprintln!("scifctl: is its daemon running?");
+        }
         1
-    })
-}
-
-fn show(file: &str) -> Result<(), i32> {
-    print!("{}", read(file)?);
-    Ok(())
-}
-
-fn overview() -> Result<(), i32> {
-    let nodes = read("nodes")?;
-    let connections = read("connections")?;
-    print!("{}\nnodes\n{}", read("version")?, indented(&nodes));
-    if connections.lines().count() > 1 {
-        print!("\nconnections\n{}", indented(&connections));
-    } else {
-        println!("\nno connections");
     }
-    Ok(())
-}
 
-fn indented(text: &str) -> String {
-    text.lines()
-        .map(|line| alloc::format!("  {line}\n"))
-        .collect()
-}
+    /// A file of the `scif:` scheme.
+    fn scif(file: &str) -> Result<String, i32> {
+        read(&alloc::format!("{SCIF}/{file}"))
+    }
 
-/// Prints the values of the named counters, one a line: what a script compares.
-fn counters(names: &[&str]) -> i32 {
-    let text = match read("stats") {
-        Ok(text) => text,
-        Err(status) => return status,
-    };
-    let mut status = 0;
-    for name in names {
-        let value = text.lines().skip(1).find_map(|line| {
-            let mut words = line.split_whitespace();
-            (words.next() == Some(*name)).then(|| words.next().unwrap_or("?"))
-        });
-        match value {
-            Some(value) => println!("{value}"),
-            None => {
-                eprintln!("scifctl: no counter is named {name}; `scifctl stats` lists them");
-                status = 1;
+    /// Prints a table, with the names of programs.
+    fn show(mut table: Table) -> Result<(), i32> {
+        // Without a list of processes their numbers must do.
+        let processes = fs::read_to_string(PROCESSES).unwrap_or_default();
+        let processes = Table::parse(&processes);
+        let names: BTreeMap<&str, &str> = processes.pairs("pid", "name").collect();
+        table.name_programs(&names);
+        print!("{}", table.text());
+        Ok(())
+    }
+
+    fn overview() -> Result<(), i32> {
+        let nodes = scif("nodes")?;
+        let connections = Table::parse(&scif("connections")?);
+        let windows = Table::parse(&scif("windows")?);
+        let mappings = Table::parse(&scif("mappings")?);
+        print!("{}\nnodes\n", scif("version")?);
+        print!("{}", indented(&Table::parse(&nodes).text()));
+        if connections.is_empty() {
+            println!("\nno connections");
+        } else {
+            print!("\nconnections\n{}", indented(&connections.text()));
+        }
+        let (windows, mappings) = (windows.len(), mappings.len());
+        if windows + mappings > 0 {
+            println!("\n{windows} windows, {mappings} mappings");
+        }
+        Ok(())
+    }
+
+    fn indented(text: &str) -> String {
+        text.lines()
+            .map(|line| alloc::format!("  {line}\n"))
+            .collect()
+    }
+
+    /// Prints the values of the named counters, one a line: what a script compares.
+    fn counters(names: &[&str]) -> i32 {
+        let table = match scif("stats") {
+            Ok(text) => Table::parse(&text),
+            Err(status) => return status,
+        };
+        let mut status = 0;
+        for name in names {
+            let mut counters = table.pairs("counter", "value");
+            match counters.find(|(counter, _)| counter == name) {
+                Some((_, value)) => println!("{value}"),
+                None => {
+                    eprintln!("scifctl: no counter is named {name}; `scifctl stats` lists them");
+                    status = 1;
+                }
+            }
+        }
+        status
+    }
+
+    fn set_limit(name: &str, value: &str) -> Result<(), i32> {
+        if value.parse::<u64>().is_err() {
+            eprintln!("scifctl: {value} is no number");
+            return Err(STATUS_USAGE);
+        }
+        let limits = Table::with_columns("limit value", &scif("limits")?);
+        if !limits
+            .pairs("limit", "value")
+            .any(|(limit, _)| limit == name)
+        {
+            eprintln!("scifctl: no limit is named {name}; `scifctl limits` lists them");
+            return Err(1);
+        }
+        let path = alloc::format!("{SCIF}/limits");
+        let line = alloc::format!("{name} {value}\n");
+        fs::write(&path, line).map_err(|error| failed(&path, error))
+    }
+
+    /// Prints the nodes that are there, which the file tells first; then, to watch, the others as
+    /// they come and go.
+    fn peers(watch: bool) -> Result<(), i32> {
+        let path = alloc::format!("{SCIF}/peers");
+        let mut file = File::open(&path).map_err(|error| failed(&path, error))?;
+        let mut buffer = [0; 4096];
+        loop {
+            let count = file
+                .read(&mut buffer)
+                .map_err(|error| failed(&path, error))?;
+            let lines = buffer.get(..count).unwrap_or(&[]);
+            print!("{}", String::from_utf8_lossy(lines));
+            if !watch || count == 0 {
+                return Ok(());
             }
         }
     }
-    status
 }
+
+/// The program runs on Redox only; elsewhere its library is tested.
+#[cfg(not(target_os = "redox"))]
+fn main() {}

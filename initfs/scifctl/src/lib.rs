@@ -1,0 +1,6 @@
+//! The parts of `scifctl` that need no machine: tables read from text and made text again.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod table;

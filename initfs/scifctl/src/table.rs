@@ -1,0 +1,153 @@
+//! Tables as the daemons write them: a first line that names the columns, a line for each object,
+//! columns separated by blanks.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// A table. All rows have as many cells as there are columns.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Table {
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Reads a table. Lines with more or fewer words are filled up or cut.
+    pub fn parse(text: &str) -> Self {
+        let words = |line: &str| line.split_whitespace().map(String::from).collect();
+        let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+        let columns: Vec<String> = lines.next().map_or_else(Vec::new, words);
+        let rows = lines.map(|line| {
+            let mut row: Vec<String> = words(line);
+            row.resize(columns.len(), "-".to_string());
+            row
+        });
+        let rows = rows.collect();
+        Self { columns, rows }
+    }
+
+    /// Reads lines that no line with names precedes.
+    pub fn with_columns(columns: &str, text: &str) -> Self {
+        Self::parse(&alloc::format!("{columns}\n{text}"))
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column == name)
+    }
+
+    /// The cells of two columns of each row.
+    pub fn pairs<'a>(
+        &'a self,
+        key: &str,
+        value: &str,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let columns = self.column(key).zip(self.column(value));
+        self.rows.iter().filter_map(move |row| {
+            let (key, value) = columns?;
+            Some((row.get(key)?.as_str(), row.get(value)?.as_str()))
+        })
+    }
+
+    /// Names the programs behind the column `pid`, if there is one, in a column of their own.
+    pub fn name_programs(&mut self, names: &BTreeMap<&str, &str>) {
+        let Some(pid) = self.column("pid") else {
+            return;
+        };
+        self.columns.push("program".to_string());
+        for row in &mut self.rows {
+            let name = row.get(pid).and_then(|pid| names.get(pid.as_str()));
+            // Whoever opened it may have ended and left it to somebody else.
+            row.push(name.map_or("-", |name| name).to_string());
+        }
+    }
+
+    /// The text: each column as wide as its widest cell, numbers to the right, no blanks at the
+    /// ends of lines.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let widths = self.widths();
+        for row in core::iter::once(&self.columns).chain(&self.rows) {
+            let mut line = String::new();
+            for (cell, &(width, is_number)) in row.iter().zip(&widths) {
+                let padded = if is_number {
+                    alloc::format!("{cell:>width$}  ")
+                } else {
+                    alloc::format!("{cell:<width$}  ")
+                };
+                line.push_str(&padded);
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Width of each column, and whether it holds numbers only.
+    fn widths(&self) -> Vec<(usize, bool)> {
+        let columns = self.columns.iter().enumerate();
+        let widths = columns.map(|(index, name)| {
+            let cells = || self.rows.iter().filter_map(|row| row.get(index));
+            let widest = cells().map(String::len).max().unwrap_or(0);
+            let number = |cell: &String| cell.bytes().all(|byte| byte.is_ascii_digit());
+            let is_number = !self.rows.is_empty() && cells().all(number);
+            (widest.max(name.len()), is_number)
+        });
+        widths.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let table = Table::parse("id local  state\n7 0/95 connected\n12  0/1088 -\n");
+        let text = "id  local   state\n 7  0/95    connected\n12  0/1088  -\n";
+        assert_eq!(table.text(), text);
+        assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn odd_lines_do_no_harm() {
+        assert_eq!(Table::parse("").text(), "\n");
+        assert!(Table::parse("a b\n").is_empty());
+        let table = Table::parse("a b\n\n1\n1 2 3\n");
+        assert_eq!(table.text(), "a  b\n1  -\n1  2\n");
+        assert_eq!(table.pairs("b", "a").count(), 2);
+        assert_eq!(table.pairs("c", "a").count(), 0);
+    }
+
+    #[test]
+    fn programs_are_named() {
+        let processes = Table::parse("pid uid name\n1 0 init\n12 0 sh\n");
+        let names: BTreeMap<&str, &str> = processes.pairs("pid", "name").collect();
+        let mut table = Table::parse("port pid\n95 12\n1088 99\n");
+        table.name_programs(&names);
+        let text = "port  pid  program\n  95   12  sh\n1088   99  -\n";
+        assert_eq!(table.text(), text);
+        let mut other = Table::parse("node\n0\n");
+        other.name_programs(&names);
+        assert_eq!(other.text(), "node\n   0\n");
+    }
+
+    #[test]
+    fn names_can_come_from_elsewhere() {
+        let table = Table::with_columns("limit value", "pinned_pages_per_user 16\n");
+        assert_eq!(
+            table.pairs("limit", "value").next(),
+            Some(("pinned_pages_per_user", "16"))
+        );
+    }
+}
