@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
-use platform::borrow::Borrower;
+use platform::borrow::{Borrower, Space};
 use platform::pin;
 use platform::{Error, Result};
 use redox_scheme::{SendFdRequest, Socket};
@@ -20,7 +20,7 @@ use scif_abi::call::MemoryCall;
 use scif_abi::codec::Operation as _;
 use scifpin::ledger::Freed;
 use scifpin::scheme::{Pages, Wanted};
-use syscall::error::{EFAULT, EIO, ENOENT};
+use syscall::error::{EIO, ENOENT};
 use syscall::flag::{CallFlags, FobtainFdFlags};
 
 /// Between two looks whether the SCIF daemon has the pages.
@@ -58,17 +58,17 @@ fn call(memory: &Fd, operation: &MemoryCall) -> Result<usize> {
 }
 
 impl Pages for KernelPages {
-    type Space = Fd;
+    type Space = Space;
     type Held = Held;
 
-    fn take_space(&mut self, request: &SendFdRequest) -> Result<Fd> {
+    fn take_space(&mut self, request: &SendFdRequest) -> Result<Space> {
         let mut slots = [usize::MAX];
         request.obtain_fd(&self.socket, FobtainFdFlags::UPPER_TBL, &mut slots)?;
-        Ok(Fd::new(slots[0]))
+        Space::new(Fd::new(slots[0]))
     }
 
-    fn pin(&mut self, space: Fd, wanted: Wanted, freed: Freed) -> Result<(Held, u64)> {
-        let mappings = pin::mappings(&space).map_err(|_| Error::new(EFAULT))?;
+    fn pin(&mut self, space: Space, wanted: Wanted, freed: Freed) -> Result<(Held, u64)> {
+        let mappings = space.mappings()?;
         let Wanted {
             address, length, ..
         } = wanted;

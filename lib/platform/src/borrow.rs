@@ -7,6 +7,7 @@
 //! has them, [`Borrowed::unmap`] ends the loan on this side. The receiver keeps the pages, and
 //! neither side keeps anything else of the program.
 
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use libredox::Fd;
@@ -14,10 +15,12 @@ use libredox::call::{Call, MmapArgs, mmap, munmap};
 use libredox::flag::{
     MAP_PRIVATE, MAP_SHARED, O_CLOEXEC, O_RDWR, PROT_NONE, PROT_READ, PROT_WRITE,
 };
-use syscall::error::{EFAULT, EIO, ENOMEM, EPERM, Error, Result};
+use syscall::data::GlobalSchemes;
+use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result};
 use syscall::flag::{CallFlags, MapFlags};
 
 use crate::mem::PAGE;
+use crate::pin::{self, Mapping};
 
 /// Bytes borrowed by one request: so many the kernel enters at once.
 const CHUNK: usize = 4096 * PAGE;
@@ -35,6 +38,33 @@ pub struct Borrower {
     physical: Fd,
     pipe: Fd,
     pipe_end: Fd,
+}
+
+/// The address space of another program.
+pub struct Space(Fd);
+
+impl Space {
+    /// An address space from a descriptor that a program sent. It may be any descriptor: one of a
+    /// pipe, say, that would keep waiting whoever reads it.
+    ///
+    /// # Errors
+    /// `EINVAL` unless it is the kernel's own, of the scheme of address spaces.
+    pub fn new(file: Fd) -> Result<Self> {
+        // The kernel itself fills in the device number.
+        let stat = file.stat().map_err(|_| Error::new(EINVAL))?;
+        if stat.st_dev != GlobalSchemes::Proc as u64 {
+            return Err(Error::new(EINVAL));
+        }
+        Ok(Self(file))
+    }
+
+    /// Its mappings, ascending. Once only: the list goes on where it ended.
+    ///
+    /// # Errors
+    /// `EFAULT` when the descriptor does not list mappings.
+    pub fn mappings(&self) -> Result<Vec<Mapping>> {
+        pin::mappings(&self.0).map_err(|_| Error::new(EFAULT))
+    }
 }
 
 /// A range of pages of another program, mapped here.
@@ -64,7 +94,7 @@ impl Borrower {
     /// # Errors
     /// `EFAULT` when a page is not mapped there, is not writable though shared, or is device
     /// memory; `ENOMEM`.
-    pub fn borrow(&self, space: &Fd, address: usize, length: usize) -> Result<Borrowed> {
+    pub fn borrow(&self, space: &Space, address: usize, length: usize) -> Result<Borrowed> {
         let borrowed = reserve(length)?;
         for offset in (0..length).step_by(CHUNK) {
             let chunk = CHUNK.min(length - offset);
@@ -75,7 +105,7 @@ impl Borrower {
                     length: chunk,
                     prot: PROT_READ | PROT_WRITE,
                     flags: MAP_SHARED | (MapFlags::MAP_FIXED.bits() & 0xffff) as u32,
-                    fd: space.raw(),
+                    fd: space.0.raw(),
                     offset: (address + offset) as u64,
                 })
             };

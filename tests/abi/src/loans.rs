@@ -9,10 +9,11 @@ use crate::sys;
 use alloc::format;
 use runtime::probe::{peek, poke};
 use syscall::error::*;
-use syscall::number::SYS_CALL;
+use syscall::number::{SYS_CALL, SYS_READ};
 use syscall::schemev2::Opcode;
 use syscall::{
-    ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MPROTECT, ADDRSPACE_OP_MUNMAP, Map, MapFlags, PAGE_SIZE,
+    ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MPROTECT, ADDRSPACE_OP_MUNMAP, Map, MapFlags, O_RDONLY,
+    PAGE_SIZE,
 };
 
 /// Where the pages are in the third program, which consists of its address space only.
@@ -21,10 +22,12 @@ const THERE: usize = 0x40_0000;
 const HERE: usize = 0x70_0000_0000;
 const SIZE: usize = 2 * PAGE_SIZE;
 
-/// Words of the lender's page: what it gives to the daemon, and how its own mapping went.
+/// Words of the lender's page: what it gives to the daemon, whether it protects the pages at their
+/// owner's first, and how its own mapping went.
 const FILE: usize = 0;
 const SPACE: usize = 1;
 const MAPPED: usize = 2;
+const PROTECT: usize = 3;
 
 /// Borrows from the address space its page names, and calls the daemon with the pages.
 fn lender(argument: usize) -> ! {
@@ -38,6 +41,9 @@ fn lender(argument: usize) -> ! {
     };
     let mapped = sys::fmap(word(page, SPACE), &map).unwrap_or(0);
     put_word(page, MAPPED, mapped);
+    if word(page, PROTECT) != 0 && (protect(word(page, SPACE)) != Ok(32) || peek(HERE) != 0) {
+        put_word(page, MAPPED, 0);
+    }
     // No metadata.
     let call = [word(page, FILE), HERE, SIZE, 0, 0, 0];
     put_word(page, RESULT, runtime::probe::syscall(SYS_CALL, call));
@@ -104,16 +110,37 @@ pub fn run(suite: &Suite) {
             )
         },
     );
+    suite.check(
+        "lending on does not give back a right that was taken away",
+        |s| {
+            let space = third_program(s)?;
+            let (fd, number) = server.file()?;
+            let page = shared_page()?;
+            put_word(page, FILE, fd);
+            put_word(page, SPACE, space);
+            put_word(page, PROTECT, 1);
+            let record = contexts::share(s, page)?;
+            let child = Child::start(s, Space::Clone, lender, record)?;
+            let sqe = server.expect(Opcode::Call)?;
+            expect("the lender's own mapping", word(page, MAPPED), HERE)?;
+            let at = sqe.args[1] as usize;
+            expect("readable", peek(at), 0)?;
+            let file = must("uname", s.open(SYS, "uname", O_RDONLY))?;
+            let stored = sys::raw(SYS_READ, [file, at, 8, 0, 0, 0]);
+            let _ = sys::close(file);
+            expect("stored by the kernel", stored, Err(EFAULT))?;
+            expect("content", peek(at), 0)?;
+            server.answer(&sqe, Ok(0))?;
+            child.join()?;
+            server.close(fd, number)?;
+            expect("close", sys::close(space), Ok(0))?;
+            expect("unmap", sys::funmap(page, 4 * PAGE_SIZE), Ok(0))
+        },
+    );
     suite.check("a borrowed range cannot be had with more rights", |s| {
         let space = third_program(s)?;
         // Shared memory has the rights it is mapped with; private memory is exempt.
-        let protect = [
-            ADDRSPACE_OP_MPROTECT,
-            THERE,
-            SIZE,
-            MapFlags::PROT_READ.bits(),
-        ];
-        expect("protect", write_words(space, &protect), Ok(32))?;
+        expect("protect", protect(space), Ok(32))?;
         let map = |flags| Map {
             offset: THERE,
             size: SIZE,
@@ -127,6 +154,12 @@ pub fn run(suite: &Suite) {
         expect("unmap", sys::funmap(at, SIZE), Ok(0))?;
         expect("close", sys::close(space), Ok(0))
     });
+}
+
+/// Takes the right to write to its pages from the third program.
+fn protect(space: usize) -> sys::Outcome {
+    let rights = MapFlags::PROT_READ.bits();
+    write_words(space, &[ADDRSPACE_OP_MPROTECT, THERE, SIZE, rights])
 }
 
 /// The address space of a program without threads, with two shared pages.

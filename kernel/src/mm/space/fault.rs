@@ -183,6 +183,7 @@ impl AddrSpace {
         if !allowed && !exempt {
             return Err(Error::new(EFAULT));
         }
+        let borrowed = matches!(area.backing, Backing::Borrowed { .. });
         let entry = inner.table.get(addr);
         let flags = |cache| paging::user_flags(prot, cache);
         let entry = match &area.backing {
@@ -238,11 +239,18 @@ impl AddrSpace {
             // Only flags differ: the reference stays with the entry.
             inner.table.set(addr, entry).ok_or(Error::new(ENOMEM))?;
         }
+        let writable = if borrowed {
+            // What its lender allowed: that may have been less than the area's rights, and nobody
+            // gets more by borrowing from the borrower.
+            entry.is_writable()
+        } else {
+            plain || prot.contains(Prot::WRITE)
+        };
         Ok(Found::Page(Page {
             phys: entry.phys(),
             cache: entry.cache(),
             counted: entry.is_counted(),
-            writable: plain || prot.contains(Prot::WRITE),
+            writable,
         }))
     }
 }

@@ -155,6 +155,12 @@ fn bad_ranges() -> Result<(), String> {
             expect(what, library.err(), Some(Error::new(EINVAL)))?;
         }
     }
+    // Something that is no address space, and would keep waiting whoever reads it.
+    let pipe = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0).map_err(text("pipe"))?;
+    let file = Fd::open(pin::RANGE_PATH, O_RDWR | O_CLOEXEC, 0).map_err(text("open"))?;
+    let sent = pipe.into_raw().to_ne_bytes();
+    let sent = file.call_wo(&sent, CallFlags::FD, &[pin::SEND_SPACE]);
+    expect("a pipe", sent.map_err(|error| error.errno()), Err(EINVAL))?;
     // Without an address space nothing can be pinned.
     let file = Fd::open(pin::RANGE_PATH, O_RDWR | O_CLOEXEC, 0).map_err(text("open"))?;
     let record = PinRecord {
