@@ -215,6 +215,10 @@ struct Victim {
 /// # Errors
 /// What the victim did wrong.
 pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, String> {
+    attack(seed, steps).map_err(|what| format!("seed {seed}: {what}"))
+}
+
+fn attack(seed: u64, steps: u64) -> Result<HostileReport, String> {
     let mut rng = Rng::new(seed);
     let fabric = Fabric::new(2);
     // Its addresses mean nothing, so what is stored there harms nobody.
@@ -259,7 +263,7 @@ pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, String> {
             _ => victim.client_step(&mut rng)?,
         }
         victim.stream_step(&mut rng)?;
-        let broken = |what| format!("seed {seed} step {step}: {what}");
+        let broken = |what| format!("step {step}: {what}");
         victim
             .engine
             .check_invariants()
@@ -268,9 +272,7 @@ pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, String> {
             return Err(broken(fault));
         }
     }
-    victim
-        .finish(&fabric)
-        .map_err(|what| format!("seed {seed}: {what}"))
+    victim.finish(&fabric)
 }
 
 impl Victim {
