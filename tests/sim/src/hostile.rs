@@ -181,6 +181,10 @@ impl Hostile {
         let Some(address) = self.victim_pairs.get(rng.below(pairs) as usize).copied() else {
             return;
         };
+        // Long since freed, and a program's now.
+        if self.peer.fabric.borrow().is_pinned(VICTIM.into(), address) {
+            return;
+        }
         let offset = if rng.one_in(2) {
             LOCAL_READ_OFFSET
         } else {

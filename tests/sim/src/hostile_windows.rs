@@ -30,8 +30,8 @@ const PAGE: u64 = PAGE_BYTES as u64;
 /// Pages of a window at most, but for requests that are meant to fail.
 const MOST_PAGES: u64 = 40;
 
-/// Where the lookup arrays begin in a block with a structure; a table of each kind follows on a page
-/// of its own.
+/// Where the lookup arrays begin in a block with a structure; a table of each kind follows on a
+/// page of its own.
 const LOOKUPS_OFFSET: u64 = 256;
 
 const _: () = assert!(WINDOW_BYTES as u64 <= LOOKUPS_OFFSET);

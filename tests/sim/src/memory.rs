@@ -187,6 +187,12 @@ impl Fabric {
         (end <= self.rams[0].bytes.len()).then_some(start..end)
     }
 
+    /// Whether the page at an address given to peers is a program's.
+    pub fn is_pinned(&self, node: usize, address: u64) -> bool {
+        let range = self.range(address, 1);
+        range.is_some_and(|range| self.rams[node].pages[range.start / PAGE_BYTES] == Use::Pinned)
+    }
+
     /// Stores to `to`'s memory as hardware would: whatever is there.
     pub fn scribble(&mut self, to: usize, address: u64, bytes: &[u8]) {
         if let Some(range) = self.range(address, bytes.len()) {
