@@ -1,0 +1,286 @@
+//! A connection with a scripted peer that behaves as the mainline driver does, and windows of both
+//! ends of it.
+
+use std::task::Poll;
+
+use scif_abi::message::{Message, NodeMessage as Say};
+use scif_abi::qp::QP_MAGIC;
+use scif_abi::window::{WINDOW_BYTES, WindowFill, WindowRecord};
+use scif_abi::{Error, PortId};
+use scif_core::{ConnectMode, CpuEngine, EndpointId, Memory, Owner, Pages, PinId, Run, Ticket};
+use sim::rng::Rng;
+use sim::talk::Talk;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+pub const US: u16 = 1;
+pub const PEER: u16 = 0;
+pub const PAGE: u64 = 4096;
+
+/// The peer's id of its end: a pointer, as mainline ids are.
+pub const THEIRS: u64 = 0xffff_8801_2345_6780;
+
+/// A connection we have made.
+pub struct Pair {
+    pub talk: Talk,
+    pub endpoint: EndpointId,
+    /// Our id of our end.
+    pub ours: u64,
+}
+
+impl Pair {
+    pub fn new() -> Pair {
+        let mut talk = Talk::online(US);
+        talk.allow_peer_reads();
+        let endpoint = talk.engine.open(Owner::default()).unwrap();
+        let to = PortId::new(PEER, 201);
+        talk.engine
+            .connect(&mut talk.memory, endpoint, to, ConnectMode::Blocking)
+            .unwrap();
+        let heard = talk.heard();
+        let [
+            Say::ConnectRequest {
+                connector: ours, ..
+            },
+        ] = heard[..]
+        else {
+            panic!("heard {heard:?}");
+        };
+        let (_, queue_pair) = talk.peer.make_queue_pair(|_| {}).unwrap();
+        let grant = Say::ConnectGrant {
+            connector: ours,
+            queue_pair,
+            acceptor: THEIRS,
+        };
+        talk.tell(201, 1088, grant);
+        assert_eq!(talk.engine.connect_result(endpoint), Poll::Ready(Ok(1088)));
+        assert_eq!(talk.heard(), [Say::ConnectGrantAck { acceptor: THEIRS }]);
+        Pair {
+            talk,
+            endpoint,
+            ours,
+        }
+    }
+
+    /// The peer says something as the mainline driver does: without ports, and with what was on its
+    /// stack in the words it does not use.
+    pub fn tell(&mut self, body: Say) {
+        let mut message = Message::new(PortId::new(0, 0), PortId::new(0, 0), body);
+        let undefined = match body {
+            Say::AllocRequest { .. } => &[0, 3][..],
+            Say::Unregister { .. } => &[2, 3],
+            Say::Munmap { .. } => &[1, 2, 3],
+            Say::Mark { .. } | Say::WaitAck { .. } => &[2, 3],
+            _ => &[],
+        };
+        for word in undefined {
+            message.payload[*word] = 0x5a5a_5a5a_5a5a_5a5a.into();
+        }
+        self.talk.peer.send(&message);
+        self.talk.engine.doorbell(&mut self.talk.memory, PEER);
+    }
+
+    /// Copies are made, and what is to be told is told.
+    pub fn heard(&mut self) -> Vec<Say> {
+        let Talk { engine, memory, .. } = &mut self.talk;
+        engine.pump(memory, &mut CpuEngine, 1 << 20);
+        self.talk.heard()
+    }
+
+    pub fn finish(&mut self, ticket: Ticket) -> Option<Result<u64, Error>> {
+        self.talk.engine.finish(&mut self.talk.memory, ticket)
+    }
+
+    /// Memory of a node for windows: the address of each page.
+    pub fn pin(&mut self, node: u16, pages: usize) -> Vec<u64> {
+        let mut fabric = self.talk.fabric.borrow_mut();
+        let pinned = fabric.pin(node.into(), pages, &mut Rng::new(pages as u64));
+        pinned.unwrap()
+    }
+
+    /// The peer registers the pages at these addresses of its memory, each a chunk of its own.
+    pub fn register_theirs(&mut self, pages: &[u64], offset: i64, owner_window: u64) -> u64 {
+        let before = self.talk.engine.stats().pages;
+        self.tell(Say::AllocRequest {
+            peer: 0,
+            pages: pages.len() as u64,
+            waiter: owner_window + 8,
+        });
+        let heard = self.heard();
+        let [
+            Say::AllocGrant {
+                user_window,
+                address,
+                waiter,
+            },
+        ] = heard[..]
+        else {
+            panic!("heard {heard:?}");
+        };
+        assert_eq!(waiter, owner_window + 8);
+        let peer = &mut self.talk.peer;
+        let mut record = WindowRecord::new_zeroed();
+        let read = peer.memory.peer_read(US, address, record.as_mut_bytes());
+        assert_eq!(read, Ok(()));
+        assert_eq!(record.magic.get(), QP_MAGIC);
+        assert_eq!(record.pages.get(), pages.len() as i64);
+        assert_eq!(
+            (record.own.get(), record.lookup_entries.get()),
+            (address, 1)
+        );
+        let mut tables = [[0; 8]; 2];
+        for (table, lookup) in tables.iter_mut().zip([record.addresses, record.counts]) {
+            let read = peer.memory.peer_read(US, lookup.address.get(), table);
+            assert_eq!(read, Ok(()));
+        }
+        for (at, page) in pages.iter().enumerate() {
+            let words = [peer.memory.export(US, *page), 1];
+            for (table, word) in tables.iter().zip(words) {
+                let entry = u64::from_le_bytes(*table) + 8 * at as u64;
+                peer.scribble(entry, &word.to_le_bytes());
+            }
+        }
+        let fill = WindowFill {
+            chunks: pages.len() as u32,
+            protection: 3,
+            offset,
+            endpoint: self.ours,
+            owner_window,
+        };
+        for (at, bytes) in fill.stores() {
+            peer.scribble(address + at, &bytes);
+        }
+        let (peer, ours) = (self.ours, user_window);
+        let register = Say::Register {
+            peer,
+            user_window,
+            owner_window,
+        };
+        self.tell(register);
+        let answer = Say::RegisterAck {
+            peer,
+            user_window: ours,
+            owner_window,
+        };
+        assert_eq!(self.heard(), [answer]);
+        assert_eq!(self.talk.engine.stats().pages, before, "the loan is over");
+        user_window
+    }
+
+    /// We register memory and the peer acknowledges; the peer's and our id of the window.
+    pub fn register_ours(&mut self, pages: &[u64], pin: u64, offset: i64) -> (u64, u64) {
+        let run = |page: &u64| Run {
+            address: *page,
+            pages: 1,
+        };
+        let given = Pages {
+            pin: PinId(pin),
+            runs: pages.iter().map(run).collect(),
+            is_charged: true,
+        };
+        let Talk { engine, memory, .. } = &mut self.talk;
+        let ticket = engine
+            .register(memory, self.endpoint, given, offset, 3, 0x10)
+            .unwrap();
+        let heard = self.heard();
+        let [
+            Say::AllocRequest {
+                peer,
+                pages: count,
+                waiter,
+            },
+        ] = heard[..]
+        else {
+            panic!("heard {heard:?}");
+        };
+        assert_eq!((peer, count), (THEIRS, pages.len() as u64));
+
+        let (local, address) = self.lend(pages.len());
+        let before = self.structure(local);
+        let user_window = 0xffff_8802_0000_0000 + pin;
+        self.tell(Say::AllocGrant {
+            user_window,
+            address,
+            waiter,
+        });
+        let heard = self.heard();
+        let [
+            Say::Register {
+                peer: THEIRS,
+                user_window: echoed,
+                owner_window,
+            },
+        ] = heard[..]
+        else {
+            panic!("heard {heard:?}");
+        };
+        assert_eq!(echoed, user_window);
+        self.check_filled(local, &before, pages, offset, owner_window);
+        assert_eq!(self.finish(ticket), None);
+        self.tell(Say::RegisterAck {
+            peer: THEIRS,
+            user_window,
+            owner_window,
+        });
+        assert_eq!(self.finish(ticket), Some(Ok(offset as u64)));
+        (user_window, owner_window)
+    }
+
+    /// A structure as the mainline driver lends it, with pointers in its private fields.
+    fn lend(&mut self, pages: usize) -> (u64, u64) {
+        let memory = &mut self.talk.peer.memory;
+        let local = memory.allocate(3 * PAGE as usize).unwrap();
+        let address = memory.export(US, local);
+        let mut bytes = [0xee; WINDOW_BYTES];
+        let lookups = [address + 512, address + 520];
+        let record = WindowRecord::lent(pages as u32, address, lookups[0], lookups[1]);
+        let public = [(0, 8), (20, 8), (114, 8), (130, 8), (138, 4), (146, 8)];
+        for (at, length) in public {
+            bytes[at..at + length].copy_from_slice(&record.as_bytes()[at..at + length]);
+        }
+        memory.write(local, &bytes);
+        for (at, table) in [(512, address + PAGE), (520, address + 2 * PAGE)] {
+            memory.write(local + at, &table.to_le_bytes());
+        }
+        (local, address)
+    }
+
+    fn structure(&self, local: u64) -> [u8; WINDOW_BYTES] {
+        let mut bytes = [0; WINDOW_BYTES];
+        self.talk.peer.memory.read(local, &mut bytes);
+        bytes
+    }
+
+    /// Only the owner's fields of the structure have changed, and the tables hold the page list.
+    fn check_filled(
+        &mut self,
+        local: u64,
+        before: &[u8; WINDOW_BYTES],
+        pages: &[u64],
+        offset: i64,
+        owner_window: u64,
+    ) {
+        let mut expected = WindowRecord::read_from_bytes(before).unwrap();
+        expected.protection = 3.into();
+        expected.offset = offset.into();
+        expected.endpoint = THEIRS.into();
+        expected.owner_window = owner_window.into();
+        let now = WindowRecord::read_from_bytes(&self.structure(local)).unwrap();
+        expected.chunks = now.chunks;
+        assert_eq!(now, expected);
+        let mut left = pages;
+        for at in 0..u64::from(now.chunks.get()) {
+            let mut entry = [[0; 8]; 2];
+            for (table, word) in entry.iter_mut().enumerate() {
+                let place = local + PAGE * (1 + table as u64) + 8 * at;
+                self.talk.peer.memory.read(place, word);
+            }
+            let [address, count] = entry.map(u64::from_le_bytes);
+            let (chunk, rest) = left.split_at(count as usize);
+            assert_eq!(address, self.talk.memory.export(PEER, chunk[0]));
+            let follows = |pair: &[u64]| pair[1] == pair[0] + PAGE;
+            assert!(chunk.windows(2).all(follows));
+            left = rest;
+        }
+        assert!(left.is_empty());
+    }
+}
