@@ -351,3 +351,175 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory whose physical addresses are what the test says; pieces of two pages at most.
+    struct Plain {
+        next: u64,
+        left: usize,
+        /// Physical addresses of pages by their addresses here.
+        pages: BTreeMap<usize, u64>,
+    }
+
+    impl Plain {
+        fn new(left: usize) -> Self {
+            Self {
+                next: 0x10_0000,
+                left,
+                pages: BTreeMap::new(),
+            }
+        }
+    }
+
+    impl BlockSource for Plain {
+        fn allocate(&mut self, bytes: usize) -> Option<(Region, u64)> {
+            self.next += 0x10_0000;
+            Some((Region::heap(bytes), self.next))
+        }
+
+        fn reserve(&mut self, bytes: usize) -> SysResult<Scattered> {
+            Ok(Scattered::over(Region::heap(bytes)))
+        }
+
+        fn fill(&mut self, scattered: &mut Scattered) -> SysResult<bool> {
+            scattered.take(|_, bytes| {
+                if bytes > 2 * PAGE || bytes > self.left {
+                    return Err(Error::new(ENOMEM));
+                }
+                self.left -= bytes;
+                self.next += 0x10_0000;
+                Ok(self.next)
+            })
+        }
+
+        fn translate(&self, address: usize) -> Option<u64> {
+            self.pages.get(&address).copied()
+        }
+    }
+
+    fn complete(memory: &mut NodeMemory<Plain>, token: Token) -> SysResult<Vec<Run>> {
+        loop {
+            if let Some(runs) = memory.build(token)? {
+                return Ok(runs);
+            }
+        }
+    }
+
+    fn pages(runs: &[Run]) -> Vec<u32> {
+        runs.iter().map(|run| run.pages).collect()
+    }
+
+    #[test]
+    fn provided_pages_are_reached_by_address_and_by_view() {
+        let mut memory = NodeMemory::new(Plain::new(usize::MAX));
+        memory.provide(1, 5).unwrap();
+        assert_eq!(memory.build(1), Ok(None));
+        let runs = complete(&mut memory, 1).unwrap();
+        assert_eq!(pages(&runs), [2, 2, 1]);
+        let view = memory.view(1).unwrap();
+        let third = Place::Own(runs[1].address + 100);
+        assert_eq!(memory.view_of(third, 8), Some(view + 2 * PAGE + 100));
+        assert_eq!(memory.physical(third), Some(runs[1].address + 100));
+        assert_eq!(memory.export(7, runs[1].address), runs[1].address);
+        memory.write(runs[2].address + 8, b"abcdefgh");
+        memory
+            .copy(Place::Own(runs[2].address + 8), third, 8)
+            .unwrap();
+        let mut back = [0; 8];
+        memory.read(runs[1].address + 100, &mut back);
+        assert_eq!(&back, b"abcdefgh");
+        // Nothing reaches beyond its run, or memory that is gone.
+        let end = Place::Own(runs[0].address + 2 * PAGE as u64 - 4);
+        assert_eq!(memory.copy(third, end, 8), Err(BadAddress));
+        assert_eq!(memory.view_of(end, 8), None);
+        assert_eq!(memory.store_u64(end, 1), Err(BadAddress));
+        memory.discard(1);
+        assert_eq!(memory.copy(third, third, 8), Err(BadAddress));
+        assert_eq!(memory.view_of(third, 8), None);
+        assert!(memory.blocks.is_empty());
+        memory.discard(1);
+    }
+
+    #[test]
+    fn stores_of_eight_bytes_need_four_byte_alignment_only() {
+        let mut memory = NodeMemory::new(Plain::new(usize::MAX));
+        memory.provide(1, 1).unwrap();
+        let at = complete(&mut memory, 1).unwrap()[0].address;
+        for offset in [0, 8, 12, 20] {
+            let value = 0x1122_3344_5566_7788 + offset;
+            assert_eq!(memory.store_u64(Place::Own(at + offset), value), Ok(()));
+            let mut back = [0; 8];
+            memory.read(at + offset, &mut back);
+            assert_eq!(back, value.to_le_bytes());
+        }
+        assert_eq!(memory.store_u64(Place::Peer(3, 0), 1), Err(BadAddress));
+    }
+
+    #[test]
+    fn scarce_memory_leaves_nothing_entered() {
+        let mut memory = NodeMemory::new(Plain::new(3 * PAGE));
+        memory.provide(1, 4).unwrap();
+        assert_eq!(complete(&mut memory, 1), Err(Error::new(ENOMEM)));
+        memory.discard(1);
+        assert!(memory.blocks.is_empty() && memory.objects.is_empty());
+        assert_eq!(memory.provide(2, u64::MAX), Err(Error::new(ENOMEM)));
+    }
+
+    /// Pages with the physical page numbers `frames`.
+    fn lent(memory: &mut NodeMemory<Plain>, frames: &[u64]) -> Region {
+        let region = Region::heap(frames.len() * PAGE);
+        for (page, frame) in frames.iter().enumerate() {
+            let address = region.address() + page * PAGE;
+            memory.source.pages.insert(address, frame * PAGE as u64);
+        }
+        region
+    }
+
+    #[test]
+    fn offered_pages_may_be_in_use_already() {
+        let mut memory = NodeMemory::new(Plain::new(usize::MAX));
+        // Contiguous, then a page that comes twice, then one alone.
+        let region = lent(&mut memory, &[10, 11, 12, 11, 40]);
+        memory.offer(1, region.clone()).unwrap();
+        let runs = complete(&mut memory, 1).unwrap();
+        assert_eq!(pages(&runs), [3, 1, 1]);
+        let again = lent(&mut memory, &[9, 10]);
+        memory.offer(2, again.clone()).unwrap();
+        let other = complete(&mut memory, 2).unwrap();
+        // Each has an address of its own, and the same physical one.
+        for (run, frame) in [(runs[0], 10), (runs[1], 11), (runs[2], 40), (other[0], 9)] {
+            let physical = frame * PAGE as u64;
+            assert_eq!(memory.export(1, run.address), physical);
+            assert_eq!(memory.physical(Place::Own(run.address)), Some(physical));
+        }
+        let second = Place::Own(runs[1].address);
+        assert_eq!(
+            memory.view_of(second, PAGE),
+            Some(region.address() + 3 * PAGE)
+        );
+        let here = Place::Own(other[0].address);
+        assert_eq!(memory.view_of(here, 2 * PAGE), Some(again.address()));
+        memory.discard(1);
+        assert_eq!(memory.blocks.len(), 1);
+        memory.discard(2);
+        assert!(memory.blocks.is_empty());
+    }
+
+    #[test]
+    fn an_offered_page_that_is_not_there_or_comes_too_often() {
+        let mut memory = NodeMemory::new(Plain::new(usize::MAX));
+        let region = lent(&mut memory, &[10, 11]);
+        memory.source.pages.remove(&(region.address() + PAGE));
+        memory.offer(1, region).unwrap();
+        assert_eq!(complete(&mut memory, 1), Err(Error::new(EFAULT)));
+        memory.discard(1);
+        let region = lent(&mut memory, &[7; 65]);
+        memory.offer(2, region).unwrap();
+        assert_eq!(complete(&mut memory, 2), Err(Error::new(EFAULT)));
+        memory.discard(2);
+        assert!(memory.blocks.is_empty());
+    }
+}
