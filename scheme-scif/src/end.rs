@@ -12,6 +12,7 @@ use crate::scif::{Fabric, ROOT, Scif, Source, Waiting};
 impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     /// Forgets what `request` has begun, apart from endpoints it may have made.
     pub(crate) fn end_wait(&mut self, request: R) {
+        self.stepping.remove(&request);
         match self.waiting.remove(&request) {
             Some(Waiting::Accept {
                 source: Source::Shared(port),

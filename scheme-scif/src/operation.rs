@@ -34,7 +34,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         }
         let word = |index: usize| metadata.get(index).copied().unwrap_or(0);
         let (number, words) = (word(0), [word(1), word(2)]);
-        if matches!(self.handle(id)?.kind, Kind::Memory(_)) {
+        let is_memory = matches!(self.handle(id)?.kind, Kind::Memory(_));
+        if is_memory && number != Call::GET_NODE_IDS {
             let call = MemoryCall::decode(number, words, payload);
             return self.memory_call(id, call.map_err(|error| malformed(id, error))?, request);
         }

@@ -40,6 +40,8 @@ enum Found {
     Elsewhere {
         source: Option<Arc<AddrSpace>>,
         addr: usize,
+        /// The area is a buffer that a client lent for one request.
+        is_loan: bool,
     },
 }
 
@@ -149,12 +151,19 @@ impl AddrSpace {
         }
         let addr = addr & !(PAGE_SIZE - 1);
         let found = self.page_here(addr, need, asker)?;
-        let (source, source_addr) = match found {
+        let (source, source_addr, is_loan) = match found {
             Found::Page(page) => return Ok(page),
-            Found::Elsewhere { source, addr } => (source, addr),
+            Found::Elsewhere {
+                source,
+                addr,
+                is_loan,
+            } => (source, addr, is_loan),
         };
         let lender = source.as_deref().unwrap_or(self);
-        let page = lender.lend(source_addr, need, depth + 1)?;
+        let page = match lender.lend(source_addr, need, depth + 1) {
+            Err(Error { errno: EFAULT }) if is_loan => return self.substitute(addr),
+            page => page?,
+        };
         let mut inner = self.inner.lock();
         let Some((_, area)) = inner.areas.find(addr) else {
             return Err(Error::new(EFAULT));
@@ -167,6 +176,26 @@ impl AddrSpace {
         Ok(Page {
             writable: prot.contains(Prot::WRITE),
             ..page
+        })
+    }
+
+    /// A page of nobody's where a client has unmapped, in the middle of a request, what it had
+    /// lent for it: the client must not be able to make its daemon fault.
+    fn substitute(&self, addr: usize) -> Result<Page> {
+        let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
+        let mut inner = self.inner.lock();
+        let prot = match inner.areas.find(addr) {
+            Some((_, area)) if area.pinned => area.prot,
+            _ => return Err(Error::new(EFAULT)),
+        };
+        let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
+        let phys = frame.into_phys();
+        inner.enter(addr, Entry::new(phys, flags))?;
+        Ok(Page {
+            phys,
+            cache: Cache::WriteBack,
+            counted: true,
+            writable: prot.contains(Prot::WRITE),
         })
     }
 
@@ -230,6 +259,7 @@ impl AddrSpace {
                     return Ok(Found::Elsewhere {
                         source: source.clone(),
                         addr,
+                        is_loan: area.pinned,
                     });
                 }
                 entry
