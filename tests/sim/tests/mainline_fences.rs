@@ -9,7 +9,7 @@ use sim::talk::Talk;
 
 #[test]
 fn a_mainline_node_uses_fences() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::new(8 << 20);
     let (own, theirs) = (pair.pin(US, 1), pair.pin(PEER, 1));
     pair.register_ours(&own, 1, 0);
     pair.register_theirs(&theirs, 0, 0xffff_8800_0000_2000);
@@ -89,7 +89,7 @@ fn a_mainline_node_uses_fences() {
 
 #[test]
 fn we_use_fences_of_a_mainline_node() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::new(8 << 20);
     let (own, theirs) = (pair.pin(US, 1), pair.pin(PEER, 1));
     pair.register_ours(&own, 1, 0);
     pair.register_theirs(&theirs, 0, 0xffff_8800_0000_2000);

@@ -11,7 +11,7 @@ use sim::talk::Talk;
 
 #[test]
 fn a_mainline_node_registers_windows_with_us() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::new(8 << 20);
     let pages = pair.pin(PEER, 3);
     for (at, page) in pages.iter().enumerate() {
         let memory = &mut pair.talk.peer.memory;
@@ -93,7 +93,7 @@ fn a_mainline_node_registers_windows_with_us() {
 
 #[test]
 fn a_mainline_node_thinks_better_of_it() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::new(8 << 20);
     let before = pair.talk.engine.stats().pages;
     pair.tell(Say::AllocRequest {
         peer: 0,
@@ -123,7 +123,7 @@ fn a_mainline_node_thinks_better_of_it() {
 
 #[test]
 fn we_register_windows_with_a_mainline_node() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::new(8 << 20);
     let pages = pair.pin(US, 5);
     let (user_window, owner_window) = pair.register_ours(&pages, 1, 0x20_0000);
     let unregister = |pair: &mut Pair| {
@@ -162,4 +162,46 @@ fn we_register_windows_with_a_mainline_node() {
     assert_eq!(pair.finish(ticket), Some(Ok(0)));
     assert!(pair.talk.events().contains(&Event::Released(PinId(2))));
     assert_eq!(pair.talk.engine.stats().windows, 0);
+}
+
+/// Page lists that do not fit into one table, in both directions.
+#[test]
+fn long_page_lists_take_several_tables() {
+    let mut pair = Pair::new(32 << 20);
+    let apart = |pages: &[u64]| -> Vec<u64> {
+        let mut chosen: Vec<u64> = Vec::new();
+        for page in pages {
+            if chosen.last().is_none_or(|last| *page != last + PAGE) {
+                chosen.push(*page);
+            }
+        }
+        chosen.truncate(1100);
+        chosen
+    };
+    let own = apart(&pair.pin(US, 3500));
+    assert_eq!(own.len(), 1100);
+    pair.register_ours(&own, 1, 0);
+    let theirs = pair.pin(PEER, 1100);
+    for (at, page) in theirs.iter().enumerate() {
+        let number = (at as u64).to_le_bytes();
+        pair.talk.peer.memory.write(*page + 8, &number);
+    }
+    pair.register_theirs(&theirs, 0, 0xffff_8800_0000_1000);
+    // All of it, through both lists.
+    let rma = Rma {
+        direction: Direction::Read,
+        local: Local::Window(0),
+        remote: 0,
+        length: 1100 * PAGE,
+        flags: 4,
+    };
+    let Talk { engine, memory, .. } = &mut pair.talk;
+    let ticket = engine.rma(memory, pair.endpoint, rma).unwrap();
+    while engine.pump(memory, &mut CpuEngine, 1 << 20) {}
+    assert_eq!(pair.finish(ticket), Some(Ok(0)));
+    for (at, page) in own.iter().enumerate() {
+        let mut number = [0; 8];
+        pair.talk.memory.read(*page + 8, &mut number);
+        assert_eq!(u64::from_le_bytes(number), at as u64);
+    }
 }

@@ -5,9 +5,10 @@ use std::task::Poll;
 
 use scif_abi::message::{Message, NodeMessage as Say};
 use scif_abi::qp::QP_MAGIC;
-use scif_abi::window::{WINDOW_BYTES, WindowFill, WindowRecord};
+use scif_abi::window::{TABLE_ENTRIES, WINDOW_BYTES, WindowFill, WindowRecord};
 use scif_abi::{Error, PortId};
 use scif_core::{ConnectMode, CpuEngine, EndpointId, Memory, Owner, Pages, PinId, Run, Ticket};
+use sim::memory::Fabric;
 use sim::rng::Rng;
 use sim::talk::Talk;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -27,9 +28,16 @@ pub struct Pair {
     pub ours: u64,
 }
 
+/// Where table `index` of a lent structure is: those of addresses first, in no order.
+fn table_offset(tables: usize, index: usize) -> u64 {
+    let order = index / tables * tables + (tables - 1 - index % tables);
+    (1 + order as u64) * PAGE
+}
+
 impl Pair {
-    pub fn new() -> Pair {
-        let mut talk = Talk::online(US);
+    /// Connected, each node with so much memory.
+    pub fn new(bytes: usize) -> Pair {
+        let mut talk = Talk::on(Fabric::with_bytes(2, bytes), US).greet();
         talk.allow_peer_reads();
         let endpoint = talk.engine.open(Owner::default()).unwrap();
         let to = PortId::new(PEER, 201);
@@ -123,20 +131,19 @@ impl Pair {
         assert_eq!(read, Ok(()));
         assert_eq!(record.magic.get(), QP_MAGIC);
         assert_eq!(record.pages.get(), pages.len() as i64);
-        assert_eq!(
-            (record.own.get(), record.lookup_entries.get()),
-            (address, 1)
-        );
-        let mut tables = [[0; 8]; 2];
-        for (table, lookup) in tables.iter_mut().zip([record.addresses, record.counts]) {
-            let read = peer.memory.peer_read(US, lookup.address.get(), table);
-            assert_eq!(read, Ok(()));
-        }
+        let tables = pages.len().div_ceil(TABLE_ENTRIES) as u32;
+        assert_eq!(record.own.get(), address);
+        assert_eq!(record.lookup_entries.get(), tables);
         for (at, page) in pages.iter().enumerate() {
+            let (table, entry) = (at / TABLE_ENTRIES, at % TABLE_ENTRIES);
             let words = [peer.memory.export(US, *page), 1];
-            for (table, word) in tables.iter().zip(words) {
-                let entry = u64::from_le_bytes(*table) + 8 * at as u64;
-                peer.scribble(entry, &word.to_le_bytes());
+            for (lookup, word) in [record.addresses, record.counts].iter().zip(words) {
+                let mut address = [0; 8];
+                let place = lookup.address.get() + 8 * table as u64;
+                let read = peer.memory.peer_read(US, place, &mut address);
+                assert_eq!(read, Ok(()));
+                let place = u64::from_le_bytes(address) + 8 * entry as u64;
+                peer.scribble(place, &word.to_le_bytes());
             }
         }
         let fill = WindowFill {
@@ -227,19 +234,21 @@ impl Pair {
 
     /// A structure as the mainline driver lends it, with pointers in its private fields.
     fn lend(&mut self, pages: usize) -> (u64, u64) {
+        let tables = pages.div_ceil(TABLE_ENTRIES);
         let memory = &mut self.talk.peer.memory;
-        let local = memory.allocate(3 * PAGE as usize).unwrap();
+        let local = memory.allocate((1 + 2 * tables) * PAGE as usize).unwrap();
         let address = memory.export(US, local);
         let mut bytes = [0xee; WINDOW_BYTES];
-        let lookups = [address + 512, address + 520];
+        let lookups = [512, 512 + 8 * tables as u64].map(|at| address + at);
         let record = WindowRecord::lent(pages as u32, address, lookups[0], lookups[1]);
         let public = [(0, 8), (20, 8), (114, 8), (130, 8), (138, 4), (146, 8)];
         for (at, length) in public {
             bytes[at..at + length].copy_from_slice(&record.as_bytes()[at..at + length]);
         }
         memory.write(local, &bytes);
-        for (at, table) in [(512, address + PAGE), (520, address + 2 * PAGE)] {
-            memory.write(local + at, &table.to_le_bytes());
+        for index in 0..2 * tables {
+            let table = address + table_offset(tables, index);
+            memory.write(local + 512 + 8 * index as u64, &table.to_le_bytes());
         }
         (local, address)
     }
@@ -267,11 +276,12 @@ impl Pair {
         let now = WindowRecord::read_from_bytes(&self.structure(local)).unwrap();
         expected.chunks = now.chunks;
         assert_eq!(now, expected);
-        let mut left = pages;
-        for at in 0..u64::from(now.chunks.get()) {
+        let (mut left, tables) = (pages, pages.len().div_ceil(TABLE_ENTRIES));
+        for at in 0..now.chunks.get() as usize {
             let mut entry = [[0; 8]; 2];
-            for (table, word) in entry.iter_mut().enumerate() {
-                let place = local + PAGE * (1 + table as u64) + 8 * at;
+            for (kind, word) in entry.iter_mut().enumerate() {
+                let table = table_offset(tables, kind * tables + at / TABLE_ENTRIES);
+                let place = local + table + 8 * (at % TABLE_ENTRIES) as u64;
                 self.talk.peer.memory.read(place, word);
             }
             let [address, count] = entry.map(u64::from_le_bytes);
