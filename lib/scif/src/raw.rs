@@ -309,10 +309,9 @@ fn register_by(
         };
         with_record(epd, Call::Register { record }).map(|offset| offset as i64)
     };
-    let writable = protection & Protection::WRITE.bits() != 0;
-    let unknown = |flags: u32, known: u32| flags & !known != 0;
     // What the daemon would refuse anyway must not replace memory before.
-    if unknown(protection, Protection::all().bits()) || unknown(flags, MapFlags::all().bits()) {
+    let asked = Protection::from_bits(protection).ok_or(EINVAL)?;
+    if asked.is_empty() || flags & !MapFlags::FIXED.bits() != 0 {
         return Err(EINVAL);
     }
     memory.check_pages().map_err(system)?;
@@ -321,12 +320,13 @@ fn register_by(
         EFAULT => ask(NO_TOKEN, 0).map_or_else(|first| first, |_| EFAULT),
         error => error,
     };
-    let known = provide(memory, writable).map_err(|error| refused(system(error)))?;
+    let known = provide(memory, asked.contains(Protection::WRITE))
+        .map_err(|error| refused(system(error)))?;
     match ask(known.token, known.offset) {
         // Unmapped behind our back since: what the table says is no longer so.
         Err(EFAULT) if !known.is_in_place() => {
             shared::forget(memory);
-            let fresh = provide(memory, writable).map_err(system)?;
+            let fresh = provide(memory, asked.contains(Protection::WRITE)).map_err(system)?;
             ask(fresh.token, fresh.offset)
         }
         result => result,

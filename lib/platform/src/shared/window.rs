@@ -10,7 +10,7 @@ use scif_abi::codec::Operation;
 use syscall::error::{EINVAL, EIO, Error, Result};
 use syscall::flag::CallFlags;
 
-use super::{Range, map};
+use super::{Range, TABLE, map};
 use crate::mem::PAGE;
 
 /// What a mapping allows.
@@ -67,7 +67,11 @@ pub fn map_window(
         return unsafe { map(&file, offset as usize, bytes, protection.bits(), None) };
     }
     let start = match address {
-        Some(address) => address,
+        Some(address) => {
+            // What is there is about to go.
+            TABLE.lock().remove(address, bytes);
+            address
+        }
         None => reserve(bytes)?,
     };
     let mut done = 0;

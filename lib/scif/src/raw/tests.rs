@@ -238,8 +238,10 @@ fn bad_arguments_replace_nothing() {
             (all.part(1, PAGE).unwrap(), 3, 0),
             (all.part(0, PAGE + 1).unwrap(), 3, 0),
             (all.part(0, 0).unwrap(), 3, 0),
+            (all, 0, 0),
             (all, 4, 0),
             (all, 3, 1),
+            (all, 3, 0x20),
         ] {
             assert_eq!(register(EPD, range, 0, protection, flags), Err(EINVAL));
         }
@@ -380,6 +382,21 @@ fn mappings_are_made_of_runs() {
         answers(stage, &[Ok(3 * PAGE)]);
         mmap(EPD, None, 3 * PAGE, 3, 0x4000).unwrap();
         assert_eq!(log(stage), "call 68, dup 3 window, map 0x3000, close 60");
+
+        // Mapped over memory of the daemon: that is known no more.
+        let memory = Memory::new(2 * PAGE).unwrap();
+        log(stage);
+        answers(stage, &[Ok(PAGE)]);
+        let first = memory.range().part(0, PAGE).unwrap();
+        let replaced = mmap(EPD, Some(first), PAGE, 3, 0x4000);
+        assert_eq!(replaced, Ok(memory.address()));
+        assert_eq!(
+            log(stage),
+            "call 68, dup 3 window, fixed 0x1000 from 0x4000, close 60"
+        );
+        assert!(platform::shared::provide(first, false).is_err());
+        let second = memory.range().part(PAGE, PAGE).unwrap();
+        assert!(platform::shared::provide(second, false).is_ok());
 
         // A hole is found before anything is mapped.
         answers(stage, &[Ok(PAGE), failure(ENXIO)]);
