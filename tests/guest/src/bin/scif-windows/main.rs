@@ -33,6 +33,17 @@ const FIXED: u32 = 0x10;
 const READ: u32 = 1;
 const READ_WRITE: u32 = 3;
 
+/// What must be as it was in the end.
+const COUNTERS: [&str; 7] = [
+    "windows",
+    "remote_windows",
+    "pinned_pages",
+    "mapped_pages",
+    "memory_objects",
+    "memory_pages",
+    "jobs",
+];
+
 fn main() -> i32 {
     let mut suite = Suite::new("scif-windows");
     let brief = arguments().iter().any(|word| word == "brief");
@@ -43,7 +54,8 @@ fn main() -> i32 {
             return suite.finish();
         }
     };
-    let before = [counter("windows"), counter("pinned_pages")];
+    let look = || COUNTERS.map(counter);
+    let before = look();
     for (name, kind) in [("registered", Kind::Registered), ("virtual", Kind::Slice)]
         .into_iter()
         .chain([("memory", Kind::Memory)])
@@ -64,8 +76,10 @@ fn main() -> i32 {
     suite.check("unregister and register again", again(&peer));
     let length = if brief { LARGE / 8 } else { LARGE };
     suite.check("a large transfer", large(&peer, length));
-    let after = settled(|| [counter("windows"), counter("pinned_pages")], &before);
-    suite.equal("windows and pinned pages", after, before);
+    let after = settled(look, &before);
+    for ((name, after), before) in COUNTERS.iter().zip(after).zip(before) {
+        suite.equal(name, after, before);
+    }
     peer.dismiss();
     suite.finish()
 }
