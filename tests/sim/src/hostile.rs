@@ -13,7 +13,7 @@ use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
 use scif_core::{Config, ConnectMode, EndpointId, Engine, LinkState, Owner};
 use zerocopy::FromZeros;
 
-use crate::hostile_windows::{self, Registered, Words};
+use crate::hostile_windows::{self, Neighbours, Registered, Words};
 use crate::memory::{Fabric, NodeMemory};
 use crate::peer::{RING_BYTES, ScriptedPeer};
 use crate::rng::Rng;
@@ -35,6 +35,8 @@ pub struct HostileReport {
     pub ignored: u64,
     /// Bytes that passed within the node undisturbed.
     pub undisturbed_bytes: u64,
+    /// Copies between windows within the node.
+    pub undisturbed_copies: u64,
     /// Windows the victim registered.
     pub windows: u64,
     /// Windows that one of the two refused.
@@ -212,6 +214,7 @@ struct Victim {
     sent: u64,
     received: u64,
     registered: Registered,
+    neighbours: Neighbours,
 }
 
 /// Runs one attack.
@@ -305,7 +308,9 @@ impl Victim {
         while engine.next_event(&mut memory).is_some() {}
         engine.close(&mut memory, pair_listener);
         let pair = [active, passive];
+        let neighbours = Neighbours::new(fabric, &mut engine, &mut memory, pair, rng)?;
         Ok(Victim {
+            neighbours,
             engine,
             memory,
             endpoints: vec![],
@@ -415,7 +420,8 @@ impl Victim {
             }
             self.received += 1;
         }
-        Ok(())
+        self.neighbours
+            .step(&mut self.engine, &mut self.memory, self.pair, rng)
     }
 
     fn finish(mut self, fabric: &Rc<RefCell<Fabric>>) -> Result<HostileReport, String> {
@@ -447,6 +453,7 @@ impl Victim {
             rings_reset: stats.rings_reset,
             ignored: stats.unknown_messages + stats.stale_ids + stats.unexpected_messages,
             undisturbed_bytes: self.received,
+            undisturbed_copies: self.neighbours.copies,
             windows: self.registered.windows,
             refused_windows: stats.refused_windows + stats.bad_windows,
             transfers: self.registered.transfers,

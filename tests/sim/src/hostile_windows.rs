@@ -182,6 +182,105 @@ struct Pinned {
     content: Option<Vec<u8>>,
 }
 
+/// Windows of the stream within the node: what is written to one end must arrive, and nothing else.
+pub(crate) struct Neighbours {
+    /// The page of each end.
+    pages: [u64; 2],
+    /// What they must hold.
+    content: [Vec<u8>; 2],
+    /// The copy under way: from which end, where, and how many bytes.
+    copy: Option<(Ticket, usize, usize, usize)>,
+    /// Copies that have arrived.
+    pub(crate) copies: u64,
+}
+
+impl Neighbours {
+    /// Registers a page of each end of the pair.
+    pub(crate) fn new(
+        fabric: &Rc<RefCell<Fabric>>,
+        engine: &mut Engine,
+        memory: &mut NodeMemory,
+        pair: [EndpointId; 2],
+        rng: &mut Rng,
+    ) -> Result<Neighbours, String> {
+        let pinned = fabric.borrow_mut().pin(usize::from(VICTIM), 2, rng);
+        let Some([one, other]) = pinned.as_deref() else {
+            return Err("no memory for the own windows".into());
+        };
+        let pages = [*one, *other];
+        let content = pages.map(|_| vec![rng.number() as u8; PAGE_BYTES]);
+        for (number, end) in pair.into_iter().enumerate() {
+            memory.write(pages[number], &content[number]);
+            let given = Pages {
+                // Numbers the others never reach.
+                pin: PinId(u64::MAX - number as u64),
+                runs: vec![Run {
+                    address: pages[number],
+                    pages: 1,
+                }],
+                is_charged: false,
+            };
+            let ticket = engine.register(memory, end, given, 0, 3, 0x10);
+            let ticket = ticket.map_err(|error| format!("own window: {error}"))?;
+            while engine.next_event(memory).is_some() {}
+            if engine.finish(memory, ticket) != Some(Ok(0)) {
+                return Err("the own window is not registered".into());
+            }
+        }
+        Ok(Neighbours {
+            pages,
+            content,
+            copy: None,
+            copies: 0,
+        })
+    }
+
+    /// Looks whether all is as it must be, and copies something from one end to the other.
+    pub(crate) fn step(
+        &mut self,
+        engine: &mut Engine,
+        memory: &mut NodeMemory,
+        pair: [EndpointId; 2],
+        rng: &mut Rng,
+    ) -> Result<(), String> {
+        if let Some((ticket, from, at, length)) = self.copy {
+            let Some(result) = engine.finish(memory, ticket) else {
+                return Ok(());
+            };
+            result.map_err(|error| format!("own copy: {error}"))?;
+            let data = self.content[from][at..at + length].to_vec();
+            self.content[1 - from][at..at + length].copy_from_slice(&data);
+            self.copy = None;
+            self.copies += 1;
+            let mut actual = vec![0; PAGE_BYTES];
+            for (page, content) in self.pages.iter().zip(&self.content) {
+                memory.read(*page, &mut actual);
+                if actual != *content {
+                    return Err("an own window holds what nobody wrote".into());
+                }
+            }
+        }
+        let from = rng.below(2) as usize;
+        let at = rng.below(PAGE) as usize;
+        let length = 1 + rng.below(PAGE - at as u64) as usize;
+        let fresh = rng.number().to_le_bytes();
+        let count = fresh.len().min(length);
+        memory.write(self.pages[from] + at as u64, &fresh[..count]);
+        self.content[from][at..at + count].copy_from_slice(&fresh[..count]);
+        let rma = Rma {
+            direction: Direction::Write,
+            local: Local::Window(at as i64),
+            remote: at as i64,
+            length: length as u64,
+            flags: 4,
+        };
+        let ticket = engine.rma(memory, pair[from], rma);
+        let ticket = ticket.map_err(|error| format!("own copy: {error}"))?;
+        self.copy = Some((ticket, from, at, length));
+        Ok(())
+    }
+}
+
 /// What the victim's programs do with registered memory.
 pub(crate) struct Registered {
     fabric: Rc<RefCell<Fabric>>,
@@ -243,6 +342,10 @@ impl Registered {
     }
 
     fn unpin(&mut self, pin: PinId) -> Result<(), String> {
+        if pin.0 >= u64::MAX - 1 {
+            // The neighbours', whose endpoints are closed at the very end.
+            return Ok(());
+        }
         let Some(pinned) = self.pinned.remove(&pin.0) else {
             return Err(format!("{pin:?} was released, but is not in use"));
         };
