@@ -1,7 +1,52 @@
-# Memory pinned where it is, and the calls for other drivers, on one node.
+# Memory pinned where it is, the calls for other drivers, and what scifctl shows, on one node.
 
 failed=0
+
+step() {
+    if [ "$2" -eq 0 ]; then
+        echo "STEP $1: ok"
+    else
+        echo "STEP $1: FAIL $3"
+        failed=1
+    fi
+}
+
 scif-pin || failed=1
-cat /scheme/scifpin/ranges
-scifctl stats
+
+limits=/scheme/scif/limits
+old=$(cat "$limits")
+scifctl limits pinned_pages_per_user 123
+step set-limit $? "see above"
+[ "$(cat "$limits")" = "pinned_pages_per_user 123" ]
+step limit-is-set $? "$(cat "$limits")"
+! scifctl limits pinned_pages_per_user many 2> /dev/null
+step limit-no-number $? "taken"
+! scifctl limits nothing 5 2> /dev/null
+step limit-unknown $? "taken"
+! as 1000 scifctl limits pinned_pages_per_user 5 2> /dev/null
+step limit-not-root $? "taken"
+[ "$(scifctl limits | tail -n 1)" = "pinned_pages_per_user    123" ]
+step limit-shown $? "$(scifctl limits)"
+echo "$old" > "$limits"
+
+[ "$(scifctl peers)" = "added 0" ]
+step peers $? "$(scifctl peers)"
+cat /scheme/scif/accept/3333 > /dev/null &
+tries=0
+until scifctl ports | grep "3333.*cat$" > /dev/null || [ "$tries" -gt 200 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+scifctl ports | grep "3333.*cat$" > /dev/null
+step program-named $? "$(scifctl ports)"
+echo > /scheme/scif/0/3333
+wait
+for table in nodes connections windows mappings pins stats version; do
+    scifctl "$table" > /tmp/table
+    step "shows-$table" $? "see above"
+    [ "$(wc -l < /tmp/table)" -ge 1 ]
+    step "has-$table" $? "nothing"
+done
+! scifctl nonsense 2> /dev/null
+step nonsense $? "taken"
 exit "$failed"
