@@ -89,6 +89,15 @@ impl Range<'_> {
         }
     }
 
+    /// `bytes` bytes at address 0, where nothing is ever mapped: what C programs pass as `NULL`.
+    pub const fn null(bytes: usize) -> Self {
+        Self {
+            address: 0,
+            bytes,
+            memory: PhantomData,
+        }
+    }
+
     /// The first address.
     pub const fn address(self) -> usize {
         self.address

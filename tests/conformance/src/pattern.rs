@@ -1,25 +1,46 @@
 //! Data that tells its position, so that a byte lost, doubled or displaced is seen at once.
 
-/// The byte at a position of the pattern `seed`.
-pub fn byte(seed: u64, position: u64) -> u8 {
-    let mixed = (seed.wrapping_add(position >> 3)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> (8 * (position & 7))) as u8 ^ (mixed >> 32) as u8
+/// The eight bytes at position `8 * number` of the pattern `seed`.
+fn word(seed: u64, number: u64) -> [u8; 8] {
+    let mixed = seed
+        .wrapping_add(number)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 32).to_le_bytes()
 }
 
 /// Fills `buffer` with the bytes from `start` on.
 pub fn fill(seed: u64, start: u64, buffer: &mut [u8]) {
-    for (slot, position) in buffer.iter_mut().zip(start..) {
-        *slot = byte(seed, position);
+    let mut position = start;
+    let mut rest = buffer;
+    while !rest.is_empty() {
+        let first = (position % 8) as usize;
+        let count = (8 - first).min(rest.len());
+        let (piece, after) = rest.split_at_mut(count);
+        piece.copy_from_slice(&word(seed, position / 8)[first..first + count]);
+        position += count as u64;
+        rest = after;
     }
 }
 
 /// The index of the first byte that is not what belongs at `start` and after it.
 pub fn mismatch(seed: u64, start: u64, bytes: &[u8]) -> Option<u64> {
-    let wrong = bytes
-        .iter()
-        .zip(start..)
-        .position(|(found, position)| *found != byte(seed, position));
-    wrong.map(|index| index as u64)
+    let mut done = 0;
+    while done < bytes.len() {
+        let position = start + done as u64;
+        let first = (position % 8) as usize;
+        let count = (8 - first).min(bytes.len() - done);
+        let piece = &bytes[done..done + count];
+        let wanted = &word(seed, position / 8)[first..first + count];
+        if piece != wanted {
+            let wrong = piece
+                .iter()
+                .zip(wanted)
+                .position(|(found, wanted)| found != wanted);
+            return Some((done + wrong.unwrap_or(0)) as u64);
+        }
+        done += count;
+    }
+    None
 }
 
 #[cfg(test)]

@@ -78,7 +78,17 @@ pub const SECTIONS: &[Section] = &[
     cases::stream::SEND,
     cases::stream::RECV,
     cases::poll::POLL,
+    cases::register::REGISTER,
+    cases::unregister::UNREGISTER,
+    cases::mapping::MAPPING,
+    cases::rma::ERRORS,
+    cases::transfers::DATA,
+    cases::fences::MARK,
+    cases::fences::WAIT,
+    cases::fences::SIGNAL,
     cases::nodes::NODES,
+    cases::pages::PAGES,
+    cases::usage::USAGE,
     cases::wire::WIRE,
 ];
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use scif_abi::Error;
 
-use crate::ask::{BLOCK, ERR, HUP, IN, OUT};
+use crate::ask::{BLOCK, ERR, HUP, IN, LOCAL, OUT, PAGE, READ, REMOTE, SELF};
 use crate::bench::{Ask, Bench, Checked, Ep, Side};
 
 /// The states a program can have an endpoint in.
@@ -69,6 +69,7 @@ const PROGRESS: Gives = Gives::Fails(Error::InProgress);
 const REFUSED: Gives = Gives::Fails(Error::ConnectionRefused);
 const NOTSUPP: Gives = Gives::Fails(Error::NotSupported);
 const AGAIN: Gives = Gives::Fails(Error::WouldBlock);
+const XIO: Gives = Gives::Fails(Error::NoSuchAddress);
 const BADF: Gives = Gives::Fails(Error::BadDescriptor);
 const NONE: Gives = Gives::Bits(0);
 const P_OUT: Gives = Gives::Bits(OUT);
@@ -94,6 +95,28 @@ const LINES: &[Line] = &[
         [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF] },
     Line { call: "recv", make: |_, ep| Ok(ep.recv(1, 0)), gives:
         [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, ZERO, ZERO, NOTCONN, RESET, BADF] },
+    Line { call: "register", make: register, gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, OK, OK, NOTCONN, RESET, BADF] },
+    Line { call: "unregister", make: |_, ep| Ok(ep.unregister(0, PAGE)), gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+    Line { call: "mmap", make: map, gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+    Line { call: "readfrom", make: |_, ep| Ok(ep.read_from(0, 8, 0, 0)), gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+    Line { call: "writeto", make: |_, ep| Ok(ep.write_to(0, 8, 0, 0)), gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+    Line { call: "vreadfrom", make: virtual_read, gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+    Line { call: "vwriteto", make: virtual_write, gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+    Line { call: "fence_mark", make: |_, ep| Ok(ep.fence_mark(SELF)), gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, OK, OK, NOTCONN, RESET, BADF] },
+    Line { call: "fence_wait", make: |_, ep| Ok(ep.fence_wait(77)), gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, INVAL, INVAL, NOTCONN, RESET, BADF] },
+    Line { call: "fence_signal", make: signal, gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+    Line { call: "get_pages", make: get_pages, gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
     Line { call: "poll", make: |_, ep| Ok(ep.poll(IN | OUT)), gives:
         [P_ERR, P_ERR, NONE, P_ERR, NONE, P_OUT, P_OUT, P_OUT, P_HUP, P_NVAL] },
     Line { call: "close", make: |_, ep| Ok(ep.close()), gives:
@@ -110,6 +133,35 @@ fn connect(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
 fn accept(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
     let new = b.new_endpoint(ep.side);
     Ok(ep.accept(new, 0))
+}
+
+fn register(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
+    let memory = b.memory(ep.side, 1)?;
+    Ok(ep.register(memory, 0, PAGE, 0, READ, 0))
+}
+
+fn map(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
+    let mapping = b.new_memory(ep.side);
+    Ok(ep.map(mapping, 0, PAGE, READ))
+}
+
+fn virtual_read(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
+    let memory = b.memory(ep.side, 1)?;
+    Ok(ep.virtual_read(memory, 0, 8, 0, 0))
+}
+
+fn virtual_write(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
+    let memory = b.memory(ep.side, 1)?;
+    Ok(ep.virtual_write(memory, 0, 8, 0, 0))
+}
+
+fn signal(_: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
+    Ok(ep.fence_signal((0, 1), (0, 2), SELF | LOCAL | REMOTE))
+}
+
+fn get_pages(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
+    let pages = b.new_memory(ep.side);
+    Ok(ep.get_pages(pages, 0, PAGE))
 }
 
 /// An endpoint of A in a state.

@@ -5,10 +5,13 @@ use conformance::call::{Call, Reply};
 use conformance::pattern;
 use scif_abi::flags::{AcceptFlags, RecvFlags, SendFlags};
 use scif_abi::{Error, PortId};
-use scif_core::{Connect, ConnectMode, EndpointId};
+use scif_core::{Connect, ConnectMode, EndpointId, Ticket};
 use std::task::Poll;
 
 use super::{Answer, Simulated, index, reply};
+
+/// Bytes a v* call moves at a time.
+const VIRTUAL_BYTES: usize = 48 << 10;
 
 /// A call that was begun and whose reply nobody has taken.
 pub struct Job {
@@ -47,6 +50,14 @@ pub enum Work {
     },
     /// A poll of several endpoints.
     Poll(Call),
+    /// A call on windows.
+    Ticket(Ticket),
+    /// A v* call: its data, and for a read where it belongs: the memory's slot and position.
+    Virtual {
+        ticket: Ticket,
+        data: Vec<u8>,
+        target: Option<(u32, i64)>,
+    },
 }
 
 impl Simulated {
@@ -198,11 +209,48 @@ impl Simulated {
                 (moved, end)
             }
             Work::Poll(call) => (false, self.poll_step(side, *call)),
+            Work::Ticket(ticket) => {
+                let node = &mut self.world.nodes[self.holders[index(side)].node];
+                let end = node.engine.finish(&mut node.memory, *ticket);
+                (
+                    false,
+                    end.map(|result| reply(result.map(|value| value as i64))),
+                )
+            }
+            Work::Virtual {
+                ticket,
+                data,
+                target,
+            } => self.virtual_step(side, *ticket, data, *target),
         };
         let job = &mut self.jobs[position];
         job.work = work;
         job.done = done;
         moved || job.done.is_some()
+    }
+
+    fn virtual_step(
+        &mut self,
+        side: Side,
+        ticket: Ticket,
+        data: &mut [u8],
+        target: Option<(u32, i64)>,
+    ) -> (bool, Option<Reply>) {
+        let node = &mut self.world.nodes[self.holders[index(side)].node];
+        let budget = VIRTUAL_BYTES;
+        let Some(result) = node
+            .engine
+            .virtual_step(&mut node.memory, ticket, data, budget)
+        else {
+            return (node.engine.virtual_is_ready(ticket), None);
+        };
+        let end = result.and_then(|value| {
+            if let Some((slot, at)) = target {
+                self.write(index(side), slot, at, data)?;
+            }
+            Ok(value as i64)
+        });
+        (true, Some(reply(end)))
     }
 
     fn connect_end(&mut self, side: Side, id: EndpointId) -> Option<Reply> {

@@ -2,6 +2,7 @@
 //! client library do around them (arguments, waiting calls, turns of transfers).
 
 mod jobs;
+mod memory;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use scif_abi::{Error, PortId};
 use scif_core::{EndpointId, Owner};
 
 use jobs::{Job, Work};
+use memory::Region;
 use world::World;
 
 /// What one side holds.
@@ -21,6 +23,7 @@ struct Holder {
     owner: Owner,
     endpoints: BTreeMap<u32, EndpointId>,
     nonblocking: BTreeSet<u32>,
+    memory: BTreeMap<u32, Region>,
 }
 
 /// The driver.
@@ -29,6 +32,7 @@ pub struct Simulated {
     holders: [Holder; 3],
     jobs: Vec<Job>,
     last_ticket: u32,
+    last_pin: u64,
 }
 
 /// The index of a side.
@@ -55,12 +59,14 @@ impl Simulated {
             owner: Owner { process, user },
             endpoints: BTreeMap::new(),
             nonblocking: BTreeSet::new(),
+            memory: BTreeMap::new(),
         };
         Simulated {
             world: World::new(),
             holders: [holder(0, 1, 0), holder(1, 2, 0), holder(0, 3, 1000)],
             jobs: Vec::new(),
             last_ticket: 0,
+            last_pin: 0,
         }
     }
 
@@ -148,7 +154,16 @@ impl Simulated {
                 self.reset(holder);
                 Ok(0)
             }
-            other => panic!("the simulator cannot do {other:?}"),
+            Call::LimitPinned { pages } => {
+                let engine = &mut self.world.nodes[number].engine;
+                engine.set_pinned_limit(None, pages);
+                Ok(0)
+            }
+            Call::PinnedLimit {} => Ok(self.world.nodes[number].engine.pinned_limit(None) as i64),
+            Call::Exit {} | Call::AcceptRegister { .. } => {
+                panic!("the simulator cannot do {call:?}")
+            }
+            _ => return self.on_memory(side, call),
         };
         Ok(reply(answer))
     }
@@ -182,9 +197,9 @@ impl Simulated {
             endpoints: stats.endpoints as i64,
             connections: stats.connections as i64,
             ports: engine.ports().count() as i64,
-            windows: 0,
-            mappings: 0,
-            pinned_pages: 0,
+            windows: (stats.windows + stats.remote_windows) as i64,
+            mappings: stats.mapped_pages as i64,
+            pinned_pages: stats.pinned_pages as i64,
             pages: stats.pages as i64,
         }
     }
@@ -195,6 +210,9 @@ impl Simulated {
             node.engine.close(&mut node.memory, id);
         }
         self.holders[holder].nonblocking.clear();
+        for slot in self.slots(holder) {
+            self.drop_region(holder, slot);
+        }
         self.world.join();
     }
 }

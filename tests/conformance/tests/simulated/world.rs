@@ -1,15 +1,44 @@
 //! Two engines, their memory and the link between them.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use scif_core::{Config, Engine, Event};
+use scif_core::{Config, CpuEngine, Engine, Event, Memory, PinId};
 use sim::memory::{Fabric, NodeMemory};
 
 /// One node.
 pub struct Node {
     pub engine: Engine,
     pub memory: NodeMemory,
+    /// Memory of programs, by the names under which the engine knows it when it is pinned.
+    pub pins: BTreeMap<PinId, Pinnable>,
+    copier: CpuEngine,
+}
+
+/// Memory of a program: it is given back when the program has freed it and nobody uses it.
+pub struct Pinnable {
+    /// Local address of each page.
+    pub pages: Vec<u64>,
+    /// Windows and transfers that use it.
+    pub uses: usize,
+    /// The program does not have it any more.
+    pub freed: bool,
+}
+
+impl Node {
+    /// Gives memory back that nobody has or uses.
+    pub fn release(&mut self, pin: PinId) {
+        let Some(memory) = self.pins.get(&pin) else {
+            return;
+        };
+        if memory.freed && memory.uses == 0 {
+            for page in &memory.pages {
+                self.memory.free(*page, PAGE_BYTES);
+            }
+            self.pins.remove(&pin);
+        }
+    }
 }
 
 /// Both.
@@ -19,6 +48,12 @@ pub struct World {
     linked: bool,
     now: u64,
 }
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Bytes an engine copies in one turn.
+const COPY_BYTES: usize = 1 << 20;
 
 /// Bytes of memory of each node.
 const RAM_BYTES: usize = 64 << 20;
@@ -30,6 +65,8 @@ impl World {
         let node = |number: u16| Node {
             engine: Engine::new(Config::new(number)),
             memory: NodeMemory::new(&fabric, number.into()),
+            pins: BTreeMap::new(),
+            copier: CpuEngine,
         };
         let mut world = World {
             nodes: vec![node(0), node(1)],
@@ -94,11 +131,22 @@ impl World {
         for number in [0, 1] {
             let node = &mut self.nodes[number];
             node.engine.tick(&mut node.memory, self.now);
+            let (memory, copier) = (&mut node.memory, &mut node.copier);
+            busy |= node.engine.pump(memory, copier, COPY_BYTES);
             while let Some(event) = self.next_event(number) {
                 busy = true;
-                if let Event::Ring(to) = event {
-                    let peer = &mut self.nodes[usize::from(to)];
-                    peer.engine.doorbell(&mut peer.memory, number as u16);
+                match event {
+                    Event::Ring(to) => {
+                        let peer = &mut self.nodes[usize::from(to)];
+                        peer.engine.doorbell(&mut peer.memory, number as u16);
+                    }
+                    Event::Released(pin) => {
+                        let node = &mut self.nodes[number];
+                        let pinned = node.pins.get_mut(&pin).expect("released once per use");
+                        pinned.uses = pinned.uses.checked_sub(1).expect("released once per use");
+                        node.release(pin);
+                    }
+                    _ => {}
                 }
             }
         }

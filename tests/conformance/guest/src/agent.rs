@@ -1,0 +1,130 @@
+//! An agent: carries out the calls that come over one control connection.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use conformance::call::{Call, Reply};
+use scif::raw;
+use scif_abi::flags::AcceptFlags;
+
+use crate::control::{Control, text};
+use crate::executor::Executor;
+
+/// Make the call that follows.
+pub const CALL: u64 = 1;
+/// Begin the call that follows; the answer is its ticket.
+pub const BEGIN: u64 = 2;
+/// Whether the call of that ticket has ended: 1, or 0.
+pub const IS_DONE: u64 = 3;
+/// Wait for its end.
+pub const FINISH: u64 = 4;
+
+/// Listens on a port, and serves the one who connects until the connection ends or says so.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn serve(port: u16) -> Result<(), String> {
+    let listener = raw::open().map_err(|error| text("open", error))?;
+    raw::bind(listener, port).map_err(|error| text("bind", error))?;
+    raw::listen(listener, 1).map_err(|error| text("listen", error))?;
+    let accepted = raw::accept(listener, AcceptFlags::SYNC.bits());
+    let (endpoint, _) = accepted.map_err(|error| text("accept", error))?;
+    raw::close(listener).map_err(|error| text("close", error))?;
+    let mut control = Control::new(endpoint);
+    let mut executor = Executor::default();
+    loop {
+        let message = control.receive()?;
+        let Some(answer) = handle(&mut executor, &message)? else {
+            return Ok(());
+        };
+        control.send(&answer.encode())?;
+    }
+}
+
+/// The reply to a message; `None` when it is the last.
+fn handle(executor: &mut Executor, message: &[u64]) -> Result<Option<Reply>, String> {
+    let (&verb, rest) = message.split_first().ok_or("an empty message")?;
+    let call = || Call::decode(rest).ok_or_else(|| format!("no call: {rest:?}"));
+    let ticket = || rest.first().map_or(0, |ticket| *ticket as u32);
+    Ok(Some(match verb {
+        CALL => match call()? {
+            Call::Exit {} => return Ok(None),
+            call => executor.call(&call),
+        },
+        BEGIN => Reply::plain(Ok(executor.begin(&call()?)?.into())),
+        IS_DONE => Reply::plain(Ok(executor.is_done(ticket()).into())),
+        FINISH => executor.finish(ticket())?,
+        _ => return Err(format!("no verb: {verb}")),
+    }))
+}
+
+/// An agent as the one who asks it sees it.
+pub struct Remote {
+    control: Control,
+}
+
+impl Remote {
+    /// The agent behind a connected endpoint.
+    pub fn new(endpoint: usize) -> Remote {
+        Remote {
+            control: Control::new(endpoint),
+        }
+    }
+
+    fn ask(&mut self, verb: u64, words: &[u64]) -> Result<Reply, String> {
+        let message: Vec<u64> = core::iter::once(verb)
+            .chain(words.iter().copied())
+            .collect();
+        self.control.send(&message)?;
+        let answer = self.control.receive()?;
+        Reply::decode(&answer).ok_or_else(|| format!("no reply: {answer:?}"))
+    }
+
+    /// Makes a call.
+    ///
+    /// # Errors
+    /// A text, when the connection fails.
+    pub fn call(&mut self, call: &Call) -> Result<Reply, String> {
+        self.ask(CALL, &call.encode())
+    }
+
+    /// Begins a call; its ticket.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn begin(&mut self, call: &Call) -> Result<u32, String> {
+        let reply = self.ask(BEGIN, &call.encode())?;
+        reply
+            .result
+            .map(|ticket| ticket as u32)
+            .map_err(|errno| format!("begin: {errno}"))
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn is_done(&mut self, ticket: u32) -> Result<bool, String> {
+        Ok(self.ask(IS_DONE, &[ticket.into()])?.result == Ok(1))
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn finish(&mut self, ticket: u32) -> Result<Reply, String> {
+        self.ask(FINISH, &[ticket.into()])
+    }
+
+    /// Ends the agent.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn dismiss(&self) -> Result<(), String> {
+        let message: Vec<u64> = core::iter::once(CALL)
+            .chain(Call::Exit {}.encode())
+            .collect();
+        self.control.send(&message)
+    }
+}

@@ -1,0 +1,431 @@
+//! Carries out calls in this process, those that wait in threads of their own.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use conformance::call::{Call, Errno, Reply};
+use conformance::pattern;
+use libredox::call::call_ro;
+use runtime::thread::{self, JoinHandle};
+use runtime::time::{Duration, sleep};
+use scif::raw::{self, PollFd};
+use scif_abi::PortId;
+use scif_abi::call::Call as Operation;
+use scif_abi::codec::Operation as _;
+use scif_abi::flags::Readiness;
+use syscall::error::{EBADF, EINVAL};
+
+use crate::memory::{self, Answer, Region, Store};
+use crate::node;
+
+/// A number that no descriptor has, for endpoints that are closed.
+const NO_FD: usize = 1 << 30;
+
+/// What a call made besides its reply.
+enum Made {
+    Nothing,
+    Endpoint(u32, usize),
+    Memory(u32, Region),
+}
+
+struct Done {
+    reply: Reply,
+    made: Made,
+}
+
+type Work = Box<dyn FnOnce() -> Done + Send>;
+
+fn plain(answer: Answer) -> Done {
+    Done {
+        reply: Reply::plain(answer),
+        made: Made::Nothing,
+    }
+}
+
+fn answer<T: TryInto<i64>>(result: raw::Result<T>) -> Answer {
+    match result.map(TryInto::try_into) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(_)) => Err(Errno(EINVAL)),
+        Err(error) => Err(Errno(error)),
+    }
+}
+
+fn nothing(result: raw::Result<()>) -> Answer {
+    result.map(|()| 0).map_err(Errno)
+}
+
+/// One side's state.
+#[derive(Default)]
+pub struct Executor {
+    endpoints: BTreeMap<u32, usize>,
+    memory: Store,
+    threads: BTreeMap<u32, JoinHandle<Done>>,
+    last_thread: u32,
+}
+
+impl Executor {
+    /// The descriptor of an endpoint, or one that is none.
+    fn fd(&self, slot: u32) -> usize {
+        self.endpoints.get(&slot).copied().unwrap_or(NO_FD)
+    }
+
+    /// Makes a call in this thread.
+    pub fn call(&mut self, call: &Call) -> Reply {
+        let done = match self.here(call) {
+            Some(answer) => plain(answer),
+            None => self.work(call)(),
+        };
+        self.take(done)
+    }
+
+    /// Makes a call in a thread, and returns when it waits or has ended.
+    ///
+    /// # Errors
+    /// A text, when there is no thread to be had.
+    pub fn begin(&mut self, call: &Call) -> Result<u32, String> {
+        let before = node::waiting();
+        let work = self.work(call);
+        // A poll waits in an event queue, not in the daemon: it takes no part in `waiting`.
+        let is_poll = matches!(call, Call::PollTwo { .. });
+        let thread = thread::spawn(work).map_err(|error| format!("a thread: {error}"))?;
+        while !is_poll && !thread.is_finished() && node::waiting() <= before {
+            sleep(Duration::from_millis(1));
+        }
+        self.last_thread += 1;
+        self.threads.insert(self.last_thread, thread);
+        Ok(self.last_thread)
+    }
+
+    /// Whether a call has ended.
+    pub fn is_done(&self, thread: u32) -> bool {
+        self.threads
+            .get(&thread)
+            .is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for the end of a call.
+    ///
+    /// # Errors
+    /// A text, when there is no such call.
+    pub fn finish(&mut self, thread: u32) -> Result<Reply, String> {
+        let thread = self.threads.remove(&thread).ok_or("no such call")?;
+        let done = thread
+            .join()
+            .map_err(|error| format!("a thread: {error}"))?;
+        Ok(self.take(done))
+    }
+
+    fn take(&mut self, done: Done) -> Reply {
+        match done.made {
+            Made::Nothing => {}
+            Made::Endpoint(slot, fd) => {
+                self.endpoints.insert(slot, fd);
+            }
+            Made::Memory(slot, region) => self.memory.insert(slot, region),
+        }
+        done.reply
+    }
+
+    /// The calls that change what this side holds and never wait.
+    fn here(&mut self, call: &Call) -> Option<Answer> {
+        if let Some(answer) = self.memory.call(call) {
+            return Some(answer);
+        }
+        Some(match *call {
+            Call::Close { slot } => self.close(slot),
+            Call::LimitPinned { pages } => node::set_limit(pages),
+            Call::PinnedLimit {} => node::limit(),
+            Call::Reset {} => {
+                let slots: Vec<u32> = self.endpoints.keys().copied().collect();
+                let result = slots
+                    .into_iter()
+                    .try_for_each(|slot| self.close(slot).map(|_| ()));
+                self.memory.clear();
+                result.map(|()| 0)
+            }
+            _ => return None,
+        })
+    }
+
+    /// `scif_close`: the endpoint ends although mappings, or calls that wait, keep its file.
+    fn close(&mut self, slot: u32) -> Answer {
+        let fd = self.endpoints.remove(&slot).ok_or(Errno(EBADF))?;
+        nothing(raw::shutdown(fd))?;
+        nothing(raw::close(fd))
+    }
+
+    /// A call as something any thread can do.
+    fn work(&self, call: &Call) -> Work {
+        let fd = match *call {
+            Call::Open { slot } => {
+                return Box::new(move || match raw::open() {
+                    Ok(fd) => Done {
+                        reply: Reply::plain(Ok(0)),
+                        made: Made::Endpoint(slot, fd),
+                    },
+                    Err(error) => plain(Err(Errno(error))),
+                });
+            }
+            Call::Bind { slot, .. }
+            | Call::Listen { slot, .. }
+            | Call::Nonblocking { slot, .. }
+            | Call::Connect { slot, .. }
+            | Call::Accept { slot, .. }
+            | Call::AcceptRegister { slot, .. }
+            | Call::Send { slot, .. }
+            | Call::Recv { slot, .. }
+            | Call::Register { slot, .. }
+            | Call::Unregister { slot, .. }
+            | Call::ReadFrom { slot, .. }
+            | Call::WriteTo { slot, .. }
+            | Call::VirtualReadFrom { slot, .. }
+            | Call::VirtualWriteTo { slot, .. }
+            | Call::FenceMark { slot, .. }
+            | Call::FenceWait { slot, .. }
+            | Call::FenceSignal { slot, .. }
+            | Call::Map { slot, .. }
+            | Call::Poll { slot, .. }
+            | Call::PollTwo { slot, .. }
+            | Call::GetPages { slot, .. } => self.fd(slot),
+            _ => NO_FD,
+        };
+        match *call {
+            Call::Accept { into, flags, .. } => Box::new(move || accept(fd, into, flags)),
+            Call::Send {
+                length,
+                flags,
+                seed,
+                from,
+                ..
+            } => Box::new(move || {
+                let mut bytes = vec![0; length as usize];
+                pattern::fill(seed, from, &mut bytes);
+                plain(answer(raw::send(fd, bytes.as_slice(), flags)))
+            }),
+            Call::Recv {
+                length,
+                flags,
+                seed,
+                from,
+                ..
+            } => Box::new(move || receive(fd, length as usize, flags, seed, from)),
+            Call::PollTwo {
+                other,
+                events,
+                timeout_ms,
+                ..
+            } => {
+                let other = self.fd(other);
+                Box::new(move || poll([fd, other], events as u16, timeout_ms))
+            }
+            Call::NodeIds { room } => Box::new(move || node_ids(room as usize)),
+            Call::Count {} => Box::new(|| match node::counts() {
+                Ok(counts) => Done {
+                    reply: Reply {
+                        result: Ok(0),
+                        extra: counts.words(),
+                    },
+                    made: Made::Nothing,
+                },
+                Err(errno) => plain(Err(errno)),
+            }),
+            Call::Map {
+                memory,
+                offset,
+                length,
+                protection,
+                ..
+            } => Box::new(move || match memory::map(fd, offset, length, protection) {
+                Ok(region) => Done {
+                    reply: Reply::plain(Ok(0)),
+                    made: Made::Memory(memory, region),
+                },
+                Err(errno) => plain(Err(errno)),
+            }),
+            Call::GetPages {
+                into,
+                offset,
+                length,
+                ..
+            } => Box::new(move || match get_pages(fd, offset, length) {
+                Ok((region, reply)) => Done {
+                    reply,
+                    made: Made::Memory(into, region),
+                },
+                Err(errno) => plain(Err(errno)),
+            }),
+            Call::Register { .. } | Call::VirtualReadFrom { .. } | Call::VirtualWriteTo { .. } => {
+                self.with_memory(fd, call)
+            }
+            other => Box::new(move || plain(simple(fd, &other))),
+        }
+    }
+
+    /// The calls that name own memory.
+    fn with_memory(&self, fd: usize, call: &Call) -> Work {
+        let (slot, at, length) = match *call {
+            Call::Register {
+                memory, at, length, ..
+            }
+            | Call::VirtualReadFrom {
+                memory, at, length, ..
+            }
+            | Call::VirtualWriteTo {
+                memory, at, length, ..
+            } => (memory, at, length),
+            _ => return Box::new(|| plain(Err(Errno(EINVAL)))),
+        };
+        let named = self.memory.name(slot, at, length);
+        let call = *call;
+        Box::new(move || {
+            let result = named.as_ref().map_err(|errno| *errno).and_then(|named| {
+                let range = named.range()?;
+                match call {
+                    Call::Register {
+                        offset,
+                        protection,
+                        flags,
+                        ..
+                    } => raw::register(fd, range, offset, protection, flags).map_err(Errno),
+                    Call::VirtualReadFrom { remote, flags, .. } => {
+                        nothing(raw::vreadfrom(fd, range, remote, flags))
+                    }
+                    Call::VirtualWriteTo { remote, flags, .. } => {
+                        nothing(raw::vwriteto(fd, range, remote, flags))
+                    }
+                    _ => Err(Errno(EINVAL)),
+                }
+            });
+            plain(result)
+        })
+    }
+}
+
+/// Calls of plain numbers.
+fn simple(fd: usize, call: &Call) -> Answer {
+    match *call {
+        Call::Bind { port, .. } => answer(raw::bind(fd, port)),
+        Call::Listen { backlog, .. } => nothing(raw::listen(fd, backlog)),
+        Call::Nonblocking { on, .. } => nothing(raw::set_nonblocking(fd, on != 0)),
+        Call::Connect { node, port, .. } => answer(raw::connect(fd, PortId::new(node, port))),
+        Call::AcceptRegister { handle, .. } => {
+            let call = Operation::AcceptRegister { handle };
+            let [first, second] = call.words();
+            let metadata = [call.number(), first, second];
+            let flags = syscall::flag::CallFlags::empty();
+            let result = call_ro(fd, &mut [], flags, &metadata);
+            answer(result.map_err(|error| error.errno()))
+        }
+        Call::Unregister { offset, length, .. } => nothing(raw::unregister(fd, offset, length)),
+        Call::ReadFrom {
+            local,
+            length,
+            remote,
+            flags,
+            ..
+        } => nothing(raw::readfrom(fd, local, length, remote, flags)),
+        Call::WriteTo {
+            local,
+            length,
+            remote,
+            flags,
+            ..
+        } => nothing(raw::writeto(fd, local, length, remote, flags)),
+        Call::FenceMark { flags, .. } => answer(raw::fence_mark(fd, flags)),
+        Call::FenceWait { mark, .. } => nothing(raw::fence_wait(fd, mark)),
+        Call::FenceSignal {
+            local,
+            local_value,
+            remote,
+            remote_value,
+            flags,
+            ..
+        } => nothing(raw::fence_signal(
+            fd,
+            local,
+            local_value,
+            remote,
+            remote_value,
+            flags,
+        )),
+        Call::Poll { events, .. } => match raw::readiness(fd, events as u16) {
+            // What scif_poll says of a descriptor that is none.
+            Err(EBADF) => Ok(Readiness::NVAL.bits().into()),
+            result => answer(result),
+        },
+        // What a simulator can do and a guest cannot.
+        _ => Err(Errno(EINVAL)),
+    }
+}
+
+fn accept(fd: usize, into: u32, flags: u32) -> Done {
+    match raw::accept(fd, flags) {
+        Ok((new, peer)) => Done {
+            reply: Reply {
+                result: Ok(0),
+                extra: vec![peer.node().into(), peer.port().into()],
+            },
+            made: Made::Endpoint(into, new),
+        },
+        Err(error) => plain(Err(Errno(error))),
+    }
+}
+
+fn receive(fd: usize, length: usize, flags: u32, seed: u64, from: u64) -> Done {
+    let mut bytes = vec![0; length];
+    match raw::recv(fd, bytes.as_mut_slice(), flags) {
+        Ok(count) => {
+            let wrong = pattern::mismatch(seed, from, &bytes[..count]);
+            Done {
+                reply: Reply {
+                    result: Ok(count as i64),
+                    extra: vec![wrong.map_or(-1, |index| index as i64)],
+                },
+                made: Made::Nothing,
+            }
+        }
+        Err(error) => plain(Err(Errno(error))),
+    }
+}
+
+fn poll(fds: [usize; 2], events: u16, timeout_ms: i32) -> Done {
+    let mut entries = fds.map(|fd| PollFd::new(fd, events));
+    let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+    match raw::poll(&mut entries, limit) {
+        Ok(ready) => Done {
+            reply: Reply {
+                result: Ok(ready as i64),
+                extra: entries.iter().map(|entry| entry.revents.into()).collect(),
+            },
+            made: Made::Nothing,
+        },
+        Err(error) => plain(Err(Errno(error))),
+    }
+}
+
+fn node_ids(room: usize) -> Done {
+    let mut nodes = vec![0; room];
+    match raw::get_node_ids(&mut nodes) {
+        Ok((count, own)) => {
+            let stored = nodes.iter().take(count).map(|id| i64::from(*id));
+            Done {
+                reply: Reply {
+                    result: Ok(count as i64),
+                    extra: core::iter::once(own.into()).chain(stored).collect(),
+                },
+                made: Made::Nothing,
+            }
+        }
+        Err(error) => plain(Err(Errno(error))),
+    }
+}
+
+fn get_pages(fd: usize, offset: i64, length: u64) -> Result<(Region, Reply), Errno> {
+    let own = raw::local(fd).map(PortId::node).ok();
+    let peer = raw::peer(fd).map(PortId::node).ok();
+    memory::get_pages(fd, offset, length, own != peer)
+}

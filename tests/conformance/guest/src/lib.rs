@@ -1,0 +1,12 @@
+//! The conformance suite on booted nodes: the process that runs the cases is one side; the others
+//! are agents, processes here or on another node that carry out calls over a control connection.
+#![no_std]
+
+extern crate alloc;
+
+pub mod agent;
+pub mod control;
+pub mod driver;
+pub mod executor;
+mod memory;
+mod node;
