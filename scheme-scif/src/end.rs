@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use scif_abi::PortId;
 use scif_core::EndpointId;
-use syscall::error::{ECANCELED, EINTR, Error, Result};
+use syscall::error::{ECANCELED, Error, Result};
 
 use crate::handle::{Endpoint, HandleId, Kind};
 use crate::scif::{Fabric, ROOT, Scif, Source, Waiting};
@@ -150,7 +150,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         let requests: Vec<R> = waiting.map(|(&request, _)| request).collect();
         for request in requests {
             let moved = self.cancel(request);
-            self.end_with(request, moved.map_err(|_| Error::new(EINTR)));
+            // Not EINTR: a kernel takes that for the answer to an interruption that did not happen.
+            self.end_with(request, moved.map_err(|_| Error::new(ECANCELED)));
         }
         let kind = &mut self.handle_mut(id)?.kind;
         if let Kind::Endpoint(endpoint) = core::mem::replace(kind, Kind::Closed) {

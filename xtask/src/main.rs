@@ -6,6 +6,7 @@
 mod behaviour;
 mod build;
 mod clean;
+mod conformance;
 mod console;
 mod demo;
 mod fabric;
@@ -93,6 +94,11 @@ const COMMANDS: &[Command] = &[
         name: "sim",
         help: "run the protocol simulator: SEED= RUNS=",
         run: sim::command,
+    },
+    Command {
+        name: "conformance",
+        help: "run the conformance suite alone: ONLY=sim|loopback|pair",
+        run: conformance::command,
     },
     Command {
         name: "behaviour",

@@ -49,7 +49,9 @@ pub fn command(settings: &Settings) -> Result<()> {
     }
     if let Some(parts) = &parts {
         for suite in suites {
-            score.required(&stage_name(suite), || guest(settings, suite, parts));
+            score.required(&stage_name(suite), || {
+                guest(settings, suite, parts, Show::Summaries)
+            });
         }
         score.stage("demo", || demonstrate(settings));
     }
@@ -118,12 +120,21 @@ impl Score {
     }
 }
 
-/// Runs a program to its end; what it printed is shown only if it failed.
+/// Whether a line sums a conformance run up; those are always shown.
+fn is_summary(line: &str) -> bool {
+    line.starts_with("conformance ")
+}
+
+/// Runs a program to its end; what it printed is shown only if it failed, except summaries.
 fn quietly(command: &mut Command) -> Result<()> {
     let output = command
         .output()
         .context(|| format!("start {:?}", command.get_program()))?;
     if output.status.success() {
+        let text = String::from_utf8_lossy(&output.stdout);
+        for line in text.lines().filter(|line| is_summary(line)) {
+            println!("     {line}");
+        }
         return Ok(());
     }
     print!("{}", String::from_utf8_lossy(&output.stdout));
@@ -235,8 +246,18 @@ fn demonstrate(settings: &Settings) -> Result<()> {
     }
 }
 
+/// Which lines of a suite are shown as they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// Those that sum a run up.
+    Summaries,
+    /// Those and the result of every step.
+    Cases,
+}
+
 /// Keeps the end of every console, for the case of failure.
 struct Tail {
+    show: Show,
     lines: Vec<String>,
     failed_steps: Vec<String>,
 }
@@ -244,6 +265,10 @@ struct Tail {
 impl Observer for Tail {
     fn line(&mut self, node: usize, text: &str, meaning: Option<&Meaning>) {
         self.lines.push(format!("     [{node}] {text}"));
+        let is_step = matches!(meaning, Some(Meaning::Step { .. }));
+        if is_summary(text) || (is_step && self.show == Show::Cases) {
+            println!("     {text}");
+        }
         if let Some(Meaning::Step {
             name,
             failure: Some(detail),
@@ -254,7 +279,11 @@ impl Observer for Tail {
     }
 }
 
-fn guest(settings: &Settings, suite: &Suite, parts: &Parts) -> Result<()> {
+/// Runs one suite.
+///
+/// # Errors
+/// What is wrong with how it ended.
+pub fn guest(settings: &Settings, suite: &Suite, parts: &Parts, show: Show) -> Result<()> {
     let limit = Duration::from_secs(suite.timeout_s);
     let mut run = run::run_of(&suite.name, settings, limit)?;
     run.nodes = suite.nodes;
@@ -272,6 +301,7 @@ fn guest(settings: &Settings, suite: &Suite, parts: &Parts) -> Result<()> {
         run.scripts.insert(number, text);
     }
     let mut tail = Tail {
+        show,
         lines: Vec::new(),
         failed_steps: Vec::new(),
     };

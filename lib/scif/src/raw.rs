@@ -14,7 +14,7 @@ use scif_abi::codec::Operation;
 use scif_abi::flags::{MapFlags, Protection, Readiness, RmaFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
-use syscall::error::{EAGAIN, EFAULT, EINVAL};
+use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL};
 use syscall::flag::{CallFlags, F_SETFL, O_NONBLOCK};
 use zerocopy::IntoBytes;
 
@@ -82,11 +82,20 @@ impl Source<'_> {
 }
 
 fn number(error: libredox::error::Error) -> i32 {
-    error.errno()
+    interrupted(error.errno())
 }
 
 fn system(error: syscall::error::Error) -> i32 {
-    error.errno
+    interrupted(error.errno)
+}
+
+/// The daemon ends calls that wait on an endpoint somebody closes with `ECANCELED`, as a scheme
+/// cannot say `EINTR` of its own; that is SCIF's word for it.
+fn interrupted(number: i32) -> i32 {
+    match number {
+        ECANCELED => EINTR,
+        number => number,
+    }
 }
 
 fn metadata(call: &Call) -> [u64; 3] {
@@ -316,8 +325,12 @@ fn register_by(
     }
     memory.check_pages().map_err(system)?;
     let refused = |error| match error {
-        // An endpoint in the wrong state is named before a bad address, as the daemon does it.
-        EFAULT => ask(NO_TOKEN, 0).map_or_else(|first| first, |_| EFAULT),
+        // An endpoint in the wrong state is named before a bad address or a limit, as the daemon
+        // does it.
+        EFAULT | EAGAIN => match ask(NO_TOKEN, 0) {
+            Err(EFAULT) | Ok(_) => error,
+            Err(first) => first,
+        },
         error => error,
     };
     let known = provide(memory, asked.contains(Protection::WRITE))

@@ -258,6 +258,21 @@ impl Bench<'_> {
         self.connection(Side::A, Side::B)
     }
 
+    /// Sends until nothing fits any more; how much did. A ring of the base protocol holds 4095
+    /// bytes, but a node may offer more.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn fill_ring(&mut self, endpoint: Ep) -> Checked<i64> {
+        let mut sent = 0;
+        loop {
+            match self.ok(endpoint.send_from(sent as u64, 4096, 0))? {
+                0 => return Ok(sent),
+                count => sent += count,
+            }
+        }
+    }
+
     /// Memory.
     ///
     /// # Errors

@@ -58,12 +58,20 @@ fn nothing(result: raw::Result<()>) -> Answer {
     result.map(|()| 0).map_err(Errno)
 }
 
+/// A call that was begun.
+enum Begun {
+    /// In a thread of its own.
+    Thread(JoinHandle<Done>),
+    /// It never waits, so it was made at once.
+    Ended(Reply),
+}
+
 /// One side's state.
 #[derive(Default)]
 pub struct Executor {
     endpoints: BTreeMap<u32, usize>,
     memory: Store,
-    threads: BTreeMap<u32, JoinHandle<Done>>,
+    threads: BTreeMap<u32, Begun>,
     last_thread: u32,
 }
 
@@ -87,6 +95,9 @@ impl Executor {
     /// # Errors
     /// A text, when there is no thread to be had.
     pub fn begin(&mut self, call: &Call) -> Result<u32, String> {
+        if let Some(answer) = self.here(call) {
+            return Ok(self.note(Begun::Ended(Reply::plain(answer))));
+        }
         let before = node::waiting();
         let work = self.work(call);
         // A poll waits in an event queue, not in the daemon: it takes no part in `waiting`.
@@ -95,16 +106,21 @@ impl Executor {
         while !is_poll && !thread.is_finished() && node::waiting() <= before {
             sleep(Duration::from_millis(1));
         }
+        Ok(self.note(Begun::Thread(thread)))
+    }
+
+    fn note(&mut self, begun: Begun) -> u32 {
         self.last_thread += 1;
-        self.threads.insert(self.last_thread, thread);
-        Ok(self.last_thread)
+        self.threads.insert(self.last_thread, begun);
+        self.last_thread
     }
 
     /// Whether a call has ended.
     pub fn is_done(&self, thread: u32) -> bool {
-        self.threads
-            .get(&thread)
-            .is_none_or(JoinHandle::is_finished)
+        match self.threads.get(&thread) {
+            Some(Begun::Thread(thread)) => thread.is_finished(),
+            Some(Begun::Ended(_)) | None => true,
+        }
     }
 
     /// Waits for the end of a call.
@@ -112,11 +128,15 @@ impl Executor {
     /// # Errors
     /// A text, when there is no such call.
     pub fn finish(&mut self, thread: u32) -> Result<Reply, String> {
-        let thread = self.threads.remove(&thread).ok_or("no such call")?;
-        let done = thread
-            .join()
-            .map_err(|error| format!("a thread: {error}"))?;
-        Ok(self.take(done))
+        match self.threads.remove(&thread).ok_or("no such call")? {
+            Begun::Thread(thread) => {
+                let done = thread
+                    .join()
+                    .map_err(|error| format!("a thread: {error}"))?;
+                Ok(self.take(done))
+            }
+            Begun::Ended(reply) => Ok(reply),
+        }
     }
 
     fn take(&mut self, done: Done) -> Reply {

@@ -50,7 +50,7 @@ pub const POLL: Section = Section {
         ),
         Row::gives(["connected, no room", "no OUT", "no OUT"], 0, |b| {
             let (active, _) = b.pair()?;
-            b.gives(active.send(4095, BLOCK), 4095)?;
+            b.fill_ring(active)?;
             Ok(active.poll(IN | OUT))
         }),
         Row::story(
@@ -58,7 +58,7 @@ pub const POLL: Section = Section {
             "OUT as soon as the peer has read a byte",
             |b| {
                 let (active, passive) = b.pair()?;
-                b.gives(active.send(4095, BLOCK), 4095)?;
+                b.fill_ring(active)?;
                 b.gives(passive.recv(1, BLOCK), 1)?;
                 b.becomes(active.poll(OUT), OUT.into())
             },

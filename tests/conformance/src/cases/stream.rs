@@ -31,8 +31,9 @@ pub const SEND: Section = Section {
             ],
             95,
             |b| {
-                let (active, _) = b.pair()?;
-                b.gives(active.send(4000, BLOCK), 4000)?;
+                let (active, passive) = b.pair()?;
+                b.fill_ring(active)?;
+                b.gives(passive.recv(95, BLOCK), 95)?;
                 Ok(active.send(1000, 0))
             },
         ),
@@ -41,7 +42,7 @@ pub const SEND: Section = Section {
             0,
             |b| {
                 let (active, _) = b.pair()?;
-                b.gives(active.send(RING, BLOCK), 4095)?;
+                b.fill_ring(active)?;
                 Ok(active.send(1, 0))
             },
         )

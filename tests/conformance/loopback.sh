@@ -1,0 +1,3 @@
+# The conformance suite within one node.
+
+scif-conformance loopback

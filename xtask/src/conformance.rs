@@ -1,0 +1,63 @@
+//! `conformance`: runs the conformance suite alone, in all three places: over the simulator, in one
+//! booted node, and between two. ONLY=word selects places whose name contains it.
+
+use crate::build::Contents;
+use crate::config;
+use crate::report::{Context, Failure, Result};
+use crate::run;
+use crate::settings::Settings;
+use crate::test::{self, Show};
+use crate::toolchain;
+use crate::workspace;
+use std::process::Command;
+
+/// What the names of its guest suites begin with; the rest is the place.
+const PREFIX: &str = "conformance-";
+
+/// The command.
+pub fn command(settings: &Settings) -> Result<()> {
+    let wanted = |place: &str| settings.only().is_none_or(|only| place.contains(only));
+    let mut failed = Vec::new();
+    if wanted("sim")
+        && let Err(failure) = simulator()
+    {
+        failed.push(format!("sim ({})", failure.message));
+    }
+    let tests = config::tests()?;
+    let places = tests.suite.iter().filter_map(|suite| {
+        let place = suite.name.strip_prefix(PREFIX)?;
+        wanted(place).then_some((place, suite))
+    });
+    let places: Vec<_> = places.collect();
+    if !places.is_empty() {
+        let parts = run::prepare(Contents::Tests)?;
+        for (place, suite) in places {
+            if let Err(failure) = test::guest(settings, suite, &parts, Show::Cases) {
+                failed.push(format!("{place} ({})", failure.message));
+            }
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::from(format!("conformance: {}", failed.join("; "))))
+}
+
+/// The part that needs no guest: a test program of the suite's own package.
+fn simulator() -> Result<()> {
+    let mut command = toolchain::clean(Command::new("cargo"));
+    command.current_dir(workspace::root());
+    command.args([
+        "test",
+        "--quiet",
+        "--package",
+        "conformance",
+        "--test",
+        "sim",
+    ]);
+    let status = command.status().context(|| "start cargo".to_string())?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!("{status}").into())
+}
