@@ -160,6 +160,7 @@ impl Engine {
             let node = self.nodes.get_mut(&number);
             if let Some(body) = node.and_then(|node| node.last_word.take()) {
                 self.post(mem, node_ends(number), body);
+                self.send_waiting(mem, number);
             }
         }
     }
@@ -238,7 +239,8 @@ impl Engine {
             Ok(false) => {}
             Err(_) => return self.fail_link(number),
         }
-        if node.is_dismissed && node.waiting_len() == 0 && node.state == LinkState::Leaving {
+        let is_said = node.is_dismissed && node.last_word.is_none() && node.waiting_len() == 0;
+        if is_said && node.state == LinkState::Leaving {
             node.end(LinkState::Left);
         }
     }

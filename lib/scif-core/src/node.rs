@@ -113,6 +113,7 @@ impl Node {
         self.waiting.clear();
         self.stuck_since = None;
         self.exit_deadline = None;
+        self.last_word = None;
         self.has_unread = false;
     }
 

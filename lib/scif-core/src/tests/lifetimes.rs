@@ -7,7 +7,7 @@ use scif_abi::flags::{FenceFlags, RmaFlags};
 
 use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ};
 use super::engine::LateEngine;
-use crate::{Direction, Local, Memory, Pages, Rma, WindowState};
+use crate::{Direction, LinkState, Local, Memory, Pages, Rma, WindowState};
 
 const SYNC: u32 = RmaFlags::SYNC.bits();
 
@@ -297,6 +297,39 @@ fn a_node_that_leaves_in_order_lets_go_of_everything() {
     let (a, _) = bed.connect(0, 1);
     let pages = bed.pin(0, &[1]);
     bed.register(a, &pages, 0, BOTH);
+}
+
+/// Whoever leaves or hears of it: the node that copies has the last word only when its engine is
+/// done, and the other one keeps its pages until then.
+#[test]
+fn leaving_waits_for_descriptors_under_way() {
+    for leaver in [0, 1] {
+        let Pair {
+            mut bed, a, at_b, ..
+        } = pair(2);
+        let (engine, order) = LateEngine::new(4);
+        bed.nodes[0].copier = Box::new(engine);
+        let (engine, memory) = bed.engine(a);
+        engine.rma(memory, a.id, write()).unwrap();
+        bed.turn(0);
+        assert!(!order.borrow().is_idle());
+        let node = &mut bed.nodes[leaver];
+        node.engine.leave(&mut node.memory);
+        bed.run();
+        // Node 0 has not said EXIT, or has not answered it.
+        assert_eq!(bed.nodes[1].released, []);
+        let left = Some(LinkState::Left);
+        assert_ne!(bed.nodes[leaver].engine.link_state(1 - leaver as u16), left);
+        order.borrow_mut().complete_one(&mut bed.nodes[0].memory);
+        bed.run();
+        assert_eq!(bed.nodes[leaver].engine.link_state(1 - leaver as u16), left);
+        for number in [0, 1] {
+            let node = &mut bed.nodes[number];
+            node.engine.link_down(&mut node.memory, 1 - number as u16);
+        }
+        bed.run();
+        assert_eq!(bed.nodes[1].released, [at_b.pin]);
+    }
 }
 
 #[test]
