@@ -59,11 +59,8 @@ fn server() -> Result {
         let found: Vec<Readiness> = entries.iter().map(|entry| entry.revents).collect();
         let (listening, connections) = found.split_at(1);
 
-        let mut number = 0;
         let mut left = Vec::new();
-        for endpoint in open.drain(..) {
-            let here = connections[number];
-            number += 1;
+        for (endpoint, here) in open.drain(..).zip(connections) {
             if here.is_empty() || answer(&endpoint)? {
                 left.push(endpoint);
             } else {
