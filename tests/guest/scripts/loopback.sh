@@ -6,6 +6,7 @@ scif-nonblock || failed=1
 scif-stream || failed=1
 scif-churn || failed=1
 scif-kill || failed=1
+scif-reap || failed=1
 scif-pingpong || failed=1
 scifctl
 scifctl stats
