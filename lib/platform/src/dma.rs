@@ -12,6 +12,10 @@ use syscall::flag::CallFlags;
 
 use crate::mem::{self, PAGE, Region};
 
+/// Bytes that [`Allocator::fill`] leaves to the rest of the system: what it gives is for clients,
+/// and the system's own programs must not fail for want of a page because of them.
+const LEFT_TO_OTHERS: usize = 8 << 20;
+
 /// Largest physically contiguous piece, in bytes.
 pub const MAX_CONTIGUOUS: usize = 4 << 20;
 
@@ -132,13 +136,23 @@ impl Allocator {
     /// more are to come.
     ///
     /// # Errors
-    /// `ENOMEM` when there is not even one page.
+    /// `ENOMEM` when there is not even one page to spare.
     pub fn fill(&self, scattered: &mut Scattered) -> Result<bool> {
         let region = scattered.region.clone();
+        let free = self.free_bytes()?;
         scattered.take(|offset, bytes| {
+            if free.saturating_sub(LEFT_TO_OTHERS) < bytes {
+                return Err(Error::new(ENOMEM));
+            }
             mem::replace(&region, offset, bytes, self.contiguous.raw())?;
             self.translate(region.address() + offset)
         })
+    }
+
+    /// Bytes of free memory of the whole system, at this moment.
+    fn free_bytes(&self) -> Result<usize> {
+        let status = libredox::call::fstatvfs(self.contiguous.raw())?;
+        Ok((status.f_bavail as usize).saturating_mul(status.f_bsize as usize))
     }
 
     /// The physical address behind a virtual address of this process; the page must be present.

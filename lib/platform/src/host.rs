@@ -176,6 +176,7 @@ macro_rules! refuse {
 refuse! {
     redox_clock_gettime_v1(usize, *mut ());
     redox_fcntl_v0(usize, usize, usize);
+    redox_fstatvfs_v1(usize, *mut u8);
     redox_fstat_v1(usize, *mut u8);
     redox_getdents_v0(usize, *mut u8, usize, u64);
     redox_setrens_v1(usize, usize);
