@@ -404,7 +404,7 @@ impl Stream {
             } else {
                 1 + context.rng.size(10)
             },
-            rma: RmaEnd::new(context, endpoint, seed),
+            rma: RmaEnd::new(context, endpoint, seed, usize::from(peer.node())),
         }
     }
 

@@ -137,6 +137,9 @@ impl Mappings {
             cover.errors.push(Error::NoSuchAddress);
             cover.is_bad = true;
         }
+        if cover.segments.is_none() && !cover.is_bad {
+            return Ok(());
+        }
         let result = context
             .engine
             .get_pages(context.memory, endpoint, offset, length);

@@ -426,10 +426,19 @@ impl Model {
                 && other.is_none_or(|other| transfer.nodes.contains(&other));
             transfer.is_lost |= is_remote && concerned;
         }
+        for end in self.ends.values_mut() {
+            let nodes = [end.node, end.peer_node];
+            let concerned =
+                nodes.contains(&node) && other.is_none_or(|other| nodes.contains(&other));
+            end.is_broken |= nodes[0] != nodes[1] && concerned;
+        }
     }
 
     /// The connection of an end is gone.
     pub fn lose_end(&mut self, end: u64) {
+        if let Some(end) = self.ends.get_mut(&end) {
+            end.is_broken = true;
+        }
         for transfer in self.transfers.values_mut() {
             transfer.is_lost |= transfer.ends.contains(&end);
         }

@@ -137,13 +137,20 @@ pub(crate) fn judge<T>(
 }
 
 impl RmaEnd {
-    pub(crate) fn new(context: &mut Context<'_>, endpoint: EndpointId, me: u64) -> RmaEnd {
+    pub(crate) fn new(
+        context: &mut Context<'_>,
+        endpoint: EndpointId,
+        me: u64,
+        peer_node: usize,
+    ) -> RmaEnd {
         let end = End {
             node: context.node,
             endpoint,
             windows: Vec::new(),
             choosing: 0,
             is_open: true,
+            peer_node,
+            is_broken: false,
         };
         context.model.ends.insert(me, end);
         let actions_left = match context.rng.below(3) {

@@ -60,6 +60,11 @@ pub struct End {
     pub choosing: u32,
     /// Not closed.
     pub is_open: bool,
+    /// The node of the other end.
+    pub peer_node: usize,
+    /// The connection is lost. Its two nodes hear of that at different times, so what one of them
+    /// still has of the other's windows is not known.
+    pub is_broken: bool,
 }
 
 /// What is known about a range of a registered address space.
@@ -130,6 +135,12 @@ impl Model {
         let Some(end) = self.ends.get(&end) else {
             return Cover::default();
         };
+        if !own && end.is_broken {
+            cover.segments = None;
+            cover.is_good = false;
+            cover.errors = vec![Error::NoSuchAddress, Error::AccessDenied];
+            return cover;
+        }
         let (mut at, mut left) = (offset, length);
         while left > 0 {
             let here = |w: &&Window| w.offset <= at && at < w.end();
