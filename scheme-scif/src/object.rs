@@ -345,8 +345,9 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     /// [`released`](Self::released) if the engine does not take them.
     ///
     /// # Errors
-    /// `EINVAL` for no bytes; `EFAULT` when the object has not so many, or is not the caller's, or,
-    /// with `only_mapped`, when a page is mapped by nobody.
+    /// `EINVAL` for no bytes; `EFAULT` when the object has not so many, or is not the caller's, or
+    /// when a page is mapped by nobody: what the program means by its address is then something
+    /// else. Pinned and offered objects are mapped elsewhere; they pass unless `only_mapped`.
     pub(crate) fn pages_for_use(
         &mut self,
         token: Token,
@@ -361,7 +362,9 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         let end = offset.checked_add(length).ok_or(Error::new(EFAULT))?;
         let first = offset / PAGE;
         let pages = end.div_ceil(PAGE) - first;
-        if end > object.pages * PAGE || only_mapped && !object.mapped.covers(first, pages) {
+        let is_elsewhere = object.is_pinned || object.is_offered;
+        let needs_mapping = only_mapped || !is_elsewhere;
+        if end > object.pages * PAGE || needs_mapping && !object.mapped.covers(first, pages) {
             return Err(Error::new(EFAULT));
         }
         let runs = object.runs.as_deref().ok_or(Error::new(EFAULT))?;

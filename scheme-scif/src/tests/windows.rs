@@ -100,6 +100,20 @@ fn memory_is_for_its_user_and_root() {
 }
 
 #[test]
+fn pages_that_were_unmapped_are_not_registered() {
+    let mut bed = Bed::new(2);
+    let (near, _) = ends(&mut bed, 1);
+    let own = memory(&mut bed, 0, 4);
+    let before = state(&mut bed);
+    // The program puts something else in the place of its last page.
+    bed.unmap(0, own.id, 3 * PAGE64, PAGE).unwrap();
+    let whole = record(own, 4 * PAGE, 3);
+    assert_eq!(register(&mut bed, 0, near, whole), error(EFAULT));
+    assert_eq!(state(&mut bed), before);
+    assert!(register(&mut bed, 0, near, record(own, 3 * PAGE, 3)).is_ok());
+}
+
+#[test]
 fn bad_registrations_leave_no_trace() {
     let mut bed = Bed::new(2);
     let (near, far) = ends(&mut bed, 1);
