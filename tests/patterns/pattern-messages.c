@@ -291,13 +291,13 @@ static void serve_atomic(void) {
 static void call_atomic(uint16_t node) {
     scif_epd_t epd = call_one(node, 2023);
     scif_epd_t control = call_one(node, 2123);
-    char data[32768];
+    static char data[4 << 20];
     fill(data, sizeof data, 23);
     int total = 0, count;
     while ((count = scif_send(epd, data + total, 32, 0)) > 0) {
         CHECK(count <= 32);
         total += count;
-        CHECK(total < (int)sizeof data - 32);
+        CHECK(total <= (int)sizeof data - 32);
     }
     GIVES(count, 0);
     CHECK(total >= 4000);

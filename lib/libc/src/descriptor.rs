@@ -16,6 +16,8 @@ unsafe extern "C" {
 
 #[derive(Clone, Copy, Default)]
 struct Known {
+    /// Made by a function of C. Others belong to libraries below, or came with the program.
+    ours: bool,
     close_on_exec: bool,
     scif: Option<bool>,
     listening: bool,
@@ -49,6 +51,7 @@ pub fn opened(number: usize, close_on_exec: bool) -> c_int {
     let number = number as c_int;
     entry(number, |known| {
         *known = Known {
+            ours: true,
             close_on_exec,
             ..Known::default()
         }
@@ -108,9 +111,23 @@ pub fn is_scif(number: c_int) -> Result<bool> {
     Ok(found)
 }
 
-/// All descriptors of C's range that a new program inherits.
+/// The descriptors that came with the program.
+static GIVEN: Shared<Vec<usize>> = Shared::new(Vec::new());
+
+/// Takes note of the descriptors that came with the program; called before any other is made.
+pub fn adopt() {
+    let numbers = fd::open_numbers();
+    GIVEN.with(|given| *given = numbers);
+}
+
+/// All descriptors that a new program inherits: what C functions made and what came with this
+/// program, not what libraries keep for themselves.
 pub fn inherited() -> Vec<usize> {
-    let mut numbers: Vec<usize> = runtime::fd::open_numbers();
-    numbers.retain(|number| !close_on_exec(*number));
+    let given = GIVEN.with(|given| given.clone());
+    let mut numbers = fd::open_numbers();
+    numbers.retain(|number| {
+        let known = TABLE.with(|table| table.get(*number).copied().unwrap_or_default());
+        !known.close_on_exec && (known.ours || given.contains(number))
+    });
     numbers
 }

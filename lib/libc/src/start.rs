@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{environment, process, pthread, stream, tls};
+use crate::{descriptor, environment, process, pthread, stream, tls};
 
 runtime::main!(program);
 
@@ -40,6 +40,7 @@ fn program() -> c_int {
         return 127;
     }
     pthread::adopt_main(block);
+    descriptor::adopt();
     stream::open_standard();
     environment::adopt();
     let mut arguments: Vec<*mut c_char> = runtime::env::args().map(keep).collect();
