@@ -5,15 +5,12 @@
 
 #define ALL (SCIF_PROT_READ | SCIF_PROT_WRITE)
 
+/* Pages for windows; they stay until the program ends, as clients keep their buffers. */
 static void *pages(size_t count) {
-    void *memory = mmap(NULL, count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                        -1, 0);
-    CHECK(memory != MAP_FAILED);
+    void *memory = NULL;
+    GIVES(posix_memalign(&memory, PAGE, count * PAGE), 0);
+    memset(memory, 0, count * PAGE);
     return memory;
-}
-
-static void release(const volatile void *memory, size_t count) {
-    GIVES(munmap((void *)memory, count * PAGE), 0);
 }
 
 /* What windows and mappings leave behind when nothing should be left. */
@@ -138,7 +135,6 @@ static void serve_matrix(void) {
     tell(epd, 'k');
     wait_for_end(epd);
     GIVES(scif_close(epd), 0);
-    release(memory, SPACE / PAGE);
 }
 
 static void finish(scif_epd_t epd, int flags) {
@@ -218,8 +214,6 @@ static void call_matrix(uint16_t node) {
     GIVES(scif_close(epd), 0);
     printf("transfers: %d\n", 2 * transfers);
     free(image);
-    release(plain, SPACE / PAGE);
-    release(own, SPACE / PAGE);
 }
 
 /* 27: two windows side by side are one range; with a hole, or a read-only one, they are not. */
@@ -240,7 +234,6 @@ static void serve_adjacent(void) {
     tell(epd, 'h');
     expect(epd, 'k');
     GIVES(scif_close(epd), 0);
-    release(a, 2), release(b, 2), release(c, 1);
 }
 
 static void call_adjacent(uint16_t node) {
@@ -266,7 +259,6 @@ static void call_adjacent(uint16_t node) {
     tell(epd, 'k');
     wait_for_end(epd);
     GIVES(scif_close(epd), 0);
-    release(memory, 5);
 }
 
 /* 28: the peer's window is mapped and outlives its unregistering. */
@@ -293,8 +285,6 @@ static void serve_mapped(void) {
     tell(epd, 'k');
     wait_for_end(epd);
     GIVES(scif_close(epd), 0);
-    release(memory, 4);
-    release(other, 4);
 }
 
 static void call_mapped(uint16_t node) {
@@ -362,7 +352,6 @@ static void serve_fence(void) {
     tell(epd, 'k');
     wait_for_end(epd);
     GIVES(scif_close(epd), 0);
-    release(memory, SIGNAL_BYTES / PAGE + 1);
 }
 
 static void call_fence(uint16_t node) {
@@ -401,7 +390,6 @@ static void call_fence(uint16_t node) {
     FAILS(scif_fence_signal(epd, local - PAGE, 0, remote, 0,
                             SCIF_FENCE_INIT_SELF | SCIF_SIGNAL_LOCAL), ENXIO);
     GIVES(scif_close(epd), 0);
-    release(memory, SIGNAL_BYTES / PAGE + 1);
 }
 
 /* 30: the last byte of an ordered transfer comes last. */
@@ -424,7 +412,6 @@ static void serve_ordered(void) {
     }
     wait_for_end(epd);
     GIVES(scif_close(epd), 0);
-    release(memory, 16);
 }
 
 static void call_ordered(uint16_t node) {
@@ -442,7 +429,6 @@ static void call_ordered(uint16_t node) {
         expect(epd, 'n');
     }
     GIVES(scif_close(epd), 0);
-    release(memory, 16);
 }
 
 /* 31: unregistering and closing while transfers run: each page of the destination is complete or
@@ -471,7 +457,6 @@ static void serve_running(void) {
             for (size_t at = 0; at < PAGE; at++)
                 CHECK(memory[i * PAGE + at] == first);
         }
-        release(memory, RUNNING_PAGES);
     }
 }
 
@@ -495,7 +480,6 @@ static void call_running(uint16_t node) {
             FAILS(scif_writeto(epd, local, PAGE, remote, 0), ENXIO);
         }
         GIVES(scif_close(epd), 0);
-        release(memory, RUNNING_PAGES);
     }
     nothing_left(before);
 }

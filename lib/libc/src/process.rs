@@ -296,8 +296,7 @@ unsafe extern "C" fn posix_spawnp(
         return EINVAL;
     }
     // SAFETY: the caller's string, vectors and initialised actions.
-    let mut command = unsafe {
-        let program = String::from_utf8_lossy(strings::bytes(program));
+    let (program, arguments, variables, actions) = unsafe {
         let variables = match variables.is_null() {
             true => environment::variables(),
             false => split(texts(variables)),
@@ -307,18 +306,25 @@ unsafe extern "C" fn posix_spawnp(
         } else {
             (*(*actions).list).as_slice()
         };
-        command(&program, &texts(arguments), variables, actions)
+        let program = String::from_utf8_lossy(strings::bytes(program));
+        (program, texts(arguments), variables, actions)
     };
     stream::flush_all();
-    match command.spawn() {
-        Ok(child) => {
-            if !process.is_null() {
-                // SAFETY: the caller's place for a number.
-                unsafe { *process = child.pid() as c_int };
+    let mut tries = 0;
+    loop {
+        let spawned = command(&program, &arguments, variables.clone(), actions).spawn();
+        match spawned {
+            Ok(child) => {
+                if !process.is_null() {
+                    // SAFETY: the caller's place for a number.
+                    unsafe { *process = child.pid() as c_int };
+                }
+                return 0;
             }
-            0
+            // Another thread may have closed a descriptor since they were listed.
+            Err(error) if error.errno == syscall::EBADF && tries < 16 => tries += 1,
+            Err(error) => return error.errno,
         }
-        Err(error) => error.errno,
     }
 }
 

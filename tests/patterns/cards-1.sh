@@ -1,0 +1,3 @@
+# The serving card.
+
+pattern-windows serve

@@ -1,0 +1,5 @@
+# The usage patterns between two nodes: the serving sides.
+
+for program in messages connections windows ioctl posted; do
+    pattern-$program serve || exit
+done
