@@ -74,18 +74,24 @@ pub fn set_listening(number: c_int) {
     entry(number, |known| known.listening = true);
 }
 
+/// Whether the descriptor is known to be a SCIF listener.
+pub fn is_listening(number: c_int) -> bool {
+    let number = number as usize;
+    TABLE.with(|table| table.get(number).is_some_and(|known| known.listening))
+}
+
 /// Closes a descriptor.
 ///
 /// # Errors
 /// `EBADF`.
 pub fn close(number: c_int) -> Result<()> {
     let number = check(number)?;
+    // Before the number is free: whoever gets it next may be another thread.
+    let known = entry(number as c_int, |known| core::mem::take(known));
     // A thread that waits in `scif_accept` keeps the file open, so closing alone would not wake it.
-    if TABLE.with(|table| table.get(number).is_some_and(|known| known.listening)) {
+    if known.listening {
         skiff_scif_shutdown(number as c_int);
     }
-    // Before the number is free: whoever gets it next may be another thread.
-    entry(number as c_int, |known| *known = Known::default());
     fd::close(number)
 }
 

@@ -136,11 +136,17 @@ extern "C" fn scif_accept(
     flags: c_int,
 ) -> c_int {
     let accept = || {
-        let epd = endpoint(epd)?;
+        let number = endpoint(epd)?;
         if peer.is_null() || new.is_null() {
             return Err(EINVAL);
         }
-        let (number, from) = raw::accept(epd, flags as u32)?;
+        let listening = descriptor::is_listening(epd);
+        let (number, from) = raw::accept(number, flags as u32).map_err(|error| {
+            // Another thread has closed the listener meanwhile: whatever the end of the wait looks
+            // like from below, it was interrupted.
+            let closed = listening && !descriptor::is_listening(epd);
+            if closed { syscall::EINTR } else { error }
+        })?;
         let accepted = descriptor::opened(number, false);
         let [node, port] = [from.node(), from.port()].map(u16::to_le_bytes);
         let stored = user::store(peer as usize, [node, port].as_flattened())
