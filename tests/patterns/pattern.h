@@ -109,12 +109,12 @@ static inline scif_epd_t serve_one(uint16_t port) {
     return epd;
 }
 
-/* Connects an endpoint, however long it takes until somebody listens. */
+/* Connects an endpoint, however long it takes until the node is there and somebody listens. */
 static inline void connect_to(scif_epd_t epd, uint16_t node, uint16_t port) {
     struct scif_portID to = { node, port };
     int tries = 0;
     while (scif_connect(epd, &to) < 0) {
-        CHECK(errno == ECONNREFUSED);
+        CHECK(errno == ECONNREFUSED || errno == ENODEV);
         CHECK(tries++ < PATIENCE_MS / 2);
         pause_shortly();
     }
