@@ -4,8 +4,8 @@
 //! endpoint changes; a request that is given up abandons its ticket.
 
 use scif_abi::call::{CachedRecord, RegisterRecord, RmaRecord, SignalRecord};
-use scif_core::{Direction, EndpointId, Local, Rma, Signal, Ticket};
-use syscall::error::{EINVAL, Error, Result};
+use scif_core::{Direction, EndpointId, EndpointState, Local, Rma, Signal, Ticket};
+use syscall::error::{EBADF, ECONNRESET, EINVAL, ENOTCONN, Error, Result};
 
 use crate::handle::HandleId;
 use crate::object::PAGE;
@@ -56,7 +56,9 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             }
             let caller = scif.handle(id)?.caller;
             let memory = record.memory.get();
-            let (pages, _) = scif.pages_for_use(memory, caller, (offset, length), false)?;
+            let found = scif.pages_for_use(memory, caller, (offset, length), false);
+            // An endpoint in the wrong state is named before memory that is none.
+            let (pages, _) = found.map_err(|error| scif.wrong_state(endpoint).unwrap_or(error))?;
             let pin = pages.pin;
             let started = scif.engine.register(
                 &mut scif.fabric,
@@ -71,6 +73,16 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
                 system(error)
             })
         })
+    }
+
+    /// What calls on windows give because of the endpoint's state; `None` when it is connected.
+    fn wrong_state(&self, endpoint: EndpointId) -> Option<Error> {
+        match self.engine.state(endpoint) {
+            Some(EndpointState::Connected) => None,
+            Some(EndpointState::Disconnected) => Some(Error::new(ECONNRESET)),
+            Some(_) => Some(Error::new(ENOTCONN)),
+            None => Some(Error::new(EBADF)),
+        }
     }
 
     pub(crate) fn unregister(
