@@ -55,7 +55,7 @@ impl Hello {
         if hello.blocks == 0 || hello.blocks > MAX_BYTES / BLOCK as u64 {
             return Err("its size makes no sense");
         }
-        if hello.offset < 0 || hello.offset as u64 % PAGE != 0 {
+        if hello.offset < 0 || !(hello.offset as u64).is_multiple_of(PAGE) {
             return Err("its offset makes no sense");
         }
         Ok(hello)

@@ -87,7 +87,7 @@ pub fn is_listening(number: c_int) -> bool {
 pub fn close(number: c_int) -> Result<()> {
     let number = check(number)?;
     // Before the number is free: whoever gets it next may be another thread.
-    let known = entry(number as c_int, |known| core::mem::take(known));
+    let known = entry(number as c_int, core::mem::take);
     // A thread that waits in `scif_accept` keeps the file open, so closing alone would not wake it.
     if known.listening {
         skiff_scif_shutdown(number as c_int);
