@@ -59,6 +59,8 @@ macro_rules! asks {
 asks! {
     /// `scif_open` into this name.
     open() = Open {};
+    /// Opens a file that is no endpoint into this name.
+    open_file() = OpenFile {};
     /// `scif_close`.
     close() = Close {};
     /// `scif_bind`.

@@ -153,6 +153,8 @@ calls! {
     Reset = 36 { }
     /// Ends the side.
     Exit = 37 { }
+    /// Opens a file that is no endpoint into the slot.
+    OpenFile = 39 { slot: u32, }
     /// The second half of an accept on its own: makes the endpoint the one behind the handle.
     AcceptRegister = 38 { slot: u32, handle: u64, }
 }

@@ -56,7 +56,7 @@ pub fn cases(place: Place) -> Vec<Case> {
             }
         }
     }
-    for cell in states::cells() {
+    for cell in states::cells(place) {
         cases.push(Case {
             name: cell.name(),
             kind: Kind::State(cell),

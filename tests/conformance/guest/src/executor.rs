@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use conformance::call::{Call, Errno, Reply};
 use conformance::pattern;
 use libredox::call::call_ro;
+use libredox::flag::O_RDONLY;
 use runtime::thread::{self, JoinHandle};
 use runtime::time::{Duration, sleep};
 use scif::raw::{self, PollFd};
@@ -17,7 +18,7 @@ use scif_abi::PortId;
 use scif_abi::call::Call as Operation;
 use scif_abi::codec::Operation as _;
 use scif_abi::flags::Readiness;
-use syscall::error::{EBADF, EINVAL};
+use syscall::error::{EBADF, EINVAL, ENOTTY};
 
 use crate::memory::{self, Answer, Region, Store};
 use crate::node;
@@ -174,8 +175,12 @@ impl Executor {
     /// `scif_close`: the endpoint ends although mappings, or calls that wait, keep its file.
     fn close(&mut self, slot: u32) -> Answer {
         let fd = self.endpoints.remove(&slot).ok_or(Errno(EBADF))?;
-        nothing(raw::shutdown(fd))?;
-        nothing(raw::close(fd))
+        let ended = match raw::shutdown(fd) {
+            // No endpoint: there is only the descriptor to close.
+            Err(ENOTTY) => Ok(()),
+            result => result,
+        };
+        nothing(raw::close(fd).and(ended))
     }
 
     /// A call as something any thread can do.
@@ -190,6 +195,7 @@ impl Executor {
                     Err(error) => plain(Err(Errno(error))),
                 });
             }
+            Call::OpenFile { slot } => return Box::new(move || open_file(slot)),
             Call::Bind { slot, .. }
             | Call::Listen { slot, .. }
             | Call::Nonblocking { slot, .. }
@@ -373,12 +379,23 @@ fn simple(fd: usize, call: &Call) -> Answer {
             flags,
         )),
         Call::Poll { events, .. } => match raw::readiness(fd, events as u16) {
-            // What scif_poll says of a descriptor that is none.
-            Err(EBADF) => Ok(Readiness::NVAL.bits().into()),
+            // What scif_poll says of a descriptor that is none of an endpoint.
+            Err(EBADF | ENOTTY) => Ok(Readiness::NVAL.bits().into()),
             result => answer(result),
         },
         // What a simulator can do and a guest cannot.
         _ => Err(Errno(EINVAL)),
+    }
+}
+
+/// A file of the scheme, as other files know nothing of its operations.
+fn open_file(slot: u32) -> Done {
+    match libredox::call::open("/scheme/scif/version", O_RDONLY, 0) {
+        Ok(fd) => Done {
+            reply: Reply::plain(Ok(0)),
+            made: Made::Endpoint(slot, fd),
+        },
+        Err(error) => plain(Err(Errno(error.errno()))),
     }
 }
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use scif_abi::Error;
 
 use crate::ask::{BLOCK, ERR, HUP, IN, LOCAL, OUT, PAGE, READ, REMOTE, SELF};
-use crate::bench::{Ask, Bench, Checked, Ep, Side};
+use crate::bench::{Ask, Bench, Checked, Ep, Place, Side};
 
 /// The states a program can have an endpoint in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +22,11 @@ enum State {
     Refused,
     Disconnected,
     Closed,
+    /// No endpoint at all.
+    File,
 }
 
-const STATES: [(State, &str); 10] = [
+const STATES: [(State, &str); 11] = [
     (State::Unbound, "unbound"),
     (State::Bound, "bound"),
     (State::Listening, "listening"),
@@ -35,6 +37,7 @@ const STATES: [(State, &str); 10] = [
     (State::Refused, "refused"),
     (State::Disconnected, "disconnected"),
     (State::Closed, "closed"),
+    (State::File, "another file"),
 ];
 
 /// What a call gives in a state.
@@ -56,7 +59,7 @@ type Make = fn(&mut Bench<'_>, Ep) -> Checked<Ask>;
 struct Line {
     call: &'static str,
     make: Make,
-    gives: [Gives; 10],
+    gives: [Gives; 11],
 }
 
 const OK: Gives = Gives::Success;
@@ -70,6 +73,7 @@ const REFUSED: Gives = Gives::Fails(Error::ConnectionRefused);
 const NOTSUPP: Gives = Gives::Fails(Error::NotSupported);
 const AGAIN: Gives = Gives::Fails(Error::WouldBlock);
 const XIO: Gives = Gives::Fails(Error::NoSuchAddress);
+const NOTTY: Gives = Gives::Fails(Error::NotAnEndpoint);
 const BADF: Gives = Gives::Fails(Error::BadDescriptor);
 const NONE: Gives = Gives::Bits(0);
 const P_OUT: Gives = Gives::Bits(OUT);
@@ -80,47 +84,47 @@ const P_NVAL: Gives = Gives::Bits(0x20);
 #[rustfmt::skip]
 const LINES: &[Line] = &[
     Line { call: "bind", make: |_, ep| Ok(ep.bind(5020)), gives:
-        [OK, INVAL, ISCONN, ISCONN, ISCONN, ISCONN, ISCONN, INVAL, ISCONN, BADF] },
+        [OK, INVAL, ISCONN, ISCONN, ISCONN, ISCONN, ISCONN, INVAL, ISCONN, BADF, NOTTY] },
     Line { call: "listen", make: |_, ep| Ok(ep.listen(1)), gives:
-        [INVAL, ZERO, ISCONN, ISCONN, ISCONN, ISCONN, ISCONN, ZERO, INVAL, BADF] },
+        [INVAL, ZERO, ISCONN, ISCONN, ISCONN, ISCONN, ISCONN, ZERO, INVAL, BADF, NOTTY] },
     Line { call: "connect", make: connect, gives:
-        [PROGRESS, PROGRESS, NOTSUPP, ISCONN, PROGRESS, ISCONN, OK, REFUSED, INVAL, BADF] },
+        [PROGRESS, PROGRESS, NOTSUPP, ISCONN, PROGRESS, ISCONN, OK, REFUSED, INVAL, BADF, NOTTY] },
     Line { call: "accept", make: accept, gives:
-        [INVAL, INVAL, AGAIN, INVAL, INVAL, INVAL, INVAL, INVAL, INVAL, BADF] },
+        [INVAL, INVAL, AGAIN, INVAL, INVAL, INVAL, INVAL, INVAL, INVAL, BADF, NOTTY] },
     Line { call: "send of 0 bytes", make: |_, ep| Ok(ep.send(0, BLOCK)), gives:
-        [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF] },
-    Line { call: "send", make: |_, ep| Ok(ep.send(1, BLOCK)), gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, OK, OK, NOTCONN, RESET, BADF] },
+        [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF, NOTTY] },
+    Line { call: "send", make: |_, ep| Ok(ep.send(1, 0)), gives:
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, OK, OK, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "recv of 0 bytes", make: |_, ep| Ok(ep.recv(0, BLOCK)), gives:
-        [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF] },
+        [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF, NOTTY] },
     Line { call: "recv", make: |_, ep| Ok(ep.recv(1, 0)), gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, ZERO, ZERO, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, ZERO, ZERO, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "register", make: register, gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, OK, OK, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, OK, OK, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "unregister", make: |_, ep| Ok(ep.unregister(0, PAGE)), gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "mmap", make: map, gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "readfrom", make: |_, ep| Ok(ep.read_from(0, 8, 0, 0)), gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "writeto", make: |_, ep| Ok(ep.write_to(0, 8, 0, 0)), gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "vreadfrom", make: virtual_read, gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "vwriteto", make: virtual_write, gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "fence_mark", make: |_, ep| Ok(ep.fence_mark(SELF)), gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, OK, OK, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, OK, OK, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "fence_wait", make: |_, ep| Ok(ep.fence_wait(77)), gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, INVAL, INVAL, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, INVAL, INVAL, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "fence_signal", make: signal, gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "get_pages", make: get_pages, gives:
-        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF] },
+        [NOTCONN, NOTCONN, NOTCONN, NOTCONN, NOTCONN, XIO, XIO, NOTCONN, RESET, BADF, NOTTY] },
     Line { call: "poll", make: |_, ep| Ok(ep.poll(IN | OUT)), gives:
-        [P_ERR, P_ERR, NONE, P_ERR, NONE, P_OUT, P_OUT, P_OUT, P_HUP, P_NVAL] },
+        [P_ERR, P_ERR, NONE, P_ERR, NONE, P_OUT, P_OUT, P_OUT, P_HUP, P_NVAL, P_NVAL] },
     Line { call: "close", make: |_, ep| Ok(ep.close()), gives:
-        [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF] },
+        [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF, ZERO] },
 ];
 
 fn connect(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {
@@ -204,6 +208,11 @@ fn endpoint_in(b: &mut Bench<'_>, state: State) -> Checked<Ep> {
             b.becomes(active.poll(0), HUP.into())?;
             Ok(active)
         }
+        State::File => {
+            let file = b.new_endpoint(Side::A);
+            b.ok(file.open_file())?;
+            Ok(file)
+        }
         State::Closed => {
             let endpoint = b.open(Side::A)?;
             b.ok(endpoint.close())?;
@@ -218,9 +227,10 @@ pub struct Cell {
     state: usize,
 }
 
-/// All cells.
-pub fn cells() -> Vec<Cell> {
-    let states = 0..STATES.len();
+/// The cells of a place: the simulator has no other files.
+pub fn cells(place: Place) -> Vec<Cell> {
+    let here = |state: &usize| STATES[*state].0 != State::File || place != Place::Sim;
+    let states = (0..STATES.len()).filter(here);
     LINES
         .iter()
         .flat_map(|line| states.clone().map(move |state| Cell { line, state }))
@@ -256,7 +266,8 @@ const ABOUT: &str = "
 
 What each call gives in each state of its endpoint. *Connecting*: another thread waits in a
 blocking connect; *pending*: a non-blocking connect is under way; *uncollected*, *refused*: it has
-succeeded, or failed, and nobody has collected the result; *disconnected*: the peer has closed. Of
+succeeded, or failed, and nobody has collected the result; *disconnected*: the peer has closed;
+*another file*: the descriptor is none of an endpoint (booted nodes only). Of
 register the length is a page, of the calls on windows the offset is 0, where nothing is registered;
 connect is made with O_NONBLOCK to a port somebody listens on.
 

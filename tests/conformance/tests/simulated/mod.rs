@@ -160,7 +160,7 @@ impl Simulated {
                 Ok(0)
             }
             Call::PinnedLimit {} => Ok(self.world.nodes[number].engine.pinned_limit(None) as i64),
-            Call::Exit {} | Call::AcceptRegister { .. } => {
+            Call::Exit {} | Call::AcceptRegister { .. } | Call::OpenFile { .. } => {
                 panic!("the simulator cannot do {call:?}")
             }
             _ => return self.on_memory(side, call),
