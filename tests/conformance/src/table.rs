@@ -88,6 +88,7 @@ pub const SECTIONS: &[Section] = &[
     cases::fences::SIGNAL,
     cases::nodes::NODES,
     cases::pages::PAGES,
+    cases::pinned::PINNED,
     cases::usage::USAGE,
     cases::wire::WIRE,
 ];

@@ -7,6 +7,7 @@ pub mod fences;
 pub mod mapping;
 pub mod nodes;
 pub mod pages;
+pub mod pinned;
 pub mod poll;
 pub mod register;
 pub mod rma;

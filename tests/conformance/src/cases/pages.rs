@@ -22,8 +22,7 @@ fn get(b: &mut Bench<'_>, offset: i64, length: i64) -> Checked<Ask> {
 pub const PAGES: Section = Section {
     title: "scif_get_pages, scif_put_pages",
     word: "pages",
-    about: "Kernel-mode calls: for drivers that run as root. Pinning \
-        (`scif_pin_pages`, `scif_unpin_pages`, `scif_register_pinned_pages`) has tests of its own.",
+    about: "Kernel-mode calls: for drivers that run as root.",
     rows: &[
         Row::story(
             [
