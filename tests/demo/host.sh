@@ -109,6 +109,10 @@ example-rma "$peer" || step rma 1 "the host's part failed"
 example-signal "$peer"
 step signal $? "the host's part failed"
 
+# 8. A C program on both nodes, over scif.h: the usage patterns of SCIF's clients.
+pattern-windows call "$peer"
+step c-program $? "the host's part failed"
+
 # The card waits for this word before it powers off.
 echo done > /tmp/done
 send /tmp/done 2099

@@ -55,6 +55,10 @@ const STEPS: &[(&str, &str)] = &[
         "signal",
         "a waiter woken by signals, each behind the data of its transfer",
     ),
+    (
+        "c-program",
+        "a C program on both nodes, written for scif.h (tests/patterns)",
+    ),
 ];
 
 /// Those of a demo with a second card.
@@ -71,7 +75,7 @@ const CARD_STEPS: &[(&str, &str)] = &[
 
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
-    let parts = run::prepare(Contents::Product)?;
+    let parts = run::prepare(Contents::Tests)?;
     let passed = play(settings, &parts)?;
     if passed {
         Ok(())

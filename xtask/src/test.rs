@@ -238,7 +238,7 @@ fn lint_guest() -> Result<()> {
 }
 
 fn demonstrate(settings: &Settings) -> Result<()> {
-    let parts = build::build(Contents::Product)?;
+    let parts = build::build(Contents::Tests)?;
     if demo::play(settings, &parts)? {
         Ok(())
     } else {
