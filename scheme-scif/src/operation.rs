@@ -127,7 +127,12 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             | Call::VirtualReadFrom { .. }
             | Call::VirtualWriteTo { .. }
             | Call::GetPages { .. }
-            | Call::GetNodeIds => Err(Error::new(ENOTTY)),
+            | Call::GetNodeIds
+            // The daemon hands out no direct handles.
+            | Call::Wait { .. }
+            | Call::Kick { .. }
+            | Call::DirectInfo { .. }
+            | Call::MapRunOwn { .. } => Err(Error::new(ENOTTY)),
         }
     }
 

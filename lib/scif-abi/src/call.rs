@@ -4,8 +4,8 @@
 //! `metadata[0]` is the operation's number, `metadata[1]` and `metadata[2]` its words, the payload
 //! either the operation's structure or, where the description says so, plain data. Numbers 1 to 17
 //! are those of the ioctls of `scif_ioctl.h`; what the ioctls do not have begins at 18 for
-//! transfers, at 64 for questions, at 80 for memory handles and at 90 for trusted drivers. A result
-//! is the return value of the call; an error its errno.
+//! transfers and [direct](crate::direct) clients, at 64 for questions, at 80 for memory handles and
+//! at 90 for trusted drivers. A result is the return value of the call; an error its errno.
 //!
 //! Flag words are plain numbers here, as unknown bits have to be refused by each call in its own
 //! order; their meanings are in [`flags`](crate::flags). Memory is named by its *token*, which
@@ -16,6 +16,7 @@ use syscall_derive::{Layout, Operation};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::direct::DirectRecord;
 use crate::ids::PortId;
 
 /// Words beside an operation's number. The system call carries three, the first is the number.
@@ -388,6 +389,31 @@ pub enum Call {
         #[payload]
         record: CachedRecord,
     },
+    /// `scif_poll` for this endpoint or direct handle, waiting until one of the bits asked for is
+    /// there. What `kicks` asks for is done first. Result: `Readiness` bits.
+    #[op(20)]
+    Wait {
+        /// `Readiness` bits asked for; ERR and HUP always end the wait.
+        #[word(0)]
+        events: u16,
+        /// [`Kicks`](crate::flags::Kicks).
+        #[word(1)]
+        kicks: u32,
+    },
+    /// Tells the peer of this endpoint or direct handle to look at its rings. Result: 0.
+    #[op(21)]
+    Kick {
+        /// [`Kicks`](crate::flags::Kicks).
+        #[word(0)]
+        kicks: u32,
+    },
+    /// What a direct handle is for. Result: 0, and the record is filled in.
+    #[op(22)]
+    DirectInfo {
+        /// In: zero; out: the rings of this handle.
+        #[payload]
+        record: DirectRecord,
+    },
     /// `scif_poll` for this endpoint, without waiting. Result: `Readiness` bits.
     #[op(64)]
     Poll {
@@ -411,6 +437,16 @@ pub enum Call {
         /// Offset in the peer's registered address space, a multiple of the page size.
         #[word(0)]
         remote_offset: i64,
+        /// Bytes wanted, a multiple of the page size.
+        #[word(1)]
+        length: u64,
+    },
+    /// As `MapRun`, for the endpoint's own windows and descriptors of `own-window`.
+    #[op(69)]
+    MapRunOwn {
+        /// Offset in the own registered address space, a multiple of the page size.
+        #[word(0)]
+        offset: i64,
         /// Bytes wanted, a multiple of the page size.
         #[word(1)]
         length: u64,
@@ -484,7 +520,8 @@ pub enum MemoryCall {
 #[cfg(test)]
 mod tests {
     use super::{
-        AcceptRecord, CachedRecord, Call, MemoryCall, RegisterRecord, RmaRecord, SignalRecord,
+        AcceptRecord, CachedRecord, Call, DirectRecord, MemoryCall, RegisterRecord, RmaRecord,
+        SignalRecord,
     };
     use crate::codec::{DecodeError, Operation as _};
     use crate::ids::PortId;
@@ -540,6 +577,13 @@ mod tests {
             flags: 0x31.into(),
             reserved: 0.into(),
         };
+        let direct = DirectRecord {
+            handle: 2.into(),
+            own_ring_bytes: 65536.into(),
+            peer_ring_bytes: 4096.into(),
+            flags: 1.into(),
+            reserved: [0; 16],
+        };
         let calls = [
             Call::Bind { port: 65535 },
             Call::Listen { backlog: -1 },
@@ -553,6 +597,12 @@ mod tests {
             Call::Recv { flags: 0 },
             Call::GetNodeIds,
             Call::Poll { events: 5 },
+            Call::Wait {
+                events: 1,
+                kicks: 3,
+            },
+            Call::Kick { kicks: 2 },
+            Call::DirectInfo { record: direct },
             Call::LocalPort,
             Call::PeerPort,
             Call::Register { record: register() },
@@ -585,6 +635,10 @@ mod tests {
                 length: 8192,
             },
             Call::PutPages { cookie: 3 },
+            Call::MapRunOwn {
+                offset: -4096,
+                length: 4096,
+            },
         ];
         for call in calls {
             let decoded = Call::decode(call.number(), call.words(), call.payload());

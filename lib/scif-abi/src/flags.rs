@@ -71,6 +71,15 @@ bitflags! {
         const ORDERED = 8;
     }
 
+    /// What `Call::Kick` and `Call::Wait` have the daemon tell the peer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct Kicks: u32 {
+        /// Bytes have been put into its ring.
+        const BYTES = 1;
+        /// Bytes it sent have been taken out, so that there is room.
+        const ROOM = 2;
+    }
+
     /// Flags of fence_mark and fence_signal.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct FenceFlags: u32 {

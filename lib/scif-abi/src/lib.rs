@@ -10,6 +10,7 @@ extern crate self as scif_abi;
 
 pub mod call;
 pub mod codec;
+pub mod direct;
 pub mod error;
 pub mod flags;
 pub mod ids;

@@ -29,6 +29,11 @@ bitflags::bitflags! {
     pub struct Extensions: u32 {
         /// A connector may withdraw its request: CNCT_TERM and TERM_ACK.
         const WITHDRAW = 1;
+        /// Each side says when it wants to hear of bytes and of room: the words at
+        /// [`BYTES_ARMED_OFFSET`](crate::qp::BYTES_ARMED_OFFSET) and
+        /// [`ROOM_ARMED_OFFSET`](crate::qp::ROOM_ARMED_OFFSET) behind a connection's queue pair
+        /// structure exist, and the structure has a page of its own, as has its ring.
+        const ARMED = 2;
     }
 }
 

@@ -6,7 +6,9 @@ use scif_abi::PortId;
 use scif_abi::codec::{Field, Layout, Operation as _};
 use scif_abi::link::{Header, MAGIC, Record, STATE_READY, VERSION};
 use scif_abi::message::{Extensions, Message, NodeMessage};
-use scif_abi::qp::{QueuePair, RingDescriptor};
+use scif_abi::qp::{
+    ARMED_QP_BYTES, BYTES_ARMED_OFFSET, QP_BYTES, QueuePair, ROOM_ARMED_OFFSET, RingDescriptor,
+};
 use scif_abi::window::{Lookup, WindowFill, WindowRecord};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -144,6 +146,29 @@ fn structures_have_the_mainline_bytes() {
     assert_eq!(golden.len(), structures.len());
     for (name, bytes) in structures {
         assert_eq!(bytes, golden[name], "{name}");
+    }
+}
+
+#[test]
+fn the_document_has_the_armed_words() {
+    let (_, section) = DOCUMENT.split_once("\n### The armed words").unwrap();
+    let section = section.split("\n#").next().unwrap();
+    let words = [
+        ("`bytes_armed`", BYTES_ARMED_OFFSET),
+        ("`room_armed`", ROOM_ARMED_OFFSET),
+    ];
+    for (name, offset) in words {
+        let row = rows(section).find(|cells| cells.get(2) == Some(&name));
+        assert_eq!(row.unwrap()[..2], [&offset.to_string(), "4"], "{name}");
+        assert!(offset as usize >= QP_BYTES && offset as usize + 4 <= ARMED_QP_BYTES);
+    }
+    let bits = [
+        ("WITHDRAW", Extensions::WITHDRAW),
+        ("ARMED", Extensions::ARMED),
+    ];
+    for (name, extension) in bits {
+        let text = format!("`{name}` (bit {})", extension.bits().trailing_zeros());
+        assert!(DOCUMENT.contains(&text), "{text}");
     }
 }
 

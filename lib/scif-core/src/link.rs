@@ -18,7 +18,7 @@ use crate::ring::{Block, Reach, RemoteQueuePair};
 const PUBLISH_INTERVAL: usize = 32;
 
 /// What this stack speaks beyond the base protocol.
-const OWN_EXTENSIONS: Extensions = Extensions::all();
+const OWN_EXTENSIONS: Extensions = Extensions::WITHDRAW;
 
 /// Why a link cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

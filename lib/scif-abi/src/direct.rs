@@ -1,0 +1,209 @@
+//! Working on a connection's rings without the daemon: what a *direct* client finds where.
+//!
+//! A direct handle is `dup(fd, "direct")` of a connected endpoint. Its `fmap` offsets are those of
+//! [`Part`]; all are mapped shared, readable and writable. What is in the queue pairs and rings is
+//! told in [`qp`](crate::qp). The *control page* is this node's own: the positions in both rings,
+//! the words that lock them, and what the daemon tells its clients. All values are little endian,
+//! and each group has a cache line of its own:
+//!
+//! ```text
+//!   0  state, epoch, dma_from             written by the daemon
+//!  64  send_lock      72  sent            sent: by the holder of the lock
+//! 128  receive_lock  136  received        received: by the holder of the lock
+//! 192  rma_busy                           added to by clients
+//! 256  copy routines                      written by the daemon
+//! ```
+//!
+//! The daemon believes none of what it reads there: who scribbles loses the own connection.
+
+use syscall_derive::Layout;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::limits::PAGE_BYTES;
+
+/// Bytes of the control page.
+pub const CONTROL_BYTES: usize = PAGE_BYTES;
+
+/// Offset of the connection's state, a `u32`: one of the `STATE_` numbers.
+pub const STATE_OFFSET: u64 = 0;
+
+/// Offset of the epoch, a `u32` that changes whenever a window of this connection, of either end,
+/// stops being valid (before the peer is told so), and with every change of state.
+pub const EPOCH_OFFSET: u64 = 4;
+
+/// Offset of a `u64`: copies of at least that many bytes are better left to the daemon, which has a
+/// DMA engine for them. `u64::MAX`: none are.
+pub const DMA_FROM_OFFSET: u64 = 8;
+
+/// Offset of the `u32` that locks sending: [`LOCK_FREE`], or the number of who holds it.
+pub const SEND_LOCK_OFFSET: u64 = 64;
+
+/// Offset of a `u64`: bytes put into the peer's ring in all. The write index is this number modulo
+/// the ring's size.
+pub const SENT_OFFSET: u64 = 72;
+
+/// Offset of the `u32` that locks receiving, as [`SEND_LOCK_OFFSET`].
+pub const RECEIVE_LOCK_OFFSET: u64 = 128;
+
+/// Offset of a `u64`: bytes taken out of the own ring in all. The read index is this number modulo
+/// the ring's size.
+pub const RECEIVED_OFFSET: u64 = 136;
+
+/// Offset of a `u32`: copies to or from windows between their look at the epoch and their last
+/// byte. The daemon waits for 0 before it lets a window go.
+pub const RMA_BUSY_OFFSET: u64 = 192;
+
+/// Offset of four `u8`: which copy routine is the fastest from own memory to own, from own to the
+/// aperture, from the aperture to own, and within the aperture. Numbers of `platform::copy`.
+pub const COPY_ROUTINES_OFFSET: u64 = 256;
+
+/// Nothing has been said yet (a fresh page).
+pub const STATE_NONE: u32 = 0;
+
+/// Connected.
+pub const STATE_CONNECTED: u32 = 1;
+
+/// The peer has gone; what is in the own ring can still be taken. Nothing of the peer's may be
+/// touched any more.
+pub const STATE_DISCONNECTED: u32 = 2;
+
+/// Reset or closed: there is nothing in the rings.
+pub const STATE_ENDED: u32 = 3;
+
+/// Value of a lock word that nobody holds.
+pub const LOCK_FREE: u32 = 0;
+
+/// Value of a lock word that the daemon holds.
+pub const LOCK_DAEMON: u32 = 1;
+
+/// Number of the first direct handle; what a handle stores into a lock word it holds.
+pub const FIRST_HANDLE: u32 = 2;
+
+/// `DirectRecord::flags`: the peer says who sleeps ([`Extensions::ARMED`]); without it every change
+/// has to be told.
+///
+/// [`Extensions::ARMED`]: crate::message::Extensions::ARMED
+pub const DIRECT_ARMED: u32 = 1;
+
+/// What `fmap` of a direct handle maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The control page.
+    Control,
+    /// The own queue pair page, and the own ring behind it.
+    Own,
+    /// The page of the peer's queue pair.
+    PeerQueuePair,
+    /// The peer's ring.
+    PeerRing,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 4] = [
+        Part::Control,
+        Part::Own,
+        Part::PeerQueuePair,
+        Part::PeerRing,
+    ];
+
+    /// Its offset for `fmap`, in bytes.
+    pub const fn offset(self) -> u64 {
+        match self {
+            Part::Control => 0,
+            Part::Own => 0x1000_0000,
+            Part::PeerQueuePair => 0x2000_0000,
+            Part::PeerRing => 0x3000_0000,
+        }
+    }
+
+    /// The part that begins at an `fmap` offset.
+    pub fn at(offset: u64) -> Option<Part> {
+        Part::ALL.into_iter().find(|part| part.offset() == offset)
+    }
+
+    /// Its bytes, whole pages, with rings of these sizes in bytes.
+    pub const fn bytes(self, own_ring_bytes: u32, peer_ring_bytes: u32) -> usize {
+        match self {
+            Part::Control => CONTROL_BYTES,
+            Part::Own => PAGE_BYTES + (own_ring_bytes as usize).next_multiple_of(PAGE_BYTES),
+            Part::PeerQueuePair => PAGE_BYTES,
+            Part::PeerRing => (peer_ring_bytes as usize).next_multiple_of(PAGE_BYTES),
+        }
+    }
+}
+
+/// What a direct client has to know, from `Call::DirectInfo`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+    Layout,
+)]
+#[layout(size = 32, align = 1)]
+#[repr(C)]
+pub struct DirectRecord {
+    /// Number of the handle, from [`FIRST_HANDLE`] on: what it stores into a lock word.
+    #[layout(offset = 0)]
+    pub handle: U32,
+    /// Bytes of the own ring, a power of two.
+    #[layout(offset = 4)]
+    pub own_ring_bytes: U32,
+    /// Bytes of the peer's ring, a power of two.
+    #[layout(offset = 8)]
+    pub peer_ring_bytes: U32,
+    /// [`DIRECT_ARMED`] or 0.
+    #[layout(offset = 12)]
+    pub flags: U32,
+    /// Zero.
+    #[layout(offset = 16)]
+    pub reserved: [u8; 16],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_cache_lines_of_their_own() {
+        let line = |offset: u64| offset / 64;
+        assert_eq!(line(DMA_FROM_OFFSET), line(STATE_OFFSET));
+        assert_eq!(line(SENT_OFFSET), line(SEND_LOCK_OFFSET));
+        assert_eq!(line(RECEIVED_OFFSET), line(RECEIVE_LOCK_OFFSET));
+        let groups = [
+            STATE_OFFSET,
+            SEND_LOCK_OFFSET,
+            RECEIVE_LOCK_OFFSET,
+            RMA_BUSY_OFFSET,
+            COPY_ROUTINES_OFFSET,
+        ];
+        for pair in groups.windows(2) {
+            assert!(line(pair[0]) < line(pair[1]));
+        }
+        for wide in [DMA_FROM_OFFSET, SENT_OFFSET, RECEIVED_OFFSET] {
+            assert!(wide.is_multiple_of(8));
+        }
+    }
+
+    #[test]
+    fn parts_do_not_overlap() {
+        let largest = crate::limits::MAX_RING_BYTES;
+        for pair in Part::ALL.windows(2) {
+            let end = pair[0].offset() + pair[0].bytes(largest, largest) as u64;
+            assert!(end <= pair[1].offset());
+        }
+        assert_eq!(Part::at(0x2000_0000), Some(Part::PeerQueuePair));
+        assert_eq!(Part::at(0x1000), None);
+        assert_eq!(Part::Own.bytes(64, 64), 8192);
+        assert_eq!(Part::PeerRing.bytes(64, 1 << 16), 1 << 16);
+    }
+}
