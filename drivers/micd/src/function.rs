@@ -10,6 +10,7 @@ use alloc::rc::Rc;
 use platform::Result;
 use platform::aperture::Aperture;
 use platform::irq::Interrupt;
+use platform::mem::Region;
 use scif_abi::NodeId;
 
 /// What is to be done with a link.
@@ -55,6 +56,10 @@ pub trait MicFunction {
 
     /// The peer's memory.
     fn aperture(&self) -> &Aperture;
+
+    /// Memory behind the same bus as the peer's, whose content nobody needs: for measuring copies,
+    /// which must not touch what is the peer's. `None` when there is none.
+    fn spare(&self) -> Option<Region>;
 
     /// The peer's doorbell.
     fn doorbell(&self) -> Rc<dyn Doorbell>;

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use platform::Result;
+use platform::mem::Region;
 use scif_abi::NodeId;
 use scif_core::{Engine, Memory};
 
@@ -46,6 +47,11 @@ impl Links {
     /// The nodes there are links to.
     pub fn peers(&self) -> impl Iterator<Item = NodeId> {
         self.functions.iter().map(|function| function.peer())
+    }
+
+    /// Memory behind a bus to measure copies with; see [`MicFunction::spare`].
+    pub fn spare(&self) -> Option<Region> {
+        self.functions.iter().find_map(|function| function.spare())
     }
 
     /// The descriptors to subscribe for reading, with the index of their link.

@@ -63,8 +63,10 @@ struct Micd {
 impl Micd {
     /// From the PCI functions to a scheme that is registered.
     fn bring_up() -> Result<Self> {
-        copy::calibrate();
         let mut links = Links::new(find_functions());
+        let copies = copy::measure(links.spare().as_ref());
+        copies.choices.apply();
+        log::info!("copies: {copies}");
         let config = Config {
             endpoint_ring_bytes: RING_BYTES,
             ..Config::new(links.node())

@@ -1,209 +1,753 @@
-//! Bulk copies to and from shared memory.
+//! Bulk copies to and from shared memory, by the routine that is fastest here.
 //!
-//! Which routine is fastest depends on what runs the code, not on what the processor says it can
-//! do: under QEMU's translator a loop of 8-byte accesses moves 4 to 6 GB/s where `rep movsb` moves
-//! half a gigabyte and vector code two; on hardware the string instruction is at least as fast as
-//! any loop. So the choice is measured, once, at start-up ([`calibrate`]); before that, and on
-//! other processors, the loop is used.
+//! Which one that is depends on what runs the code, not on what the processor says it can do:
+//! under QEMU's translator a loop of 8-byte accesses moves 4 to 6 GB/s where `rep movsb` moves half
+//! a gigabyte and vector code two; on hardware the order is another one, and yet another towards
+//! memory behind a bus. So the choice is measured, once, by one process ([`measure`]), for each
+//! pair of [`Side`]s. Others are told ([`Choices::from_numbers`]). Until then, and on other
+//! processors, the loop is used.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::fmt;
+use core::sync::atomic::{AtomicU8, Ordering};
 
-/// Whether large copies use the string instruction.
-static STRING_COPY: AtomicBool = AtomicBool::new(false);
+use crate::mem::Region;
 
-/// Copies below this many bytes always use the loop: starting the string instruction costs more.
-const STRING_COPY_MIN_BYTES: usize = 512;
+/// Copies up to this many bytes always use the loop: every other routine costs more to start.
+pub const SMALL_BYTES: usize = 128;
 
-/// An unaligned 64-bit word.
-#[derive(Clone, Copy)]
-#[repr(C, packed)]
-struct Word64(u64);
+/// Which kind of memory a copy reads or writes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// Memory of this node.
+    Own,
+    /// Memory behind a bus: a peer's, or a device's.
+    Aperture,
+}
 
-/// Copies `bytes` bytes; neither side needs alignment and both may change meanwhile.
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Side::Own => "own",
+            Side::Aperture => "aperture",
+        })
+    }
+}
+
+/// Pairs of sides (from, to), in the order of [`Choices::numbers`].
+const PAIRS: [(Side, Side); 4] = [
+    (Side::Own, Side::Own),
+    (Side::Own, Side::Aperture),
+    (Side::Aperture, Side::Own),
+    (Side::Aperture, Side::Aperture),
+];
+
+/// The place of a pair in [`PAIRS`].
+const fn pair_index(from: Side, to: Side) -> usize {
+    2 * from as usize + to as usize
+}
+
+/// A way of copying. The numbers are known to other processes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Routine {
+    /// Eight 8-byte loads and stores in each round.
+    Words = 0,
+    /// 16-byte loads and stores.
+    Sse2 = 1,
+    /// 32-byte loads and stores.
+    Avx = 2,
+    /// 16-byte loads, and stores that pass the caches by.
+    Streaming = 3,
+    /// The processor's string instruction, byte-wise.
+    StringBytes = 4,
+    /// The processor's string instruction, word-wise.
+    StringWords = 5,
+}
+
+impl Routine {
+    /// All of them; each has its number for an index.
+    pub const ALL: [Self; 6] = [
+        Self::Words,
+        Self::Sse2,
+        Self::Avx,
+        Self::Streaming,
+        Self::StringBytes,
+        Self::StringWords,
+    ];
+
+    /// The routine with this number; the loop when there is none or this processor lacks it.
+    pub fn from_number(number: u8) -> Self {
+        let known = Self::ALL.get(usize::from(number)).copied();
+        known
+            .filter(|routine| routine.is_available())
+            .unwrap_or(Self::Words)
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Whether processor and system have what it needs.
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Words => true,
+            Self::Avx => routines::saves_avx(),
+            _ => cfg!(target_arch = "x86_64"),
+        }
+    }
+}
+
+impl fmt::Display for Routine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Words => "words",
+            Self::Sse2 => "sse2",
+            Self::Avx => "avx",
+            Self::Streaming => "streaming",
+            Self::StringBytes => "rep-movsb",
+            Self::StringWords => "rep-movsq",
+        })
+    }
+}
+
+/// The routine for each pair of sides.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Choices([Routine; 4]);
+
+impl Default for Choices {
+    fn default() -> Self {
+        Self([Routine::Words; 4])
+    }
+}
+
+impl Choices {
+    /// From another process's numbers: own to own, own to aperture, aperture to own, aperture to
+    /// aperture. Whatever they are, the result can be used.
+    pub fn from_numbers(numbers: [u8; 4]) -> Self {
+        Self(numbers.map(Routine::from_number))
+    }
+
+    /// The numbers, for other processes.
+    pub fn numbers(self) -> [u8; 4] {
+        self.0.map(Routine::number)
+    }
+
+    /// The routine for copies from one side to the other.
+    #[inline]
+    pub fn routine(self, from: Side, to: Side) -> Routine {
+        self.0[pair_index(from, to)]
+    }
+
+    /// Makes this process use them for its [`Region`]s from now on.
+    pub fn apply(self) {
+        for (place, number) in CHOSEN.iter().zip(self.numbers()) {
+            place.store(number, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What this process uses; routines that are available only.
+static CHOSEN: [AtomicU8; 4] = [const { AtomicU8::new(Routine::Words as u8) }; 4];
+
+/// Copies `bytes` bytes of own memory; neither place needs alignment and both may change meanwhile.
+/// Where the ranges overlap and the target is the higher one, the content becomes a mixture.
 ///
 /// # Safety
 /// Both ranges are mapped and nobody holds references into them, save for one that is the
 /// caller's own slice.
+#[inline]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
-    if bytes >= STRING_COPY_MIN_BYTES && STRING_COPY.load(Ordering::Relaxed) {
-        // SAFETY: passed on.
-        unsafe { copy_string(from, to, bytes) };
-    } else {
-        // SAFETY: passed on.
-        unsafe { copy_words(from, to, bytes) };
-    }
+    // SAFETY: passed on.
+    unsafe { copy_between(Side::Own, Side::Own, from, to, bytes) };
 }
 
-/// The loop: eight 8-byte loads and stores per round, then words and bytes. In assembly, because
-/// the compiler turns loops over plain accesses into calls or vector code, and takes volatile ones
-/// through the stack.
+/// As [`copy`], between memory of any kind.
 ///
 /// # Safety
 /// As for [`copy`].
+#[inline]
+pub(crate) unsafe fn copy_between(
+    from_side: Side,
+    to_side: Side,
+    from: *const u8,
+    to: *mut u8,
+    bytes: usize,
+) {
+    let number = CHOSEN[pair_index(from_side, to_side)].load(Ordering::Relaxed);
+    let routine = Routine::ALL[usize::from(number)];
+    // SAFETY: passed on; `apply` stores numbers of available routines only.
+    unsafe { copy_by(routine, from, to, bytes) };
+}
+
+/// As [`copy`], by a routine of the caller's choice.
+///
+/// # Safety
+/// As for [`copy`]; the routine is [available](Routine::is_available).
+#[inline]
+pub(crate) unsafe fn copy_by(routine: Routine, from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: passed on.
+    unsafe {
+        if bytes <= SMALL_BYTES {
+            return routines::words(from, to, bytes);
+        }
+        match routine {
+            Routine::Words => routines::words(from, to, bytes),
+            Routine::Sse2 => routines::sse2(from, to, bytes),
+            Routine::Avx => routines::avx(from, to, bytes),
+            Routine::Streaming => routines::streaming(from, to, bytes),
+            Routine::StringBytes => routines::string_bytes(from, to, bytes),
+            Routine::StringWords => routines::string_words(from, to, bytes),
+        }
+    }
+}
+
+/// The routines. In assembly, because the compiler turns loops over plain accesses into calls
+/// (perhaps of themselves) or vector code, and takes volatile ones through the stack.
+///
+/// Safety of all: the caller vouches, as for [`copy`], for `bytes` bytes at both places, and each
+/// accesses exactly those. The processor needs no alignment except where noted.
 #[cfg(target_arch = "x86_64")]
-unsafe fn copy_words(from: *const u8, to: *mut u8, bytes: usize) {
-    const ROUND_BYTES: usize = 64;
-    let rounds = bytes / ROUND_BYTES;
-    let (mut source, mut target) = (from, to);
-    if rounds > 0 {
-        // SAFETY: reads and writes exactly `rounds` times 64 of the bytes the caller vouches for;
-        // the processor needs no alignment.
+mod routines {
+    use core::arch::asm;
+
+    /// Whether the processor has AVX and the system keeps its registers for each program.
+    pub fn saves_avx() -> bool {
+        const OSXSAVE_AND_AVX: u32 = 1 << 27 | 1 << 28;
+        const SSE_AND_AVX_STATE: u32 = 1 << 1 | 1 << 2;
+        let features = core::arch::x86_64::__cpuid(1);
+        if features.ecx & OSXSAVE_AND_AVX != OSXSAVE_AND_AVX {
+            return false;
+        }
+        let enabled: u32;
+        // SAFETY: OSXSAVE says that programs may read this register, which has no effect.
         unsafe {
-            core::arch::asm!(
-                "2:",
-                "mov {a}, [{from}]",
-                "mov {b}, [{from} + 8]",
-                "mov {c}, [{from} + 16]",
-                "mov {d}, [{from} + 24]",
-                "mov [{to}], {a}",
-                "mov [{to} + 8], {b}",
-                "mov [{to} + 16], {c}",
-                "mov [{to} + 24], {d}",
-                "mov {a}, [{from} + 32]",
-                "mov {b}, [{from} + 40]",
-                "mov {c}, [{from} + 48]",
-                "mov {d}, [{from} + 56]",
-                "mov [{to} + 32], {a}",
-                "mov [{to} + 40], {b}",
-                "mov [{to} + 48], {c}",
-                "mov [{to} + 56], {d}",
-                "add {from}, 64",
-                "add {to}, 64",
-                "dec {rounds}",
-                "jnz 2b",
-                from = inout(reg) source,
-                to = inout(reg) target,
-                rounds = inout(reg) rounds => _,
-                a = out(reg) _,
-                b = out(reg) _,
-                c = out(reg) _,
-                d = out(reg) _,
-                options(nostack)
+            asm!("xgetbv", in("ecx") 0, out("eax") enabled, out("edx") _,
+                options(nomem, nostack, preserves_flags));
+        }
+        enabled & SSE_AND_AVX_STATE == SSE_AND_AVX_STATE
+    }
+
+    /// One access of a given size: the instruction's operand is named by the register's modifier.
+    macro_rules! move_one {
+        ($from:ident, $to:ident, $register:literal, $class:ident) => {
+            // SAFETY: see the module.
+            unsafe {
+                asm!(
+                    concat!("mov ", $register, ", [{from}]"),
+                    concat!("mov [{to}], ", $register),
+                    from = in(reg) $from,
+                    to = in(reg) $to,
+                    value = out($class) _,
+                    options(nostack, preserves_flags)
+                );
+            }
+        };
+    }
+
+    #[inline]
+    pub unsafe fn words(from: *const u8, to: *mut u8, bytes: usize) {
+        const ROUND_BYTES: usize = 64;
+        let (mut source, mut target) = (from, to);
+        if bytes >= ROUND_BYTES {
+            // SAFETY: see the module.
+            unsafe {
+                asm!(
+                    "2:",
+                    "mov {a}, [{from}]",
+                    "mov {b}, [{from} + 8]",
+                    "mov {c}, [{from} + 16]",
+                    "mov {d}, [{from} + 24]",
+                    "mov [{to}], {a}",
+                    "mov [{to} + 8], {b}",
+                    "mov [{to} + 16], {c}",
+                    "mov [{to} + 24], {d}",
+                    "mov {a}, [{from} + 32]",
+                    "mov {b}, [{from} + 40]",
+                    "mov {c}, [{from} + 48]",
+                    "mov {d}, [{from} + 56]",
+                    "mov [{to} + 32], {a}",
+                    "mov [{to} + 40], {b}",
+                    "mov [{to} + 48], {c}",
+                    "mov [{to} + 56], {d}",
+                    "add {from}, 64",
+                    "add {to}, 64",
+                    "dec {rounds}",
+                    "jnz 2b",
+                    from = inout(reg) source,
+                    to = inout(reg) target,
+                    rounds = inout(reg) bytes / ROUND_BYTES => _,
+                    a = out(reg) _,
+                    b = out(reg) _,
+                    c = out(reg) _,
+                    d = out(reg) _,
+                    options(nostack)
+                );
+            }
+        }
+        // SAFETY: the rest of the same ranges.
+        unsafe { rest(source, target, bytes % ROUND_BYTES) };
+    }
+
+    /// Single words, then the bytes that are none.
+    #[inline]
+    unsafe fn rest(from: *const u8, to: *mut u8, bytes: usize) {
+        let (mut source, mut target) = (from, to);
+        if bytes >= 8 {
+            // SAFETY: see the module.
+            unsafe {
+                asm!(
+                    "2:",
+                    "mov {a}, [{from}]",
+                    "mov [{to}], {a}",
+                    "add {from}, 8",
+                    "add {to}, 8",
+                    "dec {words}",
+                    "jnz 2b",
+                    from = inout(reg) source,
+                    to = inout(reg) target,
+                    words = inout(reg) bytes / 8 => _,
+                    a = out(reg) _,
+                    options(nostack)
+                );
+            }
+        }
+        if bytes & 4 != 0 {
+            move_one!(source, target, "{value:e}", reg);
+            (source, target) = (source.wrapping_add(4), target.wrapping_add(4));
+        }
+        if bytes & 2 != 0 {
+            move_one!(source, target, "{value:x}", reg);
+            (source, target) = (source.wrapping_add(2), target.wrapping_add(2));
+        }
+        if bytes & 1 != 0 {
+            move_one!(source, target, "{value}", reg_byte);
+        }
+    }
+
+    pub unsafe fn sse2(from: *const u8, to: *mut u8, bytes: usize) {
+        const ROUND_BYTES: usize = 64;
+        let (mut source, mut target) = (from, to);
+        if bytes >= ROUND_BYTES {
+            // SAFETY: see the module.
+            unsafe {
+                asm!(
+                    "2:",
+                    "movdqu xmm0, [{from}]",
+                    "movdqu xmm1, [{from} + 16]",
+                    "movdqu xmm2, [{from} + 32]",
+                    "movdqu xmm3, [{from} + 48]",
+                    "movdqu [{to}], xmm0",
+                    "movdqu [{to} + 16], xmm1",
+                    "movdqu [{to} + 32], xmm2",
+                    "movdqu [{to} + 48], xmm3",
+                    "add {from}, 64",
+                    "add {to}, 64",
+                    "dec {rounds}",
+                    "jnz 2b",
+                    from = inout(reg) source,
+                    to = inout(reg) target,
+                    rounds = inout(reg) bytes / ROUND_BYTES => _,
+                    out("xmm0") _,
+                    out("xmm1") _,
+                    out("xmm2") _,
+                    out("xmm3") _,
+                    options(nostack)
+                );
+            }
+        }
+        // SAFETY: the rest of the same ranges.
+        unsafe { rest(source, target, bytes % ROUND_BYTES) };
+    }
+
+    /// Only where [`saves_avx`].
+    pub unsafe fn avx(from: *const u8, to: *mut u8, bytes: usize) {
+        const ROUND_BYTES: usize = 128;
+        let (mut source, mut target) = (from, to);
+        if bytes >= ROUND_BYTES {
+            // SAFETY: see the module. The upper halves are cleared, as other code expects them.
+            unsafe {
+                asm!(
+                    "2:",
+                    "vmovdqu ymm0, [{from}]",
+                    "vmovdqu ymm1, [{from} + 32]",
+                    "vmovdqu ymm2, [{from} + 64]",
+                    "vmovdqu ymm3, [{from} + 96]",
+                    "vmovdqu [{to}], ymm0",
+                    "vmovdqu [{to} + 32], ymm1",
+                    "vmovdqu [{to} + 64], ymm2",
+                    "vmovdqu [{to} + 96], ymm3",
+                    "add {from}, 128",
+                    "add {to}, 128",
+                    "dec {rounds}",
+                    "jnz 2b",
+                    "vzeroupper",
+                    from = inout(reg) source,
+                    to = inout(reg) target,
+                    rounds = inout(reg) bytes / ROUND_BYTES => _,
+                    out("xmm0") _,
+                    out("xmm1") _,
+                    out("xmm2") _,
+                    out("xmm3") _,
+                    options(nostack)
+                );
+            }
+        }
+        // SAFETY: the rest of the same ranges.
+        unsafe { words(source, target, bytes % ROUND_BYTES) };
+    }
+
+    pub unsafe fn streaming(from: *const u8, to: *mut u8, bytes: usize) {
+        const ROUND_BYTES: usize = 64;
+        // These stores need alignment, and only whole cache lines leave the processor in one piece.
+        let head = to.align_offset(ROUND_BYTES).min(bytes);
+        // SAFETY: see the module.
+        unsafe { words(from, to, head) };
+        let (mut source, mut target) = (from.wrapping_add(head), to.wrapping_add(head));
+        let bytes = bytes - head;
+        if bytes >= ROUND_BYTES {
+            // SAFETY: see the module. The fence puts these stores in order with all others.
+            unsafe {
+                asm!(
+                    "2:",
+                    "movdqu xmm0, [{from}]",
+                    "movdqu xmm1, [{from} + 16]",
+                    "movdqu xmm2, [{from} + 32]",
+                    "movdqu xmm3, [{from} + 48]",
+                    "movntdq [{to}], xmm0",
+                    "movntdq [{to} + 16], xmm1",
+                    "movntdq [{to} + 32], xmm2",
+                    "movntdq [{to} + 48], xmm3",
+                    "add {from}, 64",
+                    "add {to}, 64",
+                    "dec {rounds}",
+                    "jnz 2b",
+                    "sfence",
+                    from = inout(reg) source,
+                    to = inout(reg) target,
+                    rounds = inout(reg) bytes / ROUND_BYTES => _,
+                    out("xmm0") _,
+                    out("xmm1") _,
+                    out("xmm2") _,
+                    out("xmm3") _,
+                    options(nostack)
+                );
+            }
+        }
+        // SAFETY: the rest of the same ranges.
+        unsafe { rest(source, target, bytes % ROUND_BYTES) };
+    }
+
+    pub unsafe fn string_bytes(from: *const u8, to: *mut u8, bytes: usize) {
+        // SAFETY: see the module. The direction flag is clear by the calling convention.
+        unsafe {
+            asm!(
+                "rep movsb",
+                inout("rcx") bytes => _,
+                inout("rsi") from => _,
+                inout("rdi") to => _,
+                options(nostack, preserves_flags)
             );
         }
     }
-    // SAFETY: the rest of the same ranges.
-    unsafe { copy_tail(source, target, bytes % ROUND_BYTES) };
-}
 
-#[cfg(not(target_arch = "x86_64"))]
-use copy_tail as copy_words;
+    pub unsafe fn string_words(from: *const u8, to: *mut u8, bytes: usize) {
+        let (source, target): (*const u8, *mut u8);
+        // SAFETY: as above.
+        unsafe {
+            asm!(
+                "rep movsq",
+                inout("rcx") bytes / 8 => _,
+                inout("rsi") from => source,
+                inout("rdi") to => target,
+                options(nostack, preserves_flags)
+            );
+            rest(source, target, bytes % 8);
+        }
+    }
 
-/// The loop in the language: words, then bytes. Volatile, so that the compiler makes no call of it
-/// (this may be the code behind that call).
-///
-/// # Safety
-/// As for [`copy`].
-unsafe fn copy_tail(mut from: *const u8, mut to: *mut u8, mut bytes: usize) {
-    // SAFETY: every access stays below the `bytes` the caller vouches for; `Word64` needs no
-    // alignment.
-    unsafe {
-        while bytes >= 8 {
-            to.cast::<Word64>()
-                .write_volatile(from.cast::<Word64>().read_volatile());
-            from = from.add(8);
-            to = to.add(8);
-            bytes -= 8;
-        }
-        while bytes > 0 {
-            to.write_volatile(from.read_volatile());
-            from = from.add(1);
-            to = to.add(1);
-            bytes -= 1;
-        }
+    /// Ticks of the processor's clock.
+    pub fn ticks() -> u64 {
+        // SAFETY: reading the time stamp counter has no effect on memory.
+        unsafe { core::arch::x86_64::_rdtsc() }
     }
 }
 
-/// The processor's string copy.
-///
-/// # Safety
-/// As for [`copy`].
-#[cfg(target_arch = "x86_64")]
-unsafe fn copy_string(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: reads and writes exactly the `bytes` the caller vouches for; the direction flag is
-    // clear by the calling convention.
-    unsafe {
-        core::arch::asm!(
-            "rep movsb",
-            inout("rcx") bytes => _,
-            inout("rsi") from => _,
-            inout("rdi") to => _,
-            options(nostack, preserves_flags)
-        );
+/// The loop in the language, for processors without routines of their own.
+#[cfg(not(target_arch = "x86_64"))]
+mod routines {
+    pub fn saves_avx() -> bool {
+        false
+    }
+
+    /// Volatile, so that the compiler makes no call of it.
+    pub unsafe fn words(from: *const u8, to: *mut u8, bytes: usize) {
+        for index in 0..bytes {
+            // SAFETY: below the `bytes` the caller vouches for.
+            unsafe {
+                to.add(index)
+                    .write_volatile(from.add(index).read_volatile())
+            };
+        }
+    }
+
+    pub use words as avx;
+    pub use words as sse2;
+    pub use words as streaming;
+    pub use words as string_bytes;
+    pub use words as string_words;
+
+    /// No clock: everything takes as long.
+    pub fn ticks() -> u64 {
+        0
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-use copy_words as copy_string;
+/// Bytes of one measured copy: enough for a loop to get going, and all of it in the cache.
+const MEASURED_BYTES: usize = 4096;
 
-/// What [`calibrate`] found, in processor ticks for the same copy.
+/// Bytes of aperture that [`measure`] needs: a source, a target, and a bit between them.
+pub const APERTURE_BYTES: usize = 2 * MEASURED_BYTES + GAP_BYTES;
+
+/// Between source and target: distances of a large power of two are slow under an emulator, which
+/// would be measured instead.
+const GAP_BYTES: usize = 4096 + 64;
+
+/// Copies of each routine for a pair; the fastest counts, as the first may meet cold code and any
+/// may be interrupted.
+const ROUNDS: core::ops::RangeInclusive<usize> = 3..=8;
+
+/// Ticks after which a pair gets no more than the least rounds: about a millisecond, so that
+/// start-up stays short even where a bus is slow.
+const TICKS_FOR_PAIR: u64 = 3_000_000;
+
+/// What [`measure`] found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Calibration {
-    /// The loop of 8-byte accesses.
-    pub loop_ticks: u64,
-    /// The string instruction.
-    pub string_ticks: u64,
+pub struct Measurement {
+    /// The fastest routine of each pair.
+    pub choices: Choices,
+    /// Ticks of the fastest copy, by pair and routine; `None`: not tried.
+    ticks: [[Option<u64>; Routine::ALL.len()]; PAIRS.len()],
 }
 
-/// Measures both routines and chooses the faster one for all later copies. Takes well under a
-/// millisecond on slow machines.
-#[cfg(target_arch = "x86_64")]
-pub fn calibrate() -> Calibration {
-    const BYTES: usize = 16 * 1024;
-    const ROUNDS: usize = 4;
-    // The target lies an odd number of lines further on: distances of a large power of two
-    // between the two sides are slow under an emulator and would measure that instead.
-    let mut memory = alloc::vec![0_u8; 2 * BYTES + 4160];
-    let base = memory.as_mut_ptr();
-    let time = |routine: unsafe fn(*const u8, *mut u8, usize)| {
-        let mut best = u64::MAX;
-        for _ in 0..ROUNDS {
-            // SAFETY: reading the time stamp counter has no effect on memory.
-            let start = unsafe { core::arch::x86_64::_rdtsc() };
-            // SAFETY: both halves lie inside `memory`, which only this function knows.
-            unsafe { routine(base, base.add(BYTES + 4160), BYTES) };
-            // SAFETY: as above.
-            let end = unsafe { core::arch::x86_64::_rdtsc() };
-            best = best.min(end.wrapping_sub(start));
-        }
-        best
-    };
-    let result = Calibration {
-        loop_ticks: time(copy_words),
-        string_ticks: time(copy_string),
-    };
-    STRING_COPY.store(result.string_ticks < result.loop_ticks, Ordering::Relaxed);
-    result
-}
-
-/// Other processors have the loop only.
-#[cfg(not(target_arch = "x86_64"))]
-pub fn calibrate() -> Calibration {
-    Calibration {
-        loop_ticks: 0,
-        string_ticks: 0,
+impl Measurement {
+    /// How many bytes a routine moves in 100 ticks between a pair of sides; `None`: not measured.
+    pub fn rate(&self, routine: Routine, from: Side, to: Side) -> Option<u64> {
+        let ticks = self.ticks[pair_index(from, to)][usize::from(routine.number())]?;
+        Some(100 * MEASURED_BYTES as u64 / ticks.max(1))
     }
+}
+
+impl fmt::Display for Measurement {
+    /// Each pair's choice and its rate.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (from, to) in PAIRS {
+            let routine = self.choices.routine(from, to);
+            if let Some(rate) = self.rate(routine, from, to) {
+                write!(f, "{separator}{from} to {to} {routine} {rate}")?;
+                separator = ", ";
+            }
+        }
+        f.write_str(" (bytes in 100 ticks)")
+    }
+}
+
+/// Measures all available routines and chooses the fastest for each pair of sides. `aperture` is
+/// memory behind a bus of at least [`APERTURE_BYTES`] whose content nobody needs; without it the
+/// pairs it belongs to get what is fastest between own memory. Takes a few milliseconds.
+pub fn measure(aperture: Option<&Region>) -> Measurement {
+    let own = Region::heap(APERTURE_BYTES);
+    let aperture = aperture.filter(|region| region.len() >= APERTURE_BYTES);
+    let memory = |side| match side {
+        Side::Own => Some(&own),
+        Side::Aperture => aperture,
+    };
+    let mut ticks = [[None; Routine::ALL.len()]; PAIRS.len()];
+    for (ticks, (from, to)) in ticks.iter_mut().zip(PAIRS) {
+        if let (Some(from), Some(to)) = (memory(from), memory(to)) {
+            *ticks = measure_pair(from, to);
+        }
+    }
+    let mut fastest = [Routine::Words; PAIRS.len()];
+    for index in 0..PAIRS.len() {
+        fastest[index] = fastest_of(&ticks[index]).unwrap_or(fastest[0]);
+    }
+    Measurement {
+        choices: Choices(fastest),
+        ticks,
+    }
+}
+
+fn fastest_of(ticks: &[Option<u64>; Routine::ALL.len()]) -> Option<Routine> {
+    let measured = Routine::ALL.into_iter().zip(ticks);
+    let measured = measured.filter_map(|(routine, ticks)| Some((routine, (*ticks)?)));
+    measured
+        .min_by_key(|(_, ticks)| *ticks)
+        .map(|(routine, _)| routine)
+}
+
+/// Both regions have [`APERTURE_BYTES`].
+fn measure_pair(from: &Region, to: &Region) -> [Option<u64>; Routine::ALL.len()] {
+    const TARGET: usize = MEASURED_BYTES + GAP_BYTES;
+    let mut best = [None; Routine::ALL.len()];
+    // Pages that were never touched are no matter of routines.
+    if to.copy_from(TARGET, from, 0, MEASURED_BYTES).is_err() {
+        return best;
+    }
+    let begin = routines::ticks();
+    for round in 0..*ROUNDS.end() {
+        if round >= *ROUNDS.start() && routines::ticks().wrapping_sub(begin) > TICKS_FOR_PAIR {
+            break;
+        }
+        for routine in Routine::ALL.into_iter().filter(|r| r.is_available()) {
+            let start = routines::ticks();
+            // SAFETY: the routine is available.
+            let copied = unsafe { to.copy_from_by(routine, TARGET, from, 0, MEASURED_BYTES) };
+            let ticks = routines::ticks().wrapping_sub(start);
+            if copied.is_ok() {
+                let slot = &mut best[usize::from(routine.number())];
+                *slot = Some(slot.map_or(ticks, |best: u64| best.min(ticks)));
+            }
+        }
+    }
+    best
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn both_routines_copy() {
-        let source: alloc::vec::Vec<u8> = (0..5000).map(|i| (i * 13) as u8).collect();
-        for routine in [copy_words, copy_string] {
-            let mut target = alloc::vec![0; 5001];
-            // SAFETY: 4990 bytes from 7 and to 3 are inside both vectors.
-            unsafe { routine(source.as_ptr().add(7), target.as_mut_ptr().add(3), 4990) };
-            assert_eq!(target[3..4993], source[7..4997]);
-            assert_eq!((target[2], target[4993]), (0, 0));
+    fn available() -> impl Iterator<Item = Routine> {
+        Routine::ALL.into_iter().filter(|r| r.is_available())
+    }
+
+    fn pattern(bytes: usize) -> alloc::vec::Vec<u8> {
+        (0..bytes).map(|i| (i * 13 + i / 251) as u8).collect()
+    }
+
+    /// Every routine at its own entry too, as small copies do not reach it otherwise.
+    unsafe fn run(routine: Routine, from: *const u8, to: *mut u8, bytes: usize) {
+        // SAFETY: passed on.
+        unsafe {
+            match routine {
+                Routine::Words => routines::words(from, to, bytes),
+                Routine::Sse2 => routines::sse2(from, to, bytes),
+                Routine::Avx => routines::avx(from, to, bytes),
+                Routine::Streaming => routines::streaming(from, to, bytes),
+                Routine::StringBytes => routines::string_bytes(from, to, bytes),
+                Routine::StringWords => routines::string_words(from, to, bytes),
+            }
         }
     }
 
     #[test]
-    fn calibration_measures() {
-        let result = calibrate();
-        assert!(result.loop_ticks > 0 && result.string_ticks > 0);
+    fn every_length_and_alignment_is_exact() {
+        const GUARD: u8 = 0xa5;
+        let source = pattern(1024);
+        let lengths = (0..=200).chain([255, 256, 257, 319, 320, 511, 512, 700]);
+        for length in lengths {
+            for (from, to) in [(0, 0), (1, 0), (0, 1), (7, 3), (16, 33), (31, 63), (64, 64)] {
+                for routine in available() {
+                    let mut target = alloc::vec![GUARD; 1024];
+                    // SAFETY: `length` bytes from `from` and to `to` are inside both vectors.
+                    unsafe {
+                        let place = target.as_mut_ptr().add(to);
+                        run(routine, source.as_ptr().add(from), place, length);
+                    }
+                    let what = (routine, length, from, to);
+                    let (head, rest) = target.split_at(to);
+                    let (copied, tail) = rest.split_at(length);
+                    assert_eq!(copied, &source[from..from + length], "{what:?}");
+                    let mut outside = head.iter().chain(tail);
+                    assert!(outside.all(|&byte| byte == GUARD), "{what:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn overlapping_copies_stay_inside_and_move_down_exactly() {
+        for routine in available() {
+            for distance in [1, 8, 15, 16, 64, 100, 129] {
+                let source = pattern(2000);
+                let mut memory = source.clone();
+                // SAFETY: all inside the vector.
+                unsafe {
+                    let base = memory.as_mut_ptr();
+                    run(routine, base.add(500 + distance), base.add(500), 1000);
+                }
+                let moved = &source[500 + distance..1500 + distance];
+                assert_eq!(&memory[500..1500], moved, "{routine} by {distance}");
+                assert_eq!(memory[..500], source[..500]);
+                assert_eq!(memory[1500..], source[1500..]);
+
+                let mut memory = source.clone();
+                // SAFETY: all inside the vector.
+                unsafe {
+                    let base = memory.as_mut_ptr();
+                    run(routine, base.add(500), base.add(500 + distance), 1000);
+                }
+                assert_eq!(memory[..500 + distance], source[..500 + distance]);
+                assert_eq!(memory[1500 + distance..], source[1500 + distance..]);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_from_outside_are_always_usable() {
+        assert_eq!(
+            Choices::from_numbers([0, 6, 255, 7]).numbers(),
+            [0, 0, 0, 0]
+        );
+        for routine in Routine::ALL {
+            let number = routine.number();
+            assert_eq!(Routine::ALL[usize::from(number)], routine);
+            let expected = if routine.is_available() { number } else { 0 };
+            assert_eq!(Routine::from_number(number).number(), expected);
+        }
+        let choices = Choices([
+            Routine::Words,
+            Routine::Sse2,
+            Routine::Streaming,
+            Routine::StringBytes,
+        ]);
+        assert_eq!(choices.routine(Side::Own, Side::Own), Routine::Words);
+        assert_eq!(choices.routine(Side::Own, Side::Aperture), Routine::Sse2);
+        assert_eq!(
+            choices.routine(Side::Aperture, Side::Own),
+            Routine::Streaming
+        );
+        let last = choices.routine(Side::Aperture, Side::Aperture);
+        assert_eq!(last, Routine::StringBytes);
+    }
+
+    #[test]
+    fn the_fastest_routine_is_chosen_for_each_pair() {
+        let ticks = [Some(9), None, Some(4), Some(5), None, Some(8)];
+        assert_eq!(fastest_of(&ticks), Some(Routine::Avx));
+        assert_eq!(fastest_of(&[None; 6]), None);
+
+        let alone = measure(None);
+        let short = measure(Some(&Region::heap(APERTURE_BYTES - 1)));
+        let both = measure(Some(&Region::heap(APERTURE_BYTES)));
+        for routine in available() {
+            let index = usize::from(routine.number());
+            assert!(alone.ticks[0][index].is_some_and(|ticks| ticks > 0));
+            assert!(both.ticks.iter().all(|pair| pair[index].is_some()));
+        }
+        assert_eq!(alone.ticks[1..], [[None; 6]; 3]);
+        assert_eq!(short.ticks[1..], [[None; 6]; 3]);
+        let own = alone.choices.routine(Side::Own, Side::Own);
+        assert_eq!(alone.choices.0, [own; 4]);
+        for (choice, ticks) in both.choices.0.into_iter().zip(&both.ticks) {
+            let chosen = ticks[usize::from(choice.number())];
+            assert!(ticks.iter().flatten().all(|&other| chosen <= Some(other)));
+        }
+        let lines = [&alone, &both].map(|found| alloc::format!("{found}"));
+        assert!(lines[0].starts_with(&alloc::format!("own to own {own}")));
+        assert!(!lines[0].contains("aperture") && lines[1].contains("aperture to aperture"));
+        assert_eq!(alone.rate(own, Side::Own, Side::Aperture), None);
+        assert!(both.rate(Routine::Words, Side::Own, Side::Aperture) > Some(0));
     }
 }

@@ -17,7 +17,7 @@ use libredox::flag::{MAP_PRIVATE, MAP_SHARED, O_CLOEXEC, PROT_READ, PROT_WRITE};
 use syscall::error::{EFAULT, EINVAL, EOVERFLOW, Error, Result};
 use syscall::flag::MapFlags;
 
-use crate::copy;
+use crate::copy::{self, Routine, Side};
 
 /// Bytes of a page, the unit of all mappings.
 pub const PAGE: usize = 4096;
@@ -72,7 +72,11 @@ impl Word for u64 {}
 /// What keeps the memory of a region.
 enum Backing {
     /// A mapping made by this process, undone with the last region.
-    Mapping { address: usize, bytes: usize },
+    Mapping {
+        address: usize,
+        bytes: usize,
+        side: Side,
+    },
     /// Ordinary memory (tests, loopback links). Words, so that every region start is aligned.
     Heap(NonNull<[u64]>),
     /// A client's pages, here until its request is answered; the scheme loop withholds the answer
@@ -83,7 +87,7 @@ enum Backing {
 impl Drop for Backing {
     fn drop(&mut self) {
         match *self {
-            Backing::Mapping { address, bytes } => {
+            Backing::Mapping { address, bytes, .. } => {
                 // SAFETY: the mapping was made by this process for this object alone, and the
                 // last region that could reach it is gone.
                 let result = unsafe { munmap(address as *mut (), bytes) };
@@ -131,11 +135,12 @@ impl Region {
     /// # Safety
     /// `address` starts a mapping of `bytes` bytes, readable and writable, that nothing else
     /// unmaps or reaches through references.
-    unsafe fn from_mapping(address: *mut (), bytes: usize) -> Result<Self> {
+    unsafe fn from_mapping(address: *mut (), bytes: usize, side: Side) -> Result<Self> {
         let start = NonNull::new(address.cast()).ok_or(Error::new(EFAULT))?;
         let backing = Rc::new(Backing::Mapping {
             address: address as usize,
             bytes,
+            side,
         });
         Ok(Self {
             start,
@@ -154,6 +159,14 @@ impl Region {
             start: NonNull::from(&mut *buffer).cast(),
             bytes: buffer.len(),
             backing: Rc::new(Backing::Lent),
+        }
+    }
+
+    /// What kind of memory it is.
+    pub fn side(&self) -> Side {
+        match *self.backing {
+            Backing::Mapping { side, .. } => side,
+            Backing::Heap(_) | Backing::Lent => Side::Own,
         }
     }
 
@@ -223,7 +236,10 @@ impl Region {
     pub fn read_bytes(&self, offset: usize, to: &mut [u8]) -> Result<(), BoundsError> {
         let from = self.check(offset, to.len(), 1)?;
         // SAFETY: source inside the live mapping (checked), destination is our own slice.
-        unsafe { copy::copy(from.as_ptr(), to.as_mut_ptr(), to.len()) };
+        unsafe {
+            let target = to.as_mut_ptr();
+            copy::copy_between(self.side(), Side::Own, from.as_ptr(), target, to.len());
+        }
         Ok(())
     }
 
@@ -231,7 +247,10 @@ impl Region {
     pub fn write_bytes(&self, offset: usize, from: &[u8]) -> Result<(), BoundsError> {
         let to = self.check(offset, from.len(), 1)?;
         // SAFETY: destination inside the live mapping (checked), source is a borrowed slice.
-        unsafe { copy::copy(from.as_ptr(), to.as_ptr(), from.len()) };
+        unsafe {
+            let source = from.as_ptr();
+            copy::copy_between(Side::Own, self.side(), source, to.as_ptr(), from.len());
+        }
         Ok(())
     }
 
@@ -246,8 +265,28 @@ impl Region {
     ) -> Result<(), BoundsError> {
         let source = from.check(from_offset, bytes, 1)?;
         let to = self.check(offset, bytes, 1)?;
+        let (from_side, to_side) = (from.side(), self.side());
         // SAFETY: both ranges inside live mappings (checked), accessed by volatile copies only.
-        unsafe { copy::copy(source.as_ptr(), to.as_ptr(), bytes) };
+        unsafe { copy::copy_between(from_side, to_side, source.as_ptr(), to.as_ptr(), bytes) };
+        Ok(())
+    }
+
+    /// As [`copy_from`](Self::copy_from) by a certain routine.
+    ///
+    /// # Safety
+    /// The routine is [available](Routine::is_available).
+    pub(crate) unsafe fn copy_from_by(
+        &self,
+        routine: Routine,
+        offset: usize,
+        from: &Region,
+        from_offset: usize,
+        bytes: usize,
+    ) -> Result<(), BoundsError> {
+        let source = from.check(from_offset, bytes, 1)?;
+        let to = self.check(offset, bytes, 1)?;
+        // SAFETY: as above, and the routine as the caller says.
+        unsafe { copy::copy_by(routine, source.as_ptr(), to.as_ptr(), bytes) };
         Ok(())
     }
 
@@ -382,7 +421,7 @@ pub fn map_physical(physical: u64, bytes: usize, cache: Cache) -> Result<Region>
         })?
     };
     // SAFETY: the mapping made above, known to nobody else.
-    let region = unsafe { Region::from_mapping(address, whole)? };
+    let region = unsafe { Region::from_mapping(address, whole, Side::Aperture)? };
     Ok(region.part(skip, bytes)?)
 }
 
@@ -409,7 +448,7 @@ pub(crate) fn map_private(fd: usize, bytes: usize) -> Result<Region> {
         })?
     };
     // SAFETY: the mapping made above, known to nobody else.
-    unsafe { Region::from_mapping(address, bytes) }
+    unsafe { Region::from_mapping(address, bytes, Side::Own) }
 }
 
 /// Replaces whole pages of a region by a private mapping of `fd`, in place.

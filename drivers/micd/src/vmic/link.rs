@@ -10,7 +10,7 @@
 //!                              Stopped (we gave up) ------+<--- give_up, silence (Lose) --+
 //! ```
 
-use platform::mem::{BoundsError, Region};
+use platform::mem::{BoundsError, PAGE, Region};
 use scif_abi::NodeId;
 use scif_abi::link::{
     self, Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, Record, STATE_ABSENT,
@@ -31,6 +31,9 @@ pub const SILENCE_NS: u64 = 30_000_000_000;
 /// Nanoseconds between two queue pairs: a peer that changes its record all the time cannot keep us
 /// busy with making new ones.
 const ATTACH_INTERVAL_NS: u64 = 100_000_000;
+
+/// Where what nobody reads begins in the link memory: behind the records, on a page of its own.
+const SPARE_OFFSET: usize = link::MIN_LINK_BYTES.next_multiple_of(PAGE);
 
 /// Where this side is with the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -113,6 +116,16 @@ impl Link {
             announce: true,
         };
         Ok((link, peer))
+    }
+
+    /// This side's half of what follows the records, for anything: nobody reads it. `None` when
+    /// there is nothing.
+    pub fn spare(&self) -> Option<Region> {
+        let bytes = self.memory.len().checked_sub(SPARE_OFFSET)? / 2;
+        let bytes = bytes - bytes % PAGE;
+        self.memory
+            .part(SPARE_OFFSET + self.own * bytes, bytes)
+            .ok()
     }
 
     /// Whether the peer should be rung because our record changed; forgotten when asked.

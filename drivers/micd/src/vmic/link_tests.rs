@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use platform::mem::Region;
+use platform::mem::{PAGE, Region};
 use scif_abi::link::{
     Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, STATE_ABSENT, record_offset,
 };
@@ -350,4 +350,17 @@ fn a_restless_peer_does_not_keep_us_busy() {
         }
     }
     assert!(attached <= 101, "{attached} queue pairs in ten seconds");
+}
+
+#[test]
+fn what_is_left_of_the_memory_is_halved_between_the_sides() {
+    // A page of records, then three pages: one for each side.
+    let memory = Region::heap(4 * PAGE);
+    let header = Header::new([0, 5]);
+    memory.write_bytes(0, header.as_bytes()).unwrap();
+    let spare = |node| Link::new(memory.clone(), node).unwrap().0.spare().unwrap();
+    let places = [spare(0), spare(5)].map(|part| (part.address() - memory.address(), part.len()));
+    assert_eq!(places, [(PAGE, PAGE), (2 * PAGE, PAGE)]);
+    let short = memory.part(0, PAGE - 1).unwrap();
+    assert!(Link::new(short, 0).unwrap().0.spare().is_none());
 }

@@ -16,7 +16,7 @@ use core::cell::Cell;
 
 use platform::aperture::Aperture;
 use platform::irq::{self, Interrupt};
-use platform::mem::{Cache, write_fence};
+use platform::mem::{Cache, Region, write_fence};
 use platform::mmio::Registers;
 use platform::pci::msix::Vectors;
 use platform::pci::protocol::{Address, Bar};
@@ -120,6 +120,10 @@ impl Vmic {
         })?;
         let bar = plain.config().bars.get(MEMORY_BAR);
         let (address, _) = bar.and_then(Bar::memory).ok_or(Error::new(ENODEV))?;
+        // Likewise ordinary memory: caches are coherent with the peer's. Gathering stores
+        // (`Cache::WriteCombining`) is for memory across a real bus. Here it moves nothing faster:
+        // translated code ignores the attribute, and KVM overrides it for memory; but it would let
+        // an index overtake the data before it.
         let aperture = Aperture::new(plain.map_bar(MEMORY_BAR, Cache::WriteBack)?, address);
         let vectors = Vectors::set_up(&mut doorbell, irq::boot_cpu()?, 1)?;
         log::info!(
@@ -171,6 +175,10 @@ impl MicFunction for Vmic {
 
     fn aperture(&self) -> &Aperture {
         &self.aperture
+    }
+
+    fn spare(&self) -> Option<Region> {
+        self.link.spare()
     }
 
     fn doorbell(&self) -> Rc<dyn Doorbell> {
