@@ -1,0 +1,62 @@
+//! The rings of a connection and the words around them: how bytes are put and taken, how several
+//! who work on one end take turns, and who has to be woken.
+//!
+//! The protocol is written here once, for whoever works on a ring: the daemon's engine, which
+//! reaches memory by address, and clients, which have it mapped. How memory is reached is an
+//! argument ([`RingMemory`]), so everything inlines to plain loads and stores where memory is
+//! mapped, and can be model-checked (`tests/models.rs`).
+//!
+//! # A ring
+//! Each direction of a connection is a byte ring in the consumer's memory. The producer's write
+//! index lies in the consumer's queue pair page, the consumer's read index in the producer's, so
+//! each side loads from its own memory only. Indices are positions modulo the ring's size; one byte
+//! always stays free, so equal indices mean "empty". A position counts all bytes since the connect
+//! and is kept once for each end ([`Side`]), so that several producers (or consumers) of one end,
+//! each with its own [`Producer`], continue where the last one stopped. They exclude each other by
+//! a lock word.
+//!
+//! An index that comes from the other side is believed only if it is inside the ring and moves
+//! forward within what it may: see [`RingError`].
+//!
+//! # Sleeping and waking
+//! Who wants to sleep *arms*: it stores 1 into a word in the other side's memory, and then looks at
+//! the ring once more. Who has put or taken bytes looks at that word afterwards, swaps a 1 back to
+//! 0, and then has to wake the other side. A full fence lies between store and look on both sides,
+//! so one of the two sees the other. Waking is the caller's business: [`Moved::notify`].
+//!
+//! # An example
+//! Two ends of a connection in one program. (The memory of this example is in [`demo`]; yours may
+//! be pointers into mapped pages.)
+//!
+//! ```
+//! use scif_ring::demo::pair;
+//! use scif_ring::{Consumer, Producer};
+//!
+//! let (mut left, mut right) = pair(64); // 64 bytes in each ring
+//! let producer = Producer::new(64);
+//! let consumer = Consumer::new(64);
+//! const ME: u32 = 2; // what is stored into lock words: the number of a direct handle
+//!
+//! // Nobody sleeps, so nobody is to be woken.
+//! let moved = producer.send(&mut left, ME, b"hello")?;
+//! assert_eq!((moved.bytes, moved.notify), (5, false));
+//!
+//! let mut buffer = [0; 16];
+//! let moved = consumer.receive(&mut right, ME, &mut buffer)?;
+//! assert_eq!(&buffer[..moved.bytes], b"hello");
+//!
+//! // The ring is empty. Arm and look again: only if there is still nothing it is safe to sleep.
+//! assert_eq!(consumer.arm(&mut right)?, Some(0));
+//! let moved = producer.send(&mut left, ME, b"wake up")?;
+//! assert!(moved.notify); // now wake the consumer, here: by `Call::Kick`
+//! # Ok::<(), scif_ring::RingError<core::convert::Infallible>>(())
+//! ```
+#![no_std]
+
+mod access;
+pub mod demo;
+mod ring;
+pub mod validity;
+
+pub use access::{RingMemory, Side, Word};
+pub use ring::{Consumer, Moved, Producer, RingError};

@@ -1,0 +1,376 @@
+//! The two ends of a ring.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::access::{RingMemory, Side, Word};
+
+/// Times `look` tries to see position and index at one moment.
+const LOOKS: usize = 64;
+
+/// Why a ring was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingError<E> {
+    /// Somebody else of this end holds the lock. From `send`, `receive` and `drain` only.
+    Locked,
+    /// The index the other side stored, or a position of this end, cannot be: the ring is spoilt.
+    BadIndex,
+    /// The other side's memory cannot be reached.
+    Memory(E),
+}
+
+impl<E> From<E> for RingError<E> {
+    #[inline]
+    fn from(error: E) -> RingError<E> {
+        RingError::Memory(error)
+    }
+}
+
+/// What a call moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Bytes.
+    pub bytes: usize,
+    /// The other side sleeps and asked for it: wake it.
+    pub notify: bool,
+}
+
+/// The ring the other side reads and this side writes.
+///
+/// May be shared by threads: what is remembered here only saves looks at the index.
+#[derive(Debug)]
+pub struct Producer {
+    /// Bytes of the ring less one.
+    mask: u64,
+    /// Bytes the other side had taken in all when we last looked: it has taken at least so many.
+    seen: AtomicU64,
+}
+
+impl Producer {
+    /// For a ring of `ring_bytes` bytes, a power of two of at most 2^31.
+    pub const fn new(ring_bytes: u32) -> Producer {
+        Producer {
+            mask: (ring_bytes as u64).wrapping_sub(1),
+            seen: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts as many of `bytes` as there is room for and makes them visible; `notify` says whether
+    /// the other side is to be woken. 0 bytes: there is no room, or `bytes` is empty.
+    ///
+    /// # Errors
+    /// All of [`RingError`].
+    #[inline]
+    pub fn send<M: RingMemory>(
+        &self,
+        mem: &mut M,
+        holder: u32,
+        bytes: &[u8],
+    ) -> Result<Moved, RingError<M::Error>> {
+        if !mem.try_lock(Side::Send, holder) {
+            return Err(RingError::Locked);
+        }
+        let put = self.put(mem, bytes);
+        mem.unlock(Side::Send);
+        let bytes = put?;
+        // The unlock was the fence between the index and this look.
+        let notify = bytes > 0 && self.must_notify(mem);
+        Ok(Moved { bytes, notify })
+    }
+
+    /// As `send` for who holds the lock; does not look who is to be woken.
+    ///
+    /// # Errors
+    /// `BadIndex`, `Memory`.
+    #[inline]
+    pub fn put<M: RingMemory>(
+        &self,
+        mem: &mut M,
+        bytes: &[u8],
+    ) -> Result<usize, RingError<M::Error>> {
+        let sent = mem.position(Side::Send);
+        let mut room = self.room_at(sent, self.seen.load(Ordering::Relaxed));
+        if room < bytes.len() as u64 {
+            let taken = self.refresh(mem, sent)?;
+            self.seen.store(taken, Ordering::Release);
+            room = self.room_at(sent, taken);
+        }
+        let count = bytes.len().min(room as usize);
+        let Some(bytes) = bytes.get(..count).filter(|bytes| !bytes.is_empty()) else {
+            return Ok(0);
+        };
+        let offset = (sent & self.mask) as usize;
+        let until_end = self.mask as usize + 1 - offset;
+        if count <= until_end {
+            mem.write_peer(offset, bytes)?;
+        } else {
+            let (first, second) = bytes.split_at(until_end);
+            mem.write_peer(offset, first)?;
+            mem.write_peer(0, second)?;
+        }
+        // The position first: who dies between the two has sent the bytes, the index follows with
+        // the next ones (or by `publish`). The other way round the next ones would overwrite them.
+        let sent = sent.wrapping_add(count as u64);
+        mem.set_position(Side::Send, sent);
+        mem.store_peer(Word::LocalWrite, (sent & self.mask) as u32)?;
+        Ok(count)
+    }
+
+    /// Stores the index that goes with the position, in case whoever put the last bytes could not.
+    ///
+    /// # Errors
+    /// `Memory`.
+    pub fn publish<M: RingMemory>(&self, mem: &mut M) -> Result<(), RingError<M::Error>> {
+        let sent = mem.position(Side::Send);
+        mem.store_peer(Word::LocalWrite, (sent & self.mask) as u32)?;
+        Ok(())
+    }
+
+    /// Whether the other side asked to be woken when bytes come; it is asked for once. Call it
+    /// after a full fence behind the `put`.
+    #[inline]
+    pub fn must_notify<M: RingMemory>(&self, mem: &mut M) -> bool {
+        mem.load(Word::BytesArmed) != 0 && mem.clear(Word::BytesArmed) != 0
+    }
+
+    /// Bytes that can be put now, for who holds the lock.
+    ///
+    /// # Errors
+    /// `BadIndex`.
+    pub fn room<M: RingMemory>(&self, mem: &M) -> Result<u32, RingError<M::Error>> {
+        let sent = mem.position(Side::Send);
+        let taken = self.refresh(mem, sent)?;
+        self.seen.store(taken, Ordering::Release);
+        Ok(self.room_at(sent, taken) as u32)
+    }
+
+    /// Bytes that could be put now, for who does not hold the lock. `None`: somebody is so busy
+    /// that there was no moment to look; try again.
+    ///
+    /// # Errors
+    /// `BadIndex`.
+    pub fn look<M: RingMemory>(&self, mem: &M) -> Result<Option<u32>, RingError<M::Error>> {
+        for _ in 0..LOOKS {
+            let sent = mem.position(Side::Send);
+            let taken = self.refresh(mem, sent);
+            if mem.position(Side::Send) == sent {
+                return Ok(Some(self.room_at(sent, taken?) as u32));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks the other side to wake us when there is room, and looks once more; as `look`. If there
+    /// is none now, it is safe to sleep until woken.
+    ///
+    /// # Errors
+    /// `BadIndex`, `Memory`.
+    pub fn arm<M: RingMemory>(&self, mem: &mut M) -> Result<Option<u32>, RingError<M::Error>> {
+        mem.store_peer(Word::RoomArmed, 1)?;
+        mem.fence();
+        mem.flush_peer(Word::RoomArmed)?;
+        self.look(mem)
+    }
+
+    /// Room when `sent` bytes were put and `taken` taken; 0 when that cannot be.
+    #[inline]
+    fn room_at(&self, sent: u64, taken: u64) -> u64 {
+        self.mask.saturating_sub(sent.wrapping_sub(taken))
+    }
+
+    /// Loads how many bytes the other side has taken, when `sent` were put.
+    #[inline]
+    fn refresh<M: RingMemory>(&self, mem: &M, sent: u64) -> Result<u64, RingError<M::Error>> {
+        // In this order: what another thread has seen before we look is never more than we see.
+        let before = self.seen.load(Ordering::Acquire);
+        let index = u64::from(mem.load(Word::LocalRead));
+        let unread = sent.wrapping_sub(index) & self.mask;
+        // The reader can only have read more of what we wrote, never "unread" it.
+        if index > self.mask || unread > sent.wrapping_sub(before) {
+            return Err(RingError::BadIndex);
+        }
+        Ok(sent.wrapping_sub(unread))
+    }
+}
+
+/// The ring the other side writes and this side reads.
+///
+/// May be shared by threads: what is remembered here only saves looks at the index.
+#[derive(Debug)]
+pub struct Consumer {
+    /// Bytes of the ring less one.
+    mask: u64,
+    /// Bytes the other side had put in all when we last looked: it has put at least so many.
+    seen: AtomicU64,
+}
+
+impl Consumer {
+    /// For a ring of `ring_bytes` bytes, a power of two of at most 2^31.
+    pub const fn new(ring_bytes: u32) -> Consumer {
+        Consumer {
+            mask: (ring_bytes as u64).wrapping_sub(1),
+            seen: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes as many bytes as are there and fit, and gives their room back; `notify` says whether
+    /// the other side is to be woken. 0 bytes: there are none, or `buffer` is empty.
+    ///
+    /// # Errors
+    /// All of [`RingError`].
+    #[inline]
+    pub fn receive<M: RingMemory>(
+        &self,
+        mem: &mut M,
+        holder: u32,
+        buffer: &mut [u8],
+    ) -> Result<Moved, RingError<M::Error>> {
+        if !mem.try_lock(Side::Receive, holder) {
+            return Err(RingError::Locked);
+        }
+        let taken = self.take(mem, buffer);
+        let published = match taken {
+            Ok(1..) => self.publish(mem),
+            _ => Ok(()),
+        };
+        mem.unlock(Side::Receive);
+        let bytes = taken?;
+        published?;
+        // The unlock was the fence between the index and this look.
+        let notify = bytes > 0 && self.must_notify(mem);
+        Ok(Moved { bytes, notify })
+    }
+
+    /// As `receive` when the other side is gone: its memory is not touched.
+    ///
+    /// # Errors
+    /// `Locked`, `BadIndex`.
+    pub fn drain<M: RingMemory>(
+        &self,
+        mem: &mut M,
+        holder: u32,
+        buffer: &mut [u8],
+    ) -> Result<usize, RingError<M::Error>> {
+        if !mem.try_lock(Side::Receive, holder) {
+            return Err(RingError::Locked);
+        }
+        let taken = self.take(mem, buffer);
+        mem.unlock(Side::Receive);
+        taken
+    }
+
+    /// Copies out as many bytes as are there and fit, for who holds the lock; how many. Their room
+    /// is not given back before [`publish`](Consumer::publish).
+    ///
+    /// # Errors
+    /// `BadIndex`.
+    #[inline]
+    pub fn take<M: RingMemory>(
+        &self,
+        mem: &mut M,
+        buffer: &mut [u8],
+    ) -> Result<usize, RingError<M::Error>> {
+        let received = mem.position(Side::Receive);
+        let mut there = self.there_at(received, self.seen.load(Ordering::Relaxed));
+        if there < buffer.len() as u64 {
+            let put = self.refresh(mem, received)?;
+            self.seen.store(put, Ordering::Release);
+            there = self.there_at(received, put);
+        }
+        let count = buffer.len().min(there as usize);
+        let Some(buffer) = buffer.get_mut(..count).filter(|buffer| !buffer.is_empty()) else {
+            return Ok(0);
+        };
+        let offset = (received & self.mask) as usize;
+        let until_end = self.mask as usize + 1 - offset;
+        if count <= until_end {
+            mem.read(offset, buffer);
+        } else {
+            let (first, second) = buffer.split_at_mut(until_end);
+            mem.read(offset, first);
+            mem.read(0, second);
+        }
+        mem.set_position(Side::Receive, received.wrapping_add(count as u64));
+        Ok(count)
+    }
+
+    /// Gives the room of everything taken back to the other side.
+    ///
+    /// # Errors
+    /// `Memory`.
+    #[inline]
+    pub fn publish<M: RingMemory>(&self, mem: &mut M) -> Result<(), RingError<M::Error>> {
+        let received = mem.position(Side::Receive);
+        // Orders the copy out before the index, so the writer cannot overwrite what is copied.
+        mem.store_peer(Word::LocalRead, (received & self.mask) as u32)?;
+        Ok(())
+    }
+
+    /// Whether the other side asked to be woken when there is room; it is asked for once. Call it
+    /// after a full fence behind the `publish`.
+    #[inline]
+    pub fn must_notify<M: RingMemory>(&self, mem: &mut M) -> bool {
+        mem.load(Word::RoomArmed) != 0 && mem.clear(Word::RoomArmed) != 0
+    }
+
+    /// Bytes that can be taken now, for who holds the lock.
+    ///
+    /// # Errors
+    /// `BadIndex`.
+    pub fn available<M: RingMemory>(&self, mem: &M) -> Result<u32, RingError<M::Error>> {
+        let received = mem.position(Side::Receive);
+        let put = self.refresh(mem, received)?;
+        self.seen.store(put, Ordering::Release);
+        Ok(self.there_at(received, put) as u32)
+    }
+
+    /// Bytes that could be taken now, for who does not hold the lock. `None`: somebody is so busy
+    /// that there was no moment to look; try again.
+    ///
+    /// # Errors
+    /// `BadIndex`.
+    #[inline]
+    pub fn look<M: RingMemory>(&self, mem: &M) -> Result<Option<u32>, RingError<M::Error>> {
+        for _ in 0..LOOKS {
+            let received = mem.position(Side::Receive);
+            let put = self.refresh(mem, received);
+            if mem.position(Side::Receive) == received {
+                return Ok(Some(self.there_at(received, put?) as u32));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks the other side to wake us when bytes come, and looks once more; as `look`. If there are
+    /// none now, it is safe to sleep until woken.
+    ///
+    /// # Errors
+    /// `BadIndex`, `Memory`.
+    pub fn arm<M: RingMemory>(&self, mem: &mut M) -> Result<Option<u32>, RingError<M::Error>> {
+        mem.store_peer(Word::BytesArmed, 1)?;
+        mem.fence();
+        mem.flush_peer(Word::BytesArmed)?;
+        self.look(mem)
+    }
+
+    /// Bytes there when `put` bytes were put and `received` taken; 0 when that cannot be, as when
+    /// others have taken more than we have seen put.
+    #[inline]
+    fn there_at(&self, received: u64, put: u64) -> u64 {
+        let there = put.wrapping_sub(received);
+        if there > self.mask { 0 } else { there }
+    }
+
+    /// Loads how many bytes the other side has put, when `received` were taken.
+    #[inline]
+    fn refresh<M: RingMemory>(&self, mem: &M, received: u64) -> Result<u64, RingError<M::Error>> {
+        // In this order: what another thread has seen before we look is never more than we see.
+        let before = self.seen.load(Ordering::Acquire);
+        let index = u64::from(mem.load(Word::LocalWrite));
+        let unread = index.wrapping_sub(received) & self.mask;
+        // The writer can only have added to what we have not read yet.
+        if index > self.mask || unread < self.there_at(received, before) {
+            return Err(RingError::BadIndex);
+        }
+        Ok(received.wrapping_add(unread))
+    }
+}

@@ -1,0 +1,75 @@
+//! Copies to and from windows that end: how a client makes sure that what it copies is still
+//! registered, without asking the daemon.
+//!
+//! The client counts itself as busy, and then looks whether the epoch is still the one in which it
+//! learnt of the windows; the daemon changes the epoch, and then waits until nobody is busy, before
+//! it lets a window go. A full fence lies between the two steps on both sides, so a client that was
+//! not seen busy sees the new epoch.
+//!
+//! ```
+//! use scif_ring::demo::Epoch;
+//! use scif_ring::validity::{advance, enter, is_idle, leave};
+//!
+//! let mut page = Epoch::default();
+//! let known = 0; // the epoch when the client mapped the windows
+//! assert!(enter(&mut page, known));
+//! // … copy a slice …
+//! advance(&mut page); // the daemon: some window ends
+//! assert!(!is_idle(&page)); // it has to wait
+//! assert!(!leave(&mut page, known)); // the client: ask the daemon again from now on
+//! assert!(is_idle(&page));
+//! assert!(!enter(&mut page, known));
+//! ```
+
+/// The words of the control page this is about.
+pub trait ValidityMemory {
+    /// Loads the epoch (acquire).
+    fn epoch(&self) -> u32;
+
+    /// Stores the epoch (release) and is a full fence. For the daemon only.
+    fn set_epoch(&mut self, epoch: u32);
+
+    /// Loads how many are busy (acquire).
+    fn busy(&self) -> u32;
+
+    /// Adds 1 to the number of those busy, atomically, and is a full fence. (On x86 the locked add
+    /// is both.)
+    fn add_busy(&mut self);
+
+    /// Takes 1 off the number of those busy, atomically (release).
+    fn remove_busy(&mut self);
+}
+
+/// Begins a copy to or from windows that were valid in the epoch `known`. False: something has
+/// changed since then, so do not copy.
+#[inline]
+#[must_use]
+pub fn enter<M: ValidityMemory>(mem: &mut M, known: u32) -> bool {
+    mem.add_busy();
+    if mem.epoch() == known {
+        return true;
+    }
+    mem.remove_busy();
+    false
+}
+
+/// Ends what [`enter`] began. False: something has changed meanwhile; what was copied may be
+/// neither here nor there.
+#[inline]
+pub fn leave<M: ValidityMemory>(mem: &mut M, known: u32) -> bool {
+    // In this order: while we are busy no window goes, so this look is the last that tells.
+    let is_valid = mem.epoch() == known;
+    mem.remove_busy();
+    is_valid
+}
+
+/// The daemon: something changes; who enters from now on does not copy.
+pub fn advance<M: ValidityMemory>(mem: &mut M) {
+    let epoch = mem.epoch().wrapping_add(1);
+    mem.set_epoch(epoch);
+}
+
+/// The daemon: whether all who entered before [`advance`] have left.
+pub fn is_idle<M: ValidityMemory>(mem: &M) -> bool {
+    mem.busy() == 0
+}

@@ -1,0 +1,383 @@
+//! The protocols of this crate under every interleaving, and with every stale value a load may
+//! see, up to a few preemptions: loom runs each model as often as it takes.
+//!
+//! Rings are as small as they can be, as a model's size is paid for exponentially. A sleeper that
+//! nobody wakes is a deadlock, which loom reports.
+
+use std::convert::Infallible;
+
+use loom::model::Builder;
+use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, fence};
+use loom::sync::{Arc, Notify};
+use loom::thread;
+
+use scif_ring::validity::{self, ValidityMemory};
+use scif_ring::{Consumer, Producer, RingError, RingMemory, Side, Word};
+
+/// What one side owns.
+struct Own {
+    words: [AtomicU32; 4],
+    ring: Vec<AtomicU8>,
+    locks: [AtomicU32; 2],
+    positions: [AtomicU64; 2],
+    /// The doorbell: whoever sleeps, sleeps here.
+    bell: Notify,
+}
+
+impl Own {
+    fn new(ring_bytes: usize) -> Arc<Own> {
+        Arc::new(Own {
+            words: [(); 4].map(|()| AtomicU32::new(0)),
+            ring: (0..ring_bytes).map(|_| AtomicU8::new(0)).collect(),
+            locks: [(); 2].map(|()| AtomicU32::new(0)),
+            positions: [(); 2].map(|()| AtomicU64::new(0)),
+            bell: Notify::new(),
+        })
+    }
+}
+
+/// One end. `FENCES` is false in the models that must fail.
+struct End<const FENCES: bool> {
+    own: Arc<Own>,
+    peer: Arc<Own>,
+}
+
+impl<const FENCES: bool> Clone for End<FENCES> {
+    fn clone(&self) -> Self {
+        End {
+            own: Arc::clone(&self.own),
+            peer: Arc::clone(&self.peer),
+        }
+    }
+}
+
+fn pair<const FENCES: bool>(ring_bytes: usize) -> (End<FENCES>, End<FENCES>) {
+    let (left, right) = (Own::new(ring_bytes), Own::new(ring_bytes));
+    let end = |own: &Arc<Own>, peer: &Arc<Own>| End {
+        own: Arc::clone(own),
+        peer: Arc::clone(peer),
+    };
+    (end(&left, &right), end(&right, &left))
+}
+
+impl<const FENCES: bool> RingMemory for End<FENCES> {
+    type Error = Infallible;
+
+    fn load(&self, word: Word) -> u32 {
+        self.own.words[word as usize].load(Acquire)
+    }
+
+    fn clear(&mut self, word: Word) -> u32 {
+        self.own.words[word as usize].swap(0, AcqRel)
+    }
+
+    fn store_peer(&mut self, word: Word, value: u32) -> Result<(), Infallible> {
+        self.peer.words[word as usize].store(value, Release);
+        Ok(())
+    }
+
+    fn flush_peer(&mut self, _word: Word) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn read(&self, offset: usize, buffer: &mut [u8]) {
+        for (at, byte) in buffer.iter_mut().enumerate() {
+            *byte = self.own.ring[offset + at].load(Relaxed);
+        }
+    }
+
+    fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Infallible> {
+        for (at, byte) in bytes.iter().enumerate() {
+            self.peer.ring[offset + at].store(*byte, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn fence(&self) {
+        if FENCES {
+            fence(SeqCst);
+        }
+    }
+
+    fn position(&self, side: Side) -> u64 {
+        self.own.positions[side as usize].load(Acquire)
+    }
+
+    fn set_position(&mut self, side: Side, position: u64) {
+        self.own.positions[side as usize].store(position, Release);
+    }
+
+    fn try_lock(&mut self, side: Side, holder: u32) -> bool {
+        let lock = &self.own.locks[side as usize];
+        lock.compare_exchange(0, holder, Acquire, Relaxed).is_ok()
+    }
+
+    fn unlock(&mut self, side: Side) {
+        self.own.locks[side as usize].store(0, Release);
+        self.fence();
+    }
+}
+
+type Outcome = Result<(), RingError<Infallible>>;
+
+/// Puts all bytes; sleeps when there is no room.
+fn send_all<const F: bool>(mut end: End<F>, ring: u32, holder: u32, mut bytes: &[u8]) -> Outcome {
+    let producer = Producer::new(ring);
+    while !bytes.is_empty() {
+        let moved = match producer.send(&mut end, holder, bytes) {
+            Err(RingError::Locked) => {
+                thread::yield_now();
+                continue;
+            }
+            moved => moved?,
+        };
+        if moved.notify {
+            end.peer.bell.notify();
+        }
+        bytes = &bytes[moved.bytes..];
+        if moved.bytes == 0 && producer.arm(&mut end)? == Some(0) {
+            end.own.bell.wait();
+        }
+    }
+    Ok(())
+}
+
+/// Takes so many bytes, `at_once` at a time; sleeps when there are none.
+fn receive_all<const F: bool>(
+    mut end: End<F>,
+    ring: u32,
+    count: usize,
+    at_once: usize,
+) -> Result<Vec<u8>, RingError<Infallible>> {
+    let consumer = Consumer::new(ring);
+    let mut received = Vec::new();
+    while received.len() < count {
+        let mut buffer = vec![0; at_once.min(count - received.len())];
+        let moved = consumer.receive(&mut end, 9, &mut buffer)?;
+        if moved.notify {
+            end.peer.bell.notify();
+        }
+        received.extend_from_slice(&buffer[..moved.bytes]);
+        if moved.bytes == 0 && consumer.arm(&mut end)? == Some(0) {
+            end.own.bell.wait();
+        }
+    }
+    Ok(received)
+}
+
+/// A model of at most so many preemptions; the most steps is a guard against endless runs.
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+/// A producer that never waits for room, a consumer that sleeps for bytes.
+fn bytes_wake() {
+    let (left, right) = pair::<true>(4);
+    let sender = thread::spawn(move || send_all(left, 4, 2, &[1]));
+    assert_eq!(receive_all(right, 4, 1, 1), Ok(vec![1]));
+    assert_eq!(sender.join().unwrap(), Ok(()));
+}
+
+/// A ring of one byte: the producer sleeps for room.
+fn room_wakes() {
+    let (left, right) = pair::<true>(2);
+    let sender = thread::spawn(move || send_all(left, 2, 2, &[1, 2]));
+    assert_eq!(receive_all(right, 2, 2, 1), Ok(vec![1, 2]));
+    assert_eq!(sender.join().unwrap(), Ok(()));
+}
+
+/// The last step before a consumer sleeps, beside a producer; nobody really sleeps, so that a
+/// mistake is a failed assertion.
+fn bytes_or_notice<const FENCES: bool>() {
+    let (mut left, mut right) = pair::<FENCES>(2);
+    let sender = thread::spawn(move || Producer::new(2).send(&mut left, 2, &[1]).unwrap());
+    let would_sleep = Consumer::new(2).arm(&mut right) == Ok(Some(0));
+    let is_told = sender.join().unwrap().notify;
+    assert!(is_told || !would_sleep, "sleeps beside bytes");
+}
+
+/// The same for a producer and room.
+fn room_or_notice<const FENCES: bool>() {
+    let (mut left, mut right) = pair::<FENCES>(2);
+    let producer = Producer::new(2);
+    producer.send(&mut left, 2, &[1]).unwrap();
+    let receiver = thread::spawn(move || {
+        let consumer = Consumer::new(2);
+        consumer.receive(&mut right, 2, &mut [0]).unwrap()
+    });
+    let would_sleep = producer.arm(&mut left) == Ok(Some(0));
+    let is_told = receiver.join().unwrap().notify;
+    assert!(is_told || !would_sleep, "sleeps beside room");
+}
+
+#[test]
+fn no_wake_up_for_bytes_is_lost() {
+    check(4, bytes_wake);
+    check(4, bytes_or_notice::<true>);
+}
+
+#[test]
+fn no_wake_up_for_room_is_lost() {
+    check(3, room_wakes);
+    check(4, room_or_notice::<true>);
+}
+
+#[test]
+#[should_panic(expected = "sleeps beside bytes")]
+fn without_the_fence_a_wake_up_for_bytes_is_lost() {
+    check(4, bytes_or_notice::<false>);
+}
+
+#[test]
+#[should_panic(expected = "sleeps beside room")]
+fn without_the_fence_a_wake_up_for_room_is_lost() {
+    check(4, room_or_notice::<false>);
+}
+
+#[test]
+fn two_producers_share_a_ring_and_its_position() {
+    check(2, || {
+        let (left, right) = pair::<true>(4);
+        let second = left.clone();
+        let first = thread::spawn(move || send_all(left, 4, 2, &[11, 12]));
+        let second = thread::spawn(move || send_all(second, 4, 3, &[21]));
+        let received = receive_all(right, 4, 3, 2).unwrap();
+        assert_eq!(first.join().unwrap(), Ok(()));
+        assert_eq!(second.join().unwrap(), Ok(()));
+        // Nothing is lost or doubled, and what one of them sent stays in order.
+        let orders = [[11, 12, 21], [11, 21, 12], [21, 11, 12]];
+        assert!(orders.iter().any(|order| received == order), "{received:?}");
+    });
+}
+
+#[test]
+fn two_consumers_share_a_ring_and_its_position() {
+    check(2, || {
+        let (mut left, right) = pair::<true>(4);
+        let producer = Producer::new(4);
+        assert_eq!(producer.send(&mut left, 2, &[1, 2]).unwrap().bytes, 2);
+        let take = |mut end: End<true>, holder| {
+            let (consumer, mut buffer) = (Consumer::new(4), [0]);
+            loop {
+                match consumer.receive(&mut end, holder, &mut buffer) {
+                    Ok(moved) => break assert_eq!(moved.bytes, 1),
+                    Err(RingError::Locked) => thread::yield_now(),
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            buffer[0]
+        };
+        let other = right.clone();
+        let other = thread::spawn(move || take(other, 3));
+        let mut both = [take(right, 2), other.join().unwrap()];
+        both.sort();
+        assert_eq!(both, [1, 2]);
+    });
+}
+
+#[test]
+fn a_look_without_the_lock_misses_nothing() {
+    // Another producer and the consumer are at work; whoever only looks must never believe that the
+    // ring is spoilt, nor that there is more room than there can be.
+    check(3, || {
+        let (left, mut right) = pair::<true>(2);
+        let other = left.clone();
+        let sender = thread::spawn(move || {
+            send_all(left.clone(), 2, 2, &[1]).map(|()| {
+                // Take it out again as the peer would, so that the position and the index move on.
+                let (consumer, mut buffer) = (Consumer::new(2), [0]);
+                assert_eq!(
+                    consumer.receive(&mut right, 2, &mut buffer).unwrap().bytes,
+                    1
+                );
+                send_all(left, 2, 2, &[2])
+            })
+        });
+        let producer = Producer::new(2);
+        assert!(matches!(producer.look(&other), Ok(None | Some(0 | 1))));
+        assert_eq!(sender.join().unwrap(), Ok(Ok(())));
+        assert_eq!(producer.look(&other), Ok(Some(0)));
+    });
+}
+
+/// The words of the control page.
+struct Page<const FENCES: bool> {
+    epoch: AtomicU32,
+    busy: AtomicU32,
+    /// Whether the window is still there; what a copy needs.
+    window: AtomicU32,
+}
+
+/// A handle to it.
+struct Handle<const FENCES: bool>(Arc<Page<FENCES>>);
+
+impl<const FENCES: bool> ValidityMemory for Handle<FENCES> {
+    fn epoch(&self) -> u32 {
+        self.0.epoch.load(Acquire)
+    }
+
+    fn set_epoch(&mut self, epoch: u32) {
+        self.0.epoch.store(epoch, Release);
+        if FENCES {
+            fence(SeqCst);
+        }
+    }
+
+    fn busy(&self) -> u32 {
+        self.0.busy.load(Acquire)
+    }
+
+    fn add_busy(&mut self) {
+        self.0.busy.fetch_add(1, AcqRel);
+        if FENCES {
+            fence(SeqCst);
+        }
+    }
+
+    fn remove_busy(&mut self) {
+        self.0.busy.fetch_sub(1, Release);
+    }
+}
+
+/// Two clients copy while the daemon lets the window go.
+fn window_goes<const FENCES: bool>() {
+    let page = Arc::new(Page::<FENCES> {
+        epoch: AtomicU32::new(7),
+        busy: AtomicU32::new(0),
+        window: AtomicU32::new(1),
+    });
+    let client = |page: &Arc<Page<FENCES>>| {
+        let mut handle = Handle(Arc::clone(page));
+        move || {
+            if validity::enter(&mut handle, 7) {
+                let window = handle.0.window.load(Relaxed);
+                assert_eq!(window, 1, "copied from a window that has gone");
+                validity::leave(&mut handle, 7);
+            }
+        }
+    };
+    let first = thread::spawn(client(&page));
+    let second = thread::spawn(client(&page));
+    let mut daemon = Handle(Arc::clone(&page));
+    validity::advance(&mut daemon);
+    if validity::is_idle(&daemon) {
+        page.window.store(0, Relaxed);
+    }
+    first.join().unwrap();
+    second.join().unwrap();
+    assert!(validity::is_idle(&daemon));
+}
+
+#[test]
+fn a_window_goes_when_nobody_copies() {
+    check(3, window_goes::<true>);
+}
+
+#[test]
+#[should_panic(expected = "copied from a window that has gone")]
+fn without_the_fence_a_window_goes_under_a_copy() {
+    check(3, window_goes::<false>);
+}

@@ -1,0 +1,181 @@
+//! What takes no threads: contents, wrapping, bad indices, positions shared by several.
+
+use scif_ring::demo::{End, pair};
+use scif_ring::{Consumer, Moved, Producer, RingError, RingMemory, Side, Word};
+
+const ME: u32 = 2;
+
+fn moved(bytes: usize) -> Moved {
+    Moved {
+        bytes,
+        notify: false,
+    }
+}
+
+fn receive(consumer: &Consumer, end: &mut End, bytes: usize) -> Vec<u8> {
+    let mut buffer = vec![0; bytes];
+    let moved = consumer.receive(end, ME, &mut buffer).unwrap();
+    buffer.truncate(moved.bytes);
+    buffer
+}
+
+#[test]
+fn bytes_come_out_as_they_went_in_round_and_round() {
+    let (mut left, mut right) = pair(64);
+    let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+    let mut next_in = (0..=250_u8).cycle();
+    let mut next_out = (0..=250_u8).cycle();
+    for turn in 0..1000 {
+        let bytes: Vec<u8> = next_in.by_ref().take(turn % 64).collect();
+        assert_eq!(producer.send(&mut left, ME, &bytes), Ok(moved(bytes.len())));
+        let first = receive(&consumer, &mut right, bytes.len() / 2);
+        let second = receive(&consumer, &mut right, 64);
+        assert_eq!(first.len() + second.len(), bytes.len());
+        for byte in first.into_iter().chain(second) {
+            assert_eq!(Some(byte), next_out.next());
+        }
+    }
+}
+
+#[test]
+fn one_byte_stays_free() {
+    let (mut left, mut right) = pair(64);
+    let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+    assert_eq!(producer.look(&left), Ok(Some(63)));
+    assert_eq!(producer.send(&mut left, ME, &[7; 100]), Ok(moved(63)));
+    assert_eq!(producer.send(&mut left, ME, &[7; 100]), Ok(moved(0)));
+    assert_eq!(consumer.look(&right), Ok(Some(63)));
+    assert_eq!(receive(&consumer, &mut right, 100), [7; 63]);
+    assert_eq!(producer.room(&left), Ok(63));
+    assert_eq!(producer.send(&mut left, ME, &[]), Ok(moved(0)));
+}
+
+#[test]
+fn whoever_comes_later_goes_on_at_the_position() {
+    let (mut left, mut right) = pair(64);
+    let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+    for _ in 0..100 {
+        producer.send(&mut left, ME, &[1; 40]).unwrap();
+        assert_eq!(receive(&consumer, &mut right, 40).len(), 40);
+    }
+    // Both have seen nothing yet.
+    let (late_producer, late_consumer) = (Producer::new(64), Consumer::new(64));
+    assert_eq!(late_consumer.look(&right), Ok(Some(0)));
+    assert_eq!(late_producer.send(&mut left, 3, b"new"), Ok(moved(3)));
+    producer.send(&mut left, ME, b"old").unwrap();
+    assert_eq!(receive(&late_consumer, &mut right, 4), b"newo");
+    assert_eq!(receive(&consumer, &mut right, 4), b"ld");
+    assert_eq!(left.position(Side::Send), 4006);
+    // What one has seen is far behind what others did: it must look, not guess.
+    for _ in 0..100 {
+        producer.send(&mut left, ME, &[1; 40]).unwrap();
+        assert_eq!(receive(&consumer, &mut right, 40).len(), 40);
+    }
+    assert_eq!(receive(&late_consumer, &mut right, 4), b"");
+    assert_eq!(late_producer.send(&mut left, 3, &[1; 100]), Ok(moved(63)));
+}
+
+#[test]
+fn a_lock_is_one_holders() {
+    let (mut left, _right) = pair(64);
+    let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+    assert!(left.try_lock(Side::Send, 9));
+    assert_eq!(producer.send(&mut left, ME, b"x"), Err(RingError::Locked));
+    assert_eq!(consumer.receive(&mut left, ME, &mut [0]), Ok(moved(0)));
+    // The holder works on, others may look.
+    assert_eq!(producer.put(&mut left, b"x"), Ok(1));
+    assert_eq!(producer.look(&left), Ok(Some(62)));
+    left.unlock(Side::Send);
+    assert_eq!(producer.send(&mut left, ME, b"x"), Ok(moved(1)));
+    // After a bad index the lock is free again.
+    left.scribble(Word::LocalRead, 64);
+    assert_eq!(
+        producer.send(&mut left, ME, &[0; 64]),
+        Err(RingError::BadIndex)
+    );
+    assert!(left.try_lock(Side::Send, ME));
+}
+
+#[test]
+fn who_asked_is_told_once() {
+    let (mut left, mut right) = pair(64);
+    let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+    assert_eq!(consumer.arm(&mut right), Ok(Some(0)));
+    let told = Moved {
+        bytes: 1,
+        notify: true,
+    };
+    assert_eq!(producer.send(&mut left, ME, &[1]), Ok(told));
+    assert_eq!(producer.send(&mut left, ME, &[1]), Ok(moved(1)));
+    assert_eq!(producer.arm(&mut left), Ok(Some(61)));
+    assert_eq!(consumer.receive(&mut right, ME, &mut [0]), Ok(told));
+    assert_eq!(consumer.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
+    // Nothing moved: nobody is told, and the wish stays.
+    consumer.arm(&mut right).unwrap();
+    assert_eq!(producer.send(&mut left, ME, &[]), Ok(moved(0)));
+    assert!(producer.must_notify(&mut left) && !producer.must_notify(&mut left));
+}
+
+#[test]
+fn impossible_indices_are_refused() {
+    let (mut left, mut right) = pair(64);
+    let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+    producer.send(&mut left, ME, &[1; 10]).unwrap();
+    assert_eq!(consumer.available(&right), Ok(10));
+    // Outside of the ring, or bytes that were there are no longer.
+    for index in [64, u32::MAX, 9, 0] {
+        right.scribble(Word::LocalWrite, index);
+        assert_eq!(consumer.available(&right), Err(RingError::BadIndex));
+        assert_eq!(consumer.look(&right), Err(RingError::BadIndex));
+        let taken = consumer.take(&mut right, &mut [0; 64]);
+        assert_eq!(taken, Err(RingError::BadIndex));
+    }
+    // More read than was written, or the reading undone.
+    left.scribble(Word::LocalRead, 5);
+    assert_eq!(producer.room(&left), Ok(58));
+    for index in [64, u32::MAX, 11, 4] {
+        left.scribble(Word::LocalRead, index);
+        assert_eq!(producer.room(&left), Err(RingError::BadIndex));
+        assert_eq!(producer.look(&left), Err(RingError::BadIndex));
+        assert_eq!(producer.put(&mut left, &[0; 64]), Err(RingError::BadIndex));
+    }
+}
+
+#[test]
+fn positions_that_cannot_be_do_not_leave_the_ring() {
+    // A client that scribbles over its control page: errors or nonsense, never a byte elsewhere
+    // (the memory of this test checks its bounds).
+    let positions = [0, 1, 63, 64, 1 << 32, u64::MAX - 64, u64::MAX - 1, u64::MAX];
+    for sent in positions {
+        for received in positions {
+            let (mut left, mut right) = pair(64);
+            let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+            producer.send(&mut left, ME, &[1; 30]).unwrap();
+            consumer.receive(&mut right, ME, &mut [0; 20]).unwrap();
+            left.set_position(Side::Send, sent);
+            right.set_position(Side::Receive, received);
+            for _ in 0..4 {
+                match producer.send(&mut left, ME, &[1; 100]) {
+                    Ok(moved) => assert!(moved.bytes < 64),
+                    Err(error) => assert_eq!(error, RingError::BadIndex),
+                }
+                match consumer.receive(&mut right, ME, &mut [0; 100]) {
+                    Ok(moved) => assert!(moved.bytes < 64),
+                    Err(error) => assert_eq!(error, RingError::BadIndex),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_dies_before_the_index_has_sent() {
+    let (mut left, mut right) = pair(64);
+    let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+    // As `put` does it, up to the position.
+    left.write_peer(0, b"last").unwrap();
+    left.set_position(Side::Send, 4);
+    assert_eq!(consumer.available(&right), Ok(0));
+    producer.publish(&mut left).unwrap();
+    assert_eq!(receive(&consumer, &mut right, 9), b"last");
+}
