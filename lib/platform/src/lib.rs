@@ -12,6 +12,7 @@ extern crate alloc;
 
 pub mod aperture;
 pub mod borrow;
+pub mod clock;
 pub mod copy;
 pub mod daemon;
 pub mod directory;

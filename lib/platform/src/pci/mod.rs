@@ -56,16 +56,43 @@ impl RawAccess {
 
     /// Vendor and device of a function.
     pub fn identity(&self, address: Address) -> Result<(u16, u16)> {
+        let word = self.read(address, 0)?;
+        Ok((word as u16, (word >> 16) as u16))
+    }
+
+    /// Reads 32 bits of a function's configuration space, at a multiple of 4.
+    pub fn read(&self, address: Address, offset: u16) -> Result<u32> {
         const READ: u64 = 1;
         let place = u64::from(address.segment) << 28
             | u64::from(address.bus) << 20
             | u64::from(address.device) << 15
-            | u64::from(address.function) << 12;
+            | u64::from(address.function) << 12
+            | u64::from(offset);
         let mut word = [0; 4];
         self.file
             .call_rw(&mut word, CallFlags::empty(), &[READ, place])?;
-        let [v0, v1, d0, d1] = word;
-        Ok((u16::from_le_bytes([v0, v1]), u16::from_le_bytes([d0, d1])))
+        Ok(u32::from_le_bytes(word))
+    }
+
+    /// Where a memory BAR is, as firmware or the driver placed it.
+    ///
+    /// # Errors
+    /// `ENODEV` when the BAR is a port range or has no address.
+    pub fn memory_bar(&self, address: Address, index: u16) -> Result<u64> {
+        const FIRST_BAR: u16 = 0x10;
+        const PORTS: u32 = 1;
+        const WIDE: u32 = 4;
+        const ADDRESS: u32 = !0xf;
+        let place = FIRST_BAR + 4 * index;
+        let low = self.read(address, place)?;
+        let high = match low & WIDE {
+            0 => 0,
+            _ => self.read(address, place + 4)?,
+        };
+        match u64::from(high) << 32 | u64::from(low & ADDRESS) {
+            physical if low & PORTS == 0 && physical != 0 => Ok(physical),
+            _ => Err(Error::new(ENODEV)),
+        }
     }
 }
 

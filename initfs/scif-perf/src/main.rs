@@ -1,0 +1,44 @@
+//! Measures SCIF: latency, bandwidth, what connecting, registering and mapping cost, and what
+//! grows with what. `scif-perf -s` on one node, `scif-perf NODE` on another or on the same one.
+//!
+//! Names of the tests (`--test`, and `test` in the JSON lines, see `scif_perf::report`):
+//!
+//! | test | size | unit | what |
+//! | --- | --- | --- | --- |
+//! | `pio_rtt` | 8 | ns | a word and back through mapped windows, both sides polling |
+//! | `ring_rtt` | 64 | ns | the same with so many bytes and an index: a plain ring |
+//! | `pio_write`, `pio_read` | bytes | bytes_per_s | copies to and from a mapped window |
+//! | `rma_write`, `rma_read` | bytes | bytes_per_s | between windows, SYNC |
+//! | `vrma_write`, `vrma_read` | bytes | bytes_per_s | of a buffer (`scif_vwriteto`, …), SYNC |
+//! | `local_copy` | bytes | bytes_per_s | the copy routine, between own buffers |
+//! | `msg_rtt_poll` | bytes | ns | a message and one back, both sides polling |
+//! | `msg_rtt_block` | bytes | ns | the same, both sides asleep until it comes |
+//! | `stream`, `stream_read` | bytes | bytes_per_s | messages to and from the peer |
+//! | `file_stream`, `file_stream_read` | bytes | bytes_per_s | the same by `write` and `read` |
+//! | `register`, `unregister` | bytes | ns | one window |
+//! | `map`, `unmap` | bytes | ns | one mapping |
+//! | `connect`, `close` | 1 | ns | one connection |
+//! | `pairs` | pairs | per_s | round trips of 64 bytes by so many pairs of threads |
+//! | `idle_rtt` | connections | ns | round trip of 64 bytes beside idle connections |
+//! | `windows_rma`, `windows_rtt` | windows | ns | RMA of 4 KiB, round trip, beside windows |
+//! | `pages_rma`, `pages_rtt` | pages | ns | the same beside mapped pages |
+//! | `nodes_rtt` | nodes | ns | round trip of 64 bytes with so many nodes online |
+//!
+//! `path` in a line is `direct` (the calls of the library) or `file` (`read` and `write`); `wait`
+//! is `poll`, `yield` (polling that lets others run, inside one node) or `block`.
+#![cfg_attr(target_os = "redox", no_std, no_main)]
+
+#[cfg(target_os = "redox")]
+extern crate alloc;
+
+#[cfg(target_os = "redox")]
+mod perf;
+
+#[cfg(target_os = "redox")]
+runtime::main!(perf::main);
+
+/// On the development machine there is nothing to measure.
+#[cfg(not(target_os = "redox"))]
+fn main() {
+    eprintln!("scif-perf runs inside the image only");
+}

@@ -1,0 +1,367 @@
+//! Bytes per second: transfers between windows, copies through mappings, streams of messages.
+
+use alloc::vec::Vec;
+
+use platform::clock::ticks;
+use scif::{Memory, Protection, RmaFlags, View};
+use scif_perf::report::Unit;
+use scif_perf::samples::Samples;
+use scif_perf::timing;
+
+use super::latency::path_name;
+use super::server::{fill, sum};
+use super::session::{PAGE, Session};
+use super::wire::{self, Request, Sum, Verb, Wait, hear, tell};
+use super::{Context, Path, Result, Settings};
+
+const MIN_BYTES: u64 = 64;
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Smallest number of entries of an emulator's address cache. Two buffers share entries of it when
+/// their page numbers differ by a multiple of this, which makes copies slow.
+const CACHE_ENTRIES: usize = 64;
+/// By how many pages buffers are kept apart, beyond multiples of [`CACHE_ENTRIES`].
+const DISTANCE: usize = 37;
+
+/// Runs the tests of this module that are asked for.
+pub fn run(settings: &Settings) -> Result {
+    for (test, toward) in [("rma_write", true), ("rma_read", false)] {
+        if settings.wants(test) {
+            between_windows(settings, test, toward).context(test)?;
+        }
+    }
+    for (test, toward) in [("vrma_write", true), ("vrma_read", false)] {
+        if settings.wants(test) {
+            with_buffer(settings, test, toward).context(test)?;
+        }
+    }
+    for (test, toward) in [("pio_write", true), ("pio_read", false)] {
+        if settings.wants(test) {
+            mapped(settings, test, toward).context(test)?;
+        }
+    }
+    if settings.wants("local_copy") {
+        local(settings).context("local_copy")?;
+    }
+    let streams = [
+        ("stream", true, settings.path, 4 << 10),
+        ("stream_read", false, settings.path, 4 << 10),
+        ("file_stream", true, Path::File, 64 << 10),
+        ("file_stream_read", false, Path::File, 64 << 10),
+    ];
+    for (test, toward, path, size) in streams {
+        if settings.wants(test) {
+            for size in settings.sizes(&[size]) {
+                stream(settings, test, toward, path, size).context(test)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sizes(settings: &Settings) -> Vec<u64> {
+    let factor = if settings.all { 2 } else { 4 };
+    let next = |size: &u64| Some(size * factor).filter(|size| *size <= MAX_BYTES);
+    let default: Vec<u64> = core::iter::successors(Some(MIN_BYTES), next).collect();
+    settings.sizes(&default)
+}
+
+/// Measures a copy of each size.
+fn measure(settings: &Settings, test: &str, mut copy: impl FnMut(usize) -> Result) -> Result {
+    for size in sizes(settings) {
+        let mut samples = Samples::new();
+        for repetition in 1..=settings.repetitions {
+            settings.progress(test, size, repetition);
+            let copy = || copy(size as usize);
+            let rates = timing::rates(settings.rate, size, settings.budget_ns, copy)?;
+            samples.add(rates);
+        }
+        settings.print(test, size, Unit::BytesPerSecond, samples);
+    }
+    Ok(())
+}
+
+/// The largest size, whole pages.
+fn whole(settings: &Settings) -> usize {
+    let largest = sizes(settings).into_iter().max().unwrap_or(MIN_BYTES);
+    (largest as usize).next_multiple_of(PAGE)
+}
+
+/// What the server's window holds at the other end, for comparison.
+struct Ends<'a, 's> {
+    session: &'a Session<'s>,
+    bytes: usize,
+}
+
+impl Ends<'_, '_> {
+    fn remote_sum(&self) -> Result<u64> {
+        let request = Request::new(Verb::Sum, self.bytes as u64);
+        self.session.ask(&request)
+    }
+
+    fn fill_remote(&self, seed: u64) -> Result {
+        let request = Request {
+            count: seed,
+            ..Request::new(Verb::Fill, self.bytes as u64)
+        };
+        self.session.ask(&request).map(|_| ())
+    }
+
+    /// Compares the server's window with the checksum of the own end.
+    fn compare(&self, own: u64) -> Result {
+        match self.remote_sum()? == own {
+            true => Ok(()),
+            false => Err("wrong bytes arrived".into()),
+        }
+    }
+}
+
+const SEED: u64 = 0x5eed;
+
+fn between_windows(settings: &Settings, test: &str, toward: bool) -> Result {
+    let session = Session::open(settings)?;
+    let bytes = whole(settings);
+    let remote = session.borrow(bytes as u64)?;
+    let memory = Memory::new(bytes).context("memory for a window")?;
+    let window = session.endpoint.register(&memory)?;
+    let transfer = |size: usize| {
+        let part = window.part(0..size)?;
+        if toward {
+            session.endpoint.write_to(part, remote, RmaFlags::SYNC)?;
+        } else {
+            session.endpoint.read_from(part, remote, RmaFlags::SYNC)?;
+        }
+        Ok(())
+    };
+    let ends = Ends {
+        session: &session,
+        bytes,
+    };
+    if toward {
+        fill(&memory, bytes, SEED)?;
+    } else {
+        ends.fill_remote(SEED + 1)?;
+    }
+    transfer(bytes)?;
+    ends.compare(sum(&memory, bytes)?)?;
+    measure(settings, test, transfer)?;
+    ends.compare(sum(&memory, bytes)?)?;
+    window.unregister()?;
+    session.release()
+}
+
+/// A buffer of the program whose page numbers keep their distance from those of `other`.
+struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Buffer {
+    fn new(length: usize, other: usize) -> Result<Self> {
+        let mut bytes = Vec::new();
+        let whole = length + (CACHE_ENTRIES + 1) * PAGE;
+        if bytes.try_reserve_exact(whole).is_err() {
+            return Err("no memory for a buffer".into());
+        }
+        bytes.resize(whole, 0);
+        let address = (bytes.as_ptr() as usize).next_multiple_of(PAGE);
+        let first = address - bytes.as_ptr() as usize;
+        let distance = (address / PAGE).wrapping_sub(other / PAGE) % CACHE_ENTRIES;
+        let more = (DISTANCE + CACHE_ENTRIES - distance) % CACHE_ENTRIES;
+        Ok(Self {
+            bytes,
+            start: first + more * PAGE,
+        })
+    }
+
+    fn part(&mut self, length: usize) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + length]
+    }
+
+    fn fill(&mut self, length: usize) {
+        wire::fill(self.part(length), SEED + 2);
+    }
+
+    fn sum(&mut self, length: usize) -> u64 {
+        let mut sum = Sum::default();
+        sum.add(self.part(length));
+        sum.value()
+    }
+}
+
+fn with_buffer(settings: &Settings, test: &str, toward: bool) -> Result {
+    let session = Session::open(settings)?;
+    let bytes = whole(settings);
+    let remote = session.borrow(bytes as u64)?;
+    let mut buffer = Buffer::new(bytes, 0)?;
+    let ends = Ends {
+        session: &session,
+        bytes,
+    };
+    let endpoint = &session.endpoint;
+    let transfer = |buffer: &mut Buffer, size: usize| -> Result {
+        let part = buffer.part(size);
+        if toward {
+            endpoint.vwrite_to(part, remote, RmaFlags::SYNC)?;
+        } else {
+            endpoint.vread_from(part, remote, RmaFlags::SYNC)?;
+        }
+        Ok(())
+    };
+    if toward {
+        buffer.fill(bytes);
+    } else {
+        ends.fill_remote(SEED + 3)?;
+    }
+    transfer(&mut buffer, bytes)?;
+    ends.compare(buffer.sum(bytes))?;
+    measure(settings, test, |size| transfer(&mut buffer, size))?;
+    ends.compare(buffer.sum(bytes))?;
+    session.release()
+}
+
+fn copy(view: &View, buffer: &mut Buffer, size: usize, toward: bool) -> Result {
+    let part = buffer.part(size);
+    match toward {
+        true => view.copy_in(0, part)?,
+        false => view.copy_out(0, part)?,
+    }
+    Ok(())
+}
+
+fn mapped(settings: &Settings, test: &str, toward: bool) -> Result {
+    let session = Session::open(settings)?;
+    let bytes = whole(settings);
+    let remote = session.borrow(bytes as u64)?;
+    let rights = Protection::READ | Protection::WRITE;
+    let mapping = session.endpoint.map(remote, bytes, rights)?;
+    let mut buffer = Buffer::new(bytes, mapping.address())?;
+    let ends = Ends {
+        session: &session,
+        bytes,
+    };
+    if toward {
+        buffer.fill(bytes);
+    } else {
+        ends.fill_remote(SEED + 4)?;
+    }
+    copy(&mapping, &mut buffer, bytes, toward)?;
+    ends.compare(buffer.sum(bytes))?;
+    measure(settings, test, |size| {
+        copy(&mapping, &mut buffer, size, toward)
+    })?;
+    ends.compare(buffer.sum(bytes))?;
+    drop(mapping);
+    session.release()
+}
+
+fn local(settings: &Settings) -> Result {
+    let bytes = whole(settings);
+    let memory = Memory::ordinary(bytes)?;
+    let mut buffer = Buffer::new(bytes, memory.address())?;
+    buffer.fill(bytes);
+    copy(&memory, &mut buffer, bytes, true)?;
+    measure(settings, "local_copy", |size| {
+        copy(&memory, &mut buffer, size, true)
+    })?;
+    match sum(&memory, bytes)? == buffer.sum(bytes) {
+        true => Ok(()),
+        false => Err("wrong bytes arrived".into()),
+    }
+}
+
+/// One stream after the other, each of so many messages that a repetition has several.
+fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) -> Result {
+    const RUNS: u64 = 5;
+    let session = Session::open(settings)?;
+    let mut message = alloc::vec![0; size as usize];
+    let request = Request {
+        path,
+        ..Request::new(if toward { Verb::Sink } else { Verb::Source }, size)
+    };
+    let mut channel = session.channel(Wait::Block);
+    channel.path = path;
+    let run = |count: u64, message: &mut [u8]| -> Result<f64> {
+        Request { count, ..request }.say(&session.endpoint)?;
+        let start = ticks();
+        let mut sum = Sum::default();
+        if toward {
+            for _ in 0..count {
+                channel.send(message)?;
+            }
+            let theirs = hear(&session.endpoint)?;
+            let nanoseconds = settings.rate.between(start, ticks());
+            sum.add(message);
+            return match theirs == sum.value() {
+                true => Ok(nanoseconds),
+                false => Err("wrong bytes arrived".into()),
+            };
+        }
+        for _ in 0..count {
+            channel.receive(message)?;
+        }
+        let nanoseconds = settings.rate.between(start, ticks());
+        tell(&session.endpoint, 0)?;
+        let mut wanted = alloc::vec![0; message.len()];
+        wire::fill(&mut wanted, size);
+        match wanted == message {
+            true => Ok(nanoseconds),
+            false => Err("wrong bytes arrived".into()),
+        }
+    };
+    if toward {
+        wire::fill(&mut message, SEED);
+    }
+    const WARM_UP: u64 = 32;
+    run(WARM_UP, &mut message)?;
+    let one = run(WARM_UP, &mut message)? / WARM_UP as f64;
+    let count = (settings.rounds(one) / RUNS).max(WARM_UP);
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.progress(test, size, repetition);
+        let mut rates = Vec::new();
+        for _ in 0..RUNS {
+            let nanoseconds = run(count, &mut message)?;
+            rates.push((count * size) as f64 * 1e9 / nanoseconds.max(1.0));
+        }
+        samples.add(rates);
+    }
+    if toward {
+        every_byte(&session, channel.path, size)?;
+    }
+    settings.print_with(test, size, Unit::BytesPerSecond, samples, |line| {
+        line.with_text(
+            "path",
+            match path {
+                Path::Direct => path_name(settings),
+                Path::File => "file",
+            },
+        )
+    });
+    Ok(())
+}
+
+/// A short stream of messages that all differ, of which the server looks at every byte.
+fn every_byte(session: &Session<'_>, path: Path, size: u64) -> Result {
+    const MESSAGES: u64 = 64;
+    let request = Request {
+        path,
+        count: MESSAGES,
+        offset: 1,
+        ..Request::new(Verb::Sink, size)
+    };
+    let mut channel = session.channel(Wait::Block);
+    channel.path = path;
+    let mut message = alloc::vec![0; size as usize];
+    let mut sum = Sum::default();
+    request.say(&session.endpoint)?;
+    for number in 0..MESSAGES {
+        wire::fill(&mut message, number + 1);
+        sum.add(&message);
+        channel.send(&message)?;
+    }
+    match hear(&session.endpoint)? == sum.value() {
+        true => Ok(()),
+        false => Err("wrong bytes arrived".into()),
+    }
+}

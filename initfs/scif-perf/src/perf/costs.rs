@@ -1,0 +1,194 @@
+//! What a window, a mapping and a connection cost, and what pairs do at the same time.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use platform::clock::ticks;
+use runtime::thread;
+use scif::{Memory, PortId, Protection};
+use scif_perf::report::Unit;
+use scif_perf::samples::Samples;
+
+use super::latency::path_name;
+use super::session::{Session, connect};
+use super::wire::{Request, Verb, Wait};
+use super::{Context, Failure, Result, Settings};
+
+/// Sizes of windows unless others are asked for.
+const WINDOWS: &[u64] = &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];
+
+/// Bytes of the messages of pairs.
+const MESSAGE: usize = 64;
+
+/// Runs the tests of this module that are asked for.
+pub fn run(settings: &Settings) -> Result {
+    if settings.wants("register") {
+        for size in settings.sizes(WINDOWS) {
+            registering(settings, size).context("register")?;
+        }
+    }
+    if settings.wants("map") {
+        mapping(settings).context("map")?;
+    }
+    if settings.wants("connect") {
+        connecting(settings).context("connect")?;
+    }
+    if settings.wants("pairs") {
+        for wait in settings.waits() {
+            // Threads of one processor that poll have to let each other run.
+            let wait = if wait == Wait::Block {
+                wait
+            } else {
+                Wait::Yield
+            };
+            for pairs in &settings.pairs {
+                together(settings, *pairs, wait).context("pairs")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Times two steps, one after the other, again and again for a repetition's budget (at least three
+/// times), and prints both. `begin` gives what `end` takes.
+fn two_steps<T>(
+    settings: &Settings,
+    tests: [&str; 2],
+    size: u64,
+    mut begin: impl FnMut() -> Result<T>,
+    mut end: impl FnMut(T) -> Result,
+) -> Result {
+    const LEAST: usize = 3;
+    let mut samples = [Samples::new(), Samples::new()];
+    end(begin()?)?;
+    for repetition in 1..=settings.repetitions {
+        settings.progress(tests[0], size, repetition);
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        let limit = ticks() + settings.rate.ticks(settings.budget_ns);
+        while first.len() < LEAST || ticks() < limit {
+            let start = ticks();
+            let made = begin()?;
+            let middle = ticks();
+            end(made)?;
+            let stop = ticks();
+            first.push(settings.rate.between(start, middle));
+            second.push(settings.rate.between(middle, stop));
+        }
+        samples[0].add(first);
+        samples[1].add(second);
+    }
+    let [first, second] = samples;
+    settings.print(tests[0], size, Unit::Nanoseconds, first);
+    settings.print(tests[1], size, Unit::Nanoseconds, second);
+    Ok(())
+}
+
+fn registering(settings: &Settings, size: u64) -> Result {
+    let session = Session::open(settings)?;
+    let memory = Memory::new(size as usize).context("memory for a window")?;
+    two_steps(
+        settings,
+        ["register", "unregister"],
+        size,
+        || Ok(session.endpoint.register(&memory)?),
+        |window| Ok(window.unregister()?),
+    )
+}
+
+fn mapping(settings: &Settings) -> Result {
+    let session = Session::open(settings)?;
+    let sizes = settings.sizes(WINDOWS);
+    let largest = sizes.iter().copied().max().unwrap_or(4096);
+    let remote = session.borrow(largest)?;
+    let rights = Protection::READ | Protection::WRITE;
+    for size in sizes {
+        let map = || Ok(session.endpoint.map(remote, size as usize, rights)?);
+        two_steps(settings, ["map", "unmap"], size, map, |mapping| {
+            drop(mapping);
+            Ok(())
+        })?;
+    }
+    session.release()
+}
+
+/// The port whose connections nobody uses.
+pub fn idle_port(settings: &Settings) -> PortId {
+    PortId::new(settings.server.node(), settings.server.port() + 1)
+}
+
+fn connecting(settings: &Settings) -> Result {
+    let session = Session::open(settings)?;
+    let to = idle_port(settings);
+    connect(to)?.close()?;
+    two_steps(
+        settings,
+        ["connect", "close"],
+        1,
+        || Ok(scif::connect(to)?),
+        |endpoint| Ok(endpoint.close()?),
+    )?;
+    session.ask(&Request::new(Verb::Forget, 0)).map(|_| ())
+}
+
+/// What the threads of a test agree on.
+struct Start {
+    ready: AtomicU64,
+    go: AtomicU64,
+}
+
+/// Round trips by so many pairs at once, in round trips per second of all together.
+fn together(settings: &Settings, pairs: u64, wait: Wait) -> Result {
+    const WARM_UP: u64 = 20;
+    let session = Session::open(settings)?;
+    let message = [0x5a; MESSAGE];
+    let warm = session.echo(wait, &message, WARM_UP)?;
+    let one = warm.iter().sum::<f64>() / WARM_UP as f64;
+    let rounds = (settings.rounds(one) / pairs).max(WARM_UP);
+    drop(session);
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.progress("pairs", pairs, repetition);
+        let nanoseconds = one_run(settings, pairs, wait, rounds)?;
+        samples.add([(pairs * rounds) as f64 * 1e9 / nanoseconds].to_vec());
+    }
+    settings.print_with("pairs", pairs, Unit::PerSecond, samples, |line| {
+        line.with_text("path", path_name(settings))
+            .with_text("wait", wait.name())
+    });
+    Ok(())
+}
+
+/// One run of all pairs; nanoseconds from the start of the first to the end of the last.
+fn one_run(settings: &Settings, pairs: u64, wait: Wait, rounds: u64) -> Result<f64> {
+    let start = Arc::new(Start {
+        ready: AtomicU64::new(0),
+        go: AtomicU64::new(0),
+    });
+    let mut threads = Vec::new();
+    for _ in 0..pairs {
+        let (start, own) = (start.clone(), settings.clone());
+        let run = move || -> Result {
+            let session = Session::open(&own);
+            start.ready.fetch_add(1, Ordering::AcqRel);
+            let session = session?;
+            while start.go.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            session.echo(wait, &[0x5a; MESSAGE], rounds).map(|_| ())
+        };
+        threads.push(thread::spawn(run).context("a thread")?);
+    }
+    while start.ready.load(Ordering::Acquire) < pairs {
+        thread::yield_now();
+    }
+    let begin = ticks();
+    start.go.store(1, Ordering::Release);
+    for thread in threads {
+        let result = thread
+            .join()
+            .map_err(|error| Failure::from(alloc::format!("{error}")))?;
+        result?;
+    }
+    Ok(settings.rate.between(begin, ticks()))
+}

@@ -1,0 +1,169 @@
+//! Round trips: of a word or a few through mapped windows, and of messages.
+
+use alloc::vec::Vec;
+
+use platform::clock::ticks;
+use scif::{Memory, Protection, View};
+use scif_perf::report::Unit;
+use scif_perf::samples::Samples;
+
+use super::session::{PAGE, Session};
+use super::wire::{self, Request, Sum, Verb, Wait, hear};
+use super::{Context, Path, Result, Settings};
+
+/// Sizes of messages unless others are asked for.
+const MESSAGES: &[u64] = &[1, 8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
+
+/// Looks at a word before giving up: some seconds, or minutes when others run in between.
+const MAX_LOOKS: u32 = 1_000_000_000;
+
+/// Runs the tests of this module that are asked for.
+pub fn run(settings: &Settings) -> Result {
+    if settings.wants("pio_rtt") {
+        ping(settings, "pio_rtt", 8).context("pio_rtt")?;
+    }
+    if settings.wants("ring_rtt") {
+        for size in settings.sizes(&[64]) {
+            ping(settings, "ring_rtt", size).context("ring_rtt")?;
+        }
+    }
+    if settings.wants("msg_rtt") {
+        for wait in settings.waits() {
+            let test = match wait {
+                Wait::Block => "msg_rtt_block",
+                _ => "msg_rtt_poll",
+            };
+            for size in settings.sizes(MESSAGES) {
+                messages(settings, test, wait, size).context(test)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn messages(settings: &Settings, test: &str, wait: Wait, size: u64) -> Result {
+    let session = Session::open(settings)?;
+    let samples = session.round_trips(test, wait, size as usize)?;
+    settings.print_with(test, size, Unit::Nanoseconds, samples, |line| {
+        line.with_text("path", path_name(settings))
+            .with_text("wait", wait.name())
+    });
+    Ok(())
+}
+
+/// The name of the way messages go.
+pub fn path_name(settings: &Settings) -> &'static str {
+    match settings.path {
+        Path::Direct => "direct",
+        Path::File => "file",
+    }
+}
+
+/// Two windows, one for each side, on which both play ping-pong: a word that says the number of
+/// the ball, and behind it what is thrown.
+pub struct Table<'a> {
+    own: &'a View,
+    peer: &'a View,
+    wait: Wait,
+    /// What is thrown besides the number; empty when a ball is only a word.
+    ball: Vec<u8>,
+}
+
+/// Where the number is.
+const NUMBER: usize = 0;
+/// Where the rest of the ball is: on a cache line of its own.
+const BALL: usize = 128;
+
+impl<'a> Table<'a> {
+    /// A table of the own memory and the peer's, for balls of `bytes` bytes.
+    pub fn new(own: &'a View, peer: &'a View, wait: Wait, bytes: usize) -> Self {
+        let more = if bytes > 8 { bytes.min(PAGE - BALL) } else { 0 };
+        Self {
+            own,
+            peer,
+            wait,
+            ball: alloc::vec![0; more],
+        }
+    }
+
+    /// Throws what was caught last, as ball `number`.
+    #[inline]
+    pub fn throw(&self, number: u64) -> Result {
+        if !self.ball.is_empty() {
+            self.peer.copy_in(BALL, &self.ball)?;
+        }
+        Ok(self.peer.store_release_u64(NUMBER, number)?)
+    }
+
+    /// Waits for ball `number`.
+    #[inline]
+    pub fn catch(&mut self, number: u64) -> Result {
+        for _ in 0..MAX_LOOKS {
+            if self.own.load_acquire_u64(NUMBER)? == number {
+                if !self.ball.is_empty() {
+                    self.own.copy_out(BALL, &mut self.ball)?;
+                }
+                return Ok(());
+            }
+            self.wait.pause();
+        }
+        Err("the ball does not come".into())
+    }
+
+    /// The checksum of the last ball.
+    pub fn sum(&self) -> u64 {
+        let mut sum = Sum::default();
+        sum.add(&self.ball);
+        sum.value()
+    }
+}
+
+fn ping(settings: &Settings, test: &str, size: u64) -> Result {
+    let session = Session::open(settings)?;
+    let endpoint = &session.endpoint;
+    let memory = Memory::new(PAGE)?;
+    let window = endpoint.register(&memory)?;
+    let remote = session.borrow(PAGE as u64)?;
+    let mapping = endpoint.map(remote, PAGE, Protection::READ | Protection::WRITE)?;
+    let wait = settings.polling();
+    let play = |rounds: u64| {
+        let mut table = Table::new(&memory, &mapping, wait, size as usize);
+        wire::fill(&mut table.ball, rounds);
+        let sum = table.sum();
+        memory.store_release_u64(NUMBER, 0)?;
+        mapping.store_release_u64(NUMBER, 0)?;
+        let request = Request {
+            wait,
+            count: rounds,
+            offset: window.offset(),
+            ..Request::new(Verb::Ping, size)
+        };
+        session.ask(&request)?;
+        let mut times = Vec::with_capacity(rounds as usize);
+        let mut last = ticks();
+        for number in 1..=rounds {
+            table.throw(number)?;
+            table.catch(number)?;
+            let now = ticks();
+            times.push(settings.rate.between(last, now));
+            last = now;
+        }
+        match hear(endpoint)? == sum && table.sum() == sum {
+            true => Ok(times),
+            false => Err(super::Failure::from("wrong bytes came back")),
+        }
+    };
+    const WARM_UP: u64 = 200;
+    let warm = play(WARM_UP)?;
+    let rounds = settings.rounds(warm.iter().sum::<f64>() / WARM_UP as f64);
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.progress(test, size, repetition);
+        samples.add(play(rounds)?);
+    }
+    settings.print_with(test, size, Unit::Nanoseconds, samples, |line| {
+        line.with_text("wait", wait.name())
+    });
+    drop(mapping);
+    session.release()
+}

@@ -1,0 +1,365 @@
+//! The program: its options, its two roles, and how results are told.
+
+mod bandwidth;
+mod costs;
+mod growth;
+mod latency;
+mod server;
+mod session;
+mod wire;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Display;
+
+use platform::clock::Rate;
+use runtime::time::Instant;
+use scif::{NodeId, Port, PortId};
+use scif_perf::arguments::Arguments;
+use scif_perf::report::{Line, TABLE_HEAD, Unit};
+use scif_perf::samples::Samples;
+
+use session::Session;
+use wire::Wait;
+
+const HELP: &str = "\
+scif-perf -s [--port P]        serves, until a client says --stop
+scif-perf NODE [options]       measures against the server on that node
+  --test LIST        names separated by commas, or groups: latency, bandwidth, costs, growth
+                     (default: latency,bandwidth)
+  --size LIST        only these sizes, for example 8,4K,1M
+  --all              every power of two from 64 to 64M for bandwidth (default: every fourth)
+  -n N               round trips of a repetition (default: what fits into the budget)
+  --repetitions N    repetitions (default 5)
+  --budget-ms N      time for one size in a repetition (default 20)
+  --block | --poll   how round trips wait for messages (default: both are measured)
+  --path direct|file how messages go: by the library's calls, or by read and write of the file
+  --pairs LIST       numbers of pairs for the test pairs (default 1,2,4,8)
+  --max N            largest count of the growth tests
+  --port P           the server's port (default 1200); it uses the next one as well
+  --json             a JSON object per line instead of a table
+  --quiet            no progress on standard error (nor with --json)
+  --stop             end the server afterwards
+tests:
+  latency            pio_rtt msg_rtt
+  bandwidth          rma_write rma_read pio_write pio_read stream file_stream
+  costs              register map connect pairs
+  growth             idle windows pages
+  others             ring_rtt vrma_write vrma_read local_copy stream_read file_stream_read nodes
+examples:
+  scif-perf -s &
+  scif-perf 1
+  scif-perf 1 --test msg_rtt --size 64 --poll
+  scif-perf 1 --test rma_read,rma_write --all --json
+  scif-perf 0 --test ring_rtt,msg_rtt --size 64      (on node 0: inside the node)
+  scif-perf 1 --test idle --max 1000";
+
+/// The server's port unless told otherwise; as root's it is free of anybody's surprise.
+const PORT: Port = 1200;
+
+const FLAGS: &[&str] = &[
+    "-s", "--all", "--block", "--poll", "--json", "--quiet", "--stop", "-h", "--help",
+];
+const OPTIONS: &[&str] = &[
+    "--test",
+    "--size",
+    "-n",
+    "--repetitions",
+    "--budget-ms",
+    "--path",
+    "--pairs",
+    "--max",
+    "--port",
+];
+
+/// Tests by group, in the order in which they run.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("latency", &["pio_rtt", "msg_rtt"]),
+    (
+        "bandwidth",
+        &[
+            "rma_write",
+            "rma_read",
+            "pio_write",
+            "pio_read",
+            "stream",
+            "file_stream",
+        ],
+    ),
+    ("costs", &["register", "map", "connect", "pairs"]),
+    ("growth", &["idle", "windows", "pages"]),
+    (
+        "others",
+        &[
+            "ring_rtt",
+            "vrma_write",
+            "vrma_read",
+            "local_copy",
+            "stream_read",
+            "file_stream_read",
+            "nodes",
+        ],
+    ),
+];
+
+/// Why something could not be measured, for people.
+#[derive(Debug)]
+pub struct Failure(String);
+
+/// The result of a step.
+pub type Result<T = (), E = Failure> = core::result::Result<T, E>;
+
+impl From<&str> for Failure {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<scif::Error> for Failure {
+    fn from(error: scif::Error) -> Self {
+        Self(format!("{error}"))
+    }
+}
+
+/// Accesses to memory fail with the system's errors.
+impl From<runtime::Error> for Failure {
+    fn from(error: runtime::Error) -> Self {
+        Self(format!("{error}"))
+    }
+}
+
+/// Says what was tried when something fails.
+pub trait Context<T> {
+    /// Puts `what` before the error.
+    fn context(self, what: &str) -> Result<T>;
+}
+
+impl<T, E: Display> Context<T> for Result<T, E> {
+    fn context(self, what: &str) -> Result<T> {
+        self.map_err(|error| Failure(format!("{what}: {error}")))
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How messages go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Path {
+    /// By the library's calls.
+    Direct,
+    /// By `read` and `write` of the file.
+    File,
+}
+
+/// What to measure, and how long.
+#[derive(Clone)]
+pub struct Settings {
+    /// The own node.
+    pub own: NodeId,
+    /// Where the server listens.
+    pub server: PortId,
+    /// The counter's rate.
+    pub rate: Rate,
+    tests: Vec<&'static str>,
+    sizes: Option<Vec<u64>>,
+    /// All powers of two instead of every fourth.
+    pub all: bool,
+    rounds: Option<u64>,
+    /// Repetitions that count.
+    pub repetitions: u32,
+    /// Nanoseconds for one size in a repetition.
+    pub budget_ns: u64,
+    waits: Vec<Wait>,
+    /// How messages go.
+    pub path: Path,
+    /// Numbers of pairs.
+    pub pairs: Vec<u64>,
+    /// Largest count of growth tests.
+    pub max: Option<u64>,
+    json: bool,
+    progress: bool,
+}
+
+impl Settings {
+    /// Whether a test is asked for.
+    pub fn wants(&self, test: &str) -> bool {
+        self.tests.contains(&test)
+    }
+
+    /// The sizes asked for, or these.
+    pub fn sizes(&self, default: &[u64]) -> Vec<u64> {
+        self.sizes.clone().unwrap_or_else(|| default.into())
+    }
+
+    /// The ways of waiting that are asked for. Polling inside a node has to let the other end run.
+    pub fn waits(&self) -> Vec<Wait> {
+        let polling = self.polling();
+        let chosen = |wait: &Wait| if *wait == Wait::Poll { polling } else { *wait };
+        self.waits.iter().map(chosen).collect()
+    }
+
+    /// How polling is done with this peer.
+    pub fn polling(&self) -> Wait {
+        match self.server.node() == self.own {
+            true => Wait::Yield,
+            false => Wait::Poll,
+        }
+    }
+
+    /// How many calls that take `one` nanoseconds make a repetition.
+    pub fn rounds(&self, one: f64) -> u64 {
+        const LEAST: u64 = 20;
+        const MOST: u64 = 50_000;
+        let fitting = (self.budget_ns as f64 / one.max(1.0)) as u64;
+        self.rounds.unwrap_or(fitting.clamp(LEAST, MOST))
+    }
+
+    /// Says on standard error what is being done.
+    pub fn progress(&self, test: &str, size: u64, repetition: u32) {
+        if self.progress {
+            let (size, all) = (scif_perf::report::size(size), self.repetitions);
+            runtime::eprint!("\r\x1b[K{test} {size}: {repetition} of {all}");
+        }
+    }
+
+    /// Prints the result of samples, if there are any.
+    pub fn print(&self, test: &str, size: u64, unit: Unit, samples: Samples) {
+        self.print_with(test, size, unit, samples, |line| line);
+    }
+
+    /// As [`print`](Self::print), with more keys.
+    pub fn print_with(
+        &self,
+        test: &str,
+        size: u64,
+        unit: Unit,
+        samples: Samples,
+        keys: impl FnOnce(Line) -> Line,
+    ) {
+        let Some(summary) = samples.summary() else {
+            return;
+        };
+        let line = keys(Line::new(test, size, unit, summary));
+        if self.progress {
+            runtime::eprint!("\r\x1b[K");
+        }
+        if self.json {
+            runtime::println!("{}", line.json());
+        } else {
+            runtime::println!("{line}");
+        }
+    }
+}
+
+/// The program.
+pub fn main() -> i32 {
+    let arguments = Arguments::parse(runtime::env::args().skip(1), FLAGS, OPTIONS);
+    let result = arguments.map_err(Failure).and_then(|line| run(&line));
+    match result {
+        Ok(()) => 0,
+        Err(failure) => {
+            runtime::eprintln!("\nscif-perf: {failure}");
+            1
+        }
+    }
+}
+
+fn run(line: &Arguments) -> Result {
+    if line.has("-h") || line.has("--help") {
+        runtime::println!("{HELP}");
+        return Ok(());
+    }
+    let port = line.number("--port", PORT)?;
+    if line.has("-s") {
+        return server::serve(port);
+    }
+    let [node] = line.words.as_slice() else {
+        return Err("say -s, or the node where the server is (--help tells more)".into());
+    };
+    let Ok(node) = node.parse() else {
+        return Err(format!("'{node}' is no node number").into());
+    };
+    let settings = settings(line, PortId::new(node, port))?;
+    if !settings.json {
+        runtime::println!("{TABLE_HEAD}");
+    }
+    let result = measure(&settings);
+    if line.has("--stop") {
+        Session::open(&settings)?.stop()?;
+    }
+    result
+}
+
+fn settings(line: &Arguments, server: PortId) -> Result<Settings> {
+    let path = match line.text("--path") {
+        None | Some("direct") => Path::Direct,
+        Some("file") => Path::File,
+        Some(other) => return Err(format!("--path: '{other}' is neither direct nor file").into()),
+    };
+    let rate = Rate::measure(|| Instant::now().as_nanos()).ok_or("the clocks stand still")?;
+    let rounds = line
+        .has("-n")
+        .then(|| line.number("-n", 0_u64))
+        .transpose()?;
+    let max = line
+        .has("--max")
+        .then(|| line.number("--max", 0))
+        .transpose()?;
+    let waits = match (line.has("--poll"), line.has("--block")) {
+        (true, false) => [Wait::Poll].to_vec(),
+        (false, true) => [Wait::Block].to_vec(),
+        _ => [Wait::Poll, Wait::Block].to_vec(),
+    };
+    let budget: u64 = line.number("--budget-ms", 20)?;
+    Ok(Settings {
+        own: scif::nodes().context("the scif: scheme")?.own,
+        server,
+        rate,
+        tests: tests(line.text("--test").unwrap_or("latency,bandwidth"))?,
+        sizes: line.sizes("--size")?,
+        all: line.has("--all"),
+        rounds,
+        repetitions: line.number("--repetitions", 5)?,
+        budget_ns: budget.saturating_mul(1_000_000),
+        waits,
+        path,
+        pairs: line.sizes("--pairs")?.unwrap_or([1, 2, 4, 8].to_vec()),
+        max,
+        json: line.has("--json"),
+        progress: !line.has("--quiet") && !line.has("--json"),
+    })
+}
+
+/// The tests that a list of tests and groups names.
+fn tests(list: &str) -> Result<Vec<&'static str>> {
+    let mut tests = Vec::new();
+    for word in list.split(',') {
+        let before = tests.len();
+        for (group, members) in GROUPS {
+            let wanted = |test: &&&str| word == **test || word == *group;
+            tests.extend(members.iter().filter(wanted));
+        }
+        if tests.len() == before {
+            return Err(format!("there is no test '{word}' (--help lists them)").into());
+        }
+    }
+    Ok(tests)
+}
+
+fn measure(settings: &Settings) -> Result {
+    latency::run(settings)?;
+    bandwidth::run(settings)?;
+    costs::run(settings)?;
+    growth::run(settings)
+}

@@ -1,0 +1,222 @@
+//! The serving role: a thread for each connection, and a second port whose connections just stay.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use runtime::sync::Mutex;
+use runtime::thread;
+use runtime::time::Duration;
+use scif::{Endpoint, Errno, Error, Listener, Memory, Port, Protection, RegisterOptions, Window};
+
+use super::latency::Table;
+use super::session::PAGE;
+use super::wire::{self, Channel, Request, Sum, Verb, hear, tell};
+use super::{Context, Result};
+
+/// What all connections share.
+struct Shared {
+    idle: Mutex<Vec<Endpoint>>,
+    stopped: AtomicBool,
+}
+
+/// Serves until a client says [`Verb::Stop`].
+pub fn serve(port: Port) -> Result {
+    let shared = Arc::new(Shared {
+        idle: Mutex::new(Vec::new()),
+        stopped: AtomicBool::new(false),
+    });
+    let listener = Listener::bind(port).context("the port")?;
+    let idle = Listener::bind(port + 1).context("the second port")?;
+    let keeper = shared.clone();
+    thread::spawn(move || keep(&idle, &keeper)).context("a thread")?;
+    while !shared.stopped.load(Ordering::Acquire) {
+        let (endpoint, peer) = listener.accept().context("accept")?;
+        let theirs = shared.clone();
+        let serve = move || {
+            if let Err(failure) = attend(&endpoint, &theirs) {
+                runtime::eprintln!("scif-perf: a client on {peer}: {failure}");
+            }
+        };
+        thread::spawn(serve).context("a thread")?;
+        wait_for_stop(&listener, &shared);
+    }
+    Ok(())
+}
+
+/// Waits until somebody connects, or the server shall end.
+fn wait_for_stop(listener: &Listener, shared: &Shared) {
+    let readiness = scif::Readiness::IN;
+    while !shared.stopped.load(Ordering::Acquire) {
+        let mut entries = [scif::PollEntry::new(listener, readiness)];
+        match scif::poll(&mut entries, Some(Duration::from_millis(200))) {
+            Ok(0) => {}
+            _ => return,
+        }
+    }
+}
+
+/// Accepts connections that nobody uses.
+fn keep(listener: &Listener, shared: &Shared) {
+    loop {
+        match listener.accept() {
+            Ok((endpoint, _)) => shared.idle.lock().push(endpoint),
+            Err(error) => {
+                runtime::eprintln!("scif-perf: accepting idle connections: {error}");
+                return;
+            }
+        }
+    }
+}
+
+/// Does what a client asks for until it goes.
+fn attend(endpoint: &Endpoint, shared: &Shared) -> Result {
+    while let Some(request) = Request::hear(endpoint)? {
+        match request.verb {
+            Verb::Lend => lend(endpoint, request.size, shared)?,
+            _ => carry_out(endpoint, &request, shared)?,
+        }
+        if shared.stopped.load(Ordering::Acquire) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Requests that need no window.
+fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result {
+    let channel = Channel {
+        endpoint,
+        wait: request.wait,
+        path: request.path,
+    };
+    let mut buffer = alloc::vec![0; request.size as usize];
+    match request.verb {
+        Verb::Echo => {
+            for _ in 0..request.count {
+                channel.receive(&mut buffer)?;
+                channel.send(&buffer)?;
+            }
+            let mut sum = Sum::default();
+            sum.add(&buffer);
+            tell(endpoint, sum.value())
+        }
+        Verb::Sink => {
+            // With an offset every message is looked at, else the last one: that takes no time
+            // from those before.
+            let all = request.offset != 0;
+            let mut sum = Sum::default();
+            for _ in 0..request.count {
+                channel.receive(&mut buffer)?;
+                if all {
+                    sum.add(&buffer);
+                }
+            }
+            if !all {
+                sum.add(&buffer);
+            }
+            tell(endpoint, sum.value())
+        }
+        Verb::Source => {
+            wire::fill(&mut buffer, request.size);
+            for _ in 0..request.count {
+                channel.send(&buffer)?;
+            }
+            hear(endpoint).map(|_| ())
+        }
+        Verb::Forget => {
+            let idle = core::mem::take(&mut *shared.idle.lock());
+            let count = idle.len() as u64;
+            drop(idle);
+            tell(endpoint, count)
+        }
+        Verb::Stop => {
+            shared.stopped.store(true, Ordering::Release);
+            tell(endpoint, 0)
+        }
+        other => Err(alloc::format!("{other:?} needs a window").into()),
+    }
+}
+
+/// Lends memory until the client says [`Verb::Release`], and does what else it asks for.
+fn lend(endpoint: &Endpoint, bytes: u64, shared: &Shared) -> Result {
+    let memory = Memory::new(bytes as usize).context("memory for a window")?;
+    let window = endpoint.register(&memory).context("the window")?;
+    let mut more: Vec<Window<'_>> = Vec::new();
+    tell(endpoint, window.offset() as u64)?;
+    while let Some(request) = Request::hear(endpoint)? {
+        let bytes = request.size as usize;
+        match request.verb {
+            Verb::Fill => {
+                fill(&memory, bytes, request.count)?;
+                tell(endpoint, 0)?;
+            }
+            Verb::Sum => tell(endpoint, sum(&memory, bytes)?)?,
+            Verb::Ping => {
+                let rights = Protection::READ | Protection::WRITE;
+                let peer = endpoint.map(request.offset, PAGE, rights);
+                let peer = peer.context("mapping the client's window")?;
+                let mut table = Table::new(&memory, &peer, request.wait, bytes);
+                tell(endpoint, 0)?;
+                for ball in 1..=request.count {
+                    table.catch(ball)?;
+                    table.throw(ball)?;
+                }
+                tell(endpoint, table.sum())?;
+            }
+            Verb::Multiply => {
+                while (more.len() as u64) + 1 < request.count {
+                    let options = RegisterOptions::new();
+                    let window = endpoint.register_with(&memory, 0..PAGE, options);
+                    more.push(window.context("one more window")?);
+                }
+                let last = more.last().unwrap_or(&window);
+                tell(endpoint, last.offset() as u64)?;
+            }
+            Verb::Release => {
+                drop(more);
+                window.unregister().or_else(gone).context("unregister")?;
+                return tell(endpoint, 0);
+            }
+            _ => carry_out(endpoint, &request, shared)?,
+        }
+        if shared.stopped.load(Ordering::Acquire) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The connection may have ended, and the window with it.
+fn gone(error: Error) -> scif::Result<()> {
+    match error {
+        Error::Scif(Errno::ConnectionReset) => Ok(()),
+        other => Err(other),
+    }
+}
+
+/// Bytes that are filled or summed at a time.
+const PIECE: usize = 64 * 1024;
+
+/// Fills memory with the pattern of a seed.
+pub fn fill(memory: &scif::View, bytes: usize, seed: u64) -> Result {
+    let mut piece = alloc::vec![0; PIECE.min(bytes)];
+    for at in (0..bytes).step_by(PIECE) {
+        let count = PIECE.min(bytes - at);
+        wire::fill(&mut piece[..count], seed + at as u64);
+        memory.copy_in(at, &piece[..count])?;
+    }
+    Ok(())
+}
+
+/// The checksum of memory.
+pub fn sum(memory: &scif::View, bytes: usize) -> Result<u64> {
+    let mut piece = alloc::vec![0; PIECE.min(bytes)];
+    let mut sum = Sum::default();
+    for at in (0..bytes).step_by(PIECE) {
+        let count = PIECE.min(bytes - at);
+        memory.copy_out(at, &mut piece[..count])?;
+        sum.add(&piece[..count]);
+    }
+    Ok(sum.value())
+}

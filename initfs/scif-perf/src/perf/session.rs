@@ -1,0 +1,144 @@
+//! A client's connection with the server, and what many tests do with it.
+
+use platform::clock::ticks;
+use runtime::time::{Duration, sleep};
+use scif::{Endpoint, Errno, Error, PortId};
+use scif_perf::samples::Samples;
+
+use super::wire::{self, Channel, Request, Sum, Verb, Wait, hear};
+use super::{Context, Result, Settings};
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// A connection with the server.
+pub struct Session<'a> {
+    /// The connection.
+    pub endpoint: Endpoint,
+    /// What to measure.
+    pub settings: &'a Settings,
+}
+
+/// Connects, and tries again for 20 s while nobody listens there yet.
+pub fn connect(to: PortId) -> scif::Result<Endpoint> {
+    let mut left = 200;
+    loop {
+        match scif::connect(to) {
+            Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) if left > 0 => {
+                left -= 1;
+                sleep(Duration::from_millis(100));
+            }
+            result => return result,
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    /// Connects.
+    pub fn open(settings: &'a Settings) -> Result<Self> {
+        let endpoint = connect(settings.server);
+        let endpoint = endpoint.context("connecting to scif-perf -s")?;
+        Ok(Self { endpoint, settings })
+    }
+
+    /// Says a request and waits for its answer.
+    pub fn ask(&self, request: &Request) -> Result<u64> {
+        request.say(&self.endpoint)?;
+        hear(&self.endpoint)
+    }
+
+    /// Has the server lend `bytes` bytes, whole pages; their offset.
+    pub fn borrow(&self, bytes: u64) -> Result<i64> {
+        let bytes = bytes.next_multiple_of(PAGE as u64);
+        let offset = self.ask(&Request::new(Verb::Lend, bytes));
+        Ok(offset.context("the server's window")? as i64)
+    }
+
+    /// Has the server take its windows back.
+    pub fn release(&self) -> Result {
+        self.ask(&Request::new(Verb::Release, 0)).map(|_| ())
+    }
+
+    /// Ends the server.
+    pub fn stop(&self) -> Result {
+        self.ask(&Request::new(Verb::Stop, 0)).map(|_| ())
+    }
+
+    /// The connection as a way to pass messages.
+    pub fn channel(&self, wait: Wait) -> Channel<'_> {
+        Channel {
+            endpoint: &self.endpoint,
+            wait,
+            path: self.settings.path,
+        }
+    }
+
+    fn request(&self, verb: Verb, wait: Wait, size: u64, count: u64) -> Request {
+        Request {
+            wait,
+            path: self.settings.path,
+            count,
+            ..Request::new(verb, size)
+        }
+    }
+
+    /// Nanoseconds of each of `rounds` round trips of `message`. One reading of the counter for
+    /// each: it is the end of one and the start of the next.
+    pub fn echo(&self, wait: Wait, message: &[u8], rounds: u64) -> Result<alloc::vec::Vec<f64>> {
+        let rate = self.settings.rate;
+        let request = self.request(Verb::Echo, wait, message.len() as u64, rounds);
+        let mut times = alloc::vec::Vec::with_capacity(rounds as usize);
+        let mut back = alloc::vec![0; message.len()];
+        let channel = self.channel(wait);
+        request.say(&self.endpoint)?;
+        let mut last = ticks();
+        for _ in 0..rounds {
+            channel.send(message)?;
+            channel.receive(&mut back)?;
+            let now = ticks();
+            times.push(rate.between(last, now));
+            last = now;
+        }
+        let mut sum = Sum::default();
+        sum.add(message);
+        match hear(&self.endpoint)? == sum.value() && back == message {
+            true => Ok(times),
+            false => Err("round trip: wrong bytes came back".into()),
+        }
+    }
+
+    /// Sends messages that differ and compares what comes back.
+    fn verify_echo(&self, wait: Wait, size: usize) -> Result {
+        const ROUNDS: u64 = 16;
+        let request = self.request(Verb::Echo, wait, size as u64, ROUNDS);
+        let channel = self.channel(wait);
+        let (mut message, mut back) = (alloc::vec![0; size], alloc::vec![0; size]);
+        request.say(&self.endpoint)?;
+        for round in 0..ROUNDS {
+            wire::fill(&mut message, round + 1);
+            channel.send(&message)?;
+            channel.receive(&mut back)?;
+            if back != message {
+                return Err("round trip: wrong bytes came back".into());
+            }
+        }
+        hear(&self.endpoint).map(|_| ())
+    }
+
+    /// All repetitions of round trips of `size` bytes; `test` is for the progress line.
+    pub fn round_trips(&self, test: &str, wait: Wait, size: usize) -> Result<Samples> {
+        const WARM_UP: u64 = 20;
+        self.verify_echo(wait, size)?;
+        let mut message = alloc::vec![0; size];
+        wire::fill(&mut message, 77);
+        let warm = self.echo(wait, &message, WARM_UP)?;
+        let one = warm.iter().sum::<f64>() / WARM_UP as f64;
+        let rounds = self.settings.rounds(one);
+        let mut samples = Samples::new();
+        for repetition in 1..=self.settings.repetitions {
+            self.settings.progress(test, size as u64, repetition);
+            samples.add(self.echo(wait, &message, rounds)?);
+        }
+        Ok(samples)
+    }
+}

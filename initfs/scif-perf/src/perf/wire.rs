@@ -1,0 +1,302 @@
+//! What client and server say to each other: a request with what is to be done, and answers of
+//! eight bytes. Both are the same program, so nothing here is for others.
+
+use scif::{Endpoint, RecvFlags, SendFlags};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{Failure, Path, Result};
+
+/// What the server is to do. It answers with one word, except where noted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verb {
+    /// Send `count` messages of `size` bytes back; the answer is their checksum.
+    Echo = 1,
+    /// Receive `count` messages of `size` bytes; the answer is their checksum.
+    Sink = 2,
+    /// Send `count` messages of `size` bytes; the client sends a word when it has them all, no
+    /// answer follows.
+    Source = 3,
+    /// Register `size` bytes of new memory; the answer is its offset. The last one is the window
+    /// that later requests concern.
+    Lend = 4,
+    /// Fill the first `size` bytes of the window with the pattern of seed `count`.
+    Fill = 5,
+    /// The answer is the checksum of the first `size` bytes of the window.
+    Sum = 6,
+    /// Play `count` rounds of ping-pong with `size` bytes between the window and that of the
+    /// client at `offset`; the answer is the checksum of what came.
+    Ping = 7,
+    /// Take all windows back.
+    Release = 8,
+    /// Register the first page of the window so many more times that there are `count` windows;
+    /// the answer is the offset of the last one.
+    Multiply = 9,
+    /// Close the connections of the idle port; the answer is how many there were.
+    Forget = 10,
+    /// End the server.
+    Stop = 11,
+}
+
+const VERBS: [Verb; 11] = [
+    Verb::Echo,
+    Verb::Sink,
+    Verb::Source,
+    Verb::Lend,
+    Verb::Fill,
+    Verb::Sum,
+    Verb::Ping,
+    Verb::Release,
+    Verb::Multiply,
+    Verb::Forget,
+    Verb::Stop,
+];
+
+/// How a side waits for messages.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Wait {
+    /// Asks again and again.
+    Poll = 0,
+    /// Asks again and again, and lets others run in between.
+    Yield = 1,
+    /// Sleeps.
+    Block = 2,
+}
+
+impl Wait {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+            Self::Yield => "yield",
+            Self::Block => "block",
+        }
+    }
+
+    /// What to do between two looks.
+    #[inline]
+    pub fn pause(self) {
+        if self == Self::Yield {
+            runtime::thread::yield_now();
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Record {
+    verb: U32,
+    wait: U32,
+    path: U32,
+    zero: U32,
+    size: U64,
+    count: U64,
+    offset: U64,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// What to do.
+    pub verb: Verb,
+    /// How to wait for messages.
+    pub wait: Wait,
+    /// How messages go.
+    pub path: Path,
+    /// Bytes.
+    pub size: u64,
+    /// How many, or another number.
+    pub count: u64,
+    /// A place in the client's registered memory.
+    pub offset: i64,
+}
+
+impl Request {
+    /// A request about `size` bytes; the rest is none and blocking.
+    pub fn new(verb: Verb, size: u64) -> Self {
+        Self {
+            verb,
+            wait: Wait::Block,
+            path: Path::Direct,
+            size,
+            count: 0,
+            offset: 0,
+        }
+    }
+
+    /// Says it to the server.
+    pub fn say(&self, endpoint: &Endpoint) -> Result {
+        let record = Record {
+            verb: (self.verb as u32).into(),
+            wait: (self.wait as u32).into(),
+            path: u32::from(self.path == Path::File).into(),
+            zero: 0.into(),
+            size: self.size.into(),
+            count: self.count.into(),
+            offset: (self.offset as u64).into(),
+        };
+        let bytes = record.as_bytes();
+        match endpoint.send(bytes, SendFlags::BLOCK)? {
+            count if count == bytes.len() => Ok(()),
+            _ => Err("the connection has ended".into()),
+        }
+    }
+
+    /// The next request; `None` when the client has gone.
+    pub fn hear(endpoint: &Endpoint) -> Result<Option<Self>> {
+        let mut bytes = [0; size_of::<Record>()];
+        match endpoint.recv(&mut bytes, RecvFlags::BLOCK) {
+            Ok(count) if count == bytes.len() => {}
+            _ => return Ok(None),
+        }
+        let record = Record::read_from_bytes(&bytes).map_err(|_| Failure::from("no request"))?;
+        let number = record.verb.get();
+        let verb = VERBS.into_iter().find(|verb| *verb as u32 == number);
+        Ok(Some(Self {
+            verb: verb.ok_or("no request has that number")?,
+            wait: match record.wait.get() {
+                0 => Wait::Poll,
+                1 => Wait::Yield,
+                _ => Wait::Block,
+            },
+            path: match record.path.get() {
+                0 => Path::Direct,
+                _ => Path::File,
+            },
+            size: record.size.get(),
+            count: record.count.get(),
+            offset: record.offset.get() as i64,
+        }))
+    }
+}
+
+/// Sends a word.
+pub fn tell(endpoint: &Endpoint, word: u64) -> Result {
+    match endpoint.send(&word.to_le_bytes(), SendFlags::BLOCK)? {
+        8 => Ok(()),
+        _ => Err("the connection has ended".into()),
+    }
+}
+
+/// Receives a word.
+pub fn hear(endpoint: &Endpoint) -> Result<u64> {
+    let mut bytes = [0; 8];
+    match endpoint.recv(&mut bytes, RecvFlags::BLOCK)? {
+        8 => Ok(u64::from_le_bytes(bytes)),
+        _ => Err("the connection has ended".into()),
+    }
+}
+
+/// A way to send and receive whole messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel<'a> {
+    /// The connection.
+    pub endpoint: &'a Endpoint,
+    /// How to wait.
+    pub wait: Wait,
+    /// How messages go.
+    pub path: Path,
+}
+
+impl Channel<'_> {
+    /// Sends a whole message.
+    #[inline]
+    pub fn send(&self, message: &[u8]) -> Result {
+        if self.path == Path::File {
+            return self.write(message);
+        }
+        if self.wait == Wait::Block {
+            return whole(
+                self.endpoint.send(message, SendFlags::BLOCK)?,
+                message.len(),
+            );
+        }
+        let mut sent = self.endpoint.send(message, SendFlags::empty())?;
+        while sent < message.len() {
+            self.wait.pause();
+            sent += self.endpoint.send(&message[sent..], SendFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Receives a whole message.
+    #[inline]
+    pub fn receive(&self, buffer: &mut [u8]) -> Result {
+        if self.path == Path::File {
+            return self.read(buffer);
+        }
+        if self.wait == Wait::Block {
+            let length = buffer.len();
+            return whole(self.endpoint.recv(buffer, RecvFlags::BLOCK)?, length);
+        }
+        let mut got = self.endpoint.recv(buffer, RecvFlags::empty())?;
+        while got < buffer.len() {
+            self.wait.pause();
+            got += self.endpoint.recv(&mut buffer[got..], RecvFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, message: &[u8]) -> Result {
+        let mut sent = 0;
+        while sent < message.len() {
+            match runtime::fd::write(self.endpoint.fd(), &message[sent..])? {
+                0 => return Err("the file takes no bytes".into()),
+                count => sent += count,
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> Result {
+        let mut got = 0;
+        while got < buffer.len() {
+            match runtime::fd::read(self.endpoint.fd(), &mut buffer[got..])? {
+                0 => return Err("the file has ended".into()),
+                count => got += count,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn whole(count: usize, wanted: usize) -> Result {
+    match count == wanted {
+        true => Ok(()),
+        false => Err("the connection has ended in a message".into()),
+    }
+}
+
+/// A sum that notices changed, swapped and missing words.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Sum(u64);
+
+impl Sum {
+    /// Adds bytes; the last ones of a piece count as a word.
+    pub fn add(&mut self, bytes: &[u8]) {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        for piece in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            self.0 = (self.0 ^ u64::from_le_bytes(word) ^ (piece.len() as u64) << 56)
+                .wrapping_mul(FACTOR)
+                .rotate_left(23);
+        }
+    }
+
+    /// The sum.
+    pub fn value(self) -> u64 {
+        self.0
+    }
+}
+
+/// Fills a buffer with numbers that do not repeat.
+pub fn fill(bytes: &mut [u8], seed: u64) {
+    let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for piece in bytes.chunks_mut(8) {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        piece.copy_from_slice(&word.to_le_bytes()[..piece.len()]);
+    }
+}

@@ -1,0 +1,99 @@
+//! Samples of one measurement and what is told of them: percentiles of all samples, and the median
+//! of each repetition, whose spread says how far the machine can be trusted.
+
+use alloc::vec::Vec;
+
+/// The samples of a measurement, by repetition.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    all: Vec<f64>,
+    medians: Vec<f64>,
+}
+
+/// What is told of a measurement; the unit is the samples'.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Number of samples.
+    pub count: usize,
+    /// The least.
+    pub min: f64,
+    /// The median.
+    pub p50: f64,
+    /// 90 of 100 are at most this.
+    pub p90: f64,
+    /// 99 of 100 are at most this.
+    pub p99: f64,
+    /// The greatest.
+    pub max: f64,
+    /// The median of each repetition, in their order.
+    pub repetitions: Vec<f64>,
+}
+
+impl Samples {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a repetition; one without samples does not count.
+    pub fn add(&mut self, mut repetition: Vec<f64>) {
+        repetition.sort_unstable_by(f64::total_cmp);
+        if let Some(median) = percentile(&repetition, 50) {
+            self.medians.push(median);
+            self.all.append(&mut repetition);
+        }
+    }
+
+    /// The percentiles; `None` without samples.
+    pub fn summary(mut self) -> Option<Summary> {
+        self.all.sort_unstable_by(f64::total_cmp);
+        let all = &self.all;
+        Some(Summary {
+            count: all.len(),
+            min: *all.first()?,
+            p50: percentile(all, 50)?,
+            p90: percentile(all, 90)?,
+            p99: percentile(all, 99)?,
+            max: *all.last()?,
+            repetitions: self.medians,
+        })
+    }
+}
+
+/// The smallest of the sorted samples that `percent` of 100 samples do not exceed.
+fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn percentiles_are_samples() {
+        let mut samples = Samples::new();
+        samples.add((1..=50).rev().map(f64::from).collect());
+        samples.add((51..=100).map(f64::from).collect());
+        samples.add(Vec::new());
+        let summary = samples.summary().unwrap();
+        assert_eq!((summary.count, summary.min, summary.max), (100, 1.0, 100.0));
+        let percentiles = (summary.p50, summary.p90, summary.p99);
+        assert_eq!(percentiles, (50.0, 90.0, 99.0));
+        assert_eq!(summary.repetitions, [25.0, 75.0]);
+    }
+
+    #[test]
+    fn few_samples() {
+        assert_eq!(Samples::new().summary(), None);
+        let mut one = Samples::new();
+        one.add(vec![7.0]);
+        let summary = one.summary().unwrap();
+        assert_eq!((summary.min, summary.p50, summary.p99), (7.0, 7.0, 7.0));
+        let mut two = Samples::new();
+        two.add(vec![3.0, 1.0]);
+        let summary = two.summary().unwrap();
+        assert_eq!((summary.p50, summary.p90), (1.0, 3.0));
+    }
+}

@@ -1,0 +1,84 @@
+//! Taking samples: how long one call takes, or how many bytes it moves in a second.
+
+use alloc::vec::Vec;
+
+use platform::clock::{Rate, ticks};
+
+/// Calls that are shorter than this are timed several at once, so that reading the counter does
+/// not count.
+const BATCH_NS: f64 = 20_000.0;
+
+/// Least number of samples of a repetition, however long a call takes.
+const MIN_SAMPLES: usize = 3;
+
+/// Samples of a call that moves `bytes` bytes, in bytes per second, taken for about `budget_ns`
+/// nanoseconds after one call that is not counted.
+///
+/// # Errors
+/// The first of `call`.
+pub fn rates<E>(
+    rate: Rate,
+    bytes: u64,
+    budget_ns: u64,
+    call: impl FnMut() -> Result<(), E>,
+) -> Result<Vec<f64>, E> {
+    let mut samples = durations(rate, budget_ns, call)?;
+    for sample in &mut samples {
+        *sample = bytes as f64 * 1e9 / sample.max(1e-3);
+    }
+    Ok(samples)
+}
+
+/// Samples of the nanoseconds one call takes, taken for about `budget_ns` nanoseconds after one
+/// call that is not counted. Short calls are timed in batches; a sample is then the batch's mean.
+///
+/// # Errors
+/// The first of `call`.
+pub fn durations<E>(
+    rate: Rate,
+    budget_ns: u64,
+    mut call: impl FnMut() -> Result<(), E>,
+) -> Result<Vec<f64>, E> {
+    call()?;
+    let start = ticks();
+    call()?;
+    let one = rate.between(start, ticks()).max(1.0);
+    let batch = (BATCH_NS / one).max(1.0) as u32;
+    let end = ticks() + rate.ticks(budget_ns);
+    let mut samples = Vec::new();
+    while samples.len() < MIN_SAMPLES || ticks() < end {
+        let start = ticks();
+        for _ in 0..batch {
+            call()?;
+        }
+        samples.push(rate.between(start, ticks()) / f64::from(batch));
+    }
+    Ok(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn a_budget_is_kept_and_errors_end_it() {
+        let start = std::time::Instant::now();
+        let rate = Rate::measure(|| start.elapsed().as_nanos() as u64).unwrap();
+        let mut calls = 0;
+        let samples = durations(rate, 2_000_000, || {
+            calls += 1;
+            std::hint::black_box(calls);
+            Ok::<_, ()>(())
+        });
+        let samples = samples.unwrap();
+        assert!(samples.len() >= MIN_SAMPLES && calls > samples.len());
+        let mut left = 5;
+        let failed = rates(rate, 1, 1_000_000_000_000, || {
+            left -= 1;
+            if left > 0 { Ok(()) } else { Err("ended") }
+        });
+        assert_eq!((failed, left), (Err("ended"), 0));
+    }
+}
