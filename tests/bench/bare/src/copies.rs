@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use platform::copy::{Choices, Routine};
 use platform::mem::{BoundsError, PAGE, Region};
 use scif_perf::report::{Line, Unit};
 use scif_perf::samples::Samples;
@@ -22,12 +23,6 @@ const CACHE_ENTRIES: usize = 64;
 const DISTANCE: usize = 37;
 /// Bytes more than needed, to keep that distance.
 pub const SLACK: usize = CACHE_ENTRIES * PAGE;
-
-/// A way to copy between two regions: to, offset, from, offset, bytes.
-type Routine = fn(&Region, usize, &Region, usize, usize) -> Result<(), BoundsError>;
-
-/// The routines by name.
-const ROUTINES: &[(&str, Routine)] = &[("default", Region::copy_from)];
 
 fn sizes(settings: &Settings) -> Vec<u64> {
     settings.sizes.clone().unwrap_or_else(|| {
@@ -59,11 +54,11 @@ struct Direction<'a> {
 
 impl Direction<'_> {
     /// Copies the first `bytes` bytes.
-    fn copy(&self, routine: Routine, bytes: usize) -> Result<(), BoundsError> {
+    fn copy(&self, bytes: usize) -> Result<(), BoundsError> {
         let mut left = bytes;
         for step in &self.steps {
             let count = step.bytes.min(left);
-            routine(self.to, step.to, self.from, step.from, count)?;
+            self.to.copy_from(step.to, self.from, step.from, count)?;
             left -= count;
             if left == 0 {
                 break;
@@ -126,14 +121,17 @@ pub fn run(station: &Station, settings: &Settings) -> Result<(), Failure> {
     let wanted = directions
         .iter()
         .filter(|direction| settings.wants(direction.test));
-    for direction in wanted {
-        for (name, routine) in ROUTINES {
-            verify(station, direction, *routine)?;
-            for &size in &sizes(settings) {
-                let line = measure(direction, *routine, size, settings);
-                if let Some(line) = line.map_err(failed(direction.test))? {
-                    settings.print(&line.with_text("routine", name));
-                }
+    let available = Routine::ALL
+        .into_iter()
+        .filter(|routine| routine.is_available());
+    for (direction, routine) in wanted.flat_map(|to| available.clone().map(move |by| (to, by))) {
+        Choices::from_numbers([routine.number(); 4]).apply();
+        let name = alloc::format!("{routine}");
+        verify(station, direction)?;
+        for &size in &sizes(settings) {
+            let line = measure(direction, size, settings);
+            if let Some(line) = line.map_err(failed(direction.test))? {
+                settings.print(&line.with_text("routine", &name));
             }
         }
     }
@@ -142,13 +140,12 @@ pub fn run(station: &Station, settings: &Settings) -> Result<(), Failure> {
 
 fn measure(
     direction: &Direction<'_>,
-    routine: Routine,
     size: u64,
     settings: &Settings,
 ) -> Result<Option<Line>, BoundsError> {
     let mut samples = Samples::new();
     for _ in 0..settings.repetitions {
-        let copy = || direction.copy(routine, size as usize);
+        let copy = || direction.copy(size as usize);
         samples.add(timing::rates(
             settings.rate,
             size,
@@ -162,10 +159,10 @@ fn measure(
 }
 
 /// Copies all once and compares the checksums of both ends.
-fn verify(station: &Station, direction: &Direction<'_>, routine: Routine) -> Result<(), Failure> {
+fn verify(station: &Station, direction: &Direction<'_>) -> Result<(), Failure> {
     const SEED: u64 = 0x5eed;
     let bytes = station.exported.len();
-    let copied = |direction: &Direction<'_>| direction.copy(routine, bytes);
+    let copied = |direction: &Direction<'_>| direction.copy(bytes);
     let own = |region: &Region, offset| sum_of(region, offset, bytes);
     let first = direction.steps.first().ok_or("nothing to copy")?;
     let (sent, came) = match direction.test {
