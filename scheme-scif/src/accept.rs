@@ -8,7 +8,7 @@ use scif_core::EndpointId;
 use syscall::error::{EINVAL, ENFILE, EWOULDBLOCK, Error, Result};
 
 use crate::access::{Access, Caller};
-use crate::handle::{Endpoint, HandleId};
+use crate::handle::{Endpoint, HandleId, Kind};
 use crate::path::Path;
 use crate::scif::{
     Fabric, MAX_HANDLES, Scif, SharedListener, Source, Waiting, system, would_block,
@@ -28,7 +28,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     }
 
     /// `dup(listener, "accept")`: takes one connection; waits unless the listener has `O_NONBLOCK`.
-    /// `dup(endpoint, "window")`: a handle for mappings.
+    /// `dup(endpoint, "window")`, `"own-window"`: a handle for mappings.
     ///
     /// # Errors
     /// `EINVAL` for other names and for handles that do not listen.
@@ -42,14 +42,14 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         if let Some(ended) = self.take_ended(request) {
             return ended;
         }
-        if name != b"accept" && name != b"window" {
-            return Err(Error::new(EINVAL));
-        }
         if self.handles.len() >= MAX_HANDLES {
             return Err(Error::new(ENFILE));
         }
-        if name == b"window" {
-            return self.window_handle(id, caller);
+        match name {
+            b"accept" => {}
+            b"window" => return self.window_handle(id, caller, Kind::Window),
+            b"own-window" => return self.window_handle(id, caller, Kind::OwnWindow),
+            _ => return Err(Error::new(EINVAL)),
         }
         let synchronous = !self.endpoint(id)?.nonblocking;
         let endpoint = self.accept_from(id, caller, synchronous, request)?;

@@ -111,8 +111,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             return;
         };
         // There are none unless the kernel lost count; nobody would ever give them back.
-        for range in handle.mapped.iter() {
-            self.engine.unmap(&mut self.fabric, range.mark, range.pages);
+        for &range in handle.mapped.iter() {
+            self.forget_mapped(range);
         }
         match handle.kind {
             Kind::Endpoint(endpoint) => self.close_endpoint(id, &endpoint),

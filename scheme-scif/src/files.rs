@@ -151,14 +151,14 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         table.finish()
     }
 
-    /// One line for each piece that is mapped, of a peer's window or of a memory object.
+    /// One line for each piece that is mapped, of a window or of a memory object.
     fn mappings(&self) -> String {
         let mut table = Table::new(["handle", "pid", "what", "offset", "pages"]);
         for (id, handle) in &self.handles {
             let pid = handle.caller.pid;
             for range in handle.mapped.iter() {
                 let offset = Hex(range.first * PAGE);
-                table.row([id, &pid, &"window", &offset, &range.pages]);
+                table.row([id, &pid, &range.mark.name(), &offset, &range.pages]);
             }
             if let Kind::Memory(Some(token)) = handle.kind
                 && let Some(object) = self.objects.get(&token)

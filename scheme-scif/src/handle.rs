@@ -8,7 +8,7 @@ use syscall::flag::{MODE_CHR, MODE_DIR, MODE_FILE};
 
 use crate::access::{Access, Caller};
 use crate::lane::Lane;
-use crate::object::Made;
+use crate::object::{Made, Token};
 use crate::path::{Path, TextFile};
 use crate::peers::Peers;
 use crate::ranges::Ranges;
@@ -24,9 +24,28 @@ pub(crate) struct Handle<R> {
     pub access: Access,
     pub caller: Caller,
     pub kind: Kind<R>,
-    /// The peer's windows that programs have mapped through it, by page of the registered address
-    /// space.
-    pub mapped: Ranges<RemoteWindowId>,
+    /// What programs have mapped through it (memory handles keep that with their object), by page
+    /// of the offset it was mapped at.
+    pub mapped: Ranges<Mark>,
+}
+
+/// What a mapped page is one of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Mark {
+    /// A window of the peer.
+    Peer(RemoteWindowId),
+    /// A memory object that an own window was made of.
+    Own(Token),
+}
+
+impl Mark {
+    /// What the file `mappings` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mark::Peer(_) => "window",
+            Mark::Own(_) => "own-window",
+        }
+    }
 }
 
 /// What lies behind a handle.
@@ -41,6 +60,8 @@ pub(crate) enum Kind<R> {
     Closed,
     /// The windows of an endpoint's peer, for mapping.
     Window(EndpointId),
+    /// The endpoint's own windows, for mapping.
+    OwnWindow(EndpointId),
     /// A memory object, or nothing yet.
     Memory(Made),
     /// The nodes that come and go.

@@ -6,17 +6,19 @@
 //! pages takes time. From then on the object is a list of physical runs behind one range of
 //! addresses, known by its token.
 //!
-//! An object lives while its maker holds it and while the engine uses it: a window or a transfer of
-//! its pages. The maker holds it by the open file, so that it lasts as long as the last mapping;
-//! what is offered or pinned can be given up before that. Once its maker has let go, an object is
-//! no longer found by its token.
+//! An object lives while its maker holds it, while the engine uses it (a window or a transfer of
+//! its pages), and while pages of it are mapped as pages of a window. The maker holds it by the
+//! open file, so that it lasts as long as the last mapping; what is offered or pinned can be given
+//! up before that. Once its maker has let go, an object is no longer found by its token.
 
 use alloc::vec::Vec;
 
 use scif_abi::call::MemoryCall;
 use scif_abi::limits::PAGE_BYTES;
 use scif_core::{Pages, PinId, Run};
-use syscall::error::{EACCES, EAGAIN, EFAULT, EINVAL, ENOENT, ENOTTY, ENXIO, Error, Result};
+use syscall::error::{
+    EACCES, EAGAIN, EFAULT, EINVAL, ENOENT, ENOTTY, ENXIO, EOPNOTSUPP, Error, Result,
+};
 
 use crate::access::Caller;
 use crate::handle::{HandleId, Kind};
@@ -41,6 +43,8 @@ pub(crate) struct Object<R> {
     is_offered: bool,
     is_held: bool,
     uses: u32,
+    /// Pages of it that are mapped as pages of windows; each as often as it is mapped.
+    viewed: u64,
     /// The request whose payload the offered pages are.
     offer: Option<R>,
     /// What programs map of it.
@@ -184,6 +188,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             is_offered: offer.is_some(),
             is_held: true,
             uses: 0,
+            viewed: 0,
             offer,
             mapped: Ranges::default(),
         };
@@ -280,8 +285,29 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         self.drop_unused(pin.0);
     }
 
+    /// Some pages of an object are mapped as pages of a window; they stay until they are not.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` when they are somebody else's pages, which are not ours to keep.
+    pub(crate) fn begin_view(&mut self, token: Token, pages: u64) -> Result<()> {
+        let object = self.objects.get_mut(&token).ok_or(Error::new(ENXIO))?;
+        if object.is_offered {
+            return Err(Error::new(EOPNOTSUPP));
+        }
+        object.viewed += pages;
+        Ok(())
+    }
+
+    /// Pages that were mapped as pages of a window are not any more.
+    pub(crate) fn end_view(&mut self, token: Token, pages: u64) {
+        if let Some(object) = self.objects.get_mut(&token) {
+            object.viewed = object.viewed.saturating_sub(pages);
+            self.drop_unused(token);
+        }
+    }
+
     fn drop_unused(&mut self, token: Token) {
-        let unused = |object: &Object<R>| !object.is_held && object.uses == 0;
+        let unused = |object: &Object<R>| !object.is_held && object.uses == 0 && object.viewed == 0;
         if self.objects.get(&token).is_some_and(unused) {
             self.remove_object(token, Ok(0));
         }

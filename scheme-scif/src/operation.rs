@@ -44,6 +44,10 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             // Any descriptor of the scheme will do: the answer is the node's, not an endpoint's.
             return Ok(self.node_ids(payload));
         }
+        if let Call::MapRunOwn { offset, length } = call {
+            // Also of a handle that maps own windows.
+            return self.map_run_own(id, offset, length);
+        }
         if !matches!(self.waiting.get(&request), Some(Waiting::Ticket { .. })) {
             self.endpoint(id)?;
         }

@@ -1,21 +1,26 @@
-//! The peer's windows in the address spaces of programs: `fmap`, and the addresses of pages for
-//! trusted drivers.
+//! Windows in the address spaces of programs: `fmap`, and the addresses of pages for trusted
+//! drivers.
 //!
 //! The kernel asks where in *this* task's memory the wanted bytes are and enters those very frames
 //! or bus addresses into the program: from then on it reaches the peer's pages without anybody's
 //! help. What is mapped is noted with the handle the mapping was made through, because that is
 //! what the kernel names when a piece is unmapped; it keeps the handle open as long.
+//!
+//! A program maps own windows as well, to copy between them and the peer's by itself: by the offset
+//! that names the window it reaches the pages, whatever its addresses mean by now. Such a mapping
+//! keeps the pages, but is no use of the window and does not hold up its end.
 
 use scif_abi::call::PagesHeader;
 use scif_abi::flags::Protection;
 use scif_core::EndpointId;
-use syscall::error::{EACCES, EINVAL, ENODEV, EOVERFLOW, Error, Result};
+use syscall::error::{EACCES, EINVAL, ENODEV, EOVERFLOW, EXDEV, Error, Result};
 use syscall::flag::MapFlags;
 use zerocopy::IntoBytes;
 
 use crate::access::Caller;
-use crate::handle::{Handle, HandleId, Kind};
+use crate::handle::{Handle, HandleId, Kind, Mark};
 use crate::object::{PAGE, root};
+use crate::ranges::Range;
 use crate::scif::{Fabric, Scif, system};
 
 /// Bytes of a page address in the answer to `GetPages`.
@@ -39,7 +44,11 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         let handle = self.handle(id)?;
         if !matches!(
             handle.kind,
-            Kind::Memory(_) | Kind::Endpoint(_) | Kind::Window(_) | Kind::Closed
+            Kind::Memory(_)
+                | Kind::Endpoint(_)
+                | Kind::Window(_)
+                | Kind::OwnWindow(_)
+                | Kind::Closed
         ) {
             return Err(Error::new(ENODEV));
         }
@@ -59,13 +68,16 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         if writes {
             denied(handle.access.to_write())?;
         }
-        if matches!(handle.kind, Kind::Memory(_)) {
-            return self.map_object(id, offset, pages);
-        }
         let mut protection = Protection::empty();
         protection.set(Protection::READ, reads);
         protection.set(Protection::WRITE, writes);
-        self.map_window(id, offset, pages, protection)
+        match handle.kind {
+            Kind::Memory(_) => self.map_object(id, offset, pages),
+            Kind::OwnWindow(endpoint) => {
+                self.map_own_window(id, endpoint, offset, pages, protection)
+            }
+            _ => self.map_window(id, offset, pages, protection),
+        }
     }
 
     fn map_window(
@@ -93,7 +105,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             return Err(Error::new(EOVERFLOW));
         };
         let handle = self.handle_mut(id)?;
-        handle.mapped.add(offset / PAGE, pages, mapped.window);
+        let mark = Mark::Peer(mapped.window);
+        handle.mapped.add(offset / PAGE, pages, mark);
         Ok(address)
     }
 
@@ -114,18 +127,69 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             return Ok(());
         }
         for range in handle.mapped.remove(first, pages) {
-            self.engine.unmap(&mut self.fabric, range.mark, range.pages);
+            self.forget_mapped(range);
         }
         Ok(())
     }
 
+    /// Gives back what was mapped by pages that are mapped no longer.
+    pub(crate) fn forget_mapped(&mut self, range: Range<Mark>) {
+        match range.mark {
+            Mark::Peer(window) => self.engine.unmap(&mut self.fabric, window, range.pages),
+            Mark::Own(token) => self.end_view(token, range.pages),
+        }
+    }
+
+    fn map_own_window(
+        &mut self,
+        id: HandleId,
+        endpoint: EndpointId,
+        offset: u64,
+        pages: u64,
+        protection: Protection,
+    ) -> Result<usize> {
+        let start = i64::try_from(offset).map_err(|_| Error::new(EINVAL))?;
+        let length = pages.checked_mul(PAGE).ok_or(Error::new(EINVAL))?;
+        let run = self
+            .engine
+            .own_run(endpoint, start, length, protection.bits())
+            .map_err(system)?;
+        if run.bytes != length {
+            return Err(Error::new(EXDEV));
+        }
+        let bytes = usize::try_from(length).map_err(|_| Error::new(EOVERFLOW))?;
+        let view = self.fabric.view_of(run.place, bytes);
+        let address = view.ok_or(Error::new(EOVERFLOW))?;
+        let token = run.pin.0;
+        self.begin_view(token, pages)?;
+        let handle = self.handle_mut(id)?;
+        handle.mapped.add(offset / PAGE, pages, Mark::Own(token));
+        Ok(address)
+    }
+
     /// `dup(endpoint, "window")`: a handle that maps the windows of the endpoint's peer and does
-    /// nothing else. Mappings made through it do not keep the endpoint's own file open.
-    pub(crate) fn window_handle(&mut self, id: HandleId, caller: Caller) -> Result<HandleId> {
-        let endpoint = self.endpoint(id)?.id;
+    /// nothing else; `"own-window"`, the endpoint's own. Mappings made through it do not keep the
+    /// endpoint's own file open.
+    pub(crate) fn window_handle(
+        &mut self,
+        id: HandleId,
+        caller: Caller,
+        kind: impl FnOnce(EndpointId) -> Kind<R>,
+    ) -> Result<HandleId> {
+        let kind = kind(self.endpoint(id)?.id);
         let Handle { path, access, .. } = *self.handle(id)?;
-        let handle = Handle::new(path, access, caller, Kind::Window(endpoint));
-        Ok(self.insert(handle))
+        Ok(self.insert(Handle::new(path, access, caller, kind)))
+    }
+
+    /// How far one mapping of own windows can reach; on an endpoint, or a handle for mapping them.
+    pub(crate) fn map_run_own(&mut self, id: HandleId, offset: i64, length: u64) -> Result<usize> {
+        let endpoint = match self.handle(id)?.kind {
+            Kind::OwnWindow(endpoint) => endpoint,
+            _ => self.endpoint(id)?.id,
+        };
+        let none = Protection::empty().bits();
+        let run = self.engine.own_run(endpoint, offset, length, none);
+        run.map(|run| run.bytes as usize).map_err(system)
     }
 
     pub(crate) fn map_run(&mut self, id: HandleId, offset: i64, length: u64) -> Result<usize> {

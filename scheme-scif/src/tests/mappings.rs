@@ -1,12 +1,12 @@
 //! The peer's windows in programs' address spaces, and what of them outlives what.
 
-use scif_abi::call::{Call, PagesHeader, RegisterRecord};
+use scif_abi::call::{Call, MemoryCall, PagesHeader, RegisterRecord};
 use syscall::error::*;
 use syscall::flag::{MapFlags, O_RDONLY, O_RDWR};
 use zerocopy::FromBytes;
 
 use super::bed::{ADMIN, Bed, Op, PAGE, PHYSICAL, USER};
-use super::memory::shared;
+use super::memory::{lent, shared, start_offer, words};
 use super::programs::*;
 
 #[test]
@@ -135,6 +135,106 @@ fn rights_of_windows_and_handles_hold_for_mappings() {
         let found = bed.map(0, unconnected, 0, PAGE, shared(write));
         assert_eq!(found, error(EACCES));
     });
+}
+
+#[test]
+fn own_windows_are_mapped_and_keep_their_pages() {
+    on_both(|bed, to| {
+        let before = state(bed);
+        let (near, far) = ends(bed, to);
+        let mine = memory(bed, 0, 8);
+        let offset = register(bed, 0, near, record(mine, 8 * PAGE, 1)).unwrap() as u64;
+        let dup = |bed: &mut Bed, id| {
+            let name = b"own-window".to_vec();
+            let caller = USER;
+            bed.now(0, Op::Dup { id, name, caller }).0
+        };
+        let own = dup(bed, near).unwrap();
+        assert_eq!(dup(bed, mine.id), error(ENOTTY));
+        // An object of the test bed has runs of three pages.
+        for id in [near, own] {
+            let run = |bed: &mut Bed, page: u64, length: u64| {
+                let offset = (offset + page * PAGE64) as i64;
+                call(bed, 0, id, Call::MapRunOwn { offset, length })
+            };
+            assert_eq!(run(bed, 0, 8 * PAGE64), Ok(3 * PAGE));
+            assert_eq!(run(bed, 7, 2 * PAGE64), error(ENXIO));
+            assert_eq!(run(bed, 0, 1), error(EINVAL));
+        }
+        let window = Call::MapRunOwn {
+            offset: 0,
+            length: PAGE64,
+        };
+        assert_eq!(call(bed, 0, mine.id, window), error(EINVAL));
+        // Nothing but mapping can be done with it.
+        assert_eq!(call(bed, 0, own, Call::LocalPort), error(ENOTTY));
+        assert_eq!(bed.read(0, own, 1), error(EINVAL));
+
+        let read = shared(MapFlags::PROT_READ);
+        assert_eq!(bed.map(0, own, offset, 4 * PAGE, read), error(EXDEV));
+        assert_eq!(
+            bed.map(0, own, offset + 8 * PAGE64, PAGE, read),
+            error(ENXIO)
+        );
+        assert_eq!(
+            bed.map(0, own, offset, PAGE, shared(READ_WRITE)),
+            error(EACCES)
+        );
+        let address = bed.map(0, own, offset + PAGE64, 2 * PAGE, read).unwrap();
+        let mappings = bed.text(0, "mappings");
+        assert!(mappings.contains("own-window"), "{mappings}");
+        bed.poke(0, mine.address + 2 * PAGE, b"mine");
+        assert_eq!(bed.peek(0, address + PAGE, 4), b"mine");
+
+        // It is no use of the window, whose end it does not hold up, but it keeps the pages.
+        let length = 8 * PAGE64;
+        let unregister = Call::Unregister {
+            offset: offset as i64,
+            length,
+        };
+        assert_eq!(call(bed, 0, near, unregister), Ok(0));
+        assert_eq!(bed.counter(0, "windows"), 0);
+        assert_eq!(bed.map(0, own, offset, PAGE, read), error(ENXIO));
+        bed.close(0, near);
+        bed.close(to, far);
+        assert!(bed.map(0, own, offset, PAGE, read).is_err());
+        forget(bed, 0, mine, 8);
+        assert_eq!(bed.counter(0, "memory_pages"), 8);
+        bed.unmap(0, own, offset + PAGE64, PAGE).unwrap();
+        assert_eq!(bed.counter(0, "memory_pages"), 8);
+        assert_eq!(bed.peek(0, address + PAGE, 4), b"mine");
+        bed.unmap(0, own, offset + 2 * PAGE64, PAGE).unwrap();
+        bed.close(0, own);
+        assert_eq!(state(bed), before);
+    });
+}
+
+#[test]
+fn an_own_window_of_offered_pages_is_not_mapped() {
+    let mut bed = Bed::new(1);
+    let (near, _) = bed.pair(0, 0, 2050);
+    let pages = lent(&[(0x10_0000, 2)]);
+    let memory = bed.open_with(0, "memory", O_RDWR, ADMIN).unwrap();
+    start_offer(&mut bed, memory, &pages, MemoryCall::Offer { owner: 0 });
+    let token = bed
+        .call(0, memory, &[], words(MemoryCall::Token))
+        .0
+        .unwrap();
+    let offered = Memory {
+        id: memory,
+        token: token as u64,
+        address: 0,
+    };
+    register(&mut bed, 0, near, fixed(offered, 0, 2)).unwrap();
+    let name = b"own-window".to_vec();
+    let dup = Op::Dup {
+        id: near,
+        name,
+        caller: ADMIN,
+    };
+    let own = bed.now(0, dup).0.unwrap();
+    let found = bed.map(0, own, 0, PAGE, shared(READ_WRITE));
+    assert_eq!(found, error(EOPNOTSUPP));
 }
 
 #[test]

@@ -211,12 +211,12 @@ fn mapping_is_checked() {
     assert_eq!(bed.map(0, 9999, 0, PAGE, read), error(EBADF));
 }
 
-fn lent(runs: &[(u64, u32)]) -> Lent {
+pub fn lent(runs: &[(u64, u32)]) -> Lent {
     let run = |&(address, pages)| Run { address, pages };
     Rc::new(runs.iter().map(run).collect())
 }
 
-fn start_offer(bed: &mut Bed, id: HandleId, lent: &Lent, call: MemoryCall) -> u32 {
+pub fn start_offer(bed: &mut Bed, id: HandleId, lent: &Lent, call: MemoryCall) -> u32 {
     let lent = lent.clone();
     bed.submit(0, Op::Offer { id, lent, call })
 }

@@ -85,6 +85,55 @@ fn mappings_are_checked() {
 }
 
 #[test]
+fn own_windows_are_found_run_by_run() {
+    for nodes in [1, 2] {
+        let (mut bed, a, b) = ends(nodes);
+        let (engine, memory) = bed.engine(b);
+        let run = engine.own_run(b.id, 0, 7 * PAGE, READ).unwrap();
+        assert_eq!(run.bytes, 2 * PAGE);
+        memory.store_u64(run.place.offset(PAGE), 99).unwrap();
+        let rest = engine.own_run(b.id, 2 * P, PAGE, BOTH).unwrap();
+        assert_eq!((rest.bytes, rest.pin), (PAGE, run.pin));
+        let second = engine.own_run(b.id, 4 * P, 2 * PAGE, READ).unwrap();
+        assert_eq!(second.bytes, 2 * PAGE);
+        assert_ne!(second.pin, run.pin);
+        for (offset, length, protection, error) in [
+            (0, 0, READ, Error::InvalidArgument),
+            (1, PAGE, READ, Error::InvalidArgument),
+            (-P, PAGE, READ, Error::InvalidArgument),
+            (0, PAGE, 4, Error::InvalidArgument),
+            (2 * P, 2 * PAGE, BOTH, Error::AccessDenied),
+            (3 * P, 5 * PAGE, READ, Error::NoSuchAddress),
+        ] {
+            let result = engine.own_run(b.id, offset, length, protection);
+            assert_eq!(result, Err(error), "{offset} {length} {protection}");
+        }
+        // What is the owner's here is the peer's there, and the same page.
+        let (engine, memory) = bed.engine(a);
+        let none = engine.own_run(a.id, 0, PAGE, READ);
+        assert_eq!(none, Err(Error::NoSuchAddress));
+        let mapped = engine.map(memory, a.id, P, PAGE, READ).unwrap();
+        let mut word = [0; 8];
+        match mapped.place {
+            Place::Own(address) => memory.read(address, &mut word),
+            Place::Peer(node, address) => memory.peer_read(node, address, &mut word).unwrap(),
+        }
+        assert_eq!(u64::from_le_bytes(word), 99);
+        engine.unmap(memory, mapped.window, 1);
+        // From the word to the peer on, nothing new is found.
+        let (engine, memory) = bed.engine(b);
+        engine.unregister(memory, b.id, 0, 3 * PAGE).unwrap();
+        let gone = engine.own_run(b.id, 0, PAGE, READ);
+        assert_eq!(gone, Err(Error::NoSuchAddress));
+        bed.close(a);
+        bed.run();
+        let (engine, _) = bed.engine(b);
+        let gone = engine.own_run(b.id, 4 * P, PAGE, READ);
+        assert_eq!(gone, Err(Error::ConnectionReset));
+    }
+}
+
+#[test]
 fn pages_are_got_and_put_once() {
     for nodes in [1, 2] {
         let (mut bed, a, b) = ends(nodes);

@@ -1,0 +1,69 @@
+//! Where an endpoint's own windows are, for programs that map them: the end of a transfer that the
+//! peer's windows are not.
+//!
+//! The engine only looks this up. Who maps the pages keeps the memory they are in, which is the
+//! driver's; a window can be unregistered meanwhile, as it can while its owner has it mapped.
+
+use scif_abi::Error;
+use scif_abi::flags::Protection;
+
+use crate::endpoint::EndpointId;
+use crate::engine::Engine;
+use crate::memory::Place;
+use crate::pages::PinId;
+use crate::registration::check_range;
+use crate::window::WindowState;
+
+/// Contiguous bytes of an own window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnRun {
+    /// The memory the window is made of.
+    pub pin: PinId,
+    /// Of the first byte.
+    pub place: Place,
+    /// How many, a multiple of the page size.
+    pub bytes: u64,
+}
+
+impl Engine {
+    /// The first contiguous piece of a range of the own registered address space: at most `length`
+    /// bytes from `offset` on. `protection` is what all windows of the range must allow
+    /// (`Protection` bits).
+    ///
+    /// # Errors
+    /// `EINVAL`: offset negative or unaligned, length unaligned or 0, the end beyond the last
+    /// offset, or unknown bits in `protection`. `ECONNRESET`, `ENOTCONN`, `ENODEV`. `ENXIO`: the
+    /// range is not all registered. `EACCES`: a window does not allow it.
+    pub fn own_run(
+        &self,
+        id: EndpointId,
+        offset: i64,
+        length: u64,
+        protection: u32,
+    ) -> Result<OwnRun, Error> {
+        let need = Protection::from_bits(protection).ok_or(Error::InvalidArgument)?;
+        check_range(offset, length)?;
+        let id = self.verify(id)?;
+        let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
+        let (mut first, mut is_allowed) = (None, true);
+        for found in connection.own.covering(offset, length) {
+            let (start, slot) = found?;
+            let window = self.windows.own.get(slot.id);
+            let window = window.filter(|window| window.state == WindowState::Live);
+            let window = window.ok_or(Error::NoSuchAddress)?;
+            is_allowed &= window.protection.contains(need);
+            first.get_or_insert((start, window));
+        }
+        let (start, window) = first.ok_or(Error::NoSuchAddress)?;
+        if !is_allowed {
+            return Err(Error::AccessDenied);
+        }
+        let at = offset.abs_diff(start);
+        let (place, rest) = window.chunks.place(at).ok_or(Error::NoSuchAddress)?;
+        Ok(OwnRun {
+            pin: window.pin,
+            place,
+            bytes: rest.min(length),
+        })
+    }
+}
