@@ -11,10 +11,10 @@ use crate::access::{Access, Caller};
 use crate::handle::{Endpoint, HandleId, Kind};
 use crate::path::Path;
 use crate::scif::{
-    Fabric, MAX_HANDLES, Scif, SharedListener, Source, Waiting, system, would_block,
+    Fabric, MAX_HANDLES, RequestId, Scif, SharedListener, Source, Waiting, system, would_block,
 };
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     pub(crate) fn open_accept(
         &mut self,
         path: Path,
@@ -213,7 +213,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         }
         if let Some(&next) = shared.opens.first() {
             // Whoever took the front request may leave others in the queue.
-            self.changes.requests.insert(next);
+            self.changes.requests.push(next);
             return;
         }
         let (endpoint, ours) = (shared.endpoint, shared.handle.is_none());

@@ -9,9 +9,9 @@ use syscall::error::Result;
 use crate::access::{Access, Caller};
 use crate::handle::{Endpoint, HandleId};
 use crate::path::Path;
-use crate::scif::{Fabric, Scif, Waiting, system, would_block};
+use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     pub(crate) fn dial(
         &mut self,
         to: PortId,

@@ -167,12 +167,12 @@ impl<F: Fabric<Lent = Region>, C: CopyEngine> SchemeSync for Daemon<F, C> {
 impl<F: Fabric<Lent = Region>, C: CopyEngine> SchemeDaemon for Daemon<F, C> {
     fn changes(&mut self, changes: &mut Changes) {
         let taken = self.scif.take_changes(&mut self.copier);
-        taken.handles.into_iter().for_each(|id| changes.handle(id));
+        taken.handles.drain(..).for_each(|id| changes.handle(id));
         taken
             .requests
-            .into_iter()
+            .drain(..)
             .for_each(|request| changes.request(request));
-        if taken.progress {
+        if core::mem::take(&mut taken.progress) {
             changes.progress();
         }
     }

@@ -7,9 +7,9 @@ use scif_core::EndpointId;
 use syscall::error::{ECANCELED, Error, Result};
 
 use crate::handle::{Endpoint, HandleId, Kind};
-use crate::scif::{Fabric, ROOT, Scif, Source, Waiting};
+use crate::scif::{Fabric, ROOT, RequestId, Scif, Source, Waiting};
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// Forgets what `request` has begun, apart from endpoints it may have made.
     pub(crate) fn end_wait(&mut self, request: R) {
         self.stepping.remove(&request);
@@ -38,7 +38,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     /// Answers a waiting request: the next look at it finds this.
     pub(crate) fn end_with(&mut self, request: R, result: Result<usize>) {
         self.waiting.insert(request, Waiting::Ended(result));
-        self.changes.requests.insert(request);
+        self.changes.requests.push(request);
     }
 
     /// The answer to a request that has ended while nobody looked.
@@ -157,7 +157,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         if let Kind::Endpoint(endpoint) = core::mem::replace(kind, Kind::Closed) {
             self.close_endpoint(id, &endpoint);
         }
-        self.changes.handles.insert(id);
+        self.changes.handles.push(id);
         Ok(0)
     }
 

@@ -16,7 +16,7 @@ use syscall::flag::{EventFlags, F_GETFL, F_SETFL, O_NONBLOCK};
 use crate::handle::{HandleId, Kind};
 use crate::object::PAGE;
 use crate::path::{Path, TextFile};
-use crate::scif::{Fabric, Scif};
+use crate::scif::{Fabric, RequestId, Scif};
 use crate::text::Table;
 
 /// The scheme's name, under which it is registered.
@@ -25,7 +25,7 @@ pub const SCHEME: &str = "scif";
 /// One line of a directory listing.
 pub type Entry = (String, DirentKind);
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// The content of a text file as of now.
     pub(crate) fn text(&self, file: TextFile) -> String {
         match file {
@@ -182,6 +182,9 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         table.row([&"memory_objects", &self.objects.len()]);
         table.row([&"memory_pages", &object_pages]);
         for (name, value) in self.engine.stats().lines() {
+            table.row([&name, &value]);
+        }
+        for (name, value) in self.loop_counters.lines() {
             table.row([&name, &value]);
         }
         table.finish()

@@ -30,17 +30,27 @@ impl<R: Copy + Eq> Lane<R> {
         self.waiting.is_empty()
     }
 
-    /// Puts the request in line, unless it is, and returns how many bytes it has moved if it is its
-    /// turn.
+    /// How many bytes the request has moved, if it is its turn; otherwise it is in line from now
+    /// on. A request that finds the line empty has its turn without entering it: most are done at
+    /// once.
     pub fn turn(&mut self, request: R) -> Option<usize> {
-        if !self.waiting.contains(&request) {
-            self.waiting.push_back(request);
+        match self.waiting.front() {
+            None => Some(0),
+            Some(front) if *front == request => Some(self.moved),
+            Some(_) => {
+                if !self.waiting.contains(&request) {
+                    self.waiting.push_back(request);
+                }
+                None
+            }
         }
-        (self.waiting.front() == Some(&request)).then_some(self.moved)
     }
 
-    /// Notes how many bytes the front request has moved so far.
-    pub fn progress(&mut self, moved: usize) {
+    /// The request whose turn it is has to wait, and has moved so many bytes so far.
+    pub fn wait(&mut self, request: R, moved: usize) {
+        if self.waiting.is_empty() {
+            self.waiting.push_back(request);
+        }
         self.moved = moved;
     }
 
@@ -48,10 +58,11 @@ impl<R: Copy + Eq> Lane<R> {
     /// turn has come.
     pub fn leave(&mut self, request: R) -> (usize, bool) {
         let was_front = self.waiting.front() == Some(&request);
-        self.waiting.retain(|waiting| *waiting != request);
         if !was_front {
+            self.waiting.retain(|waiting| *waiting != request);
             return (0, false);
         }
+        self.waiting.pop_front();
         (core::mem::take(&mut self.moved), !self.waiting.is_empty())
     }
 }
@@ -65,7 +76,8 @@ mod tests {
         let mut lane = Lane::default();
         assert!(lane.is_free());
         assert_eq!(lane.turn(1), Some(0));
-        lane.progress(40);
+        assert!(lane.is_free());
+        lane.wait(1, 40);
         assert_eq!(lane.turn(2), None);
         assert_eq!(lane.turn(3), None);
         assert_eq!(lane.turn(1), Some(40));

@@ -39,4 +39,6 @@ pub use daemon::Daemon;
 pub use files::{Entry, SCHEME};
 pub use handle::HandleId;
 pub use object::Token;
-pub use scif::{Changes, DEFAULT_BACKLOG, Fabric, MAX_HANDLES, News, ROOT, Scif};
+pub use scif::{
+    Changes, DEFAULT_BACKLOG, Fabric, LoopCounters, MAX_HANDLES, News, ROOT, RequestId, Scif,
+};

@@ -4,12 +4,12 @@ use alloc::string::String;
 
 use syscall::error::{EINVAL, Error, Result};
 
-use crate::scif::{Fabric, Scif};
+use crate::scif::{Fabric, RequestId, Scif};
 
 /// Pages one user may have registered at one time; and as many again in memory objects.
 const PINNED_PAGES_PER_USER: &str = "pinned_pages_per_user";
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     pub(crate) fn limits(&self) -> String {
         let pages = self.engine.pinned_limit(None);
         alloc::format!("{PINNED_PAGES_PER_USER} {pages}\n")

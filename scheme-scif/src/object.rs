@@ -23,7 +23,7 @@ use syscall::error::{
 use crate::access::Caller;
 use crate::handle::{HandleId, Kind};
 use crate::ranges::Ranges;
-use crate::scif::{Fabric, Scif, Waiting, would_block};
+use crate::scif::{Fabric, RequestId, Scif, Waiting, would_block};
 
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -66,7 +66,7 @@ struct Terms {
     is_pinned: bool,
 }
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// An operation on a memory handle, apart from those that bring a payload.
     pub(crate) fn memory_call(
         &mut self,

@@ -8,9 +8,9 @@ use syscall::flag::{O_NONBLOCK, O_STAT};
 use crate::access::{Access, Caller, not_directory, open_directory, open_text};
 use crate::handle::{Endpoint, Handle, HandleId, Kind};
 use crate::path::{Path, TextFile};
-use crate::scif::{DEFAULT_BACKLOG, Fabric, MAX_HANDLES, Scif, Source, Waiting, system};
+use crate::scif::{DEFAULT_BACKLOG, Fabric, MAX_HANDLES, RequestId, Scif, Source, Waiting, system};
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// Opens `path` below the directory `directory`. `flags` are the open flags, `status` the ones
     /// that can change later (`O_NONBLOCK`).
     ///

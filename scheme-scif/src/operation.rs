@@ -13,10 +13,10 @@ use syscall::error::{EINVAL, ENOENT, ENOTCONN, ENOTTY, EWOULDBLOCK, Error, Resul
 use zerocopy::IntoBytes;
 
 use crate::handle::{HandleId, Kind};
-use crate::scif::{Fabric, Scif, Unclaimed, Waiting, system};
+use crate::scif::{Fabric, RequestId, Scif, Unclaimed, Waiting, system};
 use crate::transfer::Until;
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// One operation: `metadata` is its number and its words, `payload` its structure or data.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use scif_abi::NodeId;
 use syscall::error::{EINVAL, Error, Result};
 
 use crate::handle::{Handle, HandleId, Kind};
-use crate::scif::{Fabric, Scif, would_block};
+use crate::scif::{Fabric, RequestId, Scif, would_block};
 
 /// What one reader has not been told yet.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl Peers {
     }
 }
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// What a fresh reader is told first: every node that is online, the own one among them.
     pub(crate) fn present_peers(&self) -> Peers {
         let news = self.engine.online_nodes().map(|node| (node, true));
@@ -73,7 +73,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             }) = self.handles.get_mut(&id)
             {
                 peers.tell(node, added);
-                self.changes.handles.insert(id);
+                self.changes.handles.push(id);
             }
         }
     }

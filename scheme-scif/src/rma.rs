@@ -9,12 +9,12 @@ use syscall::error::{EBADF, ECONNRESET, EINVAL, ENOTCONN, Error, Result};
 
 use crate::handle::HandleId;
 use crate::object::PAGE;
-use crate::scif::{Fabric, Scif, Waiting, system, would_block};
+use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
 
 /// Bytes of a transfer with its data beside the call that are moved before others get their turn.
 const VIRTUAL_SLICE: usize = 256 * 1024;
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// Starts a call on the handle's endpoint, or looks what has become of it.
     pub(crate) fn ticket(
         &mut self,

@@ -7,7 +7,9 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::hash::Hash;
 
+use hashbrown::HashMap;
 use scif_abi::limits::MAX_ENDPOINTS;
 use scif_abi::{NodeId, Port};
 use scif_core::{CopyEngine, EndpointId, Engine, Event, Memory, Place, Run, Ticket};
@@ -33,6 +35,11 @@ pub const DEFAULT_BACKLOG: i32 = 128;
 const COPY_SLICE_BYTES: usize = 256 * 1024;
 /// As above.
 const COPY_SLICES: usize = 4;
+
+/// What names a request: unique among those that wait.
+pub trait RequestId: Copy + Ord + Hash {}
+
+impl<T: Copy + Ord + Hash> RequestId for T {}
 
 /// What the engine works on: shared memory, and doorbells to the nodes it shares it with. Beside
 /// that the memory of objects, which programs map and the engine knows as runs of pages; an object
@@ -92,13 +99,47 @@ pub enum News {
     LinkFailed(NodeId),
 }
 
-/// What happened since the last look.
+/// What the driver's event loop has done since its start; shown by the file `stats`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoopCounters {
+    /// Turns of the loop: each begins with what the event queue had to tell.
+    pub turns: u64,
+    /// Interrupts of links.
+    pub interrupts: u64,
+    /// Requests taken, notices of closed handles and cancellations included.
+    pub requests: u64,
+    /// Reads of the scheme's socket.
+    pub request_reads: u64,
+    /// Answers and events given.
+    pub answers: u64,
+    /// Writes to the scheme's socket.
+    pub answer_writes: u64,
+    /// Times a kept request was tried again.
+    pub retries: u64,
+}
+
+impl LoopCounters {
+    /// Names and values for the file.
+    pub(crate) fn lines(&self) -> [(&'static str, u64); 7] {
+        [
+            ("turns", self.turns),
+            ("interrupts", self.interrupts),
+            ("requests", self.requests),
+            ("request_reads", self.request_reads),
+            ("answers", self.answers),
+            ("answer_writes", self.answer_writes),
+            ("retries", self.retries),
+        ]
+    }
+}
+
+/// What happened since the last look; something may be named more than once.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Changes<R> {
     /// Handles whose waiting requests may be answered now, and whose readiness may be another.
-    pub handles: BTreeSet<HandleId>,
+    pub handles: Vec<HandleId>,
     /// Requests that may be answered now.
-    pub requests: BTreeSet<R>,
+    pub requests: Vec<R>,
     /// Whether data moved, though perhaps no request could be answered.
     pub progress: bool,
 }
@@ -106,8 +147,8 @@ pub struct Changes<R> {
 impl<R> Default for Changes<R> {
     fn default() -> Self {
         Self {
-            handles: BTreeSet::new(),
-            requests: BTreeSet::new(),
+            handles: Vec::new(),
+            requests: Vec::new(),
             progress: false,
         }
     }
@@ -188,7 +229,7 @@ pub struct Scif<F, R> {
     pub(crate) handles: BTreeMap<HandleId, Handle<R>>,
     last_handle: HandleId,
     pub(crate) interest: BTreeMap<EndpointId, Interest<R>>,
-    pub(crate) waiting: BTreeMap<R, Waiting>,
+    pub(crate) waiting: HashMap<R, Waiting>,
     pub(crate) shared: BTreeMap<Port, SharedListener<R>>,
     /// Listening handles by port.
     pub(crate) listeners: BTreeMap<Port, HandleId>,
@@ -208,6 +249,7 @@ pub struct Scif<F, R> {
     pub(crate) peers: BTreeSet<HandleId>,
     pub(crate) changes: Changes<R>,
     news: VecDeque<News>,
+    pub(crate) loop_counters: LoopCounters,
 }
 
 /// The engine's error as the system's.
@@ -219,7 +261,7 @@ pub(crate) const fn would_block<T>() -> Result<T> {
     Err(Error { errno: EWOULDBLOCK })
 }
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// A scheme without open handles except its root.
     pub fn new(engine: Engine, fabric: F) -> Self {
         let nobody = Caller {
@@ -234,7 +276,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             handles: BTreeMap::from([(ROOT, root)]),
             last_handle: ROOT,
             interest: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            waiting: HashMap::new(),
             shared: BTreeMap::new(),
             listeners: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
@@ -248,6 +290,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             peers: BTreeSet::new(),
             changes: Changes::default(),
             news: VecDeque::new(),
+            loop_counters: LoopCounters::default(),
         }
     }
 
@@ -262,7 +305,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     pub fn begin_turn(&mut self) {
         self.slices_left = COPY_SLICES;
         self.build_all();
-        self.changes.requests.append(&mut self.stepping);
+        self.changes.requests.extend(&self.stepping);
+        self.stepping.clear();
     }
 
     /// Whether there is more work to do right away, so that the loop should not sleep but begin
@@ -271,21 +315,26 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         self.engine.has_work() || !self.building.is_empty() || !self.stepping.is_empty()
     }
 
+    /// What the file `stats` shall tell of the event loop.
+    pub fn set_loop_counters(&mut self, counters: LoopCounters) {
+        self.loop_counters = counters;
+    }
+
     /// What happened to nodes, oldest first.
     pub fn take_news(&mut self) -> Option<News> {
         self.news.pop_front()
     }
 
     /// Takes the engine's events (which rings doorbells), lets `copier` do what is left of the
-    /// turn's copies, and tells what to look at again.
-    pub fn take_changes(&mut self, copier: &mut dyn CopyEngine) -> Changes<R> {
+    /// turn's copies, and tells what to look at again. The caller empties what it gets.
+    pub fn take_changes(&mut self, copier: &mut dyn CopyEngine) -> &mut Changes<R> {
         self.take_events();
         while self.slices_left > 0 && self.engine.has_work() {
             self.slices_left -= 1;
             self.engine.pump(&mut self.fabric, copier, COPY_SLICE_BYTES);
             self.take_events();
         }
-        core::mem::take(&mut self.changes)
+        &mut self.changes
     }
 
     fn take_events(&mut self) {

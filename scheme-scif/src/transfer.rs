@@ -10,7 +10,7 @@ use syscall::flag::O_NONBLOCK;
 
 use crate::handle::{Handle, HandleId, Kind};
 use crate::path::{Path, TextFile};
-use crate::scif::{Fabric, Scif, Waiting, system, would_block};
+use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
 
 /// When a receive is complete.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -21,7 +21,7 @@ pub(crate) enum Until {
     Full,
 }
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// `read` of a file: text from `offset` on, or what a connection has received.
     ///
     /// # Errors
@@ -110,9 +110,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
     /// Sends all of `bytes`, over as many tries as it takes.
     pub(crate) fn send(&mut self, id: HandleId, bytes: &[u8], request: R) -> Result<usize> {
         self.collect_dial(id)?;
-        let turn = self.endpoint(id)?.outgoing.turn(request);
-        self.waiting.insert(request, Waiting::Send { handle: id });
-        let Some(mut done) = turn else {
+        let Some(mut done) = self.endpoint(id)?.outgoing.turn(request) else {
+            self.waiting.insert(request, Waiting::Send { handle: id });
             return would_block();
         };
         let error = loop {
@@ -122,7 +121,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             }
             match self.send_some(id, rest) {
                 Ok(0) => {
-                    self.endpoint(id)?.outgoing.progress(done);
+                    self.endpoint(id)?.outgoing.wait(request, done);
+                    self.waiting.insert(request, Waiting::Send { handle: id });
                     return would_block();
                 }
                 Ok(count) => done += count,
@@ -130,7 +130,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             }
         };
         self.leave_lane(id, request);
-        self.result(done, error)
+        Self::result(done, error)
     }
 
     /// Receives until `until` is met, over as many tries as it takes.
@@ -142,10 +142,9 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         request: R,
     ) -> Result<usize> {
         self.collect_dial(id)?;
-        let turn = self.endpoint(id)?.incoming.turn(request);
-        self.waiting
-            .insert(request, Waiting::Receive { handle: id });
-        let Some(mut done) = turn else {
+        let waiting = Waiting::Receive { handle: id };
+        let Some(mut done) = self.endpoint(id)?.incoming.turn(request) else {
+            self.waiting.insert(request, waiting);
             return would_block();
         };
         let error = loop {
@@ -155,7 +154,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             }
             match self.receive_some(id, rest) {
                 Ok(0) => {
-                    self.endpoint(id)?.incoming.progress(done);
+                    self.endpoint(id)?.incoming.wait(request, done);
+                    self.waiting.insert(request, waiting);
                     return would_block();
                 }
                 Ok(count) => done += count,
@@ -163,11 +163,11 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
             }
         };
         self.leave_lane(id, request);
-        self.result(done, error)
+        Self::result(done, error)
     }
 
     /// A transfer that ends early has succeeded if it moved anything; the next one meets the error.
-    fn result(&self, done: usize, error: Option<Error>) -> Result<usize> {
+    fn result(done: usize, error: Option<Error>) -> Result<usize> {
         match error {
             Some(error) if done == 0 => Err(error),
             _ => Ok(done),
@@ -194,7 +194,8 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         Ok(count)
     }
 
-    /// Takes the request out of its line and returns the bytes it has moved while it was in front.
+    /// Takes the request out of its line, if it is in one, and returns the bytes it has moved while
+    /// it was in front.
     pub(crate) fn leave_lane(&mut self, id: HandleId, request: R) -> usize {
         let waiting = self.waiting.remove(&request);
         let Some(Handle {
@@ -212,7 +213,7 @@ impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
         let (moved, others) = lane.leave(request);
         if others {
             // The next in line is kept under the same handle.
-            self.changes.handles.insert(id);
+            self.changes.handles.push(id);
         }
         moved
     }

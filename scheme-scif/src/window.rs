@@ -21,12 +21,12 @@ use crate::access::Caller;
 use crate::handle::{Handle, HandleId, Kind, Mark};
 use crate::object::{PAGE, root};
 use crate::ranges::Range;
-use crate::scif::{Fabric, Scif, system};
+use crate::scif::{Fabric, RequestId, Scif, system};
 
 /// Bytes of a page address in the answer to `GetPages`.
 const ADDRESS_BYTES: usize = size_of::<u64>();
 
-impl<F: Fabric, R: Copy + Ord> Scif<F, R> {
+impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// Where in this task's memory the bytes are that a program wants to map: `size` bytes at
     /// `offset` of a memory handle's object, or of the peer's registered address space.
     ///

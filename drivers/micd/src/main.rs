@@ -21,7 +21,7 @@ use platform::event::{Queue, Ready};
 use platform::scheme::{SchemeLoop, Status};
 use platform::{Result, copy};
 use runtime::time::{Duration, Instant};
-use scheme_scif::{Daemon, News, SCHEME, Scif};
+use scheme_scif::{Daemon, LoopCounters, News, SCHEME, Scif};
 use scif_abi::NodeId;
 use scif_abi::limits::HOST_NODE;
 use scif_core::{Config, CpuEngine, Engine};
@@ -103,26 +103,42 @@ impl Micd {
             log::warn!("running with all names: {error}");
         }
         let mut ready: Vec<Ready<Source>> = Vec::new();
+        let mut counters = LoopCounters::default();
+        // Requests may have come before the socket was subscribed.
+        let mut status = Status::More;
         loop {
+            // One look at the clock serves the whole turn.
             let now = Instant::now().as_nanos();
             let (engine, memory) = self.scheme.scif.engine();
             engine.tick(memory, now);
+            let mut requests = status == Status::More;
             for event in &ready {
-                if let Source::Link(index) = event.source {
-                    self.links.interrupt(index, engine, memory);
+                match event.source {
+                    Source::Link(index) => {
+                        counters.interrupts += 1;
+                        self.links.interrupt(index, engine, memory);
+                    }
+                    Source::Requests => requests = true,
                 }
             }
             self.links.turn(now, engine, memory);
             self.scheme.scif.begin_turn();
-            let status = self.requests.poll(&mut self.scheme)?;
+            // The event queue tells of every request that comes after the socket was found empty.
+            status = match requests {
+                true => self.requests.poll(&mut self.scheme)?,
+                false if self.requests.settle(&mut self.scheme)? => Status::More,
+                false => Status::Idle,
+            };
             self.tell_news();
             let limit = match status {
                 Status::Closed => break,
                 // A busy client must not keep the links waiting.
                 Status::More => Some(Duration::ZERO),
                 Status::Idle if self.scheme.scif.is_busy() => Some(Duration::ZERO),
-                Status::Idle => self.time_left(),
+                Status::Idle => self.time_left(now),
             };
+            counters.turns += 1;
+            self.count(&mut counters);
             self.events.wait(limit, &mut ready)?;
         }
         log::info!("the scheme is closed, leaving");
@@ -149,13 +165,22 @@ impl Micd {
         alloc::format!("online: {}", words(nodes))
     }
 
-    /// Until the next time-out of the engine or a link.
-    fn time_left(&mut self) -> Option<Duration> {
+    /// Until the next time-out of the engine or a link; `now` is the time of this turn.
+    fn time_left(&mut self, now: u64) -> Option<Duration> {
         let engine = self.scheme.scif.engine().0.next_deadline();
         let next = engine.into_iter().chain(self.links.deadline()).min()?;
-        Some(Duration::from_nanos(
-            next.saturating_sub(Instant::now().as_nanos()),
-        ))
+        Some(Duration::from_nanos(next.saturating_sub(now)))
+    }
+
+    /// Has the file `stats` tell how much each turn of the loop is worth.
+    fn count(&mut self, counters: &mut LoopCounters) {
+        let loop_counters = self.requests.counters();
+        counters.requests = loop_counters.requests;
+        counters.request_reads = loop_counters.reads;
+        counters.answers = loop_counters.answers;
+        counters.answer_writes = loop_counters.writes;
+        counters.retries = loop_counters.retries;
+        self.scheme.scif.set_loop_counters(*counters);
     }
 }
 

@@ -14,6 +14,8 @@ pub mod aperture;
 pub mod borrow;
 pub mod clock;
 pub mod copy;
+#[cfg(not(target_os = "redox"))]
+pub mod counting;
 pub mod daemon;
 pub mod directory;
 pub mod dma;

@@ -3,6 +3,7 @@
 mod arbitrary;
 mod bed;
 mod connections;
+mod counts;
 mod errors;
 mod mappings;
 mod memory;
@@ -10,3 +11,6 @@ mod operations;
 mod programs;
 mod transfers;
 mod windows;
+
+#[global_allocator]
+static HEAP: platform::counting::Heap = platform::counting::Heap;

@@ -65,18 +65,16 @@ impl<T: Transport> SchemeLoop<T> {
         }
     }
 
-    /// Calls the handler of a kept request again.
-    pub(super) fn retry<S: SchemeDaemon>(&mut self, key: (usize, u64), scheme: &mut S) {
-        let Some(parked) = self.parked.remove(&key) else {
+    /// Calls the handler of a kept request again, if it is still kept.
+    pub(super) fn retry<S: SchemeDaemon>(&mut self, request: Id, scheme: &mut S) {
+        let Some(parked) = self.parked.take(request) else {
             return;
         };
-        let request = parked.caller.id;
+        self.counters.retries += 1;
         match self.attempt(parked, scheme) {
-            Some(parked) => {
-                self.parked.insert(key, parked);
-            }
+            Some(parked) => self.parked.put_back(request, parked),
             None => {
-                self.parked_by_id.remove(&request);
+                self.parked.remove(request);
             }
         }
     }

@@ -20,22 +20,23 @@
 
 mod dispatch;
 mod lent;
+mod parked;
 #[cfg(test)]
 mod tests;
 mod transport;
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use redox_scheme::scheme::{Op, SchemeState, SchemeSync};
+use hashbrown::HashMap;
+use redox_scheme::scheme::{SchemeState, SchemeSync};
 use redox_scheme::{CallerCtx, Id, Socket};
 use syscall::dirent::{DirEntry, DirentBuf, DirentKind};
 use syscall::error::{ECANCELED, EINTR, EINVAL, Error, Result};
 use syscall::flag::EventFlags;
 use syscall::schemev2::{Cqe, CqeOpcode, Sqe};
 
-use crate::mem::Region;
+use parked::{Parked, ParkedRequests};
 
 pub use lent::Payload;
 pub use transport::{SocketTransport, Transport};
@@ -87,8 +88,8 @@ pub trait SchemeDaemon: SchemeSync {
 /// Collects what changed; see [`SchemeDaemon::changes`].
 #[derive(Default)]
 pub struct Changes {
-    handles: BTreeSet<usize>,
-    requests: BTreeSet<Id>,
+    handles: Vec<usize>,
+    requests: Vec<Id>,
     events: Vec<(usize, EventFlags)>,
     everything: bool,
     progress: bool,
@@ -98,12 +99,12 @@ impl Changes {
     /// The handle's readiness changed: its kept requests are tried again, and subscribers get an
     /// event if `fevent` now reports something ready.
     pub fn handle(&mut self, id: usize) {
-        self.handles.insert(id);
+        self.handles.push(id);
     }
 
     /// One kept request (the `ctx.id` its handler saw) can be tried again.
     pub fn request(&mut self, request: Id) {
-        self.requests.insert(request);
+        self.requests.push(request);
     }
 
     /// All kept requests are to be tried again. For daemons with few clients.
@@ -128,6 +129,15 @@ impl Changes {
             && self.events.is_empty()
             && !self.everything
     }
+
+    /// Forgets everything but the memory it took.
+    fn clear(&mut self) {
+        self.handles.clear();
+        self.requests.clear();
+        self.events.clear();
+        self.everything = false;
+        self.progress = false;
+    }
 }
 
 /// How a [`SchemeLoop::poll`] ended.
@@ -142,20 +152,19 @@ pub enum Status {
     Closed,
 }
 
-/// A request that is not answered yet.
-struct Parked {
-    op: Op,
-    caller: CallerCtx,
-    tag: u32,
-    /// The payload, if the daemon kept it.
-    lent: Option<Region>,
-}
-
-impl Parked {
-    /// Whether the daemon uses the request's payload, so that it cannot be answered.
-    fn is_in_use(&self) -> bool {
-        self.lent.as_ref().is_some_and(Region::is_shared)
-    }
+/// What a loop has done since its start, to judge how much one turn is worth.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Requests taken, notices of closed handles and cancellations included.
+    pub requests: u64,
+    /// Reads of the socket, those that found nothing included.
+    pub reads: u64,
+    /// Answers and events given.
+    pub answers: u64,
+    /// Writes to the socket.
+    pub writes: u64,
+    /// Times a kept request was tried again.
+    pub retries: u64,
 }
 
 /// A request with its answer, which waits until the daemon has dropped the payload.
@@ -169,14 +178,16 @@ pub struct SchemeLoop<T = SocketTransport> {
     transport: T,
     incoming: Vec<Sqe>,
     answers: Vec<Cqe>,
-    /// Kept requests by handle, then by order of arrival.
-    parked: BTreeMap<(usize, u64), Parked>,
-    parked_by_id: BTreeMap<Id, (usize, u64)>,
+    parked: ParkedRequests,
     withheld: Vec<Withheld>,
-    arrivals: u64,
     /// What is subscribed per handle, with the last subscriber's identity.
-    interest: BTreeMap<usize, (EventFlags, CallerCtx)>,
+    interest: HashMap<usize, (EventFlags, CallerCtx)>,
     changes: Changes,
+    /// The changes that are being looked at: the other of two that take turns.
+    looked_at: Changes,
+    /// Requests to be tried again, empty between two looks.
+    again: Vec<Id>,
+    counters: Counters,
     state: SchemeState,
 }
 
@@ -206,12 +217,13 @@ impl<T: Transport> SchemeLoop<T> {
             transport,
             incoming: alloc::vec![Sqe::default(); REQUESTS_PER_READ],
             answers: Vec::new(),
-            parked: BTreeMap::new(),
-            parked_by_id: BTreeMap::new(),
+            parked: ParkedRequests::new(),
             withheld: Vec::new(),
-            arrivals: 0,
-            interest: BTreeMap::new(),
+            interest: HashMap::new(),
             changes: Changes::default(),
+            looked_at: Changes::default(),
+            again: Vec::new(),
+            counters: Counters::default(),
             state: SchemeState::new(),
         }
     }
@@ -219,6 +231,11 @@ impl<T: Transport> SchemeLoop<T> {
     /// Requests that wait for a change.
     pub fn parked(&self) -> usize {
         self.parked.len()
+    }
+
+    /// What the loop has done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
     }
 
     /// Serves requests until the socket is closed. For daemons whose socket blocks and is their
@@ -229,10 +246,13 @@ impl<T: Transport> SchemeLoop<T> {
     }
 
     /// Takes waiting requests, answers those that can be answered, retries kept ones as the
-    /// daemon reports changes, and writes all answers and events.
+    /// daemon reports changes, and writes all answers and events. A daemon with an event queue
+    /// need not call it before the queue reports the socket: the queue tells of every request that
+    /// comes after the socket was found empty. Until then [`settle`](Self::settle) is enough.
     pub fn poll<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<Status> {
         let mut status = Status::More;
         for _ in 0..READS_PER_POLL {
+            self.counters.reads += 1;
             let count = match self.transport.read(&mut self.incoming) {
                 Ok(Some(0)) => {
                     status = Status::Closed;
@@ -246,9 +266,15 @@ impl<T: Transport> SchemeLoop<T> {
                 Err(Error { errno: EINTR }) => continue,
                 Err(error) => return Err(error),
             };
+            self.counters.requests += count as u64;
             for index in 0..count {
                 let request = self.incoming[index];
                 self.request(request, scheme);
+            }
+            // A short read has taken all there were.
+            if count < self.incoming.len() && !self.transport.blocking() {
+                status = Status::Idle;
+                break;
             }
             self.settle(scheme)?;
             if self.transport.blocking() {
@@ -280,10 +306,10 @@ impl<T: Transport> SchemeLoop<T> {
                 break true;
             }
             rounds += 1;
-            let changes = core::mem::take(&mut self.changes);
+            core::mem::swap(&mut self.changes, &mut self.looked_at);
             let answered = self.answers.len();
-            let progress = changes.progress;
-            self.apply(changes, scheme);
+            let progress = self.looked_at.progress;
+            self.apply(scheme);
             if progress || self.answers.len() > answered {
                 idle_rounds = 0;
                 continue;
@@ -311,29 +337,28 @@ impl<T: Transport> SchemeLoop<T> {
         });
     }
 
-    fn apply<S: SchemeDaemon>(&mut self, changes: Changes, scheme: &mut S) {
+    /// Tries requests and posts events as `looked_at` says, and empties it.
+    fn apply<S: SchemeDaemon>(&mut self, scheme: &mut S) {
+        let mut changes = core::mem::take(&mut self.looked_at);
+        let mut again = core::mem::take(&mut self.again);
+        changes.handles.sort_unstable();
+        changes.handles.dedup();
         if changes.everything {
-            let keys: Vec<(usize, u64)> = self.parked.keys().copied().collect();
-            keys.into_iter().for_each(|key| self.retry(key, scheme));
+            self.parked.all(&mut again);
+            self.parked.sort(&mut again);
+        } else {
+            for &id in &changes.handles {
+                self.parked.of_handle(id, &mut again);
+            }
+            let by_handle = again.len();
+            again.append(&mut changes.requests);
+            // Each once, and in the order in which they came.
+            if by_handle < again.len() || changes.handles.len() > 1 {
+                self.parked.sort(&mut again);
+            }
         }
-        for &id in &changes.handles {
-            let keys: Vec<(usize, u64)> = self
-                .parked
-                .range((id, 0)..=(id, u64::MAX))
-                .map(|(&key, _)| key)
-                .collect();
-            keys.into_iter().for_each(|key| self.retry(key, scheme));
-        }
-        if !changes.requests.is_empty() {
-            // Tried in order of arrival; those that were answered meanwhile are no longer kept.
-            let mut keys: Vec<(usize, u64)> = changes
-                .requests
-                .iter()
-                .filter_map(|id| self.parked_by_id.get(id))
-                .copied()
-                .collect();
-            keys.sort_unstable_by_key(|&(_, arrival)| arrival);
-            keys.into_iter().for_each(|key| self.retry(key, scheme));
+        for request in again.drain(..) {
+            self.retry(request, scheme);
         }
         for &id in &changes.handles {
             if let Some((flags, caller)) = self.interest.get(&id) {
@@ -343,9 +368,12 @@ impl<T: Transport> SchemeLoop<T> {
                 }
             }
         }
-        for (id, flags) in changes.events {
+        for (id, flags) in changes.events.drain(..) {
             self.post_event(id, flags);
         }
+        changes.clear();
+        self.looked_at = changes;
+        self.again = again;
     }
 
     /// Queues an event for the subscribers of a handle; written by the next
@@ -364,8 +392,10 @@ impl<T: Transport> SchemeLoop<T> {
     }
 
     fn write_answers(&mut self) -> Result<()> {
+        self.counters.answers += self.answers.len() as u64;
         let mut written = 0;
         while written < self.answers.len() {
+            self.counters.writes += 1;
             match self.transport.write(&self.answers[written..]) {
                 Ok(0) => {
                     log::error!("scheme loop: the socket takes no answers");
@@ -391,18 +421,13 @@ impl<T: Transport> SchemeLoop<T> {
     }
 
     fn park(&mut self, parked: Parked) {
-        let key = (parked.op.file_id().unwrap_or(usize::MAX), self.arrivals);
-        self.arrivals += 1;
-        self.parked_by_id.insert(parked.caller.id, key);
-        self.parked.insert(key, parked);
+        let handle = parked.op.file_id().unwrap_or(usize::MAX);
+        self.parked.insert(parked.caller.id, handle, parked);
     }
 
     fn cancel<S: SchemeDaemon>(&mut self, request: Id, scheme: &mut S) {
         // An unknown request was answered before its cancellation was read.
-        let Some(key) = self.parked_by_id.remove(&request) else {
-            return;
-        };
-        if let Some(parked) = self.parked.remove(&key) {
+        if let Some(parked) = self.parked.remove(request) {
             let result = scheme.on_cancel(request);
             self.finish(parked, CqeOpcode::RespondRegular, result, 0);
         }
@@ -425,13 +450,12 @@ impl<T: Transport> SchemeLoop<T> {
 
     fn close<S: SchemeDaemon>(&mut self, id: usize, scheme: &mut S) {
         self.interest.remove(&id);
-        let left: Vec<Id> = self
-            .parked
-            .range((id, 0)..=(id, u64::MAX))
-            .map(|(_, parked)| parked.caller.id)
-            .collect();
-        left.into_iter()
-            .for_each(|request| self.cancel(request, scheme));
+        let mut left = core::mem::take(&mut self.again);
+        self.parked.of_handle(id, &mut left);
+        for request in left.drain(..) {
+            self.cancel(request, scheme);
+        }
+        self.again = left;
         scheme.on_close(id);
     }
 

@@ -12,7 +12,11 @@ use syscall::flag::{EventFlags, F_GETFL, MapFlags, MunmapFlags, O_NONBLOCK};
 use syscall::schemev2::{Cqe, CqeOpcode, NewFdFlags, Opcode, Sqe};
 
 use super::{Changes, NO_ID, Payload, SchemeDaemon, SchemeLoop, Status, Transport};
+use crate::counting::{Heap, allocations};
 use crate::mem::{PAGE, Region};
+
+#[global_allocator]
+static HEAP: Heap = Heap;
 
 #[derive(Default)]
 struct FakeSocket {
@@ -492,4 +496,50 @@ fn mapping_requests_reach_the_daemon() {
     bed.send(Opcode::Munmap, 3, [1, 100, 0, 8192, 0, 0]);
     assert_eq!(bed.answers(), [(3, Ok(0))]);
     assert_eq!(bed.scheme.mapped, []);
+}
+
+#[test]
+fn many_requests_are_taken_at_once_and_answered_at_once() {
+    let mut bed = Bed::new();
+    for tag in 0..20 {
+        bed.write(tag, b"x");
+    }
+    assert_eq!(bed.answers().len(), 20);
+    let counters = bed.event_loop.counters();
+    assert_eq!((counters.requests, counters.answers), (20, 20));
+    // A short read has found all there were.
+    assert_eq!(counters.reads, 1);
+}
+
+#[test]
+fn a_message_allocates_nothing() {
+    let mut bed = Bed::new();
+    let mut buf = [0; 8];
+    // A read that waits, a write that ends it, a subscriber who hears of it, a cancellation.
+    let wanted = EventFlags::EVENT_READ.bits() as u64;
+    bed.send(Opcode::Fevent, 3, [1, wanted, 0, 0, 0, 0]);
+    let mut round = |bed: &mut Bed| {
+        for tag in 10..18 {
+            bed.read(tag, &mut buf, 0);
+        }
+        bed.event_loop.poll(&mut bed.scheme).unwrap();
+        bed.write(4, b"abcdefghijk");
+        bed.event_loop.poll(&mut bed.scheme).unwrap();
+        for tag in 12..18 {
+            bed.send(Opcode::Cancel, tag, [0; 6]);
+        }
+        bed.event_loop.poll(&mut bed.scheme).unwrap();
+        assert_eq!(bed.event_loop.parked(), 0);
+        bed.event_loop.transport.answers.clear();
+        bed.scheme.cancelled.clear();
+        assert!(bed.scheme.bytes[&1].is_empty());
+    };
+    // Tables and lists grow to the size that is needed, once.
+    round(&mut bed);
+    round(&mut bed);
+    let before = allocations();
+    for _ in 0..1000 {
+        round(&mut bed);
+    }
+    assert_eq!(allocations() - before, 0);
 }

@@ -127,7 +127,7 @@ impl Node {
     /// One look at what changed; whether anything did.
     fn settle(&mut self) -> bool {
         self.scif.begin_turn();
-        let changes = self.scif.take_changes(&mut CpuEngine);
+        let changes = core::mem::take(self.scif.take_changes(&mut CpuEngine));
         while let Some(news) = self.scif.take_news() {
             self.news.push(news);
         }
@@ -198,6 +198,11 @@ impl Bed {
             }
         }
         self.run();
+    }
+
+    /// Forgets the doorbells there were, for a test that rings them itself.
+    pub fn forget_rings(&mut self) {
+        self.world.borrow_mut().forget_rings();
     }
 
     /// Runs all nodes until nothing changes any more.
