@@ -184,7 +184,7 @@ impl Machine {
             vectors: plan.config.doorbell_vectors,
         })?;
         let memories = (0..nodes)
-            .map(|node| new_memory(node, plan.memory_mib << 20))
+            .map(|node| new_memory(&format!("ram-{node}"), plan.memory_mib << 20))
             .collect::<Result<Vec<_>>>()?;
         let logs = workspace::run_dir()?.join(&plan.name);
         std::fs::create_dir_all(&logs).context(|| format!("create {}", logs.display()))?;
@@ -349,9 +349,10 @@ pub fn console_path(directory: &Path, node: usize) -> PathBuf {
     directory.join(format!("console-{node}"))
 }
 
-fn new_memory(node: usize, bytes: u64) -> Result<File> {
+/// Zeroed memory that QEMU can open through /proc as long as it is open here.
+pub fn new_memory(name: &str, bytes: u64) -> Result<File> {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
-    let memory = rustix::fs::memfd_create(format!("skiff-ram-{node}"), flags)
+    let memory = rustix::fs::memfd_create(format!("skiff-{name}"), flags)
         .context(|| "make shared memory".to_string())?;
     let memory = File::from(memory);
     memory

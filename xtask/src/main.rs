@@ -4,6 +4,7 @@
 //! commands share is below them: the toolchain, the image, the PCI fabric and the launcher.
 
 mod behaviour;
+mod bench;
 mod build;
 mod clean;
 mod conformance;
@@ -64,6 +65,11 @@ const COMMANDS: &[Command] = &[
         name: "test",
         help: "everything continuous integration runs",
         run: test::command,
+    },
+    Command {
+        name: "bench",
+        help: "measure ours beside limits and peers: REPS= QUICK=1 ONLY=",
+        run: bench::command,
     },
     Command {
         name: "image",

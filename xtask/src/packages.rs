@@ -152,6 +152,89 @@ pub fn ensure(packages: &[Package]) -> Result<()> {
     Ok(())
 }
 
+/// The package whose name begins so among those that another one depends on.
+pub fn dependency(package: &str, prefix: &str) -> Result<String> {
+    let find = || -> Result<Option<String>> {
+        let output = Command::new("apt-cache")
+            .args(["depends", "--important", package])
+            .output()
+            .context(|| "start apt-cache: this needs Debian's packages".to_string())?;
+        Ok(first_dependency(
+            &String::from_utf8_lossy(&output.stdout),
+            prefix,
+        ))
+    };
+    if let Some(found) = find()? {
+        return Ok(found);
+    }
+    // The list of packages may be missing or old.
+    if is_root() {
+        apt(&["update"])?;
+    }
+    find()?.ok_or_else(|| {
+        format!("no package {package} is known here: run `sudo apt-get update`, then try again")
+            .into()
+    })
+}
+
+/// The name in the first line `Depends: <name>` that begins with the prefix.
+fn first_dependency(text: &str, prefix: &str) -> Option<String> {
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|name| name.starts_with(prefix))
+        .map(str::to_string)
+}
+
+/// Downloads a package into a directory without installing it; gives its file. Anybody may.
+pub fn download(package: &str, directory: &Path) -> Result<PathBuf> {
+    let get = || {
+        Command::new("apt-get")
+            .args(["--quiet", "--quiet", "download", package])
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .output()
+            .context(|| "start apt-get: this needs Debian's packages".to_string())
+    };
+    let mut output = get()?;
+    // A list of packages that is older than the archive names files that are gone.
+    if !output.status.success() && is_root() {
+        apt(&["update"])?;
+        output = get()?;
+    }
+    if !output.status.success() {
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        return Err(format!(
+            "'apt-get download {package}' failed; its own words are above. Run \
+             `sudo apt-get update`, then try again"
+        )
+        .into());
+    }
+    let start = format!("{package}_");
+    let items = std::fs::read_dir(directory).context(|| format!("read {}", directory.display()))?;
+    let file = items.flatten().map(|item| item.path()).find(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(&start) && name.ends_with(".deb")
+    });
+    file.ok_or_else(|| format!("apt-get downloaded {package}, but its file is not there").into())
+}
+
+/// Unpacks a package's files into a directory.
+pub fn unpack(file: &Path, directory: &Path) -> Result<()> {
+    let status = Command::new("dpkg-deb")
+        .arg("--extract")
+        .args([file, directory])
+        .status()
+        .context(|| "start dpkg-deb".to_string())?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "dpkg-deb cannot unpack {}: remove it, then try again",
+        file.display()
+    )
+    .into())
+}
+
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -178,6 +261,14 @@ fn apt(words: &[&str]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dependencies_are_found_by_the_start_of_their_name() {
+        let text = "kernel\n  Depends: base\n  Depends: linux-image-6.1-cloud\n";
+        let found = first_dependency(text, "linux-image-");
+        assert_eq!(found.as_deref(), Some("linux-image-6.1-cloud"));
+        assert_eq!(first_dependency(text, "linux-headers-"), None);
+    }
 
     #[test]
     fn signs_are_looked_up_in_path_or_absolutely() {

@@ -20,7 +20,9 @@ pub const HELP: &str = "  \
   ACCEL=tcg|kvm|auto  emulation (default), KVM, or KVM where a probe finds that it works
   PIN=0          do not bind each node to a processor core
   NODE=n         which node `console` attaches to
-  ONLY=word      `test`: only stages and guest suites whose name contains the word
+  ONLY=word      `test`: only stages and guest suites whose name contains the word; `bench`: steps
+  REPS=n         `bench`: boots of every step, 1 to 20 (default 3)
+  QUICK=1        `bench`: a smoke run with one short boot of every step
   SEED=n RUNS=n  `sim`: first seed and number of runs
 environment:
   SKIFF_TOOLCHAIN  a rustup toolchain's name, or a directory with bin/cargo and bin/rustc; it must
@@ -28,6 +30,7 @@ environment:
 
 const KNOWN: &[&str] = &[
     "NODES", "FILES", "MEM", "TIMEOUT", "BOOT", "ACCEL", "PIN", "NODE", "ONLY", "SEED", "RUNS",
+    "REPS", "QUICK",
 ];
 
 /// How a node gets its kernel.
@@ -106,6 +109,8 @@ impl Settings {
         self.boot()?;
         self.accel()?;
         self.pin()?;
+        self.repetitions()?;
+        self.quick()?;
         Ok(self)
     }
 
@@ -163,6 +168,16 @@ impl Settings {
     /// Whether nodes are bound to cores.
     pub fn pin(&self) -> Result<bool> {
         Ok(self.number("PIN", 0, 1)? != Some(0))
+    }
+
+    /// Boots of every step of the benchmark, if given.
+    pub fn repetitions(&self) -> Result<Option<u64>> {
+        self.number("REPS", 1, 20)
+    }
+
+    /// Whether the benchmark is only a smoke run.
+    pub fn quick(&self) -> Result<bool> {
+        Ok(self.number("QUICK", 0, 1)? == Some(1))
     }
 
     /// The directory to lay over the initfs.

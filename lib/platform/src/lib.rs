@@ -24,6 +24,8 @@ pub mod firmware;
 #[cfg(not(target_os = "redox"))]
 pub mod host;
 pub mod irq;
+#[cfg(target_os = "linux")]
+pub mod linux;
 pub mod lock;
 pub mod mem;
 pub mod mmio;

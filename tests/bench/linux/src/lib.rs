@@ -1,0 +1,67 @@
+//! `bench-linux`: what two Linux guests reach with what Linux offers them: TCP over virtio-net and
+//! memory shared by `ivshmem`. `make bench` boots the guests and reads the results on the console.
+//!
+//! `bench-linux server` answers; `bench-linux client <address> [quick]` measures and prints one JSON
+//! line per result, with a progress line (`# …`) before each.
+
+mod memory;
+mod protocol;
+mod report;
+mod tcp;
+
+use std::io::Result;
+use std::process::ExitCode;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Repetitions of each measure; one more, dropped, comes first.
+    pub repetitions: usize,
+    /// Round trips of a repetition.
+    pub round_trips: u64,
+    /// Rough length of a repetition of a stream, in milliseconds.
+    pub stream_ms: u64,
+    /// Rough length of a repetition of a copy, in milliseconds.
+    pub copy_ms: u64,
+}
+
+const FULL: Effort = Effort {
+    repetitions: 5,
+    round_trips: 1000,
+    stream_ms: 200,
+    copy_ms: 25,
+};
+const QUICK: Effort = Effort {
+    repetitions: 2,
+    round_trips: 200,
+    stream_ms: 50,
+    copy_ms: 10,
+};
+
+/// The program, given the words after its name.
+pub fn run(words: &[String]) -> ExitCode {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let result = match words[..] {
+        ["server"] => tcp::serve(),
+        ["client", address] => client(address, FULL),
+        ["client", address, "quick"] => client(address, QUICK),
+        _ => {
+            eprintln!("usage: bench-linux server | bench-linux client <address> [quick]");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench-linux: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn client(address: &str, effort: Effort) -> Result<()> {
+    let mut server = protocol::Server::connect(address)?;
+    tcp::measure(&mut server, effort)?;
+    memory::measure(&mut server, effort)?;
+    server.end()
+}

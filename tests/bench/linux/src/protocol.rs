@@ -1,0 +1,183 @@
+//! What client and server say to each other: the client names a job in three words and both do
+//! their part of it over the same connection.
+
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+const PORT: u16 = 7000;
+/// How long the server's guest may take to boot.
+const BOOT: Duration = Duration::from_secs(60);
+const RETRY: Duration = Duration::from_millis(20);
+
+/// A job for the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Send back `count` messages of `bytes` bytes each.
+    Echo {
+        /// Bytes of a message.
+        bytes: u64,
+        /// Messages.
+        count: u64,
+    },
+    /// Take `bytes` bytes in all, then send one.
+    Sink {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Set the size of packets, then send one byte.
+    Mtu {
+        /// Bytes of a packet.
+        bytes: u64,
+    },
+    /// Answer `count` words in the shared memory.
+    Words {
+        /// Words.
+        count: u64,
+    },
+    /// End.
+    End,
+}
+
+/// Bytes of a job on the wire.
+const JOB_BYTES: usize = 24;
+
+impl Job {
+    fn words(self) -> [u64; 3] {
+        match self {
+            Self::Echo { bytes, count } => [1, bytes, count],
+            Self::Sink { bytes } => [2, bytes, 0],
+            Self::Mtu { bytes } => [3, bytes, 0],
+            Self::Words { count } => [4, count, 0],
+            Self::End => [5, 0, 0],
+        }
+    }
+
+    fn of_words(words: [u64; 3]) -> Option<Self> {
+        Some(match words {
+            [1, bytes, count] => Self::Echo { bytes, count },
+            [2, bytes, _] => Self::Sink { bytes },
+            [3, bytes, _] => Self::Mtu { bytes },
+            [4, count, _] => Self::Words { count },
+            [5, ..] => Self::End,
+            _ => return None,
+        })
+    }
+
+    /// The next job of a connection; a closed one ends.
+    pub fn receive(stream: &mut TcpStream) -> Result<Self> {
+        let mut record = [0; JOB_BYTES];
+        stream.read_exact(&mut record)?;
+        let mut words = [0; 3];
+        for (word, bytes) in words.iter_mut().zip(record.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Self::of_words(words).ok_or_else(|| Error::new(ErrorKind::InvalidData, "unknown job"))
+    }
+
+    fn send(self, stream: &mut TcpStream) -> Result<()> {
+        let mut record = Vec::with_capacity(JOB_BYTES);
+        for word in self.words() {
+            record.extend_from_slice(&word.to_le_bytes());
+        }
+        stream.write_all(&record)
+    }
+}
+
+/// The client's connection to the server's guest.
+pub struct Server {
+    address: String,
+    /// Carries jobs, messages and answers; without Nagle's delay.
+    pub stream: TcpStream,
+}
+
+impl Server {
+    /// Connects as soon as the other guest listens.
+    pub fn connect(address: &str) -> Result<Self> {
+        let start = Instant::now();
+        loop {
+            match connected(address) {
+                Ok(stream) => {
+                    return Ok(Self {
+                        address: address.to_string(),
+                        stream,
+                    });
+                }
+                Err(error) if start.elapsed() > BOOT => return Err(error),
+                Err(_) => std::thread::sleep(RETRY),
+            }
+        }
+    }
+
+    /// Sets the size of packets on both sides, and connects anew so that the connection uses it.
+    pub fn set_mtu(&mut self, bytes: u64) -> Result<()> {
+        self.start(Job::Mtu { bytes })?;
+        self.wait()?;
+        mtu(bytes)?;
+        self.stream = connected(&self.address)?;
+        Ok(())
+    }
+
+    /// Gives the server a job.
+    pub fn start(&mut self, job: Job) -> Result<()> {
+        job.send(&mut self.stream)
+    }
+
+    /// Waits for the one byte that ends a job.
+    pub fn wait(&mut self) -> Result<()> {
+        self.stream.read_exact(&mut [0])
+    }
+
+    /// Ends the server.
+    pub fn end(mut self) -> Result<()> {
+        self.start(Job::End)
+    }
+}
+
+fn connected(address: &str) -> Result<TcpStream> {
+    let stream = TcpStream::connect((address, PORT))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Listens as the server.
+pub fn listen() -> Result<TcpListener> {
+    TcpListener::bind(("0.0.0.0", PORT))
+}
+
+/// Sets the size of packets of this guest's network card.
+pub fn mtu(bytes: u64) -> Result<()> {
+    let status = std::process::Command::new("/bin/busybox")
+        .args(["ip", "link", "set", "dev", "eth0", "mtu"])
+        .arg(bytes.to_string())
+        .status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::other(format!("the MTU {bytes} was refused")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_survive_the_wire() {
+        let jobs = [
+            Job::Echo {
+                bytes: 64,
+                count: 1000,
+            },
+            Job::Sink { bytes: 1 << 30 },
+            Job::Mtu { bytes: 65535 },
+            Job::Words { count: 7 },
+            Job::End,
+        ];
+        for job in jobs {
+            assert_eq!(Job::of_words(job.words()), Some(job));
+        }
+        assert_eq!(Job::of_words([0, 1, 2]), None);
+        assert_eq!(Job::of_words([6, 1, 2]), None);
+    }
+}

@@ -1,0 +1,151 @@
+//! TCP between the guests: round trips and streams, and the server that answers.
+
+use crate::Effort;
+use crate::memory;
+use crate::protocol::{self, Job, Server};
+use crate::report::{self, Unit};
+use std::io::{Read, Result, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// Sizes of packets: the usual one, and the largest a card accepts.
+const MTUS: [u64; 2] = [1500, 65535];
+/// Message of the round trips.
+const ROUND_TRIP_BYTES: usize = 64;
+/// Messages of the streams, in bytes.
+const STREAM_BYTES: [usize; 9] = [
+    64,
+    256,
+    1 << 10,
+    4 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+];
+/// Largest piece the server takes at a time.
+const SINK_BYTES: usize = 256 << 10;
+/// First guess of a stream's rate, in bytes per millisecond.
+const GUESS: u64 = 50_000;
+
+/// Measures both packet sizes.
+pub fn measure(server: &mut Server, effort: Effort) -> Result<()> {
+    for mtu in MTUS {
+        server.set_mtu(mtu)?;
+        report::progress(&format!("TCP, MTU {mtu}: round trips"));
+        let mut all = Vec::new();
+        for repetition in 0..=effort.repetitions {
+            let times = round_trips(server, effort.round_trips)?;
+            if repetition > 0 {
+                all.push(times);
+            }
+        }
+        let test = format!("tcp{mtu}_rtt");
+        report::result(&test, ROUND_TRIP_BYTES as u64, Unit::Nanoseconds, &all);
+        for bytes in STREAM_BYTES {
+            report::progress(&format!("TCP, MTU {mtu}: stream of {bytes}-byte messages"));
+            let rates = streams(server, bytes, effort)?;
+            let test = format!("tcp{mtu}_stream");
+            report::result(&test, bytes as u64, Unit::BytesPerSecond, &rates);
+        }
+    }
+    Ok(())
+}
+
+/// The time of each round trip in nanoseconds.
+fn round_trips(server: &mut Server, count: u64) -> Result<Vec<f64>> {
+    let bytes = ROUND_TRIP_BYTES as u64;
+    server.start(Job::Echo { bytes, count })?;
+    let mut message = [7; ROUND_TRIP_BYTES];
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let start = Instant::now();
+        server.stream.write_all(&message)?;
+        server.stream.read_exact(&mut message)?;
+        times.push(start.elapsed().as_nanos() as f64);
+    }
+    Ok(times)
+}
+
+/// The rate of each repetition; the length of the next one follows from the rate of the last.
+fn streams(server: &mut Server, bytes: usize, effort: Effort) -> Result<Vec<Vec<f64>>> {
+    let message = vec![7; bytes];
+    let mut per_ms = GUESS;
+    let mut rates = Vec::new();
+    // The first two only find the length: the guess can be far off.
+    for repetition in 0..effort.repetitions + 2 {
+        let count = (per_ms * effort.stream_ms / bytes as u64).max(1);
+        let total = count * bytes as u64;
+        let time = stream(server, &message, count)?;
+        let rate = report::rate(total, time);
+        per_ms = (rate / 1e3) as u64;
+        if repetition >= 2 {
+            rates.push(vec![rate]);
+        }
+    }
+    Ok(rates)
+}
+
+fn stream(server: &mut Server, message: &[u8], count: u64) -> Result<Duration> {
+    let bytes = count * message.len() as u64;
+    server.start(Job::Sink { bytes })?;
+    let start = Instant::now();
+    for _ in 0..count {
+        server.stream.write_all(message)?;
+    }
+    server.wait()?;
+    Ok(start.elapsed())
+}
+
+/// Answers until a client says that it is the end.
+pub fn serve() -> Result<()> {
+    let listener = protocol::listen()?;
+    loop {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        if attend(&mut stream)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Does the jobs of one connection; true at the end of all.
+fn attend(stream: &mut TcpStream) -> Result<bool> {
+    loop {
+        match Job::receive(stream)? {
+            Job::Echo { bytes, count } => {
+                let mut message = vec![0; bytes as usize];
+                for _ in 0..count {
+                    stream.read_exact(&mut message)?;
+                    stream.write_all(&message)?;
+                }
+            }
+            Job::Sink { bytes } => {
+                let mut piece = vec![0; SINK_BYTES];
+                let mut left = bytes;
+                while left > 0 {
+                    let most = left.min(SINK_BYTES as u64) as usize;
+                    let taken = stream.read(&mut piece[..most])?;
+                    if taken == 0 {
+                        return Err(std::io::ErrorKind::UnexpectedEof.into());
+                    }
+                    left -= taken as u64;
+                }
+                stream.write_all(&[1])?;
+            }
+            Job::Mtu { bytes } => {
+                protocol::mtu(bytes)?;
+                stream.write_all(&[1])?;
+                // The client connects anew, so that the connection knows the new size.
+                return Ok(false);
+            }
+            Job::Words { count } => {
+                let memory = memory::shared()?;
+                stream.write_all(&[1])?;
+                memory::answer(memory, count);
+            }
+            Job::End => return Ok(true),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! `bench`: measures our paths, the limits of the machine and what a user would take instead, in
+//! one run on the same machine, and shows the ratios.
+//!
+//! The run is a list of steps, each a boot of guests or a program on this machine, repeated so that
+//! every comparison sees the same hour. A step that fails is told, and the measures that need it
+//! become entries with an error; the command then fails. A goal that is missed is no failure.
+
+mod cpio;
+mod image;
+mod linux;
+mod measures;
+mod results;
+mod sample;
+mod setting;
+
+use crate::build::{self, Contents, Parts};
+use crate::config::{self, Node};
+use crate::packages;
+use crate::report::{Context, Failure, Result};
+use crate::settings::{Accel, Settings};
+use crate::workspace;
+use linux::Linux;
+use sample::{Line, Samples};
+use std::time::Instant;
+
+/// Boots of every step unless REPS= says otherwise.
+const BOOTS: u64 = 3;
+
+/// What one step measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    LinuxBoot,
+    LinuxPair,
+    SkiffBoot,
+}
+
+impl Step {
+    /// Every step of one repetition.
+    const REPEATED: &[Step] = &[Step::LinuxBoot, Step::SkiffBoot, Step::LinuxPair];
+
+    /// Short name, for ONLY=.
+    fn name(self) -> &'static str {
+        match self {
+            Self::LinuxBoot => "linux-boot",
+            Self::LinuxPair => "linux-pair",
+            Self::SkiffBoot => "skiff-boot",
+        }
+    }
+
+    /// Whether it boots our image.
+    fn boots_ours(self) -> bool {
+        matches!(self, Self::SkiffBoot)
+    }
+
+    /// Whether it boots Linux guests.
+    fn boots_linux(self) -> bool {
+        matches!(self, Self::LinuxBoot | Self::LinuxPair)
+    }
+
+    /// What it measures, for people.
+    fn title(self) -> &'static str {
+        match self {
+            Self::LinuxBoot => "Linux guest: boot to its first process",
+            Self::LinuxPair => "two Linux guests: TCP and shared memory",
+            Self::SkiffBoot => "our node: boot to the shell's prompt",
+        }
+    }
+}
+
+/// Everything that steps use.
+struct Bench<'a> {
+    settings: &'a Settings,
+    quick: bool,
+    node: Node,
+    /// Our image, when a step boots it.
+    parts: Option<Parts>,
+    /// The peers, when a step boots them.
+    linux: Option<Linux>,
+    samples: Samples,
+    /// Steps that failed, with the reason.
+    failures: Vec<(String, String)>,
+}
+
+/// The command.
+pub fn command(settings: &Settings) -> Result<()> {
+    if settings.accel()? != Accel::Tcg {
+        return Err("bench compares guests under the emulator only: leave ACCEL= out".into());
+    }
+    let start = Instant::now();
+    let boots = settings.repetitions()?.unwrap_or(BOOTS);
+    let quick = settings.quick()?;
+    let boots = if quick { 1 } else { boots };
+    let steps = steps(boots, settings.only());
+    if steps.is_empty() {
+        return Err("ONLY= selects no step".into());
+    }
+    packages::ensure(&[packages::QEMU])?;
+    let any = |wanted: fn(Step) -> bool| steps.iter().any(|(step, _)| wanted(*step));
+    let mut bench = Bench {
+        settings,
+        quick,
+        node: config::node()?,
+        parts: match any(Step::boots_ours) {
+            true => Some(build::build(Contents::Product)?),
+            false => None,
+        },
+        linux: match any(Step::boots_linux) {
+            true => Some(Linux::prepare()?),
+            false => None,
+        },
+        samples: Samples::default(),
+        failures: Vec::new(),
+    };
+    for (index, (step, boot)) in steps.iter().enumerate() {
+        eprintln!(
+            "==> [{}/{}] {} (boot {boot} of {boots})",
+            index + 1,
+            steps.len(),
+            step.title()
+        );
+        bench.step(*step);
+    }
+    let version = bench.linux.as_ref().map(|linux| linux.version.as_str());
+    let setting = setting::read(version.unwrap_or("none"), boots, quick);
+    bench.conclude(&setting, settings.only().is_some(), start)
+}
+
+/// The steps with the number of their boot. Steps of one boot stand together, so that what is
+/// compared is measured shortly one after the other.
+fn steps(boots: u64, only: Option<&str>) -> Vec<(Step, u64)> {
+    let selected = |step: &&Step| only.is_none_or(|word| step.name().contains(word));
+    let repeated = |boot| {
+        let steps = Step::REPEATED.iter().filter(selected);
+        steps.map(move |step| (*step, boot))
+    };
+    (1..=boots).flat_map(repeated).collect()
+}
+
+impl Bench<'_> {
+    fn step(&mut self, step: Step) {
+        if let Err(failure) = self.try_step(step) {
+            eprintln!("    FAILED: {}", failure.message);
+            self.failures
+                .push((step.title().to_string(), failure.message));
+        }
+    }
+
+    fn try_step(&mut self, step: Step) -> Result<()> {
+        let pin = self.settings.pin()?;
+        // Both are there for every step that says it boots them.
+        let linux = self.linux.as_ref().ok_or("no Linux guest was prepared");
+        let parts = self.parts.as_ref().ok_or("no image was built");
+        match step {
+            Step::LinuxBoot => {
+                let time = linux?.boot(&self.node, pin)?;
+                self.samples.add_time("boot_linux", time);
+            }
+            Step::SkiffBoot => {
+                let time = image::boot(self.settings, parts?)?;
+                self.samples.add_time("boot_skiff", time);
+            }
+            Step::LinuxPair => {
+                let (samples, failures) = (&mut self.samples, &mut self.failures);
+                let mut line = |text: &str| take(samples, failures, step, text);
+                linux?.pair(&self.node, pin, self.quick, &mut line)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes and shows the results.
+    fn conclude(&self, setting: &results::Setting, partial: bool, start: Instant) -> Result<()> {
+        let entries = results::entries(&self.samples);
+        let directory = workspace::target().join("bench");
+        let json = results::json(setting, &entries, &self.samples, &self.failures)?;
+        let path = directory.join("results.json");
+        std::fs::write(&path, json).context(|| format!("write {}", path.display()))?;
+        // Of a part of the run, only what it was about.
+        let about = |entry: &&results::Entry| !partial || !entry.repetitions.is_empty();
+        let shown: Vec<_> = entries.iter().filter(about).cloned().collect();
+        println!("\n{}", results::table(&shown));
+        println!("{}", workspace::display(&path));
+        println!("the whole run took {} s", start.elapsed().as_secs());
+        let missed = entries.iter().filter(|e| e.goal_met == Some(false)).count();
+        if missed > 0 {
+            println!("{missed} goals are MISSED: see the table");
+        }
+        let missing = entries.iter().filter(|e| e.error.is_some()).count();
+        if self.failures.is_empty() && (partial || missing == 0) {
+            return Ok(());
+        }
+        Err(Failure::from(format!(
+            "{} steps failed and {missing} measures could not be taken: see above",
+            self.failures.len()
+        )))
+    }
+}
+
+/// Takes one line of a measuring program.
+fn take(samples: &mut Samples, failures: &mut Vec<(String, String)>, step: Step, text: &str) {
+    match samples.take(text) {
+        Line::Progress(what) => eprintln!("    {what}"),
+        Line::Failure(why) => {
+            eprintln!("    FAILED: {why}");
+            failures.push((step.title().to_string(), why));
+        }
+        Line::Result | Line::Other => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_one_boot_stand_together() {
+        let all = steps(2, None);
+        assert_eq!(all.len(), 2 * Step::REPEATED.len());
+        assert!(all.is_sorted_by_key(|(_, boot)| *boot));
+        let only = steps(2, Some("linux"));
+        assert!(only.iter().all(|(step, _)| step.name().contains("linux")));
+        assert!(!only.is_empty() && only.len() < all.len());
+        assert!(steps(2, Some("no such step")).is_empty());
+    }
+}

@@ -1,0 +1,485 @@
+//! The peers: two Linux guests with Debian's cloud kernel and busybox, under the same QEMU settings
+//! as our nodes, with TCP over virtio-net and a piece of shared memory between them.
+//!
+//! Kernel and busybox come from Debian packages that are downloaded and unpacked below
+//! `target/bench`, not installed: a machine needs no second kernel for this.
+
+use crate::bench::cpio::Archive;
+use crate::config::Node;
+use crate::lines::Splitter;
+use crate::machine::{self, RunDirectory};
+use crate::packages;
+use crate::report::{Context, Result, Step};
+use crate::toolchain;
+use crate::workspace;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// The package that depends on the newest kernel for virtual machines.
+const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
+const BUSYBOX_PACKAGE: &str = "busybox-static";
+/// Modules that virtio-net needs, in the order they are loaded.
+const MODULES: &[&str] = &[
+    "failover.ko",
+    "net_failover.ko",
+    "virtio_ring.ko",
+    "virtio.ko",
+    "virtio_pci_legacy_dev.ko",
+    "virtio_pci_modern_dev.ko",
+    "virtio_pci.ko",
+    "virtio_net.ko",
+];
+/// What the first process prints before anything else.
+const FIRST_PROCESS: &str = "BENCH first process";
+/// What a guest prints when its program ended, with the program's status.
+const PROGRAM_ENDED: &str = "BENCH program ended with status ";
+/// Target of the guests' program.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// Memory the two guests share, in MiB.
+const WINDOW_MIB: u64 = 128;
+/// A guest that says nothing for so long is stuck.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How long the first QEMU may take to offer the network's socket.
+const SOCKET: Duration = Duration::from_secs(10);
+
+/// What Linux guests are started from.
+#[derive(Debug)]
+pub struct Linux {
+    /// The kernel's version.
+    pub version: String,
+    kernel: PathBuf,
+    /// First file system: only what is needed to start the first process.
+    boot_files: PathBuf,
+    /// The same with network modules and the measuring program.
+    pair_files: PathBuf,
+}
+
+/// The first process of a guest. `job`, `role`, and `effort` come from the kernel's command line.
+fn init_script() -> String {
+    let modules: Vec<_> = MODULES
+        .iter()
+        .map(|module| format!("$b insmod /modules/{module} || exit 1\n"))
+        .collect();
+    format!(
+        "#!/bin/busybox sh\n\
+         echo {FIRST_PROCESS}\n\
+         b=/bin/busybox\n\
+         [ \"$job\" = boot ] && $b poweroff -f\n\
+         $b mount -t proc proc /proc && $b mount -t sysfs sys /sys || exit 1\n\
+         {}\
+         $b ip link set dev lo up\n\
+         $b ip addr add 10.0.0.1$role/24 dev eth0 && $b ip link set dev eth0 up || exit 1\n\
+         if [ \"$role\" = 0 ]; then\n\
+         \x20   /bin/bench-linux client 10.0.0.11 $effort\n\
+         else\n\
+         \x20   /bin/bench-linux server\n\
+         fi\n\
+         echo {PROGRAM_ENDED}$?\n\
+         $b poweroff -f\n",
+        modules.concat()
+    )
+}
+
+impl Linux {
+    /// Fetches and builds what is missing.
+    pub fn prepare() -> Result<Self> {
+        let directory = workspace::target().join("bench/linux");
+        std::fs::create_dir_all(&directory)
+            .context(|| format!("create {}", directory.display()))?;
+        let root = directory.join("root");
+        if kernel_in(&root).is_none() || !root.join("bin/busybox").is_file() {
+            download(&directory, &root)?;
+        }
+        let (kernel, version) =
+            kernel_in(&root).ok_or("the Linux package holds no kernel: remove target/bench")?;
+        let program = read(&build_program()?)?;
+        let busybox = read(&root.join("bin/busybox"))?;
+
+        let boot_files = directory.join("boot.cpio");
+        write(&boot_files, base(&busybox).finish())?;
+        let mut archive = base(&busybox);
+        archive.file("bin/bench-linux", &program);
+        archive.directory("modules");
+        for module in MODULES {
+            let modules = root.join("lib/modules").join(&version).join("kernel");
+            let path = find(&modules, module)
+                .ok_or_else(|| format!("the Linux package {version} has no module {module}"))?;
+            archive.file(&format!("modules/{module}"), &read(&path)?);
+        }
+        let pair_files = directory.join("pair.cpio");
+        write(&pair_files, archive.finish())?;
+        Ok(Self {
+            version,
+            kernel,
+            boot_files,
+            pair_files,
+        })
+    }
+
+    /// Boots one guest, alone; nanoseconds from the start of QEMU to the first process.
+    pub fn boot(&self, node: &Node, pin: bool) -> Result<f64> {
+        let (sender, lines) = channel();
+        let words = self.arguments(node, &self.boot_files, "job=boot");
+        let start = Instant::now();
+        let _guest = Guest::start(0, pin, &words, "linux-boot", sender)?;
+        loop {
+            match next(&lines)? {
+                Said::Line { at, text, .. } if text.contains(FIRST_PROCESS) => {
+                    return Ok(at.duration_since(start).as_nanos() as f64);
+                }
+                Said::Line { .. } => {}
+                Said::End { .. } => return Err("the guest ended before its first process".into()),
+            }
+        }
+    }
+
+    /// Boots two guests that measure; `line` gets the lines of the one that reports.
+    pub fn pair(
+        &self,
+        node: &Node,
+        pin: bool,
+        quick: bool,
+        line: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let directory = RunDirectory::new()?;
+        let window = machine::new_memory("window", WINDOW_MIB << 20)?;
+        let network = directory.path().join("network");
+        let (sender, lines) = channel();
+        let effort = if quick { "effort=quick" } else { "effort=" };
+        let mut guests = Vec::new();
+        // The server first: its QEMU opens the network's socket for the other one.
+        for role in [1, 0] {
+            let job = format!("job=pair role={role} {effort}");
+            let mut words = self.arguments(node, &self.pair_files, &job);
+            words.extend(devices(role, &network, &window));
+            let name = format!("linux-{role}");
+            guests.push(Guest::start(role, pin, &words, &name, sender.clone())?);
+            if role == 1 {
+                wait_for(&network)?;
+            }
+        }
+        drop(sender);
+        // The server ends when the client says so; both must end well.
+        let mut open = guests.len();
+        while open > 0 {
+            match next(&lines)? {
+                Said::Line { guest, text, .. } => {
+                    if guest == 0 {
+                        line(&text);
+                    }
+                    match text.strip_prefix(PROGRAM_ENDED).map(str::trim) {
+                        Some("0") => open -= 1,
+                        Some(status) => {
+                            return Err(format!(
+                                "the program of Linux guest {guest} ended with status {status}; \
+                                 its console is in {}",
+                                log_name(&format!("linux-{guest}"))?
+                            )
+                            .into());
+                        }
+                        None => {}
+                    }
+                }
+                Said::End { guest } if open > 0 => {
+                    return Err(format!(
+                        "Linux guest {guest} ended early; its console is in {}",
+                        log_name(&format!("linux-{guest}"))?
+                    )
+                    .into());
+                }
+                Said::End { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// QEMU's words for any guest: the settings of our nodes.
+    fn arguments(&self, node: &Node, files: &Path, job: &str) -> Vec<String> {
+        let memory = node.memory_mib;
+        let machine = format!("{},memory-backend=ram", node.machine);
+        let object = format!("memory-backend-memfd,id=ram,size={memory}M,share=on");
+        let append =
+            format!("console=ttyS0 quiet panic=-1 tsc=reliable mitigations=off rdinit=/init {job}");
+        let size = format!("{memory}M");
+        let kernel = self.kernel.display().to_string();
+        let files = files.display().to_string();
+        let options: [(&str, &str); 14] = [
+            ("-nodefaults", ""),
+            ("-no-user-config", ""),
+            ("-no-reboot", ""),
+            ("-display", "none"),
+            ("-accel", "tcg"),
+            ("-cpu", &node.cpu),
+            ("-smp", &node.smp),
+            ("-m", &size),
+            ("-machine", &machine),
+            ("-object", &object),
+            ("-serial", "stdio"),
+            ("-kernel", &kernel),
+            ("-initrd", &files),
+            ("-append", &append),
+        ];
+        std::iter::once("qemu-system-x86_64")
+            .chain(options.iter().flat_map(|(option, value)| [*option, *value]))
+            .filter(|word| !word.is_empty())
+            .map(str::to_string)
+            .collect()
+    }
+}
+
+/// Network card and shared memory of one of the two guests.
+fn devices(role: usize, network: &Path, window: &File) -> Vec<String> {
+    let server = if role == 1 { "on" } else { "off" };
+    let network = network.display();
+    let (process, descriptor) = (std::process::id(), window.as_raw_fd());
+    [
+        "-netdev".to_string(),
+        format!("stream,id=n0,server={server},addr.type=unix,addr.path={network}"),
+        "-device".to_string(),
+        format!("virtio-net-pci,netdev=n0,mac=52:54:00:77:00:0{role},romfile="),
+        "-object".to_string(),
+        format!(
+            "memory-backend-file,id=window,size={WINDOW_MIB}M,share=on,\
+             mem-path=/proc/{process}/fd/{descriptor}"
+        ),
+        "-device".to_string(),
+        "ivshmem-plain,memdev=window".to_string(),
+    ]
+    .into()
+}
+
+/// Something a guest did.
+enum Said {
+    /// It printed a line, at this time.
+    Line {
+        guest: usize,
+        at: Instant,
+        text: String,
+    },
+    /// It ended.
+    End { guest: usize },
+}
+
+fn next(lines: &Receiver<Said>) -> Result<Said> {
+    let nothing = format!("no Linux guest said anything for {} s", SILENCE.as_secs());
+    lines.recv_timeout(SILENCE).map_err(|_| nothing.into())
+}
+
+/// A running QEMU; dropping it ends it.
+struct Guest(Child);
+
+impl Guest {
+    fn start(
+        guest: usize,
+        pin: bool,
+        arguments: &[String],
+        name: &str,
+        sender: Sender<Said>,
+    ) -> Result<Self> {
+        let log = log_name(name)?;
+        let errors = File::create(workspace::root().join(&log))
+            .context(|| format!("create the log {log}"))?;
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let mut words: Vec<String> = Vec::new();
+        if pin {
+            words.extend(["taskset", "-c"].map(str::to_string));
+            words.push((guest % cores).to_string());
+        }
+        words.extend(["setpriv", "--pdeathsig", "KILL"].map(str::to_string));
+        words.extend_from_slice(arguments);
+        let mut copy = errors
+            .try_clone()
+            .context(|| format!("share the log {log}"))?;
+        let mut child = Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .context(|| format!("start '{}'", words.join(" ")))?;
+        let Some(mut output) = child.stdout.take() else {
+            return Err("a started program has no output".into());
+        };
+        std::thread::spawn(move || {
+            let mut splitter = Splitter::default();
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut buffer) {
+                let at = Instant::now();
+                let bytes = &buffer[..count];
+                // The log is for people who look for a fault; the results do not depend on it.
+                let _ = std::io::Write::write_all(&mut copy, bytes);
+                for text in splitter.push(bytes) {
+                    if sender.send(Said::Line { guest, at, text }).is_err() {
+                        return;
+                    }
+                }
+            }
+            let _ = sender.send(Said::End { guest });
+        });
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // One that ended by itself cannot be killed, nor need it be.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where a guest's console and QEMU's own words go, for messages.
+fn log_name(name: &str) -> Result<String> {
+    let path = workspace::run_dir()?.join("bench");
+    std::fs::create_dir_all(&path).context(|| format!("create {}", path.display()))?;
+    Ok(workspace::display(&path.join(format!("{name}.log"))))
+}
+
+fn wait_for(socket: &Path) -> Result<()> {
+    let start = Instant::now();
+    while !socket.exists() {
+        if start.elapsed() > SOCKET {
+            return Err("the first QEMU did not open the network's socket".into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // It exists a moment before it listens.
+    std::thread::sleep(Duration::from_millis(50));
+    Ok(())
+}
+
+fn base(busybox: &[u8]) -> Archive {
+    let mut archive = Archive::default();
+    for name in ["bin", "proc", "sys"] {
+        archive.directory(name);
+    }
+    archive.file("bin/busybox", busybox);
+    archive.file("init", init_script().as_bytes());
+    archive
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).context(|| format!("read {}", path.display()))
+}
+
+fn write(path: &Path, bytes: Vec<u8>) -> Result<()> {
+    std::fs::write(path, bytes).context(|| format!("write {}", path.display()))
+}
+
+/// The kernel of an unpacked package, and its version.
+fn kernel_in(root: &Path) -> Option<(PathBuf, String)> {
+    let items = std::fs::read_dir(root.join("boot")).ok()?.flatten();
+    items
+        .filter_map(|item| {
+            let name = item.file_name().into_string().ok()?;
+            Some((item.path(), name.strip_prefix("vmlinuz-")?.to_string()))
+        })
+        .max()
+}
+
+/// The file of this name somewhere below a directory.
+fn find(directory: &Path, name: &str) -> Option<PathBuf> {
+    for item in std::fs::read_dir(directory).ok()?.flatten() {
+        let path = item.path();
+        if path.is_dir() {
+            if let Some(found) = find(&path, name) {
+                return Some(found);
+            }
+        } else if item.file_name() == name {
+            return Some(path);
+        }
+    }
+    None
+}
+
+/// Downloads the packages and unpacks them into `root`.
+fn download(directory: &Path, root: &Path) -> Result<()> {
+    let step = Step::start("fetching Debian's cloud kernel and busybox for the Linux guests");
+    let kernel = packages::dependency(KERNEL_PACKAGE, "linux-image-")?;
+    for package in [kernel.as_str(), BUSYBOX_PACKAGE] {
+        let file = packages::download(package, directory)?;
+        packages::unpack(&file, root)?;
+    }
+    step.done();
+    Ok(())
+}
+
+/// Builds the guests' program: static, because the guests have no libraries.
+fn build_program() -> Result<PathBuf> {
+    let step = Step::start("building the program of the Linux guests");
+    let target = workspace::target().join("bench/build");
+    let status = toolchain::clean(Command::new("cargo"))
+        .current_dir(workspace::root())
+        // Two of its dependencies use unstable features (see `test`).
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Ctarget-feature=+crt-static")
+        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
+        .env("CARGO_TARGET_DIR", &target)
+        .args(["build", "--quiet", "--release", "--target", TRIPLE])
+        .args(["--package", "bench-linux"])
+        .status()
+        .context(|| "start cargo".to_string())?;
+    if !status.success() {
+        return Err("building bench-linux failed; cargo's words are above".into());
+    }
+    step.done();
+    Ok(target.join(TRIPLE).join("release/bench-linux"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    fn linux() -> Linux {
+        Linux {
+            version: "6".to_string(),
+            kernel: "/vmlinuz".into(),
+            boot_files: "/boot.cpio".into(),
+            pair_files: "/pair.cpio".into(),
+        }
+    }
+
+    /// The comparison holds only as long as both run under the same settings.
+    #[test]
+    fn linux_guests_have_the_settings_of_our_nodes() {
+        let node = config::node().unwrap();
+        let words = linux().arguments(&node, Path::new("/files"), "job=x");
+        let value = |option: &str| {
+            let at = words.iter().position(|word| word == option).expect(option);
+            words[at + 1].clone()
+        };
+        assert_eq!(value("-cpu"), node.cpu);
+        assert_eq!(value("-smp"), node.smp);
+        assert_eq!(value("-m"), format!("{}M", node.memory_mib));
+        assert_eq!(value("-accel"), "tcg");
+        assert!(value("-append").ends_with("job=x"));
+        assert!(!words.iter().any(String::is_empty));
+    }
+
+    #[test]
+    fn one_guest_offers_the_network_and_the_other_joins() {
+        let window = File::open("/dev/null").unwrap();
+        let server = devices(1, Path::new("/n"), &window);
+        let client = devices(0, Path::new("/n"), &window);
+        assert!(server[1].contains("server=on") && client[1].contains("server=off"));
+        assert_ne!(
+            server[3], client[3],
+            "the cards need addresses of their own"
+        );
+        assert_eq!(server[5], client[5]);
+    }
+
+    #[test]
+    fn the_first_process_reports_itself_first() {
+        let script = init_script();
+        let second = script.lines().nth(1).unwrap();
+        assert_eq!(second, format!("echo {FIRST_PROCESS}"));
+        assert!(MODULES.iter().all(|module| script.contains(module)));
+    }
+}

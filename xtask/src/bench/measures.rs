@@ -1,0 +1,453 @@
+//! The measures with their goals: what is compared with what.
+
+use crate::bench::sample::Samples;
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum Source {
+    /// The median of a test at a size.
+    At(&'static str, u64),
+    /// The best of several: the shortest time, the highest rate.
+    Best(&'static [(&'static str, u64)]),
+    /// The worst of several: the longest time, the lowest rate.
+    Worst(&'static [(&'static str, u64)]),
+    /// The least size at which a test reaches half of its best rate, the largest of several tests.
+    HalfPeak(&'static [&'static str]),
+}
+
+/// What our value is held against.
+#[derive(Debug, Clone, Copy)]
+pub enum Against {
+    /// What the machine can do at most.
+    Limit(Source),
+    /// What a user would take instead.
+    Peer(Source),
+    /// Nothing: the goal is a value.
+    Nothing,
+}
+
+/// How the ratio is made, and what it must be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Goal {
+    /// Ours divided by the other must not exceed this.
+    AtMost(f64),
+    /// Ours divided by the other must reach this.
+    AtLeast(f64),
+    /// The other divided by ours must reach this: so many times faster (for times).
+    TimesFaster(f64),
+}
+
+impl Goal {
+    /// The number.
+    pub fn value(self) -> f64 {
+        match self {
+            Self::AtMost(value) | Self::AtLeast(value) | Self::TimesFaster(value) => value,
+        }
+    }
+
+    /// Which way it is meant.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::AtMost(_) => "at most",
+            Self::AtLeast(_) | Self::TimesFaster(_) => "at least",
+        }
+    }
+
+    /// The ratio of two positive values.
+    pub fn ratio(self, ours: f64, other: f64) -> f64 {
+        match self {
+            Self::AtMost(_) | Self::AtLeast(_) => ours / other,
+            Self::TimesFaster(_) => other / ours,
+        }
+    }
+
+    /// Whether a ratio is good enough.
+    pub fn met(self, ratio: f64) -> bool {
+        match self {
+            Self::AtMost(most) => ratio <= most,
+            Self::AtLeast(least) | Self::TimesFaster(least) => ratio >= least,
+        }
+    }
+}
+
+/// A measure of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Measure {
+    /// Short name, in `results.json`.
+    pub name: &'static str,
+    /// What it is, for people.
+    pub title: &'static str,
+    /// Our value.
+    pub ours: Source,
+    /// What it is held against.
+    pub against: Against,
+    /// The goal.
+    pub goal: Goal,
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Both packet sizes: the faster one counts.
+const TCP_RTT: Source = Source::Best(&[("tcp1500_rtt", 64), ("tcp65535_rtt", 64)]);
+/// The slower direction of ours against the faster message size of TCP.
+const RMA_1M: Source = Source::Worst(&[("rma_read", MIB), ("rma_write", MIB)]);
+
+const fn measure(
+    name: &'static str,
+    title: &'static str,
+    ours: Source,
+    against: Against,
+    goal: Goal,
+) -> Measure {
+    Measure {
+        name,
+        title,
+        ours,
+        against,
+        goal,
+    }
+}
+
+/// All of them, in the order of the table.
+pub const MEASURES: &[Measure] = &[
+    measure(
+        "pio_rtt_8",
+        "8-byte round trip through mapped windows / raw ping-pong",
+        Source::At("pio_rtt", 8),
+        Against::Limit(Source::At("bare_pingpong", 8)),
+        Goal::AtMost(1.05),
+    ),
+    measure(
+        "rma_1m_read",
+        "RMA read, 1 MiB / best raw copy, same direction",
+        Source::At("rma_read", MIB),
+        Against::Limit(Source::At("bare_copy_read", MIB)),
+        Goal::AtLeast(0.95),
+    ),
+    measure(
+        "rma_1m_write",
+        "RMA write, 1 MiB / best raw copy, same direction",
+        Source::At("rma_write", MIB),
+        Against::Limit(Source::At("bare_copy_write", MIB)),
+        Goal::AtLeast(0.95),
+    ),
+    measure(
+        "rma_16m_read",
+        "RMA read, 16 MiB / best raw copy, same direction",
+        Source::At("rma_read", 16 * MIB),
+        Against::Limit(Source::At("bare_copy_read", 16 * MIB)),
+        Goal::AtLeast(0.95),
+    ),
+    measure(
+        "rma_16m_write",
+        "RMA write, 16 MiB / best raw copy, same direction",
+        Source::At("rma_write", 16 * MIB),
+        Against::Limit(Source::At("bare_copy_write", 16 * MIB)),
+        Goal::AtLeast(0.95),
+    ),
+    measure(
+        "rma_64m_read",
+        "RMA read, 64 MiB / best raw copy, same direction",
+        Source::At("rma_read", 64 * MIB),
+        Against::Limit(Source::At("bare_copy_read", 64 * MIB)),
+        Goal::AtLeast(0.95),
+    ),
+    measure(
+        "rma_64m_write",
+        "RMA write, 64 MiB / best raw copy, same direction",
+        Source::At("rma_write", 64 * MIB),
+        Against::Limit(Source::At("bare_copy_write", 64 * MIB)),
+        Goal::AtLeast(0.95),
+    ),
+    measure(
+        "half_peak_bytes",
+        "transfer size that reaches half of peak bandwidth, bytes",
+        Source::HalfPeak(&["rma_read", "rma_write"]),
+        Against::Nothing,
+        Goal::AtMost(16384.0),
+    ),
+    measure(
+        "msg_rtt_64_poll",
+        "64-byte message round trip, polling / raw ping-pong",
+        Source::At("msg_rtt_poll", 64),
+        Against::Limit(Source::At("bare_pingpong", 8)),
+        Goal::AtMost(2.5),
+    ),
+    measure(
+        "msg_rtt_64_poll_vs_tcp",
+        "the same, times faster than TCP",
+        Source::At("msg_rtt_poll", 64),
+        Against::Peer(TCP_RTT),
+        Goal::TimesFaster(300.0),
+    ),
+    measure(
+        "msg_rtt_64_block",
+        "64-byte round trip, both sleeping, times faster than TCP",
+        Source::At("msg_rtt_block", 64),
+        Against::Peer(TCP_RTT),
+        Goal::TimesFaster(2.0),
+    ),
+    measure(
+        "doorbell_rtt",
+        "the same / two bare doorbells",
+        Source::At("msg_rtt_block", 64),
+        Against::Limit(Source::At("bare_doorbell", 0)),
+        Goal::AtMost(1.5),
+    ),
+    measure(
+        "rma_vs_tcp_1500",
+        "RMA of 1 MiB / TCP stream, MTU 1500",
+        RMA_1M,
+        Against::Peer(Source::Best(&[
+            ("tcp1500_stream", MIB),
+            ("tcp1500_stream", 4 * MIB),
+        ])),
+        Goal::AtLeast(20.0),
+    ),
+    measure(
+        "rma_vs_tcp_65535",
+        "RMA of 1 MiB / TCP stream, MTU 65535",
+        RMA_1M,
+        Against::Peer(Source::Best(&[
+            ("tcp65535_stream", MIB),
+            ("tcp65535_stream", 4 * MIB),
+        ])),
+        Goal::AtLeast(14.0),
+    ),
+    measure(
+        "stream_4k",
+        "stream of 4 KiB messages / best raw copy of 4 KiB",
+        Source::At("stream", 4 * KIB),
+        Against::Limit(Source::Best(&[
+            ("bare_copy_read", 4 * KIB),
+            ("bare_copy_write", 4 * KIB),
+        ])),
+        Goal::AtLeast(0.5),
+    ),
+    measure(
+        "file_stream_64k",
+        "stream by read/write of 64 KiB / TCP, MTU 65535",
+        Source::At("stream_file", 64 * KIB),
+        Against::Peer(Source::At("tcp65535_stream", 64 * KIB)),
+        Goal::AtLeast(2.0),
+    ),
+    measure(
+        "idle_1000",
+        "round trip with 1,000 idle connections / with 1",
+        Source::At("rtt_connections", 1000),
+        Against::Limit(Source::At("rtt_connections", 1)),
+        Goal::AtMost(1.1),
+    ),
+    measure(
+        "loop_rma_1m",
+        "loopback: RMA of 1 MiB / one local copy",
+        Source::At("loop_rma", MIB),
+        Against::Limit(Source::At("loop_copy", MIB)),
+        Goal::AtLeast(0.95),
+    ),
+    measure(
+        "loop_rtt_64",
+        "loopback: 64-byte round trip / plain shared-memory ring",
+        Source::At("loop_rtt_poll", 64),
+        Against::Limit(Source::At("loop_ring_rtt", 64)),
+        Goal::AtMost(1.5),
+    ),
+    measure(
+        "boot",
+        "boot to shell / Linux guest to its first process",
+        Source::At("boot_skiff", 0),
+        Against::Peer(Source::At("boot_linux", 0)),
+        Goal::AtMost(0.5),
+    ),
+    measure(
+        "native_msg_rtt",
+        "native: message round trip / raw ping-pong",
+        Source::At("native_msg_rtt", 64),
+        Against::Limit(Source::At("native_pingpong", 8)),
+        Goal::AtMost(1.5),
+    ),
+    measure(
+        "native_rma_64k",
+        "native: RMA of 64 KiB / memcpy",
+        Source::At("native_rma", 64 * KIB),
+        Against::Limit(Source::At("native_memcpy", 64 * KIB)),
+        Goal::AtLeast(0.95),
+    ),
+    measure(
+        "native_rma_1m",
+        "native: RMA of 1 MiB / memcpy",
+        Source::At("native_rma", MIB),
+        Against::Limit(Source::At("native_memcpy", MIB)),
+        Goal::AtLeast(0.95),
+    ),
+    measure(
+        "native_rma_64m",
+        "native: RMA of 64 MiB / memcpy",
+        Source::At("native_rma", 64 * MIB),
+        Against::Limit(Source::At("native_memcpy", 64 * MIB)),
+        Goal::AtLeast(0.95),
+    ),
+    measure(
+        "native_vs_unix",
+        "native: message round trip, times faster than a UNIX socket",
+        Source::At("native_msg_rtt", 64),
+        Against::Peer(Source::At("native_unix_rtt", 64)),
+        Goal::TimesFaster(100.0),
+    ),
+    measure(
+        "native_vs_pipe",
+        "native: message round trip, times faster than a pipe",
+        Source::At("native_msg_rtt", 64),
+        Against::Peer(Source::At("native_pipe_rtt", 64)),
+        Goal::TimesFaster(100.0),
+    ),
+    measure(
+        "native_stream_4k",
+        "native: stream of 4 KiB messages / best of UNIX socket and pipe",
+        Source::At("native_stream", 4 * KIB),
+        Against::Peer(Source::Best(&[
+            ("native_unix_stream", 4 * KIB),
+            ("native_pipe_stream", 4 * KIB),
+        ])),
+        Goal::AtLeast(1.0),
+    ),
+];
+
+/// A value with where it came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Value {
+    /// The median.
+    pub median: f64,
+    /// Least and largest repetition.
+    pub spread: [f64; 2],
+    /// Number of repetitions.
+    pub repetitions: usize,
+    /// What it counts.
+    pub unit: String,
+}
+
+impl Source {
+    /// The value, or why there is none.
+    pub fn value(&self, samples: &Samples) -> Result<Value, String> {
+        match self {
+            Self::At(test, size) => at(samples, test, *size),
+            Self::Best(places) => extreme(samples, places, true),
+            Self::Worst(places) => extreme(samples, places, false),
+            Self::HalfPeak(tests) => half_peak(samples, tests),
+        }
+    }
+}
+
+fn at(samples: &Samples, test: &str, size: u64) -> Result<Value, String> {
+    let found = samples.get(test, size).and_then(|sample| {
+        Some(Value {
+            median: sample.median()?,
+            spread: sample.spread()?,
+            repetitions: sample.repetitions.len(),
+            unit: sample.unit.clone(),
+        })
+    });
+    found.ok_or_else(|| samples.why_not(test, size))
+}
+
+/// The best or the worst of several. All must have been measured: a missing one could be it.
+fn extreme(samples: &Samples, places: &[(&str, u64)], best: bool) -> Result<Value, String> {
+    let mut chosen: Option<Value> = None;
+    for (test, size) in places {
+        let value = at(samples, test, *size)?;
+        let higher_is_better = value.unit != "ns";
+        let better = |old: &Value| (value.median > old.median) == (higher_is_better == best);
+        if chosen.as_ref().is_none_or(better) {
+            chosen = Some(value);
+        }
+    }
+    chosen.ok_or_else(|| "nothing to choose from".to_string())
+}
+
+fn half_peak(samples: &Samples, tests: &[&str]) -> Result<Value, String> {
+    let mut largest: Option<(u64, usize)> = None;
+    for test in tests {
+        let series: Vec<_> = samples
+            .series(test)
+            .into_iter()
+            .filter_map(|(size, sample)| Some((size, sample.median()?, sample.repetitions.len())))
+            .collect();
+        let peak = series.iter().map(|(_, rate, _)| *rate).reduce(f64::max);
+        let peak = peak.ok_or_else(|| format!("{test} was not measured"))?;
+        let first = series.iter().find(|(_, rate, _)| *rate >= peak / 2.0);
+        if let Some((size, _, repetitions)) = first
+            && largest.is_none_or(|(old, _)| *size > old)
+        {
+            largest = Some((*size, *repetitions));
+        }
+    }
+    let (size, repetitions) = largest.ok_or_else(|| "nothing was measured".to_string())?;
+    Ok(Value {
+        median: size as f64,
+        spread: [size as f64; 2],
+        repetitions,
+        unit: "bytes".to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::sample::tests::samples;
+
+    #[test]
+    fn names_are_unique_and_goals_positive() {
+        let mut names: Vec<_> = MEASURES.iter().map(|measure| measure.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), MEASURES.len());
+        assert!(MEASURES.iter().all(|measure| measure.goal.value() > 0.0));
+    }
+
+    #[test]
+    fn goals() {
+        assert!(Goal::AtMost(1.05).met(1.05) && !Goal::AtMost(1.05).met(1.06));
+        assert!(Goal::AtLeast(0.95).met(0.95) && !Goal::AtLeast(0.95).met(0.94));
+        assert_eq!(Goal::AtLeast(20.0).ratio(40.0, 2.0), 20.0);
+        assert_eq!(Goal::TimesFaster(300.0).ratio(2.0, 800.0), 400.0);
+        assert!(Goal::TimesFaster(300.0).met(400.0) && !Goal::TimesFaster(300.0).met(200.0));
+    }
+
+    #[test]
+    fn the_best_time_is_short_and_the_best_rate_high() {
+        let samples = samples(&[
+            ("a", 1, "ns", 10.0),
+            ("b", 1, "ns", 20.0),
+            ("c", 1, "bytes_per_s", 10.0),
+            ("d", 1, "bytes_per_s", 20.0),
+        ]);
+        let value = |source: Source| source.value(&samples).unwrap().median;
+        assert_eq!(value(Source::Best(&[("a", 1), ("b", 1)])), 10.0);
+        assert_eq!(value(Source::Worst(&[("a", 1), ("b", 1)])), 20.0);
+        assert_eq!(value(Source::Best(&[("c", 1), ("d", 1)])), 20.0);
+        assert_eq!(value(Source::Worst(&[("d", 1), ("c", 1)])), 10.0);
+    }
+
+    #[test]
+    fn a_missing_one_of_several_is_an_error() {
+        let samples = samples(&[("a", 1, "ns", 10.0)]);
+        let error = Source::Best(&[("a", 1), ("b", 1)]).value(&samples);
+        assert_eq!(error.unwrap_err(), "b of 1 was not measured");
+    }
+
+    #[test]
+    fn half_of_the_peak() {
+        let rates = [(64, 1.0), (4096, 4.0), (16384, 6.0), (1 << 20, 10.0)];
+        let mut lines: Vec<_> = rates
+            .iter()
+            .map(|(size, rate)| ("read", *size, "bytes_per_s", *rate))
+            .collect();
+        lines.push(("write", 64, "bytes_per_s", 9.0));
+        let samples = samples(&lines);
+        let value = |tests| Source::HalfPeak(tests).value(&samples);
+        assert_eq!(value(&["read", "write"]).unwrap().median, 16384.0);
+        assert_eq!(value(&["write"]).unwrap().median, 64.0);
+        assert!(value(&["none"]).is_err());
+    }
+}

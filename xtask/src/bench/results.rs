@@ -1,0 +1,358 @@
+//! The results: one entry for each measure, as a table and as `results.json`.
+
+use crate::bench::measures::{Against, MEASURES, Measure, Value};
+use crate::bench::sample::{Sample, Samples};
+use crate::report::{Context, Result};
+use serde::Serialize;
+
+/// One measure of `results.json`. Times are in nanoseconds, rates in bytes per second.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Entry {
+    /// Short name.
+    pub name: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    /// What `ours`, `limit` and `peer` count: `ns`, `bytes_per_s` or `bytes`.
+    pub unit: String,
+    /// Our median.
+    pub ours: Option<f64>,
+    /// The median of what the machine can do at most.
+    pub limit: Option<f64>,
+    /// The median of what a user would take instead.
+    pub peer: Option<f64>,
+    /// Ours to the other, or the other to ours where the goal is "times faster".
+    pub ratio: Option<f64>,
+    /// The goal's number.
+    pub goal: f64,
+    /// `at most` or `at least`.
+    pub goal_is: &'static str,
+    /// Whether the ratio is good enough; nothing when there is no ratio.
+    pub goal_met: Option<bool>,
+    /// Number of repetitions, of ours and of the other.
+    pub repetitions: Vec<usize>,
+    /// Least and largest repetition, of ours and of the other.
+    pub spread: Vec<[f64; 2]>,
+    /// Why there is no ratio.
+    pub error: Option<String>,
+}
+
+/// Where and how the results were taken.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Setting {
+    /// Day, UTC.
+    pub date: String,
+    /// Processor, number of cores, system.
+    pub machine: String,
+    /// Version of QEMU, and how it was called.
+    pub emulator: String,
+    /// The Linux kernel of the peers.
+    pub linux: String,
+    /// The sources' commit.
+    pub commit: String,
+    /// Boots of each measure.
+    pub boots: u64,
+    /// Whether this was only a smoke run.
+    pub quick: bool,
+}
+
+/// The entry of a measure.
+fn entry(measure: &Measure, samples: &Samples) -> Entry {
+    let ours = measure.ours.value(samples);
+    let (other, is_limit) = match measure.against {
+        Against::Limit(source) => (Some(source.value(samples)), true),
+        Against::Peer(source) => (Some(source.value(samples)), false),
+        Against::Nothing => (None, false),
+    };
+    let mut errors = Vec::new();
+    let mut keep = |value: std::result::Result<Value, String>| match value {
+        Ok(value) => Some(value),
+        Err(error) => {
+            errors.push(error);
+            None
+        }
+    };
+    let wanted = other.is_some();
+    let ours = keep(ours);
+    let other = other.and_then(keep);
+    let ratio = match (&ours, &other) {
+        (Some(ours), Some(other)) => Some(measure.goal.ratio(ours.median, other.median)),
+        (Some(ours), None) if !wanted => Some(ours.median),
+        _ => None,
+    };
+    let median = |value: &Option<Value>| value.as_ref().map(|value| value.median);
+    let both = || ours.iter().chain(&other);
+    Entry {
+        name: measure.name,
+        title: measure.title,
+        unit: both().next().map(|v| v.unit.clone()).unwrap_or_default(),
+        ours: median(&ours),
+        limit: median(&other).filter(|_| is_limit),
+        peer: median(&other).filter(|_| !is_limit),
+        ratio,
+        goal: measure.goal.value(),
+        goal_is: measure.goal.kind(),
+        goal_met: ratio.map(|ratio| measure.goal.met(ratio)),
+        repetitions: both().map(|value| value.repetitions).collect(),
+        spread: both().map(|value| value.spread).collect(),
+        error: (!errors.is_empty()).then(|| errors.join("; ")),
+    }
+}
+
+/// The entries of all measures.
+pub fn entries(samples: &Samples) -> Vec<Entry> {
+    MEASURES
+        .iter()
+        .map(|measure| entry(measure, samples))
+        .collect()
+}
+
+/// A raw result in `results.json`.
+#[derive(Serialize)]
+struct Raw<'a> {
+    test: &'a str,
+    size: u64,
+    median: Option<f64>,
+    spread: Option<[f64; 2]>,
+    #[serde(flatten)]
+    sample: &'a Sample,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    what: String,
+    error: &'a str,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    setting: &'a Setting,
+    measures: &'a [Entry],
+    errors: Vec<Failed<'a>>,
+    samples: Vec<Raw<'a>>,
+}
+
+/// The text of `results.json`. `failures` are steps that failed, with the reason.
+pub fn json(
+    setting: &Setting,
+    entries: &[Entry],
+    samples: &Samples,
+    failures: &[(String, String)],
+) -> Result<String> {
+    let steps = failures.iter().map(|(what, error)| Failed {
+        what: what.clone(),
+        error,
+    });
+    let tests = samples.errors().map(|((test, size), error)| Failed {
+        what: format!("{test} of {size}"),
+        error,
+    });
+    let raw = samples.iter().map(|((test, size), sample)| Raw {
+        test,
+        size: *size,
+        median: sample.median(),
+        spread: sample.spread(),
+        sample,
+    });
+    let document = Document {
+        setting,
+        measures: entries,
+        errors: steps.chain(tests).collect(),
+        samples: raw.collect(),
+    };
+    let text = serde_json::to_string_pretty(&document);
+    text.context(|| "write the results as JSON".to_string())
+        .map(|text| text + "\n")
+}
+
+/// A number with three or four digits that count.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.095 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// A value with its unit: times in ns to s, rates in MB/s or GB/s (powers of ten), sizes in bytes.
+pub fn absolute(value: f64, unit: &str) -> String {
+    let scaled = |factors: &[(f64, &str)]| {
+        let fits = factors.iter().find(|(factor, _)| value >= *factor);
+        let (factor, name) = fits.or(factors.last()).copied().unwrap_or((1.0, ""));
+        format!("{} {name}", digits(value / factor))
+    };
+    match unit {
+        "ns" => scaled(&[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")]),
+        "bytes_per_s" => scaled(&[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")]),
+        "bytes" => format!("{value:.0} B"),
+        other => format!("{} {other}", digits(value)),
+    }
+}
+
+/// Rows of the table: title, ratio, goal, whether met, ours, the other, spread of ours.
+pub fn rows(entries: &[Entry]) -> Vec<[String; 6]> {
+    let row = |entry: &Entry| {
+        let show = |value: Option<f64>| match value {
+            Some(value) => absolute(value, &entry.unit),
+            None => "–".to_string(),
+        };
+        let verdict = match entry.goal_met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "NOT MEASURED",
+        };
+        let ratio = entry.ratio.map_or("–".to_string(), |ratio| {
+            if entry.unit == "bytes" {
+                format!("{ratio:.0}")
+            } else {
+                digits(ratio)
+            }
+        });
+        [
+            entry.title.to_string(),
+            ratio,
+            format!("{} {}", entry.goal_is, entry.goal),
+            verdict.to_string(),
+            show(entry.ours),
+            show(entry.limit.or(entry.peer)),
+        ]
+    };
+    entries.iter().map(row).collect()
+}
+
+/// Heads of those columns.
+pub const HEADS: [&str; 6] = ["measure", "ratio", "goal", "", "ours", "other"];
+
+/// The table for a terminal.
+pub fn table(entries: &[Entry]) -> String {
+    let mut rows = rows(entries);
+    rows.insert(0, HEADS.map(str::to_string));
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let padding = " ".repeat(width - cell.chars().count());
+            // Words to the left, numbers to the right.
+            let cell = match column {
+                0 | 2 | 3 => format!("{cell}{padding}  "),
+                _ => format!("{padding}{cell}  "),
+            };
+            line.push_str(&cell);
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    for entry in entries {
+        if let Some(error) = &entry.error {
+            text.push_str(&format!("{}: {error}\n", entry.name));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::sample::tests::samples;
+
+    fn setting() -> Setting {
+        Setting {
+            date: "2000-01-01".to_string(),
+            machine: "m".to_string(),
+            emulator: "e".to_string(),
+            linux: "l".to_string(),
+            commit: "c".to_string(),
+            boots: 3,
+            quick: false,
+        }
+    }
+
+    fn found<'a>(entries: &'a [Entry], name: &str) -> &'a Entry {
+        entries.iter().find(|entry| entry.name == name).unwrap()
+    }
+
+    #[test]
+    fn a_measure_is_compared_with_its_limit_or_its_peer() {
+        let samples = samples(&[
+            ("pio_rtt", 8, "ns", 330.0),
+            ("bare_pingpong", 8, "ns", 300.0),
+            ("msg_rtt_poll", 64, "ns", 1000.0),
+            ("tcp1500_rtt", 64, "ns", 400_000.0),
+            ("tcp65535_rtt", 64, "ns", 350_000.0),
+        ]);
+        let entries = entries(&samples);
+        let pio = found(&entries, "pio_rtt_8");
+        assert_eq!((pio.ratio, pio.goal_met), (Some(1.1), Some(false)));
+        assert_eq!((pio.limit, pio.peer), (Some(300.0), None));
+        assert_eq!(pio.spread, [[330.0, 330.0], [300.0, 300.0]]);
+        let tcp = found(&entries, "msg_rtt_64_poll_vs_tcp");
+        assert_eq!((tcp.ratio, tcp.goal_met), (Some(350.0), Some(true)));
+        assert_eq!((tcp.limit, tcp.peer), (None, Some(350_000.0)));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_an_entry_with_its_reason() {
+        let entries = entries(&samples(&[("pio_rtt", 8, "ns", 330.0)]));
+        assert_eq!(entries.len(), MEASURES.len());
+        let pio = found(&entries, "pio_rtt_8");
+        assert_eq!(
+            (pio.ours, pio.ratio, pio.goal_met),
+            (Some(330.0), None, None)
+        );
+        let error = pio.error.as_deref();
+        assert_eq!(error, Some("bare_pingpong of 8 was not measured"));
+        let both = found(&entries, "boot").error.clone().unwrap();
+        assert_eq!(both.matches("was not measured").count(), 2);
+        assert!(table(&entries).contains("NOT MEASURED"));
+    }
+
+    #[test]
+    fn json_reads_back() {
+        let samples = samples(&[
+            ("pio_rtt", 8, "ns", 300.0),
+            ("bare_pingpong", 8, "ns", 300.0),
+        ]);
+        let entries = entries(&samples);
+        let failures = [("step".to_string(), "reason".to_string())];
+        let text = json(&setting(), &entries, &samples, &failures).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["measures"][0]["name"], "pio_rtt_8");
+        assert_eq!(value["measures"][0]["goal_met"], true);
+        assert_eq!(value["measures"][0]["ratio"], 1.0);
+        assert!(value["measures"][1]["error"].is_string());
+        assert_eq!(value["errors"][0]["error"], "reason");
+        assert_eq!(value["samples"][0]["test"], "bare_pingpong");
+        assert_eq!(value["samples"][0]["repetitions"][0], 300.0);
+        assert_eq!(value["setting"]["boots"], 3);
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(absolute(310.0, "ns"), "310 ns");
+        assert_eq!(absolute(404_000.0, "ns"), "404 µs");
+        assert_eq!(absolute(1_910_000_000.0, "ns"), "1.91 s");
+        assert_eq!(absolute(0.5, "ns"), "0.50 ns");
+        assert_eq!(absolute(4_560_000_000.0, "bytes_per_s"), "4.56 GB/s");
+        assert_eq!(absolute(179_000_000.0, "bytes_per_s"), "179 MB/s");
+        assert_eq!(absolute(16384.0, "bytes"), "16384 B");
+    }
+
+    #[test]
+    fn the_table_is_aligned() {
+        let samples = samples(&[
+            ("pio_rtt", 8, "ns", 330.0),
+            ("bare_pingpong", 8, "ns", 300.0),
+        ]);
+        let text = table(&entries(&samples));
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].starts_with("measure "));
+        assert!(lines[1].contains("1.10  at most 1.05") && lines[1].contains("MISSED"));
+        let column = |line: &str| line.find("at most").map(|at| line[..at].chars().count());
+        assert_eq!(column(lines[1]), column(lines[8]));
+    }
+}
