@@ -9,9 +9,11 @@ mod cpio;
 mod image;
 mod linux;
 mod measures;
+mod native;
 mod results;
 mod sample;
 mod setting;
+mod step;
 
 use crate::build::{self, Contents, Parts};
 use crate::config::{self, Node};
@@ -22,58 +24,18 @@ use crate::workspace;
 use linux::Linux;
 use sample::{Line, Samples};
 use std::time::Instant;
+use step::Step;
 
 /// Boots of every step unless REPS= says otherwise.
 const BOOTS: u64 = 3;
-
-/// What one step measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    LinuxBoot,
-    LinuxPair,
-    SkiffBoot,
-}
-
-impl Step {
-    /// Every step of one repetition.
-    const REPEATED: &[Step] = &[Step::LinuxBoot, Step::SkiffBoot, Step::LinuxPair];
-
-    /// Short name, for ONLY=.
-    fn name(self) -> &'static str {
-        match self {
-            Self::LinuxBoot => "linux-boot",
-            Self::LinuxPair => "linux-pair",
-            Self::SkiffBoot => "skiff-boot",
-        }
-    }
-
-    /// Whether it boots our image.
-    fn boots_ours(self) -> bool {
-        matches!(self, Self::SkiffBoot)
-    }
-
-    /// Whether it boots Linux guests.
-    fn boots_linux(self) -> bool {
-        matches!(self, Self::LinuxBoot | Self::LinuxPair)
-    }
-
-    /// What it measures, for people.
-    fn title(self) -> &'static str {
-        match self {
-            Self::LinuxBoot => "Linux guest: boot to its first process",
-            Self::LinuxPair => "two Linux guests: TCP and shared memory",
-            Self::SkiffBoot => "our node: boot to the shell's prompt",
-        }
-    }
-}
 
 /// Everything that steps use.
 struct Bench<'a> {
     settings: &'a Settings,
     quick: bool,
     node: Node,
-    /// Our image, when a step boots it.
-    parts: Option<Parts>,
+    /// Our image, when a step boots it, and the same with the test programs.
+    parts: Option<(Parts, Parts)>,
     /// The peers, when a step boots them.
     linux: Option<Linux>,
     samples: Samples,
@@ -90,7 +52,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     let boots = settings.repetitions()?.unwrap_or(BOOTS);
     let quick = settings.quick()?;
     let boots = if quick { 1 } else { boots };
-    let steps = steps(boots, settings.only());
+    let steps = step::steps(boots, settings.only());
     if steps.is_empty() {
         return Err("ONLY= selects no step".into());
     }
@@ -101,7 +63,10 @@ pub fn command(settings: &Settings) -> Result<()> {
         quick,
         node: config::node()?,
         parts: match any(Step::boots_ours) {
-            true => Some(build::build(Contents::Product)?),
+            true => Some((
+                build::build(Contents::Product)?,
+                build::build(Contents::Bench)?,
+            )),
             false => None,
         },
         linux: match any(Step::boots_linux) {
@@ -125,23 +90,11 @@ pub fn command(settings: &Settings) -> Result<()> {
     bench.conclude(&setting, settings.only().is_some(), start)
 }
 
-/// The steps with the number of their boot. Steps of one boot stand together, so that what is
-/// compared is measured shortly one after the other.
-fn steps(boots: u64, only: Option<&str>) -> Vec<(Step, u64)> {
-    let selected = |step: &&Step| only.is_none_or(|word| step.name().contains(word));
-    let repeated = |boot| {
-        let steps = Step::REPEATED.iter().filter(selected);
-        steps.map(move |step| (*step, boot))
-    };
-    (1..=boots).flat_map(repeated).collect()
-}
-
 impl Bench<'_> {
     fn step(&mut self, step: Step) {
         if let Err(failure) = self.try_step(step) {
             eprintln!("    FAILED: {}", failure.message);
-            self.failures
-                .push((step.title().to_string(), failure.message));
+            self.failures.push((step.title(), failure.message));
         }
     }
 
@@ -150,19 +103,22 @@ impl Bench<'_> {
         // Both are there for every step that says it boots them.
         let linux = self.linux.as_ref().ok_or("no Linux guest was prepared");
         let parts = self.parts.as_ref().ok_or("no image was built");
+        let (samples, failures) = (&mut self.samples, &mut self.failures);
+        let mut line = |text: &str| take(samples, failures, step, text);
         match step {
             Step::LinuxBoot => {
                 let time = linux?.boot(&self.node, pin)?;
                 self.samples.add_time("boot_linux", time);
             }
             Step::SkiffBoot => {
-                let time = image::boot(self.settings, parts?)?;
+                let time = image::boot(self.settings, &parts?.0)?;
                 self.samples.add_time("boot_skiff", time);
             }
-            Step::LinuxPair => {
-                let (samples, failures) = (&mut self.samples, &mut self.failures);
-                let mut line = |text: &str| take(samples, failures, step, text);
-                linux?.pair(&self.node, pin, self.quick, &mut line)?;
+            Step::LinuxPair => linux?.pair(&self.node, pin, self.quick, &mut line)?,
+            Step::Native => native::run(self.quick, &mut line)?,
+            _ => {
+                let nodes = step.on_nodes(self.quick).ok_or("a step without a run")?;
+                nodes.run(self.settings, &parts?.1, &mut line)?;
             }
         }
         Ok(())
@@ -198,28 +154,12 @@ impl Bench<'_> {
 
 /// Takes one line of a measuring program.
 fn take(samples: &mut Samples, failures: &mut Vec<(String, String)>, step: Step, text: &str) {
-    match samples.take(text) {
+    match samples.take(step.prefix(), text) {
         Line::Progress(what) => eprintln!("    {what}"),
         Line::Failure(why) => {
             eprintln!("    FAILED: {why}");
-            failures.push((step.title().to_string(), why));
+            failures.push((step.title(), why));
         }
         Line::Result | Line::Other => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_of_one_boot_stand_together() {
-        let all = steps(2, None);
-        assert_eq!(all.len(), 2 * Step::REPEATED.len());
-        assert!(all.is_sorted_by_key(|(_, boot)| *boot));
-        let only = steps(2, Some("linux"));
-        assert!(only.iter().all(|(step, _)| step.name().contains("linux")));
-        assert!(!only.is_empty() && only.len() < all.len());
-        assert!(steps(2, Some("no such step")).is_empty());
     }
 }

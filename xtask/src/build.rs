@@ -37,8 +37,10 @@ pub fn command(settings: &Settings) -> Result<()> {
 pub enum Contents {
     /// What a user gets.
     Product,
-    /// The same and the test programs.
+    /// The same and the test programs, those in C too.
     Tests,
+    /// The same and the test programs in Rust, among them the benchmarks' own.
+    Bench,
 }
 
 /// Compiles everything. The test programs are always compiled along: cargo builds libraries with
@@ -64,7 +66,7 @@ pub fn build(contents: Contents) -> Result<Parts> {
     let tests = image
         .test_programs
         .iter()
-        .filter(|_| contents == Contents::Tests);
+        .filter(|_| contents != Contents::Product);
     for package in image.programs.iter().chain(tests) {
         for binary in binaries(package)? {
             let path = built(Target::Program, &binary);

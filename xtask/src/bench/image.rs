@@ -8,6 +8,7 @@ use crate::report::{Failure, Result};
 use crate::run;
 use crate::script::Observer;
 use crate::settings::Settings;
+use crate::workspace;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -63,8 +64,8 @@ pub struct Nodes {
     pub nodes: usize,
     /// Script of each node.
     pub scripts: BTreeMap<usize, String>,
-    /// A program that takes the bootstrap's place on every node, instead of scripts.
-    pub bootstrap: Option<&'static str>,
+    /// Directory of the project to lay over the image.
+    pub overlay: Option<&'static str>,
     /// Hard limit.
     pub limit: Duration,
 }
@@ -91,9 +92,8 @@ impl Nodes {
         let mut run = run::run_of(self.name, settings, self.limit)?;
         run.nodes = self.nodes;
         run.timeout = self.limit;
-        run.overlay = None;
+        run.overlay = self.overlay.map(|path| workspace::root().join(path));
         run.stay = true;
-        run.bootstrap = self.bootstrap.map(str::to_string);
         for (node, text) in &self.scripts {
             run.scripts.insert(*node, text.clone().into_bytes());
         }

@@ -111,6 +111,7 @@ pub fn entries(samples: &Samples) -> Vec<Entry> {
 struct Raw<'a> {
     test: &'a str,
     size: u64,
+    routine: &'a str,
     median: Option<f64>,
     spread: Option<[f64; 2]>,
     #[serde(flatten)]
@@ -146,9 +147,10 @@ pub fn json(
         what: format!("{test} of {size}"),
         error,
     });
-    let raw = samples.iter().map(|((test, size), sample)| Raw {
+    let raw = samples.iter().map(|((test, size), routine, sample)| Raw {
         test,
         size: *size,
+        routine,
         median: sample.median(),
         spread: sample.spread(),
         sample,

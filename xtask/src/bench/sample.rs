@@ -27,6 +27,27 @@ struct Printed {
     #[serde(default)]
     repetitions: Vec<f64>,
     error: Option<String>,
+    /// How messages go: `direct` or `file`.
+    path: Option<String>,
+    /// How the sides wait: `poll`, `yield` or `block`.
+    wait: Option<String>,
+    /// Which of several ways to do the same; the best one counts.
+    #[serde(default)]
+    routine: String,
+}
+
+impl Printed {
+    /// The name of the measure: the test's, with what else makes it another measure.
+    fn name(&self, prefix: &str) -> String {
+        let mut name = format!("{prefix}{}", self.test);
+        for (key, word) in [(&self.path, "file"), (&self.wait, "block")] {
+            if key.as_deref() == Some(word) && !name.contains(word) {
+                name.push('_');
+                name.push_str(word);
+            }
+        }
+        name
+    }
 }
 
 /// A measure: what was done, and its size in bytes or whatever else grows.
@@ -51,6 +72,14 @@ impl Sample {
     /// The median of the repetitions.
     pub fn median(&self) -> Option<f64> {
         median(&self.repetitions)
+    }
+
+    /// Whether its median is: of times the shorter one, of rates the higher one.
+    fn is_better_than(&self, other: &Self) -> bool {
+        match self.unit.as_str() {
+            "ns" => self.median() < other.median(),
+            _ => self.median() > other.median(),
+        }
     }
 
     /// The least and the largest repetition.
@@ -89,13 +118,14 @@ pub enum Line {
 /// All results of a run.
 #[derive(Debug, Default)]
 pub struct Samples {
-    samples: BTreeMap<Key, Sample>,
+    /// By measure and routine.
+    samples: BTreeMap<(Key, String), Sample>,
     errors: BTreeMap<Key, String>,
 }
 
 impl Samples {
-    /// Takes a line of a console.
-    pub fn take(&mut self, line: &str) -> Line {
+    /// Takes a line of a console. `prefix` tells measures apart that a program gives one name.
+    pub fn take(&mut self, prefix: &str, line: &str) -> Line {
         if let Some(text) = line.strip_prefix(PROGRESS) {
             return Line::Progress(text.to_string());
         }
@@ -106,14 +136,14 @@ impl Samples {
             Ok(printed) => printed,
             Err(error) => return Line::Failure(format!("a result is cut or wrong: {error}")),
         };
-        match self.add(printed) {
+        match self.add(prefix, printed) {
             Ok(()) => Line::Result,
             Err(why) => Line::Failure(why),
         }
     }
 
-    fn add(&mut self, printed: Printed) -> Result<(), String> {
-        let key = (printed.test.clone(), printed.size);
+    fn add(&mut self, prefix: &str, printed: Printed) -> Result<(), String> {
+        let key = (printed.name(prefix), printed.size);
         let fail = |samples: &mut Self, why: String| {
             samples.errors.insert(key.clone(), why.clone());
             Err(format!("{} of {}: {why}", key.0, key.1))
@@ -129,7 +159,8 @@ impl Samples {
         if repetitions.is_empty() || !repetitions.iter().all(usable) {
             return fail(self, "a value that is not a positive number".to_string());
         }
-        let sample = self.samples.entry(key.clone()).or_default();
+        let place = (key.clone(), printed.routine);
+        let sample = self.samples.entry(place).or_default();
         if !sample.unit.is_empty() && sample.unit != printed.unit {
             let why = format!("in {} here, in {} before", printed.unit, sample.unit);
             return fail(self, why);
@@ -144,15 +175,26 @@ impl Samples {
 
     /// Adds a time that this tool took itself.
     pub fn add_time(&mut self, test: &str, nanoseconds: f64) {
-        let sample = self.samples.entry((test.to_string(), 0)).or_default();
+        let place = ((test.to_string(), 0), String::new());
+        let sample = self.samples.entry(place).or_default();
         sample.unit = "ns".to_string();
         sample.n += 1;
         sample.repetitions.push(nanoseconds);
     }
 
-    /// The results of a measure.
+    /// The results of a measure, those of the best routine if there are several.
     pub fn get(&self, test: &str, size: u64) -> Option<&Sample> {
-        self.samples.get(&(test.to_string(), size))
+        let first = ((test.to_string(), size), String::new());
+        let routines = self
+            .samples
+            .range(first..)
+            .take_while(|(((name, bytes), _), _)| name == test && *bytes == size);
+        routines
+            .map(|(_, sample)| sample)
+            .reduce(|best, other| match other.is_better_than(best) {
+                true => other,
+                false => best,
+            })
     }
 
     /// Why there is no result of a measure.
@@ -165,16 +207,24 @@ impl Samples {
 
     /// All sizes of a measure with their results.
     pub fn series(&self, test: &str) -> Vec<(u64, &Sample)> {
-        let range = (test.to_string(), 0)..=(test.to_string(), u64::MAX);
-        self.samples
-            .range(range)
-            .map(|((_, size), sample)| (*size, sample))
+        let first = ((test.to_string(), 0), String::new());
+        let named = self.samples.range(first..);
+        let mut sizes: Vec<u64> = named
+            .take_while(|(((name, _), _), _)| name == test)
+            .map(|(((_, size), _), _)| *size)
+            .collect();
+        sizes.dedup();
+        sizes
+            .into_iter()
+            .filter_map(|size| Some((size, self.get(test, size)?)))
             .collect()
     }
 
-    /// Everything, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Sample)> {
-        self.samples.iter()
+    /// Everything, in order: measure, routine, results.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &str, &Sample)> {
+        self.samples
+            .iter()
+            .map(|((key, routine), sample)| (key, routine.as_str(), sample))
     }
 
     /// Measures that failed, with the reason.
@@ -192,9 +242,10 @@ pub mod tests {
         let mut samples = Samples::default();
         for (test, size, unit, value) in lines {
             let line = format!(
-                "{{\"test\":\"{test}\",\"size\":{size},\"unit\":\"{unit}\",\"n\":1,\"p50\":{value}}}"
+                "{{\"test\":\"{test}\",\"size\":{size},\"unit\":\"{unit}\",\"n\":1,\
+                 \"p50\":{value}}}"
             );
-            assert_eq!(samples.take(&line), Line::Result, "{line}");
+            assert_eq!(samples.take("", &line), Line::Result, "{line}");
         }
         samples
     }
@@ -213,9 +264,10 @@ pub mod tests {
         for (first, p99) in [(300, 400), (310, 350)] {
             let line = format!(
                 "{{\"test\":\"rtt\",\"size\":8,\"unit\":\"ns\",\"n\":10,\"min\":1,\"p50\":2,\
-                 \"p90\":3,\"p99\":{p99},\"max\":5,\"repetitions\":[{first},320.5],\"extra\":\"x\"}}"
+                 \"p90\":3,\"p99\":{p99},\"max\":5,\"extra\":\"x\",\
+                 \"repetitions\":[{first},320.5]}}"
             );
-            assert_eq!(samples.take(&line), Line::Result);
+            assert_eq!(samples.take("", &line), Line::Result);
         }
         let sample = samples.get("rtt", 8).unwrap();
         assert_eq!(sample.repetitions, [300.0, 320.5, 310.0, 320.5]);
@@ -225,10 +277,54 @@ pub mod tests {
     }
 
     #[test]
+    fn the_best_routine_counts() {
+        let mut samples = Samples::default();
+        for (routine, rate) in [("words", 5), ("avx", 7), ("string", 6)] {
+            let line = format!(
+                "{{\"test\":\"copy\",\"size\":64,\"unit\":\"bytes_per_s\",\"p50\":{rate},\
+                 \"routine\":\"{routine}\"}}"
+            );
+            assert_eq!(samples.take("", &line), Line::Result);
+        }
+        assert_eq!(samples.get("copy", 64).unwrap().median(), Some(7.0));
+        assert_eq!(samples.series("copy").len(), 1);
+        assert_eq!(samples.iter().count(), 3);
+    }
+
+    #[test]
+    fn the_way_of_a_message_is_part_of_the_name() {
+        let mut samples = Samples::default();
+        for (test, path, wait) in [
+            ("rtt", "direct", "poll"),
+            ("rtt", "direct", "block"),
+            ("rtt", "file", "yield"),
+            ("file_stream", "file", "poll"),
+            ("rtt_block", "direct", "block"),
+        ] {
+            let line = format!(
+                "{{\"test\":\"{test}\",\"size\":1,\"unit\":\"ns\",\"p50\":1,\
+                 \"path\":\"{path}\",\"wait\":\"{wait}\"}}"
+            );
+            assert_eq!(samples.take("x_", &line), Line::Result);
+        }
+        let names: Vec<_> = samples
+            .iter()
+            .map(|((test, _), _, _)| test.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            ["x_file_stream", "x_rtt", "x_rtt_block", "x_rtt_file"]
+        );
+    }
+
+    #[test]
     fn other_lines_are_told_apart() {
         let mut samples = Samples::default();
-        assert_eq!(samples.take("kernel: version"), Line::Other);
-        assert_eq!(samples.take("# next"), Line::Progress("next".to_string()));
+        assert_eq!(samples.take("", "kernel: version"), Line::Other);
+        assert_eq!(
+            samples.take("", "# next"),
+            Line::Progress("next".to_string())
+        );
         for broken in [
             "{\"test\":\"rtt\",\"size\":8",
             "{\"test\":\"rtt\",\"size\":-8,\"p50\":1}",
@@ -236,7 +332,10 @@ pub mod tests {
             "{\"test\":\"rtt\",\"size\":8,\"unit\":\"ns\",\"p50\":0}",
             "{\"test\":\"rtt\",\"size\":8,\"unit\":\"ns\",\"p50\":1,\"repetitions\":[1,-1]}",
         ] {
-            assert!(matches!(samples.take(broken), Line::Failure(_)), "{broken}");
+            assert!(
+                matches!(samples.take("", broken), Line::Failure(_)),
+                "{broken}"
+            );
         }
         assert!(samples.get("rtt", 8).is_none());
     }
@@ -245,7 +344,7 @@ pub mod tests {
     fn a_failed_measure_says_why() {
         let mut samples = Samples::default();
         let line = "{\"test\":\"rtt\",\"size\":8,\"unit\":\"ns\",\"error\":\"ECONNRESET\"}";
-        assert!(matches!(samples.take(line), Line::Failure(_)));
+        assert!(matches!(samples.take("", line), Line::Failure(_)));
         assert_eq!(samples.why_not("rtt", 8), "rtt of 8: ECONNRESET");
         assert_eq!(samples.why_not("rtt", 9), "rtt of 9 was not measured");
         assert_eq!(samples.errors().count(), 1);
@@ -255,7 +354,7 @@ pub mod tests {
     fn units_do_not_mix() {
         let mut samples = samples(&[("rtt", 8, "ns", 1.0)]);
         let line = "{\"test\":\"rtt\",\"size\":8,\"unit\":\"bytes_per_s\",\"p50\":1}";
-        assert!(matches!(samples.take(line), Line::Failure(_)));
+        assert!(matches!(samples.take("", line), Line::Failure(_)));
     }
 
     #[test]

@@ -102,19 +102,9 @@ pub fn measure(server: &mut Server, effort: Effort) -> Result<()> {
         let (own, window) = (&own[..words], &window[..words]);
         report::progress(&format!("shared memory: copies of {bytes} bytes"));
         let rates = copies(own, window, effort)?;
-        report::result(
-            "linux_copy_write",
-            bytes as u64,
-            Unit::BytesPerSecond,
-            &rates,
-        );
+        report::result("linux_write", bytes as u64, Unit::BytesPerSecond, &rates);
         let rates = copies(window, own, effort)?;
-        report::result(
-            "linux_copy_read",
-            bytes as u64,
-            Unit::BytesPerSecond,
-            &rates,
-        );
+        report::result("linux_read", bytes as u64, Unit::BytesPerSecond, &rates);
     }
     Ok(())
 }
