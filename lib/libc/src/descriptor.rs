@@ -12,6 +12,8 @@ use crate::sync::Shared;
 unsafe extern "C" {
     /// Takes a SCIF listener down though other threads wait in it; in `libscif`.
     safe fn skiff_scif_shutdown(number: c_int);
+    /// Lets go of what belongs to an endpoint's number; in `libscif`.
+    safe fn skiff_scif_forget(number: c_int);
 }
 
 #[derive(Clone, Copy, Default)]
@@ -49,6 +51,8 @@ pub fn check(number: c_int) -> Result<usize> {
 /// Records a new descriptor and gives its number to C.
 pub fn opened(number: usize, close_on_exec: bool) -> c_int {
     let number = number as c_int;
+    // `dup2` has just closed what was there.
+    skiff_scif_forget(number);
     entry(number, |known| {
         *known = Known {
             ours: true,
@@ -92,6 +96,7 @@ pub fn close(number: c_int) -> Result<()> {
     if known.listening {
         skiff_scif_shutdown(number as c_int);
     }
+    skiff_scif_forget(number as c_int);
     fd::close(number)
 }
 

@@ -89,7 +89,12 @@ unsafe fn map(
         (descriptor::check(number)?, offset)
     };
     // SAFETY: without MAP_FIXED nothing is replaced, with it the caller gave the range up.
-    unsafe { fd::mmap(number, offset, length, address, system) }
+    let mapped = unsafe { fd::mmap(number, offset, length, address, system) };
+    if address != 0 {
+        // SAFETY: only named.
+        shared::changed(unsafe { Range::new(address, length) });
+    }
+    mapped
 }
 
 #[unsafe(no_mangle)]
@@ -138,7 +143,10 @@ unsafe extern "C" fn mprotect(address: *mut c_void, length: usize, protection: c
         let flags = protection_of(protection)?;
         let arguments = [address as usize, rounded(length)?, flags.bits(), 0, 0, 0];
         // SAFETY: no Rust reference relies on the protection of a C program's own mapping.
-        unsafe { sys::call(syscall::SYS_MPROTECT, arguments) }
+        let result = unsafe { sys::call(syscall::SYS_MPROTECT, arguments) };
+        // SAFETY: only named.
+        shared::changed(unsafe { Range::new(address as usize, arguments[1]) });
+        result
     };
     errno::small(change().map(|_| 0))
 }

@@ -12,7 +12,7 @@ use syscall::error::{EINVAL, EIO};
 use syscall::flag::CallFlags;
 use zerocopy::FromBytes;
 
-use crate::{Result, VERSION, endpoint, give, range, store_node_ids, user};
+use crate::{Result, VERSION, endpoint, give, range, store_node_ids, table, user};
 
 /// `SCIF_GET_VERSION`, which has no argument.
 const GET_VERSION: u32 = 0x7317;
@@ -93,16 +93,22 @@ fn data(epd: usize, call: &Call, address: u64, length: u64) -> Result<u64> {
     let memory = unsafe { range(address as *const c_void, length as usize) };
     match *call {
         Call::Send { .. } | Call::Recv { .. } if length == 0 => Ok(0),
-        Call::Send { flags } => raw::send(epd, memory, flags).map(|count| count as u64),
-        Call::Recv { flags } => raw::recv(epd, memory, flags).map(|count| count as u64),
+        Call::Send { flags } => crate::send_range(epd, memory, flags).map(|count| count as u64),
+        Call::Recv { flags } => crate::recv_range(epd, memory, flags).map(|count| count as u64),
         Call::VirtualReadFrom {
             remote_offset,
             flags,
-        } => raw::vreadfrom(epd, memory, remote_offset, flags).map(|()| 0),
+        } => table::with(epd, |direct| {
+            direct.vreadfrom(epd, memory, remote_offset, flags)
+        })
+        .map(|()| 0),
         Call::VirtualWriteTo {
             remote_offset,
             flags,
-        } => raw::vwriteto(epd, memory, remote_offset, flags).map(|()| 0),
+        } => table::with(epd, |direct| {
+            direct.vwriteto(epd, memory, remote_offset, flags)
+        })
+        .map(|()| 0),
         _ => Err(EINVAL),
     }
 }

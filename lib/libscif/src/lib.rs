@@ -6,6 +6,7 @@
 #![no_std]
 
 mod ioctl;
+mod table;
 mod user;
 
 use core::ffi::{c_int, c_long, c_short, c_uint, c_ulong, c_void};
@@ -173,6 +174,16 @@ extern "C" fn skiff_scif_shutdown(epd: c_int) {
     }
 }
 
+/// `scif_send` of memory that may not be there.
+fn send_range(epd: usize, message: raw::Range<'_>, flags: u32) -> Result<usize> {
+    table::with(epd, |direct| direct.send(epd, message, flags))
+}
+
+/// `scif_recv` into memory that may not be there.
+fn recv_range(epd: usize, buffer: raw::Range<'_>, flags: u32) -> Result<usize> {
+    table::with(epd, |direct| direct.recv(epd, buffer, flags))
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn scif_send(
     epd: c_int,
@@ -184,7 +195,7 @@ unsafe extern "C" fn scif_send(
         let epd = endpoint(epd)?;
         match length_of(length)? {
             // SAFETY: the caller's memory, which is only read.
-            Some(length) => raw::send(epd, unsafe { range(message, length) }, flags as u32),
+            Some(length) => send_range(epd, unsafe { range(message, length) }, flags as u32),
             None => Ok(0),
         }
     };
@@ -202,7 +213,7 @@ unsafe extern "C" fn scif_recv(
         let epd = endpoint(epd)?;
         match length_of(length)? {
             // SAFETY: the caller's memory, which it lets be written.
-            Some(length) => raw::recv(epd, unsafe { range(buffer, length) }, flags as u32),
+            Some(length) => recv_range(epd, unsafe { range(buffer, length) }, flags as u32),
             None => Ok(0),
         }
     };
@@ -239,7 +250,11 @@ extern "C" fn scif_readfrom(
     flags: c_int,
 ) -> c_int {
     let length = length as u64;
-    done(endpoint(epd).and_then(|epd| raw::readfrom(epd, local, length, remote, flags as u32)))
+    done(endpoint(epd).and_then(|epd| {
+        table::with(epd, |direct| {
+            direct.readfrom(epd, local, length, remote, flags as u32)
+        })
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -251,7 +266,11 @@ extern "C" fn scif_writeto(
     flags: c_int,
 ) -> c_int {
     let length = length as u64;
-    done(endpoint(epd).and_then(|epd| raw::writeto(epd, local, length, remote, flags as u32)))
+    done(endpoint(epd).and_then(|epd| {
+        table::with(epd, |direct| {
+            direct.writeto(epd, local, length, remote, flags as u32)
+        })
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -265,7 +284,9 @@ unsafe extern "C" fn scif_vreadfrom(
     done(endpoint(epd).and_then(|epd| {
         // SAFETY: the caller's memory, which it lets be written.
         let to = unsafe { range(address, length) };
-        raw::vreadfrom(epd, to, remote, flags as u32)
+        table::with(epd, |direct| {
+            direct.vreadfrom(epd, to, remote, flags as u32)
+        })
     }))
 }
 
@@ -280,7 +301,9 @@ unsafe extern "C" fn scif_vwriteto(
     done(endpoint(epd).and_then(|epd| {
         // SAFETY: the caller's memory, which is only read.
         let from = unsafe { range(address, length) };
-        raw::vwriteto(epd, from, remote, flags as u32)
+        table::with(epd, |direct| {
+            direct.vwriteto(epd, from, remote, flags as u32)
+        })
     }))
 }
 
@@ -364,7 +387,8 @@ unsafe extern "C" fn scif_poll(
 /// For the C library's `poll`: what an endpoint is ready for, or a negated error number.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_readiness(epd: c_int, events: c_int) -> c_int {
-    match endpoint(epd).and_then(|epd| raw::readiness(epd, events as u16)) {
+    let look = |epd| table::with(epd, |direct| direct.readiness(epd, events as u16));
+    match endpoint(epd).and_then(look) {
         Ok(ready) => ready.into(),
         Err(number) => -number,
     }

@@ -17,6 +17,7 @@ pub mod copy;
 #[cfg(not(target_os = "redox"))]
 pub mod counting;
 pub mod daemon;
+pub mod direct;
 pub mod directory;
 pub mod dma;
 pub mod event;
@@ -29,6 +30,7 @@ pub mod linux;
 pub mod lock;
 pub mod mem;
 pub mod mmio;
+pub mod pause;
 pub mod pci;
 pub mod pin;
 pub mod port;

@@ -13,6 +13,7 @@
 
 mod memory;
 mod plan;
+mod reach;
 mod table;
 mod window;
 
@@ -28,6 +29,7 @@ use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, Error, Result};
 use syscall::flag::{CallFlags, MapFlags};
 
 use crate::copy;
+use crate::direct::{Readable, Writable};
 use crate::lock::Mutex;
 use crate::mem::PAGE;
 use crate::pin::{self, Pin};
@@ -65,7 +67,7 @@ pub struct Range<'a> {
     memory: PhantomData<&'a ()>,
 }
 
-impl Range<'_> {
+impl<'a> Range<'a> {
     /// `bytes` bytes at `address`.
     ///
     /// # Safety
@@ -162,6 +164,17 @@ impl Range<'_> {
         copy.resize(self.bytes, 0);
         self.copy_out(&mut copy)?;
         Ok(copy)
+    }
+
+    /// The range for copies that are made here, if all of it is memory that can be read. None of a
+    /// device's is.
+    pub fn readable(self) -> Option<Readable<'a>> {
+        reach::readable(self)
+    }
+
+    /// As [`readable`](Self::readable), memory that can be read and written.
+    pub fn writable(self) -> Option<Writable<'a>> {
+        reach::writable(self)
     }
 
     /// Checks that it is whole pages, at least one.
@@ -285,6 +298,12 @@ pub fn forget(range: Range<'_>) {
     TABLE.lock().remove(first, end - first);
 }
 
+/// To be called after something was mapped over a range, or rights to it were taken away, by other
+/// means than this module's.
+pub fn changed(range: Range<'_>) {
+    reach::forget(range);
+}
+
 /// Unmaps whole pages.
 ///
 /// # Errors
@@ -294,6 +313,7 @@ pub fn unmap(range: Range<'_>) -> Result<()> {
     forget(range);
     // SAFETY: no reference leads to the range (that is what a range is).
     unsafe { munmap(range.address as *mut (), range.bytes)? };
+    reach::forget(range);
     Ok(())
 }
 

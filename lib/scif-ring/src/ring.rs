@@ -87,25 +87,42 @@ impl Producer {
         mem: &mut M,
         bytes: &[u8],
     ) -> Result<usize, RingError<M::Error>> {
+        self.put_with(mem, bytes.len(), |mem, offset, from, count| {
+            let part = bytes.get(from..from + count).unwrap_or_default();
+            mem.write_peer(offset, part)
+        })
+    }
+
+    /// As `put` of `bytes` bytes that are no slice: `copy` copies some of them into the other
+    /// side's ring (memory, offset in the ring, offset in the bytes, how many).
+    ///
+    /// # Errors
+    /// `BadIndex`, `Memory`.
+    #[inline]
+    pub fn put_with<M: RingMemory>(
+        &self,
+        mem: &mut M,
+        bytes: usize,
+        mut copy: impl FnMut(&mut M, usize, usize, usize) -> Result<(), M::Error>,
+    ) -> Result<usize, RingError<M::Error>> {
         let sent = mem.position(Side::Send);
         let mut room = self.room_at(sent, self.seen.load(Ordering::Relaxed));
-        if room < bytes.len() as u64 {
+        if room < bytes as u64 {
             let taken = self.refresh(mem, sent)?;
             self.seen.store(taken, Ordering::Release);
             room = self.room_at(sent, taken);
         }
-        let count = bytes.len().min(room as usize);
-        let Some(bytes) = bytes.get(..count).filter(|bytes| !bytes.is_empty()) else {
+        let count = bytes.min(room as usize);
+        if count == 0 {
             return Ok(0);
-        };
+        }
         let offset = (sent & self.mask) as usize;
         let until_end = self.mask as usize + 1 - offset;
         if count <= until_end {
-            mem.write_peer(offset, bytes)?;
+            copy(mem, offset, 0, count)?;
         } else {
-            let (first, second) = bytes.split_at(until_end);
-            mem.write_peer(offset, first)?;
-            mem.write_peer(0, second)?;
+            copy(mem, offset, 0, until_end)?;
+            copy(mem, 0, until_end, count - until_end)?;
         }
         // The position first: who dies between the two has sent the bytes, the index follows with
         // the next ones (or by `publish`). The other way round the next ones would overwrite them.
@@ -269,25 +286,42 @@ impl Consumer {
         mem: &mut M,
         buffer: &mut [u8],
     ) -> Result<usize, RingError<M::Error>> {
+        self.take_with(mem, buffer.len(), |mem, offset, to, count| {
+            mem.read(offset, buffer.get_mut(to..to + count).unwrap_or_default());
+            Ok(())
+        })
+    }
+
+    /// As `take` of at most `bytes` bytes into what is no slice: `copy` copies some of them out of
+    /// the own ring (memory, offset in the ring, offset in the buffer, how many).
+    ///
+    /// # Errors
+    /// `BadIndex`; `Memory` when `copy` says so, and nothing is taken.
+    #[inline]
+    pub fn take_with<M: RingMemory>(
+        &self,
+        mem: &mut M,
+        bytes: usize,
+        mut copy: impl FnMut(&mut M, usize, usize, usize) -> Result<(), M::Error>,
+    ) -> Result<usize, RingError<M::Error>> {
         let received = mem.position(Side::Receive);
         let mut there = self.there_at(received, self.seen.load(Ordering::Relaxed));
-        if there < buffer.len() as u64 {
+        if there < bytes as u64 {
             let put = self.refresh(mem, received)?;
             self.seen.store(put, Ordering::Release);
             there = self.there_at(received, put);
         }
-        let count = buffer.len().min(there as usize);
-        let Some(buffer) = buffer.get_mut(..count).filter(|buffer| !buffer.is_empty()) else {
+        let count = bytes.min(there as usize);
+        if count == 0 {
             return Ok(0);
-        };
+        }
         let offset = (received & self.mask) as usize;
         let until_end = self.mask as usize + 1 - offset;
         if count <= until_end {
-            mem.read(offset, buffer);
+            copy(mem, offset, 0, count)?;
         } else {
-            let (first, second) = buffer.split_at_mut(until_end);
-            mem.read(offset, first);
-            mem.read(0, second);
+            copy(mem, offset, 0, until_end)?;
+            copy(mem, 0, until_end, count - until_end)?;
         }
         mem.set_position(Side::Receive, received.wrapping_add(count as u64));
         Ok(count)

@@ -8,6 +8,7 @@ use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
 
+use crate::direct::Direct;
 use crate::error::{Error, Result};
 use crate::raw;
 
@@ -17,6 +18,8 @@ pub const DEFAULT_BACKLOG: i32 = 128;
 /// An endpoint: unbound, bound, or one end of a connection. Threads may share it: blocking sends do
 /// not mix, and neither do blocking receives.
 pub struct Endpoint {
+    /// Before the file, so that what is mapped goes before the connection ends.
+    direct: Direct,
     file: Fd,
 }
 
@@ -66,7 +69,13 @@ impl Endpoint {
 
     /// An endpoint from a file of the scheme, opened by path.
     pub fn from_file(file: Fd) -> Self {
-        Self { file }
+        let direct = Direct::new();
+        Self { direct, file }
+    }
+
+    /// The data path of this descriptor.
+    pub(crate) fn direct(&self) -> &Direct {
+        &self.direct
     }
 
     /// The descriptor, for event queues, `fcntl`-like calls and [`raw`].
@@ -116,7 +125,7 @@ impl Endpoint {
     /// `ECONNRESET`, `ENOTCONN`. A connection that ends in the middle of a blocking send gives the
     /// count so far.
     pub fn send(&self, bytes: &[u8], flags: SendFlags) -> Result<usize> {
-        Ok(raw::send(self.fd(), bytes, flags.bits())?)
+        Ok(self.direct.send(self.fd(), bytes, flags.bits())?)
     }
 
     /// `scif_recv`: with `BLOCK` fills `buffer`, without gives what is there, perhaps 0.
@@ -125,7 +134,7 @@ impl Endpoint {
     /// `ECONNRESET` when the peer is gone and nothing is left, `ENOTCONN`. A connection that ends
     /// in the middle of a blocking receive gives the count so far.
     pub fn recv(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<usize> {
-        Ok(raw::recv(self.fd(), buffer, flags.bits())?)
+        Ok(self.direct.recv(self.fd(), buffer, flags.bits())?)
     }
 
     /// Waits for at least one byte and gives what is there: `read` of the file. `EAGAIN` instead of
@@ -158,7 +167,7 @@ impl Endpoint {
     /// # Errors
     /// Those of the call.
     pub fn readiness(&self, events: Readiness) -> Result<Readiness> {
-        let bits = raw::readiness(self.fd(), events.bits())?;
+        let bits = self.direct.readiness(self.fd(), events.bits())?;
         Ok(Readiness::from_bits_truncate(bits))
     }
 
@@ -168,7 +177,9 @@ impl Endpoint {
     /// # Errors
     /// Those of the call.
     pub fn close(self) -> Result<()> {
-        Ok(self.file.close()?)
+        let Self { direct, file } = self;
+        drop(direct);
+        Ok(file.close()?)
     }
 }
 

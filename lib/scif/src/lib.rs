@@ -47,6 +47,7 @@
 
 extern crate alloc;
 
+pub mod direct;
 mod endpoint;
 mod error;
 mod events;

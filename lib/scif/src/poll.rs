@@ -84,7 +84,11 @@ pub fn poll(entries: &mut [PollEntry<'_>], limit: Option<Duration>) -> Result<us
         PollFd::new(epd, entry.events.bits())
     };
     let mut fds: Vec<PollFd> = entries.iter().map(by_fd).collect();
-    let ready = poll_fds(&mut fds, limit).map_err(Error::from_errno)?;
+    let readiness = |index: usize, fd: &PollFd| {
+        let endpoint = entries[index].endpoint.endpoint();
+        endpoint.direct().readiness(fd.epd, fd.events)
+    };
+    let ready = wait(&mut fds, limit, readiness).map_err(Error::from_errno)?;
     for (entry, fd) in entries.iter_mut().zip(&fds) {
         entry.revents = Readiness::from_bits_truncate(fd.revents);
     }
@@ -97,7 +101,18 @@ pub fn poll(entries: &mut [PollEntry<'_>], limit: Option<Duration>) -> Result<us
 /// # Errors
 /// Those of the event queue.
 pub fn poll_fds(entries: &mut [PollFd], limit: Option<Duration>) -> raw::Result<usize> {
-    let ready = look(entries);
+    wait(entries, limit, |_, entry| {
+        raw::readiness(entry.epd, entry.events)
+    })
+}
+
+/// As [`poll_fds`]; `readiness` tells what an entry (and its number) is ready for.
+fn wait(
+    entries: &mut [PollFd],
+    limit: Option<Duration>,
+    readiness: impl Fn(usize, &PollFd) -> raw::Result<u16>,
+) -> raw::Result<usize> {
+    let ready = look(entries, &readiness);
     if ready > 0 || limit == Some(Duration::ZERO) {
         return Ok(ready);
     }
@@ -114,7 +129,7 @@ pub fn poll_fds(entries: &mut [PollFd], limit: Option<Duration>) -> raw::Result<
     let mut events = Vec::new();
     loop {
         // After subscribing, so that nothing that happens in between is missed.
-        let ready = look(entries);
+        let ready = look(entries, &readiness);
         if ready > 0 {
             return Ok(ready);
         }
@@ -130,10 +145,10 @@ pub fn poll_fds(entries: &mut [PollFd], limit: Option<Duration>) -> raw::Result<
 }
 
 /// Fills in all `revents`; returns how many are not empty.
-fn look(entries: &mut [PollFd]) -> usize {
+fn look(entries: &mut [PollFd], readiness: &impl Fn(usize, &PollFd) -> raw::Result<u16>) -> usize {
     let mut ready = 0;
-    for entry in entries {
-        let found = raw::readiness(entry.epd, entry.events);
+    for (index, entry) in entries.iter_mut().enumerate() {
+        let found = readiness(index, entry);
         entry.revents = found.unwrap_or(Readiness::NVAL.bits());
         ready += usize::from(entry.revents != 0);
     }

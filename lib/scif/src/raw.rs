@@ -7,6 +7,8 @@
 //! [`Range`], [`Source`] or [`Target`], because a bare address would let safe code change any
 //! memory of the program.
 
+mod data;
+
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use platform::shared::{self, Provided};
 use scif_abi::call::{AcceptRecord, CachedRecord, Call, RegisterRecord, RmaRecord, SignalRecord};
@@ -19,6 +21,7 @@ use syscall::flag::{CallFlags, F_SETFL, O_NONBLOCK};
 use zerocopy::IntoBytes;
 
 pub use crate::poll::{PollFd, poll_fds as poll};
+pub use data::{Source, Target};
 pub use platform::shared::Range;
 
 /// The result of a call; the error is a positive error number.
@@ -29,57 +32,6 @@ const NO_TOKEN: u64 = 0;
 
 /// Bytes of one non-blocking send at most; a ring of the base protocol takes 4095.
 const BOUNCE_BYTES: usize = 4096;
-
-/// Data that a call reads.
-#[derive(Clone, Copy, Debug)]
-pub enum Source<'a> {
-    /// Ordinary memory of the program.
-    Slice(&'a [u8]),
-    /// Memory by address.
-    Range(Range<'a>),
-}
-
-/// Room that a call fills.
-#[derive(Debug)]
-pub enum Target<'a> {
-    /// Ordinary memory of the program.
-    Slice(&'a mut [u8]),
-    /// Memory by address.
-    Range(Range<'a>),
-}
-
-impl<'a> From<&'a [u8]> for Source<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        Self::Slice(bytes)
-    }
-}
-
-impl<'a> From<Range<'a>> for Source<'a> {
-    fn from(range: Range<'a>) -> Self {
-        Self::Range(range)
-    }
-}
-
-impl<'a> From<&'a mut [u8]> for Target<'a> {
-    fn from(bytes: &'a mut [u8]) -> Self {
-        Self::Slice(bytes)
-    }
-}
-
-impl<'a> From<Range<'a>> for Target<'a> {
-    fn from(range: Range<'a>) -> Self {
-        Self::Range(range)
-    }
-}
-
-impl Source<'_> {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Slice(bytes) => bytes.len(),
-            Self::Range(range) => range.bytes(),
-        }
-    }
-}
 
 fn number(error: libredox::error::Error) -> i32 {
     interrupted(error.errno())

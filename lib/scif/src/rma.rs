@@ -58,13 +58,9 @@ impl Endpoint {
     /// `ENOTCONN`, `ENXIO` when not all of the remote range is registered.
     pub fn read_from(&self, local: Part<'_>, remote: i64, flags: RmaFlags) -> Result<()> {
         let (offset, length) = (local.offset(), local.length());
-        Ok(raw::readfrom(
-            self.fd(),
-            offset,
-            length,
-            remote,
-            flags.bits(),
-        )?)
+        Ok(self
+            .direct()
+            .readfrom(self.fd(), offset, length, remote, flags.bits())?)
     }
 
     /// `scif_writeto`: copies `local` into the peer's windows at `remote`.
@@ -73,13 +69,9 @@ impl Endpoint {
     /// As [`read_from`](Self::read_from).
     pub fn write_to(&self, local: Part<'_>, remote: i64, flags: RmaFlags) -> Result<()> {
         let (offset, length) = (local.offset(), local.length());
-        Ok(raw::writeto(
-            self.fd(),
-            offset,
-            length,
-            remote,
-            flags.bits(),
-        )?)
+        Ok(self
+            .direct()
+            .writeto(self.fd(), offset, length, remote, flags.bits())?)
     }
 
     /// `scif_vreadfrom` into ordinary memory: fills `buffer` from the peer's windows at `remote`.
@@ -87,7 +79,9 @@ impl Endpoint {
     /// # Errors
     /// As [`read_from`](Self::read_from).
     pub fn vread_from(&self, buffer: &mut [u8], remote: i64, flags: RmaFlags) -> Result<()> {
-        Ok(raw::vreadfrom(self.fd(), buffer, remote, flags.bits())?)
+        Ok(self
+            .direct()
+            .vreadfrom(self.fd(), buffer, remote, flags.bits())?)
     }
 
     /// `scif_vwriteto` out of ordinary memory: copies `data` into the peer's windows at `remote`.
@@ -95,7 +89,9 @@ impl Endpoint {
     /// # Errors
     /// As [`read_from`](Self::read_from).
     pub fn vwrite_to(&self, data: &[u8], remote: i64, flags: RmaFlags) -> Result<()> {
-        Ok(raw::vwriteto(self.fd(), data, remote, flags.bits())?)
+        Ok(self
+            .direct()
+            .vwriteto(self.fd(), data, remote, flags.bits())?)
     }
 
     /// `scif_vreadfrom` into a part of memory that need not be registered. With
@@ -112,7 +108,9 @@ impl Endpoint {
         flags: RmaFlags,
     ) -> Result<()> {
         let range = part_of(memory, place)?;
-        Ok(raw::vreadfrom(self.fd(), range, remote, flags.bits())?)
+        Ok(self
+            .direct()
+            .vreadfrom(self.fd(), range, remote, flags.bits())?)
     }
 
     /// `scif_vwriteto` out of a part of memory that need not be registered; as
@@ -128,7 +126,9 @@ impl Endpoint {
         flags: RmaFlags,
     ) -> Result<()> {
         let range = part_of(memory, place)?;
-        Ok(raw::vwriteto(self.fd(), range, remote, flags.bits())?)
+        Ok(self
+            .direct()
+            .vwriteto(self.fd(), range, remote, flags.bits())?)
     }
 
     /// `scif_fence_mark`: names all transfers that were started so far.

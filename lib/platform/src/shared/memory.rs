@@ -9,7 +9,7 @@ use libredox::flag::{MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use syscall::error::{EACCES, EFAULT, EINVAL, Error, Result};
 
 use super::window::{Protection, map_window};
-use super::{Range, TABLE, map, new_object};
+use super::{Range, TABLE, changed, map, new_object};
 use crate::copy;
 use crate::mem::{PAGE, Word};
 
@@ -356,6 +356,7 @@ impl Drop for Memory {
         // SAFETY: the mapping is this value's own, and nobody borrows from it any more. It fails
         // only while a request on the memory runs, which borrows.
         let _ = unsafe { munmap(self.view.start.as_ptr().cast(), self.view.bytes) };
+        changed(self.view.range());
     }
 }
 

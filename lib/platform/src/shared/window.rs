@@ -1,6 +1,7 @@
 //! Mapping the windows of a peer.
 
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 
 use libredox::Fd;
 use libredox::call::{MmapArgs, mmap, munmap};
@@ -10,7 +11,7 @@ use scif_abi::codec::Operation;
 use syscall::error::{EINVAL, EIO, Error, Result};
 use syscall::flag::CallFlags;
 
-use super::{Range, TABLE, map};
+use super::{Range, TABLE, map, reach};
 use crate::mem::PAGE;
 
 /// What a mapping allows.
@@ -29,7 +30,7 @@ impl Protection {
         write: true,
     };
 
-    fn bits(self) -> u32 {
+    pub(crate) fn bits(self) -> u32 {
         let bit = |set, bit| if set { bit } else { 0 };
         bit(self.read, PROT_READ) | bit(self.write, PROT_WRITE)
     }
@@ -86,11 +87,22 @@ pub fn map_window(
                 // SAFETY: reserved or mapped here, known to nobody yet.
                 unsafe { munmap(start as *mut (), ours)? };
             }
+            replaced(start, bytes);
             return Err(error);
         }
         done += piece;
     }
+    replaced(start, bytes);
     Ok(start)
+}
+
+/// Something else is at these addresses now.
+fn replaced(address: usize, bytes: usize) {
+    reach::forget(Range {
+        address,
+        bytes,
+        memory: PhantomData,
+    });
 }
 
 /// Cuts a range of the peer's windows into the pieces one mapping call can map each, as `run` tells

@@ -1,0 +1,126 @@
+//! What belongs to each endpoint descriptor of a C program: its [`Direct`] data path.
+//!
+//! C knows numbers only, so the table is indexed by them. A number means something else after
+//! `close` and `dup2`; the C library says so ([`skiff_scif_forget`]) before the number is free.
+//! Another thread may still be in a call then, perhaps asleep: what it uses is kept until nobody is
+//! in a call on that number.
+
+extern crate alloc;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ffi::c_int;
+use core::ptr::{null_mut, with_exposed_provenance_mut};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use runtime::sync::Mutex;
+use scif::direct::Direct;
+
+/// Descriptors in a row of the table.
+const ROW: usize = 256;
+/// Rows, made when one of their numbers is used: for all descriptors a process can have.
+const ROWS: usize = 256;
+
+struct Slot {
+    /// From a box; null: none yet.
+    direct: AtomicPtr<Direct>,
+    /// Threads that are in a call on the number.
+    users: AtomicU32,
+    /// What was closed while others were in a call: addresses of boxes.
+    retired: Mutex<Vec<usize>>,
+}
+
+static TABLE: [spin::Once<Box<[Slot]>>; ROWS] = [const { spin::Once::new() }; ROWS];
+
+fn slot(number: usize) -> Option<&'static Slot> {
+    let row = TABLE.get(number / ROW)?;
+    let empty = || Slot {
+        direct: AtomicPtr::new(null_mut()),
+        users: AtomicU32::new(0),
+        retired: Mutex::new(Vec::new()),
+    };
+    let row = row.call_once(|| (0..ROW).map(|_| empty()).collect());
+    row.get(number % ROW)
+}
+
+/// A call on a number.
+struct User(&'static Slot);
+
+impl User {
+    fn enter(slot: &'static Slot) -> Self {
+        slot.users.fetch_add(1, Ordering::SeqCst);
+        Self(slot)
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        if self.0.users.fetch_sub(1, Ordering::SeqCst) == 1 {
+            reclaim(self.0);
+        }
+    }
+}
+
+/// Drops what was closed, if nobody can be using it any more.
+fn reclaim(slot: &Slot) {
+    // Nobody waits here: whoever has the list looks at the count after us.
+    let Some(mut retired) = slot.retired.try_lock() else {
+        return;
+    };
+    if retired.is_empty() || slot.users.load(Ordering::SeqCst) != 0 {
+        return;
+    }
+    // Who enters from now on cannot get at them: they left the slot before they came here.
+    let boxes = core::mem::take(&mut *retired);
+    drop(retired);
+    for address in boxes {
+        // SAFETY: from `Box::into_raw` below, taken out of the slot once and of the list once.
+        drop(unsafe { Box::from_raw(with_exposed_provenance_mut::<Direct>(address)) });
+    }
+}
+
+/// Does something with the data path of an endpoint.
+pub fn with<T>(number: usize, action: impl FnOnce(&Direct) -> T) -> T {
+    let Some(slot) = slot(number) else {
+        // No process has so many descriptors; nothing is kept for this one.
+        return action(&Direct::new());
+    };
+    let _user = User::enter(slot);
+    let mut direct = slot.direct.load(Ordering::SeqCst);
+    if direct.is_null() {
+        let new = Box::into_raw(Box::new(Direct::new()));
+        let order = (Ordering::SeqCst, Ordering::SeqCst);
+        direct = match slot
+            .direct
+            .compare_exchange(null_mut(), new, order.0, order.1)
+        {
+            Ok(_) => new,
+            Err(other) => {
+                // SAFETY: made above, seen by nobody.
+                drop(unsafe { Box::from_raw(new) });
+                other
+            }
+        };
+    }
+    // SAFETY: from a box that is not dropped as long as `_user` is there.
+    action(unsafe { &*direct })
+}
+
+/// For the C library: the number is about to mean something else.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_forget(number: c_int) {
+    let Some(row) = usize::try_from(number).ok().and_then(|number| {
+        let row = TABLE.get(number / ROW)?.get()?;
+        row.get(number % ROW)
+    }) else {
+        return;
+    };
+    let old = row.direct.swap(null_mut(), Ordering::SeqCst);
+    if old.is_null() {
+        return;
+    }
+    // SAFETY: from a box, which is dropped by `reclaim` alone, and that only below.
+    unsafe { &*old }.detach();
+    row.retired.lock().push(old.expose_provenance());
+    reclaim(row);
+}

@@ -1,0 +1,373 @@
+//! Memory that a program shares with the daemon, or with a peer's node, and works on with plain
+//! loads and stores: the mappings behind `scif`'s direct data path.
+//!
+//! [`Pages`] is a mapping of whole pages, [`Readable`] and [`Writable`] are memory of the program
+//! that is known to be there. Words on a mapping's first page are checked when the program is
+//! compiled, all else by one comparison. Nothing here is ever seen through a reference to bytes.
+//!
+//! Placing: an emulator finds a page by the low bits of its number, so two pages whose numbers
+//! differ by a multiple of a large power of two evict each other. That makes copies between them 3
+//! to 15 times slower. A page's number modulo [`COLOURS`] is its *colour*; memory that is used
+//! together gets different ones ([`find_place`]).
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use libredox::call::{MmapArgs, mmap, munmap};
+use libredox::flag::{MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE};
+use syscall::error::{EEXIST, EFAULT, Error, Result};
+use syscall::flag::MapFlags;
+
+use crate::copy::{self, Choices, Side};
+use crate::mem::PAGE;
+use crate::shared::Protection;
+
+/// The fewest pages an emulator's address cache holds.
+pub const COLOURS: usize = 64;
+
+/// `MAP_FIXED` and its careful sister as `mmap` takes them.
+const MAP_FIXED: u32 = MapFlags::MAP_FIXED.bits() as u32;
+const MAP_FIXED_NOREPLACE: u32 = MapFlags::MAP_FIXED_NOREPLACE.bits() as u32;
+
+/// An address where `bytes` bytes, whole pages, can be mapped, the first page with this colour.
+/// Another thread may be faster and map there: [`Pages::map`] takes another place then.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn find_place(bytes: usize, colour: usize) -> Result<usize> {
+    let room = bytes.saturating_add(COLOURS * PAGE);
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let start = unsafe {
+        mmap(MmapArgs {
+            addr: core::ptr::null_mut(),
+            length: room,
+            prot: 0,
+            flags: MAP_PRIVATE,
+            fd: usize::MAX,
+            offset: 0,
+        })?
+    };
+    // SAFETY: mapped just now, known to nobody.
+    unsafe { munmap(start, room)? };
+    let first = start as usize / PAGE;
+    let skip = (colour + COLOURS - first % COLOURS) % COLOURS;
+    Ok((first + skip) * PAGE)
+}
+
+/// Returns when earlier stores to write-combining memory are on their way, in front of all later
+/// stores.
+#[inline]
+pub fn drain_writes() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction, which only orders stores.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    crate::mem::full_fence();
+}
+
+/// A mapping of whole pages that others may change at any time; unmapped when the value goes.
+#[derive(Debug)]
+pub struct Pages {
+    start: NonNull<u8>,
+    bytes: usize,
+    protection: Protection,
+    side: Side,
+}
+
+// SAFETY: all accesses are atomic ones or copies by machine instructions, made for memory that
+// changes meanwhile; threads of the own program are nothing else.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Maps `bytes` bytes (whole pages, at least one) of a file, shared, from `offset` on; at the
+    /// address `at` unless something is there already. `side` is where the memory is.
+    ///
+    /// # Errors
+    /// Those of the scheme and of `mmap`.
+    pub fn map(
+        fd: usize,
+        offset: u64,
+        bytes: usize,
+        protection: Protection,
+        side: Side,
+        at: Option<usize>,
+    ) -> Result<Self> {
+        let mapped = |address: usize, fixed: u32| {
+            let arguments = MmapArgs {
+                addr: address as *mut (),
+                length: bytes,
+                prot: protection.bits(),
+                flags: MAP_SHARED | fixed,
+                fd,
+                offset,
+            };
+            // SAFETY: nothing is replaced: the address is the kernel's choice, or nothing is there.
+            unsafe { mmap(arguments) }.map_err(Error::from)
+        };
+        let result = match at {
+            Some(address) => match mapped(address, MAP_FIXED_NOREPLACE) {
+                Err(Error { errno: EEXIST }) => mapped(0, 0),
+                result => result,
+            },
+            None => mapped(0, 0),
+        };
+        let start = NonNull::new(result?.cast()).ok_or(Error::new(EFAULT))?;
+        Ok(Self {
+            start,
+            bytes,
+            protection,
+            side,
+        })
+    }
+
+    /// Length in bytes, whole pages.
+    #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// What the mapping allows.
+    pub fn protection(&self) -> Protection {
+        self.protection
+    }
+
+    /// Whose memory it is.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The word at `OFFSET`, on the first page and aligned.
+    #[inline]
+    pub fn u32_at<const OFFSET: usize>(&self) -> &AtomicU32 {
+        const { assert!(OFFSET + 4 <= PAGE && OFFSET.is_multiple_of(4)) };
+        // SAFETY: inside the first page, which is mapped as long as `self` lives. An atomic integer
+        // may change under a shared reference.
+        unsafe { AtomicU32::from_ptr(self.start.add(OFFSET).cast().as_ptr()) }
+    }
+
+    /// The word at `OFFSET`, on the first page and aligned.
+    #[inline]
+    pub fn u64_at<const OFFSET: usize>(&self) -> &AtomicU64 {
+        const { assert!(OFFSET + 8 <= PAGE && OFFSET.is_multiple_of(8)) };
+        // SAFETY: as for `u32_at`.
+        unsafe { AtomicU64::from_ptr(self.start.add(OFFSET).cast().as_ptr()) }
+    }
+
+    /// A checked place for an access of `bytes` bytes.
+    #[inline]
+    fn place(&self, offset: usize, bytes: usize, write: bool) -> Result<NonNull<u8>> {
+        let inside = offset <= self.bytes && bytes <= self.bytes - offset;
+        let allowed = if write {
+            self.protection.write
+        } else {
+            self.protection.read
+        };
+        if !inside || !allowed {
+            return Err(Error::new(EFAULT));
+        }
+        // SAFETY: `offset` is at most the length of the mapping.
+        Ok(unsafe { self.start.add(offset) })
+    }
+
+    /// Copies bytes of the program in, by the routine chosen for this kind of memory.
+    ///
+    /// # Errors
+    /// `EFAULT` when they do not fit inside or the mapping does not allow it. The others likewise.
+    #[inline]
+    pub fn put(&self, offset: usize, from: Readable<'_>, choices: Choices) -> Result<()> {
+        let to = self.place(offset, from.bytes, true)?;
+        // SAFETY: the target is checked, the source known to be there; `Choices` holds available
+        // routines only, here and below.
+        unsafe {
+            let source = from.start.as_ptr();
+            let routine = choices.routine(Side::Own, self.side);
+            copy::copy_by(routine, source, to.as_ptr(), from.bytes);
+        }
+        Ok(())
+    }
+
+    /// Copies bytes out to the program.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    #[inline]
+    pub fn take(&self, offset: usize, to: &Writable<'_>, choices: Choices) -> Result<()> {
+        let from = self.place(offset, to.bytes, false)?;
+        // SAFETY: the source is checked, the target known to be there.
+        unsafe {
+            let target = to.start.as_ptr();
+            let routine = choices.routine(self.side, Side::Own);
+            copy::copy_by(routine, from.as_ptr(), target, to.bytes);
+        }
+        Ok(())
+    }
+
+    /// Copies from another mapping. Overlapping ranges give mixed content, never anything else.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn copy_from(
+        &self,
+        offset: usize,
+        from: &Pages,
+        from_offset: usize,
+        bytes: usize,
+        choices: Choices,
+    ) -> Result<()> {
+        let source = from.place(from_offset, bytes, false)?;
+        let to = self.place(offset, bytes, true)?;
+        // SAFETY: both are checked.
+        unsafe {
+            let target = to.as_ptr();
+            let routine = choices.routine(from.side, self.side);
+            copy::copy_by(routine, source.as_ptr(), target, bytes);
+        }
+        Ok(())
+    }
+
+    /// Lets go of the memory: the file's pages are unmapped, and accesses reach zeroed memory of
+    /// nobody's from now on, so that threads that still use the mapping do no harm and take none.
+    ///
+    /// # Errors
+    /// Those of `mmap`; the memory is still mapped then.
+    pub fn detach(&self) -> Result<()> {
+        let arguments = MmapArgs {
+            addr: self.start.as_ptr().cast(),
+            length: self.bytes,
+            prot: PROT_READ | PROT_WRITE,
+            flags: MAP_PRIVATE | MAP_FIXED,
+            fd: usize::MAX,
+            offset: 0,
+        };
+        // SAFETY: the mapping is this value's own, no reference but to atomic words leads there,
+        // and what replaces it can be read and written.
+        unsafe { mmap(arguments)? };
+        Ok(())
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and nobody borrows from it any more. It fails
+        // only while a request on the memory runs, which borrows.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Memory of the program that is there and can be read; it may change meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Readable<'a> {
+    start: NonNull<u8>,
+    bytes: usize,
+    memory: PhantomData<&'a [u8]>,
+}
+
+/// Memory of the program that is there and can be written.
+#[derive(Debug)]
+pub struct Writable<'a> {
+    start: NonNull<u8>,
+    bytes: usize,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> From<&'a [u8]> for Readable<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8]) -> Self {
+        Self {
+            start: NonNull::from(bytes).cast(),
+            bytes: bytes.len(),
+            memory: PhantomData,
+        }
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for Writable<'a> {
+    #[inline]
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Self {
+            bytes: bytes.len(),
+            start: NonNull::from(bytes).cast(),
+            memory: PhantomData,
+        }
+    }
+}
+
+impl<'a> Readable<'a> {
+    /// # Safety
+    /// The bytes are mapped and readable, now and as long as the value is used.
+    pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
+        Self {
+            start,
+            bytes,
+            memory: PhantomData,
+        }
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// At most `bytes` bytes from `offset` on; fewer, or none, where it ends.
+    #[inline]
+    #[must_use]
+    pub fn part(&self, offset: usize, bytes: usize) -> Readable<'a> {
+        let offset = offset.min(self.bytes);
+        Readable {
+            // SAFETY: inside, or right behind.
+            start: unsafe { self.start.add(offset) },
+            bytes: bytes.min(self.bytes - offset),
+            memory: PhantomData,
+        }
+    }
+}
+
+impl Writable<'_> {
+    /// # Safety
+    /// The bytes are mapped and writable, now and as long as the value is used.
+    pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
+        Self {
+            start,
+            bytes,
+            memory: PhantomData,
+        }
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// At most `bytes` bytes from `offset` on; fewer, or none, where it ends.
+    #[inline]
+    #[must_use]
+    pub fn part(&mut self, offset: usize, bytes: usize) -> Writable<'_> {
+        let offset = offset.min(self.bytes);
+        Writable {
+            // SAFETY: inside, or right behind.
+            start: unsafe { self.start.add(offset) },
+            bytes: bytes.min(self.bytes - offset),
+            memory: PhantomData,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Which memory of this process is there, for copies that are made without the kernel: an address
+//! that a C program passes may be anything, and a bad one must be an error, not the program's end.
+//!
+//! The list of the process's mappings is asked for at first sight; a few ranges are remembered and
+//! found again without a lock. Whoever unmaps memory or takes rights away says so ([`forget`]).
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+use syscall::data::GrantFlags;
+
+use super::{Range, plan};
+use crate::direct::{Readable, Writable};
+use crate::lock::Mutex;
+use crate::pin::Mapping;
+
+/// Ranges remembered.
+const SLOTS: usize = 8;
+
+/// A range: first address, and the address behind the last byte. Nothing when both are 0.
+struct Slot {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// 0 or 1.
+    writable: AtomicUsize,
+}
+
+/// What is remembered, guarded by `CHANGES`.
+static SLOT: [Slot; SLOTS] = [const {
+    Slot {
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        writable: AtomicUsize::new(0),
+    }
+}; SLOTS];
+
+/// Counts changes of the slots; odd while one is made.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// Who changes the slots; the value is the slot that is used next.
+static WRITER: Mutex<usize> = Mutex::new(0);
+
+/// Whether a remembered range holds all of `start .. end`.
+fn is_known(start: usize, end: usize, write: bool) -> bool {
+    let before = CHANGES.load(Ordering::Acquire);
+    let found = SLOT.iter().any(|slot| {
+        slot.start.load(Ordering::Relaxed) <= start
+            && end <= slot.end.load(Ordering::Relaxed)
+            && (!write || slot.writable.load(Ordering::Relaxed) != 0)
+    });
+    // The loads above are done before the count is looked at again.
+    fence(Ordering::Acquire);
+    found && before.is_multiple_of(2) && CHANGES.load(Ordering::Relaxed) == before
+}
+
+/// Changes slots; nobody believes what is read meanwhile.
+fn change(action: impl FnOnce()) {
+    CHANGES.fetch_add(1, Ordering::Relaxed);
+    fence(Ordering::Release);
+    action();
+    CHANGES.fetch_add(1, Ordering::Release);
+}
+
+/// The part of `mappings` (any order) around `start`, without holes, that can be read, and written
+/// if `write` says so; first address and the one behind the last byte.
+fn around(mappings: &[Mapping], start: usize, write: bool) -> Option<(usize, usize)> {
+    let mut need = GrantFlags::GRANT_READ;
+    need.set(GrantFlags::GRANT_WRITE, write);
+    // Device memory is not for copies of any size.
+    let fits = |mapping: &&Mapping| {
+        mapping.flags.contains(need) && !mapping.flags.contains(GrantFlags::GRANT_PHYS)
+    };
+    let mut fitting: alloc::vec::Vec<&Mapping> = mappings.iter().filter(fits).collect();
+    fitting.sort_by_key(|mapping| mapping.base);
+    let mut found: Option<(usize, usize)> = None;
+    for mapping in fitting {
+        found = match found {
+            Some((first, end)) if end == mapping.base => Some((first, mapping.end())),
+            Some((_, end)) if end > start => break,
+            _ => Some((mapping.base, mapping.end())),
+        };
+    }
+    found.filter(|(first, end)| *first <= start && start < *end)
+}
+
+/// Whether all of a range is there.
+fn is_there(range: Range<'_>, write: bool) -> bool {
+    let start = range.address();
+    let Some(end) = start.checked_add(range.bytes()) else {
+        return false;
+    };
+    if is_known(start, end, write) {
+        return true;
+    }
+    let mut next = WRITER.lock();
+    let Ok(mappings) = plan::own_mappings() else {
+        return false;
+    };
+    let Some((first, last)) = around(&mappings, start, write) else {
+        return false;
+    };
+    let slot = &SLOT[*next % SLOTS];
+    *next += 1;
+    change(|| {
+        slot.start.store(first, Ordering::Relaxed);
+        slot.end.store(last, Ordering::Relaxed);
+        slot.writable.store(usize::from(write), Ordering::Relaxed);
+    });
+    end <= last
+}
+
+/// The range, if it is there and can be read.
+pub fn readable<'a>(range: Range<'a>) -> Option<Readable<'a>> {
+    let start = NonNull::new(range.address() as *mut u8)?;
+    // SAFETY: looked up just now, and the program keeps its memory as long as the call runs.
+    is_there(range, false).then(|| unsafe { Readable::new(start, range.bytes()) })
+}
+
+/// The range, if it is there and can be written.
+pub fn writable<'a>(range: Range<'a>) -> Option<Writable<'a>> {
+    let start = NonNull::new(range.address() as *mut u8)?;
+    // SAFETY: as above.
+    is_there(range, true).then(|| unsafe { Writable::new(start, range.bytes()) })
+}
+
+/// What lies in the range is gone, or can be used in fewer ways than before. To be called after
+/// that has happened: what others have found out meanwhile goes too.
+pub fn forget(range: Range<'_>) {
+    let end = range.address().saturating_add(range.bytes());
+    let _writer = WRITER.lock();
+    change(|| {
+        for slot in &SLOT {
+            let (first, last) = (&slot.start, &slot.end);
+            let overlaps = first.load(Ordering::Relaxed) < end
+                && range.address() < last.load(Ordering::Relaxed);
+            if overlaps {
+                first.store(0, Ordering::Relaxed);
+                last.store(0, Ordering::Relaxed);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RW: GrantFlags = GrantFlags::GRANT_READ.union(GrantFlags::GRANT_WRITE);
+
+    fn mapping(base: usize, size: usize, flags: GrantFlags) -> Mapping {
+        Mapping { base, size, flags }
+    }
+
+    #[test]
+    fn neighbours_count_as_one_range() {
+        let mappings = [
+            mapping(0x8000, 0x1000, RW),
+            mapping(0x1000, 0x2000, RW),
+            mapping(0x3000, 0x1000, RW),
+            mapping(0x4000, 0x1000, GrantFlags::GRANT_READ),
+            mapping(0x5000, 0x1000, RW | GrantFlags::GRANT_PHYS),
+        ];
+        assert_eq!(around(&mappings, 0x1800, true), Some((0x1000, 0x4000)));
+        assert_eq!(around(&mappings, 0x1800, false), Some((0x1000, 0x5000)));
+        assert_eq!(around(&mappings, 0x4000, false), Some((0x1000, 0x5000)));
+        assert_eq!(around(&mappings, 0x4000, true), None);
+        assert_eq!(around(&mappings, 0x5000, false), None);
+        assert_eq!(around(&mappings, 0x7fff, false), None);
+        assert_eq!(around(&mappings, 0x8fff, true), Some((0x8000, 0x9000)));
+        assert_eq!(around(&mappings, 0x9000, true), None);
+        assert_eq!(around(&[], 0x1000, false), None);
+    }
+
+    #[test]
+    fn what_is_remembered_is_forgotten_in_time() {
+        // Addresses of no other test.
+        let (start, end) = (0x7000_0000_0000, 0x7000_0001_0000);
+        let slot = &SLOT[0];
+        change(|| {
+            slot.start.store(start, Ordering::Relaxed);
+            slot.end.store(end, Ordering::Relaxed);
+            slot.writable.store(0, Ordering::Relaxed);
+        });
+        assert!(is_known(start, end, false));
+        assert!(!is_known(start, end, true));
+        assert!(!is_known(start, end + 1, false));
+        assert!(!is_known(start - 1, end, false));
+        // SAFETY: nothing is accessed.
+        let range = |address, bytes| unsafe { Range::new(address, bytes) };
+        forget(range(end, 0x1000));
+        assert!(is_known(start, end, false));
+        forget(range(end - 1, 1));
+        assert!(!is_known(start, start + 1, false));
+    }
+}

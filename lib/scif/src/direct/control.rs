@@ -1,0 +1,127 @@
+//! The control page of a connection, as a direct client sees it; see [`scif_abi::direct`].
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use platform::copy::Choices;
+use platform::direct::Pages;
+use scif_abi::direct::{
+    COPY_ROUTINES_OFFSET, DMA_FROM_OFFSET, EPOCH_OFFSET, RMA_BUSY_OFFSET, STATE_CONNECTED,
+    STATE_ENDED, STATE_OFFSET,
+};
+use scif_ring::validity::ValidityMemory;
+
+/// State and epoch, as they were at one moment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// Connected, in an epoch.
+    pub const fn connected(epoch: u32) -> Self {
+        Self((epoch as u64) << 32 | STATE_CONNECTED as u64)
+    }
+
+    /// No moment of a connection.
+    pub const ENDED: Self = Self(STATE_ENDED as u64);
+
+    /// Whether the connection is.
+    #[inline]
+    pub const fn is_connected(self) -> bool {
+        self.0 as u32 == STATE_CONNECTED
+    }
+
+    /// Its epoch.
+    pub const fn epoch(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The word.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// The control page.
+pub struct Control {
+    pages: Pages,
+}
+
+impl Control {
+    /// The page.
+    pub fn new(pages: Pages) -> Self {
+        Self { pages }
+    }
+
+    /// State and epoch now.
+    #[inline]
+    pub fn now(&self) -> Moment {
+        // Both with one load.
+        const { assert!(EPOCH_OFFSET == STATE_OFFSET + 4) };
+        let word = self.pages.u64_at::<{ STATE_OFFSET as usize }>();
+        Moment(word.load(Ordering::Acquire))
+    }
+
+    /// The word at an offset.
+    #[inline]
+    pub fn u32_at<const OFFSET: usize>(&self) -> &AtomicU32 {
+        self.pages.u32_at::<OFFSET>()
+    }
+
+    /// The word at an offset.
+    #[inline]
+    pub fn u64_at<const OFFSET: usize>(&self) -> &AtomicU64 {
+        self.pages.u64_at::<OFFSET>()
+    }
+
+    /// Transfers of this many bytes are better left to the daemon.
+    pub fn dma_from(&self) -> u64 {
+        let word = self.pages.u64_at::<{ DMA_FROM_OFFSET as usize }>();
+        word.load(Ordering::Relaxed)
+    }
+
+    /// The routines that are the fastest here.
+    pub fn choices(&self) -> Choices {
+        let word = self.pages.u32_at::<{ COPY_ROUTINES_OFFSET as usize }>();
+        Choices::from_numbers(word.load(Ordering::Relaxed).to_le_bytes())
+    }
+
+    /// Unmaps the page; what is there from now on says that there is no connection.
+    ///
+    /// # Errors
+    /// As [`Pages::detach`].
+    pub fn detach(&self) -> syscall::error::Result<()> {
+        self.pages.detach()
+    }
+}
+
+/// The epoch, and who copies.
+impl ValidityMemory for &Control {
+    #[inline]
+    fn epoch(&self) -> u32 {
+        self.u32_at::<{ EPOCH_OFFSET as usize }>()
+            .load(Ordering::Acquire)
+    }
+
+    fn set_epoch(&mut self, epoch: u32) {
+        // The daemon's alone; here for completeness.
+        self.u32_at::<{ EPOCH_OFFSET as usize }>()
+            .store(epoch, Ordering::SeqCst);
+    }
+
+    fn busy(&self) -> u32 {
+        self.u32_at::<{ RMA_BUSY_OFFSET as usize }>()
+            .load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn add_busy(&mut self) {
+        self.u32_at::<{ RMA_BUSY_OFFSET as usize }>()
+            .fetch_add(1, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn remove_busy(&mut self) {
+        self.u32_at::<{ RMA_BUSY_OFFSET as usize }>()
+            .fetch_sub(1, Ordering::Release);
+    }
+}

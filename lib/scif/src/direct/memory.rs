@@ -1,0 +1,154 @@
+//! The mapped pages of a connection, as the ring protocol wants them.
+
+use core::sync::atomic::Ordering;
+
+use platform::copy::Choices;
+use platform::direct::{Pages, Readable, Writable, drain_writes};
+use platform::mem::{PAGE, full_fence};
+use scif_abi::direct::{
+    LOCK_FREE, RECEIVE_LOCK_OFFSET, RECEIVED_OFFSET, SEND_LOCK_OFFSET, SENT_OFFSET,
+};
+use scif_abi::qp::{BYTES_ARMED_OFFSET, LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, ROOM_ARMED_OFFSET};
+use scif_ring::{RingMemory, Side, Word};
+use syscall::error::Error;
+
+use super::control::Control;
+
+/// Everything a call on the rings reaches; one is made for each call.
+#[derive(Clone, Copy)]
+pub struct Memory<'a> {
+    pub control: &'a Control,
+    /// The own queue pair page, and the ring behind it.
+    pub own: &'a Pages,
+    pub peer_page: &'a Pages,
+    pub peer_ring: &'a Pages,
+    pub choices: Choices,
+}
+
+/// Does the same with a word whose offset is known when the program is compiled.
+macro_rules! at_word {
+    ($pages:expr, $word:expr, $at:ident => $action:expr) => {
+        match $word {
+            Word::LocalWrite => {
+                let $at = $pages.u32_at::<{ LOCAL_WRITE_OFFSET as usize }>();
+                $action
+            }
+            Word::LocalRead => {
+                let $at = $pages.u32_at::<{ LOCAL_READ_OFFSET as usize }>();
+                $action
+            }
+            Word::BytesArmed => {
+                let $at = $pages.u32_at::<{ BYTES_ARMED_OFFSET as usize }>();
+                $action
+            }
+            Word::RoomArmed => {
+                let $at = $pages.u32_at::<{ ROOM_ARMED_OFFSET as usize }>();
+                $action
+            }
+        }
+    };
+}
+
+/// Does the same with a side's lock or position.
+macro_rules! at_side {
+    (
+        $control:expr, $side:expr, $take:ident, $send:ident, $receive:ident, $at:ident => $do:expr
+    ) => {
+        match $side {
+            Side::Send => {
+                let $at = $control.$take::<{ $send as usize }>();
+                $do
+            }
+            Side::Receive => {
+                let $at = $control.$take::<{ $receive as usize }>();
+                $do
+            }
+        }
+    };
+}
+
+impl Memory<'_> {
+    /// Copies bytes of the program into the peer's ring.
+    #[inline]
+    pub fn put(&self, offset: usize, bytes: Readable<'_>) -> Result<(), Error> {
+        self.peer_ring.put(offset, bytes, self.choices)
+    }
+
+    /// Copies out of the own ring to the program.
+    #[inline]
+    pub fn take(&self, offset: usize, to: &Writable<'_>) -> Result<(), Error> {
+        self.own.take(PAGE + offset, to, self.choices)
+    }
+}
+
+impl RingMemory for Memory<'_> {
+    type Error = Error;
+
+    #[inline]
+    fn load(&self, word: Word) -> u32 {
+        at_word!(self.own, word, at => at.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn clear(&mut self, word: Word) -> u32 {
+        at_word!(self.own, word, at => at.swap(0, Ordering::SeqCst))
+    }
+
+    #[inline]
+    fn store_peer(&mut self, word: Word, value: u32) -> Result<(), Error> {
+        // The bytes may be in a write-combining buffer still.
+        if self.peer_ring.side() == platform::copy::Side::Aperture {
+            drain_writes();
+        }
+        at_word!(self.peer_page, word, at => at.store(value, Ordering::Release));
+        Ok(())
+    }
+
+    #[inline]
+    fn flush_peer(&mut self, word: Word) -> Result<(), Error> {
+        at_word!(self.peer_page, word, at => at.load(Ordering::Acquire));
+        Ok(())
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, buffer: &mut [u8]) {
+        // It fails beyond the end of the ring only, where nobody reads.
+        let _ = self.take(offset, &buffer.into());
+    }
+
+    #[inline]
+    fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        self.put(offset, bytes.into())
+    }
+
+    #[inline]
+    fn fence(&self) {
+        full_fence();
+    }
+
+    #[inline]
+    fn position(&self, side: Side) -> u64 {
+        at_side!(self.control, side, u64_at, SENT_OFFSET, RECEIVED_OFFSET,
+            at => at.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn set_position(&mut self, side: Side, position: u64) {
+        at_side!(self.control, side, u64_at, SENT_OFFSET, RECEIVED_OFFSET,
+            at => at.store(position, Ordering::Release));
+    }
+
+    #[inline]
+    fn try_lock(&mut self, side: Side, holder: u32) -> bool {
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        at_side!(self.control, side, u32_at, SEND_LOCK_OFFSET, RECEIVE_LOCK_OFFSET,
+            at => at.compare_exchange(LOCK_FREE, holder, order.0, order.1).is_ok())
+    }
+
+    #[inline]
+    fn unlock(&mut self, side: Side) {
+        // An exchange is a full fence too.
+        at_side!(self.control, side, u32_at, SEND_LOCK_OFFSET, RECEIVE_LOCK_OFFSET,
+            at => at.swap(LOCK_FREE, Ordering::SeqCst));
+    }
+}

@@ -1,0 +1,297 @@
+//! The data path without the daemon: a connection's rings, and windows, mapped into this program.
+//!
+//! A [`Direct`] accompanies one descriptor of an endpoint and offers the calls of [`raw`] that move
+//! data. The first few go through the daemon, as a program that sends a word and leaves should not
+//! pay for mappings; then the rings are mapped, if daemon and peer allow it, and calls work on them
+//! with plain loads and stores. Whatever is unusual goes through the daemon as before: a
+//! connection that ends, a peer that does not say when it sleeps, a lock that somebody holds for
+//! long, bad arguments. So there is one place that knows every rule and gives every error.
+//!
+//! Other descriptors of the same endpoint, in this program or another, may be used at the same time
+//! in any way. What they must not do is close this one: the number may then mean something else.
+
+mod control;
+mod memory;
+mod open;
+mod patience;
+mod rma;
+mod transfer;
+mod windows;
+
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
+use syscall::error::ECONNRESET;
+
+use crate::raw::{self, Result, Source, Target};
+use open::Opened;
+use rma::Local;
+use transfer::Outcome;
+use windows::Use;
+
+pub use patience::Waiting;
+
+/// Calls that go through the daemon before anything is mapped.
+const FIRST_CALLS: u32 = 2;
+/// The count of calls of a descriptor that will never have anything mapped.
+const NEVER: u32 = u32::MAX;
+
+/// What one descriptor of an endpoint has mapped.
+#[derive(Default)]
+pub struct Direct {
+    opened: spin::Once<Opened>,
+    /// Calls so far; more are not counted once it is decided.
+    calls: AtomicU32,
+    /// A [`Waiting`].
+    waiting: AtomicU8,
+}
+
+impl Direct {
+    /// Nothing is mapped.
+    pub const fn new() -> Self {
+        Self {
+            opened: spin::Once::new(),
+            calls: AtomicU32::new(0),
+            waiting: AtomicU8::new(Waiting::Adaptive as u8),
+        }
+    }
+
+    /// What is mapped; maps it if it is time to.
+    #[inline]
+    fn opened(&self, epd: usize) -> Option<&Opened> {
+        match self.opened.get() {
+            Some(opened) => Some(opened),
+            None => self.open(epd),
+        }
+    }
+
+    #[cold]
+    fn open(&self, epd: usize) -> Option<&Opened> {
+        let calls = self.calls.load(Ordering::Relaxed);
+        if calls == NEVER {
+            return None;
+        }
+        if calls < FIRST_CALLS {
+            // Threads that count at the same time count one call less.
+            self.calls.store(calls + 1, Ordering::Relaxed);
+            return None;
+        }
+        match self.opened.try_call_once(|| Opened::new(epd)) {
+            Ok(opened) => Some(opened),
+            Err(error) => {
+                let again = error.is_temporary();
+                self.calls
+                    .store(if again { 0 } else { NEVER }, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// How blocking calls wait from now on.
+    pub fn set_waiting(&self, waiting: Waiting) {
+        self.waiting.store(waiting as u8, Ordering::Relaxed);
+    }
+
+    fn waiting(&self) -> Waiting {
+        Waiting::from_number(self.waiting.load(Ordering::Relaxed))
+    }
+
+    /// `scif_send`; see [`raw::send`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn send<'a>(&self, epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<usize> {
+        let data = data.into();
+        let Some(opened) = self.opened(epd) else {
+            return raw::send(epd, data, flags);
+        };
+        let blocking = flags == SendFlags::BLOCK.bits();
+        let mut sent = 0;
+        // What is unusual has an order of checks, which the daemon knows.
+        if (flags == 0 || blocking)
+            && data.bytes() > 0
+            && let Some(from) = data.readable()
+        {
+            match opened.send(from, blocking, self.waiting()) {
+                Outcome::Done(count) => return Ok(count),
+                Outcome::Daemon(count) => sent = count,
+            }
+        }
+        finish(opened, sent, || raw::send(epd, data.rest(sent)?, flags))
+    }
+
+    /// `scif_recv`; see [`raw::recv`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn recv<'a>(&self, epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result<usize> {
+        let mut buffer = buffer.into();
+        let Some(opened) = self.opened(epd) else {
+            return raw::recv(epd, buffer, flags);
+        };
+        let blocking = flags == RecvFlags::BLOCK.bits();
+        let mut received = 0;
+        if (flags == 0 || blocking)
+            && buffer.bytes() > 0
+            && let Some(to) = buffer.writable()
+        {
+            match opened.recv(to, blocking, self.waiting()) {
+                Outcome::Done(count) => return Ok(count),
+                Outcome::Daemon(count) => received = count,
+            }
+        }
+        finish(opened, received, || {
+            raw::recv(epd, buffer.rest(received)?, flags)
+        })
+    }
+
+    /// What an endpoint is ready for; see [`raw::readiness`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn readiness(&self, epd: usize, events: u16) -> Result<u16> {
+        let wanted = Readiness::from_bits_truncate(events);
+        let found = self
+            .opened
+            .get()
+            .and_then(|opened| opened.readiness(wanted));
+        match found {
+            Some(ready) => Ok(ready.bits()),
+            None => raw::readiness(epd, events),
+        }
+    }
+
+    /// Lets go of everything: the descriptor is about to be closed. Calls of other threads that
+    /// are under way fail.
+    pub fn detach(&self) {
+        if let Some(opened) = self.opened.get() {
+            opened.detach();
+        }
+    }
+
+    /// `scif_readfrom`; see [`raw::readfrom`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn readfrom(
+        &self,
+        epd: usize,
+        local: i64,
+        length: u64,
+        remote: i64,
+        flags: u32,
+    ) -> Result<()> {
+        match self.transfer(
+            epd,
+            Local::Window(local),
+            (remote, Use::Read),
+            length,
+            flags,
+        ) {
+            true => Ok(()),
+            false => raw::readfrom(epd, local, length, remote, flags),
+        }
+    }
+
+    /// `scif_writeto`; see [`raw::writeto`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn writeto(
+        &self,
+        epd: usize,
+        local: i64,
+        length: u64,
+        remote: i64,
+        flags: u32,
+    ) -> Result<()> {
+        match self.transfer(
+            epd,
+            Local::Window(local),
+            (remote, Use::Write),
+            length,
+            flags,
+        ) {
+            true => Ok(()),
+            false => raw::writeto(epd, local, length, remote, flags),
+        }
+    }
+
+    /// `scif_vreadfrom`; see [`raw::vreadfrom`]. Complete on return.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn vreadfrom<'a>(
+        &self,
+        epd: usize,
+        to: impl Into<Target<'a>>,
+        remote: i64,
+        flags: u32,
+    ) -> Result<()> {
+        let mut to = to.into();
+        let length = to.bytes() as u64;
+        let done = to.writable().is_some_and(|to| {
+            self.transfer(epd, Local::To(to), (remote, Use::Read), length, flags)
+        });
+        match done {
+            true => Ok(()),
+            false => raw::vreadfrom(epd, to, remote, flags),
+        }
+    }
+
+    /// `scif_vwriteto`; see [`raw::vwriteto`]. Complete on return.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn vwriteto<'a>(
+        &self,
+        epd: usize,
+        from: impl Into<Source<'a>>,
+        remote: i64,
+        flags: u32,
+    ) -> Result<()> {
+        let from = from.into();
+        let length = from.bytes() as u64;
+        let done = from.readable().is_some_and(|from| {
+            self.transfer(epd, Local::From(from), (remote, Use::Write), length, flags)
+        });
+        match done {
+            true => Ok(()),
+            false => raw::vwriteto(epd, from, remote, flags),
+        }
+    }
+
+    fn transfer(
+        &self,
+        epd: usize,
+        local: Local<'_>,
+        remote: (i64, Use),
+        length: u64,
+        flags: u32,
+    ) -> bool {
+        let opened = self.opened(epd);
+        opened.is_some_and(|opened| opened.transfer(epd, local, remote, length, flags))
+    }
+}
+
+/// What a call gives that moved `moved` bytes before it asked the daemon for the rest.
+#[cold]
+fn finish(opened: &Opened, moved: usize, rest: impl FnOnce() -> Result<usize>) -> Result<usize> {
+    let result = if opened.is_closed() {
+        // Another thread has closed the descriptor; its number may be another endpoint's by now.
+        Err(ECONNRESET)
+    } else {
+        rest()
+    };
+    match result {
+        Ok(count) => Ok(moved + count),
+        // As if the daemon had moved all of it: the next call fails.
+        Err(_) if moved > 0 => Ok(moved),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,507 @@
+//! The direct path against a played system: two ends of a connection whose pages are this test's.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
+
+use platform::host::{self, Request};
+use scif_abi::call::Call;
+use scif_abi::codec::Operation;
+use scif_abi::direct::{
+    DIRECT_ARMED, DMA_FROM_OFFSET, DirectRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET,
+    RMA_BUSY_OFFSET, SEND_LOCK_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_OFFSET,
+};
+use scif_abi::qp::{BYTES_ARMED_OFFSET, ROOM_ARMED_OFFSET};
+use syscall::error::{
+    ECONNRESET, EINVAL, ENOTCONN, ENXIO, EOPNOTSUPP, Error, Result as SystemResult,
+};
+use zerocopy::IntoBytes;
+
+use super::*;
+
+const PAGE: usize = 4096;
+const RING: u32 = 4096;
+/// Descriptors of the two endpoints; of their direct handles 100 more, of windows 200 and 300 more.
+const LEFT: usize = 3;
+const RIGHT: usize = 4;
+const DIRECT: usize = 100;
+const WINDOWS: usize = 200;
+const OWN_WINDOWS: usize = 300;
+/// What `dup` answers for the direct handles: registered at offset 0 on each side.
+const WINDOW_BYTES: u64 = 64 * 1024;
+const BLOCK: u32 = 1;
+
+type Bytes = &'static [AtomicU8];
+
+/// One end's memory.
+struct End {
+    control: Bytes,
+    own: Bytes,
+    window: Bytes,
+}
+
+impl End {
+    fn new() -> Self {
+        let pages = |bytes| host::pages(bytes).unwrap();
+        let end = Self {
+            control: pages(PAGE),
+            own: pages(Part::Own.bytes(RING, RING)),
+            window: pages(WINDOW_BYTES as usize),
+        };
+        put(end.control, STATE_OFFSET, STATE_CONNECTED);
+        // No transfer is better left to a DMA engine.
+        put(end.control, DMA_FROM_OFFSET, u32::MAX);
+        put(end.control, DMA_FROM_OFFSET + 4, u32::MAX);
+        end
+    }
+}
+
+fn put(place: Bytes, offset: u64, value: u32) {
+    for (at, byte) in value.to_le_bytes().into_iter().enumerate() {
+        place[offset as usize + at].store(byte, Relaxed);
+    }
+}
+
+fn get(place: Bytes, offset: u64) -> u32 {
+    let byte = |at: usize| place[offset as usize + at].load(Relaxed);
+    u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
+}
+
+type Action = Box<dyn FnOnce() -> usize>;
+
+struct World {
+    ends: [End; 2],
+    log: Vec<String>,
+    /// What `dup(…, "direct")` fails with.
+    refusal: Option<i32>,
+    /// Answers of the daemon to transfers.
+    answers: VecDeque<SystemResult<usize>>,
+    /// What happens during sleeps, and the readiness after each.
+    sleeps: VecDeque<Action>,
+    flags: u32,
+}
+
+impl World {
+    fn end(&self, fd: usize) -> (&End, &End) {
+        let [left, right] = &self.ends;
+        match fd % 100 {
+            LEFT => (left, right),
+            _ => (right, left),
+        }
+    }
+
+    fn answer(&mut self, request: Request<'_>) -> SystemResult<usize> {
+        match request {
+            Request::Dup(fd, b"direct") => {
+                self.log.push(String::from("direct"));
+                self.refusal.map_or(Ok(fd + DIRECT), failure)
+            }
+            Request::Dup(fd, b"window") => Ok(fd + WINDOWS),
+            Request::Dup(fd, b"own-window") => Ok(fd + OWN_WINDOWS),
+            Request::Close(_) | Request::Unmap(..) => Ok(0),
+            Request::Map {
+                address,
+                bytes,
+                fd,
+                offset,
+                ..
+            } => self.map(address, bytes, fd, offset),
+            Request::Call(fd, payload, metadata) => self.call(fd, payload, metadata),
+            Request::Write(fd, bytes) => {
+                self.log.push(format!("write {fd} {}", bytes.len()));
+                self.answers.pop_front().unwrap_or(Ok(bytes.len()))
+            }
+            other => panic!("not expected: {other:?}"),
+        }
+    }
+
+    fn map(&mut self, address: usize, bytes: usize, fd: usize, offset: u64) -> SystemResult<usize> {
+        if fd == usize::MAX {
+            if address == 0 {
+                return Ok(host::pages(bytes)?.as_ptr() as usize);
+            }
+            // Something that is mapped is replaced by nobody's memory.
+            self.log.push(String::from("let go"));
+            return Ok(address);
+        }
+        let (own, peer) = self.end(fd);
+        let place = match (fd / 100 * 100, Part::at(offset)) {
+            (DIRECT, Some(Part::Control)) => own.control,
+            (DIRECT, Some(Part::Own)) => own.own,
+            (DIRECT, Some(Part::PeerQueuePair)) => &peer.own[..PAGE],
+            (DIRECT, Some(Part::PeerRing)) => &peer.own[PAGE..],
+            (WINDOWS, _) => &peer.window[offset as usize..],
+            (OWN_WINDOWS, _) => &own.window[offset as usize..],
+            _ => return failure(EINVAL),
+        };
+        assert!(bytes <= place.len());
+        if fd >= WINDOWS {
+            self.log.push(format!("map {bytes:#x} of {fd}"));
+        }
+        Ok(place.as_ptr() as usize)
+    }
+
+    fn call(&mut self, fd: usize, payload: &mut [u8], metadata: &[u64]) -> SystemResult<usize> {
+        let words = [metadata[1], metadata[2]];
+        match Call::decode(metadata[0], words, payload).expect("a call") {
+            Call::LocalPort | Call::PeerPort => Ok(1 << 16 | 2000),
+            Call::DirectInfo { .. } => {
+                let record = DirectRecord {
+                    handle: (fd as u32).into(),
+                    own_ring_bytes: RING.into(),
+                    peer_ring_bytes: RING.into(),
+                    flags: self.flags.into(),
+                    reserved: [0; 16],
+                };
+                payload.copy_from_slice(record.as_bytes());
+                Ok(0)
+            }
+            Call::Wait { events, kicks } => {
+                self.log.push(format!("sleep {events} {kicks}"));
+                let action = self.sleeps.pop_front().expect("no sleep");
+                Ok(action())
+            }
+            Call::Kick { kicks } => {
+                self.log.push(format!("kick {kicks}"));
+                Ok(0)
+            }
+            Call::MapRun {
+                remote_offset: offset,
+                length,
+            }
+            | Call::MapRunOwn { offset, length } => {
+                let end = offset as u64 + length;
+                if offset >= 0 && end <= WINDOW_BYTES {
+                    Ok(length as usize)
+                } else {
+                    failure(ENXIO)
+                }
+            }
+            call => {
+                self.log
+                    .push(format!("call {} {}", call.number(), payload.len()));
+                self.answers.pop_front().unwrap_or(Ok(payload.len()))
+            }
+        }
+    }
+}
+
+fn failure<T>(errno: i32) -> SystemResult<T> {
+    Err(Error::new(errno))
+}
+
+#[derive(Clone)]
+struct Stage(Rc<RefCell<World>>);
+
+impl Stage {
+    fn log(&self) -> String {
+        core::mem::take(&mut self.0.borrow_mut().log).join(", ")
+    }
+    fn answer(&self, answer: SystemResult<usize>) {
+        self.0.borrow_mut().answers.push_back(answer);
+    }
+    fn sleep(&self, action: impl FnOnce() -> usize + 'static) {
+        self.0.borrow_mut().sleeps.push_back(Box::new(action));
+    }
+    fn control(&self, fd: usize) -> Bytes {
+        self.0.borrow().end(fd).0.control
+    }
+    fn own(&self, fd: usize) -> Bytes {
+        self.0.borrow().end(fd).0.own
+    }
+    fn window(&self, fd: usize) -> Bytes {
+        self.0.borrow().end(fd).0.window
+    }
+}
+
+/// Runs a test with both ends of a connection.
+fn play(test: impl FnOnce(&Stage, &Rc<Direct>, &Rc<Direct>)) {
+    let world = World {
+        ends: [End::new(), End::new()],
+        log: Vec::new(),
+        refusal: None,
+        answers: VecDeque::new(),
+        sleeps: VecDeque::new(),
+        flags: DIRECT_ARMED,
+    };
+    let stage = Stage(Rc::new(RefCell::new(world)));
+    let system = stage.clone();
+    let answer = move |request: Request<'_>| system.0.borrow_mut().answer(request);
+    let [left, right] = [(); 2].map(|()| Rc::new(Direct::new()));
+    host::play(answer, || test(&stage, &left, &right));
+}
+
+/// Makes the calls after which the rings are mapped.
+fn open(stage: &Stage, direct: &Direct, epd: usize) {
+    for _ in 0..FIRST_CALLS {
+        assert_eq!(direct.recv(epd, [0; 8].as_mut_slice(), 0), Ok(8));
+    }
+    assert_eq!(
+        stage.log(),
+        vec!["call 7 8"; FIRST_CALLS as usize].join(", ")
+    );
+    assert_eq!(direct.recv(epd, [0; 8].as_mut_slice(), 0), Ok(0));
+    assert_eq!(stage.log(), "direct");
+}
+
+fn opened(test: impl FnOnce(&Stage, &Rc<Direct>, &Rc<Direct>)) {
+    play(|stage, left, right| {
+        open(stage, left, LEFT);
+        open(stage, right, RIGHT);
+        test(stage, left, right);
+    });
+}
+
+#[test]
+fn streams_of_all_sizes_arrive_without_the_daemon() {
+    opened(|stage, left, right| {
+        let mut state = 1_u64;
+        let mut random = |limit: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(99);
+            (state >> 33) % limit
+        };
+        for (from, from_epd, to, to_epd) in [(left, LEFT, right, RIGHT), (right, RIGHT, left, LEFT)]
+        {
+            let (mut sent, mut received) = (0_u64, 0_u64);
+            while received < 200_000 {
+                let data: Vec<u8> = (0..1 + random(5000)).map(|i| (sent + i) as u8).collect();
+                let room = RING as u64 - 1 - (sent - received);
+                let count = from.send(from_epd, data.as_slice(), 0).unwrap();
+                assert_eq!(count as u64, room.min(data.len() as u64));
+                sent += count as u64;
+                let mut buffer = vec![0; 1 + random(5000) as usize];
+                let count = to.recv(to_epd, buffer.as_mut_slice(), 0).unwrap();
+                assert_eq!(count as u64, (sent - received).min(buffer.len() as u64));
+                for byte in &buffer[..count] {
+                    assert_eq!(*byte, received as u8);
+                    received += 1;
+                }
+            }
+            while to.recv(to_epd, [0; 4096].as_mut_slice(), 0).unwrap() > 0 {}
+        }
+        assert_eq!(stage.log(), "");
+    });
+}
+
+#[test]
+fn who_sleeps_is_woken_once() {
+    opened(|stage, left, right| {
+        left.send(LEFT, b"one".as_slice(), 0).unwrap();
+        assert_eq!(stage.log(), "");
+        // The right side says that it sleeps.
+        put(stage.own(LEFT), BYTES_ARMED_OFFSET, 1);
+        left.send(LEFT, b"two".as_slice(), 0).unwrap();
+        left.send(LEFT, b"three".as_slice(), 0).unwrap();
+        assert_eq!(stage.log(), "kick 1");
+        put(stage.own(RIGHT), ROOM_ARMED_OFFSET, 1);
+        let mut buffer = [0; 11];
+        assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), BLOCK), Ok(11));
+        assert_eq!(&buffer, b"onetwothree");
+        assert_eq!(stage.log(), "kick 2");
+    });
+}
+
+#[test]
+fn a_blocking_receive_sleeps_until_all_is_there() {
+    opened(|stage, left, right| {
+        let control = stage.control(RIGHT);
+        let is_locked = move || get(control, RECEIVE_LOCK_OFFSET) != 0;
+        for way in [Waiting::Adaptive, Waiting::Sleep] {
+            right.set_waiting(way);
+            for part in [b"ab".as_slice(), b"cd", b"ef"] {
+                let sender = left.clone();
+                stage.sleep(move || {
+                    // Until something has come, others may receive as well.
+                    assert_eq!(is_locked(), part != b"ab");
+                    sender.send(LEFT, part, 0).unwrap();
+                    usize::from(Readiness::IN.bits())
+                });
+            }
+            let mut buffer = [0; 6];
+            assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), BLOCK), Ok(6));
+            assert_eq!(&buffer, b"abcdef");
+            assert_eq!(stage.log(), "sleep 1 0, sleep 1 0, sleep 1 0");
+            assert!(!is_locked());
+        }
+    });
+}
+
+#[test]
+fn a_blocking_send_tells_a_reader_that_sleeps_too() {
+    opened(|stage, left, right| {
+        left.set_waiting(Waiting::Sleep);
+        put(stage.own(LEFT), BYTES_ARMED_OFFSET, 1);
+        let reader = right.clone();
+        stage.sleep(move || {
+            let mut buffer = [0; 3000];
+            assert_eq!(reader.recv(RIGHT, buffer.as_mut_slice(), 0), Ok(3000));
+            usize::from(Readiness::OUT.bits())
+        });
+        let data = vec![7; 5000];
+        assert_eq!(left.send(LEFT, data.as_slice(), BLOCK), Ok(5000));
+        // The kick goes with the sleep.
+        assert_eq!(stage.log(), "sleep 4 1");
+    });
+}
+
+#[test]
+fn what_is_unusual_goes_through_the_daemon() {
+    opened(|stage, left, _| {
+        assert_eq!(left.send(LEFT, b"x".as_slice(), 2), Ok(1));
+        assert_eq!(left.send(LEFT, [].as_slice(), 0), Ok(0));
+        assert_eq!(stage.log(), "call 6 1, call 6 0");
+        // Somebody else is at it and does not come to an end.
+        put(stage.control(LEFT), SEND_LOCK_OFFSET, 1);
+        assert_eq!(left.send(LEFT, b"x".as_slice(), BLOCK), Ok(1));
+        assert_eq!(stage.log(), "write 3 1");
+        put(stage.control(LEFT), SEND_LOCK_OFFSET, 0);
+        // An index that cannot be.
+        put(stage.own(LEFT), scif_abi::qp::LOCAL_WRITE_OFFSET, 5000);
+        assert_eq!(left.recv(LEFT, [0; 4].as_mut_slice(), 0), Ok(4));
+        assert_eq!(stage.log(), "call 7 4");
+        assert_eq!(get(stage.control(LEFT), RECEIVE_LOCK_OFFSET), 0);
+    });
+}
+
+#[test]
+fn the_end_of_a_connection_gives_the_count_so_far() {
+    opened(|stage, left, right| {
+        left.send(LEFT, b"last".as_slice(), 0).unwrap();
+        let control = stage.control(RIGHT);
+        stage.sleep(move || {
+            put(control, STATE_OFFSET, STATE_DISCONNECTED);
+            put(control, EPOCH_OFFSET, 1);
+            usize::from(Readiness::HUP.bits())
+        });
+        stage.answer(failure(ECONNRESET));
+        let mut buffer = [0; 8];
+        assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), BLOCK), Ok(4));
+        assert_eq!(&buffer[..4], b"last");
+        assert_eq!(stage.log(), "sleep 1 0, call 7 4");
+        // The peer's pages are let go of, once; everything else is the daemon's.
+        stage.answer(failure(ECONNRESET));
+        assert_eq!(right.send(RIGHT, b"x".as_slice(), BLOCK), Err(ECONNRESET));
+        assert_eq!(stage.log(), "let go, let go, write 4 1");
+        assert_eq!(right.readiness(RIGHT, 5), Ok(0));
+        assert_eq!(stage.log(), "call 64 0");
+    });
+}
+
+#[test]
+fn readiness_is_seen_in_the_rings() {
+    opened(|stage, left, right| {
+        assert_eq!(right.readiness(RIGHT, 5), Ok(4));
+        assert_eq!(left.send(LEFT, vec![1; 5000].as_slice(), 0), Ok(4095));
+        assert_eq!(right.readiness(RIGHT, 5), Ok(5));
+        assert_eq!(right.readiness(RIGHT, 0), Ok(0));
+        assert_eq!(left.readiness(LEFT, 4), Ok(0));
+        assert_eq!(stage.log(), "");
+    });
+}
+
+#[test]
+fn a_refusal_is_final_or_not() {
+    play(|stage, left, right| {
+        let calls = |direct: &Direct, epd, count| {
+            for _ in 0..count {
+                assert_eq!(direct.recv(epd, [0; 8].as_mut_slice(), 0), Ok(8));
+            }
+            stage.log().matches("direct").count()
+        };
+        stage.0.borrow_mut().refusal = Some(EOPNOTSUPP);
+        assert_eq!(calls(left, LEFT, 20), 1);
+        stage.0.borrow_mut().refusal = Some(ENOTCONN);
+        assert!(calls(right, RIGHT, 20) > 1);
+        stage.0.borrow_mut().refusal = None;
+        while right.recv(RIGHT, [0; 8].as_mut_slice(), 0) == Ok(8) {}
+        assert!(stage.log().ends_with("direct"));
+    });
+}
+
+#[test]
+fn a_peer_that_does_not_say_when_it_sleeps_is_the_daemon_s() {
+    play(|stage, left, _| {
+        stage.0.borrow_mut().flags = 0;
+        for _ in 0..=FIRST_CALLS {
+            assert_eq!(left.send(LEFT, b"x".as_slice(), 0), Ok(1));
+        }
+        assert!(stage.log().ends_with("direct, call 6 1"));
+        left.send(LEFT, b"x".as_slice(), 0).unwrap();
+        assert_eq!(stage.log(), "call 6 1");
+    });
+}
+
+#[test]
+fn a_closed_descriptor_s_number_is_not_used() {
+    opened(|stage, left, _| {
+        left.detach();
+        assert_eq!(stage.log(), "let go, let go, let go, let go");
+        assert_eq!(left.send(LEFT, b"x".as_slice(), BLOCK), Err(ECONNRESET));
+        assert_eq!(left.recv(LEFT, [0].as_mut_slice(), 0), Err(ECONNRESET));
+        assert_eq!(stage.log(), "");
+    });
+}
+
+#[test]
+fn transfers_copy_what_is_registered() {
+    opened(|stage, left, right| {
+        let data: Vec<u8> = (0..20_000_u32).map(|i| (i * 7) as u8).collect();
+        let window = stage.window(RIGHT);
+        // The first one tells that the place is used at all.
+        assert_eq!(left.vwriteto(LEFT, data.as_slice(), 100, 0), Ok(()));
+        assert_eq!(stage.log(), "call 13 20000");
+        assert_eq!(left.vwriteto(LEFT, data.as_slice(), 100, 0), Ok(()));
+        assert_eq!(stage.log(), "map 0x10000 of 203");
+        let there: Vec<u8> = window[100..20_100]
+            .iter()
+            .map(|b| b.load(Relaxed))
+            .collect();
+        assert!(there == data);
+        let mut back = vec![0; 20_000];
+        assert_eq!(left.vreadfrom(LEFT, back.as_mut_slice(), 100, 0), Ok(()));
+        assert!(back == data);
+        // From window to window.
+        left.readfrom(LEFT, 5000, 1000, 200, 0).unwrap();
+        assert_eq!(stage.log(), "call 10 32");
+        left.readfrom(LEFT, 5000, 1000, 200, 0).unwrap();
+        assert_eq!(stage.log(), "map 0x10000 of 303");
+        assert_eq!(stage.window(LEFT)[5999].load(Relaxed), data[1099]);
+        left.writeto(LEFT, 5000, 1000, 60_000, 7).unwrap();
+        assert_eq!(window[60_999].load(Relaxed), data[1099]);
+        // Neither in order, nor beyond the end, nor nothing, nor for a DMA engine.
+        left.writeto(LEFT, 0, 8, 0, 8).unwrap();
+        left.writeto(LEFT, 0, 8, WINDOW_BYTES as i64 - 4, 0)
+            .unwrap();
+        left.writeto(LEFT, WINDOW_BYTES as i64, 8, 0, 0).unwrap();
+        left.writeto(LEFT, 0, 0, 0, 0).unwrap();
+        assert_eq!(stage.log(), vec!["call 11 32"; 4].join(", "));
+        assert_eq!(get(stage.control(LEFT), RMA_BUSY_OFFSET), 0);
+        drop(right.clone());
+    });
+}
+
+#[test]
+fn windows_that_have_gone_are_not_touched() {
+    opened(|stage, left, _| {
+        let data = [5; 64];
+        for _ in 0..2 {
+            left.vwriteto(LEFT, data.as_slice(), 0, 0).unwrap();
+        }
+        stage.log();
+        put(stage.control(LEFT), EPOCH_OFFSET, 1);
+        stage.window(RIGHT)[0].store(1, Relaxed);
+        // What was mapped is let go of; whether it is worth it again is another question.
+        left.vwriteto(LEFT, data.as_slice(), 0, 0).unwrap();
+        assert_eq!(stage.log(), "map 0x10000 of 203");
+        assert_eq!(stage.window(RIGHT)[0].load(Relaxed), 5);
+        put(stage.control(LEFT), STATE_OFFSET, STATE_DISCONNECTED);
+        stage.answer(failure(ECONNRESET));
+        let result = left.vwriteto(LEFT, data.as_slice(), 0, 0);
+        assert_eq!(result, Err(ECONNRESET));
+        assert_eq!(get(stage.control(LEFT), RMA_BUSY_OFFSET), 0);
+    });
+}

@@ -1,0 +1,293 @@
+//! Sending and receiving on mapped rings.
+//!
+//! A call takes the lock of its side, moves what can be moved, gives the lock back and wakes the
+//! peer if that asked for it. A blocking call that is not done waits: it looks a while, then sleeps
+//! in the daemon, which wakes it when the peer has moved something. Once it has moved a part it
+//! keeps the lock until the end, so that its bytes stay together.
+
+use platform::direct::{Readable, Writable};
+use platform::pause::yield_now;
+use scif_abi::flags::{Kicks, Readiness};
+use scif_ring::{RingError, RingMemory, Side};
+use syscall::error::Error;
+
+use super::memory::Memory;
+use super::open::Opened;
+use super::patience::{Patience, Waiting};
+
+/// Times a lock that somebody holds is tried again, giving the processor away in between. Then the
+/// daemon is asked, where everybody waits in turn.
+const LOCK_TRIES: usize = 50;
+
+/// How a call went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// It is done; so many bytes were moved.
+    Done(usize),
+    /// The daemon has to do the rest; so many bytes were moved.
+    Daemon(usize),
+}
+
+/// A direction of a transfer: what differs between sending and receiving.
+trait Way {
+    const SIDE: Side;
+    /// What a sleeper waits for.
+    const EVENTS: Readiness;
+    /// What the peer waits for.
+    const KICKS: Kicks;
+
+    /// Bytes in all.
+    fn bytes(&self) -> usize;
+
+    /// Moves what can be moved now of the bytes from `done` on; who calls holds the lock.
+    fn step(
+        &mut self,
+        opened: &Opened,
+        memory: &mut Memory<'_>,
+        done: usize,
+    ) -> Result<usize, RingError<Error>>;
+
+    /// Whether something can be moved.
+    fn is_ready(opened: &Opened, memory: &Memory<'_>) -> Result<bool, RingError<Error>>;
+
+    /// Whether the peer asked to be told, which is thereby done.
+    fn must_notify(opened: &Opened, memory: &mut Memory<'_>) -> bool;
+}
+
+struct Sending<'a>(Readable<'a>);
+
+impl Way for Sending<'_> {
+    const SIDE: Side = Side::Send;
+    const EVENTS: Readiness = Readiness::OUT;
+    const KICKS: Kicks = Kicks::BYTES;
+
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    fn step(
+        &mut self,
+        opened: &Opened,
+        memory: &mut Memory<'_>,
+        done: usize,
+    ) -> Result<usize, RingError<Error>> {
+        let left = self.0.len() - done;
+        opened
+            .producer
+            .put_with(memory, left, |memory, offset, from, count| {
+                memory.put(offset, self.0.part(done + from, count))
+            })
+    }
+
+    #[inline]
+    fn is_ready(opened: &Opened, memory: &Memory<'_>) -> Result<bool, RingError<Error>> {
+        Ok(opened.producer.room(memory)? > 0)
+    }
+
+    #[inline]
+    fn must_notify(opened: &Opened, memory: &mut Memory<'_>) -> bool {
+        opened.producer.must_notify(memory)
+    }
+}
+
+struct Receiving<'a>(Writable<'a>);
+
+impl Way for Receiving<'_> {
+    const SIDE: Side = Side::Receive;
+    const EVENTS: Readiness = Readiness::IN;
+    const KICKS: Kicks = Kicks::ROOM;
+
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    fn step(
+        &mut self,
+        opened: &Opened,
+        memory: &mut Memory<'_>,
+        done: usize,
+    ) -> Result<usize, RingError<Error>> {
+        let left = self.0.len() - done;
+        let to = &mut self.0;
+        let taken = opened
+            .consumer
+            .take_with(memory, left, |memory, offset, from, count| {
+                memory.take(offset, &to.part(done + from, count))
+            })?;
+        if taken > 0 {
+            opened.consumer.publish(memory)?;
+        }
+        Ok(taken)
+    }
+
+    #[inline]
+    fn is_ready(opened: &Opened, memory: &Memory<'_>) -> Result<bool, RingError<Error>> {
+        Ok(opened.consumer.available(memory)? > 0)
+    }
+
+    #[inline]
+    fn must_notify(opened: &Opened, memory: &mut Memory<'_>) -> bool {
+        opened.consumer.must_notify(memory)
+    }
+}
+
+impl Opened {
+    /// `scif_send`. Nothing to send is not asked for.
+    #[inline]
+    pub(super) fn send(&self, from: Readable<'_>, blocking: bool, waiting: Waiting) -> Outcome {
+        self.run(Sending(from), blocking, waiting)
+    }
+
+    /// `scif_recv`. An empty buffer is not asked for.
+    #[inline]
+    pub(super) fn recv(&self, to: Writable<'_>, blocking: bool, waiting: Waiting) -> Outcome {
+        self.run(Receiving(to), blocking, waiting)
+    }
+
+    #[inline]
+    fn run<W: Way>(&self, mut way: W, blocking: bool, waiting: Waiting) -> Outcome {
+        let Some(mut memory) = self.rings() else {
+            return Outcome::Daemon(0);
+        };
+        if !memory.try_lock(W::SIDE, self.number) && !self.lock(&mut memory, W::SIDE) {
+            return Outcome::Daemon(0);
+        }
+        let Ok(moved) = way.step(self, &mut memory, 0) else {
+            // The daemon says what is wrong with the ring.
+            memory.unlock(W::SIDE);
+            return Outcome::Daemon(0);
+        };
+        if moved < way.bytes() && blocking {
+            return self.rest(way, memory, moved, waiting);
+        }
+        memory.unlock(W::SIDE);
+        // The unlock was the fence before this look.
+        if moved > 0 && W::must_notify(self, &mut memory) {
+            self.tell(W::KICKS);
+        }
+        Outcome::Done(moved)
+    }
+
+    /// Takes a lock that somebody else holds, if it gets free soon.
+    #[cold]
+    fn lock(&self, memory: &mut Memory<'_>, side: Side) -> bool {
+        (0..LOCK_TRIES).any(|_| {
+            yield_now();
+            memory.try_lock(side, self.number)
+        })
+    }
+
+    /// Has the peer woken.
+    #[cold]
+    fn tell(&self, kicks: Kicks) {
+        // It fails when the connection has gone, of which the peer is told anyway.
+        let _ = self.kick(kicks);
+    }
+
+    /// The rest of a blocking call, which holds the lock.
+    #[cold]
+    fn rest<W: Way>(
+        &self,
+        mut way: W,
+        mut memory: Memory<'_>,
+        mut moved: usize,
+        waiting: Waiting,
+    ) -> Outcome {
+        let mut told = 0;
+        loop {
+            let mut kicks = Kicks::empty();
+            if moved > told {
+                told = moved;
+                memory.fence();
+                if W::must_notify(self, &mut memory) {
+                    kicks = W::KICKS;
+                }
+            }
+            if moved == way.bytes() {
+                memory.unlock(W::SIDE);
+                if !kicks.is_empty() {
+                    self.tell(kicks);
+                }
+                return Outcome::Done(moved);
+            }
+            if !kicks.is_empty() && waiting != Waiting::Sleep {
+                self.tell(kicks);
+                kicks = Kicks::empty();
+            }
+            if !self.wait::<W>(&mut memory, moved > 0, kicks, waiting) {
+                return Outcome::Daemon(moved);
+            }
+            match way.step(self, &mut memory, moved) {
+                Ok(count) => moved += count,
+                Err(_) => {
+                    memory.unlock(W::SIDE);
+                    return Outcome::Daemon(moved);
+                }
+            }
+        }
+    }
+
+    /// Waits until something may be moved. The lock is held before and after; `false`: it is not
+    /// any more, and the daemon has to go on.
+    fn wait<W: Way>(
+        &self,
+        memory: &mut Memory<'_>,
+        has_begun: bool,
+        kicks: Kicks,
+        waiting: Waiting,
+    ) -> bool {
+        let mut patience = Patience::new(waiting, self.is_loopback());
+        loop {
+            for _ in 0..patience.looks() {
+                match W::is_ready(self, memory) {
+                    Ok(true) => return true,
+                    Ok(false) => core::hint::spin_loop(),
+                    Err(_) => {
+                        memory.unlock(W::SIDE);
+                        return false;
+                    }
+                }
+            }
+            if !self.is_unchanged() && !self.notice() {
+                memory.unlock(W::SIDE);
+                return false;
+            }
+            if !patience.pause() {
+                break;
+            }
+        }
+        // Others may have their turn meanwhile, unless their bytes would come between ours.
+        if !has_begun {
+            memory.unlock(W::SIDE);
+        }
+        let ready = self.sleep(W::EVENTS, kicks);
+        let is_alive = ready.is_ok_and(|ready| ready.intersects(W::EVENTS));
+        match (is_alive, has_begun) {
+            (true, true) => true,
+            (true, false) => memory.try_lock(W::SIDE, self.number) || self.lock(memory, W::SIDE),
+            (false, true) => {
+                memory.unlock(W::SIDE);
+                false
+            }
+            (false, false) => false,
+        }
+    }
+
+    /// What the endpoint is ready for, of `events`; `None` when only the daemon can tell.
+    pub(super) fn readiness(&self, events: Readiness) -> Option<Readiness> {
+        let memory = self.rings()?;
+        let mut ready = Readiness::empty();
+        if events.contains(Readiness::IN) {
+            ready.set(Readiness::IN, self.consumer.look(&memory).ok()?? > 0);
+        }
+        if events.contains(Readiness::OUT) {
+            ready.set(Readiness::OUT, self.producer.look(&memory).ok()?? > 0);
+        }
+        // Bytes that came before the end are told with it.
+        self.is_unchanged().then_some(ready)
+    }
+}

@@ -1,0 +1,477 @@
+//! Which parts of a registered address space this program has mapped for its transfers, and how
+//! more of it gets mapped.
+//!
+//! A first transfer costs less through the daemon than a mapping does, so a place is mapped when it
+//! is used again. Then as much around it is mapped as lies in one piece, up to [`CHUNK`], so that a
+//! program that walks through a large window does not map each step. Mappings are limited in bytes
+//! and number; beyond that, those go that were not used for the longest time, and only places that
+//! are used again page by page get in: a program that jumps about in far more memory than the limit
+//! is served by the daemon instead of mapping and unmapping all the time.
+//!
+//! Finding a mapping is a binary search, whatever their number.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// Bytes that one mapping covers at most, and the alignment of such pieces.
+pub const CHUNK: u64 = 4 << 20;
+
+/// Pieces that are tried, the largest first; then just what is asked for.
+const PIECES: [u64; 4] = [CHUNK, CHUNK >> 2, CHUNK >> 4, CHUNK >> 6];
+
+const PAGE: u64 = 4096;
+
+/// Mappings that a cache holds at most.
+const MAX_ENTRIES: usize = 512;
+/// Bytes that a cache maps at most.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// Places whose first use is remembered.
+const CANDIDATES: usize = 64;
+
+/// What a transfer wants to do with the memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Use {
+    /// Copy out of it.
+    Read,
+    /// Copy into it.
+    Write,
+}
+
+/// What can be done with mapped memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rights {
+    /// Copying out of it.
+    pub read: bool,
+    /// Copying into it.
+    pub write: bool,
+}
+
+impl Rights {
+    const fn of(what: Use) -> Self {
+        Self {
+            read: matches!(what, Use::Read),
+            write: matches!(what, Use::Write),
+        }
+    }
+
+    const ALL: Self = Self {
+        read: true,
+        write: true,
+    };
+
+    const fn allow(self, what: Use) -> bool {
+        match what {
+            Use::Read => self.read,
+            Use::Write => self.write,
+        }
+    }
+}
+
+/// How parts of an address space get mapped. Offsets and lengths are multiples of the page size.
+pub trait Mapper {
+    /// A mapping; unmapped when it goes.
+    type Pages;
+
+    /// How many bytes from `offset` on one mapping can cover, at most `bytes`; `None` when not all
+    /// of them are registered.
+    fn run(&self, offset: i64, bytes: u64) -> Option<u64>;
+
+    /// Maps one run; `None` when that is not possible.
+    fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<Self::Pages>;
+}
+
+/// A mapping of `bytes` bytes from `offset` on.
+struct Entry<P> {
+    offset: i64,
+    bytes: u64,
+    rights: Rights,
+    pages: Arc<P>,
+    used: u64,
+}
+
+impl<P> Entry<P> {
+    /// How many bytes are mapped from `offset` on; none when it does not lie in it.
+    fn from(&self, offset: i64) -> Option<u64> {
+        let inside = u64::try_from(offset.checked_sub(self.offset)?).ok()?;
+        self.bytes.checked_sub(inside).filter(|rest| *rest > 0)
+    }
+}
+
+/// A part of a mapping.
+pub struct Piece<P> {
+    /// The mapping.
+    pub pages: Arc<P>,
+    /// Where in it the part begins.
+    pub at: usize,
+    /// How many bytes it has.
+    pub bytes: u64,
+}
+
+/// The mapped parts of one address space.
+pub struct Windows<P> {
+    /// By offset; they do not overlap.
+    entries: Vec<Entry<P>>,
+    bytes: u64,
+    /// Counts uses.
+    clock: u64,
+    /// Keys of places that were used once.
+    candidates: [u64; CANDIDATES],
+}
+
+impl<P> Windows<P> {
+    /// Nothing is mapped.
+    pub const fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            bytes: 0,
+            clock: 0,
+            candidates: [0; CANDIDATES],
+        }
+    }
+
+    /// Forgets all mappings.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes = 0;
+    }
+
+    /// The number of the last mapping that begins at or before an offset, and of the next one.
+    fn position(&self, offset: i64) -> (Option<usize>, usize) {
+        let next = self.entries.partition_point(|entry| entry.offset <= offset);
+        (next.checked_sub(1), next)
+    }
+
+    /// What is mapped from `offset` on, at most `bytes` bytes.
+    pub fn find(&mut self, offset: i64, bytes: u64, what: Use) -> Option<Piece<P>> {
+        let (index, _) = self.position(offset);
+        let entry = self.entries.get_mut(index?)?;
+        let rest = entry.from(offset).filter(|_| entry.rights.allow(what))?;
+        self.clock += 1;
+        entry.used = self.clock;
+        Some(Piece {
+            pages: entry.pages.clone(),
+            at: (offset - entry.offset) as usize,
+            bytes: rest.min(bytes),
+        })
+    }
+
+    /// Whether all of a range is mapped. What is not gets mapped if it is worth it.
+    pub fn cover(
+        &mut self,
+        mapper: &impl Mapper<Pages = P>,
+        offset: i64,
+        bytes: u64,
+        what: Use,
+    ) -> bool {
+        // More than may be mapped at all is not even begun.
+        if bytes > MAX_BYTES || offset.checked_add_unsigned(bytes).is_none() {
+            return false;
+        }
+        let mut done = 0;
+        let mut wanted = None;
+        while done < bytes {
+            let at = offset.wrapping_add_unsigned(done);
+            done += match self.find(at, bytes - done, what) {
+                Some(piece) => piece.bytes,
+                None => {
+                    let wanted = *wanted.get_or_insert_with(|| self.is_used_again(at));
+                    if !wanted || !self.add(mapper, at, bytes - done, what) {
+                        return false;
+                    }
+                    0
+                }
+            };
+        }
+        true
+    }
+
+    /// Notes the use of a place that is not mapped; whether it is not the first one.
+    fn is_used_again(&mut self, offset: i64) -> bool {
+        let is_full = self.entries.len() >= MAX_ENTRIES || self.bytes > MAX_BYTES - CHUNK;
+        let unit = if is_full { PAGE } else { CHUNK };
+        // One more, as 0 stands for nothing.
+        let key = (offset as u64 / unit) + 1;
+        let slot = &mut self.candidates[key as usize % CANDIDATES];
+        core::mem::replace(slot, key) == key
+    }
+
+    /// Maps a piece that holds the byte at `offset`, at least as much as is wanted of it if that
+    /// lies in one run.
+    fn add(&mut self, mapper: &impl Mapper<Pages = P>, offset: i64, bytes: u64, what: Use) -> bool {
+        let (before, next) = self.position(offset);
+        let mut lowest = i64::MIN;
+        if let Some(index) = before {
+            let entry = &self.entries[index];
+            if entry.from(offset).is_some() {
+                // It is mapped, but not for this: once more, with the rights that are needed.
+                let entry = self.entries.remove(index);
+                self.bytes -= entry.bytes;
+                return self.insert(mapper, entry.offset, entry.bytes, what);
+            }
+            lowest = entry.offset.wrapping_add_unsigned(entry.bytes);
+        }
+        let highest = self
+            .entries
+            .get(next)
+            .map_or(i64::MAX, |entry| entry.offset);
+        let page = offset & !(PAGE as i64 - 1);
+        let end = offset.wrapping_add_unsigned(bytes.min(CHUNK));
+        let needed = end.saturating_add(PAGE as i64 - 1) & !(PAGE as i64 - 1);
+        let around = PIECES.iter().map(|piece| {
+            let start = offset & !(*piece as i64 - 1);
+            (
+                start,
+                start.saturating_add(*piece as i64) & !(PAGE as i64 - 1),
+            )
+        });
+        for (start, end) in around.chain([(page, needed)]) {
+            let (start, end) = (start.max(lowest), end.min(highest));
+            let Ok(length) = u64::try_from(end - start) else {
+                continue;
+            };
+            match mapper.run(start, length) {
+                // The run must reach the byte it is about.
+                Some(run) if start.wrapping_add_unsigned(run) > offset => {
+                    return self.insert(mapper, start, run, what);
+                }
+                Some(_) => return self.from_here(mapper, page, end, what),
+                None => {}
+            }
+        }
+        false
+    }
+
+    /// Maps the run that begins at a page.
+    fn from_here(
+        &mut self,
+        mapper: &impl Mapper<Pages = P>,
+        page: i64,
+        end: i64,
+        what: Use,
+    ) -> bool {
+        let run = mapper.run(page, (end - page) as u64);
+        run.is_some_and(|run| self.insert(mapper, page, run, what))
+    }
+
+    /// Maps a run and notes it; makes room before.
+    fn insert(
+        &mut self,
+        mapper: &impl Mapper<Pages = P>,
+        offset: i64,
+        bytes: u64,
+        what: Use,
+    ) -> bool {
+        while !self.entries.is_empty()
+            && (self.entries.len() >= MAX_ENTRIES || self.bytes + bytes > MAX_BYTES)
+        {
+            self.evict();
+        }
+        // With all rights if possible, so that the other direction finds it mapped.
+        let mut rights = Rights::ALL;
+        let pages = mapper.map(offset, bytes, rights).or_else(|| {
+            rights = Rights::of(what);
+            mapper.map(offset, bytes, rights)
+        });
+        let Some(pages) = pages else {
+            return false;
+        };
+        let (_, next) = self.position(offset);
+        let entry = Entry {
+            offset,
+            bytes,
+            rights,
+            pages: Arc::new(pages),
+            used: self.clock,
+        };
+        self.entries.insert(next, entry);
+        self.bytes += bytes;
+        true
+    }
+
+    /// Lets go of the mapping that was not used for the longest time.
+    fn evict(&mut self) {
+        let entries = self.entries.iter().enumerate();
+        let oldest = entries.min_by_key(|(_, entry)| entry.used);
+        if let Some(index) = oldest.map(|(index, _)| index) {
+            let entry = self.entries.remove(index);
+            self.bytes -= entry.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// A registered address space: windows (offset, bytes, rights), made of runs of 8 MiB.
+    #[derive(Default)]
+    struct Space {
+        windows: Vec<(i64, u64, Rights)>,
+        log: RefCell<Vec<(i64, u64)>>,
+    }
+
+    const READ: Rights = Rights::of(Use::Read);
+    const RUN: i64 = 8 << 20;
+
+    impl Space {
+        fn new(windows: &[(i64, u64, Rights)]) -> Self {
+            Self {
+                windows: windows.to_vec(),
+                log: RefCell::default(),
+            }
+        }
+        fn mapped(&self) -> Vec<(i64, u64)> {
+            self.log.take()
+        }
+        fn window(&self, at: i64) -> Option<&(i64, u64, Rights)> {
+            let inside = |window: &&(i64, u64, Rights)| {
+                at >= window.0 && at < window.0.wrapping_add_unsigned(window.1)
+            };
+            self.windows.iter().find(inside)
+        }
+    }
+
+    impl Mapper for Space {
+        type Pages = i64;
+        fn run(&self, offset: i64, bytes: u64) -> Option<u64> {
+            let mut at = offset;
+            while at < offset + bytes as i64 {
+                let window = self.window(at)?;
+                at = window.0 + window.1 as i64;
+            }
+            let window = self.window(offset)?;
+            let end = window.0 + window.1 as i64;
+            let run_end = (offset & !(RUN - 1)) + RUN;
+            Some(bytes.min((end.min(run_end) - offset) as u64))
+        }
+        fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<i64> {
+            assert_eq!(self.run(offset, bytes), Some(bytes), "one run at a time");
+            let allowed = self.window(offset)?.2;
+            if rights.read && !allowed.read || rights.write && !allowed.write {
+                return None;
+            }
+            self.log.borrow_mut().push((offset, bytes));
+            Some(offset)
+        }
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_place_is_mapped_when_it_is_used_again() {
+        let space = Space::new(&[(0, 16 * MIB, Rights::ALL)]);
+        let mut windows = Windows::new();
+        assert!(!windows.cover(&space, 4096, 100, Use::Read));
+        assert!(space.mapped().is_empty());
+        assert!(windows.cover(&space, 8192, 100, Use::Write));
+        assert_eq!(space.mapped(), [(0, CHUNK)]);
+        let piece = windows.find(8200, 10, Use::Read).unwrap();
+        assert_eq!((*piece.pages, piece.at, piece.bytes), (0, 8200, 10));
+        // All the rest of a transfer is mapped with its beginning.
+        assert!(
+            windows.cover(&space, 100, 10 * MIB, Use::Read) || {
+                windows.cover(&space, 100, 10 * MIB, Use::Read)
+            }
+        );
+        assert_eq!(space.mapped(), [(4 << 20, CHUNK), (8 << 20, CHUNK)]);
+        let end = windows.find(CHUNK as i64 - 1, 10, Use::Read).unwrap();
+        assert_eq!(end.bytes, 1, "up to the end of its mapping");
+    }
+
+    #[test]
+    fn small_windows_and_holes_are_mapped_as_far_as_they_go() {
+        let page = |n: i64| n * 4096;
+        let space = Space::new(&[(page(3), 4096, READ), (page(5), 2 * 4096, Rights::ALL)]);
+        let mut windows = Windows::new();
+        windows.cover(&space, page(3), 1, Use::Read);
+        assert!(windows.cover(&space, page(3), 4096, Use::Read));
+        assert_eq!(space.mapped(), [(page(3), 4096)]);
+        assert!(!windows.cover(&space, page(3), 1, Use::Write), "no right");
+        windows.cover(&space, page(3), 4096, Use::Read);
+        assert!(windows.cover(&space, page(3), 4096, Use::Read));
+        assert!(!windows.cover(&space, page(3), 4097, Use::Read), "a hole");
+        assert!(windows.cover(&space, page(6), 4096, Use::Read));
+        assert!(windows.cover(&space, page(5) + 7, 4096, Use::Write));
+        assert!(!windows.cover(&space, i64::MAX - 4096, 4096, Use::Read));
+        assert!(!windows.cover(&space, i64::MAX, 4096, Use::Read));
+    }
+
+    #[test]
+    fn runs_end_where_memory_is_not_contiguous() {
+        // The window begins in the middle of a chunk, and a run ends in another.
+        let start = 7 << 20;
+        let space = Space::new(&[(start, 3 * MIB, Rights::ALL)]);
+        let mut windows = Windows::new();
+        windows.cover(&space, start, 3 * MIB, Use::Read);
+        assert!(windows.cover(&space, start, 3 * MIB, Use::Read));
+        let pieces = space.mapped();
+        assert_eq!(pieces.iter().map(|piece| piece.1).sum::<u64>(), 3 * MIB);
+        for pair in pieces.windows(2) {
+            assert_eq!(pair[0].0 + pair[0].1 as i64, pair[1].0);
+        }
+    }
+
+    #[test]
+    fn what_is_mapped_stays_within_limits() {
+        let count = MAX_ENTRIES as i64 * 3;
+        let spread: Vec<_> = (0..count).map(|n| (n << 23, 4096, Rights::ALL)).collect();
+        let space = Space::new(&spread);
+        let mut windows = Windows::new();
+        for &(offset, ..) in &spread {
+            windows.cover(&space, offset, 4096, Use::Read);
+            assert!(windows.cover(&space, offset, 4096, Use::Read));
+            assert!(windows.entries.len() <= MAX_ENTRIES);
+            // The first one is used all the time and stays.
+            assert!(windows.cover(&space, 0, 4096, Use::Read));
+        }
+        assert_eq!(windows.entries.len(), MAX_ENTRIES);
+        assert!(windows.find(spread[1].0, 1, Use::Read).is_none());
+        windows.clear();
+        assert!(windows.find(0, 1, Use::Read).is_none());
+        assert_eq!((windows.entries.len(), windows.bytes), (0, 0));
+    }
+
+    /// Random transfers over random windows: what is found mapped is what it says.
+    #[test]
+    fn pieces_lead_to_the_right_bytes() {
+        let mut state = 88_172_645_463_325_252_u64;
+        let mut random = |limit: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % limit
+        };
+        let mut spread = Vec::new();
+        let mut at = 0;
+        for _ in 0..200 {
+            at += (random(4) * 4096) as i64;
+            let bytes = 4096 * (1 + random(300));
+            let rights = [READ, Rights::of(Use::Write), Rights::ALL][random(3) as usize];
+            spread.push((at, bytes, rights));
+            at += bytes as i64;
+        }
+        let space = Space::new(&spread);
+        let mut windows = Windows::new();
+        for _ in 0..20_000 {
+            let offset = random(at as u64) as i64;
+            let bytes = 1 + random(3 * MIB);
+            let what = [Use::Read, Use::Write][random(2) as usize];
+            if !windows.cover(&space, offset, bytes, what) {
+                continue;
+            }
+            let mut done = 0;
+            while done < bytes {
+                let at = offset + done as i64;
+                let piece = windows.find(at, bytes - done, what).unwrap();
+                assert_eq!(*piece.pages + piece.at as i64, at);
+                assert!(space.window(at).unwrap().2.allow(what));
+                done += piece.bytes;
+            }
+        }
+        for pair in windows.entries.windows(2) {
+            assert!(pair[0].offset + pair[0].bytes as i64 <= pair[1].offset);
+        }
+    }
+}

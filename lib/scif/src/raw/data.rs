@@ -1,0 +1,104 @@
+//! The memory that calls read and fill.
+
+use platform::direct::{Readable, Writable};
+
+use super::{Range, Result, system};
+
+/// Data that a call reads.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// Ordinary memory of the program.
+    Slice(&'a [u8]),
+    /// Memory by address.
+    Range(Range<'a>),
+}
+
+/// Room that a call fills.
+#[derive(Debug)]
+pub enum Target<'a> {
+    /// Ordinary memory of the program.
+    Slice(&'a mut [u8]),
+    /// Memory by address.
+    Range(Range<'a>),
+}
+
+impl<'a> From<&'a [u8]> for Source<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Slice(bytes)
+    }
+}
+
+impl<'a> From<Range<'a>> for Source<'a> {
+    fn from(range: Range<'a>) -> Self {
+        Self::Range(range)
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for Target<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Self::Slice(bytes)
+    }
+}
+
+impl<'a> From<Range<'a>> for Target<'a> {
+    fn from(range: Range<'a>) -> Self {
+        Self::Range(range)
+    }
+}
+
+impl<'a> Source<'a> {
+    /// Length in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Slice(bytes) => bytes.len(),
+            Self::Range(range) => range.bytes(),
+        }
+    }
+
+    /// The data from `offset` on.
+    pub(crate) fn rest(self, offset: usize) -> Result<Self> {
+        Ok(match self {
+            Self::Slice(bytes) => Self::Slice(bytes.get(offset..).unwrap_or_default()),
+            Self::Range(range) => Self::Range(rest(range, offset)?),
+        })
+    }
+
+    /// The data, if it is there.
+    pub(crate) fn readable(self) -> Option<Readable<'a>> {
+        match self {
+            Self::Slice(bytes) => Some(bytes.into()),
+            Self::Range(range) => range.readable(),
+        }
+    }
+}
+
+impl<'a> Target<'a> {
+    /// The room from `offset` on.
+    pub(crate) fn rest(self, offset: usize) -> Result<Self> {
+        Ok(match self {
+            Self::Slice(bytes) => Self::Slice(bytes.get_mut(offset..).unwrap_or_default()),
+            Self::Range(range) => Self::Range(rest(range, offset)?),
+        })
+    }
+
+    /// Length in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Slice(bytes) => bytes.len(),
+            Self::Range(range) => range.bytes(),
+        }
+    }
+
+    /// The room, if it is there.
+    pub(crate) fn writable(&mut self) -> Option<Writable<'_>> {
+        match self {
+            Self::Slice(bytes) => Some((&mut **bytes).into()),
+            Self::Range(range) => range.writable(),
+        }
+    }
+}
+
+fn rest(range: Range<'_>, offset: usize) -> Result<Range<'_>> {
+    let bytes = range.bytes().saturating_sub(offset);
+    range.part(offset, bytes).map_err(system)
+}
