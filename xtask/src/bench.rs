@@ -10,10 +10,13 @@ mod image;
 mod linux;
 mod measures;
 mod native;
+mod page;
+mod plots;
 mod results;
 mod sample;
 mod setting;
 mod step;
+mod svg;
 
 use crate::build::{self, Contents, Parts};
 use crate::config::{self, Node};
@@ -22,10 +25,14 @@ use crate::report::{Context, Failure, Result};
 use crate::settings::{Accel, Settings};
 use crate::workspace;
 use linux::Linux;
+use results::{Entry, Setting};
 use sample::{Line, Samples};
 use std::time::Instant;
 use step::Step;
 
+/// The page of the documentation, and the directory of its plots.
+const PAGE: &str = "performance.md";
+const PLOTS: &str = "performance";
 /// Boots of every step unless REPS= says otherwise.
 const BOOTS: u64 = 3;
 
@@ -125,14 +132,15 @@ impl Bench<'_> {
     }
 
     /// Writes and shows the results.
-    fn conclude(&self, setting: &results::Setting, partial: bool, start: Instant) -> Result<()> {
+    fn conclude(&self, setting: &Setting, partial: bool, start: Instant) -> Result<()> {
         let entries = results::entries(&self.samples);
         let directory = workspace::target().join("bench");
         let json = results::json(setting, &entries, &self.samples, &self.failures)?;
         let path = directory.join("results.json");
         std::fs::write(&path, json).context(|| format!("write {}", path.display()))?;
+        self.picture(setting, &entries, partial || self.quick)?;
         // Of a part of the run, only what it was about.
-        let about = |entry: &&results::Entry| !partial || !entry.repetitions.is_empty();
+        let about = |entry: &&Entry| !partial || !entry.repetitions.is_empty();
         let shown: Vec<_> = entries.iter().filter(about).cloned().collect();
         println!("\n{}", results::table(&shown));
         println!("{}", workspace::display(&path));
@@ -149,6 +157,37 @@ impl Bench<'_> {
             "{} steps failed and {missing} measures could not be taken: see above",
             self.failures.len()
         )))
+    }
+}
+
+impl Bench<'_> {
+    /// Writes plots and page: into the documentation, or aside what is no full run.
+    fn picture(&self, setting: &Setting, entries: &[Entry], aside: bool) -> Result<()> {
+        let directory = match aside {
+            true => workspace::target().join("bench"),
+            false => workspace::root().join("docs"),
+        };
+        let write = |name: &str, text: &str| {
+            let path = directory.join(name);
+            std::fs::write(&path, text).context(|| format!("write {}", path.display()))
+        };
+        let plots_directory = directory.join(PLOTS);
+        std::fs::create_dir_all(&plots_directory)
+            .context(|| format!("create {}", plots_directory.display()))?;
+        let mut written = Vec::new();
+        for named in plots::plots(&self.samples) {
+            if let Some(text) = named.plot.render() {
+                let name = format!("{PLOTS}/{}.svg", named.file);
+                write(&name, &text)?;
+                written.push((name, named.plot.title));
+            }
+        }
+        let generated = page::generated(setting, entries, &written);
+        let path = workspace::root().join("docs").join(PAGE);
+        let text = std::fs::read_to_string(&path).context(|| format!("read docs/{PAGE}"))?;
+        write(PAGE, &page::replaced(&text, &generated)?)?;
+        println!("{}", workspace::display(&directory.join(PAGE)));
+        Ok(())
     }
 }
 

@@ -258,11 +258,12 @@ pub fn table(entries: &[Entry]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::bench::sample::tests::samples;
 
-    fn setting() -> Setting {
+    /// Some setting.
+    pub fn setting() -> Setting {
         Setting {
             date: "2000-01-01".to_string(),
             machine: "m".to_string(),

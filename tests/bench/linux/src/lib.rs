@@ -1,8 +1,8 @@
 //! `bench-linux`: what two Linux guests reach with what Linux offers them: TCP over virtio-net and
 //! memory shared by `ivshmem`. `make bench` boots the guests and reads the results on the console.
 //!
-//! `bench-linux server` answers; `bench-linux client <address> [quick]` measures and prints a line of
-//! JSON for each result, with a progress line (`# …`) before it.
+//! `bench-linux server` answers; `bench-linux client <address> [quick]` measures and prints a line
+//! of JSON for each result, with a progress line (`# …`) before it.
 
 mod memory;
 mod protocol;

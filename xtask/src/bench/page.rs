@@ -1,0 +1,102 @@
+//! The generated part of `docs/performance.md`: where the results are from, the table, the plots.
+
+use crate::bench::results::{Entry, HEADS, Setting, absolute, rows};
+use crate::report::Result;
+
+/// Where the generated part begins and ends.
+const BEGIN: &str = "<!-- begin: written by `make bench` -->";
+const END: &str = "<!-- end: written by `make bench` -->";
+
+/// The generated part. `plots` are file names with what they show, relative to the page.
+pub fn generated(setting: &Setting, entries: &[Entry], plots: &[(String, &str)]) -> String {
+    let mut text = format!(
+        "Measured {} at commit {}, {} boots of each step; machine: {}; {}; peers: Linux {}.\n\n",
+        setting.date,
+        setting.commit,
+        setting.boots,
+        setting.machine,
+        setting.emulator,
+        setting.linux
+    );
+    let met = entries.iter().filter(|e| e.goal_met == Some(true)).count();
+    text.push_str(&format!("{met} of {} goals are met.\n\n", entries.len()));
+    let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut heads = HEADS.map(str::to_string).to_vec();
+    heads.extend(["spread of ours".to_string(), "name".to_string()]);
+    text.push_str(&row(&heads));
+    text.push_str(&"| --- ".repeat(heads.len()));
+    text.push_str("|\n");
+    for (entry, cells) in entries.iter().zip(rows(entries)) {
+        let mut cells = cells.to_vec();
+        let spread = entry
+            .spread
+            .first()
+            .map_or("–".to_string(), |[least, most]| {
+                format!(
+                    "{} to {}",
+                    absolute(*least, &entry.unit),
+                    absolute(*most, &entry.unit)
+                )
+            });
+        cells.extend([spread, format!("`{}`", entry.name)]);
+        text.push_str(&row(&cells));
+    }
+    for entry in entries {
+        if let Some(error) = &entry.error {
+            text.push_str(&format!("\nNot measured: `{}`: {error}.\n", entry.name));
+        }
+    }
+    for (file, title) in plots {
+        text.push_str(&format!("\n![{title}]({file})\n"));
+    }
+    text
+}
+
+/// The page with its generated part replaced.
+pub fn replaced(page: &str, generated: &str) -> Result<String> {
+    let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some((before, after))
+    });
+    let (before, after) = parts.ok_or_else(|| {
+        format!("docs/performance.md has lost its lines '{BEGIN}' and '{END}': put them back")
+    })?;
+    Ok(format!("{before}{BEGIN}\n\n{generated}\n{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::results::{self, tests::setting};
+    use crate::bench::sample::tests::samples;
+
+    #[test]
+    fn the_hand_written_part_stays() {
+        let page = format!("# Title\n\n{BEGIN}\nold\n{END}\n\nmore\n");
+        let new = replaced(&page, "new\n").unwrap();
+        assert_eq!(new, format!("# Title\n\n{BEGIN}\n\nnew\n\n{END}\n\nmore\n"));
+        assert_eq!(replaced(&new, "new\n").unwrap(), new);
+        assert!(replaced("no markers", "new").is_err());
+        assert!(replaced(BEGIN, "new").is_err());
+    }
+
+    #[test]
+    fn every_row_has_every_column() {
+        let samples = samples(&[
+            ("pio_rtt", 8, "ns", 300.0),
+            ("bare_pingpong", 8, "ns", 300.0),
+        ]);
+        let entries = results::entries(&samples);
+        let text = generated(&setting(), &entries, &[("a/b.svg".to_string(), "what")]);
+        let rows: Vec<_> = text.lines().filter(|line| line.starts_with('|')).collect();
+        assert_eq!(rows.len(), entries.len() + 2);
+        assert!(
+            rows.iter()
+                .all(|row| row.matches('|').count() == HEADS.len() + 3)
+        );
+        assert!(text.contains("| 1.00 | at most 1.05 | met |"));
+        assert!(text.contains("1 of "));
+        assert!(text.contains("Not measured: `boot`"));
+        assert!(text.ends_with("![what](a/b.svg)\n"));
+    }
+}

@@ -1,0 +1,241 @@
+//! The plots of a run, from its results.
+
+use crate::bench::results::absolute;
+use crate::bench::sample::{Sample, Samples, median};
+use crate::bench::svg::{Axis, Plot, Scale, Series};
+
+/// A plot's file name, without its end, and what it shows.
+pub struct Named {
+    /// Name of the file, without `.svg`.
+    pub file: &'static str,
+    /// The plot.
+    pub plot: Plot,
+}
+
+/// A size in bytes for a tick.
+fn bytes(value: f64) -> String {
+    match value as u64 {
+        bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
+        bytes if bytes >= 1 << 10 => format!("{} KiB", bytes >> 10),
+        bytes => format!("{bytes} B"),
+    }
+}
+
+fn count(value: f64) -> String {
+    format!("{value:.0}")
+}
+
+fn plain(value: f64) -> String {
+    format!("{value}")
+}
+
+fn time(value: f64) -> String {
+    absolute(value, "ns").replace(".00", "").replace(".0", "")
+}
+
+const SIZE: Axis = Axis {
+    label: "bytes of a transfer or message",
+    scale: Scale::Log(4.0),
+    format: bytes,
+};
+
+/// A test's values over its sizes.
+fn over_sizes(samples: &Samples, test: &str, value: impl Fn(&Sample) -> Option<f64>) -> Points {
+    let series = samples.series(test).into_iter();
+    series
+        .filter_map(|(size, sample)| Some((size.max(1) as f64, value(sample)?)))
+        .collect()
+}
+
+type Points = Vec<(f64, f64)>;
+
+fn series(name: &str, points: Points, dashed: bool) -> Series {
+    Series {
+        name: name.to_string(),
+        points,
+        dashed,
+    }
+}
+
+/// All plots; one without results has no points.
+pub fn plots(samples: &Samples) -> Vec<Named> {
+    let named = |file, plot| Named { file, plot };
+    vec![
+        named("bandwidth", bandwidth(samples)),
+        named("percentiles", percentiles(samples)),
+        named("messages", messages(samples)),
+        named("growth", growth(samples)),
+    ]
+}
+
+fn bandwidth(samples: &Samples) -> Plot {
+    let rate = |sample: &Sample| Some(sample.median()? / 1e9);
+    let lines = [
+        ("limit: raw copy to the peer", "bare_write", true),
+        ("RMA, write", "rma_write", false),
+        ("RMA, read", "rma_read", false),
+        ("messages, user level", "stream", false),
+        ("messages, read and write", "file_stream", false),
+        ("raw ivshmem between Linux guests", "linux_write", true),
+        ("TCP, MTU 65535", "tcp65535_stream", true),
+        ("TCP, MTU 1500", "tcp1500_stream", true),
+    ];
+    let lines =
+        lines.map(|(name, test, dashed)| series(name, over_sizes(samples, test, rate), dashed));
+    Plot {
+        title: "Bandwidth against transfer size",
+        x: SIZE,
+        y: Axis {
+            label: "GB/s",
+            scale: Scale::Linear,
+            format: plain,
+        },
+        series: lines.into(),
+    }
+}
+
+fn percentiles(samples: &Samples) -> Plot {
+    let lines = [
+        ("limit: raw ping-pong, 8 B", "bare_pingpong", 8, true),
+        ("mapped windows, 8 B", "pio_rtt", 8, false),
+        ("message, polling, 64 B", "msg_rtt_poll", 64, false),
+        ("message, sleeping, 64 B", "msg_rtt_block", 64, false),
+        (
+            "read and write, sleeping, 64 B",
+            "msg_rtt_block_file",
+            64,
+            false,
+        ),
+        ("limit: two bare doorbells", "bare_doorbell", 8, true),
+        ("TCP, MTU 65535, 64 B", "tcp65535_rtt", 64, true),
+        ("TCP, MTU 1500, 64 B", "tcp1500_rtt", 64, true),
+    ];
+    let lines = lines.map(|(name, test, size, dashed)| {
+        let values = samples
+            .get(test, size)
+            .map(|sample| [sample.median(), median(&sample.p90), median(&sample.p99)]);
+        let points = values.into_iter().flatten().enumerate();
+        let points = points.filter_map(|(index, value)| Some((index as f64, value?)));
+        series(name, points.collect(), dashed)
+    });
+    Plot {
+        title: "Round trips: percentiles",
+        x: Axis {
+            label: "share of the round trips that were at least so fast",
+            scale: Scale::Names(&["50 %", "90 %", "99 %"]),
+            format: plain,
+        },
+        y: Axis {
+            label: "round trip",
+            scale: Scale::Log(10.0),
+            format: time,
+        },
+        series: lines.into(),
+    }
+}
+
+fn messages(samples: &Samples) -> Plot {
+    let lines = [
+        ("user level, polling", "msg_rtt_poll", false),
+        ("user level, sleeping", "msg_rtt_block", false),
+        ("read and write, polling", "msg_rtt_poll_file", false),
+        ("read and write, sleeping", "msg_rtt_block_file", false),
+    ];
+    let lines = lines.map(|(name, test, dashed)| {
+        series(name, over_sizes(samples, test, Sample::median), dashed)
+    });
+    Plot {
+        title: "Round trips against message size",
+        x: SIZE,
+        y: Axis {
+            label: "round trip",
+            scale: Scale::Log(10.0),
+            format: time,
+        },
+        series: lines.into(),
+    }
+}
+
+/// Every curve as a ratio to its own first point: flat is what it should be.
+fn growth(samples: &Samples) -> Plot {
+    let lines = [
+        ("round trip, idle connections", "idle_rtt"),
+        ("round trip, windows", "windows_rtt"),
+        ("RMA of 4 KiB, windows", "windows_rma"),
+        ("round trip, mapped pages", "pages_rtt"),
+        ("RMA of 4 KiB, mapped pages", "pages_rma"),
+        ("round trip, nodes", "nodes_rtt"),
+    ];
+    let lines = lines.map(|(name, test)| {
+        let points = over_sizes(samples, test, Sample::median);
+        let first = points.first().map_or(1.0, |(_, first)| *first);
+        let relative = points.into_iter().map(|(x, y)| (x, y / first));
+        series(name, relative.collect(), false)
+    });
+    Plot {
+        title: "Cost against what grows, as a ratio to the fewest",
+        x: Axis {
+            label: "number of connections, windows, pages or nodes",
+            scale: Scale::Log(10.0),
+            format: count,
+        },
+        y: Axis {
+            label: "times the first",
+            scale: Scale::Linear,
+            format: plain,
+        },
+        series: lines.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::sample::tests::samples;
+
+    #[test]
+    fn every_plot_shows_what_was_measured() {
+        let samples = samples(&[
+            ("rma_read", 64, "bytes_per_s", 1e9),
+            ("rma_read", 1 << 20, "bytes_per_s", 5e9),
+            ("msg_rtt_poll", 64, "ns", 700.0),
+            ("idle_rtt", 1, "ns", 700.0),
+            ("idle_rtt", 1000, "ns", 770.0),
+        ]);
+        let plots = plots(&samples);
+        let find = |file: &str| &plots.iter().find(|named| named.file == file).unwrap().plot;
+        let points = |file: &str, name: &str| {
+            let series = &find(file).series;
+            series
+                .iter()
+                .find(|line| line.name == name)
+                .unwrap()
+                .points
+                .clone()
+        };
+        assert_eq!(
+            points("bandwidth", "RMA, read"),
+            [(64.0, 1.0), (1_048_576.0, 5.0)]
+        );
+        assert!(points("bandwidth", "RMA, write").is_empty());
+        assert_eq!(
+            points("growth", "round trip, idle connections"),
+            [(1.0, 1.0), (1000.0, 1.1)]
+        );
+        assert_eq!(
+            points("percentiles", "message, polling, 64 B"),
+            [(0.0, 700.0)]
+        );
+        assert!(plots.iter().all(|named| named.plot.render().is_some()));
+    }
+
+    #[test]
+    fn ticks_for_people() {
+        assert_eq!(bytes(64.0), "64 B");
+        assert_eq!(bytes(16384.0), "16 KiB");
+        assert_eq!(bytes(67_108_864.0), "64 MiB");
+        assert_eq!(time(100.0), "100 ns");
+        assert_eq!(time(1000.0), "1 µs");
+        assert_eq!(time(10_000.0), "10 µs");
+    }
+}
