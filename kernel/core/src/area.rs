@@ -162,6 +162,15 @@ impl<B: Backing> AreaList<B> {
 
     /// Takes out everything in `[addr, addr + len)`, cutting areas at its borders.
     pub fn remove(&mut self, addr: usize, len: usize) -> Vec<(usize, Area<B>)> {
+        // Most is taken out as it was put in.
+        if self.areas.get(&addr).is_some_and(|area| area.len == len) {
+            return self
+                .areas
+                .remove(&addr)
+                .map(|area| (addr, area))
+                .into_iter()
+                .collect();
+        }
         self.cut(addr);
         self.cut(addr.saturating_add(len));
         let bases: Vec<usize> = self

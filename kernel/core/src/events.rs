@@ -3,10 +3,7 @@
 //! A subscription joins a file, named by (scheme, number), to an event queue. Several queues may
 //! watch one file and one queue may watch a file under several descriptor numbers.
 
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    vec::Vec,
-};
+use alloc::{collections::BTreeMap, vec::Vec};
 
 /// A file as the registry knows it: scheme id and the number its scheme uses for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,11 +113,12 @@ impl Registry {
     ) -> Vec<Notice> {
         let mut notices = Vec::new();
         self.direct(file, flags, &mut notices);
-        let mut passed_on = BTreeSet::new();
         let mut next = 0;
-        while let Some(&Notice { queue, .. }) = notices.get(next) {
+        while let Some((&Notice { queue, .. }, earlier)) =
+            notices.get(..=next).and_then(<[_]>::split_last)
+        {
             next += 1;
-            if passed_on.insert(queue) {
+            if earlier.iter().all(|notice| notice.queue != queue) {
                 self.direct(queue_file(queue), readable, &mut notices);
             }
         }

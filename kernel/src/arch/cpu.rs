@@ -6,6 +6,7 @@
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use core::cell::UnsafeCell;
 use core::ptr::{addr_of, addr_of_mut};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use x86_64::VirtAddr;
 use x86_64::instructions::segmentation::{CS, DS, ES, FS, GS, SS, Segment};
@@ -50,7 +51,9 @@ static mut CPU: Cpu = Cpu {
 };
 static mut TSS: TaskStateSegment = TaskStateSegment::new();
 static mut GDT: GlobalDescriptorTable = GlobalDescriptorTable::new();
+#[unsafe(link_section = ".bss.stacks")]
 static DOUBLE_FAULT_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
+#[unsafe(link_section = ".bss.stacks")]
 static NMI_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
 
 /// What `CPUID` says that the kernel cares about.
@@ -154,9 +157,17 @@ pub fn set_kernel_stack(top: usize) {
     }
 }
 
+/// Whether the processor's user bases are all zero, as they are where no program uses them: then
+/// programs cannot change them either, as all segments they can load begin at 0.
+static NO_BASES: AtomicBool = AtomicBool::new(false);
+
 /// Sets the bases a program sees in fs and gs. Both must be canonical.
 pub fn set_user_bases(fs: usize, gs: usize) {
     use x86_64::registers::model_specific::FsBase;
+    let none = fs == 0 && gs == 0;
+    if NO_BASES.swap(none, Ordering::Relaxed) && none {
+        return;
+    }
     FsBase::write(VirtAddr::new(fs as u64));
     // While the kernel runs, the program's gs base waits in the swap register.
     KernelGsBase::write(VirtAddr::new(gs as u64));

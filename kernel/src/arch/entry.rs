@@ -68,6 +68,7 @@ pub fn syscall_address() -> u64 {
     syscall_entry as *const () as u64
 }
 
+#[unsafe(link_section = ".data.tables")]
 static mut IDT: InterruptDescriptorTable = InterruptDescriptorTable::new();
 
 /// Fills and loads the interrupt descriptor table.
@@ -249,7 +250,7 @@ switch_stacks:
 // Repeated code counts with a symbol, which Intel syntax would take for a memory operand.
 global_asm!(
     r#"
-    .text
+    .section .text.stubs,"ax",@progbits
     # One stub per vector: error code (pushed here where the processor does not), vector.
     .set ERRORS, 1 << 8 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 17 | 1 << 21
     .balign 16

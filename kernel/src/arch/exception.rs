@@ -91,6 +91,13 @@ fn exception(frame: &mut Frame) {
     } else {
         0
     };
+    if frame.vector == PAGE_FAULT
+        && !frame.is_from_user()
+        && let Some(next) = mm::user::after_fault(frame.rip, address)
+    {
+        frame.rip = next;
+        return;
+    }
     if !frame.is_from_user() || frame.vector == NMI || frame.vector == DOUBLE_FAULT {
         kernel_exception(frame, address);
     }

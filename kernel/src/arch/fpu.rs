@@ -1,8 +1,6 @@
 //! Floating point and vector state of programs. The kernel itself uses none of it, so the state
 //! stays in the registers until the next context switch.
 
-use alloc::alloc::{alloc_zeroed, dealloc};
-use core::alloc::Layout;
 use core::arch::asm;
 use core::arch::x86_64::__cpuid_count;
 use core::ptr::NonNull;
@@ -71,6 +69,14 @@ fn method() -> Method {
     *METHOD.get().expect("fpu::init ran at boot")
 }
 
+/// Alignment of the state, in bytes.
+pub const ALIGN: usize = 64;
+
+/// Bytes of the state.
+pub fn size() -> usize {
+    method().size
+}
+
 /// Saved state of one context. A new one is all zero, as Redox has it: with XSAVE that means the
 /// initial x87 state but MXCSR 0.
 #[derive(Debug)]
@@ -78,18 +84,19 @@ pub struct FpuState {
     area: NonNull<u8>,
 }
 
-// SAFETY: owns its memory.
+// SAFETY: it alone refers to its memory.
 unsafe impl Send for FpuState {}
 
 impl FpuState {
-    fn layout() -> Layout {
-        Layout::from_size_align(method().size, 64).expect("a save area of a few KiB")
-    }
-
-    /// A zero state, or `None` without memory.
-    pub fn new() -> Option<Self> {
-        // SAFETY: the size is not 0.
-        NonNull::new(unsafe { alloc_zeroed(Self::layout()) }).map(|area| FpuState { area })
+    /// A zero state in memory of somebody else.
+    ///
+    /// # Safety
+    /// `area` leads to [`size`] bytes, aligned to [`ALIGN`], that nobody else uses as long as the
+    /// state exists.
+    pub unsafe fn at(area: NonNull<u8>) -> Self {
+        // SAFETY: the caller vouches for the memory.
+        unsafe { area.write_bytes(0, size()) };
+        FpuState { area }
     }
 
     /// Saves the processor's state here.
@@ -137,12 +144,5 @@ impl FpuState {
                 *self.area.as_ptr().add(XSTATE_BV) |= X87_AND_SSE;
             }
         }
-    }
-}
-
-impl Drop for FpuState {
-    fn drop(&mut self) {
-        // SAFETY: allocated with the same layout.
-        unsafe { dealloc(self.area.as_ptr(), Self::layout()) };
     }
 }

@@ -2,13 +2,14 @@
 //! the switch from one to the next.
 
 use alloc::sync::Arc;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use ::syscall::IntRegisters;
 use spin::Mutex;
 
 use super::entry::{Frame, context_start, switch_stacks};
-use super::fpu::FpuState;
+use super::fpu::{self, FpuState};
 use super::{cpu, leave, user_flags};
 use crate::mm::stack::KernelStack;
 
@@ -59,7 +60,7 @@ pub fn switch_to(next: Option<Arc<MachineState>>) {
         let load = match &next {
             Some(next) => {
                 next.fpu.lock().load();
-                cpu::set_kernel_stack(next.stack.top());
+                cpu::set_kernel_stack(next.entry_stack());
                 &next.saved_stack
             }
             None => &IDLE_STACK,
@@ -93,9 +94,13 @@ pub(super) extern "C" fn first_run(frame: &mut Frame) {
 impl MachineState {
     /// Ready to enter user mode with all registers zero; `None` without memory.
     pub fn new() -> Option<Self> {
+        let stack = KernelStack::new()?;
+        let area = core::ptr::with_exposed_provenance_mut(float_state_of(&stack));
         let state = MachineState {
-            stack: KernelStack::new()?,
-            fpu: Mutex::new(FpuState::new()?),
+            // SAFETY: the stack is ours and used below this only (`entry_stack`); both go
+            // together.
+            fpu: Mutex::new(unsafe { FpuState::at(NonNull::new(area)?) }),
+            stack,
             saved_stack: AtomicUsize::new(0),
         };
         state.write_frame(entry_frame(0, 0, 0));
@@ -116,10 +121,16 @@ impl MachineState {
         self.saved_stack.load(Ordering::Relaxed) == 0
     }
 
-    /// The registers of user mode, at the top of the stack. Valid whenever the context is not in
+    /// Where the kernel is entered: below the floating point state, which lies at the top because
+    /// a switch touches this page anyway.
+    fn entry_stack(&self) -> usize {
+        float_state_of(&self.stack)
+    }
+
+    /// The registers of user mode, where the kernel is entered. Valid whenever the context is not in
     /// user mode itself, which no caller can observe on one processor.
     fn frame_pointer(&self) -> *mut Frame {
-        (self.stack.top() - size_of::<Frame>()) as *mut Frame
+        (self.entry_stack() - size_of::<Frame>()) as *mut Frame
     }
 
     fn read_frame(&self) -> Frame {
@@ -225,6 +236,11 @@ impl MachineState {
             fpu.load();
         }
     }
+}
+
+/// Where the floating point state of a stack's context is.
+fn float_state_of(stack: &KernelStack) -> usize {
+    (stack.top() - fpu::size()) & !(fpu::ALIGN - 1)
 }
 
 /// The frame of a context that begins: all zero but these; interrupts on.

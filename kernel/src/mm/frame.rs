@@ -59,6 +59,22 @@ impl FrameRef {
         self.number as usize * PAGE_SIZE
     }
 
+    /// Kernel address of `len` bytes from `offset` on. Panics when they exceed the frame.
+    pub(super) fn address(&self, offset: usize, len: usize) -> usize {
+        assert!(
+            offset <= PAGE_SIZE && len <= PAGE_SIZE - offset,
+            "access beyond a frame"
+        );
+        phys::pointer::<u8>(self.phys() + offset) as usize
+    }
+
+    /// Fills bytes of the frame with zeros. Panics when they exceed the frame.
+    pub fn zero(&self, offset: usize, len: usize) {
+        // SAFETY: `address` has checked the range; frames are mapped, and programs that may share
+        // this one make no difference to a store.
+        unsafe { core::ptr::write_bytes(self.address(offset, len) as *mut u8, 0, len) };
+    }
+
     /// Copies bytes out of the frame. Panics when `offset + bytes.len()` exceeds the frame.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
         assert!(
@@ -220,6 +236,20 @@ pub(super) fn is_shared(phys: usize) -> bool {
 /// Sets `is_shared`.
 pub(super) fn set_shared(phys: usize, shared: bool) {
     with(|frames| frames.set_shared((phys / PAGE_SIZE) as u32, shared));
+}
+
+/// Takes one more reference for a mapping elsewhere and marks the frame shared; false, and nothing
+/// happens, when a clone must not see the lender's stores, so that it must be copied first.
+pub(super) fn lend_exclusive(phys: usize) -> bool {
+    let number = (phys / PAGE_SIZE) as u32;
+    with(|frames| {
+        let exclusive = frames.is_shared(number) || frames.refs(number) == 1;
+        if exclusive {
+            frames.set_shared(number, true);
+            frames.retain(number);
+        }
+        exclusive
+    })
 }
 
 /// Totals for `sys` and `fstatvfs` of `memory`.

@@ -15,6 +15,10 @@ use super::{PAGE_SIZE, frame, phys};
 /// This entry holds a counted reference to its frame (a bit the processor ignores).
 pub const COUNTED: Flags = Flags::BIT_9;
 
+/// The page is kept although the program has no right to it: the processor finds no page, so the
+/// kernel's own copies cannot reach it either (a bit the processor ignores).
+const KEPT: Flags = Flags::BIT_10;
+
 /// Where kernel stacks are mapped: one top-level entry.
 pub const STACKS: usize = 0xFFFF_FF00_0000_0000;
 
@@ -72,9 +76,9 @@ impl Entry {
         Flags::from_bits_truncate(self.0)
     }
 
-    /// Whether a frame is entered.
+    /// Whether a frame is entered, be it out of the program's reach.
     pub fn is_present(self) -> bool {
-        self.flags().contains(Flags::PRESENT)
+        self.flags().intersects(Flags::PRESENT.union(KEPT))
     }
 
     /// Whether stores are allowed.
@@ -100,11 +104,14 @@ impl Entry {
     }
 }
 
-/// Flags of a user page with these rights. A page without any right stays entered, out of reach
-/// of user mode, so that its contents are kept.
+/// Flags of a user page with these rights. A page without any right stays entered, out of reach,
+/// so that its contents are kept.
 pub fn user_flags(prot: Prot, cache: Cache) -> Flags {
-    let mut flags = Flags::PRESENT;
-    flags.set(Flags::USER_ACCESSIBLE, !prot.is_empty());
+    let mut flags = if prot.is_empty() {
+        KEPT
+    } else {
+        Flags::PRESENT | Flags::USER_ACCESSIBLE
+    };
     flags.set(Flags::WRITABLE, prot.contains(Prot::WRITE));
     flags.set(Flags::NO_EXECUTE, !prot.contains(Prot::EXEC));
     flags | cache_flags(cache)
@@ -148,6 +155,9 @@ fn index_of(addr: usize, level: usize) -> usize {
 #[derive(Debug)]
 pub struct PageTable {
     root: usize,
+    /// The last-level table used last, and the address its entries begin at: pages are entered in
+    /// runs.
+    recent: Option<(usize, usize)>,
 }
 
 impl PageTable {
@@ -159,7 +169,7 @@ impl PageTable {
         for i in KERNEL_HALF..ENTRIES {
             write(root, i, read(kernel, i));
         }
-        Some(PageTable { root })
+        Some(PageTable { root, recent: None })
     }
 
     /// Physical address for CR3.
@@ -183,15 +193,19 @@ impl PageTable {
     /// Sets the last-level entry of a user page and returns the old one; `None` when a table page
     /// is needed and there is no memory. Flushes the processor's copy.
     pub fn set(&mut self, addr: usize, entry: Entry) -> Option<Entry> {
-        let mut at = self.root;
-        for level in (1..4).rev() {
-            at = next_table(
-                at,
-                index_of(addr, level),
-                Flags::USER_ACCESSIBLE,
-                alloc_table,
-            )?;
-        }
+        let start = addr & !(LARGE - 1);
+        let at = match self.recent {
+            Some((base, table)) if base == start => table,
+            _ => {
+                let mut at = self.root;
+                for level in (1..4).rev() {
+                    let index = index_of(addr, level);
+                    at = next_table(at, index, Flags::USER_ACCESSIBLE, alloc_table)?;
+                }
+                self.recent = Some((start, at));
+                at
+            }
+        };
         let index = index_of(addr, 0);
         let old = leaf(at, index);
         write(at, index, entry);
@@ -256,6 +270,7 @@ impl PageTable {
     pub fn clear(&mut self, addr: usize, len: usize, mut visit: impl FnMut(Entry)) {
         let mut freed_tables = false;
         let mut pages = 0;
+        self.recent = None;
         clear_level(
             self.root,
             3,
@@ -506,8 +521,8 @@ pub(super) fn unmap_stack_page(virt: usize) {
     }
 }
 
-/// Sets the user-mode access guards: supervisor code neither runs nor touches user pages. User
-/// memory is only reached through the physical map.
+/// Sets the user-mode access guards: supervisor code does not run user pages, and touches them only
+/// in the copies of `user`.
 pub fn enable_guards(smep: bool, smap: bool) {
     use x86_64::registers::control::{Cr4, Cr4Flags};
     // SAFETY: the bits are set only when the processor has them; the kernel follows the rule.
@@ -520,5 +535,6 @@ pub fn enable_guards(smep: bool, smap: bool) {
     if smap {
         // SAFETY: clears AC, so that the guard is active.
         unsafe { asm!("clac", options(nomem, nostack)) };
+        super::user::set_guarded(true);
     }
 }

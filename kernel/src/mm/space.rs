@@ -17,6 +17,7 @@ mod clone;
 mod fault;
 mod map;
 mod remap;
+mod tray;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -30,7 +31,9 @@ use spin::Mutex;
 
 use backing::Backing;
 pub use backing::{Anonymous, SchemeGrant, Unmapped};
-use fault::{Asker, shared_entry};
+use fault::shared_entry;
+pub use tray::Tray;
+use tray::Trays;
 
 use super::frame::{self, FrameRef};
 use super::paging::{self, COUNTED, Entry, PageTable};
@@ -58,6 +61,7 @@ pub struct AddrSpace {
     root: usize,
     /// Contexts that run in it.
     users: AtomicUsize,
+    trays: Mutex<Trays>,
 }
 
 /// Areas taken out of a space; dropped only after its lock is released, because dropping one may
@@ -179,23 +183,13 @@ impl AddrSpace {
             inner: Mutex::new(inner),
             root,
             users: AtomicUsize::new(0),
+            trays: Mutex::default(),
         })
     }
 
     /// Physical address of the page tables, for `paging::activate`.
     pub(crate) fn root(&self) -> usize {
         self.root
-    }
-
-    /// The lowest address of the smallest sufficient hole. As the kernel is not preempted, it
-    /// stays free until the caller maps there with `Placement::Fixed`.
-    pub fn find_hole(&self, len: usize) -> Result<usize> {
-        check_range(0, len)?;
-        let inner = self.inner.lock();
-        inner
-            .areas
-            .find_hole(len, inner.min, USER_END)
-            .ok_or(Error::new(ENOMEM))
     }
 
     /// Lowest address the kernel picks for a mapping.
@@ -466,17 +460,13 @@ impl Drop for AddrSpace {
 /// The entry with the rights taken away that `prot` lacks. Stores are never newly allowed here:
 /// the next store faults and finds out whether the page must be copied first.
 fn reprotected(entry: Entry, prot: Prot) -> Entry {
-    let narrowed = if entry.is_writable() {
+    let narrowed = if entry.is_writable() || prot.is_empty() {
         prot
     } else {
-        prot - Prot::WRITE
+        // A page with no right but to store can be loaded from.
+        prot - Prot::WRITE | Prot::READ
     };
-    // A page without rights but WRITE stays reachable as far as `prot` says.
     let mut flags = paging::user_flags(narrowed, entry.cache());
-    flags.set(
-        x86_64::structures::paging::PageTableFlags::USER_ACCESSIBLE,
-        !prot.is_empty(),
-    );
     flags.set(COUNTED, entry.is_counted());
     Entry::new(entry.phys(), flags)
 }

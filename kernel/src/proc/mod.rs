@@ -12,14 +12,14 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use ::syscall::{
     Exception, ProcSchemeAttrs,
-    error::{EINVAL, Error, Result},
+    error::{EBADF, EINVAL, Error, Result},
     flag::UPPER_FDTBL_TAG,
 };
 use spin::Mutex;
 
 use crate::{
     mm::space::{AddrSpace, Unmapped},
-    object::{FileTable, reaper},
+    object::{Description, FileTable, reaper},
     sched::{self, Context, ContextRef},
     scheme::{self, Caller},
 };
@@ -147,9 +147,7 @@ pub fn attributes(context: &Context) -> ProcSchemeAttrs {
 
 /// Who asks in the current system call; nobody in the idle loop.
 pub fn caller() -> Caller {
-    sched::try_current()
-        .map(|context| caller_of(&context))
-        .unwrap_or_default()
+    sched::with_current(caller_of).unwrap_or_default()
 }
 
 fn caller_of(context: &Context) -> Caller {
@@ -162,6 +160,12 @@ fn caller_of(context: &Context) -> Caller {
         uid: euid,
         gid: egid,
     }
+}
+
+/// The description behind a descriptor of the current context, or `EBADF`.
+pub fn file(fd: usize) -> Result<Arc<Description>> {
+    sched::with_current(|context| context.ext.lock().files.get(fd))
+        .unwrap_or(Err(Error::new(EBADF)))
 }
 
 /// The file table of the current context.

@@ -202,7 +202,7 @@ impl Context {
     }
 
     fn is_current(&self) -> bool {
-        super::try_current().is_some_and(|c| core::ptr::eq(Arc::as_ptr(&c), self))
+        super::with_current(|current| core::ptr::eq(current, self)).unwrap_or(false)
     }
 
     /// The floating point state in FXSAVE layout; zero after the end.

@@ -15,7 +15,7 @@ use ::syscall::error::{EFAULT, EINVAL, Error, Result};
 use spin::Mutex;
 
 pub use context::{Context, ContextRef, State};
-pub use wait::{WaitError, WaitQueue};
+pub use wait::{WaitError, WaitQueue, wait_alone, wake};
 
 use crate::arch::{cpu, machine};
 use crate::mm::space::AddrSpace;
@@ -29,14 +29,17 @@ struct Cpu {
     current: Option<ContextRef>,
     /// When `current` got the processor.
     since: u64,
+    /// Who else could run, in order.
+    ready: VecDeque<ContextRef>,
 }
 
 static CPU: Mutex<Cpu> = Mutex::new(Cpu {
     current: None,
     since: 0,
+    ready: VecDeque::new(),
 });
-static READY: Mutex<VecDeque<ContextRef>> = Mutex::new(VecDeque::new());
-/// The current context should give way when it is about to return to user mode.
+/// The current context may have to do something else than return to user mode: give way, stop or
+/// end.
 static RESCHEDULE: AtomicBool = AtomicBool::new(false);
 
 /// The running context. Panics in the idle loop and in interrupt handlers that hit it.
@@ -49,11 +52,17 @@ pub fn try_current() -> Option<ContextRef> {
     CPU.lock().current.clone()
 }
 
+/// What `look` says of the running context, `None` in the idle loop. Cheaper than a reference of
+/// one's own; `look` must not call this module.
+pub fn with_current<T>(look: impl FnOnce(&Context) -> T) -> Option<T> {
+    CPU.lock().current.as_deref().map(look)
+}
+
 /// The running context's address space; `EFAULT` when it has none.
 pub fn current_space() -> Result<Arc<AddrSpace>> {
-    let cpu = CPU.lock();
-    let context = cpu.current.as_ref().ok_or(Error::new(EFAULT))?;
-    context.space().ok_or(Error::new(EFAULT))
+    with_current(Context::space)
+        .flatten()
+        .ok_or(Error::new(EFAULT))
 }
 
 /// A stopped context without address space, all registers zero, `ext` = `ProcData::default()`.
@@ -93,7 +102,8 @@ pub fn kill(context: &ContextRef) {
             make_ready(context);
         }
         State::Stopped => make_ready(context),
-        State::Runnable | State::Dead => {}
+        State::Runnable => RESCHEDULE.store(true, Ordering::Relaxed),
+        State::Dead => {}
     }
 }
 
@@ -113,8 +123,16 @@ pub fn unstop(context: &ContextRef) {
 
 /// Gives the processor to the next runnable context.
 pub fn yield_now() {
-    let context = current();
-    READY.lock().push_back(context);
+    {
+        let mut cpu = CPU.lock();
+        let Cpu { current, ready, .. } = &mut *cpu;
+        if ready.is_empty() {
+            let detained = current.as_deref().is_some_and(is_detained);
+            RESCHEDULE.store(detained, Ordering::Relaxed);
+            return;
+        }
+        ready.extend(current.clone());
+    }
     switch();
 }
 
@@ -135,18 +153,24 @@ pub fn exit_current() -> ! {
 /// Puts a context at the end of the queue of runnable ones.
 fn make_ready(context: &ContextRef) {
     context.set_state(State::Runnable);
-    READY.lock().push_back(context.clone());
+    CPU.lock().ready.push_back(context.clone());
     RESCHEDULE.store(true, Ordering::Relaxed);
+}
+
+/// Whether a context must not reach user mode.
+fn is_detained(context: &Context) -> bool {
+    context.is_killed() || context.is_stopped()
 }
 
 /// Continues with the next runnable context, or the idle loop. The caller has put the current one
 /// where it belongs (ready queue, wait queue) or ended it.
 fn switch() {
-    RESCHEDULE.store(false, Ordering::Relaxed);
-    let next = READY.lock().pop_front();
     let now = time::now_ns();
-    let previous = {
+    let (next, previous) = {
         let mut cpu = CPU.lock();
+        let next = cpu.ready.pop_front();
+        let detained = next.as_deref().is_some_and(is_detained);
+        RESCHEDULE.store(detained, Ordering::Relaxed);
         if let Some(previous) = &cpu.current {
             if next
                 .as_ref()
@@ -158,21 +182,21 @@ fn switch() {
             previous.add_run_time(now - cpu.since.min(now));
         }
         cpu.since = now;
-        core::mem::replace(&mut cpu.current, next.clone())
+        // The idle loop works on any page tables: often the same program goes on after it.
+        let machine = next.as_ref().map(|next| next.switch_in());
+        (machine, core::mem::replace(&mut cpu.current, next))
     };
-    // The idle loop works on any page tables: often the same program goes on after it.
-    let machine = next.map(|next| next.switch_in());
-    if machine.is_some() {
+    if next.is_some() {
         time::arm_by(now + QUANTUM_NS);
     }
     // An ended context never comes back here, so nothing may be left to drop.
     drop(previous);
-    machine::switch_to(machine);
+    machine::switch_to(next);
 }
 
 /// Everything that may keep a context from going (back) to user mode.
 pub(crate) fn before_user_mode() {
-    loop {
+    while RESCHEDULE.load(Ordering::Relaxed) {
         let context = current();
         if context.is_killed() {
             drop(context);
@@ -182,30 +206,25 @@ pub(crate) fn before_user_mode() {
             context.set_state(State::Stopped);
             drop(context);
             switch();
-        } else if RESCHEDULE.load(Ordering::Relaxed) && !READY.lock().is_empty() {
+        } else {
             drop(context);
             yield_now();
-        } else {
-            return;
         }
     }
 }
 
 /// Whether the current context got other registers during this system call; asking resets it.
 pub(crate) fn take_replaced() -> bool {
-    current().take_replaced()
+    with_current(Context::take_replaced).unwrap_or(false)
 }
 
 /// Called by the timer interrupt.
 pub(crate) fn tick(now: u64) {
-    let since = {
-        let cpu = CPU.lock();
-        if cpu.current.is_none() {
-            return;
-        }
-        cpu.since
-    };
-    if now.saturating_sub(since) >= QUANTUM_NS && !READY.lock().is_empty() {
+    let cpu = CPU.lock();
+    if cpu.current.is_none() {
+        return;
+    }
+    if now.saturating_sub(cpu.since) >= QUANTUM_NS && !cpu.ready.is_empty() {
         RESCHEDULE.store(true, Ordering::Relaxed);
     }
     time::arm_by(now + QUANTUM_NS);
@@ -214,7 +233,7 @@ pub(crate) fn tick(now: u64) {
 /// Runs contexts for ever; called once, on the boot stack, which becomes the idle loop's.
 pub fn run() -> ! {
     loop {
-        if READY.lock().is_empty() {
+        if CPU.lock().ready.is_empty() {
             cpu::wait_for_interrupt();
         } else {
             switch();

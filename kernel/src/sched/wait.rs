@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 
 use spin::Mutex;
 
-use super::{ContextRef, State, current, make_ready, switch};
+use super::{ContextRef, State, current, make_ready, switch, with_current};
 use crate::time;
 
 /// Why a wait ended without its condition.
@@ -16,6 +16,65 @@ pub enum WaitError {
     Interrupted,
     /// The deadline passed.
     TimedOut,
+}
+
+/// As [`WaitQueue::wait`], without a queue: whoever is to [`wake`] the context knows it.
+pub fn wait_alone<T>(condition: impl FnMut() -> Option<T>) -> Result<T, WaitError> {
+    wait(None, None, condition)
+}
+
+/// Lets a context that waits look at its condition; without effect on others.
+pub fn wake(context: &ContextRef) -> bool {
+    let waits = context.state() == State::Blocked;
+    if waits {
+        make_ready(context);
+    }
+    waits
+}
+
+fn wait<T>(
+    queue: Option<&WaitQueue>,
+    deadline: Option<u64>,
+    mut condition: impl FnMut() -> Option<T>,
+) -> Result<T, WaitError> {
+    // An interrupt that came while the context did not wait is not for this wait.
+    with_current(|context| context.set_interrupted(false));
+    loop {
+        if let Some(value) = condition() {
+            return Ok(value);
+        }
+        let context = current();
+        if context.take_interrupted() {
+            return Err(WaitError::Interrupted);
+        }
+        if deadline.is_some_and(|deadline| time::now_ns() >= deadline) {
+            return Err(WaitError::TimedOut);
+        }
+        let timer = deadline.map(|deadline| {
+            let sleeper = Arc::downgrade(&context);
+            let wake = move || {
+                if let Some(sleeper) = sleeper.upgrade() {
+                    wake(&sleeper);
+                }
+            };
+            time::at(deadline, Box::new(wake))
+        });
+        context.set_state(State::Blocked);
+        if let Some(queue) = queue {
+            queue.waiters.lock().push_back(context.clone());
+        }
+        switch();
+        if let Some(timer) = timer {
+            time::cancel(timer);
+        }
+        if let Some(queue) = queue {
+            // Woken by other means than `wake_*`, it is still listed.
+            queue
+                .waiters
+                .lock()
+                .retain(|waiter| !Arc::ptr_eq(waiter, &context));
+        }
+    }
 }
 
 /// Contexts waiting for something.
@@ -38,43 +97,9 @@ impl WaitQueue {
     pub fn wait<T>(
         &self,
         deadline: Option<u64>,
-        mut condition: impl FnMut() -> Option<T>,
+        condition: impl FnMut() -> Option<T>,
     ) -> Result<T, WaitError> {
-        let context = current();
-        // An interrupt that came while the context did not wait is not for this wait.
-        context.set_interrupted(false);
-        loop {
-            if let Some(value) = condition() {
-                return Ok(value);
-            }
-            if context.take_interrupted() {
-                return Err(WaitError::Interrupted);
-            }
-            if deadline.is_some_and(|deadline| time::now_ns() >= deadline) {
-                return Err(WaitError::TimedOut);
-            }
-            let timer = deadline.map(|deadline| {
-                let sleeper = Arc::downgrade(&context);
-                let wake = move || {
-                    if let Some(sleeper) = sleeper.upgrade()
-                        && sleeper.state() == State::Blocked
-                    {
-                        make_ready(&sleeper);
-                    }
-                };
-                time::at(deadline, Box::new(wake))
-            });
-            self.waiters.lock().push_back(context.clone());
-            context.set_state(State::Blocked);
-            switch();
-            if let Some(timer) = timer {
-                time::cancel(timer);
-            }
-            // Woken by other means than `wake_*`, it is still listed.
-            self.waiters
-                .lock()
-                .retain(|waiter| !Arc::ptr_eq(waiter, &context));
-        }
+        wait(Some(self), deadline, condition)
     }
 
     /// Wakes the context that has waited longest; false when nobody waits.
@@ -84,8 +109,7 @@ impl WaitQueue {
                 return false;
             };
             // One that was woken otherwise and did not run yet does not need this wake-up.
-            if context.state() == State::Blocked {
-                make_ready(&context);
+            if wake(&context) {
                 return true;
             }
         }

@@ -169,7 +169,7 @@ fn control(number: usize, queue: &Queue, event: &Event) -> Result<()> {
         *queue.timeout.lock() = (!event.flags.is_empty()).then_some(event.data);
         return Ok(());
     }
-    let file = proc::files().get(event.id)?;
+    let file = proc::file(event.id)?;
     let (scheme, watched) = (file.scheme(), file.number());
     // A queue must not watch itself: its own events would make it readable.
     if scheme == kernel_id(GlobalSchemes::Event) && watched == number {

@@ -102,6 +102,6 @@ fn send(fds: &[usize], payload: UserBuf, flags: CallFlags, metadata: &[u64]) -> 
 
 /// Receives descriptors into the slots the payload lists.
 fn receive(fds: &[usize], payload: UserBuf, flags: CallFlags, metadata: &[u64]) -> Result<usize> {
-    let target = proc::files().get(single(fds)?)?;
+    let target = proc::file(single(fds)?)?;
     scheme::get(target.scheme())?.receive_files(target.number(), payload, flags, metadata)
 }

@@ -23,7 +23,7 @@ const MAX_PATH: usize = 4096;
 
 /// The description behind a descriptor of the caller, its scheme and its number there.
 fn lookup(fd: usize) -> Result<(Arc<Description>, SchemeRef, usize)> {
-    let file = proc::files().get(fd)?;
+    let file = proc::file(fd)?;
     let scheme = scheme::get(file.scheme())?;
     let number = file.number();
     Ok((file, scheme, number))
@@ -93,7 +93,7 @@ pub fn close(fd: usize) -> Result<usize> {
 
 /// Without a name the description is shared, and its scheme does not hear of it.
 fn duplicate(fd: usize, name: UserBuf) -> Result<Arc<Description>> {
-    let file = proc::files().get(fd)?;
+    let file = proc::file(fd)?;
     if name.is_empty() {
         return Ok(file);
     }
@@ -190,7 +190,7 @@ pub fn fchown(fd: usize, uid: u32, gid: u32) -> Result<usize> {
 }
 
 pub fn fcntl(fd: usize, command: usize, argument: usize) -> Result<usize> {
-    let file = proc::files().get(fd)?;
+    let file = proc::file(fd)?;
     match command {
         // The caller searched a free number already.
         F_DUPFD => return proc::files().insert(argument, file, EMFILE),
@@ -217,7 +217,7 @@ pub fn fevent(fd: usize, flags: EventFlags) -> Result<usize> {
 }
 
 pub fn flink(fd: usize, path: UserBuf) -> Result<usize> {
-    let file = proc::files().get(fd)?;
+    let file = proc::file(fd)?;
     let path = read_path(path)?;
     let part = scheme_part(&path)?;
     scheme::get(file.scheme())?
@@ -226,7 +226,7 @@ pub fn flink(fd: usize, path: UserBuf) -> Result<usize> {
 }
 
 pub fn frename(fd: usize, path: UserBuf) -> Result<usize> {
-    let file = proc::files().get(fd)?;
+    let file = proc::file(fd)?;
     let path = read_path(path)?;
     let part = scheme_part(&path)?;
     scheme::get(file.scheme())?

@@ -29,7 +29,7 @@ pub fn fmap(fd: usize, map: UserBuf) -> Result<usize> {
     if fd == usize::MAX {
         return map_anonymous(&space, &request);
     }
-    let file = proc::files().get(fd)?;
+    let file = proc::file(fd)?;
     scheme::get(file.scheme())?.mmap(&file, &space, &request, false)
 }
 

@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 
 use ::syscall::error::{EFAULT, EINVAL, Error, Result};
 
-use crate::mm::{USER_END, user};
+use crate::mm::{USER_END, frame::FrameRef, user};
 
 /// Bytes a kernel scheme handles in one call where it works record by record; the rest is left for
 /// the next call, so that a huge buffer cannot keep the kernel to itself.
@@ -98,6 +98,16 @@ impl UserBuf {
             return Err(Error::new(EINVAL));
         }
         self.read(bytes).map(drop)
+    }
+
+    /// Copies the whole range into a frame, from `offset` on. Panics when it exceeds the frame.
+    pub fn read_to_frame(self, frame: &FrameRef, offset: usize) -> Result<()> {
+        user::copy_to_frame(self.base, frame, offset, self.len)
+    }
+
+    /// Fills the whole range from a frame, from `offset` on. Panics when it exceeds the frame.
+    pub fn write_from_frame(self, frame: &FrameRef, offset: usize) -> Result<()> {
+        user::copy_from_frame(self.base, frame, offset, self.len)
     }
 
     /// Copies the whole range in. The caller bounds the length.

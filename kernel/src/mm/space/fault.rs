@@ -24,6 +24,13 @@ pub(super) struct Page {
     writable: bool,
 }
 
+impl Page {
+    /// Whether the area it was found in lets the asker store.
+    pub(super) fn is_writable(self) -> bool {
+        self.writable
+    }
+}
+
 /// Who asks for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asker {

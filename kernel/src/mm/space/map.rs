@@ -206,25 +206,7 @@ impl AddrSpace {
         pinned: bool,
     ) -> Result<(usize, Vec<Unmapped>)> {
         check_range(addr, len)?;
-        let mut present = Vec::new();
-        {
-            let inner = source.inner.lock();
-            if !inner.areas.covers(addr, len) {
-                return Err(Error::new(EFAULT));
-            }
-            for (_, area) in inner.areas.overlapping(addr, len) {
-                let plain = matches!(area.backing, Backing::Private);
-                if !plain && !area.prot.contains(prot) {
-                    return Err(Error::new(EPERM));
-                }
-            }
-            // Pages that are there already are entered at once: cheaper than a fault for each.
-            for offset in (0..len.min(EAGER_PAGES * PAGE_SIZE)).step_by(PAGE_SIZE) {
-                if inner.table.get(addr + offset).is_present() {
-                    present.push(offset);
-                }
-            }
-        }
+        let entries = source.lend_present(addr, len, prot)?;
         let own = core::ptr::eq(Arc::as_ptr(source), self);
         let lender = (!own).then(|| source.clone());
         let backing = Backing::Borrowed {
@@ -238,17 +220,116 @@ impl AddrSpace {
             pinned,
             backing,
         };
-        let (here, pieces) = self.add(at, area, |_, _| Ok(()))?;
-        for offset in present {
-            // Failure is no harm: the first touch tries again and reports.
-            if self
-                .page(here + offset, Prot::READ, Asker::Program, 0)
-                .is_err()
+        self.add_present(at, area, entries)
+    }
+
+    /// Maps a client's buffer for the time of one request: `len` bytes of `source`'s pages from
+    /// `addr` on, as [`AddrSpace::borrow`] does, between frames that hold the incomplete pages
+    /// before and behind. Returns where the first page is.
+    pub fn borrow_buffer(
+        &self,
+        source: &Arc<AddrSpace>,
+        addr: usize,
+        len: usize,
+        [head, tail]: [Option<FrameRef>; 2],
+        prot: Prot,
+    ) -> Result<usize> {
+        let mut entries = if len > 0 {
+            check_range(addr, len)?;
+            source.lend_present(addr, len, prot)?
+        } else {
+            Vec::new()
+        };
+        let before = if head.is_some() { PAGE_SIZE } else { 0 };
+        let behind = if tail.is_some() { PAGE_SIZE } else { 0 };
+        let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
+        let edge = |frame: FrameRef| Entry::new(frame.into_phys(), flags);
+        entries.iter_mut().for_each(|(offset, _)| *offset += before);
+        entries.extend(head.map(|frame| (0, edge(frame))));
+        entries.extend(tail.map(|frame| (before + len, edge(frame))));
+        let area = Area {
+            len: before + len + behind,
+            prot,
+            max_prot: prot,
+            pinned: true,
+            // The pages of the edges are there, so nobody looks for them in the source.
+            backing: Backing::Borrowed {
+                source: Some(source.clone()),
+                addr: addr - before,
+            },
+        };
+        let place = self.place_for_loan(area.len);
+        self.add_present(place, area, entries).map(|(here, _)| here)
+    }
+
+    /// Adds an area with pages by offset; those there is no memory for come with the first touch.
+    fn add_present(
+        &self,
+        at: Placement,
+        area: Area<Backing>,
+        entries: Vec<(usize, Entry)>,
+    ) -> Result<(usize, Vec<Unmapped>)> {
+        let mut entries = entries.into_iter();
+        let result = self.add(at, area, |inner, addr| {
+            for (offset, entry) in entries.by_ref() {
+                if inner.enter(addr + offset, entry).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        entries.for_each(|(_, entry)| release(entry));
+        result
+    }
+
+    /// What another space that borrows the range with rights `prot` can enter at once: offsets and
+    /// entries of the pages that are here. `EFAULT`, `EPERM` as for [`AddrSpace::borrow`].
+    fn lend_present(&self, addr: usize, len: usize, prot: Prot) -> Result<Vec<(usize, Entry)>> {
+        let mut entries = Vec::new();
+        let mut others = Vec::new();
+        {
+            let mut inner = self.inner.lock();
+            let Inner { areas, table, .. } = &mut *inner;
+            if !areas.covers(addr, len) {
+                return Err(Error::new(EFAULT));
+            }
+            let plain = |area: &Area<Backing>| matches!(area.backing, Backing::Private);
+            if areas
+                .overlapping(addr, len)
+                .any(|(_, area)| !plain(area) && !area.prot.contains(prot))
             {
-                break;
+                return Err(Error::new(EPERM));
+            }
+            let end = addr + len.min(EAGER_PAGES * PAGE_SIZE);
+            entries.reserve((end - addr) / PAGE_SIZE);
+            for (base, area) in areas.overlapping(addr, end - addr) {
+                let (from, to) = (base.max(addr), (base + area.len).min(end));
+                let (plain, rights) = (plain(area), area.prot);
+                table.update(from, to - from, |page, entry| {
+                    if plain && frame::lend_exclusive(entry.phys()) {
+                        let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
+                        entries.push((page - addr, Entry::new(entry.phys(), flags)));
+                        let own = paging::user_flags(rights, Cache::WriteBack) | COUNTED;
+                        Entry::new(entry.phys(), own)
+                    } else {
+                        others.push(page);
+                        entry
+                    }
+                });
             }
         }
-        Ok((here, pieces))
+        for page in others {
+            // Failure is no harm: the first touch tries again and reports.
+            if let Ok(found) = self.lend(page, Prot::READ, 0) {
+                let mut rights = prot;
+                rights.set(
+                    Prot::WRITE,
+                    prot.contains(Prot::WRITE) && found.is_writable(),
+                );
+                entries.push((page - addr, shared_entry(found, rights)));
+            }
+        }
+        Ok(entries)
     }
 }
 

@@ -114,7 +114,7 @@ fn handle_of_fd(fd: usize) -> Result<Handle> {
 }
 
 fn number_of_fd(fd: usize) -> Result<usize> {
-    let file = proc::files().get(fd)?;
+    let file = proc::file(fd)?;
     if file.scheme() != kernel_id(GlobalSchemes::Proc) {
         return Err(Error::new(EBADF));
     }

@@ -125,7 +125,7 @@ fn map_into(space: &Arc<AddrSpace>, fd: usize, map: &Map, transfer: bool) -> Res
             map_anonymous(space, map)
         };
     }
-    let file = proc::files().get(fd)?;
+    let file = proc::file(fd)?;
     scheme::get(file.scheme())?.mmap(&file, space, map, transfer)
 }
 

@@ -1,12 +1,10 @@
 //! Buffers of a client in the address space of a daemon, for the time of one request.
 //!
 //! Whole pages of the client appear there as they are; an incomplete first and last page are
-//! copied through a frame of the kernel, so that the daemon sees nothing beside the buffer.
+//! copied through a frame of the kernel, so that the daemon sees nothing beside the buffer. A
+//! buffer without a whole page is copied through a *tray*, frames that stay mapped in the daemon.
 
-use alloc::{
-    sync::{Arc, Weak},
-    vec,
-};
+use alloc::sync::{Arc, Weak};
 
 use ::syscall::error::{EINVAL, ENOMEM, Error, Result};
 use bitflags::bitflags;
@@ -15,7 +13,7 @@ use crate::{
     mm::{
         PAGE_SIZE,
         frame::{self, FrameRef},
-        space::{AddrSpace, Placement, Prot},
+        space::{AddrSpace, Placement, Prot, Tray},
     },
     sched,
     syscall::UserBuf,
@@ -44,33 +42,42 @@ impl Access {
     }
 }
 
-/// Pages in a daemon's address space that the daemon itself cannot unmap.
+/// What a daemon has of a client, in an address space that cannot unmap it itself.
 #[derive(Debug)]
 pub struct Lent {
     space: Weak<AddrSpace>,
-    base: usize,
-    len: usize,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// Pages mapped for one request.
+    Pages { base: usize, len: usize },
+    /// One of the places kept mapped for small buffers.
+    Tray(Tray),
 }
 
 impl Lent {
-    fn new(space: &Arc<AddrSpace>, base: usize, len: usize) -> Self {
+    fn new(space: &Arc<AddrSpace>, what: What) -> Self {
         Self {
             space: Arc::downgrade(space),
-            base,
-            len,
+            what,
         }
     }
 
-    /// Takes the pages away from the daemon.
+    /// Takes it away from the daemon.
     pub fn take_back(self) {
-        if let Some(space) = self.space.upgrade() {
-            // Whatever is in the range is the kernel's: the daemon could not replace it.
-            let _ = space.unmap_pinned(self.base, self.len);
+        let Some(space) = self.space.upgrade() else {
+            return;
+        };
+        match self.what {
+            What::Pages { base, len } => space.unmap_loan(base, len),
+            What::Tray(tray) => space.put_tray(tray),
         }
     }
 }
 
-/// A page that goes back to the client when the loan ends.
+/// A part of a page that goes back to the client when the loan ends.
 #[derive(Debug)]
 struct CopyBack {
     frame: FrameRef,
@@ -80,9 +87,7 @@ struct CopyBack {
 
 impl CopyBack {
     fn finish(self) -> Result<()> {
-        let mut bytes = vec![0_u8; self.to.len()];
-        self.frame.read(self.offset, &mut bytes);
-        self.to.write_all(&bytes)
+        self.to.write_from_frame(&self.frame, self.offset)
     }
 }
 
@@ -99,10 +104,14 @@ pub struct Loan {
 impl Loan {
     /// No buffer at all.
     pub fn empty() -> Self {
+        Self::of_range(DANGLING, 0, None)
+    }
+
+    fn of_range(address: usize, len: usize, lent: Option<Lent>) -> Self {
         Self {
-            address: DANGLING,
-            len: 0,
-            lent: None,
+            address,
+            len,
+            lent,
             head: None,
             tail: None,
         }
@@ -121,17 +130,21 @@ impl Loan {
         if bytes.is_empty() {
             return Ok(Self::empty());
         }
-        let frame = new_frame()?;
-        frame.write(0, bytes);
-        let (address, _) = space.map_frames(Placement::Any, &[frame], Prot::READ, true)?;
-        let lent = Lent::new(space, address, PAGE_SIZE);
-        Ok(Self {
-            address,
-            len: bytes.len(),
-            lent: Some(lent),
-            head: None,
-            tail: None,
-        })
+        let (address, what) = match space.take_tray() {
+            Some(tray) => {
+                tray.frame(0).write(0, bytes);
+                (tray.address(), What::Tray(tray))
+            }
+            None => {
+                let frame = new_frame()?;
+                frame.write(0, bytes);
+                let (base, _) = space.map_frames(Placement::Any, &[frame], Prot::READ, true)?;
+                let len = PAGE_SIZE;
+                (base, What::Pages { base, len })
+            }
+        };
+        let lent = Lent::new(space, what);
+        Ok(Self::of_range(address, bytes.len(), Some(lent)))
     }
 
     /// Lends a buffer of the current program. A daemon's own buffer is passed as it is.
@@ -141,62 +154,63 @@ impl Loan {
         }
         let own = sched::current_space()?;
         if Arc::ptr_eq(space, &own) {
-            let (address, len) = (buf.addr(), buf.len());
-            return Ok(Self {
-                address,
-                len,
-                lent: None,
-                head: None,
-                tail: None,
-            });
+            return Ok(Self::of_range(buf.addr(), buf.len(), None));
         }
         let offset = buf.addr() % PAGE_SIZE;
         let head_len = if offset == 0 { 0 } else { PAGE_SIZE - offset };
         let (head, rest) = buf.split_at(head_len);
         let (middle, tail) = rest.split_at(rest.len() / PAGE_SIZE * PAGE_SIZE);
+        if middle.is_empty()
+            && let Some(tray) = space.take_tray()
+        {
+            return Self::on_tray(space, tray, [head, tail], access);
+        }
 
         let (head_frame, head) = Self::edge(head, offset, access)?;
         let (tail_frame, tail) = Self::edge(tail, 0, access)?;
         let pages = |frame: &Option<FrameRef>| if frame.is_some() { PAGE_SIZE } else { 0 };
-        let total = pages(&head_frame) + middle.len() + pages(&tail_frame);
-        let base = space.find_hole(total)?;
+        let len = pages(&head_frame) + middle.len() + pages(&tail_frame);
+        let frames = [head_frame, tail_frame];
+        let rights = access.prot();
+        let base = space.borrow_buffer(&own, middle.addr(), middle.len(), frames, rights)?;
+        let lent = Lent::new(space, What::Pages { base, len });
+        let mut loan = Self::of_range(base + offset, buf.len(), Some(lent));
+        (loan.head, loan.tail) = (head, tail);
+        Ok(loan)
+    }
 
-        // From here on a failure must take back what is mapped already.
-        let lent = Lent::new(space, base, total);
-        let mapped = (|| {
-            let mut at = base;
-            if let Some(frame) = head_frame {
-                map_frame(space, at, frame, access)?;
-                at += PAGE_SIZE;
+    /// Lends a buffer without a whole page by copies: nothing has to be mapped for it.
+    fn on_tray(
+        space: &Arc<AddrSpace>,
+        tray: Tray,
+        [head, tail]: [UserBuf; 2],
+        access: Access,
+    ) -> Result<Self> {
+        // A buffer that begins with a page has no head, so it lies in the first frame.
+        let offset = head.addr() % PAGE_SIZE;
+        let (first, second) = if head.is_empty() {
+            (tail, None)
+        } else {
+            (head, Some(tail).filter(|tail| !tail.is_empty()))
+        };
+        let address = tray.address() + offset;
+        let copied = fill(tray.frame(0), offset, first, access).and_then(|head| {
+            let tail = second.map(|part| fill(tray.frame(1), 0, part, access));
+            Ok((head, tail.transpose()?.flatten()))
+        });
+        let lent = Lent::new(space, What::Tray(tray));
+        match copied {
+            Ok((head, tail)) => {
+                let len = first.len() + second.map_or(0, UserBuf::len);
+                let mut loan = Self::of_range(address, len, Some(lent));
+                (loan.head, loan.tail) = (head, tail);
+                Ok(loan)
             }
-            if !middle.is_empty() {
-                let place = Placement::FixedNoReplace(at);
-                space.borrow(
-                    &own,
-                    middle.addr(),
-                    middle.len(),
-                    place,
-                    access.prot(),
-                    true,
-                )?;
-                at += middle.len();
+            Err(error) => {
+                lent.take_back();
+                Err(error)
             }
-            if let Some(frame) = tail_frame {
-                map_frame(space, at, frame, access)?;
-            }
-            Ok(())
-        })();
-        if let Err(error) = mapped {
-            lent.take_back();
-            return Err(error);
         }
-        Ok(Self {
-            address: base + offset,
-            len: buf.len(),
-            lent: Some(lent),
-            head,
-            tail,
-        })
     }
 
     /// The frame for an incomplete page of the buffer, and what to copy back from it.
@@ -209,15 +223,7 @@ impl Loan {
             return Ok((None, None));
         }
         let frame = new_frame()?;
-        if access.contains(Access::READ) {
-            frame.write(offset, &part.read_vec()?);
-        }
-        let writable = access.contains(Access::WRITE);
-        let back = writable.then(|| CopyBack {
-            frame: frame.clone(),
-            offset,
-            to: part,
-        });
+        let back = fill(&frame, offset, part, access)?;
         Ok((Some(frame), back))
     }
 
@@ -248,12 +254,27 @@ impl Drop for Loan {
     }
 }
 
-fn new_frame() -> Result<FrameRef> {
-    frame::alloc_zeroed().ok_or(Error::new(ENOMEM))
+/// Prepares a part of a frame for the daemon, and says what to copy back from it.
+fn fill(
+    frame: &FrameRef,
+    offset: usize,
+    part: UserBuf,
+    access: Access,
+) -> Result<Option<CopyBack>> {
+    if access.contains(Access::READ) {
+        part.read_to_frame(frame, offset)?;
+    } else {
+        // What others left there must not come to this client.
+        frame.zero(offset, part.len());
+    }
+    let writable = access.contains(Access::WRITE);
+    Ok(writable.then(|| CopyBack {
+        frame: frame.clone(),
+        offset,
+        to: part,
+    }))
 }
 
-fn map_frame(space: &AddrSpace, at: usize, frame: FrameRef, access: Access) -> Result<()> {
-    space
-        .map_frames(Placement::FixedNoReplace(at), &[frame], access.prot(), true)
-        .map(drop)
+fn new_frame() -> Result<FrameRef> {
+    frame::alloc_zeroed().ok_or(Error::new(ENOMEM))
 }

@@ -45,7 +45,7 @@ struct State {
     open: bool,
     /// Requests the daemon has not read yet.
     todo: VecDeque<Sqe>,
-    requests: Requests<Arc<WaitQueue>, File, Lent>,
+    requests: Requests<ContextRef, File, Lent>,
 }
 
 /// A scheme served by a daemon.
@@ -141,7 +141,7 @@ impl UserScheme {
         for request in settled {
             // Its files and memory are dropped with it.
             if let Some(waiter) = request.waiter {
-                waiter.wake_all();
+                sched::wake(&waiter);
             }
             if let Some(lent) = request.lent {
                 lent.take_back();
@@ -185,7 +185,7 @@ impl UserScheme {
         }
     }
 
-    fn begin(&self, mut sqe: Sqe, waiter: Option<Arc<WaitQueue>>, files: Vec<File>) -> Result<u32> {
+    fn begin(&self, mut sqe: Sqe, waiter: Option<ContextRef>, files: Vec<File>) -> Result<u32> {
         let mut state = self.state.lock();
         if !state.open {
             drop(state);
@@ -205,12 +205,11 @@ impl UserScheme {
     /// Sends a request and waits for its answer. `EINTR` when the caller is killed meanwhile: the
     /// loan then passes to the request and ends with the answer.
     fn request_with(&self, sqe: Sqe, files: Vec<File>, loan: &mut Loan) -> Result<Answer<File>> {
-        let waiter = Arc::new(WaitQueue::new());
-        let tag = self.begin(sqe, Some(waiter.clone()), files)?;
+        let tag = self.begin(sqe, Some(sched::current()), files)?;
         // What this call dropped so far must reach its schemes before a wait that may be long.
         reaper::run();
         loop {
-            if let Ok(answer) = waiter.wait(None, || self.state.lock().requests.take(tag)) {
+            if let Ok(answer) = sched::wait_alone(|| self.state.lock().requests.take(tag)) {
                 return Ok(answer);
             }
             self.cancel(tag);

@@ -9,7 +9,7 @@ use ::syscall::{
 use kernel_core::requests::{Reply, TagError};
 
 use super::{File, State, UserScheme, deliver_files};
-use crate::{object::reaper, proc, scheme::trigger, syscall::UserBuf};
+use crate::{object::reaper, proc, sched, scheme::trigger, syscall::UserBuf};
 use alloc::vec::Vec;
 
 const SQE_SIZE: usize = size_of::<Sqe>();
@@ -147,7 +147,7 @@ impl UserScheme {
         let answered = self.state.lock().requests.answer(tag, reply);
         let settled = answered.map_err(|(error, _reply)| answer_error(error))?;
         if let Some(waiter) = settled.waiter {
-            waiter.wake_all();
+            sched::wake(&waiter);
         }
         if let Some(lent) = settled.lent {
             lent.take_back();
