@@ -5,6 +5,7 @@
 extern crate alloc;
 
 pub mod arguments;
+pub mod pattern;
 pub mod report;
 pub mod samples;
 pub mod timing;

@@ -11,6 +11,8 @@ const PACKAGE: &str = "bench-native";
 
 fn cargo(subcommand: &str) -> Command {
     let mut command = toolchain::clean(Command::new("cargo"));
+    // The libraries of the image are built with unstable features.
+    command.env("RUSTC_BOOTSTRAP", "1");
     command.current_dir(workspace::root()).args([
         subcommand,
         "--quiet",

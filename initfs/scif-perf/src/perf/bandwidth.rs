@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use platform::clock::ticks;
 use scif::{Memory, Protection, RmaFlags, View};
+use scif_perf::pattern::{self, Sum};
 use scif_perf::report::Unit;
 use scif_perf::samples::Samples;
 use scif_perf::timing;
@@ -11,7 +12,7 @@ use scif_perf::timing;
 use super::latency::path_name;
 use super::server::{fill, sum};
 use super::session::{PAGE, Session};
-use super::wire::{self, Request, Sum, Verb, Wait, hear, tell};
+use super::wire::{Request, Verb, Wait, hear, tell};
 use super::{Context, Path, Result, Settings};
 
 const MIN_BYTES: u64 = 64;
@@ -66,16 +67,24 @@ fn sizes(settings: &Settings) -> Vec<u64> {
     settings.sizes(&default)
 }
 
-/// Measures a copy of each size.
+/// Measures a copy of each size. One repetition of all sizes after the other, so that what disturbs
+/// the machine for a while does not hit one size alone.
 fn measure(settings: &Settings, test: &str, mut copy: impl FnMut(usize) -> Result) -> Result {
-    for size in sizes(settings) {
-        let mut samples = Samples::new();
-        for repetition in 1..=settings.repetitions {
+    let sizes = sizes(settings);
+    let mut samples = alloc::vec![Samples::new(); sizes.len()];
+    for repetition in 1..=settings.repetitions {
+        for (&size, samples) in sizes.iter().zip(&mut samples) {
             settings.progress(test, size, repetition);
             let copy = || copy(size as usize);
-            let rates = timing::rates(settings.rate, size, settings.budget_ns, copy)?;
-            samples.add(rates);
+            samples.add(timing::rates(
+                settings.rate,
+                size,
+                settings.budget_ns,
+                copy,
+            )?);
         }
+    }
+    for (size, samples) in sizes.into_iter().zip(samples) {
         settings.print(test, size, Unit::BytesPerSecond, samples);
     }
     Ok(())
@@ -179,13 +188,11 @@ impl Buffer {
     }
 
     fn fill(&mut self, length: usize) {
-        wire::fill(self.part(length), SEED + 2);
+        pattern::fill(self.part(length), SEED + 2);
     }
 
     fn sum(&mut self, length: usize) -> u64 {
-        let mut sum = Sum::default();
-        sum.add(self.part(length));
-        sum.value()
+        pattern::sum(self.part(length))
     }
 }
 
@@ -284,15 +291,13 @@ fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) 
     let run = |count: u64, message: &mut [u8]| -> Result<f64> {
         Request { count, ..request }.say(&session.endpoint)?;
         let start = ticks();
-        let mut sum = Sum::default();
         if toward {
             for _ in 0..count {
                 channel.send(message)?;
             }
             let theirs = hear(&session.endpoint)?;
             let nanoseconds = settings.rate.between(start, ticks());
-            sum.add(message);
-            return match theirs == sum.value() {
+            return match theirs == pattern::sum(message) {
                 true => Ok(nanoseconds),
                 false => Err("wrong bytes arrived".into()),
             };
@@ -303,14 +308,14 @@ fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) 
         let nanoseconds = settings.rate.between(start, ticks());
         tell(&session.endpoint, 0)?;
         let mut wanted = alloc::vec![0; message.len()];
-        wire::fill(&mut wanted, size);
+        pattern::fill(&mut wanted, size);
         match wanted == message {
             true => Ok(nanoseconds),
             false => Err("wrong bytes arrived".into()),
         }
     };
     if toward {
-        wire::fill(&mut message, SEED);
+        pattern::fill(&mut message, SEED);
     }
     const WARM_UP: u64 = 32;
     run(WARM_UP, &mut message)?;
@@ -356,7 +361,7 @@ fn every_byte(session: &Session<'_>, path: Path, size: u64) -> Result {
     let mut sum = Sum::default();
     request.say(&session.endpoint)?;
     for number in 0..MESSAGES {
-        wire::fill(&mut message, number + 1);
+        pattern::fill(&mut message, number + 1);
         sum.add(&message);
         channel.send(&message)?;
     }

@@ -4,11 +4,12 @@ use alloc::vec::Vec;
 
 use platform::clock::ticks;
 use scif::{Memory, Protection, View};
+use scif_perf::pattern;
 use scif_perf::report::Unit;
 use scif_perf::samples::Samples;
 
 use super::session::{PAGE, Session};
-use super::wire::{self, Request, Sum, Verb, Wait, hear};
+use super::wire::{Request, Verb, Wait, hear};
 use super::{Context, Path, Result, Settings};
 
 /// Sizes of messages unless others are asked for.
@@ -112,9 +113,7 @@ impl<'a> Table<'a> {
 
     /// The checksum of the last ball.
     pub fn sum(&self) -> u64 {
-        let mut sum = Sum::default();
-        sum.add(&self.ball);
-        sum.value()
+        pattern::sum(&self.ball)
     }
 }
 
@@ -128,7 +127,7 @@ fn ping(settings: &Settings, test: &str, size: u64) -> Result {
     let wait = settings.polling();
     let play = |rounds: u64| {
         let mut table = Table::new(&memory, &mapping, wait, size as usize);
-        wire::fill(&mut table.ball, rounds);
+        pattern::fill(&mut table.ball, rounds);
         let sum = table.sum();
         memory.store_release_u64(NUMBER, 0)?;
         mapping.store_release_u64(NUMBER, 0)?;

@@ -8,10 +8,11 @@ use runtime::sync::Mutex;
 use runtime::thread;
 use runtime::time::Duration;
 use scif::{Endpoint, Errno, Error, Listener, Memory, Port, Protection, RegisterOptions, Window};
+use scif_perf::pattern::{self, Sum};
 
 use super::latency::Table;
 use super::session::PAGE;
-use super::wire::{self, Channel, Request, Sum, Verb, hear, tell};
+use super::wire::{Channel, Request, Verb, hear, tell};
 use super::{Context, Result};
 
 /// What all connections share.
@@ -97,9 +98,7 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
                 channel.receive(&mut buffer)?;
                 channel.send(&buffer)?;
             }
-            let mut sum = Sum::default();
-            sum.add(&buffer);
-            tell(endpoint, sum.value())
+            tell(endpoint, pattern::sum(&buffer))
         }
         Verb::Sink => {
             // With an offset every message is looked at, else the last one: that takes no time
@@ -118,7 +117,7 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
             tell(endpoint, sum.value())
         }
         Verb::Source => {
-            wire::fill(&mut buffer, request.size);
+            pattern::fill(&mut buffer, request.size);
             for _ in 0..request.count {
                 channel.send(&buffer)?;
             }
@@ -203,7 +202,7 @@ pub fn fill(memory: &scif::View, bytes: usize, seed: u64) -> Result {
     let mut piece = alloc::vec![0; PIECE.min(bytes)];
     for at in (0..bytes).step_by(PIECE) {
         let count = PIECE.min(bytes - at);
-        wire::fill(&mut piece[..count], seed + at as u64);
+        pattern::fill(&mut piece[..count], seed + at as u64);
         memory.copy_in(at, &piece[..count])?;
     }
     Ok(())

@@ -3,9 +3,10 @@
 use platform::clock::ticks;
 use runtime::time::{Duration, sleep};
 use scif::{Endpoint, Errno, Error, PortId};
+use scif_perf::pattern;
 use scif_perf::samples::Samples;
 
-use super::wire::{self, Channel, Request, Sum, Verb, Wait, hear};
+use super::wire::{Channel, Request, Verb, Wait, hear};
 use super::{Context, Result, Settings};
 
 /// Bytes of a page.
@@ -99,9 +100,7 @@ impl<'a> Session<'a> {
             times.push(rate.between(last, now));
             last = now;
         }
-        let mut sum = Sum::default();
-        sum.add(message);
-        match hear(&self.endpoint)? == sum.value() && back == message {
+        match hear(&self.endpoint)? == pattern::sum(message) && back == message {
             true => Ok(times),
             false => Err("round trip: wrong bytes came back".into()),
         }
@@ -115,7 +114,7 @@ impl<'a> Session<'a> {
         let (mut message, mut back) = (alloc::vec![0; size], alloc::vec![0; size]);
         request.say(&self.endpoint)?;
         for round in 0..ROUNDS {
-            wire::fill(&mut message, round + 1);
+            pattern::fill(&mut message, round + 1);
             channel.send(&message)?;
             channel.receive(&mut back)?;
             if back != message {
@@ -130,7 +129,7 @@ impl<'a> Session<'a> {
         const WARM_UP: u64 = 20;
         self.verify_echo(wait, size)?;
         let mut message = alloc::vec![0; size];
-        wire::fill(&mut message, 77);
+        pattern::fill(&mut message, 77);
         let warm = self.echo(wait, &message, WARM_UP)?;
         let one = warm.iter().sum::<f64>() / WARM_UP as f64;
         let rounds = self.settings.rounds(one);

@@ -266,37 +266,3 @@ fn whole(count: usize, wanted: usize) -> Result {
         false => Err("the connection has ended in a message".into()),
     }
 }
-
-/// A sum that notices changed, swapped and missing words.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Sum(u64);
-
-impl Sum {
-    /// Adds bytes; the last ones of a piece count as a word.
-    pub fn add(&mut self, bytes: &[u8]) {
-        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-        for piece in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..piece.len()].copy_from_slice(piece);
-            self.0 = (self.0 ^ u64::from_le_bytes(word) ^ (piece.len() as u64) << 56)
-                .wrapping_mul(FACTOR)
-                .rotate_left(23);
-        }
-    }
-
-    /// The sum.
-    pub fn value(self) -> u64 {
-        self.0
-    }
-}
-
-/// Fills a buffer with numbers that do not repeat.
-pub fn fill(bytes: &mut [u8], seed: u64) {
-    let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    for piece in bytes.chunks_mut(8) {
-        word ^= word << 13;
-        word ^= word >> 7;
-        word ^= word << 17;
-        piece.copy_from_slice(&word.to_le_bytes()[..piece.len()]);
-    }
-}

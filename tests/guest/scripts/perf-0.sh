@@ -1,0 +1,90 @@
+# Every test of scif-perf and scif-bare, against node 1 (perf-1.sh) and inside the node, as few
+# times as they allow: each must print its line, and fails by itself when wrong bytes arrive.
+
+failed=0
+out=/tmp/perf
+
+# expect NAME SIZE UNIT: there is a line of this test with this size, with numbers in it.
+expect() {
+    line="^{.test.:.$1.,.size.:$2,.*.unit.:.$3.,.n.:[1-9].*.p50.:[1-9].*.repetitions.:\[[1-9].*\]}$"
+    if grep -q "$line" "$out"; then
+        echo "STEP perf $1 $2: ok"
+    else
+        echo "STEP perf $1 $2: FAIL no line of it"
+        failed=1
+    fi
+}
+
+# run PROGRAM WORDS...: it must end with 0.
+run() {
+    if "$@" >"$out"; then
+        echo "STEP perf run $*: ok"
+    else
+        echo "STEP perf run $*: FAIL status $?"
+        failed=1
+    fi
+}
+
+few="--json --repetitions 1 --budget-ms 1"
+
+run scif-bare $few -n 50 --size 64,4K
+expect bare_pingpong 8 ns
+for direction in write read local; do
+    expect bare_$direction 64 bytes_per_s
+    expect bare_$direction 4096 bytes_per_s
+done
+
+run scif-perf 1 $few -n 20 --size 64,4K --test latency,bandwidth,others
+expect pio_rtt 8 ns
+for test in ring_rtt msg_rtt_poll msg_rtt_block; do
+    expect $test 64 ns
+    expect $test 4096 ns
+done
+for test in rma_write rma_read pio_write pio_read vrma_write vrma_read local_copy; do
+    expect $test 64 bytes_per_s
+    expect $test 4096 bytes_per_s
+done
+for test in stream stream_read file_stream file_stream_read; do
+    expect $test 64 bytes_per_s
+    expect $test 4096 bytes_per_s
+done
+expect nodes_rtt 2 ns
+
+run scif-perf 1 $few -n 20 --size 4K,64K --pairs 1,3 --test costs
+for test in register unregister map unmap; do
+    expect $test 4096 ns
+    expect $test 65536 ns
+done
+expect connect 1 ns
+expect close 1 ns
+expect pairs 1 per_s
+expect pairs 3 per_s
+
+run scif-perf 1 $few -n 20 --max 10 --test growth
+for test in idle_rtt windows_rma windows_rtt; do
+    expect $test 1 ns
+    expect $test 10 ns
+done
+expect pages_rma 1 ns
+expect pages_rtt 1 ns
+
+run scif-perf 1 $few -n 20 --size 64 --test msg_rtt --path file --block --stop
+expect msg_rtt_block 64 ns
+
+# Inside the node polling lets the other side run.
+scif-perf -s --port 1300 &
+run scif-perf 0 $few -n 20 --size 64 --test latency,ring_rtt,rma_read --port 1300 --stop
+expect pio_rtt 8 ns
+expect ring_rtt 64 ns
+expect msg_rtt_poll 64 ns
+expect rma_read 64 bytes_per_s
+wait $! || failed=1
+
+# Mistakes are told, not measured.
+for words in "" "1 --test nonsense" "1 --size 0" "--what" "x"; do
+    if scif-perf $words >/dev/null 2>&1; then
+        echo "STEP perf refuses $words: FAIL status 0"
+        failed=1
+    fi
+done
+exit "$failed"
