@@ -245,6 +245,27 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
         own(region.store_release_u32(offset, value));
     }
 
+    fn exchange(&mut self, address: u64, expected: u32, new: u32) -> u32 {
+        let (region, offset) = self.place(address);
+        match own(region.compare_exchange_u32(offset, expected, new)) {
+            Ok(found) | Err(found) => found,
+        }
+    }
+
+    fn load_position(&self, address: u64) -> u64 {
+        let (region, offset) = self.place(address);
+        own(region.load_acquire_u64(offset))
+    }
+
+    fn store_position(&mut self, address: u64, value: u64) {
+        let (region, offset) = self.place(address);
+        own(region.store_release_u64(offset, value));
+    }
+
+    fn full_fence(&self) {
+        platform::mem::full_fence();
+    }
+
     fn peer_reaches(&self, node: NodeId, address: u64, bytes: usize) -> bool {
         self.window(node, address, bytes).is_ok()
     }

@@ -44,6 +44,18 @@ pub const MAX_ENDPOINTS: usize = 1 << 16;
 /// the peer. Each one has at least two pages.
 pub const MAX_CONNECTIONS: usize = 1 << 16;
 
+/// Direct handles one engine gives out at most: one for each connection, and as many again for
+/// endpoints that several programs work on.
+pub const MAX_DIRECT_HANDLES: usize = 2 * MAX_CONNECTIONS;
+
+/// Nanoseconds between two looks at a lock that a client holds, or at copies of clients that have
+/// to end before a window goes: nothing tells when that happens.
+pub const CLIENT_RETRY_NS: u64 = 1_000_000;
+
+/// Nanoseconds a window waits for copies of clients. They copy in slices of at most 1 MiB, so only
+/// one that is stuck, or says what is not so, takes longer.
+pub const CLIENT_COPY_NS: u64 = 1_000_000_000;
+
 /// Connections with one node that may have no endpoint here any more and wait for that node's last
 /// word. An honest peer answers at once; one that never does costs us this many blocks of pages,
 /// and then gets no further connections.
@@ -79,7 +91,7 @@ pub const MAX_WINDOW_PAGES: u64 = 1 << 18;
 
 /// Windows one engine holds at most, own ones; and windows of one node it knows at most. What a
 /// peer's window costs besides is its chunks ([`MAX_PEER_CHUNKS`]).
-pub const MAX_WINDOWS: usize = 1 << 16;
+pub const MAX_WINDOWS: usize = 1 << 17;
 
 /// Chunks that the windows of one node may have at most, all together. 16 bytes each; enough for
 /// 4 GiB in single pages.

@@ -2,16 +2,19 @@
 
 use core::task::Poll;
 
+use scif_abi::flags::Readiness;
 use scif_abi::limits::HANDSHAKE_TIMEOUT_NS;
-use scif_abi::message::NodeMessage;
+use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::{Error, PortId};
 
 use crate::config::Owner;
-use crate::connection::{ConnectionId, Ends, Phase, Rings};
+use crate::connect::queue_pair_bytes;
+use crate::connection::{ConnectionId, Ends, Phase};
 use crate::endpoint::{EndpointId, EndpointState, Request};
 use crate::engine::Engine;
 use crate::memory::Memory;
-use crate::ring::{Consumer, Producer, RemoteQueuePair};
+use crate::ring::RemoteQueuePair;
+use crate::rings::Rings;
 
 impl Engine {
     /// First half of `scif_accept`: takes the first request and grants it with a new endpoint,
@@ -33,8 +36,10 @@ impl Engine {
         let port = endpoint.port;
         // Ends: every turn takes one of at most `MAX_BACKLOG` requests.
         while let Some(request) = self.endpoint_mut(listener)?.requests.pop_front() {
-            let reach = self.reach(request.source.node());
-            let Some(remote) = RemoteQueuePair::read(mem, reach, request.queue_pair) else {
+            let node = request.source.node();
+            let bytes = queue_pair_bytes(self.understands(node, Extensions::ARMED));
+            let remote = RemoteQueuePair::read(mem, self.reach(node), request.queue_pair, bytes);
+            let Some(remote) = remote else {
                 self.stats.bad_queue_pairs += 1;
                 self.refuse(mem, port, &request);
                 continue;
@@ -71,21 +76,22 @@ impl Engine {
                 return Err(error);
             }
         };
-        if remote.clear_indices(mem).is_err() {
+        let is_armable = self.understands(request.source.node(), Extensions::ARMED);
+        let mut queue_pair = 0;
+        let mut is_there = remote.clear_indices(mem).is_ok();
+        if let Some(connection) = self.connections.get_mut(id.0) {
+            connection.remote = request.connector;
+            connection.rings = Some(Rings::new(&connection.block, remote, is_armable));
+            // Before the connector hears of us, so that it tells us of its first byte.
+            is_there &= connection.arm(mem, Readiness::IN | Readiness::OUT).is_ok();
+            queue_pair = connection.block.exported;
+        }
+        if !is_there {
             self.free_connection(mem, id);
             self.remove_endpoint(new);
             return Err(Error::NoDevice);
         }
         self.set_deadline(id, Some(self.now.saturating_add(HANDSHAKE_TIMEOUT_NS)));
-        let mut queue_pair = 0;
-        if let Some(connection) = self.connections.get_mut(id.0) {
-            connection.remote = request.connector;
-            connection.rings = Some(Rings {
-                outbound: Producer::new(&connection.block, remote),
-                inbound: Consumer::new(&connection.block, remote),
-            });
-            queue_pair = connection.block.exported;
-        }
         let endpoint = self.endpoint_mut(new)?;
         endpoint.state = EndpointState::Accepting;
         endpoint.port = port;
@@ -164,11 +170,7 @@ impl Engine {
 
     /// Tells whoever accepts that nothing comes of grant `id`.
     pub(crate) fn fail_grant(&mut self, id: ConnectionId, error: Error) {
-        let Some(endpoint) = self
-            .connections
-            .get_mut(id.0)
-            .and_then(|c| c.endpoint.take())
-        else {
+        let Some(endpoint) = self.take_endpoint(id) else {
             return;
         };
         if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {

@@ -3,7 +3,7 @@
 use scif_abi::Error;
 use scif_abi::message::NodeMessage;
 
-use crate::connection::{ConnectionId, Owed, Phase};
+use crate::connection::{Connection, ConnectionId, Ends, Owed, Phase};
 use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::Memory;
@@ -28,11 +28,13 @@ impl Engine {
             EndpointState::Connected => {
                 self.leave_memory(mem, connection);
                 self.detach(connection);
+                self.restate(connection);
                 self.disconnect(mem, connection);
             }
             EndpointState::Disconnected | EndpointState::Accepting => {
                 self.leave_memory(mem, connection);
                 self.detach(connection);
+                self.restate(connection);
                 self.free_if_done(mem, connection);
             }
             _ => {}
@@ -57,41 +59,50 @@ impl Engine {
 
     /// The endpoint of a connection is gone.
     fn detach(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id.0) {
-            connection.endpoint = None;
-        }
+        self.take_endpoint(id);
     }
 
-    /// Says DISCNCT. From here on we do not touch the peer's memory; the pages are kept until the
-    /// peer has said that it does not touch ours.
+    /// Says DISCNCT, or will as soon as no client has the peer's memory mapped. From then on we do
+    /// not touch that memory; the pages are kept until the peer has said that it does not touch
+    /// ours.
     pub(crate) fn disconnect(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };
-        connection.phase = Phase::Closing;
         connection.owed = Owed::default();
+        if connection.is_mapped() {
+            connection.phase = Phase::Draining;
+            return;
+        }
+        connection.phase = Phase::Closing;
         let peer = connection.remote;
         self.post_peer(mem, id, NodeMessage::Disconnect { closer: id.0, peer });
     }
 
-    /// DISCNCT arrived for our connection `id`: the peer has stopped.
+    /// DISCNCT arrived for our connection `id`: the peer has stopped. Acknowledged as soon as
+    /// nobody here can touch its memory.
     pub(crate) fn on_disconnect(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };
-        match connection.phase {
-            Phase::Connected => {
+        let (ends, remote) = (connection.ends(), connection.remote);
+        let phase = connection.phase;
+        let is_mapped = connection.is_mapped();
+        connection.owes_ack = is_mapped;
+        match phase {
+            Phase::Connected | Phase::Draining => {
                 connection.phase = Phase::Disconnected;
                 connection.owed = Owed::default();
-                let Some(endpoint) = connection.endpoint else {
-                    self.free_if_done(mem, id);
-                    return;
-                };
-                if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+                let endpoint = connection.endpoint;
+                if let Some(endpoint) = endpoint.and_then(|id| self.endpoints.get_mut(id.0)) {
                     endpoint.state = EndpointState::Disconnected;
                 }
                 self.end_answers(id);
-                self.announce(endpoint);
+                self.restate(id);
+                if let Some(endpoint) = endpoint {
+                    self.announce(endpoint);
+                }
+                self.free_if_done(mem, id);
             }
             // A connector that closes what it has not acknowledged: as if it had withdrawn.
             Phase::Granted => {
@@ -102,6 +113,31 @@ impl Engine {
             // Both sides closed at once: our own DISCNCT will be acknowledged too.
             Phase::Closing => {}
             _ => self.stats.unexpected_messages += 1,
+        }
+        if !is_mapped {
+            self.acknowledge(mem, ends, remote, id);
+        }
+    }
+
+    /// Says DISCNT_ACK for connection `id` of ours, which may be gone.
+    fn acknowledge(&mut self, mem: &mut dyn Memory, ends: Ends, closer: u64, id: ConnectionId) {
+        let body = NodeMessage::DisconnectAck { closer, peer: id.0 };
+        self.post(mem, ends, body);
+    }
+
+    /// No client has the peer's memory mapped any more: says what had to wait for that.
+    pub(crate) fn on_unmapped(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        let (ends, remote) = (connection.ends(), connection.remote);
+        let owes_ack = core::mem::take(&mut connection.owes_ack);
+        if connection.phase == Phase::Draining {
+            self.disconnect(mem, id);
+        }
+        self.free_if_done(mem, id);
+        if owes_ack {
+            self.acknowledge(mem, ends, remote, id);
         }
     }
 
@@ -115,10 +151,7 @@ impl Engine {
 
     /// Frees a connection that neither the peer nor an endpoint needs.
     pub(crate) fn free_if_done(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let done = self
-            .connections
-            .get(id.0)
-            .is_some_and(|c| c.phase == Phase::Disconnected && c.endpoint.is_none());
+        let done = self.connections.get(id.0).is_some_and(Connection::is_done);
         if done {
             self.free_connection(mem, id);
         }

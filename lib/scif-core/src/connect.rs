@@ -2,15 +2,18 @@
 
 use core::task::Poll;
 
+use scif_abi::flags::Readiness;
 use scif_abi::limits::CONNECT_TIMEOUT_NS;
 use scif_abi::message::{Extensions, NodeMessage};
+use scif_abi::qp::{ARMED_QP_BYTES, QP_BYTES};
 use scif_abi::{Error, NodeId, Port, PortId};
 
-use crate::connection::{ConnectionId, Ends, Phase, Rings};
+use crate::connection::{ConnectionId, Ends, Phase};
 use crate::endpoint::{Attempt, EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::Memory;
-use crate::ring::{Consumer, Producer, Reach, RemoteQueuePair};
+use crate::ring::{Reach, RemoteQueuePair};
+use crate::rings::Rings;
 
 /// How a connect behaves towards later calls on the same endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +179,7 @@ impl Engine {
         }
         connection.phase = Phase::Withdrawn;
         let node = connection.peer.node();
-        let endpoint = connection.endpoint.take();
+        let endpoint = self.take_endpoint(id);
         if let Some(endpoint) = endpoint.and_then(|id| self.endpoints.get_mut(id.0)) {
             endpoint.state = EndpointState::Bound;
             endpoint.connection = None;
@@ -187,7 +190,7 @@ impl Engine {
     }
 
     /// Whether both this node and `node` speak an extension.
-    fn understands(&self, node: NodeId, extension: Extensions) -> bool {
+    pub(crate) fn understands(&self, node: NodeId, extension: Extensions) -> bool {
         node == self.config.node
             || self
                 .nodes
@@ -197,11 +200,7 @@ impl Engine {
 
     /// Ends a request without a connection: refused, withdrawn in time, or timed out.
     pub(crate) fn fail_request(&mut self, id: ConnectionId, error: Error) {
-        let Some(endpoint) = self
-            .connections
-            .get_mut(id.0)
-            .and_then(|c| c.endpoint.take())
-        else {
+        let Some(endpoint) = self.take_endpoint(id) else {
             return;
         };
         if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
@@ -222,13 +221,17 @@ impl Engine {
         acceptor: u64,
     ) {
         let own = self.config.node;
+        let Some(node) = self.connections.get(id.0).map(|c| c.peer.node()) else {
+            return;
+        };
+        let is_armable = self.understands(node, Extensions::ARMED);
+        let reach = Reach::to(node, own);
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };
-        let reach = Reach::to(connection.peer.node(), own);
         let wanted = connection.phase == Phase::Requested;
         let remote = if wanted {
-            RemoteQueuePair::read(mem, reach, queue_pair)
+            RemoteQueuePair::read(mem, reach, queue_pair, queue_pair_bytes(is_armable))
         } else {
             None
         };
@@ -244,10 +247,9 @@ impl Engine {
         };
         connection.remote = acceptor;
         connection.phase = Phase::Connected;
-        connection.rings = Some(Rings {
-            outbound: Producer::new(&connection.block, &remote),
-            inbound: Consumer::new(&connection.block, &remote),
-        });
+        connection.rings = Some(Rings::new(&connection.block, &remote, is_armable));
+        // Before the acceptor hears of us, so that it tells us of its first byte.
+        let is_spoilt = connection.arm(mem, Readiness::IN | Readiness::OUT).is_err();
         self.set_deadline(id, None);
         self.stats.connected += 1;
         if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
@@ -257,6 +259,14 @@ impl Engine {
         // Only now that we count as connected: a peer that closes as soon as it has the
         // acknowledgement must find us.
         self.post_peer(mem, id, NodeMessage::ConnectGrantAck { acceptor });
+        if is_spoilt {
+            self.reset_connection(mem, id);
+        }
         self.announce(endpoint);
     }
+}
+
+/// Bytes of the other side's queue pair structure and the words behind it.
+pub(crate) fn queue_pair_bytes(is_armable: bool) -> usize {
+    if is_armable { ARMED_QP_BYTES } else { QP_BYTES }
 }

@@ -6,12 +6,16 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
+use scif_abi::flags::Readiness;
 use scif_abi::{Port, PortId};
+use scif_ring::Side;
 
 use crate::channel::ChannelId;
+use crate::direct::Direct;
 use crate::endpoint::EndpointId;
 use crate::mapping::Got;
-use crate::ring::{Block, Consumer, Producer};
+use crate::ring::Block;
+use crate::rings::Rings;
 use crate::window::Space;
 
 /// Names a connection; what peers see as our "endpoint id".
@@ -29,6 +33,8 @@ pub(crate) enum Phase {
     Granted,
     /// In use.
     Connected,
+    /// Over for us, but clients still have the peer's memory mapped, so DISCNCT has to wait.
+    Draining,
     /// DISCNCT sent; ends with DISCNT_ACK.
     Closing,
     /// The link broke; whether the peer still writes is not known. Ends with `link_down`.
@@ -37,13 +43,25 @@ pub(crate) enum Phase {
     Disconnected,
 }
 
+/// What is to be told to the peer about one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Due {
+    /// Nothing.
+    #[default]
+    No,
+    /// Something has changed: tell it if it wants to know.
+    Look,
+    /// Tell it.
+    Tell,
+}
+
 /// Notifications owed to the peer, sent when the engine is flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owed {
     /// CLIENT_SENT.
-    pub(crate) sent: bool,
+    pub(crate) sent: Due,
     /// CLIENT_RCVD.
-    pub(crate) received: bool,
+    pub(crate) received: Due,
 }
 
 /// One connection.
@@ -66,8 +84,16 @@ pub(crate) struct Connection {
     pub(crate) is_listed: bool,
     /// When the current phase times out; mirrored in the engine's timers.
     pub(crate) deadline: Option<u64>,
-    pub(crate) bytes_sent: u64,
-    pub(crate) bytes_received: u64,
+    /// Bytes sent and received by rings that were spoilt and are gone.
+    pub(crate) moved: [u64; 2],
+    /// What clients that work on the rings themselves share with us, while there are some.
+    pub(crate) direct: Option<Direct>,
+    /// What somebody always wants to hear of, also while clients work on the rings.
+    pub(crate) waiting: Readiness,
+    /// It is in the list of connections a client of which was in the way.
+    pub(crate) is_blocked: bool,
+    /// The peer's DISCNCT has to be acknowledged once nobody has its memory mapped any more.
+    pub(crate) owes_ack: bool,
     /// Our registered address space: windows by offset, also those that are coming or going.
     pub(crate) own: Space,
     /// The peer's: the windows that new uses may find.
@@ -89,13 +115,6 @@ pub(crate) struct Ends {
     pub(crate) peer: PortId,
 }
 
-/// Both directions.
-#[derive(Debug)]
-pub(crate) struct Rings {
-    pub(crate) outbound: Producer,
-    pub(crate) inbound: Consumer,
-}
-
 impl Connection {
     pub(crate) fn new(phase: Phase, endpoint: EndpointId, ends: Ends, block: Block) -> Connection {
         Connection {
@@ -109,8 +128,11 @@ impl Connection {
             owed: Owed::default(),
             is_listed: false,
             deadline: None,
-            bytes_sent: 0,
-            bytes_received: 0,
+            moved: [0; 2],
+            direct: None,
+            waiting: Readiness::empty(),
+            is_blocked: false,
+            owes_ack: false,
             own: Space::default(),
             remote_space: Space::default(),
             next_offset: 0,
@@ -118,5 +140,29 @@ impl Connection {
             calls: BTreeSet::new(),
             got_pages: BTreeMap::new(),
         }
+    }
+
+    /// Bytes sent and received, as far as we have seen.
+    pub(crate) fn moved(&self) -> [u64; 2] {
+        let of_rings = |rings: &Rings| [Side::Send, Side::Receive].map(|side| rings.position(side));
+        self.rings.as_ref().map_or(self.moved, of_rings)
+    }
+
+    /// Its two ports.
+    pub(crate) fn ends(&self) -> Ends {
+        Ends {
+            local: self.local,
+            peer: self.peer,
+        }
+    }
+
+    /// Whether nobody needs it any more: the peer, an endpoint, clients.
+    pub(crate) fn is_done(&self) -> bool {
+        self.phase == Phase::Disconnected && self.endpoint.is_none() && !self.is_mapped()
+    }
+
+    /// Whether clients have the rings of both ends mapped.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.direct.is_some()
     }
 }

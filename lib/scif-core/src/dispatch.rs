@@ -4,6 +4,7 @@
 //! names a connection with that node, in a phase in which the message makes sense; everything else
 //! is counted and ignored.
 
+use scif_abi::flags::Readiness;
 use scif_abi::message::{Message, NodeMessage};
 use scif_abi::{Error, NodeId, PortId};
 
@@ -105,27 +106,27 @@ impl Engine {
                 }
             }
             NodeMessage::Disconnect { closer, peer } => {
-                if let Some(id) = self.own_connection(from, peer)
-                    && self
-                        .connections
-                        .get(id.0)
-                        .is_some_and(|c| c.remote == closer)
-                {
-                    self.on_disconnect(mem, id);
+                let id = self.own_connection(from, peer);
+                let connection = id.and_then(|id| self.connections.get(id.0));
+                match id.filter(|_| connection.is_some_and(|c| c.remote == closer)) {
+                    Some(id) => self.on_disconnect(mem, id),
+                    // Answered in any case: the closer waits for it.
+                    None => self.post(mem, ends, NodeMessage::DisconnectAck { closer, peer }),
                 }
-                // Answered in any case, after we have stopped: the closer waits for it.
-                self.post(mem, ends, NodeMessage::DisconnectAck { closer, peer });
             }
             NodeMessage::DisconnectAck { closer, .. } => {
                 if let Some(id) = self.expect(from, closer, &[Phase::Closing]) {
                     self.on_disconnect_ack(mem, id);
                 }
             }
-            NodeMessage::ClientSent { peer } | NodeMessage::ClientReceived { peer } => {
-                if let Some(id) = self.expect(from, peer, &[Phase::Connected])
-                    && let Some(endpoint) = self.connections.get(id.0).and_then(|c| c.endpoint)
-                {
-                    self.announce(endpoint);
+            NodeMessage::ClientSent { peer } => {
+                if let Some(id) = self.expect(from, peer, &[Phase::Connected]) {
+                    self.on_told(mem, id, Readiness::IN);
+                }
+            }
+            NodeMessage::ClientReceived { peer } => {
+                if let Some(id) = self.expect(from, peer, &[Phase::Connected]) {
+                    self.on_told(mem, id, Readiness::OUT);
                 }
             }
             _ => self.handle_window_message(mem, ends, body),

@@ -15,6 +15,7 @@ use crate::account::Accounts;
 use crate::channel::{Channel, ChannelId};
 use crate::config::{Config, Owner};
 use crate::connection::{Connection, ConnectionId, Ends, Phase};
+use crate::direct::{DirectHandle, Hints};
 use crate::endpoint::{Endpoint, EndpointId};
 use crate::event::Event;
 use crate::mapping::RemoteWindowId;
@@ -22,6 +23,7 @@ use crate::memory::Memory;
 use crate::node::Node;
 use crate::port::PortTable;
 use crate::ring::{Block, Reach};
+use crate::settle::Settling;
 use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::ticket::Call;
@@ -40,6 +42,20 @@ pub struct Engine {
     pub(crate) processes: BTreeMap<u32, u32>,
     /// Deadlines of connections, earliest first.
     pub(crate) timers: BTreeSet<(u64, ConnectionId)>,
+    /// Connections without an endpoint, by node: what its peers owe us the last word on.
+    pub(crate) unanswered: BTreeMap<NodeId, usize>,
+    /// Handles of clients that work on rings themselves.
+    pub(crate) directs: Slab<DirectHandle>,
+    /// What is told to such clients about all connections.
+    pub(crate) hints: Hints,
+    /// Connections whose clients have not been told of a change of state.
+    pub(crate) restated: Vec<ConnectionId>,
+    /// Connections where a client was in the way, and when (ns) to look again.
+    pub(crate) blocked: Vec<ConnectionId>,
+    pub(crate) blocked_until: u64,
+    /// Windows that go when no client copies any more, and when (ns) to look again.
+    pub(crate) settling: Vec<Settling>,
+    pub(crate) settle_at: u64,
     /// Connections that owe their peer a notification.
     pub(crate) owing: Vec<ConnectionId>,
     /// Messages from this node to itself.
@@ -88,6 +104,14 @@ impl Engine {
             nodes: BTreeMap::new(),
             processes: BTreeMap::new(),
             timers: BTreeSet::new(),
+            unanswered: BTreeMap::new(),
+            directs: Slab::new(limits::MAX_DIRECT_HANDLES),
+            hints: Hints::default(),
+            restated: Vec::new(),
+            blocked: Vec::new(),
+            blocked_until: 0,
+            settling: Vec::new(),
+            settle_at: 0,
             owing: Vec::new(),
             loopback: VecDeque::new(),
             windows: Windows::new(),
@@ -128,6 +152,7 @@ impl Engine {
             self.on_deadline(mem, id);
         }
         self.tick_links(mem);
+        self.tick_clients(mem);
     }
 
     /// When `tick` must be called at the latest (same clock); `None`: no time-out is running.
@@ -136,6 +161,7 @@ impl Engine {
         connections
             .into_iter()
             .chain(self.next_link_deadline())
+            .chain(self.next_client_deadline())
             .min()
     }
 
@@ -183,6 +209,7 @@ impl Engine {
                 break;
             }
         }
+        self.tell_states(mem);
         for (number, node) in &self.nodes {
             if node.owes_doorbell {
                 self.events.push_back(Event::Ring(*number));
@@ -283,21 +310,27 @@ impl Engine {
 
     /// Whether a node owes us the last word on so many connections that it gets no more.
     fn leaves_unanswered(&self, node: NodeId) -> bool {
-        let unanswered = |c: &Connection| c.endpoint.is_none() && c.peer.node() == node;
-        // Counted only when there are that many at all.
-        self.connections.len() >= limits::MAX_UNANSWERED
-            && self
-                .connections
-                .iter()
-                .filter(|(_, c)| unanswered(c))
-                .count()
-                >= limits::MAX_UNANSWERED
+        let unanswered = self.unanswered.get(&node).copied().unwrap_or(0);
+        unanswered >= limits::MAX_UNANSWERED
+    }
+
+    /// A connection loses its endpoint, if it has one.
+    pub(crate) fn take_endpoint(&mut self, id: ConnectionId) -> Option<EndpointId> {
+        let connection = self.connections.get_mut(id.0)?;
+        let endpoint = connection.endpoint.take()?;
+        *self.unanswered.entry(connection.peer.node()).or_default() += 1;
+        Some(endpoint)
     }
 
     /// Frees a connection and its pages. The peer does not write to them any more.
     pub(crate) fn free_connection(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         self.set_deadline(id, None);
         if let Some(connection) = self.connections.remove(id.0) {
+            if connection.endpoint.is_none()
+                && let Some(count) = self.unanswered.get_mut(&connection.peer.node())
+            {
+                *count = count.saturating_sub(1);
+            }
             self.stats.pages -= connection.block.pages();
             connection.block.free(mem);
         }

@@ -70,7 +70,7 @@ impl Engine {
             EndpointState::Disconnected => {
                 matches!(
                     phase,
-                    Some(Phase::Disconnected | Phase::Severed | Phase::Closing)
+                    Some(Phase::Disconnected | Phase::Severed | Phase::Closing | Phase::Draining)
                 )
             }
         };
@@ -123,6 +123,7 @@ impl Engine {
                 | Phase::Withdrawn
                 | Phase::Granted
                 | Phase::Connected
+                | Phase::Draining
                 | Phase::Closing
         );
         rule(
@@ -131,8 +132,19 @@ impl Engine {
             id,
         )?;
         rule(
-            connection.phase != Phase::Disconnected || connection.endpoint.is_some(),
+            !connection.is_done(),
             "a connection that nobody needs is freed",
+            id,
+        )?;
+        rule(
+            connection.phase != Phase::Draining || connection.is_mapped(),
+            "only clients delay the last word",
+            id,
+        )?;
+        rule(
+            !connection.owes_ack
+                || connection.phase == Phase::Disconnected && connection.is_mapped(),
+            "an answer waits for clients only",
             id,
         )?;
         let timed = matches!(connection.phase, Phase::Requested | Phase::Granted);
@@ -181,7 +193,8 @@ impl Engine {
 
     fn check_counts(&self) -> Result<(), Violation> {
         let links: usize = self.nodes.values().map(|n| n.block.pages()).sum();
-        let connections: usize = self.connections.iter().map(|(_, c)| c.block.pages()).sum();
+        let pages = |c: &Connection| c.block.pages() + usize::from(c.is_mapped());
+        let connections: usize = self.connections.iter().map(|(_, c)| pages(c)).sum();
         rule(
             self.stats.pages == links + connections + self.lent_pages(),
             "pages are those of links, connections and loans",
@@ -196,6 +209,15 @@ impl Engine {
             timed == self.timers.len(),
             "each timer has a connection",
             self.timers.len() as u64,
+        )?;
+        let unanswered = self
+            .connections
+            .iter()
+            .filter(|(_, c)| c.endpoint.is_none());
+        rule(
+            unanswered.count() == self.unanswered.values().sum::<usize>(),
+            "connections without an endpoint are counted",
+            self.connections.len() as u64,
         )?;
         let processes: u64 = self.processes.values().map(|count| u64::from(*count)).sum();
         rule(

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use scif_abi::limits::{EXIT_TIMEOUT_NS, HOST_NODE, NODE_RING_RETRY_NS, NODE_RING_STALL_NS};
 use scif_abi::message::{Extensions, MESSAGE_BYTES, Message, NodeMessage};
+use scif_abi::qp::QP_BYTES;
 use scif_abi::{Error, NodeId, PortId};
 
 use crate::connection::{ConnectionId, Ends, Owed, Phase};
@@ -18,7 +19,7 @@ use crate::ring::{Block, Reach, RemoteQueuePair};
 const PUBLISH_INTERVAL: usize = 32;
 
 /// What this stack speaks beyond the base protocol.
-const OWN_EXTENSIONS: Extensions = Extensions::WITHDRAW;
+const OWN_EXTENSIONS: Extensions = Extensions::all();
 
 /// Why a link cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ impl Engine {
         if link.state != LinkState::Attached {
             return Err(LinkError::WrongState);
         }
-        let Some(remote) = RemoteQueuePair::read(mem, Reach::Peer(node), peer_qp) else {
+        let Some(remote) = RemoteQueuePair::read(mem, Reach::Peer(node), peer_qp, QP_BYTES) else {
             self.stats.bad_queue_pairs += 1;
             return Err(LinkError::BadQueuePair);
         };
@@ -140,19 +141,24 @@ impl Engine {
     }
 
     /// Says EXIT or EXIT_ACK: from then on the peer's memory is not touched any more, so what the
-    /// copy engine has begun must have ended.
+    /// copy engine has begun must have ended, and clients must have let go of the peer's rings.
     fn say_last_word(&mut self, mem: &mut dyn Memory, number: NodeId, body: NodeMessage) {
-        if !self.is_copying(number) {
+        if !self.is_touched(number) {
             self.post(mem, node_ends(number), body);
         } else if let Some(node) = self.nodes.get_mut(&number) {
             node.last_word = Some(body);
         }
     }
 
-    /// Says what had to wait for the copy engine.
+    /// Whether anything of ours may touch the memory of a node.
+    fn is_touched(&self, number: NodeId) -> bool {
+        self.is_copying(number) || self.is_worked_on(number)
+    }
+
+    /// Says what had to wait for the copy engine, or for clients.
     pub(crate) fn say_last_words(&mut self, mem: &mut dyn Memory) {
         let waiting = |(number, node): (&NodeId, &Node)| {
-            let is_done = node.last_word.is_some() && !self.is_copying(*number);
+            let is_done = node.last_word.is_some() && !self.is_touched(*number);
             is_done.then_some(*number)
         };
         let numbers: Vec<NodeId> = self.nodes.iter().filter_map(waiting).collect();
@@ -218,7 +224,7 @@ impl Engine {
 
     /// Gives the room of handled messages back; false when the link failed.
     fn publish(&mut self, mem: &mut dyn Memory, number: NodeId) -> bool {
-        let Some(node) = self.nodes.get(&number) else {
+        let Some(node) = self.nodes.get_mut(&number) else {
             return false;
         };
         if node.publish(mem).is_err() {
@@ -507,7 +513,10 @@ impl Engine {
             connection.phase = Phase::Severed;
         }
         connection.owed = Owed::default();
-        match (phase, connection.endpoint) {
+        connection.owes_ack = false;
+        let endpoint = connection.endpoint;
+        self.restate(id);
+        match (phase, endpoint) {
             (Phase::Requested, _) => self.fail_request(id, Error::NoDevice),
             (Phase::Granted, _) => self.fail_grant(id, Error::NoDevice),
             (Phase::Connected, Some(endpoint)) => {

@@ -13,7 +13,8 @@
 //!   to address its memory. Bus addresses from a peer are untrusted numbers.
 //!
 //! # Ordering
-//! Index words are the only words both sides race on. [`Memory::load_index`] is an acquire load and
+//! Index words are the only words both sides race on; clients that work on their rings themselves
+//! race on positions and locks too. [`Memory::load_index`] is an acquire load and
 //! [`Memory::store_index`] a release store; [`Memory::peer_store_index`] makes every earlier
 //! `peer_write` to the same node visible before the index is (on a bus: a write barrier first). On
 //! cards whose posted writes a doorbell may overtake, it stores the word twice.
@@ -68,6 +69,19 @@ pub trait Memory {
 
     /// Stores an aligned index word of own shared memory (release).
     fn store_index(&mut self, address: u64, value: u32);
+
+    /// Stores `new` into an aligned word of own shared memory if `expected` is there, atomically
+    /// (acquire and release); what was there.
+    fn exchange(&mut self, address: u64, expected: u32, new: u32) -> u32;
+
+    /// Loads an aligned word of eight bytes of own shared memory (acquire).
+    fn load_position(&self, address: u64) -> u64;
+
+    /// Stores an aligned word of eight bytes of own shared memory (release).
+    fn store_position(&mut self, address: u64, value: u64);
+
+    /// Full fence: no load after it is done before all stores in front of it are visible.
+    fn full_fence(&self);
 
     /// Whether `bytes` bytes at bus address `address` are memory of `node` that can be reached.
     fn peer_reaches(&self, node: NodeId, address: u64, bytes: usize) -> bool;

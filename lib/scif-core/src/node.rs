@@ -8,7 +8,8 @@ use scif_abi::message::{Extensions, MESSAGE_BYTES, Message, NodeMessage};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::memory::Memory;
-use crate::ring::{Block, Consumer, Producer, RemoteQueuePair, RingError};
+use crate::ring::{Block, RemoteQueuePair};
+use crate::rings::{RingError, Rings};
 
 /// How far the conversation with a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +42,6 @@ impl LinkState {
     }
 }
 
-/// Both directions of a node queue pair.
-struct Rings {
-    outbound: Producer,
-    inbound: Consumer,
-}
-
 /// One link.
 pub(crate) struct Node {
     pub(crate) state: LinkState,
@@ -70,6 +65,8 @@ pub(crate) struct Node {
     pub(crate) owes_doorbell: bool,
     /// The inbound ring was left before it was empty.
     pub(crate) has_unread: bool,
+    /// Bytes of whole messages in the inbound ring, as far as we have looked.
+    unread: usize,
     pub(crate) messages_sent: u64,
     pub(crate) messages_received: u64,
 }
@@ -89,6 +86,7 @@ impl Node {
             is_dismissed: false,
             owes_doorbell: false,
             has_unread: false,
+            unread: 0,
             messages_sent: 0,
             messages_received: 0,
         }
@@ -98,10 +96,7 @@ impl Node {
     pub(crate) fn connect(&mut self, remote: &RemoteQueuePair, own_extensions: Extensions) {
         let offered = Extensions::from_word(remote.extensions);
         self.extensions = offered & own_extensions;
-        self.rings = Some(Rings {
-            outbound: Producer::new(&self.block, remote),
-            inbound: Consumer::new(&self.block, remote),
-        });
+        self.rings = Some(Rings::new(&self.block, remote, false));
         self.state = LinkState::Greeting;
     }
 
@@ -167,10 +162,9 @@ impl Node {
         let Some(rings) = &mut self.rings else {
             return Ok(false);
         };
-        if (rings.outbound.room(mem)? as usize) < MESSAGE_BYTES {
+        if !rings.put_whole(mem, message.as_bytes())? {
             return Ok(false);
         }
-        rings.outbound.put(mem, message.as_bytes())?;
         self.messages_sent += 1;
         self.owes_doorbell = true;
         Ok(true)
@@ -190,30 +184,32 @@ impl Node {
     }
 
     /// Takes the next message out of the ring, without giving its room back.
-    pub(crate) fn receive(&mut self, mem: &dyn Memory) -> Result<Option<Message>, RingError> {
+    pub(crate) fn receive(&mut self, mem: &mut dyn Memory) -> Result<Option<Message>, RingError> {
         let Some(rings) = &mut self.rings else {
             return Ok(None);
         };
-        let available = rings.inbound.available(mem)? as usize;
-        if available == 0 {
+        if self.unread == 0 {
+            self.unread = rings.available(mem)? as usize;
+            // Writers make whole messages visible, never parts.
+            if !self.unread.is_multiple_of(MESSAGE_BYTES) {
+                return Err(RingError::BadIndex);
+            }
+        }
+        if self.unread == 0 {
             return Ok(None);
         }
-        // Writers make whole messages visible, never parts.
-        if !available.is_multiple_of(MESSAGE_BYTES) {
-            return Err(RingError::BadIndex);
-        }
         let mut message = Message::new_zeroed();
-        rings.inbound.take(mem, message.as_mut_bytes())?;
+        self.unread -= rings.take_quietly(mem, message.as_mut_bytes())?;
         self.messages_received += 1;
         Ok(Some(message))
     }
 
     /// Gives the room of all messages received back to the peer.
-    pub(crate) fn publish(&self, mem: &mut dyn Memory) -> Result<(), RingError> {
-        if let Some(rings) = &self.rings {
-            rings.inbound.publish(mem)?;
+    pub(crate) fn publish(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
+        match &mut self.rings {
+            Some(rings) => rings.publish(mem),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ use crate::event::Event;
 use crate::loan;
 use crate::memory::Memory;
 use crate::pages::{Chunks, PAGE, Pages};
+use crate::settle::Ending;
 use crate::ticket::{Ticket, Waits};
 use crate::window::{Slot, Window, WindowId, WindowState, range_end};
 
@@ -275,12 +276,25 @@ impl Engine {
         Ok(found)
     }
 
-    /// Tells the peer that a registered window ends.
+    /// A registered window ends. The peer is told when no client of ours copies to or from it.
     fn begin_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
         let Some(window) = self.windows.own.get_mut(id.0) else {
             return;
         };
         window.state = WindowState::Unregistering;
+        let connection = window.connection;
+        if self.settle(mem, connection, Ending::Own(id)) {
+            self.tell_unregister(mem, id);
+        }
+    }
+
+    /// Tells the peer that a window ends.
+    pub(crate) fn tell_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
+        let window = self.windows.own.get(id.0);
+        let Some(window) = window.filter(|w| w.state == WindowState::Unregistering) else {
+            // Its node was lost meanwhile.
+            return;
+        };
         let body = NodeMessage::Unregister {
             user_window: window.remote,
             owner_window: id.0,

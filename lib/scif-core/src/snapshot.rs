@@ -52,9 +52,10 @@ pub struct ConnectionInfo {
     pub peer: PortId,
     /// State of the endpoint.
     pub state: EndpointState,
-    /// Bytes sent by it.
+    /// Bytes sent by it; of those that clients put into the ring themselves, what
+    /// [`Engine::refresh`] last saw.
     pub bytes_sent: u64,
-    /// Bytes received by it.
+    /// Bytes received by it, likewise.
     pub bytes_received: u64,
     /// Who opened the endpoint.
     pub owner: Owner,
@@ -159,8 +160,8 @@ impl Engine {
                 local: PortId::new(self.config.node, endpoint.port),
                 peer: endpoint.peer,
                 state: endpoint.state,
-                bytes_sent: connection.bytes_sent,
-                bytes_received: connection.bytes_received,
+                bytes_sent: connection.moved()[0],
+                bytes_received: connection.moved()[1],
                 owner: endpoint.owner,
             })
         })

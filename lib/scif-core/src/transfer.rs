@@ -6,11 +6,11 @@ use scif_abi::message::{Message, NodeMessage};
 use scif_abi::{NodeId, PortId};
 
 use crate::connect::ConnectMode;
-use crate::connection::{Connection, ConnectionId, Owed, Phase};
+use crate::connection::{Connection, ConnectionId, Due, Owed, Phase};
 use crate::endpoint::{Attempt, Endpoint, EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::Memory;
-use crate::ring::RingError;
+use crate::rings::{Moved, RingError};
 
 impl Engine {
     /// `scif_send` without waiting: bytes taken, 0 when there is no room (or `bytes` is empty,
@@ -55,14 +55,19 @@ impl Engine {
         let Some(rings) = &mut connection.rings else {
             return Ok(0);
         };
-        let count = rings.outbound.put(mem, bytes)?;
-        if count > 0 {
-            connection.bytes_sent += count as u64;
-            connection.owed.sent = true;
-            self.stats.bytes_sent += count as u64;
-            self.list_owing(id);
+        match rings.put(mem, bytes)? {
+            Moved::Bytes(0) => Ok(0),
+            Moved::Bytes(count) => {
+                connection.owed.sent = connection.owed.sent.max(Due::Look);
+                self.stats.bytes_sent += count as u64;
+                self.list_owing(id);
+                Ok(count)
+            }
+            Moved::InTheWay => {
+                self.retry_soon(id);
+                Ok(0)
+            }
         }
-        Ok(count)
     }
 
     /// `scif_recv` without waiting: bytes given, 0 when there are none (or `buffer` is empty, which
@@ -108,22 +113,27 @@ impl Engine {
         let Some(rings) = &mut connection.rings else {
             return Ok(0);
         };
-        let count = rings.inbound.take(mem, buffer)?;
-        if count == 0 {
-            return Ok(0);
-        }
-        connection.bytes_received += count as u64;
-        self.stats.bytes_received += count as u64;
         // A peer that is gone may have lost or reused the memory its read index was in.
-        if connection.phase == Phase::Connected {
-            rings.inbound.publish(mem)?;
-            connection.owed.received = true;
-            self.list_owing(id);
+        let is_connected = connection.phase == Phase::Connected;
+        match rings.take(mem, buffer, is_connected)? {
+            Moved::Bytes(0) => Ok(0),
+            Moved::Bytes(count) => {
+                self.stats.bytes_received += count as u64;
+                if is_connected {
+                    connection.owed.received = connection.owed.received.max(Due::Look);
+                    self.list_owing(id);
+                }
+                Ok(count)
+            }
+            Moved::InTheWay => {
+                self.retry_soon(id);
+                Ok(0)
+            }
         }
-        Ok(count)
     }
 
-    /// `scif_poll` for one endpoint, without waiting.
+    /// `scif_poll` for one endpoint, without waiting. What it does not report will be told by
+    /// `Event::Changed` when it comes, also while clients work on the rings.
     pub fn poll(&mut self, mem: &mut dyn Memory, id: EndpointId) -> Readiness {
         let Ok(endpoint) = self.endpoint(id) else {
             return Readiness::NVAL;
@@ -145,21 +155,56 @@ impl Engine {
         }
     }
 
-    fn poll_rings(&mut self, mem: &dyn Memory, id: ConnectionId) -> Result<Readiness, RingError> {
-        let mut readiness = Readiness::empty();
+    fn poll_rings(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: ConnectionId,
+    ) -> Result<Readiness, RingError> {
         let connection = self.connections.get_mut(id.0);
-        let Some(rings) = connection.and_then(|c| c.rings.as_mut()) else {
-            return Ok(readiness);
+        let Some(connection) = connection else {
+            return Ok(Readiness::empty());
         };
-        readiness.set(Readiness::IN, rings.inbound.available(mem)? > 0);
-        readiness.set(Readiness::OUT, rings.outbound.room(mem)? > 0);
+        let Some(rings) = &mut connection.rings else {
+            return Ok(Readiness::empty());
+        };
+        let mut found = rings.look(mem)?;
+        if rings.is_shared() && connection.phase == Phase::Connected {
+            if found[0] == Some(false) {
+                found[0] = rings.arm_bytes(mem)?;
+            }
+            if found[1] == Some(false) {
+                found[1] = rings.arm_room(mem)?;
+            }
+        }
+        let mut readiness = Readiness::empty();
+        readiness.set(Readiness::IN, found[0] == Some(true));
+        readiness.set(Readiness::OUT, found[1] == Some(true));
+        if found.contains(&None) {
+            self.retry_soon(id);
+        }
         Ok(readiness)
+    }
+
+    /// The peer told something, or a client may have been told in our place: we want to hear more,
+    /// and whoever waits shall look.
+    pub(crate) fn on_told(&mut self, mem: &mut dyn Memory, id: ConnectionId, what: Readiness) {
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        let endpoint = connection.endpoint;
+        let is_spoilt = connection.arm(mem, what).is_err();
+        if is_spoilt {
+            self.reset_connection(mem, id);
+        }
+        if let Some(endpoint) = endpoint {
+            self.announce(endpoint);
+        }
     }
 
     /// Remembers that a connection owes its peer a notification. One that owes both, or the same
     /// one several times, is listed once: the notification says "look", not how much, and it is
     /// sent after the last index it is about.
-    fn list_owing(&mut self, id: ConnectionId) {
+    pub(crate) fn list_owing(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id.0)
             && !connection.is_listed
         {
@@ -174,6 +219,8 @@ impl Engine {
             return;
         }
         let mut owing = core::mem::take(&mut self.owing);
+        // Between the indices and the looks whether the peers want to hear of them.
+        mem.full_fence();
         owing.retain(|id| !self.send_owed_by(mem, *id));
         // Nothing that runs meanwhile lists a connection, but if it did it must not be lost.
         owing.append(&mut self.owing);
@@ -186,6 +233,7 @@ impl Engine {
         let Some(connection) = self.connections.get_mut(id.0) else {
             return true;
         };
+        connection.look_who_asks(mem);
         for message in owed_messages(connection, own).into_iter().flatten() {
             let number = connection.peer.node();
             if number == own {
@@ -204,8 +252,8 @@ impl Engine {
                 }
             }
             match message.opcode.get() {
-                NodeMessage::CLIENT_SENT => connection.owed.sent = false,
-                _ => connection.owed.received = false,
+                NodeMessage::CLIENT_SENT => connection.owed.sent = Due::No,
+                _ => connection.owed.received = Due::No,
             }
         }
         connection.owed = Owed::default();
@@ -225,9 +273,11 @@ impl Engine {
         if count.is_power_of_two() {
             log::warn!("port {local} to {peer}: impossible ring index, reset ({count} so far)");
         }
+        connection.moved = connection.moved();
         connection.rings = None;
         let connected = connection.phase == Phase::Connected;
         let endpoint = connection.endpoint;
+        self.restate(id);
         if connected {
             self.disconnect(mem, id);
         }
@@ -241,6 +291,45 @@ impl Engine {
     }
 }
 
+impl Connection {
+    /// Asks the peer to tell us of bytes (IN) and room (OUT), as far as we want to hear of them:
+    /// always, but while clients work on the rings only if somebody here waits.
+    ///
+    /// # Errors
+    /// The peer's memory is not there.
+    pub(crate) fn arm(&mut self, mem: &mut dyn Memory, what: Readiness) -> Result<(), RingError> {
+        let Some(rings) = self.rings.as_mut().filter(|rings| rings.is_armable()) else {
+            return Ok(());
+        };
+        let what = match rings.is_shared() {
+            true => what & self.waiting,
+            false => what,
+        };
+        if what.contains(Readiness::IN) {
+            rings.arm_bytes(mem)?;
+        }
+        if what.contains(Readiness::OUT) {
+            rings.arm_room(mem)?;
+        }
+        Ok(())
+    }
+
+    /// Decides for everything that has changed whether the peer is told.
+    fn look_who_asks(&mut self, mem: &mut dyn Memory) {
+        let Some(rings) = &mut self.rings else {
+            return;
+        };
+        let is_armable = rings.is_armable();
+        let decide = |asks: bool| if asks { Due::Tell } else { Due::No };
+        if self.owed.sent == Due::Look {
+            self.owed.sent = decide(!is_armable || rings.wants_bytes(mem));
+        }
+        if self.owed.received == Due::Look {
+            self.owed.received = decide(!is_armable || rings.wants_room(mem));
+        }
+    }
+}
+
 /// The messages for what a connection owes its peer; none unless it is connected.
 fn owed_messages(connection: &Connection, own: NodeId) -> [Option<Message>; 2] {
     if connection.phase != Phase::Connected {
@@ -250,13 +339,8 @@ fn owed_messages(connection: &Connection, own: NodeId) -> [Option<Message>; 2] {
     let peer = connection.remote;
     let message = |body| Message::new(from, connection.peer, body);
     [
-        connection
-            .owed
-            .sent
-            .then(|| message(NodeMessage::ClientSent { peer })),
-        connection
-            .owed
-            .received
+        (connection.owed.sent == Due::Tell).then(|| message(NodeMessage::ClientSent { peer })),
+        (connection.owed.received == Due::Tell)
             .then(|| message(NodeMessage::ClientReceived { peer })),
     ]
 }

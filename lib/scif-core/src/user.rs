@@ -13,12 +13,14 @@ use crate::loan::{Loan, is_size_allowed, loan_pages};
 use crate::mapping::RemoteWindowId;
 use crate::memory::Memory;
 use crate::ring::Reach;
+use crate::settle::Ending;
 use crate::window::{Farewell, Remote, RemoteWindow, Slot, range_end};
 
 impl RemoteWindow {
     /// Whether the owner waits for the last use to end, and it has ended.
     pub(crate) fn is_unused(&self) -> bool {
-        self.farewell != Farewell::None && self.mapped == 0 && self.jobs == 0
+        let is_wanted = self.farewell == Farewell::None || self.is_settling;
+        !is_wanted && self.mapped == 0 && self.jobs == 0
     }
 }
 
@@ -164,6 +166,7 @@ impl Engine {
             protection: announced.protection,
             chunks: announced.chunks,
             farewell: Farewell::None,
+            is_settling: false,
             mapped: 0,
             jobs: 0,
         })
@@ -216,11 +219,26 @@ impl Engine {
             return;
         }
         window.farewell = Farewell::Answer;
+        window.is_settling = true;
         let (offset, connection) = (window.offset, window.connection.take());
+        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
+            connection.remote_space.remove(offset);
+        }
+        if self.settle(mem, connection, Ending::Remote(id)) {
+            self.answer_unregister(mem, id);
+        }
+    }
+
+    /// Answers an UNREGISTER, now that no client copies to or from the window on its own.
+    pub(crate) fn answer_unregister(&mut self, mem: &mut dyn Memory, id: RemoteWindowId) {
+        let Some(window) = self.windows.remote_mut(id) else {
+            return;
+        };
+        window.is_settling = false;
         if window.mapped > 0 {
             // Mappings last as long as their programs like; copies end soon, so these are awaited.
             window.farewell = Farewell::Munmap;
-            let (ends, owner) = (window.ends, window.owner);
+            let (ends, owner, owner_window) = (window.ends, window.owner, window.owner_window);
             let body = NodeMessage::UnregisterNack {
                 owner,
                 owner_window,
@@ -229,14 +247,11 @@ impl Engine {
         } else if window.jobs == 0 {
             self.say_farewell(mem, id);
         }
-        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
-            connection.remote_space.remove(offset);
-        }
     }
 
     /// Tells the owners of windows whose last use has ended.
     pub(crate) fn answer_ended(&mut self, mem: &mut dyn Memory) {
-        for id in core::mem::take(&mut self.ended) {
+        while let Some(id) = self.ended.pop() {
             if self.windows.remote(id).is_some_and(RemoteWindow::is_unused) {
                 self.say_farewell(mem, id);
             }

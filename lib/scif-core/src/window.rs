@@ -111,6 +111,8 @@ pub(crate) struct RemoteWindow {
     pub(crate) protection: Protection,
     pub(crate) chunks: Chunks,
     pub(crate) farewell: Farewell,
+    /// Clients may still copy to or from it on their own, so the owner has no answer yet.
+    pub(crate) is_settling: bool,
     /// Pages mapped or got; a page mapped twice counts twice.
     pub(crate) mapped: u64,
     /// Own jobs that read or write it.

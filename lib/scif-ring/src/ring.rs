@@ -132,6 +132,21 @@ impl Producer {
         Ok(count)
     }
 
+    /// As `put`, but all of `bytes` or nothing; whether it did.
+    ///
+    /// # Errors
+    /// `BadIndex`, `Memory`.
+    pub fn put_whole<M: RingMemory>(
+        &self,
+        mem: &mut M,
+        bytes: &[u8],
+    ) -> Result<bool, RingError<M::Error>> {
+        if (self.room(mem)? as usize) < bytes.len() {
+            return Ok(false);
+        }
+        Ok(self.put(mem, bytes)? == bytes.len())
+    }
+
     /// Stores the index that goes with the position, in case whoever put the last bytes could not.
     ///
     /// # Errors

@@ -327,6 +327,27 @@ impl Memory for NodeMemory {
         self.write(address, &value.to_le_bytes());
     }
 
+    // All nodes are in one thread: every step is atomic, and visible at once.
+    fn exchange(&mut self, address: u64, expected: u32, new: u32) -> u32 {
+        let found = self.load_index(address);
+        if found == expected {
+            self.store_index(address, new);
+        }
+        found
+    }
+
+    fn load_position(&self, address: u64) -> u64 {
+        let mut word = [0; 8];
+        self.read(address, &mut word);
+        u64::from_le_bytes(word)
+    }
+
+    fn store_position(&mut self, address: u64, value: u64) {
+        self.write(address, &value.to_le_bytes());
+    }
+
+    fn full_fence(&self) {}
+
     fn peer_reaches(&self, _node: NodeId, address: u64, bytes: usize) -> bool {
         self.fabric.borrow().range(address, bytes).is_some()
     }

@@ -1,0 +1,337 @@
+//! Direct clients: those that have the rings of a connection mapped and work on them themselves.
+//!
+//! The first direct handle of a connection moves its positions into a control page, which we
+//! share with the clients; the last one that closes brings them back. While there is a handle,
+//! neither the control page nor our rings are freed, and the peer does not hear DISCNCT or
+//! DISCNT_ACK, after which it may free its own. Clients are told by the control page that it is
+//! over, and let go.
+//!
+//! What a client does there is not believed: positions only go forward, or the connection is reset.
+
+use scif_abi::direct::{
+    CONTROL_BYTES, COPY_ROUTINES_OFFSET, DIRECT_ARMED, DMA_FROM_OFFSET, DirectRecord, FIRST_HANDLE,
+    Part, RMA_BUSY_OFFSET, STATE_CONNECTED, STATE_OFFSET,
+};
+use scif_abi::flags::{Kicks, Readiness};
+use scif_abi::limits::PAGE_BYTES;
+use scif_abi::{Error, NodeId};
+use scif_ring::Side;
+
+use crate::connection::{ConnectionId, Due, Phase};
+use crate::endpoint::{EndpointId, EndpointState};
+use crate::engine::Engine;
+use crate::memory::{Memory, Place};
+
+/// Names a direct handle; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DirectId(pub(crate) u64);
+
+impl DirectId {
+    /// The id as a number, for tables and logs.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// The direction of a transfer; for [`Engine::keep_turn`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// `send`.
+    Send,
+    /// `recv`.
+    Receive,
+}
+
+/// A direct handle.
+#[derive(Debug)]
+pub(crate) struct DirectHandle {
+    connection: ConnectionId,
+    /// What it stores into lock words.
+    number: u32,
+}
+
+/// What a connection with direct handles has besides.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    /// Local address of the control page.
+    pub(crate) page: u64,
+    /// Handles that are open; at least one.
+    handles: usize,
+    /// Number of the next one.
+    next: u32,
+    /// The epoch in the control page.
+    pub(crate) epoch: u32,
+}
+
+/// What the control pages tell of this machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hints {
+    copy_routines: [u8; 4],
+    dma_from: u64,
+}
+
+impl Default for Hints {
+    fn default() -> Hints {
+        Hints {
+            copy_routines: [0; 4],
+            dma_from: u64::MAX,
+        }
+    }
+}
+
+impl Engine {
+    /// Numbers of the fastest copy routines, in the order of
+    /// [`COPY_ROUTINES_OFFSET`](scif_abi::direct::COPY_ROUTINES_OFFSET); for handles opened later.
+    pub fn set_copy_hints(&mut self, routines: [u8; 4]) {
+        self.hints.copy_routines = routines;
+    }
+
+    /// Bytes from which on clients had better leave copies to us; `u64::MAX` (as at first): none.
+    /// For handles opened later.
+    pub fn set_dma_from(&mut self, bytes: u64) {
+        self.hints.dma_from = bytes;
+    }
+
+    /// Lets a client work on the rings of a connected endpoint itself: its handle, and what it has
+    /// to know. The handle lives on when the endpoint is closed. Close it ([`close_direct`]) when
+    /// nothing of it is mapped any more.
+    ///
+    /// # Errors
+    /// `EBADF`. `ENOTCONN`: not connected. `EOPNOTSUPP`: the peer's rings have no pages of their
+    /// own. `ENOMEM`.
+    ///
+    /// [`close_direct`]: Engine::close_direct
+    pub fn open_direct(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: EndpointId,
+    ) -> Result<(DirectId, DirectRecord), Error> {
+        let endpoint = self.endpoint(id)?;
+        let connection = match (endpoint.state, endpoint.connection) {
+            (EndpointState::Connected, Some(connection)) => connection,
+            _ => return Err(Error::NotConnected),
+        };
+        if self.directs.is_full() {
+            return Err(Error::NoMemory);
+        }
+        self.share_rings(mem, connection)?;
+        let entry = self.connections.get_mut(connection.0);
+        let entry = entry.ok_or(Error::NotConnected)?;
+        let (Some(direct), Some(rings)) = (&mut entry.direct, &entry.rings) else {
+            return Err(Error::NotConnected);
+        };
+        let record = DirectRecord {
+            handle: direct.next.into(),
+            own_ring_bytes: entry.block.ring_bytes.into(),
+            peer_ring_bytes: rings.peer_ring_bytes().into(),
+            flags: DIRECT_ARMED.into(),
+            reserved: [0; 16],
+        };
+        let handle = DirectHandle {
+            connection,
+            number: direct.next,
+        };
+        direct.handles += 1;
+        direct.next = direct.next.checked_add(1).unwrap_or(FIRST_HANDLE);
+        let id = self.directs.insert(handle).ok_or(Error::NoMemory)?;
+        Ok((DirectId(id), record))
+    }
+
+    /// Makes the control page of a connection, unless it has one.
+    fn share_rings(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> Result<(), Error> {
+        let hints = self.hints;
+        let connection = self.connections.get_mut(id.0).ok_or(Error::NotConnected)?;
+        let rings = connection.rings.as_mut().ok_or(Error::NotConnected)?;
+        if connection.direct.is_some() {
+            return Ok(());
+        }
+        if !rings.have_own_pages(mem) {
+            return Err(Error::NotSupported);
+        }
+        let page = mem.allocate(CONTROL_BYTES).ok_or(Error::NoMemory)?;
+        mem.store_position(page + DMA_FROM_OFFSET, hints.dma_from);
+        mem.write(page + COPY_ROUTINES_OFFSET, &hints.copy_routines);
+        rings.share(mem, page);
+        mem.store_index(page + STATE_OFFSET, STATE_CONNECTED);
+        connection.direct = Some(Direct {
+            page,
+            handles: 0,
+            next: FIRST_HANDLE,
+            epoch: 0,
+        });
+        self.stats.pages += 1;
+        Ok(())
+    }
+
+    /// A direct handle is closed, also that of a client that was killed; nothing of it is mapped
+    /// any more. What it had locked is free, what it may not have told is told.
+    pub fn close_direct(&mut self, mem: &mut dyn Memory, id: DirectId) {
+        let Some(handle) = self.directs.remove(id.0) else {
+            return;
+        };
+        let id = handle.connection;
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        let is_connected = connection.phase == Phase::Connected;
+        let mut outcome = Ok(());
+        if let Some(rings) = &mut connection.rings {
+            outcome = rings.release(mem, handle.number, is_connected);
+        }
+        if is_connected {
+            // It may have died between moving bytes and telling so, or between being told, in the
+            // place of all who wait here, and passing it on.
+            connection.owed.sent = Due::Tell;
+            connection.owed.received = Due::Tell;
+            self.list_owing(id);
+        }
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        let Some(direct) = &mut connection.direct else {
+            return;
+        };
+        direct.handles = direct.handles.saturating_sub(1);
+        let (is_last, page) = (direct.handles == 0, direct.page);
+        if is_last {
+            connection.direct = None;
+            if let Some(rings) = &mut connection.rings {
+                outcome = outcome.and(rings.unshare(mem));
+            }
+            self.settle_all(mem, id);
+            mem.free(page, CONTROL_BYTES);
+            self.stats.pages -= 1;
+        }
+        if outcome.is_err() && is_connected {
+            self.reset_connection(mem, id);
+        } else if is_connected {
+            self.on_told(mem, id, Readiness::IN | Readiness::OUT);
+        }
+        if is_last {
+            self.on_unmapped(mem, id);
+        }
+    }
+
+    /// Where a part of a direct handle is, and its bytes.
+    ///
+    /// # Errors
+    /// `EBADF`: no such handle. `ECONNRESET`: the connection is over, so the peer's parts, and the
+    /// own rings of a connection that was reset, are no longer given out.
+    pub fn direct_place(&self, id: DirectId, part: Part) -> Result<(Place, usize), Error> {
+        let handle = self.directs.get(id.0).ok_or(Error::BadDescriptor)?;
+        let connection = self.connections.get(handle.connection.0);
+        let connection = connection.ok_or(Error::BadDescriptor)?;
+        let direct = connection.direct.as_ref().ok_or(Error::BadDescriptor)?;
+        let rings = connection.rings.as_ref();
+        let is_connected = connection.phase == Phase::Connected;
+        let place = match part {
+            Part::Control => return Ok((Place::Own(direct.page), CONTROL_BYTES)),
+            Part::Own => Some(Place::Own(connection.block.address)),
+            Part::PeerQueuePair => rings.filter(|_| is_connected).map(|r| r.peer_place()),
+            Part::PeerRing => rings.filter(|_| is_connected).map(|r| r.peer_ring_place()),
+        };
+        let rings = rings.ok_or(Error::ConnectionReset)?;
+        let bytes = part.bytes(connection.block.ring_bytes, rings.peer_ring_bytes());
+        Ok((place.ok_or(Error::ConnectionReset)?, bytes))
+    }
+
+    /// Tells the peer to look, as a client asks that has found its word armed. Does nothing when
+    /// the peer has gone.
+    ///
+    /// # Errors
+    /// `EBADF`. `ENOTCONN`: neither connected nor disconnected.
+    pub fn kick(&mut self, id: EndpointId, kicks: Kicks) -> Result<(), Error> {
+        let endpoint = self.endpoint(id)?;
+        let id = match (endpoint.state, endpoint.connection) {
+            (EndpointState::Connected, Some(connection)) => connection,
+            (EndpointState::Disconnected, _) => return Ok(()),
+            _ => return Err(Error::NotConnected),
+        };
+        if let Some(connection) = self.connections.get_mut(id.0) {
+            if kicks.contains(Kicks::BYTES) {
+                connection.owed.sent = Due::Tell;
+            }
+            if kicks.contains(Kicks::ROOM) {
+                connection.owed.received = Due::Tell;
+            }
+            if !kicks.is_empty() {
+                self.list_owing(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`poll`](Engine::poll), of `events` only (and HUP, ERR, NVAL), for who is about to wait:
+    /// whatever is not reported now comes with `Event::Changed`.
+    pub fn arm(&mut self, mem: &mut dyn Memory, id: EndpointId, events: Readiness) -> Readiness {
+        // Polling arms for what it does not find.
+        let always = Readiness::HUP | Readiness::ERR | Readiness::NVAL;
+        self.poll(mem, id) & (events | always)
+    }
+
+    /// What somebody wants to hear of by `Event::Changed` each time it comes, however long, even
+    /// while clients work on the rings: a subscription. (A call that waits once needs only
+    /// [`arm`](Engine::arm), or to have got 0 from `send` or `recv`.) Replaces what was set before.
+    pub fn set_waiting(&mut self, mem: &mut dyn Memory, id: EndpointId, events: Readiness) {
+        let connection = self.endpoint(id).ok().and_then(|e| e.connection);
+        let Some(id) = connection else {
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        connection.waiting = events;
+        if connection.phase == Phase::Connected && connection.is_mapped() && !events.is_empty() {
+            self.on_told(mem, id, events);
+        }
+    }
+
+    /// A transfer that takes several calls begins (`keeps`) or ends: from its first byte to its end
+    /// no client's bytes come between its own. Costs nothing where no client is.
+    pub fn keep_turn(&mut self, mem: &mut dyn Memory, id: EndpointId, lane: Lane, keeps: bool) {
+        let connection = self.endpoint(id).ok().and_then(|e| e.connection);
+        let connection = connection.and_then(|id| self.connections.get_mut(id.0));
+        if let Some(rings) = connection.and_then(|connection| connection.rings.as_mut()) {
+            let side = match lane {
+                Lane::Send => Side::Send,
+                Lane::Receive => Side::Receive,
+            };
+            rings.keep(mem, side, keeps);
+        }
+    }
+
+    /// Looks how much clients have moved themselves, for [`connections`](Engine::connections).
+    pub fn refresh(&mut self, mem: &mut dyn Memory) {
+        let shared = self.directs.iter().map(|(_, handle)| handle.connection);
+        let ids: alloc::vec::Vec<ConnectionId> = shared.collect();
+        for id in ids {
+            let connection = self.connections.get_mut(id.0);
+            let Some(connection) = connection.filter(|c| c.phase == Phase::Connected) else {
+                continue;
+            };
+            let rings = connection.rings.as_mut();
+            if rings.is_some_and(|rings| rings.refresh(mem).is_err()) {
+                self.reset_connection(mem, id);
+            }
+        }
+    }
+
+    /// Whether clients have memory of `node` mapped to work on rings there.
+    pub(crate) fn is_worked_on(&self, node: NodeId) -> bool {
+        let mut connections = self
+            .directs
+            .iter()
+            .filter_map(|(_, handle)| self.connections.get(handle.connection.0));
+        connections.any(|connection| connection.peer.node() == node)
+    }
+}
+
+/// Whether an address is the first of a page.
+pub(crate) fn is_page(address: u64) -> bool {
+    address.is_multiple_of(PAGE_BYTES as u64)
+}
+
+/// The word that counts the copies of clients, in a control page.
+pub(crate) fn busy_word(page: u64) -> u64 {
+    page + RMA_BUSY_OFFSET
+}

@@ -1,0 +1,455 @@
+//! Both rings of a queue pair at work, by the protocol of `scif-ring`. Positions and locks are
+//! here, or, as soon as clients work on the rings themselves, in a control page shared with them.
+
+use scif_abi::direct::{LOCK_DAEMON, LOCK_FREE};
+use scif_abi::limits::PAGE_BYTES;
+use scif_ring::{Consumer, Producer, RingMemory, Side, Word};
+
+use crate::direct::is_page;
+use crate::memory::{BadAddress, Memory, Place};
+use crate::ring::{Block, Reach, RemoteQueuePair};
+
+/// Both sides, for loops.
+const SIDES: [Side; 2] = [Side::Send, Side::Receive];
+
+/// Times we arm and look before a ring that others keep busy is left to the clock.
+const ATTEMPTS: usize = 16;
+
+/// Why a ring cannot be used any longer; the other side is to blame, or a client of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RingError {
+    /// An index or a position that cannot be.
+    BadIndex,
+    /// The other side's memory is not where it said.
+    BadAddress,
+}
+
+impl From<BadAddress> for RingError {
+    fn from(_: BadAddress) -> RingError {
+        RingError::BadAddress
+    }
+}
+
+impl From<scif_ring::RingError<BadAddress>> for RingError {
+    fn from(error: scif_ring::RingError<BadAddress>) -> RingError {
+        match error {
+            scif_ring::RingError::Memory(BadAddress) => RingError::BadAddress,
+            // Locked comes from calls that are not used here.
+            scif_ring::RingError::BadIndex | scif_ring::RingError::Locked => RingError::BadIndex,
+        }
+    }
+}
+
+/// How a transfer went that does not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// So many bytes. 0: there is no room, or there are no bytes; the other side will tell when
+    /// that changes.
+    Bytes(usize),
+    /// None: a client is in the way, try again soon.
+    InTheWay,
+}
+
+/// Where everything is.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    reach: Reach,
+    /// Local address of our structure.
+    own: u64,
+    /// Local address of our ring.
+    ring: u64,
+    /// Bus address of the other side's structure.
+    peer: u64,
+    /// Bus address of its ring.
+    peer_ring: u64,
+}
+
+/// Position and lock of one side.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// The position; with a control page the last one we have seen there.
+    position: u64,
+    /// A transfer that has begun goes on later: nobody may come between.
+    keeps: bool,
+    /// We hold the lock beyond one call.
+    holds: bool,
+}
+
+/// The positions and locks of both sides.
+#[derive(Debug)]
+struct Turns {
+    /// Local address of the control page.
+    page: Option<u64>,
+    sides: [Turn; 2],
+}
+
+/// Both rings.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    places: Places,
+    producer: Producer,
+    consumer: Consumer,
+    turns: Turns,
+    peer_ring_bytes: u32,
+    /// The peer speaks [`ARMED`](scif_abi::message::Extensions::ARMED).
+    is_armable: bool,
+}
+
+/// The memory of a pair of rings during one call.
+struct Access<'a> {
+    mem: &'a mut dyn Memory,
+    places: &'a Places,
+    turns: &'a mut Turns,
+}
+
+impl RingMemory for Access<'_> {
+    type Error = BadAddress;
+
+    fn load(&self, word: Word) -> u32 {
+        self.mem.load_index(self.places.own + word.offset())
+    }
+
+    fn clear(&mut self, word: Word) -> u32 {
+        // What else may be there is nonsense, which is left and tells us each time.
+        self.mem.exchange(self.places.own + word.offset(), 1, 0)
+    }
+
+    fn store_peer(&mut self, word: Word, value: u32) -> Result<(), BadAddress> {
+        let address = self.places.peer + word.offset();
+        self.places.reach.store_index(self.mem, address, value)
+    }
+
+    fn flush_peer(&mut self, word: Word) -> Result<(), BadAddress> {
+        let address = self.places.peer + word.offset();
+        self.places.reach.read(self.mem, address, &mut [0; 4])
+    }
+
+    fn read(&self, offset: usize, buffer: &mut [u8]) {
+        self.mem.read(self.places.ring + offset as u64, buffer);
+    }
+
+    fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), BadAddress> {
+        let address = self.places.peer_ring + offset as u64;
+        self.places.reach.write(self.mem, address, bytes)
+    }
+
+    fn fence(&self) {
+        self.mem.full_fence();
+    }
+
+    fn position(&self, side: Side) -> u64 {
+        match self.turns.page {
+            Some(page) => self.mem.load_position(page + side.position_offset()),
+            None => self.turns.sides[side as usize].position,
+        }
+    }
+
+    fn set_position(&mut self, side: Side, position: u64) {
+        self.turns.sides[side as usize].position = position;
+        if let Some(page) = self.turns.page {
+            self.mem
+                .store_position(page + side.position_offset(), position);
+        }
+    }
+
+    fn try_lock(&mut self, side: Side, holder: u32) -> bool {
+        match self.turns.page {
+            Some(page) if !self.turns.sides[side as usize].holds => {
+                let lock = page + side.lock_offset();
+                self.mem.exchange(lock, LOCK_FREE, holder) == LOCK_FREE
+            }
+            _ => true,
+        }
+    }
+
+    fn unlock(&mut self, side: Side) {
+        self.turns.sides[side as usize].holds = false;
+        if let Some(page) = self.turns.page {
+            let lock = page + side.lock_offset();
+            self.mem.exchange(lock, LOCK_DAEMON, LOCK_FREE);
+            self.mem.full_fence();
+        }
+    }
+}
+
+impl Access<'_> {
+    /// The position under our lock. A client must not have turned it back.
+    fn check_position(&mut self, side: Side) -> Result<(), RingError> {
+        let position = self.position(side);
+        let turn = &mut self.turns.sides[side as usize];
+        if position < turn.position {
+            return Err(RingError::BadIndex);
+        }
+        turn.position = position;
+        Ok(())
+    }
+
+    /// Gives the lock back, unless the transfer goes on.
+    fn end_turn(&mut self, side: Side, moved: usize) {
+        let turn = &mut self.turns.sides[side as usize];
+        turn.holds = turn.keeps && (turn.holds || moved > 0);
+        if !turn.holds {
+            self.unlock(side);
+        }
+    }
+}
+
+impl Rings {
+    pub(crate) fn new(own: &Block, remote: &RemoteQueuePair, is_armable: bool) -> Rings {
+        Rings {
+            places: Places {
+                reach: remote.reach,
+                own: own.address,
+                ring: own.ring_address(),
+                peer: remote.address,
+                peer_ring: remote.buffer,
+            },
+            producer: Producer::new(remote.ring_bytes),
+            consumer: Consumer::new(own.ring_bytes),
+            turns: Turns {
+                page: None,
+                sides: [Turn::default(); 2],
+            },
+            peer_ring_bytes: remote.ring_bytes,
+            is_armable,
+        }
+    }
+
+    /// The parts, to work on them with: they are different fields, so both can be borrowed.
+    fn parts<'a>(
+        &'a mut self,
+        mem: &'a mut dyn Memory,
+    ) -> (Access<'a>, &'a Producer, &'a Consumer) {
+        let access = Access {
+            mem,
+            places: &self.places,
+            turns: &mut self.turns,
+        };
+        (access, &self.producer, &self.consumer)
+    }
+
+    /// Whether the other side says when it wants to be told.
+    pub(crate) fn is_armable(&self) -> bool {
+        self.is_armable
+    }
+
+    /// Whether the other side's structure and ring have pages of their own, so that clients can
+    /// have them.
+    pub(crate) fn have_own_pages(&self, mem: &dyn Memory) -> bool {
+        let Places { reach, peer, .. } = self.places;
+        let ring = self.places.peer_ring;
+        let bytes = (self.peer_ring_bytes as usize).next_multiple_of(PAGE_BYTES);
+        self.is_armable
+            && is_page(peer)
+            && is_page(ring)
+            && reach.reaches(mem, peer, PAGE_BYTES)
+            && reach.reaches(mem, ring, bytes)
+    }
+
+    /// Bytes of the other side's ring.
+    pub(crate) fn peer_ring_bytes(&self) -> u32 {
+        self.peer_ring_bytes
+    }
+
+    /// Where the other side's structure is.
+    pub(crate) fn peer_place(&self) -> Place {
+        self.places.reach.place(self.places.peer)
+    }
+
+    /// Where the other side's ring is.
+    pub(crate) fn peer_ring_place(&self) -> Place {
+        self.places.reach.place(self.places.peer_ring)
+    }
+
+    /// Whether clients work on the rings themselves.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.turns.page.is_some()
+    }
+
+    /// Bytes moved by a side in all, as far as we have seen.
+    pub(crate) fn position(&self, side: Side) -> u64 {
+        self.turns.sides[side as usize].position
+    }
+
+    /// Puts as many of `bytes`, which are some, as there is room for and makes them visible.
+    pub(crate) fn put(&mut self, mem: &mut dyn Memory, bytes: &[u8]) -> Result<Moved, RingError> {
+        let arms = self.is_shared();
+        let (mut access, producer, _) = self.parts(mem);
+        for _ in 0..ATTEMPTS {
+            if !access.try_lock(Side::Send, LOCK_DAEMON) {
+                return Ok(Moved::InTheWay);
+            }
+            let checked = access.check_position(Side::Send);
+            let put = checked.and_then(|()| Ok(producer.put(&mut access, bytes)?));
+            access.end_turn(Side::Send, *put.as_ref().unwrap_or(&0));
+            let count = put?;
+            // Without clients we are armed all the time.
+            if count > 0 || !arms || producer.arm(&mut access)? == Some(0) {
+                return Ok(Moved::Bytes(count));
+            }
+        }
+        Ok(Moved::InTheWay)
+    }
+
+    /// Takes as many bytes as are there and fit into `buffer`, which is not empty. `gives_room`:
+    /// tells the other side, whose memory is still there.
+    pub(crate) fn take(
+        &mut self,
+        mem: &mut dyn Memory,
+        buffer: &mut [u8],
+        gives_room: bool,
+    ) -> Result<Moved, RingError> {
+        let arms = self.is_shared() && gives_room;
+        let (mut access, _, consumer) = self.parts(mem);
+        for _ in 0..ATTEMPTS {
+            if !access.try_lock(Side::Receive, LOCK_DAEMON) {
+                return Ok(Moved::InTheWay);
+            }
+            let checked = access.check_position(Side::Receive);
+            let taken = checked.and_then(|()| Ok(consumer.take(&mut access, buffer)?));
+            let published = match taken {
+                Ok(1..) if gives_room => consumer.publish(&mut access),
+                _ => Ok(()),
+            };
+            access.end_turn(Side::Receive, *taken.as_ref().unwrap_or(&0));
+            let count = taken?;
+            published?;
+            if count > 0 || !arms || consumer.arm(&mut access)? == Some(0) {
+                return Ok(Moved::Bytes(count));
+            }
+        }
+        Ok(Moved::InTheWay)
+    }
+
+    /// Puts all of `bytes`, or nothing when there is no room for all; whether it did. For rings
+    /// that nobody shares.
+    pub(crate) fn put_whole(
+        &mut self,
+        mem: &mut dyn Memory,
+        bytes: &[u8],
+    ) -> Result<bool, RingError> {
+        let (mut access, producer, _) = self.parts(mem);
+        Ok(producer.put_whole(&mut access, bytes)?)
+    }
+
+    /// Bytes that can be taken. For rings that nobody shares.
+    pub(crate) fn available(&mut self, mem: &mut dyn Memory) -> Result<u32, RingError> {
+        let (access, _, consumer) = self.parts(mem);
+        Ok(consumer.available(&access)?)
+    }
+
+    /// Takes bytes out without giving their room back. For rings that nobody shares.
+    pub(crate) fn take_quietly(
+        &mut self,
+        mem: &mut dyn Memory,
+        buffer: &mut [u8],
+    ) -> Result<usize, RingError> {
+        let (mut access, _, consumer) = self.parts(mem);
+        Ok(consumer.take(&mut access, buffer)?)
+    }
+
+    /// Gives the room of everything taken back to the other side.
+    pub(crate) fn publish(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
+        let (mut access, _, consumer) = self.parts(mem);
+        Ok(consumer.publish(&mut access)?)
+    }
+
+    /// Whether there are bytes, and room; `None`: clients are so busy that it cannot be said.
+    pub(crate) fn look(&mut self, mem: &mut dyn Memory) -> Result<[Option<bool>; 2], RingError> {
+        let (access, producer, consumer) = self.parts(mem);
+        let there = consumer.look(&access)?.map(|bytes| bytes > 0);
+        let room = producer.look(&access)?.map(|bytes| bytes > 0);
+        Ok([there, room])
+    }
+
+    /// Asks the other side to tell us when bytes come; whether some are there now, as `look`.
+    pub(crate) fn arm_bytes(&mut self, mem: &mut dyn Memory) -> Result<Option<bool>, RingError> {
+        let (mut access, _, consumer) = self.parts(mem);
+        Ok(consumer.arm(&mut access)?.map(|bytes| bytes > 0))
+    }
+
+    /// Asks the other side to tell us when there is room; whether there is some now, as `look`.
+    pub(crate) fn arm_room(&mut self, mem: &mut dyn Memory) -> Result<Option<bool>, RingError> {
+        let (mut access, producer, _) = self.parts(mem);
+        Ok(producer.arm(&mut access)?.map(|bytes| bytes > 0))
+    }
+
+    /// Whether the other side wants to hear of bytes that were put; behind a full fence. Said once.
+    pub(crate) fn wants_bytes(&mut self, mem: &mut dyn Memory) -> bool {
+        let (mut access, producer, _) = self.parts(mem);
+        producer.must_notify(&mut access)
+    }
+
+    /// Whether the other side wants to hear of room that was made, likewise.
+    pub(crate) fn wants_room(&mut self, mem: &mut dyn Memory) -> bool {
+        let (mut access, _, consumer) = self.parts(mem);
+        consumer.must_notify(&mut access)
+    }
+
+    /// A transfer in several parts begins or ends: while it lasts, and something has been moved,
+    /// nobody else moves bytes on that side.
+    pub(crate) fn keep(&mut self, mem: &mut dyn Memory, side: Side, keeps: bool) {
+        let (mut access, ..) = self.parts(mem);
+        let turn = &mut access.turns.sides[side as usize];
+        turn.keeps = keeps;
+        if !keeps && turn.holds {
+            access.unlock(side);
+        }
+    }
+
+    /// From now on positions and locks are in the control page at `page`.
+    pub(crate) fn share(&mut self, mem: &mut dyn Memory, page: u64) {
+        let (mut access, ..) = self.parts(mem);
+        access.turns.page = Some(page);
+        for side in SIDES {
+            let turn = access.turns.sides[side as usize];
+            access.set_position(side, turn.position);
+            let holder = if turn.holds { LOCK_DAEMON } else { LOCK_FREE };
+            access.mem.store_index(page + side.lock_offset(), holder);
+        }
+    }
+
+    /// The control page is no longer shared: positions come back.
+    pub(crate) fn unshare(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
+        let (mut access, ..) = self.parts(mem);
+        let checked = SIDES.map(|side| access.check_position(side));
+        access.turns.page = None;
+        checked.into_iter().collect()
+    }
+
+    /// Looks at the positions in the control page.
+    pub(crate) fn refresh(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
+        let (mut access, ..) = self.parts(mem);
+        SIDES
+            .into_iter()
+            .try_for_each(|side| access.check_position(side))
+    }
+
+    /// Gives back what `holder` has locked, as it is gone. It may have died between its position
+    /// and the index: the indices are stored anew, if `reaches` the other side.
+    pub(crate) fn release(
+        &mut self,
+        mem: &mut dyn Memory,
+        holder: u32,
+        reaches: bool,
+    ) -> Result<(), RingError> {
+        let (mut access, producer, consumer) = self.parts(mem);
+        let Some(page) = access.turns.page else {
+            return Ok(());
+        };
+        for side in SIDES {
+            let lock = page + side.lock_offset();
+            if access.mem.load_index(lock) != holder {
+                continue;
+            }
+            if reaches {
+                match side {
+                    Side::Send => producer.publish(&mut access)?,
+                    Side::Receive => consumer.publish(&mut access)?,
+                }
+            }
+            access.mem.exchange(lock, holder, LOCK_FREE);
+        }
+        Ok(())
+    }
+}

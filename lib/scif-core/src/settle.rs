@@ -1,0 +1,212 @@
+//! What clients that work on their own are told by their control pages, and what has to wait for
+//! them: windows that end while they copy, rings that they hold locked.
+
+use scif_abi::direct::{
+    EPOCH_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
+};
+use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_NS};
+use scif_ring::validity::{self, ValidityMemory};
+
+use crate::connection::{Connection, ConnectionId, Phase};
+use crate::direct::{Direct, busy_word};
+use crate::engine::Engine;
+use crate::mapping::RemoteWindowId;
+use crate::memory::Memory;
+use crate::window::WindowId;
+
+/// A window that ends, and waits for copies of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settling {
+    connection: ConnectionId,
+    what: Ending,
+    /// When (ns) it waits no longer.
+    until: u64,
+}
+
+/// What ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// A window of the peer, which waits for our answer.
+    Remote(RemoteWindowId),
+    /// An own one, of which the peer has not been told.
+    Own(WindowId),
+}
+
+/// The words of a control page.
+struct Page<'a> {
+    mem: &'a mut dyn Memory,
+    direct: &'a mut Direct,
+}
+
+impl ValidityMemory for Page<'_> {
+    fn epoch(&self) -> u32 {
+        // Ours, not what a client may have made of it.
+        self.direct.epoch
+    }
+
+    fn set_epoch(&mut self, epoch: u32) {
+        self.direct.epoch = epoch;
+        self.mem.store_index(self.direct.page + EPOCH_OFFSET, epoch);
+        self.mem.full_fence();
+    }
+
+    fn busy(&self) -> u32 {
+        self.mem.load_index(busy_word(self.direct.page))
+    }
+
+    // Only clients copy.
+    fn add_busy(&mut self) {}
+
+    fn remove_busy(&mut self) {}
+}
+
+impl Connection {
+    /// What clients are to know of it.
+    fn direct_state(&self) -> u32 {
+        if self.endpoint.is_none() || self.rings.is_none() {
+            STATE_ENDED
+        } else if self.phase == Phase::Connected {
+            STATE_CONNECTED
+        } else {
+            STATE_DISCONNECTED
+        }
+    }
+
+    /// The control page, if there are clients.
+    fn page<'a>(&'a mut self, mem: &'a mut dyn Memory) -> Option<Page<'a>> {
+        let direct = self.direct.as_mut()?;
+        Some(Page { mem, direct })
+    }
+}
+
+impl Engine {
+    /// A connection's state may have changed: its clients, if any, are told soon.
+    pub(crate) fn restate(&mut self, id: ConnectionId) {
+        if self
+            .connections
+            .get(id.0)
+            .is_some_and(Connection::is_mapped)
+        {
+            self.restated.push(id);
+        }
+    }
+
+    /// Tells clients of changes of state.
+    pub(crate) fn tell_states(&mut self, mem: &mut dyn Memory) {
+        while let Some(id) = self.restated.pop() {
+            let Some(connection) = self.connections.get_mut(id.0) else {
+                continue;
+            };
+            let state = connection.direct_state();
+            if let Some(mut page) = connection.page(mem) {
+                let word = page.direct.page + STATE_OFFSET;
+                page.mem.store_index(word, state);
+                validity::advance(&mut page);
+            }
+        }
+    }
+
+    /// A window of a connection ends: no client begins a copy to or from it any more. True: none
+    /// is under way either. Otherwise [`end_settled`](Self::end_settled) is called later.
+    pub(crate) fn settle(
+        &mut self,
+        mem: &mut dyn Memory,
+        connection: Option<ConnectionId>,
+        what: Ending,
+    ) -> bool {
+        let Some(id) = connection else {
+            return true;
+        };
+        let connection = self.connections.get_mut(id.0);
+        let Some(mut page) = connection.and_then(|connection| connection.page(mem)) else {
+            return true;
+        };
+        validity::advance(&mut page);
+        if validity::is_idle(&page) {
+            return true;
+        }
+        if self.settling.is_empty() {
+            self.settle_at = self.now.saturating_add(CLIENT_RETRY_NS);
+        }
+        self.settling.push(Settling {
+            connection: id,
+            what,
+            until: self.now.saturating_add(CLIENT_COPY_NS),
+        });
+        false
+    }
+
+    /// Nobody copies to or from this window any more, or has had time enough to end.
+    fn end_settled(&mut self, mem: &mut dyn Memory, what: Ending) {
+        match what {
+            Ending::Remote(id) => self.answer_unregister(mem, id),
+            Ending::Own(id) => self.tell_unregister(mem, id),
+        }
+    }
+
+    /// The last client of a connection is gone.
+    pub(crate) fn settle_all(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        if self.settling.is_empty() {
+            return;
+        }
+        let is_its = |settling: &mut Settling| settling.connection == id;
+        let ended: alloc::vec::Vec<Settling> = self.settling.extract_if(.., is_its).collect();
+        for settling in ended {
+            self.end_settled(mem, settling.what);
+        }
+    }
+
+    /// A client was in the way of a transfer: whoever waits for it shall try again soon.
+    pub(crate) fn retry_soon(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id.0)
+            && !connection.is_blocked
+        {
+            connection.is_blocked = true;
+            if self.blocked.is_empty() {
+                self.blocked_until = self.now.saturating_add(CLIENT_RETRY_NS);
+            }
+            self.blocked.push(id);
+        }
+    }
+
+    /// When clients are to be looked at again.
+    pub(crate) fn next_client_deadline(&self) -> Option<u64> {
+        let blocked = (!self.blocked.is_empty()).then_some(self.blocked_until);
+        let settling = (!self.settling.is_empty()).then_some(self.settle_at);
+        blocked.into_iter().chain(settling).min()
+    }
+
+    /// Looks again at what waits for clients.
+    pub(crate) fn tick_clients(&mut self, mem: &mut dyn Memory) {
+        if !self.blocked.is_empty() && self.blocked_until <= self.now {
+            let mut blocked = core::mem::take(&mut self.blocked);
+            for id in blocked.drain(..) {
+                let Some(connection) = self.connections.get_mut(id.0) else {
+                    continue;
+                };
+                connection.is_blocked = false;
+                if let Some(endpoint) = connection.endpoint {
+                    self.announce(endpoint);
+                }
+            }
+            self.blocked = blocked;
+        }
+        if !self.settling.is_empty() && self.settle_at <= self.now {
+            self.settle_at = self.now.saturating_add(CLIENT_RETRY_NS);
+            for settling in core::mem::take(&mut self.settling) {
+                let connection = self.connections.get_mut(settling.connection.0);
+                let is_busy = connection
+                    .and_then(|connection| connection.page(mem))
+                    .is_some_and(|page| !validity::is_idle(&page));
+                if is_busy && settling.until > self.now {
+                    self.settling.push(settling);
+                    continue;
+                }
+                if is_busy {
+                    log::warn!("a client's copy does not end: its window goes nevertheless");
+                }
+                self.end_settled(mem, settling.what);
+            }
+        }
+    }
+}
