@@ -194,11 +194,11 @@ impl Bench<'_> {
 /// Takes one line of a measuring program.
 fn take(samples: &mut Samples, failures: &mut Vec<(String, String)>, step: Step, text: &str) {
     match samples.take(step.prefix(), text) {
-        Line::Progress(what) => eprintln!("    {what}"),
+        Line::Progress(what) | Line::Result(Some(what)) => eprintln!("    {what}"),
         Line::Failure(why) => {
             eprintln!("    FAILED: {why}");
             failures.push((step.title(), why));
         }
-        Line::Result | Line::Other => {}
+        Line::Result(None) | Line::Other => {}
     }
 }

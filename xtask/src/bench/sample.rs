@@ -4,6 +4,7 @@
 //! comes next; everything else on a console is something else. A measure is repeated inside a boot
 //! and over boots: its value is the median of all repetitions, its spread their least and largest.
 
+use crate::bench::results::absolute;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -105,8 +106,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// What a line of a console was.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A result, taken.
-    Result,
+    /// A result, taken; in words, unless it is one of several routines.
+    Result(Option<String>),
     /// What comes next.
     Progress(String),
     /// A result that says that a measure failed, or that cannot be understood.
@@ -136,8 +137,13 @@ impl Samples {
             Ok(printed) => printed,
             Err(error) => return Line::Failure(format!("a result is cut or wrong: {error}")),
         };
+        let shown = printed.routine.is_empty().then(|| {
+            let value = printed.p50.map(|value| absolute(value, &printed.unit));
+            let name = printed.name(prefix);
+            format!("{name} of {}: {}", printed.size, value.unwrap_or_default())
+        });
         match self.add(prefix, printed) {
-            Ok(()) => Line::Result,
+            Ok(()) => Line::Result(shown),
             Err(why) => Line::Failure(why),
         }
     }
@@ -245,7 +251,7 @@ pub mod tests {
                 "{{\"test\":\"{test}\",\"size\":{size},\"unit\":\"{unit}\",\"n\":1,\
                  \"p50\":{value}}}"
             );
-            assert_eq!(samples.take("", &line), Line::Result, "{line}");
+            assert!(matches!(samples.take("", &line), Line::Result(_)), "{line}");
         }
         samples
     }
@@ -267,7 +273,7 @@ pub mod tests {
                  \"p90\":3,\"p99\":{p99},\"max\":5,\"extra\":\"x\",\
                  \"repetitions\":[{first},320.5]}}"
             );
-            assert_eq!(samples.take("", &line), Line::Result);
+            assert!(matches!(samples.take("", &line), Line::Result(_)));
         }
         let sample = samples.get("rtt", 8).unwrap();
         assert_eq!(sample.repetitions, [300.0, 320.5, 310.0, 320.5]);
@@ -284,7 +290,7 @@ pub mod tests {
                 "{{\"test\":\"copy\",\"size\":64,\"unit\":\"bytes_per_s\",\"p50\":{rate},\
                  \"routine\":\"{routine}\"}}"
             );
-            assert_eq!(samples.take("", &line), Line::Result);
+            assert!(matches!(samples.take("", &line), Line::Result(_)));
         }
         assert_eq!(samples.get("copy", 64).unwrap().median(), Some(7.0));
         assert_eq!(samples.series("copy").len(), 1);
@@ -294,27 +300,22 @@ pub mod tests {
     #[test]
     fn the_way_of_a_message_is_part_of_the_name() {
         let mut samples = Samples::default();
-        for (test, path, wait) in [
-            ("rtt", "direct", "poll"),
-            ("rtt", "direct", "block"),
-            ("rtt", "file", "yield"),
-            ("file_stream", "file", "poll"),
-            ("rtt_block", "direct", "block"),
+        for (test, path, wait, name) in [
+            ("rtt", "direct", "poll", "x_rtt"),
+            ("rtt", "direct", "block", "x_rtt_block"),
+            ("rtt", "file", "yield", "x_rtt_file"),
+            ("file_stream", "file", "poll", "x_file_stream"),
+            ("rtt_block", "direct", "block", "x_rtt_block"),
         ] {
             let line = format!(
                 "{{\"test\":\"{test}\",\"size\":1,\"unit\":\"ns\",\"p50\":1,\
                  \"path\":\"{path}\",\"wait\":\"{wait}\"}}"
             );
-            assert_eq!(samples.take("x_", &line), Line::Result);
+            assert_eq!(
+                samples.take("x_", &line),
+                Line::Result(Some(format!("{name} of 1: 1.00 ns")))
+            );
         }
-        let names: Vec<_> = samples
-            .iter()
-            .map(|((test, _), _, _)| test.as_str())
-            .collect();
-        assert_eq!(
-            names,
-            ["x_file_stream", "x_rtt", "x_rtt_block", "x_rtt_file"]
-        );
     }
 
     #[test]
