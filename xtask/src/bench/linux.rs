@@ -5,12 +5,12 @@
 //! `target/bench`, not installed: a machine needs no second kernel for this.
 
 use crate::bench::cpio::Archive;
+use crate::bench::native;
 use crate::config::Node;
 use crate::lines::Splitter;
 use crate::machine::{self, RunDirectory};
 use crate::packages;
 use crate::report::{Context, Result, Step};
-use crate::toolchain;
 use crate::workspace;
 use std::fs::File;
 use std::io::Read;
@@ -38,8 +38,8 @@ const MODULES: &[&str] = &[
 const FIRST_PROCESS: &str = "BENCH first process";
 /// What a guest prints when its program ended, with the program's status.
 const PROGRAM_ENDED: &str = "BENCH program ended with status ";
-/// Target of the guests' program.
-const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// The guests' program; static, because the guests have no libraries.
+const PROGRAM: &str = "bench-linux";
 /// Memory the two guests share, in MiB.
 const WINDOW_MIB: u64 = 128;
 /// A guest that says nothing for so long is stuck.
@@ -97,7 +97,7 @@ impl Linux {
         }
         let (kernel, version) =
             kernel_in(&root).ok_or("the Linux package holds no kernel: remove target/bench")?;
-        let program = read(&build_program()?)?;
+        let program = read(&native::build(PROGRAM)?)?;
         let busybox = read(&root.join("bin/busybox"))?;
 
         let boot_files = directory.join("boot.cpio");
@@ -407,28 +407,6 @@ fn download(directory: &Path, root: &Path) -> Result<()> {
     }
     step.done();
     Ok(())
-}
-
-/// Builds the guests' program: static, because the guests have no libraries.
-fn build_program() -> Result<PathBuf> {
-    let step = Step::start("building the program of the Linux guests");
-    let target = workspace::target().join("bench/build");
-    let status = toolchain::clean(Command::new("cargo"))
-        .current_dir(workspace::root())
-        // Two of its dependencies use unstable features (see `test`).
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("RUSTFLAGS", "-Ctarget-feature=+crt-static")
-        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
-        .env("CARGO_TARGET_DIR", &target)
-        .args(["build", "--quiet", "--release", "--target", TRIPLE])
-        .args(["--package", "bench-linux"])
-        .status()
-        .context(|| "start cargo".to_string())?;
-    if !status.success() {
-        return Err("building bench-linux failed; cargo's words are above".into());
-    }
-    step.done();
-    Ok(target.join(TRIPLE).join("release/bench-linux"))
 }
 
 #[cfg(test)]

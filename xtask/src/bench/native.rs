@@ -1,42 +1,44 @@
-//! The measurements without QEMU: programs of this machine.
+//! Programs of this machine: those of the benchmark are built here, and the one that measures
+//! without QEMU is run.
 
-use crate::report::{Context, Result};
+use crate::report::{Context, Result, Step};
 use crate::toolchain;
 use crate::workspace;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The package of the program.
-const PACKAGE: &str = "bench-native";
+/// The program that measures without QEMU.
+const NATIVE: &str = "bench-native";
 
-fn cargo(subcommand: &str) -> Command {
-    let mut command = toolchain::clean(Command::new("cargo"));
-    // The libraries of the image are built with unstable features.
-    command.env("RUSTC_BOOTSTRAP", "1");
-    command.current_dir(workspace::root()).args([
-        subcommand,
-        "--quiet",
-        "--release",
-        "--package",
-        PACKAGE,
-    ]);
-    command
-}
-
-/// Builds it, so that nothing is compiled while it measures.
-fn build() -> Result<()> {
-    let status = cargo("build").status();
-    match status.context(|| "start cargo".to_string())?.success() {
-        true => Ok(()),
-        false => Err(format!("building {PACKAGE} failed; cargo's words are above").into()),
+/// Builds a program for this machine's system, static, so that it also runs in a guest without
+/// libraries; gives its file.
+pub fn build(package: &str) -> Result<PathBuf> {
+    const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+    let step = Step::start(format!("building {package}"));
+    let target = workspace::target().join("bench/build");
+    let status = toolchain::clean(Command::new("cargo"))
+        .current_dir(workspace::root())
+        // Two of their dependencies use unstable features (see `test`).
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Ctarget-feature=+crt-static")
+        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
+        .env("CARGO_TARGET_DIR", &target)
+        .args(["build", "--quiet", "--release", "--target", TRIPLE])
+        .args(["--package", package])
+        .status()
+        .context(|| "start cargo".to_string())?;
+    if !status.success() {
+        return Err(format!("building {package} failed; cargo's words are above").into());
     }
+    step.done();
+    Ok(target.join(TRIPLE).join("release").join(package))
 }
 
-/// Runs it; `line` gets its lines.
+/// Measures without QEMU; `line` gets the program's lines.
 pub fn run(quick: bool, line: &mut dyn FnMut(&str)) -> Result<()> {
-    build()?;
-    let mut command = cargo("run");
-    command.args(["--", "--json"]);
+    let mut command = Command::new(build(NATIVE)?);
+    command.arg("--json");
     if quick {
         command.arg("--quick");
     }
@@ -44,15 +46,15 @@ pub fn run(quick: bool, line: &mut dyn FnMut(&str)) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .context(|| "start cargo".to_string())?;
+        .context(|| format!("start {NATIVE}"))?;
     if let Some(output) = child.stdout.take() {
         for text in BufReader::new(output).lines() {
-            line(&text.context(|| format!("read what {PACKAGE} prints"))?);
+            line(&text.context(|| format!("read what {NATIVE} prints"))?);
         }
     }
-    let status = child.wait().context(|| format!("wait for {PACKAGE}"))?;
+    let status = child.wait().context(|| format!("wait for {NATIVE}"))?;
     match status.success() {
         true => Ok(()),
-        false => Err(format!("{PACKAGE}: {status}; its own words are above").into()),
+        false => Err(format!("{NATIVE}: {status}; its own words are above").into()),
     }
 }
