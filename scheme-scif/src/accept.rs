@@ -28,10 +28,10 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// `dup(listener, "accept")`: takes one connection; waits unless the listener has `O_NONBLOCK`.
-    /// `dup(endpoint, "window")`, `"own-window"`: a handle for mappings.
+    /// `dup(endpoint, "window")`, `"own-window"`, `"direct"`: a handle for mappings.
     ///
     /// # Errors
-    /// `EINVAL` for other names and for handles that do not listen.
+    /// `EINVAL` for other names and for handles that do not listen; those of the others.
     pub fn dup(
         &mut self,
         id: HandleId,
@@ -48,6 +48,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         match name {
             b"accept" => {}
             b"window" => return self.window_handle(id, caller, Kind::Window),
+            b"direct" => return self.direct_handle(id, caller),
             b"own-window" => return self.window_handle(id, caller, Kind::OwnWindow),
             _ => return Err(Error::new(EINVAL)),
         }

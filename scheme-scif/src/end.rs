@@ -28,7 +28,11 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                     self.lose_interest(endpoint, request);
                 }
             }
-            Some(Waiting::Connect { endpoint } | Waiting::Ticket { endpoint, .. }) => {
+            Some(
+                Waiting::Connect { endpoint }
+                | Waiting::Ticket { endpoint, .. }
+                | Waiting::Ready { endpoint, .. },
+            ) => {
                 self.lose_interest(endpoint, request);
             }
             _ => {}
@@ -85,6 +89,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             Some(Waiting::Send { handle } | Waiting::Receive { handle }) => {
                 moved = self.leave_lane(handle, request);
             }
+            Some(Waiting::Ready { .. }) => self.end_wait(request),
             Some(Waiting::Ticket { ticket, .. }) => {
                 self.engine.abandon(&mut self.fabric, ticket);
                 self.end_wait(request);
@@ -117,6 +122,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         match handle.kind {
             Kind::Endpoint(endpoint) => self.close_endpoint(id, &endpoint),
             Kind::Memory(Some(token)) => self.let_go(token),
+            Kind::Direct(direct) => self.engine.close_direct(&mut self.fabric, direct.id),
             Kind::Peers(_) => {
                 self.peers.remove(&id);
             }
@@ -142,7 +148,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 ..
             }
             | Waiting::Send { handle: at }
-            | Waiting::Receive { handle: at } => at == id,
+            | Waiting::Receive { handle: at }
+            | Waiting::Ready { handle: at, .. } => at == id,
             // Tickets end with the endpoint.
             _ => false,
         };

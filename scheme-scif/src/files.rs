@@ -7,7 +7,7 @@ use core::fmt::{Display, Formatter, Write};
 
 use scif_abi::flags::{Protection, Readiness};
 use scif_abi::limits::HOST_NODE;
-use scif_core::{ConnectionInfo, LinkState, MappingInfo, PortInfo, WindowInfo};
+use scif_core::{ConnectionInfo, EndpointState, LinkState, MappingInfo, PortInfo, WindowInfo};
 use syscall::data::Stat;
 use syscall::dirent::DirentKind;
 use syscall::error::{EINVAL, ENOTDIR, Error, Result};
@@ -286,7 +286,25 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         }
     }
 
-    /// What of `wanted` a handle is ready for now.
+    /// Notes what the subscribers of an endpoint want to hear of, so that each change is told,
+    /// whoever moves the bytes that are there by then.
+    fn subscribe(&mut self, id: HandleId, wanted: EventFlags) -> Result<()> {
+        let mut events = Readiness::empty();
+        events.set(Readiness::IN, wanted.contains(EventFlags::EVENT_READ));
+        events.set(Readiness::OUT, wanted.contains(EventFlags::EVENT_WRITE));
+        let number = self.endpoint(id)?.id;
+        // Only a connection has rings to be told of. Said once, as saying it counts as a change.
+        let connected = self.engine.state(number) == Some(EndpointState::Connected);
+        let events = connected.then_some(events);
+        let before = core::mem::replace(&mut self.endpoint(id)?.subscribed, events);
+        if let Some(events) = events.filter(|_| events != before) {
+            self.engine.set_waiting(&mut self.fabric, number, events);
+        }
+        Ok(())
+    }
+
+    /// What of `wanted` a handle is ready for now, for subscribers: `wanted` is what they are told
+    /// of from now on.
     pub fn ready(&mut self, id: HandleId, wanted: EventFlags) -> Result<EventFlags> {
         let endpoint = match &self.handle(id)?.kind {
             Kind::Endpoint(endpoint) => endpoint.id,
@@ -295,6 +313,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             Kind::Closed => return Ok(wanted),
             _ => return Ok(wanted & EventFlags::EVENT_READ),
         };
+        self.subscribe(id, wanted)?;
         let ready = self.engine.poll(&mut self.fabric, endpoint);
         // After a hang-up or in a state without transfers, a read or write ends at once.
         let ended = ready.intersects(Readiness::HUP | Readiness::ERR);

@@ -3,10 +3,12 @@
 use alloc::string::String;
 
 use scif_abi::PortId;
+use scif_abi::flags::Readiness;
 use scif_core::{EndpointId, RemoteWindowId};
 use syscall::flag::{MODE_CHR, MODE_DIR, MODE_FILE};
 
 use crate::access::{Access, Caller};
+use crate::direct::Direct;
 use crate::lane::Lane;
 use crate::object::{Made, Token};
 use crate::path::{Path, TextFile};
@@ -36,6 +38,8 @@ pub(crate) enum Mark {
     Peer(RemoteWindowId),
     /// A memory object that an own window was made of.
     Own(Token),
+    /// A part of what direct clients map.
+    Part,
 }
 
 impl Mark {
@@ -44,6 +48,7 @@ impl Mark {
         match self {
             Mark::Peer(_) => "window",
             Mark::Own(_) => "own-window",
+            Mark::Part => "direct",
         }
     }
 }
@@ -62,6 +67,8 @@ pub(crate) enum Kind<R> {
     Window(EndpointId),
     /// The endpoint's own windows, for mapping.
     OwnWindow(EndpointId),
+    /// A connection's rings, for a client that works on them by itself.
+    Direct(Direct),
     /// A memory object, or nothing yet.
     Memory(Made),
     /// The nodes that come and go.
@@ -78,6 +85,8 @@ pub(crate) struct Endpoint<R> {
     pub listening: bool,
     /// Set while a connect that `open` started with `O_NONBLOCK` has not been collected.
     pub dialing: Option<PortId>,
+    /// What the engine knows that subscribers want to hear of.
+    pub subscribed: Option<Readiness>,
     pub outgoing: Lane<R>,
     pub incoming: Lane<R>,
 }
@@ -89,6 +98,7 @@ impl<R> Endpoint<R> {
             nonblocking,
             listening: false,
             dialing: None,
+            subscribed: None,
             outgoing: Lane::default(),
             incoming: Lane::default(),
         }

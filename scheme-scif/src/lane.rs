@@ -30,6 +30,11 @@ impl<R: Copy + Eq> Lane<R> {
         self.waiting.is_empty()
     }
 
+    /// Whether the request waits in front.
+    pub fn is_front(&self, request: R) -> bool {
+        self.waiting.front() == Some(&request)
+    }
+
     /// How many bytes the request has moved, if it is its turn; otherwise it is in line from now
     /// on. A request that finds the line empty has its turn without entering it: most are done at
     /// once.
@@ -57,8 +62,7 @@ impl<R: Copy + Eq> Lane<R> {
     /// Takes the request out of the line; returns the bytes it has moved, and whether another's
     /// turn has come.
     pub fn leave(&mut self, request: R) -> (usize, bool) {
-        let was_front = self.waiting.front() == Some(&request);
-        if !was_front {
+        if !self.is_front(request) {
             self.waiting.retain(|waiting| *waiting != request);
             return (0, false);
         }

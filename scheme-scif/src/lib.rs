@@ -13,6 +13,7 @@ mod access;
 mod connect;
 #[cfg(target_os = "redox")]
 mod daemon;
+mod direct;
 mod end;
 mod files;
 mod handle;

@@ -44,9 +44,13 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             // Any descriptor of the scheme will do: the answer is the node's, not an endpoint's.
             return Ok(self.node_ids(payload));
         }
-        if let Call::MapRunOwn { offset, length } = call {
-            // Also of a handle that maps own windows.
-            return self.map_run_own(id, offset, length);
+        match call {
+            // Of handles beside the endpoint's own, too.
+            Call::MapRunOwn { offset, length } => return self.map_run_own(id, offset, length),
+            Call::Wait { events, kicks } => return self.wait(id, events, kicks, request),
+            Call::Kick { kicks } => return self.kick(id, kicks),
+            Call::DirectInfo { .. } => return self.direct_info(id, payload),
+            _ => {}
         }
         if !matches!(self.waiting.get(&request), Some(Waiting::Ticket { .. })) {
             self.endpoint(id)?;

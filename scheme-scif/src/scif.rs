@@ -200,6 +200,11 @@ pub(crate) enum Waiting {
         endpoint: EndpointId,
         ticket: Ticket,
     },
+    /// Waiting until an endpoint is ready; the handle is its own or that of a direct client.
+    Ready {
+        handle: HandleId,
+        endpoint: EndpointId,
+    },
     /// Making a memory object, or offering one.
     Memory { handle: HandleId, token: Token },
     /// Nothing any more: this is the answer.
@@ -415,13 +420,17 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     /// Puts `endpoint` behind the handle, whose own endpoint is closed.
     pub(crate) fn replace_endpoint(&mut self, id: HandleId, endpoint: EndpointId) -> Result<()> {
-        let old = core::mem::replace(&mut self.endpoint(id)?.id, endpoint);
+        let handle = self.endpoint(id)?;
+        let old = core::mem::replace(&mut handle.id, endpoint);
+        handle.subscribed = None;
         self.drop_endpoint(old);
         let interest = Interest {
             handle: Some(id),
             requests: BTreeSet::new(),
         };
         self.interest.insert(endpoint, interest);
+        // Whoever has subscribed is asked anew, of this endpoint.
+        self.changes.handles.push(id);
         Ok(())
     }
 

@@ -8,6 +8,8 @@
 use syscall::error::{EAGAIN, EBADF, EINVAL, EISDIR, EWOULDBLOCK, Error, Result};
 use syscall::flag::O_NONBLOCK;
 
+use scif_core::Lane;
+
 use crate::handle::{Handle, HandleId, Kind};
 use crate::path::{Path, TextFile};
 use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
@@ -114,6 +116,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             self.waiting.insert(request, Waiting::Send { handle: id });
             return would_block();
         };
+        self.keep_turn(id, Lane::Send, true);
         let error = loop {
             let rest = bytes.get(done..).unwrap_or(&[]);
             if rest.is_empty() {
@@ -129,6 +132,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 Err(error) => break Some(error),
             }
         };
+        self.keep_turn(id, Lane::Send, false);
         self.leave_lane(id, request);
         Self::result(done, error)
     }
@@ -147,6 +151,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             self.waiting.insert(request, waiting);
             return would_block();
         };
+        self.keep_turn(id, Lane::Receive, true);
         let error = loop {
             let rest = buffer.get_mut(done..).unwrap_or(&mut []);
             if rest.is_empty() || (until == Until::Any && done > 0) {
@@ -162,8 +167,18 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 Err(error) => break Some(error),
             }
         };
+        self.keep_turn(id, Lane::Receive, false);
         self.leave_lane(id, request);
         Self::result(done, error)
+    }
+
+    /// Keeps direct clients out from the first byte of a transfer to its last, or lets them in
+    /// again: what they move shall not get between its pieces.
+    fn keep_turn(&mut self, id: HandleId, lane: Lane, keeps: bool) {
+        if let Ok(endpoint) = self.endpoint(id).map(|endpoint| endpoint.id) {
+            self.engine
+                .keep_turn(&mut self.fabric, endpoint, lane, keeps);
+        }
     }
 
     /// A transfer that ends early has succeeded if it moved anything; the next one meets the error.
@@ -205,12 +220,16 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         else {
             return 0;
         };
-        let lane = match waiting {
-            Some(Waiting::Send { .. }) => &mut endpoint.outgoing,
-            Some(Waiting::Receive { .. }) => &mut endpoint.incoming,
+        let (lane, side) = match waiting {
+            Some(Waiting::Send { .. }) => (&mut endpoint.outgoing, Lane::Send),
+            Some(Waiting::Receive { .. }) => (&mut endpoint.incoming, Lane::Receive),
             _ => return 0,
         };
+        let was_front = lane.is_front(request);
         let (moved, others) = lane.leave(request);
+        if was_front {
+            self.keep_turn(id, side, false);
+        }
         if others {
             // The next in line is kept under the same handle.
             self.changes.handles.push(id);

@@ -48,6 +48,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 | Kind::Endpoint(_)
                 | Kind::Window(_)
                 | Kind::OwnWindow(_)
+                | Kind::Direct(_)
                 | Kind::Closed
         ) {
             return Err(Error::new(ENODEV));
@@ -73,6 +74,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         protection.set(Protection::WRITE, writes);
         match handle.kind {
             Kind::Memory(_) => self.map_object(id, offset, pages),
+            Kind::Direct(direct) => self.map_direct(id, direct.id, offset, pages),
             Kind::OwnWindow(endpoint) => {
                 self.map_own_window(id, endpoint, offset, pages, protection)
             }
@@ -137,6 +139,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         match range.mark {
             Mark::Peer(window) => self.engine.unmap(&mut self.fabric, window, range.pages),
             Mark::Own(token) => self.end_view(token, range.pages),
+            // The engine counts handles, and this one is open as long as anything is mapped.
+            Mark::Part => {}
         }
     }
 

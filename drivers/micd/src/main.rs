@@ -72,7 +72,9 @@ impl Micd {
             ..Config::new(links.node())
         };
         let memory = NodeMemory::new(Allocator::new()?);
-        let mut scif = Scif::new(Engine::new(config), memory);
+        let mut engine = Engine::new(config);
+        engine.set_copy_hints(copies.choices.numbers());
+        let mut scif = Scif::new(engine, memory);
 
         // Interrupts are edges: they are listened to before the first can come.
         let mut events = Queue::new()?;

@@ -2,8 +2,10 @@
 
 mod arbitrary;
 mod bed;
+mod client;
 mod connections;
 mod counts;
+mod direct;
 mod errors;
 mod mappings;
 mod memory;

@@ -335,13 +335,12 @@ impl Fabric for PlainMemory {
     }
 
     fn view_of(&self, place: Place, bytes: usize) -> Option<usize> {
+        let seen = |node, address| APERTURES + (usize::from(node) << NODE_SHIFT) + address as usize;
         let address = match place {
-            Place::Peer(node, address) => {
-                return Some(APERTURES + (usize::from(node) << NODE_SHIFT) + address as usize);
-            }
+            Place::Peer(node, address) => return Some(seen(node, address)),
             Place::Own(address) => address,
         };
-        self.objects.values().find_map(|object| {
+        let found = self.objects.values().find_map(|object| {
             let mut before = 0;
             object.runs.iter().find_map(|run| {
                 let length = run.pages as usize * PAGE;
@@ -351,7 +350,9 @@ impl Fabric for PlainMemory {
                 let start = object.view + before - length;
                 inside.then(|| start + (address - run.address) as usize)
             })
-        })
+        });
+        // What is no object's is the engine's.
+        found.or_else(|| Some(seen(self.node, address)))
     }
 
     fn physical(&self, place: Place) -> Option<u64> {

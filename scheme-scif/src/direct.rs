@@ -1,0 +1,176 @@
+//! Direct clients: programs that work on a connection's rings by themselves.
+//!
+//! A direct handle maps what they need (`scif_abi::direct::Part`). The daemon is left with what
+//! takes two: waking the peer (`Kick`), and sleeping until the peer has something to tell (`Wait`).
+//! Both work on the endpoint itself as well. Files and direct clients may be used on one endpoint
+//! as one likes; they lock each other out, see [`transfer`](crate::transfer).
+
+use scif_abi::direct::{DirectRecord, Part};
+use scif_abi::flags::{Kicks, Readiness};
+use scif_core::{DirectId, EndpointId};
+use syscall::error::{EACCES, EINVAL, ENOTCONN, ENOTTY, EOVERFLOW, EWOULDBLOCK, Error, Result};
+use zerocopy::IntoBytes;
+
+use crate::access::Caller;
+use crate::handle::{Handle, HandleId, Kind, Mark};
+use crate::object::PAGE;
+use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
+
+/// What a direct handle stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Direct {
+    pub id: DirectId,
+    /// Whose rings they are; it may have been closed.
+    pub endpoint: EndpointId,
+    /// What its client has to know.
+    record: DirectRecord,
+}
+
+impl<F: Fabric, R: RequestId> Scif<F, R> {
+    /// `dup(endpoint, "direct")`.
+    ///
+    /// # Errors
+    /// `EACCES` when the endpoint's file is not for reading and writing: with the rings one can do
+    /// both. `ENOTCONN`; `EOPNOTSUPP` when the peer's ring cannot be mapped; `ENOMEM`.
+    pub(crate) fn direct_handle(&mut self, id: HandleId, caller: Caller) -> Result<HandleId> {
+        // A connection that is still being made is none.
+        self.collect_dial(id).map_err(|error| match error.errno {
+            EWOULDBLOCK => Error::new(ENOTCONN),
+            _ => error,
+        })?;
+        let endpoint = self.endpoint(id)?.id;
+        let Handle { path, access, .. } = *self.handle(id)?;
+        if access.to_read().and(access.to_write()).is_err() {
+            return Err(Error::new(EACCES));
+        }
+        let opened = self.engine.open_direct(&mut self.fabric, endpoint);
+        let (direct, record) = opened.map_err(system)?;
+        let kind = Kind::Direct(Direct {
+            id: direct,
+            endpoint,
+            record,
+        });
+        Ok(self.insert(Handle::new(path, access, caller, kind)))
+    }
+
+    /// `DirectInfo`: fills in what the handle's client has to know.
+    pub(crate) fn direct_info(&mut self, id: HandleId, payload: &mut [u8]) -> Result<usize> {
+        let Kind::Direct(Direct { record, .. }) = self.handle(id)?.kind else {
+            return Err(Error::new(ENOTTY));
+        };
+        // The decoder has checked the length.
+        payload.copy_from_slice(record.as_bytes());
+        Ok(0)
+    }
+
+    /// `fmap` of a direct handle: `pages` pages at `offset`, all in one part.
+    ///
+    /// # Errors
+    /// `EINVAL` outside the parts; `ECONNRESET` when the connection is over and the part is the
+    /// peer's.
+    pub(crate) fn map_direct(
+        &mut self,
+        id: HandleId,
+        direct: DirectId,
+        offset: u64,
+        pages: u64,
+    ) -> Result<usize> {
+        let (part, within) = part_at(offset);
+        let (place, part_bytes) = self.engine.direct_place(direct, part).map_err(system)?;
+        let bytes = pages.checked_mul(PAGE).ok_or(Error::new(EINVAL))?;
+        let end = within.checked_add(bytes).ok_or(Error::new(EINVAL))?;
+        if end > part_bytes as u64 {
+            return Err(Error::new(EINVAL));
+        }
+        let address = usize::try_from(bytes)
+            .ok()
+            .and_then(|bytes| self.fabric.view_of(place.offset(within), bytes));
+        let Some(address) = address else {
+            log::error!("{part:?} at {place:?}, {bytes:#x} bytes, cannot be mapped");
+            return Err(Error::new(EOVERFLOW));
+        };
+        let handle = self.handle_mut(id)?;
+        handle.mapped.add(offset / PAGE, pages, Mark::Part);
+        Ok(address)
+    }
+
+    /// The endpoint that a handle is for: its own, or that of its direct handle.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTTY`.
+    fn endpoint_of(&mut self, id: HandleId) -> Result<EndpointId> {
+        match self.handle(id)?.kind {
+            Kind::Direct(direct) => Ok(direct.endpoint),
+            _ => Ok(self.endpoint(id)?.id),
+        }
+    }
+
+    /// `Kick`: tells the peer to look at its rings. Many in one turn are one message.
+    ///
+    /// # Errors
+    /// `EINVAL` unknown bits; `ENOTCONN`; `EBADF` the endpoint of a direct handle was closed.
+    pub(crate) fn kick(&mut self, id: HandleId, kicks: u32) -> Result<usize> {
+        let kicks = Kicks::from_bits(kicks).ok_or(Error::new(EINVAL))?;
+        let endpoint = self.endpoint_of(id)?;
+        let told = self.engine.kick(endpoint, kicks);
+        told.map(|()| 0).map_err(system)
+    }
+
+    /// `Wait`: the readiness of an endpoint, once something of `events` is there. A state without
+    /// transfers ends it as well, and so does the end of a direct handle's endpoint.
+    ///
+    /// # Errors
+    /// Those of [`kick`](Self::kick), if there are `kicks`.
+    pub(crate) fn wait(
+        &mut self,
+        id: HandleId,
+        events: u16,
+        kicks: u32,
+        request: R,
+    ) -> Result<usize> {
+        let begun = matches!(self.waiting.get(&request), Some(Waiting::Ready { .. }));
+        if !begun && kicks != 0 {
+            self.kick(id, kicks)?;
+        }
+        let endpoint = self.endpoint_of(id)?;
+        let ended = Readiness::ERR | Readiness::HUP | Readiness::NVAL;
+        let wanted = Readiness::from_bits_truncate(events) | ended;
+        // What is not there now is told when it comes.
+        let ready = self.engine.poll(&mut self.fabric, endpoint) & wanted;
+        if !ready.is_empty() {
+            self.end_wait(request);
+            return Ok(ready.bits().into());
+        }
+        if !begun {
+            let waiting = Waiting::Ready {
+                handle: id,
+                endpoint,
+            };
+            self.waiting.insert(request, waiting);
+            self.wake_with(endpoint, request);
+        }
+        would_block()
+    }
+}
+
+/// The part that holds an `fmap` offset, and where in it.
+fn part_at(offset: u64) -> (Part, u64) {
+    let before = Part::ALL.into_iter().rev();
+    let part = before.into_iter().find(|part| part.offset() <= offset);
+    let part = part.unwrap_or(Part::Control);
+    (part, offset - part.offset())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_lie_in_the_part_before_them() {
+        for part in Part::ALL {
+            assert_eq!(part_at(part.offset()), (part, 0));
+            assert_eq!(part_at(part.offset() + 8192), (part, 8192));
+        }
+        assert_eq!(part_at(u64::MAX).0, Part::PeerRing);
+    }
+}
