@@ -25,8 +25,9 @@ fn count(value: f64) -> String {
     format!("{value:.0}")
 }
 
+/// A small number for a tick, without the dust of its arithmetic.
 fn plain(value: f64) -> String {
-    format!("{value}")
+    format!("{}", (value * 1e6).round() / 1e6)
 }
 
 fn time(value: f64) -> String {
@@ -234,6 +235,7 @@ mod tests {
         assert_eq!(bytes(64.0), "64 B");
         assert_eq!(bytes(16384.0), "16 KiB");
         assert_eq!(bytes(67_108_864.0), "64 MiB");
+        assert_eq!(plain(3.0 * 0.2), "0.6");
         assert_eq!(time(100.0), "100 ns");
         assert_eq!(time(1000.0), "1 µs");
         assert_eq!(time(10_000.0), "10 µs");

@@ -141,7 +141,7 @@ impl Step {
         let lines = match self {
             Self::Pair => pair(quick),
             Self::Loopback => return Some(loopback(quick)),
-            Self::Connections => growth("idle", 4000, 100),
+            Self::Connections => growth("idle", 4000, 1000),
             Self::Windows => growth("windows", 100000, 100),
             Self::Pages => growth("pages", 65536, 256),
             Self::Nodes(nodes) => return Some(many(nodes, effort)),
