@@ -20,7 +20,7 @@ use platform::dma::Allocator;
 use platform::event::{Queue, Ready};
 use platform::scheme::{SchemeLoop, Status};
 use platform::{Result, copy};
-use runtime::time::{Duration, Instant};
+use runtime::time::Instant;
 use scheme_scif::{Daemon, LoopCounters, News, SCHEME, Scif};
 use scif_abi::NodeId;
 use scif_abi::limits::HOST_NODE;
@@ -78,6 +78,7 @@ impl Micd {
 
         // Interrupts are edges: they are listened to before the first can come.
         let mut events = Queue::new()?;
+        events.open_clock()?;
         for (index, fd) in links.interrupts() {
             events.subscribe(fd, EventFlags::EVENT_READ, Source::Link(index))?;
         }
@@ -132,16 +133,16 @@ impl Micd {
                 false => Status::Idle,
             };
             self.tell_news();
-            let limit = match status {
+            let deadline = match status {
                 Status::Closed => break,
                 // A busy client must not keep the links waiting.
-                Status::More => Some(Duration::ZERO),
-                Status::Idle if self.scheme.scif.is_busy() => Some(Duration::ZERO),
-                Status::Idle => self.time_left(now),
+                Status::More => Some(now),
+                Status::Idle if self.scheme.scif.is_busy() => Some(now),
+                Status::Idle => self.deadline(),
             };
             counters.turns += 1;
             self.count(&mut counters);
-            self.events.wait(limit, &mut ready)?;
+            self.events.wait_until(deadline, now, &mut ready)?;
         }
         log::info!("the scheme is closed, leaving");
         self.links.leave();
@@ -167,11 +168,10 @@ impl Micd {
         alloc::format!("online: {}", words(nodes))
     }
 
-    /// Until the next time-out of the engine or a link; `now` is the time of this turn.
-    fn time_left(&mut self, now: u64) -> Option<Duration> {
+    /// The next time-out of the engine or a link, by the monotonic clock.
+    fn deadline(&mut self) -> Option<u64> {
         let engine = self.scheme.scif.engine().0.next_deadline();
-        let next = engine.into_iter().chain(self.links.deadline()).min()?;
-        Some(Duration::from_nanos(next.saturating_sub(now)))
+        engine.into_iter().chain(self.links.deadline()).min()
     }
 
     /// Has the file `stats` tell how much each turn of the loop is worth.

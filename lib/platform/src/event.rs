@@ -2,22 +2,32 @@
 //!
 //! Opened as a file, not through the library's wrapper, because only the file offers a time limit.
 
+use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
-use syscall::data::Event;
+use syscall::data::{Event, TimeSpec};
 use syscall::error::{EINTR, EIO, Error, Result};
-use syscall::flag::{EVENT_TIMEOUT_ID, EventFlags};
+use syscall::flag::{CLOCK_MONOTONIC, EVENT_TIMEOUT_ID, EventFlags};
 
 /// Events taken by one wait.
 const EVENTS_PER_READ: usize = 32;
+
+/// What the events of the clock carry, in place of a source's index.
+const ALARM: usize = usize::MAX;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// An event queue whose sources are known by values of `T`, usually an enum of the daemon.
 pub struct Queue<T> {
     file: Fd,
     sources: Vec<T>,
+    /// A file of the monotonic clock, once somebody waited until a point of time.
+    clock: Option<Fd>,
+    /// The earliest point of time, in nanoseconds, at which the clock will post an event.
+    alarm: Option<u64>,
 }
 
 /// Something a source reported.
@@ -36,6 +46,8 @@ impl<T: Copy + PartialEq> Queue<T> {
         Ok(Self {
             file,
             sources: Vec::new(),
+            clock: None,
+            alarm: None,
         })
     }
 
@@ -73,6 +85,64 @@ impl<T: Copy + PartialEq> Queue<T> {
             let milliseconds = usize::try_from(milliseconds).unwrap_or(usize::MAX);
             self.control(EVENT_TIMEOUT_ID, EventFlags::EVENT_READ, milliseconds)?;
         }
+        self.read(ready)
+    }
+
+    /// Waits for events until the monotonic clock shows `deadline` (nanoseconds; none: without
+    /// limit); `now` is what it showed lately. As [`wait`](Self::wait), but it may also end earlier
+    /// with nothing in `ready`: an alarm once set is left to come, so that a daemon with distant
+    /// deadlines sleeps with a single call.
+    ///
+    /// The first call with a deadline opens the clock, so it must not come after the program gave
+    /// up its names: call [`open_clock`](Self::open_clock) before.
+    pub fn wait_until(
+        &mut self,
+        deadline: Option<u64>,
+        now: u64,
+        ready: &mut Vec<Ready<T>>,
+    ) -> Result<()> {
+        let Some(deadline) = deadline else {
+            ready.clear();
+            return self.read(ready);
+        };
+        if deadline <= now {
+            return self.wait(Some(Duration::ZERO), ready);
+        }
+        ready.clear();
+        if self.alarm.is_none_or(|alarm| alarm > deadline) {
+            self.open_clock()?;
+            if self.set_alarm(deadline).is_err() {
+                // More alarms wait than the kernel keeps.
+                let limit = Duration::from_nanos(deadline - now);
+                return self.wait(Some(limit), ready);
+            }
+        }
+        self.read(ready)
+    }
+
+    fn set_alarm(&mut self, deadline: u64) -> Result<()> {
+        let clock = self.clock.as_ref().ok_or(Error::new(EIO))?;
+        clock.write(&TimeSpec {
+            tv_sec: i64::try_from(deadline / NANOS_PER_SECOND).unwrap_or(i64::MAX),
+            tv_nsec: (deadline % NANOS_PER_SECOND) as i32,
+        })?;
+        self.alarm = Some(deadline);
+        Ok(())
+    }
+
+    /// Opens what [`wait_until`](Self::wait_until) needs.
+    pub fn open_clock(&mut self) -> Result<()> {
+        if self.clock.is_none() {
+            let path = format!("/scheme/time/{CLOCK_MONOTONIC}");
+            let clock = Fd::open(&path, O_CLOEXEC | O_RDWR, 0)?;
+            self.control(clock.raw(), EventFlags::EVENT_READ, ALARM)?;
+            self.clock = Some(clock);
+        }
+        Ok(())
+    }
+
+    /// Waits for events and stores those of the sources.
+    fn read(&mut self, ready: &mut Vec<Ready<T>>) -> Result<()> {
         let mut events = [const {
             Event {
                 id: 0,
@@ -98,6 +168,10 @@ impl<T: Copy + PartialEq> Queue<T> {
         }
         for event in events.iter().take(count / size_of::<Event>()) {
             if event.id == EVENT_TIMEOUT_ID {
+                continue;
+            }
+            if event.data == ALARM {
+                self.alarm = None;
                 continue;
             }
             if let Some(&source) = self.sources.get(event.data) {
