@@ -1,0 +1,167 @@
+//! `bench-native`: two nodes in one program, each on a thread and a core of its own: the engine,
+//! its copy engine and the rings as clients use them, without emulation. Beside it what they are
+//! compared with.
+//!
+//! | test | size | unit | what |
+//! | --- | --- | --- | --- |
+//! | `native_pingpong` | 8 | ns | two threads, each polls a word and stores the other's |
+//! | `native_msg_rtt` | 64 | ns | a message and one back through the rings, polling |
+//! | `native_{unix,pipe,tcp}_rtt` | 64 | ns | the same by the system |
+//! | `native_memcpy` | bytes | bytes_per_s | the C library's copy: the limit |
+//! | `native_rma`, `native_rma_read` | bytes | bytes_per_s | `writeto`, `readfrom` by a client |
+//! | `native_engine_rma`, `native_engine_rma_read` | bytes | bytes_per_s | the same by the engine |
+//! | `native_stream` | 4096 | bytes_per_s | messages one after the other through the rings |
+//! | `native_{unix,pipe,tcp}_stream` | 4096 | bytes_per_s | the same by the system |
+//!
+//! Lines as in `scif_perf::report`. Tests that are compared run in turn, one repetition of each, so
+//! that what disturbs the machine for a while hits both.
+
+mod memory;
+mod raw;
+mod rings;
+mod rma;
+mod streams;
+mod threads;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use platform::clock::Rate;
+use scif_perf::arguments::Arguments;
+use scif_perf::report::{Line, TABLE_HEAD, Unit};
+use scif_perf::samples::Samples;
+
+const HELP: &str = "\
+bench-native [options]: two nodes in one program, beside sockets, pipes and memcpy
+  --test LIST        groups to run: rtt, rma, stream (default: all)
+  --repetitions N    repetitions (default 7)
+  --budget-ms N      time for one test in a repetition (default 50)
+  --quick            2 repetitions of 5 ms
+  --json             a JSON object per line instead of a table";
+
+/// Why something could not be measured.
+pub type Failure = Box<dyn std::error::Error>;
+
+/// What to measure, and how long.
+pub struct Settings {
+    /// The counter's rate.
+    pub rate: Rate,
+    /// Repetitions.
+    pub repetitions: u32,
+    /// Nanoseconds for a test in a repetition.
+    pub budget_ns: u64,
+    json: bool,
+}
+
+/// A test: called once for each repetition, it gives samples.
+pub struct Test<'a> {
+    name: String,
+    size: u64,
+    unit: Unit,
+    run: Box<dyn FnMut(&Settings) -> Result<Vec<f64>, Failure> + 'a>,
+}
+
+impl<'a> Test<'a> {
+    /// A test of this name and size.
+    pub fn new(
+        name: &str,
+        size: usize,
+        unit: Unit,
+        run: impl FnMut(&Settings) -> Result<Vec<f64>, Failure> + 'a,
+    ) -> Self {
+        Self {
+            name: name.to_string(),
+            size: size as u64,
+            unit,
+            run: Box::new(run),
+        }
+    }
+}
+
+impl Settings {
+    /// Runs tests in turn, one repetition of each after the other, and prints their results. The
+    /// first repetition of each does not count.
+    pub fn run(&self, mut tests: Vec<Test<'_>>) -> Result<(), Failure> {
+        let mut samples = vec![Samples::new(); tests.len()];
+        for repetition in 0..=self.repetitions {
+            for (test, samples) in tests.iter_mut().zip(&mut samples) {
+                let found = (test.run)(self).map_err(|error| format!("{}: {error}", test.name))?;
+                if repetition > 0 {
+                    samples.add(found);
+                }
+            }
+        }
+        for (test, samples) in tests.iter().zip(samples) {
+            if let Some(summary) = samples.summary() {
+                let line = Line::new(&test.name, test.size, test.unit, summary);
+                if self.json {
+                    println!("{}", line.json());
+                } else {
+                    println!("{line}");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("bench-native: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let arguments = Arguments::parse(
+        std::env::args().skip(1),
+        &["--json", "--quick", "--help"],
+        &["--test", "--repetitions", "--budget-ms"],
+    )?;
+    if arguments.has("--help") {
+        println!("{HELP}");
+        return Ok(());
+    }
+    let quick = arguments.has("--quick");
+    let start = Instant::now();
+    let rate = Rate::measure(|| start.elapsed().as_nanos() as u64);
+    let budget: u64 = arguments.number("--budget-ms", if quick { 5 } else { 50 })?;
+    let settings = Settings {
+        rate: rate.ok_or("the clocks stand still")?,
+        repetitions: arguments.number("--repetitions", if quick { 2 } else { 7 })?,
+        budget_ns: budget * 1_000_000,
+        json: arguments.has("--json"),
+    };
+    let list = arguments.text("--test").unwrap_or("rtt,rma,stream");
+    if let Some(word) = list
+        .split(',')
+        .find(|word| !["rtt", "rma", "stream"].contains(word))
+    {
+        return Err(format!("there is no group '{word}'").into());
+    }
+    let wants = |group: &str| list.split(',').any(|word| word == group);
+    if !settings.json {
+        println!("{TABLE_HEAD}");
+    }
+    platform::copy::measure(None).choices.apply();
+    threads::pin(0)?;
+    if wants("rtt") {
+        let mut pair = rings::Pair::start(memory::connected()?)?;
+        let mut tests = vec![raw::ping_pong(), pair.round_trips(64)];
+        tests.extend(streams::round_trips(64)?);
+        settings.run(tests)?;
+    }
+    if wants("rma") {
+        rma::run(&settings)?;
+    }
+    if wants("stream") {
+        let mut pair = rings::Pair::start(memory::connected()?)?;
+        let mut tests = vec![pair.stream(4096)];
+        tests.extend(streams::streams(4096)?);
+        settings.run(tests)?;
+    }
+    Ok(())
+}

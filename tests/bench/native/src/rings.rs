@@ -1,0 +1,446 @@
+//! Messages through the rings of a connection, as clients of `micd` pass them: each thread has the
+//! control page, its own ring and the peer's mapped and works on them by the ring protocol.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use platform::clock::ticks;
+use platform::copy::{Choices, Side as MemorySide, measure};
+use platform::direct::Pages;
+use platform::host;
+use platform::mem::{PAGE, full_fence};
+use platform::shared::Protection;
+use scif_abi::direct::{
+    DirectRecord, EPOCH_OFFSET, LOCK_FREE, Part, RECEIVE_LOCK_OFFSET, RECEIVED_OFFSET,
+    RMA_BUSY_OFFSET, SEND_LOCK_OFFSET, SENT_OFFSET,
+};
+use scif_abi::qp::{BYTES_ARMED_OFFSET, LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, ROOM_ARMED_OFFSET};
+use scif_core::Place;
+use scif_perf::pattern;
+use scif_perf::report::Unit;
+use scif_ring::validity::{ValidityMemory, enter, leave};
+use scif_ring::{Consumer, Producer, RingError, RingMemory, Side, Word};
+
+use crate::memory::{Node, said};
+use crate::{Failure, Settings, Test, threads};
+
+/// One end of the connection, with its rings mapped.
+struct End {
+    record: DirectRecord,
+    control: Pages,
+    own: Pages,
+    peer_page: Pages,
+    peer_ring: Pages,
+    choices: Choices,
+    producer: Producer,
+    consumer: Consumer,
+}
+
+/// The mapped pages of an end, for one call.
+#[derive(Clone, Copy)]
+struct View<'a>(&'a End);
+
+impl End {
+    /// Opens a direct handle of a node's endpoint and maps its parts.
+    fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
+        let opened = node.engine.open_direct(&mut node.memory, node.endpoint);
+        let (handle, record) = opened.map_err(said("direct"))?;
+        let map = |part| {
+            let placed = node.engine.direct_place(handle, part);
+            let (place, bytes) = placed.map_err(said("direct part"))?;
+            let (base, offset) = match place {
+                Place::Own(address) => (&node.ram, address),
+                Place::Peer(_, address) => (&peer.ram, address),
+            };
+            let region = base.part(offset as usize, bytes);
+            let region = region.map_err(said("direct part"))?;
+            mapped(region.address(), bytes)
+        };
+        Ok(Self {
+            control: map(Part::Control)?,
+            own: map(Part::Own)?,
+            peer_page: map(Part::PeerQueuePair)?,
+            peer_ring: map(Part::PeerRing)?,
+            choices: measure(None).choices,
+            producer: Producer::new(record.peer_ring_bytes.get()),
+            consumer: Consumer::new(record.own_ring_bytes.get()),
+            record,
+        })
+    }
+
+    /// Sends all of a message, polling.
+    #[inline]
+    fn send(&self, message: &[u8]) -> Result<(), Failure> {
+        let mut sent = 0;
+        while sent < message.len() {
+            let moved = self
+                .producer
+                .send(&mut View(self), self.holder(), &message[sent..]);
+            sent += moved.map_err(fault)?.bytes;
+        }
+        Ok(())
+    }
+
+    /// Receives all of a message, polling; false when the other end has stopped.
+    #[inline]
+    fn receive(&self, buffer: &mut [u8], stop: Option<&AtomicBool>) -> Result<bool, Failure> {
+        let (mut got, mut is_last_look) = (0, false);
+        while got < buffer.len() {
+            let moved = self
+                .consumer
+                .receive(&mut View(self), self.holder(), &mut buffer[got..]);
+            let bytes = moved.map_err(fault)?.bytes;
+            if bytes == 0
+                && let Some(stop) = stop
+            {
+                if is_last_look {
+                    return Ok(false);
+                }
+                // What was sent before it stopped is there now.
+                is_last_look = stop.load(Ordering::Acquire);
+            }
+            got += bytes;
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn holder(&self) -> u32 {
+        self.record.handle.get()
+    }
+}
+
+/// The epoch, and who copies.
+impl ValidityMemory for View<'_> {
+    #[inline]
+    fn epoch(&self) -> u32 {
+        let word = self.0.control.u32_at::<{ EPOCH_OFFSET as usize }>();
+        word.load(Ordering::Acquire)
+    }
+
+    fn set_epoch(&mut self, epoch: u32) {
+        let word = self.0.control.u32_at::<{ EPOCH_OFFSET as usize }>();
+        word.store(epoch, Ordering::SeqCst);
+    }
+
+    fn busy(&self) -> u32 {
+        let word = self.0.control.u32_at::<{ RMA_BUSY_OFFSET as usize }>();
+        word.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn add_busy(&mut self) {
+        let word = self.0.control.u32_at::<{ RMA_BUSY_OFFSET as usize }>();
+        word.fetch_add(1, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn remove_busy(&mut self) {
+        let word = self.0.control.u32_at::<{ RMA_BUSY_OFFSET as usize }>();
+        word.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Windows of both ends that a client has mapped.
+pub struct Windows {
+    end: End,
+    epoch: u32,
+    /// The own window, and the peer's.
+    pub own: Pages,
+    pub peer: Pages,
+}
+
+impl Windows {
+    /// Maps windows whose memory is at these addresses.
+    pub fn map(
+        node: &mut Node,
+        peer: &Node,
+        own: (usize, usize),
+        theirs: (usize, usize),
+    ) -> Result<Self, Failure> {
+        let end = End::open(node, peer)?;
+        Ok(Self {
+            epoch: View(&end).epoch(),
+            end,
+            own: mapped(own.0, own.1)?,
+            peer: mapped(theirs.0, theirs.1)?,
+        })
+    }
+
+    /// Copies the first `bytes` bytes, as a client does: it counts as busy meanwhile, in slices,
+    /// and the windows must not have become invalid before or after.
+    pub fn copy(&self, from: &Pages, to: &Pages, bytes: usize) -> Result<(), Failure> {
+        const SLICE: usize = 1 << 20;
+        for at in (0..bytes).step_by(SLICE) {
+            let count = SLICE.min(bytes - at);
+            if !enter(&mut View(&self.end), self.epoch) {
+                return Err("a window has become invalid".into());
+            }
+            let copied = to.copy_from(at, from, at, count, self.end.choices);
+            if !leave(&mut View(&self.end), self.epoch) {
+                return Err("a window has become invalid".into());
+            }
+            copied.map_err(said("copying"))?;
+        }
+        Ok(())
+    }
+}
+
+fn fault<E: std::fmt::Debug>(error: RingError<E>) -> Failure {
+    format!("ring: {error:?}").into()
+}
+
+/// A mapping of memory that is there already: the played system answers with its address.
+fn mapped(address: usize, bytes: usize) -> Result<Pages, Failure> {
+    let system = move |request: host::Request<'_>| match request {
+        host::Request::Map { .. } => Ok(address),
+        _ => Ok(0),
+    };
+    let (rights, side) = (Protection::ALL, MemorySide::Own);
+    let pages = host::play(system, || Pages::map(0, 0, bytes, rights, side, None));
+    pages.map_err(said("mapping"))
+}
+
+/// The word of a queue pair page.
+macro_rules! word {
+    ($pages:expr, $word:expr) => {
+        match $word {
+            Word::LocalWrite => $pages.u32_at::<{ LOCAL_WRITE_OFFSET as usize }>(),
+            Word::LocalRead => $pages.u32_at::<{ LOCAL_READ_OFFSET as usize }>(),
+            Word::BytesArmed => $pages.u32_at::<{ BYTES_ARMED_OFFSET as usize }>(),
+            Word::RoomArmed => $pages.u32_at::<{ ROOM_ARMED_OFFSET as usize }>(),
+        }
+    };
+}
+
+/// A word of the control page.
+macro_rules! of_side {
+    ($pages:expr, $side:expr, $take:ident, $send:ident, $receive:ident) => {
+        match $side {
+            Side::Send => $pages.$take::<{ $send as usize }>(),
+            Side::Receive => $pages.$take::<{ $receive as usize }>(),
+        }
+    };
+}
+
+impl RingMemory for View<'_> {
+    type Error = platform::Error;
+
+    #[inline]
+    fn load(&self, word: Word) -> u32 {
+        word!(self.0.own, word).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn clear(&mut self, word: Word) -> u32 {
+        word!(self.0.own, word).swap(0, Ordering::SeqCst)
+    }
+
+    #[inline]
+    fn store_peer(&mut self, word: Word, value: u32) -> Result<(), Self::Error> {
+        word!(self.0.peer_page, word).store(value, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn flush_peer(&mut self, _word: Word) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, buffer: &mut [u8]) {
+        // It fails beyond the end of the ring only, where nobody reads.
+        let _ = self
+            .0
+            .own
+            .take(PAGE + offset, &buffer.into(), self.0.choices);
+    }
+
+    #[inline]
+    fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Self::Error> {
+        self.0.peer_ring.put(offset, bytes.into(), self.0.choices)
+    }
+
+    #[inline]
+    fn fence(&self) {
+        full_fence();
+    }
+
+    #[inline]
+    fn position(&self, side: Side) -> u64 {
+        of_side!(self.0.control, side, u64_at, SENT_OFFSET, RECEIVED_OFFSET).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn set_position(&mut self, side: Side, position: u64) {
+        of_side!(self.0.control, side, u64_at, SENT_OFFSET, RECEIVED_OFFSET)
+            .store(position, Ordering::Release);
+    }
+
+    #[inline]
+    fn try_lock(&mut self, side: Side, holder: u32) -> bool {
+        of_side!(
+            self.0.control,
+            side,
+            u32_at,
+            SEND_LOCK_OFFSET,
+            RECEIVE_LOCK_OFFSET
+        )
+        .compare_exchange(LOCK_FREE, holder, Ordering::Acquire, Ordering::Relaxed)
+        .is_ok()
+    }
+
+    #[inline]
+    fn unlock(&mut self, side: Side) {
+        of_side!(
+            self.0.control,
+            side,
+            u32_at,
+            SEND_LOCK_OFFSET,
+            RECEIVE_LOCK_OFFSET
+        )
+        .swap(LOCK_FREE, Ordering::SeqCst);
+    }
+}
+
+/// What the second node's thread does with each message.
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Echo,
+    Sink,
+}
+
+/// Both ends of a connection; the second one has a thread while a test runs.
+pub struct Pair {
+    client: End,
+    server: Arc<End>,
+    /// The nodes whose memory the rings are in.
+    _nodes: [Node; 2],
+}
+
+impl Pair {
+    /// Maps the rings of both ends.
+    pub fn start(mut nodes: [Node; 2]) -> Result<Self, Failure> {
+        let [first, second] = &mut nodes;
+        let client = End::open(first, second)?;
+        let server = Arc::new(End::open(second, first)?);
+        Ok(Self {
+            client,
+            server,
+            _nodes: nodes,
+        })
+    }
+
+    /// Runs `work` while the second thread serves messages of `size` bytes.
+    fn beside(
+        &self,
+        role: Role,
+        size: usize,
+        work: impl FnOnce() -> Result<Vec<f64>, Failure>,
+    ) -> Result<Vec<f64>, Failure> {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (server, stopped) = (&self.server, &stop);
+            let thread = scope.spawn(move || {
+                serve(server, role, size, stopped).map_err(|failure| failure.to_string())
+            });
+            let result = work();
+            stop.store(true, Ordering::Release);
+            match thread.join() {
+                Ok(Ok(())) => result,
+                Ok(Err(failure)) => Err(failure.into()),
+                Err(_) => Err("the second thread panicked".into()),
+            }
+        })
+    }
+
+    /// A message and one back.
+    pub fn round_trips(&mut self, size: usize) -> Test<'_> {
+        let this = &*self;
+        let run =
+            move |settings: &Settings| this.beside(Role::Echo, size, || this.echo(settings, size));
+        Test::new("native_msg_rtt", size, Unit::Nanoseconds, run)
+    }
+
+    fn echo(&self, settings: &Settings, size: usize) -> Result<Vec<f64>, Failure> {
+        /// Round trips of a sample.
+        const ROUNDS: u32 = 100;
+        let (mut message, mut back) = (vec![0; size], vec![0; size]);
+        // Messages that differ, each compared, before time is taken.
+        for round in 0..32 {
+            pattern::fill(&mut message, round);
+            self.client.send(&message)?;
+            self.client.receive(&mut back, None)?;
+            if back != message {
+                return Err("wrong bytes came back".into());
+            }
+        }
+        let mut samples = Vec::new();
+        let end = ticks() + settings.rate.ticks(settings.budget_ns);
+        let mut last = ticks();
+        while last < end {
+            for _ in 0..ROUNDS {
+                self.client.send(&message)?;
+                self.client.receive(&mut back, None)?;
+            }
+            let now = ticks();
+            samples.push(settings.rate.between(last, now) / f64::from(ROUNDS));
+            last = now;
+        }
+        match back == message {
+            true => Ok(samples),
+            false => Err("wrong bytes came back".into()),
+        }
+    }
+
+    /// Messages one after the other.
+    pub fn stream(&mut self, size: usize) -> Test<'_> {
+        let this = &*self;
+        let run =
+            move |settings: &Settings| this.beside(Role::Sink, size, || this.pour(settings, size));
+        Test::new("native_stream", size, Unit::BytesPerSecond, run)
+    }
+
+    fn pour(&self, settings: &Settings, size: usize) -> Result<Vec<f64>, Failure> {
+        /// Messages of a sample: many rings full, so that waiting for room counts.
+        const MESSAGES: u32 = 1000;
+        let mut message = vec![0; size];
+        pattern::fill(&mut message, SEED);
+        let mut samples = Vec::new();
+        let end = ticks() + settings.rate.ticks(settings.budget_ns);
+        let mut last = ticks();
+        while last < end {
+            for _ in 0..MESSAGES {
+                self.client.send(&message)?;
+            }
+            let now = ticks();
+            let bytes = (MESSAGES as usize * size) as f64;
+            samples.push(bytes * 1e9 / settings.rate.between(last, now).max(1.0));
+            last = now;
+        }
+        Ok(samples)
+    }
+}
+
+/// What the messages of streams are made of.
+const SEED: u64 = 11;
+
+fn serve(end: &End, role: Role, size: usize, stop: &AtomicBool) -> Result<(), Failure> {
+    threads::pin(1)?;
+    let mut buffer = vec![0; size];
+    let mut count = 0_u64;
+    while end.receive(&mut buffer, Some(stop))? {
+        count += 1;
+        if role == Role::Echo {
+            end.send(&buffer)?;
+        }
+    }
+    if role == Role::Sink && count > 0 {
+        let mut wanted = vec![0; size];
+        pattern::fill(&mut wanted, SEED);
+        if buffer != wanted {
+            return Err("wrong bytes arrived".into());
+        }
+    }
+    Ok(())
+}
