@@ -8,7 +8,7 @@ use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
 
-use crate::direct::Direct;
+use crate::direct::{Direct, Waiting};
 use crate::error::{Error, Result};
 use crate::raw;
 
@@ -135,6 +135,20 @@ impl Endpoint {
     /// in the middle of a blocking receive gives the count so far.
     pub fn recv(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<usize> {
         Ok(self.direct.recv(self.fd(), buffer, flags.bits())?)
+    }
+
+    /// Maps the connection's rings into this program now, so that data moves without a system call.
+    /// Otherwise that happens after a few calls.
+    ///
+    /// # Errors
+    /// `ENOTCONN`, `EOPNOTSUPP` when it is not possible for this connection, `ENOMEM`.
+    pub fn prepare(&self) -> Result<()> {
+        Ok(self.direct.prepare(self.fd())?)
+    }
+
+    /// How blocking calls wait for the peer, once data moves without system calls.
+    pub fn set_waiting(&self, waiting: Waiting) {
+        self.direct.set_waiting(waiting);
     }
 
     /// Waits for at least one byte and gives what is there: `read` of the file. `EAGAIN` instead of

@@ -59,6 +59,7 @@ pub mod raw;
 mod rma;
 mod window;
 
+pub use direct::Waiting;
 pub use endpoint::{DEFAULT_BACKLOG, Endpoint, Listener, Nodes, connect, nodes};
 pub use error::{Error, Result};
 pub use events::{NodeEvent, NodeEvents};

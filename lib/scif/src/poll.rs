@@ -88,7 +88,7 @@ pub fn poll(entries: &mut [PollEntry<'_>], limit: Option<Duration>) -> Result<us
         let endpoint = entries[index].endpoint.endpoint();
         endpoint.direct().readiness(fd.epd, fd.events)
     };
-    let ready = wait(&mut fds, limit, readiness).map_err(Error::from_errno)?;
+    let ready = poll_by(&mut fds, limit, readiness).map_err(Error::from_errno)?;
     for (entry, fd) in entries.iter_mut().zip(&fds) {
         entry.revents = Readiness::from_bits_truncate(fd.revents);
     }
@@ -101,13 +101,16 @@ pub fn poll(entries: &mut [PollEntry<'_>], limit: Option<Duration>) -> Result<us
 /// # Errors
 /// Those of the event queue.
 pub fn poll_fds(entries: &mut [PollFd], limit: Option<Duration>) -> raw::Result<usize> {
-    wait(entries, limit, |_, entry| {
+    poll_by(entries, limit, |_, entry| {
         raw::readiness(entry.epd, entry.events)
     })
 }
 
-/// As [`poll_fds`]; `readiness` tells what an entry (and its number) is ready for.
-fn wait(
+/// As [`poll_fds`]; `readiness` tells what an entry, whose number comes first, is ready for.
+///
+/// # Errors
+/// As there.
+pub fn poll_by(
     entries: &mut [PollFd],
     limit: Option<Duration>,
     readiness: impl Fn(usize, &PollFd) -> raw::Result<u16>,

@@ -20,7 +20,7 @@ use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL};
 use syscall::flag::{CallFlags, F_SETFL, O_NONBLOCK};
 use zerocopy::IntoBytes;
 
-pub use crate::poll::{PollFd, poll_fds as poll};
+pub use crate::poll::{PollFd, poll_by, poll_fds as poll};
 pub use data::{Source, Target};
 pub use platform::shared::Range;
 

@@ -56,35 +56,42 @@ impl Direct {
         }
     }
 
-    /// What is mapped; maps it if it is time to.
-    #[inline]
-    fn opened(&self, epd: usize) -> Option<&Opened> {
-        match self.opened.get() {
-            Some(opened) => Some(opened),
-            None => self.open(epd),
+    /// Maps the rings now: for who knows that much will be sent.
+    ///
+    /// # Errors
+    /// `ENOTCONN`, `EOPNOTSUPP` when daemon or peer do not allow it, `ENOMEM`.
+    pub fn prepare(&self, epd: usize) -> Result<()> {
+        match self.opened.try_call_once(|| Opened::new(epd)) {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(failure.number()),
         }
     }
 
+    /// Counts a call that the daemon has carried out, and maps the rings if it is time to. Not
+    /// before, so that calls that fail leave nothing behind.
     #[cold]
-    fn open(&self, epd: usize) -> Option<&Opened> {
+    fn count(&self, epd: usize) {
         let calls = self.calls.load(Ordering::Relaxed);
-        if calls == NEVER {
-            return None;
+        if calls == NEVER || self.opened.is_completed() {
+            return;
         }
-        if calls < FIRST_CALLS {
-            // Threads that count at the same time count one call less.
-            self.calls.store(calls + 1, Ordering::Relaxed);
-            return None;
+        // Threads that count at the same time count one call less.
+        let mut calls = calls + 1;
+        if calls >= FIRST_CALLS {
+            let opened = self.opened.try_call_once(|| Opened::new(epd));
+            let is_final = opened.is_err_and(|failure| !failure.is_temporary());
+            calls = if is_final { NEVER } else { 0 };
         }
-        match self.opened.try_call_once(|| Opened::new(epd)) {
-            Ok(opened) => Some(opened),
-            Err(error) => {
-                let again = error.is_temporary();
-                self.calls
-                    .store(if again { 0 } else { NEVER }, Ordering::Relaxed);
-                None
-            }
+        self.calls.store(calls, Ordering::Relaxed);
+    }
+
+    /// Makes a call of the daemon's that stands for one of the direct path.
+    fn through_daemon<T>(&self, epd: usize, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        let result = call();
+        if result.is_ok() {
+            self.count(epd);
         }
+        result
     }
 
     /// How blocking calls wait from now on.
@@ -103,22 +110,20 @@ impl Direct {
     #[inline]
     pub fn send<'a>(&self, epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<usize> {
         let data = data.into();
-        let Some(opened) = self.opened(epd) else {
-            return raw::send(epd, data, flags);
-        };
         let blocking = flags == SendFlags::BLOCK.bits();
-        let mut sent = 0;
         // What is unusual has an order of checks, which the daemon knows.
-        if (flags == 0 || blocking)
-            && data.bytes() > 0
-            && let Some(from) = data.readable()
-        {
-            match opened.send(from, blocking, self.waiting()) {
-                Outcome::Done(count) => return Ok(count),
-                Outcome::Daemon(count) => sent = count,
+        if flags != 0 && !blocking || data.bytes() == 0 {
+            return raw::send(epd, data, flags);
+        }
+        let (Some(opened), Some(from)) = (self.opened.get(), data.readable()) else {
+            return self.through_daemon(epd, || raw::send(epd, data, flags));
+        };
+        match opened.send(from, blocking, self.waiting()) {
+            Outcome::Done(count) => Ok(count),
+            Outcome::Daemon(sent) => {
+                finish(opened, sent, || raw::send(epd, data.rest(sent)?, flags))
             }
         }
-        finish(opened, sent, || raw::send(epd, data.rest(sent)?, flags))
     }
 
     /// `scif_recv`; see [`raw::recv`].
@@ -128,23 +133,19 @@ impl Direct {
     #[inline]
     pub fn recv<'a>(&self, epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result<usize> {
         let mut buffer = buffer.into();
-        let Some(opened) = self.opened(epd) else {
-            return raw::recv(epd, buffer, flags);
-        };
         let blocking = flags == RecvFlags::BLOCK.bits();
-        let mut received = 0;
-        if (flags == 0 || blocking)
-            && buffer.bytes() > 0
-            && let Some(to) = buffer.writable()
-        {
-            match opened.recv(to, blocking, self.waiting()) {
-                Outcome::Done(count) => return Ok(count),
-                Outcome::Daemon(count) => received = count,
-            }
+        if flags != 0 && !blocking || buffer.bytes() == 0 {
+            return raw::recv(epd, buffer, flags);
         }
-        finish(opened, received, || {
-            raw::recv(epd, buffer.rest(received)?, flags)
-        })
+        let (Some(opened), Some(to)) = (self.opened.get(), buffer.writable()) else {
+            return self.through_daemon(epd, || raw::recv(epd, buffer, flags));
+        };
+        match opened.recv(to, blocking, self.waiting()) {
+            Outcome::Done(count) => Ok(count),
+            Outcome::Daemon(received) => finish(opened, received, || {
+                raw::recv(epd, buffer.rest(received)?, flags)
+            }),
+        }
     }
 
     /// What an endpoint is ready for; see [`raw::readiness`].
@@ -183,15 +184,10 @@ impl Direct {
         remote: i64,
         flags: u32,
     ) -> Result<()> {
-        match self.transfer(
-            epd,
-            Local::Window(local),
-            (remote, Use::Read),
-            length,
-            flags,
-        ) {
+        let from = (remote, Use::Read);
+        match self.transfer(epd, Local::Window(local), from, length, flags) {
             true => Ok(()),
-            false => raw::readfrom(epd, local, length, remote, flags),
+            false => self.through_daemon(epd, || raw::readfrom(epd, local, length, remote, flags)),
         }
     }
 
@@ -207,15 +203,10 @@ impl Direct {
         remote: i64,
         flags: u32,
     ) -> Result<()> {
-        match self.transfer(
-            epd,
-            Local::Window(local),
-            (remote, Use::Write),
-            length,
-            flags,
-        ) {
+        let to = (remote, Use::Write);
+        match self.transfer(epd, Local::Window(local), to, length, flags) {
             true => Ok(()),
-            false => raw::writeto(epd, local, length, remote, flags),
+            false => self.through_daemon(epd, || raw::writeto(epd, local, length, remote, flags)),
         }
     }
 
@@ -237,7 +228,7 @@ impl Direct {
         });
         match done {
             true => Ok(()),
-            false => raw::vreadfrom(epd, to, remote, flags),
+            false => self.through_daemon(epd, || raw::vreadfrom(epd, to, remote, flags)),
         }
     }
 
@@ -259,7 +250,7 @@ impl Direct {
         });
         match done {
             true => Ok(()),
-            false => raw::vwriteto(epd, from, remote, flags),
+            false => self.through_daemon(epd, || raw::vwriteto(epd, from, remote, flags)),
         }
     }
 
@@ -271,7 +262,7 @@ impl Direct {
         length: u64,
         flags: u32,
     ) -> bool {
-        let opened = self.opened(epd);
+        let opened = self.opened.get();
         opened.is_some_and(|opened| opened.transfer(epd, local, remote, length, flags))
     }
 }

@@ -25,6 +25,11 @@ use crate::raw;
 pub struct Failure(i32);
 
 impl Failure {
+    /// The error number.
+    pub fn number(self) -> i32 {
+        self.0
+    }
+
     /// Whether it may be possible later.
     pub fn is_temporary(self) -> bool {
         matches!(self.0, ENOTCONN | ENOMEM | ENFILE | EMFILE | EAGAIN)

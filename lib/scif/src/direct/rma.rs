@@ -198,11 +198,12 @@ impl Rma {
 
     fn cover(&self, epd: usize, local: &Local<'_>, remote: (i64, Use), length: u64) -> bool {
         let mut spaces = self.spaces.lock();
-        let own = match local {
-            Local::Window(offset) => spaces.own.cover(epd, *offset, length, opposite(remote.1)),
-            Local::From(_) | Local::To(_) => true,
-        };
-        own && spaces.peer.cover(epd, remote.0, length, remote.1)
+        // The peer's first: of its windows this program knows least.
+        spaces.peer.cover(epd, remote.0, length, remote.1)
+            && match local {
+                Local::Window(offset) => spaces.own.cover(epd, *offset, length, opposite(remote.1)),
+                Local::From(_) | Local::To(_) => true,
+            }
     }
 
     /// Copies at most `count` bytes from where the transfer has got to; returns how many.

@@ -108,6 +108,16 @@ pub struct Piece<P> {
     pub bytes: u64,
 }
 
+/// Whether all pages of a range are registered.
+fn is_registered(mapper: &impl Mapper, offset: i64, bytes: u64) -> bool {
+    let first = offset & !(PAGE as i64 - 1);
+    let end = offset.wrapping_add_unsigned(bytes);
+    let end = end
+        .checked_add(PAGE as i64 - 1)
+        .map(|end| end & !(PAGE as i64 - 1));
+    end.is_some_and(|end| mapper.run(first, (end - first) as u64).is_some())
+}
+
 /// The mapped parts of one address space.
 pub struct Windows<P> {
     /// By offset; they do not overlap.
@@ -169,19 +179,19 @@ impl<P> Windows<P> {
             return false;
         }
         let mut done = 0;
-        let mut wanted = None;
+        let mut is_worth_it = false;
         while done < bytes {
             let at = offset.wrapping_add_unsigned(done);
-            done += match self.find(at, bytes - done, what) {
-                Some(piece) => piece.bytes,
-                None => {
-                    let wanted = *wanted.get_or_insert_with(|| self.is_used_again(at));
-                    if !wanted || !self.add(mapper, at, bytes - done, what) {
-                        return false;
-                    }
-                    0
-                }
-            };
+            if let Some(piece) = self.find(at, bytes - done, what) {
+                done += piece.bytes;
+                continue;
+            }
+            // A transfer that is going to fail leaves nothing behind.
+            is_worth_it =
+                is_worth_it || self.is_used_again(at) && is_registered(mapper, at, bytes - done);
+            if !is_worth_it || !self.add(mapper, at, bytes - done, what) {
+                return false;
+            }
         }
         true
     }

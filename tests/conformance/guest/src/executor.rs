@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -13,6 +14,7 @@ use libredox::call::call_ro;
 use libredox::flag::O_RDONLY;
 use runtime::thread::{self, JoinHandle};
 use runtime::time::{Duration, sleep};
+use scif::direct::Direct;
 use scif::raw::{self, PollFd};
 use scif_abi::PortId;
 use scif_abi::call::Call as Operation;
@@ -67,19 +69,52 @@ enum Begun {
     Ended(Reply),
 }
 
+/// An endpoint: its descriptor, and the data path that belongs to it.
+#[derive(Clone)]
+struct Slot {
+    fd: usize,
+    direct: Arc<Direct>,
+}
+
+impl Slot {
+    fn new(fd: usize) -> Self {
+        let direct = Arc::new(Direct::new());
+        let slot = Self { fd, direct };
+        slot.prepare();
+        slot
+    }
+
+    /// Data moves without the daemon as soon as there is a connection, so that the cases are about
+    /// that path. (What the daemon's own does is shown by the simulator and by files.)
+    fn prepare(&self) {
+        // Without a connection there is nothing to prepare.
+        let _ = self.direct.prepare(self.fd);
+    }
+
+    fn connected<T>(&self, result: raw::Result<T>) -> raw::Result<T> {
+        if result.is_ok() {
+            self.prepare();
+        }
+        result
+    }
+}
+
 /// One side's state.
 #[derive(Default)]
 pub struct Executor {
-    endpoints: BTreeMap<u32, usize>,
+    endpoints: BTreeMap<u32, Slot>,
     memory: Store,
     threads: BTreeMap<u32, Begun>,
     last_thread: u32,
 }
 
 impl Executor {
-    /// The descriptor of an endpoint, or one that is none.
-    fn fd(&self, slot: u32) -> usize {
-        self.endpoints.get(&slot).copied().unwrap_or(NO_FD)
+    /// An endpoint, or one that is none.
+    fn slot(&self, slot: u32) -> Slot {
+        self.endpoints.get(&slot).cloned().unwrap_or_else(|| Slot {
+            fd: NO_FD,
+            direct: Arc::new(Direct::new()),
+        })
     }
 
     /// Makes a call in this thread.
@@ -144,7 +179,7 @@ impl Executor {
         match done.made {
             Made::Nothing => {}
             Made::Endpoint(slot, fd) => {
-                self.endpoints.insert(slot, fd);
+                self.endpoints.insert(slot, Slot::new(fd));
             }
             Made::Memory(slot, region) => self.memory.insert(slot, region),
         }
@@ -174,7 +209,9 @@ impl Executor {
 
     /// `scif_close`: the endpoint ends although mappings, or calls that wait, keep its file.
     fn close(&mut self, slot: u32) -> Answer {
-        let fd = self.endpoints.remove(&slot).ok_or(Errno(EBADF))?;
+        let Slot { fd, direct } = self.endpoints.remove(&slot).ok_or(Errno(EBADF))?;
+        direct.detach();
+        drop(direct);
         let ended = match raw::shutdown(fd) {
             // No endpoint: there is only the descriptor to close.
             Err(ENOTTY) => Ok(()),
@@ -185,7 +222,7 @@ impl Executor {
 
     /// A call as something any thread can do.
     fn work(&self, call: &Call) -> Work {
-        let fd = match *call {
+        let slot = match *call {
             Call::Open { slot } => {
                 return Box::new(move || match raw::open() {
                     Ok(fd) => Done {
@@ -216,9 +253,10 @@ impl Executor {
             | Call::Map { slot, .. }
             | Call::Poll { slot, .. }
             | Call::PollTwo { slot, .. }
-            | Call::GetPages { slot, .. } => self.fd(slot),
-            _ => NO_FD,
+            | Call::GetPages { slot, .. } => self.slot(slot),
+            _ => self.slot(u32::MAX),
         };
+        let fd = slot.fd;
         match *call {
             Call::Accept { into, flags, .. } => Box::new(move || accept(fd, into, flags)),
             Call::Send {
@@ -230,7 +268,7 @@ impl Executor {
             } => Box::new(move || {
                 let mut bytes = vec![0; length as usize];
                 pattern::fill(seed, from, &mut bytes);
-                plain(answer(raw::send(fd, bytes.as_slice(), flags)))
+                plain(answer(slot.direct.send(fd, bytes.as_slice(), flags)))
             }),
             Call::Recv {
                 length,
@@ -238,15 +276,15 @@ impl Executor {
                 seed,
                 from,
                 ..
-            } => Box::new(move || receive(fd, length as usize, flags, seed, from)),
+            } => Box::new(move || receive(&slot, length as usize, flags, seed, from)),
             Call::PollTwo {
                 other,
                 events,
                 timeout_ms,
                 ..
             } => {
-                let other = self.fd(other);
-                Box::new(move || poll([fd, other], events as u16, timeout_ms))
+                let other = self.slot(other);
+                Box::new(move || poll([slot, other], events as u16, timeout_ms))
             }
             Call::NodeIds { room } => Box::new(move || node_ids(room as usize)),
             Call::Count {} => Box::new(|| match node::counts() {
@@ -285,14 +323,15 @@ impl Executor {
                 Err(errno) => plain(Err(errno)),
             }),
             Call::Register { .. } | Call::VirtualReadFrom { .. } | Call::VirtualWriteTo { .. } => {
-                self.with_memory(fd, call)
+                self.with_memory(slot, call)
             }
-            other => Box::new(move || plain(simple(fd, &other))),
+            other => Box::new(move || plain(simple(&slot, &other))),
         }
     }
 
     /// The calls that name own memory.
-    fn with_memory(&self, fd: usize, call: &Call) -> Work {
+    fn with_memory(&self, endpoint: Slot, call: &Call) -> Work {
+        let Slot { fd, direct } = endpoint;
         let (slot, at, length) = match *call {
             Call::Register {
                 memory, at, length, ..
@@ -318,10 +357,10 @@ impl Executor {
                         ..
                     } => raw::register(fd, range, offset, protection, flags).map_err(Errno),
                     Call::VirtualReadFrom { remote, flags, .. } => {
-                        nothing(raw::vreadfrom(fd, range, remote, flags))
+                        nothing(direct.vreadfrom(fd, range, remote, flags))
                     }
                     Call::VirtualWriteTo { remote, flags, .. } => {
-                        nothing(raw::vwriteto(fd, range, remote, flags))
+                        nothing(direct.vwriteto(fd, range, remote, flags))
                     }
                     _ => Err(Errno(EINVAL)),
                 }
@@ -332,19 +371,23 @@ impl Executor {
 }
 
 /// Calls of plain numbers.
-fn simple(fd: usize, call: &Call) -> Answer {
+fn simple(slot: &Slot, call: &Call) -> Answer {
+    let Slot { fd, ref direct } = *slot;
     match *call {
         Call::Bind { port, .. } => answer(raw::bind(fd, port)),
         Call::Listen { backlog, .. } => nothing(raw::listen(fd, backlog)),
         Call::Nonblocking { on, .. } => nothing(raw::set_nonblocking(fd, on != 0)),
-        Call::Connect { node, port, .. } => answer(raw::connect(fd, PortId::new(node, port))),
+        Call::Connect { node, port, .. } => {
+            let result = raw::connect(fd, PortId::new(node, port));
+            answer(slot.connected(result))
+        }
         Call::AcceptRegister { handle, .. } => {
             let call = Operation::AcceptRegister { handle };
             let [first, second] = call.words();
             let metadata = [call.number(), first, second];
             let flags = syscall::flag::CallFlags::empty();
             let result = call_ro(fd, &mut [], flags, &metadata);
-            answer(result.map_err(|error| error.errno()))
+            answer(slot.connected(result.map_err(|error| error.errno())))
         }
         Call::Unregister { offset, length, .. } => nothing(raw::unregister(fd, offset, length)),
         Call::ReadFrom {
@@ -353,14 +396,14 @@ fn simple(fd: usize, call: &Call) -> Answer {
             remote,
             flags,
             ..
-        } => nothing(raw::readfrom(fd, local, length, remote, flags)),
+        } => nothing(direct.readfrom(fd, local, length, remote, flags)),
         Call::WriteTo {
             local,
             length,
             remote,
             flags,
             ..
-        } => nothing(raw::writeto(fd, local, length, remote, flags)),
+        } => nothing(direct.writeto(fd, local, length, remote, flags)),
         Call::FenceMark { flags, .. } => answer(raw::fence_mark(fd, flags)),
         Call::FenceWait { mark, .. } => nothing(raw::fence_wait(fd, mark)),
         Call::FenceSignal {
@@ -378,7 +421,7 @@ fn simple(fd: usize, call: &Call) -> Answer {
             remote_value,
             flags,
         )),
-        Call::Poll { events, .. } => match raw::readiness(fd, events as u16) {
+        Call::Poll { events, .. } => match direct.readiness(fd, events as u16) {
             // What scif_poll says of a descriptor that is none of an endpoint.
             Err(EBADF | ENOTTY) => Ok(Readiness::NVAL.bits().into()),
             result => answer(result),
@@ -412,9 +455,9 @@ fn accept(fd: usize, into: u32, flags: u32) -> Done {
     }
 }
 
-fn receive(fd: usize, length: usize, flags: u32, seed: u64, from: u64) -> Done {
+fn receive(slot: &Slot, length: usize, flags: u32, seed: u64, from: u64) -> Done {
     let mut bytes = vec![0; length];
-    match raw::recv(fd, bytes.as_mut_slice(), flags) {
+    match slot.direct.recv(slot.fd, bytes.as_mut_slice(), flags) {
         Ok(count) => {
             let wrong = pattern::mismatch(seed, from, &bytes[..count]);
             Done {
@@ -429,10 +472,12 @@ fn receive(fd: usize, length: usize, flags: u32, seed: u64, from: u64) -> Done {
     }
 }
 
-fn poll(fds: [usize; 2], events: u16, timeout_ms: i32) -> Done {
-    let mut entries = fds.map(|fd| PollFd::new(fd, events));
+fn poll(slots: [Slot; 2], events: u16, timeout_ms: i32) -> Done {
+    let mut entries = [0, 1].map(|index: usize| PollFd::new(slots[index].fd, events));
     let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
-    match raw::poll(&mut entries, limit) {
+    let readiness =
+        |index: usize, entry: &PollFd| slots[index].direct.readiness(entry.epd, entry.events);
+    match raw::poll_by(&mut entries, limit, readiness) {
         Ok(ready) => Done {
             reply: Reply {
                 result: Ok(ready as i64),
