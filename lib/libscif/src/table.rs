@@ -9,17 +9,25 @@ extern crate alloc;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ffi::c_int;
+use core::ffi::{CStr, c_char, c_int};
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use runtime::sync::Mutex;
-use scif::direct::Direct;
+use scif::direct::{Direct, Waiting};
 
 /// Descriptors in a row of the table.
 const ROW: usize = 256;
 /// Rows, made when one of their numbers is used: for all descriptors a process can have.
 const ROWS: usize = 256;
+
+/// Names how blocking calls wait: `poll` or `sleep`; anything else is a bit of both.
+const WAITING_VARIABLE: &CStr = c"SKIFF_SCIF_WAITING";
+
+unsafe extern "C" {
+    /// Of the C library.
+    fn getenv(name: *const c_char) -> *const c_char;
+}
 
 struct Slot {
     /// From a box; null: none yet.
@@ -79,6 +87,24 @@ fn reclaim(slot: &Slot) {
     }
 }
 
+/// How this program's blocking calls wait: as the environment says.
+fn waiting() -> Waiting {
+    static KNOWN: spin::Once<Waiting> = spin::Once::new();
+    *KNOWN.call_once(|| {
+        // SAFETY: the name is a C string.
+        let value = unsafe { getenv(WAITING_VARIABLE.as_ptr()) };
+        if value.is_null() {
+            return Waiting::Adaptive;
+        }
+        // SAFETY: what `getenv` returns is a C string, which the program does not change meanwhile.
+        match unsafe { CStr::from_ptr(value) }.to_bytes() {
+            b"poll" => Waiting::Poll,
+            b"sleep" => Waiting::Sleep,
+            _ => Waiting::Adaptive,
+        }
+    })
+}
+
 /// Does something with the data path of an endpoint.
 pub fn with<T>(number: usize, action: impl FnOnce(&Direct) -> T) -> T {
     let Some(slot) = slot(number) else {
@@ -88,7 +114,9 @@ pub fn with<T>(number: usize, action: impl FnOnce(&Direct) -> T) -> T {
     let _user = User::enter(slot);
     let mut direct = slot.direct.load(Ordering::SeqCst);
     if direct.is_null() {
-        let new = Box::into_raw(Box::new(Direct::new()));
+        let new = Direct::new();
+        new.set_waiting(waiting());
+        let new = Box::into_raw(Box::new(new));
         let order = (Ordering::SeqCst, Ordering::SeqCst);
         direct = match slot
             .direct

@@ -157,7 +157,7 @@ impl Endpoint {
     /// # Errors
     /// As [`recv`](Self::recv), and `EAGAIN`.
     pub fn read(&self, buffer: &mut [u8]) -> Result<usize> {
-        Ok(self.file.read(buffer)?)
+        Ok(self.direct.read(self.fd(), buffer)?)
     }
 
     /// Where the endpoint is bound; port 0 when it is not.

@@ -240,6 +240,11 @@ impl Peer {
         })
     }
 
+    /// A peer that somebody else has started.
+    pub const fn known(at: PortId) -> Self {
+        Self { at, child: None }
+    }
+
     /// A connection with a request said.
     ///
     /// # Errors

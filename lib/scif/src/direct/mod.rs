@@ -32,7 +32,7 @@ use windows::Use;
 pub use patience::Waiting;
 
 /// Calls that go through the daemon before anything is mapped.
-const FIRST_CALLS: u32 = 2;
+const FIRST_CALLS: u32 = 4;
 /// The count of calls of a descriptor that will never have anything mapped.
 const NEVER: u32 = u32::MAX;
 
@@ -146,6 +146,23 @@ impl Direct {
                 raw::recv(epd, buffer.rest(received)?, flags)
             }),
         }
+    }
+
+    /// Takes what is there, as `read` of the file does; waits for the first byte.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn read(&self, epd: usize, buffer: &mut [u8]) -> Result<usize> {
+        if let Some(opened) = self.opened.get() {
+            let there = opened.recv(buffer.into(), false, self.waiting());
+            if let Outcome::Done(count @ 1..) = there {
+                return Ok(count);
+            }
+        }
+        // There is nothing: whether to wait for it is a matter of the descriptor's flags.
+        self.through_daemon(epd, || {
+            libredox::call::read(epd, buffer).map_err(|error| error.errno())
+        })
     }
 
     /// What an endpoint is ready for; see [`raw::readiness`].

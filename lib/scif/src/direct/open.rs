@@ -1,5 +1,6 @@
 //! What is mapped of a connection, and how it gets mapped.
 
+use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libredox::Fd;
@@ -56,7 +57,8 @@ pub struct Opened {
     is_detached: AtomicBool,
     /// The descriptor this was opened for has gone.
     is_closed: AtomicBool,
-    rma: Rma,
+    /// In a box, as endpoints that copy nothing should stay small.
+    rma: Box<Rma>,
     /// The direct handle. The last one, so that it is closed after everything is unmapped.
     file: Fd,
 }
@@ -104,7 +106,7 @@ impl Opened {
             known: AtomicU64::new(control.now().bits()),
             is_detached: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
-            rma: Rma::new(side),
+            rma: Box::new(Rma::new(side)),
             control,
             file,
         })

@@ -238,7 +238,7 @@ fn open(stage: &Stage, direct: &Direct, epd: usize) {
     for _ in 0..FIRST_CALLS {
         assert_eq!(direct.recv(epd, [0; 8].as_mut_slice(), 0), Ok(8));
     }
-    let calls = vec!["call 7 8"; FIRST_CALLS as usize].join(", ");
+    let calls = ["call 7 8"; FIRST_CALLS as usize].join(", ");
     assert_eq!(stage.log(), calls + ", direct");
     assert_eq!(direct.recv(epd, [0; 8].as_mut_slice(), 0), Ok(0));
     assert_eq!(stage.log(), "");
@@ -476,7 +476,7 @@ fn transfers_copy_what_is_registered() {
             .unwrap();
         left.writeto(LEFT, WINDOW_BYTES as i64, 8, 0, 0).unwrap();
         left.writeto(LEFT, 0, 0, 0, 0).unwrap();
-        assert_eq!(stage.log(), vec!["call 11 32"; 4].join(", "));
+        assert_eq!(stage.log(), ["call 11 32"; 4].join(", "));
         assert_eq!(get(stage.control(LEFT), RMA_BUSY_OFFSET), 0);
         drop(right.clone());
     });

@@ -245,7 +245,7 @@ impl<P> Windows<P> {
                 Some(run) if start.wrapping_add_unsigned(run) > offset => {
                     return self.insert(mapper, start, run, what);
                 }
-                Some(_) => return self.from_here(mapper, page, end, what),
+                Some(_) => return self.map_page_on(mapper, page, end, what),
                 None => {}
             }
         }
@@ -253,7 +253,7 @@ impl<P> Windows<P> {
     }
 
     /// Maps the run that begins at a page.
-    fn from_here(
+    fn map_page_on(
         &mut self,
         mapper: &impl Mapper<Pages = P>,
         page: i64,

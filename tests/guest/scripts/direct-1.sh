@@ -1,0 +1,3 @@
+# The other node: serves until it is told to quit.
+
+scif-peer

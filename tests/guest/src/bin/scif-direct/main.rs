@@ -1,0 +1,130 @@
+//! Data that moves without the daemon: on mapped rings, mixed with calls on the file, from several
+//! programs, asleep and awake; and programs that die, or scribble, in the middle of it.
+//!
+//! `scif-direct [NODE]`. With other arguments it is one of the programs that the checks start.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod kill;
+mod mixed;
+mod scribble;
+mod sleep;
+mod unregister;
+
+use alloc::string::String;
+use alloc::vec;
+
+use guest_tests::peer::{self, ECHO, Peer, Request};
+use guest_tests::{Suite, counter, pattern, settled, text};
+use scif::{RecvFlags, SendFlags};
+
+runtime::main!(main);
+
+/// What must be as before when everything is over.
+const COUNTERS: [&str; 9] = [
+    "handles",
+    "endpoints",
+    "connections",
+    "connections_closing",
+    "pages",
+    "windows",
+    "remote_windows",
+    "pinned_pages",
+    "mapped_pages",
+];
+
+/// The present values.
+fn counters() -> Result<[u64; COUNTERS.len()], String> {
+    let mut values = [0; COUNTERS.len()];
+    for (value, name) in values.iter_mut().zip(COUNTERS) {
+        *value = counter(name)?;
+    }
+    Ok(values)
+}
+
+fn main() -> i32 {
+    let arguments = peer::arguments();
+    let words: vec::Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["send", fd, from, bytes] => return mixed::child(fd, from, bytes, true),
+        ["receive", fd, from, bytes] => return mixed::child(fd, from, bytes, false),
+        ["hold", what, node] => return kill::victim(what, node),
+        ["take", fd] => return kill::taker(fd),
+        ["scribble", node, seed] => return scribble::victim(node, seed),
+        _ => {}
+    }
+    let mut suite = Suite::new("scif-direct");
+    let peer = match Peer::from_arguments() {
+        Ok(peer) => peer,
+        Err(error) => {
+            suite.check("peer", Err(error));
+            return suite.finish();
+        }
+    };
+    // The peer must be there before anything is counted.
+    if let Err(error) = peer.last_report() {
+        suite.check("peer", Err(error));
+        return suite.finish();
+    }
+    let before = settled(counters, &counters());
+    suite.check("rings can be mapped", can_be_mapped(&peer));
+    for size in SIZES {
+        let name = alloc::format!("messages of {size} bytes");
+        suite.check(&name, echo(&peer, *size));
+    }
+    mixed::checks(&mut suite, &peer);
+    sleep::checks(&mut suite, &peer);
+    kill::checks(&mut suite, &peer);
+    scribble::checks(&mut suite, &peer);
+    unregister::checks(&mut suite, &peer);
+    suite.equal("counters as before", settled(counters, &before), before);
+    peer.dismiss();
+    suite.finish()
+}
+
+/// Sizes around those of words, pages and rings; with odd ones a ring ends anywhere in a message.
+const SIZES: &[usize] = &[
+    1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 1023, 4095, 4096, 4097, 16_383, 65_535, 65_536, 65_537,
+    131_071,
+];
+
+fn can_be_mapped(peer: &Peer) -> Result<(), String> {
+    let request = Request {
+        verb: ECHO.into(),
+        ..Request::default()
+    };
+    let endpoint = peer.connect(&request)?;
+    endpoint.prepare().map_err(text("prepare"))
+}
+
+/// Messages go there and come back until the rings have gone round several times.
+fn echo(peer: &Peer, size: usize) -> Result<(), String> {
+    let request = Request {
+        verb: ECHO.into(),
+        message: (size as u32).into(),
+        ..Request::default()
+    };
+    let endpoint = peer.connect(&request)?;
+    endpoint.prepare().map_err(text("prepare"))?;
+    let (mut there, mut back) = (vec![0; size], vec![0; size]);
+    let rounds = (400_000 / size).clamp(20, 3000);
+    for round in 0..rounds {
+        let at = (round * size) as u64;
+        pattern::fill(5, at, &mut there);
+        let sent = endpoint
+            .send(&there, SendFlags::BLOCK)
+            .map_err(text("send"))?;
+        let received = endpoint
+            .recv(&mut back, RecvFlags::BLOCK)
+            .map_err(text("recv"))?;
+        if (sent, received) != (size, size) {
+            return Err(alloc::format!("{sent} bytes there, {received} back"));
+        }
+        if let Some(wrong) = pattern::mismatch(5, at, &back) {
+            return Err(alloc::format!("byte {wrong} came back wrong"));
+        }
+    }
+    Ok(())
+}
