@@ -34,11 +34,15 @@ struct Processor {
     running: Option<Arc<MachineState>>,
     /// Whose stack was left, until the next one runs on its own.
     left: Option<Arc<MachineState>>,
+    /// Whose floating point state the registers hold. The idle loop leaves it there: often the same
+    /// program goes on after it.
+    floating: Option<Arc<MachineState>>,
 }
 
 static PROCESSOR: Mutex<Processor> = Mutex::new(Processor {
     running: None,
     left: None,
+    floating: None,
 });
 /// `saved_stack` of the idle loop.
 static IDLE_STACK: AtomicUsize = AtomicUsize::new(0);
@@ -47,19 +51,24 @@ static IDLE_STACK: AtomicUsize = AtomicUsize::new(0);
 ///
 /// Panics when `next` runs already.
 pub fn switch_to(next: Option<Arc<MachineState>>) {
-    let (save, load) = {
+    let (save, load, unloaded) = {
         let mut processor = PROCESSOR.lock();
         let previous = processor.running.take();
         let save = match &previous {
-            Some(previous) => {
-                previous.fpu.lock().save();
-                previous.saved_stack.as_ptr()
-            }
+            Some(previous) => previous.saved_stack.as_ptr(),
             None => IDLE_STACK.as_ptr(),
         };
+        let mut unloaded = None;
         let load = match &next {
             Some(next) => {
-                next.fpu.lock().load();
+                let floating = processor.floating.as_ref();
+                if !floating.is_some_and(|floating| Arc::ptr_eq(floating, next)) {
+                    unloaded = processor.floating.replace(next.clone());
+                    if let Some(unloaded) = &unloaded {
+                        unloaded.fpu.lock().save();
+                    }
+                    next.fpu.lock().load();
+                }
                 cpu::set_kernel_stack(next.entry_stack());
                 &next.saved_stack
             }
@@ -69,8 +78,10 @@ pub fn switch_to(next: Option<Arc<MachineState>>) {
         assert_ne!(load, 0, "what is switched to does not run yet");
         processor.left = previous;
         processor.running = next;
-        (save, load)
+        (save, load, unloaded)
     };
+    // After the lock: it may be the last reference, but not to this stack, which was just left.
+    drop(unloaded);
     // SAFETY: `load` was saved here by an earlier switch or prepared by `MachineState::new`, and
     // is used once, as it was replaced by 0. `save` belongs to the stack this runs on. Both stacks
     // stay mapped: `PROCESSOR` refers to them, the idle loop's is never freed.
@@ -117,8 +128,13 @@ impl MachineState {
         Some(state)
     }
 
-    fn is_running(&self) -> bool {
-        self.saved_stack.load(Ordering::Relaxed) == 0
+    /// Whether the processor's registers hold its floating point state.
+    fn is_floating(&self) -> bool {
+        let processor = PROCESSOR.lock();
+        processor
+            .floating
+            .as_ref()
+            .is_some_and(|floating| core::ptr::eq(Arc::as_ptr(floating), self))
     }
 
     /// Where the kernel is entered: below the floating point state, which lies at the top because
@@ -127,8 +143,8 @@ impl MachineState {
         float_state_of(&self.stack)
     }
 
-    /// The registers of user mode, where the kernel is entered. Valid whenever the context is not in
-    /// user mode itself, which no caller can observe on one processor.
+    /// The registers of user mode, where the kernel is entered. Valid whenever the context is not
+    /// in user mode itself, which no caller can observe on one processor.
     fn frame_pointer(&self) -> *mut Frame {
         (self.entry_stack() - size_of::<Frame>()) as *mut Frame
     }
@@ -219,7 +235,7 @@ impl MachineState {
     /// The floating point state in FXSAVE layout.
     pub fn float_state(&self) -> [u8; 512] {
         let mut fpu = self.fpu.lock();
-        if self.is_running() {
+        if self.is_floating() {
             fpu.save();
         }
         fpu.get()
@@ -228,11 +244,11 @@ impl MachineState {
     /// Replaces the floating point state (FXSAVE layout; reserved MXCSR bits are cleared).
     pub fn set_float_state(&self, state: &[u8; 512]) {
         let mut fpu = self.fpu.lock();
-        if self.is_running() {
+        if self.is_floating() {
             fpu.save();
         }
         fpu.set(state);
-        if self.is_running() {
+        if self.is_floating() {
             fpu.load();
         }
     }

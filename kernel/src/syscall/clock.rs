@@ -32,8 +32,17 @@ pub fn to_nanos(time: &TimeSpec) -> u128 {
 
 /// The bytes of the `TimeSpec` for a time in nanoseconds, padding zero.
 pub fn spec_bytes(nanos: u128) -> [u8; size_of::<TimeSpec>()] {
-    let seconds = i64::try_from(nanos / NANOS_PER_SEC).unwrap_or(i64::MAX);
-    let rest = (nanos % NANOS_PER_SEC) as u64;
+    // Divisions of 64 bits, the rule for some centuries, are much shorter.
+    let (seconds, rest) = match u64::try_from(nanos) {
+        Ok(nanos) => {
+            let second = NANOS_PER_SEC as u64;
+            ((nanos / second) as i64, nanos % second)
+        }
+        Err(_) => {
+            let seconds = i64::try_from(nanos / NANOS_PER_SEC).unwrap_or(i64::MAX);
+            (seconds, (nanos % NANOS_PER_SEC) as u64)
+        }
+    };
     let mut bytes = [0; size_of::<TimeSpec>()];
     let words = [seconds as u64, rest].map(u64::to_ne_bytes);
     for (place, byte) in bytes.iter_mut().zip(words.as_flattened()) {
