@@ -13,6 +13,9 @@ use crate::mm::{PAGE_SIZE, USER_END, phys};
 /// So many borrowings may stand behind each other.
 const MAX_DEPTH: usize = 8;
 
+/// What one page table of the last level covers.
+const TABLE_BYTES: usize = 512 * PAGE_SIZE;
+
 /// A page found for an access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
@@ -249,9 +252,21 @@ impl AddrSpace {
                 }
             }
             Backing::Physical { phys, cache } => {
-                let entry = Entry::new(phys + (addr - base), flags(*cache));
-                inner.enter(addr, entry)?;
-                entry
+                let (phys, flags, end) = (*phys, flags(*cache), base + area.len);
+                let found = Entry::new(phys + (addr - base), flags);
+                if entry != found {
+                    inner.enter(addr, found)?;
+                    // One fault for all pages of the table that this one is in: they cost nothing,
+                    // and whoever touches one page of a large device memory touches others.
+                    let first = (addr & !(TABLE_BYTES - 1)).max(base);
+                    let last = (addr | (TABLE_BYTES - 1)).min(end - 1);
+                    for at in (first..=last).step_by(PAGE_SIZE) {
+                        if !inner.table.get(at).is_present() {
+                            inner.enter(at, Entry::new(phys + (at - base), flags))?;
+                        }
+                    }
+                }
+                found
             }
             Backing::Contiguous | Backing::Scheme(_) | Backing::Frames => {
                 // Entered when mapped.
