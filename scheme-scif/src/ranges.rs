@@ -4,6 +4,7 @@
 //! piece belonged to. That does not matter here: what counts is how often each page is mapped, and
 //! ranges of one page carry the same mark.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// A range of pages.
@@ -27,15 +28,23 @@ impl<T> Range<T> {
     }
 }
 
-/// Ranges that may overlap.
+/// Ranges that may overlap. Few do, so that the one that holds a page is found by its start.
 #[derive(Clone, Debug)]
 pub struct Ranges<T> {
-    ranges: Vec<Range<T>>,
+    /// By first page and a number of their own.
+    ranges: BTreeMap<(u64, u64), Range<T>>,
+    next: u64,
+    /// Pages of the longest range there was since there was none.
+    longest: u64,
 }
 
 impl<T> Default for Ranges<T> {
     fn default() -> Self {
-        Self { ranges: Vec::new() }
+        Self {
+            ranges: BTreeMap::new(),
+            next: 0,
+            longest: 0,
+        }
     }
 }
 
@@ -43,8 +52,19 @@ impl<T: Copy> Ranges<T> {
     /// Adds a range; the caller has checked that its end is no overflow.
     pub fn add(&mut self, first: u64, pages: u64, mark: T) {
         if pages > 0 {
-            self.ranges.push(Range { first, pages, mark });
+            self.longest = self.longest.max(pages);
+            self.next += 1;
+            let range = Range { first, pages, mark };
+            self.ranges.insert((first, self.next), range);
         }
+    }
+
+    /// Some range that holds the page.
+    fn holding(&self, page: u64) -> Option<(&(u64, u64), &Range<T>)> {
+        let before = self.ranges.range(..=(page, u64::MAX)).rev();
+        before
+            .take_while(|((first, _), _)| page - first < self.longest)
+            .find(|(_, range)| range.holds(page))
     }
 
     /// Takes every page from `first` on out once and returns the pieces; pages that are in no range
@@ -54,12 +74,12 @@ impl<T: Copy> Ranges<T> {
         let mut removed = Vec::new();
         let mut page = first;
         while page < end {
-            let Some(index) = self.ranges.iter().position(|range| range.holds(page)) else {
-                let ahead = self.ranges.iter().map(|range| range.first);
-                page = ahead.filter(|&start| start > page).min().unwrap_or(end);
+            let Some((&key, &range)) = self.holding(page) else {
+                let mut ahead = self.ranges.range((page, u64::MAX)..);
+                page = ahead.next().map_or(end, |((first, _), _)| *first);
                 continue;
             };
-            let range = self.ranges.swap_remove(index);
+            self.ranges.remove(&key);
             let stop = range.end().min(end);
             self.add(range.first, page - range.first, range.mark);
             self.add(stop, range.end() - stop, range.mark);
@@ -70,6 +90,9 @@ impl<T: Copy> Ranges<T> {
             });
             page = stop;
         }
+        if self.ranges.is_empty() {
+            self.longest = 0;
+        }
         removed
     }
 
@@ -78,17 +101,17 @@ impl<T: Copy> Ranges<T> {
         let end = first.saturating_add(pages);
         let mut page = first;
         while page < end {
-            match self.ranges.iter().find(|range| range.holds(page)) {
-                Some(range) => page = range.end(),
+            match self.holding(page) {
+                Some((_, range)) => page = range.end(),
                 None => return false,
             }
         }
         true
     }
 
-    /// All ranges, in no particular order.
+    /// All ranges, by their first pages.
     pub fn iter(&self) -> impl Iterator<Item = &Range<T>> {
-        self.ranges.iter()
+        self.ranges.values()
     }
 }
 
@@ -96,10 +119,10 @@ impl<T: Copy> Ranges<T> {
 mod tests {
     use super::*;
 
-    impl<T> Ranges<T> {
+    impl<T: Copy> Ranges<T> {
         /// Pages of all ranges, each as often as it is in one.
         fn pages(&self) -> u64 {
-            self.ranges.iter().map(|range| range.pages).sum()
+            self.iter().map(|range| range.pages).sum()
         }
     }
 
