@@ -49,6 +49,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 } else {
                     open_text(flags)?;
                 }
+                // What direct clients have moved is counted when somebody asks.
+                self.engine.refresh(&mut self.fabric);
                 Kind::Text(self.text(file))
             }
             Path::Peers => {

@@ -198,6 +198,7 @@ impl Engine {
             if let Some(rings) = &mut connection.rings {
                 outcome = outcome.and(rings.unshare(mem));
             }
+            self.count_moved(id);
             self.settle_all(mem, id);
             mem.free(page, CONTROL_BYTES);
             self.stats.pages -= 1;
@@ -300,7 +301,8 @@ impl Engine {
         }
     }
 
-    /// Looks how much clients have moved themselves, for [`connections`](Engine::connections).
+    /// Looks how much clients have moved themselves, for [`connections`](Engine::connections) and
+    /// [`stats`](Engine::stats).
     pub fn refresh(&mut self, mem: &mut dyn Memory) {
         let shared = self.directs.iter().map(|(_, handle)| handle.connection);
         let ids: alloc::vec::Vec<ConnectionId> = shared.collect();
@@ -313,6 +315,18 @@ impl Engine {
             if rings.is_some_and(|rings| rings.refresh(mem).is_err()) {
                 self.reset_connection(mem, id);
             }
+            self.count_moved(id);
+        }
+    }
+
+    /// Counts what clients of a connection have moved, as far as we have seen.
+    fn count_moved(&mut self, id: ConnectionId) {
+        let connection = self.connections.get_mut(id.0);
+        if let Some(rings) = connection.and_then(|connection| connection.rings.as_mut()) {
+            let [sent, received] = rings.take_uncounted();
+            // Their word: it may be any number.
+            self.stats.bytes_sent = self.stats.bytes_sent.wrapping_add(sent);
+            self.stats.bytes_received = self.stats.bytes_received.wrapping_add(received);
         }
     }
 

@@ -69,6 +69,8 @@ struct Places {
 struct Turn {
     /// The position; with a control page the last one we have seen there.
     position: u64,
+    /// Bytes that clients have moved and nobody has counted yet.
+    uncounted: u64,
     /// A transfer that has begun goes on later: nobody may come between.
     keeps: bool,
     /// We hold the lock beyond one call.
@@ -177,9 +179,8 @@ impl Access<'_> {
     fn check_position(&mut self, side: Side) -> Result<(), RingError> {
         let position = self.position(side);
         let turn = &mut self.turns.sides[side as usize];
-        if position < turn.position {
-            return Err(RingError::BadIndex);
-        }
+        let moved = position.checked_sub(turn.position);
+        turn.uncounted += moved.ok_or(RingError::BadIndex)?;
         turn.position = position;
         Ok(())
     }
@@ -415,6 +416,11 @@ impl Rings {
         let checked = SIDES.map(|side| access.check_position(side));
         access.turns.page = None;
         checked.into_iter().collect()
+    }
+
+    /// Bytes that clients have sent and received since this was last asked, as far as we have seen.
+    pub(crate) fn take_uncounted(&mut self) -> [u64; 2] {
+        SIDES.map(|side| core::mem::take(&mut self.turns.sides[side as usize].uncounted))
     }
 
     /// Looks at the positions in the control page.

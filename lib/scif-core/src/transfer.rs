@@ -59,7 +59,7 @@ impl Engine {
             Moved::Bytes(0) => Ok(0),
             Moved::Bytes(count) => {
                 connection.owed.sent = connection.owed.sent.max(Due::Look);
-                self.stats.bytes_sent += count as u64;
+                self.stats.bytes_sent = self.stats.bytes_sent.wrapping_add(count as u64);
                 self.list_owing(id);
                 Ok(count)
             }
@@ -118,7 +118,7 @@ impl Engine {
         match rings.take(mem, buffer, is_connected)? {
             Moved::Bytes(0) => Ok(0),
             Moved::Bytes(count) => {
-                self.stats.bytes_received += count as u64;
+                self.stats.bytes_received = self.stats.bytes_received.wrapping_add(count as u64);
                 if is_connected {
                     connection.owed.received = connection.owed.received.max(Due::Look);
                     self.list_owing(id);

@@ -168,8 +168,11 @@ fn files_and_direct_clients_share_a_stream() {
             }
         }
         assert!(received == stream);
+        // Whoever has moved them, they are counted once.
         let connections = bed.text(0, "connections");
         assert!(connections.contains("60000"), "{connections}");
+        assert_eq!(bed.counter(0, "bytes_sent"), 60_000);
+        assert_eq!(bed.counter(to, "bytes_received"), 60_000);
         let [first, second] = clients;
         // Without clients the files go on where they were.
         first.end(bed);
