@@ -464,7 +464,7 @@ fn reprotected(entry: Entry, prot: Prot) -> Entry {
         prot
     } else {
         // A page with no right but to store can be loaded from.
-        prot - Prot::WRITE | Prot::READ
+        (prot - Prot::WRITE) | Prot::READ
     };
     let mut flags = paging::user_flags(narrowed, entry.cache());
     flags.set(COUNTED, entry.is_counted());
