@@ -53,12 +53,15 @@ pub struct Settings {
     json: bool,
 }
 
+/// One repetition of a test: its samples.
+type Repetition<'a> = Box<dyn FnMut(&Settings) -> Result<Vec<f64>, Failure> + 'a>;
+
 /// A test: called once for each repetition, it gives samples.
 pub struct Test<'a> {
     name: String,
     size: u64,
     unit: Unit,
-    run: Box<dyn FnMut(&Settings) -> Result<Vec<f64>, Failure> + 'a>,
+    run: Repetition<'a>,
 }
 
 impl<'a> Test<'a> {
