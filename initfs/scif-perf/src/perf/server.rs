@@ -94,6 +94,7 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
     let mut buffer = alloc::vec![0; request.size as usize];
     match request.verb {
         Verb::Echo => {
+            channel.begin_echo();
             for _ in 0..request.count {
                 channel.receive(&mut buffer)?;
                 channel.send(&buffer)?;

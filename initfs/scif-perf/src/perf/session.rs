@@ -91,6 +91,7 @@ impl<'a> Session<'a> {
         let mut times = alloc::vec::Vec::with_capacity(rounds as usize);
         let mut back = alloc::vec![0; message.len()];
         let channel = self.channel(wait);
+        channel.begin_echo();
         request.say(&self.endpoint)?;
         let mut last = ticks();
         for _ in 0..rounds {
@@ -111,6 +112,7 @@ impl<'a> Session<'a> {
         const ROUNDS: u64 = 16;
         let request = self.request(Verb::Echo, wait, size as u64, ROUNDS);
         let channel = self.channel(wait);
+        channel.begin_echo();
         let (mut message, mut back) = (alloc::vec![0; size], alloc::vec![0; size]);
         request.say(&self.endpoint)?;
         for round in 0..ROUNDS {

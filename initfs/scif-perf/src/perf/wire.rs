@@ -1,7 +1,7 @@
 //! What client and server say to each other: a request with what is to be done, and answers of
 //! eight bytes. Both are the same program, so nothing here is for others.
 
-use scif::{Endpoint, RecvFlags, SendFlags};
+use scif::{Endpoint, RecvFlags, SendFlags, Waiting};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -199,6 +199,15 @@ pub struct Channel<'a> {
 }
 
 impl Channel<'_> {
+    /// Prepares for round trips. A blocking call looks for a while before it sleeps, and would see
+    /// the answer of a peer that looks as well: who measures sleeping has to sleep at once.
+    pub fn begin_echo(&self) {
+        self.endpoint.set_waiting(match self.wait {
+            Wait::Block => Waiting::Sleep,
+            Wait::Poll | Wait::Yield => Waiting::Adaptive,
+        });
+    }
+
     /// Sends a whole message.
     #[inline]
     pub fn send(&self, message: &[u8]) -> Result {
