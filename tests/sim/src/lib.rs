@@ -8,6 +8,7 @@
 //! `Changed` events only, so a lost wake-up is a dead end that is noticed.
 
 pub mod actor;
+pub mod direct;
 pub mod dma;
 pub mod hostile;
 mod hostile_windows;

@@ -3,6 +3,7 @@
 extern crate std;
 
 mod bed;
+mod direct;
 mod engine;
 mod fences;
 mod hostile;

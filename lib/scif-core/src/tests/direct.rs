@@ -1,0 +1,265 @@
+//! Direct clients: what they are told, what waits for them, and what becomes of what they leave.
+
+use super::std::prelude::v1::*;
+
+use scif_abi::Error;
+use scif_abi::direct::{
+    EPOCH_OFFSET, FIRST_HANDLE, LOCK_DAEMON, Part, RMA_BUSY_OFFSET, SEND_LOCK_OFFSET, SENT_OFFSET,
+    STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
+};
+use scif_abi::flags::{Kicks, Readiness};
+
+use super::bed::{BOTH, Bed, End, PAGE, USER};
+use crate::{DirectId, Lane, Memory, Place};
+
+/// A handle, and the local address of its control page.
+fn open(bed: &mut Bed, end: End) -> (DirectId, u64) {
+    let (engine, memory) = bed.engine(end);
+    let (id, record) = engine.open_direct(memory, end.id).unwrap();
+    assert!(record.handle.get() >= FIRST_HANDLE);
+    let ring = engine.config().endpoint_ring_bytes;
+    assert_eq!(record.own_ring_bytes.get(), ring);
+    assert_eq!(record.peer_ring_bytes.get(), ring);
+    let place = engine.direct_place(id, Part::Control).unwrap();
+    let (Place::Own(page), 4096) = place else {
+        unreachable!("{place:?}");
+    };
+    (id, page)
+}
+
+fn close(bed: &mut Bed, end: End, id: DirectId) {
+    let (engine, memory) = bed.engine(end);
+    engine.close_direct(memory, id);
+    engine.check_invariants().unwrap();
+}
+
+fn word(bed: &Bed, end: End, address: u64) -> u32 {
+    bed.nodes[end.node].memory.load_index(address)
+}
+
+fn send(bed: &mut Bed, end: End, bytes: &[u8]) -> Result<usize, Error> {
+    let (engine, memory) = bed.engine(end);
+    engine.send(memory, end.id, bytes)
+}
+
+fn receive(bed: &mut Bed, end: End) -> Result<Vec<u8>, Error> {
+    let (engine, memory) = bed.engine(end);
+    let mut buffer = [0; 64];
+    let count = engine.recv(memory, end.id, &mut buffer)?;
+    Ok(buffer[..count].to_vec())
+}
+
+#[test]
+fn positions_move_into_the_page_and_back() {
+    for nodes in [1, 2] {
+        let mut bed = Bed::new(nodes);
+        let (a, b) = bed.connect(0, nodes - 1);
+        assert_eq!(send(&mut bed, a, b"one"), Ok(3));
+        let (id, page) = open(&mut bed, a);
+        assert_eq!(bed.nodes[0].memory.load_position(page + SENT_OFFSET), 3);
+        assert_eq!(word(&bed, a, page + STATE_OFFSET), STATE_CONNECTED);
+        assert_eq!(send(&mut bed, a, b"two"), Ok(3));
+        assert_eq!(bed.nodes[0].memory.load_position(page + SENT_OFFSET), 6);
+        close(&mut bed, a, id);
+        assert_eq!(send(&mut bed, a, b"three"), Ok(5));
+        bed.run();
+        assert_eq!(receive(&mut bed, b).unwrap(), b"onetwothree");
+        let (engine, memory) = bed.engine(a);
+        engine.close_direct(memory, id);
+        assert_eq!(
+            engine.direct_place(id, Part::Own),
+            Err(Error::BadDescriptor)
+        );
+    }
+}
+
+#[test]
+fn only_connected_endpoints_have_handles() {
+    let mut bed = Bed::new(1);
+    let (a, b) = bed.connect(0, 0);
+    let (engine, memory) = bed.engine(a);
+    let fresh = engine.open(USER).unwrap();
+    let refused = engine.open_direct(memory, fresh);
+    assert_eq!(refused, Err(Error::NotConnected));
+    engine.close(memory, fresh);
+    let gone = engine.open_direct(memory, fresh);
+    assert_eq!(gone, Err(Error::BadDescriptor));
+    bed.close(b);
+    bed.run();
+    let (engine, memory) = bed.engine(a);
+    let over = engine.open_direct(memory, a.id);
+    assert_eq!(over, Err(Error::NotConnected));
+}
+
+#[test]
+fn the_last_words_wait_for_clients() {
+    for nodes in [1, 2] {
+        let mut bed = Bed::new(nodes);
+        let (a, b) = bed.connect(0, nodes - 1);
+        let (at_a, page_a) = open(&mut bed, a);
+        let (at_b, page_b) = open(&mut bed, b);
+        bed.close(a);
+        bed.run();
+        // Over for a's programs; b hears of it when they have let go.
+        assert_eq!(word(&bed, a, page_a + STATE_OFFSET), STATE_ENDED);
+        assert_eq!(word(&bed, b, page_b + STATE_OFFSET), STATE_CONNECTED);
+        close(&mut bed, a, at_a);
+        bed.run();
+        let epoch = word(&bed, b, page_b + EPOCH_OFFSET);
+        assert_eq!(word(&bed, b, page_b + STATE_OFFSET), STATE_DISCONNECTED);
+        // a's pages stay until b's programs have let go, too.
+        let engine = &bed.nodes[a.node].engine;
+        assert_eq!(engine.stats().connections_closing, 1);
+        bed.close(b);
+        bed.run();
+        assert_eq!(word(&bed, b, page_b + STATE_OFFSET), STATE_ENDED);
+        assert_ne!(word(&bed, b, page_b + EPOCH_OFFSET), epoch);
+        close(&mut bed, b, at_b);
+        bed.run();
+        for node in &bed.nodes {
+            assert_eq!(node.engine.stats().connections, 0);
+        }
+    }
+}
+
+#[test]
+fn a_dead_clients_lock_is_free_again() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    let (id, page) = open(&mut bed, a);
+    let (_other, same) = open(&mut bed, a);
+    assert_eq!(same, page);
+    let memory = &mut bed.nodes[0].memory;
+    memory.store_index(page + SEND_LOCK_OFFSET, FIRST_HANDLE);
+    // It dies between its position and the index.
+    memory.store_position(page + SENT_OFFSET, 2);
+    assert_eq!(send(&mut bed, a, b"x"), Ok(0));
+    let (engine, _) = bed.engine(a);
+    // Nobody tells when a client unlocks: the clock does.
+    assert!(engine.next_deadline().is_some());
+    close(&mut bed, a, id);
+    assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), 0);
+    bed.run();
+    assert_eq!(receive(&mut bed, b).unwrap(), [0, 0]);
+    assert_eq!(send(&mut bed, a, b"x"), Ok(1));
+}
+
+#[test]
+fn a_position_turned_back_costs_the_connection() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    let (c, d) = bed.connect(0, 1);
+    assert_eq!(send(&mut bed, a, b"bytes"), Ok(5));
+    let (id, page) = open(&mut bed, a);
+    bed.nodes[0].memory.store_position(page + SENT_OFFSET, 4);
+    assert_eq!(send(&mut bed, a, b"x"), Err(Error::ConnectionReset));
+    bed.run();
+    assert_eq!(word(&bed, a, page + STATE_OFFSET), STATE_ENDED);
+    close(&mut bed, a, id);
+    bed.run();
+    assert_eq!(receive(&mut bed, b).unwrap(), b"bytes");
+    assert_eq!(receive(&mut bed, b), Err(Error::ConnectionReset));
+    assert_eq!(send(&mut bed, c, b"well"), Ok(4));
+    assert_eq!(receive(&mut bed, d).unwrap(), b"well");
+}
+
+#[test]
+fn a_transfer_in_parts_keeps_its_turn() {
+    let mut bed = Bed::new(2);
+    let (a, _) = bed.connect(0, 1);
+    let (_id, page) = open(&mut bed, a);
+    let (engine, memory) = bed.engine(a);
+    engine.keep_turn(memory, a.id, Lane::Send, true);
+    assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), 0);
+    assert_eq!(send(&mut bed, a, b"first"), Ok(5));
+    assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), LOCK_DAEMON);
+    assert_eq!(send(&mut bed, a, b"second"), Ok(6));
+    let (engine, memory) = bed.engine(a);
+    engine.keep_turn(memory, a.id, Lane::Send, false);
+    assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), 0);
+}
+
+#[test]
+fn windows_wait_for_copies_of_clients_but_not_for_ever() {
+    for nodes in [1, 2] {
+        let mut bed = Bed::new(nodes);
+        let (a, b) = bed.connect(0, nodes - 1);
+        let pages = bed.pin(b.node, &[1]);
+        bed.register(b, &pages, 0, BOTH);
+        // A client at either end copies; it is stuck.
+        for user in [a, b] {
+            bed.register(b, &pages, PAGE.cast_signed(), BOTH);
+            let (id, page) = open(&mut bed, user);
+            let epoch = word(&bed, user, page + EPOCH_OFFSET);
+            let memory = &mut bed.nodes[user.node].memory;
+            memory.store_index(page + RMA_BUSY_OFFSET, 1);
+            let (engine, memory) = bed.engine(b);
+            let ticket = engine.unregister(memory, b.id, PAGE.cast_signed(), PAGE);
+            let ticket = ticket.unwrap();
+            bed.run();
+            assert_ne!(word(&bed, user, page + EPOCH_OFFSET), epoch);
+            let (engine, memory) = bed.engine(b);
+            assert_eq!(engine.finish(memory, ticket), None);
+            if user == a {
+                // It ends.
+                let memory = &mut bed.nodes[user.node].memory;
+                memory.store_index(page + RMA_BUSY_OFFSET, 0);
+                bed.now += 2_000_000;
+            } else {
+                bed.now += 1_100_000_000;
+            }
+            bed.run();
+            let (engine, memory) = bed.engine(b);
+            assert_eq!(engine.finish(memory, ticket), Some(Ok(0)));
+            close(&mut bed, user, id);
+        }
+    }
+}
+
+#[test]
+fn only_who_asked_is_told() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    bed.run();
+    let sent = |bed: &Bed| {
+        let mut nodes = bed.nodes[0].engine.nodes();
+        nodes.find(|n| n.node == 1).unwrap().messages_sent
+    };
+    // Without clients the peer always wants to know.
+    let before = sent(&bed);
+    send(&mut bed, a, b"x").unwrap();
+    bed.run();
+    assert_eq!(sent(&bed), before + 1);
+    receive(&mut bed, b).unwrap();
+    let (_id, _) = open(&mut bed, b);
+    // The word that was armed before is used up; then nobody at b waits.
+    send(&mut bed, a, b"x").unwrap();
+    bed.run();
+    let before = sent(&bed);
+    send(&mut bed, a, b"x").unwrap();
+    bed.run();
+    assert_eq!(sent(&bed), before);
+    assert_eq!(receive(&mut bed, b).unwrap(), b"xx");
+    // Who finds nothing is told once.
+    assert_eq!(receive(&mut bed, b).unwrap(), b"");
+    for told in [1, 0] {
+        let before = sent(&bed);
+        send(&mut bed, a, b"x").unwrap();
+        bed.run();
+        assert_eq!(sent(&bed), before + told);
+    }
+    // A subscription is told each time, and a kick always.
+    let (engine, memory) = bed.engine(b);
+    engine.set_waiting(memory, b.id, Readiness::IN);
+    for _ in 0..2 {
+        let before = sent(&bed);
+        send(&mut bed, a, b"x").unwrap();
+        bed.run();
+        assert_eq!(sent(&bed), before + 1);
+    }
+    let before = sent(&bed);
+    let (engine, _) = bed.engine(a);
+    engine.kick(a.id, Kicks::BYTES | Kicks::ROOM).unwrap();
+    bed.run();
+    assert_eq!(sent(&bed), before + 2);
+}

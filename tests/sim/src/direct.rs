@@ -1,0 +1,594 @@
+//! Worlds in which programs work on the rings of connections themselves, beside others that use the
+//! engine for the same end: sending, receiving, polling, sleeping, dying in the middle, stopping
+//! with a lock held, and storing nonsense wherever they can.
+//!
+//! What must hold: each direction of a connection carries its bytes once and in order whoever moves
+//! them; when nothing happens any more, nobody sleeps beside bytes or room; a program that stores
+//! nonsense spoils its own connection only; nobody touches memory that is not in use (the memory
+//! watches that); in the end every page is back.
+
+mod mapped;
+mod work;
+
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::rc::Rc;
+
+use scif_abi::direct::{Part, STATE_CONNECTED};
+use scif_abi::flags::{Kicks, Readiness};
+use scif_abi::message::Extensions;
+use scif_abi::{Error, NodeId, PortId};
+use scif_core::{
+    Config, ConnectMode, CpuEngine, DirectId, EndpointId, Engine, Event, Lane, Owner, Place,
+};
+use scif_ring::{Consumer, Producer, RingMemory, Side};
+
+use self::mapped::Mapped;
+use crate::memory::{Fabric, NodeMemory};
+use crate::rng::{Rng, mix};
+
+/// Offset of the extension word in a queue pair structure.
+const EXTENSION_WORD: u64 = 244;
+/// Longest transfer of one call, in bytes.
+const MAX_BYTES: u64 = 300;
+
+/// What a run has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DirectReport {
+    /// Bytes moved by the engine, and by programs themselves.
+    pub bytes: [u64; 2],
+    /// Times somebody slept.
+    pub sleeps: u64,
+    /// Sleepers woken.
+    pub wakes: u64,
+    /// Programs that died in the middle of a call.
+    pub deaths: u64,
+    /// Times a program found the lock taken, or the engine did.
+    pub in_the_way: u64,
+    /// Connections spoilt by nonsense.
+    pub spoilt: u64,
+    /// Handles refused because the peer does not speak the extension.
+    pub refused: u64,
+}
+
+impl DirectReport {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &DirectReport) {
+        self.bytes = [0, 1].map(|at| self.bytes[at] + other.bytes[at]);
+        self.sleeps += other.sleeps;
+        self.wakes += other.wakes;
+        self.deaths += other.deaths;
+        self.in_the_way += other.in_the_way;
+        self.spoilt += other.spoilt;
+        self.refused += other.refused;
+    }
+}
+
+/// A bug planted on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Programs do not tell the peer although it asked.
+    NoKick,
+    /// Programs work without taking the lock.
+    NoLock,
+    /// Who sleeps does not look again.
+    NoArm,
+}
+
+/// A program at an end.
+struct Program {
+    /// The end: connection and which of its two.
+    end: (usize, usize),
+    /// Its handle, if it works on the rings itself.
+    direct: Option<Handle>,
+    /// What it sleeps for.
+    sleeps: Readiness,
+    /// What it has not told yet.
+    kicks: Kicks,
+    /// The side whose lock it holds, not doing anything.
+    holds: Option<Side>,
+    /// Bytes left of a send in several parts.
+    sending: Option<u64>,
+}
+
+struct Handle {
+    id: DirectId,
+    number: u32,
+    mapped: Mapped,
+    producer: Producer,
+    consumer: Consumer,
+}
+
+/// One direction of a connection.
+#[derive(Clone, Copy, Default)]
+struct Stream {
+    seed: u64,
+    sent: u64,
+    received: u64,
+}
+
+impl Stream {
+    fn bytes(&self, from: u64, count: u64) -> Vec<u8> {
+        (from..from + count)
+            .map(|at| mix(self.seed ^ at) as u8)
+            .collect()
+    }
+}
+
+struct Connection {
+    nodes: [usize; 2],
+    ends: [EndpointId; 2],
+    is_open: [bool; 2],
+    /// What each end sends.
+    streams: [Stream; 2],
+    /// Bytes the engine has sent of a transfer in several parts, while one is under way.
+    turns: [Option<u64>; 2],
+    /// Nothing is promised any more.
+    is_spoilt: bool,
+}
+
+struct Node {
+    engine: Engine,
+    mem: NodeMemory,
+    /// Nodes whose doorbell rang here.
+    bells: Vec<NodeId>,
+}
+
+struct World {
+    rng: Rng,
+    fabric: Rc<RefCell<Fabric>>,
+    nodes: Vec<Node>,
+    connections: Vec<Connection>,
+    programs: Vec<Program>,
+    now: u64,
+    ring_bytes: u32,
+    is_armed: bool,
+    bug: Option<Bug>,
+    report: DirectReport,
+}
+
+/// Runs a world; what was done, or what went wrong.
+pub fn run(seed: u64, steps: u64, bug: Option<Bug>) -> Result<DirectReport, String> {
+    let mut world = World::new(seed, bug);
+    let outcome = world.play(steps).and_then(|()| world.end());
+    match outcome {
+        Ok(()) => Ok(world.report),
+        Err(what) => Err(format!("seed {seed}: {what}")),
+    }
+}
+
+fn expect<T, E: Debug>(result: Result<T, E>, what: &str) -> Result<T, String> {
+    result.map_err(|error| format!("{what}: {error:?}"))
+}
+
+impl World {
+    fn new(seed: u64, bug: Option<Bug>) -> World {
+        let mut rng = Rng::new(seed);
+        let fabric = Fabric::new(2);
+        let ring_bytes = [64, 256, 1024, 8192][rng.below(4) as usize];
+        let node = |number: usize| {
+            let mut config = Config::new(number as NodeId);
+            config.endpoint_ring_bytes = ring_bytes;
+            Node {
+                engine: Engine::new(config),
+                mem: NodeMemory::new(&fabric, number),
+                bells: Vec::new(),
+            }
+        };
+        let nodes = vec![node(0), node(1)];
+        let is_armed = bug.is_some() || !rng.one_in(6);
+        World {
+            rng,
+            fabric,
+            nodes,
+            connections: Vec::new(),
+            programs: Vec::new(),
+            now: 0,
+            ring_bytes,
+            is_armed,
+            bug,
+            report: DirectReport::default(),
+        }
+    }
+
+    /// Links the nodes; in some worlds they do not speak the extension.
+    fn link(&mut self) -> Result<(), String> {
+        let mut addresses = Vec::new();
+        for at in 0..2 {
+            let node = &mut self.nodes[at];
+            let other = 1 - at as NodeId;
+            addresses.push(expect(node.engine.attach(&mut node.mem, other), "attach")?);
+            self.fabric.borrow_mut().set_reach(at, 1 - at, true);
+        }
+        for (at, address) in addresses.iter().enumerate() {
+            if !self.is_armed {
+                let word = (Extensions::all() - Extensions::ARMED).to_word();
+                let place = address + EXTENSION_WORD;
+                self.fabric
+                    .borrow_mut()
+                    .scribble(at, place, &word.to_le_bytes());
+            }
+        }
+        for at in 0..2 {
+            let node = &mut self.nodes[at];
+            let up = node
+                .engine
+                .link_up(&mut node.mem, 1 - at as NodeId, addresses[1 - at]);
+            expect(up, "link up")?;
+        }
+        self.settle()
+    }
+
+    /// Connects two endpoints.
+    fn connect(&mut self, nodes: [usize; 2]) -> Result<(), String> {
+        let owner = Owner {
+            process: 1,
+            user: 0,
+        };
+        let port = 2000 + self.connections.len() as u16;
+        let [a, b] = nodes;
+        let listener = {
+            let engine = &mut self.nodes[b].engine;
+            let listener = expect(engine.open(owner), "open")?;
+            expect(engine.bind(listener, port), "bind")?;
+            expect(engine.listen(listener, 1), "listen")?;
+            listener
+        };
+        let Node { engine, mem, .. } = &mut self.nodes[a];
+        let active = expect(engine.open(owner), "open")?;
+        let to = PortId::new(b as NodeId, port);
+        expect(
+            engine.connect(mem, active, to, ConnectMode::Blocking),
+            "connect",
+        )?;
+        self.settle()?;
+        let Node { engine, mem, .. } = &mut self.nodes[b];
+        let passive = expect(engine.accept_start(mem, listener, owner), "accept")?;
+        self.settle()?;
+        let Node { engine, mem, .. } = &mut self.nodes[b];
+        engine.close(mem, listener);
+        let stream = |rng: &mut Rng| Stream {
+            seed: rng.number(),
+            ..Stream::default()
+        };
+        self.connections.push(Connection {
+            nodes,
+            ends: [active, passive],
+            is_open: [true; 2],
+            streams: [stream(&mut self.rng), stream(&mut self.rng)],
+            turns: [None; 2],
+            is_spoilt: false,
+        });
+        Ok(())
+    }
+
+    fn play(&mut self, steps: u64) -> Result<(), String> {
+        self.link()?;
+        for at in 0..4 {
+            let nodes = if at == 0 {
+                [0, 0]
+            } else {
+                [at % 2, 1 - at % 2]
+            };
+            self.connect(nodes)?;
+            for side in 0..2 {
+                for _ in 0..1 + self.rng.below(3) {
+                    self.start_program((at, side))?;
+                }
+            }
+        }
+        for _ in 0..steps {
+            self.step()?;
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        for (number, node) in self.nodes.iter().enumerate() {
+            let rules = node.engine.check_invariants();
+            rules.map_err(|broken| format!("node {number}: {broken}"))?;
+        }
+        match self.fabric.borrow_mut().fault.take() {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
+    }
+
+    /// A program that uses the engine, or the rings.
+    fn start_program(&mut self, end: (usize, usize)) -> Result<(), String> {
+        let mut program = Program {
+            end,
+            direct: None,
+            sleeps: Readiness::empty(),
+            kicks: Kicks::empty(),
+            holds: None,
+            sending: None,
+        };
+        if !self.rng.one_in(3) {
+            program.direct = self.open_direct(end)?;
+        }
+        self.programs.push(program);
+        Ok(())
+    }
+
+    fn open_direct(&mut self, (at, side): (usize, usize)) -> Result<Option<Handle>, String> {
+        let connection = &self.connections[at];
+        let (node, id) = (connection.nodes[side], connection.ends[side]);
+        let is_within = connection.nodes[0] == connection.nodes[1];
+        let Node { engine, mem, .. } = &mut self.nodes[node];
+        let (handle, record) = match engine.open_direct(mem, id) {
+            Ok(opened) => opened,
+            Err(Error::NotSupported) if !self.is_armed && !is_within => {
+                self.report.refused += 1;
+                return Ok(None);
+            }
+            Err(Error::NotConnected | Error::BadDescriptor) => return Ok(None),
+            Err(error) => return Err(format!("open_direct: {error:?}")),
+        };
+        let place = |part| expect(engine.direct_place(handle, part), "place of a part");
+        let (Place::Own(control), _) = place(Part::Control)? else {
+            return Err("a control page of somebody else".into());
+        };
+        let (Place::Own(own), _) = place(Part::Own)? else {
+            return Err("a ring of somebody else".into());
+        };
+        let mapped = Mapped {
+            mem: mem.clone(),
+            control,
+            own,
+            peer: place(Part::PeerQueuePair)?.0,
+            peer_ring: place(Part::PeerRing)?.0,
+            life: None,
+            locks: self.bug != Some(Bug::NoLock),
+        };
+        Ok(Some(Handle {
+            id: handle,
+            number: record.handle.get(),
+            mapped,
+            producer: Producer::new(record.peer_ring_bytes.get()),
+            consumer: Consumer::new(record.own_ring_bytes.get()),
+        }))
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        match self.rng.below(100) {
+            0..30 => {
+                let node = self.rng.below(2) as usize;
+                self.turn(node)?;
+            }
+            30..34 => self.now += self.rng.below(2_000_000),
+            34 if self.rng.one_in(40) => {
+                let at = self.rng.below(self.connections.len() as u64) as usize;
+                let side = self.rng.below(2) as usize;
+                self.close_end(at, side);
+            }
+            35 => {
+                let at = self.rng.below(self.connections.len() as u64) as usize;
+                let side = self.rng.below(2) as usize;
+                if self.connections[at].is_open[side] && self.programs.len() < 40 {
+                    self.start_program((at, side))?;
+                }
+            }
+            _ if self.programs.is_empty() => {}
+            _ => {
+                let which = self.rng.below(self.programs.len() as u64) as usize;
+                self.work(which)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn close_end(&mut self, at: usize, side: usize) {
+        let connection = &mut self.connections[at];
+        if std::mem::replace(&mut connection.is_open[side], false) {
+            let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
+            engine.close(mem, connection.ends[side]);
+            connection.turns[side] = None;
+            // Calls of all who sleep end.
+            let programs = self.programs.iter_mut();
+            for program in programs.filter(|program| program.end == (at, side)) {
+                program.sleeps = Readiness::empty();
+                program.sending = None;
+            }
+        }
+    }
+
+    /// A turn of a node's loop. What changed wakes who sleeps there.
+    fn turn(&mut self, number: usize) -> Result<(), String> {
+        let Node { engine, mem, bells } = &mut self.nodes[number];
+        engine.tick(mem, self.now);
+        for from in bells.drain(..) {
+            engine.doorbell(mem, from);
+        }
+        engine.pump(mem, &mut CpuEngine, 1 << 16);
+        loop {
+            let Node { engine, mem, .. } = &mut self.nodes[number];
+            match engine.next_event(mem) {
+                None => return Ok(()),
+                Some(Event::Ring(to)) => self.nodes[usize::from(to)].bells.push(number as NodeId),
+                Some(Event::Changed(id)) => self.wake(number, id),
+                Some(Event::LinkFailed(_) | Event::NodeDown(_)) => {
+                    return Err("a link failed, though only programs store nonsense".into());
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn wake(&mut self, node: usize, id: EndpointId) {
+        for program in &mut self.programs {
+            let connection = &self.connections[program.end.0];
+            let is_its = (
+                connection.nodes[program.end.1],
+                connection.ends[program.end.1],
+            );
+            if is_its != (node, id) || program.sleeps.is_empty() {
+                continue;
+            }
+            let Node { engine, mem, .. } = &mut self.nodes[node];
+            // It looks again as the daemon does for calls that wait.
+            let is_blind = self.bug == Some(Bug::NoArm);
+            if is_blind || !engine.arm(mem, id, program.sleeps).is_empty() {
+                program.sleeps = Readiness::empty();
+                self.report.wakes += 1;
+            }
+        }
+    }
+
+    /// Lets everything happen that happens by itself.
+    fn settle(&mut self) -> Result<(), String> {
+        for _ in 0..12 {
+            for node in 0..2 {
+                self.turn(node)?;
+            }
+            self.now += 1_100_000;
+        }
+        self.check()
+    }
+
+    /// Nobody begins anything any more.
+    fn end(&mut self) -> Result<(), String> {
+        for which in 0..self.programs.len() {
+            let program = &mut self.programs[which];
+            if let Some(handle) = &mut program.direct
+                && let Some(held) = program.holds.take()
+            {
+                handle.mapped.unlock(held);
+            }
+            let (at, side) = program.end;
+            let connection = &self.connections[at];
+            let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
+            if program.sending.take().is_some() && connection.is_open[side] {
+                engine.keep_turn(mem, connection.ends[side], Lane::Send, false);
+            }
+            let kicks = std::mem::take(&mut program.kicks);
+            if !kicks.is_empty() && connection.is_open[side] && self.bug != Some(Bug::NoKick) {
+                expect(engine.kick(connection.ends[side], kicks), "kick")?;
+            }
+        }
+        self.settle()?;
+        // Who finds its connection over lets go.
+        let is_over = |program: &Program| {
+            let handle = program.direct.as_ref();
+            let state = handle.map(|handle| handle.mapped.state());
+            state.is_some_and(|state| state != STATE_CONNECTED)
+        };
+        while let Some(which) = self.programs.iter().position(is_over) {
+            self.leave(which)?;
+        }
+        self.settle()?;
+        self.check_sleepers()?;
+        self.stir()?;
+        self.drain()?;
+        while !self.programs.is_empty() {
+            self.leave(0)?;
+        }
+        for at in 0..self.connections.len() {
+            self.close_end(at, 0);
+            self.close_end(at, 1);
+        }
+        self.settle()?;
+        for (number, node) in self.nodes.iter().enumerate() {
+            let stats = node.engine.stats();
+            let link_pages = 1 + node.engine.config().node_ring_bytes as usize / 4096;
+            let pages = self.fabric.borrow().pages_used(number);
+            if stats.connections != 0 || stats.endpoints != 0 || pages != link_pages {
+                return Err(format!("node {number}: {pages} pages left, {stats:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A byte on each connection, and some taken out: whoever sleeps for that must wake.
+    fn stir(&mut self) -> Result<(), String> {
+        for sends in [true, false] {
+            for at in 0..self.connections.len() {
+                for side in 0..2 {
+                    if !self.is_whole(&self.connections[at]) {
+                        continue;
+                    }
+                    let connection = &mut self.connections[at];
+                    let stream = &mut connection.streams[side];
+                    let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
+                    let id = connection.ends[side];
+                    if sends {
+                        let byte = stream.bytes(stream.sent, 1);
+                        stream.sent += expect(engine.send(mem, id, &byte), "send")? as u64;
+                        continue;
+                    }
+                    let mut buffer = [0; 8];
+                    let count = expect(engine.recv(mem, id, &mut buffer), "recv")?;
+                    self.received(at, side, &buffer[..count])?;
+                }
+            }
+            self.settle()?;
+            self.check_sleepers()?;
+        }
+        Ok(())
+    }
+
+    fn is_whole(&self, connection: &Connection) -> bool {
+        !connection.is_spoilt && connection.is_open == [true; 2]
+    }
+
+    /// Nobody may sleep beside what it waits for.
+    fn check_sleepers(&self) -> Result<(), String> {
+        for program in &self.programs {
+            let (at, side) = program.end;
+            let connection = &self.connections[at];
+            if connection.is_spoilt || !connection.is_open[side] || program.sleeps.is_empty() {
+                continue;
+            }
+            if !connection.is_open[1 - side] {
+                return Err(format!("connection {at}: sleeps though the peer has gone"));
+            }
+            let [there, filled] = [1 - side, side].map(|from| {
+                let stream = connection.streams[from];
+                stream.sent - stream.received
+            });
+            let has_room = filled + 1 < u64::from(self.ring_bytes);
+            if program.sleeps.contains(Readiness::IN) && there > 0
+                || program.sleeps.contains(Readiness::OUT) && has_room
+            {
+                let kind = if program.direct.is_some() {
+                    "program"
+                } else {
+                    "call"
+                };
+                return Err(format!(
+                    "connection {at}, end {side}: a {kind} sleeps for {:?} beside it",
+                    program.sleeps
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes out what is left: all that was sent arrives.
+    fn drain(&mut self) -> Result<(), String> {
+        for at in 0..self.connections.len() {
+            for side in 0..2 {
+                if !self.is_whole(&self.connections[at]) {
+                    continue;
+                }
+                let Connection { nodes, ends, .. } = self.connections[at];
+                let mut buffer = [0; 64];
+                loop {
+                    let Node { engine, mem, .. } = &mut self.nodes[nodes[side]];
+                    let count = expect(engine.recv(mem, ends[side], &mut buffer), "recv")?;
+                    if count == 0 {
+                        break;
+                    }
+                    self.received(at, side, &buffer[..count])?;
+                }
+                let stream = self.connections[at].streams[1 - side];
+                if stream.sent != stream.received {
+                    let (sent, received) = (stream.sent, stream.received);
+                    return Err(format!("connection {at}: {received} of {sent} bytes came"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

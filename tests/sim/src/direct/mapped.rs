@@ -1,0 +1,118 @@
+//! The rings of a connection as a program has them mapped, until it dies.
+
+use scif_abi::direct::LOCK_FREE;
+use scif_core::{Memory, Place};
+use scif_ring::{RingMemory, Side, Word};
+
+use crate::memory::NodeMemory;
+
+/// The rings as a program has them mapped.
+#[derive(Clone)]
+pub(super) struct Mapped {
+    pub(super) mem: NodeMemory,
+    pub(super) control: u64,
+    pub(super) own: u64,
+    pub(super) peer: Place,
+    pub(super) peer_ring: Place,
+    /// Stores until it dies.
+    pub(super) life: Option<u32>,
+    pub(super) locks: bool,
+}
+
+/// The program has died.
+#[derive(Debug)]
+pub(super) struct Dead;
+
+impl Mapped {
+    /// One more store; false when it is dead.
+    fn lives(&mut self) -> bool {
+        match &mut self.life {
+            Some(0) => false,
+            Some(life) => {
+                *life -= 1;
+                true
+            }
+            None => true,
+        }
+    }
+
+    pub(super) fn store(&mut self, place: Place, bytes: &[u8]) -> Result<(), Dead> {
+        if !self.lives() {
+            return Err(Dead);
+        }
+        match place {
+            Place::Own(address) => self.mem.write(address, bytes),
+            Place::Peer(node, address) => {
+                self.mem
+                    .peer_write(node, address, bytes)
+                    .map_err(|_| Dead)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn state(&self) -> u32 {
+        self.mem.load_index(self.control)
+    }
+}
+
+impl RingMemory for Mapped {
+    type Error = Dead;
+
+    fn load(&self, word: Word) -> u32 {
+        self.mem.load_index(self.own + word.offset())
+    }
+
+    fn clear(&mut self, word: Word) -> u32 {
+        if !self.lives() {
+            return 0;
+        }
+        let found = self.load(word);
+        self.mem.store_index(self.own + word.offset(), 0);
+        found
+    }
+
+    fn store_peer(&mut self, word: Word, value: u32) -> Result<(), Dead> {
+        self.store(self.peer.offset(word.offset()), &value.to_le_bytes())
+    }
+
+    fn flush_peer(&mut self, _word: Word) -> Result<(), Dead> {
+        Ok(())
+    }
+
+    fn read(&self, offset: usize, buffer: &mut [u8]) {
+        self.mem.read(self.own + 4096 + offset as u64, buffer);
+    }
+
+    fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Dead> {
+        self.store(self.peer_ring.offset(offset as u64), bytes)
+    }
+
+    fn fence(&self) {}
+
+    fn position(&self, side: Side) -> u64 {
+        self.mem
+            .load_position(self.control + side.position_offset())
+    }
+
+    fn set_position(&mut self, side: Side, position: u64) {
+        if self.lives() {
+            self.mem
+                .store_position(self.control + side.position_offset(), position);
+        }
+    }
+
+    fn try_lock(&mut self, side: Side, holder: u32) -> bool {
+        let lock = self.control + side.lock_offset();
+        if !self.lives() {
+            return true;
+        }
+        !self.locks || self.mem.exchange(lock, LOCK_FREE, holder) == LOCK_FREE
+    }
+
+    fn unlock(&mut self, side: Side) {
+        if self.lives() && self.locks {
+            self.mem.store_index(self.control + side.lock_offset(), 0);
+        }
+    }
+}

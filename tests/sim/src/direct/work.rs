@@ -1,0 +1,329 @@
+//! What the programs do, by the engine or with the rings themselves.
+
+use scif_abi::Error;
+use scif_abi::direct::{STATE_CONNECTED, STATE_DISCONNECTED};
+use scif_abi::flags::{Kicks, Readiness};
+use scif_core::{Lane, Place};
+use scif_ring::{RingError, RingMemory, Side};
+
+use super::mapped::Dead;
+use super::{Bug, Connection, MAX_BYTES, Node, World, expect};
+
+impl World {
+    /// A program does something.
+    pub(super) fn work(&mut self, which: usize) -> Result<(), String> {
+        if !self.programs[which].sleeps.is_empty() {
+            return Ok(());
+        }
+        if self.programs[which].direct.is_some() {
+            return self.work_directly(which);
+        }
+        let (at, side) = self.programs[which].end;
+        if !self.connections[at].is_open[side] {
+            self.programs.swap_remove(which);
+            return Ok(());
+        }
+        let is_taken = self.connections[at].turns[side].is_some();
+        match self.programs[which].sending {
+            Some(left) => self.send_part(which, left),
+            // The daemon's lane: one call after the other.
+            None if is_taken => self.receive(which),
+            None if self.rng.one_in(12) => {
+                self.connections[at].turns[side] = Some(0);
+                let Connection { nodes, ends, .. } = self.connections[at];
+                let Node { engine, mem, .. } = &mut self.nodes[nodes[side]];
+                engine.keep_turn(mem, ends[side], Lane::Send, true);
+                let left = 1 + self.rng.below(u64::from(self.ring_bytes) * 2);
+                self.send_part(which, left)
+            }
+            None if self.rng.one_in(2) => {
+                let count = 1 + self.rng.size(MAX_BYTES);
+                self.send(which, count).map(|_| ())
+            }
+            None => self.receive(which),
+        }
+    }
+
+    /// The next part of a long send by the engine.
+    fn send_part(&mut self, which: usize, left: u64) -> Result<(), String> {
+        let sent = self.send(which, left)?;
+        let left = left - sent.unwrap_or(left);
+        self.programs[which].sending = (left > 0).then_some(left);
+        let (at, side) = self.programs[which].end;
+        if let Some(turn) = &mut self.connections[at].turns[side] {
+            *turn += sent.unwrap_or(0);
+        }
+        if left == 0 {
+            self.connections[at].turns[side] = None;
+            let Connection { nodes, ends, .. } = self.connections[at];
+            let Node { engine, mem, .. } = &mut self.nodes[nodes[side]];
+            engine.keep_turn(mem, ends[side], Lane::Send, false);
+        }
+        Ok(())
+    }
+
+    /// Sends by the engine; `None` when the connection is over.
+    fn send(&mut self, which: usize, count: u64) -> Result<Option<u64>, String> {
+        let (at, side) = self.programs[which].end;
+        let connection = &mut self.connections[at];
+        let stream = &mut connection.streams[side];
+        let bytes = stream.bytes(stream.sent, count);
+        let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
+        match engine.send(mem, connection.ends[side], &bytes) {
+            Ok(0) => {
+                self.programs[which].sleeps = Readiness::OUT;
+                self.report.sleeps += 1;
+                Ok(Some(0))
+            }
+            Ok(sent) => {
+                stream.sent += sent as u64;
+                self.report.bytes[0] += sent as u64;
+                Ok(Some(sent as u64))
+            }
+            Err(error) => self.lost(at, side, error).map(|()| None),
+        }
+    }
+
+    fn receive(&mut self, which: usize) -> Result<(), String> {
+        let (at, side) = self.programs[which].end;
+        let connection = &mut self.connections[at];
+        let mut buffer = vec![0; 1 + self.rng.size(MAX_BYTES) as usize];
+        let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
+        match engine.recv(mem, connection.ends[side], &mut buffer) {
+            Ok(0) => {
+                self.programs[which].sleeps = Readiness::IN;
+                self.report.sleeps += 1;
+            }
+            Ok(count) => {
+                self.report.bytes[0] += count as u64;
+                self.received(at, side, &buffer[..count])?;
+            }
+            Err(error) => self.lost(at, side, error)?,
+        }
+        Ok(())
+    }
+
+    /// Bytes came: they must be the next of their stream.
+    pub(super) fn received(&mut self, at: usize, side: usize, bytes: &[u8]) -> Result<(), String> {
+        let connection = &mut self.connections[at];
+        let stream = &mut connection.streams[1 - side];
+        let expected = stream.bytes(stream.received, bytes.len() as u64);
+        stream.received += bytes.len() as u64;
+        if connection.is_spoilt {
+            return Ok(());
+        }
+        if expected != bytes || stream.received > stream.sent {
+            return Err(format!("connection {at}: wrong bytes at end {side}"));
+        }
+        Ok(())
+    }
+
+    /// A call said that the connection is over: somebody must have closed it, or spoilt it.
+    fn lost(&mut self, at: usize, side: usize, error: Error) -> Result<(), String> {
+        let connection = &self.connections[at];
+        if error != Error::ConnectionReset {
+            return Err(format!("connection {at}: {error:?}"));
+        }
+        if connection.is_open[1 - side] && !connection.is_spoilt {
+            return Err(format!("connection {at}, end {side}, is lost for nothing"));
+        }
+        Ok(())
+    }
+
+    /// A program does something with the rings.
+    fn work_directly(&mut self, which: usize) -> Result<(), String> {
+        let choice = self.rng.below(100);
+        let program = &mut self.programs[which];
+        let (at, side) = program.end;
+        let connection = &mut self.connections[at];
+        let Some(handle) = &mut program.direct else {
+            return Ok(());
+        };
+        let engine = &mut self.nodes[connection.nodes[side]].engine;
+        let id = connection.ends[side];
+        if !program.kicks.is_empty() {
+            let kicks = std::mem::take(&mut program.kicks);
+            // The endpoint may have been closed by another program.
+            if self.bug != Some(Bug::NoKick) && connection.is_open[side] {
+                expect(engine.kick(id, kicks), "kick")?;
+            }
+            return Ok(());
+        }
+        let state = handle.mapped.state();
+        if let Some(held) = program.holds.take() {
+            handle.mapped.unlock(held);
+            return Ok(());
+        }
+        match choice {
+            _ if state != STATE_CONNECTED && state != STATE_DISCONNECTED => self.leave(which),
+            0..2 => self.leave(which),
+            2 if self.bug.is_none() && self.rng.one_in(4) => {
+                self.scribble(which);
+                Ok(())
+            }
+            3..5 if state == STATE_CONNECTED => {
+                let held = [Side::Send, Side::Receive][self.rng.below(2) as usize];
+                if handle.mapped.locks && handle.mapped.try_lock(held, handle.number) {
+                    program.holds = Some(held);
+                }
+                Ok(())
+            }
+            5..7 if state == STATE_CONNECTED && self.bug.is_none() => {
+                handle.mapped.life = Some(self.rng.below(7) as u32);
+                self.move_directly(which, state)?;
+                self.die(which);
+                Ok(())
+            }
+            _ => self.move_directly(which, state),
+        }
+    }
+
+    /// Sends or receives some bytes.
+    fn move_directly(&mut self, which: usize, state: u32) -> Result<(), String> {
+        let program = &mut self.programs[which];
+        let (at, side) = program.end;
+        let Some(handle) = &mut program.direct else {
+            return Ok(());
+        };
+        let sends = state == STATE_CONNECTED && self.rng.one_in(2);
+        let count = 1 + self.rng.size(MAX_BYTES);
+        let connection = &mut self.connections[at];
+        let (wanted, kick) = match sends {
+            true => (Readiness::OUT, Kicks::BYTES),
+            false => (Readiness::IN, Kicks::ROOM),
+        };
+        let mut buffer = vec![0; count as usize];
+        let moved = if sends {
+            let stream = connection.streams[side];
+            let bytes = stream.bytes(stream.sent, count);
+            handle
+                .producer
+                .send(&mut handle.mapped, handle.number, &bytes)
+        } else if state == STATE_CONNECTED {
+            handle
+                .consumer
+                .receive(&mut handle.mapped, handle.number, &mut buffer)
+        } else {
+            let drained = handle
+                .consumer
+                .drain(&mut handle.mapped, handle.number, &mut buffer);
+            drained.map(|bytes| scif_ring::Moved {
+                bytes,
+                notify: false,
+            })
+        };
+        let moved = match moved {
+            Ok(moved) => moved,
+            Err(RingError::Locked) => {
+                self.report.in_the_way += 1;
+                return Ok(());
+            }
+            // It died; what it did shows in the position.
+            Err(RingError::Memory(Dead)) => return Ok(()),
+            Err(RingError::BadIndex) if connection.is_spoilt => return Ok(()),
+            Err(RingError::BadIndex) => return Err(format!("connection {at}: bad index")),
+        };
+        if handle.mapped.life == Some(0) {
+            return Ok(());
+        }
+        if moved.notify {
+            program.kicks |= kick;
+        }
+        if moved.bytes > 0 {
+            self.report.bytes[1] += moved.bytes as u64;
+            if sends {
+                if connection.turns[side].is_some_and(|sent| sent > 0) && !connection.is_spoilt {
+                    return Err(format!("connection {at}: bytes came between"));
+                }
+                connection.streams[side].sent += moved.bytes as u64;
+                return Ok(());
+            }
+            return self.received(at, side, &buffer[..moved.bytes]);
+        }
+        if state != STATE_CONNECTED {
+            return self.leave(which);
+        }
+        if self.rng.one_in(2) || !connection.is_open[side] {
+            return Ok(());
+        }
+        // It sleeps in the daemon, unless there is something after all.
+        let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
+        let is_ready = self.bug != Some(Bug::NoArm)
+            && !engine.arm(mem, connection.ends[side], wanted).is_empty();
+        if !is_ready {
+            program.sleeps = wanted;
+            self.report.sleeps += 1;
+        }
+        Ok(())
+    }
+
+    /// A program unmaps everything and closes its handle, or has died.
+    pub(super) fn leave(&mut self, which: usize) -> Result<(), String> {
+        let program = self.programs.swap_remove(which);
+        let (at, side) = program.end;
+        if let Some(handle) = program.direct {
+            let Node { engine, mem, .. } = &mut self.nodes[self.connections[at].nodes[side]];
+            engine.close_direct(mem, handle.id);
+        }
+        Ok(())
+    }
+
+    fn die(&mut self, which: usize) {
+        let program = &self.programs[which];
+        let (at, side) = program.end;
+        let Some(handle) = &program.direct else {
+            return;
+        };
+        self.report.deaths += 1;
+        // What it had moved when it died has been moved.
+        let connection = &mut self.connections[at];
+        if !connection.is_spoilt {
+            connection.streams[side].sent = handle.mapped.position(Side::Send);
+            connection.streams[1 - side].received = handle.mapped.position(Side::Receive);
+        }
+        let node = connection.nodes[side];
+        let program = self.programs.swap_remove(which);
+        if let Some(handle) = program.direct {
+            let Node { engine, mem, .. } = &mut self.nodes[node];
+            engine.close_direct(mem, handle.id);
+        }
+    }
+
+    /// A program stores nonsense into what it has mapped.
+    fn scribble(&mut self, which: usize) {
+        let program = &mut self.programs[which];
+        let Some(handle) = &mut program.direct else {
+            return;
+        };
+        let connection = &mut self.connections[program.end.0];
+        self.report.spoilt += u64::from(!connection.is_spoilt);
+        connection.is_spoilt = true;
+        let mapped = &mut handle.mapped;
+        let is_connected = mapped.state() == STATE_CONNECTED;
+        for _ in 0..1 + self.rng.below(8) {
+            let value = match self.rng.below(4) {
+                0 => 0,
+                1 => self.rng.below(256),
+                2 => u64::MAX - self.rng.below(256),
+                _ => self.rng.number(),
+            };
+            // The words mean most; the rest of the pages is hit as well.
+            let word =
+                [0, 8, 64, 72, 128, 136, 192, 256, 320, 244, 208][self.rng.below(11) as usize];
+            let at = if self.rng.one_in(3) {
+                self.rng.below(500) * 8
+            } else {
+                word
+            };
+            let place = match self.rng.below(4) {
+                0 => Place::Own(mapped.control),
+                1 => Place::Own(mapped.own),
+                2 if is_connected => mapped.peer,
+                _ if is_connected => mapped.peer_ring,
+                _ => Place::Own(mapped.own + 4096),
+            };
+            let stored = mapped.store(place.offset(at), &value.to_le_bytes());
+            assert!(stored.is_ok(), "it lives");
+        }
+    }
+}
