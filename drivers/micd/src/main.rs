@@ -29,10 +29,15 @@ use syscall::flag::EventFlags;
 
 runtime::main!(main);
 
-/// Bytes that can be on their way to one endpoint. The base protocol's 4 KiB make a stream stop and
-/// start every page, each time with a doorbell and two changes of programs; a peer of the base
-/// protocol reads the size when it connects.
-const RING_BYTES: u32 = 64 * 1024;
+/// Bytes that can be on their way to one endpoint, as long as there are few. The base protocol's
+/// 4 KiB make a stream stop and start every page, each time with a doorbell and two changes of
+/// programs; with this much both sides of a stream of large blocks are at work all the time. A peer
+/// of the base protocol reads the size when it connects.
+const RING_BYTES: u32 = 256 * 1024;
+
+/// Bytes of all rings together, apart from the page that each has at least: a hundred of the
+/// largest and then ever smaller ones. An eighth of the memory that a node usually has.
+const RING_BUDGET_BYTES: usize = 32 << 20;
 
 fn main() -> i32 {
     runtime::logging::init("micd");
@@ -69,6 +74,7 @@ impl Micd {
         log::info!("copies: {copies}");
         let config = Config {
             endpoint_ring_bytes: RING_BYTES,
+            ring_budget_bytes: RING_BUDGET_BYTES,
             ..Config::new(links.node())
         };
         let memory = NodeMemory::new(Allocator::new()?);

@@ -1,6 +1,6 @@
 //! Virtual areas: what a user address space consists of.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use bitflags::bitflags;
@@ -72,12 +72,16 @@ pub struct Area<B> {
 #[derive(Debug)]
 pub struct AreaList<B> {
     areas: BTreeMap<usize, Area<B>>,
+    /// The holes between them: length and start. A daemon with thousands of areas is lent a buffer
+    /// with every request, and a walk along the areas would take longer than all the rest.
+    holes: BTreeSet<(usize, usize)>,
 }
 
 impl<B> Default for AreaList<B> {
     fn default() -> Self {
         AreaList {
             areas: BTreeMap::new(),
+            holes: BTreeSet::from([(usize::MAX, 0)]),
         }
     }
 }
@@ -116,17 +120,47 @@ impl<B: Backing> AreaList<B> {
 
     /// The lowest of the smallest holes in `[min, end)` that take `len` bytes.
     pub fn find_hole(&self, len: usize, min: usize, end: usize) -> Option<usize> {
-        let mut best: Option<(usize, usize)> = None;
-        let mut start = min;
-        let stop = core::iter::once((end, 0));
-        for (base, size) in self.areas.iter().map(|(&b, a)| (b, a.len)).chain(stop) {
-            let hole = base.min(end).saturating_sub(start);
-            if hole >= len && best.is_none_or(|(smallest, _)| hole < smallest) {
-                best = Some((hole, start));
-            }
-            start = start.max(base.saturating_add(size));
-        }
-        best.map(|(_, start)| start)
+        let inside = |&(size, start): &(usize, usize)| start >= min && size <= end - start.min(end);
+        // By length, then by address: the first one is it, unless a border makes one smaller.
+        let whole = self.holes.range((len, 0)..).copied().find(inside);
+        let cut = |(from, to): (usize, usize)| {
+            let (from, to) = (from.max(min), to.min(end));
+            (to.saturating_sub(from), from)
+        };
+        let borders = [self.around(min, min), self.around(end, end)].map(cut);
+        let borders = borders.into_iter().filter(|&(size, _)| size >= len);
+        let (_, start) = borders.chain(whole).min()?;
+        (len <= end.saturating_sub(start)).then_some(start)
+    }
+
+    /// The free range around `[addr, end)`, which is free, or empty and perhaps inside an area:
+    /// where the area before it ends, and the next one begins.
+    fn around(&self, addr: usize, end: usize) -> (usize, usize) {
+        let before = self.areas.range(..addr).next_back();
+        let from = before.map_or(0, |(&base, area)| base.saturating_add(area.len));
+        let to = self.areas.range(end..).next();
+        (from, to.map_or(usize::MAX, |(&base, _)| base))
+    }
+
+    /// `[addr, addr + len)` is no longer a hole, or a part of one.
+    fn fill(&mut self, addr: usize, len: usize) {
+        let end = addr + len;
+        let (from, to) = self.around(addr, end);
+        self.holes.remove(&(to - from, from));
+        self.holes.extend(
+            [(addr - from, from), (to - end, end)]
+                .iter()
+                .filter(|hole| hole.0 > 0),
+        );
+    }
+
+    /// `[addr, addr + len)` is a hole now, or a part of one.
+    fn dig(&mut self, addr: usize, len: usize) {
+        let end = addr + len;
+        let (from, to) = self.around(addr, end);
+        self.holes.remove(&(addr - from, from));
+        self.holes.remove(&(to - end, end));
+        self.holes.insert((to - from, from));
     }
 
     /// Adds an area where nothing is mapped, joining it with a neighbour it continues. Panics on
@@ -144,6 +178,7 @@ impl<B: Backing> AreaList<B> {
                 && front.backing.continues(front.len, &back.backing)
         };
         let end = addr + area.len;
+        self.fill(addr, area.len);
         if let Some(next) = self.areas.get(&end)
             && joins(&area, next)
         {
@@ -164,12 +199,9 @@ impl<B: Backing> AreaList<B> {
     pub fn remove(&mut self, addr: usize, len: usize) -> Vec<(usize, Area<B>)> {
         // Most is taken out as it was put in.
         if self.areas.get(&addr).is_some_and(|area| area.len == len) {
-            return self
-                .areas
-                .remove(&addr)
-                .map(|area| (addr, area))
-                .into_iter()
-                .collect();
+            let taken = self.areas.remove(&addr).map(|area| (addr, area));
+            self.dig(addr, len);
+            return taken.into_iter().collect();
         }
         self.cut(addr);
         self.cut(addr.saturating_add(len));
@@ -178,10 +210,14 @@ impl<B: Backing> AreaList<B> {
             .range(addr..addr.saturating_add(len))
             .map(|(&base, _)| base)
             .collect();
-        bases
-            .into_iter()
-            .filter_map(|b| self.areas.remove(&b).map(|a| (b, a)))
-            .collect()
+        let mut taken = Vec::with_capacity(bases.len());
+        for base in bases {
+            if let Some(area) = self.areas.remove(&base) {
+                self.dig(base, area.len);
+                taken.push((base, area));
+            }
+        }
+        taken
     }
 
     /// Sets the rights of everything in `[addr, addr + len)`, cutting areas at its borders.
@@ -317,6 +353,58 @@ mod tests {
         );
         l.protect(0, 100 * PAGE, RW);
         assert_eq!(list(&l), [(0, 6, RW, Test::Plain)]);
+    }
+
+    /// What `find_hole` finds, by a walk along all areas.
+    fn find_by_walk(l: &AreaList<Test>, len: usize, min: usize, end: usize) -> Option<usize> {
+        let mut best: Option<(usize, usize)> = None;
+        let mut start = min;
+        let stop = core::iter::once((end, 0));
+        for (base, size) in l.iter().map(|(b, a)| (b, a.len)).chain(stop) {
+            let hole = base.min(end).saturating_sub(start);
+            if hole >= len && best.is_none_or(|(smallest, _)| hole < smallest) {
+                best = Some((hole, start));
+            }
+            start = start.max(base.saturating_add(size));
+        }
+        best.map(|(_, start)| start)
+    }
+
+    #[test]
+    fn holes_are_those_a_walk_along_the_areas_finds() {
+        const PAGES: u64 = 64;
+        let mut l = AreaList::default();
+        let mut state = 1_u64;
+        let mut random = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            ((state >> 33) % below) as usize
+        };
+        for step in 0..20_000 {
+            let (addr, pages) = (random(PAGES) * PAGE, random(6) + 1);
+            match random(3) {
+                0 => drop(l.remove(addr, pages * PAGE)),
+                1 => l.protect(addr, pages * PAGE, Prot::READ),
+                _ if l.overlapping(addr, pages * PAGE).next().is_none() => {
+                    let backing = if random(2) == 0 {
+                        Test::Plain
+                    } else {
+                        Test::File(addr)
+                    };
+                    l.insert(addr, area(pages, RW, backing));
+                }
+                _ => {}
+            }
+            let (min, end) = (random(PAGES) * PAGE, random(PAGES + 8) * PAGE);
+            let (len, end) = ((random(9) + 1) * PAGE, end.max(min));
+            let walked = find_by_walk(&l, len, min, end);
+            assert_eq!(
+                l.find_hole(len, min, end),
+                walked,
+                "step {step}: {len:#x} {min:#x} {end:#x}"
+            );
+        }
     }
 
     #[test]

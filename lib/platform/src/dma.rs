@@ -1,7 +1,8 @@
 //! Memory that devices and peers reach by physical address.
 //!
-//! The kernel gives physically contiguous memory in pieces of at most 4 MiB. Pieces are rounded
-//! to a power of two pages: the upstream kernel never takes back the rest of other sizes.
+//! The kernel gives physically contiguous memory in pieces of at most 4 MiB. Pieces are taken as a
+//! power of two pages, as the upstream kernel never takes back the rest of other sizes, and what is
+//! too much of them is unmapped again, page by page.
 
 use alloc::vec::Vec;
 
@@ -112,8 +113,9 @@ impl Allocator {
         if bytes == 0 || bytes > MAX_CONTIGUOUS {
             return Err(Error::new(EINVAL));
         }
-        let whole = bytes.div_ceil(PAGE).next_power_of_two() * PAGE;
-        let region = mem::map_private(self.contiguous.raw(), whole)?;
+        let bytes = bytes.next_multiple_of(PAGE);
+        let whole = bytes.next_power_of_two();
+        let region = mem::map_start(self.contiguous.raw(), whole, bytes)?;
         let physical = self.translate(region.address())?;
         Ok(Buffer { region, physical })
     }

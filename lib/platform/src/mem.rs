@@ -436,19 +436,30 @@ pub(crate) fn map_private(fd: usize, bytes: usize) -> Result<Region> {
     let bytes = bytes
         .checked_next_multiple_of(PAGE)
         .ok_or(Error::new(EOVERFLOW))?;
+    map_start(fd, bytes, bytes)
+}
+
+/// Maps `whole` bytes of a file of the memory scheme privately and gives all but the first `bytes`
+/// back at once. Both are whole pages, and `bytes` is not more than `whole`.
+pub(crate) fn map_start(fd: usize, whole: usize, bytes: usize) -> Result<Region> {
     // SAFETY: a fresh mapping at an address of the kernel's choice.
     let address = unsafe {
         mmap(MmapArgs {
             addr: core::ptr::null_mut(),
-            length: bytes,
+            length: whole,
             prot: PROT_READ | PROT_WRITE,
             flags: MAP_PRIVATE,
             fd,
             offset: 0,
         })?
     };
-    // SAFETY: the mapping made above, known to nobody else.
-    unsafe { Region::from_mapping(address, bytes, Side::Own) }
+    let (region, rest) = (bytes, whole.saturating_sub(bytes));
+    if rest > 0 {
+        // SAFETY: the end of the mapping made above, which nobody has seen.
+        unsafe { munmap(address.wrapping_byte_add(region), rest)? };
+    }
+    // SAFETY: the mapping made above, or what is left of it, known to nobody else.
+    unsafe { Region::from_mapping(address, region, Side::Own) }
 }
 
 /// Replaces whole pages of a region by a private mapping of `fd`, in place.

@@ -12,6 +12,10 @@ pub struct Config {
     /// 4 KiB nothing is saved, as a ring has its own pages. Peers of
     /// the base protocol read the size when they connect, so any value works with them.
     pub endpoint_ring_bytes: u32,
+    /// Bytes of the rings of all endpoints together from which on new ones are as small as can be
+    /// (a page). Until then each new ring takes a small part of what is left, and at most
+    /// `endpoint_ring_bytes`: a few connections get large rings, and thousands have room.
+    pub ring_budget_bytes: usize,
     /// Bytes of the ring for messages from each node, a power of two from 64.
     pub node_ring_bytes: u32,
     /// Endpoints of one process at most; more give `ENOMEM`.
@@ -27,6 +31,7 @@ impl Config {
         Config {
             node,
             endpoint_ring_bytes: limits::ENDPOINT_RING_BYTES,
+            ring_budget_bytes: usize::MAX,
             node_ring_bytes: limits::NODE_RING_BYTES,
             endpoints_per_process: limits::ENDPOINTS_PER_PROCESS,
             pinned_pages_per_user: limits::PINNED_PAGES_PER_USER,

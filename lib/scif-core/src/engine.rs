@@ -29,6 +29,9 @@ use crate::stats::Stats;
 use crate::ticket::Call;
 use crate::window::Windows;
 
+/// A new ring takes at most this part of what is left of the budget of all rings.
+const RING_SHARE: usize = 32;
+
 /// A node's SCIF state.
 pub struct Engine {
     pub(crate) config: Config,
@@ -40,6 +43,8 @@ pub struct Engine {
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     /// Endpoints of each process.
     pub(crate) processes: BTreeMap<u32, u32>,
+    /// Bytes of the rings of all connections.
+    pub(crate) ring_bytes: usize,
     /// Deadlines of connections, earliest first.
     pub(crate) timers: BTreeSet<(u64, ConnectionId)>,
     /// Connections without an endpoint, by node: what its peers owe us the last word on.
@@ -103,6 +108,7 @@ impl Engine {
             ports: PortTable::new(),
             nodes: BTreeMap::new(),
             processes: BTreeMap::new(),
+            ring_bytes: 0,
             timers: BTreeSet::new(),
             unanswered: BTreeMap::new(),
             directs: Slab::new(limits::MAX_DIRECT_HANDLES),
@@ -292,13 +298,14 @@ impl Engine {
         if self.connections.is_full() || self.leaves_unanswered(ends.peer.node()) {
             return Err(Error::NoMemory);
         }
-        let ring_bytes = self.config.endpoint_ring_bytes;
+        let ring_bytes = self.next_ring_bytes();
         let block = Block::allocate(mem, self.reach(ends.peer.node()), ring_bytes, 0)
             .ok_or(Error::NoMemory)?;
         let connection = Connection::new(phase, endpoint, ends, block);
         match self.connections.insert(connection) {
             Some(id) => {
                 self.stats.pages += block.pages();
+                self.ring_bytes += ring_bytes as usize;
                 Ok(ConnectionId(id))
             }
             None => {
@@ -306,6 +313,15 @@ impl Engine {
                 Err(Error::NoMemory)
             }
         }
+    }
+
+    /// Bytes of the ring of the next connection.
+    fn next_ring_bytes(&self) -> u32 {
+        let budget = self.config.ring_budget_bytes;
+        ring_share(
+            budget.saturating_sub(self.ring_bytes),
+            self.config.endpoint_ring_bytes,
+        )
     }
 
     /// Whether a node owes us the last word on so many connections that it gets no more.
@@ -332,6 +348,7 @@ impl Engine {
                 *count = count.saturating_sub(1);
             }
             self.stats.pages -= connection.block.pages();
+            self.ring_bytes -= connection.block.ring_bytes as usize;
             connection.block.free(mem);
         }
     }
@@ -381,5 +398,43 @@ impl Engine {
             };
             self.post(mem, ends, body);
         }
+    }
+}
+
+/// Bytes of a new ring when `left` bytes of the budget of all rings are left: a power of two, at
+/// most `max` and at least a page or, if that is less, `max`.
+fn ring_share(left: usize, max: u32) -> u32 {
+    let least = max.min(limits::PAGE_BYTES as u32);
+    match (left / RING_SHARE).checked_ilog2() {
+        Some(order) => 1_u32.checked_shl(order).unwrap_or(max).clamp(least, max),
+        None => least,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ring_share;
+
+    #[test]
+    fn rings_share_what_is_left_and_thousands_fit() {
+        const MAX: u32 = 1 << 18;
+        const BUDGET: usize = 1 << 25;
+        assert_eq!(ring_share(usize::MAX, MAX), MAX);
+        assert_eq!(ring_share(usize::MAX, 64), 64);
+        assert_eq!(ring_share(0, 64), 64);
+        assert_eq!(ring_share(0, MAX), 4096);
+        let mut used = 0;
+        let mut last = MAX;
+        let mut largest = 0;
+        for _ in 0..4000 {
+            let ring = ring_share(BUDGET.saturating_sub(used), MAX);
+            assert!(ring <= last && ring.is_power_of_two() && ring >= 4096);
+            largest += usize::from(ring == MAX);
+            used += ring as usize;
+            last = ring;
+        }
+        assert_eq!(last, 4096);
+        assert!(largest >= 64, "{largest}");
+        assert!(used <= BUDGET + 4000 * 4096, "{used}");
     }
 }

@@ -195,6 +195,12 @@ impl Engine {
         let links: usize = self.nodes.values().map(|n| n.block.pages()).sum();
         let pages = |c: &Connection| c.block.pages() + usize::from(c.is_mapped());
         let connections: usize = self.connections.iter().map(|(_, c)| pages(c)).sum();
+        let rings = self.connections.iter().map(|(_, c)| c.block.ring_bytes);
+        rule(
+            self.ring_bytes == rings.map(|bytes| bytes as usize).sum::<usize>(),
+            "the bytes of rings are those of connections",
+            self.ring_bytes as u64,
+        )?;
         rule(
             self.stats.pages == links + connections + self.lent_pages(),
             "pages are those of links, connections and loans",
