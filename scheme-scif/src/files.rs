@@ -27,9 +27,7 @@ pub type Entry = (String, DirentKind);
 
 impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// The content of a text file as of now.
-    pub(crate) fn text(&mut self, file: TextFile) -> String {
-        // What programs have moved on their own counts as well.
-        self.engine.refresh(&mut self.fabric);
+    pub(crate) fn text(&self, file: TextFile) -> String {
         match file {
             TextFile::Nodes => self.nodes(),
             TextFile::Ports => self.ports(),

@@ -21,7 +21,7 @@ mod windows;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
-use syscall::error::ECONNRESET;
+use syscall::error::EINTR;
 
 use crate::raw::{self, Result, Source, Target};
 use open::Opened;
@@ -289,7 +289,7 @@ impl Direct {
 fn finish(opened: &Opened, moved: usize, rest: impl FnOnce() -> Result<usize>) -> Result<usize> {
     let result = if opened.is_closed() {
         // Another thread has closed the descriptor; its number may be another endpoint's by now.
-        Err(ECONNRESET)
+        Err(EINTR)
     } else {
         rest()
     };
