@@ -492,7 +492,10 @@ fn windows_that_have_gone_are_not_touched() {
         stage.log();
         put(stage.control(LEFT), EPOCH_OFFSET, 1);
         stage.window(RIGHT)[0].store(1, Relaxed);
-        // What was mapped is let go of; whether it is worth it again is another question.
+        // What was mapped is let go of, and has to be used again to be worth it again.
+        left.vwriteto(LEFT, data.as_slice(), 0, 0).unwrap();
+        assert_eq!(stage.log(), "call 13 64");
+        assert_eq!(stage.window(RIGHT)[0].load(Relaxed), 1);
         left.vwriteto(LEFT, data.as_slice(), 0, 0).unwrap();
         assert_eq!(stage.log(), "map 0x10000 of 203");
         assert_eq!(stage.window(RIGHT)[0].load(Relaxed), 5);

@@ -140,10 +140,12 @@ impl<P> Windows<P> {
         }
     }
 
-    /// Forgets all mappings.
+    /// Forgets all mappings, and all uses: of a window that goes after one transfer nothing is ever
+    /// mapped, so its owner gets pages and offset back at once.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.bytes = 0;
+        self.candidates = [0; CANDIDATES];
     }
 
     /// The number of the last mapping that begins at or before an offset, and of the next one.
