@@ -283,6 +283,7 @@ static void serve_atomic(void) {
     CHECK(mismatch(data, total, 23) == (size_t)total);
     GIVES(scif_recv(epd, data, 1, 0), 0);
     tell(control, 'k');
+    expect(control, 'd');
     GIVES(scif_close(epd), 0);
     GIVES(scif_close(control), 0);
     free(data);
@@ -306,6 +307,8 @@ static void call_atomic(uint16_t node) {
     tell_number(control, total);
     expect(control, 'k');
     CHECK(wait_for(epd, SCIF_POLLOUT) & SCIF_POLLOUT);
+    /* Only now: who has closed leaves no room to report. */
+    tell(control, 'd');
     GIVES(scif_close(epd), 0);
     GIVES(scif_close(control), 0);
 }

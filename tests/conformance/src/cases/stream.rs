@@ -1,13 +1,20 @@
 //! send and recv.
 
 use scif_abi::Error::{ConnectionReset, InvalidArgument, NotConnected};
+use scif_abi::limits::MAX_ENDPOINT_RING_BYTES;
 
 use crate::ask::{BLOCK, HUP};
 use crate::bench::{Side, equal, holds};
 use crate::table::{Row, Section};
 
-/// Bytes a ring takes without a reader.
+/// Bytes any ring takes without a reader.
 const RING: u64 = 4095;
+
+/// Bytes no ring takes without a reader.
+const MORE: u64 = MAX_ENDPOINT_RING_BYTES as u64 + 100_000;
+
+/// Half of them.
+const HALF: u64 = MORE / 2;
 
 /// `scif_send`.
 pub const SEND: Section = Section {
@@ -56,11 +63,11 @@ pub const SEND: Section = Section {
             "waits until the peer has made room for all of it",
             |b| {
                 let (active, passive) = b.pair()?;
-                let send = b.begin(active.send(100_000, BLOCK))?;
+                let send = b.begin(active.send(MORE, BLOCK))?;
                 b.waits(send)?;
-                let reply = b.reply(passive.recv(100_000, BLOCK))?;
+                let reply = b.reply(passive.recv(MORE, BLOCK))?;
                 equal("the first wrong byte", reply.extra, alloc::vec![-1])?;
-                equal("sent", b.finish(send)?.result, Ok(100_000))
+                equal("sent", b.finish(send)?.result, Ok(MORE as i64))
             },
         ),
         Row::story(
@@ -72,12 +79,12 @@ pub const SEND: Section = Section {
             "the count so far; the next is ECONNRESET",
             |b| {
                 let (active, passive) = b.pair()?;
-                let send = b.begin(active.send(100_000, BLOCK))?;
+                let send = b.begin(active.send(MORE, BLOCK))?;
                 b.waits(send)?;
                 b.ok(passive.close())?;
                 let sent = b.finish(send)?.result.unwrap_or(-1);
                 holds(
-                    (4095..100_000).contains(&sent),
+                    (RING as i64..MORE as i64).contains(&sent),
                     "the count is not that of a ring",
                 )?;
                 b.fails(active.send(1, BLOCK), ConnectionReset)
@@ -88,12 +95,12 @@ pub const SEND: Section = Section {
             "take turns: neither is cut by the other",
             |b| {
                 let (active, passive) = b.pair()?;
-                let first = b.begin(active.send(50_000, BLOCK))?;
-                let second = b.begin(active.send_from(50_000, 50_000, BLOCK))?;
-                let reply = b.reply(passive.recv(100_000, BLOCK))?;
+                let first = b.begin(active.send(HALF, BLOCK))?;
+                let second = b.begin(active.send_from(HALF, HALF, BLOCK))?;
+                let reply = b.reply(passive.recv(MORE, BLOCK))?;
                 equal("the first wrong byte", reply.extra, alloc::vec![-1])?;
-                equal("the first", b.finish(first)?.result, Ok(50_000))?;
-                equal("the second", b.finish(second)?.result, Ok(50_000))
+                equal("the first", b.finish(first)?.result, Ok(HALF as i64))?;
+                equal("the second", b.finish(second)?.result, Ok(HALF as i64))
             },
         ),
         Row::gives(["length 0, connected", "0", "0"], 0, |b| {
