@@ -54,6 +54,14 @@ impl Links {
         self.functions.iter().find_map(|function| function.spare())
     }
 
+    /// Whether stores into some peer's memory may be gathered; see
+    /// [`MicFunction::gathers_stores`].
+    pub fn gather_stores(&self) -> bool {
+        self.functions
+            .iter()
+            .any(|function| function.gathers_stores())
+    }
+
     /// The descriptors to subscribe for reading, with the index of their link.
     pub fn interrupts(&self) -> impl Iterator<Item = (usize, usize)> {
         self.functions

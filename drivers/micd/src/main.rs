@@ -80,6 +80,7 @@ impl Micd {
         let memory = NodeMemory::new(Allocator::new()?);
         let mut engine = Engine::new(config);
         engine.set_copy_hints(copies.choices.numbers());
+        engine.set_gathers(links.gather_stores());
         let mut scif = Scif::new(engine, memory);
 
         // Interrupts are edges: they are listened to before the first can come.

@@ -192,8 +192,21 @@ pub(crate) unsafe fn copy_by(routine: Routine, from: *const u8, to: *mut u8, byt
     // SAFETY: passed on.
     unsafe {
         if bytes <= SMALL_BYTES {
-            return routines::words(from, to, bytes);
+            routines::words(from, to, bytes);
+        } else {
+            copy_many_by(routine, from, to, bytes);
         }
+    }
+}
+
+/// As [`copy_by`], not inlined: there is time for a call.
+///
+/// # Safety
+/// As for [`copy_by`].
+#[inline(never)]
+unsafe fn copy_many_by(routine: Routine, from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: passed on.
+    unsafe {
         match routine {
             Routine::Words => routines::words(from, to, bytes),
             Routine::Sse2 => routines::sse2(from, to, bytes),

@@ -364,6 +364,7 @@ impl Region {
 
 /// Orders our earlier stores before our later loads (and everything else) as other sides see
 /// them: the fence between "publish my index" and "look whether the peer sleeps".
+#[inline]
 pub fn full_fence() {
     fence(Ordering::SeqCst);
 }

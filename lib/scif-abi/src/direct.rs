@@ -86,6 +86,10 @@ pub const FIRST_HANDLE: u32 = 2;
 /// [`Extensions::ARMED`]: crate::message::Extensions::ARMED
 pub const DIRECT_ARMED: u32 = 1;
 
+/// `DirectRecord::flags`: stores into the peer's memory may be gathered on their way, so that an
+/// index could overtake the bytes it is about. They have to be drained before.
+pub const DIRECT_GATHERED: u32 = 2;
+
 /// What `fmap` of a direct handle maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -161,7 +165,7 @@ pub struct DirectRecord {
     /// Bytes of the peer's ring, a power of two.
     #[layout(offset = 8)]
     pub peer_ring_bytes: U32,
-    /// [`DIRECT_ARMED`] or 0.
+    /// [`DIRECT_ARMED`] and [`DIRECT_GATHERED`], or 0.
     #[layout(offset = 12)]
     pub flags: U32,
     /// Zero.

@@ -9,8 +9,8 @@
 //! What a client does there is not believed: positions only go forward, or the connection is reset.
 
 use scif_abi::direct::{
-    CONTROL_BYTES, COPY_ROUTINES_OFFSET, DIRECT_ARMED, DMA_FROM_OFFSET, DirectRecord, FIRST_HANDLE,
-    Part, RMA_BUSY_OFFSET, STATE_CONNECTED, STATE_OFFSET,
+    CONTROL_BYTES, COPY_ROUTINES_OFFSET, DIRECT_ARMED, DIRECT_GATHERED, DMA_FROM_OFFSET,
+    DirectRecord, FIRST_HANDLE, Part, RMA_BUSY_OFFSET, STATE_CONNECTED, STATE_OFFSET,
 };
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::PAGE_BYTES;
@@ -68,6 +68,7 @@ pub(crate) struct Direct {
 pub(crate) struct Hints {
     copy_routines: [u8; 4],
     dma_from: u64,
+    gathers: bool,
 }
 
 impl Default for Hints {
@@ -75,6 +76,7 @@ impl Default for Hints {
         Hints {
             copy_routines: [0; 4],
             dma_from: u64::MAX,
+            gathers: true,
         }
     }
 }
@@ -90,6 +92,12 @@ impl Engine {
     /// For handles opened later.
     pub fn set_dma_from(&mut self, bytes: u64) {
         self.hints.dma_from = bytes;
+    }
+
+    /// Whether stores into peers' memory may be gathered on their way (true at first): clients
+    /// drain them then before each index. For handles opened later.
+    pub fn set_gathers(&mut self, gathers: bool) {
+        self.hints.gathers = gathers;
     }
 
     /// Lets a client work on the rings of a connected endpoint itself: its handle, and what it has
@@ -120,11 +128,16 @@ impl Engine {
         let (Some(direct), Some(rings)) = (&mut entry.direct, &entry.rings) else {
             return Err(Error::NotConnected);
         };
+        let is_gathered = self.hints.gathers && entry.peer.node() != self.config.node;
         let record = DirectRecord {
             handle: direct.next.into(),
             own_ring_bytes: entry.block.ring_bytes.into(),
             peer_ring_bytes: rings.peer_ring_bytes().into(),
-            flags: DIRECT_ARMED.into(),
+            flags: match is_gathered {
+                true => DIRECT_ARMED | DIRECT_GATHERED,
+                false => DIRECT_ARMED,
+            }
+            .into(),
             reserved: [0; 16],
         };
         let handle = DirectHandle {

@@ -169,7 +169,6 @@ impl RingMemory for Access<'_> {
         if let Some(page) = self.turns.page {
             let lock = page + side.lock_offset();
             self.mem.exchange(lock, LOCK_DAEMON, LOCK_FREE);
-            self.mem.full_fence();
         }
     }
 }

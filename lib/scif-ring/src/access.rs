@@ -109,7 +109,6 @@ pub trait RingMemory {
     /// Takes the lock of a side for `holder` if it is free (acquire); whether it was.
     fn try_lock(&mut self, side: Side, holder: u32) -> bool;
 
-    /// Gives the lock of a side back (release) *and is a full fence*. On x86 the exchange that
-    /// stores the 0 is both; elsewhere a release store and [`fence`](RingMemory::fence).
+    /// Gives the lock of a side back (release).
     fn unlock(&mut self, side: Side);
 }

@@ -18,6 +18,10 @@
 //! An index that comes from the other side is believed only if it is inside the ring and moves
 //! forward within what it may: see [`RingError`].
 //!
+//! A consumer gives room back in bulk, or at once when the producer waits for it
+//! ([`Consumer::give_back`]), so a producer may see up to an eighth of the ring less room than there
+//! is.
+//!
 //! # Sleeping and waking
 //! Who wants to sleep *arms*: it stores 1 into a word in the other side's memory, and then looks at
 //! the ring once more. Who has put or taken bytes looks at that word afterwards, swaps a 1 back to

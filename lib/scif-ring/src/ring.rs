@@ -72,7 +72,6 @@ impl Producer {
         let put = self.put(mem, bytes);
         mem.unlock(Side::Send);
         let bytes = put?;
-        // The unlock was the fence between the index and this look.
         let notify = bytes > 0 && self.must_notify(mem);
         Ok(Moved { bytes, notify })
     }
@@ -158,9 +157,11 @@ impl Producer {
     }
 
     /// Whether the other side asked to be woken when bytes come; it is asked for once. Call it
-    /// after a full fence behind the `put`.
+    /// after the `put`.
     #[inline]
     pub fn must_notify<M: RingMemory>(&self, mem: &mut M) -> bool {
+        // The index must be visible before this look: the other side stores its wish, then looks.
+        mem.fence();
         mem.load(Word::BytesArmed) != 0 && mem.clear(Word::BytesArmed) != 0
     }
 
@@ -233,6 +234,8 @@ pub struct Consumer {
     mask: u64,
     /// Bytes the other side had put in all when we last looked: it has put at least so many.
     seen: AtomicU64,
+    /// The position when we last gave room back.
+    given: AtomicU64,
 }
 
 impl Consumer {
@@ -241,11 +244,13 @@ impl Consumer {
         Consumer {
             mask: (ring_bytes as u64).wrapping_sub(1),
             seen: AtomicU64::new(0),
+            given: AtomicU64::new(0),
         }
     }
 
-    /// Takes as many bytes as are there and fit, and gives their room back; `notify` says whether
-    /// the other side is to be woken. 0 bytes: there are none, or `buffer` is empty.
+    /// Takes as many bytes as are there and fit, and gives room back as
+    /// [`give_back`](Consumer::give_back) does; `notify` says whether the other side is to be
+    /// woken. 0 bytes: there are none, or `buffer` is empty.
     ///
     /// # Errors
     /// All of [`RingError`].
@@ -260,15 +265,13 @@ impl Consumer {
             return Err(RingError::Locked);
         }
         let taken = self.take(mem, buffer);
-        let published = match taken {
-            Ok(1..) => self.publish(mem),
-            _ => Ok(()),
+        let given = match taken {
+            Ok(1..) => self.give_back(mem),
+            _ => Ok(false),
         };
         mem.unlock(Side::Receive);
         let bytes = taken?;
-        published?;
-        // The unlock was the fence between the index and this look.
-        let notify = bytes > 0 && self.must_notify(mem);
+        let notify = given? && self.must_notify(mem);
         Ok(Moved { bytes, notify })
     }
 
@@ -342,6 +345,28 @@ impl Consumer {
         Ok(count)
     }
 
+    /// Gives the room of everything taken back if the other side wants it or it has become an
+    /// eighth of the ring; whether it did. Call it after each `take` that took something.
+    ///
+    /// Less than that is kept back, because each store of the index takes a cache line away from
+    /// the other side, or a write on the bus. Nobody waits for what is kept: a writer that finds no
+    /// room while an eighth is kept has seven eighths unread before it, and the next `take` of
+    /// those sees that it waits.
+    ///
+    /// # Errors
+    /// `Memory`.
+    #[inline]
+    pub fn give_back<M: RingMemory>(&self, mem: &mut M) -> Result<bool, RingError<M::Error>> {
+        // What others have given back since is counted as kept: too early is harmless.
+        let given = self.given.load(Ordering::Relaxed);
+        let kept = mem.position(Side::Receive).wrapping_sub(given);
+        let is_due = kept > self.mask / 8 || mem.load(Word::RoomArmed) != 0;
+        if is_due {
+            self.publish(mem)?;
+        }
+        Ok(is_due)
+    }
+
     /// Gives the room of everything taken back to the other side.
     ///
     /// # Errors
@@ -349,15 +374,18 @@ impl Consumer {
     #[inline]
     pub fn publish<M: RingMemory>(&self, mem: &mut M) -> Result<(), RingError<M::Error>> {
         let received = mem.position(Side::Receive);
+        self.given.store(received, Ordering::Relaxed);
         // Orders the copy out before the index, so the writer cannot overwrite what is copied.
         mem.store_peer(Word::LocalRead, (received & self.mask) as u32)?;
         Ok(())
     }
 
     /// Whether the other side asked to be woken when there is room; it is asked for once. Call it
-    /// after a full fence behind the `publish`.
+    /// after the `publish`.
     #[inline]
     pub fn must_notify<M: RingMemory>(&self, mem: &mut M) -> bool {
+        // The index must be visible before this look: the other side stores its wish, then looks.
+        mem.fence();
         mem.load(Word::RoomArmed) != 0 && mem.clear(Word::RoomArmed) != 0
     }
 

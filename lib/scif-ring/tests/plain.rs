@@ -117,6 +117,30 @@ fn who_asked_is_told_once() {
 }
 
 #[test]
+fn room_is_given_back_in_bulk_or_when_asked_for() {
+    let (mut left, mut right) = pair(64);
+    let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+    let fill = |left: &mut _| producer.send(left, ME, &[1; 100]).unwrap().bytes;
+    assert_eq!(fill(&mut left), 63);
+    // Seven bytes are kept back, the eighth gives them all.
+    for taken in 1..=7 {
+        assert_eq!(consumer.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
+        assert_eq!(producer.look(&left), Ok(Some(0)), "{taken}");
+    }
+    assert_eq!(consumer.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
+    assert_eq!(fill(&mut left), 8);
+    // A writer that asks gets what there is.
+    assert_eq!(consumer.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
+    assert_eq!(producer.arm(&mut left), Ok(Some(0)));
+    assert!(consumer.receive(&mut right, ME, &mut [0]).unwrap().notify);
+    assert_eq!(fill(&mut left), 2);
+    // Who gives room back knows nothing of what others have given: too early is harmless.
+    let other = Consumer::new(64);
+    assert_eq!(other.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
+    assert_eq!(fill(&mut left), 1);
+}
+
+#[test]
 fn impossible_indices_are_refused() {
     let (mut left, mut right) = pair(64);
     let (producer, consumer) = (Producer::new(64), Consumer::new(64));

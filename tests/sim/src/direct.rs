@@ -547,7 +547,9 @@ impl World {
                 let stream = connection.streams[from];
                 stream.sent - stream.received
             });
-            let has_room = filled + 1 < u64::from(self.ring_bytes);
+            // A reader may keep an eighth of the ring back.
+            let ring = u64::from(self.ring_bytes);
+            let has_room = filled + 1 + ring / 8 < ring;
             if program.sleeps.contains(Readiness::IN) && there > 0
                 || program.sleeps.contains(Readiness::OUT) && has_room
             {

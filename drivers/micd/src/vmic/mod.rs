@@ -181,6 +181,11 @@ impl MicFunction for Vmic {
         self.link.spare()
     }
 
+    fn gathers_stores(&self) -> bool {
+        // Mapped write-back, see `open`.
+        false
+    }
+
     fn doorbell(&self) -> Rc<dyn Doorbell> {
         self.doorbell.clone()
     }

@@ -22,6 +22,8 @@ pub struct Memory<'a> {
     pub own: &'a Pages,
     pub peer_page: &'a Pages,
     pub peer_ring: &'a Pages,
+    /// Stores into the peer's memory are to be drained before the index.
+    pub gathers: bool,
     pub choices: Choices,
 }
 
@@ -96,8 +98,8 @@ impl RingMemory for Memory<'_> {
 
     #[inline]
     fn store_peer(&mut self, word: Word, value: u32) -> Result<(), Error> {
-        // The bytes may be in a write-combining buffer still.
-        if self.peer_ring.side() == platform::copy::Side::Aperture {
+        // On the usual path an instruction for it costs more than all the others.
+        if self.gathers {
             drain_writes();
         }
         at_word!(self.peer_page, word, at => at.store(value, Ordering::Release));
@@ -147,8 +149,7 @@ impl RingMemory for Memory<'_> {
 
     #[inline]
     fn unlock(&mut self, side: Side) {
-        // An exchange is a full fence too.
         at_side!(self.control, side, u32_at, SEND_LOCK_OFFSET, RECEIVE_LOCK_OFFSET,
-            at => at.swap(LOCK_FREE, Ordering::SeqCst));
+            at => at.store(LOCK_FREE, Ordering::Release));
     }
 }

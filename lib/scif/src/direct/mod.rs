@@ -111,18 +111,33 @@ impl Direct {
     pub fn send<'a>(&self, epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<usize> {
         let data = data.into();
         let blocking = flags == SendFlags::BLOCK.bits();
-        // What is unusual has an order of checks, which the daemon knows.
-        if flags != 0 && !blocking || data.bytes() == 0 {
-            return raw::send(epd, data, flags);
-        }
-        let (Some(opened), Some(from)) = (self.opened.get(), data.readable()) else {
-            return self.through_daemon(epd, || raw::send(epd, data, flags));
-        };
-        match opened.send(from, blocking, self.waiting()) {
-            Outcome::Done(count) => Ok(count),
-            Outcome::Daemon(sent) => {
-                finish(opened, sent, || raw::send(epd, data.rest(sent)?, flags))
+        let is_usual = (flags == 0 || blocking) && data.bytes() > 0;
+        let mut sent = 0;
+        if is_usual
+            && let Some(opened) = self.opened.get()
+            && let Some(from) = data.readable()
+        {
+            match opened.send(from, blocking, self.waiting()) {
+                Outcome::Done(count) => return Ok(count),
+                Outcome::Daemon(count) => sent = count,
             }
+        }
+        self.send_through_daemon(epd, data, sent, flags)
+    }
+
+    /// Sends what is behind the first `sent` bytes.
+    #[cold]
+    #[inline(never)]
+    fn send_through_daemon(
+        &self,
+        epd: usize,
+        data: Source<'_>,
+        sent: usize,
+        flags: u32,
+    ) -> Result<usize> {
+        match self.opened.get() {
+            Some(opened) => finish(opened, sent, || raw::send(epd, data.rest(sent)?, flags)),
+            None => self.through_daemon(epd, || raw::send(epd, data, flags)),
         }
     }
 
@@ -134,17 +149,35 @@ impl Direct {
     pub fn recv<'a>(&self, epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result<usize> {
         let mut buffer = buffer.into();
         let blocking = flags == RecvFlags::BLOCK.bits();
-        if flags != 0 && !blocking || buffer.bytes() == 0 {
-            return raw::recv(epd, buffer, flags);
+        let is_usual = (flags == 0 || blocking) && buffer.bytes() > 0;
+        let mut received = 0;
+        if is_usual
+            && let Some(opened) = self.opened.get()
+            && let Some(to) = buffer.writable()
+        {
+            match opened.recv(to, blocking, self.waiting()) {
+                Outcome::Done(count) => return Ok(count),
+                Outcome::Daemon(count) => received = count,
+            }
         }
-        let (Some(opened), Some(to)) = (self.opened.get(), buffer.writable()) else {
-            return self.through_daemon(epd, || raw::recv(epd, buffer, flags));
-        };
-        match opened.recv(to, blocking, self.waiting()) {
-            Outcome::Done(count) => Ok(count),
-            Outcome::Daemon(received) => finish(opened, received, || {
+        self.recv_through_daemon(epd, buffer, received, flags)
+    }
+
+    /// Receives what is behind the first `received` bytes.
+    #[cold]
+    #[inline(never)]
+    fn recv_through_daemon(
+        &self,
+        epd: usize,
+        buffer: Target<'_>,
+        received: usize,
+        flags: u32,
+    ) -> Result<usize> {
+        match self.opened.get() {
+            Some(opened) => finish(opened, received, || {
                 raw::recv(epd, buffer.rest(received)?, flags)
             }),
+            None => self.through_daemon(epd, || raw::recv(epd, buffer, flags)),
         }
     }
 

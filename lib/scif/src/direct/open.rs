@@ -8,7 +8,7 @@ use platform::copy::{Choices, Side};
 use platform::direct::{Pages, find_place};
 use platform::shared::Protection;
 use scif_abi::call::Call;
-use scif_abi::direct::{DIRECT_ARMED, DirectRecord, FIRST_HANDLE, Part};
+use scif_abi::direct::{DIRECT_ARMED, DIRECT_GATHERED, DirectRecord, FIRST_HANDLE, Part};
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{MAX_RING_BYTES, MIN_RING_BYTES};
 use scif_ring::{Consumer, Producer};
@@ -51,6 +51,8 @@ pub struct Opened {
     /// Whether the peer says when it sleeps. Otherwise every change has to be told, which is what
     /// the daemon's calls do.
     has_armed: bool,
+    /// Stores into the peer's memory are to be drained before the index.
+    gathers: bool,
     /// The moment for which everything is in order; calls compare it with the present one.
     known: AtomicU64,
     /// The peer's pages are not mapped any more.
@@ -103,6 +105,7 @@ impl Opened {
             consumer: Consumer::new(own),
             number: record.handle.get(),
             has_armed: record.flags.get() & DIRECT_ARMED != 0,
+            gathers: record.flags.get() & DIRECT_GATHERED != 0,
             known: AtomicU64::new(control.now().bits()),
             is_detached: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -134,6 +137,7 @@ impl Opened {
             own: &self.own,
             peer_page: &self.peer_page,
             peer_ring: &self.peer_ring,
+            gathers: self.gathers,
             choices: self.choices,
         })
     }

@@ -28,6 +28,14 @@ pub enum Outcome {
     Daemon(usize),
 }
 
+/// What was moved at once.
+#[derive(Clone, Copy)]
+struct Step {
+    bytes: usize,
+    /// The peer can see it, and may have asked to be told.
+    is_visible: bool,
+}
+
 /// A direction of a transfer: what differs between sending and receiving.
 trait Way {
     const SIDE: Side;
@@ -45,7 +53,7 @@ trait Way {
         opened: &Opened,
         memory: &mut Memory<'_>,
         done: usize,
-    ) -> Result<usize, RingError<Error>>;
+    ) -> Result<Step, RingError<Error>>;
 
     /// Whether something can be moved.
     fn is_ready(opened: &Opened, memory: &Memory<'_>) -> Result<bool, RingError<Error>>;
@@ -75,13 +83,16 @@ impl Way for Sending<'_> {
         opened: &Opened,
         memory: &mut Memory<'_>,
         done: usize,
-    ) -> Result<usize, RingError<Error>> {
+    ) -> Result<Step, RingError<Error>> {
         let left = self.0.len() - done;
-        opened
-            .producer
-            .put_with(memory, left, |memory, offset, from, count| {
-                memory.put(offset, self.0.part(done + from, count))
-            })
+        let put = |memory: &mut Memory<'_>, offset, from, count| {
+            memory.put(offset, self.0.part(done + from, count))
+        };
+        let bytes = opened.producer.put_with(memory, left, put)?;
+        Ok(Step {
+            bytes,
+            is_visible: bytes > 0,
+        })
     }
 
     #[inline]
@@ -119,18 +130,17 @@ impl Way for Receiving<'_> {
         opened: &Opened,
         memory: &mut Memory<'_>,
         done: usize,
-    ) -> Result<usize, RingError<Error>> {
+    ) -> Result<Step, RingError<Error>> {
         let left = self.0.len() - done;
         let to = &mut self.0;
-        let taken = opened
-            .consumer
-            .take_with(memory, left, |memory, offset, from, count| {
-                memory.take(offset, &to.part(done + from, count))
-            })?;
-        if taken > 0 {
-            opened.consumer.publish(memory)?;
-        }
-        Ok(taken)
+        let take = |memory: &mut Memory<'_>, offset, from, count| {
+            memory.take(offset, &to.part(done + from, count))
+        };
+        let bytes = opened.consumer.take_with(memory, left, take)?;
+        Ok(Step {
+            bytes,
+            is_visible: bytes > 0 && opened.consumer.give_back(memory)?,
+        })
     }
 
     #[inline]
@@ -174,20 +184,19 @@ impl Opened {
         if !memory.try_lock(W::SIDE, self.number) && !self.lock(&mut memory, W::SIDE) {
             return Outcome::Daemon(0);
         }
-        let Ok(moved) = way.step(self, &mut memory, 0) else {
+        let Ok(step) = way.step(self, &mut memory, 0) else {
             // The daemon says what is wrong with the ring.
             memory.unlock(W::SIDE);
             return Outcome::Daemon(0);
         };
-        if moved < way.bytes() && blocking {
-            return self.rest(way, memory, moved, waiting);
+        if step.bytes < way.bytes() && blocking {
+            return self.rest(way, memory, step, waiting);
         }
         memory.unlock(W::SIDE);
-        // The unlock was the fence before this look.
-        if moved > 0 && W::must_notify(self, &mut memory) {
+        if step.is_visible && W::must_notify(self, &mut memory) {
             self.tell(W::KICKS);
         }
-        Outcome::Done(moved)
+        Outcome::Done(step.bytes)
     }
 
     /// Takes a lock that somebody else holds, if it gets free soon.
@@ -212,18 +221,14 @@ impl Opened {
         &self,
         mut way: W,
         mut memory: Memory<'_>,
-        mut moved: usize,
+        mut step: Step,
         waiting: Waiting,
     ) -> Outcome {
-        let mut told = 0;
+        let mut moved = step.bytes;
         loop {
             let mut kicks = Kicks::empty();
-            if moved > told {
-                told = moved;
-                memory.fence();
-                if W::must_notify(self, &mut memory) {
-                    kicks = W::KICKS;
-                }
+            if step.is_visible && W::must_notify(self, &mut memory) {
+                kicks = W::KICKS;
             }
             if moved == way.bytes() {
                 memory.unlock(W::SIDE);
@@ -239,13 +244,12 @@ impl Opened {
             if !self.wait::<W>(&mut memory, moved > 0, kicks, waiting) {
                 return Outcome::Daemon(moved);
             }
-            match way.step(self, &mut memory, moved) {
-                Ok(count) => moved += count,
-                Err(_) => {
-                    memory.unlock(W::SIDE);
-                    return Outcome::Daemon(moved);
-                }
-            }
+            let Ok(next) = way.step(self, &mut memory, moved) else {
+                memory.unlock(W::SIDE);
+                return Outcome::Daemon(moved);
+            };
+            step = next;
+            moved += step.bytes;
         }
     }
 
