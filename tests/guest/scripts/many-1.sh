@@ -1,0 +1,3 @@
+# The other end of many connections.
+
+scif-many serve
