@@ -1,6 +1,7 @@
 //! All links of a node: carries out what their functions ask for.
 
 use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use platform::Result;
@@ -18,6 +19,8 @@ const MAX_STEPS: usize = 12;
 /// The links of a node.
 pub struct Links {
     functions: Vec<Box<dyn MicFunction>>,
+    /// Whether each function's doorbell rang since the last turn.
+    rang: Vec<bool>,
 }
 
 impl Links {
@@ -36,7 +39,11 @@ impl Links {
                 log::error!("a second link of node {node} with node {peer} is left out");
             }
         }
-        Self { functions: kept }
+        let rang = vec![false; kept.len()];
+        Self {
+            functions: kept,
+            rang,
+        }
     }
 
     /// This node's number; 0, the host, when there are no links.
@@ -85,11 +92,14 @@ impl Links {
         Ok(())
     }
 
-    /// A link's interrupt came: acknowledges it and handles what it announced.
-    pub fn interrupt(&mut self, index: usize, engine: &mut Engine, memory: &mut dyn Memory) {
-        let Some(function) = self.functions.get_mut(index) else {
+    /// A link's interrupt came: acknowledges it. The next [`turn`](Self::turn) handles what it
+    /// announced.
+    pub fn interrupt(&mut self, index: usize) {
+        let (Some(function), Some(rang)) = (self.functions.get(index), self.rang.get_mut(index))
+        else {
             return;
         };
+        *rang = true;
         for interrupt in function.interrupts() {
             if let Err(error) = interrupt.acknowledge() {
                 log::error!(
@@ -98,22 +108,24 @@ impl Links {
                 );
             }
         }
-        engine.doorbell(memory, function.peer());
     }
 
     /// Looks at all links: call it after interrupts and at [`deadline`](Self::deadline). `now` is
     /// the time in nanoseconds, the same as for [`Engine::tick`].
     pub fn turn(&mut self, now: u64, engine: &mut Engine, memory: &mut dyn Memory) {
-        for function in &mut self.functions {
-            if function.deadline() <= now {
-                // What a lost doorbell announced is found here.
-                engine.doorbell(memory, function.peer());
-            }
+        for (function, rang) in self.functions.iter_mut().zip(&mut self.rang) {
+            // What a lost doorbell announced is found when the function is due.
+            let looks = core::mem::take(rang) || function.deadline() <= now;
             for _ in 0..MAX_STEPS {
                 match function.step(now) {
                     Some(step) => carry_out(step, &mut **function, engine, memory),
                     None => break,
                 }
+            }
+            if looks {
+                // In this order, so that nothing is stored in the memory of a peer that has begun
+                // anew: that is what its first doorbell announces.
+                engine.doorbell(memory, function.peer());
             }
         }
     }

@@ -126,7 +126,7 @@ impl Micd {
                 match event.source {
                     Source::Link(index) => {
                         counters.interrupts += 1;
-                        self.links.interrupt(index, engine, memory);
+                        self.links.interrupt(index);
                     }
                     Source::Requests => requests = true,
                 }

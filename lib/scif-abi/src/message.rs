@@ -32,7 +32,9 @@ bitflags::bitflags! {
         /// Each side says when it wants to hear of bytes and of room: the words at
         /// [`BYTES_ARMED_OFFSET`](crate::qp::BYTES_ARMED_OFFSET) and
         /// [`ROOM_ARMED_OFFSET`](crate::qp::ROOM_ARMED_OFFSET) behind a connection's queue pair
-        /// structure exist, and the structure has a page of its own, as has its ring.
+        /// structure exist, and the structure has a page of its own, as has its ring. The first of
+        /// the words exists behind the node's queue pair structure too, and says whether messages
+        /// are worth a doorbell.
         const ARMED = 2;
     }
 }

@@ -2,7 +2,6 @@
 
 use core::task::Poll;
 
-use scif_abi::flags::Readiness;
 use scif_abi::limits::HANDSHAKE_TIMEOUT_NS;
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::{Error, PortId};
@@ -78,12 +77,10 @@ impl Engine {
         };
         let is_armable = self.understands(request.source.node(), Extensions::ARMED);
         let mut queue_pair = 0;
-        let mut is_there = remote.clear_indices(mem).is_ok();
+        let is_there = remote.clear_indices(mem).is_ok();
         if let Some(connection) = self.connections.get_mut(id.0) {
             connection.remote = request.connector;
             connection.rings = Some(Rings::new(&connection.block, remote, is_armable));
-            // Before the connector hears of us, so that it tells us of its first byte.
-            is_there &= connection.arm(mem, Readiness::IN | Readiness::OUT).is_ok();
             queue_pair = connection.block.exported;
         }
         if !is_there {

@@ -2,7 +2,6 @@
 
 use core::task::Poll;
 
-use scif_abi::flags::Readiness;
 use scif_abi::limits::CONNECT_TIMEOUT_NS;
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::qp::{ARMED_QP_BYTES, QP_BYTES};
@@ -248,8 +247,6 @@ impl Engine {
         connection.remote = acceptor;
         connection.phase = Phase::Connected;
         connection.rings = Some(Rings::new(&connection.block, &remote, is_armable));
-        // Before the acceptor hears of us, so that it tells us of its first byte.
-        let is_spoilt = connection.arm(mem, Readiness::IN | Readiness::OUT).is_err();
         self.set_deadline(id, None);
         self.stats.connected += 1;
         if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
@@ -259,9 +256,6 @@ impl Engine {
         // Only now that we count as connected: a peer that closes as soon as it has the
         // acknowledgement must find us.
         self.post_peer(mem, id, NodeMessage::ConnectGrantAck { acceptor });
-        if is_spoilt {
-            self.reset_connection(mem, id);
-        }
         self.announce(endpoint);
     }
 }

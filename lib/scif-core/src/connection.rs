@@ -82,6 +82,8 @@ pub(crate) struct Connection {
     pub(crate) owed: Owed,
     /// It is in the engine's list of connections that owe something.
     pub(crate) is_listed: bool,
+    /// It is in the list of connections whose peers wait for more room.
+    pub(crate) is_stinting: bool,
     /// When the current phase times out; mirrored in the engine's timers.
     pub(crate) deadline: Option<u64>,
     /// Bytes sent and received by rings that were spoilt and are gone.
@@ -127,6 +129,7 @@ impl Connection {
             rings: None,
             owed: Owed::default(),
             is_listed: false,
+            is_stinting: false,
             deadline: None,
             moved: [0; 2],
             direct: None,

@@ -286,6 +286,7 @@ impl Engine {
     /// What somebody wants to hear of by `Event::Changed` each time it comes, however long, even
     /// while clients work on the rings: a subscription. (A call that waits once needs only
     /// [`arm`](Engine::arm), or to have got 0 from `send` or `recv`.) Replaces what was set before.
+    /// What is there already is to be asked for, by [`poll`](Engine::poll).
     pub fn set_waiting(&mut self, mem: &mut dyn Memory, id: EndpointId, events: Readiness) {
         let connection = self.endpoint(id).ok().and_then(|e| e.connection);
         let Some(id) = connection else {
@@ -294,9 +295,15 @@ impl Engine {
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };
+        let new = events & !connection.waiting;
         connection.waiting = events;
-        if connection.phase == Phase::Connected && connection.is_mapped() && !events.is_empty() {
-            self.on_told(mem, id, events);
+        if connection.phase != Phase::Connected || new.is_empty() {
+            return;
+        }
+        if connection.is_mapped() {
+            self.on_told(mem, id, new);
+        } else if connection.arm(mem, new).is_err() {
+            self.reset_connection(mem, id);
         }
     }
 

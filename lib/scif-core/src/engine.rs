@@ -58,6 +58,10 @@ pub struct Engine {
     /// Connections where a client was in the way, and when (ns) to look again.
     pub(crate) blocked: Vec<ConnectionId>,
     pub(crate) blocked_until: u64,
+    /// Connections whose peers wait for room and are told when there is more of it, or at this
+    /// time (ns).
+    pub(crate) stinting: Vec<ConnectionId>,
+    pub(crate) stinting_until: u64,
     /// Windows that go when no client copies any more, and when (ns) to look again.
     pub(crate) settling: Vec<Settling>,
     pub(crate) settle_at: u64,
@@ -116,6 +120,8 @@ impl Engine {
             restated: Vec::new(),
             blocked: Vec::new(),
             blocked_until: 0,
+            stinting: Vec::new(),
+            stinting_until: 0,
             settling: Vec::new(),
             settle_at: 0,
             owing: Vec::new(),
@@ -159,6 +165,7 @@ impl Engine {
         }
         self.tick_links(mem);
         self.tick_clients(mem);
+        self.tick_room(mem);
     }
 
     /// When `tick` must be called at the latest (same clock); `None`: no time-out is running.
@@ -168,20 +175,21 @@ impl Engine {
             .into_iter()
             .chain(self.next_link_deadline())
             .chain(self.next_client_deadline())
+            .chain((!self.stinting.is_empty()).then_some(self.stinting_until))
             .min()
     }
 
     /// The next thing to do or know. Call it until it returns `None` after any other calls:
     /// messages within the node are handled and notifications sent here, which is how they merge.
     pub fn next_event(&mut self, mem: &mut dyn Memory) -> Option<Event> {
-        if let Some(event) = self.pop_event() {
+        if let Some(event) = self.pop_event(mem) {
             return Some(event);
         }
         self.flush(mem);
-        self.pop_event()
+        self.pop_event(mem)
     }
 
-    fn pop_event(&mut self) -> Option<Event> {
+    fn pop_event(&mut self, mem: &mut dyn Memory) -> Option<Event> {
         while let Some(event) = self.events.pop_front() {
             match event {
                 Event::Changed(id) => match self.endpoints.get_mut(id.0) {
@@ -191,6 +199,10 @@ impl Engine {
                 Event::Ring(node) => match self.nodes.get_mut(&node) {
                     Some(node) if node.owes_doorbell => {
                         node.owes_doorbell = false;
+                        if !node.must_ring(mem, self.now) {
+                            self.stats.doorbells_saved += 1;
+                            continue;
+                        }
                         self.stats.doorbells_rung += 1;
                     }
                     _ => continue,

@@ -219,7 +219,21 @@ impl Engine {
         if handled > 0 && !self.publish(mem, number) {
             return;
         }
+        self.ask_for_doorbell(mem, number);
         self.send_waiting(mem, number);
+    }
+
+    /// The ring of a node was found empty: the next doorbell shall tell of more.
+    fn ask_for_doorbell(&mut self, mem: &mut dyn Memory, number: NodeId) {
+        let node = self.nodes.get_mut(&number);
+        let Some(node) = node.filter(|node| !node.has_unread) else {
+            return;
+        };
+        match node.ask(mem) {
+            // Taken by the next turn.
+            Ok(more) => node.has_unread = more,
+            Err(_) => self.fail_link(number),
+        }
     }
 
     /// Gives the room of handled messages back; false when the link failed.

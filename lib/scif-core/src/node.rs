@@ -11,6 +11,10 @@ use crate::memory::Memory;
 use crate::ring::{Block, RemoteQueuePair};
 use crate::rings::{RingError, Rings};
 
+/// Nanoseconds during which a doorbell that was rung counts as heard, though the peer has not asked
+/// for another. Doorbells can be lost: without this, one that is would silence all that follow.
+const DOORBELL_TRUST_NS: u64 = 10_000_000;
+
 /// How far the conversation with a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
@@ -63,6 +67,8 @@ pub(crate) struct Node {
     pub(crate) is_dismissed: bool,
     /// Messages were put and the doorbell has not been rung for them.
     pub(crate) owes_doorbell: bool,
+    /// When (ns) the doorbell was last rung.
+    rung_at: u64,
     /// The inbound ring was left before it was empty.
     pub(crate) has_unread: bool,
     /// Bytes of whole messages in the inbound ring, as far as we have looked.
@@ -85,6 +91,7 @@ impl Node {
             last_word: None,
             is_dismissed: false,
             owes_doorbell: false,
+            rung_at: 0,
             has_unread: false,
             unread: 0,
             messages_sent: 0,
@@ -96,8 +103,36 @@ impl Node {
     pub(crate) fn connect(&mut self, remote: &RemoteQueuePair, own_extensions: Extensions) {
         let offered = Extensions::from_word(remote.extensions);
         self.extensions = offered & own_extensions;
-        self.rings = Some(Rings::new(&self.block, remote, false));
+        let is_armable = self.extensions.contains(Extensions::ARMED);
+        self.rings = Some(Rings::new(&self.block, remote, is_armable));
         self.state = LinkState::Greeting;
+    }
+
+    /// Whether the peer is to be rung for the messages put: it looks by itself until it has found
+    /// its ring empty and said so. A peer of the base protocol is rung always, and any peer when
+    /// the last doorbell is old enough to have been lost.
+    pub(crate) fn must_ring(&mut self, mem: &mut dyn Memory, now: u64) -> bool {
+        let is_asked = match self.rings.as_mut().filter(|rings| rings.is_armable()) {
+            Some(rings) => rings.wants_bytes(mem),
+            None => true,
+        };
+        let rings = is_asked || now.saturating_sub(self.rung_at) >= DOORBELL_TRUST_NS;
+        if rings {
+            self.rung_at = now;
+        }
+        rings
+    }
+
+    /// Asks the peer to ring when messages come, once the inbound ring was found empty; true when
+    /// some have come meanwhile.
+    ///
+    /// # Errors
+    /// The peer's memory is not there, or its index is bad.
+    pub(crate) fn ask(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
+        match self.rings.as_mut().filter(|rings| rings.is_armable()) {
+            Some(rings) => Ok(rings.arm_bytes(mem)? != Some(false)),
+            None => Ok(false),
+        }
     }
 
     /// Ends the conversation in `state`: from now on nothing is read or written. A doorbell that is

@@ -261,11 +261,6 @@ impl Rings {
         self.places.reach.place(self.places.peer_ring)
     }
 
-    /// Whether clients work on the rings themselves.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.turns.page.is_some()
-    }
-
     /// Bytes moved by a side in all, as far as we have seen.
     pub(crate) fn position(&self, side: Side) -> u64 {
         self.turns.sides[side as usize].position
@@ -273,7 +268,7 @@ impl Rings {
 
     /// Puts as many of `bytes`, which are some, as there is room for and makes them visible.
     pub(crate) fn put(&mut self, mem: &mut dyn Memory, bytes: &[u8]) -> Result<Moved, RingError> {
-        let arms = self.is_shared();
+        let arms = self.is_armable;
         let (mut access, producer, _) = self.parts(mem);
         for _ in 0..ATTEMPTS {
             if !access.try_lock(Side::Send, LOCK_DAEMON) {
@@ -283,7 +278,7 @@ impl Rings {
             let put = checked.and_then(|()| Ok(producer.put(&mut access, bytes)?));
             access.end_turn(Side::Send, *put.as_ref().unwrap_or(&0));
             let count = put?;
-            // Without clients we are armed all the time.
+            // A peer of the base protocol tells always.
             if count > 0 || !arms || producer.arm(&mut access)? == Some(0) {
                 return Ok(Moved::Bytes(count));
             }
@@ -299,7 +294,7 @@ impl Rings {
         buffer: &mut [u8],
         gives_room: bool,
     ) -> Result<Moved, RingError> {
-        let arms = self.is_shared() && gives_room;
+        let arms = self.is_armable && gives_room;
         let (mut access, _, consumer) = self.parts(mem);
         for _ in 0..ATTEMPTS {
             if !access.try_lock(Side::Receive, LOCK_DAEMON) {
@@ -374,10 +369,19 @@ impl Rings {
         Ok(producer.arm(&mut access)?.map(|bytes| bytes > 0))
     }
 
-    /// Whether the other side wants to hear of bytes that were put; behind a full fence. Said once.
+    /// Whether the other side wants to hear of bytes that were put. Said once.
     pub(crate) fn wants_bytes(&mut self, mem: &mut dyn Memory) -> bool {
         let (mut access, producer, _) = self.parts(mem);
         producer.must_notify(&mut access)
+    }
+
+    /// Whether the other side waits for room though there is little yet: it is told later, as each
+    /// waking of a writer is worth many bytes. `half` of the ring is enough.
+    pub(crate) fn is_stinted(&mut self, mem: &mut dyn Memory, half: u32) -> bool {
+        let (access, _, consumer) = self.parts(mem);
+        let asks = access.load(Word::RoomArmed) != 0;
+        // What cannot be said is left to those who take from the ring.
+        asks && matches!(consumer.look(&access), Ok(Some(bytes)) if bytes > half)
     }
 
     /// Whether the other side wants to hear of room that was made, likewise.

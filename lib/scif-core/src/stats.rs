@@ -21,6 +21,8 @@ pub struct Stats {
     pub messages_received: u64,
     /// Doorbells asked for.
     pub doorbells_rung: u64,
+    /// Doorbells not needed: the peer had not yet found its ring empty since the last.
+    pub doorbells_saved: u64,
     /// Doorbells received.
     pub doorbells_received: u64,
     /// Links that came up.
@@ -90,7 +92,7 @@ impl Stats {
     }
 
     /// Name and value of each counter, in a fixed order.
-    pub fn lines(&self) -> [(&'static str, u64); 32] {
+    pub fn lines(&self) -> [(&'static str, u64); 33] {
         [
             ("bytes_sent", self.bytes_sent),
             ("bytes_received", self.bytes_received),
@@ -100,6 +102,7 @@ impl Stats {
             ("messages_sent", self.messages_sent),
             ("messages_received", self.messages_received),
             ("doorbells_rung", self.doorbells_rung),
+            ("doorbells_saved", self.doorbells_saved),
             ("doorbells_received", self.doorbells_received),
             ("links_up", self.links_up),
             ("links_failed", self.links_failed),

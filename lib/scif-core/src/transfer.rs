@@ -6,11 +6,14 @@ use scif_abi::message::{Message, NodeMessage};
 use scif_abi::{NodeId, PortId};
 
 use crate::connect::ConnectMode;
-use crate::connection::{Connection, ConnectionId, Due, Owed, Phase};
+use crate::connection::{Connection, ConnectionId, Due, Phase};
 use crate::endpoint::{Attempt, Endpoint, EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::Memory;
 use crate::rings::{Moved, RingError};
+
+/// Nanoseconds a peer that waits for room waits at most for more of it.
+const STINT_NS: u64 = 1_000_000;
 
 impl Engine {
     /// `scif_send` without waiting: bytes taken, 0 when there is no room (or `bytes` is empty,
@@ -168,7 +171,7 @@ impl Engine {
             return Ok(Readiness::empty());
         };
         let mut found = rings.look(mem)?;
-        if rings.is_shared() && connection.phase == Phase::Connected {
+        if rings.is_armable() && connection.phase == Phase::Connected {
             if found[0] == Some(false) {
                 found[0] = rings.arm_bytes(mem)?;
             }
@@ -185,8 +188,8 @@ impl Engine {
         Ok(readiness)
     }
 
-    /// The peer told something, or a client may have been told in our place: we want to hear more,
-    /// and whoever waits shall look.
+    /// The peer told something, or a client may have been told in our place: whoever waits shall
+    /// look, and those who subscribed want to hear more.
     pub(crate) fn on_told(&mut self, mem: &mut dyn Memory, id: ConnectionId, what: Readiness) {
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
@@ -219,8 +222,6 @@ impl Engine {
             return;
         }
         let mut owing = core::mem::take(&mut self.owing);
-        // Between the indices and the looks whether the peers want to hear of them.
-        mem.full_fence();
         owing.retain(|id| !self.send_owed_by(mem, *id));
         // Nothing that runs meanwhile lists a connection, but if it did it must not be lost.
         owing.append(&mut self.owing);
@@ -256,9 +257,44 @@ impl Engine {
                 _ => connection.owed.received = Due::No,
             }
         }
-        connection.owed = Owed::default();
         connection.is_listed = false;
+        let is_connected = connection.phase == Phase::Connected;
+        connection.owed.sent = Due::No;
+        if connection.owed.received != Due::Look || !is_connected {
+            connection.owed.received = Due::No;
+        } else if !connection.is_stinting {
+            // The peer waits for room, and is told when half of the ring is free, or soon: whoever
+            // takes from the ring may stop in the middle.
+            connection.is_stinting = true;
+            if self.stinting.is_empty() {
+                self.stinting_until = self.now.saturating_add(STINT_NS);
+            }
+            self.stinting.push(id);
+        }
         true
+    }
+
+    /// Tells peers that wait of the room there is, however little.
+    pub(crate) fn tick_room(&mut self, mem: &mut dyn Memory) {
+        if self.stinting.is_empty() || self.stinting_until > self.now {
+            return;
+        }
+        let mut stinting = core::mem::take(&mut self.stinting);
+        for id in stinting.drain(..) {
+            let Some(connection) = self.connections.get_mut(id.0) else {
+                continue;
+            };
+            connection.is_stinting = false;
+            let is_waiting = connection.owed.received == Due::Look;
+            let rings = connection.rings.as_mut().filter(|_| is_waiting);
+            if rings.is_some_and(|rings| rings.wants_room(mem)) {
+                connection.owed.received = Due::Tell;
+                self.list_owing(id);
+            } else if is_waiting {
+                connection.owed.received = Due::No;
+            }
+        }
+        self.stinting = stinting;
     }
 
     /// Ends a connection whose ring the peer has spoilt: the peer hears that we closed, the
@@ -292,8 +328,8 @@ impl Engine {
 }
 
 impl Connection {
-    /// Asks the peer to tell us of bytes (IN) and room (OUT), as far as we want to hear of them:
-    /// always, but while clients work on the rings only if somebody here waits.
+    /// Asks the peer to tell us of bytes (IN) and room (OUT), as far as somebody has subscribed to
+    /// them. (Who waits once asks when it has found none.)
     ///
     /// # Errors
     /// The peer's memory is not there.
@@ -301,10 +337,7 @@ impl Connection {
         let Some(rings) = self.rings.as_mut().filter(|rings| rings.is_armable()) else {
             return Ok(());
         };
-        let what = match rings.is_shared() {
-            true => what & self.waiting,
-            false => what,
-        };
+        let what = what & self.waiting;
         if what.contains(Readiness::IN) {
             rings.arm_bytes(mem)?;
         }
@@ -324,7 +357,7 @@ impl Connection {
         if self.owed.sent == Due::Look {
             self.owed.sent = decide(!is_armable || rings.wants_bytes(mem));
         }
-        if self.owed.received == Due::Look {
+        if self.owed.received == Due::Look && !rings.is_stinted(mem, self.block.ring_bytes / 2) {
             self.owed.received = decide(!is_armable || rings.wants_room(mem));
         }
     }

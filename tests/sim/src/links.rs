@@ -118,6 +118,9 @@ impl World {
                     Err(LinkError::NoMemory) => return Ok(false),
                     Err(error) => return Err(format!("attach: {error}")),
                 };
+                if let Some(late) = &mut self.fabric.borrow_mut().late_asks {
+                    late.watch(number, record.queue_pair);
+                }
                 record.generation += 1;
                 record.bound = 0;
                 record.ready = true;

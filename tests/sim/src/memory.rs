@@ -2,10 +2,12 @@
 //! would do stops the simulation.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use scif_abi::NodeId;
 use scif_abi::limits::PAGE_BYTES;
+use scif_abi::qp::BYTES_ARMED_OFFSET;
 use scif_core::{BadAddress, Memory, Place};
 
 use crate::rng::{Rng, mix};
@@ -43,6 +45,22 @@ struct Ram {
     epoch: u64,
 }
 
+/// Stores that are on their way while the node behind them has gone on.
+#[derive(Default)]
+pub struct LateAsks {
+    /// Nodes, and the words in their memory that this happens to, as peers see them.
+    words: BTreeSet<(usize, u64)>,
+    /// As above, with the epoch of the node.
+    on_their_way: Vec<(usize, u64, u64)>,
+}
+
+impl LateAsks {
+    /// It also happens to the word by which the owner of this node queue pair is asked.
+    pub fn watch(&mut self, node: usize, queue_pair: u64) {
+        self.words.insert((node, queue_pair + BYTES_ARMED_OFFSET));
+    }
+}
+
 /// The memory of all nodes and who reaches whom.
 pub struct Fabric {
     rams: Vec<Ram>,
@@ -51,6 +69,8 @@ pub struct Fabric {
     /// When set (a canary), one byte of every so many-th longer store to a peer is changed; this
     /// many stores remain until the next.
     pub corrupt_after: Option<u64>,
+    /// When set (a canary), words by which nodes ask each other for doorbells are stored late.
+    pub late_asks: Option<LateAsks>,
     /// A node whose memory anybody may store to, allocated or not.
     pub lawless: Option<usize>,
     /// What went wrong first.
@@ -79,6 +99,7 @@ impl Fabric {
             rams: (0..nodes).map(|_| ram()).collect(),
             reach: vec![vec![None; nodes]; nodes],
             corrupt_after: None,
+            late_asks: None,
             lawless: None,
             fault: None,
             is_scarce: false,
@@ -176,6 +197,30 @@ impl Fabric {
         self.refused
     }
 
+    /// Late stores arrive.
+    pub fn land_asks(&mut self) {
+        let Some(late) = &mut self.late_asks else {
+            return;
+        };
+        for (node, word, epoch) in std::mem::take(&mut late.on_their_way) {
+            if self.rams[node].epoch == epoch {
+                self.scribble(node, word, &1_u32.to_le_bytes());
+            }
+        }
+    }
+
+    /// Keeps a store back, if it is one that comes late; whether it is.
+    fn is_late(&mut self, to: usize, address: u64) -> bool {
+        let epoch = self.rams[to].epoch;
+        match &mut self.late_asks {
+            Some(late) if late.words.contains(&(to, address)) => {
+                late.on_their_way.push((to, address, epoch));
+                true
+            }
+            _ => false,
+        }
+    }
+
     fn complain(&mut self, what: String) {
         self.fault.get_or_insert(what);
     }
@@ -260,6 +305,9 @@ impl NodeMemory {
         }
         let mut fabric = self.fabric.borrow_mut();
         fabric.check_used(to, &range, "a peer's store into memory");
+        if fabric.is_late(to, address) {
+            return Ok(());
+        }
         fabric.rams[to].bytes[range.clone()].copy_from_slice(bytes);
         if bytes.len() >= 60
             && let Some(left) = fabric.corrupt_after.as_mut()

@@ -119,6 +119,7 @@ impl World {
         sum.messages_sent += stats.messages_sent;
         sum.messages_received += stats.messages_received;
         sum.doorbells_rung += stats.doorbells_rung;
+        sum.doorbells_saved += stats.doorbells_saved;
         sum.doorbells_received += stats.doorbells_received;
         sum.links_up += stats.links_up;
         sum.stale_ids += stats.stale_ids;

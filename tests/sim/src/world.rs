@@ -13,15 +13,20 @@ use crate::actor::{Connector, Context, Ledger, Listener, Program, Turn};
 use crate::dma::Copier;
 use crate::links::{Record, Side};
 use crate::mapping::Held;
-use crate::memory::{CORRUPTION_INTERVAL, Fabric, NodeMemory};
+use crate::memory::{CORRUPTION_INTERVAL, Fabric, LateAsks, NodeMemory};
 use crate::model::{Counts, Model};
 use crate::rng::Rng;
+
+/// Steps between two times at which late stores arrive.
+const LATE_STEPS: u64 = 8;
 
 /// A bug planted in the surroundings of the engine. The simulator must notice each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
     /// One in two doorbells is lost.
     LostDoorbell,
+    /// Who asks for doorbells looks at its ring before the other side has seen that it asks.
+    LateAsk,
     /// Now and then one byte of a transfer is changed on the bus.
     CorruptByte,
     /// A link is taken down although the peer still writes.
@@ -160,6 +165,9 @@ impl World {
         if settings.canary == Some(Canary::CorruptByte) {
             fabric.borrow_mut().corrupt_after = Some(CORRUPTION_INTERVAL);
         }
+        if settings.canary == Some(Canary::LateAsk) {
+            fabric.borrow_mut().late_asks = Some(LateAsks::default());
+        }
         if rng.one_in(4) {
             fabric.borrow_mut().begin_scarcity();
         }
@@ -205,6 +213,7 @@ impl World {
     fn run(&mut self) -> Result<Report, String> {
         while self.step < self.settings.steps {
             self.step += 1;
+            self.land_asks();
             self.random_step()?;
             self.check()?;
         }
@@ -501,6 +510,7 @@ impl World {
         for _ in 0..1_000_000 {
             self.step += 1;
             self.now += 1_000;
+            self.land_asks();
             let busy = self.round()?;
             self.check()?;
             if busy {
@@ -528,6 +538,13 @@ impl World {
             }
         }
         Err("the simulation does not come to an end".into())
+    }
+
+    /// What comes late arrives when others have gone on.
+    fn land_asks(&mut self) {
+        if self.step.is_multiple_of(LATE_STEPS) {
+            self.fabric.borrow_mut().land_asks();
+        }
     }
 
     /// Everybody does what there is to do; false when that was nothing.

@@ -38,6 +38,8 @@ fn random_schedules_keep_every_rule() {
         sum.stats.refused += report.stats.refused;
         sum.stats.bytes_received += report.stats.bytes_received;
         sum.stats.messages_received += report.stats.messages_received;
+        sum.stats.doorbells_rung += report.stats.doorbells_rung;
+        sum.stats.doorbells_saved += report.stats.doorbells_saved;
         sum.stats.links_up += report.stats.links_up;
         sum.stats.stale_ids += report.stats.stale_ids;
         sum.stats.unexpected_messages += report.stats.unexpected_messages;
@@ -48,6 +50,7 @@ fn random_schedules_keep_every_rule() {
         assert!(sum.stats.connected > 1000 && sum.stats.refused > 500);
         assert!(sum.nodes_killed > 10 && sum.nodes_left > 10 && sum.processes_killed > 100);
         assert!(sum.links_lost > 10 && sum.allocations_refused > 100);
+        assert!(sum.stats.doorbells_rung > 1000 && sum.stats.doorbells_saved > 1000);
         let done = sum.registered;
         assert!(done.windows > 500 && done.unregistered > 50 && done.mappings > 100);
         assert!(done.transfers > 500 && done.bytes > 1_000_000 && done.refused > 500);
@@ -60,6 +63,7 @@ fn random_schedules_keep_every_rule() {
 fn planted_bugs_are_found() {
     for canary in [
         Canary::LostDoorbell,
+        Canary::LateAsk,
         Canary::CorruptByte,
         Canary::ImpatientLink,
         Canary::SkippedCopy,

@@ -216,6 +216,15 @@ fn windows_wait_for_copies_of_clients_but_not_for_ever() {
     }
 }
 
+fn receive_nothing(bed: &mut Bed, end: End) {
+    assert_eq!(receive(bed, end).unwrap(), b"");
+}
+
+fn poll_for_nothing(bed: &mut Bed, end: End) {
+    let (engine, memory) = bed.engine(end);
+    assert_eq!(engine.poll(memory, end.id), Readiness::OUT);
+}
+
 #[test]
 fn only_who_asked_is_told() {
     let mut bed = Bed::new(2);
@@ -225,28 +234,29 @@ fn only_who_asked_is_told() {
         let mut nodes = bed.nodes[0].engine.nodes();
         nodes.find(|n| n.node == 1).unwrap().messages_sent
     };
-    // Without clients the peer always wants to know.
-    let before = sent(&bed);
-    send(&mut bed, a, b"x").unwrap();
-    bed.run();
-    assert_eq!(sent(&bed), before + 1);
-    receive(&mut bed, b).unwrap();
-    let (_id, _) = open(&mut bed, b);
-    // The word that was armed before is used up; then nobody at b waits.
-    send(&mut bed, a, b"x").unwrap();
-    bed.run();
-    let before = sent(&bed);
-    send(&mut bed, a, b"x").unwrap();
-    bed.run();
-    assert_eq!(sent(&bed), before);
-    assert_eq!(receive(&mut bed, b).unwrap(), b"xx");
-    // Who finds nothing is told once.
-    assert_eq!(receive(&mut bed, b).unwrap(), b"");
-    for told in [1, 0] {
+    // The same without a client and with one.
+    let mut client = None;
+    for _ in 0..2 {
+        // Nobody at b waits.
         let before = sent(&bed);
-        send(&mut bed, a, b"x").unwrap();
-        bed.run();
-        assert_eq!(sent(&bed), before + told);
+        for _ in 0..2 {
+            send(&mut bed, a, b"x").unwrap();
+            bed.run();
+            assert_eq!(sent(&bed), before);
+        }
+        assert_eq!(receive(&mut bed, b).unwrap(), b"xx");
+        // Who finds nothing, by a receive or a poll, is told once.
+        for asks in [receive_nothing, poll_for_nothing] {
+            asks(&mut bed, b);
+            for told in [1, 0] {
+                let before = sent(&bed);
+                send(&mut bed, a, b"x").unwrap();
+                bed.run();
+                assert_eq!(sent(&bed), before + told);
+            }
+            assert_eq!(receive(&mut bed, b).unwrap(), b"xx");
+        }
+        client.get_or_insert_with(|| open(&mut bed, b));
     }
     // A subscription is told each time, and a kick always.
     let (engine, memory) = bed.engine(b);

@@ -11,4 +11,5 @@ mod lifetimes;
 mod mappings;
 mod random;
 mod registering;
+mod telling;
 mod transfers;

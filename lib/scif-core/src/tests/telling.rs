@@ -1,0 +1,148 @@
+//! When a peer is told, and when its doorbell is rung.
+
+use super::std::vec;
+
+use scif_abi::flags::Readiness;
+
+use super::bed::{Bed, End};
+use crate::Event;
+
+/// Nanoseconds after which a writer is told of the least room.
+const SOON: u64 = 1_000_000;
+/// Nanoseconds after which a doorbell is no longer trusted.
+const LONG: u64 = 10_000_000;
+
+fn send(bed: &mut Bed, end: End, bytes: usize) -> usize {
+    let (engine, memory) = bed.engine(end);
+    engine.send(memory, end.id, &vec![7; bytes]).unwrap()
+}
+
+fn receive(bed: &mut Bed, end: End, bytes: usize) {
+    let (engine, memory) = bed.engine(end);
+    let mut buffer = vec![0; bytes];
+    assert_eq!(engine.recv(memory, end.id, &mut buffer), Ok(bytes));
+}
+
+fn messages(bed: &Bed, node: usize) -> u64 {
+    bed.nodes[node].engine.stats().messages_sent
+}
+
+/// What a node rings for.
+fn rings(bed: &mut Bed, node: usize) -> usize {
+    let node = &mut bed.nodes[node];
+    let next = || node.engine.next_event(&mut node.memory);
+    let events = core::iter::from_fn(next);
+    events
+        .filter(|event| matches!(event, Event::Ring(_)))
+        .count()
+}
+
+#[test]
+fn a_writer_that_waits_hears_of_half_a_ring_at_once() {
+    for nodes in [1, 2] {
+        let mut bed = Bed::new(nodes);
+        let (a, b) = bed.connect(0, nodes - 1);
+        let ring = bed.nodes[0].engine.config().endpoint_ring_bytes as usize;
+        assert_eq!(send(&mut bed, a, 2 * ring), ring - 1);
+        let before = messages(&bed, b.node);
+        // Nobody waits for room yet.
+        receive(&mut bed, b, 1);
+        bed.run();
+        assert_eq!(messages(&bed, b.node), before);
+        assert_eq!(send(&mut bed, a, 1), 1);
+        // Now a does. It hears nothing of less than a half,
+        assert_eq!(send(&mut bed, a, 1), 0);
+        receive(&mut bed, b, ring / 2 - 2);
+        bed.run();
+        assert_eq!(messages(&bed, b.node), before);
+        // and once of a half.
+        for _ in 0..2 {
+            receive(&mut bed, b, 1);
+            bed.run();
+        }
+        assert_eq!(messages(&bed, b.node), before + u64::from(nodes == 2));
+    }
+}
+
+#[test]
+fn a_writer_that_waits_hears_of_any_room_soon() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    while send(&mut bed, a, 4096) > 0 {}
+    receive(&mut bed, b, 1);
+    bed.run();
+    let before = messages(&bed, 1);
+    let due = bed.nodes[1].engine.next_deadline().unwrap();
+    assert!(due <= bed.now + SOON);
+    bed.now = due;
+    bed.run();
+    assert_eq!(messages(&bed, 1), before + 1);
+    assert_eq!(bed.nodes[1].engine.next_deadline(), None);
+    // It is said once, not each millisecond.
+    receive(&mut bed, b, 1);
+    bed.run();
+    assert_eq!(bed.nodes[1].engine.next_deadline(), None);
+    assert_eq!(messages(&bed, 1), before + 1);
+    // A connection that ends meanwhile is forgotten.
+    while send(&mut bed, a, 4096) > 0 {}
+    receive(&mut bed, b, 1);
+    bed.turn(1);
+    bed.close(a);
+    bed.run();
+    bed.now += SOON;
+    bed.run();
+    assert_eq!(bed.nodes[1].engine.next_deadline(), None);
+}
+
+#[test]
+fn one_doorbell_announces_all_until_the_peer_found_its_ring_empty() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    let (engine, memory) = bed.engine(b);
+    engine.set_waiting(memory, b.id, Readiness::IN);
+    bed.run();
+    let tell = |bed: &mut Bed| {
+        let before = messages(bed, 0);
+        let (engine, _) = bed.engine(a);
+        engine.kick(a.id, scif_abi::flags::Kicks::BYTES).unwrap();
+        let rung = rings(bed, 0);
+        assert_eq!(messages(bed, 0), before + 1);
+        rung
+    };
+    let saved = bed.nodes[0].engine.stats().doorbells_saved;
+    assert_eq!((tell(&mut bed), tell(&mut bed), tell(&mut bed)), (1, 0, 0));
+    assert_eq!(bed.nodes[0].engine.stats().doorbells_saved, saved + 2);
+    // The peer looks, and asks again as it finds nothing more.
+    let heard = bed.nodes[1].engine.stats().messages_received;
+    let node = &mut bed.nodes[1];
+    node.engine.doorbell(&mut node.memory, 0);
+    assert_eq!(node.engine.stats().messages_received, heard + 3);
+    assert_eq!((tell(&mut bed), tell(&mut bed)), (1, 0));
+    // A doorbell that is old may have been lost.
+    bed.now += LONG;
+    let node = &mut bed.nodes[0];
+    node.engine.tick(&mut node.memory, bed.now);
+    assert_eq!((tell(&mut bed), tell(&mut bed)), (1, 0));
+}
+
+#[test]
+fn a_new_link_begins_with_doorbells() {
+    let mut bed = Bed::new(2);
+    let (a, _) = bed.connect(0, 1);
+    let (engine, _) = bed.engine(a);
+    engine.kick(a.id, scif_abi::flags::Kicks::BYTES).unwrap();
+    assert_eq!(rings(&mut bed, 0), 1);
+    // The peer never looks: it restarts.
+    for (node, peer) in [(0, 1), (1, 0)] {
+        let node = &mut bed.nodes[node];
+        node.engine.link_down(&mut node.memory, peer);
+        assert!(node.engine.next_event(&mut node.memory).is_some());
+    }
+    bed.link(0, 1);
+    bed.run();
+    let online = |node: usize| bed.nodes[node].engine.online_nodes().count();
+    assert_eq!((online(0), online(1)), (2, 2));
+    let (c, d) = bed.connect(0, 1);
+    assert_eq!(send(&mut bed, c, 5), 5);
+    receive(&mut bed, d, 5);
+}
