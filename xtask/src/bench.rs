@@ -85,11 +85,16 @@ pub fn command(settings: &Settings) -> Result<()> {
     };
     for (index, (step, boot)) in steps.iter().enumerate() {
         eprintln!(
-            "==> [{}/{}] {} (boot {boot} of {boots})",
+            "==> [{}/{}] {}{}",
             index + 1,
             steps.len(),
-            step.title()
+            step.title(),
+            match *boot {
+                step::ONCE => String::new(),
+                boot => format!(" (boot {boot} of {boots})"),
+            }
         );
+        bench.samples.begin(*boot);
         bench.step(*step);
     }
     let version = bench.linux.as_ref().map(|linux| linux.version.as_str());
@@ -121,7 +126,9 @@ impl Bench<'_> {
                 let time = image::boot(self.settings, &parts?.0)?;
                 self.samples.add_time("boot_skiff", time);
             }
-            Step::LinuxPair => linux?.pair(&self.node, pin, self.quick, &mut line)?,
+            Step::LinuxPair | Step::LinuxSizes => {
+                linux?.pair(&self.node, pin, step.linux_effort(self.quick), &mut line)?;
+            }
             Step::Native => native::run(self.quick, &mut line)?,
             _ => {
                 let nodes = step.on_nodes(self.quick).ok_or("a step without a run")?;
@@ -140,7 +147,7 @@ impl Bench<'_> {
         std::fs::write(&path, json).context(|| format!("write {}", path.display()))?;
         self.picture(setting, &entries, partial || self.quick)?;
         // Of a part of the run, only what it was about.
-        let about = |entry: &&Entry| !partial || !entry.repetitions.is_empty();
+        let about = |entry: &&Entry| !partial || entry.ours.is_some();
         let shown: Vec<_> = entries.iter().filter(about).cloned().collect();
         println!("\n{}", results::table(&shown));
         println!("{}", workspace::display(&path));

@@ -1,11 +1,14 @@
-//! What benchmarks share: samples and their percentiles, one line of output per measurement, and
-//! the options of `scif-perf`.
+//! What benchmarks share: samples and their percentiles, one line of output per measurement, the
+//! options of `scif-perf`, and inside the image its tests (`perf`), to which another program can
+//! add its own.
 #![no_std]
 
 extern crate alloc;
 
 pub mod arguments;
 pub mod pattern;
+#[cfg(target_os = "redox")]
+pub mod perf;
 pub mod report;
 pub mod samples;
 pub mod timing;

@@ -29,13 +29,7 @@
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]
-extern crate alloc;
-
-#[cfg(target_os = "redox")]
-mod perf;
-
-#[cfg(target_os = "redox")]
-runtime::main!(perf::main);
+runtime::main!(scif_perf::perf::main);
 
 /// On the development machine there is nothing to measure.
 #[cfg(not(target_os = "redox"))]

@@ -8,7 +8,7 @@ use platform::clock::{Rate, ticks};
 /// not count.
 const BATCH_NS: f64 = 20_000.0;
 
-/// Least number of samples of a repetition, however long a call takes.
+/// Least number of samples of a repetition of calls that fit into the budget.
 const MIN_SAMPLES: usize = 3;
 
 /// Samples of a call that moves `bytes` bytes, in bytes per second, taken for about `budget_ns`
@@ -31,6 +31,7 @@ pub fn rates<E>(
 
 /// Samples of the nanoseconds one call takes, taken for about `budget_ns` nanoseconds after one
 /// call that is not counted. Short calls are timed in batches; a sample is then the batch's mean.
+/// Of calls that take longer than the budget there is one sample.
 ///
 /// # Errors
 /// The first of `call`.
@@ -43,6 +44,9 @@ pub fn durations<E>(
     let start = ticks();
     call()?;
     let one = rate.between(start, ticks()).max(1.0);
+    if one >= budget_ns as f64 {
+        return Ok([one].to_vec());
+    }
     let batch = (BATCH_NS / one).max(1.0) as u32;
     let end = ticks() + rate.ticks(budget_ns);
     let mut samples = Vec::new();
@@ -74,6 +78,15 @@ mod tests {
         });
         let samples = samples.unwrap();
         assert!(samples.len() >= MIN_SAMPLES && calls > samples.len());
+        let mut calls = 0;
+        let long = durations(rate, 1, || {
+            calls += 1;
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            Ok::<_, ()>(())
+        });
+        let long = long.unwrap();
+        assert_eq!((long.len(), calls), (1, 2));
+        assert!(long[0] >= 1e6);
         let mut left = 5;
         let failed = rates(rate, 1, 1_000_000_000_000, || {
             left -= 1;

@@ -142,6 +142,12 @@ impl Choices {
         self.0[pair_index(from, to)]
     }
 
+    /// What this process uses.
+    pub fn applied() -> Self {
+        let number = |place: &AtomicU8| place.load(Ordering::Relaxed);
+        Self::from_numbers(CHOSEN.each_ref().map(number))
+    }
+
     /// Makes this process use them for its [`Region`]s from now on.
     pub fn apply(self) {
         for (place, number) in CHOSEN.iter().zip(self.numbers()) {

@@ -27,11 +27,18 @@ run() {
 
 few="--json --repetitions 1 --budget-ms 1"
 
-run scif-bare $few -n 50 --size 64,4K
+# Limits and ours in turn.
+run scif-bare 1 $few -n 50 --test bare_pingpong+pio_rtt+msg_rtt --size 64 --poll
 expect bare_pingpong 8 ns
-for direction in write read local; do
+expect pio_rtt 8 ns
+expect msg_rtt_poll 64 ns
+run scif-bare 1 $few -n 20 --test bare_doorbell+msg_rtt --size 64 --block
+expect bare_doorbell 8 ns
+expect msg_rtt_block 64 ns
+run scif-bare 1 $few --test bare_write+rma_write,bare_read+rma_read --size 64,4K --stop
+for direction in write read; do
     expect bare_$direction 64 bytes_per_s
-    expect bare_$direction 4096 bytes_per_s
+    expect rma_$direction 4096 bytes_per_s
 done
 
 run scif-perf 1 $few -n 20 --size 64,4K --test latency,bandwidth,others
@@ -81,7 +88,7 @@ expect rma_read 64 bytes_per_s
 wait $! || failed=1
 
 # Mistakes are told, not measured.
-for words in "" "1 --test nonsense" "1 --size 0" "--what" "x"; do
+for words in "" "1 --test nonsense" "1 --test pio_rtt+nonsense" "1 --size 0" "--what" "x"; do
     if scif-perf $words >/dev/null 2>&1; then
         echo "STEP perf refuses $words: FAIL status 0"
         failed=1

@@ -8,7 +8,6 @@ use crate::report::{Failure, Result};
 use crate::run;
 use crate::script::Observer;
 use crate::settings::Settings;
-use crate::workspace;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -64,8 +63,6 @@ pub struct Nodes {
     pub nodes: usize,
     /// Script of each node.
     pub scripts: BTreeMap<usize, String>,
-    /// Directory of the project to lay over the image.
-    pub overlay: Option<&'static str>,
     /// Hard limit.
     pub limit: Duration,
 }
@@ -92,7 +89,6 @@ impl Nodes {
         let mut run = run::run_of(self.name, settings, self.limit)?;
         run.nodes = self.nodes;
         run.timeout = self.limit;
-        run.overlay = self.overlay.map(|path| workspace::root().join(path));
         run.stay = true;
         for (node, text) in &self.scripts {
             run.scripts.insert(*node, text.clone().into_bytes());

@@ -138,23 +138,23 @@ impl Linux {
         }
     }
 
-    /// Boots two guests that measure; `line` gets the lines of the one that reports.
+    /// Boots two guests that measure, with so much `effort` (a word of the program); `line` gets
+    /// the lines of the one that reports.
     pub fn pair(
         &self,
         node: &Node,
         pin: bool,
-        quick: bool,
+        effort: &str,
         line: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let directory = RunDirectory::new()?;
         let window = machine::new_memory("window", WINDOW_MIB << 20)?;
         let network = directory.path().join("network");
         let (sender, lines) = channel();
-        let effort = if quick { "effort=quick" } else { "effort=" };
         let mut guests = Vec::new();
         // The server first: its QEMU opens the network's socket for the other one.
         for role in [1, 0] {
-            let job = format!("job=pair role={role} {effort}");
+            let job = format!("job=pair role={role} effort={effort}");
             let mut words = self.arguments(node, &self.pair_files, &job);
             words.extend(devices(role, &network, &window));
             let name = format!("linux-{role}");
@@ -164,16 +164,17 @@ impl Linux {
             }
         }
         drop(sender);
-        // The server ends when the client says so; both must end well.
-        let mut open = guests.len();
-        while open > 0 {
+        // The server ends when the client says so; both must end well. A guest whose program has
+        // ended powers off, before or after the other one's program ends.
+        let mut ended = [false; 2];
+        while ended != [true; 2] {
             match next(&lines)? {
                 Said::Line { guest, text, .. } => {
                     if guest == 0 {
                         line(&text);
                     }
                     match text.strip_prefix(PROGRAM_ENDED).map(str::trim) {
-                        Some("0") => open -= 1,
+                        Some("0") => ended[guest] = true,
                         Some(status) => {
                             return Err(format!(
                                 "the program of Linux guest {guest} ended with status {status}; \
@@ -185,7 +186,7 @@ impl Linux {
                         None => {}
                     }
                 }
-                Said::End { guest } if open > 0 => {
+                Said::End { guest } if !ended[guest] => {
                     return Err(format!(
                         "Linux guest {guest} ended early; its console is in {}",
                         log_name(&format!("linux-{guest}"))?
@@ -340,17 +341,29 @@ fn log_name(name: &str) -> Result<String> {
     Ok(workspace::display(&path.join(format!("{name}.log"))))
 }
 
+/// Waits until somebody listens on a socket.
 fn wait_for(socket: &Path) -> Result<()> {
     let start = Instant::now();
-    while !socket.exists() {
+    let list = Path::new("/proc/net/unix");
+    while !listens(&String::from_utf8_lossy(&read(list)?), socket) {
         if start.elapsed() > SOCKET {
             return Err("the first QEMU did not open the network's socket".into());
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(5));
     }
-    // It exists a moment before it listens.
-    std::thread::sleep(Duration::from_millis(50));
     Ok(())
+}
+
+/// Whether the kernel's list of UNIX sockets has this one as one that takes connections: a socket's
+/// file is there before.
+fn listens(list: &str, socket: &Path) -> bool {
+    /// `__SO_ACCEPTCON`, as the column "Flags" shows it.
+    const LISTENS: &str = "00010000";
+    let path = socket.display().to_string();
+    list.lines().any(|line| {
+        let mut columns = line.split_whitespace();
+        columns.nth(3) == Some(LISTENS) && columns.last() == Some(&path)
+    })
 }
 
 fn base(busybox: &[u8]) -> Archive {
@@ -438,6 +451,21 @@ mod tests {
         assert_eq!(value("-accel"), "tcg");
         assert!(value("-append").ends_with("job=x"));
         assert!(!words.iter().any(String::is_empty));
+    }
+
+    #[test]
+    fn a_socket_that_listens_is_noticed() {
+        let directory = RunDirectory::new().unwrap();
+        let path = directory.path().join("socket");
+        let list = || std::fs::read_to_string("/proc/net/unix").unwrap();
+        assert!(!listens(&list(), &path));
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(listens(&list(), &path));
+        assert!(wait_for(&path).is_ok());
+        let client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        drop(listener);
+        assert!(!listens(&list(), &path), "only a connection is left");
+        drop(client);
     }
 
     #[test]

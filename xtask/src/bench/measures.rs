@@ -1,6 +1,6 @@
 //! The measures with their goals: what is compared with what.
 
-use crate::bench::sample::Samples;
+use crate::bench::sample::{Sample, Samples, pairs};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,9 @@ pub enum Against {
     Limit(Source),
     /// What a user would take instead.
     Peer(Source),
+    /// The same with few of what grows: this size of the same test. Between the two lie seconds,
+    /// so both are first divided by their yardsticks (see [`relative`]).
+    Few(u64),
     /// Nothing: the goal is a value.
     Nothing,
 }
@@ -88,6 +91,8 @@ pub struct Measure {
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
+/// Two nodes that pass a word without SCIF: the faster ones count.
+const PING_PONG: Source = Source::Best(&[("bare_pingpong", 8), ("linux_pingpong", 8)]);
 /// Both packet sizes: the faster one counts.
 const TCP_RTT: Source = Source::Best(&[("tcp1500_rtt", 64), ("tcp65535_rtt", 64)]);
 /// The slower direction of ours against the faster message size of TCP.
@@ -115,7 +120,7 @@ pub const MEASURES: &[Measure] = &[
         "pio_rtt_8",
         "8-byte round trip through mapped windows / raw ping-pong",
         Source::At("pio_rtt", 8),
-        Against::Limit(Source::At("bare_pingpong", 8)),
+        Against::Limit(PING_PONG),
         Goal::AtMost(1.05),
     ),
     measure(
@@ -171,7 +176,7 @@ pub const MEASURES: &[Measure] = &[
         "msg_rtt_64_poll",
         "64-byte message round trip, polling / raw ping-pong",
         Source::At("msg_rtt_poll", 64),
-        Against::Limit(Source::At("bare_pingpong", 8)),
+        Against::Limit(PING_PONG),
         Goal::AtMost(2.5),
     ),
     measure(
@@ -236,7 +241,7 @@ pub const MEASURES: &[Measure] = &[
         "idle_1000",
         "round trip with 1,000 idle connections / with 1",
         Source::At("idle_rtt", 1000),
-        Against::Limit(Source::At("idle_rtt", 1)),
+        Against::Few(1),
         Goal::AtMost(1.1),
     ),
     measure(
@@ -319,12 +324,10 @@ pub const MEASURES: &[Measure] = &[
 pub struct Value {
     /// The median.
     pub median: f64,
-    /// Least and largest repetition.
-    pub spread: [f64; 2],
-    /// Number of repetitions.
-    pub repetitions: usize,
     /// What it counts.
     pub unit: String,
+    /// All repetitions; none when the value is no median of them.
+    pub sample: Sample,
 }
 
 impl Source {
@@ -343,9 +346,8 @@ fn at(samples: &Samples, test: &str, size: u64) -> Result<Value, String> {
     let found = samples.get(test, size).and_then(|sample| {
         Some(Value {
             median: sample.median()?,
-            spread: sample.spread()?,
-            repetitions: sample.repetitions.len(),
             unit: sample.unit.clone(),
+            sample,
         })
     });
     found.ok_or_else(|| samples.why_not(test, size))
@@ -366,29 +368,41 @@ fn extreme(samples: &Samples, places: &[(&str, u64)], best: bool) -> Result<Valu
 }
 
 fn half_peak(samples: &Samples, tests: &[&str]) -> Result<Value, String> {
-    let mut largest: Option<(u64, usize)> = None;
+    let mut largest: Option<u64> = None;
     for test in tests {
         let series: Vec<_> = samples
             .series(test)
             .into_iter()
-            .filter_map(|(size, sample)| Some((size, sample.median()?, sample.repetitions.len())))
+            .filter_map(|(size, sample)| Some((size, sample.median()?)))
             .collect();
-        let peak = series.iter().map(|(_, rate, _)| *rate).reduce(f64::max);
+        let peak = series.iter().map(|(_, rate)| *rate).reduce(f64::max);
         let peak = peak.ok_or_else(|| format!("{test} was not measured"))?;
-        let first = series.iter().find(|(_, rate, _)| *rate >= peak / 2.0);
-        if let Some((size, _, repetitions)) = first
-            && largest.is_none_or(|(old, _)| *size > old)
-        {
-            largest = Some((*size, *repetitions));
-        }
+        let first = series.iter().find(|(_, rate)| *rate >= peak / 2.0);
+        largest = largest.max(first.map(|(size, _)| *size));
     }
-    let (size, repetitions) = largest.ok_or_else(|| "nothing was measured".to_string())?;
+    let size = largest.ok_or_else(|| "nothing was measured".to_string())?;
     Ok(Value {
         median: size as f64,
-        spread: [size as f64; 2],
-        repetitions,
         unit: "bytes".to_string(),
+        sample: Sample::default(),
     })
+}
+
+/// How many times its yardstick each repetition of a test of what grows took. The yardstick (the
+/// test `…_yard`) runs in turn with it and cannot depend on what grows: it takes the machine's
+/// changing speed out.
+pub fn relative(samples: &Samples, test: &str, size: u64) -> Result<Vec<f64>, String> {
+    let of = |test: &str| {
+        let sample = samples.get(test, size);
+        sample.ok_or_else(|| samples.why_not(test, size))
+    };
+    let (_, pairs) = pairs(&of(test)?, &of(&format!("{test}_yard"))?);
+    match pairs.is_empty() {
+        true => Err(format!(
+            "{test} of {size} was not measured with its yardstick"
+        )),
+        false => Ok(pairs.iter().map(|(value, yard)| value / yard).collect()),
+    }
 }
 
 #[cfg(test)]

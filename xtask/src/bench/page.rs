@@ -1,6 +1,7 @@
 //! The generated part of `docs/performance.md`: where the results are from, the table, the plots.
 
-use crate::bench::results::{Entry, HEADS, Setting, absolute, rows};
+use crate::bench::results::{Entry, HEADS, Setting, rows};
+use crate::bench::sample::Neighbours;
 use crate::report::Result;
 
 /// Where the generated part begins and ends.
@@ -22,23 +23,22 @@ pub fn generated(setting: &Setting, entries: &[Entry], plots: &[(String, &str)])
     text.push_str(&format!("{met} of {} goals are met.\n\n", entries.len()));
     let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let mut heads = HEADS.map(str::to_string).to_vec();
-    heads.extend(["spread of ours".to_string(), "name".to_string()]);
+    heads.extend(["pairs".to_string(), "name".to_string()]);
     text.push_str(&row(&heads));
     text.push_str(&"| --- ".repeat(heads.len()));
     text.push_str("|\n");
     for (entry, cells) in entries.iter().zip(rows(entries)) {
         let mut cells = cells.to_vec();
-        let spread = entry
-            .spread
-            .first()
-            .map_or("–".to_string(), |[least, most]| {
-                format!(
-                    "{} to {}",
-                    absolute(*least, &entry.unit),
-                    absolute(*most, &entry.unit)
-                )
-            });
-        cells.extend([spread, format!("`{}`", entry.name)]);
+        let near = match entry.neighbours {
+            Some(Neighbours::Turns) => "in turn",
+            Some(Neighbours::Boots) => "by boot",
+            None => "–",
+        };
+        cells.push(match entry.pairs {
+            0 => near.to_string(),
+            pairs => format!("{pairs} {near}"),
+        });
+        cells.push(format!("`{}`", entry.name));
         text.push_str(&row(&cells));
     }
     for entry in entries {
@@ -85,6 +85,7 @@ mod tests {
         let samples = samples(&[
             ("pio_rtt", 8, "ns", 300.0),
             ("bare_pingpong", 8, "ns", 300.0),
+            ("linux_pingpong", 8, "ns", 400.0),
         ]);
         let entries = results::entries(&samples);
         let text = generated(&setting(), &entries, &[("a/b.svg".to_string(), "what")]);
@@ -94,7 +95,7 @@ mod tests {
             rows.iter()
                 .all(|row| row.matches('|').count() == HEADS.len() + 3)
         );
-        assert!(text.contains("| 1.00 | at most 1.05 | met |"));
+        assert!(text.contains("| 1.00 | 1.00 to 1.00 | at most 1.05 | met |"));
         assert!(text.contains("1 of "));
         assert!(text.contains("Not measured: `boot`"));
         assert!(text.ends_with("![what](a/b.svg)\n"));

@@ -1,5 +1,6 @@
 //! The plots of a run, from its results.
 
+use crate::bench::measures::relative;
 use crate::bench::results::absolute;
 use crate::bench::sample::{Sample, Samples, median};
 use crate::bench::svg::{Axis, Plot, Scale, Series};
@@ -44,7 +45,7 @@ const SIZE: Axis = Axis {
 fn over_sizes(samples: &Samples, test: &str, value: impl Fn(&Sample) -> Option<f64>) -> Points {
     let series = samples.series(test).into_iter();
     series
-        .filter_map(|(size, sample)| Some((size.max(1) as f64, value(sample)?)))
+        .filter_map(|(size, sample)| Some((size.max(1) as f64, value(&sample)?)))
         .collect()
 }
 
@@ -157,7 +158,8 @@ fn messages(samples: &Samples) -> Plot {
     }
 }
 
-/// Every curve as a ratio to its own first point: flat is what it should be.
+/// Every curve, in yardsticks of its time, as a ratio to its own first point: flat is what it
+/// should be.
 fn growth(samples: &Samples) -> Plot {
     let lines = [
         ("round trip, idle connections", "idle_rtt"),
@@ -168,7 +170,13 @@ fn growth(samples: &Samples) -> Plot {
         ("round trip, nodes", "nodes_rtt"),
     ];
     let lines = lines.map(|(name, test)| {
-        let points = over_sizes(samples, test, Sample::median);
+        let sizes = samples.series(test).into_iter().map(|(size, _)| size);
+        let points: Points = sizes
+            .filter_map(|size| {
+                let yardsticks = median(&relative(samples, test, size).ok()?)?;
+                Some((size.max(1) as f64, yardsticks))
+            })
+            .collect();
         let first = points.first().map_or(1.0, |(_, first)| *first);
         let relative = points.into_iter().map(|(x, y)| (x, y / first));
         series(name, relative.collect(), false)
@@ -201,7 +209,9 @@ mod tests {
             ("rma_read", 1 << 20, "bytes_per_s", 5e9),
             ("msg_rtt_poll", 64, "ns", 700.0),
             ("idle_rtt", 1, "ns", 700.0),
-            ("idle_rtt", 1000, "ns", 770.0),
+            ("idle_rtt_yard", 1, "ns", 100.0),
+            ("idle_rtt", 1000, "ns", 1540.0),
+            ("idle_rtt_yard", 1000, "ns", 200.0),
         ]);
         let plots = plots(&samples);
         let find = |file: &str| &plots.iter().find(|named| named.file == file).unwrap().plot;

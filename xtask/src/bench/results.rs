@@ -1,8 +1,8 @@
 //! The results: one entry for each measure, as a table and as `results.json`.
 
-use crate::bench::measures::{Against, MEASURES, Measure, Value};
-use crate::bench::sample::{Sample, Samples};
-use crate::report::{Context, Result};
+use crate::bench::measures::{Against, MEASURES, Measure, Source, Value, relative};
+use crate::bench::sample::{Neighbours, Sample, Samples, median, pairs, quartiles};
+use crate::report::Context;
 use serde::Serialize;
 
 /// One measure of `results.json`. Times are in nanoseconds, rates in bytes per second.
@@ -20,8 +20,15 @@ pub struct Entry {
     pub limit: Option<f64>,
     /// The median of what a user would take instead.
     pub peer: Option<f64>,
-    /// Ours to the other, or the other to ours where the goal is "times faster".
+    /// The median of the ratios of neighbours: ours to the other, or the other to ours where the
+    /// goal is "times faster".
     pub ratio: Option<f64>,
+    /// Lower and upper quartile of those ratios.
+    pub ratio_spread: Option<[f64; 2]>,
+    /// How many ratios.
+    pub pairs: usize,
+    /// Whether neighbours followed each other, or were of the same boot.
+    pub neighbours: Option<Neighbours>,
     /// The goal's number.
     pub goal: f64,
     /// `at most` or `at least`.
@@ -55,45 +62,102 @@ pub struct Setting {
     pub quick: bool,
 }
 
+/// The ratios of a measure: of each pair of neighbours, with what both values were.
+struct Ratios {
+    neighbours: Neighbours,
+    ratios: Vec<f64>,
+    ours: Option<f64>,
+    other: Option<f64>,
+}
+
+/// Ratios of ours to the other, each to its neighbour.
+fn ratios(measure: &Measure, ours: &Value, other: &Value) -> Result<Ratios, String> {
+    let (neighbours, pairs) = pairs(&ours.sample, &other.sample);
+    if pairs.is_empty() {
+        return Err("the two were never measured in the same boot".to_string());
+    }
+    let (of_ours, of_other): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+    let ratio = |(ours, other): &(f64, f64)| measure.goal.ratio(*ours, *other);
+    Ok(Ratios {
+        neighbours,
+        ratios: pairs.iter().map(ratio).collect(),
+        ours: median(&of_ours),
+        other: median(&of_other),
+    })
+}
+
+/// Ratios of many to few, each in yardsticks of its time; `Few` is for values at a size only.
+fn grown(measure: &Measure, few: u64, samples: &Samples) -> Result<Ratios, String> {
+    let Source::At(test, many) = measure.ours else {
+        return Err("only a test at a size can be compared with fewer".to_string());
+    };
+    let base = median(&relative(samples, test, few)?).ok_or("nothing was measured")?;
+    let many = relative(samples, test, many)?;
+    Ok(Ratios {
+        neighbours: Neighbours::Turns,
+        ratios: many
+            .iter()
+            .map(|many| measure.goal.ratio(*many, base))
+            .collect(),
+        ours: None,
+        other: None,
+    })
+}
+
 /// The entry of a measure.
 fn entry(measure: &Measure, samples: &Samples) -> Entry {
     let ours = measure.ours.value(samples);
-    let (other, is_limit) = match measure.against {
-        Against::Limit(source) => (Some(source.value(samples)), true),
-        Against::Peer(source) => (Some(source.value(samples)), false),
-        Against::Nothing => (None, false),
-    };
-    let mut errors = Vec::new();
-    let mut keep = |value: std::result::Result<Value, String>| match value {
-        Ok(value) => Some(value),
-        Err(error) => {
-            errors.push(error);
-            None
+    let (other, is_limit) = match (measure.against, measure.ours) {
+        (Against::Limit(source), _) => (Some(source.value(samples)), true),
+        (Against::Peer(source), _) => (Some(source.value(samples)), false),
+        (Against::Few(few), Source::At(test, _)) => {
+            (Some(Source::At(test, few).value(samples)), true)
         }
+        (Against::Few(_) | Against::Nothing, _) => (None, false),
     };
-    let wanted = other.is_some();
-    let ours = keep(ours);
-    let other = other.and_then(keep);
-    let ratio = match (&ours, &other) {
-        (Some(ours), Some(other)) => Some(measure.goal.ratio(ours.median, other.median)),
-        (Some(ours), None) if !wanted => Some(ours.median),
+    let found = match (&ours, &other, measure.against) {
+        (Ok(_), Some(Ok(_)), Against::Few(few)) => Some(grown(measure, few, samples)),
+        (Ok(ours), Some(Ok(other)), _) => Some(ratios(measure, ours, other)),
         _ => None,
     };
-    let median = |value: &Option<Value>| value.as_ref().map(|value| value.median);
-    let both = || ours.iter().chain(&other);
+    let mut errors = Vec::new();
+    let mut keep = |value: Result<Value, String>| value.map_err(|error| errors.push(error)).ok();
+    let (ours, other) = (keep(ours), other.and_then(&mut keep));
+    let found = found.and_then(|found| found.map_err(|error| errors.push(error)).ok());
+    let ratio = match (&found, &ours, measure.against) {
+        (Some(found), ..) => median(&found.ratios),
+        (None, Some(ours), Against::Nothing) => Some(ours.median),
+        _ => None,
+    };
+    // What is shown beside a ratio are the values behind it.
+    let paired = |value: fn(&Ratios) -> Option<f64>| found.as_ref().and_then(value);
+    let all = |value: &Option<Value>| value.as_ref().map(|value| value.median);
+    let shown = paired(|found| found.other).or(all(&other));
+    let samples = || ours.iter().chain(&other).map(|value| &value.sample);
     Entry {
         name: measure.name,
         title: measure.title,
-        unit: both().next().map(|v| v.unit.clone()).unwrap_or_default(),
-        ours: median(&ours),
-        limit: median(&other).filter(|_| is_limit),
-        peer: median(&other).filter(|_| !is_limit),
+        unit: ours
+            .iter()
+            .chain(&other)
+            .next()
+            .map(|value| value.unit.clone())
+            .unwrap_or_default(),
+        ours: paired(|found| found.ours).or(all(&ours)),
+        limit: shown.filter(|_| is_limit),
+        peer: shown.filter(|_| !is_limit),
         ratio,
+        ratio_spread: found.as_ref().and_then(|found| quartiles(&found.ratios)),
+        pairs: found.as_ref().map_or(0, |found| found.ratios.len()),
+        neighbours: found.as_ref().map(|found| found.neighbours),
         goal: measure.goal.value(),
         goal_is: measure.goal.kind(),
         goal_met: ratio.map(|ratio| measure.goal.met(ratio)),
-        repetitions: both().map(|value| value.repetitions).collect(),
-        spread: both().map(|value| value.spread).collect(),
+        repetitions: samples()
+            .map(|sample| sample.repetitions.len())
+            .filter(|count| *count > 0)
+            .collect(),
+        spread: samples().filter_map(Sample::spread).collect(),
         error: (!errors.is_empty()).then(|| errors.join("; ")),
     }
 }
@@ -115,7 +179,7 @@ struct Raw<'a> {
     median: Option<f64>,
     spread: Option<[f64; 2]>,
     #[serde(flatten)]
-    sample: &'a Sample,
+    sample: Sample,
 }
 
 #[derive(Serialize)]
@@ -138,7 +202,7 @@ pub fn json(
     entries: &[Entry],
     samples: &Samples,
     failures: &[(String, String)],
-) -> Result<String> {
+) -> crate::report::Result<String> {
     let steps = failures.iter().map(|(what, error)| Failed {
         what: what.clone(),
         error,
@@ -191,8 +255,8 @@ pub fn absolute(value: f64, unit: &str) -> String {
     }
 }
 
-/// Rows of the table: title, ratio, goal, whether met, ours, the other, spread of ours.
-pub fn rows(entries: &[Entry]) -> Vec<[String; 6]> {
+/// Rows of the table: title, ratio, quartiles of the ratios, goal, whether met, ours, the other.
+pub fn rows(entries: &[Entry]) -> Vec<[String; 7]> {
     let row = |entry: &Entry| {
         let show = |value: Option<f64>| match value {
             Some(value) => absolute(value, &entry.unit),
@@ -213,6 +277,11 @@ pub fn rows(entries: &[Entry]) -> Vec<[String; 6]> {
         [
             entry.title.to_string(),
             ratio,
+            entry
+                .ratio_spread
+                .map_or("–".to_string(), |[lower, upper]| {
+                    format!("{} to {}", digits(lower), digits(upper))
+                }),
             format!("{} {}", entry.goal_is, entry.goal),
             verdict.to_string(),
             show(entry.ours),
@@ -223,7 +292,15 @@ pub fn rows(entries: &[Entry]) -> Vec<[String; 6]> {
 }
 
 /// Heads of those columns.
-pub const HEADS: [&str; 6] = ["measure", "ratio", "goal", "", "ours", "other"];
+pub const HEADS: [&str; 7] = [
+    "measure",
+    "ratio",
+    "half of them",
+    "goal",
+    "",
+    "ours",
+    "other",
+];
 
 /// The table for a terminal.
 pub fn table(entries: &[Entry]) -> String {
@@ -241,7 +318,7 @@ pub fn table(entries: &[Entry]) -> String {
             let padding = " ".repeat(width - cell.chars().count());
             // Words to the left, numbers to the right.
             let cell = match column {
-                0 | 2 | 3 => format!("{cell}{padding}  "),
+                0 | 3 | 4 => format!("{cell}{padding}  "),
                 _ => format!("{padding}{cell}  "),
             };
             line.push_str(&cell);
@@ -287,6 +364,7 @@ pub mod tests {
             ("msg_rtt_poll", 64, "ns", 1000.0),
             ("tcp1500_rtt", 64, "ns", 400_000.0),
             ("tcp65535_rtt", 64, "ns", 350_000.0),
+            ("linux_pingpong", 8, "ns", 400.0),
         ]);
         let entries = entries(&samples);
         let pio = found(&entries, "pio_rtt_8");
@@ -309,9 +387,58 @@ pub mod tests {
         );
         let error = pio.error.as_deref();
         assert_eq!(error, Some("bare_pingpong of 8 was not measured"));
+        assert_eq!((pio.pairs, pio.neighbours), (0, None));
         let both = found(&entries, "boot").error.clone().unwrap();
         assert_eq!(both.matches("was not measured").count(), 2);
         assert!(table(&entries).contains("NOT MEASURED"));
+    }
+
+    #[test]
+    fn the_ratio_is_the_median_of_those_of_neighbours() {
+        let mut samples = Samples::default();
+        let line = |test: &str, repetitions: &[f64]| {
+            format!(
+                "{{\"test\":\"{test}\",\"size\":8,\"unit\":\"ns\",\"turns\":\"t\",\
+                 \"repetitions\":{repetitions:?}}}"
+            )
+        };
+        // The machine slows down and gets fast again; the medians alone would say 2.
+        samples.take("", &line("pio_rtt", &[100.0, 220.0, 330.0, 440.0, 220.0]));
+        samples.take(
+            "",
+            &line("bare_pingpong", &[100.0, 200.0, 300.0, 400.0, 100.0]),
+        );
+        samples.take("", &line("linux_pingpong", &[500.0]));
+        let entries = entries(&samples);
+        let pio = found(&entries, "pio_rtt_8");
+        assert!((pio.ratio.unwrap() - 1.1).abs() < 1e-9);
+        let [lower, upper] = pio.ratio_spread.unwrap();
+        assert!((lower - 1.1).abs() < 1e-9 && (upper - 1.1).abs() < 1e-9);
+        assert_eq!((pio.pairs, pio.neighbours), (5, Some(Neighbours::Turns)));
+        assert_eq!((pio.ours, pio.limit), (Some(220.0), Some(200.0)));
+        assert_eq!(pio.repetitions, [5, 5]);
+    }
+
+    #[test]
+    fn growth_is_counted_in_yardsticks() {
+        let mut samples = Samples::default();
+        // With 1,000 the machine is half as fast, and a round trip costs a fifth more yardsticks.
+        for (test, size, value) in [
+            ("idle_rtt", 1, 1000.0),
+            ("idle_rtt_yard", 1, 100.0),
+            ("idle_rtt", 1000, 2400.0),
+            ("idle_rtt_yard", 1000, 200.0),
+        ] {
+            let line = format!(
+                "{{\"test\":\"{test}\",\"size\":{size},\"unit\":\"ns\",\"p50\":{value},\
+                 \"turns\":\"idle_rtt {size}\"}}"
+            );
+            samples.take("", &line);
+        }
+        let entries = entries(&samples);
+        let idle = found(&entries, "idle_1000");
+        assert!((idle.ratio.unwrap() - 1.2).abs() < 1e-9, "{idle:?}");
+        assert_eq!((idle.ours, idle.limit), (Some(2400.0), Some(1000.0)));
     }
 
     #[test]
@@ -319,6 +446,7 @@ pub mod tests {
         let samples = samples(&[
             ("pio_rtt", 8, "ns", 300.0),
             ("bare_pingpong", 8, "ns", 300.0),
+            ("linux_pingpong", 8, "ns", 400.0),
         ]);
         let entries = entries(&samples);
         let failures = [("step".to_string(), "reason".to_string())];
@@ -350,11 +478,13 @@ pub mod tests {
         let samples = samples(&[
             ("pio_rtt", 8, "ns", 330.0),
             ("bare_pingpong", 8, "ns", 300.0),
+            ("linux_pingpong", 8, "ns", 400.0),
         ]);
         let text = table(&entries(&samples));
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[0].starts_with("measure "));
-        assert!(lines[1].contains("1.10  at most 1.05") && lines[1].contains("MISSED"));
+        assert!(lines[1].contains("1.10  1.10 to 1.10  at most 1.05"));
+        assert!(lines[1].contains("MISSED"));
         let column = |line: &str| line.find("at most").map(|at| line[..at].chars().count());
         assert_eq!(column(lines[1]), column(lines[8]));
     }

@@ -3,10 +3,15 @@
 //! A result is one line of JSON that begins with `{"test":`; a line that begins with `# ` says what
 //! comes next; everything else on a console is something else. A measure is repeated inside a boot
 //! and over boots: its value is the median of all repetitions, its spread their least and largest.
+//!
+//! The machine's speed changes within milliseconds, so what is compared is compared with its
+//! *neighbour* ([`pairs`]): tests that ran in turn print the same word `turns`, and the i-th
+//! repetition of one belongs to the i-th of the other. What cannot run in turn, as it needs other
+//! guests, is compared boot by boot.
 
 use crate::bench::results::absolute;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a result's line begins.
 const RESULT: &str = "{\"test\":";
@@ -35,6 +40,9 @@ struct Printed {
     /// Which of several ways to do the same; the best one counts.
     #[serde(default)]
     routine: String,
+    /// With which tests it ran in turn.
+    #[serde(default)]
+    turns: String,
 }
 
 impl Printed {
@@ -54,6 +62,20 @@ impl Printed {
 /// A measure: what was done, and its size in bytes or whatever else grows.
 pub type Key = (String, u64);
 
+/// What one line said.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Run {
+    /// The boot it was measured in; see [`Samples::begin`].
+    boot: u64,
+    turns: String,
+    routine: String,
+    n: u64,
+    p90: Option<f64>,
+    p99: Option<f64>,
+    /// The median of each repetition.
+    repetitions: Vec<f64>,
+}
+
 /// All repetitions of a measure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Sample {
@@ -63,32 +85,96 @@ pub struct Sample {
     pub n: u64,
     /// The median of each repetition.
     pub repetitions: Vec<f64>,
-    /// The 90th percentile of each boot.
+    /// The 90th percentile of each line.
     pub p90: Vec<f64>,
-    /// The 99th percentile of each boot.
+    /// The 99th percentile of each line.
     pub p99: Vec<f64>,
+    #[serde(skip)]
+    runs: Vec<Run>,
 }
 
 impl Sample {
+    fn of<'a>(unit: &str, runs: impl IntoIterator<Item = &'a Run>) -> Self {
+        let mut sample = Self {
+            unit: unit.to_string(),
+            ..Self::default()
+        };
+        for run in runs {
+            sample.n += run.n;
+            sample.repetitions.extend(&run.repetitions);
+            sample.p90.extend(run.p90);
+            sample.p99.extend(run.p99);
+            sample.runs.push(run.clone());
+        }
+        sample
+    }
+
     /// The median of the repetitions.
     pub fn median(&self) -> Option<f64> {
         median(&self.repetitions)
     }
 
-    /// Whether its median is: of times the shorter one, of rates the higher one.
-    fn is_better_than(&self, other: &Self) -> bool {
-        match self.unit.as_str() {
-            "ns" => self.median() < other.median(),
-            _ => self.median() > other.median(),
-        }
-    }
-
     /// The least and the largest repetition.
     pub fn spread(&self) -> Option<[f64; 2]> {
-        let least = self.repetitions.iter().copied().reduce(f64::min)?;
-        let largest = self.repetitions.iter().copied().reduce(f64::max)?;
-        Some([least, largest])
+        spread(&self.repetitions)
     }
+
+    /// The repetitions of a boot.
+    fn of_boot(&self, boot: u64) -> Vec<f64> {
+        let runs = self.runs.iter().filter(|run| run.boot == boot);
+        runs.flat_map(|run| run.repetitions.clone()).collect()
+    }
+
+    fn boots(&self) -> BTreeSet<u64> {
+        self.runs.iter().map(|run| run.boot).collect()
+    }
+}
+
+/// Which neighbours were compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Neighbours {
+    /// Repetitions that followed each other.
+    Turns,
+    /// Medians of the same boot.
+    Boots,
+}
+
+/// Both values of each pair of neighbours, ours first; none when they were never near each other.
+pub fn pairs(ours: &Sample, other: &Sample) -> (Neighbours, Vec<(f64, f64)>) {
+    let mut turns = Vec::new();
+    for run in ours.runs.iter().filter(|run| !run.turns.is_empty()) {
+        let same = |other: &&Run| other.boot == run.boot && other.turns == run.turns;
+        if let Some(other) = other.runs.iter().find(same) {
+            let pairs = run.repetitions.iter().zip(&other.repetitions);
+            turns.extend(pairs.map(|(ours, other)| (*ours, *other)));
+        }
+    }
+    if !turns.is_empty() {
+        return (Neighbours::Turns, turns);
+    }
+    let (ours_boots, other_boots) = (ours.boots(), other.boots());
+    let both = ours_boots.intersection(&other_boots);
+    let boots = both.filter_map(|&boot| {
+        let ours = median(&ours.of_boot(boot))?;
+        Some((ours, median(&other.of_boot(boot))?))
+    });
+    (Neighbours::Boots, boots.collect())
+}
+
+/// The least and the largest value.
+pub fn spread(values: &[f64]) -> Option<[f64; 2]> {
+    let least = values.iter().copied().reduce(f64::min)?;
+    let largest = values.iter().copied().reduce(f64::max)?;
+    Some([least, largest])
+}
+
+/// The values that a quarter of them do not exceed, and that a quarter reach (nearest rank).
+pub fn quartiles(values: &[f64]) -> Option<[f64; 2]> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let lower = sorted.len().div_ceil(4).checked_sub(1)?;
+    Some([*sorted.get(lower)?, *sorted.get(sorted.len() - 1 - lower)?])
 }
 
 /// The median; of an even number the mean of the two in the middle; of none nothing.
@@ -101,6 +187,15 @@ pub fn median(values: &[f64]) -> Option<f64> {
         return Some(upper);
     }
     Some((sorted[middle - 1] + upper) / 2.0)
+}
+
+/// Whether a run's median is better: of times the shorter one, of rates the higher one.
+fn is_better(unit: &str, run: &Run, than: &Run) -> bool {
+    let (one, other) = (median(&run.repetitions), median(&than.repetitions));
+    match unit {
+        "ns" => one < other,
+        _ => one > other,
+    }
 }
 
 /// What a line of a console was.
@@ -119,12 +214,18 @@ pub enum Line {
 /// All results of a run.
 #[derive(Debug, Default)]
 pub struct Samples {
-    /// By measure and routine.
-    samples: BTreeMap<(Key, String), Sample>,
+    /// By measure: its unit, and the lines.
+    runs: BTreeMap<Key, (String, Vec<Run>)>,
     errors: BTreeMap<Key, String>,
+    boot: u64,
 }
 
 impl Samples {
+    /// From now on lines are of this boot. Steps with the same number stand together.
+    pub fn begin(&mut self, boot: u64) {
+        self.boot = boot;
+    }
+
     /// Takes a line of a console. `prefix` tells measures apart that a program gives one name.
     pub fn take(&mut self, prefix: &str, line: &str) -> Line {
         if let Some(text) = line.strip_prefix(PROGRESS) {
@@ -165,42 +266,54 @@ impl Samples {
         if repetitions.is_empty() || !repetitions.iter().all(usable) {
             return fail(self, "a value that is not a positive number".to_string());
         }
-        let place = (key.clone(), printed.routine);
-        let sample = self.samples.entry(place).or_default();
-        if !sample.unit.is_empty() && sample.unit != printed.unit {
-            let why = format!("in {} here, in {} before", printed.unit, sample.unit);
+        let (unit, runs) = self.runs.entry(key.clone()).or_default();
+        if !unit.is_empty() && *unit != printed.unit {
+            let why = format!("in {} here, in {unit} before", printed.unit);
             return fail(self, why);
         }
-        sample.unit = printed.unit;
-        sample.n += printed.n;
-        sample.repetitions.extend(repetitions);
-        sample.p90.extend(printed.p90);
-        sample.p99.extend(printed.p99);
+        unit.clone_from(&printed.unit);
+        runs.push(Run {
+            boot: self.boot,
+            turns: printed.turns,
+            routine: printed.routine,
+            n: printed.n,
+            p90: printed.p90,
+            p99: printed.p99,
+            repetitions,
+        });
         Ok(())
     }
 
     /// Adds a time that this tool took itself.
     pub fn add_time(&mut self, test: &str, nanoseconds: f64) {
-        let place = ((test.to_string(), 0), String::new());
-        let sample = self.samples.entry(place).or_default();
-        sample.unit = "ns".to_string();
-        sample.n += 1;
-        sample.repetitions.push(nanoseconds);
+        let boot = self.boot;
+        let (unit, runs) = self.runs.entry((test.to_string(), 0)).or_default();
+        *unit = "ns".to_string();
+        runs.push(Run {
+            boot,
+            n: 1,
+            repetitions: vec![nanoseconds],
+            ..Run::default()
+        });
     }
 
-    /// The results of a measure, those of the best routine if there are several.
-    pub fn get(&self, test: &str, size: u64) -> Option<&Sample> {
-        let first = ((test.to_string(), size), String::new());
-        let routines = self
-            .samples
-            .range(first..)
-            .take_while(|(((name, bytes), _), _)| name == test && *bytes == size);
-        routines
-            .map(|(_, sample)| sample)
-            .reduce(|best, other| match other.is_better_than(best) {
-                true => other,
-                false => best,
-            })
+    /// The results of a measure; where there were several routines, those of the best one of each
+    /// boot and each round of turns.
+    pub fn get(&self, test: &str, size: u64) -> Option<Sample> {
+        let (unit, runs) = self.runs.get(&(test.to_string(), size))?;
+        let mut best: Vec<&Run> = Vec::new();
+        for run in runs {
+            let rival = best.iter_mut().find(|best| {
+                let same = best.boot == run.boot && best.turns == run.turns;
+                same && best.routine != run.routine
+            });
+            match rival {
+                Some(rival) if is_better(unit, run, rival) => *rival = run,
+                Some(_) => {}
+                None => best.push(run),
+            }
+        }
+        Some(Sample::of(unit, best))
     }
 
     /// Why there is no result of a measure.
@@ -212,25 +325,23 @@ impl Samples {
     }
 
     /// All sizes of a measure with their results.
-    pub fn series(&self, test: &str) -> Vec<(u64, &Sample)> {
-        let first = ((test.to_string(), 0), String::new());
-        let named = self.samples.range(first..);
-        let mut sizes: Vec<u64> = named
-            .take_while(|(((name, _), _), _)| name == test)
-            .map(|(((_, size), _), _)| *size)
-            .collect();
-        sizes.dedup();
+    pub fn series(&self, test: &str) -> Vec<(u64, Sample)> {
+        let named = self.runs.range((test.to_string(), 0)..);
+        let sizes = named.take_while(|((name, _), _)| name == test);
         sizes
-            .into_iter()
-            .filter_map(|size| Some((size, self.get(test, size)?)))
+            .filter_map(|((_, size), _)| Some((*size, self.get(test, *size)?)))
             .collect()
     }
 
     /// Everything, in order: measure, routine, results.
-    pub fn iter(&self) -> impl Iterator<Item = (&Key, &str, &Sample)> {
-        self.samples
-            .iter()
-            .map(|((key, routine), sample)| (key, routine.as_str(), sample))
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &str, Sample)> {
+        self.runs.iter().flat_map(|(key, (unit, runs))| {
+            let routines: BTreeSet<&str> = runs.iter().map(|run| run.routine.as_str()).collect();
+            routines.into_iter().map(move |routine| {
+                let of_it = runs.iter().filter(|run| run.routine == routine);
+                (key, routine, Sample::of(unit, of_it))
+            })
+        })
     }
 
     /// Measures that failed, with the reason.
@@ -295,6 +406,76 @@ pub mod tests {
         assert_eq!(samples.get("copy", 64).unwrap().median(), Some(7.0));
         assert_eq!(samples.series("copy").len(), 1);
         assert_eq!(samples.iter().count(), 3);
+    }
+
+    /// A line of a test with its routine and its companions.
+    fn line(test: &str, routine: &str, turns: &str, repetitions: &[f64]) -> String {
+        format!(
+            "{{\"test\":\"{test}\",\"size\":8,\"unit\":\"ns\",\"routine\":\"{routine}\",\
+             \"turns\":\"{turns}\",\"repetitions\":{repetitions:?}}}"
+        )
+    }
+
+    fn taken(lines: &[(u64, String)]) -> Samples {
+        let mut samples = Samples::default();
+        for (boot, line) in lines {
+            samples.begin(*boot);
+            assert!(matches!(samples.take("", line), Line::Result(_)), "{line}");
+        }
+        samples
+    }
+
+    #[test]
+    fn repetitions_that_followed_each_other_are_pairs() {
+        let samples = taken(&[
+            (1, line("ours", "", "a+b", &[1.0, 2.0])),
+            (1, line("limit", "", "a+b", &[10.0, 20.0])),
+            (1, line("limit", "", "", &[99.0])),
+            (2, line("limit", "", "a+b", &[30.0])),
+            (2, line("ours", "", "a+b", &[3.0])),
+            (3, line("ours", "", "a+b", &[5.0])),
+            (3, line("limit", "", "b+c", &[55.0])),
+        ]);
+        let get = |test| samples.get(test, 8).unwrap();
+        let (neighbours, found) = pairs(&get("ours"), &get("limit"));
+        assert_eq!(neighbours, Neighbours::Turns);
+        assert_eq!(found, [(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)]);
+    }
+
+    #[test]
+    fn what_did_not_run_in_turn_is_compared_by_boot() {
+        let samples = taken(&[
+            (1, line("ours", "", "a+b", &[1.0, 2.0, 3.0])),
+            (1, line("peer", "", "", &[40.0])),
+            (2, line("ours", "", "", &[4.0])),
+            (3, line("peer", "", "", &[60.0])),
+        ]);
+        let get = |test| samples.get(test, 8).unwrap();
+        let (neighbours, found) = pairs(&get("ours"), &get("peer"));
+        assert_eq!(neighbours, Neighbours::Boots);
+        assert_eq!(found, [(2.0, 40.0)]);
+        assert!(pairs(&get("ours"), &Sample::default()).1.is_empty());
+    }
+
+    #[test]
+    fn the_best_routine_of_each_boot_counts() {
+        let samples = taken(&[
+            (1, line("limit", "x", "t", &[5.0, 6.0])),
+            (1, line("limit", "y", "t", &[7.0, 4.0])),
+            (2, line("limit", "x", "t", &[9.0])),
+            (2, line("limit", "y", "t", &[8.0])),
+        ]);
+        let limit = samples.get("limit", 8).unwrap();
+        assert_eq!(limit.repetitions, [5.0, 6.0, 8.0]);
+    }
+
+    #[test]
+    fn quartiles_are_values() {
+        assert_eq!(quartiles(&[]), None);
+        assert_eq!(quartiles(&[2.0]), Some([2.0, 2.0]));
+        assert_eq!(quartiles(&[4.0, 1.0, 3.0, 2.0]), Some([1.0, 4.0]));
+        let many: Vec<f64> = (1..=8).map(f64::from).collect();
+        assert_eq!(quartiles(&many), Some([2.0, 7.0]));
     }
 
     #[test]

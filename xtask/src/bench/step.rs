@@ -11,14 +11,18 @@ pub enum Step {
     LinuxBoot,
     /// Our node, from the start of QEMU to the shell's prompt.
     SkiffBoot,
-    /// Two Linux guests: TCP and shared memory.
+    /// Two Linux guests: what ours is compared with.
     LinuxPair,
-    /// Two of our nodes: the limits and `scif-perf`.
+    /// Two of our nodes: limits and ours in turn.
     Pair,
     /// One of our nodes: connections inside it.
     Loopback,
     /// Programs on this machine, without QEMU.
     Native,
+    /// Two Linux guests: TCP and shared memory, all sizes.
+    LinuxSizes,
+    /// Two of our nodes: all sizes, and what connecting, registering and mapping cost.
+    Sizes,
     /// Round trips beside more and more idle connections.
     Connections,
     /// Transfers beside more and more windows.
@@ -38,8 +42,12 @@ const REPEATED: &[Step] = &[
     Step::Loopback,
     Step::Native,
 ];
-/// Steps whose repetitions are all inside one boot.
-const ONCE: &[Step] = &[
+/// The number of the boot of steps whose repetitions are all inside one.
+pub const ONCE: u64 = 0;
+/// Those steps.
+const SINGLE: &[Step] = &[
+    Step::LinuxSizes,
+    Step::Sizes,
     Step::Connections,
     Step::Windows,
     Step::Pages,
@@ -56,16 +64,23 @@ pub fn steps(boots: u64, only: Option<&str>) -> Vec<(Step, u64)> {
         let steps = REPEATED.iter().filter(selected);
         steps.map(move |step| (*step, boot))
     };
-    let once = ONCE.iter().filter(selected).map(|step| (*step, 1));
+    let once = SINGLE.iter().filter(selected).map(|step| (*step, ONCE));
     (1..=boots).flat_map(repeated).chain(once).collect()
 }
 
-/// Repetitions inside a boot, and the time for one size in a repetition.
+/// Repetitions inside a boot, and the time for one size in a repetition, of what runs alone.
 fn effort(quick: bool) -> &'static str {
     match quick {
         true => "--json --repetitions 2 --budget-ms 5",
-        false => "--json --repetitions 5 --budget-ms 20",
+        false => "--json --repetitions 5 --budget-ms 15",
     }
+}
+
+/// The same of what runs in turn: many short repetitions, as the machine's speed changes within
+/// some ten milliseconds.
+fn turns(quick: bool, repetitions: u32, budget_ms: u32) -> String {
+    let repetitions = if quick { repetitions / 6 } else { repetitions };
+    format!("--json --repetitions {repetitions} --budget-ms {budget_ms}")
 }
 
 /// A script whose lines are all run; it fails when one of them fails. The server's script ends when
@@ -88,6 +103,8 @@ impl Step {
             Self::Pair => "skiff-pair",
             Self::Loopback => "skiff-loopback",
             Self::Native => "native",
+            Self::LinuxSizes => "linux-sizes",
+            Self::Sizes => "skiff-sizes",
             Self::Connections => "growth-connections",
             Self::Windows => "growth-windows",
             Self::Pages => "growth-pages",
@@ -100,10 +117,12 @@ impl Step {
         match self {
             Self::LinuxBoot => "Linux guest: boot to its first process".to_string(),
             Self::SkiffBoot => "our node: boot to the shell's prompt".to_string(),
-            Self::LinuxPair => "two Linux guests: TCP and shared memory".to_string(),
-            Self::Pair => "two of our nodes: the limits, then scif-perf".to_string(),
+            Self::LinuxPair => "two Linux guests: TCP".to_string(),
+            Self::Pair => "two of our nodes: limits and ours in turn".to_string(),
             Self::Loopback => "one of our nodes: loopback".to_string(),
             Self::Native => "without QEMU".to_string(),
+            Self::LinuxSizes => "two Linux guests: all sizes".to_string(),
+            Self::Sizes => "two of our nodes: all sizes, and costs".to_string(),
             Self::Connections => "growth: idle connections".to_string(),
             Self::Windows => "growth: windows".to_string(),
             Self::Pages => "growth: mapped pages".to_string(),
@@ -126,87 +145,115 @@ impl Step {
 
     /// Whether it boots Linux guests.
     pub fn boots_linux(self) -> bool {
-        matches!(self, Self::LinuxBoot | Self::LinuxPair)
+        matches!(self, Self::LinuxBoot | Self::LinuxPair | Self::LinuxSizes)
+    }
+
+    /// How much the Linux guests measure, as their program calls it.
+    pub fn linux_effort(self, quick: bool) -> &'static str {
+        match self {
+            _ if quick => "quick",
+            Self::LinuxSizes => "full",
+            _ => "brief",
+        }
     }
 
     /// The run on our nodes, if it is one.
     pub fn on_nodes(self, quick: bool) -> Option<Nodes> {
-        let effort = effort(quick);
         let growth = |test: &str, full: u32, small: u32| {
             let max = if quick { small } else { full };
+            let effort = turns(quick, 20, 5);
             vec![format!(
-                "scif-perf 1 {effort} --test {test} --max {max} --stop"
+                "scif-perf 1 {effort} --test {test} --poll --max {max} --stop"
             )]
         };
         let lines = match self {
             Self::Pair => pair(quick),
+            Self::Sizes => sizes(quick),
             Self::Loopback => return Some(loopback(quick)),
             Self::Connections => growth("idle", 4000, 1000),
             Self::Windows => growth("windows", 100000, 100),
             Self::Pages => growth("pages", 65536, 256),
-            Self::Nodes(nodes) => return Some(many(nodes, effort)),
-            Self::LinuxBoot | Self::SkiffBoot | Self::LinuxPair | Self::Native => return None,
+            Self::Nodes(nodes) => return Some(many(nodes, quick)),
+            Self::LinuxBoot
+            | Self::SkiffBoot
+            | Self::LinuxPair
+            | Self::LinuxSizes
+            | Self::Native => return None,
         };
         let server = match self {
-            Self::Pair => ["scif-bare --json".to_string(), "scif-perf -s".to_string()].to_vec(),
-            _ => ["scif-perf -s".to_string()].to_vec(),
+            Self::Pair | Self::Sizes => "scif-bare -s".to_string(),
+            _ => "scif-perf -s".to_string(),
         };
         Some(Nodes {
             name: self.name(),
             nodes: 2,
-            scripts: BTreeMap::from([(0, script(&lines)), (1, script(&server))]),
-            // Only there do the bare doorbells run, before the driver takes the device.
-            overlay: (self == Self::Pair).then_some("tests/bench/bare/files"),
+            scripts: BTreeMap::from([(0, script(&lines)), (1, script(&[server]))]),
             limit: Duration::from_secs(240),
         })
     }
 }
 
-/// Node 0's part of the limits and `scif-perf`.
+/// Node 0's part of what is compared with limits, one test of each at a time.
 fn pair(quick: bool) -> Vec<String> {
-    let effort = effort(quick);
-    let bare = match quick {
-        true => "--repetitions 1 --budget-ms 2",
-        false => "--repetitions 3 --budget-ms 8",
-    };
-    let sizes = "64,256,1K,4K,16K,64K,256K,1M,4M,16M,64M";
+    let fast = turns(quick, 48, 4);
+    let copies = turns(quick, 18, 5);
+    let one_size = "--size 64 --poll";
     vec![
-        format!("scif-bare --json --size {sizes} {bare}"),
-        format!("scif-perf 1 {effort} --test latency,bandwidth,costs"),
-        format!("scif-perf 1 {effort} --test msg_rtt --size 64,4K --path file --stop"),
+        format!("scif-bare 1 {fast} --test bare_pingpong+pio_rtt+msg_rtt {one_size}"),
+        format!("scif-bare 1 {fast} --test bare_doorbell+msg_rtt --size 64 --block"),
+        format!("scif-bare 1 {copies} --test bare_write+rma_write --size 1M,16M,64M"),
+        format!("scif-bare 1 {copies} --test bare_read+rma_read --size 1M,16M,64M"),
+        format!("scif-bare 1 {fast} --test bare_write+bare_read+stream --size 4K"),
+        format!("scif-bare 1 {} --test file_stream --stop", effort(quick)),
+    ]
+}
+
+/// Node 0's part of the curves.
+fn sizes(quick: bool) -> Vec<String> {
+    let effort = effort(quick);
+    let sizes = match quick {
+        true => "--size 64,4K,64K,1M",
+        false => "--size 64,256,1K,4K,16K,64K,256K,1M,4M,16M,64M",
+    };
+    vec![
+        format!("scif-bare 1 {effort} --test msg_rtt"),
+        format!("scif-bare 1 {effort} --test bare_write+rma_write,bare_read+rma_read {sizes}"),
+        format!("scif-bare 1 {effort} --test pio_write,pio_read {sizes}"),
+        format!("scif-bare 1 {effort} --test stream,file_stream --size 64,4K,64K"),
+        format!("scif-bare 1 {effort} --test costs"),
+        format!("scif-bare 1 {effort} --test msg_rtt --size 64,4K --path file --stop"),
     ]
 }
 
 fn loopback(quick: bool) -> Nodes {
-    let effort = effort(quick);
+    let (fast, copies) = (turns(quick, 48, 8), turns(quick, 48, 5));
     let lines = [
         "scif-perf -s &\ntrue".to_string(),
-        format!("scif-perf 0 {effort} --test ring_rtt,msg_rtt --size 64"),
-        format!("scif-perf 0 {effort} --test rma_read,rma_write,local_copy --size 1M --stop"),
+        format!("scif-perf 0 {fast} --test ring_rtt+msg_rtt --size 64 --poll"),
+        format!("scif-perf 0 {copies} --test local_copy+rma_read+rma_write --size 1M --stop"),
     ];
     Nodes {
         name: Step::Loopback.name(),
         nodes: 1,
         scripts: BTreeMap::from([(0, script(&lines))]),
-        overlay: None,
         limit: Duration::from_secs(120),
     }
 }
 
 /// Round trips between two nodes while the others only are there.
-fn many(nodes: usize, effort: &str) -> Nodes {
+fn many(nodes: usize, quick: bool) -> Nodes {
+    let effort = turns(quick, 20, 5);
     // One line is the table's head.
     let seen = "$(cat /scheme/scif/nodes | wc -l)";
     let lines = [
         format!("until [ \"{seen}\" -gt {nodes} ]; do sleep 0.2; done"),
-        format!("scif-perf 1 {effort} --test nodes --stop"),
+        format!("scif-perf 1 {effort} --test nodes --poll --stop"),
     ];
     let server = ["scif-perf -s".to_string()];
     Nodes {
         name: Step::Nodes(nodes).name(),
         nodes,
         scripts: BTreeMap::from([(0, script(&lines)), (1, script(&server))]),
-        overlay: None,
         limit: Duration::from_secs(120),
     }
 }
@@ -218,12 +265,12 @@ mod tests {
     #[test]
     fn steps_of_one_boot_stand_together() {
         let all = steps(2, None);
-        assert_eq!(all.len(), 2 * REPEATED.len() + ONCE.len());
+        assert_eq!(all.len(), 2 * REPEATED.len() + SINGLE.len());
         assert_eq!(all[0], (Step::LinuxBoot, 1));
         assert_eq!(all[REPEATED.len()], (Step::LinuxBoot, 2));
         let only = steps(2, Some("linux"));
         assert!(only.iter().all(|(step, _)| step.name().contains("linux")));
-        assert_eq!(only.len(), 4);
+        assert_eq!(only.len(), 5);
         assert!(steps(2, Some("no such step")).is_empty());
     }
 

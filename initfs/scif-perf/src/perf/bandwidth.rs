@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
+use crate::pattern::{self, Sum};
+use crate::report::Unit;
+use crate::samples::Samples;
+use crate::timing;
 use platform::clock::ticks;
 use scif::{Memory, Protection, RmaFlags, View};
-use scif_perf::pattern::{self, Sum};
-use scif_perf::report::Unit;
-use scif_perf::samples::Samples;
-use scif_perf::timing;
 
 use super::latency::path_name;
 use super::server::{fill, sum};
@@ -74,7 +74,7 @@ fn measure(settings: &Settings, test: &str, mut copy: impl FnMut(usize) -> Resul
     let mut samples = alloc::vec![Samples::new(); sizes.len()];
     for repetition in 1..=settings.repetitions {
         for (&size, samples) in sizes.iter().zip(&mut samples) {
-            settings.progress(test, size, repetition);
+            settings.repetition(test, size, repetition)?;
             let copy = || copy(size as usize);
             samples.add(timing::rates(
                 settings.rate,
@@ -323,7 +323,7 @@ fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) 
     let count = (settings.rounds(one) / RUNS).max(WARM_UP);
     let mut samples = Samples::new();
     for repetition in 1..=settings.repetitions {
-        settings.progress(test, size, repetition);
+        settings.repetition(test, size, repetition)?;
         let mut rates = Vec::new();
         for _ in 0..RUNS {
             let nanoseconds = run(count, &mut message)?;

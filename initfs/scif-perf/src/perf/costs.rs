@@ -4,11 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::report::Unit;
+use crate::samples::Samples;
 use platform::clock::ticks;
 use runtime::thread;
 use scif::{Memory, PortId, Protection};
-use scif_perf::report::Unit;
-use scif_perf::samples::Samples;
 
 use super::latency::path_name;
 use super::session::{Session, connect};
@@ -63,7 +63,7 @@ fn two_steps<T>(
     let mut samples = [Samples::new(), Samples::new()];
     end(begin()?)?;
     for repetition in 1..=settings.repetitions {
-        settings.progress(tests[0], size, repetition);
+        settings.repetition(tests[0], size, repetition)?;
         let (mut first, mut second) = (Vec::new(), Vec::new());
         let limit = ticks() + settings.rate.ticks(settings.budget_ns);
         while first.len() < LEAST || ticks() < limit {
@@ -148,7 +148,7 @@ fn together(settings: &Settings, pairs: u64, wait: Wait) -> Result {
     drop(session);
     let mut samples = Samples::new();
     for repetition in 1..=settings.repetitions {
-        settings.progress("pairs", pairs, repetition);
+        settings.repetition("pairs", pairs, repetition)?;
         let nanoseconds = one_run(settings, pairs, wait, rounds)?;
         samples.add([(pairs * rounds) as f64 * 1e9 / nanoseconds].to_vec());
     }

@@ -1,16 +1,22 @@
 //! What grows with the number of connections, windows, mapped pages and nodes: nothing of the data
 //! path should.
+//!
+//! Between the few and the many lie seconds, and in seconds the machine's speed changes by more
+//! than what is looked for. So every repetition is followed by one of a yardstick, which nothing
+//! here can slow down: for round trips a ping-pong through mapped windows (`…_rtt_yard`), for RMA a
+//! plain copy of as many bytes (`…_rma_yard`). What counts is how many yardsticks a step costs.
 
 use alloc::vec::Vec;
 
-use scif::{Mapping, Memory, Protection, RmaFlags};
-use scif_perf::report::Unit;
-use scif_perf::samples::Samples;
-use scif_perf::timing;
+use crate::report::Unit;
+use crate::samples::Samples;
+use crate::timing;
+use scif::{Mapping, Memory, Protection, RmaFlags, View};
 
 use super::costs::idle_port;
+use super::latency::{Play, rounds_of, with_table};
 use super::session::{PAGE, Session, connect};
-use super::wire::{Request, Verb};
+use super::wire::{Request, Verb, Wait};
 use super::{Context, Result, Settings};
 
 /// Bytes of the messages.
@@ -29,7 +35,10 @@ pub fn run(settings: &Settings) -> Result {
     }
     if settings.wants("nodes") {
         let online = scif::nodes()?.online.len() as u64;
-        round_trips(&Session::open(settings)?, "nodes_rtt", online).context("nodes")?;
+        with_table(settings, 8, |play| {
+            round_trips(&Session::open(settings)?, play, "nodes_rtt", online)
+        })
+        .context("nodes")?;
     }
     Ok(())
 }
@@ -41,37 +50,65 @@ fn steps(settings: &Settings, numbers: &[u64], default: u64) -> Vec<u64> {
     small.collect()
 }
 
-/// Round trips over a connection, in every way of waiting that is asked for.
-fn round_trips(session: &Session<'_>, test: &str, number: u64) -> Result {
-    for wait in session.settings.waits() {
-        let samples = session.round_trips(test, wait, MESSAGE)?;
-        let unit = Unit::Nanoseconds;
-        let settings = session.settings;
-        settings.print_with(test, number, unit, samples, |line| {
-            line.with_text("wait", wait.name())
-        });
+/// Round trips over a connection, in every way of waiting that is asked for, and the yardstick.
+fn round_trips(session: &Session<'_>, play: Play<'_>, test: &str, number: u64) -> Result {
+    let settings = session.settings;
+    for wait in settings.waits() {
+        let rounds = rounds_of(settings, play)?;
+        let mut yard = Samples::new();
+        let between = || {
+            yard.add(play(rounds)?);
+            Ok(())
+        };
+        let samples = session.round_trips_between(test, wait, MESSAGE, between)?;
+        print_both(settings, test, number, [samples, yard], Some(wait));
     }
     Ok(())
+}
+
+/// Prints a result and that of its yardstick.
+fn print_both(
+    settings: &Settings,
+    test: &str,
+    number: u64,
+    [samples, yard]: [Samples; 2],
+    wait: Option<Wait>,
+) {
+    let turns = alloc::format!("{test} {number}");
+    let yardstick = alloc::format!("{test}_yard");
+    for (test, samples) in [(test, samples), (&yardstick, yard)] {
+        settings.print_with(test, number, Unit::Nanoseconds, samples, |line| {
+            let line = line.with_text("turns", &turns);
+            match wait {
+                Some(wait) => line.with_text("wait", wait.name()),
+                None => line,
+            }
+        });
+    }
 }
 
 fn idle(settings: &Settings) -> Result {
     let session = Session::open(settings)?;
     let mut open = Vec::new();
-    for count in steps(settings, &[1, 10, 100, 1000, 2000, 4000], 1000) {
-        while (open.len() as u64) < count {
-            settings.progress("connecting", open.len() as u64, 1);
-            open.push(connect(idle_port(settings)).context("one more connection")?);
+    with_table(settings, 8, |play| {
+        for count in steps(settings, &[1, 10, 100, 1000, 2000, 4000], 1000) {
+            while (open.len() as u64) < count {
+                settings.progress("connecting", open.len() as u64, 1);
+                open.push(connect(idle_port(settings)).context("one more connection")?);
+            }
+            round_trips(&session, play, "idle_rtt", count)?;
         }
-        round_trips(&session, "idle_rtt", count)?;
-    }
+        Ok(())
+    })?;
     drop(open);
     session.ask(&Request::new(Verb::Forget, 0)).map(|_| ())
 }
 
-/// Transfers of one page from the peer.
+/// Transfers of one page from the peer, and their yardstick: a copy out of a mapped page.
 struct Transfers<'a, 's> {
     session: &'a Session<'s>,
     memory: &'a Memory,
+    mapped: &'a View,
 }
 
 impl Transfers<'_, '_> {
@@ -82,12 +119,19 @@ impl Transfers<'_, '_> {
             let part = window.part(0..PAGE)?;
             Ok(session.endpoint.read_from(part, remote, RmaFlags::SYNC)?)
         };
-        let mut samples = Samples::new();
+        // From their second use on both windows are mapped into the program.
+        read()?;
+        read()?;
+        let mut page = alloc::vec![0; PAGE];
+        let mut copy = || -> Result { Ok(self.mapped.copy_out(0, &mut page)?) };
+        let (mut samples, mut yard) = (Samples::new(), Samples::new());
+        let (rate, budget) = (settings.rate, settings.budget_ns);
         for repetition in 1..=settings.repetitions {
-            settings.progress(test, number, repetition);
-            samples.add(timing::durations(settings.rate, settings.budget_ns, read)?);
+            settings.repetition(test, number, repetition)?;
+            samples.add(timing::durations(rate, budget, read)?);
+            yard.add(timing::durations(rate, budget, &mut copy)?);
         }
-        settings.print(test, number, Unit::Nanoseconds, samples);
+        print_both(settings, test, number, [samples, yard], None);
         Ok(window.unregister()?)
     }
 }
@@ -95,22 +139,28 @@ impl Transfers<'_, '_> {
 fn windows(settings: &Settings) -> Result {
     let session = Session::open(settings)?;
     let memory = Memory::new(PAGE)?;
-    session.borrow(PAGE as u64)?;
+    let first = session.borrow(PAGE as u64)?;
+    let mapped = session.endpoint.map(first, PAGE, Protection::READ)?;
     let transfers = Transfers {
         session: &session,
         memory: &memory,
+        mapped: &mapped,
     };
     let numbers = steps(settings, &[1, 10, 100, 1000, 10_000, 100_000], 10_000);
-    for count in numbers {
-        settings.progress("registering", count, 1);
-        let more = Request {
-            count,
-            ..Request::new(Verb::Multiply, 0)
-        };
-        let last = session.ask(&more)? as i64;
-        transfers.measure("windows_rma", count, last)?;
-        round_trips(&session, "windows_rtt", count)?;
-    }
+    with_table(settings, 8, |play| {
+        for count in numbers {
+            settings.progress("registering", count, 1);
+            let more = Request {
+                count,
+                ..Request::new(Verb::Multiply, 0)
+            };
+            let last = session.ask(&more)? as i64;
+            transfers.measure("windows_rma", count, last)?;
+            round_trips(&session, play, "windows_rtt", count)?;
+        }
+        Ok(())
+    })?;
+    drop(mapped);
     session.release()
 }
 
@@ -120,23 +170,29 @@ fn pages(settings: &Settings) -> Result {
     let session = Session::open(settings)?;
     let memory = Memory::new(PAGE)?;
     let remote = session.borrow(WINDOW_PAGES * PAGE as u64)?;
+    let rights = Protection::READ | Protection::WRITE;
+    let first = session.endpoint.map(remote, PAGE, rights)?;
     let transfers = Transfers {
         session: &session,
         memory: &memory,
+        mapped: &first,
     };
     let mut mappings: Vec<Mapping> = Vec::new();
-    let mut mapped = 0;
-    let rights = Protection::READ | Protection::WRITE;
-    for count in steps(settings, &[1, 16, 256, 4096, 16_384, 65_536], 65_536) {
-        while mapped < count {
-            let now = WINDOW_PAGES.min(count - mapped);
-            let mapping = session.endpoint.map(remote, now as usize * PAGE, rights);
-            mappings.push(mapping.context("one more mapping")?);
-            mapped += now;
+    let mut mapped = 1;
+    with_table(settings, 8, |play| {
+        for count in steps(settings, &[1, 16, 256, 4096, 16_384, 65_536], 65_536) {
+            while mapped < count {
+                let now = WINDOW_PAGES.min(count - mapped);
+                let mapping = session.endpoint.map(remote, now as usize * PAGE, rights);
+                mappings.push(mapping.context("one more mapping")?);
+                mapped += now;
+            }
+            transfers.measure("pages_rma", count, remote)?;
+            round_trips(&session, play, "pages_rtt", count)?;
         }
-        transfers.measure("pages_rma", count, remote)?;
-        round_trips(&session, "pages_rtt", count)?;
-    }
+        Ok(())
+    })?;
     drop(mappings);
+    drop(first);
     session.release()
 }

@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
+use crate::pattern;
+use crate::report::Unit;
+use crate::samples::Samples;
 use platform::clock::ticks;
 use scif::{Memory, Protection, View};
-use scif_perf::pattern;
-use scif_perf::report::Unit;
-use scif_perf::samples::Samples;
 
 use super::session::{PAGE, Session};
 use super::wire::{Request, Verb, Wait, hear};
@@ -118,6 +118,38 @@ impl<'a> Table<'a> {
 }
 
 fn ping(settings: &Settings, test: &str, size: u64) -> Result {
+    let wait = settings.polling();
+    let samples = with_table(settings, size, |play| {
+        let rounds = rounds_of(settings, play)?;
+        let mut samples = Samples::new();
+        for repetition in 1..=settings.repetitions {
+            settings.repetition(test, size, repetition)?;
+            samples.add(play(rounds)?);
+        }
+        Ok(samples)
+    })?;
+    settings.print_with(test, size, Unit::Nanoseconds, samples, |line| {
+        line.with_text("wait", wait.name())
+    });
+    Ok(())
+}
+
+/// Plays so many rounds through mapped windows; the nanoseconds of each.
+pub type Play<'a> = &'a mut dyn FnMut(u64) -> Result<Vec<f64>>;
+
+/// How many rounds make a repetition, after some that do not count.
+pub fn rounds_of(settings: &Settings, play: Play<'_>) -> Result<u64> {
+    const WARM_UP: u64 = 200;
+    let warm = play(WARM_UP)?;
+    Ok(settings.rounds(warm.iter().sum::<f64>() / WARM_UP as f64))
+}
+
+/// Sets up a table for balls of `size` bytes and lets `body` play on it.
+pub fn with_table<T>(
+    settings: &Settings,
+    size: u64,
+    body: impl FnOnce(Play<'_>) -> Result<T>,
+) -> Result<T> {
     let session = Session::open(settings)?;
     let endpoint = &session.endpoint;
     let memory = Memory::new(PAGE)?;
@@ -125,7 +157,7 @@ fn ping(settings: &Settings, test: &str, size: u64) -> Result {
     let remote = session.borrow(PAGE as u64)?;
     let mapping = endpoint.map(remote, PAGE, Protection::READ | Protection::WRITE)?;
     let wait = settings.polling();
-    let play = |rounds: u64| {
+    let mut play = |rounds: u64| {
         let mut table = Table::new(&memory, &mapping, wait, size as usize);
         pattern::fill(&mut table.ball, rounds);
         let sum = table.sum();
@@ -152,17 +184,8 @@ fn ping(settings: &Settings, test: &str, size: u64) -> Result {
             false => Err(super::Failure::from("wrong bytes came back")),
         }
     };
-    const WARM_UP: u64 = 200;
-    let warm = play(WARM_UP)?;
-    let rounds = settings.rounds(warm.iter().sum::<f64>() / WARM_UP as f64);
-    let mut samples = Samples::new();
-    for repetition in 1..=settings.repetitions {
-        settings.progress(test, size, repetition);
-        samples.add(play(rounds)?);
-    }
-    settings.print_with(test, size, Unit::Nanoseconds, samples, |line| {
-        line.with_text("wait", wait.name())
-    });
+    let result = body(&mut play)?;
     drop(mapping);
-    session.release()
+    session.release()?;
+    Ok(result)
 }

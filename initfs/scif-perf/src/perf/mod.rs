@@ -5,20 +5,21 @@ mod costs;
 mod growth;
 mod latency;
 mod server;
-mod session;
-mod wire;
+pub mod session;
+mod turns;
+pub mod wire;
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Display;
 
+use crate::arguments::Arguments;
+use crate::report::{Line, TABLE_HEAD, Unit};
+use crate::samples::Samples;
 use platform::clock::Rate;
 use runtime::time::Instant;
 use scif::{NodeId, Port, PortId};
-use scif_perf::arguments::Arguments;
-use scif_perf::report::{Line, TABLE_HEAD, Unit};
-use scif_perf::samples::Samples;
 
 use session::Session;
 use wire::Wait;
@@ -27,7 +28,8 @@ const HELP: &str = "\
 scif-perf -s [--port P]        serves, until a client says --stop
 scif-perf NODE [options]       measures against the server on that node
   --test LIST        names separated by commas, or groups: latency, bandwidth, costs, growth
-                     (default: latency,bandwidth)
+                     (default: latency,bandwidth); tests with a + between them run in turn, one
+                     repetition of each after the other, to be compared
   --size LIST        only these sizes, for example 8,4K,1M
   --all              every power of two from 64 to 64M for bandwidth (default: every fourth)
   -n N               round trips of a repetition (default: what fits into the budget)
@@ -52,11 +54,13 @@ examples:
   scif-perf 1
   scif-perf 1 --test msg_rtt --size 64 --poll
   scif-perf 1 --test rma_read,rma_write --all --json
-  scif-perf 0 --test ring_rtt,msg_rtt --size 64      (on node 0: inside the node)
+  scif-perf 0 --test ring_rtt+msg_rtt --size 64 --poll  (on node 0: inside the node)
   scif-perf 1 --test idle --max 1000";
 
 /// The server's port unless told otherwise; as root's it is free of anybody's surprise.
 const PORT: Port = 1200;
+/// How far behind it the port of another program's tests is.
+const EXTRA: Port = 2;
 
 const FLAGS: &[&str] = &[
     "-s", "--all", "--block", "--poll", "--json", "--quiet", "--stop", "-h", "--help",
@@ -162,16 +166,48 @@ pub enum Path {
     File,
 }
 
+/// A test of another program, beside those of `scif-perf`.
+#[derive(Clone, Copy)]
+pub struct Extra {
+    /// Its name in `--test`.
+    pub name: &'static str,
+    /// Measures it.
+    pub run: fn(&Settings) -> Result,
+}
+
+/// What another program adds to `scif-perf`.
+#[derive(Clone, Copy)]
+pub struct Program {
+    /// Printed before the own help.
+    pub help: &'static str,
+    /// Its tests.
+    pub tests: &'static [Extra],
+    /// Serves them, on a port of its own; runs until the program ends.
+    pub serve: Option<fn(Port) -> Result>,
+}
+
+/// Nothing.
+const PLAIN: Program = Program {
+    help: "",
+    tests: &[],
+    serve: None,
+};
+
 /// What to measure, and how long.
 #[derive(Clone)]
 pub struct Settings {
+    program: Program,
     /// The own node.
     pub own: NodeId,
     /// Where the server listens.
     pub server: PortId,
     /// The counter's rate.
     pub rate: Rate,
-    tests: Vec<&'static str>,
+    /// The test that runs.
+    test: &'static str,
+    /// Those that run in turn with it, as they were asked for.
+    group: String,
+    place: Option<turns::Place>,
     sizes: Option<Vec<u64>>,
     /// All powers of two instead of every fourth.
     pub all: bool,
@@ -194,7 +230,12 @@ pub struct Settings {
 impl Settings {
     /// Whether a test is asked for.
     pub fn wants(&self, test: &str) -> bool {
-        self.tests.contains(&test)
+        self.test == test
+    }
+
+    /// Where the extra tests are served.
+    pub fn extra_port(&self) -> PortId {
+        PortId::new(self.server.node(), self.server.port() + EXTRA)
     }
 
     /// The sizes asked for, or these.
@@ -225,10 +266,22 @@ impl Settings {
         self.rounds.unwrap_or(fitting.clamp(LEAST, MOST))
     }
 
+    /// Begins a repetition: says so on standard error, and waits for its turn.
+    ///
+    /// # Errors
+    /// When the waiting fails.
+    pub fn repetition(&self, test: &str, size: u64, repetition: u32) -> Result {
+        if let Some(place) = &self.place {
+            place.pass()?;
+        }
+        self.progress(test, size, repetition);
+        Ok(())
+    }
+
     /// Says on standard error what is being done.
     pub fn progress(&self, test: &str, size: u64, repetition: u32) {
         if self.progress {
-            let (size, all) = (scif_perf::report::size(size), self.repetitions);
+            let (size, all) = (crate::report::size(size), self.repetitions);
             runtime::eprint!("\r\x1b[K{test} {size}: {repetition} of {all}");
         }
     }
@@ -250,7 +303,10 @@ impl Settings {
         let Some(summary) = samples.summary() else {
             return;
         };
-        let line = keys(Line::new(test, size, unit, summary));
+        let mut line = keys(Line::new(test, size, unit, summary));
+        if self.place.is_some() {
+            line = line.with_text("turns", &self.group);
+        }
         if self.progress {
             runtime::eprint!("\r\x1b[K");
         }
@@ -262,10 +318,17 @@ impl Settings {
     }
 }
 
-/// The program.
+/// `scif-perf`.
 pub fn main() -> i32 {
+    main_with(PLAIN)
+}
+
+/// `scif-perf` with the tests of another program.
+pub fn main_with(program: Program) -> i32 {
     let arguments = Arguments::parse(runtime::env::args().skip(1), FLAGS, OPTIONS);
-    let result = arguments.map_err(Failure).and_then(|line| run(&line));
+    let result = arguments
+        .map_err(Failure)
+        .and_then(|line| run(&line, program));
     match result {
         Ok(()) => 0,
         Err(failure) => {
@@ -275,13 +338,21 @@ pub fn main() -> i32 {
     }
 }
 
-fn run(line: &Arguments) -> Result {
+fn run(line: &Arguments, program: Program) -> Result {
     if line.has("-h") || line.has("--help") {
-        runtime::println!("{HELP}");
+        runtime::println!("{}{HELP}", program.help);
         return Ok(());
     }
-    let port = line.number("--port", PORT)?;
+    let port: Port = line.number("--port", PORT)?;
     if line.has("-s") {
+        if let Some(serve) = program.serve {
+            let run = move || {
+                if let Err(failure) = serve(port + EXTRA) {
+                    runtime::eprintln!("scif-perf: {failure}");
+                }
+            };
+            runtime::thread::spawn(run).context("a thread")?;
+        }
         return server::serve(port);
     }
     let [node] = line.words.as_slice() else {
@@ -290,18 +361,21 @@ fn run(line: &Arguments) -> Result {
     let Ok(node) = node.parse() else {
         return Err(format!("'{node}' is no node number").into());
     };
-    let settings = settings(line, PortId::new(node, port))?;
+    let settings = settings(line, PortId::new(node, port), program)?;
+    let groups = tests(line.text("--test").unwrap_or("latency,bandwidth"), program)?;
     if !settings.json {
         runtime::println!("{TABLE_HEAD}");
     }
-    let result = measure(&settings);
+    let result = groups
+        .into_iter()
+        .try_for_each(|group| in_turn(&settings, group));
     if line.has("--stop") {
         Session::open(&settings)?.stop()?;
     }
     result
 }
 
-fn settings(line: &Arguments, server: PortId) -> Result<Settings> {
+fn settings(line: &Arguments, server: PortId, program: Program) -> Result<Settings> {
     let path = match line.text("--path") {
         None | Some("direct") => Path::Direct,
         Some("file") => Path::File,
@@ -323,10 +397,13 @@ fn settings(line: &Arguments, server: PortId) -> Result<Settings> {
     };
     let budget: u64 = line.number("--budget-ms", 20)?;
     Ok(Settings {
+        program,
         own: scif::nodes().context("the scif: scheme")?.own,
         server,
         rate,
-        tests: tests(line.text("--test").unwrap_or("latency,bandwidth"))?,
+        test: "",
+        group: String::new(),
+        place: None,
         sizes: line.sizes("--size")?,
         all: line.has("--all"),
         rounds,
@@ -341,23 +418,54 @@ fn settings(line: &Arguments, server: PortId) -> Result<Settings> {
     })
 }
 
-/// The tests that a list of tests and groups names.
-fn tests(list: &str) -> Result<Vec<&'static str>> {
+/// The tests that a list of tests and groups names; those of an inner list run in turn.
+fn tests(list: &str, program: Program) -> Result<Vec<Vec<&'static str>>> {
     let mut tests = Vec::new();
-    for word in list.split(',') {
-        let before = tests.len();
-        for (group, members) in GROUPS {
-            let wanted = |test: &&&str| word == **test || word == *group;
-            tests.extend(members.iter().filter(wanted));
-        }
-        if tests.len() == before {
-            return Err(format!("there is no test '{word}' (--help lists them)").into());
+    for item in list.split(',') {
+        let found: Result<Vec<_>> = item.split('+').map(|word| named(word, program)).collect();
+        match <[_; 1]>::try_from(found?) {
+            Ok([members]) => tests.extend(members.into_iter().map(|test| [test].to_vec())),
+            Err(several) => tests.push(several.concat()),
         }
     }
     Ok(tests)
 }
 
+/// The tests that a word stands for.
+fn named(word: &str, program: Program) -> Result<Vec<&'static str>> {
+    let mut tests = Vec::new();
+    for (group, members) in GROUPS {
+        let wanted = |test: &&&str| word == **test || word == *group;
+        tests.extend(members.iter().filter(wanted));
+    }
+    let extra = program.tests.iter().map(|extra| extra.name);
+    tests.extend(extra.filter(|name| *name == word));
+    match tests.is_empty() {
+        true => Err(format!("there is no test '{word}' (--help lists them)").into()),
+        false => Ok(tests),
+    }
+}
+
+/// Runs one test, or several in turn.
+fn in_turn(settings: &Settings, group: Vec<&'static str>) -> Result {
+    let name = group.join("+");
+    let of = |test: &&'static str| Settings {
+        test,
+        group: name.clone(),
+        ..settings.clone()
+    };
+    let mut all: Vec<Settings> = group.iter().map(of).collect();
+    match all.len() {
+        1 => all.iter().try_for_each(measure),
+        _ => turns::run(core::mem::take(&mut all), measure),
+    }
+}
+
 fn measure(settings: &Settings) -> Result {
+    let extra = settings.program.tests.iter();
+    if let Some(extra) = extra.clone().find(|extra| settings.wants(extra.name)) {
+        return (extra.run)(settings).context(extra.name);
+    }
     latency::run(settings)?;
     bandwidth::run(settings)?;
     costs::run(settings)?;

@@ -4,11 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::pattern::{self, Sum};
 use runtime::sync::Mutex;
 use runtime::thread;
 use runtime::time::Duration;
 use scif::{Endpoint, Errno, Error, Listener, Memory, Port, Protection, RegisterOptions, Window};
-use scif_perf::pattern::{self, Sum};
 
 use super::latency::Table;
 use super::session::PAGE;

@@ -1,10 +1,10 @@
 //! A client's connection with the server, and what many tests do with it.
 
+use crate::pattern;
+use crate::samples::Samples;
 use platform::clock::ticks;
 use runtime::time::{Duration, sleep};
 use scif::{Endpoint, Errno, Error, PortId};
-use scif_perf::pattern;
-use scif_perf::samples::Samples;
 
 use super::wire::{Channel, Request, Verb, Wait, hear};
 use super::{Context, Result, Settings};
@@ -128,6 +128,17 @@ impl<'a> Session<'a> {
 
     /// All repetitions of round trips of `size` bytes; `test` is for the progress line.
     pub fn round_trips(&self, test: &str, wait: Wait, size: usize) -> Result<Samples> {
+        self.round_trips_between(test, wait, size, || Ok(()))
+    }
+
+    /// The same, with something done after each repetition.
+    pub fn round_trips_between(
+        &self,
+        test: &str,
+        wait: Wait,
+        size: usize,
+        mut between: impl FnMut() -> Result,
+    ) -> Result<Samples> {
         const WARM_UP: u64 = 20;
         self.verify_echo(wait, size)?;
         let mut message = alloc::vec![0; size];
@@ -137,8 +148,9 @@ impl<'a> Session<'a> {
         let rounds = self.settings.rounds(one);
         let mut samples = Samples::new();
         for repetition in 1..=self.settings.repetitions {
-            self.settings.progress(test, size as u64, repetition);
+            self.settings.repetition(test, size as u64, repetition)?;
             samples.add(self.echo(wait, &message, rounds)?);
+            between()?;
         }
         Ok(samples)
     }

@@ -1,23 +1,35 @@
 //! Raw copies in each direction, with each routine of the copy library, and a look whether the
 //! bytes arrived.
+//!
+//! What counts is the best copy there is, so each size is tried with every routine and at several
+//! places first, and the fastest few are measured, in turn.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
+use platform::clock::ticks;
 use platform::copy::{Choices, Routine};
-use platform::mem::{BoundsError, PAGE, Region};
-use scif_perf::report::{Line, Unit};
+use platform::dma::{Allocator, Scattered};
+use platform::mem::{PAGE, Region};
+use scif_perf::perf::{Failure, Result, Settings};
+use scif_perf::report::Unit;
 use scif_perf::samples::Samples;
 use scif_perf::timing;
 
-use crate::station::{Command, Station};
-use crate::{Failure, Settings, failed};
+use crate::pingpong::bounds;
+use crate::station::{Order, Piece, Station, scattered};
 
-/// Largest size unless others are asked for.
-const MAX_BYTES: u64 = 64 << 20;
-const MIN_BYTES: u64 = 64;
+/// Sizes unless others are asked for.
+const SIZES: &[u64] = &[4 << 10, 1 << 20, 16 << 20, 64 << 20];
 
 /// Bytes that are compared after a copy, of the beginning: more takes longer than measuring.
-const MAX_VERIFIED: usize = 4 << 20;
+pub const MAX_VERIFIED: usize = 1 << 20;
+
+/// How many of the ways to copy a size are measured after all were tried.
+const CANDIDATES: usize = 3;
+/// Times each way is tried; the fastest counts.
+const TRIES: usize = 2;
 
 /// Smallest number of entries of the emulator's address cache. Source and target pages never share
 /// an entry when their page numbers differ by something else than a multiple of it.
@@ -25,43 +37,66 @@ const CACHE_ENTRIES: usize = 64;
 /// By how many pages they differ, beyond multiples of [`CACHE_ENTRIES`].
 const DISTANCE: usize = 37;
 /// Bytes more than needed, to keep that distance.
-pub const SLACK: usize = CACHE_ENTRIES * PAGE;
-
-fn sizes(settings: &Settings) -> Vec<u64> {
-    settings.sizes.clone().unwrap_or_else(|| {
-        let doubled = |size: &u64| Some(size * 2).filter(|size| *size <= MAX_BYTES);
-        core::iter::successors(Some(MIN_BYTES), doubled).collect()
-    })
-}
-
-/// Bytes each side has to export.
-pub fn exported(settings: &Settings) -> usize {
-    let largest = sizes(settings).into_iter().max().unwrap_or(MIN_BYTES);
-    (largest as usize).next_multiple_of(PAGE)
-}
+const SLACK: usize = CACHE_ENTRIES * PAGE;
+/// Bytes left free in front of each place: large copies fill caches of all sizes, and how far
+/// source and target are apart then matters too.
+const HOLES: [usize; 3] = [0, 24 << 20, 72 << 20];
 
 /// One contiguous step of a copy.
 struct Step {
-    to: usize,
-    from: usize,
+    far: usize,
+    own: usize,
     bytes: usize,
 }
 
-/// Where the copies of a direction go.
-struct Direction<'a> {
-    test: &'static str,
-    to: &'a Region,
-    from: &'a Region,
+/// The peer's area, mapped somewhere.
+struct Place {
+    aperture: Region,
     steps: Vec<Step>,
+    /// Keeps the hole in front of it.
+    _hole: Option<Scattered>,
 }
 
-impl Direction<'_> {
+impl Place {
+    fn new(station: &Station, private: &Region, hole: usize) -> Result<Self> {
+        let first = station.pieces.iter().map(|piece| piece.physical).min();
+        let end = |piece: &Piece| piece.physical + piece.bytes as u64;
+        let end = station.pieces.iter().map(end).max();
+        let (first, end) = first.zip(end).ok_or("the peer has no memory to copy")?;
+        let hole = match hole {
+            0 => None,
+            bytes => Some(reserve(&station.allocator, bytes)?),
+        };
+        let aperture = station.link.map_peer(first, (end - first) as usize)?;
+        let (mut steps, mut done, mut near) = (Vec::new(), 0, None);
+        for piece in &station.pieces {
+            let far = (piece.physical - first) as usize;
+            // Pieces begin at multiples of their size, so the first one's distance is that of all.
+            let near = *near.get_or_insert_with(|| shift(private, aperture.address() + far));
+            steps.push(Step {
+                far,
+                own: near + done,
+                bytes: piece.bytes,
+            });
+            done += piece.bytes;
+        }
+        Ok(Self {
+            aperture,
+            steps,
+            _hole: hole,
+        })
+    }
+
     /// Copies the first `bytes` bytes.
-    fn copy(&self, bytes: usize) -> Result<(), BoundsError> {
+    fn copy(&self, private: &Region, toward: bool, bytes: usize) -> Result {
         let mut left = bytes;
         for step in &self.steps {
             let count = step.bytes.min(left);
-            self.to.copy_from(step.to, self.from, step.from, count)?;
+            let copied = match toward {
+                true => self.aperture.copy_from(step.far, private, step.own, count),
+                false => private.copy_from(step.own, &self.aperture, step.far, count),
+            };
+            copied.map_err(bounds)?;
             left -= count;
             if left == 0 {
                 break;
@@ -71,6 +106,11 @@ impl Direction<'_> {
     }
 }
 
+fn reserve(allocator: &Allocator, bytes: usize) -> Result<Scattered> {
+    let reserved = allocator.reserve(bytes);
+    reserved.map_err(|error| format!("a hole between mappings: {error}").into())
+}
+
 /// How far into `private` copies from or to `other` begin, so that they do not share entries of the
 /// address cache.
 fn shift(private: &Region, other: usize) -> usize {
@@ -78,157 +118,170 @@ fn shift(private: &Region, other: usize) -> usize {
     (DISTANCE + CACHE_ENTRIES - distance) % CACHE_ENTRIES * PAGE
 }
 
-/// Measures what is asked for.
-pub fn run(station: &Station, settings: &Settings) -> Result<(), Failure> {
-    let (private, aperture) = (&station.private, &station.aperture);
-    let first = station.pieces.first().map_or(0, |piece| piece.offset);
-    let near = shift(private, aperture.address() + first);
-    let mut remote = Vec::new();
-    let mut done = 0;
-    for piece in &station.pieces {
-        remote.push((piece.offset, near + done, piece.bytes));
-        done += piece.bytes;
+/// A way to copy: where, and by which routine.
+#[derive(Clone, Copy)]
+struct Way {
+    place: usize,
+    routine: Routine,
+}
+
+impl Way {
+    fn name(self) -> String {
+        format!("{} at place {}", self.routine, self.place)
     }
-    let steps = |toward: bool| {
-        let step = |&(far, own, bytes): &(usize, usize, usize)| {
-            let (to, from) = if toward { (far, own) } else { (own, far) };
-            Step { to, from, bytes }
-        };
-        remote.iter().map(step).collect()
-    };
-    let local = Step {
-        to: shift(private, station.exported.address()),
-        from: 0,
-        bytes: station.exported.len(),
-    };
-    let directions = [
-        Direction {
-            test: "write",
-            to: aperture,
-            from: private,
-            steps: steps(true),
-        },
-        Direction {
-            test: "read",
-            to: private,
-            from: aperture,
-            steps: steps(false),
-        },
-        Direction {
-            test: "local",
-            to: private,
-            from: &station.exported,
-            steps: alloc::vec![local],
-        },
-    ];
-    let wanted = directions
-        .iter()
-        .filter(|direction| settings.wants(direction.test));
-    let available = Routine::ALL
-        .into_iter()
-        .filter(|routine| routine.is_available());
-    for (direction, routine) in wanted.flat_map(|to| available.clone().map(move |by| (to, by))) {
-        Choices::from_numbers([routine.number(); 4]).apply();
-        let name = alloc::format!("{routine}");
-        verify(station, direction)?;
-        for line in measure(direction, settings).map_err(failed(direction.test))? {
-            settings.print(&line.with_text("routine", &name));
+}
+
+/// All that the copies of a test use.
+struct Copies {
+    test: &'static str,
+    toward: bool,
+    private: Region,
+    places: Vec<Place>,
+}
+
+impl Copies {
+    /// Copies so many bytes.
+    fn copy(&self, way: Way, bytes: usize) -> Result {
+        // Between two turns the choice is the one that other tests in turn rely on.
+        let others = Choices::applied();
+        Choices::from_numbers([way.routine.number(); 4]).apply();
+        let copied = self.places[way.place].copy(&self.private, self.toward, bytes);
+        others.apply();
+        copied
+    }
+
+    /// Every way there is.
+    fn ways(&self) -> impl Iterator<Item = Way> {
+        let routines = Routine::ALL.into_iter().filter(|one| one.is_available());
+        let places = 0..self.places.len();
+        routines.flat_map(move |routine| places.clone().map(move |place| Way { place, routine }))
+    }
+
+    /// The fastest ways of a size by a short look, the fastest first.
+    fn candidates(&self, bytes: usize) -> Result<Vec<Way>> {
+        let mut tried = Vec::new();
+        let mut fastest = u64::MAX;
+        for way in self.ways() {
+            let mut least = u64::MAX;
+            for _ in 0..TRIES {
+                let start = ticks();
+                self.copy(way, bytes)?;
+                least = least.min(ticks() - start);
+                // Hopeless: far slower than another one, even with the first copy's misses.
+                if least / 4 > fastest {
+                    break;
+                }
+            }
+            fastest = fastest.min(least);
+            tried.push((least, way));
         }
+        tried.sort_by_key(|(least, _)| *least);
+        let best = tried.into_iter().take(CANDIDATES);
+        Ok(best.map(|(_, way)| way).collect())
     }
-    Ok(())
+
+    /// Copies a part by every way and compares the checksums of both ends.
+    fn verify(&self, station: &Station, bytes: usize) -> Result {
+        const SEED: u64 = 0x5eed;
+        let bytes = bytes.min(MAX_VERIFIED);
+        for (number, way) in self.ways().enumerate() {
+            let seed = SEED + number as u64;
+            let own = self.places[way.place].steps.first().map_or(0, |at| at.own);
+            let far = |order, argument| station.order(order, argument);
+            if self.toward {
+                fill(&self.private, own, bytes, seed)?;
+            } else {
+                far(Order::Fill, seed)?;
+            }
+            self.copy(way, bytes)?;
+            if far(Order::Sum, bytes as u64)? != sum(&self.private, own, bytes)? {
+                let (test, way) = (self.test, way.name());
+                return Err(format!("{test}: {way}: wrong bytes arrived").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// To the peer.
+pub fn write(settings: &Settings) -> Result {
+    run(settings, "bare_write", true)
+}
+
+/// From the peer.
+pub fn read(settings: &Settings) -> Result {
+    run(settings, "bare_read", false)
 }
 
 /// One repetition of all sizes after the other, so that what disturbs the machine for a while does
 /// not hit one size alone.
-fn measure(direction: &Direction<'_>, settings: &Settings) -> Result<Vec<Line>, BoundsError> {
-    let sizes = sizes(settings);
-    let mut samples = alloc::vec![Samples::new(); sizes.len()];
-    for _ in 0..settings.repetitions {
-        for (&size, samples) in sizes.iter().zip(&mut samples) {
-            let copy = || direction.copy(size as usize);
-            samples.add(timing::rates(
-                settings.rate,
-                size,
-                settings.budget_ns,
-                copy,
-            )?);
+fn run(settings: &Settings, test: &'static str, toward: bool) -> Result {
+    let sizes = settings.sizes(SIZES);
+    let largest = sizes.iter().copied().max().unwrap_or(0) as usize;
+    let largest = largest.next_multiple_of(PAGE);
+    let station = Station::open(settings, largest)?;
+    let private = scattered(&station.allocator, largest + SLACK)?;
+    let mut copies = Copies {
+        test,
+        toward,
+        private: private.region().clone(),
+        places: Vec::new(),
+    };
+    for hole in HOLES {
+        let place = Place::new(&station, &copies.private, hole)?;
+        copies.places.push(place);
+    }
+    copies.verify(&station, largest)?;
+    let mut measured = Vec::new();
+    for &size in &sizes {
+        let candidates = copies.candidates(size as usize)?;
+        let new = candidates.into_iter().map(|way| (way, Samples::new()));
+        measured.push((size, new.collect::<Vec<_>>()));
+    }
+    let budget = settings.budget_ns / CANDIDATES as u64;
+    for repetition in 1..=settings.repetitions {
+        for (size, ways) in &mut measured {
+            settings.repetition(test, *size, repetition)?;
+            for (way, samples) in ways {
+                let copy = || copies.copy(*way, *size as usize);
+                samples.add(timing::rates::<Failure>(
+                    settings.rate,
+                    *size,
+                    budget,
+                    copy,
+                )?);
+            }
         }
     }
-    let test = alloc::format!("bare_{}", direction.test);
-    let line = |(size, samples): (&u64, Samples)| {
-        let summary = samples.summary()?;
-        Some(Line::new(&test, *size, Unit::BytesPerSecond, summary))
-    };
-    Ok(sizes.iter().zip(samples).filter_map(line).collect())
-}
-
-/// Copies a part once and compares the checksums of both ends.
-fn verify(station: &Station, direction: &Direction<'_>) -> Result<(), Failure> {
-    const SEED: u64 = 0x5eed;
-    let bytes = station.exported.len().min(MAX_VERIFIED);
-    let copied = |direction: &Direction<'_>| direction.copy(bytes);
-    let own = |region: &Region, offset| sum_of(region, offset, bytes);
-    let first = direction.steps.first().ok_or("nothing to copy")?;
-    let (sent, came) = match direction.test {
-        "write" => {
-            fill_with(direction.from, first.from, bytes, SEED).map_err(failed("filling"))?;
-            copied(direction).map_err(failed("copying"))?;
-            let sent = own(direction.from, first.from);
-            station.order(Command::Sum, bytes as u64)?;
-            (sent, station.answer()?)
+    for (size, ways) in measured {
+        for (way, samples) in ways {
+            settings.print_with(test, size, Unit::BytesPerSecond, samples, |line| {
+                line.with_text("routine", &way.name())
+            });
         }
-        "read" => {
-            station.order(Command::Fill, SEED + 1)?;
-            station.answer()?;
-            station.order(Command::Sum, bytes as u64)?;
-            let sent = station.answer()?;
-            copied(direction).map_err(failed("copying"))?;
-            let came = own(direction.to, first.to).map_err(failed("summing"))?;
-            (Ok(sent), came)
-        }
-        _ => {
-            fill_with(direction.from, 0, bytes, SEED + 2).map_err(failed("filling"))?;
-            copied(direction).map_err(failed("copying"))?;
-            let came = own(direction.to, first.to).map_err(failed("summing"))?;
-            (own(direction.from, 0), came)
-        }
-    };
-    match sent.map_err(failed("summing"))? == came {
-        true => Ok(()),
-        false => Err(alloc::format!("{}: wrong bytes arrived", direction.test)),
     }
-}
-
-/// Fills the exported area; serves [`Command::Fill`].
-pub fn fill(station: &Station, seed: u64) -> Result<u64, Failure> {
-    let exported = &station.exported;
-    fill_with(exported, 0, exported.len(), seed).map_err(failed("filling"))?;
-    Ok(0)
-}
-
-/// The checksum of the first `bytes` bytes of the exported area; serves [`Command::Sum`].
-pub fn sum(station: &Station, bytes: u64) -> Result<u64, Failure> {
-    sum_of(&station.exported, 0, bytes as usize).map_err(failed("summing"))
+    drop(copies);
+    station.leave()
 }
 
 /// Fills whole words with numbers that do not repeat.
-fn fill_with(region: &Region, start: usize, bytes: usize, seed: u64) -> Result<(), BoundsError> {
+pub fn fill(region: &Region, start: usize, bytes: usize, seed: u64) -> Result {
     let mut word = seed | 1 << 32;
     for offset in (0..bytes).step_by(8) {
         word ^= word << 13;
         word ^= word >> 7;
         word ^= word << 17;
-        region.write(start + offset, word)?;
+        region.write(start + offset, word).map_err(bounds)?;
     }
     Ok(())
 }
 
 /// A sum that notices changed, swapped and missing words.
-fn sum_of(region: &Region, start: usize, bytes: usize) -> Result<u64, BoundsError> {
+pub fn sum(region: &Region, start: usize, bytes: usize) -> Result<u64> {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut sum = 0_u64;
     for offset in (0..bytes).step_by(8) {
-        let word = region.read::<u64>(start + offset)?;
+        let word = region.read::<u64>(start + offset).map_err(bounds)?;
         sum = (sum ^ word).wrapping_mul(FACTOR).rotate_left(23);
     }
     Ok(sum)

@@ -1,174 +1,154 @@
 //! The round trip of two doorbells when both sides sleep until theirs comes: the limit of every
-//! blocking call. This side owns the link device, as `micd` otherwise does.
+//! blocking call.
+//!
+//! The link device has a second interrupt vector that `micd` leaves alone. Here it is set up beside
+//! `micd`'s, so that bare doorbells can be measured in turn with blocking calls.
 
 use alloc::vec::Vec;
 
 use platform::clock::ticks;
 use platform::event::{Queue, Ready};
-use platform::irq;
-use platform::mem::{Cache, Region, write_fence};
-use platform::pci::msix::Vectors;
-use platform::pci::{Function, RawAccess};
-use runtime::time::{Duration, sleep};
-use scif_abi::NodeId;
-use scif_perf::report::{Line, TABLE_HEAD, Unit};
+use platform::irq::{self, Interrupt};
+use platform::mem::{PAGE, Region, write_fence};
+use runtime::time::Duration;
+use scif::NodeId;
+use scif_perf::perf::{Context, Failure, Result, Settings};
+use scif_perf::report::Unit;
 use scif_perf::samples::Samples;
 use syscall::flag::EventFlags;
 
-use crate::link::{self, MEMORY_BAR, REGISTERS_BAR};
-use crate::meeting::{self, Meeting};
-use crate::{Failure, Settings, failed};
+use crate::link::Link;
+use crate::pingpong::bounds;
+use crate::station::{Court, Order, Station};
 
-/// The doorbell register.
+/// The doorbell register: the peer's number above, the vector below.
 const DOORBELL: usize = 12;
+/// The vector that is used here; `micd` has vector 0.
+const VECTOR: u16 = 1;
+/// Offset of a vector's control word; its bit 0 masks it.
+const CONTROL: usize = 12;
+
+/// Where the word is that says which doorbell it was: on the last page of a court.
+const WORD: usize = 15 * PAGE;
 
 /// The longest wait for one doorbell: none is lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The device, and the interrupt it raises.
-struct Bells {
-    _function: Function,
+/// An interrupt of the own, and the peer's doorbell.
+pub struct Bell {
     registers: Region,
     peer: NodeId,
-    vectors: Vectors,
+    vector: Region,
     events: Queue<()>,
     ready: Vec<Ready<()>>,
-    meeting: Meeting,
+    interrupt: Interrupt,
 }
 
-/// Measures, or plays along.
-pub fn run(peer: Option<NodeId>, settings: &Settings) -> Result<(), Failure> {
-    let access = RawAccess::open().map_err(failed("PCI configuration space"))?;
-    let devices = link::devices(&access).map_err(failed("looking for link devices"))?;
-    for (doorbell, _) in devices {
-        let function = Function::open(doorbell).map_err(failed("taking the link device"))?;
-        let (registers, shared) = map(&function)?;
-        // Enabled only now, so that a device that is not the wanted one stays as it was.
-        let mut function = function;
-        function.enable().map_err(failed("the link device"))?;
-        let (side, found) = link::sides(&registers, &shared)?;
-        if peer.is_some_and(|peer| peer != found) {
-            continue;
-        }
-        let mut bells = Bells::set_up(function, registers, &shared, side, found)?;
-        return match side {
-            0 => bells.measure(settings),
-            _ => bells.answer(settings),
-        };
+impl Drop for Bell {
+    fn drop(&mut self) {
+        // Nobody takes this interrupt from now on. The place is inside the vector (see `set_up`).
+        let _ = self.vector.write(CONTROL, 1_u32);
     }
-    Err("there is no link to that node".into())
 }
 
-fn map(function: &Function) -> Result<(Region, Region), Failure> {
-    let bar = |index: u16, cache| {
-        let mapped = function.map_bar(index.into(), cache);
-        mapped.map_err(failed("mapping the link device"))
-    };
-    Ok((
-        bar(REGISTERS_BAR, Cache::Uncached)?,
-        bar(MEMORY_BAR, Cache::WriteBack)?,
-    ))
-}
-
-impl Bells {
-    fn set_up(
-        mut function: Function,
-        registers: Region,
-        shared: &Region,
-        side: usize,
-        peer: NodeId,
-    ) -> Result<Self, Failure> {
-        let set_up = |function: &mut Function| {
-            let vectors = Vectors::set_up(function, irq::boot_cpu()?, 1)?;
+impl Bell {
+    /// Sets the second vector up.
+    pub fn set_up(link: &Link, peer: NodeId) -> Result<Self> {
+        let vector = link.vector(VECTOR.into())?;
+        let set_up = || {
+            let interrupt = Interrupt::allocate(irq::boot_cpu()?)?;
             let mut events = Queue::new()?;
-            for interrupt in vectors.interrupts() {
-                events.subscribe(interrupt.fd(), EventFlags::EVENT_READ, ())?;
-            }
-            vectors.unmask()?;
-            Ok((vectors, events))
+            events.subscribe(interrupt.fd(), EventFlags::EVENT_READ, ())?;
+            let message = interrupt.message();
+            vector.write(CONTROL, 1_u32)?;
+            vector.write(0, message.address as u32)?;
+            vector.write(4, (message.address >> 32) as u32)?;
+            vector.write(8, message.data)?;
+            vector.write(CONTROL, 0_u32)?;
+            Ok((interrupt, events))
         };
-        let (vectors, events) = set_up(&mut function)
-            .map_err(|error: platform::Error| failed("the device's interrupts")(error))?;
-        // Both are awake here, and their interrupts work.
-        let (meeting, _) = Meeting::meet(&meeting::place(shared)?, side, 0)?;
+        let set_up: platform::Result<_> = set_up();
+        let (interrupt, events) = set_up.context("the device's second interrupt")?;
         Ok(Self {
-            _function: function,
-            registers,
+            registers: link.registers.clone(),
             peer,
-            vectors,
+            vector,
             events,
             ready: Vec::new(),
-            meeting,
+            interrupt,
         })
     }
 
-    fn ring(&self) -> platform::Result<()> {
+    /// Says which doorbell it is, and rings.
+    fn ring(&self, court: &Court, word: u64) -> Result {
+        court.peer.store_release_u64(WORD, word).map_err(bounds)?;
         write_fence();
-        self.registers.write(DOORBELL, u32::from(self.peer) << 16)?;
-        Ok(())
+        let doorbell = u32::from(self.peer) << 16 | u32::from(VECTOR);
+        self.registers.write(DOORBELL, doorbell).map_err(bounds)
     }
 
-    /// Sleeps until a doorbell comes and the peer's word is the wanted one; whether it came.
-    fn sleep_until(&mut self, wanted: u64) -> platform::Result<bool> {
+    /// Sleeps until this doorbell comes.
+    fn sleep_until(&mut self, court: &Court, word: u64) -> Result {
         loop {
-            self.events.wait(Some(PATIENCE), &mut self.ready)?;
+            let waited = self.events.wait(Some(PATIENCE), &mut self.ready);
+            waited.context("waiting for a doorbell")?;
             if self.ready.is_empty() {
-                return Ok(false);
+                return Err("the doorbell did not come".into());
             }
-            for interrupt in self.vectors.interrupts() {
-                interrupt.acknowledge()?;
-            }
-            if self.meeting.heard()? == wanted {
-                return Ok(true);
+            self.interrupt.acknowledge().context("the interrupt")?;
+            if court.own.load_acquire_u64(WORD).map_err(bounds)? == word {
+                return Ok(());
             }
         }
     }
 
-    fn measure(&mut self, settings: &Settings) -> Result<(), Failure> {
-        if !settings.json {
-            runtime::println!("{TABLE_HEAD}");
-        }
-        let mut samples = Samples::new();
-        let mut word = 0;
-        // The first repetition warms everything up and does not count.
-        for repetition in 0..=settings.repetitions {
-            // Whoever has met the other must be asleep before the first doorbell.
-            sleep(Duration::from_millis(50));
-            let mut times = Vec::with_capacity(settings.rounds as usize);
-            for _ in 0..settings.rounds {
-                word += 1;
-                let start = ticks();
-                let came = self.round(word).map_err(failed("doorbells"))?;
-                if !came {
-                    return Err("doorbells: none came back".into());
-                }
-                times.push(settings.rate.between(start, ticks()));
-            }
-            if repetition > 0 {
-                samples.add(times);
-            }
-        }
-        if let Some(summary) = samples.summary() {
-            settings.print(&Line::new("bare_doorbell", 8, Unit::Nanoseconds, summary));
+    /// The other side's part.
+    pub fn answer(&mut self, court: &Court, rounds: u64) -> Result {
+        for word in 1..=rounds {
+            self.sleep_until(court, word)?;
+            self.ring(court, word)?;
         }
         Ok(())
     }
+}
 
-    fn round(&mut self, word: u64) -> platform::Result<bool> {
-        self.meeting.say(word)?;
-        self.ring()?;
-        self.sleep_until(word)
+/// Measures.
+pub fn run(settings: &Settings) -> Result {
+    const WARM_UP: u64 = 20;
+    let station = Station::open(settings, 0)?;
+    let mut bell = Bell::set_up(&station.link, settings.server.node())?;
+    station.order(Order::SetUpBell, 0)?;
+    let warm = play(&station, &mut bell, settings, WARM_UP)?;
+    let rounds = settings.rounds(warm.iter().sum::<f64>() / WARM_UP as f64);
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.repetition("bare_doorbell", 8, repetition)?;
+        samples.add(play(&station, &mut bell, settings, rounds)?);
     }
+    settings.print("bare_doorbell", 8, Unit::Nanoseconds, samples);
+    station.leave()
+}
 
-    fn answer(&mut self, settings: &Settings) -> Result<(), Failure> {
-        for word in 1..=settings.rounds * u64::from(settings.repetitions + 1) {
-            let came = self.sleep_until(word).map_err(failed("doorbells"))?;
-            if !came {
-                return Err("doorbells: none came".into());
-            }
-            self.meeting.say(word).map_err(failed("doorbells"))?;
-            self.ring().map_err(failed("doorbells"))?;
-        }
-        Ok(())
+/// The nanoseconds of each round trip. The first one is left out: it may find the other side still
+/// awake after its answer; from then on each side has nothing to do but to sleep.
+fn play(
+    station: &Station,
+    bell: &mut Bell,
+    settings: &Settings,
+    rounds: u64,
+) -> Result<Vec<f64>, Failure> {
+    let court = &station.court;
+    for side in [&court.own, &court.peer] {
+        side.write(WORD, 0_u64).map_err(bounds)?;
     }
+    station.order(Order::Ring, rounds + 1)?;
+    let mut times = Vec::with_capacity(rounds as usize);
+    for word in 1..=rounds + 1 {
+        let start = ticks();
+        bell.ring(court, word)?;
+        bell.sleep_until(court, word)?;
+        times.push(settings.rate.between(start, ticks()));
+    }
+    times.remove(0);
+    Ok(times)
 }

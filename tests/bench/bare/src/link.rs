@@ -1,40 +1,47 @@
 //! Finds the link device to a peer by looking at PCI configuration space, without taking it away
 //! from `micd`, which drives it and has given its BARs their addresses.
 
+use alloc::vec::Vec;
+
 use platform::mem::{Cache, Region, map_physical};
 use platform::pci::protocol::Address;
 use platform::pci::{self, RawAccess};
 use scif_abi::NodeId;
 use scif_abi::link::Header;
+use scif_perf::perf::{Context, Failure, Result};
 use zerocopy::FromBytes;
 
-use crate::meeting::{self, MEETING_END};
-use crate::{Failure, failed};
-
 /// Vendor and device of both functions of a link device.
-pub const IVSHMEM: (u16, u16) = (0x1af4, 0x1110);
+const IVSHMEM: (u16, u16) = (0x1af4, 0x1110);
 /// The doorbell function's registers, and their length.
-pub const REGISTERS_BAR: u16 = 0;
-pub const REGISTERS_BYTES: usize = 16;
+const REGISTERS_BAR: u16 = 0;
+const REGISTERS_BYTES: usize = 16;
 /// Register with the own node number.
-pub const IV_POSITION: usize = 8;
+const IV_POSITION: usize = 8;
 /// BAR with the shared memory: link memory, or the peer's RAM.
-pub const MEMORY_BAR: u16 = 2;
+const MEMORY_BAR: u16 = 2;
+
+/// Where configuration space holds the first capability, and a capability's number for MSI-X.
+const CAPABILITIES: u16 = 0x34;
+const MSIX: u32 = 0x11;
+/// Capabilities a function can have at most: the rest of its first 256 bytes, a word each.
+const MAX_CAPABILITIES: usize = 48;
+/// Bytes of an entry of the vector table.
+const ENTRY_BYTES: usize = 16;
 
 /// A link with a peer.
 pub struct Link {
-    pub peer: NodeId,
-    /// Which of the two sides this node is; side 0 measures.
-    pub side: usize,
-    /// Where both sides leave word for each other.
-    pub meeting: Region,
+    /// The doorbell function's registers.
+    pub registers: Region,
     /// Bus address at which the peer's physical address 0 is seen.
-    pub aperture: u64,
+    aperture: u64,
+    access: RawAccess,
+    doorbell: Address,
 }
 
 /// The two functions of each link device: the doorbell and the peer's memory.
-pub fn devices(access: &RawAccess) -> platform::Result<alloc::vec::Vec<(Address, Address)>> {
-    let mut found = alloc::vec::Vec::new();
+fn devices(access: &RawAccess) -> platform::Result<Vec<(Address, Address)>> {
+    let mut found = Vec::new();
     for address in pci::list()? {
         let memory = Address {
             function: 1,
@@ -50,56 +57,84 @@ pub fn devices(access: &RawAccess) -> platform::Result<alloc::vec::Vec<(Address,
     Ok(found)
 }
 
-/// The link with `peer`, or the only one.
-pub fn find(peer: Option<NodeId>) -> Result<Link, Failure> {
-    let access = RawAccess::open().map_err(failed("PCI configuration space"))?;
-    let mut links = alloc::vec::Vec::new();
-    for (doorbell, memory) in devices(&access).map_err(failed("looking for link devices"))? {
-        let link = look(&access, doorbell, memory)?;
-        if peer.is_none_or(|peer| peer == link.peer) {
-            links.push(link);
+impl Link {
+    /// The link with `peer`.
+    pub fn find(peer: NodeId) -> Result<Self> {
+        let access = RawAccess::open().context("PCI configuration space (are you root?)")?;
+        let devices = devices(&access).context("looking for link devices")?;
+        for (doorbell, memory) in devices {
+            let bar = |address, index| access.memory_bar(address, index);
+            let registers = bar(doorbell, REGISTERS_BAR).context("the doorbell's registers")?;
+            let registers = map(registers, REGISTERS_BYTES, Cache::Uncached)?;
+            let shared = bar(doorbell, MEMORY_BAR).context("the link memory")?;
+            let shared = map(shared, size_of::<Header>(), Cache::WriteBack)?;
+            if peer_of(&registers, &shared)? == Some(peer) {
+                let aperture = bar(memory, MEMORY_BAR).context("the aperture")?;
+                return Ok(Self {
+                    registers,
+                    aperture,
+                    access,
+                    doorbell,
+                });
+            }
         }
+        Err(alloc::format!("there is no link to node {peer}").into())
     }
-    match links.pop() {
-        Some(link) if links.is_empty() => Ok(link),
-        Some(_) => Err("there are several links: say which peer".into()),
-        None => Err("there is no link to that node".into()),
+
+    /// Maps so many bytes of the peer's memory from a physical address of its on.
+    pub fn map_peer(&self, physical: u64, bytes: usize) -> Result<Region> {
+        let address = self.aperture.checked_add(physical);
+        map(
+            address.ok_or("the peer has no such address")?,
+            bytes,
+            Cache::WriteBack,
+        )
+    }
+
+    /// The entry of the device's table of interrupt vectors with this number.
+    pub fn vector(&self, number: usize) -> Result<Region> {
+        let read = |offset| self.access.read(self.doorbell, offset);
+        let read = |offset| read(offset).context("PCI configuration space");
+        let mut at = read(CAPABILITIES)? as u8;
+        for _ in 0..MAX_CAPABILITIES {
+            // The two lowest bits are reserved.
+            let place = u16::from(at & !3);
+            if place == 0 {
+                break;
+            }
+            let head = read(place)?;
+            if head & 0xff != MSIX {
+                at = (head >> 8) as u8;
+                continue;
+            }
+            let last = (head >> 16 & 0x7ff) as usize;
+            if number > last {
+                return Err("the link device has too few interrupt vectors".into());
+            }
+            let table = read(place + 4)?;
+            let bar = self.access.memory_bar(self.doorbell, (table & 7) as u16);
+            let start = bar.context("the vector table")? + u64::from(table & !7);
+            let entry = start + (number * ENTRY_BYTES) as u64;
+            return map(entry, ENTRY_BYTES, Cache::Uncached);
+        }
+        Err("the link device has no interrupt vectors".into())
     }
 }
 
-fn look(access: &RawAccess, doorbell: Address, memory: Address) -> Result<Link, Failure> {
-    let bar = |address, index| {
-        let found = access.memory_bar(address, index);
-        found.map_err(failed("a BAR of the link device"))
-    };
-    let map = |physical, bytes, cache| {
-        let mapped = map_physical(physical, bytes, cache);
-        mapped.map_err(failed("mapping the link device"))
-    };
-    let registers = bar(doorbell, REGISTERS_BAR)?;
-    let registers = map(registers, REGISTERS_BYTES, Cache::Uncached)?;
-    let shared = bar(doorbell, MEMORY_BAR)?;
-    let shared = map(shared, MEETING_END, Cache::WriteBack)?;
-    let (side, peer) = sides(&registers, &shared)?;
-    Ok(Link {
-        peer,
-        side,
-        meeting: meeting::place(&shared)?,
-        aperture: bar(memory, MEMORY_BAR)?,
-    })
+fn map(physical: u64, bytes: usize, cache: Cache) -> Result<Region> {
+    map_physical(physical, bytes, cache).context("mapping the link device")
 }
 
-/// Which side this node is, and the other node's number.
-pub fn sides(registers: &Region, shared: &Region) -> Result<(usize, NodeId), Failure> {
-    let position = registers.read::<u32>(IV_POSITION);
-    let position = position.map_err(failed("the device's registers"))?;
+/// The other node's number, if this memory is a link's.
+fn peer_of(registers: &Region, shared: &Region) -> Result<Option<NodeId>> {
+    let bounds = |error: platform::mem::BoundsError| Failure::from(alloc::format!("{error}"));
+    let position = registers.read::<u32>(IV_POSITION).map_err(bounds)?;
     let mut header = [0; size_of::<Header>()];
-    let read = shared.read_bytes(0, &mut header);
-    read.map_err(failed("the link memory"))?;
+    shared.read_bytes(0, &mut header).map_err(bounds)?;
     let header = Header::read_from_bytes(&header).ok();
     let own = NodeId::try_from(position).ok();
     let sides = header
         .zip(own)
         .and_then(|(header, own)| header.side_of(own));
-    sides.ok_or_else(|| "a shared memory is no link of this node".into())
+    Ok(sides.map(|(_, peer)| peer))
 }

@@ -4,68 +4,110 @@
 use alloc::vec::Vec;
 
 use platform::clock::ticks;
-use platform::mem::{BoundsError, Region};
-use runtime::time::{Duration, sleep};
-use scif_perf::report::{Line, Unit};
+use platform::mem::{BoundsError, PAGE, Region};
+use scif_perf::perf::{Failure, Result, Settings};
+use scif_perf::report::Unit;
 use scif_perf::samples::Samples;
 
-use crate::station::{BALL, Command, Station};
-use crate::{Failure, Settings, failed};
+use crate::station::{Court, Order, PLACE_BITS, Station};
 
 /// Looks at the word before giving up: some seconds.
 const MAX_LOOKS: u32 = 2_000_000_000;
 
-/// Measures, if it is asked for.
-pub fn run(station: &Station, settings: &Settings) -> Result<(), Failure> {
-    if !settings.wants("pingpong") {
-        return Ok(());
-    }
-    let mut samples = Samples::new();
-    // The first repetition warms everything up and does not count.
-    for repetition in 0..=settings.repetitions {
-        let set = |region: &Region| region.write(BALL, 0_u64);
-        set(&station.control).map_err(failed("ping-pong"))?;
-        set(&station.peer_control).map_err(failed("ping-pong"))?;
-        station.order(Command::Play, settings.rounds)?;
-        // Until the other side has woken up and spins.
-        sleep(Duration::from_millis(20));
-        let times = rounds(station, settings)?;
-        station.answer()?;
-        if repetition > 0 {
-            samples.add(times);
-        }
-    }
-    if let Some(summary) = samples.summary() {
-        settings.print(&Line::new("bare_pingpong", 8, Unit::Nanoseconds, summary));
-    }
-    Ok(())
+/// Where the words are: the page of the measuring side's and the page of the other's. With each
+/// the pages of a side are at another distance from each other and from the stack.
+const PLACES: [(usize, usize); 4] = [(0, 0), (1, 6), (9, 2), (14, 13)];
+
+/// Two words, the own one and the peer's, each on a page of its own.
+struct Table {
+    own: Region,
+    peer: Region,
 }
 
-/// Serves: returns the last ball that came.
-pub fn play(station: &Station, rounds: u64) -> Result<u64, Failure> {
-    let (own, peer) = (&station.control, &station.peer_control);
-    for ball in 1..=rounds {
-        let came = wait(own, ball).map_err(failed("ping-pong"))?;
-        if !came {
-            return Err("ping-pong: the ball did not come".into());
-        }
-        peer.store_release_u64(BALL, ball)
-            .map_err(failed("ping-pong"))?;
+impl Table {
+    /// The table of a side at a place.
+    fn new(court: &Court, place: usize, measures: bool) -> Result<Self> {
+        let (first, second) = *PLACES.get(place).ok_or("there is no such place")?;
+        let (own, peer) = match measures {
+            true => (first, second),
+            false => (second, first),
+        };
+        let page = |region: &Region, page: usize| region.part(page * PAGE, PAGE);
+        Ok(Self {
+            own: page(&court.own, own).map_err(bounds)?,
+            peer: page(&court.peer, peer).map_err(bounds)?,
+        })
     }
-    Ok(rounds)
+
+    #[inline]
+    fn throw(&self, ball: u64) -> Result<(), BoundsError> {
+        self.peer.store_release_u64(0, ball)
+    }
+
+    /// Polls until the ball is here; whether it came.
+    #[inline]
+    fn catch(&self, ball: u64) -> Result<bool, BoundsError> {
+        for _ in 0..MAX_LOOKS {
+            if self.own.load_acquire_u64(0)? == ball {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// What cannot happen, in words.
+pub fn bounds(error: BoundsError) -> Failure {
+    alloc::format!("{error}").into()
+}
+
+/// Measures at every place in each repetition.
+pub fn run(settings: &Settings) -> Result {
+    const WARM_UP: u64 = 500;
+    let station = Station::open(settings, 0)?;
+    let mut tables = Vec::new();
+    for place in 0..PLACES.len() {
+        tables.push((Table::new(&station.court, place, true)?, Samples::new()));
+    }
+    let mut rounds = Vec::new();
+    for (place, (table, _)) in tables.iter().enumerate() {
+        let warm = play(&station, table, settings, place, WARM_UP)?;
+        let one = warm.iter().sum::<f64>() / WARM_UP as f64;
+        rounds.push(settings.rounds(one * PLACES.len() as f64));
+    }
+    for repetition in 1..=settings.repetitions {
+        settings.repetition("bare_pingpong", 8, repetition)?;
+        for (place, (table, samples)) in tables.iter_mut().enumerate() {
+            samples.add(play(&station, table, settings, place, rounds[place])?);
+        }
+    }
+    for (place, (_, samples)) in tables.into_iter().enumerate() {
+        settings.print_with("bare_pingpong", 8, Unit::Nanoseconds, samples, |line| {
+            line.with_text("routine", &alloc::format!("place {place}"))
+        });
+    }
+    station.leave()
 }
 
 /// The time of each round trip in nanoseconds. One reading of the counter for each: it is the end
 /// of one and the start of the next.
-fn rounds(station: &Station, settings: &Settings) -> Result<Vec<f64>, Failure> {
-    let (own, peer) = (&station.control, &station.peer_control);
-    let mut times = Vec::with_capacity(settings.rounds as usize);
+fn play(
+    station: &Station,
+    table: &Table,
+    settings: &Settings,
+    place: usize,
+    rounds: u64,
+) -> Result<Vec<f64>> {
+    for word in [&table.own, &table.peer] {
+        word.write(0, 0_u64).map_err(bounds)?;
+    }
+    let mut times = Vec::with_capacity(rounds as usize);
+    station.order(Order::Play, rounds << PLACE_BITS | place as u64)?;
     let mut last = ticks();
-    for ball in 1..=settings.rounds {
-        peer.store_release_u64(BALL, ball)
-            .map_err(failed("ping-pong"))?;
-        if !wait(own, ball).map_err(failed("ping-pong"))? {
-            return Err("ping-pong: the ball did not come back".into());
+    for ball in 1..=rounds {
+        table.throw(ball).map_err(bounds)?;
+        if !table.catch(ball).map_err(bounds)? {
+            return Err("the ball did not come back".into());
         }
         let now = ticks();
         times.push(settings.rate.between(last, now));
@@ -74,13 +116,15 @@ fn rounds(station: &Station, settings: &Settings) -> Result<Vec<f64>, Failure> {
     Ok(times)
 }
 
-/// Polls until the ball is here; whether it came.
-#[inline]
-fn wait(own: &Region, ball: u64) -> Result<bool, BoundsError> {
-    for _ in 0..MAX_LOOKS {
-        if own.load_acquire_u64(BALL)? == ball {
-            return Ok(true);
+/// The other side's part.
+pub fn answer(court: &Court, argument: u64) -> Result {
+    let place = argument & ((1 << PLACE_BITS) - 1);
+    let table = Table::new(court, place as usize, false)?;
+    for ball in 1..=argument >> PLACE_BITS {
+        if !table.catch(ball).map_err(bounds)? {
+            return Err("the ball did not come".into());
         }
+        table.throw(ball).map_err(bounds)?;
     }
-    Ok(false)
+    Ok(())
 }

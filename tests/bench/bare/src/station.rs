@@ -1,217 +1,227 @@
-//! One side's memory as the other sees it: a page with words for both, and a large area that the
-//! measuring side copies from and to. The side that does not measure sleeps, except when it plays
-//! ping-pong.
+//! One side's memory as the other sees it: some pages with words for both, and a large area that
+//! the measuring side copies from and to. The other side sleeps until an order comes.
+//!
+//! Orders and answers are words over SCIF. Nothing is freed while the other side may reach it: the
+//! measuring side asks the other one to leave, which lets go of everything before it answers.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use platform::dma::{Allocator, Buffer, Scattered};
-use platform::mem::{Cache, PAGE, Region, map_physical};
-use runtime::time::{Duration, Instant, sleep};
+use platform::mem::{PAGE, Region};
+use runtime::thread;
+use scif::{Endpoint, Listener, NodeId, Port};
+use scif_perf::perf::session::connect;
+use scif_perf::perf::wire::{hear, tell};
+use scif_perf::perf::{Context, Failure, Result, Settings};
 
 use crate::link::Link;
-use crate::meeting::Meeting;
-use crate::{Failure, copies, failed, pingpong};
+use crate::{copies, doorbells, pingpong};
 
-/// Words of the control page. Each is written by one side: the ball, the command and its argument
-/// by the other node, the rest by the owner.
-pub const BALL: usize = 0;
-const COMMAND: usize = 64;
-const ARGUMENT: usize = 72;
-const ANSWER: usize = 128;
-const ANSWERED: usize = 136;
-const PIECES: usize = 256;
-/// Pieces of the exported area that can be listed.
-const MAX_PIECES: usize = (PAGE - PIECES - 8) / 16;
+/// Pages of the words. What both sides use must not collide in an emulator's address cache, which
+/// depends on addresses neither side chooses: there are several places to try.
+const COURT_PAGES: usize = 16;
+/// Pieces of an exported area at most: more, and free memory is in crumbs.
+const MAX_PIECES: u64 = 4096;
+/// Bytes of an exported area at most.
+const MAX_EXPORTED: u64 = 64 << 20;
 
-/// What the measuring side can ask for.
-#[derive(Clone, Copy)]
-pub enum Command {
-    /// Play ping-pong, so many times.
+/// What the measuring side can ask for; each order has an argument and an answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Order {
+    /// Play ping-pong: the place, the rounds above [`PLACE_BITS`]. Answered before it begins.
     Play = 1,
-    /// Fill the exported area with the pattern of a seed.
+    /// Fill the exported area, as much of it as is compared, with the pattern of a seed.
     Fill = 2,
     /// The checksum of so many bytes of the exported area.
     Sum = 3,
-    /// End.
-    Leave = 4,
+    /// Get ready to be rung.
+    SetUpBell = 4,
+    /// Answer so many doorbells. Answered before it begins.
+    Ring = 5,
+    /// Let go of everything.
+    Leave = 6,
 }
 
-/// How long the measuring side waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ORDERS: [Order; 6] = [
+    Order::Play,
+    Order::Fill,
+    Order::Sum,
+    Order::SetUpBell,
+    Order::Ring,
+    Order::Leave,
+];
+
+/// Bits of [`Order::Play`]'s argument that hold the place.
+pub const PLACE_BITS: u32 = 8;
 
 /// A contiguous piece of the peer's exported area.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Piece {
-    /// Where it is in [`Station::aperture`].
-    pub offset: usize,
+    pub physical: u64,
     pub bytes: usize,
 }
 
-/// This side's memory and the view of the peer's.
+/// The pages with words.
+pub struct Court {
+    /// The own ones, which the peer writes.
+    pub own: Region,
+    /// The peer's.
+    pub peer: Region,
+    /// Keeps the own ones.
+    _buffer: Buffer,
+}
+
+/// The measuring side.
 pub struct Station {
-    pub control: Region,
-    pub peer_control: Region,
-    /// The own area that the peer reaches.
-    pub exported: Region,
-    /// The part of the peer's memory that holds its exported area.
-    pub aperture: Region,
+    pub link: Link,
+    pub court: Court,
+    pub allocator: Allocator,
+    /// The peer's exported area.
     pub pieces: Vec<Piece>,
-    /// Own memory that nobody else reaches, with [`copies::SLACK`] bytes more.
-    pub private: Region,
-    /// Keeps what was allocated.
-    _memory: (Buffer, Scattered, Scattered),
-    _meeting: Meeting,
+    endpoint: Endpoint,
 }
 
-impl Station {
-    /// Allocates `bytes` of memory to be exported and as much for private use, and finds the
-    /// peer's.
-    pub fn open(link: &Link, bytes: usize) -> Result<Self, Failure> {
-        let allocator = Allocator::new().map_err(failed("memory for devices (are you root?)"))?;
-        let buffer = allocator.allocate(PAGE).map_err(failed("memory"))?;
-        let exported = scattered(&allocator, bytes)?;
-        let private = scattered(&allocator, bytes + copies::SLACK)?;
-        let control = buffer.region().clone();
-        let mut listed = Vec::new();
-        for piece in exported.pieces() {
-            listed.push((piece.physical, piece.bytes as u64));
-        }
-        if listed.len() > MAX_PIECES {
-            return Err("free memory is too fragmented: use a smaller --size".into());
-        }
-        write_pieces(&control, &listed).map_err(failed("the control page"))?;
-        let (meeting, theirs) = Meeting::meet(&link.meeting, link.side, buffer.physical())?;
-        let peer_control = map_physical(link.aperture + theirs, PAGE, Cache::WriteBack);
-        let peer_control = peer_control.map_err(failed("mapping the peer's control page"))?;
-        let listed = read_pieces(&peer_control).map_err(failed("the peer's control page"))?;
-        let first = listed.iter().map(|piece| piece.0).min();
-        let end = listed.iter().map(|piece| piece.0 + piece.1).max();
-        let (first, end) = first.zip(end).ok_or("the peer has no memory to copy")?;
-        let aperture = map_physical(
-            link.aperture + first,
-            (end - first) as usize,
-            Cache::WriteBack,
-        );
-        let pieces = listed.iter().map(|&(physical, bytes)| Piece {
-            offset: (physical - first) as usize,
-            bytes: bytes as usize,
-        });
-        Ok(Self {
-            control,
-            peer_control,
-            exported: exported.region().clone(),
-            aperture: aperture.map_err(failed("mapping the peer's memory"))?,
-            pieces: pieces.collect(),
-            private: private.region().clone(),
-            _memory: (buffer, exported, private),
-            _meeting: meeting,
-        })
-    }
-
-    /// Has the peer do something. Returns at once: what it answers comes by
-    /// [`answer`](Self::answer).
-    pub fn order(&self, command: Command, argument: u64) -> Result<(), Failure> {
-        let order = || {
-            let number = self.peer_control.read::<u64>(COMMAND)? >> 8;
-            self.peer_control.write(ARGUMENT, argument)?;
-            let word = (number + 1) << 8 | command as u64;
-            self.peer_control.store_release_u64(COMMAND, word)
-        };
-        order().map_err(failed("ordering"))
-    }
-
-    /// Waits for the answer to the last order.
-    pub fn answer(&self) -> Result<u64, Failure> {
-        let look = || {
-            let ordered = self.peer_control.read::<u64>(COMMAND)? >> 8;
-            let answered = self.peer_control.load_acquire_u64(ANSWERED)?;
-            let answer = self.peer_control.read::<u64>(ANSWER)?;
-            Ok((ordered == answered).then_some(answer))
-        };
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            let answer = look().map_err(|error: platform::Error| failed("waiting")(error))?;
-            if let Some(answer) = answer {
-                return Ok(answer);
-            }
-            sleep(Duration::from_millis(1));
-        }
-        Err("the peer does not answer".into())
-    }
-
-    /// Ends the peer's part.
-    pub fn dismiss(&self) -> Result<(), Failure> {
-        self.order(Command::Leave, 0)?;
-        self.answer().map(|_| ())
-    }
-
-    /// Plays along until the measuring side says that it is over.
-    pub fn serve(&self) -> Result<(), Failure> {
-        let mut done = 0;
-        let mut last = Instant::now();
-        while last.elapsed() < PATIENCE {
-            let word = self.control.load_acquire_u64(COMMAND);
-            let word = word.map_err(failed("the control page"))?;
-            if word >> 8 == done {
-                sleep(Duration::from_millis(1));
-                continue;
-            }
-            let argument = self.control.read(ARGUMENT);
-            let argument = argument.map_err(failed("the control page"))?;
-            let command = word & 0xff;
-            let answer = match command {
-                command if command == Command::Play as u64 => pingpong::play(self, argument)?,
-                command if command == Command::Fill as u64 => copies::fill(self, argument)?,
-                command if command == Command::Sum as u64 => copies::sum(self, argument)?,
-                command if command == Command::Leave as u64 => 0,
-                _ => return Err("an order nobody knows".into()),
-            };
-            done = word >> 8;
-            let answered = || {
-                self.control.write(ANSWER, answer)?;
-                self.control.store_release_u64(ANSWERED, done)
-            };
-            answered().map_err(failed("the control page"))?;
-            if command == Command::Leave as u64 {
-                // Its memory must not be somebody else's before the other side has looked.
-                sleep(Duration::from_millis(100));
-                return Ok(());
-            }
-            last = Instant::now();
-        }
-        Err("the measuring side does not say anything".into())
-    }
+fn allocator() -> Result<Allocator> {
+    Allocator::new().context("memory for devices (are you root?)")
 }
 
-fn scattered(allocator: &Allocator, bytes: usize) -> Result<Scattered, Failure> {
+fn court(allocator: &Allocator) -> Result<Buffer> {
+    let court = allocator.allocate(COURT_PAGES * PAGE);
+    court.context("memory")
+}
+
+/// `bytes` bytes of memory in physical pieces.
+pub fn scattered(allocator: &Allocator, bytes: usize) -> Result<Scattered> {
     let fill = || {
         let mut memory = allocator.reserve(bytes)?;
         while allocator.fill(&mut memory)? {}
         Ok(memory)
     };
     fill().map_err(|error: platform::Error| {
-        alloc::format!(
+        Failure::from(alloc::format!(
             "{} MiB of memory: {error}; use a smaller --size",
             bytes >> 20
-        )
+        ))
     })
 }
 
-fn write_pieces(control: &Region, pieces: &[(u64, u64)]) -> platform::Result<()> {
-    control.write(PIECES, pieces.len() as u64)?;
-    for (index, (physical, bytes)) in pieces.iter().enumerate() {
-        control.write(PIECES + 8 + 16 * index, *physical)?;
-        control.write(PIECES + 16 + 16 * index, *bytes)?;
+impl Station {
+    /// Has the other side export `bytes` bytes, and finds them.
+    pub fn open(settings: &Settings, bytes: usize) -> Result<Self> {
+        let endpoint = connect(settings.extra_port()).context("connecting to scif-bare -s")?;
+        let link = Link::find(settings.server.node())?;
+        let allocator = allocator()?;
+        let buffer = court(&allocator)?;
+        tell(&endpoint, buffer.physical())?;
+        tell(&endpoint, bytes as u64)?;
+        let physical = hear(&endpoint).context("the other side")?;
+        let peer = link.map_peer(physical, COURT_PAGES * PAGE)?;
+        let count = hear(&endpoint)?;
+        if count > MAX_PIECES {
+            return Err("the other side's memory is in crumbs: use a smaller --size".into());
+        }
+        let mut pieces = Vec::new();
+        for _ in 0..count {
+            let (physical, bytes) = (hear(&endpoint)?, hear(&endpoint)? as usize);
+            pieces.push(Piece { physical, bytes });
+        }
+        let court = Court {
+            own: buffer.region().clone(),
+            peer,
+            _buffer: buffer,
+        };
+        Ok(Self {
+            link,
+            court,
+            allocator,
+            pieces,
+            endpoint,
+        })
     }
-    Ok(())
+
+    /// Has the other side do something; its answer.
+    pub fn order(&self, order: Order, argument: u64) -> Result<u64> {
+        tell(&self.endpoint, order as u64)?;
+        tell(&self.endpoint, argument)?;
+        hear(&self.endpoint).context("the other side")
+    }
+
+    /// Has the other side let go of everything.
+    pub fn leave(self) -> Result {
+        self.order(Order::Leave, 0).map(|_| ())
+    }
 }
 
-fn read_pieces(control: &Region) -> platform::Result<Vec<(u64, u64)>> {
-    let count = control.read::<u64>(PIECES)?.min(MAX_PIECES as u64);
-    let mut pieces = Vec::new();
-    for index in 0..count as usize {
-        let physical = control.read(PIECES + 8 + 16 * index)?;
-        pieces.push((physical, control.read(PIECES + 16 + 16 * index)?));
+/// The other side, with a thread for each connection.
+pub fn serve(port: Port) -> Result {
+    let listener = Listener::bind(port).context("the port of the bare tests")?;
+    loop {
+        let (endpoint, peer) = listener.accept().context("accept")?;
+        let endpoint = Arc::new(endpoint);
+        let attend = move || {
+            if let Err(failure) = attend(&endpoint, peer.node()) {
+                runtime::eprintln!("scif-bare: node {}: {failure}", peer.node());
+            }
+        };
+        thread::spawn(attend).context("a thread")?;
     }
-    Ok(pieces)
+}
+
+/// Does what the measuring side orders until it lets this side leave. When it just goes, its
+/// memory may be reused by now; this side only touches it in between two orders of it.
+fn attend(endpoint: &Endpoint, peer: NodeId) -> Result {
+    let (physical, bytes) = (hear(endpoint)?, hear(endpoint)?);
+    if bytes > MAX_EXPORTED {
+        return Err("it asks for too much memory".into());
+    }
+    let link = Link::find(peer)?;
+    let allocator = allocator()?;
+    let buffer = court(&allocator)?;
+    let court = Court {
+        own: buffer.region().clone(),
+        peer: link.map_peer(physical, COURT_PAGES * PAGE)?,
+        _buffer: buffer,
+    };
+    let exported = match bytes {
+        0 => None,
+        bytes => Some(scattered(&allocator, bytes as usize)?),
+    };
+    tell(endpoint, court._buffer.physical())?;
+    let pieces = exported.as_ref().map_or(&[][..], Scattered::pieces);
+    tell(endpoint, pieces.len() as u64)?;
+    for piece in pieces {
+        tell(endpoint, piece.physical)?;
+        tell(endpoint, piece.bytes as u64)?;
+    }
+    let area = || Ok::<_, Failure>(exported.as_ref().ok_or("nothing is exported")?.region());
+    let mut bell = None;
+    loop {
+        let (order, argument) = (hear(endpoint)?, hear(endpoint)?);
+        let known = ORDERS.into_iter().find(|known| *known as u64 == order);
+        match known.ok_or("an order nobody knows")? {
+            Order::Play => {
+                tell(endpoint, 0)?;
+                pingpong::answer(&court, argument)?;
+            }
+            Order::Fill => {
+                let bytes = area()?.len().min(copies::MAX_VERIFIED);
+                copies::fill(area()?, 0, bytes, argument)?;
+                tell(endpoint, 0)?;
+            }
+            Order::Sum => tell(endpoint, copies::sum(area()?, 0, argument as usize)?)?,
+            Order::SetUpBell => {
+                bell = Some(doorbells::Bell::set_up(&link, peer)?);
+                tell(endpoint, 0)?;
+            }
+            Order::Ring => {
+                let bell = bell.as_mut().ok_or("there is no bell")?;
+                tell(endpoint, 0)?;
+                bell.answer(&court, argument)?;
+            }
+            Order::Leave => break,
+        }
+    }
+    drop((court, exported, bell));
+    tell(endpoint, 0)
 }

@@ -24,6 +24,8 @@ const STREAM_BYTES: [usize; 9] = [
     1 << 20,
     4 << 20,
 ];
+/// Those that ours is compared with.
+const COMPARED_BYTES: [usize; 3] = [64 << 10, 1 << 20, 4 << 20];
 /// Largest piece the server takes at a time.
 const SINK_BYTES: usize = 256 << 10;
 /// First guess of a stream's rate, in bytes per millisecond.
@@ -43,7 +45,12 @@ pub fn measure(server: &mut Server, effort: Effort) -> Result<()> {
         }
         let test = format!("tcp{mtu}_rtt");
         report::result(&test, ROUND_TRIP_BYTES as u64, Unit::Nanoseconds, &all);
-        for bytes in STREAM_BYTES {
+        let sizes = if effort.all {
+            &STREAM_BYTES[..]
+        } else {
+            &COMPARED_BYTES
+        };
+        for &bytes in sizes {
             report::progress(&format!("TCP, MTU {mtu}: stream of {bytes}-byte messages"));
             let rates = streams(server, bytes, effort)?;
             let test = format!("tcp{mtu}_stream");

@@ -34,9 +34,9 @@ use scif_perf::samples::Samples;
 const HELP: &str = "\
 bench-native [options]: two nodes in one program, beside sockets, pipes and memcpy
   --test LIST        groups to run: rtt, rma, stream (default: all)
-  --repetitions N    repetitions (default 7)
-  --budget-ms N      time for one test in a repetition (default 50)
-  --quick            2 repetitions of 5 ms
+  --repetitions N    repetitions (default 20)
+  --budget-ms N      time for one test in a repetition (default 20)
+  --quick            3 repetitions of 5 ms
   --json             a JSON object per line instead of a table";
 
 /// Why something could not be measured.
@@ -94,9 +94,12 @@ impl Settings {
                 }
             }
         }
+        let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
+        let turns = names.join("+");
         for (test, samples) in tests.iter().zip(samples) {
             if let Some(summary) = samples.summary() {
                 let line = Line::new(&test.name, test.size, test.unit, summary);
+                let line = line.with_text("turns", &turns);
                 if self.json {
                     println!("{}", line.json());
                 } else {
@@ -131,10 +134,10 @@ fn run() -> Result<(), Failure> {
     let quick = arguments.has("--quick");
     let start = Instant::now();
     let rate = Rate::measure(|| start.elapsed().as_nanos() as u64);
-    let budget: u64 = arguments.number("--budget-ms", if quick { 5 } else { 50 })?;
+    let budget: u64 = arguments.number("--budget-ms", if quick { 5 } else { 20 })?;
     let settings = Settings {
         rate: rate.ok_or("the clocks stand still")?,
-        repetitions: arguments.number("--repetitions", if quick { 2 } else { 7 })?,
+        repetitions: arguments.number("--repetitions", if quick { 3 } else { 20 })?,
         budget_ns: budget * 1_000_000,
         json: arguments.has("--json"),
     };
