@@ -310,7 +310,8 @@ impl Region {
         Ok(unsafe { AtomicU32::from_ptr(place.as_ptr()) })
     }
 
-    fn atomic_u64(&self, offset: usize) -> Result<&AtomicU64, BoundsError> {
+    /// A word for those who look at it again and again: checked once, here.
+    pub fn word_u64(&self, offset: usize) -> Result<&AtomicU64, BoundsError> {
         let place = self.word::<u64>(offset)?;
         // SAFETY: as for `atomic_u32`.
         Ok(unsafe { AtomicU64::from_ptr(place.as_ptr()) })
@@ -329,12 +330,12 @@ impl Region {
 
     /// As [`load_acquire_u32`](Self::load_acquire_u32), 64 bits.
     pub fn load_acquire_u64(&self, offset: usize) -> Result<u64, BoundsError> {
-        Ok(self.atomic_u64(offset)?.load(Ordering::Acquire))
+        Ok(self.word_u64(offset)?.load(Ordering::Acquire))
     }
 
     /// As [`store_release_u32`](Self::store_release_u32), 64 bits.
     pub fn store_release_u64(&self, offset: usize, value: u64) -> Result<(), BoundsError> {
-        self.atomic_u64(offset)?.store(value, Ordering::Release);
+        self.word_u64(offset)?.store(value, Ordering::Release);
         Ok(())
     }
 
@@ -345,7 +346,7 @@ impl Region {
 
     /// Adds and returns the former value, in one step for all sides.
     pub fn fetch_add_u64(&self, offset: usize, value: u64) -> Result<u64, BoundsError> {
-        Ok(self.atomic_u64(offset)?.fetch_add(value, Ordering::AcqRel))
+        Ok(self.word_u64(offset)?.fetch_add(value, Ordering::AcqRel))
     }
 
     /// Replaces `expected` by `new` in one step for all sides; the error holds what was there.

@@ -96,7 +96,7 @@ mod tests {
                 .all(|row| row.matches('|').count() == HEADS.len() + 3)
         );
         assert!(text.contains("| 1.00 | 1.00 to 1.00 | at most 1.05 | met |"));
-        assert!(text.contains("1 of "));
+        assert!(text.contains("2 of "));
         assert!(text.contains("Not measured: `boot`"));
         assert!(text.ends_with("![what](a/b.svg)\n"));
     }

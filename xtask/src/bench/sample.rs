@@ -119,6 +119,16 @@ impl Sample {
         spread(&self.repetitions)
     }
 
+    /// Only the least repetition, of no boot: every other one of its kind is its neighbour.
+    pub fn least(&self) -> Self {
+        let least = self.repetitions.iter().copied().reduce(f64::min);
+        let run = Run {
+            repetitions: least.into_iter().collect(),
+            ..Run::default()
+        };
+        Self::of(&self.unit, [&run])
+    }
+
     /// The repetitions of a boot.
     fn of_boot(&self, boot: u64) -> Vec<f64> {
         let runs = self.runs.iter().filter(|run| run.boot == boot);

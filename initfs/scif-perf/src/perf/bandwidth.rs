@@ -2,10 +2,6 @@
 
 use alloc::vec::Vec;
 
-use crate::pattern::{self, Sum};
-use crate::report::Unit;
-use crate::samples::Samples;
-use crate::timing;
 use platform::clock::ticks;
 use scif::{Memory, Protection, RmaFlags, View};
 
@@ -14,6 +10,10 @@ use super::server::{fill, sum};
 use super::session::{PAGE, Session};
 use super::wire::{Request, Verb, Wait, hear, tell};
 use super::{Context, Path, Result, Settings};
+use crate::pattern::{self, Sum};
+use crate::report::Unit;
+use crate::samples::Samples;
+use crate::timing;
 
 const MIN_BYTES: u64 = 64;
 const MAX_BYTES: u64 = 64 << 20;

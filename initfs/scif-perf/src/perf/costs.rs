@@ -4,8 +4,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::report::Unit;
-use crate::samples::Samples;
 use platform::clock::ticks;
 use runtime::thread;
 use scif::{Memory, PortId, Protection};
@@ -14,6 +12,8 @@ use super::latency::path_name;
 use super::session::{Session, connect};
 use super::wire::{Request, Verb, Wait};
 use super::{Context, Failure, Result, Settings};
+use crate::report::Unit;
+use crate::samples::Samples;
 
 /// Sizes of windows unless others are asked for.
 const WINDOWS: &[u64] = &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];

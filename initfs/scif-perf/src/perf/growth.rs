@@ -8,9 +8,6 @@
 
 use alloc::vec::Vec;
 
-use crate::report::Unit;
-use crate::samples::Samples;
-use crate::timing;
 use scif::{Mapping, Memory, Protection, RmaFlags, View};
 
 use super::costs::idle_port;
@@ -18,6 +15,9 @@ use super::latency::{Play, rounds_of, with_table};
 use super::session::{PAGE, Session, connect};
 use super::wire::{Request, Verb, Wait};
 use super::{Context, Result, Settings};
+use crate::report::Unit;
+use crate::samples::Samples;
+use crate::timing;
 
 /// Bytes of the messages.
 const MESSAGE: usize = 64;

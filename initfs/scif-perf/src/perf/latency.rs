@@ -1,16 +1,17 @@
 //! Round trips: of a word or a few through mapped windows, and of messages.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::pattern;
-use crate::report::Unit;
-use crate::samples::Samples;
 use platform::clock::ticks;
 use scif::{Memory, Protection, View};
 
 use super::session::{PAGE, Session};
 use super::wire::{Request, Verb, Wait, hear};
 use super::{Context, Path, Result, Settings};
+use crate::pattern;
+use crate::report::Unit;
+use crate::samples::Samples;
 
 /// Sizes of messages unless others are asked for.
 const MESSAGES: &[u64] = &[1, 8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
@@ -65,6 +66,8 @@ pub fn path_name(settings: &Settings) -> &'static str {
 pub struct Table<'a> {
     own: &'a View,
     peer: &'a View,
+    /// The words with the number, the own one and the peer's.
+    numbers: [&'a AtomicU64; 2],
     wait: Wait,
     /// What is thrown besides the number; empty when a ball is only a word.
     ball: Vec<u8>,
@@ -77,14 +80,18 @@ const BALL: usize = 128;
 
 impl<'a> Table<'a> {
     /// A table of the own memory and the peer's, for balls of `bytes` bytes.
-    pub fn new(own: &'a View, peer: &'a View, wait: Wait, bytes: usize) -> Self {
+    ///
+    /// # Errors
+    /// When one of them cannot be read and written.
+    pub fn new(own: &'a View, peer: &'a View, wait: Wait, bytes: usize) -> Result<Self> {
         let more = if bytes > 8 { bytes.min(PAGE - BALL) } else { 0 };
-        Self {
+        Ok(Self {
             own,
             peer,
+            numbers: [own.word_u64(NUMBER)?, peer.word_u64(NUMBER)?],
             wait,
             ball: alloc::vec![0; more],
-        }
+        })
     }
 
     /// Throws what was caught last, as ball `number`.
@@ -93,14 +100,16 @@ impl<'a> Table<'a> {
         if !self.ball.is_empty() {
             self.peer.copy_in(BALL, &self.ball)?;
         }
-        Ok(self.peer.store_release_u64(NUMBER, number)?)
+        self.numbers[1].store(number, Ordering::Release);
+        Ok(())
     }
 
     /// Waits for ball `number`.
     #[inline]
     pub fn catch(&mut self, number: u64) -> Result {
+        let own = self.numbers[0];
         for _ in 0..MAX_LOOKS {
-            if self.own.load_acquire_u64(NUMBER)? == number {
+            if own.load(Ordering::Acquire) == number {
                 if !self.ball.is_empty() {
                     self.own.copy_out(BALL, &mut self.ball)?;
                 }
@@ -158,7 +167,7 @@ pub fn with_table<T>(
     let mapping = endpoint.map(remote, PAGE, Protection::READ | Protection::WRITE)?;
     let wait = settings.polling();
     let mut play = |rounds: u64| {
-        let mut table = Table::new(&memory, &mapping, wait, size as usize);
+        let mut table = Table::new(&memory, &mapping, wait, size as usize)?;
         pattern::fill(&mut table.ball, rounds);
         let sum = table.sum();
         memory.store_release_u64(NUMBER, 0)?;

@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::pattern::{self, Sum};
 use runtime::sync::Mutex;
 use runtime::thread;
 use runtime::time::Duration;
@@ -14,6 +13,7 @@ use super::latency::Table;
 use super::session::PAGE;
 use super::wire::{Channel, Request, Verb, hear, tell};
 use super::{Context, Result};
+use crate::pattern::{self, Sum};
 
 /// What all connections share.
 struct Shared {
@@ -156,7 +156,7 @@ fn lend(endpoint: &Endpoint, bytes: u64, shared: &Shared) -> Result {
                 let rights = Protection::READ | Protection::WRITE;
                 let peer = endpoint.map(request.offset, PAGE, rights);
                 let peer = peer.context("mapping the client's window")?;
-                let mut table = Table::new(&memory, &peer, request.wait, bytes);
+                let mut table = Table::new(&memory, &peer, request.wait, bytes)?;
                 tell(endpoint, 0)?;
                 for ball in 1..=request.count {
                     table.catch(ball)?;

@@ -1,13 +1,13 @@
 //! A client's connection with the server, and what many tests do with it.
 
-use crate::pattern;
-use crate::samples::Samples;
 use platform::clock::ticks;
 use runtime::time::{Duration, sleep};
 use scif::{Endpoint, Errno, Error, PortId};
 
 use super::wire::{Channel, Request, Verb, Wait, hear};
 use super::{Context, Result, Settings};
+use crate::pattern;
+use crate::samples::Samples;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;

@@ -184,6 +184,16 @@ impl View {
         Ok(unsafe { AtomicU64::from_ptr(place.as_ptr()) })
     }
 
+    /// A word for programs that look at it again and again: checked once, here.
+    ///
+    /// # Errors
+    /// `EFAULT` when it is not inside or not aligned, `EACCES` when the mapping cannot be both read
+    /// and written.
+    pub fn word_u64(&self, offset: usize) -> Result<&AtomicU64> {
+        self.atomic_u64(offset, false)?;
+        self.atomic_u64(offset, true)
+    }
+
     /// Reads a value that its writer published: what was written before it is visible after.
     ///
     /// # Errors
@@ -413,6 +423,20 @@ mod tests {
         assert_eq!(errno(view.copy_in(0, b"x")), EACCES);
         assert_eq!(errno(view.fetch_add_u64(0, 1)), EACCES);
         assert_eq!(errno(view.store_release_u64(0, 1)), EACCES);
+        assert_eq!(errno(view.word_u64(0).map(|_| ())), EACCES);
+    }
+
+    #[test]
+    fn a_word_is_the_memory_itself() {
+        let view = view(16, Protection::ALL);
+        let word = view.word_u64(8).unwrap();
+        word.store(7, Ordering::Release);
+        assert_eq!(view.read::<u64>(8), Ok(7));
+        view.write(8, 9_u64).unwrap();
+        assert_eq!(word.load(Ordering::Acquire), 9);
+        for wrong in [4, 16, usize::MAX] {
+            assert_eq!(errno(view.word_u64(wrong).map(|_| ())), EFAULT);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! aperture.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use platform::clock::ticks;
 use platform::mem::{BoundsError, PAGE, Region};
@@ -39,21 +40,22 @@ impl Table {
         })
     }
 
-    #[inline]
-    fn throw(&self, ball: u64) -> Result<(), BoundsError> {
-        self.peer.store_release_u64(0, ball)
+    /// The words: the own one and the peer's.
+    fn words(&self) -> Result<[&AtomicU64; 2]> {
+        let [own, peer] = [&self.own, &self.peer].map(|page| page.word_u64(0).map_err(bounds));
+        Ok([own?, peer?])
     }
+}
 
-    /// Polls until the ball is here; whether it came.
-    #[inline]
-    fn catch(&self, ball: u64) -> Result<bool, BoundsError> {
-        for _ in 0..MAX_LOOKS {
-            if self.own.load_acquire_u64(0)? == ball {
-                return Ok(true);
-            }
+/// Polls until the ball is here.
+#[inline]
+fn catch(own: &AtomicU64, ball: u64) -> Result {
+    for _ in 0..MAX_LOOKS {
+        if own.load(Ordering::Acquire) == ball {
+            return Ok(());
         }
-        Ok(false)
     }
+    Err("the ball does not come".into())
 }
 
 /// What cannot happen, in words.
@@ -98,17 +100,15 @@ fn play(
     place: usize,
     rounds: u64,
 ) -> Result<Vec<f64>> {
-    for word in [&table.own, &table.peer] {
-        word.write(0, 0_u64).map_err(bounds)?;
-    }
+    let [own, peer] = table.words()?;
+    own.store(0, Ordering::Release);
+    peer.store(0, Ordering::Release);
     let mut times = Vec::with_capacity(rounds as usize);
     station.order(Order::Play, rounds << PLACE_BITS | place as u64)?;
     let mut last = ticks();
     for ball in 1..=rounds {
-        table.throw(ball).map_err(bounds)?;
-        if !table.catch(ball).map_err(bounds)? {
-            return Err("the ball did not come back".into());
-        }
+        peer.store(ball, Ordering::Release);
+        catch(own, ball)?;
         let now = ticks();
         times.push(settings.rate.between(last, now));
         last = now;
@@ -120,11 +120,10 @@ fn play(
 pub fn answer(court: &Court, argument: u64) -> Result {
     let place = argument & ((1 << PLACE_BITS) - 1);
     let table = Table::new(court, place as usize, false)?;
+    let [own, peer] = table.words()?;
     for ball in 1..=argument >> PLACE_BITS {
-        if !table.catch(ball).map_err(bounds)? {
-            return Err("the ball did not come".into());
-        }
-        table.throw(ball).map_err(bounds)?;
+        catch(own, ball)?;
+        peer.store(ball, Ordering::Release);
     }
     Ok(())
 }
