@@ -125,8 +125,8 @@ pub const MEASURES: &[Measure] = &[
         Against::Limit(PING_PONG),
         Goal::AtMost(1.05),
     ),
-    // The limit of round trips can run in turn with ours only between our nodes. Linux guests, which
-    // pass a word the same way at another time, show whether it is one.
+    // The limit of round trips can run in turn with ours only between our nodes. Linux guests,
+    // which pass a word the same way at another time, show whether it is one.
     measure(
         "limit_pingpong",
         "check of that limit: its best / the best between Linux guests",

@@ -107,7 +107,8 @@ impl<'a> Table<'a> {
     /// Waits for ball `number`.
     #[inline]
     pub fn catch(&mut self, number: u64) -> Result {
-        let own = self.numbers[0];
+        // Copied, or each look at the word would also be one at the table.
+        let (own, wait) = (self.numbers[0], self.wait);
         for _ in 0..MAX_LOOKS {
             if own.load(Ordering::Acquire) == number {
                 if !self.ball.is_empty() {
@@ -115,7 +116,7 @@ impl<'a> Table<'a> {
                 }
                 return Ok(());
             }
-            self.wait.pause();
+            wait.pause();
         }
         Err("the ball does not come".into())
     }

@@ -168,7 +168,8 @@ fn lend(endpoint: &Endpoint, bytes: u64, shared: &Shared) -> Result {
                 while (more.len() as u64) + 1 < request.count {
                     let options = RegisterOptions::new();
                     let window = endpoint.register_with(&memory, 0..PAGE, options);
-                    more.push(window.context("one more window")?);
+                    let number = alloc::format!("window {}", more.len() + 2);
+                    more.push(window.context(&number)?);
                 }
                 let last = more.last().unwrap_or(&window);
                 tell(endpoint, last.offset() as u64)?;

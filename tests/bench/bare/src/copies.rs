@@ -29,7 +29,10 @@ pub const MAX_VERIFIED: usize = 1 << 20;
 /// How many of the ways to copy a size are measured after all were tried.
 const CANDIDATES: usize = 3;
 /// Times each way is tried; the fastest counts.
-const TRIES: usize = 2;
+const TRIES: usize = 6;
+/// How many times slower than the fastest way one must be not to be tried again: by more than the
+/// machine's speed changes.
+const HOPELESS: u64 = 2;
 
 /// Smallest number of entries of the emulator's address cache. Source and target pages never share
 /// an entry when their page numbers differ by something else than a multiple of it.
@@ -159,23 +162,18 @@ impl Copies {
 
     /// The fastest ways of a size by a short look, the fastest first.
     fn candidates(&self, bytes: usize) -> Result<Vec<Way>> {
-        let mut tried = Vec::new();
-        let mut fastest = u64::MAX;
-        for way in self.ways() {
-            let mut least = u64::MAX;
-            for _ in 0..TRIES {
+        let mut tried: Vec<(u64, Way)> = self.ways().map(|way| (u64::MAX, way)).collect();
+        // All ways again and again, not one after the other: the machine may be slow for a while.
+        for _ in 0..TRIES {
+            for (least, way) in &mut tried {
                 let start = ticks();
-                self.copy(way, bytes)?;
-                least = least.min(ticks() - start);
-                // Hopeless: far slower than another one, even with the first copy's misses.
-                if least / 4 > fastest {
-                    break;
-                }
+                self.copy(*way, bytes)?;
+                *least = (*least).min(ticks() - start);
             }
-            fastest = fastest.min(least);
-            tried.push((least, way));
+            tried.sort_by_key(|(least, _)| *least);
+            let hopeless = tried.first().map_or(0, |(fastest, _)| fastest * HOPELESS);
+            tried.retain(|(least, _)| *least < hopeless);
         }
-        tried.sort_by_key(|(least, _)| *least);
         let best = tried.into_iter().take(CANDIDATES);
         Ok(best.map(|(_, way)| way).collect())
     }
