@@ -417,6 +417,15 @@ impl Consumer {
         Ok(None)
     }
 
+    /// Whether nothing can be taken now, for who does not hold the lock and looks often: two loads.
+    /// An index that cannot be is not "nothing", so that who takes finds it.
+    #[inline]
+    pub fn is_empty<M: RingMemory>(&self, mem: &M) -> bool {
+        let received = mem.position(Side::Receive);
+        // In this order: whatever others take meanwhile, at the second load nothing was there.
+        u64::from(mem.load(Word::LocalWrite)) == received & self.mask
+    }
+
     /// Asks the other side to wake us when bytes come, and looks once more; as `look`. If there are
     /// none now, it is safe to sleep until woken.
     ///

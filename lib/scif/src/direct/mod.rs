@@ -99,8 +99,10 @@ impl Direct {
         self.waiting.store(waiting as u8, Ordering::Relaxed);
     }
 
-    fn waiting(&self) -> Waiting {
-        Waiting::from_number(self.waiting.load(Ordering::Relaxed))
+    /// The number of the way blocking calls wait.
+    #[inline]
+    fn waiting(&self) -> u8 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// `scif_send`; see [`raw::send`].

@@ -53,7 +53,8 @@ pub struct Opened {
     has_armed: bool,
     /// Stores into the peer's memory are to be drained before the index.
     gathers: bool,
-    /// The moment for which everything is in order; calls compare it with the present one.
+    /// The moment for which everything is in order; calls compare it with the present one. Never
+    /// one of a connection when the rings cannot be used.
     known: AtomicU64,
     /// The peer's pages are not mapped any more.
     is_detached: AtomicBool,
@@ -96,6 +97,11 @@ impl Opened {
                 .map_err(|error| Failure(error.errno))
         };
         let control = Control::new(map(Part::Control, Side::Own)?);
+        let has_armed = record.flags.get() & DIRECT_ARMED != 0;
+        let known = match has_armed {
+            true => control.now(),
+            false => Moment::ENDED,
+        };
         Ok(Self {
             own: map(Part::Own, Side::Own)?,
             peer_page: map(Part::PeerQueuePair, side)?,
@@ -104,9 +110,9 @@ impl Opened {
             producer: Producer::new(peer),
             consumer: Consumer::new(own),
             number: record.handle.get(),
-            has_armed: record.flags.get() & DIRECT_ARMED != 0,
+            has_armed,
             gathers: record.flags.get() & DIRECT_GATHERED != 0,
-            known: AtomicU64::new(control.now().bits()),
+            known: AtomicU64::new(known.bits()),
             is_detached: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             rma: Box::new(Rma::new(side)),
@@ -129,7 +135,7 @@ impl Opened {
     /// The rings, if the connection lives and they can be used.
     #[inline]
     pub(super) fn rings(&self) -> Option<Memory<'_>> {
-        if !self.has_armed || !self.is_unchanged() && !self.notice() {
+        if !self.is_unchanged() && !self.notice() {
             return None;
         }
         Some(Memory {
@@ -142,7 +148,8 @@ impl Opened {
         })
     }
 
-    /// Something has changed: windows have gone, or the connection has. Whether it lives.
+    /// Something has changed: windows have gone, or the connection has. Whether the rings can be
+    /// used.
     #[cold]
     pub(super) fn notice(&self) -> bool {
         let now = self.control.now();
@@ -152,8 +159,10 @@ impl Opened {
             self.let_go();
             return false;
         }
-        self.known.store(now.bits(), Ordering::Relaxed);
-        true
+        if self.has_armed {
+            self.known.store(now.bits(), Ordering::Relaxed);
+        }
+        self.has_armed
     }
 
     /// Whether the descriptor has gone: its number may mean something else by now.

@@ -151,7 +151,7 @@ impl Way for Receiving<'_> {
     #[inline]
     fn is_idle(opened: &Opened, memory: &Memory<'_>) -> bool {
         // Programs that poll look here far more often than they find something.
-        matches!(opened.consumer.look(memory), Ok(Some(0)))
+        opened.consumer.is_empty(memory)
     }
 
     #[inline]
@@ -161,20 +161,20 @@ impl Way for Receiving<'_> {
 }
 
 impl Opened {
-    /// `scif_send`. Nothing to send is not asked for.
+    /// `scif_send`. Nothing to send is not asked for. `waiting` is the number of a [`Waiting`].
     #[inline]
-    pub(super) fn send(&self, from: Readable<'_>, blocking: bool, waiting: Waiting) -> Outcome {
+    pub(super) fn send(&self, from: Readable<'_>, blocking: bool, waiting: u8) -> Outcome {
         self.run(Sending(from), blocking, waiting)
     }
 
-    /// `scif_recv`. An empty buffer is not asked for.
+    /// `scif_recv`. An empty buffer is not asked for. `waiting` as for `send`.
     #[inline]
-    pub(super) fn recv(&self, to: Writable<'_>, blocking: bool, waiting: Waiting) -> Outcome {
+    pub(super) fn recv(&self, to: Writable<'_>, blocking: bool, waiting: u8) -> Outcome {
         self.run(Receiving(to), blocking, waiting)
     }
 
     #[inline]
-    fn run<W: Way>(&self, mut way: W, blocking: bool, waiting: Waiting) -> Outcome {
+    fn run<W: Way>(&self, mut way: W, blocking: bool, waiting: u8) -> Outcome {
         let Some(mut memory) = self.rings() else {
             return Outcome::Daemon(0);
         };
@@ -190,7 +190,7 @@ impl Opened {
             return Outcome::Daemon(0);
         };
         if step.bytes < way.bytes() && blocking {
-            return self.rest(way, memory, step, waiting);
+            return self.rest(way, memory, step, Waiting::from_number(waiting));
         }
         memory.unlock(W::SIDE);
         if step.is_visible && W::must_notify(self, &mut memory) {

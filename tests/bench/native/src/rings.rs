@@ -86,10 +86,15 @@ impl End {
     fn receive(&self, buffer: &mut [u8], stop: Option<&AtomicBool>) -> Result<bool, Failure> {
         let (mut got, mut is_last_look) = (0, false);
         while got < buffer.len() {
-            let moved = self
-                .consumer
-                .receive(&mut View(self), self.holder(), &mut buffer[got..]);
-            let bytes = moved.map_err(fault)?.bytes;
+            // As the client library looks: without the lock.
+            let bytes = match self.consumer.is_empty(&View(self)) {
+                true => 0,
+                false => {
+                    let (mut view, rest) = (View(self), &mut buffer[got..]);
+                    let moved = self.consumer.receive(&mut view, self.holder(), rest);
+                    moved.map_err(fault)?.bytes
+                }
+            };
             if bytes == 0
                 && let Some(stop) = stop
             {
@@ -299,7 +304,7 @@ impl RingMemory for View<'_> {
             SEND_LOCK_OFFSET,
             RECEIVE_LOCK_OFFSET
         )
-        .swap(LOCK_FREE, Ordering::SeqCst);
+        .store(LOCK_FREE, Ordering::Release);
     }
 }
 
