@@ -41,6 +41,7 @@ const REPEATED: &[Step] = &[
     Step::Pair,
     Step::Loopback,
     Step::Native,
+    Step::Connections,
 ];
 /// The number of the boot of steps whose repetitions are all inside one.
 pub const ONCE: u64 = 0;
@@ -48,7 +49,6 @@ pub const ONCE: u64 = 0;
 const SINGLE: &[Step] = &[
     Step::LinuxSizes,
     Step::Sizes,
-    Step::Connections,
     Step::Windows,
     Step::Pages,
     Step::Nodes(2),

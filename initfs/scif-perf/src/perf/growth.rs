@@ -3,8 +3,9 @@
 //!
 //! Between the few and the many lie seconds, and in seconds the machine's speed changes by more
 //! than what is looked for. So every repetition is followed by one of a yardstick, which nothing
-//! here can slow down: for round trips a ping-pong through mapped windows (`…_rtt_yard`), for RMA a
-//! plain copy of as many bytes (`…_rma_yard`). What counts is how many yardsticks a step costs.
+//! here can slow down: for round trips a plain ring of as many bytes in mapped windows
+//! (`…_rtt_yard`), for RMA a plain copy of as many (`…_rma_yard`). What counts is how many
+//! yardsticks a step costs.
 
 use alloc::vec::Vec;
 
@@ -35,7 +36,7 @@ pub fn run(settings: &Settings) -> Result {
     }
     if settings.wants("nodes") {
         let online = scif::nodes()?.online.len() as u64;
-        with_table(settings, 8, |play| {
+        with_table(settings, MESSAGE as u64, |play| {
             round_trips(&Session::open(settings)?, play, "nodes_rtt", online)
         })
         .context("nodes")?;
@@ -90,7 +91,7 @@ fn print_both(
 fn idle(settings: &Settings) -> Result {
     let session = Session::open(settings)?;
     let mut open = Vec::new();
-    with_table(settings, 8, |play| {
+    with_table(settings, MESSAGE as u64, |play| {
         for count in steps(settings, &[1, 10, 100, 1000, 2000, 4000], 1000) {
             while (open.len() as u64) < count {
                 settings.progress("connecting", open.len() as u64, 1);
@@ -147,7 +148,7 @@ fn windows(settings: &Settings) -> Result {
         mapped: &mapped,
     };
     let numbers = steps(settings, &[1, 10, 100, 1000, 10_000, 100_000], 10_000);
-    with_table(settings, 8, |play| {
+    with_table(settings, MESSAGE as u64, |play| {
         for count in numbers {
             settings.progress("registering", count, 1);
             let more = Request {
@@ -179,7 +180,7 @@ fn pages(settings: &Settings) -> Result {
     };
     let mut mappings: Vec<Mapping> = Vec::new();
     let mut mapped = 1;
-    with_table(settings, 8, |play| {
+    with_table(settings, MESSAGE as u64, |play| {
         for count in steps(settings, &[1, 16, 256, 4096, 16_384, 65_536], 65_536) {
             while mapped < count {
                 let now = WINDOW_PAGES.min(count - mapped);
