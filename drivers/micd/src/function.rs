@@ -61,8 +61,8 @@ pub trait MicFunction {
     /// which must not touch what is the peer's. `None` when there is none.
     fn spare(&self) -> Option<Region>;
 
-    /// Whether stores through the aperture may be gathered on their way, so that later ones overtake
-    /// them.
+    /// Whether stores through the aperture may be gathered on their way, so that later ones
+    /// overtake them.
     fn gathers_stores(&self) -> bool;
 
     /// The peer's doorbell.

@@ -19,8 +19,8 @@
 //! forward within what it may: see [`RingError`].
 //!
 //! A consumer gives room back in bulk, or at once when the producer waits for it
-//! ([`Consumer::give_back`]), so a producer may see up to an eighth of the ring less room than there
-//! is.
+//! ([`Consumer::give_back`]), so a producer may see up to an eighth of the ring less room than
+//! there is.
 //!
 //! # Sleeping and waking
 //! Who wants to sleep *arms*: it stores 1 into a word in the other side's memory, and then looks at
