@@ -219,8 +219,9 @@ impl Opened {
         length: u64,
         flags: u32,
     ) -> bool {
+        let (control, choices) = (&self.control, self.choices);
         self.rma
-            .transfer(epd, &self.control, local, remote, length, flags)
+            .transfer(epd, control, choices, local, remote, length, flags)
     }
 }
 

@@ -6,12 +6,11 @@
 //! window has gone. Whatever is unusual (nothing mapped, a window gone, flags that ask for an
 //! order) is left to the daemon, and with it every error.
 
-use alloc::sync::Arc;
-
 use libredox::Fd;
-use platform::copy::Side;
-use platform::direct::{COLOURS, Pages, Readable, Writable, find_place};
+use platform::copy::{Choices, Side};
+use platform::direct::{Pages, Readable, THIRD, Writable, are_apart, find_place};
 use platform::lock::Mutex;
+use platform::mem::PAGE;
 use platform::shared::Protection;
 use scif_abi::call::Call;
 use scif_abi::flags::RmaFlags;
@@ -25,10 +24,13 @@ use crate::raw;
 /// Bytes copied in one go: the daemon does not wait longer for one that is under way.
 const SLICE_BYTES: u64 = 1 << 20;
 
-/// What the colours of mappings are shifted by. Windows on both sides that begin at the same offset
-/// are thus as far apart as possible.
-const OWN_COLOUR: usize = 11;
-const PEER_COLOUR: usize = OWN_COLOUR + COLOURS / 2;
+/// Transfers of up to this many bytes are made while the list of mappings is locked: other threads
+/// wait hardly longer, and the mappings need no names of their own.
+const SMALL_BYTES: u64 = 4096;
+
+/// By how many pages the places of own windows are ahead of their offsets, so that the first ones
+/// are not in the way of the connection's own pages.
+const OWN_SHIFT: usize = 11;
 
 /// The own end of a transfer.
 pub enum Local<'a> {
@@ -61,12 +63,31 @@ struct Spaces {
     peer: Space,
 }
 
+/// What a transfer needs of a space, and where its other end is.
+#[derive(Clone, Copy)]
+struct Need {
+    offset: i64,
+    bytes: u64,
+    what: Use,
+    /// The address of the other end's first byte.
+    other: usize,
+}
+
 /// Maps windows of one end.
 struct Maps<'a> {
     epd: usize,
     is_own: bool,
     side: Side,
     file: &'a Fd,
+    need: Need,
+}
+
+impl Maps<'_> {
+    /// Where the other end has the byte at `offset`, or would have it.
+    fn other(&self, offset: i64) -> usize {
+        let ahead = offset.wrapping_sub(self.need.offset) as usize;
+        self.need.other.wrapping_add(ahead)
+    }
 }
 
 impl Mapper for Maps<'_> {
@@ -87,17 +108,32 @@ impl Mapper for Maps<'_> {
     }
 
     fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<Pages> {
-        let shift = if self.is_own { OWN_COLOUR } else { PEER_COLOUR };
-        let colour = (offset as usize / platform::mem::PAGE).wrapping_add(shift) % COLOURS;
+        // The peer's window goes where it suits the own end, which may be anywhere. Pages that
+        // follow each other keep the order, so that all of a transfer is as far apart.
+        let page = if self.is_own {
+            place_of_own(offset) / PAGE
+        } else {
+            (self.other(offset) / PAGE).wrapping_add(THIRD)
+        };
         let bytes = bytes as usize;
         let protection = Protection {
             read: rights.read,
             write: rights.write,
         };
-        let place = find_place(bytes, colour).ok();
+        let place = find_place(bytes, page).ok();
         let file = self.file.raw();
         Pages::map(file, offset as u64, bytes, protection, self.side, place).ok()
     }
+
+    fn suits(&self, pages: &Pages, at: usize, offset: i64) -> bool {
+        let address = pages.address() + at;
+        self.is_own || are_apart(address, self.other(offset), self.need.bytes as usize)
+    }
+}
+
+/// Where own windows are mapped, modulo what an emulator's tables have at most.
+fn place_of_own(offset: i64) -> usize {
+    (offset as usize).wrapping_add(OWN_SHIFT * PAGE)
 }
 
 impl Space {
@@ -111,7 +147,7 @@ impl Space {
     }
 
     /// Whether all of a range is mapped, by now.
-    fn cover(&mut self, epd: usize, offset: i64, bytes: u64, what: Use) -> bool {
+    fn cover(&mut self, epd: usize, need: Need) -> bool {
         let file = match self.file.take() {
             Some(file) => file,
             None => {
@@ -131,10 +167,144 @@ impl Space {
             is_own: self.is_own,
             side: self.side,
             file: &file,
+            need,
         };
+        let (offset, bytes, what) = (need.offset, need.bytes, need.what);
         let covered = self.windows.cover(&maps, offset, bytes, what);
         self.file = Some(file);
         covered
+    }
+}
+
+/// Both ends of a part of a transfer.
+struct Ends<'a> {
+    peer: Piece<'a, Pages>,
+    /// Nothing where the own end is memory of the program.
+    own: Option<Piece<'a, Pages>>,
+    bytes: u64,
+}
+
+impl Spaces {
+    /// Lets go of what was mapped before `moment`.
+    #[cold]
+    fn renew(&mut self, moment: Moment) {
+        self.moment = moment;
+        self.own.windows.clear();
+        self.peer.windows.clear();
+    }
+
+    /// Maps all of a transfer, if that is possible and worth it.
+    fn cover(&mut self, epd: usize, local: &Local<'_>, remote: (i64, Use), bytes: u64) -> bool {
+        let (offset, what) = remote;
+        let other = match local {
+            Local::Window(offset) => {
+                let own = self.own.windows.find(*offset, 1, opposite(what));
+                own.map_or(place_of_own(*offset), |own| own.pages.address() + own.at)
+            }
+            Local::From(bytes) => bytes.address(),
+            Local::To(bytes) => bytes.address(),
+        };
+        let need = Need {
+            offset,
+            bytes,
+            what,
+            other,
+        };
+        // The peer's first: of its windows this program knows least.
+        self.peer.cover(epd, need)
+            && match local {
+                Local::Window(offset) => {
+                    let (offset, what) = (*offset, opposite(what));
+                    let need = Need {
+                        offset,
+                        what,
+                        ..need
+                    };
+                    self.own.cover(epd, need)
+                }
+                Local::From(_) | Local::To(_) => true,
+            }
+    }
+
+    /// What is mapped of a transfer that has got to `done`, at most `bytes` bytes in one piece at
+    /// either end.
+    #[inline]
+    fn find(
+        &mut self,
+        local: &Local<'_>,
+        (remote, what): (i64, Use),
+        done: u64,
+        bytes: u64,
+    ) -> Option<Ends<'_>> {
+        let at = remote.checked_add_unsigned(done)?;
+        let peer = self.peer.windows.find(at, bytes, what)?;
+        let own = match local {
+            Local::Window(offset) => {
+                let at = offset.checked_add_unsigned(done)?;
+                Some(self.own.windows.find(at, peer.bytes, opposite(what))?)
+            }
+            Local::From(_) | Local::To(_) => None,
+        };
+        let bytes = own.as_ref().map_or(peer.bytes, |own| own.bytes);
+        Some(Ends { peer, own, bytes })
+    }
+}
+
+impl Ends<'_> {
+    /// Whether no end would be better at another place.
+    #[inline]
+    fn are_well_placed(&self, local: &Local<'_>) -> bool {
+        let own = match (&self.own, local) {
+            (Some(own), _) => own.pages.address() + own.at,
+            (None, Local::From(bytes)) => bytes.address(),
+            (None, Local::To(bytes)) => bytes.address(),
+            (None, Local::Window(_)) => return true,
+        };
+        let peer = self.peer.pages.address() + self.peer.at;
+        !self.peer.can_move || are_apart(peer, own, self.bytes as usize)
+    }
+}
+
+/// How transfers are made at a moment.
+#[derive(Clone, Copy)]
+struct Manner<'a> {
+    control: &'a Control,
+    moment: Moment,
+    choices: Choices,
+    what: Use,
+}
+
+impl Manner<'_> {
+    /// Copies `count` bytes at most, unless something has gone or goes meanwhile. `own` is for
+    /// transfers between windows; `done` is where in the program's memory others have got to.
+    #[inline]
+    fn copy(
+        &self,
+        peer: (&Pages, usize),
+        own: Option<(&Pages, usize)>,
+        local: &mut Local<'_>,
+        done: usize,
+        count: usize,
+    ) -> bool {
+        let epoch = self.moment.epoch();
+        if !enter(&mut &*self.control, epoch) {
+            return false;
+        }
+        let choices = self.choices;
+        let copied = match (local, own) {
+            (Local::From(bytes), _) => peer.0.put(peer.1, bytes.part(done, count), choices),
+            (Local::To(bytes), _) => peer.0.take(peer.1, &bytes.part(done, count), choices),
+            (Local::Window(_), Some(own)) => {
+                let (to, from) = match self.what {
+                    Use::Write => (peer, own),
+                    Use::Read => (own, peer),
+                };
+                to.0.copy_from(to.1, from.0, from.1, count, choices)
+            }
+            (Local::Window(_), None) => Err(Error::new(EFAULT)),
+        };
+        let is_valid = leave(&mut &*self.control, epoch);
+        copied.is_ok() && is_valid
     }
 }
 
@@ -154,18 +324,18 @@ impl Rma {
     pub fn refresh(&self, moment: Moment) {
         let mut spaces = self.spaces.lock();
         if spaces.moment != moment {
-            spaces.moment = moment;
-            spaces.own.windows.clear();
-            spaces.peer.windows.clear();
+            spaces.renew(moment);
         }
     }
 
     /// Copies `length` bytes between `local` and the peer's windows at `remote`; `what` is done
     /// with the latter. `false`: not, or not all of them, and the daemon has to.
+    #[expect(clippy::too_many_arguments, reason = "a connection's, then the call's")]
     pub fn transfer(
         &self,
         epd: usize,
         control: &Control,
+        choices: Choices,
         mut local: Local<'_>,
         remote: (i64, Use),
         length: u64,
@@ -180,15 +350,33 @@ impl Rma {
         if !moment.is_connected() {
             return false;
         }
-        self.refresh(moment);
+        let manner = Manner {
+            control,
+            moment,
+            choices,
+            what: remote.1,
+        };
+        let mut spaces = self.spaces.lock();
+        if spaces.moment != moment {
+            spaces.renew(moment);
+        }
+        if length <= SMALL_BYTES
+            && let Some(ends) = spaces.find(&local, remote, 0, length)
+            && ends.bytes == length
+            && ends.are_well_placed(&local)
+        {
+            let peer = (&**ends.peer.pages, ends.peer.at);
+            let own = ends.own.as_ref().map(|own| (&**own.pages, own.at));
+            return manner.copy(peer, own, &mut local, 0, length as usize);
+        }
         // All of it before the first byte is copied: a transfer that fails must not have begun.
-        if !self.cover(epd, &local, remote, length) {
+        if !spaces.cover(epd, &local, remote, length) {
             return false;
         }
+        drop(spaces);
         let mut done = 0;
         while done < length {
-            let count = (length - done).min(SLICE_BYTES);
-            match self.slice(control, moment, &mut local, remote, done, count) {
+            match self.piece(manner, &mut local, remote, done, length - done) {
                 Some(count) => done += count,
                 None => return false,
             }
@@ -196,74 +384,36 @@ impl Rma {
         true
     }
 
-    fn cover(&self, epd: usize, local: &Local<'_>, remote: (i64, Use), length: u64) -> bool {
-        let mut spaces = self.spaces.lock();
-        // The peer's first: of its windows this program knows least.
-        spaces.peer.cover(epd, remote.0, length, remote.1)
-            && match local {
-                Local::Window(offset) => spaces.own.cover(epd, *offset, length, opposite(remote.1)),
-                Local::From(_) | Local::To(_) => true,
-            }
-    }
-
-    /// Copies at most `count` bytes from where the transfer has got to; returns how many.
-    fn slice(
+    /// Copies what of at most `count` bytes is in one piece from where the transfer has got to;
+    /// returns how much.
+    fn piece(
         &self,
-        control: &Control,
-        moment: Moment,
+        manner: Manner<'_>,
         local: &mut Local<'_>,
-        (remote, what): (i64, Use),
+        remote: (i64, Use),
         done: u64,
         count: u64,
     ) -> Option<u64> {
-        let find = |space: &mut Space, offset: i64, count, what| {
-            let at = offset.checked_add_unsigned(done)?;
-            space.windows.find(at, count, what)
-        };
         let mut spaces = self.spaces.lock();
-        let peer = find(&mut spaces.peer, remote, count, what)?;
-        let own = match local {
-            Local::Window(offset) => {
-                Some(find(&mut spaces.own, *offset, peer.bytes, opposite(what))?)
-            }
-            _ => None,
-        };
+        let ends = spaces.find(local, remote, done, count)?;
+        let bytes = ends.bytes;
+        let (peer, at) = (ends.peer.pages.clone(), ends.peer.at);
+        let own = ends.own.map(|own| (own.pages.clone(), own.at));
         // Other threads may copy meanwhile; the pieces keep their mappings.
         drop(spaces);
-        let count = own.as_ref().map_or(peer.bytes, |own| own.bytes) as usize;
-        let choices = control.choices();
-        let from = done as usize;
-        if !enter(&mut &*control, moment.epoch()) {
-            return None;
+        let mut copied = 0;
+        while copied < bytes {
+            let count = (bytes - copied).min(SLICE_BYTES) as usize;
+            let ahead = copied as usize;
+            let own = own.as_ref().map(|(pages, at)| (&**pages, at + ahead));
+            let from = done as usize + ahead;
+            if !manner.copy((&*peer, at + ahead), own, local, from, count) {
+                return None;
+            }
+            copied += count as u64;
         }
-        let copied = match (local, own) {
-            (Local::From(bytes), _) => peer.pages.put(peer.at, bytes.part(from, count), choices),
-            (Local::To(bytes), _) => {
-                let part = bytes.part(from, count);
-                peer.pages.take(peer.at, &part, choices)
-            }
-            (Local::Window(_), Some(own)) => {
-                let (target, source) = match what {
-                    Use::Write => (&peer, &own),
-                    Use::Read => (&own, &peer),
-                };
-                copy(target, source, count, choices)
-            }
-            (Local::Window(_), None) => Err(Error::new(EFAULT)),
-        };
-        let is_valid = leave(&mut &*control, moment.epoch());
-        (copied.is_ok() && is_valid).then_some(count as u64)
+        Some(bytes)
     }
-}
-
-fn copy(
-    target: &Piece<Pages>,
-    source: &Piece<Pages>,
-    count: usize,
-    choices: platform::copy::Choices,
-) -> syscall::error::Result<()> {
-    let (to, from): (&Arc<Pages>, &Arc<Pages>) = (&target.pages, &source.pages);
-    to.copy_from(target.at, from, source.at, count, choices)
 }
 
 /// What is done with the other end.

@@ -8,7 +8,11 @@
 //! are used again page by page get in: a program that jumps about in far more memory than the limit
 //! is served by the daemon instead of mapping and unmapping all the time.
 //!
-//! Finding a mapping is a binary search, whatever their number.
+//! A mapping whose place does not suit the other end of a transfer is made again at another place,
+//! a few times at most.
+//!
+//! Finding a mapping is a look at the last one that was found, then a binary search, whatever their
+//! number.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,6 +29,9 @@ const PAGE: u64 = 4096;
 const MAX_ENTRIES: usize = 512;
 /// Bytes that a cache maps at most.
 const MAX_BYTES: u64 = 256 << 20;
+
+/// How often a mapping is made again because of its place.
+const MAX_MOVES: u8 = 3;
 
 /// Places whose first use is remembered.
 const CANDIDATES: usize = 64;
@@ -79,6 +86,10 @@ pub trait Mapper {
 
     /// Maps one run; `None` when that is not possible.
     fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<Self::Pages>;
+
+    /// Whether the place of a mapping is good enough for the transfer it is wanted for, whose byte
+    /// at `offset` is the mapping's at `at`.
+    fn suits(&self, pages: &Self::Pages, at: usize, offset: i64) -> bool;
 }
 
 /// A mapping of `bytes` bytes from `offset` on.
@@ -88,24 +99,30 @@ struct Entry<P> {
     rights: Rights,
     pages: Arc<P>,
     used: u64,
+    /// How often it was made again because of its place.
+    moves: u8,
 }
 
 impl<P> Entry<P> {
     /// How many bytes are mapped from `offset` on; none when it does not lie in it.
+    #[inline]
     fn from(&self, offset: i64) -> Option<u64> {
-        let inside = u64::try_from(offset.checked_sub(self.offset)?).ok()?;
-        self.bytes.checked_sub(inside).filter(|rest| *rest > 0)
+        // Offsets before the beginning become large numbers.
+        let inside = offset.wrapping_sub(self.offset) as u64;
+        (inside < self.bytes).then(|| self.bytes - inside)
     }
 }
 
 /// A part of a mapping.
-pub struct Piece<P> {
+pub struct Piece<'a, P> {
     /// The mapping.
-    pub pages: Arc<P>,
+    pub pages: &'a Arc<P>,
     /// Where in it the part begins.
     pub at: usize,
     /// How many bytes it has.
     pub bytes: u64,
+    /// Whether it would be made again if its place did not suit.
+    pub can_move: bool,
 }
 
 /// Whether all pages of a range are registered.
@@ -122,6 +139,8 @@ fn is_registered(mapper: &impl Mapper, offset: i64, bytes: u64) -> bool {
 pub struct Windows<P> {
     /// By offset; they do not overlap.
     entries: Vec<Entry<P>>,
+    /// The number of the entry that was found last, if it is still there.
+    last: usize,
     bytes: u64,
     /// Counts uses.
     clock: u64,
@@ -134,6 +153,7 @@ impl<P> Windows<P> {
     pub const fn new() -> Self {
         Self {
             entries: Vec::new(),
+            last: 0,
             bytes: 0,
             clock: 0,
             candidates: [0; CANDIDATES],
@@ -154,17 +174,32 @@ impl<P> Windows<P> {
         (next.checked_sub(1), next)
     }
 
+    /// The number of the mapping that holds the byte at `offset`.
+    #[inline]
+    fn index(&self, offset: i64) -> Option<usize> {
+        let holds = |index: &usize| {
+            let entry = self.entries.get(*index);
+            entry.is_some_and(|entry| entry.from(offset).is_some())
+        };
+        Some(self.last)
+            .filter(holds)
+            .or_else(|| self.position(offset).0.filter(holds))
+    }
+
     /// What is mapped from `offset` on, at most `bytes` bytes.
-    pub fn find(&mut self, offset: i64, bytes: u64, what: Use) -> Option<Piece<P>> {
-        let (index, _) = self.position(offset);
-        let entry = self.entries.get_mut(index?)?;
+    #[inline]
+    pub fn find(&mut self, offset: i64, bytes: u64, what: Use) -> Option<Piece<'_, P>> {
+        let index = self.index(offset)?;
+        let entry = self.entries.get_mut(index)?;
         let rest = entry.from(offset).filter(|_| entry.rights.allow(what))?;
+        self.last = index;
         self.clock += 1;
         entry.used = self.clock;
         Some(Piece {
-            pages: entry.pages.clone(),
+            pages: &entry.pages,
             at: (offset - entry.offset) as usize,
             bytes: rest.min(bytes),
+            can_move: entry.moves < MAX_MOVES,
         })
     }
 
@@ -185,7 +220,11 @@ impl<P> Windows<P> {
         while done < bytes {
             let at = offset.wrapping_add_unsigned(done);
             if let Some(piece) = self.find(at, bytes - done, what) {
-                done += piece.bytes;
+                if !piece.can_move || mapper.suits(piece.pages, piece.at, at) {
+                    done += piece.bytes;
+                } else if !self.map_again(mapper, at, what) {
+                    return false;
+                }
                 continue;
             }
             // A transfer that is going to fail leaves nothing behind.
@@ -217,9 +256,7 @@ impl<P> Windows<P> {
             let entry = &self.entries[index];
             if entry.from(offset).is_some() {
                 // It is mapped, but not for this: once more, with the rights that are needed.
-                let entry = self.entries.remove(index);
-                self.bytes -= entry.bytes;
-                return self.insert(mapper, entry.offset, entry.bytes, what);
+                return self.map_again(mapper, offset, what);
             }
             lowest = entry.offset.wrapping_add_unsigned(entry.bytes);
         }
@@ -245,7 +282,7 @@ impl<P> Windows<P> {
             match mapper.run(start, length) {
                 // The run must reach the byte it is about.
                 Some(run) if start.wrapping_add_unsigned(run) > offset => {
-                    return self.insert(mapper, start, run, what);
+                    return self.insert(mapper, start, run, what, 0);
                 }
                 Some(_) => return self.map_page_on(mapper, page, end, what),
                 None => {}
@@ -263,7 +300,18 @@ impl<P> Windows<P> {
         what: Use,
     ) -> bool {
         let run = mapper.run(page, (end - page) as u64);
-        run.is_some_and(|run| self.insert(mapper, page, run, what))
+        run.is_some_and(|run| self.insert(mapper, page, run, what, 0))
+    }
+
+    /// Makes the mapping that holds the byte at `offset` again.
+    fn map_again(&mut self, mapper: &impl Mapper<Pages = P>, offset: i64, what: Use) -> bool {
+        let Some(index) = self.index(offset) else {
+            return false;
+        };
+        let entry = self.entries.remove(index);
+        self.bytes -= entry.bytes;
+        let moves = entry.moves.saturating_add(1);
+        self.insert(mapper, entry.offset, entry.bytes, what, moves)
     }
 
     /// Maps a run and notes it; makes room before.
@@ -273,6 +321,7 @@ impl<P> Windows<P> {
         offset: i64,
         bytes: u64,
         what: Use,
+        moves: u8,
     ) -> bool {
         while !self.entries.is_empty()
             && (self.entries.len() >= MAX_ENTRIES || self.bytes + bytes > MAX_BYTES)
@@ -295,6 +344,7 @@ impl<P> Windows<P> {
             rights,
             pages: Arc::new(pages),
             used: self.clock,
+            moves,
         };
         self.entries.insert(next, entry);
         self.bytes += bytes;
@@ -316,12 +366,15 @@ impl<P> Windows<P> {
 mod tests {
     use super::*;
     use std::cell::RefCell;
+    use std::collections::BTreeSet;
 
     /// A registered address space: windows (offset, bytes, rights), made of runs of 8 MiB.
     #[derive(Default)]
     struct Space {
         windows: Vec<(i64, u64, Rights)>,
         log: RefCell<Vec<(i64, u64)>>,
+        /// Offsets for which a mapping that is there does not suit, once.
+        unsuited: RefCell<BTreeSet<i64>>,
     }
 
     const READ: Rights = Rights::of(Use::Read);
@@ -331,7 +384,7 @@ mod tests {
         fn new(windows: &[(i64, u64, Rights)]) -> Self {
             Self {
                 windows: windows.to_vec(),
-                log: RefCell::default(),
+                ..Self::default()
             }
         }
         fn mapped(&self) -> Vec<(i64, u64)> {
@@ -367,6 +420,9 @@ mod tests {
             self.log.borrow_mut().push((offset, bytes));
             Some(offset)
         }
+        fn suits(&self, _: &i64, _: usize, offset: i64) -> bool {
+            !self.unsuited.borrow_mut().remove(&offset)
+        }
     }
 
     const MIB: u64 = 1 << 20;
@@ -380,7 +436,7 @@ mod tests {
         assert!(windows.cover(&space, 8192, 100, Use::Write));
         assert_eq!(space.mapped(), [(0, CHUNK)]);
         let piece = windows.find(8200, 10, Use::Read).unwrap();
-        assert_eq!((*piece.pages, piece.at, piece.bytes), (0, 8200, 10));
+        assert_eq!((**piece.pages, piece.at, piece.bytes), (0, 8200, 10));
         // All the rest of a transfer is mapped with its beginning.
         assert!(
             windows.cover(&space, 100, 10 * MIB, Use::Read) || {
@@ -408,6 +464,26 @@ mod tests {
         assert!(windows.cover(&space, page(5) + 7, 4096, Use::Write));
         assert!(!windows.cover(&space, i64::MAX - 4096, 4096, Use::Read));
         assert!(!windows.cover(&space, i64::MAX, 4096, Use::Read));
+    }
+
+    #[test]
+    fn mappings_that_do_not_suit_are_made_again_a_few_times() {
+        let space = Space::new(&[(0, 16 * MIB, Rights::ALL)]);
+        let mut windows = Windows::new();
+        windows.cover(&space, 0, 8 * MIB, Use::Read);
+        assert!(windows.cover(&space, 0, 8 * MIB, Use::Read));
+        assert_eq!(space.mapped().len(), 2);
+        for round in 0..5 {
+            // The second of two pieces.
+            space.unsuited.borrow_mut().insert(CHUNK as i64);
+            let piece = windows.find(CHUNK as i64, 1, Use::Read).unwrap();
+            assert_eq!(piece.can_move, round < MAX_MOVES);
+            assert!(windows.cover(&space, 0, 8 * MIB, Use::Read));
+            let again = [(CHUNK as i64, CHUNK)];
+            let moved = if round < MAX_MOVES { &again[..] } else { &[] };
+            assert_eq!(space.mapped(), moved);
+            assert_eq!(windows.bytes, 8 * MIB);
+        }
     }
 
     #[test]
@@ -477,7 +553,7 @@ mod tests {
             while done < bytes {
                 let at = offset + done as i64;
                 let piece = windows.find(at, bytes - done, what).unwrap();
-                assert_eq!(*piece.pages + piece.at as i64, at);
+                assert_eq!(**piece.pages + piece.at as i64, at);
                 assert!(space.window(at).unwrap().2.allow(what));
                 done += piece.bytes;
             }
