@@ -34,17 +34,32 @@ struct Subscription {
 }
 
 /// Subscriptions of all queues.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Registry {
     files: BTreeMap<FileKey, BTreeMap<(usize, usize), Subscription>>,
+    /// Scheme id of the queues themselves.
+    queues: usize,
+    /// How many of the files are queues.
+    watched_queues: usize,
 }
 
 impl Registry {
-    /// A registry without subscriptions.
-    pub const fn new() -> Self {
+    /// A registry without subscriptions; the queues are files of the scheme `queues`.
+    pub const fn new(queues: usize) -> Self {
         Self {
             files: BTreeMap::new(),
+            queues,
+            watched_queues: 0,
         }
+    }
+
+    fn count_queues(&mut self) {
+        let numbers = |number| FileKey {
+            scheme: self.queues,
+            number,
+        };
+        let queues = self.files.range(numbers(0)..=numbers(usize::MAX));
+        self.watched_queues = queues.count();
     }
 
     /// Subscribes `queue` to `flags` of `file`, or unsubscribes it when `flags` is 0. Subscribing
@@ -56,6 +71,7 @@ impl Registry {
                 list.remove(&(queue, id));
                 if list.is_empty() {
                     self.files.remove(&file);
+                    self.count_queues();
                 }
             }
             return;
@@ -64,6 +80,7 @@ impl Registry {
         list.entry((queue, id))
             .or_insert(Subscription { data, flags })
             .flags = flags;
+        self.count_queues();
     }
 
     /// All flags anybody wants to hear of for `file`.
@@ -75,7 +92,9 @@ impl Registry {
 
     /// Forgets a file that is gone.
     pub fn forget_file(&mut self, file: FileKey) {
-        self.files.remove(&file);
+        if self.files.remove(&file).is_some() {
+            self.count_queues();
+        }
     }
 
     /// Forgets a queue that is gone.
@@ -84,13 +103,13 @@ impl Registry {
             list.retain(|&(owner, _), _| owner != queue);
             !list.is_empty()
         });
+        self.count_queues();
     }
 
-    fn direct(&self, file: FileKey, flags: usize, notices: &mut Vec<Notice>) {
-        let Some(list) = self.files.get(&file) else {
-            return;
-        };
-        notices.extend(list.iter().filter_map(|(&(queue, id), entry)| {
+    /// What to tell the queues that watch `file` itself.
+    fn direct(&self, file: FileKey, flags: usize) -> impl Iterator<Item = Notice> {
+        let list = self.files.get(&file).into_iter().flatten();
+        list.filter_map(move |(&(queue, id), entry)| {
             let flags = flags & entry.flags;
             (flags != 0).then_some(Notice {
                 queue,
@@ -98,31 +117,38 @@ impl Registry {
                 flags,
                 data: entry.data,
             })
-        }));
+        })
     }
 
-    /// What to queue when `flags` happen on `file`. A queue that receives something becomes
-    /// readable itself: queues watching it (its file key comes from `queue_file`) get a notice with
-    /// `readable`, each queue passing the news on once.
+    /// Has `tell` queue what is to be queued when `flags` happen on `file`. A queue that receives
+    /// something becomes readable itself: queues watching it get a notice with `readable`, each
+    /// queue passing the news on once.
     pub fn trigger(
         &self,
         file: FileKey,
         flags: usize,
         readable: usize,
-        queue_file: impl Fn(usize) -> FileKey,
-    ) -> Vec<Notice> {
-        let mut notices = Vec::new();
-        self.direct(file, flags, &mut notices);
+        mut tell: impl FnMut(Notice),
+    ) {
+        // Queues are hardly ever watched, and this is called for each request and each interrupt.
+        if self.watched_queues == 0 {
+            return self.direct(file, flags).for_each(tell);
+        }
+        let mut notices: Vec<Notice> = self.direct(file, flags).collect();
         let mut next = 0;
         while let Some((&Notice { queue, .. }, earlier)) =
             notices.get(..=next).and_then(<[_]>::split_last)
         {
             next += 1;
             if earlier.iter().all(|notice| notice.queue != queue) {
-                self.direct(queue_file(queue), readable, &mut notices);
+                let watched = FileKey {
+                    scheme: self.queues,
+                    number: queue,
+                };
+                notices.extend(self.direct(watched, readable));
             }
         }
-        notices
+        notices.into_iter().for_each(&mut tell);
     }
 
     /// Number of watched files and of subscriptions.
@@ -143,20 +169,25 @@ mod tests {
         number: 5,
     };
 
+    /// Scheme id of the queues.
+    const QUEUES: usize = 2;
+
     fn queue_file(queue: usize) -> FileKey {
         FileKey {
-            scheme: 2,
+            scheme: QUEUES,
             number: queue,
         }
     }
 
     fn fire(registry: &Registry, flags: usize) -> Vec<Notice> {
-        registry.trigger(FILE, flags, 1, queue_file)
+        let mut notices = Vec::new();
+        registry.trigger(FILE, flags, 1, |notice| notices.push(notice));
+        notices
     }
 
     #[test]
     fn only_wanted_flags_are_reported() {
-        let mut registry = Registry::new();
+        let mut registry = Registry::new(QUEUES);
         registry.subscribe(FILE, 1, 10, 77, 1);
         registry.subscribe(FILE, 2, 11, 78, 3);
         assert_eq!(registry.wanted(FILE), 3);
@@ -175,7 +206,7 @@ mod tests {
 
     #[test]
     fn subscribing_again_keeps_the_data() {
-        let mut registry = Registry::new();
+        let mut registry = Registry::new(QUEUES);
         registry.subscribe(FILE, 1, 10, 77, 1);
         registry.subscribe(FILE, 1, 10, 99, 3);
         assert_eq!(
@@ -202,7 +233,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_behind() {
-        let mut registry = Registry::new();
+        let mut registry = Registry::new(QUEUES);
         registry.subscribe(FILE, 1, 10, 0, 1);
         registry.subscribe(FILE, 1, 10, 0, 0);
         assert_eq!(registry.counts(), (0, 0));
@@ -216,7 +247,7 @@ mod tests {
 
     #[test]
     fn queues_watching_queues_hear_once_even_in_a_circle() {
-        let mut registry = Registry::new();
+        let mut registry = Registry::new(QUEUES);
         registry.subscribe(FILE, 1, 10, 0, 1);
         registry.subscribe(queue_file(1), 2, 20, 5, 1);
         registry.subscribe(queue_file(2), 1, 30, 6, 1);
@@ -240,5 +271,10 @@ mod tests {
                 data: 6
             })
         );
+        // The same without queues that watch queues.
+        registry.forget_file(queue_file(1));
+        registry.subscribe(queue_file(2), 1, 30, 6, 0);
+        assert_eq!(fire(&registry, 1), notices.get(..1).unwrap());
+        assert_eq!(registry.watched_queues, 0);
     }
 }

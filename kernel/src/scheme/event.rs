@@ -24,9 +24,9 @@ use crate::{
     time::now_ns,
 };
 
-/// From this length on a queue takes no event that is in it already. Nobody reads such a queue,
-/// and events are edges: the one in it tells everything.
-const CROWDED: usize = 4096;
+/// From this length on a queue takes no event that is in it already. Events are edges: the one in
+/// it tells everything, and who reads the queue seldom is not told the same many times.
+const CROWDED: usize = 16;
 
 const EVENT_SIZE: usize = size_of::<Event>();
 
@@ -43,7 +43,8 @@ struct Queues {
     next: usize,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new());
+/// Taken before the lock of the queues, and that before those of each queue.
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new(GlobalSchemes::Event as usize));
 static QUEUES: Mutex<Queues> = Mutex::new(Queues {
     list: BTreeMap::new(),
     next: 1,
@@ -68,15 +69,13 @@ fn key(scheme: SchemeId, number: usize) -> FileKey {
 /// Tells all queues that watch the file what happened on it. Never blocks.
 pub fn trigger(scheme: SchemeId, number: usize, flags: EventFlags) {
     let readable = EventFlags::EVENT_READ.bits();
-    let queue_file = |queue| key(kernel_id(GlobalSchemes::Event), queue);
-    let notices = REGISTRY
-        .lock()
-        .trigger(key(scheme, number), flags.bits(), readable, queue_file);
-    for notice in notices {
-        if let Ok(queue) = queue(notice.queue) {
+    let file = key(scheme, number);
+    let registry = REGISTRY.lock();
+    registry.trigger(file, flags.bits(), readable, |notice| {
+        if let Some(queue) = QUEUES.lock().list.get(&notice.queue) {
             queue.push(notice);
         }
-    }
+    });
 }
 
 /// Forgets the subscriptions of a file that is gone.

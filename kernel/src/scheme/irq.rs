@@ -65,13 +65,8 @@ pub fn init() {
 fn raise(irq: u8) {
     COUNTS.lock().raise(irq);
     let is_of = |handle: &Handle| matches!(handle, Handle::Irq { irq: own, .. } if *own == irq);
-    let numbers: Vec<_> = HANDLES
-        .lock()
-        .iter()
-        .filter(|(_, handle)| is_of(handle))
-        .map(|(number, _)| number)
-        .collect();
-    for number in numbers {
+    let handles = HANDLES.lock();
+    for (number, _) in handles.iter().filter(|(_, handle)| is_of(handle)) {
         trigger(
             kernel_id(GlobalSchemes::Irq),
             number,

@@ -7,8 +7,15 @@ use ::syscall::{
     error::{EBUSY, EINVAL, Error, Result},
 };
 
-use super::{UserBuf, files::lookup_all};
-use crate::{proc, scheme};
+use super::{
+    UserBuf,
+    files::{lookup_all, lookup_one},
+};
+use crate::{
+    object::Description,
+    proc,
+    scheme::{self, SchemeRef},
+};
 
 /// Descriptors one call may name.
 const MAX_FDS: usize = 2;
@@ -34,41 +41,62 @@ pub fn call(
 ) -> Result<usize> {
     let bits = flags_word & !0xFF;
     let flags = CallFlags::from_bits(bits & !MULTIPLE_FDS).ok_or(Error::new(EINVAL))?;
-    let fds = if bits & MULTIPLE_FDS != 0 {
-        UserBuf::new(target, list_len)?.words(MAX_LIST)?
+    // Nearly every call names one descriptor: no memory is allocated for it.
+    let (one, list);
+    let fds: &[usize] = if bits & MULTIPLE_FDS != 0 {
+        list = UserBuf::new(target, list_len)?.words(MAX_LIST)?;
+        &list
     } else if flags.contains(CallFlags::MULTIPLE_FDS2) {
         // Lists are aligned, so the low bits of their address can hold the count.
         let count = target & 0b111;
-        UserBuf::new(target & !0b111, count * size_of::<usize>())?.words(MAX_LIST)?
+        list = UserBuf::new(target & !0b111, count * size_of::<usize>())?.words(MAX_LIST)?;
+        &list
     } else {
-        Vec::from([target])
+        one = [target];
+        &one
     };
     let metadata = UserBuf::new(metadata, (flags_word & 0xFF) * size_of::<u64>())?;
-    let metadata = metadata
-        .prefix(MAX_METADATA * size_of::<u64>())
-        .words(MAX_METADATA)?;
-    let metadata: Vec<u64> = metadata.into_iter().map(|word| word as u64).collect();
+    let mut words = [0; MAX_METADATA];
+    let count = metadata.read_words(&mut words)?;
+    let metadata = words.get(..count).unwrap_or_default();
 
     if flags.contains(CallFlags::WRITE | CallFlags::FD) {
-        send(&fds, payload, flags, &metadata)
+        send(fds, payload, flags, metadata)
     } else if flags.contains(CallFlags::READ | CallFlags::FD) {
-        receive(&fds, payload, flags, &metadata)
+        receive(fds, payload, flags, metadata)
     } else {
-        plain(&fds, payload, flags, &metadata)
+        plain(fds, payload, flags, metadata)
     }
 }
 
 fn plain(fds: &[usize], payload: UserBuf, flags: CallFlags, metadata: &[u64]) -> Result<usize> {
+    let consume = flags.contains(CallFlags::CONSUME);
+    if let [fd] = *fds {
+        let (file, scheme) = lookup_one(fd, consume)?;
+        return request(&scheme, &file, &[file.number()], payload, flags, metadata);
+    }
     if fds.is_empty() || fds.len() > MAX_FDS {
         return Err(Error::new(EINVAL));
     }
-    let (files, scheme) = lookup_all(fds, flags.contains(CallFlags::CONSUME))?;
+    let (files, scheme) = lookup_all(fds, consume)?;
+    let first = files.first().ok_or(Error::new(EINVAL))?;
     let numbers: Vec<_> = files.iter().map(|file| file.number()).collect();
-    match files.first() {
-        Some(file) if flags.contains(CallFlags::STD_FS) => {
-            scheme.std_fs_call(file, &numbers, payload, metadata)
-        }
-        _ => scheme.call(&numbers, payload, flags, metadata),
+    request(&scheme, first, &numbers, payload, flags, metadata)
+}
+
+/// The call itself; `numbers` are the objects, `first` is the description of the first.
+fn request(
+    scheme: &SchemeRef,
+    first: &Description,
+    numbers: &[usize],
+    payload: UserBuf,
+    flags: CallFlags,
+    metadata: &[u64],
+) -> Result<usize> {
+    if flags.contains(CallFlags::STD_FS) {
+        scheme.std_fs_call(first, numbers, payload, metadata)
+    } else {
+        scheme.call(numbers, payload, flags, metadata)
     }
 }
 

@@ -13,7 +13,7 @@ use ::syscall::{
 
 use super::UserBuf;
 use crate::{
-    object::{Description, InternalFlags, close_descriptor},
+    object::{Description, FileTable, InternalFlags, close_descriptor},
     proc,
     scheme::{self, NO_OFFSET, SchemeRef},
 };
@@ -256,6 +256,23 @@ pub fn fsync(fd: usize) -> Result<usize> {
     scheme.fsync(number).map(|()| 0)
 }
 
+/// A descriptor's description, which `consume` takes out of the table.
+fn find(table: &FileTable, fd: usize, consume: bool) -> Result<Arc<Description>> {
+    if consume {
+        table.take(fd)
+    } else {
+        table.get(fd)
+    }
+}
+
+/// The object of a call on one descriptor, and its scheme. With `consume` the descriptor is taken
+/// out of the caller's table first.
+pub fn lookup_one(fd: usize, consume: bool) -> Result<(Arc<Description>, SchemeRef)> {
+    let file = find(&proc::files(), fd, consume)?;
+    let scheme = scheme::get(file.scheme())?;
+    Ok((file, scheme))
+}
+
 /// The scheme and the objects of a call on several descriptors: all of one scheme, or `EXDEV`.
 /// With `consume` the descriptors are taken out of the caller's table first.
 pub fn lookup_all(
@@ -265,13 +282,7 @@ pub fn lookup_all(
     let table = proc::files();
     let files = fds
         .iter()
-        .map(|&fd| {
-            if consume {
-                table.take(fd)
-            } else {
-                table.get(fd)
-            }
-        })
+        .map(|&fd| find(&table, fd, consume))
         .collect::<Result<alloc::vec::Vec<_>>>()?;
     let first = files.first().ok_or(Error::new(EBADF))?;
     if files.iter().any(|file| file.scheme() != first.scheme()) {

@@ -166,6 +166,18 @@ impl UserBuf {
             .collect())
     }
 
+    /// Fills `words` with the whole words there are and says how many it has filled.
+    pub fn read_words<const N: usize>(self, words: &mut [u64; N]) -> Result<usize> {
+        let mut bytes = [[0; size_of::<u64>()]; N];
+        let count = self.len / size_of::<u64>();
+        self.prefix(count * size_of::<u64>())
+            .read(bytes.as_flattened_mut())?;
+        for (word, bytes) in words.iter_mut().zip(bytes) {
+            *word = u64::from_ne_bytes(bytes);
+        }
+        Ok(count.min(N))
+    }
+
     /// Writes one word to the start; `EINVAL` when the range is shorter.
     pub fn write_word(self, word: usize) -> Result<()> {
         self.write_all(&word.to_ne_bytes())
