@@ -1,6 +1,6 @@
 //! The MIC driver's parts: what a MIC function is ([`function`]), the one kind there is
 //! ([`vmic`]), the links of a node ([`links`]) and the memory the SCIF engine works on
-//! ([`memory`], [`object`]).
+//! ([`memory`], [`object`]), and when the driver sleeps ([`patience`]).
 #![no_std]
 
 extern crate alloc;
@@ -9,4 +9,5 @@ pub mod function;
 pub mod links;
 pub mod memory;
 pub mod object;
+pub mod patience;
 pub mod vmic;

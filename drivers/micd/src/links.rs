@@ -115,18 +115,18 @@ impl Links {
     pub fn turn(&mut self, now: u64, engine: &mut Engine, memory: &mut dyn Memory) {
         for (function, rang) in self.functions.iter_mut().zip(&mut self.rang) {
             // What a lost doorbell announced is found when the function is due.
-            let looks = core::mem::take(rang) || function.deadline() <= now;
+            if !core::mem::take(rang) && function.deadline() > now {
+                continue;
+            }
             for _ in 0..MAX_STEPS {
                 match function.step(now) {
                     Some(step) => carry_out(step, &mut **function, engine, memory),
                     None => break,
                 }
             }
-            if looks {
-                // In this order, so that nothing is stored in the memory of a peer that has begun
-                // anew: that is what its first doorbell announces.
-                engine.doorbell(memory, function.peer());
-            }
+            // In this order, so that nothing is stored in the memory of a peer that has begun
+            // anew: that is what its first doorbell announces.
+            engine.doorbell(memory, function.peer());
         }
     }
 

@@ -14,10 +14,13 @@ use alloc::vec::Vec;
 use micd::function::MicFunction;
 use micd::links::Links;
 use micd::memory::NodeMemory;
+use micd::patience::{Patience, Time};
 use micd::vmic;
+use platform::clock::{Clock, Rate, ticks};
 use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
 use platform::dma::Allocator;
 use platform::event::{Queue, Ready};
+use platform::pause::yield_now;
 use platform::scheme::{SchemeLoop, Status};
 use platform::{Result, copy};
 use runtime::time::Instant;
@@ -38,6 +41,27 @@ const RING_BYTES: u32 = 256 * 1024;
 /// Bytes of all rings together, apart from the page that each has at least: a hundred of the
 /// largest and then ever smaller ones. An eighth of the memory that a node usually has.
 const RING_BUDGET_BYTES: usize = 32 << 20;
+
+/// Turns in a row that answer requests before the event queue is looked at: it may have more.
+const MAX_ANSWERING: u32 = 16;
+
+/// The processor this runs on.
+struct Processor;
+
+/// The monotonic clock, in nanoseconds.
+fn system_time() -> u64 {
+    Instant::now().as_nanos()
+}
+
+impl Time for Processor {
+    fn ticks(&self) -> u64 {
+        ticks()
+    }
+
+    fn yield_now(&self) {
+        yield_now();
+    }
+}
 
 fn main() -> i32 {
     runtime::logging::init("micd");
@@ -63,11 +87,14 @@ struct Micd {
     scheme: Daemon<NodeMemory<Allocator>, CpuEngine>,
     requests: SchemeLoop,
     events: Queue<Source>,
+    /// When it started, by the clock (ns) and the processor's counter.
+    started: (u64, u64),
 }
 
 impl Micd {
     /// From the PCI functions to a scheme that is registered.
     fn bring_up() -> Result<Self> {
+        let started = (system_time(), ticks());
         let mut links = Links::new(find_functions());
         let copies = copy::measure(links.spare().as_ref());
         copies.choices.apply();
@@ -104,6 +131,7 @@ impl Micd {
             scheme,
             requests,
             events,
+            started,
         })
     }
 
@@ -114,14 +142,19 @@ impl Micd {
         }
         let mut ready: Vec<Ready<Source>> = Vec::new();
         let mut counters = LoopCounters::default();
+        let rate = self.rate();
+        let (mut clock, mut patience) = (Clock::new(rate), Patience::new(rate));
         // Requests may have come before the socket was subscribed.
         let mut status = Status::More;
+        // Turns in a row that answered requests.
+        let mut answering = 0;
         loop {
             // One look at the clock serves the whole turn.
-            let now = Instant::now().as_nanos();
+            let now = clock.now(system_time);
             let (engine, memory) = self.scheme.scif.engine();
+            engine.watch();
             engine.tick(memory, now);
-            let mut requests = status == Status::More;
+            let mut requests = status == Status::More || answering > 0;
             for event in &ready {
                 match event.source {
                     Source::Link(index) => {
@@ -132,7 +165,9 @@ impl Micd {
                 }
             }
             self.links.turn(now, engine, memory);
+            engine.look(memory);
             self.scheme.scif.begin_turn();
+            let answers = self.requests.counters().answers;
             // The event queue tells of every request that comes after the socket was found empty.
             status = match requests {
                 true => self.requests.poll(&mut self.scheme)?,
@@ -140,20 +175,46 @@ impl Micd {
                 false => Status::Idle,
             };
             self.tell_news();
+            counters.turns += 1;
+            self.count(&mut counters);
+            ready.clear();
             let deadline = match status {
                 Status::Closed => break,
                 // A busy client must not keep the links waiting.
                 Status::More => Some(now),
                 Status::Idle if self.scheme.scif.is_busy() => Some(now),
-                Status::Idle => self.deadline(),
+                Status::Idle => {
+                    // Who got an answer often asks again at once. That is known without the event
+                    // queue.
+                    if self.requests.counters().answers > answers && answering < MAX_ANSWERING {
+                        answering += 1;
+                        continue;
+                    }
+                    answering = 0;
+                    let (engine, memory) = self.scheme.scif.engine();
+                    if patience.look(&Processor, || engine.sees_messages(memory)) {
+                        continue;
+                    }
+                    engine.rest(memory);
+                    self.deadline()
+                }
             };
-            counters.turns += 1;
-            self.count(&mut counters);
+            patience.sleeps(&Processor);
             self.events.wait_until(deadline, now, &mut ready)?;
+            let by_link = |event: &Ready<Source>| matches!(event.source, Source::Link(_));
+            clock.distrust();
+            patience.woke(&Processor, ready.iter().any(by_link));
         }
         log::info!("the scheme is closed, leaving");
         self.links.leave();
         Ok(())
+    }
+
+    /// The rate of the processor's counter. It has counted long enough since the start.
+    fn rate(&self) -> Option<Rate> {
+        let (start, first) = self.started;
+        let elapsed = system_time().saturating_sub(start);
+        Rate::of(elapsed, ticks().saturating_sub(first))
     }
 
     /// Reports what happened to nodes, and has failed links reset.

@@ -37,13 +37,18 @@ impl Rate {
         for _ in 0..MAX_READINGS {
             let elapsed = clock().saturating_sub(start);
             if elapsed >= MEASURE_NS {
-                let count = ticks().checked_sub(first).filter(|count| *count > 0)?;
-                return Some(Self {
-                    nanoseconds_per_tick: elapsed as f64 / count as f64,
-                });
+                return Self::of(elapsed, ticks().saturating_sub(first));
             }
         }
         None
+    }
+
+    /// The rate of a counter that counted so many ticks in so many nanoseconds; `None` when one of
+    /// the two is 0.
+    pub fn of(nanoseconds: u64, ticks: u64) -> Option<Self> {
+        (nanoseconds > 0 && ticks > 0).then(|| Self {
+            nanoseconds_per_tick: nanoseconds as f64 / ticks as f64,
+        })
     }
 
     /// Nanoseconds of a number of ticks.
@@ -62,6 +67,58 @@ impl Rate {
     }
 }
 
+/// Nanoseconds for which a [`Clock`] goes by the counter.
+const TRUST_NS: u64 = 10_000_000;
+
+/// A monotonic clock in nanoseconds that asks the system only now and then, and in between goes by
+/// the counter.
+pub struct Clock {
+    rate: Option<Rate>,
+    /// What the system's clock and the counter showed together.
+    asked: (u64, u64),
+    /// Ticks for which the counter is trusted.
+    trust: u64,
+    /// Nanoseconds for each tick, times 2^32.
+    scale: u64,
+    last: u64,
+}
+
+impl Clock {
+    /// A clock that knows the counter's rate; without one it asks always.
+    pub fn new(rate: Option<Rate>) -> Self {
+        Self {
+            rate,
+            asked: (0, 0),
+            trust: 0,
+            scale: rate.map_or(0, |rate| {
+                (rate.nanoseconds_per_tick * (1u64 << 32) as f64) as u64
+            }),
+            last: 0,
+        }
+    }
+
+    /// The present time; `system` is asked when the counter alone cannot be trusted.
+    pub fn now(&mut self, system: impl FnOnce() -> u64) -> u64 {
+        let ticks = ticks();
+        let passed = ticks.wrapping_sub(self.asked.1);
+        let now = if passed < self.trust {
+            self.asked.0 + ((u128::from(passed) * u128::from(self.scale)) >> 32) as u64
+        } else {
+            let now = system();
+            self.asked = (now, ticks);
+            self.trust = self.rate.map_or(0, |rate| rate.ticks(TRUST_NS));
+            now
+        };
+        self.last = self.last.max(now);
+        self.last
+    }
+
+    /// The next time is asked for: after a sleep, during which the counter may have stood still.
+    pub fn distrust(&mut self) {
+        self.trust = 0;
+    }
+}
+
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
@@ -74,6 +131,27 @@ mod tests {
         assert!((999_000.0..1_001_000.0).contains(&one), "{one}");
         assert_eq!(rate.between(5, 3), 0.0);
         assert!(ticks() > 0);
+    }
+
+    #[test]
+    fn a_clock_asks_when_it_must_and_never_goes_back() {
+        let start = std::time::Instant::now();
+        let system = || start.elapsed().as_nanos() as u64;
+        let rate = Rate::measure(system);
+        let mut clock = Clock::new(rate);
+        let first = clock.now(system);
+        let second = clock.now(|| panic!("asked"));
+        assert!((first..first + TRUST_NS).contains(&second));
+        clock.distrust();
+        // The system's clock is behind.
+        assert_eq!(clock.now(|| first - 1), second);
+        clock.distrust();
+        assert_eq!(clock.now(|| second + 5), second + 5);
+        let mut always = Clock::new(None);
+        assert_eq!(
+            [always.now(|| 3), always.now(|| 7), always.now(|| 5)],
+            [3, 7, 7]
+        );
     }
 
     #[test]

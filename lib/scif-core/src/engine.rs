@@ -41,6 +41,8 @@ pub struct Engine {
     pub(crate) connections: Slab<Connection>,
     pub(crate) ports: PortTable,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
+    /// The caller looks at the rings of nodes by itself.
+    pub(crate) is_watching: bool,
     /// Endpoints of each process.
     pub(crate) processes: BTreeMap<u32, u32>,
     /// Bytes of the rings of all connections.
@@ -120,6 +122,7 @@ impl Engine {
             restated: Vec::new(),
             blocked: Vec::new(),
             blocked_until: 0,
+            is_watching: false,
             stinting: Vec::new(),
             stinting_until: 0,
             settling: Vec::new(),

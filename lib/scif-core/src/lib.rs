@@ -62,6 +62,7 @@ mod stats;
 mod ticket;
 mod transfer;
 mod user;
+mod watch;
 mod window;
 
 pub use config::{Config, Owner};

@@ -224,11 +224,15 @@ impl Engine {
     }
 
     /// The ring of a node was found empty: the next doorbell shall tell of more.
-    fn ask_for_doorbell(&mut self, mem: &mut dyn Memory, number: NodeId) {
+    pub(crate) fn ask_for_doorbell(&mut self, mem: &mut dyn Memory, number: NodeId) {
         let node = self.nodes.get_mut(&number);
         let Some(node) = node.filter(|node| !node.has_unread) else {
             return;
         };
+        if self.is_watching {
+            node.is_unasked = true;
+            return;
+        }
         match node.ask(mem) {
             // Taken by the next turn.
             Ok(more) => node.has_unread = more,

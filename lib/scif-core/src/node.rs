@@ -71,6 +71,8 @@ pub(crate) struct Node {
     rung_at: u64,
     /// The inbound ring was left before it was empty.
     pub(crate) has_unread: bool,
+    /// The inbound ring was found empty and the peer was not asked to ring, as we look ourselves.
+    pub(crate) is_unasked: bool,
     /// Bytes of whole messages in the inbound ring, as far as we have looked.
     unread: usize,
     pub(crate) messages_sent: u64,
@@ -93,6 +95,7 @@ impl Node {
             owes_doorbell: false,
             rung_at: 0,
             has_unread: false,
+            is_unasked: false,
             unread: 0,
             messages_sent: 0,
             messages_received: 0,
@@ -135,6 +138,12 @@ impl Node {
         }
     }
 
+    /// Whether the inbound ring holds something, or something is wrong with it.
+    pub(crate) fn has_messages(&mut self, mem: &mut dyn Memory) -> bool {
+        let rings = self.rings.as_mut();
+        rings.is_some_and(|rings| rings.available(mem) != Ok(0))
+    }
+
     /// Ends the conversation in `state`: from now on nothing is read or written. A doorbell that is
     /// owed may still be rung.
     pub(crate) fn end(&mut self, state: LinkState) {
@@ -145,6 +154,7 @@ impl Node {
         self.exit_deadline = None;
         self.last_word = None;
         self.has_unread = false;
+        self.is_unasked = false;
     }
 
     /// Whether so much waits for the peer to read that nothing more should be taken from it, as

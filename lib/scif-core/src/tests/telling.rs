@@ -146,3 +146,59 @@ fn a_new_link_begins_with_doorbells() {
     assert_eq!(send(&mut bed, c, 5), 5);
     receive(&mut bed, d, 5);
 }
+
+#[test]
+fn who_watches_is_not_rung_until_it_rests() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    let (engine, memory) = bed.engine(b);
+    engine.set_waiting(memory, b.id, Readiness::IN);
+    bed.run();
+    let tell = |bed: &mut Bed| {
+        let (engine, _) = bed.engine(a);
+        engine.kick(a.id, scif_abi::flags::Kicks::BYTES).unwrap();
+        rings(bed, 0)
+    };
+    let received = |bed: &Bed| bed.nodes[1].engine.stats().messages_received;
+    let sees = |bed: &mut Bed| {
+        let node = &mut bed.nodes[1];
+        node.engine.sees_messages(&mut node.memory)
+    };
+    let look = |bed: &mut Bed| {
+        let node = &mut bed.nodes[1];
+        node.engine.look(&mut node.memory);
+    };
+    bed.nodes[1].engine.watch();
+    // It was asleep until now: the doorbell has to tell.
+    assert_eq!(tell(&mut bed), 1);
+    assert!(!sees(&mut bed));
+    let before = received(&bed);
+    let node = &mut bed.nodes[1];
+    node.engine.doorbell(&mut node.memory, 0);
+    assert_eq!(received(&bed), before + 1);
+    // Now it is seen, and no doorbell is rung.
+    for round in 2..5 {
+        assert!(!sees(&mut bed));
+        assert_eq!(tell(&mut bed), 0);
+        assert!(sees(&mut bed));
+        look(&mut bed);
+        assert_eq!(received(&bed), before + round);
+    }
+    // What comes just before it rests is for the next turn.
+    assert_eq!(tell(&mut bed), 0);
+    let node = &mut bed.nodes[1];
+    node.engine.rest(&mut node.memory);
+    assert_eq!(node.engine.next_deadline(), Some(bed.now));
+    node.engine.tick(&mut node.memory, bed.now);
+    assert_eq!(received(&bed), before + 5);
+    // And it was asked to ring.
+    assert_eq!((tell(&mut bed), tell(&mut bed)), (1, 0));
+    // A link that ends is not looked at.
+    let node = &mut bed.nodes[1];
+    node.engine.watch();
+    node.engine.doorbell(&mut node.memory, 0);
+    node.engine.link_lost(0);
+    assert_eq!(tell(&mut bed), 0);
+    assert!(!sees(&mut bed));
+    look(&mut bed);
+}

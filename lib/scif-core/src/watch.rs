@@ -1,0 +1,62 @@
+//! Looking at the rings of nodes instead of waiting for their doorbells.
+//!
+//! A doorbell costs its ringer an access to the device, and who is rung an interrupt and a wake-up:
+//! together more than all else that a message takes. A caller that is awake anyway, or expects
+//! messages soon, watches: nodes are not asked to ring, and their rings are looked at. Before it
+//! sleeps it rests, and from then on doorbells tell it of messages.
+
+use crate::engine::Engine;
+use crate::memory::Memory;
+use crate::node::Node;
+
+impl Node {
+    /// Whether messages may be there that no doorbell tells of.
+    fn sees_messages(&mut self, mem: &mut dyn Memory) -> bool {
+        // What is left of those seen already is for the next turn, not for this look.
+        let looks = self.is_unasked && !self.has_unread && !self.is_dismissed;
+        looks && self.has_messages(mem)
+    }
+}
+
+impl Engine {
+    /// From now on the caller looks at the rings by itself ([`look`](Self::look)), in every turn,
+    /// until it calls [`rest`](Self::rest).
+    pub fn watch(&mut self) {
+        self.is_watching = true;
+    }
+
+    /// Whether a node that was not asked to ring has put messages: [`look`](Self::look) takes them.
+    pub fn sees_messages(&mut self, mem: &mut dyn Memory) -> bool {
+        self.nodes.values_mut().any(|node| node.sees_messages(mem))
+    }
+
+    /// Takes and handles the messages that no doorbell tells of.
+    pub fn look(&mut self, mem: &mut dyn Memory) {
+        let mut next = 0;
+        loop {
+            let mut nodes = self.nodes.range_mut(next..);
+            let seen = nodes.find_map(|(number, node)| node.sees_messages(mem).then_some(*number));
+            let Some(number) = seen else {
+                return;
+            };
+            self.drain(mem, number);
+            next = number.saturating_add(1);
+        }
+    }
+
+    /// The caller is about to sleep: nodes are asked to ring when they put messages. What one has
+    /// put meanwhile is work for the next turn, which [`next_deadline`](Self::next_deadline) tells.
+    pub fn rest(&mut self, mem: &mut dyn Memory) {
+        self.is_watching = false;
+        let mut next = 0;
+        loop {
+            let mut nodes = self.nodes.range_mut(next..);
+            let Some((&number, node)) = nodes.find(|(_, node)| node.is_unasked) else {
+                return;
+            };
+            node.is_unasked = false;
+            self.ask_for_doorbell(mem, number);
+            next = number.saturating_add(1);
+        }
+    }
+}
