@@ -18,9 +18,9 @@
 //! An index that comes from the other side is believed only if it is inside the ring and moves
 //! forward within what it may: see [`RingError`].
 //!
-//! A consumer gives room back in bulk, or at once when the producer waits for it
-//! ([`Consumer::give_back`]), so a producer may see up to an eighth of the ring less room than
-//! there is.
+//! A consumer keeps room back as long as the producer sees enough of it and does not wait for more
+//! ([`Consumer::give_back`]); a producer that then fills the ring may see up to a quarter of it
+//! less than there is.
 //!
 //! # Sleeping and waking
 //! Who wants to sleep *arms*: it stores 1 into a word in the other side's memory, and then looks at

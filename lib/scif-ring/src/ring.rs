@@ -345,22 +345,23 @@ impl Consumer {
         Ok(count)
     }
 
-    /// Gives the room of everything taken back if the other side wants it or it has become an
-    /// eighth of the ring; whether it did. Call it after each `take` that took something.
+    /// Gives the room of everything taken back if the other side waits for it, or sees more than
+    /// a quarter of the ring filled; whether it did. Call it after each `take` that took something.
     ///
-    /// Less than that is kept back, because each store of the index takes a cache line away from
-    /// the other side, or a write on the bus. Nobody waits for what is kept: a writer that finds no
-    /// room while an eighth is kept has seven eighths unread before it, and the next `take` of
-    /// those sees that it waits.
+    /// Otherwise room is kept back, because each store of the index takes a cache line away from
+    /// the other side, or is a write on the bus. Nobody waits for what is kept: a writer that finds
+    /// no room meanwhile has three quarters unread before it, and the next `take` of those gives
+    /// everything back and sees that it waits.
     ///
     /// # Errors
     /// `Memory`.
     #[inline]
     pub fn give_back<M: RingMemory>(&self, mem: &mut M) -> Result<bool, RingError<M::Error>> {
-        // What others have given back since is counted as kept: too early is harmless.
+        // What others have given back since counts as filled: too early is harmless.
         let given = self.given.load(Ordering::Relaxed);
+        let filled = u64::from(mem.load(Word::LocalWrite)).wrapping_sub(given) & self.mask;
         let kept = mem.position(Side::Receive).wrapping_sub(given);
-        let is_due = kept > self.mask / 8 || mem.load(Word::RoomArmed) != 0;
+        let is_due = filled.max(kept) > self.mask / 4 || mem.load(Word::RoomArmed) != 0;
         if is_due {
             self.publish(mem)?;
         }

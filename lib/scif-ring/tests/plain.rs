@@ -117,27 +117,40 @@ fn who_asked_is_told_once() {
 }
 
 #[test]
-fn room_is_given_back_in_bulk_or_when_asked_for() {
+fn room_is_kept_back_while_there_is_plenty_and_nobody_waits() {
     let (mut left, mut right) = pair(64);
     let (producer, consumer) = (Producer::new(64), Consumer::new(64));
-    let fill = |left: &mut _| producer.send(left, ME, &[1; 100]).unwrap().bytes;
-    assert_eq!(fill(&mut left), 63);
-    // Seven bytes are kept back, the eighth gives them all.
-    for taken in 1..=7 {
-        assert_eq!(consumer.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
-        assert_eq!(producer.look(&left), Ok(Some(0)), "{taken}");
+    let send = |left: &mut _, bytes: usize| {
+        let bytes = vec![1; bytes];
+        producer.send(left, ME, &bytes).unwrap().bytes
+    };
+    let take = |right: &mut _, bytes: usize| {
+        let mut buffer = vec![0; bytes];
+        consumer.receive(right, ME, &mut buffer).unwrap()
+    };
+    assert_eq!(send(&mut left, 15), 15);
+    assert_eq!(take(&mut right, 5), moved(5));
+    assert_eq!(producer.look(&left), Ok(Some(48)));
+    // The writer sees more than a quarter filled: it gets everything back, and from now on at once.
+    assert_eq!(send(&mut left, 1), 1);
+    assert_eq!(take(&mut right, 1), moved(1));
+    assert_eq!(producer.look(&left), Ok(Some(53)));
+    assert_eq!(send(&mut left, 100), 53);
+    for _ in 0..3 {
+        assert_eq!(send(&mut left, 1), 0);
+        assert_eq!(take(&mut right, 2), moved(2));
+        assert_eq!(send(&mut left, 100), 2);
     }
-    assert_eq!(consumer.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
-    assert_eq!(fill(&mut left), 8);
     // A writer that asks gets what there is.
-    assert_eq!(consumer.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
-    assert_eq!(producer.arm(&mut left), Ok(Some(0)));
-    assert!(consumer.receive(&mut right, ME, &mut [0]).unwrap().notify);
-    assert_eq!(fill(&mut left), 2);
+    assert_eq!(take(&mut right, 60), moved(60));
+    assert_eq!(take(&mut right, 1), moved(1));
+    assert_eq!(producer.arm(&mut left), Ok(Some(60)));
+    assert!(take(&mut right, 1).notify);
+    assert_eq!(producer.look(&left), Ok(Some(62)));
     // Who gives room back knows nothing of what others have given: too early is harmless.
     let other = Consumer::new(64);
     assert_eq!(other.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
-    assert_eq!(fill(&mut left), 1);
+    assert_eq!(producer.look(&left), Ok(Some(63)));
 }
 
 #[test]

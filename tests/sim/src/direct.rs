@@ -547,9 +547,9 @@ impl World {
                 let stream = connection.streams[from];
                 stream.sent - stream.received
             });
-            // A reader may keep an eighth of the ring back.
+            // A reader may have kept a quarter of the ring back.
             let ring = u64::from(self.ring_bytes);
-            let has_room = filled + 1 + ring / 8 < ring;
+            let has_room = filled + 1 + ring / 4 < ring;
             if program.sleeps.contains(Readiness::IN) && there > 0
                 || program.sleeps.contains(Readiness::OUT) && has_room
             {

@@ -270,7 +270,7 @@ fn streams_of_all_sizes_arrive_without_the_daemon() {
                 let room = RING as u64 - 1 - (sent - received);
                 let count = from.send(from_epd, data.as_slice(), 0).unwrap();
                 // The other side may keep room back.
-                let least = room.saturating_sub(RING as u64 / 8).min(data.len() as u64);
+                let least = room.saturating_sub(RING as u64 / 4).min(data.len() as u64);
                 assert!((least..=room.min(data.len() as u64)).contains(&(count as u64)));
                 sent += count as u64;
                 let mut buffer = vec![0; 1 + random(5000) as usize];
