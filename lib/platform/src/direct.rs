@@ -206,6 +206,15 @@ impl Pages {
         Ok(unsafe { self.start.add(offset) })
     }
 
+    /// Loads the byte at `offset`, if there is one, and forgets it: its cache line is here then.
+    #[inline]
+    pub fn touch(&self, offset: usize) {
+        if let Ok(place) = self.place(offset, 1, false) {
+            // SAFETY: inside the mapping, which can be read. Nobody relies on the value.
+            let _ = unsafe { place.as_ptr().read_volatile() };
+        }
+    }
+
     /// Copies bytes of the program in, by the routine chosen for this kind of memory.
     ///
     /// # Errors

@@ -91,6 +91,11 @@ pub trait RingMemory {
     /// Copies out of the own ring, from `offset` on. Never beyond its end.
     fn read(&self, offset: usize, buffer: &mut [u8]);
 
+    /// Loads a byte of the own ring, never beyond its end, for its cache line's sake; does nothing
+    /// where that brings nothing.
+    #[inline]
+    fn touch(&self, _offset: usize) {}
+
     /// Copies into the other side's ring, from `offset` on. Never beyond its end.
     ///
     /// # Errors

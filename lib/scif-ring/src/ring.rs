@@ -117,11 +117,10 @@ impl Producer {
         }
         let offset = (sent & self.mask) as usize;
         let until_end = self.mask as usize + 1 - offset;
-        if count <= until_end {
-            copy(mem, offset, 0, count)?;
-        } else {
-            copy(mem, offset, 0, until_end)?;
-            copy(mem, 0, until_end, count - until_end)?;
+        let first = count.min(until_end);
+        copy(mem, offset, 0, first)?;
+        if first < count {
+            copy(mem, 0, first, count - first)?;
         }
         // The position first: who dies between the two has sent the bytes, the index follows with
         // the next ones (or by `publish`). The other way round the next ones would overwrite them.
@@ -335,11 +334,10 @@ impl Consumer {
         }
         let offset = (received & self.mask) as usize;
         let until_end = self.mask as usize + 1 - offset;
-        if count <= until_end {
-            copy(mem, offset, 0, count)?;
-        } else {
-            copy(mem, offset, 0, until_end)?;
-            copy(mem, 0, until_end, count - until_end)?;
+        let first = count.min(until_end);
+        copy(mem, offset, 0, first)?;
+        if first < count {
+            copy(mem, 0, first, count - first)?;
         }
         mem.set_position(Side::Receive, received.wrapping_add(count as u64));
         Ok(count)
@@ -423,6 +421,9 @@ impl Consumer {
     #[inline]
     pub fn is_empty<M: RingMemory>(&self, mem: &M) -> bool {
         let received = mem.position(Side::Receive);
+        // The next bytes come with the index, each with a cache line of their own: on their way at
+        // the same time instead of one after the other.
+        mem.touch((received & self.mask) as usize);
         // In this order: whatever others take meanwhile, at the second load nothing was there.
         u64::from(mem.load(Word::LocalWrite)) == received & self.mask
     }

@@ -119,6 +119,11 @@ impl RingMemory for Memory<'_> {
     }
 
     #[inline]
+    fn touch(&self, offset: usize) {
+        self.own.touch(PAGE + offset);
+    }
+
+    #[inline]
     fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         self.put(offset, bytes.into())
     }

@@ -145,7 +145,7 @@ impl Way for Receiving<'_> {
 
     #[inline]
     fn is_ready(opened: &Opened, memory: &Memory<'_>) -> Result<bool, RingError<Error>> {
-        Ok(opened.consumer.available(memory)? > 0)
+        Ok(!opened.consumer.is_empty(memory) && opened.consumer.available(memory)? > 0)
     }
 
     #[inline]

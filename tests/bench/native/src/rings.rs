@@ -262,6 +262,11 @@ impl RingMemory for View<'_> {
     }
 
     #[inline]
+    fn touch(&self, offset: usize) {
+        self.0.own.touch(PAGE + offset);
+    }
+
+    #[inline]
     fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Self::Error> {
         self.0.peer_ring.put(offset, bytes.into(), self.0.choices)
     }
