@@ -107,7 +107,7 @@ impl Mapper for Maps<'_> {
         (run > 0 && run <= length).then_some(run)
     }
 
-    fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<Pages> {
+    fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<(Pages, bool)> {
         // The peer's window goes where it suits the own end, which may be anywhere. Pages that
         // follow each other keep the order, so that all of a transfer is as far apart.
         let page = if self.is_own {
@@ -122,7 +122,10 @@ impl Mapper for Maps<'_> {
         };
         let place = find_place(bytes, page).ok();
         let file = self.file.raw();
-        Pages::map(file, offset as u64, bytes, protection, self.side, place).ok()
+        let mapped = Pages::map(file, offset as u64, bytes, protection, self.side, place);
+        let pages = mapped.ok()?;
+        let is_placed = place == Some(pages.address());
+        Some((pages, is_placed))
     }
 
     fn suits(&self, pages: &Pages, at: usize, offset: i64) -> bool {

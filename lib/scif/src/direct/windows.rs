@@ -84,8 +84,8 @@ pub trait Mapper {
     /// of them are registered.
     fn run(&self, offset: i64, bytes: u64) -> Option<u64>;
 
-    /// Maps one run; `None` when that is not possible.
-    fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<Self::Pages>;
+    /// Maps one run, and says whether it got the place it wanted; `None` when it is not possible.
+    fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<(Self::Pages, bool)>;
 
     /// Whether the place of a mapping is good enough for the transfer it is wanted for, whose byte
     /// at `offset` is the mapping's at `at`.
@@ -334,7 +334,7 @@ impl<P> Windows<P> {
             rights = Rights::of(what);
             mapper.map(offset, bytes, rights)
         });
-        let Some(pages) = pages else {
+        let Some((pages, is_placed)) = pages else {
             return false;
         };
         let (_, next) = self.position(offset);
@@ -344,7 +344,8 @@ impl<P> Windows<P> {
             rights,
             pages: Arc::new(pages),
             used: self.clock,
-            moves,
+            // Who did not get the place it wanted need not try again.
+            moves: if is_placed { moves } else { MAX_MOVES },
         };
         self.entries.insert(next, entry);
         self.bytes += bytes;
@@ -411,14 +412,14 @@ mod tests {
             let run_end = (offset & !(RUN - 1)) + RUN;
             Some(bytes.min((end.min(run_end) - offset) as u64))
         }
-        fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<i64> {
+        fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<(i64, bool)> {
             assert_eq!(self.run(offset, bytes), Some(bytes), "one run at a time");
             let allowed = self.window(offset)?.2;
             if rights.read && !allowed.read || rights.write && !allowed.write {
                 return None;
             }
             self.log.borrow_mut().push((offset, bytes));
-            Some(offset)
+            Some((offset, true))
         }
         fn suits(&self, _: &i64, _: usize, offset: i64) -> bool {
             !self.unsuited.borrow_mut().remove(&offset)
