@@ -24,9 +24,12 @@ use crate::{
     time::now_ns,
 };
 
-/// From this length on a queue takes no event that is in it already. Events are edges: the one in
-/// it tells everything, and who reads the queue seldom is not told the same many times.
-const CROWDED: usize = 16;
+/// Events at the end of a queue that are looked at before one is queued: one that is among so many
+/// is not queued again. Events are edges, and who reads seldom is not told the same many times.
+const RECENT: usize = 16;
+
+/// From this length on all of a queue is looked at. Nobody reads such a queue.
+const CROWDED: usize = 4096;
 
 const EVENT_SIZE: usize = size_of::<Event>();
 
@@ -96,7 +99,12 @@ impl Queue {
         let flags = EventFlags::from_bits_truncate(flags);
         let mut events = self.events.lock();
         let same = |event: &Event| event.id == id && event.flags == flags && event.data == data;
-        if events.len() >= CROWDED && events.iter().any(same) {
+        let looked_at = match events.len() {
+            ..RECENT => 0,
+            RECENT..CROWDED => RECENT,
+            length => length,
+        };
+        if events.iter().rev().take(looked_at).any(same) {
             return;
         }
         events.push_back(Event { id, flags, data });

@@ -78,7 +78,7 @@ fn bandwidth(samples: &Samples) -> Plot {
         ("RMA, read", "rma_read", false),
         ("messages, user level", "stream", false),
         ("messages, read and write", "file_stream", false),
-        ("raw ivshmem between Linux guests", "linux_write", true),
+        ("raw ivshmem, Linux guests", "linux_write", true),
         ("TCP, MTU 65535", "tcp65535_stream", true),
         ("TCP, MTU 1500", "tcp1500_stream", true),
     ];
