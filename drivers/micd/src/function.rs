@@ -75,6 +75,10 @@ pub trait MicFunction {
     /// When [`step`](Self::step) must be called at the latest.
     fn deadline(&self) -> u64;
 
+    /// Whether the peer writes no more to the memory of whoever drove this function before: of a
+    /// driver that ended without leaving. Once true it stays so.
+    fn predecessor_is_let_go(&self) -> bool;
+
     /// [`Step::Attach`] was done: the bus address of the queue pair, `None` when there was no
     /// memory (it is asked for again later).
     fn attached(&mut self, queue_pair: Option<u64>);

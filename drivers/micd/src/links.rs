@@ -138,6 +138,14 @@ impl Links {
             .min()
     }
 
+    /// Whether no peer writes any more to the memory of a driver that ended without leaving: its
+    /// pages may go. Ask again after each [`turn`](Self::turn); once true it stays so.
+    pub fn predecessor_is_let_go(&self) -> bool {
+        self.functions
+            .iter()
+            .all(|function| function.predecessor_is_let_go())
+    }
+
     /// The engine gave the link with a node up: it is reset as soon as the peer agrees.
     pub fn give_up(&mut self, node: NodeId) {
         for function in self

@@ -10,7 +10,7 @@
 //!                              Stopped (we gave up) ------+<--- give_up, silence (Lose) --+
 //! ```
 
-use platform::mem::{BoundsError, PAGE, Region};
+use platform::mem::{BoundsError, PAGE, Region, full_fence};
 use scif_abi::NodeId;
 use scif_abi::link::{
     self, Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, Record, STATE_ABSENT,
@@ -63,6 +63,8 @@ pub struct Link {
     own: usize,
     state: State,
     generation: u32,
+    /// What the records said when this side started.
+    found: Found,
     now: u64,
     next_look: u64,
     next_attach: u64,
@@ -71,6 +73,13 @@ pub struct Link {
     peer_beat_at: u64,
     /// Whether our record changed and the peer has not been rung.
     announce: bool,
+}
+
+/// The generations at the start of this side.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    own: u32,
+    peer: u32,
 }
 
 /// Why a piece of memory is no link of this node.
@@ -101,12 +110,21 @@ impl Link {
         let place = link::record_offset(own);
         memory.store_release_u32(place + RECORD_STATE, STATE_ABSENT)?;
         let generation = memory.read::<u32>(place + RECORD_GENERATION)?;
+        // After ours is withdrawn: whatever the peer publishes from now on is not for our memory
+        // of before.
+        full_fence();
+        let other = link::record_offset(1 - own);
+        let found = Found {
+            own: generation,
+            peer: memory.read::<u32>(other + RECORD_GENERATION)?,
+        };
         let beats = memory.read::<u64>(link::heartbeat_offset(own))?;
         let link = Self {
             memory,
             own,
             state: State::Detached { since: 0 },
             generation,
+            found,
             now: 0,
             next_look: 0,
             next_attach: 0,
@@ -150,21 +168,37 @@ impl Link {
         link::record_offset(self.own)
     }
 
-    /// The peer's record, copied once. A copy that was torn by a change is a record that fits no
-    /// state, or is seen again at the next look: its generation is what everything hangs on.
+    /// The peer's record, copied once. A copy that was torn by a change counts as absent, or is
+    /// seen again at the next look: its generation is what everything hangs on.
     fn peer_record(&self) -> Record {
+        self.whole_peer_record().unwrap_or(Record::new_zeroed())
+    }
+
+    /// The peer's record, `None` when it changed while it was copied.
+    fn whole_peer_record(&self) -> Option<Record> {
         let place = link::record_offset(1 - self.own);
         let mut bytes = [0; size_of::<Record>()];
         // The state is stored last and loaded first; the rest is not older than it. Both accesses
         // are inside the memory, whose length was checked.
-        let state = self.memory.load_acquire_u32(place + RECORD_STATE);
-        let copied = self.memory.read_bytes(place, &mut bytes);
-        let mut record = Record::read_from_bytes(&bytes).unwrap_or(Record::new_zeroed());
-        let again = self.memory.load_acquire_u32(place + RECORD_STATE);
-        if copied.is_err() || state.is_err() || state != again || state != Ok(record.state.get()) {
-            record.state = STATE_ABSENT.into();
-        }
-        record
+        let state = self.memory.load_acquire_u32(place + RECORD_STATE).ok()?;
+        self.memory.read_bytes(place, &mut bytes).ok()?;
+        let record = Record::read_from_bytes(&bytes).ok()?;
+        let again = self.memory.load_acquire_u32(place + RECORD_STATE).ok()?;
+        (state == again && state == record.state.get()).then_some(record)
+    }
+
+    /// Whether the peer writes no more to the memory of those who were this side before: it is
+    /// absent or stopped, has begun anew since this side started, or is nobody's or this side's.
+    pub fn predecessor_is_let_go(&self) -> bool {
+        let Some(peer) = self.whole_peer_record() else {
+            return false;
+        };
+        let bound_to = peer.peer_generation.get();
+        let ours = self.generation != self.found.own && bound_to == self.generation;
+        peer.state.get() != STATE_READY
+            || peer.generation.get() != self.found.peer
+            || bound_to == 0
+            || ours
     }
 
     /// Stores a word of our record; cannot fail, as its place was checked with the length.

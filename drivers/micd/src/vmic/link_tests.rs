@@ -279,6 +279,57 @@ fn a_side_that_left_is_gone() {
     assert_eq!(bed.sides[1].as_mut().unwrap().link.step(bed.now), None);
 }
 
+/// The memory of a driver that ended without a word is in use exactly until the peer has noticed.
+#[test]
+fn the_memory_of_a_driver_that_died_is_let_go_when_the_peer_begins_anew() {
+    let mut bed = both();
+    let used = bed.sides[0].as_ref().unwrap().writes_to;
+    assert!(used.is_some());
+    bed.boot(1);
+    for _ in 0..3 {
+        // However far the new driver is, and however often it is started: the peer still writes.
+        assert!(!bed.sides[1].as_ref().unwrap().link.predecessor_is_let_go());
+        bed.turn(1);
+        bed.now += LOOK_INTERVAL_NS;
+    }
+    bed.boot(1);
+    assert!(!bed.sides[1].as_ref().unwrap().link.predecessor_is_let_go());
+    assert_eq!(bed.sides[0].as_ref().unwrap().writes_to, used);
+    while bed.turn(0) {
+        assert_ne!(bed.sides[0].as_ref().unwrap().writes_to, used);
+    }
+    assert!(bed.sides[1].as_ref().unwrap().link.predecessor_is_let_go());
+    bed.settle();
+    assert!(bed.connected());
+    assert!(bed.sides[1].as_ref().unwrap().link.predecessor_is_let_go());
+}
+
+#[test]
+fn a_peer_that_is_not_there_or_never_bound_has_let_go() {
+    let let_go = |bed: &Bed| bed.sides[1].as_ref().unwrap().link.predecessor_is_let_go();
+    let mut bed = both();
+    bed.kill(0);
+    bed.boot(1);
+    assert!(let_go(&bed));
+    // Its machine comes back and takes up the link with the new driver only.
+    bed.boot(0);
+    bed.settle();
+    assert!(bed.connected() && let_go(&bed));
+    // A peer that published and waits has written to nobody.
+    let mut bed = Bed::new();
+    bed.boot(0);
+    bed.turn(0);
+    bed.boot(1);
+    assert!(let_go(&bed));
+    bed.settle();
+    assert!(bed.connected() && let_go(&bed));
+    // One that gave the link up writes no more, though it waits for a word.
+    let mut bed = both();
+    bed.sides[0].as_mut().unwrap().link.give_up();
+    bed.boot(1);
+    assert!(let_go(&bed));
+}
+
 #[test]
 fn without_memory_attaching_is_tried_again() {
     let mut bed = Bed::new();

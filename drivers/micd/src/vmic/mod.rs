@@ -200,6 +200,10 @@ impl MicFunction for Vmic {
         self.link.deadline()
     }
 
+    fn predecessor_is_let_go(&self) -> bool {
+        self.link.predecessor_is_let_go()
+    }
+
     fn attached(&mut self, queue_pair: Option<u64>) {
         self.link.attached(queue_pair, DOORBELL_VECTOR);
         self.announce();
