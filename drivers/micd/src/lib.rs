@@ -1,6 +1,7 @@
 //! The MIC driver's parts: what a MIC function is ([`function`]), the one kind there is
 //! ([`vmic`]), the links of a node ([`links`]) and the memory the SCIF engine works on
-//! ([`memory`], [`object`]), and when the driver sleeps ([`patience`]).
+//! ([`memory`], [`object`]), when the driver sleeps ([`patience`]), and where it writes down what
+//! happens ([`trace`]).
 #![no_std]
 
 extern crate alloc;
@@ -10,4 +11,5 @@ pub mod links;
 pub mod memory;
 pub mod object;
 pub mod patience;
+pub mod trace;
 pub mod vmic;

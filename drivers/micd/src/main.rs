@@ -15,7 +15,7 @@ use micd::function::MicFunction;
 use micd::links::Links;
 use micd::memory::NodeMemory;
 use micd::patience::{Patience, Time};
-use micd::vmic;
+use micd::{trace, vmic};
 use platform::clock::{Clock, Rate, ticks};
 use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
 use platform::dma::Allocator;
@@ -108,6 +108,7 @@ impl Micd {
         let mut engine = Engine::new(config);
         engine.set_copy_hints(copies.choices.numbers());
         engine.set_gathers(links.gather_stores());
+        trace::begin(&mut engine, runtime::process::id());
         let mut scif = Scif::new(engine, memory);
 
         // Interrupts are edges: they are listened to before the first can come.

@@ -4,28 +4,38 @@
 //! [`KEPT_BYTES`]), and is copied to the console unless its level is too low. Reading gives all
 //! lines that were kept when the file was opened. A line that begins with a level (`ERROR`, `WARN`,
 //! `INFO`, `DEBUG`, `TRACE`) has that level, any other counts as `INFO`.
+//!
+//! `trace/<name>` is memory that root maps to write down what happens, and reads when it wants to
+//! know, also after the writer's end: opening it with `O_CREAT` begins it, and keeps what was there
+//! as `trace/<name>.old`.
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
 mod lines;
+mod traces;
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use libredox::Fd;
 use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
-use platform::scheme::{SchemeDaemon, read_at};
+use platform::scheme::{SchemeDaemon, list_directory, read_at};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env, fs, io};
 use syscall::data::Stat;
-use syscall::error::{EBADF, EISDIR, ENOENT, ENOTDIR};
-use syscall::flag::{MODE_FILE, O_RDONLY, O_STAT};
+use syscall::dirent::{DirentBuf, DirentKind};
+use syscall::error::{EACCES, EBADF, EISDIR, ENODEV, ENOENT, ENOTDIR};
+use syscall::flag::{
+    MODE_DIR, MODE_FILE, MapFlags, MunmapFlags, O_ACCMODE, O_CREAT, O_RDONLY, O_RDWR, O_STAT,
+};
 use syscall::schemev2::NewFdFlags;
 
 use crate::lines::{Level, Lines};
+use crate::traces::Traces;
 
 runtime::main!(main);
 
@@ -54,6 +64,7 @@ fn run() -> Result<()> {
         lines: Lines::new(KEPT_BYTES),
         console: console.map(|file| Fd::new(file.into_raw_fd())),
         console_level: level.unwrap_or(Level::Info),
+        traces: Traces::new(),
         handles: BTreeMap::new(),
         last_handle: 0,
     };
@@ -65,6 +76,14 @@ fn run() -> Result<()> {
 
 enum Handle {
     Root,
+    /// The directory of traces.
+    Traces,
+    /// What was in a trace when it was opened, and its name if it may be mapped.
+    Trace {
+        name: String,
+        snapshot: Vec<u8>,
+        may_map: bool,
+    },
     Open {
         /// The lines at the time of opening, for readers.
         snapshot: Vec<u8>,
@@ -77,11 +96,30 @@ struct LogScheme {
     lines: Lines,
     console: Option<Fd>,
     console_level: Level,
+    traces: Traces,
     handles: BTreeMap<usize, Handle>,
     last_handle: usize,
 }
 
 impl LogScheme {
+    /// Opens what is below `trace`. All of it is root's: it tells of everybody's programs.
+    fn open_trace(&mut self, name: &str, flags: usize, uid: u32) -> Result<Handle> {
+        if uid != 0 {
+            return Err(Error::new(EACCES));
+        }
+        if name.is_empty() {
+            return Ok(Handle::Traces);
+        }
+        if flags & O_CREAT != 0 {
+            self.traces.create(name)?;
+        }
+        Ok(Handle::Trace {
+            snapshot: self.traces.read(name)?,
+            name: name.into(),
+            may_map: flags & O_ACCMODE == O_RDWR,
+        })
+    }
+
     fn add(&mut self, handle: Handle) -> usize {
         self.last_handle += 1;
         self.handles.insert(self.last_handle, handle);
@@ -109,12 +147,24 @@ impl SchemeSync for LogScheme {
         path: &str,
         flags: usize,
         _fcntl_flags: u32,
-        _ctx: &CallerCtx,
+        ctx: &CallerCtx,
     ) -> Result<OpenResult> {
         match self.handles.get(&dir) {
             Some(Handle::Root) => {}
             Some(_) => return Err(Error::new(ENOTDIR)),
             None => return Err(Error::new(EBADF)),
+        }
+        if let Some(below) = path.strip_prefix("trace") {
+            let name = match below.strip_prefix('/') {
+                Some(name) => name,
+                None if below.is_empty() => below,
+                None => return Err(Error::new(ENOENT)),
+            };
+            let handle = self.open_trace(name, flags, ctx.uid)?;
+            return Ok(OpenResult::ThisScheme {
+                number: self.add(handle),
+                flags: NewFdFlags::POSITIONED,
+            });
         }
         if !path.is_empty() {
             return Err(Error::new(ENOENT));
@@ -143,8 +193,10 @@ impl SchemeSync for LogScheme {
         _ctx: &CallerCtx,
     ) -> Result<usize> {
         match self.handles.get(&id).ok_or(Error::new(EBADF))? {
-            Handle::Root => Err(Error::new(EISDIR)),
-            Handle::Open { snapshot, .. } => Ok(read_at(snapshot, buf, offset)),
+            Handle::Root | Handle::Traces => Err(Error::new(EISDIR)),
+            Handle::Open { snapshot, .. } | Handle::Trace { snapshot, .. } => {
+                Ok(read_at(snapshot, buf, offset))
+            }
         }
     }
 
@@ -177,25 +229,79 @@ impl SchemeSync for LogScheme {
 
     fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
         match self.handles.get(&id).ok_or(Error::new(EBADF))? {
-            Handle::Root => Ok(0),
-            Handle::Open { snapshot, .. } => Ok(snapshot.len() as u64),
+            Handle::Root | Handle::Traces => Ok(0),
+            Handle::Open { snapshot, .. } | Handle::Trace { snapshot, .. } => {
+                Ok(snapshot.len() as u64)
+            }
         }
     }
 
     fn fstat(&mut self, id: usize, stat: &mut Stat, ctx: &CallerCtx) -> Result<()> {
         stat.st_size = self.fsize(id, ctx)?;
-        stat.st_mode = MODE_FILE | 0o666;
+        stat.st_mode = match self.handles.get(&id) {
+            Some(Handle::Traces) => MODE_DIR | 0o700,
+            Some(Handle::Trace { .. }) => MODE_FILE | 0o600,
+            _ => MODE_FILE | 0o666,
+        };
         Ok(())
     }
 
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
-        if !self.handles.contains_key(&id) {
-            return Err(Error::new(EBADF));
-        }
-        let path = b"/scheme/log";
+        let below = match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+            Handle::Root | Handle::Open { .. } => ["", ""],
+            Handle::Traces => ["/trace", ""],
+            Handle::Trace { name, .. } => ["/trace/", name],
+        };
+        let path = alloc::format!("/scheme/log{}{}", below[0], below[1]);
         let count = path.len().min(buf.len());
-        buf[..count].copy_from_slice(&path[..count]);
+        buf[..count].copy_from_slice(&path.as_bytes()[..count]);
         Ok(count)
+    }
+
+    fn getdents<'buf>(
+        &mut self,
+        id: usize,
+        buf: DirentBuf<&'buf mut [u8]>,
+        opaque: u64,
+    ) -> Result<DirentBuf<&'buf mut [u8]>> {
+        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+            Handle::Traces => {
+                let entries = self.traces.names().map(|name| (name, DirentKind::Regular));
+                list_directory(buf, opaque, entries)
+            }
+            _ => Err(Error::new(ENOTDIR)),
+        }
+    }
+
+    fn mmap_prep(
+        &mut self,
+        id: usize,
+        offset: u64,
+        size: usize,
+        _flags: MapFlags,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+            Handle::Trace {
+                name,
+                may_map: true,
+                ..
+            } => self.traces.map(name, offset, size),
+            Handle::Trace { .. } => Err(Error::new(EACCES)),
+            _ => Err(Error::new(ENODEV)),
+        }
+    }
+
+    fn munmap(
+        &mut self,
+        _id: usize,
+        _offset: u64,
+        _size: usize,
+        _flags: MunmapFlags,
+        _ctx: &CallerCtx,
+    ) -> Result<()> {
+        // A trace stays in any case.
+        Ok(())
     }
 
     fn on_close(&mut self, id: usize) {

@@ -1,6 +1,8 @@
-//! The parts of `scifctl` that need no machine: tables read from text and made text again.
+//! The parts of `scifctl` that need no machine: tables read from text and made text again, and the
+//! driver's trace.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
 pub mod table;
+pub mod trace;

@@ -18,6 +18,7 @@ mod program {
     use runtime::io::Read;
     use runtime::{env, eprintln, print, println};
     use scifctl::table::Table;
+    use scifctl::trace;
 
     runtime::main!(main);
 
@@ -32,11 +33,14 @@ usage: scifctl                      node, nodes and connections at a glance
        scifctl stats [NAME...]      all counters, or the values of the named ones
        scifctl limits               limits
        scifctl limits NAME VALUE    sets one (root)
+       scifctl trace [COUNT]        the driver's latest events
+       scifctl trace old [COUNT]    those of the driver that ran before it
        scifctl peers [watch]        nodes that are there; with watch also those that come and go
        scifctl version";
 
     const SCIF: &str = "/scheme/scif";
     const PINS: &str = "/scheme/scifpin/ranges";
+    const TRACE: &str = "/scheme/log/trace/micd";
     const PROCESSES: &str = "/scheme/proc/ps";
 
     /// Wrong arguments.
@@ -57,6 +61,7 @@ usage: scifctl                      node, nodes and connections at a glance
                 scif("limits").and_then(|text| show(Table::with_columns("limit value", &text)))
             }
             ["limits", name, value] => set_limit(name, value),
+            ["trace", ref rest @ ..] => trace(rest),
             ["peers"] => peers(false),
             ["peers", "watch"] => peers(true),
             _ => {
@@ -141,6 +146,34 @@ usage: scifctl                      node, nodes and connections at a glance
             }
         }
         status
+    }
+
+    /// Prints the driver's latest events, oldest first.
+    fn trace(words: &[&str]) -> Result<(), i32> {
+        let (path, words) = match words {
+            ["old", rest @ ..] => (alloc::format!("{TRACE}.old"), rest),
+            rest => (TRACE.into(), rest),
+        };
+        let count = match words {
+            [] => Some(usize::MAX),
+            [count] => count.parse().ok(),
+            _ => None,
+        };
+        let Some(count) = count else {
+            eprintln!("{USAGE}");
+            return Err(STATUS_USAGE);
+        };
+        let bytes = fs::read(&path).map_err(|error| failed(&path, error))?;
+        match trace::lines(&bytes, count) {
+            Some(lines) => {
+                print!("{lines}");
+                Ok(())
+            }
+            None => {
+                eprintln!("scifctl: {path} is no trace of this version");
+                Err(1)
+            }
+        }
     }
 
     fn set_limit(name: &str, value: &str) -> Result<(), i32> {

@@ -36,6 +36,7 @@ pub mod pin;
 pub mod port;
 pub mod scheme;
 pub mod shared;
+pub mod trace;
 
 /// Errors are the system's error numbers.
 pub use syscall::error::{Error, Result};

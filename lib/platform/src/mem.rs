@@ -427,6 +427,32 @@ pub fn map_physical(physical: u64, bytes: usize, cache: Cache) -> Result<Region>
     Ok(region.part(skip, bytes)?)
 }
 
+/// Maps the first `bytes` bytes of a file that others see as well; whole pages.
+///
+/// # Errors
+/// `EINVAL` for an empty range, and those of the file's scheme.
+pub fn map_shared(file: &Fd, bytes: usize) -> Result<Region> {
+    if bytes == 0 {
+        return Err(Error::new(EINVAL));
+    }
+    let bytes = bytes
+        .checked_next_multiple_of(PAGE)
+        .ok_or(Error::new(EOVERFLOW))?;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let address = unsafe {
+        mmap(MmapArgs {
+            addr: core::ptr::null_mut(),
+            length: bytes,
+            prot: PROT_READ | PROT_WRITE,
+            flags: MAP_SHARED,
+            fd: file.raw(),
+            offset: 0,
+        })?
+    };
+    // SAFETY: the mapping made above, known to nobody else.
+    unsafe { Region::from_mapping(address, bytes, Side::Own) }
+}
+
 /// Room in this process's address space: memory that costs nothing until it is touched, to be
 /// replaced piece by piece.
 pub(crate) fn reserve(bytes: usize) -> Result<Region> {

@@ -19,6 +19,7 @@ pub mod limits;
 pub mod link;
 pub mod message;
 pub mod qp;
+pub mod trace;
 pub mod window;
 
 pub use error::Error;

@@ -4,6 +4,7 @@ use core::task::Poll;
 
 use scif_abi::limits::HANDSHAKE_TIMEOUT_NS;
 use scif_abi::message::{Extensions, NodeMessage};
+use scif_abi::trace::What;
 use scif_abi::{Error, PortId};
 
 use crate::config::Owner;
@@ -40,6 +41,7 @@ impl Engine {
             let remote = RemoteQueuePair::read(mem, self.reach(node), request.queue_pair, bytes);
             let Some(remote) = remote else {
                 self.stats.bad_queue_pairs += 1;
+                self.trace(What::BadQueuePair, node, request.queue_pair);
                 self.refuse(mem, port, &request);
                 continue;
             };

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use scif_abi::limits::MAX_JOBS;
 use scif_abi::message::NodeMessage;
+use scif_abi::trace::What;
 use scif_abi::{Error, NodeId};
 
 use crate::connection::ConnectionId;
@@ -232,6 +233,8 @@ impl Engine {
                         Err(SubmitError::Failed) => {
                             self.stats.failed_copies += 1;
                             job.fail(Error::NoDevice);
+                            let node = channel.node;
+                            self.trace(What::CopyFailed, node, 0);
                             continue;
                         }
                     }

@@ -2,6 +2,7 @@
 
 use scif_abi::Error;
 use scif_abi::message::NodeMessage;
+use scif_abi::trace::What;
 
 use crate::connection::{Connection, ConnectionId, Ends, Owed, Phase};
 use crate::endpoint::{EndpointId, EndpointState};
@@ -17,6 +18,11 @@ impl Engine {
         let Some(mut endpoint) = self.remove_endpoint(id) else {
             return;
         };
+        let ends = Ends {
+            local: endpoint.port,
+            peer: endpoint.peer,
+        };
+        self.trace_ends(What::Closed, ends, endpoint.owner.process.into());
         while let Some(request) = endpoint.requests.pop_front() {
             self.refuse(mem, endpoint.port, &request);
         }
@@ -163,8 +169,10 @@ impl Engine {
             return;
         };
         let endpoint = connection.endpoint;
+        let ends = connection.ends();
         match connection.phase {
             Phase::Requested => {
+                self.trace_ends(What::TimedOut, ends, 0);
                 self.withdraw(mem, id);
                 let Some(endpoint) = endpoint else { return };
                 if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
@@ -173,7 +181,10 @@ impl Engine {
                 self.announce(endpoint);
             }
             // A late acknowledgement finds no endpoint and is answered by DISCNCT.
-            Phase::Granted => self.fail_grant(id, Error::NoDevice),
+            Phase::Granted => {
+                self.trace_ends(What::TimedOut, ends, 0);
+                self.fail_grant(id, Error::NoDevice);
+            }
             _ => {}
         }
     }

@@ -5,6 +5,7 @@ use core::task::Poll;
 use scif_abi::limits::CONNECT_TIMEOUT_NS;
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::qp::{ARMED_QP_BYTES, QP_BYTES};
+use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, Port, PortId};
 
 use crate::connection::{ConnectionId, Ends, Phase};
@@ -237,6 +238,7 @@ impl Engine {
         let (Some(remote), Some(endpoint)) = (remote, connection.endpoint) else {
             if wanted {
                 self.stats.bad_queue_pairs += 1;
+                self.trace(What::BadQueuePair, node, queue_pair);
                 self.fail_request(id, Error::NoDevice);
             }
             self.post_peer(mem, id, NodeMessage::ConnectGrantNack { acceptor });

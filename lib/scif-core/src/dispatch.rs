@@ -6,6 +6,7 @@
 
 use scif_abi::flags::Readiness;
 use scif_abi::message::{Message, NodeMessage};
+use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
 use crate::connection::{ConnectionId, Ends, Phase};
@@ -28,6 +29,7 @@ impl Engine {
             Ok(body) => body,
             Err(error) => {
                 self.stats.unknown_messages += 1;
+                self.trace(What::Ignored, from, message.opcode.get().into());
                 // Ever more rarely: a peer must not be able to flood the log.
                 let count = self.stats.unknown_messages;
                 if count.is_power_of_two() {
@@ -36,6 +38,8 @@ impl Engine {
                 return;
             }
         };
+        let ends = [message.destination, message.source];
+        self.trace_message(What::Received, from, ends, message);
         if self.handle_link_message(mem, from, message, body) {
             return;
         }

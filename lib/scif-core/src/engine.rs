@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use scif_abi::limits;
 use scif_abi::message::{Message, NodeMessage};
+use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
 use crate::account::Accounts;
@@ -27,6 +28,7 @@ use crate::settle::Settling;
 use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::ticket::Call;
+use crate::trace::Trace;
 use crate::window::Windows;
 
 /// A new ring takes at most this part of what is left of the budget of all rings.
@@ -95,6 +97,7 @@ pub struct Engine {
     pub(crate) ended: Vec<RemoteWindowId>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) stats: Stats,
+    pub(crate) trace: Trace,
 }
 
 impl Engine {
@@ -142,6 +145,7 @@ impl Engine {
             ended: Vec::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
+            trace: Trace::default(),
         }
     }
 
@@ -390,6 +394,8 @@ impl Engine {
 
     /// Sends a message by the link to `number`, at once or when its ring has room.
     pub(crate) fn post_by(&mut self, mem: &mut dyn Memory, number: NodeId, message: Message) {
+        let ends = [message.source, message.destination];
+        self.trace_message(What::Sent, number, ends, &message);
         if number == self.config.node {
             self.loopback.push_back(message);
             return;

@@ -60,6 +60,7 @@ mod snapshot;
 mod span;
 mod stats;
 mod ticket;
+mod trace;
 mod transfer;
 mod user;
 mod watch;
@@ -84,6 +85,7 @@ pub use rma::{Direction, Local, Rma};
 pub use snapshot::{ConnectionInfo, MappingInfo, NodeInfo, PortInfo, WindowInfo};
 pub use stats::Stats;
 pub use ticket::Ticket;
+pub use trace::Tracer;
 pub use window::WindowState;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use scif_abi::limits::{EXIT_TIMEOUT_NS, HOST_NODE, NODE_RING_RETRY_NS, NODE_RING_STALL_NS};
 use scif_abi::message::{Extensions, MESSAGE_BYTES, Message, NodeMessage};
 use scif_abi::qp::QP_BYTES;
+use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
 use crate::connection::{ConnectionId, Ends, Owed, Phase};
@@ -65,6 +66,7 @@ impl Engine {
             Block::allocate(mem, Reach::Peer(node), bytes, offer).ok_or(LinkError::NoMemory)?;
         self.stats.pages += block.pages();
         self.nodes.insert(node, Node::new(block));
+        self.trace(What::Attached, node, block.exported);
         Ok(block.exported)
     }
 
@@ -87,6 +89,7 @@ impl Engine {
         }
         let Some(remote) = RemoteQueuePair::read(mem, Reach::Peer(node), peer_qp, QP_BYTES) else {
             self.stats.bad_queue_pairs += 1;
+            self.trace(What::BadQueuePair, node, peer_qp);
             return Err(LinkError::BadQueuePair);
         };
         link.connect(&remote, OWN_EXTENSIONS);
@@ -107,12 +110,14 @@ impl Engine {
         self.stats.messages_received += link.messages_received;
         self.stats.pages -= link.block.pages();
         link.block.free(mem);
+        self.trace(What::Detached, node, 0);
         self.cut(mem, node, Phase::Disconnected);
     }
 
     /// The peer does not answer, but may still write to our memory: resets the link's connections
     /// and keeps its pages until `link_down`.
     pub fn link_lost(&mut self, node: NodeId) {
+        self.trace(What::Lost, node, 0);
         self.fail_link(node);
     }
 
@@ -376,6 +381,7 @@ impl Engine {
                 node.state = LinkState::Online;
                 node.is_reported = true;
                 self.stats.links_up += 1;
+                self.trace(What::Online, from, 0);
                 self.events.push_back(Event::NodeUp(from));
             }
             _ => self.stats.unexpected_messages += 1,
@@ -410,6 +416,7 @@ impl Engine {
         if let Some(node) = self.nodes.get_mut(&from) {
             // The peer may have unmapped the rings by now.
             node.end(LinkState::Left);
+            self.trace(What::Left, from, 0);
             self.report_down(from);
         }
     }
@@ -466,6 +473,7 @@ impl Engine {
         log::warn!("node {number}: link given up");
         node.end(LinkState::Failed);
         self.stats.links_failed += 1;
+        self.trace(What::Failed, number, 0);
         self.sever(number);
         self.events.push_back(Event::LinkFailed(number));
     }

@@ -5,6 +5,7 @@ use scif_abi::direct::{
     EPOCH_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
 };
 use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_NS};
+use scif_abi::trace::What;
 use scif_ring::validity::{self, ValidityMemory};
 
 use crate::connection::{Connection, ConnectionId, Phase};
@@ -204,6 +205,7 @@ impl Engine {
                 }
                 if is_busy {
                     log::warn!("a client's copy does not end: its window goes nevertheless");
+                    self.trace(What::CopyStuck, self.config.node, 0);
                 }
                 self.end_settled(mem, settling.what);
             }

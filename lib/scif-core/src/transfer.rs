@@ -3,6 +3,7 @@
 use scif_abi::Error;
 use scif_abi::flags::Readiness;
 use scif_abi::message::{Message, NodeMessage};
+use scif_abi::trace::What;
 use scif_abi::{NodeId, PortId};
 
 use crate::connect::ConnectMode;
@@ -305,6 +306,7 @@ impl Engine {
             return;
         };
         let (count, local, peer) = (self.stats.rings_reset, connection.local, connection.peer);
+        let ends = connection.ends();
         // Ever more rarely: a peer must not be able to flood the log.
         if count.is_power_of_two() {
             log::warn!("port {local} to {peer}: impossible ring index, reset ({count} so far)");
@@ -313,6 +315,7 @@ impl Engine {
         connection.rings = None;
         let connected = connection.phase == Phase::Connected;
         let endpoint = connection.endpoint;
+        self.trace_ends(What::RingReset, ends, 0);
         self.restate(id);
         if connected {
             self.disconnect(mem, id);

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use scif_abi::NodeId;
 use scif_abi::limits::{MAX_LENT_PAGES, MAX_PEER_CHUNKS, MAX_WINDOWS};
 use scif_abi::message::NodeMessage;
+use scif_abi::trace::What;
 
 use crate::connection::{ConnectionId, Ends, Phase};
 use crate::engine::Engine;
@@ -41,6 +42,7 @@ impl Engine {
             },
             None => {
                 self.stats.refused_windows += 1;
+                self.trace_ends(What::WindowRefused, ends, pages);
                 NodeMessage::AllocReject { waiter }
             }
         };
@@ -127,6 +129,7 @@ impl Engine {
             }
             None => {
                 self.stats.refused_windows += 1;
+                self.trace_ends(What::WindowRefused, ends, 0);
                 self.on_free_virtual(mem, node, user_window);
                 NodeMessage::RegisterNack {
                     peer,

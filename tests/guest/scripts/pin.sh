@@ -47,6 +47,23 @@ for table in nodes connections windows mappings pins stats version; do
     [ "$(wc -l < /tmp/table)" -ge 1 ]
     step "has-$table" $? "nothing"
 done
+
+# The trace tells what happened between the two ports, and only to root.
+scifctl trace > /tmp/trace
+for event in "daemon started, process" "sent CNCT_REQ" "received CNCT_GNT" "sent DISCNCT"; do
+    grep "$event" /tmp/trace > /dev/null
+    step "trace-has-$event" $? "$(tail -n 30 /tmp/trace)"
+done
+[ "$(scifctl trace 1 | wc -l)" -eq 1 ]
+step trace-count $? "$(scifctl trace 1)"
+! as 1000 scifctl trace 2> /dev/null
+step trace-not-root $? "shown"
+! scifctl trace old 2> /dev/null
+step trace-no-former $? "shown"
+[ "$(ls /scheme/log/trace)" = "micd" ]
+step trace-listed $? "$(ls /scheme/log/trace)"
+! as 1000 ls /scheme/log/trace 2> /dev/null
+step trace-list-not-root $? "shown"
 ! scifctl nonsense 2> /dev/null
 step nonsense $? "taken"
 exit "$failed"

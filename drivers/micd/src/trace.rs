@@ -1,0 +1,30 @@
+//! Where the engine's events go: a trace that the log daemon keeps, to be read while the driver
+//! runs and after its end.
+
+use alloc::boxed::Box;
+
+use platform::trace::Ring;
+use scif_abi::trace::{Entry, What};
+use scif_core::{Engine, Tracer};
+
+/// Name of the trace.
+pub const NAME: &str = "micd";
+
+struct Recorder(Ring);
+
+impl Tracer for Recorder {
+    fn record(&mut self, entry: Entry) {
+        self.0.record(entry);
+    }
+}
+
+/// Has the engine's events recorded; without a place for them they are not.
+pub fn begin(engine: &mut Engine, process: u32) {
+    match Ring::create(NAME, engine.node()) {
+        Ok(ring) => {
+            engine.set_tracer(Box::new(Recorder(ring)));
+            engine.trace(What::Started, engine.node(), process.into());
+        }
+        Err(error) => log::warn!("no trace is kept, the log daemon has no place for it: {error}"),
+    }
+}

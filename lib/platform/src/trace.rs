@@ -1,0 +1,98 @@
+//! The writing side of a trace: a ring of events in memory of the log daemon, where it stays when
+//! its writer is gone. The layout is `scif_abi::trace`'s.
+
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_CREAT, O_RDWR};
+use scif_abi::trace::{ENTRY_BYTES, Entry, Header, TRACE_BYTES, entry_offset, slots};
+use zerocopy::IntoBytes;
+
+use crate::Result;
+use crate::mem::{self, BoundsError, Region};
+
+/// Where the log daemon keeps traces.
+pub const DIRECTORY: &str = "/scheme/log/trace";
+
+/// A trace that is being written, by one writer.
+pub struct Ring {
+    region: Region,
+    slots: u32,
+    /// Number of the next entry.
+    next: u64,
+}
+
+impl Ring {
+    /// Begins the trace `name` of a node; what was there is kept as `name.old`.
+    ///
+    /// # Errors
+    /// Those of opening and mapping it; `EACCES` for callers other than root, `ENOENT` where the
+    /// log daemon keeps no traces.
+    pub fn create(name: &str, node: u16) -> Result<Self> {
+        let path = alloc::format!("{DIRECTORY}/{name}");
+        let file = Fd::open(&path, O_RDWR | O_CREAT | O_CLOEXEC, 0)?;
+        let region = mem::map_shared(&file, TRACE_BYTES)?;
+        Ok(Self::begin(region, node)?)
+    }
+
+    fn begin(region: Region, node: u16) -> core::result::Result<Self, BoundsError> {
+        let bytes = region.len();
+        region.zero(0, bytes)?;
+        region.write_bytes(0, Header::new(node, bytes).as_bytes())?;
+        let slots = slots(bytes).max(1);
+        // The last slot is inside, so all are.
+        region.part(entry_offset(u64::from(slots) - 1, slots), ENTRY_BYTES)?;
+        Ok(Self {
+            region,
+            slots,
+            next: 0,
+        })
+    }
+
+    /// Writes an entry over the oldest one. It gets its number here.
+    pub fn record(&mut self, mut entry: Entry) {
+        let place = entry_offset(self.next, self.slots);
+        self.next += 1;
+        entry.sequence = 0.into();
+        // A reader finds no number while the rest changes, and the rest when it finds the number.
+        // All slots are inside the region.
+        let written = self.region.store_release_u64(place, 0).and_then(|()| {
+            mem::write_fence();
+            self.region.write_bytes(place, entry.as_bytes())?;
+            self.region.store_release_u64(place, self.next)
+        });
+        debug_assert!(written.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use scif_abi::trace::{HEADER_BYTES, What, whole_entries};
+
+    #[test]
+    fn the_newest_entries_stay() {
+        let region = Region::heap(HEADER_BYTES + 3 * ENTRY_BYTES + 7);
+        let mut ring = Ring::begin(region.clone(), 2).expect("room for a ring");
+        let read = |region: &Region| {
+            let mut bytes = alloc::vec![0; region.len()];
+            region.read_bytes(0, &mut bytes).expect("inside");
+            let (header, entries) = whole_entries(&bytes).expect("a trace");
+            assert_eq!((header.node.get(), header.slots.get()), (2, 3));
+            let mut entries: Vec<Entry> = entries.collect();
+            entries.sort_by_key(|entry| entry.sequence.get());
+            let values = entries.iter().map(|e| (e.sequence.get(), e.value.get()));
+            values.collect::<Vec<_>>()
+        };
+        assert_eq!(read(&region), []);
+        for value in 10..15 {
+            ring.record(Entry::new(What::Sent, 1, [2, 3], value));
+        }
+        assert_eq!(read(&region), [(3, 12), (4, 13), (5, 14)]);
+    }
+
+    #[test]
+    fn a_ring_needs_room() {
+        assert!(Ring::begin(Region::heap(HEADER_BYTES + ENTRY_BYTES - 1), 0).is_err());
+        assert!(Ring::begin(Region::heap(8), 0).is_err());
+    }
+}
