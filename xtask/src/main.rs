@@ -16,6 +16,7 @@ mod run;
 mod sdk;
 mod setup;
 mod sim;
+mod soak;
 mod test;
 mod tidy;
 
@@ -100,6 +101,11 @@ const COMMANDS: &[Command] = &[
         name: "sim",
         help: "run the protocol simulator: SEED= RUNS=",
         run: sim::command,
+    },
+    Command {
+        name: "soak",
+        help: "random load on three nodes while programs and nodes are killed: MINUTES= SEED=",
+        run: soak::command,
     },
     Command {
         name: "conformance",

@@ -221,7 +221,16 @@ impl Remote {
     /// # Errors
     /// A text that says what failed.
     pub fn memory(&self, bytes: usize, ordinary: bool) -> Result<(), String> {
-        self.must(Command {
+        self.set_up(bytes, ordinary)
+            .map_err(failed("giving it memory"))
+    }
+
+    /// As [`memory`](Self::memory).
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    pub fn set_up(&self, bytes: usize, ordinary: bool) -> raw::Result<()> {
+        self.ask(Command {
             verb: MEMORY.into(),
             length: (bytes as u64).into(),
             value: u64::from(ordinary).into(),
@@ -271,7 +280,30 @@ impl Remote {
     /// # Errors
     /// A text that says what failed.
     pub fn fill(&self, place: usize, length: usize, seed: u64) -> Result<(), String> {
+        self.put(place, length, seed).map_err(failed("filling"))
+    }
+
+    /// As [`fill`](Self::fill).
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    pub fn put(&self, place: usize, length: usize, seed: u64) -> raw::Result<()> {
         self.on_range(FILL, place, length, seed, 0).map(|_| ())
+    }
+
+    /// The first position, as [`compare`] counts, at which a part of the peer's memory does not
+    /// hold its pattern.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    pub fn first_difference(
+        &self,
+        place: usize,
+        length: usize,
+        seed: u64,
+    ) -> raw::Result<Option<u64>> {
+        let position = self.on_range(COMPARE, place, length, seed, 0)?;
+        Ok((position as u64).checked_sub(1))
     }
 
     /// Clears a part of the peer's memory and puts guards around it.
@@ -279,7 +311,8 @@ impl Remote {
     /// # Errors
     /// A text that says what failed.
     pub fn frame(&self, place: usize, length: usize) -> Result<(), String> {
-        self.on_range(FRAME, place, length, 0, 0).map(|_| ())
+        let framed = self.on_range(FRAME, place, length, 0, 0);
+        framed.map(|_| ()).map_err(failed("putting guards"))
     }
 
     /// Fails unless a part of the peer's memory holds its pattern, between whole guards if those
@@ -294,7 +327,8 @@ impl Remote {
         seed: u64,
         guards: bool,
     ) -> Result<(), String> {
-        match self.on_range(COMPARE, place, length, seed, u32::from(guards))? {
+        let found = self.on_range(COMPARE, place, length, seed, u32::from(guards));
+        match found.map_err(failed("comparing"))? {
             0 => Ok(()),
             position => Err(difference(position as u64 - 1, length)),
         }
@@ -328,7 +362,8 @@ impl Remote {
     /// # Errors
     /// A text that says what failed, or that it does not come.
     pub fn wait_for(&self, place: usize, value: u64) -> Result<(), String> {
-        match self.on_range(AWAIT, place, 0, value, 0)? {
+        let waited = self.on_range(AWAIT, place, 0, value, 0);
+        match waited.map_err(failed("waiting"))? {
             0 => Ok(()),
             _ => Err(alloc::format!("the peer waits for {value} in vain")),
         }
@@ -339,7 +374,8 @@ impl Remote {
     /// # Errors
     /// A text that says what failed.
     pub fn store(&self, place: usize, value: u64) -> Result<(), String> {
-        self.on_range(STORE, place, 0, value, 0).map(|_| ())
+        let stored = self.on_range(STORE, place, 0, value, 0);
+        stored.map(|_| ()).map_err(failed("storing"))
     }
 
     /// Lets the peer start to add to a word; [`added`](Self::added) waits until it has.
@@ -372,8 +408,8 @@ impl Remote {
         length: usize,
         value: u64,
         flags: u32,
-    ) -> Result<i64, String> {
-        self.must(Command {
+    ) -> raw::Result<i64> {
+        self.ask(Command {
             verb: verb.into(),
             flags: flags.into(),
             place: (place as u64).into(),
@@ -381,12 +417,6 @@ impl Remote {
             value: value.into(),
             ..Command::default()
         })
-    }
-
-    fn must(&self, command: Command) -> Result<i64, String> {
-        let verb = command.verb.get();
-        self.ask(command)
-            .map_err(|errno| alloc::format!("command {verb} of the peer failed with {errno}"))
     }
 
     fn ask(&self, command: Command) -> raw::Result<i64> {
@@ -410,6 +440,11 @@ impl Remote {
             },
         }
     }
+}
+
+/// The text for a command that the peer could not carry out.
+fn failed(what: &'static str) -> impl Fn(i32) -> String {
+    move |errno| alloc::format!("{what} at the peer failed with {errno}")
 }
 
 /// Says where a range is wrong, from a position of [`compare`].

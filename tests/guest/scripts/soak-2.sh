@@ -1,0 +1,2 @@
+# See soak-0.sh.
+scif-soak conduct
