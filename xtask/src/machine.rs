@@ -7,6 +7,7 @@ use crate::config::Node;
 use crate::fabric::{self, Fabric};
 use crate::launch::{BootFiles, Guest};
 use crate::report::{Context, Result};
+use crate::trace;
 use crate::workspace;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -273,6 +274,18 @@ impl Machine {
                 .collect(),
             console,
         }
+    }
+
+    /// Writes the trace of a node's SCIF driver next to its log: how many events, and where.
+    pub fn save_trace(&self, node: usize) -> Result<Option<(usize, PathBuf)>> {
+        let Some(memory) = self.memories.get(node) else {
+            return Ok(None);
+        };
+        let path = self.logs.join(format!("node{node}.trace"));
+        // One of an earlier run would be taken for this one's.
+        let _ = std::fs::remove_file(&path);
+        let events = trace::save(memory, &path)?;
+        Ok((events > 0).then_some((events, path)))
     }
 
     /// The next event; `None` when the time is up.

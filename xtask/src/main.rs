@@ -33,6 +33,7 @@ mod script;
 mod settings;
 mod terminal;
 mod toolchain;
+mod trace;
 mod workspace;
 
 use report::Result;

@@ -184,6 +184,7 @@ impl Run {
         let logs = machine.logs().to_path_buf();
         let mut watch = Watch::new(machine, self, observer);
         watch.until_done();
+        watch.save_traces();
         Ok(watch.outcome(logs))
     }
 }
@@ -326,6 +327,25 @@ impl<'a> Watch<'a> {
         };
         self.ends[node] = Some(end);
         self.close_within(GRACE);
+    }
+
+    /// Keeps what the SCIF drivers wrote down on nodes that cannot be asked any more.
+    fn save_traces(&self) {
+        for (node, end) in self.ends.iter().enumerate() {
+            if !matches!(
+                end,
+                Some(NodeEnd::Status(_) | NodeEnd::Killed | NodeEnd::Idle)
+            ) {
+                match self.machine.save_trace(node) {
+                    Ok(None) => {}
+                    Ok(Some((events, path))) => eprintln!(
+                        "launcher: the last {events} events of node {node}'s SCIF driver are in {}",
+                        crate::workspace::display(&path)
+                    ),
+                    Err(failure) => eprintln!("launcher: {}", failure.message),
+                }
+            }
+        }
     }
 
     fn outcome(self, logs: PathBuf) -> Outcome {
