@@ -1,4 +1,5 @@
-//! The SCIF driver's trace of a node that is no more: found in the node's memory, which outlives it.
+//! The SCIF driver's trace of a node that is no more: found in the node's memory, which outlives
+//! the node.
 //!
 //! A node that panicked or hangs cannot be asked. Its log daemon keeps the trace in contiguous
 //! memory that begins with a signature, at the start of a page.
