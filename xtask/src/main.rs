@@ -100,7 +100,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "sim",
-        help: "run the protocol simulator: SEED= RUNS=",
+        help: "run the protocol simulator: SEEDS= SEED=",
         run: sim::command,
     },
     Command {

@@ -23,14 +23,14 @@ pub const HELP: &str = "  \
   ONLY=word      `test`: only stages and guest suites whose name contains the word; `bench`: steps
   REPS=n         `bench`: boots of every step, 1 to 20 (default 3)
   QUICK=1        `bench`: a smoke run with one short boot of every step
-  SEED=n RUNS=n  `sim`: first seed and number of runs
+  SEEDS=n        `sim`: number of seeds (default 200); SEED=n: the first one, alone by default
   MINUTES=n      `soak`: how long (default 5)
 environment:
   SKIFF_TOOLCHAIN  a rustup toolchain's name, or a directory with bin/cargo and bin/rustc; it must
                    have the library source (rust-src)";
 
 const KNOWN: &[&str] = &[
-    "NODES", "FILES", "MEM", "TIMEOUT", "BOOT", "ACCEL", "PIN", "NODE", "ONLY", "SEED", "RUNS",
+    "NODES", "FILES", "MEM", "TIMEOUT", "BOOT", "ACCEL", "PIN", "NODE", "ONLY", "SEED", "SEEDS",
     "REPS", "QUICK", "MINUTES",
 ];
 

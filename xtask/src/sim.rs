@@ -1,4 +1,4 @@
-//! `sim`: runs the protocol simulator with a seed of one's own, to repeat a failure.
+//! `sim`: runs the protocol simulator for as many seeds as wanted, or one seed to repeat a failure.
 
 use crate::report::{Context, Failure, Result};
 use crate::settings::Settings;
@@ -6,20 +6,22 @@ use crate::toolchain;
 use crate::workspace;
 use std::process::Command;
 
-/// The command: the simulator's tests, with the seed and the number of runs in the environment.
+/// Seeds that are run when nobody says how many.
+const USUAL_SEEDS: u64 = 200;
+
+/// The command: the simulator's program, with the first seed and how many.
 pub fn command(settings: &Settings) -> Result<()> {
+    let seed = settings.simulation("SEED")?;
+    let usual = if seed.is_some() { 1 } else { USUAL_SEEDS };
+    let seeds = settings.simulation("SEEDS")?.unwrap_or(usual);
     let mut command = toolchain::clean(Command::new("cargo"));
     command.current_dir(workspace::root());
-    command.args(["test", "--release", "--package", "sim", "--", "--nocapture"]);
-    for (key, variable) in [("SEED", "SKIFF_SIM_SEED"), ("RUNS", "SKIFF_SIM_RUNS")] {
-        if let Some(number) = settings.simulation(key)? {
-            command.env(variable, number.to_string());
-        }
-    }
+    command.args(["run", "--release", "--quiet", "--package", "sim", "--"]);
+    command.args([seed.unwrap_or(0).to_string(), seeds.to_string()]);
     let status = command.status().context(|| "start cargo".to_string())?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Failure::silent(1))
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(1) => Err(Failure::silent(1)),
+        _ => Err(format!("the simulator ended with {status}").into()),
     }
 }

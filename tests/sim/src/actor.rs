@@ -15,6 +15,7 @@ use crate::memory::NodeMemory;
 use crate::model::Model;
 use crate::rma::{Progress, RmaEnd};
 use crate::rng::{Rng, mix};
+use crate::trace::Trace;
 
 /// What is known about the bytes of one direction of one stream.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,8 @@ pub struct Context<'a> {
     pub model: &'a mut Model,
     /// Mappings of the node whose programs have ended.
     pub orphans: &'a mut Vec<Held>,
+    /// What happened, for people.
+    pub trace: &'a Trace,
     /// Whether programs shall rather use registered memory than send.
     pub is_calm: bool,
     /// Whether the simulation winds down: finish, begin nothing new.
@@ -66,6 +69,20 @@ pub enum Turn {
     Broken(String),
 }
 
+impl Turn {
+    /// For the trace.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Turn::Again => "goes on",
+            Turn::Sleep => "sleeps",
+            Turn::Done => "is done",
+            Turn::Spawn(_) => "has accepted",
+            Turn::Become(_) => "is connected",
+            Turn::Broken(_) => "finds a rule broken",
+        }
+    }
+}
+
 /// A program.
 #[derive(Debug)]
 pub enum Program {
@@ -78,6 +95,24 @@ pub enum Program {
 }
 
 impl Program {
+    /// For the trace: what it is, and its endpoint.
+    pub fn name(&self) -> String {
+        let (kind, id) = match self {
+            Program::Listener(listener) => ("listener", listener.endpoint),
+            Program::Connector(connector) => ("connector", connector.endpoint),
+            Program::Stream(stream) => ("stream", stream.endpoint),
+        };
+        format!("{kind} {:#x}", id.number())
+    }
+
+    /// What it has mapped.
+    pub(crate) fn held(&self) -> &[Held] {
+        match self {
+            Program::Stream(stream) => stream.rma.held(),
+            _ => &[],
+        }
+    }
+
     /// One turn.
     pub fn turn(&mut self, context: &mut Context<'_>) -> Turn {
         match self {
@@ -488,7 +523,10 @@ impl Stream {
         match result {
             Ok(0) => Turn::Sleep,
             Ok(count) => match self.check(&buffer[..count]) {
-                Ok(()) => Turn::Again,
+                Ok(()) => match self.check_ledger(context) {
+                    Ok(()) => Turn::Again,
+                    Err(what) => Turn::Broken(what),
+                },
                 Err(what) => Turn::Broken(what),
             },
             Err(Error::ConnectionReset) => match self.check_end(context) {
@@ -512,6 +550,23 @@ impl Stream {
                 }
             }
             self.received += 1;
+        }
+        Ok(())
+    }
+
+    /// No byte comes that was not sent, and what was sent and has not come is in a ring.
+    fn check_ledger(&self, context: &Context<'_>) -> Result<(), String> {
+        let seed = u64::from_le_bytes(self.peer_seed);
+        let known = (self.received >= 8).then(|| context.ledgers.get(&seed));
+        let Some(ledger) = known.flatten() else {
+            return Ok(());
+        };
+        let Some(under_way) = ledger.sent.checked_sub(self.received) else {
+            return Err("more bytes received than sent".into());
+        };
+        let ring = u64::from(context.engine.config().endpoint_ring_bytes);
+        if under_way >= ring && !ledger.link_lost {
+            return Err(format!("{under_way} bytes in a ring of {ring}"));
         }
         Ok(())
     }

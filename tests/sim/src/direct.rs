@@ -7,6 +7,7 @@
 //! nonsense spoils its own connection only; nobody touches memory that is not in use (the memory
 //! watches that); in the end every page is back.
 
+mod ending;
 mod mapped;
 mod work;
 
@@ -14,18 +15,20 @@ use std::cell::RefCell;
 use std::fmt::Debug;
 use std::rc::Rc;
 
-use scif_abi::direct::{Part, STATE_CONNECTED};
+use scif_abi::direct::Part;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::message::Extensions;
 use scif_abi::{Error, NodeId, PortId};
 use scif_core::{
-    Config, ConnectMode, CpuEngine, DirectId, EndpointId, Engine, Event, Lane, Owner, Place,
+    Config, ConnectMode, CpuEngine, DirectId, EndpointId, Engine, Event, Owner, Place,
 };
-use scif_ring::{Consumer, Producer, RingMemory, Side};
+use scif_ring::{Consumer, Producer, Side};
 
 use self::mapped::Mapped;
+use crate::faults::Faults;
 use crate::memory::{Fabric, NodeMemory};
 use crate::rng::{Rng, mix};
+use crate::trace::{Failure, Trace, play};
 
 /// Offset of the extension word in a queue pair structure.
 const EXTENSION_WORD: u64 = 244;
@@ -35,18 +38,18 @@ const MAX_BYTES: u64 = 300;
 /// What a run has done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectReport {
+    /// Steps taken.
+    pub steps: u64,
+    /// What went wrong on purpose.
+    pub faults: Faults,
     /// Bytes moved by the engine, and by programs themselves.
     pub bytes: [u64; 2],
     /// Times somebody slept.
     pub sleeps: u64,
     /// Sleepers woken.
     pub wakes: u64,
-    /// Programs that died in the middle of a call.
-    pub deaths: u64,
     /// Times a program found the lock taken, or the engine did.
     pub in_the_way: u64,
-    /// Connections spoilt by nonsense.
-    pub spoilt: u64,
     /// Handles refused because the peer does not speak the extension.
     pub refused: u64,
 }
@@ -57,9 +60,9 @@ impl DirectReport {
         self.bytes = [0, 1].map(|at| self.bytes[at] + other.bytes[at]);
         self.sleeps += other.sleeps;
         self.wakes += other.wakes;
-        self.deaths += other.deaths;
         self.in_the_way += other.in_the_way;
-        self.spoilt += other.spoilt;
+        self.steps += other.steps;
+        self.faults.add(&other.faults);
         self.refused += other.refused;
     }
 }
@@ -144,17 +147,22 @@ struct World {
     ring_bytes: u32,
     is_armed: bool,
     bug: Option<Bug>,
+    trace: Trace,
     report: DirectReport,
 }
 
-/// Runs a world; what was done, or what went wrong.
-pub fn run(seed: u64, steps: u64, bug: Option<Bug>) -> Result<DirectReport, String> {
-    let mut world = World::new(seed, bug);
-    let outcome = world.play(steps).and_then(|()| world.end());
-    match outcome {
-        Ok(()) => Ok(world.report),
-        Err(what) => Err(format!("seed {seed}: {what}")),
-    }
+/// Runs a world; what was done.
+///
+/// # Errors
+/// The first rule that was broken.
+pub fn run(seed: u64, steps: u64, bug: Option<Bug>) -> Result<DirectReport, Failure> {
+    play("direct clients", seed, |trace| {
+        let mut world = World::new(seed, bug, trace);
+        world.play(steps)?;
+        world.end()?;
+        world.report.steps = steps;
+        Ok(world.report)
+    })
 }
 
 fn expect<T, E: Debug>(result: Result<T, E>, what: &str) -> Result<T, String> {
@@ -162,9 +170,10 @@ fn expect<T, E: Debug>(result: Result<T, E>, what: &str) -> Result<T, String> {
 }
 
 impl World {
-    fn new(seed: u64, bug: Option<Bug>) -> World {
+    fn new(seed: u64, bug: Option<Bug>, trace: &Trace) -> World {
         let mut rng = Rng::new(seed);
         let fabric = Fabric::new(2);
+        fabric.borrow_mut().trace = trace.clone();
         let ring_bytes = [64, 256, 1024, 8192][rng.below(4) as usize];
         let node = |number: usize| {
             let mut config = Config::new(number as NodeId);
@@ -187,6 +196,7 @@ impl World {
             ring_bytes,
             is_armed,
             bug,
+            trace: trace.clone(),
             report: DirectReport::default(),
         }
     }
@@ -277,7 +287,8 @@ impl World {
                 }
             }
         }
-        for _ in 0..steps {
+        for step in 0..steps {
+            self.trace.begin(step);
             self.step()?;
             self.check()?;
         }
@@ -445,152 +456,5 @@ impl World {
             self.now += 1_100_000;
         }
         self.check()
-    }
-
-    /// Nobody begins anything any more.
-    fn end(&mut self) -> Result<(), String> {
-        for which in 0..self.programs.len() {
-            let program = &mut self.programs[which];
-            if let Some(handle) = &mut program.direct
-                && let Some(held) = program.holds.take()
-            {
-                handle.mapped.unlock(held);
-            }
-            let (at, side) = program.end;
-            let connection = &self.connections[at];
-            let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
-            if program.sending.take().is_some() && connection.is_open[side] {
-                engine.keep_turn(mem, connection.ends[side], Lane::Send, false);
-            }
-            let kicks = std::mem::take(&mut program.kicks);
-            if !kicks.is_empty() && connection.is_open[side] && self.bug != Some(Bug::NoKick) {
-                expect(engine.kick(connection.ends[side], kicks), "kick")?;
-            }
-        }
-        self.settle()?;
-        // Who finds its connection over lets go.
-        let is_over = |program: &Program| {
-            let handle = program.direct.as_ref();
-            let state = handle.map(|handle| handle.mapped.state());
-            state.is_some_and(|state| state != STATE_CONNECTED)
-        };
-        while let Some(which) = self.programs.iter().position(is_over) {
-            self.leave(which)?;
-        }
-        self.settle()?;
-        self.check_sleepers()?;
-        self.stir()?;
-        self.drain()?;
-        while !self.programs.is_empty() {
-            self.leave(0)?;
-        }
-        for at in 0..self.connections.len() {
-            self.close_end(at, 0);
-            self.close_end(at, 1);
-        }
-        self.settle()?;
-        for (number, node) in self.nodes.iter().enumerate() {
-            let stats = node.engine.stats();
-            let link_pages = 1 + node.engine.config().node_ring_bytes as usize / 4096;
-            let pages = self.fabric.borrow().pages_used(number);
-            if stats.connections != 0 || stats.endpoints != 0 || pages != link_pages {
-                return Err(format!("node {number}: {pages} pages left, {stats:?}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// A byte on each connection, and some taken out: whoever sleeps for that must wake.
-    fn stir(&mut self) -> Result<(), String> {
-        for sends in [true, false] {
-            for at in 0..self.connections.len() {
-                for side in 0..2 {
-                    if !self.is_whole(&self.connections[at]) {
-                        continue;
-                    }
-                    let connection = &mut self.connections[at];
-                    let stream = &mut connection.streams[side];
-                    let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
-                    let id = connection.ends[side];
-                    if sends {
-                        let byte = stream.bytes(stream.sent, 1);
-                        stream.sent += expect(engine.send(mem, id, &byte), "send")? as u64;
-                        continue;
-                    }
-                    let mut buffer = [0; 8];
-                    let count = expect(engine.recv(mem, id, &mut buffer), "recv")?;
-                    self.received(at, side, &buffer[..count])?;
-                }
-            }
-            self.settle()?;
-            self.check_sleepers()?;
-        }
-        Ok(())
-    }
-
-    fn is_whole(&self, connection: &Connection) -> bool {
-        !connection.is_spoilt && connection.is_open == [true; 2]
-    }
-
-    /// Nobody may sleep beside what it waits for.
-    fn check_sleepers(&self) -> Result<(), String> {
-        for program in &self.programs {
-            let (at, side) = program.end;
-            let connection = &self.connections[at];
-            if connection.is_spoilt || !connection.is_open[side] || program.sleeps.is_empty() {
-                continue;
-            }
-            if !connection.is_open[1 - side] {
-                return Err(format!("connection {at}: sleeps though the peer has gone"));
-            }
-            let [there, filled] = [1 - side, side].map(|from| {
-                let stream = connection.streams[from];
-                stream.sent - stream.received
-            });
-            // A reader may have kept a quarter of the ring back.
-            let ring = u64::from(self.ring_bytes);
-            let has_room = filled + 1 + ring / 4 < ring;
-            if program.sleeps.contains(Readiness::IN) && there > 0
-                || program.sleeps.contains(Readiness::OUT) && has_room
-            {
-                let kind = if program.direct.is_some() {
-                    "program"
-                } else {
-                    "call"
-                };
-                return Err(format!(
-                    "connection {at}, end {side}: a {kind} sleeps for {:?} beside it",
-                    program.sleeps
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes out what is left: all that was sent arrives.
-    fn drain(&mut self) -> Result<(), String> {
-        for at in 0..self.connections.len() {
-            for side in 0..2 {
-                if !self.is_whole(&self.connections[at]) {
-                    continue;
-                }
-                let Connection { nodes, ends, .. } = self.connections[at];
-                let mut buffer = [0; 64];
-                loop {
-                    let Node { engine, mem, .. } = &mut self.nodes[nodes[side]];
-                    let count = expect(engine.recv(mem, ends[side], &mut buffer), "recv")?;
-                    if count == 0 {
-                        break;
-                    }
-                    self.received(at, side, &buffer[..count])?;
-                }
-                let stream = self.connections[at].streams[1 - side];
-                if stream.sent != stream.received {
-                    let (sent, received) = (stream.sent, stream.received);
-                    return Err(format!("connection {at}: {received} of {sent} bytes came"));
-                }
-            }
-        }
-        Ok(())
     }
 }

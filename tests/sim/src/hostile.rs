@@ -8,15 +8,17 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use scif_abi::PortId;
-use scif_abi::message::{Extensions, Message, NodeMessage};
+use scif_abi::message::{Extensions, MESSAGE_BYTES, Message, NodeMessage};
 use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
 use scif_core::{Config, ConnectMode, EndpointId, Engine, LinkState, Owner};
 use zerocopy::FromZeros;
 
+use crate::faults::{Fault, Faults};
 use crate::hostile_windows::{self, Neighbours, Registered, Words};
 use crate::memory::{Fabric, NodeMemory};
 use crate::peer::{RING_BYTES, ScriptedPeer};
 use crate::rng::Rng;
+use crate::trace::{Failure, Trace, play};
 
 pub(crate) const VICTIM: u16 = 0;
 pub(crate) const HOSTILE: u16 = 1;
@@ -45,6 +47,25 @@ pub struct HostileReport {
     pub transfers: u64,
     /// Mappings of the hostile node's windows.
     pub mappings: u64,
+    /// What it did.
+    pub faults: Faults,
+}
+
+impl HostileReport {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &HostileReport) {
+        self.connected += other.connected;
+        self.links_failed += other.links_failed;
+        self.rings_reset += other.rings_reset;
+        self.ignored += other.ignored;
+        self.undisturbed_bytes += other.undisturbed_bytes;
+        self.undisturbed_copies += other.undisturbed_copies;
+        self.windows += other.windows;
+        self.refused_windows += other.refused_windows;
+        self.transfers += other.transfers;
+        self.mappings += other.mappings;
+        self.faults.add(&other.faults);
+    }
 }
 
 /// The hostile node: knows what a real peer would know.
@@ -61,6 +82,9 @@ struct Hostile {
     proper: Vec<Words>,
     /// Ids of the victim's ends of connections.
     victim_ids: Vec<u64>,
+    /// Messages sent before, to be said again.
+    said: Vec<Message>,
+    faults: Faults,
     rng: Rng,
 }
 
@@ -73,6 +97,8 @@ impl Hostile {
             seen: vec![0, 1, u64::MAX],
             proper: Vec::new(),
             victim_ids: Vec::new(),
+            said: Vec::new(),
+            faults: Faults::default(),
             rng,
         }
     }
@@ -174,7 +200,51 @@ impl Hostile {
         let port = |rng: &mut Rng| PORT + rng.below(2) as u16;
         message.source = PortId::new(rng.below(3) as u16, port(rng));
         message.destination = PortId::new(VICTIM, port(rng));
+        self.say(message);
+    }
+
+    fn say(&mut self, message: Message) {
+        self.faults.note(Fault::HostileMessage);
+        if self.said.len() == 50 {
+            self.said.remove(0);
+        }
+        let trace = self.peer.fabric.borrow().trace.clone();
+        trace.note(|| format!("hostile: {:?} {:?}", message.body(), message.payload));
+        self.said.push(message);
         self.peer.send(&message);
+    }
+
+    /// Says something once more that was right when it was said first, or with ids of another
+    /// connection.
+    fn repeat(&mut self, rng: &mut Rng) {
+        let pick = rng.below(self.said.len() as u64) as usize;
+        let Some(mut message) = self.said.get(pick).copied() else {
+            return;
+        };
+        let ids = self.victim_ids.len() as u64;
+        if rng.one_in(2)
+            && let Some(id) = self.victim_ids.get(rng.below(ids) as usize)
+        {
+            message.payload[rng.below(2) as usize] = (*id).into();
+        }
+        for _ in 0..1 + rng.size(40) {
+            self.say(message);
+        }
+    }
+
+    /// Sets the index of the node ring to a place that looks possible: behind by a message, ahead
+    /// by one, a whole ring ahead, at the last byte.
+    fn jump(&mut self, rng: &mut Rng) {
+        let size = MESSAGE_BYTES as u32;
+        let index = match rng.below(4) {
+            0 => self.peer.written().wrapping_sub(size) % RING_BYTES,
+            1 => (self.peer.written() + size) % RING_BYTES,
+            2 => self.peer.written() + RING_BYTES,
+            _ => RING_BYTES - 1,
+        };
+        let address = self.peer.other_qp + LOCAL_WRITE_OFFSET;
+        self.faults.note(Fault::HostileStore);
+        self.peer.scribble(address, &index.to_le_bytes());
     }
 
     /// Stores a random index into some queue pair of the victim that we know.
@@ -197,6 +267,7 @@ impl Hostile {
         } else {
             rng.below(u64::from(RING_BYTES))
         };
+        self.faults.note(Fault::HostileStore);
         self.peer
             .scribble(address + offset, &(index as u32).to_le_bytes());
     }
@@ -221,18 +292,20 @@ struct Victim {
 ///
 /// # Errors
 /// What the victim did wrong.
-pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, String> {
-    attack(seed, steps).map_err(|what| format!("seed {seed}: {what}"))
+pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, Failure> {
+    play("hostile peer", seed, |trace| attack(seed, steps, trace))
 }
 
-fn attack(seed: u64, steps: u64) -> Result<HostileReport, String> {
+fn attack(seed: u64, steps: u64, trace: &Trace) -> Result<HostileReport, String> {
     let mut rng = Rng::new(seed);
     let fabric = Fabric::new(2);
     // Its addresses mean nothing, so what is stored there harms nobody.
     fabric.borrow_mut().lawless = Some(usize::from(HOSTILE));
+    fabric.borrow_mut().trace = trace.clone();
     let mut hostile = Hostile::new(&fabric, Rng::new(rng.number()));
     let mut victim = Victim::new(&fabric, &mut rng)?;
     for step in 0..steps {
+        trace.begin(step);
         victim.ensure_link(&mut hostile, step)?;
         match rng.below(10) {
             0..4 => {
@@ -259,7 +332,16 @@ fn attack(seed: u64, steps: u64) -> Result<HostileReport, String> {
                 hostile.speak_properly(&mut rng);
                 victim.engine.doorbell(&mut victim.memory, HOSTILE);
             }
+            5 if rng.one_in(10) => {
+                hostile.repeat(&mut rng);
+                for _ in 0..1 + rng.size(20) {
+                    hostile.faults.note(Fault::HostileDoorbell);
+                    victim.engine.doorbell(&mut victim.memory, HOSTILE);
+                }
+            }
+            5 if rng.one_in(60) => hostile.jump(&mut rng),
             5 if rng.one_in(40) => {
+                hostile.faults.note(Fault::HostileStore);
                 // Not even a multiple of the message size.
                 let index = rng.below(u64::from(RING_BYTES)) as u32;
                 let address = hostile.peer.other_qp + LOCAL_WRITE_OFFSET;
@@ -270,16 +352,18 @@ fn attack(seed: u64, steps: u64) -> Result<HostileReport, String> {
             _ => victim.client_step(&mut rng)?,
         }
         victim.stream_step(&mut rng)?;
-        let broken = |what| format!("step {step}: {what}");
-        victim
-            .engine
-            .check_invariants()
-            .map_err(|v| broken(v.to_string()))?;
+        let broken = victim.engine.check_invariants();
+        broken.map_err(|rule| rule.to_string())?;
         if let Some(fault) = fabric.borrow_mut().fault.take() {
-            return Err(broken(fault));
+            return Err(fault);
         }
     }
-    victim.finish(&fabric)
+    let mut report = victim.finish(&fabric)?;
+    report.faults = hostile.faults;
+    report
+        .faults
+        .note_many(Fault::LinkSpoilt, report.links_failed + report.rings_reset);
+    Ok(report)
 }
 
 impl Victim {
@@ -458,6 +542,7 @@ impl Victim {
             refused_windows: stats.refused_windows + stats.bad_windows,
             transfers: self.registered.transfers,
             mappings: self.registered.mappings,
+            faults: Faults::default(),
         })
     }
 }

@@ -10,6 +10,8 @@
 pub mod actor;
 pub mod direct;
 pub mod dma;
+mod ending;
+pub mod faults;
 pub mod hostile;
 mod hostile_windows;
 mod links;
@@ -20,10 +22,15 @@ pub mod peer;
 mod rma;
 pub mod rng;
 mod rules;
+pub mod runner;
+mod schedule;
 pub mod spaces;
+mod stores;
 pub mod talk;
+pub mod trace;
 mod transfers;
 mod windows;
 pub mod world;
 
-pub use world::{Canary, Failure, Report, Settings, lonely_memory, run};
+pub use trace::Failure;
+pub use world::{Canary, Report, Settings, Spoil, lonely_memory, run};

@@ -7,8 +7,12 @@
 use scif_core::{LinkError, LinkState};
 
 use crate::dma::Copier;
+use crate::faults::Fault;
 use crate::rng::Rng;
-use crate::world::World;
+use crate::world::{Canary, World};
+
+/// Nanoseconds without a sign of life after which a node gives up a link.
+pub(crate) const SILENCE_NS: u64 = 5_000_000;
 
 /// What a node says about its side of a link; see `scif_abi::link`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,23 +43,118 @@ impl World {
         if self.nodes[number].engine.is_none() {
             return;
         }
+        self.end_driver(number);
+        let mut fabric = self.fabric.borrow_mut();
+        fabric.cut_stores(number, &mut self.rng);
+        fabric.restart(number);
+        drop(fabric);
+        self.nodes[number].left = None;
+        // The fabric server notices that the machine is gone.
+        for record in &mut self.records[number] {
+            record.ready = false;
+        }
+        self.report.faults.note(Fault::NodeKilled);
+        self.trace.note(|| format!("node {number} loses its power"));
+    }
+
+    /// Everything in a node ends: the engine, the programs, what they had pinned.
+    fn end_driver(&mut self, number: usize) {
         self.collect_stats(number);
         let node = &mut self.nodes[number];
         node.engine = None;
         node.programs.clear();
         node.orphans.clear();
         node.copier = Copier::new(Rng::new(0), false, None);
-        node.bells.fill(false);
+        node.bells.fill(None);
         node.sides.fill(Side::Idle);
         node.is_away = true;
-        self.fabric.borrow_mut().restart(number);
-        // The fabric server notices that the machine is gone.
-        for record in &mut self.records[number] {
-            record.ready = false;
-        }
+        node.frozen_since = None;
         self.lose_ledgers(number, None);
         self.model.forget_node(number);
-        self.report.nodes_killed += 1;
+    }
+
+    /// The driver of a node dies, and another one begins at once. The pages stay until no peer can
+    /// store there any more; what the peers know of the link stays too.
+    pub(crate) fn kill_driver(&mut self, number: usize) {
+        if self.nodes[number].engine.is_none() || self.nodes[number].left.is_some() {
+            return;
+        }
+        self.end_driver(number);
+        let mut fabric = self.fabric.borrow_mut();
+        for other in 0..self.nodes.len() {
+            fabric.land(number, other);
+            fabric.set_reach(number, other, false);
+        }
+        fabric.leave_pages(number);
+        drop(fabric);
+        let theirs = |other: usize| self.records[other][number].generation;
+        let generations = self.records[number].iter().enumerate();
+        let generations = generations.map(|(other, own)| (own.generation, theirs(other)));
+        self.nodes[number].left = Some(generations.collect());
+        self.report.faults.note(Fault::DriverKilled);
+        self.trace
+            .note(|| format!("the driver of node {number} dies"));
+        self.free_left();
+        self.switch_on(number);
+    }
+
+    /// Frees what dead drivers have left as soon as no peer can use its link with them any more: it
+    /// is off, or has bound itself to the next driver, or has published a queue pair since.
+    pub(crate) fn free_left(&mut self) {
+        for number in 0..self.nodes.len() {
+            let Some(left) = &self.nodes[number].left else {
+                continue;
+            };
+            // Who has not begun anew since may still bind itself to the old driver's queue pair.
+            let uses = |other: usize| {
+                let (own, theirs) = left[other];
+                let record = self.records[other][number];
+                let is_new = record.bound > own || record.generation > theirs;
+                other != number && self.nodes[other].engine.is_some() && !is_new
+            };
+            let is_early = self.settings.canary == Some(Canary::EarlyReuse);
+            if is_early || !(0..self.nodes.len()).any(uses) {
+                self.nodes[number].left = None;
+                self.fabric.borrow_mut().free_left(number);
+                self.trace
+                    .note(|| format!("what the last driver of node {number} left is free"));
+            }
+        }
+    }
+
+    /// A node stands still: its driver does nothing, its memory can be reached.
+    pub(crate) fn freeze(&mut self, number: usize) {
+        let node = &mut self.nodes[number];
+        if node.engine.is_some() && !node.is_away && node.frozen_since.is_none() {
+            node.frozen_since = Some(self.now);
+            self.report.faults.note(Fault::NodeFrozen);
+            self.trace.note(|| format!("node {number} stands still"));
+        }
+    }
+
+    /// It goes on where it was.
+    pub(crate) fn thaw(&mut self, number: usize) {
+        self.nodes[number].frozen_since = None;
+        self.trace.note(|| format!("node {number} goes on"));
+    }
+
+    /// Who has heard nothing of a node for too long gives it up; whether anybody did.
+    pub(crate) fn give_up_silent(&mut self) -> bool {
+        let is_silent = |number: usize, world: &World| {
+            let since = world.nodes[number].frozen_since;
+            since.is_some_and(|since| world.now >= since + SILENCE_NS)
+        };
+        let mut any = false;
+        for other in 0..self.nodes.len() {
+            if !is_silent(other, self) {
+                continue;
+            }
+            for number in 0..self.nodes.len() {
+                any |=
+                    self.nodes[number].frozen_since.is_none() && self.lose_patience(number, other);
+            }
+        }
+        any
     }
 
     pub(crate) fn leave(&mut self, number: usize) {
@@ -69,7 +168,8 @@ impl World {
         engine.leave(&mut node.memory);
         node.is_away = true;
         self.lose_ledgers(number, None);
-        self.report.nodes_left += 1;
+        self.report.faults.note(Fault::NodeLeft);
+        self.trace.note(|| format!("node {number} leaves"));
     }
 
     pub(crate) fn come_back(&mut self, number: usize) {
@@ -106,7 +206,7 @@ impl World {
         let Some(engine) = &mut node.engine else {
             return Ok(false);
         };
-        if number == other {
+        if number == other || node.frozen_since.is_some() {
             return Ok(false);
         }
         let record = &mut self.records[number][other];
@@ -118,9 +218,13 @@ impl World {
                     Err(LinkError::NoMemory) => return Ok(false),
                     Err(error) => return Err(format!("attach: {error}")),
                 };
-                if let Some(late) = &mut self.fabric.borrow_mut().late_asks {
+                let mut fabric = self.fabric.borrow_mut();
+                // Whatever is published comes behind the stores before it.
+                fabric.land(number, other);
+                if let Some(late) = &mut fabric.late_asks {
                     late.watch(number, record.queue_pair);
                 }
+                drop(fabric);
                 record.generation += 1;
                 record.bound = 0;
                 record.ready = true;
@@ -131,6 +235,7 @@ impl World {
                     && peer_is_on
                     && (peer.bound == 0 || peer.bound == record.generation) =>
             {
+                self.fabric.borrow_mut().land(number, other);
                 record.bound = peer.generation;
                 node.sides[other] = Side::Bound(peer.generation);
             }
@@ -157,6 +262,7 @@ impl World {
                 } else if matches!(state, Some(LinkState::Failed | LinkState::Left)) {
                     // From now on the peer may use its memory for something else.
                     node.copier.abort(other as u16);
+                    self.fabric.borrow_mut().land(number, other);
                     record.ready = false;
                     node.sides[other] = Side::Stopped(generation);
                     self.lose_ledgers(number, Some(other));
@@ -173,12 +279,17 @@ impl World {
                 self.link_down(number, other);
             }
         }
+        let (side, record) = (self.nodes[number].sides[other], self.records[number][other]);
+        self.trace
+            .note(|| format!("node {number}: link with {other}: {side:?}, {record:?}"));
+        self.free_left();
         Ok(true)
     }
 
     pub(crate) fn link_down(&mut self, number: usize, other: usize) {
         let node = &mut self.nodes[number];
         node.copier.abort(other as u16);
+        self.fabric.borrow_mut().land(number, other);
         if let Some(engine) = &mut node.engine {
             engine.link_down(&mut node.memory, other as u16);
         }
@@ -196,13 +307,23 @@ impl World {
         }
     }
 
-    /// The driver thinks that the peer is silent and gives the link up.
-    pub(crate) fn lose_patience(&mut self, number: usize, other: usize) {
+    /// The driver thinks that the peer is silent and gives the link up; false when there is none.
+    pub(crate) fn lose_patience(&mut self, number: usize, other: usize) -> bool {
         let node = &mut self.nodes[number];
-        if let (Some(engine), Side::Connected(_)) = (&mut node.engine, node.sides[other]) {
-            engine.link_lost(other as u16);
-            self.lose_ledgers(number, Some(other));
-            self.report.links_lost += 1;
+        let (Some(engine), Side::Connected(_)) = (&mut node.engine, node.sides[other]) else {
+            return false;
+        };
+        if matches!(
+            engine.link_state(other as u16),
+            Some(LinkState::Failed | LinkState::Left)
+        ) {
+            return false;
         }
+        engine.link_lost(other as u16);
+        self.lose_ledgers(number, Some(other));
+        self.report.faults.note(Fault::LinkGivenUp);
+        self.trace
+            .note(|| format!("node {number} gives up its link with {other}"));
+        true
     }
 }

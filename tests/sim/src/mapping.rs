@@ -6,7 +6,7 @@ use scif_abi::flags::Protection;
 use scif_core::{EndpointId, Memory, Place, RemoteWindowId};
 
 use crate::actor::Context;
-use crate::model::Segment;
+use crate::model::{Model, Segment};
 use crate::rma::{Expectation, PAGE, judge, noise};
 use crate::spaces::Cover;
 
@@ -60,6 +60,11 @@ fn contiguous(context: &Context<'_>, segments: &[Segment]) -> u64 {
 }
 
 impl Mappings {
+    /// All of them.
+    pub(crate) fn held(&self) -> &[Held] {
+        &self.held
+    }
+
     /// mmap or get_pages of some range of the peer; `ends` are the own one and the peer's.
     pub(crate) fn map(
         &mut self,
@@ -278,6 +283,18 @@ impl Mappings {
 }
 
 impl Held {
+    /// Pages that are mapped stay.
+    ///
+    /// # Errors
+    /// When one has gone.
+    pub fn check(&self, model: &Model) -> Result<(), String> {
+        let mut pages = self.pages.iter().map(|(_, page)| page.pin);
+        match pages.find(|pin| !self.is_lost && model.address(*pin, 0).is_none()) {
+            Some(pin) => Err(format!("a mapped page of {pin:?} was released")),
+            None => Ok(()),
+        }
+    }
+
     /// Links of these nodes broke.
     pub fn lose(&mut self, node: usize, other: Option<usize>) {
         let is_remote = self.nodes[0] != self.nodes[1];
@@ -318,6 +335,8 @@ impl Held {
                     .map_err(|_| "a mapped page is no memory")?,
             }
             context.model.stored(&part, &data);
+            // The model knows of it by other ways.
+            context.model.is_quiet(parts, &[]);
         } else if context.model.is_quiet(parts, &[]) {
             let mut data = vec![0; length as usize];
             match place {

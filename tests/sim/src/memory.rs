@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
 
 use scif_abi::NodeId;
@@ -11,6 +12,8 @@ use scif_abi::qp::BYTES_ARMED_OFFSET;
 use scif_core::{BadAddress, Memory, Place};
 
 use crate::rng::{Rng, mix};
+use crate::stores::Stores;
+use crate::trace::Trace;
 
 /// Bytes each node usually has.
 pub const RAM_BYTES: usize = 8 << 20;
@@ -22,6 +25,9 @@ const BUS_OFFSET: u64 = 0x4000_0000;
 /// Longer stores between two corrupted ones.
 pub const CORRUPTION_INTERVAL: u64 = 5;
 
+/// Blocks between two that are not given back.
+pub const LEAK_INTERVAL: u64 = 20;
+
 /// What a page of a node is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
@@ -30,6 +36,8 @@ enum Use {
     Engine,
     /// Pinned memory of a program.
     Pinned,
+    /// What a driver that died has left: peers may still store there.
+    Left,
 }
 
 /// What freed pinned pages hold, so that whoever still reads them is noticed.
@@ -75,10 +83,18 @@ pub struct Fabric {
     pub lawless: Option<usize>,
     /// What went wrong first.
     pub fault: Option<String>,
+    /// Stores on their way, when they take time.
+    pub(crate) stores: Option<Stores>,
+    /// What happened, for people.
+    pub(crate) trace: Trace,
     /// One in eight allocations is refused.
     is_scarce: bool,
+    /// The allocation with this number, counted from 1, is refused.
+    pub(crate) refuses: Option<u64>,
     allocations: u64,
     refused: u64,
+    /// When set (a canary), every so many-th block is not given back; so many remain.
+    pub(crate) leaks_after: Option<u64>,
 }
 
 impl Fabric {
@@ -102,9 +118,13 @@ impl Fabric {
             late_asks: None,
             lawless: None,
             fault: None,
+            stores: None,
+            trace: Trace::off(),
             is_scarce: false,
+            refuses: None,
             allocations: 0,
             refused: 0,
+            leaks_after: None,
         }))
     }
 
@@ -116,6 +136,36 @@ impl Fabric {
         ram.bytes.fill(0);
         ram.epoch += 1;
         self.reach[node].fill(None);
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.rams.len()
+    }
+
+    /// The driver of a node has died: its pages, and those its programs had pinned, stay.
+    pub fn leave_pages(&mut self, node: usize) {
+        let ram = &mut self.rams[node];
+        for page in ram.pages.iter_mut().filter(|page| **page != Use::Free) {
+            *page = Use::Left;
+        }
+        ram.used_count = 0;
+    }
+
+    /// Nobody can reach what a driver has left any more: it is free.
+    pub fn free_left(&mut self, node: usize) {
+        let ram = &mut self.rams[node];
+        for (at, page) in ram.pages.iter_mut().enumerate() {
+            if *page == Use::Left {
+                *page = Use::Free;
+                ram.bytes[at * PAGE_BYTES..(at + 1) * PAGE_BYTES].fill(POISON);
+            }
+        }
+    }
+
+    /// Allocations so far.
+    pub fn allocations(&self) -> u64 {
+        self.allocations
     }
 
     /// Counts the restarts of a node.
@@ -188,12 +238,16 @@ impl Fabric {
 
     /// Whether some allocations are or were refused.
     pub fn is_scarce(&self) -> bool {
-        self.is_scarce || self.refused > 0
+        self.is_scarce || self.refused > 0 || self.refuses.is_some()
     }
 
-    /// From now on none is; how many were.
-    pub fn end_scarcity(&mut self) -> u64 {
+    /// From now on none is.
+    pub fn end_scarcity(&mut self) {
         self.is_scarce = false;
+    }
+
+    /// How many were refused.
+    pub fn refused(&self) -> u64 {
         self.refused
     }
 
@@ -226,7 +280,7 @@ impl Fabric {
     }
 
     /// Where a peer's range is; `None` when it is not memory at all.
-    fn range(&self, address: u64, bytes: usize) -> Option<std::ops::Range<usize>> {
+    fn range(&self, address: u64, bytes: usize) -> Option<Range<usize>> {
         let start = usize::try_from(address.checked_sub(BUS_OFFSET)?).ok()?;
         let end = start.checked_add(bytes)?;
         (end <= self.rams[0].bytes.len()).then_some(start..end)
@@ -245,7 +299,22 @@ impl Fabric {
         }
     }
 
-    fn check_used(&mut self, node: usize, range: &std::ops::Range<usize>, what: &str) {
+    /// A store of `from` into memory of `to` is done.
+    pub(crate) fn arrive(&mut self, from: usize, to: usize, range: &Range<usize>, bytes: &[u8]) {
+        self.check_used(to, range, &format!("a store of node {from} into memory"));
+        self.rams[to].bytes[range.clone()].copy_from_slice(bytes);
+        if bytes.len() >= 60
+            && let Some(left) = self.corrupt_after.as_mut()
+        {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                *left = CORRUPTION_INTERVAL;
+                self.rams[to].bytes[range.start + 50] ^= 0x10;
+            }
+        }
+    }
+
+    fn check_used(&mut self, node: usize, range: &Range<usize>, what: &str) {
         let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
         if self.lawless != Some(node) && self.rams[node].pages[pages].contains(&Use::Free) {
             self.complain(format!(
@@ -271,7 +340,7 @@ impl NodeMemory {
         }
     }
 
-    fn own(&self, address: u64, bytes: usize, what: &str) -> std::ops::Range<usize> {
+    fn own(&self, address: u64, bytes: usize, what: &str) -> Range<usize> {
         let range = address as usize..address as usize + bytes;
         self.fabric.borrow_mut().check_used(self.node, &range, what);
         range
@@ -293,6 +362,13 @@ impl NodeMemory {
         }
     }
 
+    /// Reading over the bus pushes stores through, in both directions.
+    fn push_through(&self, node: usize) {
+        let mut fabric = self.fabric.borrow_mut();
+        fabric.land(self.node, node);
+        fabric.land(node, self.node);
+    }
+
     fn store(&mut self, node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
         let to = usize::from(node);
         let range = self
@@ -308,15 +384,9 @@ impl NodeMemory {
         if fabric.is_late(to, address) {
             return Ok(());
         }
-        fabric.rams[to].bytes[range.clone()].copy_from_slice(bytes);
-        if bytes.len() >= 60
-            && let Some(left) = fabric.corrupt_after.as_mut()
-        {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
-                *left = CORRUPTION_INTERVAL;
-                fabric.rams[to].bytes[range.start + 50] ^= 0x10;
-            }
+        fabric.trace.note_store(self.node, to, bytes);
+        if !fabric.send_store(self.node, to, &range, bytes) {
+            fabric.arrive(self.node, to, &range, bytes);
         }
         Ok(())
     }
@@ -327,8 +397,13 @@ impl Memory for NodeMemory {
         let pages = bytes / PAGE_BYTES;
         let mut fabric = self.fabric.borrow_mut();
         fabric.allocations += 1;
-        if fabric.is_scarce && mix(fabric.allocations).is_multiple_of(8) {
+        let is_next = fabric.refuses == Some(fabric.allocations);
+        if is_next || fabric.is_scarce && mix(fabric.allocations).is_multiple_of(8) {
             fabric.refused += 1;
+            let node = self.node;
+            fabric
+                .trace
+                .note(|| format!("node {node}: {pages} pages are refused"));
             return None;
         }
         let ram = &mut fabric.rams[self.node];
@@ -346,6 +421,13 @@ impl Memory for NodeMemory {
     fn free(&mut self, address: u64, bytes: usize) {
         let range = self.own(address, bytes, "free of memory");
         let mut fabric = self.fabric.borrow_mut();
+        if let Some(left) = &mut fabric.leaks_after {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                *left = LEAK_INTERVAL;
+                return;
+            }
+        }
         let ram = &mut fabric.rams[self.node];
         ram.pages[range.start / PAGE_BYTES..range.end / PAGE_BYTES].fill(Use::Free);
         ram.used_count -= bytes / PAGE_BYTES;
@@ -375,7 +457,7 @@ impl Memory for NodeMemory {
         self.write(address, &value.to_le_bytes());
     }
 
-    // All nodes are in one thread: every step is atomic, and visible at once.
+    // All nodes are in one thread: every step is atomic.
     fn exchange(&mut self, address: u64, expected: u32, new: u32) -> u32 {
         let found = self.load_index(address);
         if found == expected {
@@ -407,6 +489,7 @@ impl Memory for NodeMemory {
             .range(address, buffer.len())
             .ok_or(BadAddress)?;
         if self.linked(usize::from(node)) {
+            self.push_through(usize::from(node));
             buffer.copy_from_slice(&self.fabric.borrow().rams[usize::from(node)].bytes[range]);
         } else {
             // A dead bus reads as ones.
@@ -452,6 +535,6 @@ impl Memory for NodeMemory {
         Ok(())
     }
 
-    // All nodes are in one thread: whatever is stored is visible at once.
+    // Stores of one node arrive in the order they were made anyway.
     fn fence(&mut self) {}
 }

@@ -30,6 +30,8 @@ pub struct Pin {
     content: Vec<u8>,
     /// Windows and transfers the engine was given it for and has not released.
     uses: u32,
+    /// It was unpinned too early, on purpose.
+    is_gone: bool,
 }
 
 /// Some bytes of a pin.
@@ -116,6 +118,8 @@ pub struct Model {
     next: u64,
     /// Some node was switched off.
     has_died: bool,
+    /// When set (a canary), pages are unpinned when their window is unregistered.
+    pub unpins_early: bool,
     /// What was done.
     pub counts: Counts,
 }
@@ -138,6 +142,7 @@ impl Model {
             ends: BTreeMap::new(),
             next: 1,
             has_died: false,
+            unpins_early: false,
             counts: Counts::default(),
         }
     }
@@ -167,6 +172,7 @@ impl Model {
                 pages,
                 content,
                 uses,
+                is_gone: false,
             },
         );
         let use_id = self.use_again(key)?;
@@ -191,7 +197,9 @@ impl Model {
 
     /// Some pin of a node.
     pub fn any_pin(&self, node: usize, rng: &mut Rng) -> Option<Key> {
-        let keys: Vec<Key> = self.pins.keys().filter(|k| k.0 == node).copied().collect();
+        let on_node = |(key, pin): &(&Key, &Pin)| key.0 == node && !pin.is_gone;
+        let pins = self.pins.iter().filter(on_node);
+        let keys: Vec<Key> = pins.map(|(key, _)| *key).collect();
         keys.get(rng.below(keys.len() as u64) as usize).copied()
     }
 
@@ -292,6 +300,16 @@ impl Model {
         Ok(())
     }
 
+    /// The canary: a window was unregistered, so its memory goes at once.
+    pub fn window_ended(&mut self, key: Key) {
+        let pin = self.pins.get_mut(&key);
+        let Some(pin) = pin.filter(|pin| self.unpins_early && pin.uses == 1) else {
+            return;
+        };
+        pin.is_gone = true;
+        self.fabric.borrow_mut().unpin(key.0, &pin.pages);
+    }
+
     /// A node's memory is gone.
     pub fn forget_node(&mut self, node: usize) {
         self.has_died = true;
@@ -308,7 +326,11 @@ impl Model {
     // Transfers.
 
     /// Whether a transfer between these would not disturb any other, nor itself.
+    ///
+    /// Who asks knows by other ways than the link what was stored there, so that has arrived.
     pub fn is_quiet(&self, from: &[Segment], to: &[Segment]) -> bool {
+        self.land(from);
+        self.land(to);
         // One page may be in several windows.
         let twice = (1..to.len()).any(|at| overlap(&to[..at], &to[at..]));
         !twice
@@ -316,6 +338,21 @@ impl Model {
             && self.transfers.values().all(|other| {
                 !overlap(&other.to, to) && !overlap(&other.to, from) && !overlap(&other.from, to)
             })
+    }
+
+    /// Stores on their way to these segments arrive.
+    fn land(&self, segments: &[Segment]) {
+        let mut fabric = self.fabric.borrow_mut();
+        for segment in segments {
+            let Some(pin) = self.pins.get(&segment.pin) else {
+                continue;
+            };
+            let pages = segment.bytes.start / PAGE_BYTES..segment.bytes.end.div_ceil(PAGE_BYTES);
+            for address in pin.pages.get(pages).into_iter().flatten() {
+                let start = *address as usize;
+                fabric.land_into(segment.pin.0, &(start..start + PAGE_BYTES));
+            }
+        }
     }
 
     /// What the model says about some memory.
@@ -390,6 +427,7 @@ impl Model {
         let Some(transfer) = self.transfers.remove(&id) else {
             return Ok(());
         };
+        self.land(&transfer.to);
         let mut data = &transfer.data[..];
         for segment in &transfer.to {
             let (now, rest) = data.split_at(segment.bytes.len());
@@ -492,6 +530,9 @@ impl Model {
         let Some(pin) = self.pins.get(&key) else {
             return Ok(());
         };
+        if pin.is_gone {
+            return Ok(());
+        }
         let actual = self.actual(key, 0..pin.content.len());
         if actual == pin.content {
             return Ok(());

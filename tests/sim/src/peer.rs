@@ -71,6 +71,11 @@ impl ScriptedPeer {
         exported
     }
 
+    /// Where the next message goes in the other node's ring.
+    pub fn written(&self) -> u32 {
+        self.write
+    }
+
     /// Stores to the other node's memory, whatever is there.
     pub fn scribble(&mut self, address: u64, bytes: &[u8]) {
         self.fabric

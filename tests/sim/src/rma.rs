@@ -7,7 +7,7 @@ use scif_abi::limits::{AUTOMATIC_OFFSETS, PAGE_BYTES};
 use scif_core::{Direction, EndpointId, Ticket};
 
 use crate::actor::Context;
-use crate::mapping::Mappings;
+use crate::mapping::{Held, Mappings};
 use crate::model::Model;
 use crate::rng::Rng;
 use crate::spaces::{Cover, End, Window, WindowState};
@@ -112,6 +112,17 @@ pub(crate) fn judge<T>(
     result: Result<T, Error>,
     expected: &Expectation,
 ) -> Result<Option<T>, String> {
+    let node = context.node;
+    context.trace.note(|| {
+        let outcome = match &result {
+            Ok(_) => "accepted".to_string(),
+            Err(error) => error.to_string(),
+        };
+        format!(
+            "node {node}: {what} of endpoint {:#x}: {outcome}",
+            endpoint.number()
+        )
+    });
     let error = match result {
         Ok(_) if expected.is_bad => {
             return Err(format!(
@@ -172,6 +183,11 @@ impl RmaEnd {
     /// Nothing is left to do and no call is out.
     pub(crate) fn is_done(&self) -> bool {
         self.actions_left == 0 && self.outstanding.is_empty()
+    }
+
+    /// What is mapped.
+    pub(crate) fn held(&self) -> &[Held] {
+        self.mappings.held()
     }
 
     /// Links of these nodes broke.

@@ -1,6 +1,6 @@
 //! What must hold after every step, when nothing goes on, and in the end.
 
-use crate::actor::Context;
+use crate::faults::Fault;
 use crate::world::World;
 
 impl World {
@@ -23,32 +23,58 @@ impl World {
         }
         if self.step.is_multiple_of(64) {
             self.model.check_all()?;
+            self.check_held()?;
         }
         Ok(())
     }
 
+    /// Memory that is mapped is there, whatever became of windows and connections.
+    fn check_held(&self) -> Result<(), String> {
+        for node in &self.nodes {
+            let programs = node.programs.iter();
+            let by_programs = programs.flat_map(|slot| slot.program.held());
+            for held in by_programs.chain(&node.orphans) {
+                held.check(&self.model)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether memory of a node may have gone while others used it.
+    fn is_anyone_killed(&self) -> bool {
+        let faults = &self.report.faults;
+        faults.count(Fault::NodeKilled) + faults.count(Fault::DriverKilled) > 0
+    }
+
     /// Nothing goes on: everything must have arrived, and nobody sleeps who has a result.
     pub(crate) fn check_quiescent(&mut self) -> Result<(), String> {
-        for (number, node) in self.nodes.iter_mut().enumerate() {
-            let Some(engine) = &mut node.engine else {
+        for number in 0..self.nodes.len() {
+            let Some((mut context, programs)) = self.context(number) else {
                 continue;
             };
-            let mut context = Context {
-                node: number,
-                engine,
-                memory: &mut node.memory,
-                rng: &mut self.rng,
-                ledgers: &mut self.ledgers,
-                model: &mut self.model,
-                orphans: &mut node.orphans,
-                is_calm: self.is_calm,
-                finishing: true,
-            };
-            for slot in &mut node.programs {
+            for slot in programs {
                 slot.program.check_asleep(&mut context)?;
             }
         }
         self.model.check_quiescent()
+    }
+
+    /// All programs have ended and all links are up: nothing that two ends had between them may be
+    /// left, without any link having to go down for it.
+    pub(crate) fn check_gone(&self) -> Result<(), String> {
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(engine) = &node.engine else { continue };
+            let stats = engine.stats();
+            let objects = [stats.endpoints, stats.connections, engine.ports().count()];
+            let memory = [stats.windows, stats.remote_windows, stats.jobs];
+            if (objects, memory) != ([0; 3], [0; 3]) {
+                return Err(format!(
+                    "node {number}: although both ends are gone there are endpoints, connections \
+                     and ports: {objects:?}, windows, peers' windows and jobs: {memory:?}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Nothing may be left over.
@@ -77,13 +103,13 @@ impl World {
             let complaints = [
                 stats.rings_reset,
                 // A dead peer's memory reads as ones.
-                if self.report.nodes_killed > 0 {
+                if self.is_anyone_killed() {
                     0
                 } else {
                     stats.bad_queue_pairs
                 },
                 stats.unknown_messages,
-                if self.report.links_lost > 0 {
+                if self.report.faults.count(Fault::LinkGivenUp) > 0 {
                     0
                 } else {
                     stats.links_failed

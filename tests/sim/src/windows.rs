@@ -152,6 +152,7 @@ impl RmaEnd {
             return Ok(());
         }
         let ended: Vec<u64> = inside.iter().map(|w| w.use_id).collect();
+        let pins: Vec<_> = inside.iter().map(|w| w.pin).collect();
         let result = context
             .engine
             .unregister(context.memory, self.endpoint, offset, length);
@@ -165,6 +166,8 @@ impl RmaEnd {
                 }
             }
         }
+        pins.into_iter()
+            .for_each(|pin| context.model.window_ended(pin));
         let kind = Kind::Unregister;
         self.outstanding.push(Outstanding { ticket, kind });
         Ok(())

@@ -1,30 +1,43 @@
-//! The simulated world: nodes with engines and programs, links that come and go, and the schedule.
+//! The simulated world: nodes with engines and programs, and what kind of world it is. What
+//! happens in it is in `schedule`, how links come and go in `links`, how all ends in `ending`, and
+//! what must hold in `rules`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::rc::Rc;
 
-use scif_abi::PortId;
-use scif_abi::flags::Readiness;
-use scif_core::{Config, Engine, Event, Memory, Owner, Stats};
+use scif_core::{Config, Engine, Memory, Stats};
 
-use crate::actor::{Connector, Context, Ledger, Listener, Program, Turn};
+use crate::actor::{Context, Ledger, Program};
 use crate::dma::Copier;
+use crate::faults::{Fault, Faults};
 use crate::links::{Record, Side};
 use crate::mapping::Held;
-use crate::memory::{CORRUPTION_INTERVAL, Fabric, LateAsks, NodeMemory};
+use crate::memory::{CORRUPTION_INTERVAL, Fabric, LEAK_INTERVAL, LateAsks, NodeMemory};
 use crate::model::{Counts, Model};
 use crate::rng::Rng;
+use crate::trace::{Failure, Trace, play};
 
-/// Steps between two times at which late stores arrive.
-const LATE_STEPS: u64 = 8;
+/// Bytes of each node's memory in runs of which there are many.
+const SMALL_RAM_BYTES: usize = 2 << 20;
 
 /// A bug planted in the surroundings of the engine. The simulator must notice each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// One in two doorbells is lost.
+    /// One in two doorbells is lost, and no driver ever looks by itself.
     LostDoorbell,
+    /// Stores of one node to another do not arrive in their order.
+    StoresOvertake,
+    /// Now and then nobody is told that something about an endpoint changed.
+    LostEvent,
+    /// Now and then a block of shared memory is not given back.
+    LostFree,
+    /// Pages of a window are unpinned when it is unregistered, whoever uses them.
+    EarlyUnpin,
+    /// What a dead driver has left is used again at once.
+    EarlyReuse,
+    /// Nobody gives up a peer that is silent.
+    EndlessPatience,
     /// Who asks for doorbells looks at its ring before the other side has seen that it asks.
     LateAsk,
     /// Now and then one byte of a transfer is changed on the bus.
@@ -39,6 +52,15 @@ pub enum Canary {
     HastyStore,
 }
 
+/// The one place in a run where something is made to go wrong, to try all of them in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoil {
+    /// The allocation of shared memory with this number, counted from 1, is refused.
+    Allocation(u64),
+    /// The process that made the call with this number, counted from 1, is killed after it.
+    Call(u64),
+}
+
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -48,6 +70,23 @@ pub struct Settings {
     pub steps: u64,
     /// A planted bug.
     pub canary: Option<Canary>,
+    /// No other faults than this one.
+    pub spoil: Option<Spoil>,
+    /// Nodes are lost all the time.
+    pub is_storm: bool,
+}
+
+impl Settings {
+    /// A run with all faults.
+    pub fn new(seed: u64, steps: u64) -> Settings {
+        Settings {
+            seed,
+            steps,
+            canary: None,
+            spoil: None,
+            is_storm: false,
+        }
+    }
 }
 
 /// What a run without failure did.
@@ -55,55 +94,23 @@ pub struct Settings {
 pub struct Report {
     /// Steps taken, rounds of winding down included.
     pub steps: u64,
+    /// Allocations of shared memory.
+    pub allocations: u64,
+    /// Turns of programs, in each of which they call their engine a few times at most.
+    pub calls: u64,
     /// Sum of the engines' counters.
     pub stats: Stats,
-    /// Nodes that were switched off.
-    pub nodes_killed: u64,
-    /// Nodes that left in order.
-    pub nodes_left: u64,
-    /// Processes that were killed.
-    pub processes_killed: u64,
-    /// Links a driver gave up although the peer was there.
-    pub links_lost: u64,
-    /// Allocations that were refused.
-    pub allocations_refused: u64,
+    /// What went wrong on purpose.
+    pub faults: Faults,
     /// What was done with registered memory.
     pub registered: Counts,
-}
-
-/// A broken rule, and how to see it again.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The seed of the run.
-    pub seed: u64,
-    /// The step after which the rule was broken.
-    pub step: u64,
-    /// The rule.
-    pub what: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seed {} step {}: {}", self.seed, self.step, self.what)
-    }
-}
-
-/// Prints the seed when an assertion or an arithmetic check stops a run.
-struct SeedPrinter(u64);
-
-impl Drop for SeedPrinter {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("the simulation with seed {} panicked", self.0);
-        }
-    }
 }
 
 /// A program and whether it has something to do.
 pub(crate) struct Slot {
     pub(crate) program: Program,
-    process: u32,
-    awake: bool,
+    pub(crate) process: u32,
+    pub(crate) awake: bool,
 }
 
 /// One node.
@@ -115,12 +122,21 @@ pub(crate) struct Node {
     /// Mappings whose programs have ended.
     pub(crate) orphans: Vec<Held>,
     pub(crate) copier: Copier,
-    /// Doorbells rung by each node and not delivered.
-    pub(crate) bells: Vec<bool>,
+    /// Doorbells rung by each node and not delivered, and in which step.
+    pub(crate) bells: Vec<Option<u64>>,
     pub(crate) sides: Vec<Side>,
     /// Off, or has left.
     pub(crate) is_away: bool,
-    next_process: u32,
+    /// Since when (ns) it stands still.
+    pub(crate) frozen_since: Option<u64>,
+    /// Its driver looks at rings by itself while it is awake.
+    pub(crate) watches: bool,
+    /// When (ns) its driver looks at all rings next, whether doorbells rang or not.
+    pub(crate) next_look: u64,
+    /// While peers may store into what its last driver left: the generations of each link, its own
+    /// and the peer's, when that driver died.
+    pub(crate) left: Option<Vec<(u64, u64)>>,
+    pub(crate) next_process: u32,
 }
 
 /// The whole simulation.
@@ -128,72 +144,88 @@ pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) rng: Rng,
     pub(crate) fabric: Rc<RefCell<Fabric>>,
+    pub(crate) trace: Trace,
     pub(crate) nodes: Vec<Node>,
     /// `records[a][b]`: what `a` says about its link with `b`.
     pub(crate) records: Vec<Vec<Record>>,
     pub(crate) ledgers: BTreeMap<u64, Ledger>,
     pub(crate) model: Model,
-    now: u64,
+    /// Simulated time (ns).
+    pub(crate) now: u64,
     pub(crate) step: u64,
-    finishing: bool,
+    pub(crate) finishing: bool,
     /// Few programs with much registered memory, on nodes that seldom go, instead of many that send
     /// and receive.
     pub(crate) is_calm: bool,
+    /// Doorbells get lost, and drivers look now and then.
+    pub(crate) is_lossy: bool,
+    /// Nodes go and come all the time.
+    pub(crate) is_stormy: bool,
     pub(crate) report: Report,
 }
 
 /// Runs one simulation.
 ///
 /// # Errors
-/// The first rule that was broken.
+/// The first rule that was broken, with what happened before.
 pub fn run(settings: Settings) -> Result<Report, Failure> {
-    let _printer = SeedPrinter(settings.seed);
-    let mut world = World::new(settings);
-    let result = world.run();
-    result.map_err(|what| Failure {
-        seed: settings.seed,
-        step: world.step,
-        what,
+    let name = match settings.spoil {
+        None if settings.is_storm => "storm",
+        None => "nodes",
+        Some(Spoil::Allocation(_)) => "one allocation refused",
+        Some(Spoil::Call(_)) => "one client killed",
+    };
+    play(name, settings.seed, |trace| {
+        let mut world = World::new(settings, trace);
+        let place = |what| match settings.spoil {
+            None => what,
+            Some(spoil) => format!("{spoil:?}: {what}"),
+        };
+        world.run().map_err(place)
     })
 }
 
 impl World {
-    fn new(settings: Settings) -> World {
+    fn new(settings: Settings, trace: &Trace) -> World {
         let mut rng = Rng::new(settings.seed);
         let count = 2 + rng.below(2) as usize;
-        let fabric = Fabric::new(count);
-        if settings.canary == Some(Canary::CorruptByte) {
-            fabric.borrow_mut().corrupt_after = Some(CORRUPTION_INTERVAL);
-        }
-        if settings.canary == Some(Canary::LateAsk) {
-            fabric.borrow_mut().late_asks = Some(LateAsks::default());
-        }
-        if rng.one_in(4) {
-            fabric.borrow_mut().begin_scarcity();
-        }
+        let fabric = match settings.spoil {
+            None => Fabric::new(count),
+            Some(_) => Fabric::with_bytes(count, SMALL_RAM_BYTES),
+        };
+        let registered = [
+            Canary::SkippedCopy,
+            Canary::HastyCompletion,
+            Canary::HastyStore,
+            Canary::EarlyUnpin,
+        ];
+        let must_be_calm = settings.canary.is_some_and(|c| registered.contains(&c));
+        let is_calm =
+            must_be_calm || settings.canary.is_none() && !settings.is_storm && rng.one_in(2);
+        let is_plain = settings.canary.is_some() || settings.spoil.is_some();
         let node = |number: usize| Node {
             engine: None,
             memory: NodeMemory::new(&fabric, number),
             programs: Vec::new(),
             orphans: Vec::new(),
             copier: Copier::new(Rng::new(settings.seed), false, None),
-            bells: vec![false; count],
+            bells: vec![None; count],
             sides: vec![Side::Idle; count],
             is_away: false,
+            frozen_since: None,
+            watches: false,
+            next_look: 0,
+            left: None,
             next_process: 1,
         };
         let nodes = (0..count).map(node).collect();
-        let registered = [
-            Canary::SkippedCopy,
-            Canary::HastyCompletion,
-            Canary::HastyStore,
-        ];
-        let must_be_calm = settings.canary.is_some_and(|c| registered.contains(&c));
-        let is_calm = must_be_calm || settings.canary.is_none() && rng.one_in(2);
         let mut world = World {
             settings,
             is_calm,
+            is_lossy: !is_plain && rng.one_in(3),
+            is_stormy: settings.is_storm || !is_plain && !is_calm && rng.one_in(2),
             rng,
+            trace: trace.clone(),
             model: Model::new(&fabric),
             fabric,
             nodes,
@@ -204,16 +236,40 @@ impl World {
             finishing: false,
             report: Report::default(),
         };
+        world.set_fabric(is_plain);
         for number in 0..count {
             world.switch_on(number);
         }
         world
     }
 
+    /// What kind of memory and links this world has.
+    fn set_fabric(&mut self, is_plain: bool) {
+        let mut fabric = self.fabric.borrow_mut();
+        fabric.trace = self.trace.clone();
+        match self.settings.canary {
+            Some(Canary::CorruptByte) => fabric.corrupt_after = Some(CORRUPTION_INTERVAL),
+            Some(Canary::LateAsk) => fabric.late_asks = Some(LateAsks::default()),
+            Some(Canary::LostFree) => fabric.leaks_after = Some(LEAK_INTERVAL),
+            Some(Canary::EarlyUnpin) => self.model.unpins_early = true,
+            Some(Canary::StoresOvertake) => fabric.delay_stores(true),
+            _ => {}
+        }
+        if let Some(Spoil::Allocation(number)) = self.settings.spoil {
+            fabric.refuses = Some(number);
+        }
+        let [is_scarce, is_slow] = [self.rng.one_in(4), self.rng.one_in(2)];
+        if is_scarce && !is_plain {
+            fabric.begin_scarcity();
+        }
+        if is_slow && !is_plain {
+            fabric.delay_stores(false);
+        }
+    }
+
     fn run(&mut self) -> Result<Report, String> {
         while self.step < self.settings.steps {
-            self.step += 1;
-            self.land_asks();
+            self.begin_step();
             self.random_step()?;
             self.check()?;
         }
@@ -221,7 +277,17 @@ impl World {
         self.check_empty()?;
         self.report.steps = self.step;
         self.report.registered = self.model.counts;
+        let fabric = self.fabric.borrow();
+        let faults = &mut self.report.faults;
+        faults.note_many(Fault::AllocationRefused, fabric.refused());
+        faults.note_many(Fault::StoreDelayed, fabric.stores_delayed());
+        self.report.allocations = fabric.allocations();
         Ok(self.report)
+    }
+
+    pub(crate) fn begin_step(&mut self) {
+        self.step += 1;
+        self.trace.begin(self.step);
     }
 
     pub(crate) fn switch_on(&mut self, number: usize) {
@@ -243,325 +309,31 @@ impl World {
         self.nodes[number].copier = Copier::new(rng, queues, self.settings.canary);
         self.nodes[number].engine = Some(engine);
         self.nodes[number].is_away = false;
+        self.nodes[number].frozen_since = None;
+        // Who looks by itself needs no doorbells.
+        let needs_bells = [Canary::LostDoorbell, Canary::LateAsk].map(Some);
+        let needs_bells = needs_bells.contains(&self.settings.canary);
+        self.nodes[number].watches = !needs_bells && self.rng.one_in(2);
+        self.trace.note(|| format!("node {number} begins"));
     }
 
-    fn random_step(&mut self) -> Result<(), String> {
-        self.now += 1 + self.rng.size(1_000_000);
-        let number = self.rng.below(self.nodes.len() as u64) as usize;
-        let other = self.rng.below(self.nodes.len() as u64) as usize;
-        match self.rng.below(1000) {
-            0..500 => {
-                let count = self.nodes[number].programs.len() as u64;
-                let index = self.rng.below(count) as usize;
-                self.turn(number, index)?;
-            }
-            500..650 => {
-                self.deliver(number, other);
-            }
-            650..800 => {
-                self.pump(number)?;
-            }
-            800..900 => {
-                self.link_step(number, other)?;
-            }
-            900..958 => self.start_program(number),
-            958.. if self.is_calm && !self.rng.one_in(4) => {}
-            958..960 => self.kill_process(number)?,
-            960 if self.rng.one_in(6) => self.switch_off(number),
-            961 if self.rng.one_in(4) => self.leave(number),
-            962..970 => self.come_back(number),
-            980 => self.lose_patience(number, other),
-            981..990 => {
-                self.touch_orphan(number)?;
-            }
-            990..1000 => {
-                let node = &mut self.nodes[number];
-                node.copier.step(&mut node.memory);
-            }
-            970..980 if self.settings.canary == Some(Canary::ImpatientLink) => {
-                self.impatient_link_down(number, other);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// One turn of a program; false when it sleeps.
-    fn turn(&mut self, number: usize, index: usize) -> Result<bool, String> {
+    /// What a turn of a program of a node is given, and the node's programs; `None` while it is
+    /// switched off.
+    pub(crate) fn context(&mut self, number: usize) -> Option<(Context<'_>, &mut Vec<Slot>)> {
         let node = &mut self.nodes[number];
-        let (Some(engine), Some(slot)) = (&mut node.engine, node.programs.get_mut(index)) else {
-            return Ok(false);
-        };
-        if !slot.awake {
-            return Ok(false);
-        }
-        let mut context = Context {
+        let context = Context {
             node: number,
-            engine,
+            engine: node.engine.as_mut()?,
             memory: &mut node.memory,
             rng: &mut self.rng,
             ledgers: &mut self.ledgers,
             model: &mut self.model,
             orphans: &mut node.orphans,
+            trace: &self.trace,
             is_calm: self.is_calm,
             finishing: self.finishing,
         };
-        match slot.program.turn(&mut context) {
-            Turn::Again => {}
-            Turn::Sleep => slot.awake = false,
-            Turn::Done => {
-                node.programs.swap_remove(index);
-            }
-            Turn::Spawn(program) => {
-                let process = slot.process;
-                node.programs.push(Slot {
-                    program: *program,
-                    process,
-                    awake: true,
-                });
-            }
-            Turn::Become(program) => slot.program = *program,
-            Turn::Broken(what) => return Err(format!("node {number}: {what}")),
-        }
-        Ok(true)
-    }
-
-    /// Delivers a doorbell; false when there is none.
-    fn deliver(&mut self, number: usize, from: usize) -> bool {
-        let rang = std::mem::take(&mut self.nodes[number].bells[from]);
-        // Now and then one that nobody rang.
-        if !rang && (self.finishing || number == from || !self.rng.one_in(20)) {
-            return false;
-        }
-        let node = &mut self.nodes[number];
-        if let Some(engine) = &mut node.engine {
-            engine.doorbell(&mut node.memory, from as u16);
-        }
-        rang
-    }
-
-    /// A turn of a node's driver: tells it the time, lets it copy and carries out its events; false
-    /// when there was nothing to do.
-    pub(crate) fn pump(&mut self, number: usize) -> Result<bool, String> {
-        let node = &mut self.nodes[number];
-        let Some(engine) = &mut node.engine else {
-            return Ok(false);
-        };
-        engine.tick(&mut node.memory, self.now);
-        let budget = 1 + self.rng.size(30_000) as usize;
-        let mut any = node.copier.step(&mut node.memory);
-        any |= engine.pump(&mut node.memory, &mut node.copier, budget);
-        any |= node.copier.is_busy();
-        self.look_for_signals()?;
-        loop {
-            let node = &mut self.nodes[number];
-            let Some(engine) = &mut node.engine else {
-                return Ok(any);
-            };
-            let Some(event) = engine.next_event(&mut node.memory) else {
-                return Ok(any);
-            };
-            any = true;
-            match event {
-                Event::Changed(id) => {
-                    for slot in node.programs.iter_mut().filter(|s| s.program.waits_for(id)) {
-                        slot.awake = true;
-                    }
-                }
-                Event::Ring(to) => self.ring(number, usize::from(to)),
-                Event::Released(pin) => self.model.released(number, pin, |endpoint| {
-                    let ready = engine.poll(&mut node.memory, endpoint);
-                    ready.intersects(Readiness::HUP | Readiness::ERR)
-                })?,
-                Event::NodeUp(_) | Event::NodeDown(_) | Event::LinkFailed(_) => {}
-            }
-        }
-    }
-
-    /// Whoever waits for a signal sees it at once.
-    fn look_for_signals(&mut self) -> Result<(), String> {
-        let slots = self.nodes.iter_mut().flat_map(|node| &mut node.programs);
-        for slot in slots {
-            slot.program.look_for_signals(&mut self.model)?;
-        }
-        Ok(())
-    }
-
-    /// Uses or ends a mapping whose program has ended.
-    fn touch_orphan(&mut self, number: usize) -> Result<bool, String> {
-        let node = &mut self.nodes[number];
-        let pick = self.rng.below(node.orphans.len() as u64) as usize;
-        let (Some(engine), Some(held)) = (&mut node.engine, node.orphans.get(pick).cloned()) else {
-            return Ok(false);
-        };
-        if !held.is_lost {
-            let mut context = Context {
-                node: number,
-                engine,
-                memory: &mut node.memory,
-                rng: &mut self.rng,
-                ledgers: &mut self.ledgers,
-                model: &mut self.model,
-                orphans: &mut node.orphans,
-                is_calm: self.is_calm,
-                finishing: self.finishing,
-            };
-            held.access(&mut context)?;
-        }
-        if self.finishing || self.rng.one_in(3) {
-            node.orphans
-                .swap_remove(pick)
-                .unmap(engine, &mut node.memory);
-        }
-        Ok(true)
-    }
-
-    fn ring(&mut self, number: usize, to: usize) {
-        if self.settings.canary == Some(Canary::LostDoorbell) && self.rng.one_in(2) {
-            return;
-        }
-        if self.nodes[to].engine.is_some() {
-            self.nodes[to].bells[number] = true;
-        }
-    }
-
-    fn start_program(&mut self, number: usize) {
-        let most = if self.is_calm { 4 } else { 12 };
-        if self.nodes[number].programs.len() >= most || self.nodes[number].is_away {
-            return;
-        }
-        let to = self.rng.below(self.nodes.len() as u64) as u16;
-        let port = 3000 + self.rng.below(4) as u16;
-        let node = &mut self.nodes[number];
-        let Some(engine) = &mut node.engine else {
-            return;
-        };
-        node.next_process += self.rng.below(2) as u32;
-        let owner = Owner {
-            process: node.next_process,
-            user: self.rng.below(2) as u32,
-        };
-        let listens = self.rng.one_in(3);
-        let mut context = Context {
-            node: number,
-            engine,
-            memory: &mut node.memory,
-            rng: &mut self.rng,
-            ledgers: &mut self.ledgers,
-            model: &mut self.model,
-            orphans: &mut node.orphans,
-            is_calm: self.is_calm,
-            finishing: false,
-        };
-        let program = if listens {
-            Listener::start(&mut context, owner, port).map(Program::Listener)
-        } else {
-            Connector::start(&mut context, owner, PortId::new(to, port)).map(Program::Connector)
-        };
-        if let Some(program) = program {
-            node.programs.push(Slot {
-                program,
-                process: owner.process,
-                awake: true,
-            });
-        }
-    }
-
-    fn kill_process(&mut self, number: usize) -> Result<(), String> {
-        let node = &mut self.nodes[number];
-        let (count, Some(engine)) = (node.programs.len() as u64, &mut node.engine) else {
-            return Ok(());
-        };
-        let Some(victim) = node.programs.get(self.rng.below(count) as usize) else {
-            return Ok(());
-        };
-        let process = victim.process;
-        let mut context = Context {
-            node: number,
-            engine,
-            memory: &mut node.memory,
-            rng: &mut self.rng,
-            ledgers: &mut self.ledgers,
-            model: &mut self.model,
-            orphans: &mut node.orphans,
-            is_calm: self.is_calm,
-            finishing: self.finishing,
-        };
-        for mut slot in node.programs.extract_if(.., |slot| slot.process == process) {
-            for endpoint in slot.program.endpoints() {
-                context.engine.close(context.memory, endpoint);
-            }
-            slot.program.died(&mut context)?;
-        }
-        self.report.processes_killed += 1;
-        Ok(())
-    }
-
-    /// Lets everything end: programs begin nothing new, links come up, messages arrive.
-    fn wind_down(&mut self) -> Result<(), String> {
-        self.finishing = true;
-        self.report.allocations_refused = self.fabric.borrow_mut().end_scarcity();
-        for number in 0..self.nodes.len() {
-            self.come_back(number);
-            for slot in &mut self.nodes[number].programs {
-                slot.awake = true;
-            }
-        }
-        for _ in 0..1_000_000 {
-            self.step += 1;
-            self.now += 1_000;
-            self.land_asks();
-            let busy = self.round()?;
-            self.check()?;
-            if busy {
-                continue;
-            }
-            self.check_quiescent()?;
-            let asleep: usize = self.nodes.iter().map(|node| node.programs.len()).sum();
-            let engines = self.nodes.iter().filter_map(|node| node.engine.as_ref());
-            let deadline = engines.filter_map(Engine::next_deadline).min();
-            match deadline {
-                None if asleep == 0 => return Ok(()),
-                None => {
-                    return Err(format!(
-                        "{asleep} programs sleep and nothing will wake them"
-                    ));
-                }
-                // Full rings are looked at after a millisecond, an exit is answered within one
-                // second; no longer time-out is ever needed to get on.
-                Some(deadline) if deadline > self.now + 2_000_000_000 => {
-                    return Err(format!(
-                        "{asleep} programs sleep, only a long time-out helps"
-                    ));
-                }
-                Some(deadline) => self.now = self.now.max(deadline),
-            }
-        }
-        Err("the simulation does not come to an end".into())
-    }
-
-    /// What comes late arrives when others have gone on.
-    fn land_asks(&mut self) {
-        if self.step.is_multiple_of(LATE_STEPS) {
-            self.fabric.borrow_mut().land_asks();
-        }
-    }
-
-    /// Everybody does what there is to do; false when that was nothing.
-    fn round(&mut self) -> Result<bool, String> {
-        let mut busy = false;
-        for number in 0..self.nodes.len() {
-            for index in (0..self.nodes[number].programs.len()).rev() {
-                busy |= self.turn(number, index)?;
-            }
-            for other in 0..self.nodes.len() {
-                busy |= self.deliver(number, other);
-                busy |= self.link_step(number, other)?;
-            }
-            busy |= self.touch_orphan(number)?;
-            busy |= self.pump(number)?;
-        }
-        Ok(busy)
+        Some((context, &mut node.programs))
     }
 }
 

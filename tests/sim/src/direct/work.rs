@@ -6,6 +6,8 @@ use scif_abi::flags::{Kicks, Readiness};
 use scif_core::{Lane, Place};
 use scif_ring::{RingError, RingMemory, Side};
 
+use crate::faults::Fault;
+
 use super::mapped::Dead;
 use super::{Bug, Connection, MAX_BYTES, Node, World, expect};
 
@@ -165,6 +167,7 @@ impl World {
                 let held = [Side::Send, Side::Receive][self.rng.below(2) as usize];
                 if handle.mapped.locks && handle.mapped.try_lock(held, handle.number) {
                     program.holds = Some(held);
+                    self.report.faults.note(Fault::ClientStopped);
                 }
                 Ok(())
             }
@@ -274,7 +277,7 @@ impl World {
         let Some(handle) = &program.direct else {
             return;
         };
-        self.report.deaths += 1;
+        self.report.faults.note(Fault::ClientKilled);
         // What it had moved when it died has been moved.
         let connection = &mut self.connections[at];
         if !connection.is_spoilt {
@@ -296,7 +299,7 @@ impl World {
             return;
         };
         let connection = &mut self.connections[program.end.0];
-        self.report.spoilt += u64::from(!connection.is_spoilt);
+        self.report.faults.note(Fault::ClientScribbled);
         connection.is_spoilt = true;
         let mapped = &mut handle.mapped;
         let is_connected = mapped.state() == STATE_CONNECTED;

@@ -1,0 +1,132 @@
+//! The end of a run: programs begin nothing new, and everything must come to its end within a time
+//! that is known, also beside a node that stands still.
+
+use scif_core::Engine;
+
+use crate::links::SILENCE_NS;
+use crate::schedule::LOOK_NS;
+use crate::world::{Canary, World};
+
+/// Nanoseconds without anything that could happen by itself, after which whoever still sleeps is
+/// forgotten: full rings are looked at after a millisecond, an exit is answered within one second.
+const LONGEST_WAIT_NS: u64 = 2_000_000_000;
+
+/// Rounds after which a run counts as endless.
+const MOST_ROUNDS: u64 = 1_000_000;
+
+impl World {
+    /// Lets everything end: programs begin nothing new, links come up, messages arrive.
+    pub(crate) fn wind_down(&mut self) -> Result<(), String> {
+        self.finishing = true;
+        self.fabric.borrow_mut().end_scarcity();
+        let is_endless = self.settings.canary == Some(Canary::EndlessPatience);
+        if is_endless || self.settings.spoil.is_none() && self.rng.one_in(4) {
+            self.freeze(0);
+        }
+        for number in 0..self.nodes.len() {
+            if self.nodes[number].frozen_since.is_none() {
+                self.come_back(number);
+            }
+            self.wake_all(number);
+        }
+        // First those that can: nobody waits for a node that stands still.
+        self.settle()?;
+        for number in 0..self.nodes.len() {
+            if self.nodes[number].frozen_since.is_some() {
+                self.thaw(number);
+                self.come_back(number);
+                self.wake_all(number);
+            }
+        }
+        self.settle()?;
+        self.check_gone()
+    }
+
+    fn wake_all(&mut self, number: usize) {
+        for slot in &mut self.nodes[number].programs {
+            slot.awake = true;
+        }
+    }
+
+    /// Goes on until nothing happens and all programs of nodes that run have ended.
+    fn settle(&mut self) -> Result<(), String> {
+        let mut last_look = self.now;
+        for _ in 0..MOST_ROUNDS {
+            self.begin_step();
+            self.now += 1_000;
+            let busy = self.round()?;
+            self.check()?;
+            if busy {
+                last_look = self.now;
+                continue;
+            }
+            // A lost doorbell is found by the next look, a silent node by its silence.
+            let waits_for = if self.is_lossy { LOOK_NS } else { 0 };
+            let waits_for = match self.frozen().next() {
+                Some(_) => waits_for.max(SILENCE_NS),
+                None => waits_for,
+            };
+            if self.now < last_look + waits_for {
+                self.now = last_look + waits_for;
+                continue;
+            }
+            if self.frozen().next().is_none() {
+                self.check_quiescent()?;
+            }
+            let running = self.nodes.iter().filter(|node| node.frozen_since.is_none());
+            let asleep: usize = running.clone().map(|node| node.programs.len()).sum();
+            if asleep == 0 {
+                return Ok(());
+            }
+            let engines = running.filter_map(|node| node.engine.as_ref());
+            match engines.filter_map(Engine::next_deadline).min() {
+                None => {
+                    return Err(format!(
+                        "{asleep} programs sleep and nothing will wake them"
+                    ));
+                }
+                Some(deadline) if deadline > self.now + LONGEST_WAIT_NS => {
+                    return Err(format!(
+                        "{asleep} programs sleep, only a long time-out helps"
+                    ));
+                }
+                Some(deadline) => self.now = self.now.max(deadline),
+            }
+        }
+        Err("the simulation does not come to an end".into())
+    }
+
+    /// Nodes that stand still.
+    pub(crate) fn frozen(&self) -> impl Iterator<Item = usize> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter_map(|(number, node)| node.frozen_since.map(|_| number))
+    }
+
+    /// Everybody does what there is to do; false when that was nothing.
+    fn round(&mut self) -> Result<bool, String> {
+        let mut busy = false;
+        self.move_stores();
+        for number in 0..self.nodes.len() {
+            if self.nodes[number].frozen_since.is_some() {
+                continue;
+            }
+            for index in (0..self.nodes[number].programs.len()).rev() {
+                busy |= self.turn(number, index)?;
+            }
+            for other in 0..self.nodes.len() {
+                busy |= self.deliver(number, other);
+                busy |= self.link_step(number, other)?;
+            }
+            busy |= self.touch_orphan(number)?;
+            busy |= self.pump(number)?;
+        }
+        if !busy {
+            busy = self.fabric.borrow_mut().land_all();
+        }
+        let is_patient = self.settings.canary == Some(Canary::EndlessPatience);
+        if !is_patient {
+            busy |= self.give_up_silent();
+        }
+        Ok(busy)
+    }
+}

@@ -1,0 +1,161 @@
+//! The faults that worlds inject, by kind, and how often each has been.
+
+use std::fmt;
+
+/// What can go wrong around an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A doorbell was rung and nobody heard it.
+    DoorbellLost,
+    /// A doorbell was heard long after it was rung.
+    DoorbellLate,
+    /// A doorbell was heard that nobody rang, or one twice.
+    DoorbellDoubled,
+    /// A store into another node's memory arrived after its node had gone on.
+    StoreDelayed,
+    /// A node lost power and began anew, with empty memory.
+    NodeKilled,
+    /// A node's driver died and another one began beside the pages it left.
+    DriverKilled,
+    /// A node stood still for a while, its memory did not.
+    NodeFrozen,
+    /// A node gave up a link with one that was there.
+    LinkGivenUp,
+    /// A link was reset because of what its peer stored.
+    LinkSpoilt,
+    /// A node left in order.
+    NodeLeft,
+    /// An allocation of shared memory was refused.
+    AllocationRefused,
+    /// A process was killed, with all that it had and waited for.
+    ProcessKilled,
+    /// A client was killed between two stores of its own into rings, locks or windows.
+    ClientKilled,
+    /// A client stopped while it held a lock or counted as copying.
+    ClientStopped,
+    /// A client stored nonsense over what it has mapped.
+    ClientScribbled,
+    /// A message that no peer may send, or in a state in which it may not.
+    HostileMessage,
+    /// A store of a hostile peer into rings, indices, structures or page lists.
+    HostileStore,
+    /// A doorbell of a hostile peer for nothing.
+    HostileDoorbell,
+}
+
+const KINDS: usize = 18;
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; KINDS] = [
+        Fault::DoorbellLost,
+        Fault::DoorbellLate,
+        Fault::DoorbellDoubled,
+        Fault::StoreDelayed,
+        Fault::NodeKilled,
+        Fault::DriverKilled,
+        Fault::NodeFrozen,
+        Fault::LinkGivenUp,
+        Fault::LinkSpoilt,
+        Fault::NodeLeft,
+        Fault::AllocationRefused,
+        Fault::ProcessKilled,
+        Fault::ClientKilled,
+        Fault::ClientStopped,
+        Fault::ClientScribbled,
+        Fault::HostileMessage,
+        Fault::HostileStore,
+        Fault::HostileDoorbell,
+    ];
+
+    /// For the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::DoorbellLost => "doorbells lost",
+            Fault::DoorbellLate => "doorbells late",
+            Fault::DoorbellDoubled => "doorbells doubled",
+            Fault::StoreDelayed => "stores delayed on a link",
+            Fault::NodeKilled => "nodes killed and restarted",
+            Fault::DriverKilled => "drivers killed and restarted",
+            Fault::NodeFrozen => "nodes frozen",
+            Fault::LinkGivenUp => "links given up by silence",
+            Fault::LinkSpoilt => "links reset for nonsense",
+            Fault::NodeLeft => "nodes left in order",
+            Fault::AllocationRefused => "allocations refused",
+            Fault::ProcessKilled => "processes killed",
+            Fault::ClientKilled => "clients killed between two stores",
+            Fault::ClientStopped => "clients stopped, lock or copy held",
+            Fault::ClientScribbled => "clients storing nonsense",
+            Fault::HostileMessage => "hostile messages",
+            Fault::HostileStore => "hostile stores",
+            Fault::HostileDoorbell => "hostile doorbells",
+        }
+    }
+}
+
+/// How often each has been.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults([u64; KINDS]);
+
+impl Faults {
+    /// One more.
+    pub fn note(&mut self, fault: Fault) {
+        self.note_many(fault, 1);
+    }
+
+    /// So many more.
+    pub fn note_many(&mut self, fault: Fault, count: u64) {
+        self.0[fault as usize] += count;
+    }
+
+    /// How many of one kind.
+    pub fn count(&self, fault: Fault) -> u64 {
+        self.0[fault as usize]
+    }
+
+    /// How many of all kinds.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Times a node was lost to others: without power, without its driver, or taken for silent.
+    pub fn node_losses(&self) -> u64 {
+        let losses = [Fault::NodeKilled, Fault::DriverKilled, Fault::LinkGivenUp];
+        losses.map(|fault| self.count(fault)).iter().sum()
+    }
+
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Faults) {
+        for (sum, count) in self.0.iter_mut().zip(other.0) {
+            *sum += count;
+        }
+    }
+}
+
+/// A table, one kind on each line.
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for fault in Fault::ALL {
+            writeln!(f, "{:>12}  {}", self.count(fault), fault.name())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, Faults};
+
+    #[test]
+    fn every_kind_has_a_place_of_its_own() {
+        let mut faults = Faults::default();
+        for (at, fault) in Fault::ALL.into_iter().enumerate() {
+            assert_eq!(fault as usize, at);
+            faults.note_many(fault, at as u64 + 1);
+        }
+        let table = faults.to_string();
+        assert_eq!(table.lines().count(), Fault::ALL.len());
+        assert!(Fault::ALL.iter().all(|fault| table.contains(fault.name())));
+        assert_eq!(faults.total(), (1..=Fault::ALL.len() as u64).sum());
+    }
+}

@@ -1,0 +1,173 @@
+//! Runs worlds of every kind for many seeds on all cores, with progress, and sums up.
+
+use std::io::Write;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::faults::Faults;
+use crate::trace::Failure;
+use crate::world::{Settings, Spoil};
+use crate::{direct, hostile, world};
+
+/// Steps of a world of nodes, and of one of direct clients.
+const STEPS: u64 = 3000;
+
+/// Steps of an attack by a hostile peer.
+const ATTACK_STEPS: u64 = 1500;
+
+/// Steps of a world in which each allocation is refused in turn, and each call's client killed.
+const SWEEP_STEPS: u64 = 250;
+
+/// Every so many-th seed is swept: that takes as long as many random worlds.
+const SWEEP_EVERY: u64 = 8;
+
+/// Violations after which there is no point in going on.
+const MOST_VIOLATIONS: u64 = 10;
+
+/// Between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+/// What many worlds came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Total {
+    /// Seeds that are done.
+    pub seeds: u64,
+    /// Worlds played.
+    pub worlds: u64,
+    /// Steps taken in them.
+    pub steps: u64,
+    /// What went wrong on purpose.
+    pub faults: Faults,
+    /// Worlds in which a rule was broken.
+    pub violations: u64,
+}
+
+impl Total {
+    fn add(&mut self, other: &Total) {
+        self.seeds += other.seeds;
+        self.worlds += other.worlds;
+        self.steps += other.steps;
+        self.faults.add(&other.faults);
+        self.violations += other.violations;
+    }
+
+    /// One world more; its failure, if it had one.
+    fn count(&mut self, steps: u64, faults: &Faults) {
+        self.worlds += 1;
+        self.steps += steps;
+        self.faults.add(faults);
+    }
+}
+
+/// Plays all worlds of one seed; what they did and what was broken.
+pub fn play_seed(seed: u64) -> (Total, Vec<Failure>) {
+    let mut total = Total::default();
+    let mut failures = Vec::new();
+    match world::run(Settings::new(seed, STEPS)) {
+        Ok(report) => total.count(report.steps, &report.faults),
+        Err(failure) => failures.push(failure),
+    }
+    let storm = Settings {
+        is_storm: true,
+        ..Settings::new(seed, STEPS)
+    };
+    match world::run(storm) {
+        Ok(report) => total.count(report.steps, &report.faults),
+        Err(failure) => failures.push(failure),
+    }
+    match direct::run(seed, STEPS, None) {
+        Ok(report) => total.count(report.steps, &report.faults),
+        Err(failure) => failures.push(failure),
+    }
+    match hostile::run_hostile(seed, ATTACK_STEPS) {
+        Ok(report) => total.count(ATTACK_STEPS, &report.faults),
+        Err(failure) => failures.push(failure),
+    }
+    if seed.is_multiple_of(SWEEP_EVERY)
+        && let Err(failure) = sweep(seed, &mut total)
+    {
+        failures.push(failure);
+    }
+    total.seeds = 1;
+    total.violations = failures.len() as u64;
+    (total, failures)
+}
+
+/// One small world again and again: each allocation is refused in turn, then the client of each
+/// call is killed.
+///
+/// # Errors
+/// The first rule that was broken.
+pub fn sweep(seed: u64, total: &mut Total) -> Result<(), Failure> {
+    let settings = |spoil| Settings {
+        spoil: Some(spoil),
+        ..Settings::new(seed, SWEEP_STEPS)
+    };
+    // No allocation has the number 0.
+    let whole = world::run(settings(Spoil::Allocation(0)))?;
+    let allocations = (1..=whole.allocations).map(Spoil::Allocation);
+    for spoil in allocations.chain((1..=whole.calls).map(Spoil::Call)) {
+        let report = world::run(settings(spoil))?;
+        total.count(report.steps, &report.faults);
+    }
+    Ok(())
+}
+
+/// Plays all seeds on `threads` threads. Progress goes to `progress`, failures to `failed`.
+pub fn play_all(
+    seeds: Range<u64>,
+    threads: usize,
+    progress: impl Fn(&Total, Duration) + Sync,
+    failed: impl Fn(&Failure) + Sync,
+) -> Total {
+    let next = AtomicU64::new(seeds.start);
+    let stop = AtomicBool::new(false);
+    let sum = Mutex::new((Total::default(), Instant::now()));
+    let begun = Instant::now();
+    let work = || {
+        while !stop.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let (total, failures) = play_seed(seed);
+            failures.iter().for_each(&failed);
+            let Ok(mut sum) = sum.lock() else { return };
+            sum.0.add(&total);
+            if sum.0.violations >= MOST_VIOLATIONS {
+                stop.store(true, Ordering::Relaxed);
+            }
+            if sum.1.elapsed() >= PROGRESS {
+                sum.1 = Instant::now();
+                progress(&sum.0, begun.elapsed());
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    sum.into_inner().unwrap_or_else(|held| held.into_inner()).0
+}
+
+/// The progress line, for a terminal or a log.
+pub fn show_progress(seeds: u64, total: &Total, elapsed: Duration) {
+    let rate = total.steps as f64 / elapsed.as_secs_f64();
+    let mut out = std::io::stderr().lock();
+    let Total {
+        worlds,
+        steps,
+        violations,
+        ..
+    } = total;
+    let (done, faults) = (total.seeds, total.faults.total());
+    // Nobody reads the progress any more: that is no reason to stop.
+    let _ = writeln!(
+        out,
+        "sim: {done} of {seeds} seeds, {worlds} worlds, {steps} steps, {faults} faults, \
+         {violations} violations, {rate:.0} steps/s"
+    );
+}
