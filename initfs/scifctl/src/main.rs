@@ -17,6 +17,7 @@ mod program {
     use runtime::fs::{self, File};
     use runtime::io::Read;
     use runtime::{env, eprintln, print, println};
+    use scifctl::holdings::{self, Sources};
     use scifctl::table::Table;
     use scifctl::trace;
 
@@ -30,6 +31,7 @@ usage: scifctl                      node, nodes and connections at a glance
        scifctl windows              registered memory, of this node and of its peers
        scifctl mappings             what programs have mapped of it
        scifctl pins                 memory pinned where it is
+       scifctl programs [PID]       what each program holds: ports, connections, mappings, pins
        scifctl stats [NAME...]      all counters, or the values of the named ones
        scifctl limits               limits
        scifctl limits NAME VALUE    sets one (root)
@@ -55,6 +57,14 @@ usage: scifctl                      node, nodes and connections at a glance
                 scif(file).and_then(|text| show(Table::parse(&text)))
             }
             ["version"] => scif("version").map(|text| print!("{text}")),
+            ["programs"] => programs(None),
+            ["programs", pid] => match pid.parse() {
+                Ok(pid) => programs(Some(pid)),
+                Err(_) => {
+                    eprintln!("scifctl: {pid} is no process number");
+                    Err(STATUS_USAGE)
+                }
+            },
             ["pins"] => read(PINS).and_then(|text| show(Table::parse(&text))),
             ["stats", ref names @ ..] => return counters(names),
             ["limits"] => {
@@ -101,6 +111,23 @@ usage: scifctl                      node, nodes and connections at a glance
         table.name_programs(&names);
         print!("{}", table.text());
         Ok(())
+    }
+
+    /// Prints what programs hold.
+    fn programs(only: Option<u32>) -> Result<(), i32> {
+        let [ports, connections, mappings] = ["ports", "connections", "mappings"].map(scif);
+        let (ports, connections, mappings) = (ports?, connections?, mappings?);
+        // Nothing is pinned where nobody pins.
+        let pins = fs::read_to_string(PINS).unwrap_or_default();
+        show(holdings::table(
+            Sources {
+                ports: &ports,
+                connections: &connections,
+                mappings: &mappings,
+                pins: &pins,
+            },
+            only,
+        ))
     }
 
     fn overview() -> Result<(), i32> {

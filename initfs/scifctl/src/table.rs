@@ -12,6 +12,21 @@ pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
+/// A row of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    table: &'a Table,
+    cells: &'a [String],
+}
+
+impl<'a> Row<'a> {
+    /// The cell in the column of this name.
+    pub fn cell(&self, name: &str) -> Option<&'a str> {
+        let column = self.table.column(name)?;
+        self.cells.get(column).map(String::as_str)
+    }
+}
+
 impl Table {
     /// Reads a table. Lines with more or fewer words are filled up or cut.
     pub fn parse(text: &str) -> Self {
@@ -40,6 +55,11 @@ impl Table {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// The rows, whose cells can be asked for by their columns' names.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().map(|cells| Row { table: self, cells })
     }
 
     fn column(&self, name: &str) -> Option<usize> {

@@ -39,6 +39,10 @@ until scifctl ports | grep "3333.*cat$" > /dev/null || [ "$tries" -gt 200 ]; do
 done
 scifctl ports | grep "3333.*cat$" > /dev/null
 step program-named $? "$(scifctl ports)"
+scifctl programs | grep "port *3333 *listening *cat$" > /dev/null
+step program-holds $? "$(scifctl programs)"
+[ "$(scifctl programs 999999 | wc -l)" -eq 1 ]
+step program-unknown $? "$(scifctl programs 999999)"
 echo > /scheme/scif/0/3333
 wait
 for table in nodes connections windows mappings pins stats version; do
