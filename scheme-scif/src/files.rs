@@ -82,13 +82,17 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     fn connections(&self) -> String {
         let mut rows: Vec<ConnectionInfo> = self.engine.connections().collect();
         rows.sort_by_key(|info| info.endpoint);
-        let mut table = Table::new(["id", "local", "peer", "state", "in", "out", "pid"]);
+        let mut table = Table::new([
+            "id", "local", "peer", "state", "unread", "unacked", "in", "out", "pid",
+        ]);
         for info in &rows {
             table.row([
                 &info.endpoint.number(),
                 &info.local,
                 &info.peer,
                 &info.state.name(),
+                &info.bytes_unread,
+                &info.bytes_unacknowledged,
                 &info.bytes_received,
                 &info.bytes_sent,
                 &info.owner.process,

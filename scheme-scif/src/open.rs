@@ -49,7 +49,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 } else {
                     open_text(flags)?;
                 }
-                // What direct clients have moved is counted when somebody asks.
+                // What direct clients have moved and what waits is counted when somebody asks.
                 self.engine.refresh(&mut self.fabric);
                 Kind::Text(self.text(file))
             }

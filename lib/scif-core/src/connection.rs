@@ -88,6 +88,8 @@ pub(crate) struct Connection {
     pub(crate) deadline: Option<u64>,
     /// Bytes sent and received by rings that were spoilt and are gone.
     pub(crate) moved: [u64; 2],
+    /// Bytes not taken yet, here and by the peer, when somebody last asked.
+    pub(crate) queued: [u64; 2],
     /// What clients that work on the rings themselves share with us, while there are some.
     pub(crate) direct: Option<Direct>,
     /// What somebody always wants to hear of, also while clients work on the rings.
@@ -132,6 +134,7 @@ impl Connection {
             is_stinting: false,
             deadline: None,
             moved: [0; 2],
+            queued: [0; 2],
             direct: None,
             waiting: Readiness::empty(),
             is_blocked: false,

@@ -8,6 +8,8 @@
 //!
 //! What a client does there is not believed: positions only go forward, or the connection is reset.
 
+use alloc::vec::Vec;
+
 use scif_abi::direct::{
     CONTROL_BYTES, COPY_ROUTINES_OFFSET, DIRECT_ARMED, DIRECT_GATHERED, DMA_FROM_OFFSET,
     DirectRecord, FIRST_HANDLE, Part, RMA_BUSY_OFFSET, STATE_CONNECTED, STATE_OFFSET,
@@ -17,7 +19,7 @@ use scif_abi::limits::PAGE_BYTES;
 use scif_abi::{Error, NodeId};
 use scif_ring::Side;
 
-use crate::connection::{ConnectionId, Due, Phase};
+use crate::connection::{Connection, ConnectionId, Due, Phase};
 use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::{Memory, Place};
@@ -324,18 +326,30 @@ impl Engine {
     /// Looks how much clients have moved themselves, for [`connections`](Engine::connections) and
     /// [`stats`](Engine::stats).
     pub fn refresh(&mut self, mem: &mut dyn Memory) {
-        let shared = self.directs.iter().map(|(_, handle)| handle.connection);
-        let ids: alloc::vec::Vec<ConnectionId> = shared.collect();
+        let connected = |(id, connection): (u64, &Connection)| {
+            (connection.phase == Phase::Connected).then_some(ConnectionId(id))
+        };
+        let ids: Vec<ConnectionId> = self.connections.iter().filter_map(connected).collect();
         for id in ids {
-            let connection = self.connections.get_mut(id.0);
-            let Some(connection) = connection.filter(|c| c.phase == Phase::Connected) else {
+            let Some(connection) = self.connections.get_mut(id.0) else {
                 continue;
             };
-            let rings = connection.rings.as_mut();
-            if rings.is_some_and(|rings| rings.refresh(mem).is_err()) {
-                self.reset_connection(mem, id);
+            let Some(rings) = connection.rings.as_mut() else {
+                continue;
+            };
+            let is_shared = connection.direct.is_some();
+            let seen = if is_shared {
+                rings.refresh(mem)
+            } else {
+                Ok(())
+            };
+            match seen.and_then(|()| rings.queued(mem)) {
+                Ok(queued) => connection.queued = queued,
+                Err(_) => self.reset_connection(mem, id),
             }
-            self.count_moved(id);
+            if is_shared {
+                self.count_moved(id);
+            }
         }
     }
 

@@ -349,6 +349,16 @@ impl Rings {
         Ok(consumer.publish(&mut access)?)
     }
 
+    /// Bytes that wait to be taken here, and by the peer; 0 where clients are so busy that it cannot
+    /// be said.
+    pub(crate) fn queued(&mut self, mem: &mut dyn Memory) -> Result<[u64; 2], RingError> {
+        let (access, producer, consumer) = self.parts(mem);
+        let unread = consumer.look(&access)?.unwrap_or(0);
+        let unsent = producer.look(&access)?;
+        let unsent = unsent.map_or(0, |room| producer.capacity().saturating_sub(room));
+        Ok([unread, unsent].map(u64::from))
+    }
+
     /// Whether there are bytes, and room; `None`: clients are so busy that it cannot be said.
     pub(crate) fn look(&mut self, mem: &mut dyn Memory) -> Result<[Option<bool>; 2], RingError> {
         let (access, producer, consumer) = self.parts(mem);

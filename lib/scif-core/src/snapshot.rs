@@ -57,6 +57,10 @@ pub struct ConnectionInfo {
     pub bytes_sent: u64,
     /// Bytes received by it, likewise.
     pub bytes_received: u64,
+    /// Bytes the peer has sent and nobody has taken, when [`Engine::refresh`] last looked.
+    pub bytes_unread: u64,
+    /// Bytes sent that the peer has not taken, or not said so, likewise.
+    pub bytes_unacknowledged: u64,
     /// Who opened the endpoint.
     pub owner: Owner,
 }
@@ -162,6 +166,8 @@ impl Engine {
                 state: endpoint.state,
                 bytes_sent: connection.moved()[0],
                 bytes_received: connection.moved()[1],
+                bytes_unread: connection.queued[0],
+                bytes_unacknowledged: connection.queued[1],
                 owner: endpoint.owner,
             })
         })

@@ -175,6 +175,12 @@ impl Producer {
         Ok(self.room_at(sent, taken) as u32)
     }
 
+    /// Bytes that can be on their way at one time.
+    pub fn capacity(&self) -> u32 {
+        // A ring's bytes fit 32 bits.
+        self.mask as u32
+    }
+
     /// Bytes that could be put now, for who does not hold the lock. `None`: somebody is so busy
     /// that there was no moment to look; try again.
     ///

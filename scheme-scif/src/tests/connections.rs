@@ -290,7 +290,7 @@ fn text_files_have_columns() {
         bed.text(1, "nodes"),
         "node  role  state   self\n0     host  online  -\n1     card  online  *\n"
     );
-    let (client, _server) = bed.pair(0, 1, 2050);
+    let (client, server) = bed.pair(0, 1, 2050);
     bed.write(0, client, b"hello").unwrap();
     let connections = bed.text(0, "connections");
     let lines: Vec<Vec<&str>> = connections
@@ -299,12 +299,21 @@ fn text_files_have_columns() {
         .collect();
     assert_eq!(
         lines[0],
-        ["id", "local", "peer", "state", "in", "out", "pid"]
+        [
+            "id", "local", "peer", "state", "unread", "unacked", "in", "out", "pid"
+        ]
     );
     assert_eq!(
         lines[1][1..],
-        ["0/1088", "1/2050", "connected", "0", "5", "7"]
+        ["0/1088", "1/2050", "connected", "0", "5", "0", "5", "7"]
     );
+    let there = bed.text(1, "connections");
+    let there: Vec<&str> = there.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(there[4..8], ["5", "0", "0", "0"]);
+    assert_eq!(bed.read(1, server, 100), Ok(b"hello".to_vec()));
+    let after = bed.text(0, "connections");
+    let after: Vec<&str> = after.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(after[4..8], ["0", "0", "0", "5"]);
     let ports = bed.text(0, "ports");
     assert!(
         ports.starts_with("port  state      waiting  pid  endpoint\n1088  connected  0 "),
