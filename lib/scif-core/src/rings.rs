@@ -349,8 +349,8 @@ impl Rings {
         Ok(consumer.publish(&mut access)?)
     }
 
-    /// Bytes that wait to be taken here, and by the peer; 0 where clients are so busy that it cannot
-    /// be said.
+    /// Bytes that wait to be taken here, and by the peer; 0 where clients are so busy that it
+    /// cannot be said.
     pub(crate) fn queued(&mut self, mem: &mut dyn Memory) -> Result<[u64; 2], RingError> {
         let (access, producer, consumer) = self.parts(mem);
         let unread = consumer.look(&access)?.unwrap_or(0);
