@@ -4,8 +4,8 @@ use alloc::vec;
 
 use guest_tests::pattern::{self, Random};
 use guest_tests::peer::{self, ECHO, Report, Request, SINK, SOURCE, WINDOWS};
-use guest_tests::settled;
 use guest_tests::windows::{self, Remote, difference};
+use runtime::time::{Duration, sleep};
 use scif::{
     Endpoint, Error, Initiator, Memory, PortId, Protection, Readiness, RecvFlags, RmaFlags,
     SendFlags,
@@ -26,6 +26,11 @@ const PAGES: u64 = 64;
 const PAGE: usize = 4096;
 /// Transfers or mappings in one session at most.
 const ROUNDS: u64 = 8;
+
+/// Looks whether the other side has gone, before bytes that differ are a mistake, and the time
+/// between two of them: longer than a node's end takes to be noticed.
+const LOOKS: u32 = 60;
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What a call says when the other program, or its node, is gone.
 const GONE: [i32; 6] = [ECONNRESET, ECONNREFUSED, ENODEV, ENOTCONN, ENXIO, EPIPE];
@@ -187,9 +192,11 @@ fn confirm(remote: &Remote, range: &Range, found: Option<u64>, what: &str) -> Re
     let Some(position) = found else {
         return Ok(());
     };
-    let hung_up = || remote.endpoint.readiness(Readiness::HUP) != Ok(Readiness::empty());
-    if settled(hung_up, &true) {
-        return Err(Trouble::Cut);
+    for _ in 0..LOOKS {
+        if remote.endpoint.readiness(Readiness::HUP) != Ok(Readiness::empty()) {
+            return Err(Trouble::Cut);
+        }
+        sleep(LOOK);
     }
     let Range { place, length, .. } = range;
     let what = alloc::format!("{what} {length} bytes at {place}");
