@@ -72,6 +72,17 @@ pub const CONNECT_TIMEOUT_NS: u64 = 30_000_000_000;
 /// Nanoseconds a granted connection waits for the connector's acknowledgement (mainline's 10 s).
 pub const HANDSHAKE_TIMEOUT_NS: u64 = 10_000_000_000;
 
+/// Nanoseconds a peer may take for an answer that needs nothing but its driver: to ALLOC_REQ,
+/// REGISTER, MARK, SIG_LOCAL, SIG_REMOTE, CNCT_TERM, CNCT_GNT (in addition to
+/// [`HANDSHAKE_TIMEOUT_NS`]) and, from a peer without direct clients, DISCNCT. Drivers answer these
+/// in the turn in which they take the message, so whoever is alive and takes longer never answers,
+/// and its link is given up. Far more than a driver under emulation on a busy machine needs.
+///
+/// Other answers may take long for good reasons: to UNREGISTER, while copies run (the caller is
+/// told after this time that the window is still in use); to WAIT, as long as transfers last; to
+/// DISCNCT, while a program has the rings mapped ([`MAX_UNANSWERED`] bounds what that costs).
+pub const ANSWER_TIMEOUT_NS: u64 = 30_000_000_000;
+
 /// Nanoseconds a node ring may stay full without any progress before its link is given up (both
 /// drivers: 3 s).
 pub const NODE_RING_STALL_NS: u64 = 3_000_000_000;
@@ -92,6 +103,10 @@ pub const MAX_WINDOW_PAGES: u64 = 1 << 18;
 /// Windows one engine holds at most, own ones; and windows of one node it knows at most. What a
 /// peer's window costs besides is its chunks ([`MAX_PEER_CHUNKS`]).
 pub const MAX_WINDOWS: usize = 1 << 17;
+
+/// Windows one user may have registered: a quarter of all, so that one program cannot take them
+/// all. More give `ENOMEM`.
+pub const WINDOWS_PER_USER: u64 = MAX_WINDOWS as u64 / 4;
 
 /// Chunks that the windows of one node may have at most, all together. 16 bytes each; enough for
 /// 4 GiB in single pages.

@@ -1,4 +1,4 @@
-//! Accounts: how many pages each user has registered, and may.
+//! Accounts: how many pages and windows each user has registered, and may.
 
 use alloc::collections::BTreeMap;
 
@@ -13,14 +13,19 @@ pub(crate) struct Accounts {
     default_limit: u64,
     limits: BTreeMap<u32, u64>,
     used: BTreeMap<u32, u64>,
+    /// Windows of each user at most.
+    window_limit: u64,
+    windows: BTreeMap<u32, u64>,
 }
 
 impl Accounts {
-    pub(crate) fn new(default_limit: u64) -> Accounts {
+    pub(crate) fn new(default_limit: u64, window_limit: u64) -> Accounts {
         Accounts {
             default_limit,
             limits: BTreeMap::new(),
             used: BTreeMap::new(),
+            window_limit,
+            windows: BTreeMap::new(),
         }
     }
 
@@ -44,8 +49,40 @@ impl Accounts {
         if sum > self.limit(user) {
             return Err(Error::WouldBlock);
         }
-        self.used.insert(user, sum);
+        if sum > 0 {
+            self.used.insert(user, sum);
+        }
         Ok(())
+    }
+
+    /// A user has one more window.
+    ///
+    /// # Errors
+    /// `ENOMEM`: beyond the limit.
+    pub(crate) fn add_window(&mut self, user: u32) -> Result<(), Error> {
+        let count = self.windows(user);
+        if count >= self.window_limit {
+            return Err(Error::NoMemory);
+        }
+        self.windows.insert(user, count + 1);
+        Ok(())
+    }
+
+    /// A user has one window less.
+    pub(crate) fn remove_window(&mut self, user: u32) {
+        match self.windows(user).saturating_sub(1) {
+            0 => self.windows.remove(&user),
+            rest => self.windows.insert(user, rest),
+        };
+    }
+
+    fn windows(&self, user: u32) -> u64 {
+        self.windows.get(&user).copied().unwrap_or(0)
+    }
+
+    /// Users with windows.
+    pub(crate) fn iter_windows(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.windows.iter().map(|(user, count)| (*user, *count))
     }
 
     /// Takes pages off a user's account.
@@ -79,6 +116,16 @@ impl Engine {
         user.map_or(self.accounts.default_limit, |user| {
             self.accounts.limit(user)
         })
+    }
+
+    /// How many windows each user may have registered at one time. Windows that exist stay.
+    pub fn set_window_limit(&mut self, windows: u64) {
+        self.accounts.window_limit = windows;
+    }
+
+    /// How many windows of a user there are now.
+    pub fn windows_of(&self, user: u32) -> u64 {
+        self.accounts.windows(user)
     }
 
     /// How many pages of a user count as registered now.

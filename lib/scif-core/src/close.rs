@@ -1,7 +1,8 @@
 //! close: every way an endpoint ends, and the last words with the peer.
 
 use scif_abi::Error;
-use scif_abi::message::NodeMessage;
+use scif_abi::limits::ANSWER_TIMEOUT_NS;
+use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
 
 use crate::connection::{Connection, ConnectionId, Ends, Owed, Phase};
@@ -38,6 +39,9 @@ impl Engine {
                 self.disconnect(mem, connection);
             }
             EndpointState::Disconnected | EndpointState::Accepting => {
+                if endpoint.state == EndpointState::Accepting {
+                    self.expect_last_word(connection);
+                }
                 self.leave_memory(mem, connection);
                 self.detach(connection);
                 self.restate(connection);
@@ -81,7 +85,11 @@ impl Engine {
             return;
         }
         connection.phase = Phase::Closing;
-        let peer = connection.remote;
+        let (peer, node) = (connection.remote, connection.peer.node());
+        // A node without direct clients has nothing to wait for.
+        if !self.understands(node, Extensions::ARMED) {
+            self.expect_last_word(id);
+        }
         self.post_peer(mem, id, NodeMessage::Disconnect { closer: id.0, peer });
     }
 
@@ -149,6 +157,7 @@ impl Engine {
 
     /// DISCNT_ACK arrived for our DISCNCT: nobody writes to our pages any more.
     pub(crate) fn on_disconnect_ack(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        self.set_deadline(id, None);
         if let Some(connection) = self.connections.get_mut(id.0) {
             connection.phase = Phase::Disconnected;
             self.free_if_done(mem, id);
@@ -160,6 +169,31 @@ impl Engine {
         let done = self.connections.get(id.0).is_some_and(Connection::is_done);
         if done {
             self.free_connection(mem, id);
+        }
+    }
+
+    /// The peer's driver can give its last word on a connection at once, and is to.
+    pub(crate) fn expect_last_word(&mut self, id: ConnectionId) {
+        let due = self.now.saturating_add(ANSWER_TIMEOUT_NS);
+        self.set_deadline(id, Some(due));
+    }
+
+    /// A connection nobody here needs any more has not got the last word of its peer.
+    fn on_no_last_word(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        let asked = |engine: &Engine| {
+            let connection = engine.connections.get(id.0);
+            connection.map(|connection| (connection.peer.node(), connection.phase))
+        };
+        let before = asked(self);
+        let Some((node, _)) = before else {
+            return;
+        };
+        // Perhaps it is we who have not looked.
+        self.drain(mem, node);
+        if asked(self) == before {
+            self.stats.missing_answers += 1;
+            log::warn!("node {node}: no last word on a connection for too long");
+            self.fail_link(node);
         }
     }
 
@@ -181,9 +215,14 @@ impl Engine {
                 self.announce(endpoint);
             }
             // A late acknowledgement finds no endpoint and is answered by DISCNCT.
-            Phase::Granted => {
+            Phase::Granted if endpoint.is_some() => {
                 self.trace_ends(What::TimedOut, ends, 0);
                 self.fail_grant(id, Error::NoDevice);
+                self.expect_last_word(id);
+            }
+            Phase::Granted | Phase::Withdrawn | Phase::Closing => {
+                self.trace_ends(What::TimedOut, ends, 0);
+                self.on_no_last_word(mem, id);
             }
             _ => {}
         }

@@ -23,6 +23,8 @@ pub struct Config {
     /// Pages one user may have registered at one time; more give `EAGAIN`. See also
     /// [`Engine::set_pinned_limit`](crate::Engine::set_pinned_limit).
     pub pinned_pages_per_user: u64,
+    /// Windows one user may have registered at one time; more give `ENOMEM`.
+    pub windows_per_user: u64,
 }
 
 impl Config {
@@ -35,6 +37,7 @@ impl Config {
             node_ring_bytes: limits::NODE_RING_BYTES,
             endpoints_per_process: limits::ENDPOINTS_PER_PROCESS,
             pinned_pages_per_user: limits::PINNED_PAGES_PER_USER,
+            windows_per_user: limits::WINDOWS_PER_USER,
         }
     }
 }

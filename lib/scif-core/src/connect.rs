@@ -185,6 +185,7 @@ impl Engine {
             endpoint.connection = None;
         }
         if self.understands(node, Extensions::WITHDRAW) {
+            self.expect_last_word(id);
             self.post_peer(mem, id, NodeMessage::ConnectWithdraw { connector: id.0 });
         }
     }

@@ -63,6 +63,8 @@ pub(crate) struct Direct {
     next: u32,
     /// The epoch in the control page.
     pub(crate) epoch: u32,
+    /// While a window waits for copies: the fewest that were seen since it waits.
+    pub(crate) least_busy: u32,
 }
 
 /// What the control pages tell of this machine.
@@ -173,6 +175,7 @@ impl Engine {
             handles: 0,
             next: FIRST_HANDLE,
             epoch: 0,
+            least_busy: 0,
         });
         self.stats.pages += 1;
         Ok(())

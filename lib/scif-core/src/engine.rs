@@ -39,6 +39,8 @@ pub struct Engine {
     pub(crate) config: Config,
     /// Time of the last tick (ns).
     pub(crate) now: u64,
+    /// When (ns) to look for answers that peers owe us for too long; `None`: none is owed.
+    pub(crate) answers_at: Option<u64>,
     pub(crate) endpoints: Slab<Endpoint>,
     pub(crate) connections: Slab<Connection>,
     pub(crate) ports: PortTable,
@@ -112,6 +114,7 @@ impl Engine {
         Engine {
             config,
             now: 0,
+            answers_at: None,
             endpoints: Slab::new(limits::MAX_ENDPOINTS),
             connections: Slab::new(limits::MAX_CONNECTIONS),
             ports: PortTable::new(),
@@ -133,7 +136,7 @@ impl Engine {
             owing: Vec::new(),
             loopback: VecDeque::new(),
             windows: Windows::new(),
-            accounts: Accounts::new(config.pinned_pages_per_user),
+            accounts: Accounts::new(config.pinned_pages_per_user, config.windows_per_user),
             channels: Slab::new(2 * limits::MAX_CONNECTIONS),
             active: VecDeque::new(),
             full: Vec::new(),
@@ -170,6 +173,7 @@ impl Engine {
             self.set_deadline(id, None);
             self.on_deadline(mem, id);
         }
+        self.tick_answers(mem);
         self.tick_links(mem);
         self.tick_clients(mem);
         self.tick_room(mem);
@@ -181,6 +185,7 @@ impl Engine {
         connections
             .into_iter()
             .chain(self.next_link_deadline())
+            .chain(self.answers_at)
             .chain(self.next_client_deadline())
             .chain((!self.stinting.is_empty()).then_some(self.stinting_until))
             .min()

@@ -147,7 +147,10 @@ impl Engine {
             "an answer waits for clients only",
             id,
         )?;
-        let timed = matches!(connection.phase, Phase::Requested | Phase::Granted);
+        let timed = matches!(
+            connection.phase,
+            Phase::Requested | Phase::Withdrawn | Phase::Granted | Phase::Closing
+        );
         let has_timer = connection.deadline.is_some_and(|d| {
             self.timers
                 .contains(&(d, crate::connection::ConnectionId(id)))

@@ -26,6 +26,7 @@ extern crate alloc;
 
 mod accept;
 mod account;
+mod answers;
 mod channel;
 mod close;
 mod config;

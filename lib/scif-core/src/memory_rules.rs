@@ -222,6 +222,15 @@ impl Engine {
         for (_, window) in self.windows.own.iter().filter(|(_, w)| w.is_charged) {
             *used.entry(window.user).or_default() += window.chunks.pages();
         }
+        let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+        for (_, window) in self.windows.own.iter() {
+            *counts.entry(window.user).or_default() += 1;
+        }
+        rule(
+            counts.into_iter().eq(self.accounts.iter_windows()),
+            "windows are counted for their users",
+            self.windows.own.len() as u64,
+        )?;
         rule(
             used.into_iter().eq(self.accounts.iter()),
             "pinned pages are those of the windows",

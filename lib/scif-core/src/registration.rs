@@ -31,7 +31,7 @@ impl Engine {
     /// negative, unaligned (FIXED) or so high that the window would end beyond 2^63 - 1.
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`: the state of the endpoint. `ENOMEM`: a window cannot be
     /// that large. `EADDRINUSE`: FIXED, and a page is registered. `ENOMEM`: no offsets or windows
-    /// left. `EAGAIN`: the user's limit on pinned pages. By the ticket: `ENOMEM`: the peer has no
+    /// left, or the user has too many. `EAGAIN`: the user's limit on pinned pages. By the ticket: `ENOMEM`: the peer has no
     /// memory for it; `ENOTCONN`: it refuses; `ECONNRESET`: it has gone.
     pub fn register(
         &mut self,
@@ -187,11 +187,14 @@ impl Engine {
             is_unwanted: false,
             jobs: 0,
             call: None,
+            asked_at: self.now,
         };
         let (ends, peer) = (window.ends, window.peer);
-        if pages.is_charged {
-            self.accounts.charge(user, count)?;
-        }
+        self.accounts.add_window(user)?;
+        let charged = if pages.is_charged { count } else { 0 };
+        self.accounts.charge(user, charged).inspect_err(|_| {
+            self.accounts.remove_window(user);
+        })?;
         let added = self.windows.own.insert(window).ok_or(Error::NoMemory);
         let added = added.and_then(|window| {
             let waits = Waits::Register(WindowId(window));
@@ -201,9 +204,8 @@ impl Engine {
             })
         });
         let (window, call) = added.inspect_err(|_| {
-            if pages.is_charged {
-                self.accounts.discharge(user, count);
-            }
+            self.accounts.discharge(user, charged);
+            self.accounts.remove_window(user);
         })?;
         if let Some(window) = self.windows.own.get_mut(window) {
             window.call = Some(call);
@@ -216,13 +218,14 @@ impl Engine {
             pages: count,
             waiter: window,
         };
+        self.expect_answer();
         self.post(mem, ends, body);
         Ok(Ticket(call))
     }
 
     /// `scif_unregister`: ends the windows in `offset..offset + length`; all of them or none. The
-    /// ticket is done (0) when each is gone, or the peer says that it is still in use: then it goes
-    /// later.
+    /// ticket is done (0) when each is gone, or the peer says that it is still in use, or says
+    /// nothing for [`ANSWER_TIMEOUT_NS`](scif_abi::limits::ANSWER_TIMEOUT_NS): then it goes later.
     ///
     /// # Errors
     /// `EINVAL`: offset negative or unaligned, length 0 or unaligned, beyond the last offset.
@@ -282,7 +285,9 @@ impl Engine {
             return;
         };
         window.state = WindowState::Unregistering;
+        window.asked_at = self.now;
         let connection = window.connection;
+        self.expect_answer();
         if self.settle(mem, connection, Ending::Own(id)) {
             self.tell_unregister(mem, id);
         }
@@ -346,6 +351,7 @@ impl Engine {
             let pages = window.chunks.pages();
             self.accounts.discharge(window.user, pages);
         }
+        self.accounts.remove_window(window.user);
         self.events.push_back(Event::Released(window.pin));
         if let Some(call) = window.call {
             self.count_window(call);
@@ -436,6 +442,7 @@ impl Engine {
         }
         if let Some(window) = self.windows.own.get_mut(waiter) {
             window.state = WindowState::Announced;
+            window.asked_at = self.now;
         }
         let body = NodeMessage::Register {
             peer,
@@ -509,7 +516,14 @@ impl Engine {
     /// UNREGISTER_NACK: something does; MUNMAP will follow.
     pub(crate) fn on_window_used(&mut self, from: NodeId, id: u64) {
         let states = [WindowState::Unregistering];
-        if let Some(window) = self.expect_window(from, id, &states) {
+        if self.expect_window(from, id, &states).is_some() {
+            self.count_as_used(WindowId(id));
+        }
+    }
+
+    /// A window that ends is still used by the peer: who waits for its end is told so.
+    pub(crate) fn count_as_used(&mut self, id: WindowId) {
+        if let Some(window) = self.windows.own.get_mut(id.0) {
             window.state = WindowState::Used;
             if let Some(call) = window.call.take() {
                 self.count_window(call);

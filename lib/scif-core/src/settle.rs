@@ -15,6 +15,9 @@ use crate::mapping::RemoteWindowId;
 use crate::memory::Memory;
 use crate::window::WindowId;
 
+/// Times a word that clients change all the time is tried.
+const ATTEMPTS: usize = 16;
+
 /// A window that ends, and waits for copies of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settling {
@@ -59,6 +62,23 @@ impl ValidityMemory for Page<'_> {
     fn add_busy(&mut self) {}
 
     fn remove_busy(&mut self) {}
+}
+
+impl Page<'_> {
+    /// Takes off the number of those busy what has been there all the time: clients that died while
+    /// they copied. (One that is alive and only slow has had its time; when it leaves after all the
+    /// number is wrong once more, until this is done again.)
+    fn forget_the_dead(&mut self) {
+        let word = busy_word(self.direct.page);
+        let dead = core::mem::take(&mut self.direct.least_busy);
+        for _ in 0..ATTEMPTS {
+            let busy = self.mem.load_index(word);
+            let left = busy.wrapping_sub(dead);
+            if self.mem.exchange(word, busy, left) == busy {
+                return;
+            }
+        }
+    }
 }
 
 impl Connection {
@@ -125,6 +145,9 @@ impl Engine {
         validity::advance(&mut page);
         if validity::is_idle(&page) {
             return true;
+        }
+        if !self.settling.iter().any(|other| other.connection == id) {
+            page.direct.least_busy = page.busy();
         }
         if self.settling.is_empty() {
             self.settle_at = self.now.saturating_add(CLIENT_RETRY_NS);
@@ -196,14 +219,14 @@ impl Engine {
             self.settle_at = self.now.saturating_add(CLIENT_RETRY_NS);
             for settling in core::mem::take(&mut self.settling) {
                 let connection = self.connections.get_mut(settling.connection.0);
-                let is_busy = connection
-                    .and_then(|connection| connection.page(mem))
-                    .is_some_and(|page| !validity::is_idle(&page));
-                if is_busy && settling.until > self.now {
-                    self.settling.push(settling);
-                    continue;
-                }
-                if is_busy {
+                let page = connection.and_then(|connection| connection.page(mem));
+                if let Some(mut page) = page.filter(|page| !validity::is_idle(page)) {
+                    page.direct.least_busy = page.direct.least_busy.min(page.busy());
+                    if settling.until > self.now {
+                        self.settling.push(settling);
+                        continue;
+                    }
+                    page.forget_the_dead();
                     log::warn!("a client's copy does not end: its window goes nevertheless");
                     self.trace(What::CopyStuck, self.config.node, 0);
                 }

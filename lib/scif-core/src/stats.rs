@@ -54,6 +54,8 @@ pub struct Stats {
     pub refused_windows: u64,
     /// Structures lent by peers that could not be used.
     pub bad_windows: u64,
+    /// Answers that peers owed for too long.
+    pub missing_answers: u64,
     /// Now: endpoints.
     pub endpoints: usize,
     /// Now: connections, those included that only wait for the peer's last word.
@@ -92,7 +94,7 @@ impl Stats {
     }
 
     /// Name and value of each counter, in a fixed order.
-    pub fn lines(&self) -> [(&'static str, u64); 33] {
+    pub fn lines(&self) -> [(&'static str, u64); 34] {
         [
             ("bytes_sent", self.bytes_sent),
             ("bytes_received", self.bytes_received),
@@ -118,6 +120,7 @@ impl Stats {
             ("failed_copies", self.failed_copies),
             ("refused_windows", self.refused_windows),
             ("bad_windows", self.bad_windows),
+            ("missing_answers", self.missing_answers),
             ("endpoints", self.endpoints as u64),
             ("connections", self.connections as u64),
             ("connections_closing", self.connections_closing as u64),

@@ -39,6 +39,12 @@ impl Waits {
     pub(crate) fn is_for_answer(self) -> bool {
         matches!(self, Waits::Answer | Waits::Mark | Waits::Answers(_))
     }
+
+    /// Whether the peer's driver can answer without waiting for anything. (WAIT, which cannot be,
+    /// is all that has one plain answer.)
+    pub(crate) fn is_answered_at_once(self) -> bool {
+        matches!(self, Waits::Mark | Waits::Answers(_))
+    }
 }
 
 /// One call.
@@ -48,6 +54,8 @@ pub(crate) struct Call {
     pub(crate) connection: ConnectionId,
     pub(crate) waits: Waits,
     pub(crate) result: Option<Result<u64, Error>>,
+    /// When (ns) it began.
+    pub(crate) asked_at: u64,
 }
 
 impl Engine {
@@ -92,7 +100,11 @@ impl Engine {
             connection,
             waits,
             result: None,
+            asked_at: self.now,
         };
+        if waits.is_answered_at_once() {
+            self.expect_answer();
+        }
         let id = self.calls.insert(call).ok_or(Error::NoMemory)?;
         if let Some(connection) = self.connections.get_mut(connection.0) {
             connection.calls.insert(id);
@@ -112,6 +124,7 @@ impl Engine {
             connection,
             waits: Waits::Copies,
             result: Some(Ok(value)),
+            asked_at: self.now,
         };
         self.calls.insert(call).map(Ticket).ok_or(Error::NoMemory)
     }

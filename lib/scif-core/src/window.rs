@@ -75,6 +75,8 @@ pub(crate) struct Window {
     pub(crate) jobs: u32,
     /// The call that waits for it.
     pub(crate) call: Option<u64>,
+    /// When (ns) the peer was asked last.
+    pub(crate) asked_at: u64,
 }
 
 /// A window of a peer, or the structure lent to a peer that is about to register one. Both have the

@@ -216,6 +216,43 @@ fn windows_wait_for_copies_of_clients_but_not_for_ever() {
     }
 }
 
+#[test]
+fn a_client_that_died_while_it_copied_is_waited_for_once() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    let (dies, page) = open(&mut bed, b);
+    let (_stays, _) = open(&mut bed, b);
+    let memory = &mut bed.nodes[b.node].memory;
+    memory.store_index(page + RMA_BUSY_OFFSET, 1);
+    close(&mut bed, b, dies);
+    for is_first in [true, false] {
+        let pages = bed.pin(a.node, &[1]);
+        bed.register(a, &pages, 0, BOTH);
+        let (engine, memory) = bed.engine(a);
+        let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
+        bed.run();
+        if is_first {
+            let (engine, memory) = bed.engine(a);
+            assert_eq!(engine.finish(memory, ticket), None);
+            bed.now += 1_100_000_000;
+            bed.run();
+        }
+        let (engine, memory) = bed.engine(a);
+        assert_eq!(engine.finish(memory, ticket), Some(Ok(0)));
+    }
+    // Who copies now is waited for.
+    let pages = bed.pin(a.node, &[1]);
+    bed.register(a, &pages, 0, BOTH);
+    let memory = &mut bed.nodes[b.node].memory;
+    assert_eq!(memory.load_index(page + RMA_BUSY_OFFSET), 0);
+    memory.store_index(page + RMA_BUSY_OFFSET, 1);
+    let (engine, memory) = bed.engine(a);
+    let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
+    bed.run();
+    let (engine, memory) = bed.engine(a);
+    assert_eq!(engine.finish(memory, ticket), None);
+}
+
 fn receive_nothing(bed: &mut Bed, end: End) {
     assert_eq!(receive(bed, end).unwrap(), b"");
 }

@@ -2,6 +2,7 @@
 
 extern crate std;
 
+mod answers;
 mod bed;
 mod direct;
 mod engine;
