@@ -4,7 +4,7 @@
 //! requests are function calls that answer at once. So the tests here drive it on the development
 //! machine with the real engine. `Daemon` (for the target only) is the thin layer that the event
 //! loop of `platform::scheme` calls. Nothing here knows a device.
-#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(any(test, feature = "bed")), no_std)]
 
 extern crate alloc;
 
@@ -31,6 +31,11 @@ mod text;
 mod transfer;
 mod window;
 
+/// What the tests play on; the fuzz targets do, too.
+#[cfg(any(test, feature = "bed"))]
+#[path = "tests/bed/mod.rs"]
+#[allow(missing_docs, reason = "for tests only")]
+pub mod bed;
 #[cfg(test)]
 mod tests;
 

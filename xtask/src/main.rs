@@ -11,8 +11,10 @@ mod conformance;
 mod console;
 mod demo;
 mod fabric;
+mod fuzz;
 mod image;
 mod run;
+mod sanitize;
 mod sdk;
 mod setup;
 mod sim;
@@ -107,6 +109,16 @@ const COMMANDS: &[Command] = &[
         name: "soak",
         help: "random load on three nodes while programs and nodes are killed: MINUTES= SEED=",
         run: soak::command,
+    },
+    Command {
+        name: "fuzz",
+        help: "run the fuzz targets: TARGET= SECONDS= INPUT=",
+        run: fuzz::command,
+    },
+    Command {
+        name: "sanitize",
+        help: "native tests under the sanitizers: KIND=address|thread",
+        run: sanitize::command,
     },
     Command {
         name: "conformance",

@@ -37,6 +37,12 @@ pub const C_COMPILER: Package = Package {
     sign: "gcc",
     why: "compiles the C programs of the tests",
 };
+/// Compiles the engine of the fuzz targets.
+pub const CXX_COMPILER: Package = Package {
+    name: "g++",
+    sign: "g++",
+    why: "compiles libFuzzer, the engine of the fuzz targets",
+};
 /// What the ISO image needs.
 pub const ISO: &[Package] = &[
     Package {

@@ -25,13 +25,17 @@ pub const HELP: &str = "  \
   QUICK=1        `bench`: a smoke run with one short boot of every step
   SEEDS=n        `sim`: number of seeds (default 200); SEED=n: the first one, alone by default
   MINUTES=n      `soak`: how long (default 5)
+  TARGET=name    `fuzz`: only this target
+  SECONDS=n      `fuzz`: how long each target runs (default 60)
+  INPUT=file     `fuzz`: repeat one input of TARGET
+  KIND=address|thread  `sanitize`: only this one
 environment:
   SKIFF_TOOLCHAIN  a rustup toolchain's name, or a directory with bin/cargo and bin/rustc; it must
                    have the library source (rust-src)";
 
 const KNOWN: &[&str] = &[
     "NODES", "FILES", "MEM", "TIMEOUT", "BOOT", "ACCEL", "PIN", "NODE", "ONLY", "SEED", "SEEDS",
-    "REPS", "QUICK", "MINUTES",
+    "REPS", "QUICK", "MINUTES", "TARGET", "SECONDS", "INPUT", "KIND",
 ];
 
 /// How a node gets its kernel.
@@ -112,6 +116,7 @@ impl Settings {
         self.pin()?;
         self.repetitions()?;
         self.quick()?;
+        self.seconds()?;
         Ok(self)
     }
 
@@ -197,6 +202,28 @@ impl Settings {
     /// Word that selects tests.
     pub fn only(&self) -> Option<&str> {
         self.values.get("ONLY").map(String::as_str)
+    }
+
+    /// The fuzz target to run, if not all.
+    pub fn target(&self) -> Option<&str> {
+        self.values.get("TARGET").map(String::as_str)
+    }
+
+    /// The input a fuzz target is to repeat.
+    pub fn input(&self) -> Option<&str> {
+        self.values.get("INPUT").map(String::as_str)
+    }
+
+    /// How long each fuzz target runs, if given.
+    pub fn seconds(&self) -> Result<Option<Duration>> {
+        Ok(self
+            .number("SECONDS", 1, 1_000_000)?
+            .map(Duration::from_secs))
+    }
+
+    /// Word that selects sanitizers.
+    pub fn kind(&self) -> Option<&str> {
+        self.values.get("KIND").map(String::as_str)
     }
 
     /// A plain number passed on to the simulator.

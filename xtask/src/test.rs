@@ -7,6 +7,7 @@
 use crate::build::{self, Contents, Parts};
 use crate::config::{self, Expect, Suite, Tests};
 use crate::demo;
+use crate::fuzz;
 use crate::lines::Meaning;
 use crate::packages::{self, Package};
 use crate::report::{Context, Failure, Result};
@@ -34,6 +35,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     score.stage("tidy", || tidy::command(settings));
     score.stage("lint-host", || lint_host(&tests));
     score.stage("test-host", || test_host(&tests));
+    score.stage("fuzz", fuzz::smoke);
     score.stage("lint-guest", lint_guest);
     let suites = tests
         .suite
@@ -200,7 +202,13 @@ fn lint_host(tests: &Tests) -> Result<()> {
     for package in &tests.host_libraries {
         libraries.args(["--package", package]);
     }
-    quietly(libraries.args(["--", "-D", "warnings"]))
+    quietly(libraries.args(["--", "-D", "warnings"]))?;
+    // Nothing is linked here: no need for libFuzzer, which the build of its crate would compile.
+    let mut targets = library_cargo("clippy");
+    targets
+        .args(["--bins", "--quiet", "--package", fuzz::PACKAGE])
+        .env("CUSTOM_LIBFUZZER_PATH", "/not/linked/libfuzzer.a");
+    quietly(targets.args(["--", "-D", "warnings"]))
 }
 
 fn test_host(tests: &Tests) -> Result<()> {

@@ -19,6 +19,9 @@ const UNSAFE_HOMES: &[&str] = &[
 const MAX_COLUMNS: usize = 100;
 /// Longest source file, its tests not counted.
 const MAX_LINES: usize = 600;
+/// The inputs of the fuzz targets: any bytes, but few.
+const CORPORA: &str = "tests/fuzz/corpus/";
+const MAX_CORPORA_BYTES: usize = 128 << 10;
 /// Where every outside crate is listed with the reason for it.
 const DEPENDENCY_LIST: &str = "docs/dependencies.md";
 
@@ -59,9 +62,14 @@ pub fn command(_settings: &Settings) -> Result<()> {
 
 fn check() -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
+    let mut corpora = 0;
     for path in files()? {
         let name = workspace::display(&path);
         let bytes = std::fs::read(&path).context(|| format!("read {name}"))?;
+        if name.starts_with(CORPORA) {
+            corpora += bytes.len();
+            continue;
+        }
         let Ok(text) = String::from_utf8(bytes) else {
             findings.push(Finding::new(&name, 1, "not UTF-8: only text belongs here"));
             continue;
@@ -77,6 +85,7 @@ fn check() -> Result<Vec<Finding>> {
             }));
         }
     }
+    findings.extend(check_corpora(corpora));
     findings.extend(check_pipeline(&read(".ci/run")?));
     findings.extend(check_manifests()?);
     Ok(findings)
@@ -111,6 +120,11 @@ fn files() -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+fn check_corpora(bytes: usize) -> Option<Finding> {
+    let what = format!("{bytes} bytes of inputs: keep at most {MAX_CORPORA_BYTES}");
+    (bytes > MAX_CORPORA_BYTES).then(|| Finding::new(CORPORA, 1, what))
 }
 
 /// Rules for every text file.
@@ -313,6 +327,12 @@ fn check_dependency_list(used: &BTreeSet<String>, list: &str) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn inputs_of_fuzz_targets_are_few() {
+        assert_eq!(check_corpora(MAX_CORPORA_BYTES), None);
+        assert!(check_corpora(MAX_CORPORA_BYTES + 1).is_some());
+    }
 
     #[test]
     fn text_rules_fire() {

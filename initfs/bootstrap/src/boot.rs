@@ -91,7 +91,7 @@ struct Daemon<'a> {
 const FIRST_FD: usize = 3;
 
 /// Starts a daemon and returns the descriptor that it sends when it is ready.
-fn start_daemon(image: &Image, mut daemon: Daemon<'_>) -> Result<usize> {
+fn start_daemon(image: &Image<'_>, mut daemon: Daemon<'_>) -> Result<usize> {
     let proc = boot::root(GlobalSchemes::Proc)?;
     let program = image.file(&format!("bin/{}", daemon.name))?;
     let (read, write) = pipe()?;
@@ -131,7 +131,7 @@ fn start_daemon(image: &Image, mut daemon: Daemon<'_>) -> Result<usize> {
 
 /// Starts the namespace manager with all kernel schemes but that of the processes, which would be
 /// the right to control every process. Returns the first namespace.
-fn start_namespace_manager(image: &Image) -> Result<usize> {
+fn start_namespace_manager(image: &Image<'_>) -> Result<usize> {
     let mut roots = Vec::new();
     let mut fds = Vec::new();
     for root in boot::roots() {
@@ -167,7 +167,7 @@ fn start_namespace_manager(image: &Image) -> Result<usize> {
 
 /// Starts the process manager, which alone gets the kernel's process scheme. Returns the root of
 /// the scheme `proc`.
-fn start_process_manager(image: &Image) -> Result<usize> {
+fn start_process_manager(image: &Image<'_>) -> Result<usize> {
     start_daemon(
         image,
         Daemon {

@@ -23,7 +23,7 @@ pub enum Kind {
 
 /// One file or directory.
 #[derive(Debug)]
-pub struct Inode {
+pub struct Inode<'a> {
     /// Its kind.
     pub kind: Kind,
     /// Permission bits.
@@ -33,16 +33,16 @@ pub struct Inode {
     /// Group.
     pub gid: u32,
     /// Its bytes.
-    pub data: &'static [u8],
+    pub data: &'a [u8],
     /// The path below the root, found when the image was read.
     pub path: String,
     /// The directory it lies in; the root lies in itself.
     pub parent: usize,
     /// Names and inodes of a directory.
-    pub entries: Vec<(&'static str, usize)>,
+    pub entries: Vec<(&'a str, usize)>,
 }
 
-impl Inode {
+impl Inode<'_> {
     /// Type and permission bits as `Stat` has them.
     pub fn mode(&self) -> u16 {
         let kind = match self.kind {
@@ -56,8 +56,8 @@ impl Inode {
 
 /// The files of the image; inode 0 is the root.
 #[derive(Debug)]
-pub struct Image {
-    inodes: Vec<Inode>,
+pub struct Image<'a> {
+    inodes: Vec<Inode<'a>>,
     /// Seconds since 1970 at which the image was made.
     pub created: u64,
 }
@@ -76,9 +76,9 @@ fn int(image: &[u8], at: usize) -> Result<u32> {
     Ok(u32::from_le_bytes(bytes(image, at)?))
 }
 
-impl Image {
+impl<'a> Image<'a> {
     /// Reads the table and the directories (EIO when anything points outside of the image).
-    pub fn read(image: &'static [u8]) -> Result<Image> {
+    pub fn read(image: &'a [u8]) -> Result<Image<'a>> {
         let table = int(image, 8)? as usize;
         let created = u64::from_le_bytes(bytes(image, 12)?);
         let count = half(image, 24)?;
@@ -152,7 +152,7 @@ impl Image {
     }
 
     /// The inode with this number, which came from [`lookup`](Self::lookup).
-    pub fn inode(&self, index: usize) -> Result<&Inode> {
+    pub fn inode(&self, index: usize) -> Result<&Inode<'a>> {
         self.inodes.get(index).ok_or(Error::new(EIO))
     }
 
@@ -180,7 +180,7 @@ impl Image {
     }
 
     /// The bytes of the file at `path`.
-    pub fn file(&self, path: &str) -> Result<&'static [u8]> {
+    pub fn file(&self, path: &str) -> Result<&'a [u8]> {
         Ok(self.inode(self.lookup(0, path)?)?.data)
     }
 }
@@ -224,7 +224,7 @@ mod tests {
         image
     }
 
-    fn read(image: Vec<u8>) -> Result<Image> {
+    fn read(image: Vec<u8>) -> Result<Image<'static>> {
         Image::read(Vec::leak(image))
     }
 

@@ -20,14 +20,14 @@ struct Handle {
 
 /// The daemon's state.
 pub struct InitfsScheme {
-    image: Image,
+    image: Image<'static>,
     handles: BTreeMap<usize, Handle>,
     next_id: usize,
 }
 
 impl InitfsScheme {
     /// Serves the files of `image`.
-    pub fn new(image: Image) -> Self {
+    pub fn new(image: Image<'static>) -> Self {
         InitfsScheme {
             image,
             handles: BTreeMap::new(),
@@ -42,12 +42,12 @@ impl InitfsScheme {
         id
     }
 
-    fn inode(&self, id: usize) -> Result<(&Inode, &Handle)> {
+    fn inode(&self, id: usize) -> Result<(&Inode<'static>, &Handle)> {
         let handle = self.handles.get(&id).ok_or(Error::new(EBADF))?;
         Ok((self.image.inode(handle.inode)?, handle))
     }
 
-    fn file(&self, id: usize) -> Result<&Inode> {
+    fn file(&self, id: usize) -> Result<&Inode<'static>> {
         let (inode, handle) = self.inode(id)?;
         match inode.kind {
             Kind::Dir => Err(Error::new(EISDIR)),
@@ -192,7 +192,7 @@ impl SchemeSync for InitfsScheme {
     }
 }
 
-fn may_read(inode: &Inode, ctx: &CallerCtx) -> bool {
+fn may_read(inode: &Inode<'_>, ctx: &CallerCtx) -> bool {
     let bits = if inode.uid == ctx.uid {
         inode.permissions >> 6
     } else if inode.gid == ctx.gid {

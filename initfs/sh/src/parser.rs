@@ -378,6 +378,7 @@ mod tests {
             ("while a; do done", 1, "no command before `done`", false),
             (")", 1, "unexpected `)`", false),
             ("echo 12>", 1, "file descriptor 12", false),
+            ("a <b () c", 1, "`(`", false),
             ("echo 300>x", 1, "too large", false),
             ("echo >", 1, "unexpected end of input", true),
             (

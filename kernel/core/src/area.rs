@@ -108,6 +108,9 @@ impl<B: Backing> AreaList<B> {
 
     /// Whether every page of `[addr, addr + len)` is mapped.
     pub fn covers(&self, addr: usize, len: usize) -> bool {
+        let Some(end) = addr.checked_add(len) else {
+            return false;
+        };
         let mut next = addr;
         for (base, area) in self.overlapping(addr, len) {
             if base > next {
@@ -115,7 +118,7 @@ impl<B: Backing> AreaList<B> {
             }
             next = base + area.len;
         }
-        next >= addr.saturating_add(len)
+        next >= end
     }
 
     /// The lowest of the smallest holes in `[min, end)` that take `len` bytes.
@@ -438,6 +441,9 @@ mod tests {
         assert!(!l.covers(2 * PAGE, 5 * PAGE));
         assert!(!l.covers(PAGE, 2 * PAGE));
         assert!(!l.covers(6 * PAGE, PAGE));
+        // Nothing is mapped behind the last address.
+        assert!(!l.covers(usize::MAX, 1));
+        assert!(!l.covers(usize::MAX - PAGE, 2 * PAGE));
         let bases: Vec<usize> = l
             .overlapping(3 * PAGE, 4 * PAGE)
             .map(|o| o.0 / PAGE)

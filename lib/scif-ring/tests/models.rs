@@ -325,6 +325,129 @@ fn a_look_without_the_lock_misses_nothing() {
     });
 }
 
+/// An end whose program dies in a call: the positions of its control page are stored, but no word
+/// of the other side's page any more.
+struct Dying(End<true>);
+
+impl RingMemory for Dying {
+    type Error = Infallible;
+
+    fn load(&self, word: Word) -> u32 {
+        self.0.load(word)
+    }
+
+    fn clear(&mut self, word: Word) -> u32 {
+        self.0.clear(word)
+    }
+
+    fn store_peer(&mut self, _word: Word, _value: u32) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn flush_peer(&mut self, word: Word) -> Result<(), Infallible> {
+        self.0.flush_peer(word)
+    }
+
+    fn read(&self, offset: usize, buffer: &mut [u8]) {
+        self.0.read(offset, buffer);
+    }
+
+    fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Infallible> {
+        self.0.write_peer(offset, bytes)
+    }
+
+    fn fence(&self) {
+        self.0.fence();
+    }
+
+    fn position(&self, side: Side) -> u64 {
+        self.0.position(side)
+    }
+
+    fn set_position(&mut self, side: Side, position: u64) {
+        self.0.set_position(side, position);
+    }
+
+    fn try_lock(&mut self, side: Side, holder: u32) -> bool {
+        self.0.try_lock(side, holder)
+    }
+
+    fn unlock(&mut self, side: Side) {
+        self.0.unlock(side);
+    }
+}
+
+/// A sender dies between position and index, holding the lock. The daemon takes the lock away,
+/// stores the index if it is `careful`, and tells whoever sleeps; meanwhile somebody receives.
+fn a_dead_senders_bytes(careful: bool) {
+    let (left, mut right) = pair::<true>(4);
+    let sender = thread::spawn(move || {
+        let mut dying = Dying(left.clone());
+        assert!(dying.try_lock(Side::Send, 2));
+        assert_eq!(Producer::new(4).put(&mut dying, &[1]), Ok(1));
+        // It is seen dead from here on: its handle is closed.
+        let (mut daemon, producer) = (left, Producer::new(4));
+        daemon.unlock(Side::Send);
+        if careful {
+            producer.publish(&mut daemon).unwrap();
+        }
+        producer.must_notify(&mut daemon)
+    });
+    let would_sleep = Consumer::new(4).arm(&mut right) == Ok(Some(0));
+    let is_told = sender.join().unwrap();
+    assert!(is_told || !would_sleep, "sleeps beside bytes");
+    let taken = receive_all(right, 4, usize::from(careful), 4).unwrap();
+    assert_eq!(taken, vec![1; usize::from(careful)]);
+    assert!(careful, "the bytes of the dead are not seen");
+}
+
+#[test]
+fn what_a_dying_sender_put_arrives() {
+    check(4, || a_dead_senders_bytes(true));
+}
+
+#[test]
+#[should_panic(expected = "the bytes of the dead are not seen")]
+fn without_the_index_a_dying_senders_bytes_stay() {
+    check(4, || a_dead_senders_bytes(false));
+}
+
+/// The peer sends and closes; its daemon and ours pass that on, and ours stores the state into the
+/// control page. A client may say that nothing more comes if it looked for bytes after the state.
+fn the_last_bytes<const STATE_FIRST: bool>() {
+    let (mut left, mut right) = pair::<true>(4);
+    let state = Arc::new(AtomicU32::new(1));
+    let page = Arc::clone(&state);
+    let peer = thread::spawn(move || {
+        assert_eq!(Producer::new(4).send(&mut left, 2, &[1]).unwrap().bytes, 1);
+        page.store(2, Release);
+    });
+    let consumer = Consumer::new(4);
+    let there = |end: &End<true>| consumer.look(end).unwrap().unwrap_or(1) > 0;
+    let (bytes, has_ended) = if STATE_FIRST {
+        let has_ended = state.load(Acquire) == 2;
+        (there(&right), has_ended)
+    } else {
+        (there(&right), state.load(Acquire) == 2)
+    };
+    assert!(bytes || !has_ended, "the end is told before the last bytes");
+    peer.join().unwrap();
+    // Whatever was seen meanwhile: what the peer has sent can be taken after it is gone.
+    let mut buffer = [0; 4];
+    assert_eq!(consumer.drain(&mut right, 2, &mut buffer), Ok(1));
+}
+
+#[test]
+fn bytes_before_the_end_are_seen() {
+    check(4, the_last_bytes::<true>);
+}
+
+#[test]
+#[should_panic(expected = "the end is told before the last bytes")]
+fn whoever_looks_at_the_state_last_misses_bytes() {
+    check(4, the_last_bytes::<false>);
+}
+
 /// The words of the control page.
 struct Page<const FENCES: bool> {
     epoch: AtomicU32,

@@ -1,7 +1,6 @@
 //! The scheme with the real engine, on one node and on several.
 
 mod arbitrary;
-mod bed;
 mod client;
 mod connections;
 mod counts;
@@ -13,6 +12,8 @@ mod operations;
 mod programs;
 mod transfers;
 mod windows;
+
+use crate::bed;
 
 #[global_allocator]
 static HEAP: platform::counting::Heap = platform::counting::Heap;

@@ -6,6 +6,7 @@ use scif_abi::flags::{MapFlags as Placement, RmaFlags};
 use syscall::error::*;
 use syscall::flag::{MapFlags, O_RDWR};
 
+pub use super::bed::state;
 use super::bed::{Bed, Op, PAGE, USER};
 use super::memory::{shared, words as memory_words};
 use crate::{Caller, HandleId};
@@ -103,32 +104,6 @@ pub fn rma(local: u64, length: usize, remote: u64, flags: u32) -> RmaRecord {
 
 pub fn pattern(bytes: usize, seed: usize) -> Vec<u8> {
     (0..bytes).map(|i| (i * 7 + i / 255 + seed) as u8).collect()
-}
-
-/// What must be the same before and after, of all nodes.
-pub fn state(bed: &mut Bed) -> Vec<u64> {
-    let names = [
-        "handles",
-        "waiting",
-        "memory_objects",
-        "memory_pages",
-        "endpoints",
-        "connections",
-        "windows",
-        "remote_windows",
-        "pinned_pages",
-        "mapped_pages",
-        "jobs",
-        "pages",
-    ];
-    let mut values = Vec::new();
-    for node in 0..bed.nodes.len() {
-        values.extend(names.map(|name| bed.counter(node, name)));
-        assert_eq!(bed.kept(node), 0);
-        let (engine, _) = bed.nodes[node].scif.engine();
-        assert_eq!(engine.check_invariants(), Ok(()));
-    }
-    values
 }
 
 /// Two ends of a connection opened by an ordinary user: on nodes 0 and `to`.

@@ -360,7 +360,13 @@ impl Parser<'_> {
                         _ => words.push(word),
                     }
                 }
-                token if token.is("(") && assignments.is_empty() && words.len() == 1 => {
+                // What is redirected before a name is no definition of a function.
+                token
+                    if token.is("(")
+                        && assignments.is_empty()
+                        && redirects.is_empty()
+                        && words.len() == 1 =>
+                {
                     let (_, line) = self.next()?;
                     let (token, end) = self.next()?;
                     if !token.is(")") {

@@ -343,12 +343,7 @@ impl Bed {
     /// The value of a counter of the `stats` file.
     #[track_caller]
     pub fn counter(&mut self, node: usize, name: &str) -> u64 {
-        let text = self.text(node, "stats");
-        let line = text
-            .lines()
-            .find(|line| line.split_whitespace().next() == Some(name));
-        let line = line.unwrap_or_else(|| panic!("no counter {name} in\n{text}"));
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        counter_in(&self.text(node, "stats"), name)
     }
 
     pub fn start_read(&mut self, node: usize, id: HandleId, length: usize) -> u32 {
@@ -528,4 +523,40 @@ impl Bed {
             .unwrap();
         (connected, accepted)
     }
+}
+
+#[track_caller]
+fn counter_in(text: &str, name: &str) -> u64 {
+    let line = text
+        .lines()
+        .find(|line| line.split_whitespace().next() == Some(name));
+    let line = line.unwrap_or_else(|| panic!("no counter {name} in\n{text}"));
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// What must be the same before and after, of all nodes.
+pub fn state(bed: &mut Bed) -> Vec<u64> {
+    let names = [
+        "handles",
+        "waiting",
+        "memory_objects",
+        "memory_pages",
+        "endpoints",
+        "connections",
+        "windows",
+        "remote_windows",
+        "pinned_pages",
+        "mapped_pages",
+        "jobs",
+        "pages",
+    ];
+    let mut values = Vec::new();
+    for node in 0..bed.nodes.len() {
+        let text = bed.text(node, "stats");
+        values.extend(names.map(|name| counter_in(&text, name)));
+        assert_eq!(bed.kept(node), 0);
+        let (engine, _) = bed.nodes[node].scif.engine();
+        assert_eq!(engine.check_invariants(), Ok(()));
+    }
+    values
 }

@@ -1,0 +1,294 @@
+//! `fuzz`: runs the fuzz targets of `tests/fuzz`, each for a while, from the inputs kept there.
+//!
+//! The targets are those of cargo-fuzz; here they are built without it and without a nightly
+//! compiler, which continuous integration does not have: the compiler that there is measures
+//! coverage when told to, and libFuzzer comes from crates.io as C++ source. What is found on the
+//! way stays below `target/fuzz`; the inputs in the repository are only ever read.
+
+use crate::packages;
+use crate::report::{Context, Failure, Result};
+use crate::settings::Settings;
+use crate::toolchain;
+use crate::workspace;
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The targets' package.
+pub const PACKAGE: &str = "fuzz";
+/// Where the targets and their inputs are.
+const PLACE: &str = "tests/fuzz";
+/// The target of the programs, named so that build scripts do not get the flags below.
+pub const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// What libFuzzer needs to see: which branches were taken, and what was compared with what. Checks
+/// for overflow and the like are on.
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+                     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+                     -Cllvm-args=-sanitizer-coverage-pc-table \
+                     -Cllvm-args=-sanitizer-coverage-trace-compares \
+                     -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Cdebug-assertions";
+/// How long each target runs when nothing is said.
+const USUAL: Duration = Duration::from_secs(60);
+/// How long each target runs for `make test`, the inputs that are kept included.
+const SMOKE: Duration = Duration::from_secs(1);
+/// Longest input, in bytes.
+const MAX_INPUT: usize = 1024;
+/// An input that takes longer than this many seconds is a finding: something goes on for ever.
+const INPUT_TIMEOUT: usize = 60;
+/// Lines of a target's output that are shown when it finds something.
+const SHOWN_LINES: usize = 60;
+/// Time between two lines of progress.
+const PULSE: Duration = Duration::from_secs(10);
+
+/// What came of one target.
+struct Outcome {
+    target: String,
+    executions: u64,
+    time: Duration,
+    /// The input that went wrong.
+    finding: Option<PathBuf>,
+}
+
+/// The command.
+pub fn command(settings: &Settings) -> Result<()> {
+    let targets = match settings.target() {
+        Some(name) => vec![checked(name)?],
+        None => targets()?,
+    };
+    build()?;
+    if let Some(input) = settings.input() {
+        return repeat(settings, Path::new(input));
+    }
+    let time = settings.seconds()?.unwrap_or(USUAL);
+    run_all(&targets, time)
+}
+
+/// The stage of `make test`: all targets get through all inputs that are kept, and a little beyond.
+pub fn smoke() -> Result<()> {
+    build()?;
+    run_all(&targets()?, SMOKE)
+}
+
+/// The names of all targets.
+fn targets() -> Result<Vec<String>> {
+    let directory = workspace::root().join(PLACE).join("fuzz_targets");
+    let items =
+        std::fs::read_dir(&directory).context(|| format!("read {}", directory.display()))?;
+    let names = items.flatten().filter_map(|item| {
+        let name = item.file_name();
+        Some(name.to_str()?.strip_suffix(".rs")?.to_string())
+    });
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    Ok(names)
+}
+
+fn checked(name: &str) -> Result<String> {
+    let targets = targets()?;
+    if targets.iter().any(|target| target == name) {
+        return Ok(name.to_string());
+    }
+    Err(format!("TARGET={name}: must be one of {}", targets.join(", ")).into())
+}
+
+/// Builds all targets.
+fn build() -> Result<()> {
+    packages::ensure(&[packages::CXX_COMPILER])?;
+    let mut command = toolchain::clean(Command::new("cargo"));
+    command
+        .current_dir(workspace::root())
+        .args(["build", "--release", "--quiet", "--package", PACKAGE])
+        .args(["--bins", "--target", TRIPLE])
+        .env("CARGO_TARGET_DIR", directory())
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", FLAGS)
+        // Much of the time to build would be spent on what nobody looks at.
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+    let status = command.status().context(|| "start cargo".to_string())?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!("the fuzz targets do not build: {status}").into())
+}
+
+fn directory() -> PathBuf {
+    workspace::target().join("fuzz")
+}
+
+/// A call of a target's program.
+fn program(target: &str) -> Command {
+    Command::new(directory().join(TRIPLE).join("release").join(target))
+}
+
+fn repeat(settings: &Settings, input: &Path) -> Result<()> {
+    let Some(target) = settings.target() else {
+        return Err("INPUT= is the input of one target: add TARGET=".into());
+    };
+    if !input.is_file() {
+        return Err(format!("INPUT={}: there is no such file", input.display()).into());
+    }
+    let mut command = program(target);
+    command.arg(input).env("RUST_BACKTRACE", "1");
+    let status = command.status().context(|| format!("start {target}"))?;
+    if status.success() {
+        println!("{target}: {} does no harm", input.display());
+        return Ok(());
+    }
+    Err(Failure::silent(1))
+}
+
+/// Runs targets one after the other; each gets its time, whatever the others found.
+fn run_all(targets: &[String], time: Duration) -> Result<()> {
+    let mut outcomes = Vec::new();
+    for target in targets {
+        outcomes.push(run(target, time)?);
+    }
+    println!(
+        "     {:<10} {:>12} {:>8}  findings",
+        "target", "executions", "seconds"
+    );
+    for outcome in &outcomes {
+        println!(
+            "     {:<10} {:>12} {:>8}  {}",
+            outcome.target,
+            outcome.executions,
+            outcome.time.as_secs(),
+            usize::from(outcome.finding.is_some())
+        );
+    }
+    let found: Vec<_> = outcomes
+        .iter()
+        .filter_map(|outcome| Some((&outcome.target, outcome.finding.as_ref()?)))
+        .collect();
+    for (target, input) in &found {
+        let input = workspace::display(input);
+        println!("     {target}: repeat with `cargo xtask fuzz TARGET={target} INPUT={input}`");
+    }
+    match found.len() {
+        0 => Ok(()),
+        count => Err(format!("fuzz: {count} targets found something, see above").into()),
+    }
+}
+
+fn run(target: &str, time: Duration) -> Result<Outcome> {
+    let kept = workspace::root().join(PLACE).join("corpus").join(target);
+    let grown = directory().join("corpus").join(target);
+    let findings = directory().join("findings").join(target);
+    for directory in [&grown, &findings] {
+        std::fs::create_dir_all(directory)
+            .context(|| format!("create the directory {}", directory.display()))?;
+    }
+    let inputs = std::fs::read_dir(&kept).map_or(0, Iterator::count);
+    if inputs == 0 {
+        return Err(format!("{target} has no inputs in {}", workspace::display(&kept)).into());
+    }
+    let before = newest(&findings);
+    let mut command = program(target);
+    command
+        .args([&grown, &kept])
+        .arg(format!("-max_total_time={}", time.as_secs()))
+        .arg(format!("-max_len={MAX_INPUT}"))
+        .arg(format!("-timeout={INPUT_TIMEOUT}"))
+        .arg(format!("-artifact_prefix={}/", findings.display()))
+        .args(["-print_final_stats=1", "-rss_limit_mb=4096"])
+        // Long inputs at once: most targets are sequences of steps.
+        .arg("-len_control=0")
+        .env("RUST_BACKTRACE", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let start = Instant::now();
+    let mut child = command.spawn().context(|| format!("start {target}"))?;
+    let mut tail = VecDeque::new();
+    let mut executions = 0;
+    if let Some(output) = child.stderr.take() {
+        let mut shown = start;
+        for line in BufReader::new(output).split(b'\n') {
+            let line = line.context(|| format!("read what {target} says"))?;
+            let line = String::from_utf8_lossy(&line).into_owned();
+            executions = executions_in(&line).unwrap_or(executions);
+            if shown.elapsed() >= PULSE {
+                shown = Instant::now();
+                let seconds = start.elapsed().as_secs();
+                println!("     {target}: {executions} executions after {seconds} s");
+            }
+            tail.push_back(line);
+            if tail.len() > SHOWN_LINES {
+                tail.pop_front();
+            }
+        }
+    }
+    let status = child.wait().context(|| format!("wait for {target}"))?;
+    let finding = if status.success() {
+        None
+    } else {
+        tail.iter().for_each(|line| println!("     {line}"));
+        let input = newest(&findings).filter(|input| Some(input) != before.as_ref());
+        let input = input.ok_or_else(|| format!("{target}: {status}, and no input is to blame"))?;
+        Some(input.0)
+    };
+    Ok(Outcome {
+        target: target.to_string(),
+        executions,
+        time: start.elapsed(),
+        finding,
+    })
+}
+
+/// The file that was written last, and when.
+fn newest(directory: &Path) -> Option<(PathBuf, std::time::SystemTime)> {
+    let items = std::fs::read_dir(directory).ok()?;
+    let files = items.flatten().filter_map(|item| {
+        let time = item.metadata().ok()?.modified().ok()?;
+        Some((item.path(), time))
+    });
+    files.max_by_key(|(_, time)| *time)
+}
+
+/// How many executions there were, if a line of libFuzzer tells: a number after `#`, or the final
+/// count.
+fn executions_in(line: &str) -> Option<u64> {
+    if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {
+        return count.trim().parse().ok();
+    }
+    let digits = line.strip_prefix('#')?.split('\t').next()?;
+    digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executions_are_read_from_what_libfuzzer_says() {
+        assert_eq!(
+            executions_in("#4096\tpulse  cov: 12 ft: 30 exec/s: 9"),
+            Some(4096)
+        );
+        assert_eq!(
+            executions_in("stat::number_of_executed_units: 77"),
+            Some(77)
+        );
+        assert_eq!(executions_in("INFO: seed corpus: files: 3"), None);
+    }
+
+    #[test]
+    fn every_target_is_declared_and_has_inputs() {
+        let manifest = workspace::root().join(PLACE).join("Cargo.toml");
+        let manifest = std::fs::read_to_string(manifest).unwrap();
+        let corpus = workspace::root().join(PLACE).join("corpus");
+        for target in targets().unwrap() {
+            assert!(
+                manifest.contains(&format!("name = \"{target}\"")),
+                "{target}"
+            );
+            let inputs = std::fs::read_dir(corpus.join(&target)).map_or(0, Iterator::count);
+            assert!(inputs > 0, "{target} has no inputs");
+        }
+        assert!(checked("engine").is_ok());
+        let message = checked("nothing").unwrap_err().message;
+        assert!(message.contains("TARGET=nothing") && message.contains("engine"));
+    }
+}

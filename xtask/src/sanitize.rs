@@ -1,0 +1,93 @@
+//! `sanitize`: the native tests under AddressSanitizer and ThreadSanitizer, with the compiler that
+//! is there: its option is unstable, so it is told that it may.
+//!
+//! Everything the image's programs share is built and tested on the development machine with each
+//! load and store checked. The standard library is not built anew: it is not ours, and most of what
+//! it does for us is inlined into our code and checked there.
+
+use crate::fuzz::TRIPLE;
+use crate::report::{Context, Result};
+use crate::settings::Settings;
+use crate::toolchain;
+use crate::workspace;
+use std::process::Command;
+
+/// A sanitizer and what runs under it.
+struct Kind {
+    name: &'static str,
+    rustflags: &'static str,
+    /// The environment variable with its options, and those.
+    options: (&'static str, &'static str),
+    /// Calls of cargo, each a line of words.
+    calls: &'static [&'static str],
+}
+
+const KINDS: &[Kind] = &[
+    // The crates with unsafe code, and those that work on shared memory through them.
+    Kind {
+        name: "address",
+        rustflags: "-Zsanitizer=address",
+        // Tests give memory away on purpose that lives as long as the program.
+        options: ("ASAN_OPTIONS", "detect_leaks=0"),
+        calls: &[
+            "test --quiet --lib -p platform -p skiff-libc -p scif -p micd -p scifpin -p pcid \
+             -p scif-abi -p scif-ring -p scif-core -p scheme-scif -p kernel-core",
+            "test --quiet --test plain -p scif-ring",
+        ],
+    },
+    // What has threads: a lock of ours, the rings of a connection with both ends on threads.
+    Kind {
+        name: "thread",
+        rustflags: "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer",
+        options: ("TSAN_OPTIONS", "halt_on_error=1"),
+        calls: &[
+            "test --quiet --lib -p platform",
+            "run --quiet --release -p bench-native -- --quick",
+        ],
+    },
+];
+
+/// The command: one kind, or all.
+pub fn command(settings: &Settings) -> Result<()> {
+    let wanted = |kind: &&Kind| settings.kind().is_none_or(|name| name == kind.name);
+    let kinds: Vec<_> = KINDS.iter().filter(wanted).collect();
+    if kinds.is_empty() {
+        let name = settings.kind().unwrap_or_default();
+        return Err(format!("KIND={name}: must be address or thread").into());
+    }
+    for kind in kinds {
+        for call in kind.calls {
+            println!("---- {}: cargo {call}", kind.name);
+            run(kind, call)?;
+        }
+    }
+    println!("sanitize: nothing found");
+    Ok(())
+}
+
+fn run(kind: &Kind, call: &str) -> Result<()> {
+    let mut words: Vec<&str> = call.split_whitespace().collect();
+    let end = words.iter().position(|word| *word == "--");
+    // Named, so that build scripts are not checked.
+    let target = ["--target", TRIPLE];
+    let at = end.unwrap_or(words.len());
+    words.splice(at..at, target);
+    let mut command = toolchain::clean(Command::new("cargo"));
+    command
+        .current_dir(workspace::root())
+        .args(words)
+        // Each in a place of its own, as flags change all that is built.
+        .env("CARGO_TARGET_DIR", workspace::target().join(kind.name))
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", kind.rustflags)
+        .env(kind.options.0, kind.options.1);
+    let status = command.status().context(|| "start cargo".to_string())?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "the {} sanitizer found something, or a test failed ({status}): see above",
+        kind.name
+    )
+    .into())
+}
