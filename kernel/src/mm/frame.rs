@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use ::syscall::error::{ENOMEM, Error, Result};
 use kernel_core::buddy::{Buddy, Frame};
 use kernel_core::memmap::MemoryMap;
-use spin::Mutex;
+use spin::{Mutex, MutexGuard};
 
 use super::{PAGE_SIZE, phys};
 
@@ -238,18 +238,84 @@ pub(super) fn set_shared(phys: usize, shared: bool) {
     with(|frames| frames.set_shared((phys / PAGE_SIZE) as u32, shared));
 }
 
-/// Takes one more reference for a mapping elsewhere and marks the frame shared; false, and nothing
-/// happens, when a clone must not see the lender's stores, so that it must be copied first.
-pub(super) fn lend_exclusive(phys: usize) -> bool {
-    let number = (phys / PAGE_SIZE) as u32;
-    with(|frames| {
+/// The reference counts of all frames, for work on a run of pages: the lock is taken once. Nothing
+/// may be allocated or freed meanwhile.
+pub(super) struct Counts(MutexGuard<'static, Option<Buddy<'static>>>);
+
+impl Counts {
+    pub(super) fn lock() -> Counts {
+        Counts(FRAMES.lock())
+    }
+
+    fn frames(&mut self) -> &mut Buddy<'static> {
+        self.0
+            .as_mut()
+            .expect("the frame allocator is made before its first use")
+    }
+
+    /// Takes one more reference to a frame in use, for a mapping elsewhere.
+    pub(super) fn retain(&mut self, phys: usize) {
+        self.frames().retain((phys / PAGE_SIZE) as u32);
+    }
+
+    /// Takes one more reference for a mapping elsewhere and marks the frame shared; false, and
+    /// nothing happens, when a clone must not see the lender's stores, so that it must be copied
+    /// first.
+    pub(super) fn lend_exclusive(&mut self, phys: usize) -> bool {
+        let number = (phys / PAGE_SIZE) as u32;
+        let frames = self.frames();
         let exclusive = frames.is_shared(number) || frames.refs(number) == 1;
         if exclusive {
             frames.set_shared(number, true);
             frames.retain(number);
         }
         exclusive
-    })
+    }
+}
+
+/// References to be given back, many under one lock. What is left goes with the drop.
+pub(super) struct Releases {
+    numbers: [u32; Releases::MOST],
+    count: usize,
+}
+
+impl Releases {
+    const MOST: usize = 64;
+
+    /// Nothing to be given back.
+    pub(super) fn new() -> Releases {
+        Releases {
+            numbers: [0; Releases::MOST],
+            count: 0,
+        }
+    }
+
+    /// Adds the reference to a frame that was counted by hand.
+    pub(super) fn add(&mut self, phys: usize) {
+        if self.count == Self::MOST {
+            self.give_back();
+        }
+        self.numbers[self.count] = (phys / PAGE_SIZE) as u32;
+        self.count += 1;
+    }
+
+    fn give_back(&mut self) {
+        let numbers = &self.numbers[..self.count];
+        if !numbers.is_empty() {
+            with(|frames| {
+                for &number in numbers {
+                    frames.drop_ref(number);
+                }
+            });
+        }
+        self.count = 0;
+    }
+}
+
+impl Drop for Releases {
+    fn drop(&mut self) {
+        self.give_back();
+    }
 }
 
 /// Totals for `sys` and `fstatvfs` of `memory`.

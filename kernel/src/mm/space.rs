@@ -35,7 +35,7 @@ use fault::shared_entry;
 pub use tray::Tray;
 use tray::Trays;
 
-use super::frame::{self, FrameRef};
+use super::frame::{self, Counts, FrameRef, Releases};
 use super::paging::{self, COUNTED, Entry, PageTable};
 use super::{MIN_ADDRESS, PAGE_SIZE, USER_END};
 
@@ -103,8 +103,13 @@ impl Inner {
     /// Takes out what is mapped in a range, gives its frames back, and lists it.
     fn take(&mut self, addr: usize, len: usize) -> Removed {
         let removed = self.areas.remove(addr, len);
+        let mut releases = Releases::new();
         for (base, area) in &removed {
-            self.table.clear(*base, area.len, release);
+            self.table.clear(*base, area.len, |entry| {
+                if entry.is_counted() {
+                    releases.add(entry.phys());
+                }
+            });
         }
         removed
     }

@@ -110,18 +110,7 @@ impl AddrSpace {
         if !source.inner.lock().areas.covers(source_addr, len) {
             return Err(Error::new(EIO));
         }
-        let mut entries = Vec::new();
-        for offset in (0..len).step_by(PAGE_SIZE) {
-            let page = source.lend(source_addr + offset, Prot::READ, 0);
-            match page {
-                Ok(page) => entries.push(shared_entry(page, prot)),
-                Err(error) => {
-                    entries.into_iter().for_each(release);
-                    let no_memory = error.errno == ENOMEM;
-                    return Err(Error::new(if no_memory { ENOMEM } else { EIO }));
-                }
-            }
-        }
+        let entries = source.lend_all(source_addr, len, prot)?;
         let backing = Backing::Scheme(owner);
         let area = Area {
             len,
@@ -282,6 +271,58 @@ impl AddrSpace {
         result
     }
 
+    /// Entries with rights `prot` for another space's mapping of every page of the range; what is
+    /// not there yet is brought in. `EIO` when a page cannot be had, `ENOMEM`.
+    ///
+    /// What is there is lent in one walk along the tables, under one lock of the frames' counts; a
+    /// daemon's windows have tens of thousands of pages.
+    fn lend_all(&self, addr: usize, len: usize, prot: Prot) -> Result<Vec<Entry>> {
+        let mut entries = alloc::vec![Entry::EMPTY; len / PAGE_SIZE];
+        {
+            let mut inner = self.inner.lock();
+            let Inner { areas, table, .. } = &mut *inner;
+            let mut counts = Counts::lock();
+            for (base, area) in areas.overlapping(addr, len) {
+                let (from, to) = (base.max(addr), (base + area.len).min(addr + len));
+                let plain = matches!(area.backing, Backing::Private);
+                if !plain && area.prot.is_empty() {
+                    continue;
+                }
+                table.update(from, to - from, |page, entry| {
+                    let place = &mut entries[(page - addr) / PAGE_SIZE];
+                    let mut flags = paging::user_flags(prot, entry.cache());
+                    flags.set(COUNTED, entry.is_counted());
+                    if plain {
+                        if !counts.lend_exclusive(entry.phys()) {
+                            return entry;
+                        }
+                        *place = Entry::new(entry.phys(), flags);
+                        return lent(entry, area.prot);
+                    }
+                    if entry.is_counted() {
+                        counts.retain(entry.phys());
+                    }
+                    *place = Entry::new(entry.phys(), flags);
+                    entry
+                });
+            }
+        }
+        for index in 0..entries.len() {
+            if entries[index] != Entry::EMPTY {
+                continue;
+            }
+            match self.lend(addr + index * PAGE_SIZE, Prot::READ, 0) {
+                Ok(page) => entries[index] = shared_entry(page, prot),
+                Err(error) => {
+                    entries.into_iter().for_each(release);
+                    let no_memory = error.errno == ENOMEM;
+                    return Err(Error::new(if no_memory { ENOMEM } else { EIO }));
+                }
+            }
+        }
+        Ok(entries)
+    }
+
     /// What another space that borrows the range with rights `prot` can enter at once: offsets and
     /// entries of the pages that are here. `EFAULT`, `EPERM` as for [`AddrSpace::borrow`].
     fn lend_present(&self, addr: usize, len: usize, prot: Prot) -> Result<Vec<(usize, Entry)>> {
@@ -301,16 +342,18 @@ impl AddrSpace {
                 return Err(Error::new(EPERM));
             }
             let end = addr + len.min(EAGER_PAGES * PAGE_SIZE);
+            // Room for every page in either list: nothing can be allocated under the lock.
             entries.reserve((end - addr) / PAGE_SIZE);
+            others.reserve((end - addr) / PAGE_SIZE);
+            let mut counts = Counts::lock();
             for (base, area) in areas.overlapping(addr, end - addr) {
                 let (from, to) = (base.max(addr), (base + area.len).min(end));
-                let (plain, rights) = (plain(area), area.prot);
+                let plain = plain(area);
                 table.update(from, to - from, |page, entry| {
-                    if plain && frame::lend_exclusive(entry.phys()) {
+                    if plain && counts.lend_exclusive(entry.phys()) {
                         let flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
                         entries.push((page - addr, Entry::new(entry.phys(), flags)));
-                        let own = paging::user_flags(rights, Cache::WriteBack) | COUNTED;
-                        Entry::new(entry.phys(), own)
+                        lent(entry, area.prot)
                     } else {
                         others.push(page);
                         entry
@@ -331,6 +374,13 @@ impl AddrSpace {
         }
         Ok(entries)
     }
+}
+
+/// The entry with which the owner of plain memory goes on when its page was lent: nobody copies the
+/// page on a store any more.
+fn lent(entry: Entry, rights: Prot) -> Entry {
+    let flags = paging::user_flags(rights, Cache::WriteBack) | COUNTED;
+    Entry::new(entry.phys(), flags)
 }
 
 /// Enters frames one after the other; the entries take over the references.
