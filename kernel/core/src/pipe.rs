@@ -126,6 +126,11 @@ impl<F> PipeBuffer<F> {
         (count, rest)
     }
 
+    /// The descriptors that wait.
+    pub fn fds(&self) -> impl Iterator<Item = &F> {
+        self.fds.iter()
+    }
+
     /// Takes up to `max` descriptors.
     pub fn take_fds(&mut self, max: usize) -> Vec<F> {
         self.fds.drain(..max.min(self.fds.len())).collect()

@@ -237,6 +237,11 @@ pub fn describe(context: &Context) -> String {
     format!("{name} (pid {pid})")
 }
 
+/// Whether a context has not begun to end.
+pub fn is_alive(context: &Context) -> bool {
+    CONTEXTS.lock().contains_key(&context.id)
+}
+
 /// A context ends: called in that context (or, when it never ran, by the one that kills it),
 /// before its address space is left.
 pub fn on_exit(context: &ContextRef) {

@@ -2,12 +2,17 @@
 //!
 //! A pipe is the number of its read end; the write end has the lowest bit set as well.
 
-use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::String,
+    sync::Arc,
+    vec::Vec,
+};
 
 use ::syscall::{
     CallFlags, EventFlags,
     data::{GlobalSchemes, Stat},
-    error::{EAGAIN, EBADF, EINTR, EINVAL, ENOENT, EPIPE, Error, Result},
+    error::{EAGAIN, EBADF, EINTR, EINVAL, ELOOP, ENOENT, EPIPE, Error, Result},
     flag::{MODE_FIFO, O_NONBLOCK},
 };
 use kernel_core::pipe::{PipeBuffer, PipeState};
@@ -65,6 +70,30 @@ fn write_end(number: usize) -> Result<Arc<Pipe>> {
     } else {
         Err(Error::new(EBADF))
     }
+}
+
+/// Whether one of the files is the read end of the pipe `target`, or of one that carries it. A pipe
+/// that carries its own read end could never be freed, as nobody but itself would have it.
+fn leads_to(files: &[Arc<Description>], target: usize) -> bool {
+    let scheme = kernel_id(GlobalSchemes::Pipe);
+    let reader = |file: &Arc<Description>| {
+        let is_reader = file.scheme() == scheme && file.number() & WRITE_END == 0;
+        is_reader.then(|| file.number())
+    };
+    let mut next: Vec<usize> = files.iter().filter_map(reader).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(number) = next.pop() {
+        if number == target {
+            return true;
+        }
+        if number != ROOT
+            && seen.insert(number)
+            && let Ok(pipe) = pipe(number)
+        {
+            next.extend(pipe.buffer.lock().fds().filter_map(reader));
+        }
+    }
+    false
 }
 
 /// Makes the write end of a pipe; it can be made once.
@@ -252,6 +281,9 @@ impl Scheme for PipeScheme {
         _metadata: &[u64],
     ) -> Result<usize> {
         let pipe = write_end(number)?;
+        if leads_to(&files, number & !WRITE_END) {
+            return Err(Error::new(ELOOP));
+        }
         let attempt = || match pipe.buffer.lock().fd_write_state() {
             PipeState::Wait => None,
             state => Some(state),
@@ -262,6 +294,10 @@ impl Scheme for PipeScheme {
             .map_err(|_| Error::new(EINTR))?;
         if state == PipeState::Gone {
             return Err(Error::new(EPIPE));
+        }
+        // While this one waited, others may have sent.
+        if leads_to(&files, number & !WRITE_END) {
+            return Err(Error::new(ELOOP));
         }
         // Files for which there is no room are dropped after the lock.
         let (count, _rest) = pipe.buffer.lock().push_fds(files);
@@ -316,7 +352,12 @@ impl Scheme for PipeScheme {
             notify(&pipe.readers, number & !WRITE_END, EventFlags::EVENT_READ);
             unused
         } else {
-            let unused = pipe.buffer.lock().close_reader();
+            let (unused, lost) = {
+                let mut buffer = pipe.buffer.lock();
+                (buffer.close_reader(), buffer.take_fds(usize::MAX))
+            };
+            // Nobody can receive them any more; the write end may be among them.
+            drop(lost);
             notify(&pipe.writers, number | WRITE_END, EventFlags::EVENT_WRITE);
             unused
         };

@@ -107,18 +107,27 @@ pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
     else {
         return Err(Error::new(EBADF));
     };
-    let chosen = alive(&table)?;
-    let table = TableRef::Borrowed(Arc::downgrade(&chosen));
-    set_kind(number, Kind::AwaitingFileTable(chosen))?;
+    // The table of a context is not kept: it may hold the very descriptor of this handle, so that
+    // neither would ever go.
+    let left = TableRef::Borrowed(Arc::downgrade(&alive(&table)?));
+    set_kind(number, Kind::AwaitingFileTable(table))?;
     set_kind(
         source,
         Kind::FileTable {
-            table,
+            table: left,
             binary,
             listing,
         },
     )?;
     Ok(size_of::<usize>())
+}
+
+/// Gives a context the chosen table. One whose last context has ended meanwhile is not there any
+/// more, and the context keeps what it has: closing a handle cannot report anything.
+pub fn enter(context: &Context, table: &TableRef) {
+    if let Some(table) = table.get() {
+        proc::set_files(context, table);
+    }
 }
 
 /// Puts a sent descriptor at the number the metadata names, closing what was there. As in Redox,

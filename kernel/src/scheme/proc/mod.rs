@@ -76,7 +76,7 @@ enum Kind {
         listing: Arc<[u8]>,
     },
     CurrentFileTable,
-    AwaitingFileTable(Arc<FileTable>),
+    AwaitingFileTable(TableRef),
     AddrSpace(Arc<AddrSpace>),
     CurrentAddrSpace,
     AwaitingAddrSpace(NewSpace),
@@ -306,9 +306,13 @@ impl Scheme for ProcScheme {
         let Some(Handle { context, kind }) = removed else {
             return;
         };
+        if !proc::is_alive(&context) {
+            // What the context would get it could never give up.
+            return;
+        }
         match kind {
             Kind::AwaitingAddrSpace(new) => space::enter(&context, new),
-            Kind::AwaitingFileTable(table) => proc::set_files(&context, table),
+            Kind::AwaitingFileTable(table) => filetable::enter(&context, &table),
             _ => {}
         }
     }

@@ -18,7 +18,7 @@ use runtime::process::{self, Child, Command, ExitStatus};
 use runtime::time::{Duration, sleep};
 use runtime::{Error, Result, env, fd, fs, path, probe, state, thread};
 use syscall::error::{
-    EACCES, EBADF, ECHILD, EEXIST, EFAULT, EINVAL, ENODEV, ENOENT, ENOEXEC, EPERM, ESRCH,
+    EACCES, EBADF, ECHILD, EEXIST, EFAULT, EINVAL, ELOOP, ENODEV, ENOENT, ENOEXEC, EPERM, ESRCH,
 };
 
 runtime::main!(main);
@@ -59,6 +59,7 @@ fn main() -> i32 {
             let made = fd::dup_upper(state::proc_fd(), b"fork");
             return i32::from(made.is_err());
         }
+        ["choose"] => return i32::from(choose().is_err()),
         ["copy"] => {
             let mut text = String::new();
             if runtime::io::stdin().read_to_string(&mut text).is_err() {
@@ -78,6 +79,7 @@ fn main() -> i32 {
     kills(&mut suite);
     leftovers(&mut suite);
     pipes(&mut suite);
+    half_a_thread(&mut suite);
     names(&mut suite);
     arguments_from_hell(&mut suite);
     threads(&mut suite);
@@ -224,6 +226,63 @@ fn pipes(suite: &mut Suite) {
     };
     let copied = copied().map_err(|error| error.errno);
     suite.equal("pipes", copied, Ok("through two pipes".into()));
+
+    // A pipe that carries itself would never go.
+    let before = pipe_count();
+    let carried = || -> Result<[i32; 4]> {
+        let ((read, write), (other_read, other_write)) = (pipe()?, pipe()?);
+        let send = |to: &Fd, what: &Fd| errno(fd::send_fd(to.raw(), what.raw(), true, &[]));
+        Ok([
+            send(&write, &read),
+            send(&write, &other_read),
+            send(&other_write, &read),
+            send(&other_write, &other_write),
+        ])
+    };
+    suite.equal(
+        "pipes that carry pipes",
+        carried().map_err(|error| error.errno),
+        Ok([ELOOP, 0, ELOOP, 0]),
+    );
+    suite.equal("no pipe left", settled(pipe_count, &before), before);
+}
+
+/// Ends between choosing a new thread's descriptors, which are our own, and giving them to it.
+fn choose() -> Result<()> {
+    let thread = fd::dup_upper(state::proc_fd(), b"new-thread")?;
+    let files = fd::dup_upper(state::thread_fd(), b"filetable")?;
+    let selection = fd::dup_upper(thread, b"current-filetable")?;
+    fd::write(selection, &files.to_ne_bytes()).map(drop)
+}
+
+/// Whether a process that ends like that leaves its descriptors behind: then there is no end of
+/// file for who reads what it wrote.
+fn half_a_thread(suite: &mut Suite) {
+    let ended = || -> Result<bool> {
+        let read = Fd::new(path::open(
+            "/scheme/pipe",
+            syscall::O_RDWR | syscall::O_NONBLOCK,
+        )?);
+        let write = Fd::new(fd::dup(read.raw(), b"write")?);
+        let mut command = Command::new("process-test");
+        let mut child = command.arg("choose").stdout(&write).spawn()?;
+        drop(write);
+        let chosen = child.wait()?.success();
+        let at_end = || matches!(fd::read(read.raw(), &mut [0]), Ok(0));
+        Ok(chosen && settled(at_end, &true))
+    };
+    suite.equal(
+        "end between two steps of starting a thread",
+        ended().map_err(|error| error.errno),
+        Ok(true),
+    );
+}
+
+/// Pipes that exist, as the kernel's statistics say.
+fn pipe_count() -> Option<usize> {
+    let text = fs::read_to_string("/scheme/sys/stat").ok()?;
+    let count = |line: &str| line.trim().strip_prefix("pipe_subcribers: ")?.parse().ok();
+    text.lines().find_map(count)
 }
 
 /// Schemes that die, and what users may not do.
