@@ -1,9 +1,9 @@
-//! Links bootstrap as a flat image for a fixed address instead of as an ordinary program.
+//! Links bootstrap as the first program of an image: flat, at the place the packer puts it.
 
 fn main() {
-    println!("cargo:rerun-if-changed=bootstrap.ld");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lib/runtime/flat.ld");
+    println!("cargo::rerun-if-changed={script}");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("redox") {
-        let directory = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
-        println!("cargo:rustc-link-arg-bins=-T{directory}/bootstrap.ld");
+        println!("cargo::rustc-link-arg-bins=-T{script}");
     }
 }

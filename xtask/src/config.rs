@@ -95,9 +95,12 @@ pub struct Suite {
     /// Spoil the image so that the kernel finds no program to start.
     #[serde(default)]
     pub no_bootstrap: bool,
-    /// Whether the report of a program killed by an exception is part of the test.
+    /// Programs that may be killed by exceptions; any other exception fails the suite.
     #[serde(default)]
-    pub exceptions_allowed: bool,
+    pub exceptions_of: Vec<String>,
+    /// What the reports of exceptions must contain, in their order; with none it does not matter.
+    #[serde(default)]
+    pub exceptions: Vec<String>,
 }
 
 /// The outcome a suite must have.

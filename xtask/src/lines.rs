@@ -82,6 +82,8 @@ pub enum Meaning {
     Start(usize),
     /// `LAUNCHER kill <node>`: cut the node's power.
     Kill(usize),
+    /// `LAUNCHER audit <node>`: walk all page tables of the node.
+    Audit(usize),
 }
 
 /// What a line means, if anything.
@@ -132,8 +134,21 @@ pub fn meaning(line: &str) -> Option<Meaning> {
     match verb {
         "start" => Some(Meaning::Start(node)),
         "kill" => Some(Meaning::Kill(node)),
+        "audit" => Some(Meaning::Audit(node)),
         _ => None,
     }
+}
+
+/// Where a line shows an address of the kernel: in its map of physical memory, of a stack, of its
+/// image. Nobody outside needs one, and whoever attacks would.
+pub fn kernel_address(line: &str) -> Option<&str> {
+    const DIGITS: usize = 16;
+    let shows = |word: &&str| {
+        let low = word.to_ascii_lowercase();
+        let prefixes = ["ffff80", "ffffff0", "ffffffff8"];
+        word.len() == DIGITS && prefixes.iter().any(|prefix| low.starts_with(prefix))
+    };
+    line.split(|c: char| !c.is_ascii_hexdigit()).find(shows)
 }
 
 /// The M of "N passed, M failed".
@@ -164,6 +179,25 @@ mod tests {
         let mut splitter = Splitter::default();
         assert_eq!(splitter.push(&vec![b'x'; MAX_LINE_BYTES + 1]).len(), 1);
         assert_eq!(splitter.push(b"\x1b[2J\n"), ["x\u{fffd}[2J"]);
+    }
+
+    #[test]
+    fn addresses_of_the_kernel_are_seen() {
+        for (line, found) in [
+            ("  rip ffffffff80123456  rsp 0", Some("ffffffff80123456")),
+            ("at 0xFFFF800000100000: x", Some("FFFF800000100000")),
+            ("stack 0xffffff0000009000", Some("ffffff0000009000")),
+            ("  rax ffffffffffffffff  rbx fffffffffffffff2", None),
+            ("rsp 00007fffefffff80", None),
+            ("checksum 12ffff800000100000", None),
+            ("kernel+801a2b3c", None),
+            (
+                "\u{fffd}\u{fffd} ffff800000100000",
+                Some("ffff800000100000"),
+            ),
+        ] {
+            assert_eq!(kernel_address(line), found, "{line}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Each node has a thread that reads its console and notices its end; everything arrives in one
 //! queue of events. Dropping the machine ends all nodes.
 
+use crate::audit::{self, Audit};
 use crate::config::Node;
 use crate::fabric::{self, Fabric};
 use crate::launch::{BootFiles, Guest};
@@ -303,6 +304,27 @@ impl Machine {
             // A node that ended by itself in this moment cannot be killed, nor need it be.
             let _ = child.kill();
         }
+    }
+
+    /// Walks all page tables of a running node, which stands still meanwhile.
+    pub fn audit(&self, node: usize) -> Result<Audit> {
+        let (Some(seat), Some(memory)) = (self.seats.get(node), self.memories.get(node)) else {
+            return Err(format!("there is no node {node} among {}", self.seats.len()).into());
+        };
+        // Held all the while, so that nobody reaps the process and its number stays its own.
+        let child = lock(&seat.child);
+        let pid = child
+            .as_ref()
+            .and_then(|child| rustix::process::Pid::from_raw(child.id() as i32))
+            .ok_or_else(|| format!("node {node} does not run"))?;
+        let signal = |signal| {
+            rustix::process::kill_process(pid, signal)
+                .context(|| format!("stop and continue node {node}"))
+        };
+        signal(rustix::process::Signal::STOP)?;
+        let found = audit::audit(memory);
+        signal(rustix::process::Signal::CONT)?;
+        found
     }
 
     /// A way to type on a node's console.

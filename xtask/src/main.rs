@@ -23,6 +23,7 @@ mod test;
 mod tidy;
 
 mod accel;
+mod audit;
 mod config;
 mod elf;
 mod initfs;

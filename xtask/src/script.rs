@@ -5,11 +5,12 @@
 //! has ended; nodes without a script, and nodes that stay, idle until then. When node 0's script
 //! fails, the others get a short time to end by themselves. A kernel panic ends the run at once.
 
+use crate::audit::Audit;
 use crate::build::Parts;
 use crate::config::Node;
 use crate::image;
 use crate::initfs;
-use crate::lines::{Meaning, Splitter, meaning};
+use crate::lines::{Meaning, Splitter, kernel_address, meaning};
 use crate::machine::{End, Event, Machine, Plan, RunDirectory};
 use crate::report::{Failure, Result, status};
 use crate::settings::{Accel, Boot};
@@ -82,6 +83,8 @@ pub struct Outcome {
     pub program_panics: Vec<(usize, String)>,
     /// Lines that report an exception, with their node.
     pub exceptions: Vec<(usize, String)>,
+    /// Lines that show an address of the kernel, with their node.
+    pub kernel_addresses: Vec<(usize, String)>,
     /// Where the consoles were logged.
     pub logs: PathBuf,
 }
@@ -209,6 +212,7 @@ struct Watch<'a> {
     closing: bool,
     program_panics: Vec<(usize, String)>,
     exceptions: Vec<(usize, String)>,
+    kernel_addresses: Vec<(usize, String)>,
 }
 
 impl<'a> Watch<'a> {
@@ -228,6 +232,7 @@ impl<'a> Watch<'a> {
             closing: false,
             program_panics: Vec::new(),
             exceptions: Vec::new(),
+            kernel_addresses: Vec::new(),
         }
     }
 
@@ -271,6 +276,9 @@ impl<'a> Watch<'a> {
 
     fn line(&mut self, node: usize, text: &str) {
         let meaning = meaning(text);
+        if kernel_address(text).is_some() {
+            self.kernel_addresses.push((node, text.to_string()));
+        }
         self.observer.line(node, text, meaning.as_ref());
         match meaning {
             Some(Meaning::KernelPanic) => {
@@ -289,6 +297,23 @@ impl<'a> Watch<'a> {
                     *end = Some(NodeEnd::Killed);
                 }
                 self.machine.kill(other);
+            }
+            Some(Meaning::Audit(other)) => {
+                let step = match self.machine.audit(other) {
+                    Ok(Audit {
+                        spaces,
+                        user_pages,
+                        kernel_pages,
+                    }) => {
+                        println!(
+                            "     node {other}: {spaces} address spaces, {user_pages} pages of \
+                             programs, {kernel_pages} of the kernel"
+                        );
+                        "ok".to_string()
+                    }
+                    Err(failure) => format!("FAIL {}", failure.message),
+                };
+                self.line(other, &format!("STEP page tables of node {other}: {step}"));
             }
             _ => {}
         }
@@ -363,6 +388,7 @@ impl<'a> Watch<'a> {
                 .collect(),
             program_panics: self.program_panics,
             exceptions: self.exceptions,
+            kernel_addresses: self.kernel_addresses,
             logs,
         }
     }
@@ -388,6 +414,7 @@ mod tests {
             ends: ends.to_vec(),
             program_panics: Vec::new(),
             exceptions: Vec::new(),
+            kernel_addresses: Vec::new(),
             logs: PathBuf::new(),
         };
         assert_eq!(outcome.complaints().is_empty(), outcome.status() == 0);

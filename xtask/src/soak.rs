@@ -226,6 +226,7 @@ mod tests {
             ends: vec![end],
             program_panics: Vec::new(),
             exceptions: Vec::new(),
+            kernel_addresses: Vec::new(),
             logs: "target".into(),
         }
     }

@@ -327,8 +327,38 @@ pub fn guest(settings: &Settings, suite: &Suite, parts: &Parts, show: Show) -> R
     verdict
 }
 
+/// Whether the exceptions are those the suite says.
+fn judge_exceptions(suite: &Suite, found: &[(usize, String)]) -> Result<()> {
+    let expected = |line: &str| {
+        let of = |program: &String| line.contains(&format!(" in {program} (pid "));
+        suite.exceptions_of.iter().any(of)
+    };
+    if let Some((node, line)) = found.iter().find(|(_, line)| !expected(line)) {
+        return Err(format!("an exception on node {node}: {line}").into());
+    }
+    if suite.exceptions.is_empty() {
+        return Ok(());
+    }
+    for (index, wanted) in suite.exceptions.iter().enumerate() {
+        match found.get(index) {
+            Some((_, line)) if line.contains(wanted) => {}
+            Some((_, line)) => {
+                return Err(format!("exception {index} is '{line}', not '{wanted}'").into());
+            }
+            None => return Err(format!("exception {index} is missing: '{wanted}'").into()),
+        }
+    }
+    match found.get(suite.exceptions.len()) {
+        Some((_, line)) => Err(format!("an exception too many: {line}").into()),
+        None => Ok(()),
+    }
+}
+
 /// Whether an outcome is what the suite says.
 fn judge(suite: &Suite, outcome: &Outcome, failed_steps: &[String]) -> Result<()> {
+    if let Some((node, line)) = outcome.kernel_addresses.first() {
+        return Err(format!("an address of the kernel on node {node}'s console: {line}").into());
+    }
     let kernel_panic = outcome.ends.contains(&NodeEnd::KernelPanic);
     let program_panic = !outcome.program_panics.is_empty();
     match suite.expect {
@@ -341,13 +371,7 @@ fn judge(suite: &Suite, outcome: &Outcome, failed_steps: &[String]) -> Result<()
     if let Some((node, line)) = outcome.program_panics.first() {
         return Err(format!("a program panicked on node {node}: {line}").into());
     }
-    if let Some((node, line)) = outcome
-        .exceptions
-        .first()
-        .filter(|_| !suite.exceptions_allowed)
-    {
-        return Err(format!("an exception on node {node}: {line}").into());
-    }
+    judge_exceptions(suite, &outcome.exceptions)?;
     let failed = |end: &NodeEnd| matches!(end, NodeEnd::Status(status) if *status != 0);
     let ended = |end: &NodeEnd| !matches!(end, NodeEnd::NoStatus | NodeEnd::TimedOut);
     let plain = !kernel_panic && outcome.ends.iter().all(ended);
@@ -376,7 +400,8 @@ mod tests {
             late: Vec::new(),
             bootstrap: None,
             no_bootstrap: false,
-            exceptions_allowed: false,
+            exceptions_of: Vec::new(),
+            exceptions: Vec::new(),
         }
     }
 
@@ -386,6 +411,7 @@ mod tests {
             ends: vec![end],
             program_panics: lines(panics),
             exceptions: lines(exceptions),
+            kernel_addresses: Vec::new(),
             logs: PathBuf::new(),
         }
     }
@@ -416,6 +442,36 @@ mod tests {
         for end in [NodeEnd::Status(1), NodeEnd::NoStatus, NodeEnd::TimedOut] {
             assert!(judge(&good, &outcome(end, &[], &[]), &[]).is_err());
         }
+    }
+
+    #[test]
+    fn an_address_of_the_kernel_fails_any_suite() {
+        for expect in [Expect::Success, Expect::KernelPanic] {
+            let mut leak = outcome(NodeEnd::KernelPanic, &[], &[]);
+            leak.kernel_addresses
+                .push((0, "rip ffffffff80100000".to_string()));
+            assert!(judge(&suite(expect), &leak, &[]).is_err());
+        }
+    }
+
+    #[test]
+    fn exceptions_must_be_those_of_the_suite() {
+        let line = "EXCEPTION Page fault in x (pid 7): store to 0x8 (not mapped), error code 0x6";
+        let mut guarded = suite(Expect::Success);
+        let judged = |suite: &Suite, lines: &[&str]| {
+            judge(suite, &outcome(NodeEnd::Status(0), &[], lines), &[]).is_ok()
+        };
+        assert!(!judged(&guarded, &[line]));
+        guarded.exceptions_of = vec!["y".to_string()];
+        assert!(!judged(&guarded, &[line]));
+        guarded.exceptions_of.push("x".to_string());
+        assert!(judged(&guarded, &[line, line]));
+        guarded.exceptions = vec!["store to 0x8 ".to_string()];
+        assert!(judged(&guarded, &[line]));
+        assert!(!judged(&guarded, &[]));
+        assert!(!judged(&guarded, &[line, line]));
+        guarded.exceptions = vec!["load from".to_string()];
+        assert!(!judged(&guarded, &[line]));
     }
 
     #[test]

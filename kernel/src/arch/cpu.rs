@@ -40,7 +40,7 @@ struct Cpu {
     user_stack: u64,
 }
 
-#[repr(align(16))]
+#[repr(align(4096))]
 struct Stack(UnsafeCell<[u8; IST_SIZE]>);
 // SAFETY: only the processor touches it, by address.
 unsafe impl Sync for Stack {}
@@ -51,9 +51,9 @@ static mut CPU: Cpu = Cpu {
 };
 static mut TSS: TaskStateSegment = TaskStateSegment::new();
 static mut GDT: GlobalDescriptorTable = GlobalDescriptorTable::new();
-#[unsafe(link_section = ".bss.stacks")]
+#[unsafe(link_section = ".bss.stack.fault")]
 static DOUBLE_FAULT_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
-#[unsafe(link_section = ".bss.stacks")]
+#[unsafe(link_section = ".bss.stack.nmi")]
 static NMI_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
 
 /// What `CPUID` says that the kernel cares about.
@@ -63,6 +63,8 @@ pub struct Features {
     pub smep: bool,
     /// Supervisor mode access prevention.
     pub smap: bool,
+    /// User mode instruction prevention: programs cannot read where the kernel's tables are.
+    pub umip: bool,
     /// XSAVE and friends.
     pub xsave: bool,
     /// The x2APIC.
@@ -73,10 +75,16 @@ pub struct Features {
 pub fn features() -> Features {
     let max = __cpuid(0).eax;
     let one = __cpuid(1);
-    let seven = if max >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+    let (seven, seven_c) = if max >= 7 {
+        let leaf = __cpuid_count(7, 0);
+        (leaf.ebx, leaf.ecx)
+    } else {
+        (0, 0)
+    };
     Features {
         smep: seven & 1 << 7 != 0,
         smap: seven & 1 << 20 != 0,
+        umip: seven_c & 1 << 2 != 0,
         xsave: one.ecx & 1 << 26 != 0,
         x2apic: one.ecx & 1 << 21 != 0,
     }
@@ -124,6 +132,7 @@ pub fn init() {
             cr4.insert(Cr4Flags::OSFXSR | Cr4Flags::OSXMMEXCPT_ENABLE | Cr4Flags::PAGE_GLOBAL);
             // Programs cannot change fs and gs base behind the scheduler's back.
             cr4.remove(Cr4Flags::FSGSBASE);
+            cr4.set(Cr4Flags::USER_MODE_INSTRUCTION_PREVENTION, features.umip);
         });
         Efer::update(|efer| {
             efer.insert(EferFlags::NO_EXECUTE_ENABLE | EferFlags::SYSTEM_CALL_EXTENSIONS);
@@ -146,6 +155,20 @@ pub fn init() {
         );
     }
     crate::mm::paging::enable_guards(features.smep, features.smap);
+}
+
+/// Logs which guards of memory are on, as the control registers say.
+pub fn log_guards() {
+    let on = |there: bool| if there { "on" } else { "off" };
+    let (cr0, cr4, efer) = (Cr0::read(), Cr4::read(), Efer::read());
+    log::info!(
+        "processor guards: NX {}, WP {}, SMEP {}, SMAP {}, UMIP {}",
+        on(efer.contains(EferFlags::NO_EXECUTE_ENABLE)),
+        on(cr0.contains(Cr0Flags::WRITE_PROTECT)),
+        on(cr4.contains(Cr4Flags::SUPERVISOR_MODE_EXECUTION_PROTECTION)),
+        on(cr4.contains(Cr4Flags::SUPERVISOR_MODE_ACCESS_PREVENTION)),
+        on(cr4.contains(Cr4Flags::USER_MODE_INSTRUCTION_PREVENTION))
+    );
 }
 
 /// Sets the stack on which the kernel is entered from user mode.

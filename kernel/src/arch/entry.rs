@@ -158,6 +158,11 @@ global_asm!(
 interrupt_common:
     save_registers
     cld
+    # SYSCALL clears the flag that lifts the guard of user pages, an interrupt does not.
+    cmp byte ptr [rip + {guarded}], 0
+    je 3f
+    clac
+3:
     test byte ptr [rsp + 18 * 8], 3 # cs
     jz 1f
     swapgs
@@ -240,6 +245,7 @@ switch_stacks:
     .text
     "#,
     interrupt = sym super::exception::interrupt,
+    guarded = sym crate::mm::user::GUARDED,
     system_call = sym super::exception::system_call,
     first_run = sym super::machine::first_run,
     user_cs = const cpu::USER_CS,

@@ -9,6 +9,7 @@ use x86_64::registers::rflags::RFlags;
 
 use super::entry::Frame;
 use super::{apic, irq};
+use crate::mm::paging::Disguised;
 use crate::mm::{self, USER_END};
 use crate::{console, sched, syscall};
 
@@ -144,7 +145,7 @@ fn user_exception(frame: &Frame, vector: u64, error: u64, address: usize, reason
         crate::proc::describe(&context)
     );
     if vector == PAGE_FAULT {
-        let _ = write!(text, ": {} {address:#x}", access(error));
+        let _ = write!(text, ": {} {}", access(error), Address(address));
         let _ = write!(text, " ({reason})");
     }
     let _ = writeln!(text, ", error code {error:#x}");
@@ -168,35 +169,57 @@ fn access(error: u64) -> &'static str {
     }
 }
 
+/// An address in a sentence: a program may have tried the kernel's, which nobody shall read.
+struct Address(usize);
+
+impl core::fmt::Display for Address {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if self.0 < USER_END {
+            write!(f, "{:#x}", self.0)
+        } else {
+            f.write_str("the kernel's half")
+        }
+    }
+}
+
+/// Prints registers; what may be an address of the kernel only as [`Disguised`] shows it.
 fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
-    let _ = writeln!(
-        out,
-        "  rip {:016x}  rsp {:016x}  rflags {:08x}  cs {:02x}  ss {:02x}\n\
-         \x20 rax {:016x}  rbx {:016x}  rcx {:016x}  rdx {:016x}\n\
-         \x20 rsi {:016x}  rdi {:016x}  rbp {:016x}  r8  {:016x}\n\
-         \x20 r9  {:016x}  r10 {:016x}  r11 {:016x}  r12 {:016x}\n\
-         \x20 r13 {:016x}  r14 {:016x}  r15 {:016x}",
-        f.rip,
-        f.rsp,
-        f.rflags,
-        f.cs,
-        f.ss,
-        f.rax,
-        f.rbx,
-        f.rcx,
-        f.rdx,
-        f.rsi,
-        f.rdi,
-        f.rbp,
-        f.r8,
-        f.r9,
-        f.r10,
-        f.r11,
-        f.r12,
-        f.r13,
-        f.r14,
-        f.r15
-    );
+    let lines: [&[(&str, u64)]; 5] = [
+        &[("rip", f.rip), ("rsp", f.rsp)],
+        &[
+            ("rax", f.rax),
+            ("rbx", f.rbx),
+            ("rcx", f.rcx),
+            ("rdx", f.rdx),
+        ],
+        &[
+            ("rsi", f.rsi),
+            ("rdi", f.rdi),
+            ("rbp", f.rbp),
+            ("r8 ", f.r8),
+        ],
+        &[
+            ("r9 ", f.r9),
+            ("r10", f.r10),
+            ("r11", f.r11),
+            ("r12", f.r12),
+        ],
+        &[("r13", f.r13), ("r14", f.r14), ("r15", f.r15)],
+    ];
+    // Output to a string or the port does not fail.
+    for (number, line) in lines.into_iter().enumerate() {
+        for &(name, value) in line {
+            let _ = write!(out, "  {name} {}", Disguised(value as usize));
+        }
+        if number == 0 {
+            let _ = write!(
+                out,
+                "  rflags {:08x}  cs {:02x}  ss {:02x}",
+                f.rflags, f.cs, f.ss
+            );
+        }
+        let _ = out.write_str("\n");
+    }
 }
 
 /// An exception in the kernel itself is a bug (or broken hardware): report and stop.
@@ -210,8 +233,9 @@ fn kernel_exception(frame: &Frame, address: usize) -> ! {
         .unwrap_or("Unknown");
     let overflow = mm::stack::is_guard(frame.rsp as usize) || mm::stack::is_guard(address);
     panic!(
-        "exception {name} in the kernel at {:#x}, address {address:#x}, error code {:#x}{}",
-        frame.rip,
+        "exception {name} in the kernel at {}, address {}, error code {:#x}{}",
+        Disguised(frame.rip as usize),
+        Disguised(address),
         frame.error,
         if overflow {
             " (kernel stack overflow)"

@@ -25,6 +25,8 @@ pub fn init_cpu() {
 
 /// Interrupt controllers, wired as ACPI says; every line is masked.
 pub fn init_interrupts(rsdp: Option<u64>) {
+    // Here there is a heap, so the line is kept.
+    cpu::log_guards();
     apic::silence_legacy_controllers();
     apic::init_local();
     acpi::init(rsdp);

@@ -160,7 +160,7 @@ boot_gdt_pointer:
     .short 23
     .long boot_gdt - OFFSET
 
-    .section .bss.boot, "aw", @nobits
+    .section .bss.stack.boot, "aw", @nobits
     .balign 4096
     .skip 65536
     .global boot_stack_top

@@ -40,6 +40,46 @@ unsafe extern "C" {
     static kernel_text_end: u8;
     static kernel_rodata_end: u8;
     static kernel_end: u8;
+    static boot_stack_guard: u8;
+    static fault_stack_guard: u8;
+    static nmi_stack_guard: u8;
+}
+
+/// The pages of the image below its fixed stacks, in ascending order: never mapped.
+fn guard_pages() -> [usize; 3] {
+    [
+        &raw const boot_stack_guard as usize,
+        &raw const fault_stack_guard as usize,
+        &raw const nmi_stack_guard as usize,
+    ]
+}
+
+/// Whether an address lies in a page below one of the image's fixed stacks.
+pub(super) fn is_guard(addr: usize) -> bool {
+    guard_pages().contains(&(addr & !(PAGE_SIZE - 1)))
+}
+
+/// A kernel address as outsiders may see it: where it is within the image, which they have too, or
+/// only the region it lies in; anything else as it is. Addresses of the kernel say where to aim.
+pub struct Disguised(pub usize);
+
+impl core::fmt::Display for Disguised {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let image = KERNEL_OFFSET..&raw const kernel_end as usize;
+        match self.0 {
+            address if image.contains(&address) => {
+                write!(f, "kernel+{:x}", address - KERNEL_OFFSET)
+            }
+            address if (STACKS..STACKS + (1 << 39)).contains(&address) => {
+                f.write_str("(kernel stack)")
+            }
+            // Small negative numbers are no addresses.
+            address if (phys::BASE..KERNEL_OFFSET).contains(&address) => {
+                f.write_str("(kernel memory)")
+            }
+            other => write!(f, "{other:016x}"),
+        }
+    }
 }
 
 /// Physical range of the kernel image: first byte and length.
@@ -340,20 +380,24 @@ const FLUSH_ALL: usize = 64;
 impl Drop for PageTable {
     /// Frees the table pages. The mapped frames are the owner's business (`AddrSpace`).
     fn drop(&mut self) {
-        fn free(at: usize, level: usize, entries: core::ops::Range<usize>) {
+        fn free_below(at: usize, level: usize, entries: core::ops::Range<usize>) {
             for i in entries {
                 let entry = read(at, i);
                 if level > 0 && entry.is_present() {
-                    free(entry.phys(), level - 1, 0..ENTRIES);
+                    free_below(entry.phys(), level - 1, 0..ENTRIES);
+                    frame::free_raw(entry.phys(), 1);
                 }
             }
-            frame::free_raw(at, 1);
         }
         // The idle loop keeps the tables of the program that ran last.
         if self.is_loaded() {
             activate(None);
         }
-        free(self.root, 3, 0..KERNEL_HALF);
+        free_below(self.root, 3, 0..KERNEL_HALF);
+        // Whoever finds the kernel's entries in a page of RAM takes it for tables in use, as the
+        // test that walks all tables does.
+        phys::zero_frame(self.root);
+        frame::free_raw(self.root, 1);
     }
 }
 
@@ -465,7 +509,12 @@ pub(super) unsafe fn init(map: &mut MemoryMap) {
     };
     section(start, text_end, text);
     section(text_end, rodata_end, constant);
-    section(rodata_end, end, data);
+    let mut from = rodata_end;
+    for guard in guard_pages() {
+        section(from, guard, data);
+        from = guard + PAGE_SIZE;
+    }
+    section(from, end, data);
 
     let mut physmap = |from: usize, to: usize, flags| {
         map_kernel(root, phys::BASE + from, from, to - from, flags, &mut alloc);

@@ -92,6 +92,7 @@ impl Drop for KernelStack {
 
 /// Whether an address lies in a guard page (for the report of a double fault).
 pub fn is_guard(addr: usize) -> bool {
-    (paging::STACKS..paging::STACKS + MAX * SLOT).contains(&addr)
-        && (addr - paging::STACKS) % SLOT < PAGE_SIZE
+    paging::is_guard(addr)
+        || (paging::STACKS..paging::STACKS + MAX * SLOT).contains(&addr)
+            && (addr - paging::STACKS) % SLOT < PAGE_SIZE
 }

@@ -18,8 +18,9 @@ use super::USER_END;
 use super::frame::FrameRef;
 use super::space::AddrSpace;
 
-/// The processor guards user pages (SMAP), so `user_copy` must lift the guard.
-static GUARDED: AtomicBool = AtomicBool::new(false);
+/// The processor guards user pages (SMAP), so `user_copy` must lift the guard, and the entry code
+/// put it back: a program can set the flag that lifts it.
+pub(crate) static GUARDED: AtomicBool = AtomicBool::new(false);
 
 global_asm!(
     r#"

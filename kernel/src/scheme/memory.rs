@@ -43,7 +43,7 @@ pub fn map_anonymous(space: &AddrSpace, map: &Map) -> Result<usize> {
         Anonymous::Private
     };
     let (address, replaced) =
-        space.map_anonymous(placement(map), map.size, prot(map.flags), kind)?;
+        space.map_anonymous(placement(map), map.size, prot(map.flags)?, kind)?;
     notify_unmapped(replaced);
     Ok(address)
 }
@@ -52,8 +52,12 @@ fn map_contiguous(space: &AddrSpace, map: &Map, path: MemoryPath) -> Result<usiz
     if map.flags.contains(MapFlags::MAP_SHARED) {
         return Err(Error::new(EOPNOTSUPP));
     }
-    let (address, replaced) =
-        space.map_contiguous(placement(map), map.size, prot(map.flags), cache(path.cache))?;
+    let (address, replaced) = space.map_contiguous(
+        placement(map),
+        map.size,
+        prot(map.flags)?,
+        cache(path.cache),
+    )?;
     notify_unmapped(replaced);
     Ok(address)
 }
@@ -120,7 +124,7 @@ impl Scheme for MemoryScheme {
             Kind::Physical => sched::current_space()?.map_physical(
                 map.offset,
                 map.size,
-                prot(map.flags),
+                prot(map.flags)?,
                 cache(path.cache),
             ),
             Kind::Translation => Err(Error::new(EOPNOTSUPP)),

@@ -475,13 +475,18 @@ pub fn placement(map: &Map) -> Placement {
     }
 }
 
-/// The protection part of map flags.
-pub fn prot(flags: MapFlags) -> Prot {
+/// The protection part of map flags: the one place where rights that a program asks for enter the
+/// kernel. `EOPNOTSUPP` for a page to be written and executed at once, as POSIX says of a
+/// combination that is not supported.
+pub fn prot(flags: MapFlags) -> Result<Prot> {
     let mut prot = Prot::empty();
     prot.set(Prot::READ, flags.contains(MapFlags::PROT_READ));
     prot.set(Prot::WRITE, flags.contains(MapFlags::PROT_WRITE));
     prot.set(Prot::EXEC, flags.contains(MapFlags::PROT_EXEC));
-    prot
+    if prot.contains(Prot::WRITE | Prot::EXEC) {
+        return Err(Error::new(EOPNOTSUPP));
+    }
+    Ok(prot)
 }
 
 /// Puts received files into the slots the payload lists; the payload must list exactly as many.

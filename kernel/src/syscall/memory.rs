@@ -44,7 +44,7 @@ pub fn funmap(address: usize, len: usize) -> Result<usize> {
 
 pub fn mprotect(address: usize, size: usize, flags: usize) -> Result<usize> {
     check_range(address, size)?;
-    let rights = prot(MapFlags::from_bits_truncate(flags));
+    let rights = prot(MapFlags::from_bits_truncate(flags))?;
     sched::current_space()?
         .protect(address, size, rights)
         .map(|()| 0)
@@ -70,7 +70,7 @@ pub fn mremap(
     } else {
         Placement::Any
     };
-    let rights = prot(MapFlags::from_bits_truncate(flags_word));
+    let rights = prot(MapFlags::from_bits_truncate(flags_word))?;
     let space = sched::current_space()?;
     let (address, replaced) = if flags.contains(MremapFlags::KEEP_OLD) {
         if new_size != PAGE_SIZE {

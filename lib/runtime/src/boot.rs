@@ -11,9 +11,10 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use libredox::Fd;
+use syscall::PAGE_SIZE;
 use syscall::data::{GlobalSchemes, ProcSchemeAttrs};
 use syscall::error::{EINVAL, ENODEV, Error, Result};
-use syscall::flag::O_RDWR;
+use syscall::flag::{MapFlags, O_RDWR};
 
 use crate::sync::Mutex;
 use crate::sys::NO_FD;
@@ -28,28 +29,44 @@ core::arch::global_asm!(
     ".type bootstrap_start,@function",
     "bootstrap_start:",
     "xor ebp, ebp",
-    "lea rsp, [rip + {stack} + {size} - 16]",
+    "lea rsp, [rip + {stack} + {end} - 16]",
     "fninit",
     "mov dword ptr [rsp], 0x1F80",
     "ldmxcsr dword ptr [rsp]",
     "mov dword ptr [rsp], 0x37F",
     "fldcw word ptr [rsp]",
+    // Where the parts of the program end; other programs have no such symbols and no such start.
+    ".weak image_text_end",
+    ".weak image_constants_end",
+    ".weak image_end",
+    "lea rdi, [rip + image_text_end]",
+    "lea rsi, [rip + image_constants_end]",
+    "lea rdx, [rip + image_end]",
     "call {start}",
     "ud2",
     ".size bootstrap_start, . - bootstrap_start",
     ".text",
     stack = sym STACK,
-    size = const STACK_SIZE,
+    end = const size_of::<Stack>(),
     start = sym boot,
 );
 
-#[repr(C, align(16))]
-struct Stack([u8; STACK_SIZE]);
+/// The stack, above a page that nobody can touch once [`protect`] has run.
+#[repr(C, align(4096))]
+struct Stack {
+    guard: [u8; PAGE_SIZE],
+    bytes: [u8; STACK_SIZE],
+}
 
-static mut STACK: Stack = Stack([0; STACK_SIZE]);
+static mut STACK: Stack = Stack {
+    guard: [0; PAGE_SIZE],
+    bytes: [0; STACK_SIZE],
+};
 
 /// Address at which the kernel maps the image.
 const IMAGE: usize = 0x1000;
+/// Address of the program in the image, behind the header's page.
+const PROGRAM: usize = 0x2000;
 /// End of user memory; the metadata pages end there.
 const USER_END: usize = 1 << 47;
 
@@ -88,10 +105,13 @@ impl Root {
     }
 }
 
-/// First Rust code of the first program.
-unsafe extern "C" fn boot() -> ! {
+/// First Rust code of the first program; the arguments are the ends of its parts.
+unsafe extern "C" fn boot(text_end: usize, constants_end: usize, end: usize) -> ! {
     BOOTED.store(1, Ordering::Relaxed);
     read_metadata();
+    if let Err(error) = protect(text_end, constants_end, end) {
+        halt(&format!("cannot give the boot image its rights: {error}"));
+    }
     state::set_args(alloc::vec!["bootstrap".into()]);
     if let Ok(debug) = root(GlobalSchemes::Debug)
         && let Ok(debug) = fd::openat_upper(debug, b"", O_RDWR, 0)
@@ -103,6 +123,31 @@ unsafe extern "C" fn boot() -> ! {
     }
     start::run_main();
     halt("bootstrap ended, which it must not")
+}
+
+/// Takes away what the parts of the image need not be allowed: the kernel, which does not know
+/// them, maps all of it to be written and executed. Files and constants stay readable, and below
+/// the stack nothing can be touched.
+fn protect(text_end: usize, constants_end: usize, end: usize) -> Result<()> {
+    let image = image()?;
+    let (guard, image_end) = ((&raw const STACK).addr(), IMAGE + image.len());
+    let read = MapFlags::PROT_READ;
+    for (from, to, rights) in [
+        (IMAGE, PROGRAM, read),
+        (PROGRAM, text_end, read | MapFlags::PROT_EXEC),
+        (text_end, constants_end, read),
+        (constants_end, end, read | MapFlags::PROT_WRITE),
+        (guard, guard + PAGE_SIZE, MapFlags::empty()),
+        (end, image_end, read),
+    ] {
+        if from < to {
+            let words = [from, to - from, rights.bits(), 0, 0, 0];
+            // SAFETY: code, constants, data and files keep the rights with which this program uses
+            // them; the page below the stack is used by nobody.
+            unsafe { sys::call(syscall::SYS_MPROTECT, words) }?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads the list of roots and the right to create schemes.

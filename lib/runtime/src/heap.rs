@@ -1,17 +1,20 @@
-//! The global allocator: `talc` over anonymous memory that grows in chunks.
+//! The global allocator: `talc` over anonymous memory that grows in chunks, each between two pages
+//! that nobody can touch: who runs over the end of a chunk ends there.
 //!
 //! Memory is never returned to the kernel before the process ends; reservations are kept small
 //! because copying an address space costs time by reserved size on the upstream kernel.
 
 use core::alloc::Layout;
 
+use syscall::PAGE_SIZE;
+use syscall::error::Result;
 use syscall::flag::MapFlags;
 use talc::base::Talc;
 use talc::base::binning::Binning;
 use talc::source::Source;
 
 use crate::sync::YieldNow;
-use crate::sys;
+use crate::{fd, sys};
 
 /// Smallest growth step, in bytes.
 const CHUNK: usize = 128 * 1024;
@@ -25,14 +28,14 @@ struct Anonymous;
 // SAFETY: `acquire` claims only memory that the kernel has just mapped for us and that nobody else
 // knows of; it does not use the global allocator.
 unsafe impl Source for Anonymous {
-    fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> Result<(), ()> {
+    fn acquire<B: Binning>(
+        talc: &mut Talc<Self, B>,
+        layout: Layout,
+    ) -> core::result::Result<(), ()> {
         let wanted = layout.size().checked_add(layout.align()).ok_or(())?;
         let size = wanted.checked_add(OVERHEAD).ok_or(())?.max(CHUNK);
-        let size = size
-            .checked_next_multiple_of(syscall::PAGE_SIZE)
-            .ok_or(())?;
-        let base =
-            map_anonymous(size, MapFlags::PROT_READ | MapFlags::PROT_WRITE).map_err(|_| ())?;
+        let size = size.checked_next_multiple_of(PAGE_SIZE).ok_or(())?;
+        let base = map_guarded(size).map_err(|_| ())?;
         // SAFETY: the range was mapped readable and writable just now and belongs to us alone.
         unsafe { talc.claim(base as *mut u8, size) }
             .map(|_| ())
@@ -44,26 +47,27 @@ unsafe impl Source for Anonymous {
 static HEAP: talc::TalcLock<spin::mutex::SpinMutex<(), YieldNow>, Anonymous> =
     talc::TalcLock::new(Anonymous);
 
-/// Maps fresh zero pages at an address of the kernel's choice; `size` is a multiple of the page.
-pub(crate) fn map_anonymous(size: usize, flags: MapFlags) -> crate::Result<usize> {
-    let map = syscall::Map {
-        offset: 0,
-        size,
-        flags: flags | MapFlags::MAP_PRIVATE,
-        address: 0,
-    };
-    // SAFETY: without MAP_FIXED nothing that exists is replaced; `map` lives across the call.
-    unsafe {
-        sys::call(
-            syscall::SYS_FMAP,
-            [
-                sys::NO_FD,
-                (&raw const map) as usize,
-                size_of::<syscall::Map>(),
-                0,
-                0,
-                0,
-            ],
-        )
+/// Maps fresh zero pages at an address of the kernel's choice, between two pages without any
+/// right; `size` is a multiple of the page. Returns the address of the first page that can be used.
+pub(crate) fn map_guarded(size: usize) -> Result<usize> {
+    let (_, whole) = guarded(PAGE_SIZE, size);
+    // SAFETY: without MAP_FIXED nothing that exists is replaced.
+    let base = unsafe { fd::mmap(sys::NO_FD, 0, whole, 0, MapFlags::MAP_PRIVATE) }? + PAGE_SIZE;
+    let rights = MapFlags::PROT_READ | MapFlags::PROT_WRITE;
+    // SAFETY: the pages were mapped just now, and nobody knows of them.
+    let opened = unsafe { sys::call(syscall::SYS_MPROTECT, [base, size, rights.bits(), 0, 0, 0]) };
+    match opened {
+        Ok(_) => Ok(base),
+        Err(error) => {
+            let (base, whole) = guarded(base, size);
+            // SAFETY: as above.
+            let _ = unsafe { fd::munmap(base, whole) };
+            Err(error)
+        }
     }
+}
+
+/// Address and size of what [`map_guarded`] mapped, the guards included.
+pub(crate) fn guarded(base: usize, size: usize) -> (usize, usize) {
+    (base - PAGE_SIZE, size + 2 * PAGE_SIZE)
 }

@@ -112,3 +112,46 @@ extern "C" fn entry() -> ! {
         "ud2",
     )
 }
+
+/// Calls what is at `address` as a function. Ends in an exception when no code may run there.
+pub fn execute(address: usize) {
+    // SAFETY: a test passes the address of memory that must not be executed, or of one `ret`
+    // instruction; both leave nothing changed.
+    unsafe { asm!("call {}", in(reg) address, clobber_abi("C")) };
+}
+
+/// Instructions that programs may not execute.
+#[derive(Clone, Copy, Debug)]
+pub enum Forbidden {
+    /// `cli`: interrupts off.
+    Cli,
+    /// `hlt`: stop the processor.
+    Halt,
+    /// `out`: a port.
+    Port,
+    /// `mov rax, cr3`: where the page tables are.
+    Control,
+    /// `wrmsr`: the entry of system calls, for one.
+    Register,
+    /// `sgdt`: where a table of the kernel is (UMIP).
+    Table,
+}
+
+/// Executes an instruction that ends in an exception.
+pub fn forbidden(instruction: Forbidden) {
+    let mut bytes = [0u8; 16];
+    // SAFETY: each instruction raises an exception before it changes anything; the one that does
+    // not on a processor without the protection stores 10 bytes into a local.
+    unsafe {
+        match instruction {
+            Forbidden::Cli => asm!("cli"),
+            Forbidden::Halt => asm!("hlt"),
+            Forbidden::Port => asm!("out 0x80, al", in("al") 0u8),
+            Forbidden::Control => asm!("mov {}, cr3", out(reg) _),
+            Forbidden::Register => {
+                asm!("wrmsr", in("ecx") 0xC000_0082u32, in("eax") 0u32, in("edx") 0u32);
+            }
+            Forbidden::Table => asm!("sgdt [{}]", in(reg) bytes.as_mut_ptr()),
+        }
+    }
+}

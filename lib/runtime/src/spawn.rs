@@ -250,6 +250,9 @@ pub(crate) fn load_stack(
 
     let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE;
     map_remote(space, STACK_TOP - STACK_SIZE, STACK_SIZE, flags)?;
+    // Nothing may ever be mapped where an overflow would arrive.
+    let guard = STACK_TOP - STACK_SIZE - PAGE_SIZE;
+    map_remote(space, guard, PAGE_SIZE, MapFlags::empty())?;
     let page = pointer / PAGE_SIZE * PAGE_SIZE;
     let mut window = Window::open(space, page, STACK_TOP - page)?;
     let skip = pointer - page;

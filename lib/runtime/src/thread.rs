@@ -8,12 +8,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use libredox::Fd;
 use syscall::PAGE_SIZE;
 use syscall::error::{EINVAL, Error, Result};
-use syscall::flag::MapFlags;
 
 use crate::sync::Mutex;
 use crate::{fd, heap, spawn, state, sys};
 
-/// Stack of a thread in bytes unless told otherwise; pages are made when they are touched.
+/// Stack of a thread in bytes unless told otherwise; pages are made when they are touched. Below
+/// and above it lies a page that nobody can touch.
 const STACK_SIZE: usize = 256 * 1024;
 
 core::arch::global_asm!(
@@ -89,7 +89,8 @@ fn finish(status: Result<usize>, stack: usize, stack_size: usize) -> ! {
         if let Some(previous) = LEFT.lock().replace(status) {
             let _ = fd::close(previous);
         }
-        let words = [usize::MAX, stack, stack_size];
+        let (base, whole) = heap::guarded(stack, stack_size);
+        let words = [usize::MAX, base, whole];
         let _ = fd::write(status, words.map(usize::to_ne_bytes).as_flattened());
     }
     // Not reached unless the kernel refused.
@@ -179,9 +180,8 @@ impl Builder {
         if self.fs_base != 0 {
             set_fs_base(thread.raw(), self.fs_base)?;
         }
-        let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE;
         let stack_size = self.stack_size;
-        let stack = heap::map_anonymous(stack_size, flags)?;
+        let stack = heap::map_guarded(stack_size)?;
 
         let result = Arc::new(Mutex::new(None));
         let done = Arc::new(AtomicU32::new(0));
@@ -207,7 +207,8 @@ impl Builder {
                 // SAFETY: the thread does not run, so record and stack are still ours.
                 unsafe {
                     drop(Box::from_raw(start));
-                    let _ = fd::munmap(stack, stack_size);
+                    let (base, whole) = heap::guarded(stack, stack_size);
+                    let _ = fd::munmap(base, whole);
                 }
                 Err(error)
             }

@@ -110,7 +110,7 @@ pub fn change(space: &Arc<AddrSpace>, buf: UserBuf) -> Result<usize> {
             let (address, size) = (buf.word(1)?, buf.word(2)?);
             check_range(address, size)?;
             let flags = MapFlags::from_bits(buf.word(3)?).ok_or(Error::new(EINVAL))?;
-            space.protect(address, size, prot(flags))?;
+            space.protect(address, size, prot(flags)?)?;
             Ok(record_size(4))
         }
         _ => Err(Error::new(EINVAL)),
@@ -144,7 +144,7 @@ pub fn map_from(
     if !map.offset.is_multiple_of(PAGE_SIZE) {
         return Err(Error::new(EINVAL));
     }
-    let (place, rights) = (placement(map), prot(map.flags));
+    let (place, rights) = (placement(map), prot(map.flags)?);
     let (address, replaced) = if transfer {
         space.transfer(source, map.offset, map.size, place, rights)?
     } else {

@@ -14,7 +14,7 @@ use alloc::{
 };
 
 use ::syscall::{
-    CallFlags, EventFlags, MapFlags, MunmapFlags, RecvFdFlags, SendFdFlags,
+    CallFlags, EventFlags, MunmapFlags, RecvFdFlags, SendFdFlags,
     data::Map,
     error::{EAGAIN, EBUSY, EINTR, EINVAL, EIO, ENODEV, EPERM, Error, Result},
     schemev2::{Opcode, Sqe, SqeFlags},
@@ -498,6 +498,7 @@ impl Scheme for UserScheme {
         if map.size == 0 || !aligned(map.address) || !aligned(map.offset) {
             return Err(Error::new(EINVAL));
         }
+        let rights = prot(map.flags)?;
         let source = self.daemon_space()?;
         if Arc::ptr_eq(&source, space) {
             return Err(Error::new(EBUSY));
@@ -517,7 +518,6 @@ impl Scheme for UserScheme {
             offset: map.offset as u64,
             flags: map.flags.bits(),
         };
-        let rights = prot(map.flags & !MapFlags::MAP_SHARED);
         match space.map_scheme(placement(map), map.size, rights, &source, address, grant) {
             Ok((address, replaced)) => {
                 notify_unmapped(replaced);
