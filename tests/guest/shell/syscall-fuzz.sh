@@ -1,0 +1,1 @@
+syscall-fuzz 1 20
