@@ -171,6 +171,11 @@ pub fn check_room() -> Result<()> {
     }
 }
 
+/// Whether programs could have so many pages more now.
+pub(super) fn has_room(pages: usize) -> bool {
+    with(|frames| frames.free()) >= pages.saturating_add(RESERVE)
+}
+
 /// Gives back frames of `alloc_raw`.
 pub(super) fn free_raw(phys: usize, pages: usize) {
     with(|frames| {

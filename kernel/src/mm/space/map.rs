@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Loans up to this size are made without a look at how much memory there is.
+const FEW_PAGES: usize = 64;
+
 impl AddrSpace {
     /// Maps zero pages that come into being when touched. Returns the address and what a fixed
     /// placement replaced. `EEXIST`, `EBUSY` (over pinned).
@@ -333,6 +336,18 @@ impl AddrSpace {
             let Inner { areas, table, .. } = &mut *inner;
             if !areas.covers(addr, len) {
                 return Err(Error::new(EFAULT));
+            }
+            // Pages that are not there come when the borrower touches them. If there is no memory
+            // for them it is the lender who must hear, not the borrower who must end.
+            if len > FEW_PAGES * PAGE_SIZE {
+                let mut present = 0;
+                table.update(addr, len, |_, entry| {
+                    present += 1;
+                    entry
+                });
+                if !frame::has_room(len / PAGE_SIZE - present) {
+                    return Err(Error::new(ENOMEM));
+                }
             }
             let plain = |area: &Area<Backing>| matches!(area.backing, Backing::Private);
             if areas

@@ -7,7 +7,8 @@ use alloc::{
 };
 
 use ::syscall::{
-    error::{EBADF, EINVAL, EOPNOTSUPP, EOWNERDEAD, Error, Result},
+    data::GlobalSchemes,
+    error::{EBADF, EINVAL, ELOOP, EOPNOTSUPP, EOWNERDEAD, Error, Result},
     flag::FileTableVerb,
 };
 
@@ -16,7 +17,7 @@ use crate::{
     object::{Description, FileTable},
     proc,
     sched::{Context, ContextRef},
-    scheme::Opened,
+    scheme::{Opened, kernel_id},
     syscall::UserBuf,
 };
 
@@ -107,9 +108,18 @@ pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
     else {
         return Err(Error::new(EBADF));
     };
+    // A copy that holds the descriptor of this very handle would keep it, and it the copy, for ever.
+    let chosen = alive(&table)?;
+    let own = |file: &Description| {
+        file.scheme() == kernel_id(GlobalSchemes::Proc) && file.number() == number
+    };
+    let is_copy = matches!(table, TableRef::Owned(_));
+    if is_copy && chosen.entries().iter().any(|(_, file)| own(file)) {
+        return Err(Error::new(ELOOP));
+    }
     // The table of a context is not kept: it may hold the very descriptor of this handle, so that
     // neither would ever go.
-    let left = TableRef::Borrowed(Arc::downgrade(&alive(&table)?));
+    let left = TableRef::Borrowed(Arc::downgrade(&chosen));
     set_kind(number, Kind::AwaitingFileTable(table))?;
     set_kind(
         source,

@@ -16,10 +16,12 @@ use libredox::Fd;
 use runtime::io::Read;
 use runtime::process::{self, Child, Command, ExitStatus};
 use runtime::time::{Duration, sleep};
-use runtime::{Error, Result, env, fd, fs, path, probe, state, thread};
+use runtime::{Error, Result, env, fd, fs, path, probe, state, sys, thread};
 use syscall::error::{
-    EACCES, EBADF, ECHILD, EEXIST, EFAULT, EINVAL, ELOOP, ENODEV, ENOENT, ENOEXEC, EPERM, ESRCH,
+    EACCES, EBADF, ECHILD, EEXIST, EFAULT, EINVAL, ELOOP, ENODEV, ENOENT, ENOEXEC, ENOMEM, EPERM,
+    ESRCH,
 };
+use syscall::flag::MapFlags;
 
 runtime::main!(main);
 
@@ -60,6 +62,7 @@ fn main() -> i32 {
             return i32::from(made.is_err());
         }
         ["choose"] => return i32::from(choose().is_err()),
+        ["choose-copy"] => return errno(choose_copy()),
         ["copy"] => {
             let mut text = String::new();
             if runtime::io::stdin().read_to_string(&mut text).is_err() {
@@ -80,6 +83,10 @@ fn main() -> i32 {
     leftovers(&mut suite);
     pipes(&mut suite);
     half_a_thread(&mut suite);
+    let chosen = run(&["choose-copy"]).map(|status| status.code());
+    let chosen = chosen.map_err(|error| error.errno);
+    suite.equal("a table with its own chooser", chosen, Ok(Some(ELOOP)));
+    too_much(&mut suite);
     names(&mut suite);
     arguments_from_hell(&mut suite);
     threads(&mut suite);
@@ -276,6 +283,42 @@ fn half_a_thread(suite: &mut Suite) {
         ended().map_err(|error| error.errno),
         Ok(true),
     );
+}
+
+/// A buffer that there is no memory for must not end the daemon that it is lent to.
+fn too_much(suite: &mut Suite) {
+    const SIZE: usize = 1 << 30;
+    let lent = || -> Result<i32> {
+        let file = Fd::new(path::open("/scheme/zero", syscall::O_RDWR)?);
+        let map = syscall::Map {
+            offset: 0,
+            size: SIZE,
+            flags: MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_PRIVATE,
+            address: 0,
+        };
+        let call = |number, words: [usize; 3]| {
+            let [a, b, c] = words;
+            sys::demux(probe::syscall(number, [a, b, c, 0, 0, 0]))
+        };
+        let map = (&raw const map).addr();
+        let record = [sys::NO_FD, map, size_of::<syscall::Map>()];
+        let base = call(syscall::SYS_FMAP, record)?;
+        let read = errno(call(syscall::SYS_READ, [file.raw(), base, SIZE]));
+        call(syscall::SYS_FUNMAP, [base, SIZE, 0])?;
+        Ok(read)
+    };
+    let lent = lent().map_err(|error| error.errno);
+    suite.equal("a buffer without memory", lent, Ok(ENOMEM));
+    suite.equal("the daemon goes on", errno(fs::read("/scheme/null")), 0);
+}
+
+/// Has a new thread choose a copy of our file table that holds the handle it chooses with.
+fn choose_copy() -> Result<()> {
+    let thread = fd::dup_upper(state::proc_fd(), b"new-thread")?;
+    let selection = fd::dup_upper(thread, b"current-filetable")?;
+    let files = fd::dup_upper(state::thread_fd(), b"filetable")?;
+    let copy = fd::dup_upper(files, b"copy")?;
+    fd::write(selection, &copy.to_ne_bytes()).map(drop)
 }
 
 /// Pipes that exist, as the kernel's statistics say.
