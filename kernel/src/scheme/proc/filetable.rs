@@ -108,7 +108,8 @@ pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
     else {
         return Err(Error::new(EBADF));
     };
-    // A copy that holds the descriptor of this very handle would keep it, and it the copy, for ever.
+    // A copy that holds the descriptor of this very handle would keep it, and it the copy, for
+    // ever.
     let chosen = alive(&table)?;
     let own = |file: &Description| {
         file.scheme() == kernel_id(GlobalSchemes::Proc) && file.number() == number
