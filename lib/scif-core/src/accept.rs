@@ -8,7 +8,6 @@ use scif_abi::trace::What;
 use scif_abi::{Error, PortId};
 
 use crate::config::Owner;
-use crate::connect::queue_pair_bytes;
 use crate::connection::{ConnectionId, Ends, Phase};
 use crate::endpoint::{EndpointId, EndpointState, Request};
 use crate::engine::Engine;
@@ -37,8 +36,7 @@ impl Engine {
         // Ends: every turn takes one of at most `MAX_BACKLOG` requests.
         while let Some(request) = self.endpoint_mut(listener)?.requests.pop_front() {
             let node = request.source.node();
-            let bytes = queue_pair_bytes(self.understands(node, Extensions::ARMED));
-            let remote = RemoteQueuePair::read(mem, self.reach(node), request.queue_pair, bytes);
+            let remote = self.remote_pair(mem, node, request.connector, request.queue_pair);
             let Some(remote) = remote else {
                 self.stats.bad_queue_pairs += 1;
                 self.trace(What::BadQueuePair, node, request.queue_pair);

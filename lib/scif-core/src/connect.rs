@@ -221,20 +221,18 @@ impl Engine {
         queue_pair: u64,
         acceptor: u64,
     ) {
-        let own = self.config.node;
         let Some(node) = self.connections.get(id.0).map(|c| c.peer.node()) else {
             return;
         };
         let is_armable = self.understands(node, Extensions::ARMED);
-        let reach = Reach::to(node, own);
+        let phase = self.connections.get(id.0).map(|c| c.phase);
+        let wanted = phase == Some(Phase::Requested);
+        let remote = match wanted {
+            true => self.remote_pair(mem, node, acceptor, queue_pair),
+            false => None,
+        };
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
-        };
-        let wanted = connection.phase == Phase::Requested;
-        let remote = if wanted {
-            RemoteQueuePair::read(mem, reach, queue_pair, queue_pair_bytes(is_armable))
-        } else {
-            None
         };
         let (Some(remote), Some(endpoint)) = (remote, connection.endpoint) else {
             if wanted {
@@ -263,7 +261,26 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// The other side's half of a connection with `node`: its id there, and the bus address it gave
+    /// for its queue pair. `None`: there is no usable queue pair.
+    pub(crate) fn remote_pair(
+        &self,
+        mem: &dyn Memory,
+        node: NodeId,
+        id: u64,
+        address: u64,
+    ) -> Option<RemoteQueuePair> {
+        if node == self.config.node {
+            let block = &self.connections.get(id)?.block;
+            return (block.exported == address).then(|| RemoteQueuePair::own(block));
+        }
+        let bytes = queue_pair_bytes(self.understands(node, Extensions::ARMED));
+        RemoteQueuePair::read(mem, Reach::Peer(node), address, bytes)
+    }
+}
+
 /// Bytes of the other side's queue pair structure and the words behind it.
-pub(crate) fn queue_pair_bytes(is_armable: bool) -> usize {
+fn queue_pair_bytes(is_armable: bool) -> usize {
     if is_armable { ARMED_QP_BYTES } else { QP_BYTES }
 }

@@ -134,6 +134,14 @@ impl Loan {
         loan_pages(self.pages) as usize
     }
 
+    /// Whether `bytes` bytes at local address `address` are in it.
+    fn holds(&self, address: u64, bytes: usize) -> bool {
+        let end = address.checked_add(bytes as u64);
+        self.blocks.iter().any(|(start, pages)| {
+            *start <= address && end.is_some_and(|end| end <= start + pages * PAGE)
+        })
+    }
+
     /// Ends the loan. The owner of the window does not write to it any more.
     pub(crate) fn free(self, mem: &mut dyn Memory) {
         for (address, pages) in self.blocks {
@@ -190,19 +198,39 @@ impl Loan {
     }
 }
 
-/// Writes a window's page list to the structure lent at bus address `address`.
+/// What the owner of a window may write to.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    reach: Reach,
+    /// Within the node: what was lent, and nothing else.
+    lent: Option<&'a Loan>,
+}
+
+impl Target<'_> {
+    fn check(self, mem: &dyn Memory, address: u64, bytes: usize) -> Result<(), BadAddress> {
+        check(match self.reach {
+            Reach::Own => self.lent.is_some_and(|loan| loan.holds(address, bytes)),
+            Reach::Peer(_) => self.reach.reaches(mem, address, bytes),
+        })
+    }
+}
+
+/// Writes a window's page list to the structure lent at bus address `address`; `lent`, when that is
+/// within the node.
 ///
 /// # Errors
 /// What was lent is not usable.
 pub(crate) fn fill(
     mem: &mut dyn Memory,
     reach: Reach,
+    lent: Option<&Loan>,
     address: u64,
     fill: &WindowFill,
     chunks: &Chunks,
 ) -> Result<(), BadAddress> {
     let mut record = WindowRecord::new_zeroed();
-    check(reach.reaches(mem, address, WINDOW_BYTES))?;
+    let target = Target { reach, lent };
+    target.check(mem, address, WINDOW_BYTES)?;
     reach.read(mem, address, record.as_mut_bytes())?;
     check(record.magic.get() == QP_MAGIC)?;
     check(u64::try_from(record.pages.get()) == Ok(chunks.pages()))?;
@@ -210,12 +238,12 @@ pub(crate) fn fill(
     let mut batch = Batch::default();
     for (index, (address, pages)) in chunks.iter().enumerate() {
         if batch.is_full(index) {
-            batch.write(mem, reach, addresses, counts)?;
+            batch.write(mem, target, addresses, counts)?;
             batch.restart(index);
         }
         batch.push(reach.export(mem, address), pages);
     }
-    batch.write(mem, reach, addresses, counts)?;
+    batch.write(mem, target, addresses, counts)?;
     for (offset, bytes) in fill.stores() {
         reach.write(mem, address + offset, &bytes)?;
     }
@@ -260,18 +288,18 @@ impl Batch {
     fn write(
         &self,
         mem: &mut dyn Memory,
-        reach: Reach,
+        target: Target<'_>,
         addresses: u64,
         counts: u64,
     ) -> Result<(), BadAddress> {
         for (lookup, words) in [(addresses, &self.addresses), (counts, &self.counts)] {
             let bytes = words.as_bytes().get(..self.len * WORD as usize);
             let bytes = bytes.ok_or(BadAddress)?;
-            let table = lookup_table(mem, reach, lookup, self.first / TABLE_ENTRIES)?;
+            let table = lookup_table(mem, target, lookup, self.first / TABLE_ENTRIES)?;
             let at = table.checked_add((self.first % TABLE_ENTRIES) as u64 * WORD);
             let at = at.ok_or(BadAddress)?;
-            check(reach.reaches(mem, at, bytes.len()))?;
-            reach.write(mem, at, bytes)?;
+            target.check(mem, at, bytes.len())?;
+            target.reach.write(mem, at, bytes)?;
         }
         Ok(())
     }
@@ -280,14 +308,14 @@ impl Batch {
 /// The bus address of table `index`, from the lookup array at bus address `lookup`.
 fn lookup_table(
     mem: &dyn Memory,
-    reach: Reach,
+    target: Target<'_>,
     lookup: u64,
     index: usize,
 ) -> Result<u64, BadAddress> {
     let mut word = [0; WORD as usize];
     let entry = lookup.checked_add(index as u64 * WORD).ok_or(BadAddress)?;
-    check(reach.reaches(mem, entry, word.len()))?;
-    reach.read(mem, entry, &mut word)?;
+    target.check(mem, entry, word.len())?;
+    target.reach.read(mem, entry, &mut word)?;
     Ok(u64::from_le_bytes(word))
 }
 

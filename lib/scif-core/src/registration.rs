@@ -15,6 +15,7 @@ use crate::event::Event;
 use crate::loan;
 use crate::memory::Memory;
 use crate::pages::{Chunks, PAGE, Pages};
+use crate::ring::Reach;
 use crate::settle::Ending;
 use crate::ticket::{Ticket, Waits};
 use crate::window::{Slot, Window, WindowId, WindowState, range_end};
@@ -31,8 +32,8 @@ impl Engine {
     /// negative, unaligned (FIXED) or so high that the window would end beyond 2^63 - 1.
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`: the state of the endpoint. `ENOMEM`: a window cannot be
     /// that large. `EADDRINUSE`: FIXED, and a page is registered. `ENOMEM`: no offsets or windows
-    /// left, or the user has too many. `EAGAIN`: the user's limit on pinned pages. By the ticket: `ENOMEM`: the peer has no
-    /// memory for it; `ENOTCONN`: it refuses; `ECONNRESET`: it has gone.
+    /// left, or the user has too many. `EAGAIN`: the user's limit on pinned pages. By the ticket:
+    /// `ENOMEM`: the peer has no memory for it; `ENOTCONN`: it refuses; `ECONNRESET`: it has gone.
     pub fn register(
         &mut self,
         mem: &mut dyn Memory,
@@ -435,7 +436,11 @@ impl Engine {
             self.give_back(mem, ends, peer, user_window, waiter);
             return self.fail_window(WindowId(waiter), Error::ConnectionReset);
         };
-        if loan::fill(mem, reach, address, &fill, &window.chunks).is_err() {
+        let lent = self
+            .windows
+            .loan(user_window)
+            .filter(|_| reach == Reach::Own);
+        if loan::fill(mem, reach, lent, address, &fill, &window.chunks).is_err() {
             self.stats.bad_windows += 1;
             self.give_back(mem, ends, peer, user_window, waiter);
             return self.fail_window(WindowId(waiter), Error::NoMemory);

@@ -74,7 +74,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Within the node there is nothing to check: the addresses are our own.
+    /// Within the node there is nothing to check: such addresses are never read from memory.
     pub(crate) fn reaches(self, mem: &dyn Memory, address: u64, bytes: usize) -> bool {
         match self {
             Reach::Own => true,
@@ -156,6 +156,18 @@ pub(crate) struct RemoteQueuePair {
 }
 
 impl RemoteQueuePair {
+    /// A connection within the node: what we know of the other end's half, whatever is stored in
+    /// its structure.
+    pub(crate) fn own(block: &Block) -> RemoteQueuePair {
+        RemoteQueuePair {
+            reach: Reach::Own,
+            address: block.address,
+            buffer: block.ring_address(),
+            ring_bytes: block.ring_bytes,
+            extensions: 0,
+        }
+    }
+
     /// Reads and checks the structure at bus address `address`, of `bytes` bytes with the words
     /// behind it. `None`: there is no usable queue pair.
     pub(crate) fn read(

@@ -264,6 +264,14 @@ impl Windows {
         }
     }
 
+    /// The structure with this id that is lent.
+    pub(crate) fn loan(&self, id: u64) -> Option<&Loan> {
+        match self.remote.get(id) {
+            Some(Remote::Lent(loan)) => Some(loan),
+            _ => None,
+        }
+    }
+
     /// What `node` makes us keep.
     pub(crate) fn burden(&self, node: NodeId) -> Burden {
         self.burdens.get(&node).copied().unwrap_or_default()

@@ -22,6 +22,22 @@ fn both_ways(test: fn(&mut Bed, End, End)) {
 }
 
 #[test]
+fn within_a_node_page_lists_are_not_believed_either() {
+    // The address of a table, and that of a run of pages.
+    for (bytes, address) in [(8, 1 << 40), (256, 16 * PAGE)] {
+        let mut bed = Bed::new(1);
+        let (a, _) = bed.connect(0, 0);
+        let pages = bed.pin(0, &[1]);
+        bed.nodes[0].memory.lie.set(Some((bytes, address)));
+        let ticket = bed.start_register(a, &pages, 0, BOTH, FIXED);
+        let refused = bed.finish(a, ticket);
+        assert!(refused.is_err(), "{bytes}");
+        assert_eq!(bed.nodes[0].memory.lie.get(), None);
+        bed.assert_clean();
+    }
+}
+
+#[test]
 fn a_window_comes_and_goes() {
     both_ways(|bed, a, _| {
         let pages = bed.pin(a.node, &[1, 2, 1]);
