@@ -9,9 +9,11 @@
 
 mod ending;
 mod mapped;
+mod rma;
 mod work;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -25,6 +27,7 @@ use scif_core::{
 use scif_ring::{Consumer, Producer, Side};
 
 use self::mapped::Mapped;
+use self::rma::{Copying, Window};
 use crate::faults::Faults;
 use crate::memory::{Fabric, NodeMemory};
 use crate::rng::{Rng, mix};
@@ -48,6 +51,8 @@ pub struct DirectReport {
     pub sleeps: u64,
     /// Sleepers woken.
     pub wakes: u64,
+    /// Pieces copied by programs themselves.
+    pub copies: u64,
     /// Times a program found the lock taken, or the engine did.
     pub in_the_way: u64,
     /// Handles refused because the peer does not speak the extension.
@@ -59,6 +64,7 @@ impl DirectReport {
     pub fn add(&mut self, other: &DirectReport) {
         self.bytes = [0, 1].map(|at| self.bytes[at] + other.bytes[at]);
         self.sleeps += other.sleeps;
+        self.copies += other.copies;
         self.wakes += other.wakes;
         self.in_the_way += other.in_the_way;
         self.steps += other.steps;
@@ -76,6 +82,10 @@ pub enum Bug {
     NoLock,
     /// Who sleeps does not look again.
     NoArm,
+    /// Programs copy without counting themselves as busy.
+    NoBusy,
+    /// Programs copy without looking whether a window has gone.
+    NoEpoch,
 }
 
 /// A program at an end.
@@ -100,6 +110,8 @@ struct Handle {
     mapped: Mapped,
     producer: Producer,
     consumer: Consumer,
+    /// What it has mapped of the other end's window.
+    copying: Option<Copying>,
 }
 
 /// One direction of a connection.
@@ -148,6 +160,13 @@ struct World {
     is_armed: bool,
     bug: Option<Bug>,
     trace: Trace,
+    /// Windows that are not gone, by connection and end.
+    windows: BTreeMap<(usize, usize), Window>,
+    /// Pages the engines were given, by node and number.
+    pins: BTreeMap<(usize, u64), Vec<u64>>,
+    last_pin: u64,
+    /// Ends register windows, and programs copy to them.
+    has_windows: bool,
     report: DirectReport,
 }
 
@@ -185,6 +204,10 @@ impl World {
             }
         };
         let nodes = vec![node(0), node(1)];
+        let has_windows = match bug {
+            Some(bug) => [Bug::NoBusy, Bug::NoEpoch].contains(&bug),
+            None => rng.one_in(2),
+        };
         let is_armed = bug.is_some() || !rng.one_in(6);
         World {
             rng,
@@ -197,6 +220,10 @@ impl World {
             is_armed,
             bug,
             trace: trace.clone(),
+            windows: BTreeMap::new(),
+            pins: BTreeMap::new(),
+            last_pin: 0,
+            has_windows,
             report: DirectReport::default(),
         }
     }
@@ -359,6 +386,7 @@ impl World {
             mapped,
             producer: Producer::new(record.peer_ring_bytes.get()),
             consumer: Consumer::new(record.own_ring_bytes.get()),
+            copying: None,
         }))
     }
 
@@ -381,6 +409,7 @@ impl World {
                     self.start_program((at, side))?;
                 }
             }
+            36..38 if self.has_windows => self.window_step()?,
             _ if self.programs.is_empty() => {}
             _ => {
                 let which = self.rng.below(self.programs.len() as u64) as usize;
@@ -416,9 +445,10 @@ impl World {
         loop {
             let Node { engine, mem, .. } = &mut self.nodes[number];
             match engine.next_event(mem) {
-                None => return Ok(()),
+                None => return self.look_at_windows(),
                 Some(Event::Ring(to)) => self.nodes[usize::from(to)].bells.push(number as NodeId),
                 Some(Event::Changed(id)) => self.wake(number, id),
+                Some(Event::Released(pin)) => self.released(number, pin)?,
                 Some(Event::LinkFailed(_) | Event::NodeDown(_)) => {
                     return Err("a link failed, though only programs store nonsense".into());
                 }

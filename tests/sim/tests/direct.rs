@@ -16,13 +16,20 @@ fn programs_and_engine_share_rings() {
     assert!(sum.sleeps > 10_000 && sum.wakes > 5_000 && sum.in_the_way > 1_000);
     assert!(sum.faults.count(Fault::ClientKilled) > 500);
     assert!(sum.faults.count(Fault::ClientScribbled) > 100 && sum.refused > 50);
+    assert!(sum.copies > 2000);
 }
 
 /// Each planted bug must be noticed by at least a quarter of a few seeds: another program at the
 /// same end often makes good what one does wrong.
 #[test]
 fn planted_bugs_are_found() {
-    for bug in [Bug::NoKick, Bug::NoLock, Bug::NoArm] {
+    for bug in [
+        Bug::NoKick,
+        Bug::NoLock,
+        Bug::NoArm,
+        Bug::NoBusy,
+        Bug::NoEpoch,
+    ] {
         let found = (0..20).filter(|seed| run(*seed, 3000, Some(bug)).is_err());
         let found = found.count();
         assert!(

@@ -46,11 +46,13 @@ impl World {
         while !self.programs.is_empty() {
             self.leave(0)?;
         }
+        self.settle_windows()?;
         for at in 0..self.connections.len() {
             self.close_end(at, 0);
             self.close_end(at, 1);
         }
         self.settle()?;
+        self.check_windows_gone()?;
         for (number, node) in self.nodes.iter().enumerate() {
             let stats = node.engine.stats();
             let link_pages = 1 + node.engine.config().node_ring_bytes as usize / 4096;

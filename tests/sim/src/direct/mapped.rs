@@ -1,7 +1,8 @@
 //! The rings of a connection as a program has them mapped, until it dies.
 
-use scif_abi::direct::LOCK_FREE;
+use scif_abi::direct::{EPOCH_OFFSET, LOCK_FREE, RMA_BUSY_OFFSET};
 use scif_core::{Memory, Place};
+use scif_ring::validity::ValidityMemory;
 use scif_ring::{RingMemory, Side, Word};
 
 use crate::memory::NodeMemory;
@@ -53,6 +54,30 @@ impl Mapped {
 
     pub(super) fn state(&self) -> u32 {
         self.mem.load_index(self.control)
+    }
+}
+
+/// Counting while copying.
+impl ValidityMemory for Mapped {
+    fn epoch(&self) -> u32 {
+        self.mem.load_index(self.control + EPOCH_OFFSET)
+    }
+
+    // The daemon's alone.
+    fn set_epoch(&mut self, _epoch: u32) {}
+
+    fn busy(&self) -> u32 {
+        self.mem.load_index(self.control + RMA_BUSY_OFFSET)
+    }
+
+    fn add_busy(&mut self) {
+        let busy = self.busy().wrapping_add(1);
+        self.mem.store_index(self.control + RMA_BUSY_OFFSET, busy);
+    }
+
+    fn remove_busy(&mut self) {
+        let busy = self.busy().wrapping_sub(1);
+        self.mem.store_index(self.control + RMA_BUSY_OFFSET, busy);
     }
 }
 

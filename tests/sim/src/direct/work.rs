@@ -159,6 +159,7 @@ impl World {
         match choice {
             _ if state != STATE_CONNECTED && state != STATE_DISCONNECTED => self.leave(which),
             0..2 => self.leave(which),
+            20..75 if self.has_windows => self.copy_step(which),
             2 if self.bug.is_none() && self.rng.one_in(4) => {
                 self.scribble(which);
                 Ok(())
@@ -262,6 +263,12 @@ impl World {
 
     /// A program unmaps everything and closes its handle, or has died.
     pub(super) fn leave(&mut self, which: usize) -> Result<(), String> {
+        if let Some(handle) = &mut self.programs[which].direct
+            && let Some(copying) = &mut handle.copying
+        {
+            copying.end(&mut handle.mapped, self.bug);
+        }
+        self.end_copy(which);
         let program = self.programs.swap_remove(which);
         let (at, side) = program.end;
         if let Some(handle) = program.direct {
@@ -271,7 +278,8 @@ impl World {
         Ok(())
     }
 
-    fn die(&mut self, which: usize) {
+    pub(super) fn die(&mut self, which: usize) {
+        self.end_copy(which);
         let program = &self.programs[which];
         let (at, side) = program.end;
         let Some(handle) = &program.direct else {
