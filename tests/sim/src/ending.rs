@@ -75,17 +75,18 @@ impl World {
             }
             let running = self.nodes.iter().filter(|node| node.frozen_since.is_none());
             let asleep: usize = running.clone().map(|node| node.programs.len()).sum();
-            if asleep == 0 {
-                return Ok(());
-            }
             let engines = running.filter_map(|node| node.engine.as_ref());
-            match engines.filter_map(Engine::next_deadline).min() {
+            let deadline = engines.filter_map(Engine::next_deadline).min();
+            let soon = deadline.filter(|deadline| *deadline <= self.now + LONGEST_WAIT_NS);
+            match deadline {
+                // Full rings are still to be emptied.
+                _ if asleep == 0 && soon.is_none() => return Ok(()),
                 None => {
                     return Err(format!(
                         "{asleep} programs sleep and nothing will wake them"
                     ));
                 }
-                Some(deadline) if deadline > self.now + LONGEST_WAIT_NS => {
+                Some(_) if soon.is_none() => {
                     return Err(format!(
                         "{asleep} programs sleep, only a long time-out helps"
                     ));
