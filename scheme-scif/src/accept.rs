@@ -224,12 +224,12 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         }
     }
 
-    /// Ports that `accept/<port>` listens on by itself, with the first opener's process.
-    pub(crate) fn own_shared_listeners(&self) -> impl Iterator<Item = (Port, usize)> {
+    /// Ports that `accept/<port>` listens on by itself, with the first opener.
+    pub(crate) fn own_shared_listeners(&self) -> impl Iterator<Item = (Port, Caller)> {
         let own = self
             .shared
             .iter()
             .filter(|(_, shared)| shared.handle.is_none());
-        own.map(|(&port, shared)| (port, shared.owner.pid))
+        own.map(|(&port, shared)| (port, shared.owner))
     }
 }

@@ -26,9 +26,14 @@ impl Caller {
         }
     }
 
+    /// Whether the caller may know what `user` has.
+    pub fn sees(self, user: u32) -> bool {
+        self.uid == 0 || self.uid == user
+    }
+
     /// Whether the caller may take connections from a listener that `owner` opened.
     pub fn may_share(self, owner: Caller) -> bool {
-        self.uid == 0 || self.uid == owner.uid
+        self.sees(owner.uid)
     }
 }
 

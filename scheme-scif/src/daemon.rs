@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 
 use platform::mem::Region;
-use platform::scheme::{Changes, Payload, SchemeDaemon, list_directory};
+use platform::scheme::{Changes, NO_ID, Payload, SchemeDaemon, list_directory};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, Id, OpenResult};
 use scif_abi::call::MemoryCall;
@@ -194,6 +194,15 @@ impl<F: Fabric<Lent = Region>, C: CopyEngine> SchemeDaemon for Daemon<F, C> {
         let call = MemoryCall::decode(number, [word(1), word(2)], &[]);
         let call = call.map_err(|_| Error::new(EINVAL))?;
         self.scif.offer(id, payload.keep()?, call, ctx.id)
+    }
+
+    fn on_wait(&mut self, handle: usize, ctx: &CallerCtx) -> Result<()> {
+        let user = (ctx.uid != NO_ID).then_some(ctx.uid);
+        self.scif.begin_wait(handle, ctx.pid, user, ctx.id)
+    }
+
+    fn on_waited(&mut self, request: Id) {
+        self.scif.end_of_wait(request);
     }
 
     fn on_cancel(&mut self, request: Id) -> Result<usize> {

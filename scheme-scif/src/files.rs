@@ -13,7 +13,8 @@ use syscall::dirent::DirentKind;
 use syscall::error::{EINVAL, ENOTDIR, Error, Result};
 use syscall::flag::{EventFlags, F_GETFL, F_SETFL, O_NONBLOCK};
 
-use crate::handle::{HandleId, Kind};
+use crate::access::Caller;
+use crate::handle::{Handle, HandleId, Kind};
 use crate::object::PAGE;
 use crate::path::{Path, TextFile};
 use crate::scif::{Fabric, RequestId, Scif};
@@ -26,14 +27,14 @@ pub const SCHEME: &str = "scif";
 pub type Entry = (String, DirentKind);
 
 impl<F: Fabric, R: RequestId> Scif<F, R> {
-    /// The content of a text file as of now.
-    pub(crate) fn text(&self, file: TextFile) -> String {
+    /// The content of a text file as of now, for `viewer`: what others have is shown to root only.
+    pub(crate) fn text(&self, file: TextFile, viewer: Caller) -> String {
         match file {
             TextFile::Nodes => self.nodes(),
-            TextFile::Ports => self.ports(),
-            TextFile::Connections => self.connections(),
-            TextFile::Windows => self.windows(),
-            TextFile::Mappings => self.mappings(),
+            TextFile::Ports => self.ports(viewer),
+            TextFile::Connections => self.connections(viewer),
+            TextFile::Windows => self.windows(viewer),
+            TextFile::Mappings => self.mappings(viewer),
             TextFile::Limits => self.limits(),
             TextFile::Stats => self.stats(),
             TextFile::Version => version(),
@@ -62,8 +63,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         table.finish()
     }
 
-    fn ports(&self) -> String {
+    fn ports(&self, viewer: Caller) -> String {
         let mut rows: Vec<PortInfo> = self.engine.ports().collect();
+        rows.retain(|info| viewer.sees(info.owner.user));
         rows.sort_by_key(|info| info.port);
         let mut table = Table::new(["port", "state", "waiting", "pid", "endpoint"]);
         for info in &rows {
@@ -79,8 +81,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         table.finish()
     }
 
-    fn connections(&self) -> String {
+    fn connections(&self, viewer: Caller) -> String {
         let mut rows: Vec<ConnectionInfo> = self.engine.connections().collect();
+        rows.retain(|info| viewer.sees(info.owner.user));
         rows.sort_by_key(|info| info.endpoint);
         let mut table = Table::new([
             "id", "local", "peer", "state", "unread", "unacked", "in", "out", "pid",
@@ -102,7 +105,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// Own windows, and those of peers that this node knows of.
-    fn windows(&self) -> String {
+    fn windows(&self, viewer: Caller) -> String {
         let columns = [
             "side",
             "local",
@@ -115,6 +118,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         ];
         let mut table = Table::new(columns);
         let mut own: Vec<WindowInfo> = self.engine.windows().collect();
+        own.retain(|info| viewer.sees(info.user));
         own.sort_by_key(|info| (info.local, info.peer, info.offset));
         for info in &own {
             let (offset, state) = (Hex(info.offset as u64), info.state.name());
@@ -132,6 +136,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             ]);
         }
         let mut peers: Vec<MappingInfo> = self.engine.mappings().collect();
+        // One whose connection has gone is nobody's any more.
+        peers.retain(|info| viewer.sees(info.user.unwrap_or(0)));
         peers.sort_by_key(|info| (info.local, info.peer, info.offset));
         for info in &peers {
             let offset = Hex(info.offset as u64);
@@ -156,9 +162,10 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// One line for each piece that is mapped, of a window or of a memory object.
-    fn mappings(&self) -> String {
+    fn mappings(&self, viewer: Caller) -> String {
         let mut table = Table::new(["handle", "pid", "what", "offset", "pages"]);
-        for (id, handle) in &self.handles {
+        let seen = |handle: &Handle<R>| viewer.sees(handle.caller.uid);
+        for (id, handle) in self.handles.iter().filter(|(_, handle)| seen(handle)) {
             let pid = handle.caller.pid;
             for range in handle.mapped.iter() {
                 let offset = Hex(range.first * PAGE);
@@ -224,9 +231,15 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             Path::Node(node) if node != self.engine.node() => Vec::new(),
             Path::AcceptDirectory => self
                 .own_shared_listeners()
+                .filter(|(_, owner)| handle.caller.sees(owner.uid))
                 .map(|(port, _)| device(port))
                 .collect(),
-            _ => self.listeners.keys().map(|&port| device(port)).collect(),
+            _ => {
+                let owner = |id: &HandleId| self.handle(*id).map(|listener| listener.caller.uid);
+                let seen = |id| owner(id).is_ok_and(|uid| handle.caller.sees(uid));
+                let seen = self.listeners.iter().filter(|(_, id)| seen(id));
+                seen.map(|(&port, _)| device(port)).collect()
+            }
         })
     }
 

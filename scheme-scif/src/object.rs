@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use scif_abi::call::MemoryCall;
 use scif_abi::limits::PAGE_BYTES;
-use scif_core::{Pages, PinId, Run};
+use scif_core::{Pages, PinId, Resource, Run, Scope};
 use syscall::error::{
     EACCES, EAGAIN, EFAULT, EINVAL, ENOENT, ENOTTY, ENXIO, EOPNOTSUPP, Error, Result,
 };
@@ -329,7 +329,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     /// Counts pages against a user's limit: the one on registered pages, once more.
     fn charge(&mut self, user: u32, pages: u64) -> Result<()> {
-        let limit = self.engine.pinned_limit(Some(user));
+        let limit = self.engine.limit(Resource::Pages, Scope::User);
         let provided = self.provided.entry(user).or_default();
         match provided.checked_add(pages) {
             Some(sum) if sum <= limit => {

@@ -51,7 +51,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 }
                 // What direct clients have moved and what waits is counted when somebody asks.
                 self.engine.refresh(&mut self.fabric);
-                Kind::Text(self.text(file))
+                Kind::Text(self.text(file, caller))
             }
             Path::Peers => {
                 open_text(flags)?;

@@ -12,7 +12,7 @@ use core::hash::Hash;
 use hashbrown::HashMap;
 use scif_abi::limits::MAX_ENDPOINTS;
 use scif_abi::{NodeId, Port};
-use scif_core::{CopyEngine, EndpointId, Engine, Event, Memory, Place, Run, Ticket};
+use scif_core::{CopyEngine, EndpointId, Engine, Event, Memory, Owner, Place, Run, Ticket};
 use syscall::error::{EBADF, ENOTTY, EWOULDBLOCK, Error, Result};
 
 use crate::access::{Access, Caller};
@@ -235,6 +235,8 @@ pub struct Scif<F, R> {
     last_handle: HandleId,
     pub(crate) interest: BTreeMap<EndpointId, Interest<R>>,
     pub(crate) waiting: HashMap<R, Waiting>,
+    /// For whom requests that wait are counted.
+    pub(crate) charged: HashMap<R, Owner>,
     pub(crate) shared: BTreeMap<Port, SharedListener<R>>,
     /// Listening handles by port.
     pub(crate) listeners: BTreeMap<Port, HandleId>,
@@ -282,6 +284,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             last_handle: ROOT,
             interest: BTreeMap::new(),
             waiting: HashMap::new(),
+            charged: HashMap::new(),
             shared: BTreeMap::new(),
             listeners: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
@@ -303,6 +306,12 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// what is done with them are taken by the next [`take_changes`](Self::take_changes).
     pub fn engine(&mut self) -> (&mut Engine, &mut F) {
         (&mut self.engine, &mut self.fabric)
+    }
+
+    /// Has tokens of memory objects begin behind `last`. A program that remembers a token of a
+    /// daemon that has died must not meet somebody else's object.
+    pub fn number_tokens_from(&mut self, last: Token) {
+        self.last_token = self.last_token.max(last);
     }
 
     /// Begins a turn of the event loop, which has its share of the work that goes on by itself:

@@ -93,9 +93,6 @@ pub const NODE_RING_RETRY_NS: u64 = 1_000_000;
 /// Nanoseconds a node that leaves waits for the answer to EXIT before it goes anyway.
 pub const EXIT_TIMEOUT_NS: u64 = 1_000_000_000;
 
-/// Endpoints of one process at most, so that one program cannot use up all ports.
-pub const ENDPOINTS_PER_PROCESS: u32 = 8192;
-
 /// Pages of a window at most: 1 GiB. The page list of such a window takes two lookup pages and
 /// 1,024 tables at the other end while it is handed over.
 pub const MAX_WINDOW_PAGES: u64 = 1 << 18;
@@ -103,10 +100,6 @@ pub const MAX_WINDOW_PAGES: u64 = 1 << 18;
 /// Windows one engine holds at most, own ones; and windows of one node it knows at most. What a
 /// peer's window costs besides is its chunks ([`MAX_PEER_CHUNKS`]).
 pub const MAX_WINDOWS: usize = 1 << 17;
-
-/// Windows one user may have registered: a quarter of all, so that one program cannot take them
-/// all. More give `ENOMEM`.
-pub const WINDOWS_PER_USER: u64 = MAX_WINDOWS as u64 / 4;
 
 /// Chunks that the windows of one node may have at most, all together. 16 bytes each; enough for
 /// 4 GiB in single pages.
@@ -120,14 +113,48 @@ pub const MAX_LENT_PAGES: usize = 1 << 12;
 /// those of the older driver. Fixed windows may lie anywhere, so also there.
 pub const AUTOMATIC_OFFSETS: core::ops::Range<i64> = 1 << 62..0x7f00_0000_0000_0000;
 
-/// Pages one user may have registered, unless `limits` says otherwise: 256 MiB.
-pub const PINNED_PAGES_PER_USER: u64 = 1 << 16;
-
 /// Copies and fences that one endpoint may have waiting. A call beyond fails with `ENOMEM`.
 pub const MAX_JOBS: usize = 4096;
 
 /// Fences (WAIT, SIG_*) of one node that may wait here; more are refused (NACK).
 pub const MAX_PEER_FENCES: usize = 4096;
+
+/// How much of something users and processes may have at one time, unless the file `limits` says
+/// otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Quota {
+    /// Name of the resource; in the file with `_per_user` or `_per_process` behind it.
+    pub name: &'static str,
+    /// For all processes of a user together.
+    pub per_user: u64,
+    /// For one process.
+    pub per_process: u64,
+}
+
+const fn quota(name: &'static str, per_user: u64, per_process: u64) -> Quota {
+    Quota {
+        name,
+        per_user,
+        per_process,
+    }
+}
+
+/// The quotas. They are for root as well.
+pub const QUOTAS: [Quota; 7] = [
+    // So that one program cannot use up all ports.
+    quota("endpoints", MAX_ENDPOINTS as u64 / 2, 8192),
+    // Each has at least two pages, and at most 4096 (`MAX_UNANSWERED`) may wait for one node.
+    quota("connects", 4096, 2048),
+    // 40 bytes each when they wait; 128 for each of a thousand listeners.
+    quota("backlog", 1 << 18, 1 << 17),
+    quota("windows", MAX_WINDOWS as u64 / 2, MAX_WINDOWS as u64 / 4),
+    // 256 MiB, by one process or many; and as many again in memory objects.
+    quota("pinned_pages", 1 << 16, MAX_WINDOW_PAGES),
+    // Some hundred bytes each. One endpoint may have 4096 (`MAX_JOBS`).
+    quota("transfers", 1 << 17, 1 << 16),
+    // Each thread waits in one call at most, so this is a number of threads.
+    quota("requests", 8192, 4096),
+];
 
 /// Calls on registered memory that may wait, or whose result has not been taken, at one time.
 pub const MAX_CALLS: usize = 1 << 16;

@@ -12,6 +12,7 @@ use scif_abi::message::NodeMessage;
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId};
 
+use crate::config::Owner;
 use crate::connection::ConnectionId;
 use crate::copy::{CopyEngine, CpuEngine, SubmitError, Submitted};
 use crate::engine::Engine;
@@ -19,6 +20,7 @@ use crate::fence::Marks;
 use crate::job::{Job, Step, Work};
 use crate::mapping::RemoteWindowId;
 use crate::memory::{Memory, Place};
+use crate::quota::Resource;
 use crate::span::{Backing, Span};
 use crate::window::WindowId;
 
@@ -252,14 +254,21 @@ impl Engine {
     ///
     /// # Errors
     /// `ENOMEM`: too many are queued.
-    pub(crate) fn queue(&mut self, connection: ConnectionId, job: Job) -> Result<u64, Error> {
+    pub(crate) fn queue(&mut self, connection: ConnectionId, mut job: Job) -> Result<u64, Error> {
         let id = self.channel(connection)?;
+        let full = |channel: &Channel| channel.jobs.len() >= MAX_JOBS;
+        if self.channels.get(id.0).is_none_or(full) {
+            return Err(Error::NoMemory);
+        }
+        if !job.is_for_peer {
+            job.owner = self.owner_of(connection);
+        }
+        if let Some(owner) = job.owner {
+            self.quotas.charge(owner, Resource::Transfers, 1)?;
+        }
         let Some(channel) = self.channels.get_mut(id.0) else {
             return Err(Error::NoMemory);
         };
-        if channel.jobs.len() >= MAX_JOBS {
-            return Err(Error::NoMemory);
-        }
         let number = channel.issued();
         let node = channel.node;
         for span in job.work.spans() {
@@ -271,6 +280,22 @@ impl Engine {
         channel.jobs.push_back(job);
         self.activate(id);
         Ok(number)
+    }
+
+    /// Who owns the endpoint of a connection, as long as it has one.
+    pub(crate) fn owner_of(&self, id: ConnectionId) -> Option<Owner> {
+        let endpoint = self.connections.get(id.0)?.endpoint?;
+        Some(self.endpoints.get(endpoint.0)?.owner)
+    }
+
+    /// Whether so many jobs of a connection's owner can be queued.
+    pub(crate) fn has_room(&mut self, id: ConnectionId, jobs: usize) -> Result<bool, Error> {
+        let channel = self.channel(id)?;
+        let channel = self.channels.get(channel.0);
+        let is_free = channel.is_some_and(|channel| channel.jobs.len() + jobs <= MAX_JOBS);
+        let owner = self.owner_of(id);
+        let may = |owner| self.quotas.check(owner, Resource::Transfers, jobs as u64);
+        Ok(is_free && owner.is_none_or(|owner| may(owner).is_ok()))
     }
 
     /// The channel of a connection, made when it is first needed.
@@ -331,6 +356,9 @@ impl Engine {
         if job.is_for_peer {
             let burden = self.windows.burden_mut(node);
             burden.fences = burden.fences.saturating_sub(1);
+        }
+        if let Some(owner) = job.owner {
+            self.quotas.discharge(owner, Resource::Transfers, 1);
         }
         for span in job.work.into_spans() {
             self.release(span);

@@ -3,6 +3,8 @@
 use scif_abi::NodeId;
 use scif_abi::limits;
 
+use crate::quota::Limits;
+
 /// Settings of one engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -18,13 +20,9 @@ pub struct Config {
     pub ring_budget_bytes: usize,
     /// Bytes of the ring for messages from each node, a power of two from 64.
     pub node_ring_bytes: u32,
-    /// Endpoints of one process at most; more give `ENOMEM`.
-    pub endpoints_per_process: u32,
-    /// Pages one user may have registered at one time; more give `EAGAIN`. See also
-    /// [`Engine::set_pinned_limit`](crate::Engine::set_pinned_limit).
-    pub pinned_pages_per_user: u64,
-    /// Windows one user may have registered at one time; more give `ENOMEM`.
-    pub windows_per_user: u64,
+    /// What users and processes may have at one time. See also
+    /// [`Engine::set_limit`](crate::Engine::set_limit).
+    pub limits: Limits,
 }
 
 impl Config {
@@ -35,14 +33,12 @@ impl Config {
             endpoint_ring_bytes: limits::ENDPOINT_RING_BYTES,
             ring_budget_bytes: usize::MAX,
             node_ring_bytes: limits::NODE_RING_BYTES,
-            endpoints_per_process: limits::ENDPOINTS_PER_PROCESS,
-            pinned_pages_per_user: limits::PINNED_PAGES_PER_USER,
-            windows_per_user: limits::WINDOWS_PER_USER,
+            limits: Limits::default(),
         }
     }
 }
 
-/// Who opened an endpoint; recorded for the text files and the per-process limit.
+/// Who opened an endpoint; recorded for the text files and the quotas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
     /// Process id.

@@ -12,6 +12,7 @@ use crate::connection::{ConnectionId, Ends, Phase};
 use crate::endpoint::{Attempt, EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::Memory;
+use crate::quota::Resource;
 use crate::ring::{Reach, RemoteQueuePair};
 use crate::rings::Rings;
 
@@ -43,7 +44,8 @@ impl Engine {
     /// In this order. `ENODEV`: no such node, or it is not online (not looked at when a result is
     /// collected). `EINVAL`: port 0. Then by state: `EOPNOTSUPP` listening; `EISCONN` connected or
     /// connecting; `EINPROGRESS` connecting non-blocking; `EINVAL` disconnected. `ENOSPC`: no port
-    /// is free. `ENOMEM`. Collected: `ECONNREFUSED`, `ENODEV`.
+    /// is free. `ENOMEM`, also: the user or process has too many requests that are not answered.
+    /// Collected: `ECONNREFUSED`, `ENODEV`.
     pub fn connect(
         &mut self,
         mem: &mut dyn Memory,
@@ -102,11 +104,16 @@ impl Engine {
         to: PortId,
         mode: ConnectMode,
     ) -> Result<(), Error> {
-        let ends = Ends {
-            local: self.endpoint(id)?.port,
-            peer: to,
-        };
-        let connection = self.add_connection(mem, Phase::Requested, id, ends)?;
+        let endpoint = self.endpoint(id)?;
+        let (owner, local) = (endpoint.owner, endpoint.port);
+        let ends = Ends { local, peer: to };
+        self.quotas.charge(owner, Resource::Connects, 1)?;
+        let added = self.add_connection(mem, Phase::Requested, id, ends);
+        let connection =
+            added.inspect_err(|_| self.quotas.discharge(owner, Resource::Connects, 1))?;
+        if let Some(connection) = self.connections.get_mut(connection.0) {
+            connection.requested_by = Some(owner);
+        }
         self.set_deadline(
             connection,
             Some(self.now.saturating_add(CONNECT_TIMEOUT_NS)),
@@ -247,6 +254,9 @@ impl Engine {
         };
         connection.remote = acceptor;
         connection.phase = Phase::Connected;
+        if let Some(owner) = connection.requested_by.take() {
+            self.quotas.discharge(owner, Resource::Connects, 1);
+        }
         connection.rings = Some(Rings::new(&connection.block, &remote, is_armable));
         self.set_deadline(id, None);
         self.stats.connected += 1;

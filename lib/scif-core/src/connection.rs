@@ -11,6 +11,7 @@ use scif_abi::{Port, PortId};
 use scif_ring::Side;
 
 use crate::channel::ChannelId;
+use crate::config::Owner;
 use crate::direct::Direct;
 use crate::endpoint::EndpointId;
 use crate::mapping::Got;
@@ -74,6 +75,8 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// The endpoint it belongs to, unless that was closed.
     pub(crate) endpoint: Option<EndpointId>,
+    /// Who asked for it, until the peer has answered; counted there.
+    pub(crate) requested_by: Option<Owner>,
     /// The peer's id; 0 until known.
     pub(crate) remote: u64,
     pub(crate) block: Block,
@@ -126,6 +129,7 @@ impl Connection {
             peer: ends.peer,
             phase,
             endpoint: Some(endpoint),
+            requested_by: None,
             remote: 0,
             block,
             rings: None,

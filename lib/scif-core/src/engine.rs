@@ -12,7 +12,6 @@ use scif_abi::message::{Message, NodeMessage};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
-use crate::account::Accounts;
 use crate::channel::{Channel, ChannelId};
 use crate::config::{Config, Owner};
 use crate::connection::{Connection, ConnectionId, Ends, Phase};
@@ -23,6 +22,7 @@ use crate::mapping::RemoteWindowId;
 use crate::memory::Memory;
 use crate::node::Node;
 use crate::port::PortTable;
+use crate::quota::{Quotas, Resource};
 use crate::ring::{Block, Reach};
 use crate::settle::Settling;
 use crate::slab::Slab;
@@ -47,8 +47,6 @@ pub struct Engine {
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     /// The caller looks at the rings of nodes by itself.
     pub(crate) is_watching: bool,
-    /// Endpoints of each process.
-    pub(crate) processes: BTreeMap<u32, u32>,
     /// Bytes of the rings of all connections.
     pub(crate) ring_bytes: usize,
     /// Deadlines of connections, earliest first.
@@ -77,8 +75,8 @@ pub struct Engine {
     pub(crate) loopback: VecDeque<Message>,
     /// Registered memory, own and of peers.
     pub(crate) windows: Windows,
-    /// Pinned pages of each user.
-    pub(crate) accounts: Accounts,
+    /// What users and processes have.
+    pub(crate) quotas: Quotas,
     /// Queues of copies.
     pub(crate) channels: Slab<Channel>,
     /// Channels that have something to submit, in the order of their turns.
@@ -119,7 +117,6 @@ impl Engine {
             connections: Slab::new(limits::MAX_CONNECTIONS),
             ports: PortTable::new(),
             nodes: BTreeMap::new(),
-            processes: BTreeMap::new(),
             ring_bytes: 0,
             timers: BTreeSet::new(),
             unanswered: BTreeMap::new(),
@@ -136,7 +133,7 @@ impl Engine {
             owing: Vec::new(),
             loopback: VecDeque::new(),
             windows: Windows::new(),
-            accounts: Accounts::new(config.pinned_pages_per_user, config.windows_per_user),
+            quotas: Quotas::new(config.limits),
             channels: Slab::new(2 * limits::MAX_CONNECTIONS),
             active: VecDeque::new(),
             full: Vec::new(),
@@ -259,16 +256,14 @@ impl Engine {
 
     /// Adds an endpoint, within the limits.
     pub(crate) fn add_endpoint(&mut self, owner: Owner) -> Result<EndpointId, Error> {
-        let count = self.processes.get(&owner.process).copied().unwrap_or(0);
-        if count >= self.config.endpoints_per_process {
-            return Err(Error::NoMemory);
+        self.quotas.charge(owner, Resource::Endpoints, 1)?;
+        match self.endpoints.insert(Endpoint::new(owner)) {
+            Some(id) => Ok(EndpointId(id)),
+            None => {
+                self.quotas.discharge(owner, Resource::Endpoints, 1);
+                Err(Error::NoMemory)
+            }
         }
-        let id = self
-            .endpoints
-            .insert(Endpoint::new(owner))
-            .ok_or(Error::NoMemory)?;
-        self.processes.insert(owner.process, count + 1);
-        Ok(EndpointId(id))
     }
 
     /// Removes an endpoint and frees its port.
@@ -277,13 +272,9 @@ impl Engine {
         if endpoint.owns_port {
             self.ports.release(endpoint.port);
         }
-        let process = endpoint.owner.process;
-        match self.processes.get_mut(&process) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => {
-                self.processes.remove(&process);
-            }
-        }
+        let (owner, backlog) = (endpoint.owner, endpoint.backlog as u64);
+        self.quotas.discharge(owner, Resource::Endpoints, 1);
+        self.quotas.discharge(owner, Resource::Backlog, backlog);
         Some(endpoint)
     }
 
@@ -373,6 +364,9 @@ impl Engine {
             }
             self.stats.pages -= connection.block.pages();
             self.ring_bytes -= connection.block.ring_bytes as usize;
+            if let Some(owner) = connection.requested_by {
+                self.quotas.discharge(owner, Resource::Connects, 1);
+            }
             connection.block.free(mem);
         }
     }

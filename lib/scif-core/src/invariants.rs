@@ -5,6 +5,7 @@ use core::fmt;
 use crate::connection::{Connection, Phase};
 use crate::endpoint::{Endpoint, EndpointId, EndpointState};
 use crate::engine::Engine;
+use crate::quota::{Resource, Scope};
 
 /// A rule that does not hold, and the number of what breaks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,11 +229,29 @@ impl Engine {
             "connections without an endpoint are counted",
             self.connections.len() as u64,
         )?;
-        let processes: u64 = self.processes.values().map(|count| u64::from(*count)).sum();
-        rule(
-            processes == self.endpoints.len() as u64,
-            "endpoints are counted for their process",
-            processes,
-        )
+        let requested = self
+            .connections
+            .iter()
+            .filter(|(_, c)| c.requested_by.is_some());
+        let requested = requested.count() as u64;
+        let backlog = self
+            .endpoints
+            .iter()
+            .map(|(_, endpoint)| endpoint.backlog as u64);
+        let backlog = backlog.sum();
+        self.check_quota(Resource::Connects, requested)?;
+        self.check_quota(Resource::Backlog, backlog)?;
+        self.check_quota(Resource::Endpoints, self.endpoints.len() as u64)
+    }
+
+    /// Whether users, and processes, have as much of a resource together as there is.
+    pub(crate) fn check_quota(&self, resource: Resource, there_is: u64) -> Result<(), Violation> {
+        Scope::ALL.into_iter().try_for_each(|scope| {
+            rule(
+                self.quotas.total(resource, scope) == there_is,
+                "quotas count what there is",
+                there_is,
+            )
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 use scif_abi::Error;
 
+use crate::config::Owner;
 use crate::copy::Descriptor;
 use crate::memory::Place;
 use crate::rma::Direction;
@@ -58,6 +59,8 @@ pub(crate) struct Job {
     pub(crate) is_over: bool,
     /// It was asked for by the peer.
     pub(crate) is_for_peer: bool,
+    /// Who it counts for, if it is not for the peer.
+    pub(crate) owner: Option<Owner>,
 }
 
 /// What to do next for a job.
@@ -85,6 +88,7 @@ impl Job {
             error: None,
             is_over: false,
             is_for_peer: false,
+            owner: None,
         }
     }
 

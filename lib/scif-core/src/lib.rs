@@ -25,7 +25,6 @@
 extern crate alloc;
 
 mod accept;
-mod account;
 mod answers;
 mod channel;
 mod close;
@@ -51,6 +50,7 @@ mod node;
 mod own;
 mod pages;
 mod port;
+mod quota;
 mod registration;
 mod ring;
 mod rings;
@@ -82,6 +82,7 @@ pub use memory::{BadAddress, Memory, Place};
 pub use node::LinkState;
 pub use own::OwnRun;
 pub use pages::{Pages, PinId, Run};
+pub use quota::{Limits, Resource, Scope};
 pub use rma::{Direction, Local, Rma};
 pub use snapshot::{ConnectionInfo, MappingInfo, NodeInfo, PortInfo, WindowInfo};
 pub use stats::Stats;

@@ -6,6 +6,7 @@ use scif_abi::{Error, Port};
 use crate::config::Owner;
 use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
+use crate::quota::Resource;
 
 impl Engine {
     /// `scif_open`: a new, unbound endpoint.
@@ -59,7 +60,8 @@ impl Engine {
     ///
     /// # Errors
     /// `EINVAL`: `backlog` is not positive, or the endpoint is not bound, or it is disconnected.
-    /// `EISCONN`: it is listening, connecting or connected.
+    /// `EISCONN`: it is listening, connecting or connected. `ENOMEM`: too many requests may wait at
+    /// the listeners of the user or process already.
     pub fn listen(&mut self, id: EndpointId, backlog: i32) -> Result<(), Error> {
         let endpoint = self.endpoint(id)?;
         let backlog = match u32::try_from(backlog) {
@@ -74,6 +76,9 @@ impl Engine {
             }
             _ => return Err(Error::IsConnected),
         }
+        let owner = endpoint.owner;
+        self.quotas
+            .charge(owner, Resource::Backlog, backlog.into())?;
         let endpoint = self.endpoint_mut(id)?;
         endpoint.state = EndpointState::Listening;
         endpoint.backlog = backlog as usize;

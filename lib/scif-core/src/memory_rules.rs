@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::invariants::{Violation, rule};
 use crate::job::Work;
 use crate::mapping::RemoteWindowId;
+use crate::quota::Resource;
 use crate::span::{Backing, Span};
 use crate::window::{Burden, Farewell, Remote, Space, WindowState};
 
@@ -218,24 +219,25 @@ impl Engine {
     }
 
     fn check_accounts(&self) -> Result<(), Violation> {
-        let mut used: BTreeMap<u32, u64> = BTreeMap::new();
-        for (_, window) in self.windows.own.iter().filter(|(_, w)| w.is_charged) {
-            *used.entry(window.user).or_default() += window.chunks.pages();
-        }
-        let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+        let (mut windows, mut pages, mut transfers) = (0, 0, 0);
         for (_, window) in self.windows.own.iter() {
-            *counts.entry(window.user).or_default() += 1;
+            windows += 1;
+            pages += if window.is_charged {
+                window.chunks.pages()
+            } else {
+                0
+            };
         }
-        rule(
-            counts.into_iter().eq(self.accounts.iter_windows()),
-            "windows are counted for their users",
-            self.windows.own.len() as u64,
-        )?;
-        rule(
-            used.into_iter().eq(self.accounts.iter()),
-            "pinned pages are those of the windows",
-            self.accounts.iter().map(|(_, pages)| pages).sum(),
-        )
+        for (_, channel) in self.channels.iter() {
+            transfers += channel
+                .jobs
+                .iter()
+                .filter(|job| job.owner.is_some())
+                .count() as u64;
+        }
+        self.check_quota(Resource::Windows, windows)?;
+        self.check_quota(Resource::Pages, pages)?;
+        self.check_quota(Resource::Transfers, transfers)
     }
 
     fn check_burdens(&self) -> Result<(), Violation> {

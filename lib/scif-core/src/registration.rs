@@ -15,6 +15,7 @@ use crate::event::Event;
 use crate::loan;
 use crate::memory::Memory;
 use crate::pages::{Chunks, PAGE, Pages};
+use crate::quota::Resource;
 use crate::ring::Reach;
 use crate::settle::Ending;
 use crate::ticket::{Ticket, Waits};
@@ -32,8 +33,9 @@ impl Engine {
     /// negative, unaligned (FIXED) or so high that the window would end beyond 2^63 - 1.
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`: the state of the endpoint. `ENOMEM`: a window cannot be
     /// that large. `EADDRINUSE`: FIXED, and a page is registered. `ENOMEM`: no offsets or windows
-    /// left, or the user has too many. `EAGAIN`: the user's limit on pinned pages. By the ticket:
-    /// `ENOMEM`: the peer has no memory for it; `ENOTCONN`: it refuses; `ECONNRESET`: it has gone.
+    /// left, or the user or process has too many. `EAGAIN`: its limit on pinned pages. By the
+    /// ticket: `ENOMEM`: the peer has no memory for it; `ENOTCONN`: it refuses; `ECONNRESET`: it
+    /// has gone.
     pub fn register(
         &mut self,
         mem: &mut dyn Memory,
@@ -167,7 +169,7 @@ impl Engine {
         offset: i64,
         protection: Protection,
     ) -> Result<Ticket, Error> {
-        let user = self.endpoint(endpoint)?.owner.user;
+        let owner = self.endpoint(endpoint)?.owner;
         let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
         let (count, bytes) = (chunks.pages(), chunks.bytes());
         let window = Window {
@@ -177,7 +179,7 @@ impl Engine {
                 peer: connection.peer,
             },
             peer: connection.remote,
-            user,
+            owner,
             pin: pages.pin,
             is_charged: pages.is_charged,
             offset,
@@ -191,11 +193,10 @@ impl Engine {
             asked_at: self.now,
         };
         let (ends, peer) = (window.ends, window.peer);
-        self.accounts.add_window(user)?;
-        let charged = if pages.is_charged { count } else { 0 };
-        self.accounts.charge(user, charged).inspect_err(|_| {
-            self.accounts.remove_window(user);
-        })?;
+        let charged_pages = if pages.is_charged { count } else { 0 };
+        self.quotas.charge(owner, Resource::Windows, 1)?;
+        let charged = self.quotas.charge(owner, Resource::Pages, charged_pages);
+        charged.inspect_err(|_| self.quotas.discharge(owner, Resource::Windows, 1))?;
         let added = self.windows.own.insert(window).ok_or(Error::NoMemory);
         let added = added.and_then(|window| {
             let waits = Waits::Register(WindowId(window));
@@ -205,8 +206,8 @@ impl Engine {
             })
         });
         let (window, call) = added.inspect_err(|_| {
-            self.accounts.discharge(user, charged);
-            self.accounts.remove_window(user);
+            self.quotas.discharge(owner, Resource::Windows, 1);
+            self.quotas.discharge(owner, Resource::Pages, charged_pages);
         })?;
         if let Some(window) = self.windows.own.get_mut(window) {
             window.call = Some(call);
@@ -348,11 +349,11 @@ impl Engine {
         if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
             connection.own.remove(window.offset);
         }
+        self.quotas.discharge(window.owner, Resource::Windows, 1);
         if window.is_charged {
             let pages = window.chunks.pages();
-            self.accounts.discharge(window.user, pages);
+            self.quotas.discharge(window.owner, Resource::Pages, pages);
         }
-        self.accounts.remove_window(window.user);
         self.events.push_back(Event::Released(window.pin));
         if let Some(call) = window.call {
             self.count_window(call);

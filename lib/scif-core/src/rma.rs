@@ -2,7 +2,6 @@
 
 use scif_abi::Error;
 use scif_abi::flags::{Protection, RmaFlags};
-use scif_abi::limits::MAX_JOBS;
 
 use crate::channel::ChannelId;
 use crate::connection::ConnectionId;
@@ -135,13 +134,6 @@ impl Engine {
         let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
         let space = &connection.remote_space;
         Span::remote(&self.windows, space, offset, length, need)
-    }
-
-    /// Whether so many jobs can be queued.
-    pub(crate) fn has_room(&mut self, id: ConnectionId, jobs: usize) -> Result<bool, Error> {
-        let channel = self.channel(id)?;
-        let channel = self.channels.get(channel.0);
-        Ok(channel.is_some_and(|channel| channel.jobs.len() + jobs <= MAX_JOBS))
     }
 
     /// Queues a transfer, for a caller that waits for its end or does not.

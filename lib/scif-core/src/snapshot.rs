@@ -8,6 +8,7 @@ use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::mapping::RemoteWindowId;
 use crate::node::LinkState;
+use crate::quota::{Resource, Scope};
 use crate::stats::Stats;
 use crate::window::{Farewell, Remote, Window, WindowState};
 
@@ -105,6 +106,8 @@ pub struct MappingInfo {
     pub pages: u64,
     /// What it allows.
     pub protection: Protection,
+    /// The user who opened our end, unless that is closed.
+    pub user: Option<u32>,
     /// Its owner has not unregistered it.
     pub is_registered: bool,
     /// Pages mapped or got; a page mapped twice counts twice.
@@ -189,7 +192,7 @@ impl Engine {
             protection: window.protection,
             state: window.state,
             jobs: window.jobs,
-            user: window.user,
+            user: window.owner.user,
         };
         self.windows.own.iter().map(move |(_, window)| info(window))
     }
@@ -200,8 +203,10 @@ impl Engine {
             let Remote::Window(window) = remote else {
                 return None;
             };
+            let owner = window.connection.and_then(|id| self.owner_of(id));
             Some(MappingInfo {
                 window: RemoteWindowId(id),
+                user: owner.map(|owner| owner.user),
                 local: PortId::new(self.config.node, window.ends.local),
                 peer: window.ends.peer,
                 offset: window.offset,
@@ -225,7 +230,7 @@ impl Engine {
         stats.connections = self.connections.len();
         stats.windows = self.windows.own.len();
         stats.remote_windows = self.mappings().count();
-        stats.pinned_pages = self.accounts.iter().map(|(_, pages)| pages).sum();
+        stats.pinned_pages = self.quotas.total(Resource::Pages, Scope::User);
         stats.mapped_pages = self.mappings().map(|mapping| mapping.mapped_pages).sum();
         stats.jobs = self
             .channels

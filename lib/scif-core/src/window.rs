@@ -11,6 +11,7 @@ use scif_abi::flags::Protection;
 use scif_abi::limits::MAX_WINDOWS;
 use scif_abi::{Error, NodeId};
 
+use crate::config::Owner;
 use crate::connection::{ConnectionId, Ends};
 use crate::loan::Loan;
 use crate::mapping::RemoteWindowId;
@@ -59,8 +60,8 @@ pub(crate) struct Window {
     pub(crate) ends: Ends,
     /// The peer's id of its end.
     pub(crate) peer: u64,
-    /// The user who registered it.
-    pub(crate) user: u32,
+    /// Who registered it.
+    pub(crate) owner: Owner,
     pub(crate) pin: PinId,
     pub(crate) is_charged: bool,
     pub(crate) offset: i64,

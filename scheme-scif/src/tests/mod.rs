@@ -10,6 +10,7 @@ mod mappings;
 mod memory;
 mod operations;
 mod programs;
+mod rights;
 mod transfers;
 mod windows;
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use scif_abi::call::{CachedRecord, Call, MemoryCall, RegisterRecord, SignalRecord};
 use scif_abi::codec::Operation;
 use scif_abi::flags::{FenceFlags, RmaFlags};
-use scif_core::Run;
+use scif_core::{Resource, Run, Scope};
 use syscall::error::*;
 use syscall::flag::{MapFlags, O_RDWR};
 
@@ -235,7 +235,11 @@ fn bad_registrations_leave_no_trace() {
     assert_eq!(register(&mut bed, 0, fresh, good), error(ENOTCONN));
     bed.close(0, fresh);
     // The limit.
-    bed.nodes[0].scif.engine().0.set_pinned_limit(None, 1);
+    bed.nodes[0]
+        .scif
+        .engine()
+        .0
+        .set_limit(Resource::Pages, Scope::User, 1);
     let two = record(own, 2 * PAGE, 3);
     assert_eq!(register(&mut bed, 0, near, two), error(EAGAIN));
     assert_eq!(state(&mut bed), before);

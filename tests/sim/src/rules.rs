@@ -1,5 +1,7 @@
 //! What must hold after every step, when nothing goes on, and in the end.
 
+use scif_core::{Resource, Scope};
+
 use crate::faults::Fault;
 use crate::world::World;
 
@@ -116,7 +118,8 @@ impl World {
                 },
             ];
             let pinned = self.fabric.borrow().pages_pinned(number);
-            if pinned != 0 || engine.pinned_pages(0) + engine.pinned_pages(1) != 0 {
+            let has_pages = |user| engine.used(Resource::Pages, Scope::User, user) != 0;
+            if pinned != 0 || (0..2).any(has_pages) {
                 return Err(format!("node {number}: {pinned} pinned pages left over"));
             }
             if complaints != [0; 4] {

@@ -4,7 +4,7 @@
 use scif_abi::Error;
 use scif_abi::flags::{MapFlags, Protection};
 use scif_abi::limits::{AUTOMATIC_OFFSETS, PAGE_BYTES};
-use scif_core::{Memory, Pages, PinId};
+use scif_core::{Memory, Pages, PinId, Resource, Scope};
 
 use crate::actor::Context;
 use crate::model::Segment;
@@ -64,8 +64,8 @@ impl RmaEnd {
         }
         let is_charged = !context.rng.one_in(8);
         let over = |user: u32| {
-            let used = context.engine.pinned_pages(user);
-            used + window.pages > context.engine.pinned_limit(Some(user))
+            let used = context.engine.used(Resource::Pages, Scope::User, user);
+            used + window.pages > context.engine.limit(Resource::Pages, Scope::User)
         };
         if is_charged && (over(0) || over(1)) {
             errors.push(Error::WouldBlock);

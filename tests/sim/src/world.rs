@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use scif_core::{Config, Engine, Memory, Stats};
+use scif_core::{Config, Engine, Memory, Resource, Scope, Stats};
 
 use crate::actor::{Context, Ledger, Program};
 use crate::dma::Copier;
@@ -299,7 +299,8 @@ impl World {
             config.endpoint_ring_bytes = 64 << self.rng.below(4);
         }
         if self.rng.one_in(4) {
-            config.pinned_pages_per_user = 10 + self.rng.below(50);
+            let pages = 10 + self.rng.below(50);
+            config.limits.set(Resource::Pages, Scope::User, pages);
         }
         let mut engine = Engine::new(config);
         engine.tick(&mut self.nodes[number].memory, self.now);

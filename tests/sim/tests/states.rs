@@ -9,6 +9,7 @@ use scif_abi::limits::{CONNECT_TIMEOUT_NS, HANDSHAKE_TIMEOUT_NS};
 use scif_abi::{Error, PortId};
 use scif_core::{
     Config, Connect, ConnectMode, EndpointId, EndpointState, Engine, Event, Memory, Owner,
+    Resource, Scope,
 };
 use sim::lonely_memory;
 
@@ -345,7 +346,7 @@ fn ports_are_protected_taken_and_given_back() {
 #[test]
 fn all_ports_in_use_is_enospc() {
     let mut config = Config::new(0);
-    config.endpoints_per_process = u32::MAX;
+    config.limits.lift(Resource::Endpoints);
     let mut node = Node {
         engine: Engine::new(config),
         memory: Box::new(lonely_memory()),
@@ -589,7 +590,7 @@ fn a_ring_holds_4095_bytes_and_wraps() {
 #[test]
 fn one_process_cannot_take_all_endpoints() {
     let mut config = Config::new(0);
-    config.endpoints_per_process = 3;
+    config.limits.set(Resource::Endpoints, Scope::Process, 3);
     let mut engine = Engine::new(config);
     let ids: Vec<_> = (0..3).map(|_| engine.open(USER).unwrap()).collect();
     assert_eq!(engine.open(USER), Err(Error::NoMemory));

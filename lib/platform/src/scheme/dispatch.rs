@@ -61,7 +61,7 @@ impl<T: Transport> SchemeLoop<T> {
             lent: None,
         };
         if let Some(parked) = self.attempt(parked, scheme) {
-            self.park(parked);
+            self.park(parked, scheme);
         }
     }
 
@@ -75,6 +75,7 @@ impl<T: Transport> SchemeLoop<T> {
             Some(parked) => self.parked.put_back(request, parked),
             None => {
                 self.parked.remove(request);
+                scheme.on_waited(request);
             }
         }
     }

@@ -24,6 +24,7 @@ mod parked;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod turns;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -37,6 +38,7 @@ use syscall::flag::EventFlags;
 use syscall::schemev2::{Cqe, CqeOpcode, Sqe};
 
 use parked::{Parked, ParkedRequests};
+use turns::Turns;
 
 pub use lent::Payload;
 pub use transport::{SocketTransport, Transport};
@@ -74,6 +76,22 @@ pub trait SchemeDaemon: SchemeSync {
         ctx: &CallerCtx,
     ) -> Result<usize> {
         self.call(id, payload.into_bytes(), metadata, ctx)
+    }
+
+    /// A request is about to be kept, because it cannot be answered yet; one whose payload the
+    /// daemon keeps does not come here. `handle` is the one it is for, `usize::MAX` without one.
+    ///
+    /// # Errors
+    /// The answer, if it may not wait: too many do. What it has begun is then undone by
+    /// [`on_cancel`](Self::on_cancel).
+    fn on_wait(&mut self, handle: usize, ctx: &CallerCtx) -> Result<()> {
+        let _ = (handle, ctx);
+        Ok(())
+    }
+
+    /// A request that [`on_wait`](Self::on_wait) let wait was answered or given up.
+    fn on_waited(&mut self, request: Id) {
+        let _ = request;
     }
 
     /// A kept request was given up by its caller; `request` is the `ctx.id` its handler saw. The
@@ -177,6 +195,9 @@ struct Withheld {
 pub struct SchemeLoop<T = SocketTransport> {
     transport: T,
     incoming: Vec<Sqe>,
+    turns: Turns,
+    /// Requests that have their turn, empty between two rounds.
+    round: Vec<Sqe>,
     answers: Vec<Cqe>,
     parked: ParkedRequests,
     withheld: Vec<Withheld>,
@@ -216,6 +237,8 @@ impl<T: Transport> SchemeLoop<T> {
         Self {
             transport,
             incoming: alloc::vec![Sqe::default(); REQUESTS_PER_READ],
+            turns: Turns::default(),
+            round: Vec::new(),
             answers: Vec::new(),
             parked: ParkedRequests::new(),
             withheld: Vec::new(),
@@ -259,6 +282,7 @@ impl<T: Transport> SchemeLoop<T> {
                     break;
                 }
                 Ok(Some(count)) => count,
+                Ok(None) if !self.turns.is_empty() => 0,
                 Ok(None) => {
                     status = Status::Idle;
                     break;
@@ -267,12 +291,10 @@ impl<T: Transport> SchemeLoop<T> {
                 Err(error) => return Err(error),
             };
             self.counters.requests += count as u64;
-            for index in 0..count {
-                let request = self.incoming[index];
-                self.request(request, scheme);
-            }
+            self.serve(count, scheme);
             // A short read has taken all there were.
-            if count < self.incoming.len() && !self.transport.blocking() {
+            let is_all = count < self.incoming.len() && self.turns.is_empty();
+            if is_all && !self.transport.blocking() {
                 status = Status::Idle;
                 break;
             }
@@ -287,6 +309,36 @@ impl<T: Transport> SchemeLoop<T> {
         } else {
             status
         })
+    }
+
+    /// Serves the first `count` requests that came, or puts them in line behind others: then the
+    /// processes that wait have a turn.
+    fn serve<S: SchemeDaemon>(&mut self, count: usize, scheme: &mut S) {
+        let batch = &self.incoming[..count];
+        let caller = batch.first().map(|request| request.caller);
+        let is_ones = batch.iter().all(|request| Some(request.caller) == caller);
+        // The usual case: nobody else waits. A blocking socket is read only when nothing is left.
+        let is_usual = is_ones && self.turns.is_empty();
+        let in_line = !is_usual && !self.transport.blocking();
+        for index in 0..count {
+            let request = self.incoming[index];
+            if !in_line {
+                self.request(request, scheme);
+            } else if turns::is_notice(&request) {
+                if let Some(cancelled) = self.turns.take_cancelled(&request) {
+                    self.request(cancelled, scheme);
+                }
+                self.request(request, scheme);
+            } else {
+                self.turns.push(request);
+            }
+        }
+        let mut round = core::mem::take(&mut self.round);
+        self.turns.next_round(&mut round);
+        for request in round.drain(..) {
+            self.request(request, scheme);
+        }
+        self.round = round;
     }
 
     /// Retries kept requests for the changes the daemon reports, and writes all answers and
@@ -420,8 +472,17 @@ impl<T: Transport> SchemeLoop<T> {
         Ok(())
     }
 
-    fn park(&mut self, parked: Parked) {
+    fn park<S: SchemeDaemon>(&mut self, parked: Parked, scheme: &mut S) {
         let handle = parked.op.file_id().unwrap_or(usize::MAX);
+        if parked.lent.is_none()
+            && let Err(error) = scheme.on_wait(handle, &parked.caller)
+        {
+            // What it has moved already is told; then it was not in vain.
+            let moved = scheme.on_cancel(parked.caller.id);
+            let result = moved.map_err(|_| error);
+            self.finish(parked, CqeOpcode::RespondRegular, result, 0);
+            return;
+        }
         self.parked.insert(parked.caller.id, handle, parked);
     }
 
@@ -429,6 +490,7 @@ impl<T: Transport> SchemeLoop<T> {
         // An unknown request was answered before its cancellation was read.
         if let Some(parked) = self.parked.remove(request) {
             let result = scheme.on_cancel(request);
+            scheme.on_waited(request);
             self.finish(parked, CqeOpcode::RespondRegular, result, 0);
         }
     }

@@ -6,7 +6,7 @@ use scif_abi::limits::ANSWER_TIMEOUT_NS;
 use scif_abi::{Error, PortId};
 
 use super::bed::{BOTH, Bed, End, FIXED, PAGE, USER};
-use crate::{ConnectMode, LinkState, Ticket};
+use crate::{ConnectMode, LinkState, Resource, Scope, Ticket};
 
 /// Node 0 runs, node 1 takes no messages: it is silent.
 fn alone(bed: &mut Bed, until: u64) {
@@ -138,7 +138,9 @@ fn who_was_away_looks_before_it_blames_the_peer() {
 fn one_user_cannot_take_all_windows() {
     let mut bed = Bed::new(1);
     let (a, _) = bed.connect(0, 0);
-    bed.nodes[0].engine.set_window_limit(2);
+    bed.nodes[0]
+        .engine
+        .set_limit(Resource::Windows, Scope::User, 2);
     let pages = bed.pin(0, &[1]);
     let page = |number: u64| (number * PAGE).cast_signed();
     for number in 0..2 {
@@ -147,10 +149,14 @@ fn one_user_cannot_take_all_windows() {
     let refused = bed.start_register(a, &pages, page(2), BOTH, FIXED);
     assert_eq!(refused, Err(Error::NoMemory));
     let user = USER.user;
-    assert_eq!(bed.nodes[0].engine.windows_of(user), 2);
+    let windows = |bed: &Bed| {
+        let engine = &bed.nodes[0].engine;
+        engine.used(Resource::Windows, Scope::User, user)
+    };
+    assert_eq!(windows(&bed), 2);
     bed.unregister(a, 0, PAGE).unwrap();
     bed.register(a, &pages, page(2), BOTH);
     bed.close(a);
     bed.run();
-    assert_eq!(bed.nodes[0].engine.windows_of(user), 0);
+    assert_eq!(windows(&bed), 0);
 }

@@ -6,7 +6,7 @@ use scif_abi::Error;
 use scif_abi::flags::MapFlags;
 
 use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, WRITE};
-use crate::{PinId, Ticket};
+use crate::{PinId, Resource, Scope, Ticket};
 
 /// Runs a test within a node and between two.
 fn both_ways(test: fn(&mut Bed, End, End)) {
@@ -193,10 +193,37 @@ fn unregistering_takes_whole_windows_or_nothing() {
 }
 
 #[test]
-fn pinned_pages_are_limited_by_user() {
+fn windows_are_limited() {
     both_ways(|bed, a, b| {
         let engine = &mut bed.nodes[a.node].engine;
-        engine.set_pinned_limit(None, 3);
+        engine.set_limit(Resource::Windows, Scope::Process, 2);
+        let pages = bed.pin(a.node, &[1]);
+        bed.register(a, &pages, 0, BOTH);
+        bed.register(a, &pages, PAGE as i64, BOTH);
+        let more = bed.start_register(a, &pages, 0x10000, BOTH, FIXED);
+        assert_eq!(more, Err(Error::NoMemory));
+        // One that is in use counts.
+        let (engine, memory) = bed.engine(b);
+        let mapped = engine.map(memory, b.id, 0, PAGE, READ).unwrap();
+        assert_eq!(bed.unregister(a, 0, PAGE), Ok(0));
+        let more = bed.start_register(a, &pages, 0x10000, BOTH, FIXED);
+        assert_eq!(more, Err(Error::NoMemory));
+        let (engine, memory) = bed.engine(b);
+        engine.unmap(memory, mapped.window, 1);
+        bed.run();
+        bed.register(a, &pages, 0x10000, BOTH);
+    });
+}
+
+#[test]
+fn pinned_pages_are_limited_by_user() {
+    fn pinned(bed: &Bed, end: End) -> u64 {
+        let engine = &bed.nodes[end.node].engine;
+        engine.used(Resource::Pages, Scope::User, 1000)
+    }
+    both_ways(|bed, a, b| {
+        let engine = &mut bed.nodes[a.node].engine;
+        engine.set_limit(Resource::Pages, Scope::User, 3);
         let pages = bed.pin(a.node, &[2]);
         bed.register(a, &pages, 0, BOTH);
         let again = |bed: &mut Bed| bed.start_register(a, &pages, 0x10000, BOTH, FIXED);
@@ -205,21 +232,21 @@ fn pinned_pages_are_limited_by_user() {
         let mut free = bed.pin(a.node, &[2]);
         free.is_charged = false;
         bed.register(a, &free, 0x8000, BOTH);
-        bed.nodes[a.node].engine.set_pinned_limit(Some(1000), 4);
-        assert_eq!(bed.nodes[a.node].engine.pinned_limit(None), 3);
-        assert_eq!(bed.nodes[a.node].engine.pinned_limit(Some(1000)), 4);
+        let engine = &mut bed.nodes[a.node].engine;
+        engine.set_limit(Resource::Pages, Scope::User, 4);
+        assert_eq!(engine.limit(Resource::Pages, Scope::User), 4);
         let ticket = again(bed);
         assert_eq!(bed.finish(a, ticket), Ok(0x10000));
-        assert_eq!(bed.nodes[a.node].engine.pinned_pages(1000), 4);
+        assert_eq!(pinned(bed, a), 4);
         // A window counts until its last use has ended.
         let (engine, memory) = bed.engine(b);
         let mapped = engine.map(memory, b.id, 0, PAGE, READ).unwrap();
         assert_eq!(bed.unregister(a, 0, 2 * PAGE), Ok(0));
-        assert_eq!(bed.nodes[a.node].engine.pinned_pages(1000), 4);
+        assert_eq!(pinned(bed, a), 4);
         let (engine, memory) = bed.engine(b);
         engine.unmap(memory, mapped.window, 1);
         bed.run();
-        assert_eq!(bed.nodes[a.node].engine.pinned_pages(1000), 2);
+        assert_eq!(pinned(bed, a), 2);
     });
 }
 

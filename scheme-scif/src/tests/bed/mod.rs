@@ -330,7 +330,13 @@ impl Bed {
 
     #[track_caller]
     pub fn text(&mut self, node: usize, path: &str) -> String {
-        let id = self.open_with(node, path, O_RDONLY, USER).unwrap();
+        self.text_for(node, path, ADMIN)
+    }
+
+    /// A text file as `caller` sees it.
+    #[track_caller]
+    pub fn text_for(&mut self, node: usize, path: &str, caller: Caller) -> String {
+        let id = self.open_with(node, path, O_RDONLY, caller).unwrap();
         let mut buffer = vec![0; 65536];
         let count = self.nodes[node]
             .scif

@@ -234,6 +234,16 @@ pub const CONNECT: Section = Section {
         )
         .because("a new connection takes a new endpoint"),
         Row::elsewhere(
+            [
+                "too many requests of the user, or the process, are not answered",
+                "ENOMEM",
+                "ENOMEM when memory ends",
+            ],
+            "ENOMEM; withdrawn requests count until the peer has answered",
+            &[("scheme-scif/src/tests/rights.rs", "connects_are_limited")],
+        )
+        .because("each request has pages that the peer may write to"),
+        Row::elsewhere(
             ["no port is free", "ENOSPC", "ENOSPC / a wrong port"],
             "ENOSPC",
             &[("tests/sim/tests/states.rs", "all_ports_in_use_is_enospc")],

@@ -61,6 +61,21 @@ pub const OPEN: Section = Section {
         )
         .because("so that one program cannot use up all ports of a node")
         .only(Place::SIM),
+        Row::elsewhere(
+            [
+                "all processes of one user have 32768 endpoints",
+                "ENOMEM",
+                "ENOMEM when memory ends",
+            ],
+            "ENOMEM",
+            &[(
+                "scheme-scif/src/tests/rights.rs",
+                "endpoints_and_backlogs_are_limited",
+            )],
+        )
+        .because(
+            "the limits of users and processes are in the file `limits`, where root sets them",
+        ),
     ],
 };
 
@@ -228,6 +243,19 @@ pub const LISTEN: Section = Section {
     word: "listen",
     about: "",
     rows: &[
+        Row::elsewhere(
+            [
+                "the backlogs of the user's, or process's, listeners are too much together",
+                "ENOMEM",
+                "–",
+            ],
+            "ENOMEM",
+            &[(
+                "scheme-scif/src/tests/rights.rs",
+                "endpoints_and_backlogs_are_limited",
+            )],
+        )
+        .because("requests that wait take memory whose size others choose"),
         Row::gives(["a bound endpoint", "0", "0"], 0, |b| {
             Ok(b.bound(Side::A)?.0.listen(1))
         }),

@@ -449,6 +449,15 @@ pub const REGISTER: Section = Section {
                 Ok(())
             },
         ),
+        Row::elsewhere(
+            ["the limit on windows is reached", "ENOMEM", "ENOMEM"],
+            "ENOMEM; possible again when the last use of a window has ended",
+            &[(
+                "lib/scif-core/src/tests/registering.rs",
+                "windows_are_limited",
+            )],
+        )
+        .because("the limit is per user and per process, and can be set in the file `limits`"),
         Row::story(
             [
                 "the limit on pinned pages is reached",

@@ -11,7 +11,7 @@ use conformance::bench::{Driver, Place, Side, Ticket};
 use conformance::call::{Call, Counts, Errno, Reply};
 use scif_abi::flags::Readiness;
 use scif_abi::{Error, PortId};
-use scif_core::{EndpointId, Owner};
+use scif_core::{EndpointId, Owner, Resource, Scope};
 
 use jobs::{Job, Work};
 use memory::Region;
@@ -156,10 +156,12 @@ impl Simulated {
             }
             Call::LimitPinned { pages } => {
                 let engine = &mut self.world.nodes[number].engine;
-                engine.set_pinned_limit(None, pages);
+                engine.set_limit(Resource::Pages, Scope::User, pages);
                 Ok(0)
             }
-            Call::PinnedLimit {} => Ok(self.world.nodes[number].engine.pinned_limit(None) as i64),
+            Call::PinnedLimit {} => Ok(self.world.nodes[number]
+                .engine
+                .limit(Resource::Pages, Scope::User) as i64),
             Call::Exit {} | Call::AcceptRegister { .. } | Call::OpenFile { .. } => {
                 panic!("the simulator cannot do {call:?}")
             }

@@ -1,0 +1,137 @@
+//! The order in which requests are served: processes take turns, so that one that asks for much at
+//! a time, by many threads, does not keep another one waiting for all of it.
+//!
+//! Requests wait here in the order in which they came. Each round takes a few of every process;
+//! between two rounds the socket is read, so that whoever asks anew has a turn in the next one.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use syscall::schemev2::{Opcode, Sqe};
+
+/// Requests of one process in one round.
+const PER_ROUND: u32 = 8;
+
+/// The requests that wait for their turn. Keeps the memory it has needed.
+#[derive(Default)]
+pub(super) struct Turns {
+    waiting: VecDeque<Sqe>,
+    /// Processes of a round, with the number of their requests in it.
+    processes: Vec<(u64, u32)>,
+}
+
+/// Whether a request tells of an end, and is served at once: it is little work, and what comes
+/// after it may rely on it.
+pub(super) fn is_notice(request: &Sqe) -> bool {
+    let opcode = Opcode::try_from_raw(request.opcode);
+    matches!(
+        opcode,
+        Some(Opcode::Cancel | Opcode::CloseMsg | Opcode::Detach | Opcode::Munmap)
+    )
+}
+
+impl Turns {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn push(&mut self, request: Sqe) {
+        self.waiting.push_back(request);
+    }
+
+    /// Takes the request out that a cancellation is about, if it still waits here: it has to be
+    /// served before.
+    pub(super) fn take_cancelled(&mut self, cancellation: &Sqe) -> Option<Sqe> {
+        if cancellation.opcode != Opcode::Cancel as u8 {
+            return None;
+        }
+        let is_it = |request: &Sqe| request.tag == cancellation.tag;
+        let index = self.waiting.iter().position(is_it)?;
+        self.waiting.remove(index)
+    }
+
+    /// Moves the next round to `round`, which is empty.
+    pub(super) fn next_round(&mut self, round: &mut Vec<Sqe>) {
+        let processes = &mut self.processes;
+        processes.clear();
+        self.waiting.retain(|request| {
+            let known = processes
+                .iter_mut()
+                .find(|(process, _)| *process == request.caller);
+            let count = match known {
+                Some((_, count)) => count,
+                None => {
+                    processes.push((request.caller, 0));
+                    let Some((_, count)) = processes.last_mut() else {
+                        return true;
+                    };
+                    count
+                }
+            };
+            *count += 1;
+            let is_in = *count <= PER_ROUND;
+            if is_in {
+                round.push(*request);
+            }
+            !is_in
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(caller: u64, tag: u32) -> Sqe {
+        Sqe {
+            opcode: Opcode::Read as u8,
+            caller,
+            tag,
+            ..Sqe::default()
+        }
+    }
+
+    fn round(turns: &mut Turns) -> Vec<u32> {
+        let mut round = Vec::new();
+        turns.next_round(&mut round);
+        round.iter().map(|request| request.tag).collect()
+    }
+
+    #[test]
+    fn processes_take_turns() {
+        let mut turns = Turns::default();
+        (0..20).for_each(|tag| turns.push(request(7, tag)));
+        turns.push(request(8, 100));
+        turns.push(request(9, 200));
+        turns.push(request(8, 101));
+        let first: Vec<u32> = (0..8).chain([100, 200, 101]).collect();
+        assert_eq!(round(&mut turns), first);
+        // Who asks again is in the next round, before most of the first one's.
+        turns.push(request(8, 102));
+        let second: Vec<u32> = (8..16).chain([102]).collect();
+        assert_eq!(round(&mut turns), second);
+        assert_eq!(round(&mut turns), [16, 17, 18, 19]);
+        assert!(turns.is_empty());
+    }
+
+    #[test]
+    fn a_cancellation_finds_its_request() {
+        let mut turns = Turns::default();
+        (0..20).for_each(|tag| turns.push(request(7, tag)));
+        let cancel = Sqe {
+            opcode: Opcode::Cancel as u8,
+            ..request(0, 15)
+        };
+        assert!(is_notice(&cancel) && !is_notice(&request(7, 1)));
+        assert_eq!(
+            turns.take_cancelled(&cancel).map(|found| found.tag),
+            Some(15)
+        );
+        assert!(turns.take_cancelled(&cancel).is_none());
+        let close = Sqe {
+            opcode: Opcode::CloseMsg as u8,
+            ..request(0, 3)
+        };
+        assert!(is_notice(&close) && turns.take_cancelled(&close).is_none());
+    }
+}

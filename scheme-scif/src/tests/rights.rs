@@ -1,0 +1,144 @@
+//! What users may know of each other, and how much they may have.
+
+use std::vec::Vec;
+
+use scif_abi::call::MemoryCall;
+use scif_abi::codec::Operation;
+use scif_abi::limits::QUOTAS;
+use syscall::error::{EACCES, EINVAL, ENOMEM, Error};
+use syscall::flag::{MapFlags, O_RDONLY, O_RDWR};
+
+use super::bed::{ADMIN, Bed, PAGE, USER};
+use crate::Caller;
+use crate::scif::ROOT;
+
+const OTHER: Caller = Caller {
+    pid: 99,
+    uid: 1001,
+    gid: 1001,
+};
+
+#[test]
+fn others_objects_are_shown_to_root_only() {
+    let mut bed = Bed::new(1);
+    let listener = bed.open_with(0, "listen/2000", O_RDWR, USER).unwrap();
+    let (_, _) = bed.pair(0, 0, 3000);
+    let memory = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
+    let provide = MemoryCall::Provide { pages: 1 };
+    let [pages, _] = provide.words();
+    assert!(
+        bed.call(0, memory, &[], [provide.number(), pages, 0])
+            .0
+            .is_ok()
+    );
+    let shared = MapFlags::MAP_SHARED | MapFlags::PROT_READ;
+    bed.map(0, memory, 0, PAGE, shared).unwrap();
+    let lines = |bed: &mut Bed, file, caller| bed.text_for(0, file, caller).lines().count() - 1;
+    // Root sees its own connection and the user's things; the user its own; the other nothing.
+    for (file, counts) in [
+        ("ports", [2, 1, 0]),
+        ("connections", [2, 0, 0]),
+        ("mappings", [1, 1, 0]),
+        ("windows", [0, 0, 0]),
+    ] {
+        let seen = [ADMIN, USER, OTHER].map(|caller| lines(&mut bed, file, caller));
+        assert_eq!(seen, counts, "{file}");
+    }
+    for (caller, ports) in [(ADMIN, 1), (USER, 1), (OTHER, 0)] {
+        let directory = bed.open_with(0, "listen", O_RDONLY, caller).unwrap();
+        let names = bed.nodes[0].scif.list(directory).unwrap();
+        assert_eq!(names.len(), ports, "{caller:?}");
+    }
+    // Nor can the other take its connections or change what all may have.
+    let shared = bed.open_with(0, "accept/2000", O_RDWR, OTHER);
+    assert_eq!(shared, Err(Error::new(EINVAL)));
+    let limits = bed.open_with(0, "limits", O_RDWR, OTHER);
+    assert_eq!(limits, Err(Error::new(EACCES)));
+    bed.close(0, listener);
+}
+
+#[test]
+fn all_limits_are_in_the_file_and_can_be_set() {
+    let mut bed = Bed::new(1);
+    let names: Vec<_> = QUOTAS
+        .iter()
+        .flat_map(|quota| ["user", "process"].map(|scope| format!("{}_per_{scope}", quota.name)))
+        .collect();
+    let file = bed.open(0, "limits").unwrap();
+    for (value, name) in names.iter().enumerate() {
+        let line = format!("{name} {value}\n");
+        assert_eq!(bed.write(0, file, line.as_bytes()), Ok(line.len()));
+    }
+    let text = bed.text(0, "limits");
+    for (value, name) in names.iter().enumerate() {
+        assert!(
+            text.lines().any(|line| line == format!("{name} {value}")),
+            "{name}"
+        );
+    }
+}
+
+/// Sets a limit.
+fn set(bed: &mut Bed, line: &str) {
+    let file = bed.open(0, "limits").unwrap();
+    assert_eq!(bed.write(0, file, line.as_bytes()), Ok(line.len()));
+    bed.close(0, file);
+}
+
+#[test]
+fn endpoints_and_backlogs_are_limited() {
+    let mut bed = Bed::new(1);
+    set(&mut bed, "endpoints_per_user 2\n");
+    let mut open = |path, caller| bed.open_with(0, path, O_RDWR, caller);
+    let first = open("endpoint", USER).unwrap();
+    open("endpoint", Caller { pid: 78, ..USER }).unwrap();
+    assert_eq!(open("endpoint", USER), Err(Error::new(ENOMEM)));
+    assert!(open("endpoint", OTHER).is_ok());
+    bed.close(0, first);
+    assert!(bed.open_with(0, "endpoint", O_RDWR, USER).is_ok());
+    set(&mut bed, "backlog_per_process 200\n");
+    let listener = bed.open_with(0, "listen/0", O_RDWR, OTHER).unwrap();
+    let refused = bed.open_with(0, "listen/0", O_RDWR, OTHER);
+    assert_eq!(refused, Err(Error::new(ENOMEM)));
+    bed.close(0, listener);
+    assert!(bed.open_with(0, "listen/0", O_RDWR, OTHER).is_ok());
+}
+
+#[test]
+fn requests_that_wait_are_limited() {
+    let mut bed = Bed::new(1);
+    set(&mut bed, "requests_per_process 2\nrequests_per_user 3\n");
+    let scif = &mut bed.nodes[0].scif;
+    let full = Err(Error::new(ENOMEM));
+    assert_eq!(scif.begin_wait(ROOT, 10, Some(1000), 1), Ok(()));
+    assert_eq!(scif.begin_wait(ROOT, 10, Some(1000), 2), Ok(()));
+    assert_eq!(scif.begin_wait(ROOT, 10, Some(1000), 3), full);
+    assert_eq!(scif.begin_wait(ROOT, 11, Some(1000), 4), Ok(()));
+    assert_eq!(scif.begin_wait(ROOT, 12, Some(1000), 5), full);
+    assert_eq!(scif.begin_wait(ROOT, 13, Some(1001), 6), Ok(()));
+    scif.end_of_wait(2);
+    // One that was not counted.
+    scif.end_of_wait(3);
+    assert_eq!(scif.begin_wait(ROOT, 11, Some(1000), 7), Ok(()));
+    assert_eq!(scif.begin_wait(ROOT, 10, Some(1000), 8), full);
+    // A call tells no user: then it is the one who opened the handle.
+    let endpoint = bed.open_with(0, "endpoint", O_RDWR, USER).unwrap();
+    let scif = &mut bed.nodes[0].scif;
+    assert_eq!(scif.begin_wait(endpoint, 14, None, 9), full);
+}
+
+#[test]
+fn connects_are_limited() {
+    let mut bed = Bed::new(1);
+    let listener = bed.open(0, "listen/2000").unwrap();
+    set(&mut bed, "connects_per_process 1\n");
+    let first = bed.start_open(0, "0/2000");
+    assert!(bed.is_kept(0, first));
+    assert_eq!(bed.open(0, "0/2000"), Err(Error::new(ENOMEM)));
+    assert!(bed.cancel(0, first).is_err());
+    // Withdrawn and answered, so it does not count any more.
+    let again = bed.start_open(0, "0/2000");
+    assert!(bed.is_kept(0, again));
+    assert!(bed.cancel(0, again).is_err());
+    bed.close(0, listener);
+}
