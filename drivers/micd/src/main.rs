@@ -17,7 +17,7 @@ use micd::memory::NodeMemory;
 use micd::patience::{Patience, Time};
 use micd::{trace, vmic};
 use platform::clock::{Clock, Rate, ticks};
-use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
+use platform::daemon::{self, LEASE_VARIABLE, Lease, Mode, NOTIFY_VARIABLE};
 use platform::dma::Allocator;
 use platform::event::{Queue, Ready};
 use platform::pause::yield_now;
@@ -87,6 +87,8 @@ struct Micd {
     scheme: Daemon<NodeMemory<Allocator>, CpuEngine>,
     requests: SchemeLoop,
     events: Queue<Source>,
+    /// The memory of a micd that ran before this one: peers may still store into it.
+    predecessor: Lease,
     /// When it started, by the clock (ns) and the processor's counter.
     started: (u64, u64),
 }
@@ -110,6 +112,7 @@ impl Micd {
         engine.set_gathers(links.gather_stores());
         trace::begin(&mut engine, runtime::process::id());
         let mut scif = Scif::new(engine, memory);
+        scif.number_tokens_from(system_time());
 
         // Interrupts are edges: they are listened to before the first can come.
         let mut events = Queue::new()?;
@@ -127,11 +130,13 @@ impl Micd {
         let requests = daemon::start(SCHEME, Mode::EventDriven, notify.as_deref(), &mut scheme)?;
         events.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
         introduce(&links);
+        let predecessor = Lease::inherited(runtime::env::var(LEASE_VARIABLE).as_deref())?;
         Ok(Self {
             links,
             scheme,
             requests,
             events,
+            predecessor,
             started,
         })
     }
@@ -167,6 +172,7 @@ impl Micd {
             }
             self.links.turn(now, engine, memory);
             engine.look(memory);
+            self.give_predecessor_free();
             self.scheme.scif.begin_turn();
             let answers = self.requests.counters().answers;
             // The event queue tells of every request that comes after the socket was found empty.
@@ -216,6 +222,17 @@ impl Micd {
         let (start, first) = self.started;
         let elapsed = system_time().saturating_sub(start);
         Rate::of(elapsed, ticks().saturating_sub(first))
+    }
+
+    /// Gives the predecessor's memory free once no peer reaches it any more.
+    fn give_predecessor_free(&mut self) {
+        if !self.predecessor.is_held() || !self.links.predecessor_is_let_go() {
+            return;
+        }
+        match self.predecessor.give_free() {
+            Ok(()) => log::info!("no peer reaches the memory of the micd before this one"),
+            Err(error) => log::warn!("the memory of the micd before this one stays: {error}"),
+        }
     }
 
     /// Reports what happened to nodes, and has failed links reset.

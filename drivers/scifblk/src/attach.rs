@@ -18,7 +18,7 @@ use scifblk::disk::{Disk, Store};
 use scifblk::hello::Hello;
 use scifblk::scheme::DiskScheme;
 use scifblk::{Node, PORT, SCHEME};
-use syscall::error::{EIO, EPROTO};
+use syscall::error::{EIO, ENODEV, EPROTO};
 use syscall::flag::EventFlags;
 
 /// Pause before a node that refused is asked again, the first time; then twice as long each time.
@@ -132,9 +132,10 @@ impl Client for Driver {
     }
 }
 
-/// Serves the disks of all nodes until the scheme's socket closes.
+/// Serves the disks of all nodes until the scheme's socket closes. When the SCIF driver ends, its
+/// successor tells of all nodes anew.
 pub fn run() -> Result<()> {
-    let mut nodes = Registration::new()?;
+    let nodes = Registration::new()?;
     let mut driver = Driver {
         own: scif::nodes()?.own,
         peers: BTreeMap::new(),
@@ -144,25 +145,57 @@ pub fn run() -> Result<()> {
     let notify = runtime::env::var(NOTIFY_VARIABLE);
     let notify = notify.as_deref();
     let mut requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut driver.scheme)?;
-    let read = EventFlags::EVENT_READ;
     driver
         .queue
-        .subscribe(requests.fd(), read, Source::Requests)?;
-    driver.queue.subscribe(nodes.fd(), read, Source::Nodes)?;
+        .subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
+    let mut nodes = Some(driver.watch(nodes)?);
     let mut ready = Vec::new();
     loop {
-        nodes.dispatch(&mut driver)?;
+        match &mut nodes {
+            Some(known) => {
+                if let Err(error) = known.dispatch(&mut driver) {
+                    without_driver(error)?;
+                    log::warn!("the SCIF driver has gone, and all disks with it");
+                    if let Some(known) = nodes.take() {
+                        known.unregister(&mut driver);
+                    }
+                }
+            }
+            None => match Registration::new().and_then(|known| driver.watch(known)) {
+                Ok(known) => {
+                    nodes = Some(known);
+                    continue;
+                }
+                Err(error) => without_driver(error)?,
+            },
+        }
         driver.advance_all();
         let limit = match requests.poll(&mut driver.scheme)? {
             Status::Closed => return Ok(()),
             Status::More => Some(Duration::ZERO),
+            Status::Idle if nodes.is_none() => Some(FIRST_PAUSE),
             Status::Idle => driver.next_attempt(),
         };
         driver.queue.wait(limit, &mut ready)?;
     }
 }
 
+/// Passes on every error but the one that the SCIF driver is not there.
+fn without_driver(error: Error) -> Result<()> {
+    match error.errno() {
+        ENODEV => Ok(()),
+        _ => Err(error),
+    }
+}
+
 impl Driver {
+    /// Hears of nodes that come and go.
+    fn watch(&mut self, nodes: Registration) -> Result<Registration> {
+        let read = EventFlags::EVENT_READ;
+        self.queue.subscribe(nodes.fd(), read, Source::Nodes)?;
+        Ok(nodes)
+    }
+
     /// How long until a node is to be asked again.
     fn next_attempt(&self) -> Option<Duration> {
         let now = Instant::now();

@@ -2,13 +2,16 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use platform::event::Queue;
+use runtime::time::sleep;
 use scif::kernel::PinnedPages;
-use scif::{Endpoint, Listener, MapFlags, Memory, Protection, RecvFlags, Result, SendFlags};
+use scif::{Endpoint, Error, Listener, MapFlags, Memory, Protection, RecvFlags, Result, SendFlags};
 use scifblk::PORT;
 use scifblk::disk::BLOCK;
 use scifblk::hello::Hello;
+use syscall::error::ENODEV;
 use syscall::flag::EventFlags;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -18,32 +21,80 @@ enum Source {
     Connection(u64),
 }
 
-/// Offers `bytes` bytes, whole pages, for ever.
+/// Pause between two attempts while the SCIF driver is not there.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Offers `bytes` bytes, whole pages, for ever. When the SCIF driver ends, its successor gets the
+/// same pages.
 pub fn run(bytes: u64) -> Result<()> {
     let memory = Memory::ordinary(bytes as usize)?;
-    let pages = PinnedPages::pin(memory.range(), Protection::all(), MapFlags::empty())?;
-    let listener = Listener::bind(PORT)?;
-    let mut queue = Queue::new()?;
-    queue.subscribe(listener.fd(), EventFlags::EVENT_READ, Source::Listener)?;
-    let mut connections = BTreeMap::new();
-    let mut last = 0;
-    let mut ready = Vec::new();
-    log::info!("{} blocks on port {PORT}", bytes / BLOCK as u64);
+    let mut server = Server::new(&memory)?;
     loop {
-        while let Some((endpoint, peer)) = listener.try_accept()? {
-            if let Err(error) = greet(&endpoint, &pages) {
-                log::warn!("{peer} gets no disk: {error}");
-                continue;
+        server.serve().or_else(without_driver)?;
+        log::warn!("the SCIF driver has gone, and the clients with it");
+        drop(server);
+        server = loop {
+            match Server::new(&memory) {
+                Ok(server) => break server,
+                Err(error) => without_driver(error)?,
             }
-            last += 1;
-            let source = Source::Connection(last);
-            queue.subscribe(endpoint.fd(), EventFlags::EVENT_READ, source)?;
-            connections.insert(last, endpoint);
+            sleep(PAUSE);
+        };
+    }
+}
+
+/// Passes on every error but the one that the SCIF driver is not there.
+fn without_driver(error: Error) -> Result<()> {
+    match error.errno() {
+        ENODEV => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// What there is as long as the SCIF driver lives.
+struct Server {
+    pages: PinnedPages,
+    listener: Listener,
+    queue: Queue<Source>,
+    connections: BTreeMap<u64, Endpoint>,
+}
+
+impl Server {
+    fn new(memory: &Memory) -> Result<Self> {
+        let pages = PinnedPages::pin(memory.range(), Protection::all(), MapFlags::empty())?;
+        let listener = Listener::bind(PORT)?;
+        let mut queue = Queue::new()?;
+        queue.subscribe(listener.fd(), EventFlags::EVENT_READ, Source::Listener)?;
+        log::info!("{} blocks on port {PORT}", pages.len() / BLOCK);
+        Ok(Self {
+            pages,
+            listener,
+            queue,
+            connections: BTreeMap::new(),
+        })
+    }
+
+    /// Serves until there is an error.
+    fn serve(&mut self) -> Result<()> {
+        let mut last = 0;
+        let mut ready = Vec::new();
+        loop {
+            while let Some((endpoint, peer)) = self.listener.try_accept()? {
+                if let Err(error) = greet(&endpoint, &self.pages) {
+                    log::warn!("{peer} gets no disk: {error}");
+                    continue;
+                }
+                last += 1;
+                let source = Source::Connection(last);
+                self.queue
+                    .subscribe(endpoint.fd(), EventFlags::EVENT_READ, source)?;
+                self.connections.insert(last, endpoint);
+            }
+            // A client says nothing. What there is to read is that it has gone, or nonsense; either
+            // way the connection is over, and with it the window.
+            self.connections.retain(|_, endpoint| is_silent(endpoint));
+            self.queue.wait(None, &mut ready)?;
         }
-        // A client says nothing. What there is to read is that it has gone, or nonsense; either way
-        // the connection is over, and with it the window.
-        connections.retain(|_, endpoint| is_silent(endpoint));
-        queue.wait(None, &mut ready)?;
     }
 }
 

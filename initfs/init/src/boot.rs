@@ -10,10 +10,9 @@ use runtime::io::Write;
 use runtime::process::Command;
 use runtime::time::{Duration, sleep};
 use runtime::{Result, env, fs};
-use syscall::error::EPIPE;
 use syscall::flag::{O_RDONLY, O_WRONLY};
 
-use crate::service::{Ready, Services};
+use crate::service::{self, Daemon, Ready, Services};
 
 /// Directory of the start scripts.
 const SCRIPTS: &str = "/scheme/initfs/lib/init.d";
@@ -30,7 +29,6 @@ pub fn main() -> i32 {
     }
     let mut services = Services::new();
     run_scripts(&mut services);
-    services.all_started();
 
     let script = settings
         .lines()
@@ -83,12 +81,9 @@ fn run_script(services: &mut Services, name: &str, text: &str) {
         match script::parse(line, env::var) {
             Ok(None) => {}
             Ok(Some(parsed)) => {
-                if let Err(error) = run_line(services, &place, &parsed) {
+                if let Err(error) = run_line(services, name, &place, &parsed) {
                     let line = line.trim();
-                    let reason = match error.errno {
-                        EPIPE => String::from("ended, or was killed, before it was ready"),
-                        _ => format!("{error}"),
-                    };
+                    let reason = service::reason(error);
                     services.say("ERROR", &format!("{place}: {line}: {reason}"));
                 }
             }
@@ -97,7 +92,7 @@ fn run_script(services: &mut Services, name: &str, text: &str) {
     }
 }
 
-fn run_line(services: &mut Services, place: &str, line: &script::Line) -> Result<()> {
+fn run_line(services: &mut Services, script: &str, place: &str, line: &script::Line) -> Result<()> {
     let variables = &line.variables;
     match &line.action {
         Action::Set => {
@@ -107,9 +102,12 @@ fn run_line(services: &mut Services, place: &str, line: &script::Line) -> Result
         }
         Action::Echo(words) => runtime::println!("{}", words.join(" ")),
         Action::Scheme(name, command) => {
-            services.start_daemon(command, variables, Ready::Scheme(name.clone()))?;
+            let ready = Ready::Scheme(name.clone());
+            services.start_daemon(Daemon::new(script, line, command, ready))?;
         }
-        Action::Notify(command) => services.start_daemon(command, variables, Ready::Byte)?,
+        Action::Notify(command) => {
+            services.start_daemon(Daemon::new(script, line, command, Ready::Byte))?;
+        }
         Action::NoWait(command) => services.start(command, variables)?,
         Action::Run(command) => {
             let status = services.run(command, variables)?;

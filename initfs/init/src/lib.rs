@@ -1,6 +1,7 @@
-//! What init knows without the system: the [`script`] language.
+//! What init knows without the system: the [`script`] language, and how often a daemon may end.
 #![no_std]
 
 extern crate alloc;
 
+pub mod deaths;
 pub mod script;

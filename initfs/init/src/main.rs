@@ -13,6 +13,8 @@ extern crate alloc;
 #[cfg(target_os = "redox")]
 mod boot;
 #[cfg(target_os = "redox")]
+mod lease;
+#[cfg(target_os = "redox")]
 mod service;
 #[cfg(target_os = "redox")]
 mod watchdog;

@@ -5,6 +5,9 @@
 //! requires_weak 00_base 10_drivers   these come first if they exist (the order of names does it)
 //! scheme <name> <command…>           start a daemon and register its scheme when it is ready
 //! notify <command…>                  start a daemon and wait until it says that it is ready
+//! restart [lease] scheme|notify …    as these; when the daemon ends it is started again, and so
+//!                                    are those behind it in the same script, which build on it;
+//!                                    `lease`: its memory stays until its successor gives it free
 //! nowait <command…>                  start a program and go on
 //! echo <text…>                       print
 //! <command…>                         run a program to its end
@@ -32,11 +35,24 @@ pub enum Action {
     Run(Vec<String>),
 }
 
+/// What becomes of a daemon that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// Nothing.
+    Never,
+    /// It is started again.
+    Always,
+    /// As `Always`, and its memory stays until the successor gives it free.
+    Lease,
+}
+
 /// A line that asks for something.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line {
     /// Variables set by leading words.
     pub variables: Vec<(String, String)>,
+    /// What becomes of the daemon that the action starts.
+    pub restart: Restart,
     /// What to do.
     pub action: Action,
 }
@@ -57,10 +73,12 @@ pub fn parse(
             _ => String::from(word),
         });
     let mut variables = Vec::new();
-    let first = loop {
+    let mut restart = Restart::Never;
+    let mut first = loop {
         let Some(word) = words.next() else {
             return Ok(Some(Line {
                 variables,
+                restart,
                 action: Action::Set,
             }));
         };
@@ -69,6 +87,19 @@ pub fn parse(
             None => break word,
         }
     };
+    let mut directive = || words.next().ok_or("restart needs a directive");
+    if first == "restart" {
+        (restart, first) = (Restart::Always, directive()?);
+        if first == "lease" {
+            (restart, first) = (Restart::Lease, directive()?);
+        }
+    }
+    if restart != Restart::Never && !matches!(first.as_str(), "scheme" | "notify") {
+        return Err(
+            "only daemons that say when they are ready can be restarted: \
+                    write `restart scheme` or `restart notify`",
+        );
+    }
     let mut rest: Vec<String> = words.collect();
     let command = |rest: Vec<String>| match rest.is_empty() {
         true => Err("the directive needs a command"),
@@ -90,7 +121,11 @@ pub fn parse(
             Action::Run(rest)
         }
     };
-    Ok(Some(Line { variables, action }))
+    Ok(Some(Line {
+        variables,
+        restart,
+        action,
+    }))
 }
 
 /// Splits `NAME=value` when the name is one.
@@ -152,8 +187,36 @@ mod tests {
     }
 
     #[test]
+    fn daemons_that_are_started_again() {
+        for (line, restart, rest) in [
+            ("scheme scif micd", Restart::Never, "micd"),
+            ("restart scheme scif micd -v", Restart::Always, "micd -v"),
+            ("A=1 restart lease scheme scif micd", Restart::Lease, "micd"),
+        ] {
+            let line = read(line).unwrap().unwrap();
+            assert_eq!(line.restart, restart);
+            assert_eq!(line.action, Action::Scheme("scif".into(), words(rest)));
+        }
+        let line = read("restart notify lease x").unwrap().unwrap();
+        assert_eq!(line.restart, Restart::Always);
+        assert_eq!(line.action, Action::Notify(words("lease x")));
+        // A program of that name.
+        assert_eq!(action("lease scheme"), Action::Run(words("lease scheme")));
+    }
+
+    #[test]
     fn mistakes_are_named() {
-        for line in ["scheme", "scheme scif", "notify", "nowait"] {
+        for line in [
+            "scheme",
+            "scheme scif",
+            "notify",
+            "nowait",
+            "restart",
+            "restart lease",
+            "restart nowait x",
+            "restart x",
+            "restart lease echo",
+        ] {
             assert!(read(line).is_err(), "{line:?}");
         }
     }

@@ -1,21 +1,30 @@
-//! Starting programs for init: daemons that report readiness, and others.
+//! Starting programs for init: daemons that report readiness and are started again when they end,
+//! and others.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
+use init::deaths::{self, Deaths};
+use init::script::{Line, Restart};
 use libredox::Fd;
 use runtime::process::{Child, Command, ExitStatus, Stdio};
+use runtime::time::{Duration, Instant, sleep};
 use runtime::{Error, Result, abi, fd, path, process, state};
 
+use crate::lease::{Lease, Memory};
 use crate::watchdog::Watchdog;
-use syscall::error::ECHILD;
+use syscall::error::{ECHILD, EPIPE};
 use syscall::flag::O_RDWR;
 
 /// Number at which a daemon finds the pipe for its readiness.
 const NOTIFY_FD: usize = 3;
+/// Number at which a successor finds the pipe by which it gives memory free.
+const LEASE_FD: usize = 4;
 
 /// How a daemon says that it is ready.
+#[derive(Clone)]
 pub enum Ready {
     /// It sends the root of its scheme, which gets this name.
     Scheme(String),
@@ -23,12 +32,59 @@ pub enum Ready {
     Byte,
 }
 
+/// A daemon as its script describes it, and how it is.
+pub struct Daemon {
+    /// Those behind it in the same script build on it.
+    script: String,
+    words: Vec<String>,
+    variables: Vec<(String, String)>,
+    ready: Ready,
+    restart: Restart,
+    deaths: Deaths,
+    /// Process, while it runs.
+    pid: Option<u32>,
+    /// The memory of those who ran before it, while it can give that free.
+    lease: Option<Lease>,
+    /// The memory it has, and what must stay of those before it. With [`Restart::Lease`] only.
+    memory: Memory,
+}
+
+impl Daemon {
+    /// The daemon that a line of a script starts by `command`.
+    pub fn new(script: &str, line: &Line, command: &[String], ready: Ready) -> Self {
+        Daemon {
+            script: script.into(),
+            words: command.into(),
+            variables: line.variables.clone(),
+            ready,
+            restart: line.restart,
+            deaths: Deaths::default(),
+            pid: None,
+            lease: None,
+            memory: Memory::new(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+}
+
+/// Why a daemon could not be started, in words.
+pub fn reason(error: Error) -> String {
+    match error.errno {
+        EPIPE => "ended, or was killed, before it was ready".into(),
+        _ => format!("{error}"),
+    }
+}
+
 /// The started programs and where their output goes.
 pub struct Services {
     running: BTreeMap<u32, String>,
+    /// Daemons that are started again, in the order of the scripts.
+    daemons: Vec<Daemon>,
     /// The log, once its daemon runs; until then init's own output.
     log: Option<Fd>,
-    watchdog: Watchdog,
 }
 
 impl Services {
@@ -36,14 +92,9 @@ impl Services {
     pub fn new() -> Self {
         Services {
             running: BTreeMap::new(),
+            daemons: Vec::new(),
             log: None,
-            watchdog: Watchdog::start(),
         }
-    }
-
-    /// All start scripts have run.
-    pub fn all_started(&mut self) {
-        self.watchdog.stop();
     }
 
     /// A message of init itself: to the log, or to the console before there is one.
@@ -84,27 +135,45 @@ impl Services {
     }
 
     /// Starts a daemon and waits until it is ready (EPIPE when it ends before, also when it is
-    /// killed because it takes too long).
-    pub fn start_daemon(
-        &mut self,
-        words: &[String],
-        variables: &[(String, String)],
-        ready: Ready,
-    ) -> Result<()> {
+    /// killed because it takes too long). From then on it is started again, if it is to be.
+    pub fn start_daemon(&mut self, mut daemon: Daemon) -> Result<()> {
+        let result = self.launch(&mut daemon);
+        if result.is_ok() && daemon.restart != Restart::Never {
+            self.daemons.push(daemon);
+        }
+        result
+    }
+
+    fn launch(&mut self, daemon: &mut Daemon) -> Result<()> {
         let read = Fd::new(path::open_upper("/scheme/pipe", O_RDWR)?);
         let write = Fd::new(fd::dup_upper(read.raw(), b"write")?);
-        let mut command = self.command(words, variables);
+        let mut command = self.command(&daemon.words, &daemon.variables);
         command
             .fd(NOTIFY_FD, write.raw())
             .env("INIT_NOTIFY", format!("{NOTIFY_FD}"));
-        let child = command.spawn()?;
-        self.running.insert(child.pid(), words[0].clone());
-        // Only the daemon may hold the write end now, so that its death ends the wait.
-        drop(write);
-        self.watchdog.watch(child.pid());
-        let result = self.wait_ready(&read, ready);
-        self.watchdog.release();
-        result
+        let mut give_free = None;
+        if !daemon.memory.is_empty() {
+            let (lease, write) = Lease::new(&mut daemon.memory)?;
+            command
+                .fd(LEASE_FD, write.raw())
+                .env("INIT_LEASE", format!("{LEASE_FD}"));
+            daemon.lease = Some(lease);
+            give_free = Some(write);
+        }
+        let spawned = if daemon.restart == Restart::Lease {
+            let spawned = command.spawn_keeping_memory();
+            spawned.map(|(child, memory)| (child, Some(memory)))
+        } else {
+            command.spawn().map(|child| (child, None))
+        };
+        // Only the daemon may hold the write ends now, so that its death ends the waits.
+        drop((write, give_free));
+        let (child, memory) = spawned?;
+        daemon.memory.extend(memory);
+        daemon.pid = Some(child.pid());
+        self.running.insert(child.pid(), daemon.name().into());
+        let _watchdog = Watchdog::over(child.pid());
+        self.wait_ready(&read, daemon.ready.clone())
     }
 
     fn wait_ready(&mut self, read: &Fd, ready: Ready) -> Result<()> {
@@ -119,7 +188,7 @@ impl Services {
                 Ok(())
             }
             Ready::Byte => match fd::read(read.raw(), &mut [0])? {
-                0 => Err(Error::new(syscall::error::EPIPE)),
+                0 => Err(Error::new(EPIPE)),
                 _ => Ok(()),
             },
         }
@@ -154,6 +223,89 @@ impl Services {
                 level,
                 &format!("service {name} (process {pid}) ended: {status}"),
             );
+        }
+        let index = self.daemons.iter().position(|one| one.pid == Some(pid));
+        if let Some(index) = index {
+            self.start_again(index);
+        }
+    }
+
+    /// Starts a daemon again that ended, and those that build on it.
+    fn start_again(&mut self, index: usize) {
+        // Nobody else touches the list meanwhile.
+        let mut daemons = core::mem::take(&mut self.daemons);
+        let (_, rest) = daemons.split_at_mut(index);
+        if let Some((ended, behind)) = rest.split_first_mut() {
+            let same_script = |daemon: &&mut Daemon| daemon.script == ended.script;
+            let mut dependants: Vec<&mut Daemon> = behind.iter_mut().filter(same_script).collect();
+            for dependant in dependants.iter_mut().rev() {
+                self.end(dependant, ended.name());
+            }
+            let started = self.revive(ended, true);
+            // Without what they build on they would end at once.
+            for dependant in dependants.into_iter().filter(|_| started) {
+                self.revive(dependant, false);
+            }
+        }
+        self.daemons = daemons;
+    }
+
+    /// Ends a daemon because one that it builds on ended.
+    fn end(&mut self, daemon: &mut Daemon, cause: &str) {
+        let Some(pid) = daemon.pid else { return };
+        let name = daemon.name();
+        self.say("INFO", &format!("{name} is ended, as it builds on {cause}"));
+        // If it has ended already, that is just as well: waiting tells.
+        let _ = process::kill(pid, 9);
+        if let Err(error) = process::wait_pid(pid, false) {
+            self.say("ERROR", &format!("{name} (process {pid}): {error}"));
+        }
+        self.running.remove(&pid);
+    }
+
+    /// Starts a daemon whose process has ended until it is ready, or has ended too often. An end
+    /// that was no fault of its own does not count.
+    fn revive(&mut self, daemon: &mut Daemon, mut counts: bool) -> bool {
+        let start = Instant::now();
+        loop {
+            daemon.pid = None;
+            if let Some(lease) = daemon.lease.take() {
+                daemon.memory.extend(lease.end());
+            }
+            let now = Duration::from_nanos(Instant::now().as_nanos());
+            let pause = match core::mem::replace(&mut counts, true) {
+                true => daemon.deaths.add(now),
+                false => Some(Duration::ZERO),
+            };
+            let Some(pause) = pause else {
+                let (name, seconds) = (daemon.name(), deaths::WINDOW.as_secs());
+                let times = deaths::LIMIT;
+                let text = format!("{name} ended {times} times in {seconds} s: it stays ended");
+                self.say("ERROR", &text);
+                return false;
+            };
+            sleep(pause);
+            match self.launch(daemon) {
+                Ok(()) => {
+                    let took = start.elapsed().as_millis();
+                    self.say(
+                        "INFO",
+                        &format!("{} runs again, after {took} ms", daemon.name()),
+                    );
+                    return true;
+                }
+                Err(error) => {
+                    let reason = reason(error);
+                    let text = format!("{} was not started again: {reason}", daemon.name());
+                    self.say("ERROR", &text);
+                    if let Some(pid) = daemon.pid {
+                        // It holds what its successor needs until it has gone.
+                        let _ = process::kill(pid, 9);
+                        let _ = process::wait_pid(pid, false);
+                        self.running.remove(&pid);
+                    }
+                }
+            }
         }
     }
 }

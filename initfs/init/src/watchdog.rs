@@ -1,9 +1,9 @@
 //! Kills a daemon that does not get ready, so that it cannot stop the boot.
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
-use runtime::sync::Mutex;
 use runtime::time::Instant;
 use runtime::{process, thread};
 
@@ -12,54 +12,35 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Time between two looks.
 const STEP: Duration = Duration::from_millis(500);
 
-enum Watched {
-    Nothing,
-    Daemon(u32, Instant),
-    Stopped,
-}
-
-/// The watching thread's other end.
+/// A thread that watches one daemon until this is dropped.
 pub struct Watchdog {
-    watched: Arc<Mutex<Watched>>,
+    ended: Arc<AtomicBool>,
 }
 
 impl Watchdog {
-    /// Starts the thread. Without one the boot goes on unwatched.
-    pub fn start() -> Self {
-        let watched = Arc::new(Mutex::new(Watched::Nothing));
-        let own = Arc::clone(&watched);
-        let _ = thread::spawn(move || {
-            loop {
-                thread::sleep(STEP);
-                let mut watched = own.lock();
-                match *watched {
-                    Watched::Nothing => {}
-                    Watched::Daemon(pid, limit) => {
-                        if Instant::now() > limit {
-                            // Its death ends init's wait, which then reports it.
-                            let _ = process::kill(pid, 9);
-                            *watched = Watched::Nothing;
-                        }
-                    }
-                    Watched::Stopped => return,
+    /// Gives the daemon its time from now on. Without a thread it is unwatched.
+    pub fn over(pid: u32) -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let (seen, limit) = (Arc::clone(&ended), Instant::now() + LIMIT);
+        let watching = thread::spawn(move || {
+            while !seen.load(Ordering::Relaxed) {
+                if Instant::now() > limit {
+                    // Its death ends init's wait, which then reports it.
+                    let _ = process::kill(pid, 9);
+                    return;
                 }
+                thread::sleep(STEP);
             }
         });
-        Watchdog { watched }
+        if let Err(error) = watching {
+            runtime::println!("init: process {pid} starts unwatched: {error}");
+        }
+        Watchdog { ended }
     }
+}
 
-    /// Gives this daemon its time from now on.
-    pub fn watch(&self, pid: u32) {
-        *self.watched.lock() = Watched::Daemon(pid, Instant::now() + LIMIT);
-    }
-
-    /// The daemon is ready, or gone.
-    pub fn release(&self) {
-        *self.watched.lock() = Watched::Nothing;
-    }
-
-    /// Ends the thread.
-    pub fn stop(&self) {
-        *self.watched.lock() = Watched::Stopped;
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
     }
 }

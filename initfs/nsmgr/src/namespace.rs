@@ -1,7 +1,7 @@
 //! A namespace: names and the roots behind them.
 
 use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -9,9 +9,26 @@ use core::cell::RefCell;
 use libredox::Fd;
 use runtime::fd;
 
+/// A name, as all namespaces have it that were made from the one it was registered in.
+struct Entry {
+    root: RefCell<Rc<Fd>>,
+    /// Where it was registered: only there a successor can take its place, for all.
+    home: Weak<Namespace>,
+}
+
+impl Entry {
+    fn root(&self) -> Rc<Fd> {
+        Rc::clone(&self.root.borrow())
+    }
+
+    fn is_served(&self) -> bool {
+        fd::is_served(self.root().raw())
+    }
+}
+
 /// Names with their roots. Namespaces made from one another share the roots, not the names.
 pub struct Namespace {
-    roots: RefCell<BTreeMap<String, Rc<Fd>>>,
+    entries: RefCell<BTreeMap<String, Rc<Entry>>>,
 }
 
 /// Longest name of a scheme, in bytes.
@@ -30,51 +47,62 @@ impl Namespace {
     /// An empty namespace.
     pub fn new() -> Rc<Self> {
         Rc::new(Namespace {
-            roots: RefCell::new(BTreeMap::new()),
+            entries: RefCell::new(BTreeMap::new()),
         })
     }
 
-    /// Adds a name. False when it is taken by a scheme whose daemon lives.
-    pub fn insert(&self, name: &str, root: Fd) -> bool {
-        if self.is_taken(name) {
-            return false;
+    fn entry(&self, name: &str) -> Option<Rc<Entry>> {
+        self.entries.borrow().get(name).cloned()
+    }
+
+    /// Adds a name. False when it is taken by a scheme whose daemon lives. In the namespace where a
+    /// dead scheme was registered the new one takes its place everywhere.
+    pub fn insert(self: &Rc<Self>, name: &str, root: Fd) -> bool {
+        let (root, home) = (Rc::new(root), Rc::downgrade(self));
+        match self.entry(name) {
+            Some(entry) if entry.is_served() => return false,
+            Some(entry) if entry.home.ptr_eq(&home) => {
+                entry.root.replace(root);
+            }
+            _ => {
+                let root = RefCell::new(root);
+                let entry = Rc::new(Entry { root, home });
+                self.entries.borrow_mut().insert(name.into(), entry);
+            }
         }
-        self.roots.borrow_mut().insert(name.into(), Rc::new(root));
         true
     }
 
-    /// Whether a living scheme has the name. The name of a dead one is given up here.
+    /// Whether a living scheme has the name.
     pub fn is_taken(&self, name: &str) -> bool {
-        let root = self.root(name);
-        match root {
-            Some(root) if fd::is_served(root.raw()) => true,
-            Some(_) => {
-                self.roots.borrow_mut().remove(name);
-                false
-            }
-            None => false,
-        }
+        self.entry(name).is_some_and(|entry| entry.is_served())
     }
 
     /// The root behind a name.
     pub fn root(&self, name: &str) -> Option<Rc<Fd>> {
-        self.roots.borrow().get(name).cloned()
+        self.entry(name).map(|entry| entry.root())
     }
 
-    /// All names in order, after giving up those of dead schemes.
+    /// The names of all living schemes in order. Names of dead ones that no other namespace has are
+    /// forgotten.
     pub fn names(&self) -> Vec<String> {
-        self.roots
-            .borrow_mut()
-            .retain(|_, root| fd::is_served(root.raw()));
-        self.roots.borrow().keys().cloned().collect()
+        let mut names = Vec::new();
+        self.entries.borrow_mut().retain(|name, entry| {
+            let lives = entry.is_served();
+            if lives {
+                names.push(name.clone());
+            }
+            lives || Rc::strong_count(entry) > 1
+        });
+        names
     }
 
     /// A namespace with those of the given names that exist here.
     pub fn fork<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Rc<Namespace> {
         let forked = Namespace::new();
         for name in names {
-            if let Some(root) = self.root(name) {
-                forked.roots.borrow_mut().insert(name.into(), root);
+            if let Some(entry) = self.entry(name) {
+                forked.entries.borrow_mut().insert(name.into(), entry);
             }
         }
         forked

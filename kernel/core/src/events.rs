@@ -151,6 +151,13 @@ impl Registry {
         notices.into_iter().for_each(&mut tell);
     }
 
+    /// The watched files of a scheme.
+    pub fn files_of(&self, scheme: usize) -> Vec<FileKey> {
+        let key = |number| FileKey { scheme, number };
+        let files = self.files.range(key(0)..=key(usize::MAX));
+        files.map(|(file, _)| *file).collect()
+    }
+
     /// Number of watched files and of subscriptions.
     pub fn counts(&self) -> (usize, usize) {
         (
@@ -183,6 +190,20 @@ mod tests {
         let mut notices = Vec::new();
         registry.trigger(FILE, flags, 1, |notice| notices.push(notice));
         notices
+    }
+
+    #[test]
+    fn the_watched_files_of_one_scheme() {
+        let mut registry = Registry::new(QUEUES);
+        for (scheme, number) in [(19, 1), (20, 0), (20, 5), (20, usize::MAX), (21, 0)] {
+            registry.subscribe(FileKey { scheme, number }, 1, 10, 0, 1);
+        }
+        let numbers = |scheme| -> Vec<usize> {
+            let files = registry.files_of(scheme).into_iter();
+            files.map(|file| file.number).collect()
+        };
+        assert_eq!(numbers(20), [0, 5, usize::MAX]);
+        assert_eq!(numbers(22), []);
     }
 
     #[test]

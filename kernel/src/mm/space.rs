@@ -21,7 +21,7 @@ mod tray;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ::syscall::data::{GrantDesc, GrantFlags};
 use ::syscall::error::{EACCES, EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result};
@@ -61,6 +61,8 @@ pub struct AddrSpace {
     root: usize,
     /// Contexts that run in it.
     users: AtomicUsize,
+    /// Its last context ended and left what was lent to it.
+    left: AtomicBool,
     trays: Mutex<Trays>,
 }
 
@@ -188,6 +190,7 @@ impl AddrSpace {
             inner: Mutex::new(inner),
             root,
             users: AtomicUsize::new(0),
+            left: AtomicBool::new(false),
             trays: Mutex::default(),
         })
     }
@@ -431,15 +434,27 @@ impl AddrSpace {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a context that leaves. With the last one everything borrowed from other spaces goes:
-    /// two spaces that borrow from each other would else keep each other alive.
+    /// The last context here ends, a daemon: what was lent to it stays as long as the space, which
+    /// somebody may keep because a device or another machine still reaches the pages.
+    pub(crate) fn leave_loans(&self) {
+        let is_last = self.users.load(Ordering::Relaxed) == 1;
+        self.left.fetch_or(is_last, Ordering::Relaxed);
+    }
+
+    /// Whether [`leave_loans`](Self::leave_loans) was said of the last context.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// Counts a context that leaves. With the last one the ties to other spaces go: two spaces that
+    /// borrow from each other would else keep each other alive. The pages that were seen stay.
     pub(crate) fn remove_user(&self) {
         if self.users.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.drop_borrowed();
+            self.cut_ties();
         }
     }
 
-    fn drop_borrowed(&self) {
+    fn cut_ties(&self) {
         let mut inner = self.inner.lock();
         let borrowed: Vec<(usize, usize)> = inner
             .areas
@@ -447,12 +462,16 @@ impl AddrSpace {
             .filter(|(_, area)| matches!(area.backing, Backing::Borrowed { .. }))
             .map(|(base, area)| (base, area.len))
             .collect();
-        let removed: Vec<Removed> = borrowed
-            .into_iter()
-            .map(|(base, len)| inner.take(base, len))
-            .collect();
+        let mut ties = Vec::new();
+        for (base, len) in borrowed {
+            for (base, mut area) in inner.areas.remove(base, len) {
+                ties.push(core::mem::replace(&mut area.backing, Backing::Frames));
+                inner.areas.insert(base, area);
+            }
+        }
         drop(inner);
-        drop(removed);
+        // The last reference to another space may go here.
+        drop(ties);
     }
 }
 

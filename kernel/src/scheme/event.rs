@@ -81,6 +81,16 @@ pub fn trigger(scheme: SchemeId, number: usize, flags: EventFlags) {
     });
 }
 
+/// A scheme ended: whoever watches a file of it is told everything, because whatever is tried on
+/// it fails at once.
+pub fn scheme_ended(scheme: SchemeId) {
+    let files = REGISTRY.lock().files_of(scheme.0);
+    let everything = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+    for file in files {
+        trigger(scheme, file.number, everything);
+    }
+}
+
 /// Forgets the subscriptions of a file that is gone.
 pub fn forget_file(scheme: SchemeId, number: usize) {
     REGISTRY.lock().forget_file(key(scheme, number));

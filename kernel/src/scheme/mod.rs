@@ -419,10 +419,14 @@ pub fn detach(id: SchemeId, number: usize, pid: usize) {
 
 /// All schemes of daemons that a context made end with it.
 pub fn creator_ended(context: &crate::sched::ContextRef) {
-    let all: Vec<_> = USER_SCHEMES.lock().list.values().cloned().collect();
-    all.iter()
-        .filter(|scheme| scheme.is_made_by(context))
-        .for_each(|scheme| scheme.shut_down());
+    let mut all: Vec<_> = USER_SCHEMES.lock().list.values().cloned().collect();
+    all.retain(|scheme| scheme.is_made_by(context));
+    if !all.is_empty()
+        && let Some(space) = context.space()
+    {
+        space.leave_loans();
+    }
+    all.iter().for_each(|scheme| scheme.shut_down());
 }
 
 fn grant_of(piece: &Unmapped) -> Option<(&Description, MunmapRequest)> {

@@ -18,6 +18,10 @@ use crate::scheme::SchemeLoop;
 /// The environment variable that holds the number of the readiness pipe.
 pub const NOTIFY_VARIABLE: &str = "INIT_NOTIFY";
 
+/// The environment variable that holds the number of the lease's pipe, for a daemon whose
+/// predecessor's memory is kept.
+pub const LEASE_VARIABLE: &str = "INIT_LEASE";
+
 /// Whether reading requests waits for them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
@@ -80,6 +84,40 @@ pub fn notify_ready(notify: Option<&str>) -> Result<()> {
         notify_pipe(notify)?.write(&[0])?;
     }
     Ok(())
+}
+
+/// The memory of those who ran before this daemon and ended. The starter keeps it as long as other
+/// machines may still store into it, which only the successor can tell.
+pub struct Lease {
+    pipe: Option<Fd>,
+}
+
+impl Lease {
+    /// The lease of this process; `pipe` is the value of [`LEASE_VARIABLE`], if it is set.
+    ///
+    /// # Errors
+    /// `EINVAL` when `pipe` is no number.
+    pub fn inherited(pipe: Option<&str>) -> Result<Self> {
+        Ok(Self {
+            pipe: pipe.map(notify_pipe).transpose()?,
+        })
+    }
+
+    /// Whether there is memory to give free.
+    pub fn is_held(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// Nobody reaches the memory any more.
+    ///
+    /// # Errors
+    /// The pipe's. The memory then stays until this process ends, and longer.
+    pub fn give_free(&mut self) -> Result<()> {
+        if let Some(pipe) = self.pipe.take() {
+            pipe.write(&[0])?;
+        }
+        Ok(())
+    }
 }
 
 /// Gives up every name: from here on the daemon reaches only what it has opened.

@@ -320,6 +320,17 @@ impl Command {
     /// Starts the process. ENOENT: no such program; ENOEXEC: not a static x86-64 ELF program;
     /// EACCES: a directory.
     pub fn spawn(&mut self) -> Result<Child> {
+        self.spawn_with(|_| Ok(())).map(|(child, ())| child)
+    }
+
+    /// As [`spawn`](Self::spawn), with a descriptor of the program's address space: as long as that
+    /// is open the program's memory stays, whatever becomes of the program.
+    pub fn spawn_keeping_memory(&mut self) -> Result<(Child, Fd)> {
+        self.spawn_with(|thread| Ok(Fd::new(fd::dup_upper(thread, b"addrspace")?)))
+    }
+
+    /// Has `look` look at the thread before it runs.
+    fn spawn_with<T>(&mut self, look: impl FnOnce(usize) -> Result<T>) -> Result<(Child, T)> {
         let own = fd::check(state::proc_fd())?;
         // Checked before anything is made: a context that was never started ends noisily.
         let (full_path, mut file, program) = self.open_program()?;
@@ -331,17 +342,25 @@ impl Command {
         let process = Fd::new(fd::dup_upper(own, b"fork")?);
         let pid = meta(process.raw())?.pid;
         let child = Child { pid, status: None };
-        let result = self.prepare(process.raw(), &full_path, &program, &mut file, &cwd);
-        if let Err(error) = result {
-            // The half-made process must not stay behind.
-            let mut child = child;
-            if child.kill().is_ok() {
-                let _ = child.wait();
+        let thread = self.prepare(process.raw(), &full_path, &program, &mut file, &cwd);
+        let started = thread.and_then(|thread| {
+            let seen = look(thread.raw())?;
+            spawn::start(thread.raw()).map(|()| seen)
+        });
+        match started {
+            Ok(seen) => Ok((child, seen)),
+            Err(error) => {
+                // The half-made process must not stay behind.
+                let mut child = child;
+                if child.kill().is_ok() {
+                    let _ = child.wait();
+                }
+                Err(error)
             }
-            return Err(error);
         }
-        Ok(child)
     }
+
+    /// Fills the process; returns its first thread, which has not started.
 
     fn prepare(
         &self,
@@ -350,7 +369,7 @@ impl Command {
         program: &Program,
         file: &mut ProgramFile,
         cwd: &str,
-    ) -> Result<()> {
+    ) -> Result<Fd> {
         let thread = Fd::new(fd::dup_upper(process, b"thread-0")?);
         let env: Vec<String> = self
             .env
@@ -387,7 +406,7 @@ impl Command {
         if self.uid.is_some() || self.gid.is_some() {
             set_ids(process, self.uid, self.gid)?;
         }
-        spawn::start(thread.raw())
+        Ok(thread)
     }
 }
 

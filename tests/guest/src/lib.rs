@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+pub mod crowd;
 pub mod pattern;
 pub mod peer;
 pub mod windows;
@@ -153,4 +154,17 @@ pub fn counter(name: &str) -> Result<u64, String> {
         .find(|line| line.split_whitespace().next() == Some(name));
     let value = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
     value.ok_or_else(|| alloc::format!("no counter {name}"))
+}
+
+/// Free pages of this machine.
+///
+/// # Errors
+/// A text that says what is missing.
+pub fn free_pages() -> Result<u64, String> {
+    let stat = runtime::fs::read_to_string("/scheme/sys/stat").map_err(text("stat"))?;
+    let line = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("frames_free: "));
+    let pages = line.and_then(|count| count.trim().parse().ok());
+    pages.ok_or_else(|| "no frames_free".into())
 }

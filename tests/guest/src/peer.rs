@@ -162,7 +162,8 @@ pub fn source(endpoint: &Endpoint, request: &Request) -> Report {
     Report::new(done, None, 0)
 }
 
-fn echo(endpoint: &Endpoint, request: &Request) {
+/// Sends every message back until the connection ends.
+pub fn echo(endpoint: &Endpoint, request: &Request) {
     let size = (request.message.get() as usize).clamp(1, MAX_PIECE);
     let mut buffer = vec![0; size];
     while let Ok(count) = endpoint.recv(&mut buffer, RecvFlags::BLOCK) {

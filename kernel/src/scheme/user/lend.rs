@@ -65,9 +65,9 @@ impl Lent {
         }
     }
 
-    /// Takes it away from the daemon.
+    /// Takes it away from the daemon; not from one that ended, whose space keeps what it had.
     pub fn take_back(self) {
-        let Some(space) = self.space.upgrade() else {
+        let Some(space) = self.space.upgrade().filter(|space| !space.is_left()) else {
             return;
         };
         match self.what {

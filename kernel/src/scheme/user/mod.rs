@@ -23,7 +23,7 @@ use kernel_core::requests::{Answer, Requests};
 use spin::Mutex;
 
 use super::{
-    Caller, MANAGER, MunmapRequest, Opened, Scheme, SchemeId, USER_SCHEMES, deliver_files,
+    Caller, MANAGER, MunmapRequest, Opened, Scheme, SchemeId, USER_SCHEMES, deliver_files, event,
     notify_unmapped, placement, prot, std_fs_metadata, trigger,
 };
 use crate::{
@@ -130,7 +130,8 @@ impl UserScheme {
             .ok_or(Error::new(ENODEV))
     }
 
-    /// Removes the scheme. Everybody who waits for an answer gets `ENODEV`.
+    /// Removes the scheme. Everybody who waits for an answer gets `ENODEV`, and who waits for
+    /// something to happen on a file hears of it.
     pub fn shut_down(&self) {
         let settled = {
             let mut state = self.state.lock();
@@ -148,6 +149,7 @@ impl UserScheme {
             }
         }
         self.readers.wake_all();
+        event::scheme_ended(self.id);
         // The list's reference is dropped after the lock.
         let removed = USER_SCHEMES.lock().list.remove(&self.id);
         drop(removed);

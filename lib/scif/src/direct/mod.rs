@@ -14,6 +14,7 @@ mod control;
 mod memory;
 mod open;
 mod patience;
+mod pulse;
 mod rma;
 mod transfer;
 mod windows;

@@ -17,6 +17,7 @@ use zerocopy::IntoBytes;
 
 use super::control::{Control, Moment};
 use super::memory::Memory;
+use super::pulse::Pulse;
 use super::rma::{Local, Rma};
 use super::windows::Use;
 use crate::raw;
@@ -60,6 +61,7 @@ pub struct Opened {
     is_detached: AtomicBool,
     /// The descriptor this was opened for has gone.
     is_closed: AtomicBool,
+    pub(super) pulse: Pulse,
     /// In a box, as endpoints that copy nothing should stay small.
     rma: Box<Rma>,
     /// The direct handle. The last one, so that it is closed after everything is unmapped.
@@ -115,6 +117,7 @@ impl Opened {
             known: AtomicU64::new(known.bits()),
             is_detached: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
+            pulse: Pulse::default(),
             rma: Box::new(Rma::new(side)),
             control,
             file,
@@ -219,6 +222,9 @@ impl Opened {
         length: u64,
         flags: u32,
     ) -> bool {
+        if self.pulse.is_due() && !self.is_served() {
+            return false;
+        }
         let (control, choices) = (&self.control, self.choices);
         self.rma
             .transfer(epd, control, choices, local, remote, length, flags)

@@ -179,7 +179,7 @@ impl Opened {
             return Outcome::Daemon(0);
         };
         if !blocking && W::is_idle(self, &memory) {
-            return Outcome::Done(0);
+            return self.nothing();
         }
         if !memory.try_lock(W::SIDE, self.number) && !self.lock(&mut memory, W::SIDE) {
             return Outcome::Daemon(0);
@@ -196,7 +196,25 @@ impl Opened {
         if step.is_visible && W::must_notify(self, &mut memory) {
             self.tell(W::KICKS);
         }
-        Outcome::Done(step.bytes)
+        match step.bytes {
+            0 => self.nothing(),
+            bytes => Outcome::Done(bytes),
+        }
+    }
+
+    /// Nothing can be moved, or the daemon has died.
+    #[inline]
+    fn nothing(&self) -> Outcome {
+        match self.pulse.is_wanted() && !self.is_served() {
+            true => Outcome::Daemon(0),
+            false => Outcome::Done(0),
+        }
+    }
+
+    /// Whether the daemon still knows the connection.
+    #[cold]
+    pub(super) fn is_served(&self) -> bool {
+        self.kick(Kicks::empty()).is_ok()
     }
 
     /// Takes a lock that somebody else holds, if it gets free soon.
@@ -308,6 +326,9 @@ impl Opened {
         }
         if events.contains(Readiness::OUT) {
             ready.set(Readiness::OUT, self.producer.look(&memory).ok()?? > 0);
+        }
+        if self.pulse.is_wanted() && !self.is_served() {
+            return None;
         }
         // Bytes that came before the end are told with it.
         self.is_unchanged().then_some(ready)

@@ -1,0 +1,6 @@
+# Programs that flood the driver, and one that does not; the other end is flood-1.sh.
+
+failed=0
+scif-flood 1 || failed=1
+scif-crowd quit 1 || failed=1
+exit "$failed"

@@ -1,0 +1,74 @@
+# micd is killed on this node while programs do everything with node 1 (restart-1.sh).
+
+failed=0
+
+step() {
+    if [ "$2" -eq 0 ]; then
+        echo "STEP $1: ok"
+    else
+        echo "STEP $1: FAIL $3"
+        failed=1
+    fi
+}
+
+# Looks until the condition holds, at most half a minute.
+until_true() {
+    tries=0
+    until "$@" || [ "$tries" -gt 300 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    "$@"
+}
+
+pid_of() { ps | grep " $1\$" | { read -r pid rest; echo "$pid"; }; }
+another() { [ -n "$(pid_of "$1")" ] && [ "$(pid_of "$1")" != "$2" ]; }
+linked() { [ "$(cat /scheme/scif/nodes 2> /dev/null | wc -l)" -ge 3 ]; }
+there() { [ -e "$1" ]; }
+gone() { [ ! -e "$1" ]; }
+disks_are_there() { there /scheme/disk.scif/0 && there /scheme/disk.scif/1; }
+sums() { sha256sum < /scheme/disk.scif/0; sha256sum < /scheme/disk.scif/1; }
+
+until_true linked
+scif-restart 1 || failed=1
+
+# Disks over SCIF: the driver and both servers find the new micd, and the contents stay.
+scifblk serve 64K &
+server=$!
+scifblk attach &
+driver=$!
+until_true disks_are_there
+step disks-came $? "$(ls /scheme/disk.scif)"
+dd if=/scheme/rand of=/scheme/disk.scif/0 bs=64K count=1 fullblock=1 status=none
+dd if=/scheme/rand of=/scheme/disk.scif/1 bs=64K count=1 fullblock=1 status=none
+before=$(sums)
+exec 7< /scheme/disk.scif/1
+micd=$(pid_of micd)
+kill -9 "$micd"
+until_true another micd "$micd"
+step micd-came-back $? "$(ps)"
+until_true disks_are_there
+step disks-came-back $? "$(ls /scheme/disk.scif)"
+[ "$(sums)" = "$before" ]
+step contents-stayed $? "other contents"
+! cat <&7 > /dev/null 2>&1
+step old-file $? "a file of the lost disk can still be read"
+exec 7<&-
+kill "$driver" "$server"
+wait "$driver"
+wait "$server"
+
+# scifpin alone.
+scifpin=$(pid_of scifpin)
+micd=$(pid_of micd)
+kill -9 "$scifpin"
+until_true another scifpin "$scifpin"
+step scifpin-came-back $? "$(ps)"
+! another micd "$micd"
+step micd-stayed $? "it was started again too"
+scif-pin || failed=1
+
+scifctl
+dmesg | grep init
+scif-crowd quit 1 || failed=1
+exit "$failed"

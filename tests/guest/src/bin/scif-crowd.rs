@@ -1,0 +1,50 @@
+//! The other end of test programs that have many connections at once; see `guest_tests::crowd`.
+//!
+//! `scif-crowd` serves on port 3100; `scif-crowd quit NODE` ends the one on that node.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use guest_tests::crowd::{self, PORT};
+use guest_tests::peer::{self, QUIT, Request};
+use scif::{PortId, SendFlags};
+use zerocopy::IntoBytes;
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let arguments = peer::arguments();
+    let words: alloc::vec::Vec<&str> = arguments.iter().map(|word| word.as_str()).collect();
+    let result = match words[..] {
+        [] => crowd::serve(),
+        ["quit", node] => match node.parse() {
+            Ok(node) => quit(node),
+            Err(_) => {
+                runtime::eprintln!("scif-crowd: {node} is no node number");
+                return 2;
+            }
+        },
+        _ => {
+            runtime::eprintln!("usage: scif-crowd [quit NODE]");
+            return 2;
+        }
+    };
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            runtime::eprintln!("scif-crowd: {error}");
+            1
+        }
+    }
+}
+
+fn quit(node: u16) -> scif::Result<()> {
+    let request = Request {
+        verb: QUIT.into(),
+        ..Request::default()
+    };
+    let endpoint = scif::connect(PortId::new(node, PORT))?;
+    endpoint.send(request.as_bytes(), SendFlags::BLOCK)?;
+    Ok(())
+}

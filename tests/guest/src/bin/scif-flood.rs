@@ -1,0 +1,212 @@
+//! A client that floods the driver does not starve another one.
+//!
+//! `scif-flood NODE`, with `scif-crowd` on that node. One program asks for echoes, one at a time,
+//! first alone and then beside others that ask for everything at once by many threads. What is
+//! judged is progress: how many requests of all others are served for each of its own. The ratio
+//! of the times is printed for people.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use guest_tests::peer::{self, ECHO, Peer, Request, SINK};
+use guest_tests::windows::Remote;
+use guest_tests::{Suite, connect_patiently, counter, crowd, settled, text};
+use libredox::Fd;
+use libredox::flag::O_RDWR;
+use runtime::process::{Child, Command};
+use runtime::thread;
+use runtime::time::Instant;
+use scif::{NodeId, PortId, Protection, Readiness, RmaFlags, raw};
+use zerocopy::IntoBytes;
+
+runtime::main!(main);
+
+/// Echoes of one measurement, and requests to the driver for each.
+const ECHOES: u64 = 300;
+const REQUESTS_PER_ECHO: u64 = 2;
+/// Bytes of an echo.
+const MESSAGE: usize = 64;
+/// What floods.
+const KINDS: [&str; 4] = ["polls", "connects", "sends", "copies"];
+/// Threads of each flooding program.
+const THREADS: u64 = 24;
+/// Requests of others that may be served for one of the innocent's. In the order in which they
+/// come it would be one for each thread; the driver takes at most 8 of each program in a round, and
+/// the innocent misses a round or two while it is not running.
+const MOST_PER_REQUEST: u64 = THREADS * KINDS.len() as u64;
+/// Bytes of the sends and copies.
+const LARGE: usize = 256 * 1024;
+
+fn main() -> i32 {
+    let arguments = peer::arguments();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        [node] => match node.parse() {
+            Ok(node) => test(node),
+            Err(_) => 2,
+        },
+        [kind, node] => match node.parse() {
+            Ok(node) => flood(kind, node),
+            Err(_) => 2,
+        },
+        _ => 2,
+    }
+}
+
+/// A program that floods until it is killed.
+fn flood(kind: &str, node: NodeId) -> i32 {
+    let at = PortId::new(node, crowd::PORT);
+    let name = String::from(kind);
+    for _ in 1..THREADS {
+        let name = name.clone();
+        if thread::spawn(move || flood_by(&name, at)).is_err() {
+            return 3;
+        }
+    }
+    if let Err(error) = flood_by(kind, at) {
+        runtime::println!("scif-flood: {kind}: {error}");
+    }
+    1
+}
+
+/// What one thread does, for ever unless it fails.
+fn flood_by(kind: &str, at: PortId) -> Result<(), String> {
+    match kind {
+        "polls" => {
+            let endpoint = connect_patiently(at).map_err(text("connect"))?;
+            loop {
+                // By the driver, not by the mapped rings.
+                let ready = raw::readiness(endpoint.fd(), Readiness::IN.bits());
+                ready.map_err(text("poll"))?;
+            }
+        }
+        "connects" => loop {
+            // Nobody listens there.
+            let _ = scif::connect(PortId::new(at.node(), 4999));
+        },
+        "sends" => {
+            let path = alloc::format!("/scheme/scif/{}/{}", at.node(), at.port());
+            let file = Fd::open(&path, O_RDWR, 0).map_err(text("open"))?;
+            let request = Request {
+                verb: SINK.into(),
+                bytes: (1 << 40).into(),
+                ..Request::default()
+            };
+            file.write(request.as_bytes()).map_err(text("request"))?;
+            let bytes = vec![0; LARGE];
+            loop {
+                file.write(&bytes).map_err(text("write"))?;
+            }
+        }
+        _ => {
+            let remote = Remote::new(&Peer::known(at), LARGE)?;
+            let offset = remote.register(0, LARGE, 0, Protection::all().bits(), 0);
+            let offset = offset.map_err(text("window"))?;
+            let bytes = vec![0; LARGE];
+            let epd = remote.endpoint.fd();
+            loop {
+                let copied = raw::vwriteto(epd, &bytes[..], offset, RmaFlags::SYNC.bits());
+                copied.map_err(text("vwriteto"))?;
+            }
+        }
+    }
+}
+
+/// What a measurement found.
+struct Measured {
+    /// Of the whole, for one echo.
+    nanoseconds: u64,
+    /// Requests that the driver took, of everybody.
+    requests: u64,
+}
+
+/// The innocent's echoes, through the driver.
+fn echoes(file: &Fd) -> Result<Measured, String> {
+    let before = counter("requests")?;
+    let start = Instant::now();
+    let mut bytes = [7; MESSAGE];
+    for _ in 0..ECHOES {
+        file.write(&bytes).map_err(text("write"))?;
+        let mut come = 0;
+        while come < MESSAGE {
+            come += file.read(&mut bytes[come..]).map_err(text("read"))?;
+        }
+    }
+    let nanoseconds = start.elapsed().as_nanos() as u64 / ECHOES;
+    Ok(Measured {
+        nanoseconds,
+        requests: counter("requests")? - before,
+    })
+}
+
+fn start(kind: &str, node: NodeId) -> Result<Child, String> {
+    let mut command = Command::new("scif-flood");
+    command.args([kind, &alloc::format!("{node}")]);
+    command.spawn().map_err(text("starting"))
+}
+
+fn measure(suite: &mut Suite, node: NodeId) -> Result<(), String> {
+    let at = PortId::new(node, crowd::PORT);
+    drop(connect_patiently(at).map_err(text("connecting"))?);
+    let path = alloc::format!("/scheme/scif/{node}/{}", crowd::PORT);
+    let file = Fd::open(&path, O_RDWR, 0).map_err(text("open"))?;
+    let request = Request {
+        verb: ECHO.into(),
+        message: (MESSAGE as u32).into(),
+        ..Request::default()
+    };
+    file.write(request.as_bytes()).map_err(text("request"))?;
+    echoes(&file)?;
+    let idle = echoes(&file)?;
+    runtime::println!("scif-flood: alone {} ns for an echo", idle.nanoseconds);
+    let own = ECHOES * REQUESTS_PER_ECHO;
+    let kinds = KINDS.iter().map(|kind| vec![*kind]);
+    for kinds in kinds.chain([KINDS.to_vec()]) {
+        let name = kinds.join("+");
+        let mut floods = Vec::new();
+        for kind in &kinds {
+            floods.push(start(kind, node)?);
+        }
+        // It floods once the driver has taken much more than the innocent alone would cause.
+        let taken = counter("requests")?;
+        let flows = settled(
+            || counter("requests").is_ok_and(|now| now > taken + 1000),
+            &true,
+        );
+        let found = echoes(&file);
+        for flood in &mut floods {
+            flood.kill().map_err(text("killing"))?;
+            flood.wait().map_err(text("waiting"))?;
+        }
+        let found = found?;
+        suite.holds(&alloc::format!("{name} flow"), flows);
+        let others = found.requests.saturating_sub(own) / own;
+        let hundredths = found.nanoseconds * 100 / idle.nanoseconds.max(1);
+        runtime::println!(
+            "scif-flood: {name}: {} ns for an echo, {}.{:02} times as long; \
+             {others} requests of others for each of its own",
+            found.nanoseconds,
+            hundredths / 100,
+            hundredths % 100
+        );
+        suite.holds(
+            &alloc::format!("{name} leave the innocent its turns"),
+            others <= MOST_PER_REQUEST,
+        );
+        let gone = settled(|| counter("connections"), &Ok(1));
+        suite.equal(&alloc::format!("{name} have gone"), gone, Ok(1));
+    }
+    Ok(())
+}
+
+fn test(node: NodeId) -> i32 {
+    let mut suite = Suite::new("scif-flood");
+    let result = measure(&mut suite, node);
+    suite.check("measured", result);
+    suite.finish()
+}

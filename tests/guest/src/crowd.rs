@@ -1,0 +1,82 @@
+//! As [`peer`](crate::peer), for many connections at once, each in a thread of its own.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use runtime::sync::Mutex;
+use runtime::thread;
+use scif::{Endpoint, Errno, Error, Listener, PortId, RecvFlags, SendFlags};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::peer::{self, ECHO, QUIT, REPORT, Report, Request, SINK, SOURCE, WINDOWS};
+use crate::{settled, windows};
+
+/// The port `scif-crowd` listens on.
+pub const PORT: u16 = 3100;
+
+/// Serves until a connection says [`QUIT`]. Reports are kept by the seed of their stream.
+///
+/// # Errors
+/// Those of listening and accepting.
+pub fn serve() -> scif::Result<()> {
+    let reports: Arc<Mutex<BTreeMap<u64, Report>>> = Arc::default();
+    let listener = Listener::bind(PORT)?;
+    let ended = Arc::new(AtomicBool::new(false));
+    let own = PortId::new(scif::nodes()?.own, PORT);
+    while !ended.load(Ordering::Relaxed) {
+        let endpoint = match listener.accept() {
+            Ok((endpoint, _)) => endpoint,
+            // The connector was lost in between, with its node or its driver.
+            Err(Error::Scif(Errno::NoDevice)) => continue,
+            Err(error) => return Err(error),
+        };
+        let (reports, ended) = (Arc::clone(&reports), Arc::clone(&ended));
+        let started = thread::spawn(move || {
+            if serve_one(&endpoint, &reports) {
+                ended.store(true, Ordering::Relaxed);
+                // The accept above waits for somebody.
+                let _ = scif::connect(own);
+            }
+        });
+        if let Err(error) = started {
+            runtime::eprintln!("scif-crowd: a connection is dropped, no thread: {error}");
+        }
+    }
+    Ok(())
+}
+
+/// Serves one connection to its end; whether it said [`QUIT`].
+fn serve_one(endpoint: &Endpoint, reports: &Mutex<BTreeMap<u64, Report>>) -> bool {
+    let mut bytes = [0; size_of::<Request>()];
+    if endpoint.recv(&mut bytes, RecvFlags::BLOCK) != Ok(bytes.len()) {
+        return false;
+    }
+    let Ok(request) = Request::read_from_bytes(&bytes) else {
+        return false;
+    };
+    let seed = request.seed.get();
+    match request.verb.get() {
+        ECHO => peer::echo(endpoint, &request),
+        SINK => {
+            let report = peer::sink(endpoint, &request);
+            reports.lock().insert(seed, report);
+            // The other end may have gone.
+            let _ = endpoint.send(report.as_bytes(), SendFlags::BLOCK);
+        }
+        SOURCE => {
+            peer::source(endpoint, &request);
+        }
+        REPORT => {
+            let known = settled(|| reports.lock().contains_key(&seed), &true);
+            let report = reports.lock().get(&seed).copied().unwrap_or_default();
+            if known {
+                let _ = endpoint.send(report.as_bytes(), SendFlags::BLOCK);
+            }
+        }
+        WINDOWS => windows::serve(endpoint),
+        QUIT => return true,
+        other => runtime::eprintln!("scif-crowd: no request has the number {other}"),
+    }
+    false
+}
