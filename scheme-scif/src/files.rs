@@ -1,6 +1,7 @@
 //! What can be read about the scheme: the text files, directories, names and status of handles, and
 //! readiness.
 
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::{Display, Formatter, Write};
@@ -41,24 +42,27 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         }
     }
 
+    /// The nodes that are online, and those that were and are lost.
     fn nodes(&self) -> String {
-        let mut table = Table::new(["node", "role", "state", "self"]);
-        for info in self
-            .engine
-            .nodes()
-            .filter(|info| info.state == LinkState::Online)
-        {
-            let role = if info.node == HOST_NODE {
-                "host"
-            } else {
-                "card"
-            };
-            let own = if info.node == self.engine.node() {
+        let mut rows = BTreeMap::new();
+        for lost in self.engine.lost_nodes() {
+            let since = Seconds(self.engine.now().saturating_sub(lost.since));
+            rows.insert(lost.node, ("lost", since.to_string(), lost.why.name()));
+        }
+        for info in self.engine.nodes() {
+            if info.state == LinkState::Online {
+                rows.insert(info.node, (info.state.name(), "-".to_string(), "-"));
+            }
+        }
+        let mut table = Table::new(["node", "role", "state", "self", "since", "why"]);
+        for (node, (state, since, why)) in &rows {
+            let role = if *node == HOST_NODE { "host" } else { "card" };
+            let own = if *node == self.engine.node() {
                 "*"
             } else {
                 "-"
             };
-            table.row([&info.node, &role, &info.state.name(), &own]);
+            table.row([node, &role, state, &own, since, why]);
         }
         table.finish()
     }
@@ -386,5 +390,15 @@ struct Hex(u64);
 impl Display for Hex {
     fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
         write!(f, "{:#x}", self.0)
+    }
+}
+
+/// A time in nanoseconds, in seconds with one decimal.
+struct Seconds(u64);
+
+impl Display for Seconds {
+    fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
+        let tenths = self.0 / 100_000_000;
+        write!(f, "{}.{}", tenths / 10, tenths % 10)
     }
 }

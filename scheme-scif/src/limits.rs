@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use scif_abi::limits::LinkTiming;
 use scif_core::{Owner, Resource, Scope};
 use syscall::error::{EINVAL, Error, Result};
 
@@ -26,14 +27,34 @@ fn parse(line: &str) -> Option<((Resource, Scope), u64)> {
     Some((limit, value.trim().parse().ok()?))
 }
 
+/// Milliseconds between two looks at each link.
+const HEARTBEAT: &str = "heartbeat_ms";
+
+/// Milliseconds without a beat of a peer's heart until its link is lost.
+const SILENCE: &str = "silence_ms";
+
+/// The longest time that can be set: a day.
+const MAX_MS: u64 = 86_400_000;
+
+const NS_PER_MS: u64 = 1_000_000;
+
 impl<F: Fabric, R: RequestId> Scif<F, R> {
     pub(crate) fn limits(&self) -> String {
-        all()
-            .map(|limit| {
-                let value = self.engine.limit(limit.0, limit.1);
-                alloc::format!("{} {value}\n", name(limit))
-            })
-            .collect()
+        let resources = all().map(|limit| {
+            let value = self.engine.limit(limit.0, limit.1);
+            alloc::format!("{} {value}\n", name(limit))
+        });
+        let times = [
+            (HEARTBEAT, self.timing.heartbeat_ns),
+            (SILENCE, self.timing.silence_ns),
+        ];
+        let times = times.map(|(name, ns)| alloc::format!("{name} {}\n", ns / NS_PER_MS));
+        resources.chain(times).collect()
+    }
+
+    /// How the driver is to notice the loss of nodes.
+    pub fn link_timing(&self) -> LinkTiming {
+        self.timing
     }
 
     /// Counts a request that is to wait, for the process it comes from and its user: the handle's
@@ -68,15 +89,41 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// Changes limits, all of those that are written or none.
     ///
     /// # Errors
-    /// `EINVAL` when a line is not the name of a limit and a number.
+    /// `EINVAL` when a line is not the name of a limit and a number, or silence is to be shorter
+    /// than two heartbeats, which a peer in good health could not keep.
     pub(crate) fn write_limits(&mut self, bytes: &[u8]) -> Result<usize> {
         let invalid = Error::new(EINVAL);
         let text = core::str::from_utf8(bytes).map_err(|_| invalid)?;
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let changes: Option<Vec<_>> = lines.map(parse).collect();
-        for ((resource, scope), value) in changes.ok_or(invalid)? {
+        let (mut changes, mut timing) = (Vec::new(), self.timing);
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            match parse(line) {
+                Some(change) => changes.push(change),
+                None => parse_time(line, &mut timing).ok_or(invalid)?,
+            }
+        }
+        if timing.silence_ns < 2 * timing.heartbeat_ns {
+            return Err(invalid);
+        }
+        self.timing = timing;
+        for ((resource, scope), value) in changes {
             self.engine.set_limit(resource, scope, value);
         }
         Ok(bytes.len())
     }
+}
+
+/// Sets the time that a line names, 1 ms to a day.
+fn parse_time(line: &str, timing: &mut LinkTiming) -> Option<()> {
+    let (word, value) = line.split_once(char::is_whitespace)?;
+    let time = match word {
+        HEARTBEAT => &mut timing.heartbeat_ns,
+        SILENCE => &mut timing.silence_ns,
+        _ => return None,
+    };
+    let value: u64 = value.trim().parse().ok()?;
+    if !(1..=MAX_MS).contains(&value) {
+        return None;
+    }
+    *time = value * NS_PER_MS;
+    Some(())
 }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::hash::Hash;
 
 use hashbrown::HashMap;
-use scif_abi::limits::MAX_ENDPOINTS;
+use scif_abi::limits::{LinkTiming, MAX_ENDPOINTS};
 use scif_abi::{NodeId, Port};
 use scif_core::{CopyEngine, EndpointId, Engine, Event, Memory, Owner, Place, Run, Ticket};
 use syscall::error::{EBADF, ENOTTY, EWOULDBLOCK, Error, Result};
@@ -257,6 +257,7 @@ pub struct Scif<F, R> {
     pub(crate) changes: Changes<R>,
     news: VecDeque<News>,
     pub(crate) loop_counters: LoopCounters,
+    pub(crate) timing: LinkTiming,
 }
 
 /// The engine's error as the system's.
@@ -299,6 +300,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             changes: Changes::default(),
             news: VecDeque::new(),
             loop_counters: LoopCounters::default(),
+            timing: LinkTiming::default(),
         }
     }
 

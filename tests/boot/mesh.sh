@@ -7,7 +7,7 @@ tries=0
 seen=0
 until [ "$seen" -eq 3 ] || [ "$tries" -gt 300 ]; do
     seen=0
-    while read node role state self; do
+    while read node role state self rest; do
         case "$node" in
             [0-9]*) seen=$((seen + 1)) ;;
         esac

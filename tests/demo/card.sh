@@ -18,7 +18,7 @@ step() {
 # introduced: whether this node knows who it is, and sees its peer.
 introduced() {
     missing=2
-    while read node role state self; do
+    while read node role state self rest; do
         case "$node $self" in
             "$own *" | "$peer -") missing=$((missing - 1)) ;;
         esac

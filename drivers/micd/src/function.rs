@@ -12,6 +12,7 @@ use platform::aperture::Aperture;
 use platform::irq::Interrupt;
 use platform::mem::Region;
 use scif_abi::NodeId;
+use scif_abi::limits::LinkTiming;
 
 /// What is to be done with a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,10 +27,23 @@ pub enum Step {
         queue_pair: u64,
     },
     /// The peer does not answer, but may still write to our memory: end what programs see of the
-    /// link and keep its memory.
-    Lose,
-    /// The peer can no longer write to our memory: forget the link and its memory.
+    /// link, keep its memory and tell by [`lost`](MicFunction::lost).
+    Lose {
+        /// How that was noticed.
+        why: Loss,
+    },
+    /// The peer can no longer write to our memory: forget the link and its memory and tell by
+    /// [`detached`](MicFunction::detached).
     Detach,
+}
+
+/// How it was noticed that a peer does not answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Loss {
+    /// Its heart does not beat.
+    Silence,
+    /// The fabric says that the link is cut.
+    Cut,
 }
 
 /// Rings a peer's doorbell.
@@ -54,8 +68,16 @@ pub trait MicFunction {
     /// Lets interrupts through.
     fn start(&mut self) -> Result<()>;
 
-    /// The peer's memory.
-    fn aperture(&self) -> &Aperture;
+    /// The peer's memory, for the link that is about to be made: to be asked for at each
+    /// [`Step::Attach`]. It leads nowhere any more once that link has ended, whoever has mapped it.
+    /// `is_mapped`: some program still has it mapped since an earlier link.
+    ///
+    /// # Errors
+    /// `ENODEV` when it cannot be reached any more; `ENOMEM`.
+    fn aperture(&mut self, is_mapped: bool) -> Result<Aperture>;
+
+    /// How often to look at the link, and how long to wait for the peer.
+    fn set_timing(&mut self, timing: LinkTiming);
 
     /// Memory behind the same bus as the peer's, whose content nobody needs: for measuring copies,
     /// which must not touch what is the peer's. `None` when there is none.
@@ -85,6 +107,13 @@ pub trait MicFunction {
 
     /// [`Step::Connect`] was done.
     fn connected(&mut self, usable: bool);
+
+    /// [`Step::Lose`] was done: programs know that the peer is lost. Whatever they have mapped of
+    /// it is cut off before the peer learns that it is given up.
+    fn lost(&mut self);
+
+    /// [`Step::Detach`] was done. Likewise.
+    fn detached(&mut self);
 
     /// The engine gave the link up because of what the peer did.
     fn give_up(&mut self);

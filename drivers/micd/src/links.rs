@@ -7,10 +7,11 @@ use alloc::vec::Vec;
 use platform::Result;
 use platform::mem::Region;
 use scif_abi::NodeId;
-use scif_core::{Engine, Memory};
+use scif_abi::limits::LinkTiming;
+use scif_core::Engine;
 
-use crate::function::{MicFunction, Step};
-use crate::memory::{BlockSource, NodeMemory};
+use crate::function::{Loss, MicFunction, Step};
+use crate::memory::PeerMemory;
 
 /// Steps of one link in one turn: a whole cycle has five, more than two cycles mean that the peer
 /// plays with its record.
@@ -82,14 +83,18 @@ impl Links {
             })
     }
 
-    /// Tells the memory of the peers, and lets interrupts through; they must be subscribed.
-    pub fn start<S: BlockSource>(&mut self, memory: &mut NodeMemory<S>) -> Result<()> {
+    /// Lets interrupts through; they must be subscribed.
+    pub fn start(&mut self) -> Result<()> {
+        self.functions
+            .iter_mut()
+            .try_for_each(|function| function.start())
+    }
+
+    /// How often links are looked at, and how long peers may be silent, from now on.
+    pub fn set_timing(&mut self, timing: LinkTiming) {
         for function in &mut self.functions {
-            let (aperture, doorbell) = (function.aperture().clone(), function.doorbell());
-            memory.add_peer(function.peer(), aperture, doorbell);
-            function.start()?;
+            function.set_timing(timing);
         }
-        Ok(())
     }
 
     /// A link's interrupt came: acknowledges it. The next [`turn`](Self::turn) handles what it
@@ -112,7 +117,7 @@ impl Links {
 
     /// Looks at all links: call it after interrupts and at [`deadline`](Self::deadline). `now` is
     /// the time in nanoseconds, the same as for [`Engine::tick`].
-    pub fn turn(&mut self, now: u64, engine: &mut Engine, memory: &mut dyn Memory) {
+    pub fn turn(&mut self, now: u64, engine: &mut Engine, memory: &mut impl PeerMemory) {
         for (function, rang) in self.functions.iter_mut().zip(&mut self.rang) {
             // What a lost doorbell announced is found when the function is due.
             if !core::mem::take(rang) && function.deadline() > now {
@@ -169,17 +174,14 @@ fn carry_out(
     step: Step,
     function: &mut dyn MicFunction,
     engine: &mut Engine,
-    memory: &mut dyn Memory,
+    memory: &mut impl PeerMemory,
 ) {
     let peer = function.peer();
     log::debug!("link with node {peer}: {step:?}");
     match step {
         Step::Attach => {
-            let queue_pair = engine.attach(memory, peer);
-            if let Err(error) = queue_pair {
-                log::warn!("link with node {peer}: {error}");
-            }
-            function.attached(queue_pair.ok());
+            let queue_pair = attach(function, engine, memory);
+            function.attached(queue_pair);
         }
         Step::Connect { queue_pair } => {
             let result = engine.link_up(memory, peer, queue_pair);
@@ -188,10 +190,39 @@ fn carry_out(
             }
             function.connected(result.is_ok());
         }
-        Step::Lose => {
-            log::warn!("node {peer} does not answer: its link is given up");
-            engine.link_lost(peer);
+        Step::Lose { why } => {
+            match why {
+                Loss::Silence => engine.link_lost(peer),
+                Loss::Cut => engine.link_cut(peer),
+            }
+            function.lost();
         }
-        Step::Detach => engine.link_down(memory, peer),
+        Step::Detach => {
+            engine.link_down(memory, peer);
+            function.detached();
+        }
     }
+}
+
+/// Makes the peer's memory known, and a queue pair for it.
+fn attach(
+    function: &mut dyn MicFunction,
+    engine: &mut Engine,
+    memory: &mut impl PeerMemory,
+) -> Option<u64> {
+    let peer = function.peer();
+    let aperture = function.aperture(engine.maps_memory_of(peer));
+    let aperture = match aperture {
+        Ok(aperture) => aperture,
+        Err(error) => {
+            log::warn!("link with node {peer}: the peer's memory is not reached: {error}");
+            return None;
+        }
+    };
+    memory.add_peer(peer, aperture, function.doorbell());
+    let queue_pair = engine.attach(memory, peer);
+    if let Err(error) = queue_pair {
+        log::warn!("link with node {peer}: {error}");
+    }
+    queue_pair.ok()
 }

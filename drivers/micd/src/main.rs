@@ -120,7 +120,7 @@ impl Micd {
         for (index, fd) in links.interrupts() {
             events.subscribe(fd, EventFlags::EVENT_READ, Source::Link(index))?;
         }
-        links.start(scif.engine().1)?;
+        links.start()?;
 
         let mut scheme = Daemon {
             scif,
@@ -157,6 +157,7 @@ impl Micd {
         loop {
             // One look at the clock serves the whole turn.
             let now = clock.now(system_time);
+            let timing = self.scheme.scif.link_timing();
             let (engine, memory) = self.scheme.scif.engine();
             engine.watch();
             engine.tick(memory, now);
@@ -170,6 +171,7 @@ impl Micd {
                     Source::Requests => requests = true,
                 }
             }
+            self.links.set_timing(timing);
             self.links.turn(now, engine, memory);
             engine.look(memory);
             self.give_predecessor_free();
@@ -241,10 +243,8 @@ impl Micd {
             match news {
                 News::Up(node) => log::info!("node {node} is up, {}", self.online()),
                 News::Down(node) => log::info!("node {node} is down, {}", self.online()),
-                News::LinkFailed(node) => {
-                    log::warn!("node {node} broke the protocol, its link is reset");
-                    self.links.give_up(node);
-                }
+                // Why, the engine has said.
+                News::LinkFailed(node) => self.links.give_up(node),
             }
         }
     }

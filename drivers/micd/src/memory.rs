@@ -81,6 +81,12 @@ struct Peer {
     doorbell: Rc<dyn Doorbell>,
 }
 
+/// Memory that learns where peers are.
+pub trait PeerMemory: Memory {
+    /// Makes a peer's memory and doorbell known, in place of those it had.
+    fn add_peer(&mut self, node: NodeId, aperture: Aperture, doorbell: Rc<dyn Doorbell>);
+}
+
 /// The memory of one node.
 pub struct NodeMemory<S> {
     source: S,
@@ -107,11 +113,6 @@ impl<S: BlockSource> NodeMemory<S> {
             objects: BTreeMap::new(),
             peers: BTreeMap::new(),
         }
-    }
-
-    /// Makes a peer's memory and doorbell known.
-    pub fn add_peer(&mut self, node: NodeId, aperture: Aperture, doorbell: Rc<dyn Doorbell>) {
-        self.peers.insert(node, Peer { aperture, doorbell });
     }
 
     /// The block that holds a local address, and the offset in it.
@@ -309,6 +310,12 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
 
     fn fence(&mut self) {
         platform::mem::write_fence();
+    }
+}
+
+impl<S: BlockSource> PeerMemory for NodeMemory<S> {
+    fn add_peer(&mut self, node: NodeId, aperture: Aperture, doorbell: Rc<dyn Doorbell>) {
+        self.peers.insert(node, Peer { aperture, doorbell });
     }
 }
 

@@ -18,7 +18,10 @@ pub fn respond(space: &ConfigSpace, function: &mut Function, request: Request) -
             function.enable(space);
             Response::EnabledDevice
         }
-        Request::Config => Response::Config(function.config),
+        Request::Config => {
+            function.refresh(space);
+            Response::Config(function.config)
+        }
         Request::Features => {
             let msi = function.msi.map(|_| Feature::Msi);
             let msix = function.msix.map(|_| Feature::MsiX);

@@ -127,6 +127,22 @@ impl Function {
         self.disable_messages(space);
     }
 
+    /// Looks where the base address registers lead by now: drivers may move them.
+    pub fn refresh(&mut self, space: &ConfigSpace) {
+        for (index, bar) in (0..).zip(&mut self.config.bars) {
+            let register = FIRST_BAR + 4 * index;
+            let low = config::read(space, self.address, register) & !0xf;
+            match bar {
+                Bar::Memory32 { address, .. } => *address = low,
+                Bar::Memory64 { address, .. } => {
+                    let high = config::read(space, self.address, register + 4);
+                    *address = u64::from(high) << 32 | u64::from(low);
+                }
+                Bar::None | Bar::Port(_) => {}
+            }
+        }
+    }
+
     fn disable_messages(&mut self, space: &ConfigSpace) {
         if let Some(msi) = &self.msi {
             msi.set_enabled(false, space);

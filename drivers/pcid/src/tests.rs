@@ -205,6 +205,32 @@ fn drivers_get_answers() {
 }
 
 #[test]
+fn a_bar_that_was_moved_is_told_where_it_is() {
+    let space = machine();
+    let mut found = scan::scan(&space);
+    let function = found.get_mut(&address(1, 31, 0)).unwrap();
+    let mut ask = |request| driver::respond(&space, function, request);
+    assert_eq!(
+        ask(Request::WriteConfig(0x18, 0x30_0000)),
+        Response::WriteConfig
+    );
+    assert_eq!(ask(Request::WriteConfig(0x1c, 0x80)), Response::WriteConfig);
+    let Response::Config(config) = ask(Request::Config) else {
+        panic!("no configuration")
+    };
+    let moved = Bar::Memory64 {
+        address: 0x80_0030_0000,
+        bytes: 1 << 20,
+    };
+    assert_eq!(config.bars[2], moved);
+    let first = Bar::Memory32 {
+        address: 0xfebf_1000,
+        bytes: 256,
+    };
+    assert_eq!((config.bars[0], config.bars[4]), (first, Bar::Port(0xc000)));
+}
+
+#[test]
 fn bad_requests_get_errors() {
     let space = machine();
     let mut found = scan::scan(&space);

@@ -25,7 +25,7 @@ mod program {
 
     const USAGE: &str = "\
 usage: scifctl                      node, nodes and connections at a glance
-       scifctl nodes                nodes that are online
+       scifctl nodes                nodes that are online or lost
        scifctl ports                ports in use on this node
        scifctl connections          connections of this node
        scifctl windows              registered memory, of this node and of its peers

@@ -7,6 +7,7 @@
 //! as long as the last of them.
 
 use alloc::rc::Rc;
+use core::arch::x86_64::__cpuid;
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -396,35 +397,70 @@ impl Cache {
     }
 }
 
-/// Maps device memory or firmware tables. Needs no alignment; reaches no ordinary RAM.
+/// The right to map device memory: for who maps after it gave up its names.
+pub struct PhysicalMemory {
+    file: Fd,
+}
+
+impl PhysicalMemory {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// `EACCES` for callers other than root.
+    pub fn open(cache: Cache) -> Result<Self> {
+        let file = Fd::open(cache.path(), O_CLOEXEC, 0)?;
+        Ok(Self { file })
+    }
+
+    /// Maps device memory or firmware tables. Needs no alignment; reaches no ordinary RAM.
+    ///
+    /// # Errors
+    /// `EINVAL` for an empty range, `EOVERFLOW` for one beyond the address space, `EPERM` when the
+    /// range touches the system's RAM, `ENOMEM`.
+    pub fn map(&self, physical: u64, bytes: usize) -> Result<Region> {
+        if bytes == 0 {
+            return Err(Error::new(EINVAL));
+        }
+        let skip = physical as usize % PAGE;
+        let whole = skip
+            .checked_add(bytes)
+            .and_then(|length| length.checked_next_multiple_of(PAGE))
+            .ok_or(Error::new(EOVERFLOW))?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let address = unsafe {
+            mmap(MmapArgs {
+                addr: core::ptr::null_mut(),
+                length: whole,
+                prot: PROT_READ | PROT_WRITE,
+                flags: MAP_SHARED,
+                fd: self.file.raw(),
+                offset: physical - skip as u64,
+            })?
+        };
+        // SAFETY: the mapping made above, known to nobody else.
+        let region = unsafe { Region::from_mapping(address, whole, Side::Aperture)? };
+        Ok(region.part(skip, bytes)?)
+    }
+}
+
+/// Maps device memory or firmware tables once.
 ///
 /// # Errors
-/// `EINVAL` for an empty range, `EOVERFLOW` for one beyond the address space, `EACCES` for callers
-/// other than root, `EPERM` when the range touches the system's RAM.
+/// Those of [`PhysicalMemory`].
 pub fn map_physical(physical: u64, bytes: usize, cache: Cache) -> Result<Region> {
-    if bytes == 0 {
-        return Err(Error::new(EINVAL));
+    PhysicalMemory::open(cache)?.map(physical, bytes)
+}
+
+/// How many bits a physical address of this machine has.
+pub fn physical_bits() -> u32 {
+    const HIGHEST_EXTENDED: u32 = 0x8000_0000;
+    const ADDRESS_SIZES: u32 = 0x8000_0008;
+    /// Of processors that do not say.
+    const DEFAULT_BITS: u32 = 36;
+    if __cpuid(HIGHEST_EXTENDED).eax < ADDRESS_SIZES {
+        return DEFAULT_BITS;
     }
-    let skip = physical as usize % PAGE;
-    let whole = skip
-        .checked_add(bytes)
-        .and_then(|length| length.checked_next_multiple_of(PAGE))
-        .ok_or(Error::new(EOVERFLOW))?;
-    let file = Fd::open(cache.path(), O_CLOEXEC, 0)?;
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let address = unsafe {
-        mmap(MmapArgs {
-            addr: core::ptr::null_mut(),
-            length: whole,
-            prot: PROT_READ | PROT_WRITE,
-            flags: MAP_SHARED,
-            fd: file.raw(),
-            offset: physical - skip as u64,
-        })?
-    };
-    // SAFETY: the mapping made above, known to nobody else.
-    let region = unsafe { Region::from_mapping(address, whole, Side::Aperture)? };
-    Ok(region.part(skip, bytes)?)
+    __cpuid(ADDRESS_SIZES).eax & 0xff
 }
 
 /// Maps the first `bytes` bytes of a file that others see as well; whole pages.

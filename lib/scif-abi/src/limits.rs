@@ -158,3 +158,23 @@ pub const QUOTAS: [Quota; 7] = [
 
 /// Calls on registered memory that may wait, or whose result has not been taken, at one time.
 pub const MAX_CALLS: usize = 1 << 16;
+
+/// How the two sides of a link notice each other's end. Doorbells announce every change; looking
+/// finds what a lost one announced. A peer whose machine is gone is noticed at once.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LinkTiming {
+    /// Nanoseconds between two looks at a link and two beats of our heart.
+    pub heartbeat_ns: u64,
+    /// Nanoseconds without a beat of the peer's heart until it counts as lost.
+    pub silence_ns: u64,
+}
+
+impl Default for LinkTiming {
+    /// Silence is the older driver's watchdog time.
+    fn default() -> Self {
+        Self {
+            heartbeat_ns: 1_000_000_000,
+            silence_ns: 30_000_000_000,
+        }
+    }
+}

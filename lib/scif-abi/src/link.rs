@@ -3,7 +3,7 @@
 //! of the mainline driver's device page).
 //!
 //! ```text
-//!   0  Header      written by the fabric server, never changed
+//!   0  Header      written by the fabric server; only `down` changes
 //!  64  Record      of side 0        192  heartbeat of side 0
 //! 128  Record      of side 1        256  heartbeat of side 1
 //! ```
@@ -65,9 +65,12 @@ pub struct Header {
     /// Node numbers of side 0 and side 1.
     #[layout(offset = 12)]
     pub nodes: [U16; 2],
-    /// Zero.
+    /// Not 0 while the fabric has the link cut.
     #[layout(offset = 16)]
-    pub reserved: [u8; 48],
+    pub down: U32,
+    /// Zero.
+    #[layout(offset = 20)]
+    pub reserved: [u8; 44],
 }
 
 /// What one side says about itself.
@@ -109,6 +112,9 @@ pub struct Record {
     #[layout(offset = 32)]
     pub reserved: [u8; 32],
 }
+
+/// Offset of `down` in the header: the one word of it that changes.
+pub const HEADER_DOWN: usize = 16;
 
 /// Offset of `state` in a record.
 pub const RECORD_STATE: usize = 0;

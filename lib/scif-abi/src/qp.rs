@@ -22,6 +22,9 @@ pub const QP_ONLINE: u32 = 0xc0de;
 /// Size of the structure in bytes.
 pub const QP_BYTES: usize = 256;
 
+/// Offset of the magic in the structure.
+pub const MAGIC_OFFSET: u64 = 0;
+
 /// Offset of `local_write` in the structure: the peer stores its write index here.
 pub const LOCAL_WRITE_OFFSET: u64 = 128;
 

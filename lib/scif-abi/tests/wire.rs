@@ -125,7 +125,8 @@ fn structures_have_the_mainline_bytes() {
         magic: MAGIC.into(),
         version: VERSION.into(),
         nodes: [1.into(), 2.into()],
-        reserved: [0; 48],
+        down: 0.into(),
+        reserved: [0; 44],
     };
     let record = Record {
         state: STATE_READY.into(),

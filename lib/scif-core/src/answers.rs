@@ -10,6 +10,7 @@ use scif_abi::NodeId;
 use scif_abi::limits::ANSWER_TIMEOUT_NS;
 
 use crate::engine::Engine;
+use crate::loss::Loss;
 use crate::memory::Memory;
 use crate::window::{WindowId, WindowState};
 
@@ -32,7 +33,7 @@ impl Engine {
         for (node, question) in self.late_nodes() {
             self.stats.missing_answers += 1;
             log::warn!("node {node}: no answer to {question} for too long");
-            self.fail_link(node);
+            self.fail_link(node, Loss::NoAnswer);
         }
         let unregisters = self.unregisters();
         let late = unregisters.filter(|(_, since)| self.is_late(*since));

@@ -392,6 +392,8 @@ impl Engine {
             if window.is_unused() {
                 self.ended.push(id);
             }
+        } else {
+            self.release_stray(id, pages);
         }
     }
 

@@ -8,6 +8,7 @@ use scif_abi::trace::What;
 use crate::connection::{Connection, ConnectionId, Ends, Owed, Phase};
 use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
+use crate::loss::Loss;
 use crate::memory::Memory;
 
 impl Engine {
@@ -193,7 +194,7 @@ impl Engine {
         if asked(self) == before {
             self.stats.missing_answers += 1;
             log::warn!("node {node}: no last word on a connection for too long");
-            self.fail_link(node);
+            self.fail_link(node, Loss::NoAnswer);
         }
     }
 

@@ -18,7 +18,8 @@ use crate::connection::{Connection, ConnectionId, Ends, Phase};
 use crate::direct::{DirectHandle, Hints};
 use crate::endpoint::{Endpoint, EndpointId};
 use crate::event::Event;
-use crate::mapping::RemoteWindowId;
+use crate::loss::LostNode;
+use crate::mapping::{RemoteWindowId, Stray};
 use crate::memory::Memory;
 use crate::node::Node;
 use crate::port::PortTable;
@@ -75,6 +76,10 @@ pub struct Engine {
     pub(crate) loopback: VecDeque<Message>,
     /// Registered memory, own and of peers.
     pub(crate) windows: Windows,
+    /// Nodes that were lost and have not come back.
+    pub(crate) lost: BTreeMap<NodeId, LostNode>,
+    /// Windows that are forgotten but mapped.
+    pub(crate) strays: BTreeMap<RemoteWindowId, Stray>,
     /// What users and processes have.
     pub(crate) quotas: Quotas,
     /// Queues of copies.
@@ -133,6 +138,8 @@ impl Engine {
             owing: Vec::new(),
             loopback: VecDeque::new(),
             windows: Windows::new(),
+            lost: BTreeMap::new(),
+            strays: BTreeMap::new(),
             quotas: Quotas::new(config.limits),
             channels: Slab::new(2 * limits::MAX_CONNECTIONS),
             active: VecDeque::new(),
@@ -402,8 +409,8 @@ impl Engine {
         let Some(node) = self.nodes.get_mut(&number) else {
             return;
         };
-        if node.send(mem, message).is_err() {
-            self.fail_link(number);
+        if let Err(error) = node.send(mem, message) {
+            self.fail_ring(mem, number, error);
         } else if node.waiting_len() > 0 {
             node.stuck_since.get_or_insert(self.now);
         }

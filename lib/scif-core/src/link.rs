@@ -12,6 +12,7 @@ use crate::connection::{ConnectionId, Ends, Owed, Phase};
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::loss::Loss;
 use crate::memory::Memory;
 use crate::node::{LinkState, Node, is_peer};
 use crate::ring::{Block, Reach, RemoteQueuePair};
@@ -102,7 +103,7 @@ impl Engine {
     /// that it stopped). Resets its connections and frees every page that was shared with it. A new
     /// link to the node begins with `attach`.
     pub fn link_down(&mut self, mem: &mut dyn Memory, node: NodeId) {
-        self.report_down(node);
+        self.report_down(node, Loss::Gone);
         let Some(link) = self.nodes.remove(&node) else {
             return;
         };
@@ -118,7 +119,13 @@ impl Engine {
     /// and keeps its pages until `link_down`.
     pub fn link_lost(&mut self, node: NodeId) {
         self.trace(What::Lost, node, 0);
-        self.fail_link(node);
+        self.fail_link(node, Loss::Silent);
+    }
+
+    /// As [`link_lost`](Self::link_lost), because the way to the peer is cut.
+    pub fn link_cut(&mut self, node: NodeId) {
+        self.trace(What::Lost, node, 0);
+        self.fail_link(node, Loss::Cut);
     }
 
     /// The node's doorbell rang, or may have: takes and handles the messages in its ring. Does no
@@ -206,7 +213,7 @@ impl Engine {
             let message = match node.receive(mem) {
                 Ok(Some(message)) => message,
                 Ok(None) => break,
-                Err(_) => return self.fail_link(number),
+                Err(error) => return self.fail_ring(mem, number, error),
             };
             self.handle(mem, number, &message);
             handled += 1;
@@ -241,7 +248,7 @@ impl Engine {
         match node.ask(mem) {
             // Taken by the next turn.
             Ok(more) => node.has_unread = more,
-            Err(_) => self.fail_link(number),
+            Err(error) => self.fail_ring(mem, number, error),
         }
     }
 
@@ -250,8 +257,8 @@ impl Engine {
         let Some(node) = self.nodes.get_mut(&number) else {
             return false;
         };
-        if node.publish(mem).is_err() {
-            self.fail_link(number);
+        if let Err(error) = node.publish(mem) {
+            self.fail_ring(mem, number, error);
             return false;
         }
         true
@@ -266,7 +273,7 @@ impl Engine {
         match node.send_waiting(mem) {
             Ok(true) => node.stuck_since = (node.waiting_len() > 0).then_some(now),
             Ok(false) => {}
-            Err(_) => return self.fail_link(number),
+            Err(error) => return self.fail_ring(mem, number, error),
         }
         let is_said = node.is_dismissed && node.last_word.is_none() && node.waiting_len() == 0;
         if is_said && node.state == LinkState::Leaving {
@@ -295,8 +302,8 @@ impl Engine {
                 .stuck_since
                 .is_some_and(|since| self.now - since > NODE_RING_STALL_NS)
             {
-                log::warn!("node {number}: its message ring is full and it does not read");
-                self.fail_link(number);
+                let waiting = node.waiting_len();
+                self.fail_link(number, Loss::Stuck(waiting));
                 continue;
             }
             if node
@@ -380,6 +387,7 @@ impl Engine {
             Some(node) if node.state == LinkState::Greeting => {
                 node.state = LinkState::Online;
                 node.is_reported = true;
+                self.lost.remove(&from);
                 self.stats.links_up += 1;
                 self.trace(What::Online, from, 0);
                 self.events.push_back(Event::NodeUp(from));
@@ -400,7 +408,7 @@ impl Engine {
         }
         node.state = LinkState::Leaving;
         node.exit_deadline = Some(deadline);
-        self.report_down(from);
+        self.report_down(from, Loss::Left);
         self.cut(mem, from, Phase::Disconnected);
         // The last store into the peer's memory but the answer itself, after which it may free it.
         if self.publish(mem, from) {
@@ -417,7 +425,7 @@ impl Engine {
             // The peer may have unmapped the rings by now.
             node.end(LinkState::Left);
             self.trace(What::Left, from, 0);
-            self.report_down(from);
+            self.report_down(from, Loss::Left);
         }
     }
 
@@ -430,7 +438,7 @@ impl Engine {
         if let Ok(lost) = NodeId::try_from(lost)
             && lost != from
         {
-            self.fail_link(lost);
+            self.fail_link(lost, Loss::Removed);
         }
         self.post(
             mem,
@@ -462,16 +470,17 @@ impl Engine {
     }
 
     /// Gives a link up because of what the peer did.
-    pub(crate) fn fail_link(&mut self, number: NodeId) {
-        self.report_down(number);
+    pub(crate) fn fail_link(&mut self, number: NodeId, why: Loss) {
+        self.report_down(number, why);
         let Some(node) = self.nodes.get_mut(&number) else {
             return;
         };
         if matches!(node.state, LinkState::Failed | LinkState::Left) {
             return;
         }
-        log::warn!("node {number}: link given up");
+        log::warn!("node {number}: {why}: its link is given up");
         node.end(LinkState::Failed);
+        self.note_loss(number, why);
         self.stats.links_failed += 1;
         self.trace(What::Failed, number, 0);
         self.sever(number);
@@ -479,10 +488,11 @@ impl Engine {
     }
 
     /// Reports that a node is no longer online, once.
-    fn report_down(&mut self, number: NodeId) {
+    fn report_down(&mut self, number: NodeId, why: Loss) {
         if let Some(node) = self.nodes.get_mut(&number)
             && core::mem::take(&mut node.is_reported)
         {
+            self.note_loss(number, why);
             self.events.push_back(Event::NodeDown(number));
         }
     }

@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
-use scif_abi::Error;
 use scif_abi::flags::Protection;
+use scif_abi::{Error, NodeId};
 
 use crate::connection::ConnectionId;
 use crate::endpoint::{EndpointId, EndpointState};
@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::memory::{Memory, Place};
 use crate::pages::PAGE;
 use crate::registration::check_range;
+use crate::window::Remote;
 
 /// A window of a peer (or of this node, for connections within it), by a name that is never reused
 /// and stays valid after the connection has ended.
@@ -56,6 +57,13 @@ pub(crate) struct Got {
     pub(crate) pages: u64,
 }
 
+/// What is left of a window of a lost node: mappings that lead nowhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stray {
+    node: NodeId,
+    pages: u64,
+}
+
 impl Engine {
     /// How many bytes of the peer's registered address space from `offset` on, at most `length`,
     /// are contiguous, so that one [`Engine::map`] can cover them.
@@ -97,6 +105,35 @@ impl Engine {
     /// close, unregister and the loss of the node too.
     pub fn unmap(&mut self, _mem: &mut dyn Memory, window: RemoteWindowId, pages: u64) {
         self.release_remote(window, pages, 0);
+    }
+
+    /// Whether programs may have memory of `node` mapped, windows or rings, also such as they were
+    /// before the node was lost.
+    pub fn maps_memory_of(&self, node: NodeId) -> bool {
+        let is_mapped = |remote: &Remote| match remote {
+            Remote::Window(window) => window.mapped > 0 && window.ends.peer.node() == node,
+            Remote::Lent(_) => false,
+        };
+        self.is_worked_on(node)
+            || self.strays.values().any(|stray| stray.node == node)
+            || self.windows.remote.iter().any(|(_, r)| is_mapped(r))
+    }
+
+    /// A window is forgotten while `pages` pages of it are mapped.
+    pub(crate) fn note_stray(&mut self, window: RemoteWindowId, node: NodeId, pages: u64) {
+        if pages > 0 {
+            self.strays.insert(window, Stray { node, pages });
+        }
+    }
+
+    /// Pages of a window that is forgotten are mapped no longer.
+    pub(crate) fn release_stray(&mut self, window: RemoteWindowId, pages: u64) {
+        if let Some(stray) = self.strays.get_mut(&window) {
+            stray.pages = stray.pages.saturating_sub(pages);
+            if stray.pages == 0 {
+                self.strays.remove(&window);
+            }
+        }
     }
 
     /// The run at the start of a range, if all of it is registered and allows `need`.

@@ -7,7 +7,7 @@ use scif_abi::limits::MAX_QUEUED_MESSAGES;
 use scif_abi::message::{Extensions, MESSAGE_BYTES, Message, NodeMessage};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::memory::Memory;
+use crate::memory::{Memory, Place};
 use crate::ring::{Block, RemoteQueuePair};
 use crate::rings::{RingError, Rings};
 
@@ -111,6 +111,14 @@ impl Node {
         self.state = LinkState::Greeting;
     }
 
+    /// Bus address of the peer's queue pair; 0 when it is not known, or not any more.
+    pub(crate) fn peer_queue_pair(&self) -> u64 {
+        match self.rings.as_ref().map(Rings::peer_place) {
+            Some(Place::Own(address) | Place::Peer(_, address)) => address,
+            None => 0,
+        }
+    }
+
     /// Whether the peer is to be rung for the messages put: it looks by itself until it has found
     /// its ring empty and said so. A peer of the base protocol is rung always, and any peer when
     /// the last doorbell is old enough to have been lost.
@@ -185,7 +193,7 @@ impl Node {
             return Ok(());
         }
         if self.waiting.len() >= MAX_QUEUED_MESSAGES {
-            return Err(RingError::BadIndex);
+            return Err(RingError::Flooded);
         }
         self.waiting.push_back(message);
         Ok(())

@@ -22,6 +22,8 @@ pub(crate) enum RingError {
     BadIndex,
     /// The other side's memory is not where it said.
     BadAddress,
+    /// More messages wait for room than an honest peer causes.
+    Flooded,
 }
 
 impl From<BadAddress> for RingError {

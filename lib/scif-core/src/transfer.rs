@@ -247,8 +247,8 @@ impl Engine {
                         node.stuck_since.get_or_insert(self.now);
                         return false;
                     }
-                    Err(_) => {
-                        self.fail_link(number);
+                    Err(error) => {
+                        self.fail_ring(mem, number, error);
                         return true;
                     }
                 }

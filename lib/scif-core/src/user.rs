@@ -291,7 +291,9 @@ impl Engine {
         let Some(Remote::Window(window)) = self.windows.remote.remove(id.0) else {
             return;
         };
-        let burden = self.windows.burden_mut(window.ends.peer.node());
+        let node = window.ends.peer.node();
+        self.note_stray(id, node, window.mapped);
+        let burden = self.windows.burden_mut(node);
         burden.windows = burden.windows.saturating_sub(1);
         burden.chunks = burden.chunks.saturating_sub(window.chunks.len());
         let connection = window.connection;

@@ -280,7 +280,14 @@ fn losing_a_node_resets_its_connections() {
     assert_eq!(bed.open(0, "1"), error(ENODEV));
     assert_eq!(bed.read(0, client, 100), Ok(b"last words".to_vec()));
     assert_eq!(bed.read(0, client, 100), error(ECONNRESET));
-    assert!(!bed.text(0, "nodes").contains("\n1 "));
+    let nodes = bed.text(0, "nodes");
+    let line = nodes.lines().find(|line| line.starts_with('1')).unwrap();
+    let lost: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(lost[..4], ["1", "card", "lost", "-"]);
+    assert!(
+        lost[4].parse::<f64>().is_ok() && lost[5] == "gone",
+        "{nodes}"
+    );
 }
 
 #[test]
@@ -288,7 +295,9 @@ fn text_files_have_columns() {
     let mut bed = Bed::new(2);
     assert_eq!(
         bed.text(1, "nodes"),
-        "node  role  state   self\n0     host  online  -\n1     card  online  *\n"
+        "node  role  state   self  since  why\n\
+         0     host  online  -     -      -\n\
+         1     card  online  *     -      -\n"
     );
     let (client, server) = bed.pair(0, 1, 2050);
     bed.write(0, client, b"hello").unwrap();

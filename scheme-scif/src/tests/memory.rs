@@ -145,18 +145,27 @@ fn scarce_memory_and_limits() {
         "pinned_pages_per_user 1 2\n",
         "pinned_pages_per_user -1\n",
         "pinned_pages_per_user 8\nother 9\n",
+        "heartbeat_ms 0\n",
+        "heartbeat_ms 86400001\n",
+        "heartbeat_ms 100\nsilence_ms 199\n",
+        "silence_ms 1999\n",
         "\u{0}",
     ] {
         assert_eq!(bed.write(0, limits, bad.as_bytes()), error(EINVAL), "{bad}");
     }
     assert_eq!(bed.write(0, limits, &[0xff]), error(EINVAL));
-    let line = b"\npinned_pages_per_user  8\n";
+    let line = b"\npinned_pages_per_user  8\nsilence_ms 500\nheartbeat_ms 250\n";
     assert_eq!(bed.write(0, limits, line), Ok(line.len()));
     bed.close(0, limits);
-    assert!(
-        bed.text(0, "limits")
-            .contains("\npinned_pages_per_user 8\n")
-    );
+    let text = bed.text(0, "limits");
+    let lines: Vec<&str> = text.lines().collect();
+    let expected = [
+        "pinned_pages_per_user 8",
+        "heartbeat_ms 250",
+        "silence_ms 500",
+    ];
+    assert!(expected.iter().all(|line| lines.contains(line)), "{text}");
+    assert_eq!(bed.nodes[0].scif.link_timing().silence_ns, 500_000_000);
 
     assert_eq!(provide(&mut bed, memory, 9), error(EAGAIN));
     assert!(provide(&mut bed, memory, 5).is_ok());

@@ -10,11 +10,7 @@ step() {
 }
 
 online() {
-    case "$(cat /scheme/scif/nodes)" in
-        *"
-1 "*) return 0 ;;
-    esac
-    return 1
+    grep -q '^1 .* online' /scheme/scif/nodes
 }
 
 failed=0
@@ -56,6 +52,8 @@ while online && [ "$tries" -lt 300 ]; do
     tries=$((tries + 1))
     sleep 0.1
 done
+grep -q '^1 .* lost .* gone' /scheme/scif/nodes
+step node-lost $? "$(cat /scheme/scif/nodes)"
 ! online
 step node-gone $? "node 1 is still online 30 s after its power was cut"
 tries=0

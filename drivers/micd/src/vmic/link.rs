@@ -7,26 +7,29 @@
 //!    ^                     |                              |                               |
 //!    +------ Detach -------+---- peer's incarnation is another one, or it is absent ------+
 //!                                                         ^                               |
-//!                              Stopped (we gave up) ------+<--- give_up, silence (Lose) --+
+//!                     Stopped (we gave up) --------------+<--- give_up, silence (Lose) --+
 //! ```
+//!
+//! Before our record says that the peer's memory is not written to any more, this must be true of
+//! everything that programs have mapped: whoever calls [`Link::lost`], [`Link::detached`],
+//! [`Link::give_up`], [`Link::connected`] or [`Link::leave`] has cut the aperture before.
+//!
+//! A link that the fabric has cut ([`link::HEADER_DOWN`]) is as one with a silent peer: it is lost,
+//! and nobody binds to anybody until it is healed.
 
 use platform::mem::{BoundsError, PAGE, Region, full_fence};
 use scif_abi::NodeId;
+use scif_abi::limits::LinkTiming as Timing;
 use scif_abi::link::{
     self, Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, Record, STATE_ABSENT,
     STATE_READY, STATE_STOPPED,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::function::Step;
+use crate::function::{Loss, Step};
 
-/// Nanoseconds between two looks at the link and two beats of our heart. Doorbells announce every
-/// change; this finds what a lost one announced.
-pub const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
-
-/// Nanoseconds without a beat of the peer's heart until it counts as hung: the older SCIF driver's
-/// watchdog time. A peer whose machine is gone is noticed at once, by the fabric server's word.
-pub const SILENCE_NS: u64 = 30_000_000_000;
+/// Nanoseconds until a queue pair is asked for again for which there was no memory.
+const ATTACH_RETRY_NS: u64 = 1_000_000_000;
 
 /// Nanoseconds between two queue pairs: a peer that changes its record all the time cannot keep us
 /// busy with making new ones.
@@ -48,6 +51,10 @@ enum State {
     Bound { peer: u32 },
     /// [`Step::Connect`] was asked for.
     Connecting { peer: u32 },
+    /// [`Step::Lose`] was asked for.
+    Losing { peer: u32 },
+    /// [`Step::Detach`] was asked for.
+    Detaching,
     /// Both use each other's queue pair.
     Connected { peer: u32 },
     /// The connection is given up; the peer has not noticed yet.
@@ -63,6 +70,7 @@ pub struct Link {
     own: usize,
     state: State,
     generation: u32,
+    timing: Timing,
     /// What the records said when this side started.
     found: Found,
     now: u64,
@@ -124,6 +132,7 @@ impl Link {
             own,
             state: State::Detached { since: 0 },
             generation,
+            timing: Timing::default(),
             found,
             now: 0,
             next_look: 0,
@@ -214,10 +223,11 @@ impl Link {
     pub fn step(&mut self, now: u64) -> Option<Step> {
         self.now = now;
         if now >= self.next_look {
-            self.next_look = now.saturating_add(LOOK_INTERVAL_NS);
+            self.next_look = now.saturating_add(self.timing.heartbeat_ns);
             self.beat();
         }
         let peer = self.peer_record();
+        let is_down = self.is_down();
         self.note_peer_beat();
         let is =
             |generation| peer.state.get() == STATE_READY && peer.generation.get() == generation;
@@ -227,35 +237,64 @@ impl Link {
                 self.state = State::Attaching;
                 Some(Step::Attach)
             }
-            State::Published if peer.may_bind(self.generation) => {
+            State::Published if peer.may_bind(self.generation) && !is_down => {
                 let generation = peer.generation.get();
                 self.publish_word(RECORD_PEER_GENERATION, generation);
                 self.state = State::Bound { peer: generation };
                 self.step(now)
             }
             State::Bound { peer: bound } if !is(bound) => self.detach(),
-            State::Bound { peer: bound } if peer.is_bound_to(self.generation) => {
+            State::Bound { peer: bound } if peer.is_bound_to(self.generation) && !is_down => {
                 self.state = State::Connecting { peer: bound };
                 Some(Step::Connect {
                     queue_pair: peer.queue_pair.get(),
                 })
             }
             State::Connected { peer: bound } if !is(bound) => self.detach(),
-            State::Connected { peer: bound } if self.peer_is_silent() => {
-                self.stop(bound);
-                Some(Step::Lose)
+            State::Connected { peer: bound } if is_down || self.peer_is_silent() => {
+                let why = match is_down {
+                    true => Loss::Cut,
+                    false => Loss::Silence,
+                };
+                self.state = State::Losing { peer: bound };
+                Some(Step::Lose { why })
             }
             State::Stopped { peer: bound } if !is(bound) => self.detach(),
             _ => None,
         }
     }
 
+    /// Whether the fabric has cut the link.
+    fn is_down(&self) -> bool {
+        self.memory.load_acquire_u32(link::HEADER_DOWN) != Ok(0)
+    }
+
     /// The peer can no longer reach us through the old queue pair.
     fn detach(&mut self) -> Option<Step> {
-        self.publish_word(RECORD_STATE, STATE_ABSENT);
-        let since = self.now.max(self.next_attach);
-        self.state = State::Detached { since };
+        self.state = State::Detaching;
         Some(Step::Detach)
+    }
+
+    /// [`Step::Detach`] was done.
+    pub fn detached(&mut self) {
+        if self.state == State::Detaching {
+            self.publish_word(RECORD_STATE, STATE_ABSENT);
+            let since = self.now.max(self.next_attach);
+            self.state = State::Detached { since };
+        }
+    }
+
+    /// [`Step::Lose`] was done.
+    pub fn lost(&mut self) {
+        if let State::Losing { peer } = self.state {
+            self.stop(peer);
+        }
+    }
+
+    /// The peer's memory cannot be cut off: nothing may be published any more, so that the peer
+    /// takes us for hung and keeps what we may write to.
+    pub fn fail(&mut self) {
+        self.state = State::Left;
     }
 
     /// Stops writing to the peer's memory, and says so.
@@ -285,7 +324,15 @@ impl Link {
     }
 
     fn peer_is_silent(&self) -> bool {
-        self.now.saturating_sub(self.peer_beat_at) > SILENCE_NS
+        self.now.saturating_sub(self.peer_beat_at) > self.timing.silence_ns
+    }
+
+    /// How often to look, and how long to wait for a beat, from now on.
+    pub fn set_timing(&mut self, timing: Timing) {
+        if timing != self.timing {
+            self.timing = timing;
+            self.next_look = self.now;
+        }
     }
 
     /// The queue pair asked for by [`Step::Attach`]; `doorbell` is the vector by which the peer
@@ -296,7 +343,7 @@ impl Link {
         }
         let Some(queue_pair) = queue_pair else {
             self.state = State::Detached {
-                since: self.now.saturating_add(LOOK_INTERVAL_NS),
+                since: self.now.saturating_add(ATTACH_RETRY_NS),
             };
             return;
         };
@@ -324,6 +371,11 @@ impl Link {
             // The peer may have used ours already: begin anew once it has seen that.
             self.stop(peer);
         }
+    }
+
+    /// Whether both sides use each other's queue pair.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.state, State::Connected { .. })
     }
 
     /// The engine gave the link up.

@@ -5,12 +5,16 @@ use alloc::vec::Vec;
 
 use platform::mem::{PAGE, Region};
 use scif_abi::link::{
-    Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, STATE_ABSENT, record_offset,
+    HEADER_DOWN, Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, STATE_ABSENT,
+    STATE_READY, STATE_STOPPED, record_offset,
 };
 use zerocopy::IntoBytes;
 
-use super::{LOOK_INTERVAL_NS, Link, NotALink, SILENCE_NS};
-use crate::function::Step;
+use super::{Link, NotALink, Timing};
+use crate::function::{Loss, Step};
+
+const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
+const SILENCE_NS: u64 = 30_000_000_000;
 
 /// One side with what its engine would do.
 struct Side {
@@ -90,9 +94,13 @@ impl Bed {
                 side.writes_to = Some(queue_pair);
                 side.link.connected(true);
             }
-            Step::Lose => side.writes_to = None,
+            Step::Lose { .. } => {
+                side.writes_to = None;
+                side.link.lost();
+            }
             Step::Detach => {
                 side.writes_to = None;
+                side.link.detached();
                 let freed = side.queue_pair.take();
                 // The rule of all rules: nobody writes into memory that its owner takes back.
                 if let Some(other) = &self.sides[1 - index] {
@@ -215,12 +223,134 @@ fn a_hung_side_is_lost_and_its_memory_kept() {
     bed.sides[1].as_mut().unwrap().alive = false;
     bed.pass(2 * SILENCE_NS);
     let waiting = bed.sides[0].as_ref().unwrap();
-    assert_eq!(waiting.history.last(), Some(&Step::Lose));
+    let why = Loss::Silence;
+    assert_eq!(waiting.history.last(), Some(&Step::Lose { why }));
     assert!(waiting.queue_pair.is_some() && waiting.writes_to.is_none());
     // It wakes up, sees that it was given up, and both begin anew.
     bed.sides[1].as_mut().unwrap().alive = true;
     bed.settle();
     assert!(bed.connected());
+}
+
+/// What the record says is true only when what was asked for has been done.
+#[test]
+fn nothing_is_said_before_it_is_done() {
+    let state =
+        |bed: &Bed, side| -> u32 { bed.memory.read(record_offset(side) + RECORD_STATE).unwrap() };
+    let mut bed = both();
+    bed.kill(1);
+    let side = bed.sides[0].as_mut().unwrap();
+    assert_eq!(side.link.step(bed.now), Some(Step::Detach));
+    assert_eq!(side.link.step(bed.now), None);
+    assert_eq!(state(&bed, 0), STATE_READY);
+    bed.sides[0].as_mut().unwrap().link.detached();
+    assert_eq!(state(&bed, 0), STATE_ABSENT);
+    let mut bed = both();
+    let side = bed.sides[0].as_mut().unwrap();
+    let why = Loss::Silence;
+    let later = bed.now + 2 * SILENCE_NS;
+    assert_eq!(side.link.step(later), Some(Step::Lose { why }));
+    assert_eq!(state(&bed, 0), STATE_READY);
+    bed.sides[0].as_mut().unwrap().link.lost();
+    assert_eq!(state(&bed, 0), STATE_STOPPED);
+}
+
+/// A side whose programs may still reach the peer's memory must not say otherwise.
+#[test]
+fn a_side_that_cannot_be_cut_off_is_as_one_that_hangs() {
+    let mut bed = both();
+    bed.sides[0].as_mut().unwrap().link.give_up();
+    bed.sides[0].as_mut().unwrap().writes_to = None;
+    let side = bed.sides[1].as_mut().unwrap();
+    assert_eq!(side.link.step(bed.now), Some(Step::Detach));
+    side.link.fail();
+    bed.pass(3 * SILENCE_NS);
+    assert!(bed.sides[0].as_ref().unwrap().queue_pair.is_some());
+    let record = record_offset(1) + RECORD_STATE;
+    assert_eq!(bed.memory.read(record), Ok(STATE_READY));
+}
+
+#[test]
+fn a_cut_link_is_lost_on_both_sides_and_found_again() {
+    let mut bed = both();
+    bed.memory.write(HEADER_DOWN, 1_u32).unwrap();
+    bed.settle();
+    let why = Loss::Cut;
+    // The other one is told by the first's record that it was given up.
+    assert!(
+        bed.sides[0]
+            .as_ref()
+            .unwrap()
+            .history
+            .contains(&Step::Lose { why })
+    );
+    assert!(
+        bed.sides
+            .iter()
+            .flatten()
+            .all(|side| side.writes_to.is_none())
+    );
+    bed.pass(3 * SILENCE_NS);
+    assert!(!bed.connected());
+    for side in bed.sides.iter().flatten() {
+        // Each has seen that the other one let go, and has its memory back.
+        assert!(side.history.contains(&Step::Detach));
+    }
+    bed.memory.write(HEADER_DOWN, 0_u32).unwrap();
+    bed.settle();
+    assert!(bed.connected());
+    // A cut that is over before the second side looks leaves both with a new link.
+    bed.memory.write(HEADER_DOWN, 1_u32).unwrap();
+    bed.turn(0);
+    bed.memory.write(HEADER_DOWN, 0_u32).unwrap();
+    bed.settle();
+    assert!(bed.connected());
+    // One that nobody looked at is none.
+    let before: Vec<usize> = bed
+        .sides
+        .iter()
+        .flatten()
+        .map(|s| s.history.len())
+        .collect();
+    bed.memory.write(HEADER_DOWN, 1_u32).unwrap();
+    bed.memory.write(HEADER_DOWN, 0_u32).unwrap();
+    bed.settle();
+    let after: Vec<usize> = bed
+        .sides
+        .iter()
+        .flatten()
+        .map(|s| s.history.len())
+        .collect();
+    assert!(bed.connected() && before == after);
+}
+
+#[test]
+fn timing_is_taken_over_by_a_link_that_runs() {
+    const MS: u64 = 1_000_000;
+    let mut bed = both();
+    let timing = Timing {
+        heartbeat_ns: 50 * MS,
+        silence_ns: 300 * MS,
+    };
+    for side in bed.sides.iter_mut().flatten() {
+        side.link.set_timing(timing);
+        assert!(side.link.deadline() <= bed.now);
+    }
+    for _ in 0..100 {
+        bed.now += 50 * MS;
+        bed.turn(0);
+        bed.turn(1);
+    }
+    assert!(bed.connected(), "a heart beats often enough");
+    let side = bed.sides[0].as_mut().unwrap();
+    assert!(side.link.deadline() <= bed.now + 50 * MS);
+    for _ in 0..8 {
+        bed.now += 50 * MS;
+        bed.turn(0);
+    }
+    let why = Loss::Silence;
+    let lost = bed.sides[0].as_ref().unwrap();
+    assert_eq!(lost.history.last(), Some(&Step::Lose { why }));
 }
 
 #[test]
@@ -369,7 +499,9 @@ fn a_peer_that_writes_noise_into_its_record_does_no_harm() {
         match side.link.step(round as u64 * 50_000_000) {
             Some(Step::Attach) => side.link.attached(Some(1), 0),
             Some(Step::Connect { .. }) => side.link.connected(round % 5 != 0),
-            _ => {}
+            Some(Step::Lose { .. }) => side.link.lost(),
+            Some(Step::Detach) => side.link.detached(),
+            None => {}
         }
     }
 }
@@ -396,7 +528,8 @@ fn a_restless_peer_does_not_keep_us_busy() {
                     side.link.attached(Some(1), 0);
                 }
                 Step::Connect { .. } => side.link.connected(true),
-                Step::Lose | Step::Detach => {}
+                Step::Lose { .. } => side.link.lost(),
+                Step::Detach => side.link.detached(),
             }
         }
     }

@@ -2,12 +2,15 @@
 //!
 //! Function 0 is an `ivshmem-doorbell`: registers, MSI-X, and a small memory both sides see (the
 //! link memory, see `scif_abi::link`). Function 1 is an `ivshmem-plain` whose memory is the peer's
-//! whole RAM: offset in the BAR = physical address at the peer.
+//! whole RAM: offset in the BAR = physical address at the peer. It has no place of its own: when a
+//! link ends, it moves, and whoever has mapped it reaches nothing any more (`reach`, `places`).
 //!
 //! Doorbells merge and carry no count: one means "look". They are dropped silently while nobody
 //! is there or bus mastering is off.
 
 pub mod link;
+mod places;
+mod reach;
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -16,16 +19,18 @@ use core::cell::Cell;
 
 use platform::aperture::Aperture;
 use platform::irq::{self, Interrupt};
-use platform::mem::{Cache, Region, write_fence};
+use platform::mem::{Cache, Region, physical_bits, write_fence};
 use platform::mmio::Registers;
 use platform::pci::msix::Vectors;
-use platform::pci::protocol::{Address, Bar};
+use platform::pci::protocol::Address;
 use platform::pci::{self, Function, RawAccess};
 use platform::{Error, Result};
 use scif_abi::NodeId;
+use scif_abi::limits::LinkTiming;
 use syscall::error::{EINVAL, ENODEV};
 
 use self::link::Link;
+use self::reach::{Lane, Reach};
 use crate::function::{Doorbell, MicFunction, Step};
 
 /// Vendor and device of both kinds of ivshmem.
@@ -44,13 +49,13 @@ const DOORBELL_VECTOR: u32 = 0;
 
 /// A link device.
 pub struct Vmic {
-    /// Keeps the exclusive right to drive both functions.
-    _functions: [Function; 2],
+    /// Keeps the exclusive right to drive it.
+    _function: Function,
     node: NodeId,
     peer: NodeId,
     link: Link,
     vectors: Vectors,
-    aperture: Aperture,
+    reach: Reach,
     doorbell: Rc<VmicDoorbell>,
 }
 
@@ -82,16 +87,34 @@ pub fn find() -> Result<Vec<Vmic>> {
             devices.entry(device).or_default().push(address);
         }
     }
-    let mut found = Vec::new();
+    let mut pairs = Vec::new();
     for addresses in devices.into_values() {
-        let [doorbell, plain] = addresses[..] else {
-            log::warn!(
+        match addresses[..] {
+            [doorbell, plain] => pairs.push((doorbell, plain)),
+            _ => log::warn!(
                 "{}: a shared memory that is no link device: not used",
                 addresses[0]
-            );
-            continue;
+            ),
+        }
+    }
+    let mut taken = Vec::new();
+    for address in pci::list()? {
+        // Apertures are what moves; each keeps to its lane.
+        if pairs.iter().all(|(_, plain)| *plain != address) {
+            taken.extend(access.memory_bars(address)?);
+        }
+    }
+    let space = places::space(physical_bits(), &taken);
+    let count = pairs.len() as u64;
+    let mut found = Vec::new();
+    for (index, (doorbell, plain)) in (0..).zip(pairs) {
+        let space = space.clone();
+        let lane = Lane {
+            space,
+            index,
+            count,
         };
-        match Vmic::open(doorbell, plain) {
+        match Vmic::open(doorbell, plain, &lane) {
             Ok(vmic) => found.push(vmic),
             Err(error) => log::error!("{doorbell}: this link cannot be used: {error}"),
         }
@@ -100,11 +123,11 @@ pub fn find() -> Result<Vec<Vmic>> {
 }
 
 impl Vmic {
-    fn open(place: Address, plain: Address) -> Result<Self> {
+    fn open(place: Address, plain: Address, lane: &Lane) -> Result<Self> {
         let mut doorbell = Function::open(place)?;
-        let mut plain = Function::open(plain)?;
         doorbell.enable()?;
-        plain.enable()?;
+        // Before the link says that an earlier driver's connection is over.
+        let reach = Reach::new(plain, lane)?;
         let registers = doorbell.map_bar(REGISTERS_BAR, Cache::Uncached)?;
         let registers = Registers::new(registers, REGISTERS_BYTES)?;
         let position = registers.read32(IV_POSITION);
@@ -118,32 +141,36 @@ impl Vmic {
             log::error!("{place}: the shared memory is no link of node {node}: {reason:?}");
             Error::new(EINVAL)
         })?;
-        let bar = plain.config().bars.get(MEMORY_BAR);
-        let (address, _) = bar.and_then(Bar::memory).ok_or(Error::new(ENODEV))?;
-        // Likewise ordinary memory: caches are coherent with the peer's. Gathering stores
-        // (`Cache::WriteCombining`) is for memory across a real bus. Here it moves nothing faster:
-        // translated code ignores the attribute, and KVM overrides it for memory; but it would let
-        // an index overtake the data before it.
-        let aperture = Aperture::new(plain.map_bar(MEMORY_BAR, Cache::WriteBack)?, address);
         let vectors = Vectors::set_up(&mut doorbell, irq::boot_cpu()?, 1)?;
         log::info!(
             "{place}: link of node {node} with node {peer}, {} MiB reachable",
-            aperture.len() >> 20
+            reach.bytes() >> 20
         );
         let vector = Cell::new(0);
         Ok(Self {
-            _functions: [doorbell, plain],
+            _function: doorbell,
             node,
             peer,
             link,
             vectors,
-            aperture,
+            reach,
             doorbell: Rc::new(VmicDoorbell {
                 registers,
                 peer,
                 vector,
             }),
         })
+    }
+
+    /// Makes sure that nothing of ours reaches the peer's memory, and then says so.
+    fn cut_then(&mut self, say: impl FnOnce(&mut Link)) {
+        if self.reach.cut() {
+            say(&mut self.link);
+            self.announce();
+        } else {
+            log::error!("the link with node {} cannot be used any more", self.peer);
+            self.link.fail();
+        }
     }
 
     /// Tells the peer of changes in our record.
@@ -173,8 +200,12 @@ impl MicFunction for Vmic {
         self.vectors.unmask()
     }
 
-    fn aperture(&self) -> &Aperture {
-        &self.aperture
+    fn aperture(&mut self, is_mapped: bool) -> Result<Aperture> {
+        self.reach.aperture(is_mapped)
+    }
+
+    fn set_timing(&mut self, timing: LinkTiming) {
+        self.link.set_timing(timing);
     }
 
     fn spare(&self) -> Option<Region> {
@@ -210,17 +241,29 @@ impl MicFunction for Vmic {
     }
 
     fn connected(&mut self, usable: bool) {
-        self.link.connected(usable);
-        self.announce();
+        if usable {
+            self.link.connected(true);
+            self.announce();
+        } else {
+            self.cut_then(|link| link.connected(false));
+        }
+    }
+
+    fn lost(&mut self) {
+        self.cut_then(Link::lost);
+    }
+
+    fn detached(&mut self) {
+        self.cut_then(Link::detached);
     }
 
     fn give_up(&mut self) {
-        self.link.give_up();
-        self.announce();
+        if self.link.is_connected() {
+            self.cut_then(Link::give_up);
+        }
     }
 
     fn leave(&mut self) {
-        self.link.leave();
-        self.announce();
+        self.cut_then(Link::leave);
     }
 }

@@ -24,6 +24,15 @@ use protocol::{
     Address, Feature, FeatureInfo, FunctionConfig, MAX_RESPONSE_BYTES, Request, Response,
 };
 
+/// Register with command (low half) and status.
+const COMMAND: u16 = 0x04;
+/// Bit of the command register: memory BARs are decoded.
+const COMMAND_MEMORY: u32 = 1 << 1;
+/// Register of the first base address register.
+const FIRST_BAR: u16 = 0x10;
+/// The address in a memory BAR's lower register.
+const BAR_ADDRESS: u32 = !0xf;
+
 /// The environment variable in which a driver started for one function finds its channel.
 pub const CHANNEL_VARIABLE: &str = "PCID_CLIENT_CHANNEL";
 
@@ -74,22 +83,44 @@ impl RawAccess {
         Ok(u32::from_le_bytes(word))
     }
 
+    /// Where the memory BARs of a function are, as firmware or their driver placed them.
+    pub fn memory_bars(&self, address: Address) -> Result<Vec<u64>> {
+        const HEADER_TYPE: u16 = 0x0c;
+        // The registers behind the first two of a bridge are something else.
+        let count = match self.read(address, HEADER_TYPE)? >> 16 & 0x7f {
+            0 => 6,
+            1 => 2,
+            _ => 0,
+        };
+        let mut places = Vec::new();
+        let mut index = 0;
+        while index < count {
+            let low = self.read(address, FIRST_BAR + 4 * index)?;
+            let is_wide = low & 0b111 == 0b100;
+            match self.memory_bar(address, index) {
+                Ok(place) => places.push(place),
+                Err(Error { errno: ENODEV }) => {}
+                Err(error) => return Err(error),
+            }
+            index += if is_wide { 2 } else { 1 };
+        }
+        Ok(places)
+    }
+
     /// Where a memory BAR is, as firmware or the driver placed it.
     ///
     /// # Errors
     /// `ENODEV` when the BAR is a port range or has no address.
     pub fn memory_bar(&self, address: Address, index: u16) -> Result<u64> {
-        const FIRST_BAR: u16 = 0x10;
         const PORTS: u32 = 1;
         const WIDE: u32 = 4;
-        const ADDRESS: u32 = !0xf;
         let place = FIRST_BAR + 4 * index;
         let low = self.read(address, place)?;
         let high = match low & WIDE {
             0 => 0,
             _ => self.read(address, place + 4)?,
         };
-        match u64::from(high) << 32 | u64::from(low & ADDRESS) {
+        match u64::from(high) << 32 | u64::from(low & BAR_ADDRESS) {
             physical if low & PORTS == 0 && physical != 0 => Ok(physical),
             _ => Err(Error::new(ENODEV)),
         }
@@ -209,6 +240,44 @@ impl Function {
         }
     }
 
+    /// Moves a 64-bit memory BAR to another physical address. Meanwhile the function decodes no
+    /// memory, so that it never answers at a place made of halves of two addresses. Mappings of
+    /// the old place reach nothing from then on; they are not undone.
+    ///
+    /// # Errors
+    /// `ENODEV` when the BAR is no 64-bit memory, `EINVAL` for an address that is not a multiple of
+    /// its size, `EIO` when the register does not take the address: the function then decodes no
+    /// memory any more.
+    pub fn move_bar(&mut self, index: usize, to: u64) -> Result<()> {
+        let bar = self.config.bars.get(index).copied();
+        let Some(protocol::Bar::Memory64 { bytes, .. }) = bar else {
+            return Err(Error::new(ENODEV));
+        };
+        if !to.is_multiple_of(bytes) {
+            return Err(Error::new(EINVAL));
+        }
+        let low = FIRST_BAR + 4 * index as u16;
+        let command = self.read_config(COMMAND)?;
+        self.write_config(COMMAND, command_without_memory(command))?;
+        self.write_config(low, to as u32)?;
+        self.write_config(low + 4, (to >> 32) as u32)?;
+        let address = to as u32 == self.read_config(low)? & BAR_ADDRESS;
+        if !address || self.read_config(low + 4)? != (to >> 32) as u32 {
+            return Err(Error::new(EIO));
+        }
+        self.write_config(COMMAND, command_without_memory(command) | COMMAND_MEMORY)?;
+        if let Some(bar) = self.config.bars.get_mut(index) {
+            *bar = protocol::Bar::Memory64 { address: to, bytes };
+        }
+        Ok(())
+    }
+
+    /// Has the function decode no memory any more: nothing is reached through its memory BARs.
+    pub fn stop_decoding(&mut self) -> Result<()> {
+        let command = self.read_config(COMMAND)?;
+        self.write_config(COMMAND, command_without_memory(command))
+    }
+
     /// Maps a whole BAR.
     ///
     /// # Errors
@@ -223,6 +292,12 @@ impl Function {
         let bytes = usize::try_from(bytes).map_err(|_| Error::new(EOVERFLOW))?;
         mem::map_physical(address, bytes, cache)
     }
+}
+
+/// What to write so that memory is not decoded and nothing else changes: the status bits in the
+/// upper half are cleared by writing ones.
+fn command_without_memory(command: u32) -> u32 {
+    command & 0xffff & !COMMAND_MEMORY
 }
 
 fn unexpected(response: &Response) -> Error {

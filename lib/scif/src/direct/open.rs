@@ -11,6 +11,7 @@ use scif_abi::call::Call;
 use scif_abi::direct::{DIRECT_ARMED, DIRECT_GATHERED, DirectRecord, FIRST_HANDLE, Part};
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{MAX_RING_BYTES, MIN_RING_BYTES};
+use scif_abi::qp::{MAGIC_OFFSET, QP_MAGIC};
 use scif_ring::{Consumer, Producer};
 use syscall::error::{EAGAIN, EIO, EMFILE, ENFILE, ENOMEM, ENOTCONN};
 use zerocopy::IntoBytes;
@@ -203,6 +204,14 @@ impl Opened {
         raw::plain(self.file.raw(), Call::Kick { kicks }).map(|_| ())
     }
 
+    /// Whether what is mapped of the peer is the peer's memory. When a node is lost, its memory
+    /// moves away from all mappings, at once; then something else, or nothing, is where the peer
+    /// keeps the first word of its queue pair. Loads before this one are good if this is.
+    fn reaches_peer(&self) -> bool {
+        let magic = self.peer_page.u64_at::<{ MAGIC_OFFSET as usize }>();
+        self.is_loopback() || magic.load(Ordering::Acquire) == QP_MAGIC
+    }
+
     /// Sleeps until one of `events` is there or the connection ends; has the peer told before.
     ///
     /// # Errors
@@ -226,8 +235,9 @@ impl Opened {
             return false;
         }
         let (control, choices) = (&self.control, self.choices);
-        self.rma
-            .transfer(epd, control, choices, local, remote, length, flags)
+        let rma = &self.rma;
+        // The daemon may have ended, and its successor moved the peer's memory, at any time.
+        rma.transfer(epd, control, choices, local, remote, length, flags) && self.reaches_peer()
     }
 }
 

@@ -13,7 +13,7 @@ use scif_abi::direct::{
     DIRECT_ARMED, DMA_FROM_OFFSET, DirectRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET,
     RMA_BUSY_OFFSET, SEND_LOCK_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_OFFSET,
 };
-use scif_abi::qp::{BYTES_ARMED_OFFSET, ROOM_ARMED_OFFSET};
+use scif_abi::qp::{BYTES_ARMED_OFFSET, MAGIC_OFFSET, QP_MAGIC, ROOM_ARMED_OFFSET};
 use syscall::error::{
     ECONNRESET, EINTR, EINVAL, ENOTCONN, ENXIO, EOPNOTSUPP, Error, Result as SystemResult,
 };
@@ -51,6 +51,8 @@ impl End {
             window: pages(WINDOW_BYTES as usize),
         };
         put(end.control, STATE_OFFSET, STATE_CONNECTED);
+        put(end.own, MAGIC_OFFSET, QP_MAGIC as u32);
+        put(end.own, MAGIC_OFFSET + 4, (QP_MAGIC >> 32) as u32);
         // No transfer is better left to a DMA engine.
         put(end.control, DMA_FROM_OFFSET, u32::MAX);
         put(end.control, DMA_FROM_OFFSET + 4, u32::MAX);
@@ -81,6 +83,8 @@ struct World {
     /// What happens during sleeps, and the readiness after each.
     sleeps: VecDeque<Action>,
     flags: u32,
+    /// Whether the peer is on another node.
+    is_far: bool,
 }
 
 impl World {
@@ -146,6 +150,7 @@ impl World {
     fn call(&mut self, fd: usize, payload: &mut [u8], metadata: &[u64]) -> SystemResult<usize> {
         let words = [metadata[1], metadata[2]];
         match Call::decode(metadata[0], words, payload).expect("a call") {
+            Call::PeerPort if self.is_far => Ok(2 << 16 | 2000),
             Call::LocalPort | Call::PeerPort => Ok(1 << 16 | 2000),
             Call::DirectInfo { .. } => {
                 let record = DirectRecord {
@@ -225,6 +230,7 @@ fn play(test: impl FnOnce(&Stage, &Rc<Direct>, &Rc<Direct>)) {
         answers: VecDeque::new(),
         sleeps: VecDeque::new(),
         flags: DIRECT_ARMED,
+        is_far: false,
     };
     let stage = Stage(Rc::new(RefCell::new(world)));
     let system = stage.clone();
@@ -506,5 +512,33 @@ fn windows_that_have_gone_are_not_touched() {
         let result = left.vwriteto(LEFT, data.as_slice(), 0, 0);
         assert_eq!(result, Err(ECONNRESET));
         assert_eq!(get(stage.control(LEFT), RMA_BUSY_OFFSET), 0);
+    });
+}
+
+/// A lost node's memory moves away from its mappings before anybody is told.
+#[test]
+fn a_copy_from_memory_that_moved_away_is_none() {
+    play(|stage, left, right| {
+        stage.0.borrow_mut().is_far = true;
+        open(stage, left, LEFT);
+        open(stage, right, RIGHT);
+        stage.log();
+        let mut buffer = [0; 64];
+        let read = |buffer: &mut [u8]| left.vreadfrom(LEFT, buffer, 0, 0);
+        (0..3).for_each(|_| read(&mut buffer).unwrap());
+        stage.log();
+        assert_eq!(read(&mut buffer), Ok(()));
+        assert_eq!(stage.log(), "");
+        for empty in [u32::MAX, 0] {
+            put(stage.own(RIGHT), MAGIC_OFFSET, empty);
+            put(stage.own(RIGHT), MAGIC_OFFSET + 4, empty);
+            stage.answer(failure(ECONNRESET));
+            assert_eq!(read(&mut buffer), Err(ECONNRESET));
+            stage.answer(failure(ECONNRESET));
+            assert_eq!(
+                left.vwriteto(LEFT, b"lost".as_slice(), 0, 0),
+                Err(ECONNRESET)
+            );
+        }
     });
 }

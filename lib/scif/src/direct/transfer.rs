@@ -292,7 +292,10 @@ impl Opened {
                     }
                 }
             }
-            if !self.is_unchanged() && !self.notice() {
+            // Who never sleeps hears of the daemon's end only by asking.
+            let asks = waiting == Waiting::Poll && self.pulse.is_due();
+            let is_served = !asks || self.is_served();
+            if !is_served || !self.is_unchanged() && !self.notice() {
                 memory.unlock(W::SIDE);
                 return false;
             }

@@ -1,0 +1,150 @@
+//! Where the apertures of this node's links are: places in the physical address space, of which
+//! each is used anew only when nothing can be mapped there any more.
+//!
+//! A mapping of a peer's memory cannot be taken back from a program. So the aperture leaves
+//! instead: it moves to the next place of its lane, and old mappings reach nothing. Three rules
+//! make that safe without any note that outlives the driver:
+//!
+//! * No place above the present one is mapped by anybody.
+//! * Each move goes one place up.
+//! * It goes back to the place where this driver began, at which and below which its predecessors
+//!   may have been, only while no program has anything of the peer mapped.
+//!
+//! So a driver that finds the aperture at some place, and knows nothing of who has it mapped there,
+//! just begins one place above.
+//!
+//! The lanes are in the upper half of the physical address space, without its last eighth, where
+//! new firmware puts things. What holds there under QEMU: the root bus decodes every address that
+//! nothing else is at. On a real machine a function is reached only at addresses that the bridges
+//! above it forward, so lanes would have to be cut out of their windows; and loads from an empty
+//! place give all ones by the bus's rules, while the emulator may give zeros.
+
+use core::ops::Range;
+
+/// The part of the address space for apertures: it ends before the first address in `taken`, where
+/// other functions are.
+pub fn space(physical_bits: u32, taken: &[u64]) -> Range<u64> {
+    let half = 1_u64 << physical_bits.saturating_sub(1).min(62);
+    let end = half / 4 * 7;
+    // What begins below the middle ends there at the latest: places of functions are multiples of
+    // their sizes.
+    let first = taken.iter().copied().filter(|place| *place >= half).min();
+    half..first.map_or(end, |first| first.min(end))
+}
+
+/// The places of one aperture.
+#[derive(Debug)]
+pub struct Places {
+    lane: Range<u64>,
+    bytes: u64,
+    /// Index of the place where this driver began.
+    first: u64,
+    /// Index of the present place; `None` before the first move.
+    present: Option<u64>,
+}
+
+impl Places {
+    /// The lane with number `index` of `count` in `space`, for an aperture of `bytes` bytes (a
+    /// power of two) that was found at `found`.
+    pub fn new(space: &Range<u64>, index: u64, count: u64, bytes: u64, found: u64) -> Self {
+        let bytes = bytes.max(1);
+        let lane_bytes = (space.end - space.start) / count.max(1) / bytes * bytes;
+        let start = space.start.next_multiple_of(bytes) + index * lane_bytes;
+        let lane = start..(start + lane_bytes).min(space.end);
+        let first = match found.checked_sub(lane.start) {
+            Some(offset) if found < lane.end => offset / bytes + 1,
+            // The firmware's place.
+            _ => 0,
+        };
+        Self {
+            lane,
+            bytes,
+            first,
+            present: None,
+        }
+    }
+
+    /// Goes to the next place; `None` at the end of the lane.
+    pub fn advance(&mut self) -> Option<u64> {
+        self.enter(self.present.map_or(self.first, |present| present + 1))
+    }
+
+    /// Goes back to the first place, as nothing is mapped; `None` when it is there.
+    pub fn rewind(&mut self) -> Option<u64> {
+        match self.present {
+            Some(present) if present > self.first => self.enter(self.first),
+            _ => None,
+        }
+    }
+
+    fn enter(&mut self, index: u64) -> Option<u64> {
+        let offset = index.checked_mul(self.bytes)?;
+        let place = self.lane.start.checked_add(offset)?;
+        let end = place.checked_add(self.bytes)?;
+        if end > self.lane.end {
+            return None;
+        }
+        self.present = Some(index);
+        Some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_space_is_free_of_what_is_known() {
+        assert_eq!(space(40, &[]), 1 << 39..7 << 37);
+        assert_eq!(space(40, &[0xfebf_0000, 1 << 38]), 1 << 39..7 << 37);
+        assert_eq!(space(40, &[3 << 38, 5 << 37]), 1 << 39..5 << 37);
+        assert!(space(40, &[1 << 39]).is_empty());
+    }
+
+    #[test]
+    fn lanes_do_not_meet() {
+        let space = space(40, &[]);
+        let mut end = space.start;
+        for index in 0..3 {
+            let mut places = Places::new(&space, index, 3, 256 * MIB, 0xc000_0000);
+            let mut count = 0;
+            while let Some(place) = places.advance() {
+                assert!(place >= end && place.is_multiple_of(256 * MIB));
+                end = place + 256 * MIB;
+                count += 1;
+            }
+            assert!(count >= 500 && end <= space.end, "{count} places");
+        }
+    }
+
+    #[test]
+    fn a_new_driver_begins_above_all_that_may_be_mapped() {
+        let space = space(40, &[]);
+        let mut places = Places::new(&space, 0, 1, MIB, 0xc000_0000);
+        let start = space.start;
+        assert_eq!(places.advance(), Some(start));
+        assert_eq!(places.rewind(), None);
+        assert_eq!(places.advance(), Some(start + MIB));
+        assert_eq!(places.advance(), Some(start + 2 * MIB));
+        // Nothing is mapped at this moment.
+        assert_eq!(places.rewind(), Some(start));
+        assert_eq!(places.advance(), Some(start + MIB));
+        // The driver dies here, and there may be mappings at this place and the one before.
+        let mut places = Places::new(&space, 0, 1, MIB, start + MIB);
+        assert_eq!(places.advance(), Some(start + 2 * MIB));
+        assert_eq!(places.advance(), Some(start + 3 * MIB));
+        assert_eq!(places.rewind(), Some(start + 2 * MIB));
+    }
+
+    #[test]
+    fn a_lane_has_an_end() {
+        let space = 0..4 * MIB;
+        let mut places = Places::new(&space, 0, 1, MIB, 2 * MIB);
+        assert_eq!(places.advance(), Some(3 * MIB));
+        assert_eq!(places.advance(), None);
+        let mut places = Places::new(&(0..MIB / 2), 0, 1, MIB, 9 * MIB);
+        assert_eq!(places.advance(), None);
+    }
+}
