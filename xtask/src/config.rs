@@ -92,6 +92,9 @@ pub struct Suite {
     /// Nodes that are started by a script (line `LAUNCHER start <node>`), not at once.
     #[serde(default)]
     pub late: Vec<usize>,
+    /// The start script (in `initfs/lib/init.d`) that a node leaves out, by node number.
+    #[serde(default)]
+    pub skip: BTreeMap<String, String>,
     /// Spoil the image so that the kernel finds no program to start.
     #[serde(default)]
     pub no_bootstrap: bool,

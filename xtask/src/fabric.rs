@@ -3,14 +3,24 @@
 //! A link is one piece of shared memory and two UNIX sockets, one for each side, on which QEMU's
 //! `ivshmem-doorbell` device connects. The protocol is version 0 of QEMU's ivshmem specification:
 //! each message is one little-endian 64-bit word, some with a descriptor. The server sends version,
-//! the node's id and the memory, then the doorbells (eventfds) of the peer and of the node itself,
-//! then joins and leaves as they happen. It reads nothing but the end of the connection.
+//! the node's id and the memory, then the doorbells (eventfds) of the peer and of the node itself.
+//! It reads nothing but the end of the connection.
+//!
+//! Doorbells are made with the link and outlive every QEMU, so that nobody has to be told of nodes
+//! that come and go. QEMU 7.2 could not stand it: a peer that leaves and joins again under the same
+//! id makes it write into memory that it has freed (`close_peer_eventfds` frees what only
+//! `resize_peers` allocates).
 //!
 //! The server also writes the header of the link memory, and marks a side as gone when its QEMU
-//! disconnects, ringing the other side so that it looks. It makes all doorbells itself; whoever
-//! wants to lose or delay them (fault injection) can hand out relayed ones in `Side::doorbell`.
+//! disconnects, ringing the other side so that it looks.
+//!
+//! It injects faults. A link that is cut says so in its header, and no doorbell gets through.
+//! Doorbells are lost, doubled or late. For all that the server relays them: it hands out others
+//! than those that QEMU listens to. It does so only if asked for at the start, as each doorbell
+//! takes longer then.
 
 use crate::config;
+use crate::faults::{Dice, Faults};
 use crate::report::{Context, Result};
 use crate::settings::Settings;
 use crate::workspace;
@@ -24,7 +34,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 use zerocopy::IntoBytes;
 
 const PROTOCOL_VERSION: i64 = 0;
@@ -42,14 +54,56 @@ pub struct Options {
     pub link_bytes: u64,
     /// Doorbells of each side of a link.
     pub vectors: u32,
+    /// Whether doorbells are relayed, so that faults can be injected.
+    pub relayed: bool,
+}
+
+/// What becomes of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It is cut.
+    Cut,
+    /// It is mended.
+    Heal,
+    /// Doorbells are treated like this, if they are relayed.
+    Doorbells(Faults),
 }
 
 /// A running server; dropping it ends the server's thread.
 #[derive(Debug)]
 pub struct Fabric {
     directory: PathBuf,
-    stop: OwnedFd,
+    orders: Arc<Orders>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is told.
+#[derive(Debug)]
+struct Orders {
+    /// Written to when there is something.
+    bell: OwnedFd,
+    list: Mutex<Vec<Order>>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Stop,
+    /// For the link between two nodes.
+    Fault([usize; 2], Fault),
+}
+
+impl Orders {
+    fn give(&self, order: Order) {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.push(order);
+        ring(&self.bell);
+    }
+
+    fn take(&self) -> Vec<Order> {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        silence(&self.bell);
+        std::mem::take(&mut list)
+    }
 }
 
 /// The socket on which `node` joins its link with `peer`.
@@ -66,19 +120,25 @@ impl Fabric {
                 links.push(Link::new(options, low, high)?);
             }
         }
-        let stop = new_eventfd()?;
-        let watched = stop
-            .try_clone()
-            .context(|| "copy a descriptor".to_string())?;
+        let orders = Arc::new(Orders {
+            bell: new_eventfd()?,
+            list: Mutex::default(),
+        });
+        let given = orders.clone();
         let thread = std::thread::Builder::new()
             .name("fabric".to_string())
-            .spawn(move || serve(&mut links, &watched))
+            .spawn(move || serve(&mut links, &given))
             .context(|| "start the fabric's thread".to_string())?;
         Ok(Self {
             directory: options.directory.clone(),
-            stop,
+            orders,
             thread: Some(thread),
         })
+    }
+
+    /// Does something to the link between two nodes, soon.
+    pub fn inject(&self, nodes: [usize; 2], fault: Fault) {
+        self.orders.give(Order::Fault(nodes, fault));
     }
 
     /// The socket on which `node` joins its link with `peer`.
@@ -89,7 +149,7 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        self.orders.give(Order::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -100,24 +160,42 @@ impl Drop for Fabric {
 struct Link {
     memory: File,
     sides: [Side; 2],
+    is_cut: bool,
+    relayed: bool,
+    faults: Faults,
+    dice: Dice,
+    /// Doorbells that are late: when, of which side, which one.
+    late: Vec<(Instant, usize, usize)>,
 }
 
 struct Side {
     node: usize,
-    vectors: u32,
     listener: UnixListener,
+    /// What its QEMU listens to.
+    doorbells: Vec<OwnedFd>,
+    /// What the other side rings instead, when doorbells are relayed.
+    relays: Vec<OwnedFd>,
     client: Option<Client>,
 }
 
 /// A connected QEMU.
 struct Client {
     stream: UnixStream,
-    doorbells: Vec<OwnedFd>,
 }
 
 fn new_eventfd() -> Result<OwnedFd> {
     rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .context(|| "make an eventfd".to_string())
+}
+
+/// Rings an eventfd. One that is full has been rung.
+fn ring(eventfd: &OwnedFd) {
+    let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
+}
+
+/// Takes what was rung; whether anything was.
+fn silence(eventfd: &OwnedFd) -> bool {
+    rustix::io::read(eventfd, &mut [0; 8]).is_ok()
 }
 
 impl Link {
@@ -133,16 +211,27 @@ impl Link {
             let path = socket_path(&options.directory, node, peer);
             let listener = UnixListener::bind(&path)
                 .context(|| format!("listen on the socket {}", path.display()))?;
+            let make = |count: u32| {
+                (0..count)
+                    .map(|_| new_eventfd())
+                    .collect::<Result<Vec<_>>>()
+            };
             Ok(Side {
                 node,
-                vectors: options.vectors,
                 listener,
+                doorbells: make(options.vectors)?,
+                relays: make(if options.relayed { options.vectors } else { 0 })?,
                 client: None,
             })
         };
         let link = Self {
             memory,
             sides: [side(low, high)?, side(high, low)?],
+            is_cut: false,
+            relayed: options.relayed,
+            faults: Faults::default(),
+            dice: Dice::new((low << 8 | high) as u64),
+            late: Vec::new(),
         };
         link.write_header()?;
         Ok(link)
@@ -156,34 +245,78 @@ impl Link {
             .context(|| "write the link's header".to_string())
     }
 
-    /// A QEMU connected to side `index`: introduces the two sides to each other.
+    /// A QEMU connected to side `index`: introduces it to the link.
     fn join(&mut self, index: usize, stream: UnixStream) -> Result<()> {
-        let side = &self.sides[index];
-        let doorbells = (0..side.vectors)
-            .map(|_| new_eventfd())
-            .collect::<Result<Vec<_>>>()?;
-        let joined = Client { stream, doorbells };
-        let (own, peer) = (side.node as i64, &self.sides[1 - index]);
+        let (side, peer) = (&self.sides[index], &self.sides[1 - index]);
+        let joined = Client { stream };
+        // What was rung before it was there is not for it.
+        side.doorbells.iter().for_each(|doorbell| {
+            silence(doorbell);
+        });
         joined.send(PROTOCOL_VERSION, None)?;
-        joined.send(own, None)?;
+        joined.send(side.node as i64, None)?;
         joined.send(MEMORY_MESSAGE, Some(self.memory.as_fd()))?;
-        if let Some(there) = &peer.client {
-            for doorbell in &there.doorbells {
-                joined.send(peer.node as i64, Some(doorbell.as_fd()))?;
-            }
+        for doorbell in peer.rung_by_others() {
+            joined.send(peer.node as i64, Some(doorbell.as_fd()))?;
         }
-        for doorbell in &joined.doorbells {
-            joined.send(own, Some(doorbell.as_fd()))?;
-        }
-        // The peer is told last: of a QEMU that vanished until here it never hears.
-        if let Some(there) = &peer.client {
-            for doorbell in &joined.doorbells {
-                // A peer that cannot be told is about to be found gone by its own hang-up.
-                let _ = there.send(own, Some(doorbell.as_fd()));
-            }
+        for doorbell in &side.doorbells {
+            joined.send(side.node as i64, Some(doorbell.as_fd()))?;
         }
         self.sides[index].client = Some(joined);
         Ok(())
+    }
+
+    /// Does something to the link.
+    fn inject(&mut self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::Cut => self.set_cut(true),
+            Fault::Heal => self.set_cut(false),
+            Fault::Doorbells(_) if !self.relayed => {
+                Err("doorbells are not relayed in this run".into())
+            }
+            Fault::Doorbells(faults) => {
+                self.faults = faults;
+                Ok(())
+            }
+        }
+    }
+
+    /// Cuts the link or mends it: says so in its memory, and rings, so that both look.
+    fn set_cut(&mut self, is_cut: bool) -> Result<()> {
+        if !self.relayed {
+            return Err("doorbells are not relayed in this run".into());
+        }
+        self.is_cut = is_cut;
+        self.late.clear();
+        let down = u32::from(is_cut).to_le_bytes();
+        self.memory
+            .write_all_at(&down, link::HEADER_DOWN as u64)
+            .context(|| "write the link's header".to_string())?;
+        self.sides.iter().for_each(Side::ring);
+        Ok(())
+    }
+
+    /// Doorbell `vector` of side `index` was rung at its relay.
+    fn relay(&mut self, index: usize, vector: usize) {
+        if self.is_cut {
+            return;
+        }
+        let now = Instant::now();
+        for delay in self.dice.throw(&self.faults) {
+            self.late.push((now + delay, index, vector));
+        }
+    }
+
+    /// Rings the doorbells that have been late for long enough.
+    fn ring_late(&mut self, now: Instant) {
+        let sides = &self.sides;
+        self.late.retain(|(due, index, vector)| {
+            let doorbell = sides[*index].doorbells.get(*vector);
+            if *due <= now {
+                doorbell.into_iter().for_each(ring);
+            }
+            *due > now
+        });
     }
 
     /// The QEMU on side `index` is gone: says so in the link memory and to the other side.
@@ -197,16 +330,17 @@ impl Link {
                 self.sides[index].node
             );
         }
-        if let Some(there) = &self.sides[1 - index].client {
-            let _ = there.send(self.sides[index].node as i64, None);
-            for doorbell in &there.doorbells {
-                let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
-            }
-        }
+        self.sides[1 - index].ring();
     }
 
     /// Handles whatever happened on side `index`.
-    fn attend(&mut self, index: usize, happened: Happened) {
+    fn attend(&mut self, index: usize, happened: &Happened) {
+        for vector in 0..happened.relays.len() {
+            let relay = self.sides[index].relays.get(vector);
+            if happened.relays[vector] && relay.is_some_and(silence) {
+                self.relay(index, vector);
+            }
+        }
         if happened.connection && self.sides[index].hung_up() {
             self.leave(index);
         }
@@ -233,6 +367,19 @@ impl Link {
 }
 
 impl Side {
+    /// The doorbells as the other side gets them.
+    fn rung_by_others(&self) -> &[OwnedFd] {
+        match self.relays.is_empty() {
+            true => &self.doorbells,
+            false => &self.relays,
+        }
+    }
+
+    /// Rings all doorbells.
+    fn ring(&self) {
+        self.doorbells.iter().for_each(ring);
+    }
+
     /// Whether the connection ended. QEMU never sends anything; what it sends is thrown away.
     fn hung_up(&self) -> bool {
         let Some(client) = &self.client else {
@@ -271,55 +418,100 @@ impl Client {
 }
 
 /// What poll reported about one side.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Happened {
     listener: bool,
     connection: bool,
+    /// For each relay, whether it was rung.
+    relays: Vec<bool>,
 }
 
-/// Serves all links until `stop` is written to.
-fn serve(links: &mut [Link], stop: &OwnedFd) {
+/// Serves all links until it is told to stop.
+fn serve(links: &mut [Link], orders: &Orders) {
     loop {
-        let Some(happened) = wait(links, stop) else {
+        let Some((has_orders, happened)) = wait(links, &orders.bell) else {
             return;
         };
         for (link, sides) in links.iter_mut().zip(happened) {
-            for (index, happened) in sides.into_iter().enumerate() {
+            for (index, happened) in sides.iter().enumerate() {
                 link.attend(index, happened);
+            }
+            link.ring_late(Instant::now());
+        }
+        let given = if has_orders {
+            orders.take()
+        } else {
+            Vec::new()
+        };
+        for order in given {
+            match order {
+                Order::Stop => return,
+                Order::Fault(nodes, fault) => inject(links, nodes, fault),
             }
         }
     }
 }
 
-/// Waits for the next event; `None`: time to stop.
-fn wait(links: &[Link], stop: &OwnedFd) -> Option<Vec<[Happened; 2]>> {
-    let mut polled = vec![PollFd::new(stop, PollFlags::IN)];
+fn inject(links: &mut [Link], nodes: [usize; 2], fault: Fault) {
+    let joins = |link: &&mut Link| link.sides.iter().all(|side| nodes.contains(&side.node));
+    let [first, second] = nodes;
+    match links.iter_mut().find(joins) {
+        None => eprintln!("fabric: there is no link between nodes {first} and {second}"),
+        Some(link) => {
+            if let Err(failure) = link.inject(fault) {
+                let message = failure.message;
+                eprintln!("fabric: link between nodes {first} and {second}: {message}");
+            }
+        }
+    }
+}
+
+/// Waits for the next event; whether there are orders, and what happened on each link's sides.
+/// `None`: it cannot wait any more.
+fn wait(links: &[Link], bell: &OwnedFd) -> Option<(bool, Vec<[Happened; 2]>)> {
+    let mut polled = vec![PollFd::new(bell, PollFlags::IN)];
     for side in links.iter().flat_map(|link| &link.sides) {
         polled.push(PollFd::new(&side.listener, PollFlags::IN));
         if let Some(client) = &side.client {
             polled.push(PollFd::new(&client.stream, PollFlags::IN));
         }
+        let relays = side.relays.iter();
+        polled.extend(relays.map(|relay| PollFd::new(relay, PollFlags::IN)));
     }
-    while let Err(error) = rustix::event::poll(&mut polled, None) {
-        if error != rustix::io::Errno::INTR {
-            eprintln!("fabric: poll failed: {error}");
-            return None;
+    let due = links.iter().flat_map(|link| &link.late).map(|late| late.0);
+    let due = due.min();
+    loop {
+        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+        let limit = left.map(|left| rustix::event::Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        match rustix::event::poll(&mut polled, limit.as_ref()) {
+            Ok(_) => break,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                eprintln!("fabric: poll failed: {error}");
+                return None;
+            }
         }
     }
     let mut ready = polled.iter().map(|fd| !fd.revents().is_empty());
-    if ready.next()? {
-        return None;
-    }
-    let mut side = |side: &Side| Happened {
-        listener: ready.next().unwrap_or(false),
-        connection: side.client.is_some() && ready.next().unwrap_or(false),
+    let has_orders = ready.next()?;
+    let mut next = || ready.next().unwrap_or(false);
+    let mut side = |side: &Side| {
+        let listener = next();
+        let connection = side.client.is_some() && next();
+        Happened {
+            listener,
+            connection,
+            relays: side.relays.iter().map(|_| next()).collect(),
+        }
     };
-    Some(
-        links
-            .iter()
-            .map(|link| [side(&link.sides[0]), side(&link.sides[1])])
-            .collect(),
-    )
+    let happened = links.iter().map(|link| {
+        let [first, second] = &link.sides;
+        [side(first), side(second)]
+    });
+    Some((has_orders, happened.collect()))
 }
 
 /// The command: only the server, for QEMUs started by hand.
@@ -331,6 +523,7 @@ pub fn command(settings: &Settings) -> Result<()> {
         nodes: settings.nodes(2)?,
         link_bytes: node.link_memory_kib * 1024,
         vectors: node.doorbell_vectors,
+        relayed: false,
     };
     let fabric = Fabric::start(&options)?;
     for own in 0..options.nodes {

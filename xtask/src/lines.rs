@@ -1,5 +1,7 @@
 //! Cuts console output into lines, and recognises the lines that mean something to the launcher.
 
+use crate::faults::Faults;
+
 /// Longest line that is kept together; a console without line ends must not eat the memory.
 const MAX_LINE_BYTES: usize = 16 * 1024;
 
@@ -78,12 +80,32 @@ pub enum Meaning {
         /// The value.
         value: String,
     },
-    /// `LAUNCHER start <node>`: a late node may boot now.
+    /// `LAUNCHER …`: the script asks for something.
+    Order(Order),
+    /// A line that begins with `LAUNCHER` and asks for nothing there is: what is wrong with it.
+    BadOrder(String),
+}
+
+/// What a script can ask the launcher for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// `start <node>`: boot a late node, or one that was killed.
     Start(usize),
-    /// `LAUNCHER kill <node>`: cut the node's power.
+    /// `kill <node>`: cut the node's power.
     Kill(usize),
-    /// `LAUNCHER audit <node>`: walk all page tables of the node.
+    /// `audit <node>`: walk all page tables of the node.
     Audit(usize),
+    /// `freeze <node>`: stop its machine, with all it does.
+    Freeze(usize),
+    /// `thaw <node>`: let it go on.
+    Thaw(usize),
+    /// `cut <node> <node>`: cut the link between two nodes.
+    Cut([usize; 2]),
+    /// `heal <node> <node>`: mend it.
+    Heal([usize; 2]),
+    /// `doorbells <node> <node> [lose=<n>/<m>] [double=<n>/<m>] [late_ms=<n>]`: what becomes of
+    /// the doorbells between two nodes from now on.
+    Doorbells([usize; 2], Faults),
 }
 
 /// What a line means, if anything.
@@ -129,13 +151,35 @@ pub fn meaning(line: &str) -> Option<Meaning> {
             value: value.trim().to_string(),
         });
     }
-    let (verb, node) = line.strip_prefix("LAUNCHER ")?.split_once(' ')?;
-    let node = node.trim().parse().ok()?;
-    match verb {
-        "start" => Some(Meaning::Start(node)),
-        "kill" => Some(Meaning::Kill(node)),
-        "audit" => Some(Meaning::Audit(node)),
-        _ => None,
+    let words: Vec<&str> = line.strip_prefix("LAUNCHER ")?.split_whitespace().collect();
+    Some(match order(&words) {
+        Ok(order) => Meaning::Order(order),
+        Err(wrong) => Meaning::BadOrder(wrong),
+    })
+}
+
+fn order(words: &[&str]) -> Result<Order, String> {
+    let node = |word: &str| {
+        let number = word.parse::<usize>();
+        number.map_err(|_| format!("'{word}' is no node number"))
+    };
+    let pair = |first, second| match [node(first)?, node(second)?] {
+        [first, second] if first == second => Err(format!("node {first} has no link with itself")),
+        nodes => Ok(nodes),
+    };
+    match *words {
+        ["start", one] => node(one).map(Order::Start),
+        ["kill", one] => node(one).map(Order::Kill),
+        ["freeze", one] => node(one).map(Order::Freeze),
+        ["thaw", one] => node(one).map(Order::Thaw),
+        ["audit", one] => node(one).map(Order::Audit),
+        ["cut", first, second] => pair(first, second).map(Order::Cut),
+        ["heal", first, second] => pair(first, second).map(Order::Heal),
+        ["doorbells", first, second, ref faults @ ..] => Ok(Order::Doorbells(
+            pair(first, second)?,
+            Faults::parse(faults)?,
+        )),
+        _ => Err(format!("no such order: {}", words.join(" "))),
     }
 }
 
@@ -233,8 +277,38 @@ mod tests {
             meaning("STEP greeting: FAIL got x"),
             step("greeting", Some("got x"))
         );
-        assert_eq!(meaning("LAUNCHER kill 1"), Some(Meaning::Kill(1)));
-        assert_eq!(meaning("LAUNCHER start x"), None);
+        let order = |text| match meaning(text) {
+            Some(Meaning::Order(order)) => order,
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(order("LAUNCHER kill 1"), Order::Kill(1));
+        assert_eq!(order("LAUNCHER freeze 2"), Order::Freeze(2));
+        assert_eq!(order("LAUNCHER heal 1 0"), Order::Heal([1, 0]));
+        let faults = Faults {
+            lose: (1, 4),
+            double: (0, 1),
+            late_ms: 20,
+        };
+        let line = "LAUNCHER doorbells 0 1 lose=1/4 late_ms=20";
+        assert_eq!(order(line), Order::Doorbells([0, 1], faults));
+        let line = "LAUNCHER doorbells 0 1";
+        assert_eq!(order(line), Order::Doorbells([0, 1], Faults::default()));
+        for bad in [
+            "start x",
+            "cut 1",
+            "cut 1 1",
+            "doorbells 0 1 lose=4",
+            "doorbells 0 1 lose=5/4",
+            "doorbells 0 1 lose=1/0",
+            "doorbells 0 1 late=3",
+            "explode",
+        ] {
+            let found = meaning(&format!("LAUNCHER {bad}"));
+            assert!(
+                matches!(found, Some(Meaning::BadOrder(_))),
+                "{bad}: {found:?}"
+            );
+        }
         assert_eq!(meaning("hello PANIC"), None);
         let value = Meaning::Value {
             name: "sum".into(),

@@ -95,6 +95,8 @@ pub struct Plan {
     pub boot: Vec<BootFiles>,
     /// Nodes that `start_node` will start.
     pub late: Vec<usize>,
+    /// Whether doorbells are relayed, so that some can be lost.
+    pub relayed: bool,
 }
 
 /// Something that happened on a node.
@@ -172,7 +174,7 @@ pub struct Machine {
     threads: Vec<JoinHandle<()>>,
     sender: Sender<Event>,
     events: Receiver<Event>,
-    _fabric: Fabric,
+    fabric: Fabric,
 }
 
 impl Machine {
@@ -184,6 +186,7 @@ impl Machine {
             nodes,
             link_bytes: plan.config.link_memory_kib * 1024,
             vectors: plan.config.doorbell_vectors,
+            relayed: plan.relayed,
         })?;
         let memories = (0..nodes)
             .map(|node| new_memory(&format!("ram-{node}"), plan.memory_mib << 20))
@@ -199,7 +202,7 @@ impl Machine {
             threads: Vec::new(),
             sender,
             events,
-            _fabric: fabric,
+            fabric,
             plan,
         };
         for node in 0..nodes {
@@ -325,6 +328,26 @@ impl Machine {
         let found = audit::audit(memory);
         signal(rustix::process::Signal::CONT)?;
         found
+    }
+
+    /// Stops a node's machine in the middle of whatever it does, or lets it go on.
+    pub fn freeze(&self, node: usize, freezes: bool) -> Result<()> {
+        let seat = self.seats.get(node);
+        let seat = seat.ok_or_else(|| format!("there is no node {node}"))?;
+        let child = lock(&seat.child);
+        let process = child.as_ref().map(rustix::process::Pid::from_child);
+        let process = process.ok_or_else(|| format!("node {node} does not run"))?;
+        let signal = match freezes {
+            true => rustix::process::Signal::STOP,
+            false => rustix::process::Signal::CONT,
+        };
+        rustix::process::kill_process(process, signal)
+            .context(|| format!("stop or continue node {node}"))
+    }
+
+    /// Does something to the link between two nodes.
+    pub fn inject(&self, nodes: [usize; 2], fault: fabric::Fault) {
+        self.fabric.inject(nodes, fault);
     }
 
     /// A way to type on a node's console.

@@ -11,6 +11,7 @@ mod conformance;
 mod console;
 mod demo;
 mod fabric;
+mod faults;
 mod fuzz;
 mod image;
 mod run;
@@ -30,6 +31,7 @@ mod initfs;
 mod launch;
 mod lines;
 mod machine;
+mod node_kills;
 mod packages;
 mod report;
 mod script;
@@ -120,6 +122,11 @@ const COMMANDS: &[Command] = &[
         name: "sanitize",
         help: "native tests under the sanitizers: KIND=address|thread",
         run: sanitize::command,
+    },
+    Command {
+        name: "node-kills",
+        help: "cut a node's power again and again in mid-transfer: COUNT=",
+        run: node_kills::command,
     },
     Command {
         name: "conformance",

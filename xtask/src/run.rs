@@ -50,6 +50,7 @@ pub fn run_of(name: &str, settings: &Settings, limit: Duration) -> Result<Run> {
         scripts: BTreeMap::new(),
         overlay: settings.files()?,
         late: Vec::new(),
+        skip: BTreeMap::new(),
         bootstrap: None,
         no_bootstrap: false,
         timeout: settings.timeout()?.unwrap_or(limit),
@@ -85,6 +86,7 @@ fn interactive(settings: &Settings, parts: &Parts) -> Result<()> {
         pin: run.pin,
         boot,
         late: Vec::new(),
+        relayed: false,
     };
     let machine = Machine::start(plan, directory)?;
     machine.offer_consoles()?;

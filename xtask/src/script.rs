@@ -8,9 +8,10 @@
 use crate::audit::Audit;
 use crate::build::Parts;
 use crate::config::Node;
+use crate::fabric::Fault;
 use crate::image;
 use crate::initfs;
-use crate::lines::{Meaning, Splitter, kernel_address, meaning};
+use crate::lines::{Meaning, Order, Splitter, kernel_address, meaning};
 use crate::machine::{End, Event, Machine, Plan, RunDirectory};
 use crate::report::{Failure, Result, status};
 use crate::settings::{Accel, Boot};
@@ -40,6 +41,8 @@ pub struct Run {
     pub overlay: Option<PathBuf>,
     /// Nodes a script starts.
     pub late: Vec<usize>,
+    /// The start script that a node leaves out, by node.
+    pub skip: BTreeMap<usize, String>,
     /// A program that takes the bootstrap's place on every node, instead of scripts.
     pub bootstrap: Option<String>,
     /// Spoil the image so that the kernel finds no program to start.
@@ -154,6 +157,15 @@ impl Run {
         self.stay && node != 0
     }
 
+    /// Whether the fabric may have to inject faults: a script says so itself, or by a comment where
+    /// a program asks for them.
+    fn asks_for_faults(&self) -> bool {
+        let texts = self.scripts.values();
+        let mut texts = texts.map(|text| String::from_utf8_lossy(text));
+        let orders = ["LAUNCHER doorbells", "LAUNCHER cut"];
+        texts.any(|text| orders.iter().any(|order| text.contains(order)))
+    }
+
     /// Runs it to its end.
     pub fn execute(&self, parts: &Parts, observer: &mut dyn Observer) -> Result<Outcome> {
         let directory = RunDirectory::new()?;
@@ -172,7 +184,11 @@ impl Run {
             true => run_setting(node),
             false => String::new(),
         };
-        let lines: Vec<_> = (0..self.nodes).map(line).collect();
+        let skipped = |node| match self.skip.get(&node) {
+            Some(script) => format!("{} SKIFF_SKIP={script}", line(node)),
+            None => line(node),
+        };
+        let lines: Vec<_> = (0..self.nodes).map(skipped).collect();
         let boot = image::boot_files(self.boot, parts, &initfs, &lines, directory.path())?;
         let plan = Plan {
             name: self.name.clone(),
@@ -182,6 +198,7 @@ impl Run {
             pin: self.pin,
             boot,
             late: self.late.clone(),
+            relayed: self.asks_for_faults(),
         };
         let machine = Machine::start(plan, directory)?;
         let logs = machine.logs().to_path_buf();
@@ -205,6 +222,10 @@ struct Watch<'a> {
     /// How each node ended; `None` while its script runs.
     ends: Vec<Option<NodeEnd>>,
     running: Vec<bool>,
+    /// Which nodes have a script.
+    works: Vec<bool>,
+    /// Which nodes boot again as soon as they are off.
+    restarts: Vec<bool>,
     /// Nodes that do not switch themselves off.
     stays: Vec<bool>,
     deadline: Instant,
@@ -227,6 +248,8 @@ impl<'a> Watch<'a> {
             running: (0..run.nodes)
                 .map(|node| !run.late.contains(&node))
                 .collect(),
+            works: (0..run.nodes).map(works).collect(),
+            restarts: vec![false; run.nodes],
             stays: (0..run.nodes).map(|node| run.stays(node)).collect(),
             deadline: Instant::now() + run.timeout,
             closing: false,
@@ -263,6 +286,9 @@ impl<'a> Watch<'a> {
                     }
                     self.running[node] = false;
                     self.ended(node, end);
+                    if std::mem::take(&mut self.restarts[node]) {
+                        self.obey(Order::Start(node));
+                    }
                 }
             }
         }
@@ -291,31 +317,71 @@ impl<'a> Watch<'a> {
                 self.ends[node] = Some(NodeEnd::Status(status));
                 self.script_ended(node, status);
             }
-            Some(Meaning::Start(other)) => self.start(other),
-            Some(Meaning::Kill(other)) => {
-                if let Some(end) = self.ends.get_mut(other).filter(|end| end.is_none()) {
+            Some(Meaning::Order(order)) => self.obey(order),
+            Some(Meaning::BadOrder(wrong)) => eprintln!("launcher: node {node}: {wrong}"),
+            _ => {}
+        }
+    }
+
+    /// Walks all page tables of a node; the result is a step of that node.
+    fn audit(&mut self, node: usize) {
+        let step = match self.machine.audit(node) {
+            Ok(Audit {
+                spaces,
+                user_pages,
+                kernel_pages,
+            }) => {
+                println!(
+                    "     node {node}: {spaces} address spaces, {user_pages} pages of programs, \
+                     {kernel_pages} of the kernel"
+                );
+                "ok".to_string()
+            }
+            Err(failure) => format!("FAIL {}", failure.message),
+        };
+        self.line(node, &format!("STEP page tables of node {node}: {step}"));
+    }
+
+    /// Does what a script asks for.
+    fn obey(&mut self, order: Order) {
+        let done = match order {
+            Order::Start(node) if self.running.get(node) == Some(&true) => {
+                // Its former life is about to end.
+                self.restarts[node] = self.ends[node] == Some(NodeEnd::Killed);
+                match self.restarts[node] {
+                    true => Ok(()),
+                    false => Err(format!("node {node} runs already").into()),
+                }
+            }
+            Order::Start(node) => self.start(node),
+            Order::Kill(node) => {
+                if let Some(end) = self.ends.get_mut(node).filter(|end| end.is_none()) {
                     *end = Some(NodeEnd::Killed);
                 }
-                self.machine.kill(other);
+                self.machine.kill(node);
+                Ok(())
             }
-            Some(Meaning::Audit(other)) => {
-                let step = match self.machine.audit(other) {
-                    Ok(Audit {
-                        spaces,
-                        user_pages,
-                        kernel_pages,
-                    }) => {
-                        println!(
-                            "     node {other}: {spaces} address spaces, {user_pages} pages of \
-                             programs, {kernel_pages} of the kernel"
-                        );
-                        "ok".to_string()
-                    }
-                    Err(failure) => format!("FAIL {}", failure.message),
-                };
-                self.line(other, &format!("STEP page tables of node {other}: {step}"));
+            Order::Audit(node) => {
+                self.audit(node);
+                Ok(())
             }
-            _ => {}
+            Order::Freeze(node) => self.machine.freeze(node, true),
+            Order::Thaw(node) => self.machine.freeze(node, false),
+            Order::Cut(nodes) => {
+                self.machine.inject(nodes, Fault::Cut);
+                Ok(())
+            }
+            Order::Heal(nodes) => {
+                self.machine.inject(nodes, Fault::Heal);
+                Ok(())
+            }
+            Order::Doorbells(nodes, faults) => {
+                self.machine.inject(nodes, Fault::Doorbells(faults));
+                Ok(())
+            }
+        };
+        if let Err(failure) = done {
+            eprintln!("launcher: {}", failure.message);
         }
     }
 
@@ -329,11 +395,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn start(&mut self, node: usize) {
-        match self.machine.start_node(node) {
-            Ok(()) => self.running[node] = true,
-            Err(failure) => eprintln!("launcher: {}", failure.message),
+    /// Boots a node; one that was killed lives again, and its script is to end once more.
+    fn start(&mut self, node: usize) -> Result<()> {
+        self.machine.start_node(node)?;
+        self.running[node] = true;
+        if self.ends[node] == Some(NodeEnd::Killed) && self.works[node] {
+            self.ends[node] = None;
         }
+        Ok(())
     }
 
     fn ended(&mut self, node: usize, end: End) {

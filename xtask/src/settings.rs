@@ -25,6 +25,7 @@ pub const HELP: &str = "  \
   QUICK=1        `bench`: a smoke run with one short boot of every step
   SEEDS=n        `sim`: number of seeds (default 200); SEED=n: the first one, alone by default
   MINUTES=n      `soak`: how long (default 5)
+  COUNT=n        `node-kills`: how often a node's power is cut (default 100)
   TARGET=name    `fuzz`: only this target
   SECONDS=n      `fuzz`: how long each target runs (default 60)
   INPUT=file     `fuzz`: repeat one input of TARGET
@@ -35,7 +36,7 @@ environment:
 
 const KNOWN: &[&str] = &[
     "NODES", "FILES", "MEM", "TIMEOUT", "BOOT", "ACCEL", "PIN", "NODE", "ONLY", "SEED", "SEEDS",
-    "REPS", "QUICK", "MINUTES", "TARGET", "SECONDS", "INPUT", "KIND",
+    "REPS", "QUICK", "MINUTES", "TARGET", "SECONDS", "INPUT", "KIND", "COUNT",
 ];
 
 /// How a node gets its kernel.

@@ -5,7 +5,7 @@
 //! and writes the report.
 
 use crate::build::Contents;
-use crate::lines::Meaning;
+use crate::lines::{Meaning, Order};
 use crate::report::{Context, Failure, Result};
 use crate::run;
 use crate::script::{Observer, Outcome};
@@ -97,7 +97,7 @@ impl Watch {
 impl Observer for Watch {
     fn line(&mut self, node: usize, text: &str, meaning: Option<&Meaning>) {
         match meaning {
-            Some(Meaning::Start(started)) => {
+            Some(Meaning::Order(Order::Start(started))) => {
                 self.restarts += 1;
                 // It begins from nothing.
                 if let Some(former) = self.latest.remove(started) {
@@ -236,7 +236,11 @@ mod tests {
         let mut watch = Watch::default();
         watch.line(1, "SOAK node=1 seconds=10 rma=3 bytes=100 cut=1", None);
         watch.line(1, "SOAK node=1 seconds=20 rma=5 bytes=200 cut=1", None);
-        watch.line(0, "LAUNCHER start 1", Some(&Meaning::Start(1)));
+        watch.line(
+            0,
+            "LAUNCHER start 1",
+            Some(&Meaning::Order(Order::Start(1))),
+        );
         watch.line(1, "SOAK node=1 seconds=10 rma=2 bytes=1 cut=0", None);
         watch.line(0, "SOAK node=0 seconds=30 rma=1 map=1 bytes=1", None);
         let total = watch.total();

@@ -301,9 +301,15 @@ pub fn guest(settings: &Settings, suite: &Suite, parts: &Parts, show: Show) -> R
     if suite.iso {
         run.boot = Boot::Iso;
     }
-    for (node, script) in &suite.scripts {
+    let number = |node: &str| -> Result<usize> {
         let number = node.parse().ok().filter(|number| *number < suite.nodes);
-        let number = number.ok_or_else(|| format!("config/tests.toml: no node '{node}'"))?;
+        Ok(number.ok_or_else(|| format!("config/tests.toml: no node '{node}'"))?)
+    };
+    for (node, script) in &suite.skip {
+        run.skip.insert(number(node)?, script.clone());
+    }
+    for (node, script) in &suite.scripts {
+        let number = number(node)?;
         let path = workspace::root().join(script);
         let text = std::fs::read(&path).context(|| format!("read {script}"))?;
         run.scripts.insert(number, text);
@@ -398,6 +404,7 @@ mod tests {
             expect,
             iso: false,
             late: Vec::new(),
+            skip: Default::default(),
             bootstrap: None,
             no_bootstrap: false,
             exceptions_of: Vec::new(),

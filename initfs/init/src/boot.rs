@@ -28,7 +28,10 @@ pub fn main() -> i32 {
         }
     }
     let mut services = Services::new();
-    run_scripts(&mut services);
+    let skipped = settings
+        .lines()
+        .find_map(|line| line.strip_prefix("SKIFF_SKIP="));
+    run_scripts(&mut services, skipped);
 
     let script = settings
         .lines()
@@ -52,7 +55,8 @@ pub fn main() -> i32 {
     }
 }
 
-fn run_scripts(services: &mut Services) {
+/// Runs all scripts but the one that is to be skipped.
+fn run_scripts(services: &mut Services, skipped: Option<&str>) {
     let mut names: Vec<String> = match fs::read_dir(SCRIPTS) {
         Ok(entries) => entries
             .flatten()
@@ -64,6 +68,7 @@ fn run_scripts(services: &mut Services) {
         }
     };
     names.sort();
+    names.retain(|name| skipped != Some(name));
     for name in names {
         match fs::read_to_string(&format!("{SCRIPTS}/{name}")) {
             Ok(text) => run_script(services, &name, &text),

@@ -32,6 +32,7 @@ pub fn boot(settings: &Settings, parts: &Parts) -> Result<f64> {
         pin: run.pin,
         boot,
         late: vec![0],
+        relayed: false,
     };
     let mut machine = Machine::start(plan, directory)?;
     let start = Instant::now();

@@ -61,19 +61,20 @@ impl Fake {
 }
 
 fn start(nodes: usize) -> (RunDirectory, Fabric) {
+    start_relayed(nodes, false)
+}
+
+fn start_relayed(nodes: usize, relayed: bool) -> (RunDirectory, Fabric) {
     let directory = RunDirectory::new().unwrap();
     let options = Options {
         directory: directory.path().to_path_buf(),
         nodes,
         link_bytes: 1 << 20,
         vectors: 2,
+        relayed,
     };
     let fabric = Fabric::start(&options).unwrap();
     (directory, fabric)
-}
-
-fn ring(doorbell: &OwnedFd) {
-    rustix::io::write(doorbell, &1u64.to_ne_bytes()).unwrap();
 }
 
 /// Waits until a doorbell was rung and takes the count.
@@ -96,29 +97,21 @@ fn heard(doorbell: &OwnedFd) -> u64 {
 #[test]
 fn two_nodes_meet_and_ring() {
     let (_directory, fabric) = start(2);
-    let host = Fake::connect(&fabric, 0, 1);
-    let memory = host.introduction(0);
-    let host_own = host.doorbells(0);
-    assert_eq!(memory.metadata().unwrap().len(), 1 << 20);
+    let pair = pair(&fabric);
+    assert_eq!(pair.memory.metadata().unwrap().len(), 1 << 20);
     let mut header = [0; 64];
-    memory.read_exact_at(&mut header, 0).unwrap();
+    pair.memory.read_exact_at(&mut header, 0).unwrap();
     assert_eq!(header, Header::new([0, 1]).as_bytes());
 
-    let card = Fake::connect(&fabric, 1, 0);
-    let same = card.introduction(1);
-    let card_to_host = card.doorbells(0);
-    let card_own = card.doorbells(1);
-    let host_to_card = host.doorbells(1);
+    ring(&pair.others[0][1]);
+    assert_eq!(heard(&pair.own[1][1]), 1);
+    ring(&pair.others[1][0]);
+    ring(&pair.others[1][0]);
+    assert_eq!(heard(&pair.own[0][0]), 2);
 
-    ring(&host_to_card[1]);
-    assert_eq!(heard(&card_own[1]), 1);
-    ring(&card_to_host[0]);
-    ring(&card_to_host[0]);
-    assert_eq!(heard(&host_own[0]), 2);
-
-    memory.write_all_at(b"through", 4096).unwrap();
+    pair.memory.write_all_at(b"through", 4096).unwrap();
     let mut read = [0; 7];
-    same.read_exact_at(&mut read, 4096).unwrap();
+    pair.other_memory.read_exact_at(&mut read, 4096).unwrap();
     assert_eq!(&read, b"through");
 }
 
@@ -136,44 +129,36 @@ fn links_do_not_share_memory() {
 #[test]
 fn a_node_that_leaves_is_marked_and_can_come_back() {
     let (_directory, fabric) = start(2);
-    let host = Fake::connect(&fabric, 0, 1);
-    let memory = host.introduction(0);
-    let own = host.doorbells(0);
-    let card = Fake::connect(&fabric, 1, 0);
-    card.introduction(1);
-    card.doorbells(0);
-    card.doorbells(1);
-    let old = host.doorbells(1);
+    let Pair {
+        memory,
+        fakes: [host, card],
+        own: [own, _],
+        others: [others, _],
+        ..
+    } = pair(&fabric);
     let offset = link::record_offset(1) as u64;
     memory.write_all_at(&[0x55; 4], offset).unwrap();
 
     drop(card);
-    let (word, descriptor) = host.receive().unwrap();
-    assert_eq!((word, descriptor.is_none()), (1, true), "the leave message");
-    assert_eq!(
-        (heard(&own[0]), heard(&own[1])),
-        (1, 1),
-        "the other side is woken"
-    );
+    let woken = (heard(&own[0]), heard(&own[1]));
+    assert_eq!(woken, (1, 1), "the other side looks");
     let mut state = [0x55; 4];
     memory.read_exact_at(&mut state, offset).unwrap();
     assert_eq!(u32::from_le_bytes(state), link::STATE_ABSENT);
 
+    // Rung for nobody.
+    ring(&others[0]);
     let card = Fake::connect(&fabric, 1, 0);
     card.introduction(1);
     card.doorbells(0);
     let again = card.doorbells(1);
-    let new = host.doorbells(1);
-    ring(&old[0]);
-    ring(&new[1]);
-    assert_eq!(heard(&again[1]), 1, "fresh vectors");
-    let mut count = [0; 8];
-    let stale = rustix::io::read(&again[0], &mut count);
-    assert_eq!(
-        stale,
-        Err(rustix::io::Errno::AGAIN),
-        "old vectors lead nowhere"
-    );
+    assert!(!silence(&again[0]), "what was rung before is not for it");
+    ring(&others[1]);
+    assert_eq!(heard(&again[1]), 1);
+    // The other side is told nothing: doorbells are the same in each life.
+    host.stream.set_nonblocking(true).unwrap();
+    let more = (&host.stream).read(&mut [0; 8]);
+    assert_eq!(more.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]
@@ -181,12 +166,9 @@ fn a_second_connection_of_a_node_is_turned_away() {
     let (_directory, fabric) = start(2);
     let host = Fake::connect(&fabric, 0, 1);
     host.introduction(0);
-    host.doorbells(0);
+    host.doorbells(1);
     assert!(Fake::connect(&fabric, 0, 1).receive().is_none());
-    let card = Fake::connect(&fabric, 1, 0);
-    card.introduction(1);
-    card.doorbells(0);
-    assert_eq!(host.doorbells(1).len(), 2);
+    assert_eq!(host.doorbells(0).len(), 2);
 }
 
 #[test]
@@ -196,19 +178,16 @@ fn junk_from_a_client_is_ignored() {
     let host = Fake::connect(&fabric, 0, 1);
     (&host.stream).write_all(&[0xff; 300]).unwrap();
     host.introduction(0);
-    host.doorbells(0);
-    let card = Fake::connect(&fabric, 1, 0);
-    card.introduction(1);
-    card.doorbells(0);
-    assert_eq!(host.doorbells(1).len(), 2);
+    host.doorbells(1);
+    assert_eq!(host.doorbells(0).len(), 2);
 }
 
 #[test]
-fn the_peer_never_hears_of_a_client_that_vanished_while_joining() {
+fn clients_that_vanish_while_joining_leave_the_link_usable() {
     let (_directory, fabric) = start(2);
     let host = Fake::connect(&fabric, 0, 1);
     host.introduction(0);
-    host.doorbells(0);
+    let others = host.doorbells(1);
     for _ in 0..50 {
         drop(Fake::connect(&fabric, 1, 0));
     }
@@ -216,27 +195,95 @@ fn the_peer_never_hears_of_a_client_that_vanished_while_joining() {
     card.introduction(1);
     card.doorbells(0);
     let last = card.doorbells(1);
-    // Whoever joined before also left before: joins and leaves alternate, the last is a join.
-    let mut there: Vec<OwnedFd> = Vec::new();
-    loop {
-        match host.receive().unwrap() {
-            (1, Some(doorbell)) => there.push(doorbell),
-            (1, None) => {
-                assert_eq!(there.len(), 2, "left without having joined");
-                there.clear();
-            }
-            other => panic!("unexpected message {}", other.0),
-        }
-        if there.len() == 2 {
-            ring(&there[1]);
-            let mut polled = [PollFd::new(&last[1], PollFlags::IN)];
-            let limit = rustix::event::Timespec {
-                tv_sec: 0,
-                tv_nsec: 20_000_000,
-            };
-            if rustix::event::poll(&mut polled, Some(&limit)).unwrap() == 1 {
-                break;
-            }
+    ring(&others[1]);
+    assert!(heard(&last[1]) > 0);
+}
+
+/// The two sides of a link: its memory, then for each what it listens to and what it rings.
+struct Pair {
+    memory: File,
+    other_memory: File,
+    fakes: [Fake; 2],
+    own: [Vec<OwnedFd>; 2],
+    others: [Vec<OwnedFd>; 2],
+}
+
+fn pair(fabric: &Fabric) -> Pair {
+    let host = Fake::connect(fabric, 0, 1);
+    let memory = host.introduction(0);
+    let host_others = host.doorbells(1);
+    let host_own = host.doorbells(0);
+    let card = Fake::connect(fabric, 1, 0);
+    let other_memory = card.introduction(1);
+    let card_others = card.doorbells(0);
+    let card_own = card.doorbells(1);
+    Pair {
+        memory,
+        other_memory,
+        fakes: [host, card],
+        own: [host_own, card_own],
+        others: [host_others, card_others],
+    }
+}
+
+fn down(memory: &File) -> u32 {
+    let mut word = [0; 4];
+    let at = link::HEADER_DOWN as u64;
+    memory.read_exact_at(&mut word, at).unwrap();
+    u32::from_le_bytes(word)
+}
+
+#[test]
+fn a_link_is_cut_and_healed() {
+    let (_directory, fabric) = start_relayed(3, true);
+    let pair = pair(&fabric);
+    fabric.inject([1, 0], Fault::Cut);
+    assert!(pair.own.iter().all(|own| heard(&own[0]) > 0));
+    assert_eq!(down(&pair.memory), 1);
+    ring(&pair.others[0][0]);
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!silence(&pair.own[1][0]), "a doorbell got through");
+    fabric.inject([0, 1], Fault::Heal);
+    assert!(pair.own.iter().all(|own| heard(&own[0]) > 0));
+    assert_eq!(down(&pair.memory), 0);
+    for index in [0, 1] {
+        ring(&pair.others[index][0]);
+        assert!(heard(&pair.own[1 - index][0]) > 0);
+    }
+}
+
+#[test]
+fn relayed_doorbells_are_lost_doubled_and_late() {
+    let (_directory, fabric) = start_relayed(2, true);
+    let pair = pair(&fabric);
+    ring(&pair.others[0][1]);
+    assert_eq!(heard(&pair.own[1][1]), 1);
+    let faults = Faults::parse(&["lose=1/1"]).unwrap();
+    fabric.inject([0, 1], Fault::Doorbells(faults));
+    // The order may take a moment; then none is heard.
+    let mut lost = 0;
+    for _ in 0..200 {
+        ring(&pair.others[0][0]);
+        std::thread::sleep(Duration::from_millis(2));
+        lost = if silence(&pair.own[1][0]) {
+            0
+        } else {
+            lost + 1
+        };
+        if lost == 20 {
+            break;
         }
     }
+    assert_eq!(lost, 20);
+    let faults = Faults::parse(&["double=1/1", "late_ms=5"]).unwrap();
+    fabric.inject([0, 1], Fault::Doorbells(faults));
+    let is_doubled = (0..200).any(|_| {
+        silence(&pair.own[0][0]);
+        ring(&pair.others[1][0]);
+        std::thread::sleep(Duration::from_millis(20));
+        let mut count = [0; 8];
+        let heard = rustix::io::read(&pair.own[0][0], &mut count);
+        heard.is_ok() && u64::from_ne_bytes(count) == 2
+    });
+    assert!(is_doubled);
 }
