@@ -25,8 +25,15 @@ fn main() -> i32 {
                 return 2;
             }
         },
+        [port] => match port.parse() {
+            Ok(port) => peer::serve(port),
+            Err(_) => {
+                eprintln!("scif-peer: {port} is no port number");
+                return 2;
+            }
+        },
         _ => {
-            eprintln!("usage: scif-peer [quit NODE]");
+            eprintln!("usage: scif-peer [PORT | quit NODE]");
             return 2;
         }
     };

@@ -1,0 +1,3 @@
+# The node without a driver: scif-hostile takes its place.
+
+scif-hostile 1 5

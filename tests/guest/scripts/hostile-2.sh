@@ -1,0 +1,3 @@
+# The good one.
+
+scif-peer
