@@ -349,7 +349,7 @@ fn directories_can_be_listed_and_opened_below() {
     let listener = bed.open(0, "listen/2050").unwrap();
     let names = |bed: &mut Bed, path: &str| -> Vec<String> {
         let id = bed
-            .open_with(0, path, O_RDONLY | O_DIRECTORY, USER)
+            .open_with(0, path, O_RDONLY | O_DIRECTORY, ADMIN)
             .unwrap();
         let entries = bed.nodes[0].scif.list(id).unwrap();
         bed.close(0, id);

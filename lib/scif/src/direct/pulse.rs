@@ -26,15 +26,18 @@ pub struct Pulse {
 impl Pulse {
     /// A call found nothing to do: whether the daemon is to be asked.
     pub fn is_wanted(&self) -> bool {
-        let now = ticks();
-        let before = self.found_nothing.swap(now, Ordering::Relaxed);
-        let was_elsewhere = now.wrapping_sub(before) > LOOKING;
-        (was_elsewhere && self.ask(now)) || self.is_due_at(now)
+        self.is_wanted_at(ticks())
     }
 
     /// Whether it is long ago that the daemon was asked.
     pub fn is_due(&self) -> bool {
         self.is_due_at(ticks())
+    }
+
+    fn is_wanted_at(&self, now: u64) -> bool {
+        let before = self.found_nothing.swap(now, Ordering::Relaxed);
+        let was_elsewhere = now.wrapping_sub(before) > LOOKING;
+        (was_elsewhere && self.ask(now)) || self.is_due_at(now)
     }
 
     fn is_due_at(&self, now: u64) -> bool {
@@ -51,29 +54,32 @@ impl Pulse {
 mod tests {
     use super::*;
 
+    /// Some time after the processor's start.
+    const START: u64 = 1 << 40;
+
     #[test]
-    fn who_looks_all_the_time_asks_now_and_then() {
+    fn who_looks_all_the_time_asks_once_in_a_period() {
         let pulse = Pulse::default();
-        assert!(pulse.is_wanted() && !pulse.is_due());
-        let start = ticks();
-        let (mut looks, mut asked) = (0_u64, 0_u64);
-        while ticks().wrapping_sub(start) < 4 * PERIOD {
-            looks += 1;
-            asked += u64::from(pulse.is_wanted());
-        }
-        // At least once for each period; as often as this test was interrupted, and no more.
-        assert!(asked >= 3 && asked < looks / 2, "{asked} of {looks}");
+        let looks = (START..START + 3 * PERIOD).step_by(1000);
+        let asked = looks.filter(|now| pulse.is_wanted_at(*now));
+        assert_eq!(asked.count(), 3);
     }
 
     #[test]
     fn who_did_something_else_asks() {
         let pulse = Pulse::default();
-        for _ in 0..3 {
-            let start = ticks();
-            while ticks().wrapping_sub(start) <= LOOKING {
-                core::hint::spin_loop();
-            }
-            assert!(pulse.is_wanted());
+        for time in 0..5 {
+            let now = START + time * (LOOKING + 1);
+            assert!(pulse.is_wanted_at(now));
+            assert!(!pulse.is_wanted_at(now + 1));
+            pulse.found_nothing.store(now, Ordering::Relaxed);
         }
+    }
+
+    #[test]
+    fn transfers_ask_once_in_a_period() {
+        let pulse = Pulse::default();
+        assert!(pulse.is_due_at(START) && !pulse.is_due_at(START + PERIOD));
+        assert!(pulse.is_due_at(START + PERIOD + 1));
     }
 }

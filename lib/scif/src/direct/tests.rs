@@ -15,7 +15,7 @@ use scif_abi::direct::{
 };
 use scif_abi::qp::{BYTES_ARMED_OFFSET, MAGIC_OFFSET, QP_MAGIC, ROOM_ARMED_OFFSET};
 use syscall::error::{
-    ECONNRESET, EINTR, EINVAL, ENOTCONN, ENXIO, EOPNOTSUPP, Error, Result as SystemResult,
+    ECONNRESET, EINTR, EINVAL, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP, Error, Result as SystemResult,
 };
 use zerocopy::IntoBytes;
 
@@ -85,6 +85,8 @@ struct World {
     flags: u32,
     /// Whether the peer is on another node.
     is_far: bool,
+    /// The daemon has died.
+    is_dead: bool,
 }
 
 impl World {
@@ -168,6 +170,9 @@ impl World {
                 let action = self.sleeps.pop_front().expect("no sleep");
                 Ok(action())
             }
+            // Whether the daemon is there, asked whenever the time for it has come.
+            Call::Kick { kicks: 0 } if self.is_dead => failure(ENODEV),
+            Call::Kick { kicks: 0 } => Ok(0),
             Call::Kick { kicks } => {
                 self.log.push(format!("kick {kicks}"));
                 Ok(0)
@@ -231,6 +236,7 @@ fn play(test: impl FnOnce(&Stage, &Rc<Direct>, &Rc<Direct>)) {
         sleeps: VecDeque::new(),
         flags: DIRECT_ARMED,
         is_far: false,
+        is_dead: false,
     };
     let stage = Stage(Rc::new(RefCell::new(world)));
     let system = stage.clone();
@@ -406,6 +412,22 @@ fn readiness_is_seen_in_the_rings() {
         assert_eq!(right.readiness(RIGHT, 0), Ok(0));
         assert_eq!(left.readiness(LEFT, 4), Ok(0));
         assert_eq!(stage.log(), "");
+    });
+}
+
+#[test]
+fn a_daemon_that_died_is_noticed_without_waiting() {
+    opened(|stage, left, _| {
+        stage.0.borrow_mut().is_dead = true;
+        stage.answer(failure(ENODEV));
+        let mut buffer = [0; 8];
+        let result = loop {
+            match left.recv(LEFT, buffer.as_mut_slice(), 0) {
+                Ok(0) => {}
+                other => break other,
+            }
+        };
+        assert_eq!(result, Err(ENODEV));
     });
 }
 
