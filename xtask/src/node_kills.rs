@@ -1,6 +1,6 @@
-//! `node-kills`: boots two nodes and cuts the power of the second one again and again in the middle of
-//! transfers of all kinds; the first one counts what is left of it. The programs are `scif-loss`
-//! (tests/guest/src/bin/scif-loss).
+//! `node-kills`: boots two nodes and cuts the power of the second one again and again in the
+//! middle of transfers of all kinds; the first one counts what is left of it. The programs are
+//! `scif-loss` (tests/guest/src/bin/scif-loss).
 
 use crate::build::Contents;
 use crate::report::Result;

@@ -20,25 +20,27 @@ pub struct Sources<'a> {
     pub pins: &'a str,
 }
 
+/// Kind, name and state of what a row tells of, from its cells by column.
+type Describe = dyn Fn(&dyn Fn(&str) -> String) -> Option<[String; 3]>;
+
 /// What the programs hold: columns `pid`, `kind`, `name` and `state`, of one program or of all,
 /// those with the lowest process numbers first.
 pub fn table(sources: Sources<'_>, only: Option<u32>) -> Table {
     let mut lines: Vec<(u32, String)> = Vec::new();
-    let mut add =
-        |text: &str, describe: &dyn Fn(&dyn Fn(&str) -> String) -> Option<[String; 3]>| {
-            let table = Table::parse(text);
-            for row in table.rows() {
-                let cell = |name: &str| row.cell(name).unwrap_or("-").to_string();
-                let Ok(pid) = cell("pid").parse::<u32>() else {
-                    continue;
-                };
-                if only.is_none_or(|only| only == pid)
-                    && let Some([kind, name, state]) = describe(&cell)
-                {
-                    lines.push((pid, format!("{pid} {kind} {name} {state}")));
-                }
+    let mut add = |text: &str, describe: &Describe| {
+        let table = Table::parse(text);
+        for row in table.rows() {
+            let cell = |name: &str| row.cell(name).unwrap_or("-").to_string();
+            let Ok(pid) = cell("pid").parse::<u32>() else {
+                continue;
+            };
+            if only.is_none_or(|only| only == pid)
+                && let Some([kind, name, state]) = describe(&cell)
+            {
+                lines.push((pid, format!("{pid} {kind} {name} {state}")));
             }
-        };
+        }
+    };
     add(sources.ports, &|cell| {
         // Ports of connections are in their lines.
         let state = cell("state");
