@@ -270,7 +270,7 @@ impl RmaEnd {
             match context.engine.finish(context.memory, ticket) {
                 Some(result) => result,
                 // Now and then somebody has no patience.
-                None if context.rng.one_in(200) => {
+                None if !context.finishing && context.rng.one_in(200) => {
                     let Outstanding { ticket, kind } = self.outstanding.swap_remove(index);
                     context.engine.abandon(context.memory, ticket);
                     self.abandoned(context, &kind);
