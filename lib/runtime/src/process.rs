@@ -361,7 +361,6 @@ impl Command {
     }
 
     /// Fills the process; returns its first thread, which has not started.
-
     fn prepare(
         &self,
         process: usize,

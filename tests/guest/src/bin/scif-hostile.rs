@@ -91,7 +91,8 @@ impl Spoiler {
     fn note(&mut self, node: NodeId, address: u64, bytes: usize) {
         let place = (node, address, bytes);
         let is_message = bytes == MESSAGE_BYTES;
-        if !is_message && !(self.is_new && bytes == size_of::<u32>()) {
+        let is_index = self.is_new && bytes == size_of::<u32>();
+        if !is_message && !is_index {
             return;
         }
         if self.places.len() < MAX_PLACES && !self.places.contains(&place) {

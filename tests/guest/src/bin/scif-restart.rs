@@ -93,7 +93,7 @@ fn victim(role: &str, node: NodeId, round: u64) -> i32 {
         "target" => be_a_target(at),
         "map" => map(at),
         "register" => register(at),
-        _ => Err(alloc::format!("no such role")),
+        _ => Err("no such role".into()),
     };
     match errno {
         Ok(errno) if is_loss(errno as i32) => 0,
