@@ -16,7 +16,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     let seeds = settings.simulation("SEEDS")?.unwrap_or(usual);
     let mut command = toolchain::clean(Command::new("cargo"));
     command.current_dir(workspace::root());
-    command.args(["run", "--release", "--quiet", "--package", "sim", "--"]);
+    command.args(["run", "--profile=sim", "--quiet", "--package=sim", "--"]);
     command.args([seed.unwrap_or(0).to_string(), seeds.to_string()]);
     let status = command.status().context(|| "start cargo".to_string())?;
     match status.code() {

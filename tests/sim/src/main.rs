@@ -23,8 +23,11 @@ fn main() -> ExitCode {
         eprintln!("usage: sim <first seed> <number of seeds> [threads]");
         return ExitCode::from(2);
     };
-    // A panic is reported as a failure of its world, with the events before it.
-    std::panic::set_hook(Box::new(|_| {}));
+    // A panic is reported as a failure of its world, with the events before it. A build whose
+    // panics end the program had better say so at once.
+    if cfg!(panic = "unwind") {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     let begun = std::time::Instant::now();
     let total = play_all(
         first..first.saturating_add(seeds),
