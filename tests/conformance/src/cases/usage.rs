@@ -234,18 +234,20 @@ pub const USAGE: Section = Section {
                 let (active, passive) = b.pair()?;
                 b.gives(passive.poll_two(passive, IN, 10), 0)?;
                 let poll = b.begin(passive.poll_two(passive, IN, -1))?;
+                // Asleep: else what comes between the looks at the two entries, the same endpoint
+                // twice, is told by the second one only.
+                b.waits(poll)?;
                 b.gives(active.send(1, 0), 1)?;
-                // The same endpoint twice: data that comes between the looks at the two entries is
-                // told by the second one only.
                 holds(
-                    b.finish_ok(poll)?.extra.contains(&IN.into()),
+                    b.finish_ok(poll)?.extra[0] == IN.into(),
                     "not woken by data",
                 )?;
                 b.gives(passive.recv(1, 0), 1)?;
                 let poll = b.begin(passive.poll_two(passive, IN, -1))?;
+                b.waits(poll)?;
                 b.ok(active.close())?;
                 holds(
-                    b.finish_ok(poll)?.extra.contains(&HUP.into()),
+                    b.finish_ok(poll)?.extra[0] == HUP.into(),
                     "not woken by the end",
                 )
             },
