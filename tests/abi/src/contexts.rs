@@ -9,6 +9,8 @@ use syscall::error::*;
 use syscall::{ContextStatus, EventFlags, MapFlags, O_RDONLY, O_RDWR, PAGE_SIZE};
 
 const STACK: usize = 16 * PAGE_SIZE;
+/// Descriptor numbers that a child may use.
+const CHILD_SLOTS: usize = 16;
 
 /// Whose memory a child sees.
 #[derive(Clone, Copy, PartialEq)]
@@ -219,9 +221,8 @@ pub fn read_shared(argument: usize) -> Shared {
 
 /// Puts the record somewhere a child can read it.
 pub fn share(suite: &Suite, value: usize) -> Result<usize, String> {
-    suite.reserve_slots(1000);
     let words = [suite.root(PROC), suite.slot(), value];
-    suite.reserve_slots(1000);
+    suite.reserve_slots(CHILD_SLOTS);
     record(words)
 }
 

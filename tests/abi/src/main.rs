@@ -19,6 +19,7 @@ mod requests;
 mod schemes;
 mod serving;
 mod suite;
+mod surface;
 mod sys;
 
 use suite::Suite;
@@ -36,6 +37,7 @@ fn main() -> i32 {
     schemes::run(&suite);
     requests::run(&suite);
     loans::run(&suite);
+    surface::run(&suite);
     fuzz::run(&suite);
     suite.finish();
     runtime::boot::halt("the ABI test has ended")

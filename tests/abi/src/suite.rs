@@ -29,6 +29,7 @@ pub mod scheme_id {
     pub const TIME: usize = 7;
     pub const SYS: usize = 8;
     pub const PROC: usize = 9;
+    pub const ACPI: usize = 10;
 }
 
 impl Suite {
