@@ -189,7 +189,7 @@ unsafe fn long_option(
 
 fn complain(quiet: bool, what: &str, name: &[u8]) {
     if !quiet {
-        let program = runtime::state::program_name();
+        let program = runtime::env::program_name();
         let name = alloc::string::String::from_utf8_lossy(name);
         runtime::eprintln!("{program}: {what} '{name}'");
     }

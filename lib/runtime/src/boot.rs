@@ -18,7 +18,7 @@ use syscall::flag::{MapFlags, O_RDWR};
 
 use crate::sync::Mutex;
 use crate::sys::NO_FD;
-use crate::{fd, fdtable, io, start, state, sys, time};
+use crate::{env, fd, fdtable, io, start, state, sys, time};
 
 /// Stack of the first program, in bytes; it lies within the image.
 const STACK_SIZE: usize = 64 * 1024;
@@ -112,7 +112,7 @@ unsafe extern "C" fn boot(text_end: usize, constants_end: usize, end: usize) -> 
     if let Err(error) = protect(text_end, constants_end, end) {
         halt(&format!("cannot give the boot image its rights: {error}"));
     }
-    state::set_args(alloc::vec!["bootstrap".into()]);
+    env::set_args(alloc::vec!["bootstrap".into()]);
     if let Ok(debug) = root(GlobalSchemes::Debug)
         && let Ok(debug) = fd::openat_upper(debug, b"", O_RDWR, 0)
     {

@@ -3,19 +3,42 @@
 use alloc::string::String;
 use alloc::vec::{IntoIter, Vec};
 
-use syscall::error::{ENOTDIR, Error, Result};
-use syscall::flag::{MODE_DIR, MODE_TYPE, O_DIRECTORY, O_STAT};
+use crate::sync::Mutex;
 
-use crate::{fd, path, state};
+pub use crate::path::{current_dir, set_current_dir};
+
+static ARGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+pub(crate) fn set_args(args: Vec<String>) {
+    *ARGS.lock() = args;
+}
+
+/// Runs `action` on the environment.
+pub(crate) fn environment<T>(action: impl FnOnce(&mut Vec<(String, String)>) -> T) -> T {
+    action(&mut ENVIRONMENT.lock())
+}
 
 /// The program's arguments; the first is its own name.
 pub fn args() -> IntoIter<String> {
-    state::args().into_iter()
+    ARGS.lock().clone().into_iter()
+}
+
+/// The program's short name for messages: the last part of its first argument.
+pub fn program_name() -> String {
+    // A panic can happen while the list is held; a message without a name is better than none.
+    let Some(args) = ARGS.try_lock() else {
+        return String::from("?");
+    };
+    match args.first() {
+        Some(first) => String::from(first.rsplit('/').next().unwrap_or(first)),
+        None => String::from("?"),
+    }
 }
 
 /// The value of a variable.
 pub fn var(name: &str) -> Option<String> {
-    state::environment(|env| {
+    environment(|env| {
         env.iter()
             .find(|(known, _)| known == name)
             .map(|(_, value)| value.clone())
@@ -24,12 +47,12 @@ pub fn var(name: &str) -> Option<String> {
 
 /// All variables.
 pub fn vars() -> Vec<(String, String)> {
-    state::environment(|env| env.clone())
+    environment(|env| env.clone())
 }
 
 /// Sets a variable for this process and the children it starts from now on.
 pub fn set_var(name: &str, value: &str) {
-    state::environment(
+    environment(
         |env| match env.iter_mut().find(|(known, _)| known == name) {
             Some((_, old)) => *old = value.into(),
             None => env.push((name.into(), value.into())),
@@ -39,24 +62,5 @@ pub fn set_var(name: &str, value: &str) {
 
 /// Removes a variable.
 pub fn remove_var(name: &str) {
-    state::environment(|env| env.retain(|(known, _)| known != name));
-}
-
-/// The current directory.
-pub fn current_dir() -> String {
-    state::current_dir()
-}
-
-/// Changes the current directory; ENOTDIR or ENOENT when it is none.
-pub fn set_current_dir(new: &str) -> Result<()> {
-    let new = path::canonical(new)?;
-    let directory = path::open_upper(&new, O_STAT | O_DIRECTORY)?;
-    let stat = fd::fstat(directory);
-    let _ = fd::close(directory);
-    // Roots of some schemes have no attributes; what was opened as a directory counts as one.
-    if stat.is_ok_and(|stat| stat.st_mode & MODE_TYPE != MODE_DIR) {
-        return Err(Error::new(ENOTDIR));
-    }
-    state::set_current_dir(new);
-    Ok(())
+    environment(|env| env.retain(|(known, _)| known != name));
 }

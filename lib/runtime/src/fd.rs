@@ -428,6 +428,11 @@ pub fn getdents(fd: usize, buffer: &mut [u8], opaque: u64) -> Result<usize> {
     std_fs_payload(fd, StdFsCallKind::Getdents, buffer, [opaque, header])
 }
 
+/// Cuts or extends a file.
+pub fn truncate(fd: usize, length: u64) -> Result<()> {
+    std_fs_plain(fd, StdFsCallKind::Ftruncate, [length, 0]).map(|_| ())
+}
+
 /// The attributes of what `fd` names.
 pub fn fstat(fd: usize) -> Result<Stat> {
     let mut stat = Stat::default();

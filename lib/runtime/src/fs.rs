@@ -11,7 +11,7 @@ use syscall::error::{EINVAL, EIO, Error, Result};
 use syscall::flag::*;
 
 use crate::io::{Read, Write};
-use crate::{fd, path, sys};
+use crate::{fd, path};
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,7 +166,7 @@ impl File {
 
     /// Cuts or extends the file.
     pub fn set_len(&self, length: u64) -> Result<()> {
-        fd::std_fs_plain(self.fd.raw(), StdFsCallKind::Ftruncate, [length, 0]).map(|_| ())
+        fd::truncate(self.fd.raw(), length)
     }
 
     /// A second descriptor for the same open file.
@@ -374,25 +374,12 @@ pub fn create_dir(path: &str) -> Result<()> {
     fd::close(path::open(path, flags)?)
 }
 
-fn unlink(path: &str, flags: usize) -> Result<()> {
-    path::open_with(path, |root, rest| {
-        // SAFETY: the path is a live slice; the call writes no user memory.
-        unsafe {
-            sys::call(
-                syscall::SYS_UNLINKAT,
-                [root, rest.as_ptr() as usize, rest.len(), flags, 0, 0],
-            )
-        }
-    })
-    .map(|_| ())
-}
-
 /// Removes a file.
 pub fn remove_file(path: &str) -> Result<()> {
-    unlink(path, 0)
+    path::unlink(path, 0)
 }
 
 /// Removes an empty directory.
 pub fn remove_dir(path: &str) -> Result<()> {
-    unlink(path, syscall::AT_REMOVEDIR)
+    path::unlink(path, syscall::AT_REMOVEDIR)
 }

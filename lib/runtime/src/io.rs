@@ -165,6 +165,7 @@ pub fn print_to(fd: usize, text: fmt::Arguments<'_>) {
 
 /// Writes a message that must be seen: to standard error, and to the log, which the console shows,
 /// when standard error leads somewhere else or nowhere.
+#[cfg(not(feature = "std"))]
 pub fn emergency(text: &str) {
     let bytes = text.as_bytes();
     let direct = crate::boot::debug_fd();
@@ -186,6 +187,7 @@ pub fn emergency(text: &str) {
 }
 
 /// Whether what is written to `fd` appears on the console. The path may be in the older spelling.
+#[cfg(not(feature = "std"))]
 fn is_shown(fd: usize) -> bool {
     let mut buffer = [0; 64];
     let Ok(length) = fd::fpath(fd, &mut buffer) else {

@@ -10,38 +10,63 @@
 //! runtime::main!(main);
 //! fn main() -> i32 { runtime::println!("hello"); 0 }
 //! ```
-//! On a real Redox system relibc provides all of this; sources that use only `alloc`, the Redox
-//! crates and their own types build there unchanged.
-#![no_std]
+//! On a Redox installation relibc provides all of this. With the feature `std` the crate is only
+//! the mirror, over relibc and the standard library ([`hosted`]), so that the programs' sources
+//! build there unchanged.
+#![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
 
-pub mod abi;
-pub mod boot;
-pub mod elf;
+// The same in both worlds.
 pub mod env;
-pub mod fd;
-mod fdtable;
+mod exit_status;
 pub mod fs;
-mod heap;
 pub mod io;
 pub mod logging;
-mod panicking;
-pub mod path;
-#[cfg(feature = "probe")]
-pub mod probe;
-pub mod process;
-pub mod spawn;
-mod start;
-pub mod state;
 pub mod sync;
-pub mod sys;
-pub mod thread;
 pub mod time;
+
+#[cfg(feature = "std")]
+mod hosted;
+#[cfg(feature = "std")]
+pub use hosted::{fd, path, process, start, sys, thread};
+
+// Nothing but the kernel below.
+#[cfg(not(feature = "std"))]
+pub mod abi;
+#[cfg(not(feature = "std"))]
+pub mod boot;
+#[cfg(not(feature = "std"))]
+pub mod elf;
+#[cfg(not(feature = "std"))]
+pub mod fd;
+#[cfg(not(feature = "std"))]
+mod fdtable;
+#[cfg(not(feature = "std"))]
+mod heap;
+#[cfg(not(feature = "std"))]
+mod panicking;
+#[cfg(not(feature = "std"))]
+pub mod path;
+#[cfg(all(feature = "probe", not(feature = "std")))]
+pub mod probe;
+#[cfg(not(feature = "std"))]
+pub mod process;
+#[cfg(not(feature = "std"))]
+pub mod spawn;
+#[cfg(not(feature = "std"))]
+mod start;
+#[cfg(not(feature = "std"))]
+pub mod state;
+#[cfg(not(feature = "std"))]
+pub mod sys;
+#[cfg(not(feature = "std"))]
+pub mod thread;
 
 pub use syscall::error::{Error, Result};
 
 /// Makes the function the program's `main`: it takes nothing and returns the exit status.
+#[cfg(not(feature = "std"))]
 #[macro_export]
 macro_rules! main {
     ($main:path) => {
@@ -49,6 +74,19 @@ macro_rules! main {
         fn runtime_program_main() -> i32 {
             let main: fn() -> i32 = $main;
             main()
+        }
+    };
+}
+
+/// Makes the function the program's `main`: it takes nothing and returns the exit status.
+#[cfg(feature = "std")]
+#[macro_export]
+macro_rules! main {
+    ($main:path) => {
+        #[unsafe(export_name = "main")]
+        extern "C" fn runtime_c_main(count: i32, words: *const *const ::core::ffi::c_char) -> i32 {
+            // SAFETY: only the C library's start code calls this, with the program's arguments.
+            unsafe { $crate::start::run(count, words, $main) }
         }
     };
 }

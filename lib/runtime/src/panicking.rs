@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use crate::{io, process, state};
+use crate::{env, io, process};
 
 /// Exit status of a program that panicked.
 pub const EXIT_STATUS: i32 = 101;
@@ -12,7 +12,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     use core::sync::atomic::{AtomicBool, Ordering};
     static PANICKING: AtomicBool = AtomicBool::new(false);
     if !PANICKING.swap(true, Ordering::Relaxed) {
-        let name = state::program_name();
+        let name = env::program_name();
         let line = match info.location() {
             Some(at) => {
                 format!(

@@ -8,10 +8,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use libredox::protocol::O_CLOEXEC;
-use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, Error, Result};
-use syscall::flag::{O_DIRECTORY, O_FCNTL_MASK};
+use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, ENOTDIR, Error, Result};
+use syscall::flag::{MODE_DIR, MODE_TYPE, O_DIRECTORY, O_FCNTL_MASK, O_STAT};
 
-use crate::{fd, state};
+use crate::{fd, state, sys};
 
 /// Longest path that the kernel takes, in bytes.
 pub const MAX: usize = 4096;
@@ -108,14 +108,44 @@ pub fn open_upper(path: &str, flags: usize) -> Result<usize> {
 }
 
 /// Resolves `path` to a root and the rest, runs `action` and closes the root again.
-pub(crate) fn open_with<T>(
-    path: &str,
-    action: impl FnOnce(usize, &[u8]) -> Result<T>,
-) -> Result<T> {
+fn open_with<T>(path: &str, action: impl FnOnce(usize, &[u8]) -> Result<T>) -> Result<T> {
     let path = canonical(path)?;
     let (scheme, rest) = split(&path);
     let root = open_root(scheme)?;
     let result = action(root, rest.as_bytes());
     let _ = fd::close(root);
     result
+}
+
+/// Removes a file, or with `AT_REMOVEDIR` an empty directory.
+pub fn unlink(path: &str, flags: usize) -> Result<()> {
+    open_with(path, |root, rest| {
+        // SAFETY: the path is a live slice; the call writes no user memory.
+        unsafe {
+            sys::call(
+                syscall::SYS_UNLINKAT,
+                [root, rest.as_ptr() as usize, rest.len(), flags, 0, 0],
+            )
+        }
+    })
+    .map(|_| ())
+}
+
+/// The current directory.
+pub fn current_dir() -> String {
+    state::current_dir()
+}
+
+/// Changes the current directory; ENOTDIR or ENOENT when it is none.
+pub fn set_current_dir(new: &str) -> Result<()> {
+    let new = canonical(new)?;
+    let directory = open_upper(&new, O_STAT | O_DIRECTORY)?;
+    let stat = fd::fstat(directory);
+    let _ = fd::close(directory);
+    // Roots of some schemes have no attributes; what was opened as a directory counts as one.
+    if stat.is_ok_and(|stat| stat.st_mode & MODE_TYPE != MODE_DIR) {
+        return Err(Error::new(ENOTDIR));
+    }
+    state::set_current_dir(new);
+    Ok(())
 }

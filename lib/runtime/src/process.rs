@@ -6,12 +6,13 @@ mod exec;
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use libredox::Fd;
 use libredox::protocol::{ProcCall, ProcMeta};
 use syscall::error::{EACCES, EAGAIN, ECHILD, EINTR, EINVAL, EISDIR, ENOENT, Error, Result};
 use syscall::flag::CallFlags;
+
+pub use crate::exit_status::ExitStatus;
 
 use crate::elf::{self, Program};
 use crate::spawn::{self, Launch, ProgramFile};
@@ -94,53 +95,6 @@ pub fn meta(process: usize) -> Result<ProcMeta> {
 /// This process's own record; zeros (root) below the process manager.
 pub fn own_meta() -> ProcMeta {
     meta(state::proc_fd()).unwrap_or_default()
-}
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExitStatus {
-    raw: i32,
-}
-
-impl ExitStatus {
-    /// From the word that waiting delivers.
-    pub fn from_raw(raw: i32) -> Self {
-        ExitStatus { raw }
-    }
-
-    /// The word that waiting delivers.
-    pub fn into_raw(self) -> i32 {
-        self.raw
-    }
-
-    /// The exit status, when the process ended by itself.
-    pub fn code(&self) -> Option<i32> {
-        (self.raw & 0x7F == 0).then_some(self.raw >> 8 & 0xFF)
-    }
-
-    /// The signal that killed the process.
-    pub fn signal(&self) -> Option<i32> {
-        (self.raw & 0x7F != 0).then_some(self.raw & 0x7F)
-    }
-
-    /// Whether it ended with 0.
-    pub fn success(&self) -> bool {
-        self.raw == 0
-    }
-
-    /// The shell's number: the exit status, or 128 plus the signal.
-    pub fn shell_code(&self) -> i32 {
-        self.code().unwrap_or(128 + (self.raw & 0x7F))
-    }
-}
-
-impl fmt::Display for ExitStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.code(), self.signal()) {
-            (Some(code), _) => write!(f, "exit status {code}"),
-            (None, signal) => write!(f, "killed by signal {}", signal.unwrap_or(0)),
-        }
-    }
 }
 
 /// Where a standard stream of a new process leads.

@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::state::{self, aux};
-use crate::{fd, fdtable, process, sys};
+use crate::{env, fd, fdtable, process, sys};
 
 core::arch::global_asm!(
     ".section .text._start,\"ax\",@progbits",
@@ -84,7 +84,7 @@ unsafe fn read_arguments(block: *const usize) {
             pointer => args.push(unsafe { text(pointer as *const u8) }),
         }
     }
-    state::set_args(args);
+    env::set_args(args);
     loop {
         match word() {
             0 => break,
@@ -92,7 +92,7 @@ unsafe fn read_arguments(block: *const usize) {
                 // SAFETY: envp entries are zero-terminated strings.
                 let entry = unsafe { text(pointer as *const u8) };
                 if let Some((name, value)) = entry.split_once('=') {
-                    state::environment(|env| env.push((name.into(), value.into())));
+                    env::environment(|env| env.push((name.into(), value.into())));
                 }
             }
         }

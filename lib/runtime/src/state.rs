@@ -1,7 +1,6 @@
-//! What a process knows about itself: its descriptors, arguments, environment and directory.
+//! What a process knows about itself: its descriptors and its directory.
 
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::sync::Mutex;
@@ -32,8 +31,6 @@ static FILETABLE: AtomicUsize = AtomicUsize::new(NO_FD);
 static PID: AtomicUsize = AtomicUsize::new(0);
 
 static CURRENT_DIR: Mutex<String> = Mutex::new(String::new());
-static ARGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 /// The process descriptor, or `NO_FD` in programs that run below the process manager.
 pub fn proc_fd() -> usize {
@@ -90,29 +87,4 @@ pub fn current_dir() -> String {
 /// Sets the current directory; `path` is absolute.
 pub fn set_current_dir(path: String) {
     *CURRENT_DIR.lock() = path;
-}
-
-pub(crate) fn args() -> Vec<String> {
-    ARGS.lock().clone()
-}
-
-pub(crate) fn set_args(args: Vec<String>) {
-    *ARGS.lock() = args;
-}
-
-/// Runs `action` on the environment.
-pub(crate) fn environment<T>(action: impl FnOnce(&mut Vec<(String, String)>) -> T) -> T {
-    action(&mut ENVIRONMENT.lock())
-}
-
-/// The program's short name for messages: the last part of its first argument.
-pub fn program_name() -> String {
-    // A panic can happen while the list is held; a message without a name is better than none.
-    let Some(args) = ARGS.try_lock() else {
-        return String::from("?");
-    };
-    match args.first() {
-        Some(first) => String::from(first.rsplit('/').next().unwrap_or(first)),
-        None => String::from("?"),
-    }
 }

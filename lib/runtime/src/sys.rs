@@ -3,6 +3,9 @@
 //! Numbers and structures come from `redox_syscall`; the stubs of that crate are not used because
 //! they decode errors from the low 32 bits only and know no sixth argument.
 
+use core::time::Duration;
+
+use syscall::TimeSpec;
 use syscall::error::{Error, Result};
 
 /// Value that stands for "no descriptor" in calls and in the auxiliary vector.
@@ -70,4 +73,33 @@ pub fn mux(result: Result<usize>) -> usize {
 pub fn yield_now() {
     // SAFETY: the call takes no arguments and touches no memory.
     let _ = unsafe { call(syscall::SYS_YIELD, [0; 6]) };
+}
+
+/// Reads a clock (`CLOCK_*`), in nanoseconds.
+pub fn clock(clock: usize) -> Result<u64> {
+    const NANOS_PER_SEC: u64 = 1_000_000_000;
+    let mut time = TimeSpec::default();
+    // SAFETY: `time` is exclusively ours and of the structure that the call writes.
+    unsafe {
+        call(
+            syscall::SYS_CLOCK_GETTIME,
+            [clock, (&raw mut time) as usize, 0, 0, 0, 0],
+        )
+    }?;
+    Ok((time.tv_sec as u64) * NANOS_PER_SEC + time.tv_nsec as u64)
+}
+
+/// Sleeps so long, or less when something interrupts.
+pub fn sleep(duration: Duration) {
+    let request = TimeSpec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos() as i32,
+    };
+    // SAFETY: `request` is live and only read; no remainder is asked for.
+    let _ = unsafe {
+        call(
+            syscall::SYS_NANOSLEEP,
+            [(&raw const request) as usize, 0, 0, 0, 0, 0],
+        )
+    };
 }

@@ -2,27 +2,13 @@
 
 pub use core::time::Duration;
 
-use syscall::TimeSpec;
 use syscall::flag::{CLOCK_MONOTONIC, CLOCK_REALTIME};
 
 use crate::sys;
 
-const NANOS_PER_SEC: u64 = 1_000_000_000;
-
-/// Reads a clock, in nanoseconds.
+/// Reads a clock, in nanoseconds; 0 when there is none.
 fn clock(clock: usize) -> u64 {
-    let mut time = TimeSpec::default();
-    // SAFETY: `time` is exclusively ours and of the structure that the call writes.
-    let result = unsafe {
-        sys::call(
-            syscall::SYS_CLOCK_GETTIME,
-            [clock, (&raw mut time) as usize, 0, 0, 0, 0],
-        )
-    };
-    match result {
-        Ok(_) => (time.tv_sec as u64) * NANOS_PER_SEC + time.tv_nsec as u64,
-        Err(_) => 0,
-    }
+    sys::clock(clock).unwrap_or(0)
 }
 
 /// A point of the monotonic clock, which counts from the boot.
@@ -79,17 +65,7 @@ pub fn sleep(duration: Duration) {
         if left.is_zero() {
             return;
         }
-        let request = TimeSpec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos() as i32,
-        };
-        // SAFETY: `request` is live and only read; no remainder is asked for. An interruption just
-        // leads to another round.
-        let _ = unsafe {
-            sys::call(
-                syscall::SYS_NANOSLEEP,
-                [(&raw const request) as usize, 0, 0, 0, 0, 0],
-            )
-        };
+        // An interruption just leads to another round.
+        sys::sleep(left);
     }
 }

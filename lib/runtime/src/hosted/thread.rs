@@ -1,0 +1,34 @@
+//! Threads, over `std::thread`.
+
+use syscall::error::{EINVAL, Error, Result};
+
+pub use std::thread::yield_now;
+
+pub use crate::time::sleep;
+
+/// A started thread. Dropping it lets the thread run on by itself.
+pub struct JoinHandle<T> {
+    thread: std::thread::JoinHandle<T>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits until the thread has run and returns what its function returned.
+    pub fn join(self) -> Result<T> {
+        self.thread.join().map_err(|_| Error::new(EINVAL))
+    }
+
+    /// Whether the thread has run.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+}
+
+/// Starts a thread that runs `main`.
+pub fn spawn<T: Send + 'static>(
+    main: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    let thread = std::thread::Builder::new().spawn(main);
+    thread
+        .map(|thread| JoinHandle { thread })
+        .map_err(super::number)
+}
