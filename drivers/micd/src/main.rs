@@ -21,6 +21,7 @@ use platform::daemon::{self, LEASE_VARIABLE, Lease, Mode, NOTIFY_VARIABLE};
 use platform::dma::Allocator;
 use platform::event::{Queue, Ready};
 use platform::pause::yield_now;
+use platform::pci::{CHANNEL_VARIABLE, Function};
 use platform::scheme::{SchemeLoop, Status};
 use platform::{Result, copy};
 use runtime::time::Instant;
@@ -45,6 +46,9 @@ const RING_BUDGET_BYTES: usize = 32 << 20;
 /// Turns in a row that answer requests before the event queue is looked at: it may have more.
 const MAX_ANSWERING: u32 = 16;
 
+/// A file that every micd has.
+const SERVED_FILE: &str = "/scheme/scif/version";
+
 /// The processor this runs on.
 struct Processor;
 
@@ -65,13 +69,35 @@ impl Time for Processor {
 
 fn main() -> i32 {
     runtime::logging::init("micd");
-    match Micd::bring_up().and_then(Micd::serve) {
+    match run() {
         Ok(()) => 0,
         Err(error) => {
             log::error!("stopped: {error}");
             1
         }
     }
+}
+
+/// Serves, unless somebody does already.
+fn run() -> Result<()> {
+    let notify = runtime::env::var(NOTIFY_VARIABLE);
+    let channel = runtime::env::var(CHANNEL_VARIABLE);
+    // A spawner of drivers waits for a byte, everybody else for the scheme's root.
+    let (for_root, for_byte) = match channel {
+        Some(_) => (None, notify),
+        None => (notify, None),
+    };
+    if daemon::is_served(SERVED_FILE) {
+        log::info!("the scheme `{SCHEME}` is served already, by a micd that drives all functions");
+        return daemon::notify_ready(for_byte.as_deref());
+    }
+    if let Some(channel) = channel {
+        let address = Function::inherit(&channel)?;
+        log::info!("started for the function {address}");
+    }
+    let micd = Micd::bring_up(for_root.as_deref())?;
+    daemon::notify_ready(for_byte.as_deref())?;
+    micd.serve()
 }
 
 /// What the event queue reports.
@@ -94,8 +120,8 @@ struct Micd {
 }
 
 impl Micd {
-    /// From the PCI functions to a scheme that is registered.
-    fn bring_up() -> Result<Self> {
+    /// From the PCI functions to a scheme that is registered; `notify` is who registers it.
+    fn bring_up(notify: Option<&str>) -> Result<Self> {
         let started = (system_time(), ticks());
         let mut links = Links::new(find_functions());
         let copies = copy::measure(links.spare().as_ref());
@@ -126,8 +152,7 @@ impl Micd {
             scif,
             copier: CpuEngine,
         };
-        let notify = runtime::env::var(NOTIFY_VARIABLE);
-        let requests = daemon::start(SCHEME, Mode::EventDriven, notify.as_deref(), &mut scheme)?;
+        let requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut scheme)?;
         events.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
         introduce(&links);
         let predecessor = Lease::inherited(runtime::env::var(LEASE_VARIABLE).as_deref())?;

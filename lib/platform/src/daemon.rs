@@ -3,11 +3,14 @@
 //! Two ways to get the name into the namespace. A daemon started as a service finds in its
 //! environment variable [`NOTIFY_VARIABLE`] the number of a pipe: it sends its scheme's root
 //! descriptor over it and the starter registers the name. Without the variable it registers the
-//! name itself. Nobody forks.
+//! name itself. A spawner of drivers, which leaves a channel in another variable
+//! ([`crate::pci::CHANNEL_VARIABLE`]), waits for a byte in the pipe and knows of no name. Nobody
+//! forks.
 
 use alloc::rc::Rc;
 
 use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_RDONLY};
 use redox_scheme::Socket;
 use redox_scheme::scheme::SchemeSync;
 use syscall::error::{EINVAL, Error, Result};
@@ -118,6 +121,11 @@ impl Lease {
         }
         Ok(())
     }
+}
+
+/// Whether a scheme has a daemon already, one that answers; `file` is a file of it.
+pub fn is_served(file: &str) -> bool {
+    Fd::open(file, O_RDONLY | O_CLOEXEC, 0).is_ok()
 }
 
 /// Gives up every name: from here on the daemon reaches only what it has opened.

@@ -19,6 +19,7 @@ use syscall::error::{EINVAL, EIO, EMSGSIZE, ENODEV, EOPNOTSUPP, EOVERFLOW, Error
 use syscall::flag::CallFlags;
 
 use crate::directory;
+use crate::lock::Mutex;
 use crate::mem::{self, Cache, Region};
 use protocol::{
     Address, Feature, FeatureInfo, FunctionConfig, MAX_RESPONSE_BYTES, Request, Response,
@@ -35,6 +36,9 @@ const BAR_ADDRESS: u32 = !0xf;
 
 /// The environment variable in which a driver started for one function finds its channel.
 pub const CHANNEL_VARIABLE: &str = "PCID_CLIENT_CHANNEL";
+
+/// The function whose channel this process was started with, until somebody opens it.
+static INHERITED: Mutex<Option<Function>> = Mutex::new(None);
 
 /// A PCI function this process drives.
 pub struct Function {
@@ -134,15 +138,27 @@ impl Function {
     /// `ENOLCK` when another process drives it, `ENOENT` when there is none, `EACCES` for callers
     /// other than root.
     pub fn open(address: Address) -> Result<Self> {
+        let inherited = INHERITED
+            .lock()
+            .take_if(|function| function.config.address == address);
+        if let Some(function) = inherited {
+            return Ok(function);
+        }
         let path: String = format!("/scheme/pci/{address}/channel");
         Self::from_channel(Fd::open(&path, O_CLOEXEC | O_RDWR, 0)?)
     }
 
-    /// Takes the function whose channel a starter opened; `value` is that of
-    /// [`CHANNEL_VARIABLE`].
-    pub fn from_variable(value: &str) -> Result<Self> {
+    /// Keeps the function whose channel a starter opened, for [`Function::open`]; `value` is that
+    /// of [`CHANNEL_VARIABLE`]. Nobody can open that channel again.
+    ///
+    /// # Errors
+    /// `EINVAL` when `value` is no number, or the channel's error.
+    pub fn inherit(value: &str) -> Result<Address> {
         let number = value.trim().parse().map_err(|_| Error::new(EINVAL))?;
-        Self::from_channel(Fd::new(number))
+        let function = Self::from_channel(Fd::new(number))?;
+        let address = function.config.address;
+        *INHERITED.lock() = Some(function);
+        Ok(address)
     }
 
     fn from_channel(channel: Fd) -> Result<Self> {
