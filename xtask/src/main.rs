@@ -14,6 +14,7 @@ mod fabric;
 mod faults;
 mod fuzz;
 mod image;
+mod redox;
 mod run;
 mod sanitize;
 mod sdk;
@@ -102,6 +103,11 @@ const COMMANDS: &[Command] = &[
         name: "tidy",
         help: "check the rules no compiler checks",
         run: tidy::command,
+    },
+    Command {
+        name: "check-redox",
+        help: "check the programs and files for a Redox installation",
+        run: redox::command,
     },
     Command {
         name: "sim",

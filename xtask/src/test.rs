@@ -10,6 +10,7 @@ use crate::demo;
 use crate::fuzz;
 use crate::lines::Meaning;
 use crate::packages::{self, Package};
+use crate::redox;
 use crate::report::{Context, Failure, Result};
 use crate::run;
 use crate::script::{NodeEnd, Observer, Outcome};
@@ -37,6 +38,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     score.stage("test-host", || test_host(&tests));
     score.stage("fuzz", fuzz::smoke);
     score.stage("lint-guest", lint_guest);
+    score.stage("check-redox", || redox::command(settings));
     let suites = tests
         .suite
         .iter()

@@ -182,24 +182,9 @@ pub fn clean(mut command: Command) -> Command {
 impl Toolchain {
     /// A call of cargo for one of the image's targets: the options are set, packages are not.
     pub fn cargo(&self, subcommand: &str, target: Target) -> Command {
-        let mut command = clean(Command::new(self.bin.join("cargo")));
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::join_paths(
-            std::iter::once(self.bin.clone()).chain(std::env::split_paths(&path)),
-        );
-        let variable = target.triple().to_uppercase().replace('-', "_");
+        let mut command = self.cargo_for(subcommand, target);
         command
-            .current_dir(workspace::root())
-            .env("PATH", path.unwrap_or_default())
-            .env("RUSTC", self.bin.join("rustc"))
-            .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_TARGET_DIR", workspace::guest_target())
-            .env(format!("CARGO_TARGET_{variable}_LINKER"), "ld.lld")
-            .env(
-                format!("CARGO_TARGET_{variable}_RUSTFLAGS"),
-                target.rustflags(),
-            )
-            .args([subcommand, "--release", "--target", target.triple()])
             .arg("-Zbuild-std=core,alloc,compiler_builtins")
             .arg("-Zbuild-std-features=compiler-builtins-mem");
         if target == Target::Kernel {
@@ -213,6 +198,37 @@ impl Toolchain {
             command.env("CARGO_PROFILE_RELEASE_DEBUG", "0");
             command.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
         }
+        command
+    }
+
+    /// The same with the standard library, which wants a directory of its own. Nothing that comes
+    /// out of it can be linked here: that takes a Redox sysroot.
+    pub fn cargo_with_std(&self, subcommand: &str, target: Target) -> Command {
+        let mut command = self.cargo_for(subcommand, target);
+        command
+            .env("CARGO_TARGET_DIR", workspace::target().join("redox"))
+            .arg("-Zbuild-std=std,panic_abort");
+        command
+    }
+
+    fn cargo_for(&self, subcommand: &str, target: Target) -> Command {
+        let mut command = clean(Command::new(self.bin.join("cargo")));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(
+            std::iter::once(self.bin.clone()).chain(std::env::split_paths(&path)),
+        );
+        let variable = target.triple().to_uppercase().replace('-', "_");
+        command
+            .current_dir(workspace::root())
+            .env("PATH", path.unwrap_or_default())
+            .env("RUSTC", self.bin.join("rustc"))
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env(format!("CARGO_TARGET_{variable}_LINKER"), "ld.lld")
+            .env(
+                format!("CARGO_TARGET_{variable}_RUSTFLAGS"),
+                target.rustflags(),
+            )
+            .args([subcommand, "--release", "--target", target.triple()]);
         command
     }
 
