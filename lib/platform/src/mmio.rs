@@ -4,6 +4,15 @@ use syscall::error::{EINVAL, Error, Result};
 
 use crate::mem::Region;
 
+/// The registers of a device: those of a mapped BAR, or a model of them.
+pub trait Mmio {
+    /// Reads a register; offsets are the driver's own constants.
+    fn read32(&self, offset: usize) -> u32;
+
+    /// Writes a register.
+    fn write32(&self, offset: usize, value: u32);
+}
+
 /// A block of registers whose length was checked once, so that single accesses cannot fail.
 #[derive(Clone, Debug)]
 pub struct Registers {
@@ -38,6 +47,16 @@ impl Registers {
         if let Err(error) = self.region.write(offset, value) {
             panic!("register write: {error}");
         }
+    }
+}
+
+impl Mmio for Registers {
+    fn read32(&self, offset: usize) -> u32 {
+        Registers::read32(self, offset)
+    }
+
+    fn write32(&self, offset: usize, value: u32) {
+        Registers::write32(self, offset, value);
     }
 }
 

@@ -157,6 +157,12 @@ impl Engine {
         !self.active.is_empty()
     }
 
+    /// Whether the copy engine has taken something that completes later. As long as that is so,
+    /// call [`pump`](Self::pump) whenever it may have completed something.
+    pub fn awaits_copies(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
     /// Asks the copy engine what has completed.
     fn collect(&mut self, mem: &mut dyn Memory, copier: &mut dyn CopyEngine) {
         let mut busy = core::mem::take(&mut self.busy);
@@ -164,7 +170,7 @@ impl Engine {
             let Some(channel) = self.channels.get_mut(id.0) else {
                 return false;
             };
-            channel.completed = channel.completed.max(copier.completed(id.0));
+            channel.completed = channel.completed.max(copier.completed(mem, id.0));
             self.retire(mem, *id);
             let stays = self.channels.get_mut(id.0).is_some_and(|channel| {
                 channel.is_busy = channel.last_cookie > channel.completed;
@@ -194,7 +200,8 @@ impl Engine {
             let Some(job) = channel.jobs.get_mut(channel.submitted) else {
                 return Turn::Idle;
             };
-            let max = u64::from(copier.max_bytes());
+            let node = channel.node;
+            let max = u64::from(copier.max_bytes(node));
             let mut cost = MIN_COST_BYTES;
             match job.step(&self.windows, max) {
                 Step::Wait => {
@@ -235,13 +242,13 @@ impl Engine {
                         Err(SubmitError::Failed) => {
                             self.stats.failed_copies += 1;
                             job.fail(Error::NoDevice);
-                            let node = channel.node;
                             self.trace(What::CopyFailed, node, 0);
                             continue;
                         }
                     }
                     job.advance(&self.windows, &descriptor);
-                    cost = cost.max(self.stats.count_descriptor(&descriptor, engine.is_cpu()));
+                    let is_cpu = engine.is_cpu(node);
+                    cost = cost.max(self.stats.count_descriptor(&descriptor, is_cpu));
                 }
             }
             share = share.saturating_sub(cost);

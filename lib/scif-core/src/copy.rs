@@ -6,6 +6,8 @@
 //! far as fences say. A DMA engine queues descriptors and completes them later; the CPU engine
 //! executes them at once.
 
+use scif_abi::NodeId;
+
 use crate::memory::{Memory, Place};
 
 /// One step of a transfer.
@@ -63,17 +65,18 @@ pub trait CopyEngine {
     ) -> Result<Submitted, SubmitError>;
 
     /// The cookie of the last descriptor of `channel` that has completed, as have all before it; 0
-    /// before the first.
-    fn completed(&mut self, channel: u64) -> u64;
+    /// before the first. An engine that finds out here that its hardware has failed may carry out
+    /// what is left of `channel` in `mem` itself.
+    fn completed(&mut self, mem: &mut dyn Memory, channel: u64) -> u64;
 
     /// `channel` will not be used any more.
     fn forget(&mut self, _channel: u64) {}
 
-    /// Bytes of one copy at most.
-    fn max_bytes(&self) -> u32;
+    /// Bytes of one copy at most, to or from the memory of `node` (the own one: between own pages).
+    fn max_bytes(&self, node: NodeId) -> u32;
 
-    /// Whether it is the CPU that copies, for the counters.
-    fn is_cpu(&self) -> bool;
+    /// Whether it is the CPU that copies to and from the memory of `node`, for the counters.
+    fn is_cpu(&self, node: NodeId) -> bool;
 }
 
 /// Bytes the CPU copies in one go; bounds how long others have to wait for a turn.
@@ -108,15 +111,15 @@ impl CopyEngine for CpuEngine {
             .map_err(|_| SubmitError::Failed)
     }
 
-    fn completed(&mut self, _channel: u64) -> u64 {
+    fn completed(&mut self, _mem: &mut dyn Memory, _channel: u64) -> u64 {
         0
     }
 
-    fn max_bytes(&self) -> u32 {
+    fn max_bytes(&self, _node: NodeId) -> u32 {
         CPU_SLICE_BYTES
     }
 
-    fn is_cpu(&self) -> bool {
+    fn is_cpu(&self, _node: NodeId) -> bool {
         true
     }
 }

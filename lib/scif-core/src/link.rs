@@ -128,6 +128,12 @@ impl Engine {
         self.fail_link(node, Loss::Cut);
     }
 
+    /// As [`link_lost`](Self::link_lost), because the peer is a card that is going to be reset.
+    pub fn link_reset(&mut self, node: NodeId) {
+        self.trace(What::Lost, node, 0);
+        self.fail_link(node, Loss::Reset);
+    }
+
     /// The node's doorbell rang, or may have: takes and handles the messages in its ring. Does no
     /// harm when there are none.
     pub fn doorbell(&mut self, mem: &mut dyn Memory, node: NodeId) {

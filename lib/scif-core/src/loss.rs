@@ -18,6 +18,8 @@ pub enum Loss {
     Silent,
     /// The fabric cut the link.
     Cut,
+    /// It is a card, and is reset.
+    Reset,
     /// It left in order, or we did.
     Left,
     /// The host said that the node is lost.
@@ -45,6 +47,7 @@ impl Loss {
             Loss::Gone => "gone",
             Loss::Silent => "silent",
             Loss::Cut => "cut",
+            Loss::Reset => "reset",
             Loss::Left => "left",
             Loss::Removed => "removed",
             Loss::BadIndex { .. } => "bad-index",
@@ -61,6 +64,7 @@ impl Display for Loss {
             Loss::Gone => f.write_str("its machine or its driver is gone"),
             Loss::Silent => f.write_str("it is silent"),
             Loss::Cut => f.write_str("the link is cut"),
+            Loss::Reset => f.write_str("its card is reset"),
             Loss::Left => f.write_str("it has left"),
             Loss::Removed => f.write_str("the host says that it is lost"),
             Loss::BadIndex { write, read } => write!(

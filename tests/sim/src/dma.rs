@@ -139,7 +139,7 @@ impl CopyEngine for Copier {
         Ok(Submitted::Later(channel.last))
     }
 
-    fn completed(&mut self, channel: u64) -> u64 {
+    fn completed(&mut self, _mem: &mut dyn Memory, channel: u64) -> u64 {
         let channel = self.queue.as_ref().and_then(|q| q.channels.get(&channel));
         let hasty = self.canary == Some(Canary::HastyCompletion);
         channel.map_or(0, |c| if hasty { c.last } else { c.completed() })
@@ -154,11 +154,11 @@ impl CopyEngine for Copier {
         }
     }
 
-    fn max_bytes(&self) -> u32 {
+    fn max_bytes(&self, _node: u16) -> u32 {
         self.max_bytes
     }
 
-    fn is_cpu(&self) -> bool {
+    fn is_cpu(&self, _node: u16) -> bool {
         self.queue.is_none()
     }
 }

@@ -6,6 +6,8 @@ use super::std::cell::RefCell;
 use super::std::collections::VecDeque;
 use super::std::rc::Rc;
 
+use scif_abi::NodeId;
+
 use crate::{CopyEngine, CpuEngine, Descriptor, Memory, SubmitError, Submitted};
 
 /// What the engine has queued and done.
@@ -73,7 +75,7 @@ impl CopyEngine for LateEngine {
         Ok(Submitted::Later(cookie))
     }
 
-    fn completed(&mut self, _channel: u64) -> u64 {
+    fn completed(&mut self, _mem: &mut dyn Memory, _channel: u64) -> u64 {
         self.order.borrow().completed
     }
 
@@ -81,11 +83,11 @@ impl CopyEngine for LateEngine {
         self.order.borrow_mut().forgotten.push(channel);
     }
 
-    fn max_bytes(&self) -> u32 {
+    fn max_bytes(&self, _node: NodeId) -> u32 {
         1 << 20
     }
 
-    fn is_cpu(&self) -> bool {
+    fn is_cpu(&self, _node: NodeId) -> bool {
         false
     }
 }
