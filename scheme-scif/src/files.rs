@@ -36,6 +36,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             TextFile::Connections => self.connections(viewer),
             TextFile::Windows => self.windows(viewer),
             TextFile::Mappings => self.mappings(viewer),
+            TextFile::Cards => self.card_table(),
             TextFile::Limits => self.limits(),
             TextFile::Stats => self.stats(),
             TextFile::Version => version(),

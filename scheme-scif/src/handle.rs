@@ -11,7 +11,7 @@ use crate::access::{Access, Caller};
 use crate::direct::Direct;
 use crate::lane::Lane;
 use crate::object::{Made, Token};
-use crate::path::{Path, TextFile};
+use crate::path::Path;
 use crate::peers::Peers;
 use crate::ranges::Ranges;
 
@@ -123,7 +123,7 @@ impl<R> Handle<R> {
             Path::Root | Path::Node(_) | Path::ListenDirectory | Path::AcceptDirectory => {
                 MODE_DIR | 0o555
             }
-            Path::Text(TextFile::Limits) => MODE_FILE | 0o644,
+            Path::Text(file) if file.is_writable() => MODE_FILE | 0o644,
             Path::Text(_) => MODE_FILE | 0o444,
             Path::Peers => MODE_CHR | 0o444,
             Path::Connect { .. }

@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod accept;
 mod access;
+mod cards;
 mod connect;
 #[cfg(target_os = "redox")]
 mod daemon;
@@ -40,6 +41,7 @@ pub mod bed;
 mod tests;
 
 pub use access::Caller;
+pub use cards::{Card, CardCommand, CardState};
 #[cfg(target_os = "redox")]
 pub use daemon::Daemon;
 pub use files::{Entry, SCHEME};

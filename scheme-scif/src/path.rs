@@ -54,6 +54,8 @@ pub enum TextFile {
     Windows,
     /// What programs of this node have mapped.
     Mappings,
+    /// Coprocessor cards, which root can command.
+    Cards,
     /// Limits, which root can change.
     Limits,
     /// Counters.
@@ -64,16 +66,22 @@ pub enum TextFile {
 
 impl TextFile {
     /// All text files, in the order of a listing.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Nodes,
         Self::Ports,
         Self::Connections,
         Self::Windows,
         Self::Mappings,
+        Self::Cards,
         Self::Limits,
         Self::Stats,
         Self::Version,
     ];
+
+    /// Whether root may write to it.
+    pub const fn is_writable(self) -> bool {
+        matches!(self, Self::Cards | Self::Limits)
+    }
 
     /// The file's name.
     pub const fn name(self) -> &'static str {
@@ -83,6 +91,7 @@ impl TextFile {
             Self::Connections => "connections",
             Self::Windows => "windows",
             Self::Mappings => "mappings",
+            Self::Cards => "cards",
             Self::Limits => "limits",
             Self::Stats => "stats",
             Self::Version => "version",
@@ -213,6 +222,7 @@ mod tests {
             ("peers", Path::Peers),
             ("windows", Path::Text(TextFile::Windows)),
             ("mappings", Path::Text(TextFile::Mappings)),
+            ("cards", Path::Text(TextFile::Cards)),
             ("limits", Path::Text(TextFile::Limits)),
             ("nodes", Path::Text(TextFile::Nodes)),
             ("ports", Path::Text(TextFile::Ports)),

@@ -16,6 +16,7 @@ use scif_core::{CopyEngine, EndpointId, Engine, Event, Memory, Owner, Place, Run
 use syscall::error::{EBADF, ENOTTY, EWOULDBLOCK, Error, Result};
 
 use crate::access::{Access, Caller};
+use crate::cards::{Card, CardCommand};
 use crate::handle::{Endpoint, Handle, HandleId, Kind};
 use crate::object::{Object, Token};
 use crate::path::Path;
@@ -97,6 +98,8 @@ pub enum News {
     Down(NodeId),
     /// The link to the node must be reset; see [`Event::LinkFailed`].
     LinkFailed(NodeId),
+    /// An administrator wants this of the card that is this node.
+    Card(NodeId, CardCommand),
 }
 
 /// What the driver's event loop has done since its start; shown by the file `stats`.
@@ -255,7 +258,8 @@ pub struct Scif<F, R> {
     /// Handles of the file `peers`.
     pub(crate) peers: BTreeSet<HandleId>,
     pub(crate) changes: Changes<R>,
-    news: VecDeque<News>,
+    pub(crate) news: VecDeque<News>,
+    pub(crate) cards: Vec<Card>,
     pub(crate) loop_counters: LoopCounters,
     pub(crate) timing: LinkTiming,
 }
@@ -299,6 +303,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             peers: BTreeSet::new(),
             changes: Changes::default(),
             news: VecDeque::new(),
+            cards: Vec::new(),
             loop_counters: LoopCounters::default(),
             timing: LinkTiming::default(),
         }
@@ -345,6 +350,11 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// turn's copies, and tells what to look at again. The caller empties what it gets.
     pub fn take_changes(&mut self, copier: &mut dyn CopyEngine) -> &mut Changes<R> {
         self.take_events();
+        if self.engine.awaits_copies() {
+            // What has completed may be all that there is to do.
+            self.engine.pump(&mut self.fabric, copier, COPY_SLICE_BYTES);
+            self.take_events();
+        }
         while self.slices_left > 0 && self.engine.has_work() {
             self.slices_left -= 1;
             self.engine.pump(&mut self.fabric, copier, COPY_SLICE_BYTES);

@@ -63,7 +63,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         }
     }
 
-    /// `write` of a file: sends on a connection, or changes limits.
+    /// `write` of a file: sends on a connection, commands cards, or changes limits.
     ///
     /// # Errors
     /// See docs/scheme.md, "Reading and writing".
@@ -76,6 +76,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         match (&handle.kind, handle.path) {
             (Kind::Endpoint(_), _) => {}
             (Kind::Closed, _) => return Err(Error::new(EBADF)),
+            (_, Path::Text(TextFile::Cards)) => return self.write_cards(bytes),
             (_, Path::Text(TextFile::Limits)) => return self.write_limits(bytes),
             _ => return Err(Error::new(EINVAL)),
         }

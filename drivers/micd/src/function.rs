@@ -2,17 +2,20 @@
 //!
 //! A function knows registers and how two nodes find each other's queue pairs over them. It knows
 //! neither endpoints nor messages: it says what is to be done with the link ([`Step`]) and is told
-//! what came of it. Kinds: `vmic` (two virtual machines); the Xeon Phi coprocessor fits here, its
-//! scratch registers and device page in the place of vmic's link memory.
+//! what came of it. Kinds: `vmic` (two virtual machines) and `x100` (the Xeon Phi coprocessor).
 
 use alloc::rc::Rc;
+use core::cell::RefCell;
 
-use platform::Result;
 use platform::aperture::Aperture;
 use platform::irq::Interrupt;
 use platform::mem::Region;
+use platform::{Error, Result};
+use scheme_scif::{Card, CardCommand};
 use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming;
+use scif_core::CopyEngine;
+use syscall::error::EOPNOTSUPP;
 
 /// What is to be done with a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,6 +47,24 @@ pub enum Loss {
     Silence,
     /// The fabric says that the link is cut.
     Cut,
+    /// It is a card, and is reset.
+    Reset,
+}
+
+/// How a peer addresses this node's memory.
+pub trait Bus {
+    /// The bus address of a byte at this physical address; `None` when the peer cannot reach it.
+    /// Neighbours are neighbours for the peer.
+    fn address(&self, physical: u64) -> Option<u64>;
+}
+
+/// A bus on which addresses are physical ones.
+pub struct Identical;
+
+impl Bus for Identical {
+    fn address(&self, physical: u64) -> Option<u64> {
+        Some(physical)
+    }
 }
 
 /// Rings a peer's doorbell.
@@ -75,6 +96,29 @@ pub trait MicFunction {
     /// # Errors
     /// `ENODEV` when it cannot be reached any more; `ENOMEM`.
     fn aperture(&mut self, is_mapped: bool) -> Result<Aperture>;
+
+    /// How the peer addresses our memory.
+    fn bus(&self) -> Rc<dyn Bus> {
+        Rc::new(Identical)
+    }
+
+    /// What copies to and from the peer's memory; `None`: the CPU.
+    fn copy_engine(&self) -> Option<Rc<RefCell<dyn CopyEngine>>> {
+        None
+    }
+
+    /// The card behind it, if there is one.
+    fn card(&self) -> Option<Card> {
+        None
+    }
+
+    /// Does what an administrator wants of the card; what comes of it is seen by and by.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` when there is no card that can be told; `EBUSY` when it is not the moment.
+    fn command(&mut self, _command: CardCommand) -> Result<()> {
+        Err(Error::new(EOPNOTSUPP))
+    }
 
     /// How often to look at the link, and how long to wait for the peer.
     fn set_timing(&mut self, timing: LinkTiming);

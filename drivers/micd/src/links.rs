@@ -4,14 +4,17 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use platform::Result;
 use platform::mem::Region;
+use platform::{Error, Result};
+use scheme_scif::{Card, CardCommand};
 use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming;
 use scif_core::Engine;
+use syscall::error::ENODEV;
 
+use crate::copier::Copier;
 use crate::function::{Loss, MicFunction, Step};
-use crate::memory::PeerMemory;
+use crate::memory::{Peer, PeerMemory};
 
 /// Steps of one link in one turn: a whole cycle has five, more than two cycles mean that the peer
 /// plays with its record.
@@ -68,6 +71,33 @@ impl Links {
         self.functions
             .iter()
             .any(|function| function.gathers_stores())
+    }
+
+    /// What copies to and from the peers' memory.
+    pub fn copier(&self) -> Copier {
+        let engines = self.functions.iter();
+        Copier::new(engines.filter_map(|function| {
+            let engine = function.copy_engine()?;
+            Some((function.peer(), engine))
+        }))
+    }
+
+    /// The cards of this node.
+    pub fn cards(&self) -> Vec<Card> {
+        let functions = self.functions.iter();
+        functions.filter_map(|function| function.card()).collect()
+    }
+
+    /// Does what an administrator wants of a card.
+    ///
+    /// # Errors
+    /// `ENODEV` when there is no link to that node; those of [`MicFunction::command`].
+    pub fn command(&mut self, node: NodeId, command: CardCommand) -> Result<()> {
+        let mut functions = self.functions.iter_mut();
+        let index = functions.position(|function| function.peer() == node);
+        let index = index.ok_or(Error::new(ENODEV))?;
+        self.rang[index] = true;
+        self.functions[index].command(command)
     }
 
     /// The descriptors to subscribe for reading, with the index of their link.
@@ -194,6 +224,7 @@ fn carry_out(
             match why {
                 Loss::Silence => engine.link_lost(peer),
                 Loss::Cut => engine.link_cut(peer),
+                Loss::Reset => engine.link_reset(peer),
             }
             function.lost();
         }
@@ -219,7 +250,13 @@ fn attach(
             return None;
         }
     };
-    memory.add_peer(peer, aperture, function.doorbell());
+    let reach = Peer {
+        aperture,
+        doorbell: function.doorbell(),
+        bus: function.bus(),
+        gathers_stores: function.gathers_stores(),
+    };
+    memory.add_peer(peer, reach);
     let queue_pair = engine.attach(memory, peer);
     if let Err(error) = queue_pair {
         log::warn!("link with node {peer}: {error}");

@@ -11,11 +11,12 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use micd::copier::Copier;
 use micd::function::MicFunction;
 use micd::links::Links;
 use micd::memory::NodeMemory;
 use micd::patience::{Patience, Time};
-use micd::{trace, vmic};
+use micd::{trace, vmic, x100};
 use platform::clock::{Clock, Rate, ticks};
 use platform::daemon::{self, LEASE_VARIABLE, Lease, Mode, NOTIFY_VARIABLE};
 use platform::dma::Allocator;
@@ -27,8 +28,8 @@ use platform::{Result, copy};
 use runtime::time::Instant;
 use scheme_scif::{Daemon, LoopCounters, News, SCHEME, Scif};
 use scif_abi::NodeId;
-use scif_abi::limits::HOST_NODE;
-use scif_core::{Config, CpuEngine, Engine};
+use scif_abi::limits::{HOST_NODE, MAX_NODE};
+use scif_core::{Config, Engine};
 use syscall::flag::EventFlags;
 
 runtime::main!(main);
@@ -42,6 +43,9 @@ const RING_BYTES: u32 = 256 * 1024;
 /// Bytes of all rings together, apart from the page that each has at least: a hundred of the
 /// largest and then ever smaller ones. An eighth of the memory that a node usually has.
 const RING_BUDGET_BYTES: usize = 32 << 20;
+
+/// Nanoseconds between two looks at what the file `cards` tells.
+const CARDS_NS: u64 = 1_000_000_000;
 
 /// Turns in a row that answer requests before the event queue is looked at: it may have more.
 const MAX_ANSWERING: u32 = 16;
@@ -110,11 +114,13 @@ enum Source {
 
 struct Micd {
     links: Links,
-    scheme: Daemon<NodeMemory<Allocator>, CpuEngine>,
+    scheme: Daemon<NodeMemory<Allocator>, Copier>,
     requests: SchemeLoop,
     events: Queue<Source>,
     /// The memory of a micd that ran before this one: peers may still store into it.
     predecessor: Lease,
+    /// When to look at the cards again.
+    next_cards: u64,
     /// When it started, by the clock (ns) and the processor's counter.
     started: (u64, u64),
 }
@@ -150,7 +156,7 @@ impl Micd {
 
         let mut scheme = Daemon {
             scif,
-            copier: CpuEngine,
+            copier: links.copier(),
         };
         let requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut scheme)?;
         events.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
@@ -162,6 +168,7 @@ impl Micd {
             requests,
             events,
             predecessor,
+            next_cards: 0,
             started,
         })
     }
@@ -209,6 +216,7 @@ impl Micd {
                 false => Status::Idle,
             };
             self.tell_news();
+            self.show_cards(now);
             counters.turns += 1;
             self.count(&mut counters);
             ready.clear();
@@ -270,7 +278,22 @@ impl Micd {
                 News::Down(node) => log::info!("node {node} is down, {}", self.online()),
                 // Why, the engine has said.
                 News::LinkFailed(node) => self.links.give_up(node),
+                News::Card(node, command) => {
+                    log::info!("node {node}: {command:?} was asked for");
+                    if let Err(error) = self.links.command(node, command) {
+                        log::warn!("node {node}: {command:?}: {error}");
+                    }
+                    self.next_cards = 0;
+                }
             }
+        }
+    }
+
+    /// Has the file `cards` tell what there is.
+    fn show_cards(&mut self, now: u64) {
+        if now >= self.next_cards {
+            self.next_cards = now.saturating_add(CARDS_NS);
+            self.scheme.scif.set_cards(self.links.cards());
         }
     }
 
@@ -299,17 +322,33 @@ impl Micd {
 
 /// Opens all MIC functions of this machine. Without any the node is alone, and a host.
 fn find_functions() -> Vec<Box<dyn MicFunction>> {
-    match vmic::find() {
-        Ok(found) => found
-            .into_iter()
-            .map(|vmic| Box::new(vmic) as Box<dyn MicFunction>)
-            .collect(),
-        Err(error) => {
-            log::warn!(
-                "no PCI functions can be listed ({error}): connections stay inside this node"
-            );
-            Vec::new()
+    let mut functions: Vec<Box<dyn MicFunction>> = Vec::new();
+    let found = vmic::find().map(|found| {
+        for vmic in found {
+            functions.push(Box::new(vmic));
         }
+    });
+    let found = found.and_then(|()| x100::slot::find()).map(|slots| {
+        for slot in slots {
+            add_card(&mut functions, slot);
+        }
+    });
+    if let Err(error) = found {
+        log::warn!("PCI functions cannot be listed ({error}): there are no more links than these");
+    }
+    functions
+}
+
+/// Opens a card, which becomes the first node whose number is free. What is wrong with one that
+/// cannot be opened was logged.
+fn add_card(functions: &mut Vec<Box<dyn MicFunction>>, slot: x100::slot::PciSlot) {
+    let is_free = |node: &NodeId| functions.iter().all(|function| function.peer() != *node);
+    let Some(node) = (HOST_NODE + 1..=MAX_NODE).find(is_free) else {
+        return;
+    };
+    let shall_run = slot.has_files();
+    if let Ok(card) = x100::X100::open(Box::new(slot), node, shall_run) {
+        functions.push(Box::new(card));
     }
 }
 

@@ -10,6 +10,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use platform::aperture::Aperture;
+use platform::direct::drain_writes;
 use platform::dma::{Allocator, Scattered};
 use platform::mem::{PAGE, Region};
 use scheme_scif::{Fabric, Token};
@@ -17,11 +18,14 @@ use scif_abi::NodeId;
 use scif_core::{BadAddress, Memory, Place, Run};
 use syscall::error::{EFAULT, EINVAL, ENOMEM, Error, Result as SysResult};
 
-use crate::function::Doorbell;
+use crate::function::{Bus, Doorbell};
 use crate::object::{Object, PhysicalRun, engine_runs};
 
 /// Bits of a local address that are the physical address: more than any processor has.
 const PHYSICAL_BITS: u32 = 52;
+
+/// What a peer is told that cannot reach a page: no address on any bus.
+const NOWHERE: u64 = !(PAGE as u64 - 1);
 
 /// Blocks that may share a page at most, beside the first.
 const MAX_ALIASES: u64 = 63;
@@ -76,15 +80,22 @@ impl BlockSource for Allocator {
     }
 }
 
-struct Peer {
-    aperture: Aperture,
-    doorbell: Rc<dyn Doorbell>,
+/// A peer as this node reaches it, and is reached by it.
+pub struct Peer {
+    /// Its memory.
+    pub aperture: Aperture,
+    /// Its doorbell.
+    pub doorbell: Rc<dyn Doorbell>,
+    /// How it addresses ours.
+    pub bus: Rc<dyn Bus>,
+    /// Whether stores through the aperture are gathered on their way.
+    pub gathers_stores: bool,
 }
 
 /// Memory that learns where peers are.
 pub trait PeerMemory: Memory {
-    /// Makes a peer's memory and doorbell known, in place of those it had.
-    fn add_peer(&mut self, node: NodeId, aperture: Aperture, doorbell: Rc<dyn Doorbell>);
+    /// Makes a peer known, in place of what it was.
+    fn add_peer(&mut self, node: NodeId, peer: Peer);
 }
 
 /// The memory of one node.
@@ -113,6 +124,19 @@ impl<S: BlockSource> NodeMemory<S> {
             objects: BTreeMap::new(),
             peers: BTreeMap::new(),
         }
+    }
+
+    /// Whether stores to any peer may be gathered, so that later ones overtake them.
+    fn gathers(&self) -> bool {
+        self.peers.values().any(|peer| peer.gathers_stores)
+    }
+
+    /// Whether every peer reaches so many bytes.
+    fn is_reached(&self, physical: u64, bytes: usize) -> bool {
+        let last = physical + bytes.saturating_sub(1) as u64;
+        let reaches =
+            |peer: &Peer| peer.bus.address(physical).is_some() && peer.bus.address(last).is_some();
+        self.peers.values().all(reaches)
     }
 
     /// The block that holds a local address, and the offset in it.
@@ -152,7 +176,7 @@ impl<S: BlockSource> NodeMemory<S> {
     /// Makes the runs of a complete object known as blocks.
     ///
     /// # Errors
-    /// `EFAULT` when a page is offered too often.
+    /// `EFAULT` when a page is offered too often, or a peer cannot reach it.
     fn enter(&mut self, token: Token) -> SysResult<Vec<Run>> {
         let entry = self.objects.get(&token).ok_or(Error::new(EINVAL))?;
         let Object::Complete(region, runs) = &entry.object else {
@@ -162,7 +186,8 @@ impl<S: BlockSource> NodeMemory<S> {
         let mut addresses = Vec::new();
         let mut offset = 0;
         for &run in &runs {
-            let address = self.address_for(run);
+            let is_reached = self.is_reached(physical_of(run.physical), run.bytes());
+            let address = self.address_for(run).filter(|_| is_reached);
             let part = region.part(offset, run.bytes());
             let (Some(address), Ok(part)) = (address, part) else {
                 self.leave(&addresses);
@@ -211,6 +236,10 @@ fn own<T>(result: Result<T, platform::mem::BoundsError>) -> T {
 impl<S: BlockSource> Memory for NodeMemory<S> {
     fn allocate(&mut self, bytes: usize) -> Option<u64> {
         let (region, physical) = self.source.allocate(bytes)?;
+        if !self.is_reached(physical, bytes) {
+            log::warn!("memory at {physical:#x} is not reached by all peers");
+            return None;
+        }
         self.allocated_bytes += bytes;
         self.blocks.insert(physical, region.part(0, bytes).ok()?);
         Some(physical)
@@ -222,8 +251,12 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
         }
     }
 
-    fn export(&self, _node: NodeId, address: u64) -> u64 {
-        physical_of(address)
+    fn export(&self, node: NodeId, address: u64) -> u64 {
+        let physical = physical_of(address);
+        match self.peers.get(&node) {
+            Some(peer) => peer.bus.address(physical).unwrap_or(NOWHERE),
+            None => physical,
+        }
     }
 
     fn read(&self, address: u64, buffer: &mut [u8]) {
@@ -289,6 +322,9 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
     ) -> Result<(), BadAddress> {
         // A release store: the data written before is visible to who reads the index.
         let word = self.window(node, address, size_of::<u32>())?;
+        if self.gathers() {
+            drain_writes();
+        }
         word.store_release_u32(0, value).map_err(|_| BadAddress)
     }
 
@@ -299,7 +335,7 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
 
     fn store_u64(&mut self, to: Place, value: u64) -> Result<(), BadAddress> {
         let to = self.range(to, size_of::<u64>())?;
-        platform::mem::write_fence();
+        self.fence();
         let stored = if to.address().is_multiple_of(size_of::<u64>()) {
             to.store_release_u64(0, value)
         } else {
@@ -309,13 +345,16 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
     }
 
     fn fence(&mut self) {
-        platform::mem::write_fence();
+        match self.gathers() {
+            true => drain_writes(),
+            false => platform::mem::write_fence(),
+        }
     }
 }
 
 impl<S: BlockSource> PeerMemory for NodeMemory<S> {
-    fn add_peer(&mut self, node: NodeId, aperture: Aperture, doorbell: Rc<dyn Doorbell>) {
-        self.peers.insert(node, Peer { aperture, doorbell });
+    fn add_peer(&mut self, node: NodeId, peer: Peer) {
+        self.peers.insert(node, peer);
     }
 }
 

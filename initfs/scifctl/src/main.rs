@@ -26,6 +26,8 @@ mod program {
     const USAGE: &str = "\
 usage: scifctl                      node, nodes and connections at a glance
        scifctl nodes                nodes that are online or lost
+       scifctl cards                coprocessor cards of this host
+       scifctl boot|reset|shutdown CARD   commands one, by its node's number (root)
        scifctl ports                ports in use on this node
        scifctl connections          connections of this node
        scifctl windows              registered memory, of this node and of its peers
@@ -53,9 +55,11 @@ usage: scifctl                      node, nodes and connections at a glance
         let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let result = match words[..] {
             [] => overview(),
-            [file @ ("nodes" | "ports" | "connections" | "windows" | "mappings" | "stats")] => {
-                scif(file).and_then(|text| show(Table::parse(&text)))
-            }
+            [
+                file @ ("nodes" | "cards" | "ports" | "connections" | "windows" | "mappings"
+                | "stats"),
+            ] => scif(file).and_then(|text| show(Table::parse(&text))),
+            [command @ ("boot" | "reset" | "shutdown"), card] => command_card(command, card),
             ["version"] => scif("version").map(|text| print!("{text}")),
             ["programs"] => programs(None),
             ["programs", pid] => match pid.parse() {
@@ -201,6 +205,18 @@ usage: scifctl                      node, nodes and connections at a glance
                 Err(1)
             }
         }
+    }
+
+    /// Has the driver do something with a card; what comes of it is seen in the table.
+    fn command_card(command: &str, card: &str) -> Result<(), i32> {
+        let cards = Table::parse(&scif("cards")?);
+        if !cards.pairs("node", "state").any(|(node, _)| node == card) {
+            eprintln!("scifctl: no card is node {card}; `scifctl cards` lists them");
+            return Err(1);
+        }
+        let path = alloc::format!("{SCIF}/cards");
+        let line = alloc::format!("{command} {card}\n");
+        fs::write(&path, line).map_err(|error| failed(&path, error))
     }
 
     fn set_limit(name: &str, value: &str) -> Result<(), i32> {

@@ -1,6 +1,7 @@
 //! The scheme with the real engine, on one node and on several.
 
 mod arbitrary;
+mod cards;
 mod client;
 mod connections;
 mod counts;

@@ -10,4 +10,7 @@ scif-reap || failed=1
 scif-pingpong || failed=1
 scifctl
 scifctl stats
+# No card is in the machine.
+scifctl cards || failed=1
+scifctl reset 1 && failed=1
 exit "$failed"

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use scif_abi::call::MemoryCall;
-use scif_core::{Config, CpuEngine, Engine};
+use scif_core::{Config, CopyEngine, CpuEngine, Engine};
 use syscall::error::{EWOULDBLOCK, Error, Result};
 use syscall::flag::{EventFlags, MapFlags, O_RDONLY, O_RDWR, O_WRONLY};
 
@@ -81,6 +81,8 @@ pub struct Node {
     kept: BTreeMap<u32, Kept>,
     answers: BTreeMap<u32, Answer>,
     last: u32,
+    /// What copies.
+    pub copier: Box<dyn CopyEngine>,
     pub news: Vec<News>,
     /// Handles that changed since the test last looked.
     pub events: Vec<HandleId>,
@@ -127,7 +129,7 @@ impl Node {
     /// One look at what changed; whether anything did.
     fn settle(&mut self) -> bool {
         self.scif.begin_turn();
-        let changes = core::mem::take(self.scif.take_changes(&mut CpuEngine));
+        let changes = core::mem::take(self.scif.take_changes(&mut *self.copier));
         while let Some(news) = self.scif.take_news() {
             self.news.push(news);
         }
@@ -162,6 +164,7 @@ impl Bed {
                     kept: BTreeMap::new(),
                     answers: BTreeMap::new(),
                     last: 0,
+                    copier: Box::new(CpuEngine),
                     news: Vec::new(),
                     events: Vec::new(),
                 }

@@ -12,18 +12,16 @@
 extern crate alloc;
 
 use alloc::boxed::Box;
-use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use guest_tests::pattern::Random;
 use guest_tests::peer::{self, PORT, Request, SINK};
 use guest_tests::{Suite, text};
-use micd::function::{Doorbell, MicFunction};
+use micd::function::MicFunction;
 use micd::links::Links;
-use micd::memory::{NodeMemory, PeerMemory};
+use micd::memory::{NodeMemory, Peer, PeerMemory};
 use micd::vmic;
-use platform::aperture::Aperture;
 use platform::dma::Allocator;
 use runtime::time::{Duration, Instant, sleep};
 use scheme_scif::Fabric;
@@ -228,10 +226,10 @@ impl Memory for Spoiler {
 }
 
 impl PeerMemory for Spoiler {
-    fn add_peer(&mut self, node: NodeId, aperture: Aperture, doorbell: Rc<dyn Doorbell>) {
+    fn add_peer(&mut self, node: NodeId, peer: Peer) {
         self.places.clear();
         self.is_new = true;
-        self.memory.add_peer(node, aperture, doorbell);
+        self.memory.add_peer(node, peer);
     }
 }
 

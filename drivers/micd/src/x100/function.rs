@@ -1,0 +1,252 @@
+//! A card as a MIC function.
+
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::RefCell;
+
+use platform::aperture::Aperture;
+use platform::irq::Interrupt;
+use platform::mem::Region;
+use platform::{Error, Result};
+use scheme_scif::{Card, CardCommand, CardState};
+use scif_abi::NodeId;
+use scif_abi::limits::{HOST_NODE, LinkTiming};
+use scif_core::CopyEngine;
+use syscall::error::{EAGAIN, EBUSY};
+
+use super::registers::{PAGE_HIGH, PAGE_LOW, SHUTDOWN_INTERRUPT};
+use super::{
+    DRAIN_NS, LOOK_NS, Link, MESSAGE_DOORBELL, SHUTDOWN_NS, State, X100, identity, send_interrupt,
+};
+use crate::function::{Bus, Doorbell, Loss, MicFunction, Step};
+
+impl MicFunction for X100 {
+    fn node(&self) -> NodeId {
+        HOST_NODE
+    }
+
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    fn interrupts(&self) -> &[Interrupt] {
+        self.interrupts.files()
+    }
+
+    fn start(&mut self) -> Result<()> {
+        self.interrupts.unmask()
+    }
+
+    fn aperture(&mut self, is_mapped: bool) -> Result<Aperture> {
+        if is_mapped {
+            // They would store into the new system.
+            log::warn!(
+                "{}: programs have its memory mapped since before the reset",
+                self.name
+            );
+            return Err(Error::new(EAGAIN));
+        }
+        Ok(self.aperture.clone())
+    }
+
+    fn set_timing(&mut self, timing: LinkTiming) {
+        if timing != self.timing {
+            self.timing = timing;
+            self.next_look = self.now;
+        }
+    }
+
+    fn spare(&self) -> Option<Region> {
+        None
+    }
+
+    fn gathers_stores(&self) -> bool {
+        true
+    }
+
+    fn doorbell(&self) -> Rc<dyn Doorbell> {
+        self.doorbell.clone()
+    }
+
+    fn bus(&self) -> Rc<dyn Bus> {
+        self.smpt.clone()
+    }
+
+    fn copy_engine(&self) -> Option<Rc<RefCell<dyn CopyEngine>>> {
+        Some(self.dma.clone())
+    }
+
+    fn card(&self) -> Option<Card> {
+        let is_there = self.answers();
+        Some(Card {
+            node: self.peer,
+            place: self.name.clone(),
+            family: "x100",
+            stepping: self.identity.stepping(),
+            memory_bytes: self.identity.memory_bytes,
+            state: match self.state {
+                State::Found | State::Resetting { .. } => CardState::Resetting,
+                State::Ready => CardState::Ready,
+                State::Booting { .. } => CardState::Booting,
+                State::Running => CardState::Running,
+                State::Stopping { .. } => CardState::Stopping,
+                State::Failed => CardState::Failed,
+                State::Gone { .. } => CardState::Gone,
+            },
+            post_code: match is_there {
+                true => identity::post_code(&*self.registers),
+                false => String::new(),
+            },
+            temperature: is_there
+                .then(|| identity::temperature(&*self.registers))
+                .flatten(),
+        })
+    }
+
+    fn command(&mut self, command: CardCommand) -> Result<()> {
+        self.failed_boots = 0;
+        match command {
+            CardCommand::Boot if matches!(self.state, State::Booting { .. } | State::Running) => {
+                return Err(Error::new(EBUSY));
+            }
+            CardCommand::Boot => {
+                self.shall_run = true;
+                if matches!(self.state, State::Failed | State::Gone { .. }) {
+                    self.bring_down(Loss::Reset);
+                }
+            }
+            CardCommand::Reset => {
+                self.shall_run = false;
+                self.bring_down(Loss::Reset);
+            }
+            CardCommand::Shutdown => {
+                if !matches!(self.state, State::Booting { .. } | State::Running) {
+                    return Err(Error::new(EBUSY));
+                }
+                self.shall_run = false;
+                let until = self.now.saturating_add(SHUTDOWN_NS);
+                self.state = State::Stopping { until };
+                send_interrupt(&*self.registers, SHUTDOWN_INTERRUPT);
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, now: u64) -> Option<Step> {
+        self.now = now;
+        if self.next_look <= now {
+            // The DMA engine has to be looked after, however seldom hearts beat.
+            self.next_look = now.saturating_add(self.timing.heartbeat_ns.min(LOOK_NS));
+        }
+        self.stall_at = self.dma.borrow_mut().watch(now);
+        if self.answers() {
+            self.serve_interrupts();
+        }
+        match self.link {
+            Link::ToLose { why } => {
+                self.link = Link::Losing;
+                Some(Step::Lose { why })
+            }
+            Link::Draining { until } if now >= until || self.dma.borrow_mut().is_idle() => {
+                if !matches!(self.state, State::Gone { .. }) {
+                    self.reset(now);
+                }
+                self.link = Link::Detaching;
+                Some(Step::Detach)
+            }
+            Link::Losing | Link::Draining { .. } | Link::Detaching => None,
+            _ => self.step_up(),
+        }
+    }
+
+    fn deadline(&self) -> u64 {
+        let own = match (self.state, self.link) {
+            (_, Link::ToLose { .. }) | (State::Found, _) => self.now,
+            (_, Link::Draining { until }) => until.min(self.now.saturating_add(DRAIN_NS)),
+            (State::Resetting { look, .. }, _) => look,
+            (State::Ready, Link::Down { since }) if self.shall_run => since,
+            (State::Booting { until } | State::Stopping { until }, _) => until.min(self.next_look),
+            (State::Gone { look }, _) => look,
+            (State::Failed, _) => u64::MAX,
+            _ => self.next_look,
+        };
+        own.min(self.stall_at.unwrap_or(u64::MAX))
+    }
+
+    fn predecessor_is_let_go(&self) -> bool {
+        self.was_reset
+    }
+
+    fn attached(&mut self, queue_pair: Option<u64>) {
+        if self.link != Link::Attaching {
+            return;
+        }
+        let again = Link::Down {
+            since: self.now.saturating_add(LOOK_NS),
+        };
+        let Some(queue_pair) = queue_pair else {
+            self.link = again;
+            return;
+        };
+        // The number was checked when the card was opened.
+        let peer = u8::try_from(self.peer).unwrap_or(u8::MAX);
+        let published = self.page.publish(peer, MESSAGE_DOORBELL as u8, queue_pair);
+        if let Err(error) = published {
+            log::error!("{}: the device page: {error}", self.name);
+        }
+        self.write(PAGE_LOW, self.page_at as u32);
+        self.write(PAGE_HIGH, (self.page_at >> 32) as u32);
+        self.link = Link::Published;
+        self.boot();
+        if self.state == State::Ready {
+            // Nothing to boot: the queue pair is taken back.
+            self.link = self.draining();
+        }
+    }
+
+    fn connected(&mut self, usable: bool) {
+        let Link::Connecting { queue_pair } = self.link else {
+            return;
+        };
+        if !usable {
+            self.fail_boot();
+            return;
+        }
+        self.beats = 0;
+        self.beat_at = self.now;
+        self.failed_boots = 0;
+        self.link = Link::Connected { queue_pair };
+        if let State::Booting { .. } = self.state {
+            self.state = State::Running;
+        }
+    }
+
+    fn lost(&mut self) {
+        if self.link == Link::Losing {
+            self.link = self.draining();
+        }
+    }
+
+    fn detached(&mut self) {
+        if self.link == Link::Detaching {
+            self.smpt.forget();
+            let since = self.now;
+            self.link = Link::Down { since };
+        }
+    }
+
+    fn give_up(&mut self) {
+        if let Link::Connected { .. } = self.link {
+            self.link = self.draining();
+        }
+    }
+
+    fn leave(&mut self) {
+        // The memory that the card writes to goes with this driver.
+        if !matches!(self.state, State::Gone { .. }) {
+            self.reset(self.now);
+        }
+        self.shall_run = false;
+        self.state = State::Gone { look: u64::MAX };
+    }
+}

@@ -1,0 +1,63 @@
+//! What a card is, as its scratchpads say (`scif.md`, section 10.6).
+
+use alloc::string::String;
+
+use platform::mmio::Mmio;
+
+use super::registers::{FUSES, IDENTITY, MEMORY_SIZE, POSTCODE, THERMAL_STATUS};
+
+/// A card.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Identity {
+    /// Scratchpad 13.
+    word: u32,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Fuse revision.
+    pub fuses: u32,
+}
+
+impl Identity {
+    /// Asks the card, once its firmware is ready.
+    pub fn read(registers: &dyn Mmio) -> Self {
+        Self {
+            word: registers.read32(IDENTITY),
+            memory_bytes: u64::from(registers.read32(MEMORY_SIZE) >> 3) << 10,
+            fuses: registers.read32(FUSES) & 0x3ff,
+        }
+    }
+
+    /// The stepping's name.
+    pub fn stepping(&self) -> &'static str {
+        match self.word >> 4 & 0xf {
+            0 => "A0",
+            1 => "B0",
+            2 => "C0",
+            3 => "B1",
+            _ => "?",
+        }
+    }
+
+    /// Whether it is an A stepping, which has other rules for interrupts and DMA.
+    pub fn is_first_stepping(&self) -> bool {
+        self.word >> 4 & 0xf == 0
+    }
+}
+
+/// The POST code as people write it: two characters, or the number of an invalid one.
+pub fn post_code(registers: &dyn Mmio) -> String {
+    let code = registers.read32(POSTCODE);
+    let [first, second, ..] = code.to_le_bytes();
+    if code >> 16 == 0 && first.is_ascii_graphic() && second.is_ascii_graphic() {
+        String::from_iter([char::from(first), char::from(second)])
+    } else {
+        alloc::format!("{code:#x}")
+    }
+}
+
+/// Degrees Celsius, if the card tells.
+pub fn temperature(registers: &dyn Mmio) -> Option<u32> {
+    const VALID: u32 = 1 << 31;
+    let status = registers.read32(THERMAL_STATUS);
+    (status != u32::MAX && status & VALID != 0).then_some(status >> 22 & 0x1ff)
+}

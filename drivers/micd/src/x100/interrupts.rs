@@ -1,0 +1,53 @@
+//! Interrupts of a card: enabling, acknowledging and what they announce (`scif.md`, section 10.4).
+
+use super::registers::{
+    ALL_ONES, CAUSES, HOST_CHANNELS, MSIXPBACR, MXAR0, SDBIC_REQUEST, SDBIC_STATUS, SICC0, SICE0,
+    SICR0, cause_dma, cause_doorbell, sdbic,
+};
+use super::{STATE_DOORBELL, X100};
+
+impl X100 {
+    /// Keeps all interrupts away.
+    pub(super) fn mask_interrupts(&self) {
+        self.write(SICC0, CAUSES);
+    }
+
+    /// Lets all causes through, to vector 0.
+    pub(super) fn enable_interrupts(&self) {
+        self.write(MXAR0, CAUSES);
+        self.write(SICE0, CAUSES);
+    }
+
+    /// Takes and acknowledges what the card interrupted for.
+    pub(super) fn serve_interrupts(&mut self) {
+        let causes = self.read(SICR0);
+        if causes == 0 {
+            return;
+        }
+        if causes == ALL_ONES {
+            return self.card_is_gone(SICR0);
+        }
+        self.write(SICR0, causes);
+        if self.identity.is_first_stepping() {
+            // Else the pending bit stays set, and no further message is sent.
+            self.write(MSIXPBACR, 1);
+        } else {
+            // Acknowledging has turned them off.
+            self.write(SICE0, CAUSES);
+        }
+        let of_channels = (0..HOST_CHANNELS).fold(0, |bits, n| bits | cause_dma(n));
+        if causes & of_channels != 0 {
+            self.dma.borrow_mut().acknowledge(causes);
+        }
+        if causes & cause_doorbell(STATE_DOORBELL as u32) != 0 {
+            let word = self.read(sdbic(STATE_DOORBELL));
+            self.write(sdbic(STATE_DOORBELL), 0);
+            let value = word & !(SDBIC_REQUEST | SDBIC_STATUS);
+            if word == ALL_ONES {
+                self.card_is_gone(sdbic(STATE_DOORBELL));
+            } else if value != 0 {
+                self.system_ended(value);
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A card's life: reset, firmware, image, and the system that runs on it (`scif.md`, section 10.7).
+
+use alloc::format;
+use alloc::string::String;
+
+use platform::direct::drain_writes;
+
+use super::identity::Identity;
+use super::registers::{
+    ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_VECTOR, CARD_INTERRUPTS, DOWNLOAD, DOWNLOAD_READY,
+    ICR_SEND, IMAGE_BYTES, PAGE_LOW, POST_FAILED, POSTCODE, RGCR, RGCR_RESET, boot_processor, name,
+    sdbic,
+};
+use super::{
+    BOOT_NS, CRASHED, LOOK_NS, Link, MAX_FAILED_BOOTS, READY_NS, SECOND_NS, STATE_DOORBELL, State,
+    X100, dma, identity, slot,
+};
+use crate::function::{Loss, Step};
+
+impl X100 {
+    /// Resets the card, in the order of the document.
+    pub(super) fn reset(&mut self, since: u64) {
+        // What cannot be done to our own page cannot be done at all.
+        if let Err(error) = self.page.withdraw() {
+            log::error!("{}: the device page: {error}", self.name);
+        }
+        self.doorbell.number.set(None);
+        self.write(DOWNLOAD, 0);
+        self.write(PAGE_LOW, 0);
+        self.write(sdbic(STATE_DOORBELL), 0);
+        self.mask_interrupts();
+        let control = match self.read(RGCR) {
+            ALL_ONES => 0,
+            control => control,
+        };
+        self.write(RGCR, control | RGCR_RESET);
+        self.dma.borrow_mut().abort();
+        let look = self.now.saturating_add(LOOK_NS);
+        self.state = State::Resetting { since, look };
+    }
+
+    /// Looks whether the firmware is ready after a reset.
+    pub(super) fn look_at_firmware(&mut self, since: u64) {
+        self.was_reset = true;
+        let (post, download) = (self.read(POSTCODE), self.read(DOWNLOAD));
+        if download != ALL_ONES && download & DOWNLOAD_READY != 0 {
+            return self.ready();
+        }
+        if self.now.saturating_sub(since) >= READY_NS {
+            log::error!(
+                "{}: the card does not get ready: after {} s {} is {} and {} is {download:#x}; \
+                 reset it again with scifctl, or switch the machine off and on",
+                self.name,
+                READY_NS / SECOND_NS,
+                name(POSTCODE),
+                identity::post_code(&*self.registers),
+                name(DOWNLOAD),
+            );
+            self.state = State::Failed;
+            return;
+        }
+        if POST_FAILED.contains(&post) {
+            let code = identity::post_code(&*self.registers);
+            log::warn!("{}: the reset failed, POST code {code}: again", self.name);
+            return self.reset(since);
+        }
+        let look = self.now.saturating_add(LOOK_NS);
+        self.state = State::Resetting { since, look };
+    }
+
+    /// The firmware waits for an image: everything that the reset has undone is done again.
+    pub(super) fn ready(&mut self) {
+        self.identity = Identity::read(&*self.registers);
+        self.smpt.write_all();
+        self.enable_interrupts();
+        let is_first = self.identity.is_first_stepping();
+        if let Err(error) = self.dma.borrow_mut().set_up(is_first) {
+            log::error!("{}: DMA rings: {error}", self.name);
+        }
+        self.state = State::Ready;
+        log::info!(
+            "{}: ready, stepping {}, {} MiB",
+            self.name,
+            self.identity.stepping(),
+            self.identity.memory_bytes >> 20
+        );
+    }
+
+    /// Loads its system and starts it.
+    pub(super) fn boot(&mut self) {
+        let download = self.read(DOWNLOAD);
+        if let Err(reason) = self.load(download) {
+            log::error!("{}: not booted: {reason}", self.name);
+            self.shall_run = false;
+            return;
+        }
+        self.write(APICICR7_HIGH, boot_processor(download));
+        drain_writes();
+        self.write(APICICR7, BOOT_VECTOR | ICR_SEND);
+        let until = self.now.saturating_add(BOOT_NS);
+        self.state = State::Booting { until };
+        log::info!("{}: its system is started", self.name);
+    }
+
+    pub(super) fn load(&mut self, download: u32) -> core::result::Result<(), String> {
+        let files = self.slot.files();
+        let files = files.map_err(|error| format!("no uOS in {}: {error}", slot::FILES))?;
+        let bytes = self.aperture.len();
+        let plan = files.plan(download, bytes);
+        let plan = plan.map_err(|reason| format!("{reason}"))?;
+        let loaded = files.load(&plan, &self.aperture);
+        loaded.map_err(|reason| format!("{reason}"))?;
+        self.write(IMAGE_BYTES, files.kernel.len() as u32);
+        Ok(())
+    }
+
+    /// The link is to be ended, and the card to be reset.
+    pub(super) fn bring_down(&mut self, why: Loss) {
+        self.link = match self.link {
+            Link::Connected { .. } => Link::ToLose { why },
+            Link::Attaching | Link::Published | Link::Connecting { .. } => self.draining(),
+            Link::Down { .. } => {
+                self.reset(self.now);
+                return;
+            }
+            other => other,
+        };
+    }
+
+    pub(super) fn draining(&self) -> Link {
+        let until = self.now.saturating_add(dma::STALL_NS);
+        Link::Draining { until }
+    }
+
+    /// A boot came to nothing.
+    pub(super) fn fail_boot(&mut self) {
+        self.failed_boots += 1;
+        if self.failed_boots >= MAX_FAILED_BOOTS {
+            let name = &self.name;
+            log::error!("{name}: booted {MAX_FAILED_BOOTS} times in vain: given up");
+            self.shall_run = false;
+        }
+        self.bring_down(Loss::Silence);
+    }
+
+    /// What there is to do as long as the link is not being ended.
+    pub(super) fn step_up(&mut self) -> Option<Step> {
+        let now = self.now;
+        match (self.state, self.link) {
+            (State::Found, _) => self.reset(now),
+            (State::Resetting { since, look }, _) if look <= now => self.look_at_firmware(since),
+            (State::Gone { look }, Link::Down { .. }) if look <= now => self.look_for_it(),
+            (State::Ready, Link::Down { since }) if self.shall_run && since <= now => {
+                self.link = Link::Attaching;
+                return Some(Step::Attach);
+            }
+            (State::Booting { until }, _) if until <= now => {
+                let seconds = BOOT_NS / SECOND_NS;
+                log::error!("{}: its system has not answered for {seconds} s", self.name);
+                self.fail_boot();
+            }
+            (State::Stopping { until }, _) if until <= now => {
+                log::warn!("{}: its system does not shut down: reset", self.name);
+                self.bring_down(Loss::Reset);
+            }
+            _ => {}
+        }
+        match self.link {
+            Link::Published => self.look_for_card(),
+            Link::Connected { queue_pair } => self.look_after_card(queue_pair),
+            _ => {}
+        }
+        match self.link {
+            Link::Connecting { queue_pair } => Some(Step::Connect { queue_pair }),
+            _ => None,
+        }
+    }
+
+    /// Looks whether the card has published its queue pair.
+    pub(super) fn look_for_card(&mut self) {
+        let Ok(answer) = self.page.answer() else {
+            return;
+        };
+        let number = usize::from(answer.doorbell);
+        match answer.queue_pair {
+            0 => {}
+            _ if number >= 2 * CARD_INTERRUPTS => {
+                log::error!("{}: its system wants doorbell {number} of 16", self.name);
+                self.fail_boot();
+            }
+            queue_pair => {
+                self.doorbell.number.set(Some(number));
+                self.link = Link::Connecting { queue_pair };
+            }
+        }
+    }
+
+    /// Looks whether the card that we are connected with is still there.
+    pub(super) fn look_after_card(&mut self, queue_pair: u64) {
+        let answer = self.page.answer().map(|answer| answer.queue_pair);
+        if answer != Ok(queue_pair) {
+            log::warn!("{}: its system has withdrawn its queue pair", self.name);
+            return self.bring_down(Loss::Reset);
+        }
+        let beats = self.page.heartbeat().unwrap_or(0);
+        if beats != self.beats {
+            self.beats = beats;
+            self.beat_at = self.now;
+        }
+        if beats != 0 && self.now.saturating_sub(self.beat_at) > self.timing.silence_ns {
+            self.bring_down(Loss::Silence);
+        }
+    }
+
+    /// The card's system says that it has ended.
+    pub(super) fn system_ended(&mut self, value: u32) {
+        let name = &self.name;
+        match self.state {
+            State::Stopping { .. } => log::info!("{name}: its system has shut down ({value:#x})"),
+            State::Booting { .. } | State::Running => {
+                let what = if value == CRASHED { "crashed" } else { "ended" };
+                log::error!("{name}: its system has {what} (SDBIC1, BAR 4 + 0x1cc94: {value:#x})");
+                self.failed_boots += u32::from(self.state != State::Running);
+                self.shall_run &= self.failed_boots < MAX_FAILED_BOOTS;
+            }
+            _ => return,
+        }
+        self.bring_down(Loss::Reset);
+    }
+
+    /// Registers read all ones: the card is gone, and reaches nothing.
+    pub(super) fn card_is_gone(&mut self, register: usize) {
+        log::error!(
+            "{}: {} reads all ones: the card is not on the bus any more",
+            self.name,
+            name(register)
+        );
+        self.dma.borrow_mut().abort();
+        self.doorbell.number.set(None);
+        let look = self.now.saturating_add(LOOK_NS);
+        self.state = State::Gone { look };
+        self.link = match self.link {
+            Link::Connected { .. } => Link::ToLose { why: Loss::Cut },
+            Link::Attaching | Link::Published | Link::Connecting { .. } => self.draining(),
+            other => other,
+        };
+    }
+
+    /// Looks whether a card that was gone is back: it may have been reset by itself.
+    pub(super) fn look_for_it(&mut self) {
+        if self.read(POSTCODE) != ALL_ONES {
+            log::warn!("{}: the card is back on the bus", self.name);
+            return self.reset(self.now);
+        }
+        let look = self.now.saturating_add(LOOK_NS);
+        self.state = State::Gone { look };
+    }
+
+    /// Whether registers may be read: not in the second after a reset.
+    pub(super) fn answers(&self) -> bool {
+        !matches!(
+            self.state,
+            State::Found | State::Resetting { .. } | State::Gone { .. } | State::Failed
+        )
+    }
+}

@@ -1,0 +1,100 @@
+//! The device page: host memory in which host and card tell each other where their queue pairs are.
+//! The card finds it by scratchpads 14 and 15.
+//!
+//! The first 24 bytes are those of the mainline driver (`scif.md`, section 9.3). The last words are
+//! an extension: a card that counts the first of them up is watched by it, and a card that leaves
+//! them 0 speaks the base protocol and is watched by its crash notices only.
+
+use platform::Result;
+use platform::mem::{PAGE, Region};
+
+/// Says that it is a device page.
+const MAGIC: u32 = 0xc0ff_ee00;
+/// Offset of the magic number, 4 bytes.
+pub const AT_MAGIC: usize = 0;
+/// Offset of the card's node number, 1 byte.
+pub const AT_NODE: usize = 5;
+/// Offset of the card's doorbell (0 to 7 interrupts, 8 to 15 the other kind), 1 byte, by the card.
+pub const AT_CARD_DOORBELL: usize = 6;
+/// Offset of the host's doorbell (0 to 3), 1 byte.
+pub const AT_HOST_DOORBELL: usize = 7;
+/// Offset of the card address of the host's queue pair, 8 bytes; 0: none.
+pub const AT_HOST_QUEUE_PAIR: usize = 8;
+/// Offset of the card address of the card's queue pair, 8 bytes, by the card; 0: none.
+pub const AT_CARD_QUEUE_PAIR: usize = 16;
+/// Offset of the card's heartbeat, 8 bytes, by the card.
+pub const AT_HEARTBEAT: usize = PAGE - 8;
+
+/// What the card says in the page.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Answer {
+    /// Card address of its queue pair; 0: none.
+    pub queue_pair: u64,
+    /// Its doorbell.
+    pub doorbell: u8,
+}
+
+/// The page.
+#[derive(Clone, Debug)]
+pub struct DevicePage {
+    region: Region,
+}
+
+impl DevicePage {
+    /// A page in this memory, of at least [`PAGE`] bytes.
+    ///
+    /// # Errors
+    /// `EFAULT` when it is shorter.
+    pub fn new(region: &Region) -> Result<Self> {
+        Ok(Self {
+            region: region.part(0, PAGE)?,
+        })
+    }
+
+    /// Empties it and publishes this side's half. The queue pair is last: who sees it sees all.
+    ///
+    /// # Errors
+    /// None in practice: all places are inside the page.
+    pub fn publish(&self, node: u8, doorbell: u8, queue_pair: u64) -> Result<()> {
+        self.withdraw()?;
+        self.region.write(AT_NODE, node)?;
+        self.region.write(AT_HOST_DOORBELL, doorbell)?;
+        self.region.write(AT_MAGIC, MAGIC)?;
+        self.region
+            .store_release_u64(AT_HOST_QUEUE_PAIR, queue_pair)?;
+        Ok(())
+    }
+
+    /// Empties it.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn withdraw(&self) -> Result<()> {
+        self.region.store_release_u64(AT_HOST_QUEUE_PAIR, 0)?;
+        Ok(self.region.zero(0, PAGE)?)
+    }
+
+    /// The card's half, copied once: the doorbell counts when the queue pair is there.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn answer(&self) -> Result<Answer> {
+        Ok(Answer {
+            queue_pair: self.region.load_acquire_u64(AT_CARD_QUEUE_PAIR)?,
+            doorbell: self.region.read(AT_CARD_DOORBELL)?,
+        })
+    }
+
+    /// The card's heartbeat; 0 when it has none.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn heartbeat(&self) -> Result<u64> {
+        Ok(self.region.load_acquire_u64(AT_HEARTBEAT)?)
+    }
+}
+
+/// Whether this is a device page: for the card's side.
+pub fn is_magic(value: u32) -> bool {
+    value == MAGIC
+}

@@ -1,0 +1,277 @@
+//! The registers of the Xeon Phi coprocessor x100, in the order of the document they are from: the
+//! reference on SCIF (`scif.md`), section 10, whose subsection is named with each group. All are 32
+//! bits wide and at these offsets of the register BAR; memory is reached through the other one.
+//!
+//! What is marked *assumed* is not in the document: it is what the published drivers (Intel's MPSS
+//! 3 and Linux 4.x) rely on, or the weakest behaviour that would explain what they do.
+
+// 10.1 PCI ---------------------------------------------------------------------------------------
+
+/// Vendor of all cards.
+pub const VENDOR: u16 = 0x8086;
+/// First and last device number; all in between are driven alike.
+pub const DEVICES: core::ops::RangeInclusive<u16> = 0x2250..=0x225e;
+/// The BAR with the card's memory: the offset is the card's physical address.
+pub const APERTURE_BAR: usize = 0;
+/// The BAR with the registers below.
+pub const REGISTERS_BAR: usize = 4;
+/// Bytes of registers: DBOX and SBOX, 64 KiB each.
+pub const REGISTERS_BYTES: usize = 0x2_0000;
+/// What any register of a card reads as that is gone, or in the middle of a reset (10.8).
+pub const ALL_ONES: u32 = u32::MAX;
+
+/// Where the SBOX begins.
+const SBOX: usize = 0x1_0000;
+
+// 10.3 SMPT --------------------------------------------------------------------------------------
+
+/// Entries of the system memory page table.
+pub const SMPT_ENTRIES: usize = 32;
+/// Bits of an address within the memory of one entry: 16 GiB.
+pub const SMPT_SHIFT: u32 = 34;
+/// Card address of what entry 0 shows; the others follow.
+pub const SMPT_WINDOW: u64 = 0x80_0000_0000;
+
+/// The register of an entry.
+pub const fn smpt(entry: usize) -> usize {
+    SBOX + 0x3100 + 4 * entry
+}
+
+/// The register's value for host memory from `page << SMPT_SHIFT` on. Bit 0 would turn snooping
+/// off; caches of the host are always snooped.
+pub const fn smpt_value(page: u64) -> u32 {
+    (page << 2) as u32
+}
+
+// 10.4 Interrupts --------------------------------------------------------------------------------
+
+/// What interrupts the host: bits of the next three registers.
+pub const SICR0: usize = SBOX + 0x9004;
+/// Writing ones enables them.
+pub const SICE0: usize = SBOX + 0x900c;
+/// Writing ones disables them.
+pub const SICC0: usize = SBOX + 0x9010;
+/// Interrupts that clear their cause by themselves: with several vectors only.
+pub const SIAC0: usize = SBOX + 0x9014;
+/// Causes of vector 0; those of other vectors follow.
+pub const MXAR0: usize = SBOX + 0x9044;
+/// Clears pending MSI-X bits, on A steppings after each service.
+pub const MSIXPBACR: usize = SBOX + 0x9084;
+
+/// Cause: the card rang doorbell `n` of 4.
+pub const fn cause_doorbell(n: u32) -> u32 {
+    1 << n
+}
+/// Cause: DMA channel `n` of 8.
+pub const fn cause_dma(n: usize) -> u32 {
+    1 << (8 + n)
+}
+/// All causes the driver wants: doorbells 0 to 3 and DMA channels 0 to 7.
+pub const CAUSES: u32 = 0xff0f;
+
+/// Doorbells from the card to the host.
+pub const DOORBELLS: usize = 4;
+/// The register of doorbell `n`: the card sets [`SDBIC_REQUEST`] and may add a value.
+pub const fn sdbic(n: usize) -> usize {
+    SBOX + 0xcc90 + 4 * n
+}
+/// Bit of a doorbell register that interrupts the host.
+pub const SDBIC_REQUEST: u32 = 1 << 31;
+/// Bit that tells that the doorbell is on its way.
+pub const SDBIC_STATUS: u32 = 1 << 30;
+
+/// Interrupts from the host to the card of either kind below.
+pub const CARD_INTERRUPTS: usize = 8;
+/// Interrupt `n`: any write interrupts the card. Its number is 0 to 7; the base that the card's own
+/// interrupt numbers have (17) is no part of it.
+pub const fn rdmasr(n: usize) -> usize {
+    SBOX + 0xb180 + 4 * n
+}
+/// Interrupt `n`, lower word: read, set [`ICR_SEND`], write back.
+pub const fn apicicr(n: usize) -> usize {
+    SBOX + 0xa9d0 + 8 * n
+}
+/// Bit that sends it.
+pub const ICR_SEND: u32 = 1 << 13;
+/// Which of them asks the card's system to shut down.
+pub const SHUTDOWN_INTERRUPT: usize = 1;
+/// The last of them starts the bootstrap (10.7): its lower word.
+pub const APICICR7: usize = apicicr(7);
+/// Its upper word: which of the card's processors.
+pub const APICICR7_HIGH: usize = APICICR7 + 4;
+/// The vector that the bootstrap waits for.
+pub const BOOT_VECTOR: u32 = 229;
+
+// 10.5 Others ------------------------------------------------------------------------------------
+
+/// Reset control.
+pub const RGCR: usize = SBOX + 0x4010;
+/// Bit that resets the card.
+pub const RGCR_RESET: u32 = 1;
+/// Temperature: bit 31 valid, bits 30:22 °C of the hottest sensor (*assumed*, from MPSS 3).
+pub const THERMAL_STATUS: usize = SBOX + 0x1018;
+/// How far the card's firmware is: two ASCII characters, the lower byte first. In the DBOX.
+pub const POSTCODE: usize = 0x242c;
+/// POST codes that say that the reset failed.
+pub const POST_FAILED: [u32; 2] = [
+    u32::from_le_bytes(*b"F2\0\0"),
+    u32::from_le_bytes(*b"F4\0\0"),
+];
+
+// 10.6 Scratchpads -------------------------------------------------------------------------------
+
+/// A scratchpad, 0 to 15.
+pub const fn scratch(n: usize) -> usize {
+    SBOX + 0xab20 + 4 * n
+}
+/// Scratchpad 0, bits 31:3: memory size in KiB.
+pub const MEMORY_SIZE: usize = scratch(0);
+/// Scratchpad 2: whether the bootstrap waits for an image, and where it wants it.
+pub const DOWNLOAD: usize = scratch(2);
+/// Bit of [`DOWNLOAD`]: it waits.
+pub const DOWNLOAD_READY: u32 = 1;
+/// Bits of [`DOWNLOAD`]: the load address, a multiple of 4 KiB.
+pub const DOWNLOAD_ADDRESS: u32 = 0xffff_f000;
+/// Scratchpad 5: size of the image in bytes.
+pub const IMAGE_BYTES: usize = scratch(5);
+/// Scratchpad 7, bits 9:0: fuse revision.
+pub const FUSES: usize = scratch(7);
+/// Scratchpad 13: stepping and more.
+pub const IDENTITY: usize = scratch(13);
+/// Scratchpads 14 and 15: where the device page is, for the card's system.
+pub const PAGE_LOW: usize = scratch(14);
+/// As above.
+pub const PAGE_HIGH: usize = scratch(15);
+
+/// The processor that the bootstrap runs on, from [`DOWNLOAD`].
+pub const fn boot_processor(download: u32) -> u32 {
+    download >> 1 & 0x1ff
+}
+
+// 10.9 DMA ---------------------------------------------------------------------------------------
+
+/// Channels of a card; the first four are the host's.
+pub const CHANNELS: usize = 8;
+/// As above.
+pub const HOST_CHANNELS: usize = 4;
+/// Configuration of all channels.
+pub const DCR: usize = SBOX + 0xa280;
+/// Bit of [`DCR`]: channel `n` is the host's.
+pub const fn dcr_owner(n: usize) -> u32 {
+    1 << (2 * n)
+}
+/// Bit of [`DCR`]: channel `n` works.
+pub const fn dcr_enable(n: usize) -> u32 {
+    2 << (2 * n)
+}
+
+/// A register of channel `n`, by its offset there.
+pub const fn channel(n: usize, register: usize) -> usize {
+    SBOX + 0xa000 + 0x40 * n + register
+}
+/// Interrupts of a channel.
+pub const DCAR: usize = 0x00;
+/// Bit of [`DCAR`]: no interrupts to the host.
+pub const DCAR_MASK_HOST: u32 = 1 << 25;
+/// Index behind the last descriptor; written by the driver, never twice the same value.
+pub const DHPR: usize = 0x04;
+/// Index of the next descriptor to be executed.
+pub const DTPR: usize = 0x08;
+/// Address of the ring, lower half.
+pub const DRAR_LOW: usize = 0x14;
+/// The rest of it, and its size.
+pub const DRAR_HIGH: usize = 0x18;
+/// Completed descriptors and state.
+pub const DSTAT: usize = 0x20;
+/// Bits of [`DSTAT`]: completed descriptors. Both published drivers use the number as an index of
+/// the ring, so it must begin anew with it (*assumed*).
+pub const DSTAT_COUNT: u32 = 0x1_ffff;
+/// Bit of [`DSTAT`]: the channel stands still after an error.
+pub const DSTAT_QUIESCED: u32 = 1 << 29;
+/// Where the channel stores [`DSTAT`] by itself, lower half: 4 bytes.
+pub const DSTATWB_LOW: usize = 0x24;
+/// Upper half.
+pub const DSTATWB_HIGH: usize = 0x28;
+/// Bit of what is stored there: an error.
+pub const DSTATWB_ERROR: u32 = 1 << 31;
+/// Errors of the channel; not 0 after one. Disabling the channel clears it (*assumed*).
+pub const DCHERR: usize = 0x2c;
+/// Which errors are not reported.
+pub const DCHERRMSK: usize = 0x30;
+
+/// [`DRAR_HIGH`] for a ring of so many descriptors in host memory at this card address.
+pub const fn drar_high(address: u64, descriptors: u32) -> u32 {
+    const SYSTEM: u32 = 1 << 26;
+    let within = (address >> 32 & 0x3) as u32;
+    let entry = (address >> SMPT_SHIFT & 0x1f) as u32;
+    SYSTEM | entry << 21 | descriptors << 4 | within
+}
+
+/// Bytes of a descriptor: two words of 64 bits.
+pub const DESCRIPTOR_BYTES: usize = 16;
+/// Addresses and length of a copy are multiples of this.
+pub const DMA_ALIGN: u64 = 64;
+/// Bytes of one copy on a channel of the host at most.
+pub const HOST_COPY_BYTES: u32 = 512 << 10;
+/// Bits of an address of the card.
+pub const ADDRESS: u64 = (1 << 40) - 1;
+/// Type of a descriptor, in its second word.
+pub const TYPE_SHIFT: u32 = 60;
+/// Copies memory.
+pub const TYPE_COPY: u64 = 1;
+/// Stores eight bytes once all before is done.
+pub const TYPE_STATUS: u64 = 2;
+/// Place of a copy's length, in units of [`DMA_ALIGN`], in its first word.
+pub const LENGTH_SHIFT: u32 = 46;
+/// Bit of a status descriptor's second word: interrupt when done.
+pub const STATUS_INTERRUPT: u64 = 1 << 59;
+
+/// The words of a copy. Addresses are the card's.
+pub const fn copy_descriptor(from: u64, to: u64, bytes: u64) -> [u64; 2] {
+    let length = bytes / DMA_ALIGN;
+    [from | length << LENGTH_SHIFT, TYPE_COPY << TYPE_SHIFT | to]
+}
+
+/// The words of a status descriptor.
+pub const fn status_descriptor(value: u64, to: u64, interrupts: bool) -> [u64; 2] {
+    let interrupt = if interrupts { STATUS_INTERRUPT } else { 0 };
+    [value, TYPE_STATUS << TYPE_SHIFT | interrupt | to]
+}
+
+/// The name of a register in messages: with its offset in the BAR.
+pub fn name(offset: usize) -> &'static str {
+    match offset {
+        SICR0 => "SICR0 (BAR 4 + 0x19004)",
+        RGCR => "RGCR (BAR 4 + 0x14010)",
+        POSTCODE => "POSTCODE (BAR 4 + 0x242c)",
+        DOWNLOAD => "SCRATCH2 (BAR 4 + 0x1ab28)",
+        IDENTITY => "SCRATCH13 (BAR 4 + 0x1ab54)",
+        MEMORY_SIZE => "SCRATCH0 (BAR 4 + 0x1ab20)",
+        DCR => "DCR (BAR 4 + 0x1a280)",
+        _ => "a register",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn names_tell_the_offsets() {
+        for offset in [SICR0, RGCR, POSTCODE, DOWNLOAD, IDENTITY, MEMORY_SIZE, DCR] {
+            assert!(name(offset).ends_with(&format!("+ {offset:#x})")));
+        }
+    }
+
+    #[test]
+    fn values_are_those_of_the_document() {
+        assert_eq!(APICICR7, 0x1_aa08);
+        assert_eq!(POST_FAILED, [12870, 13382]);
+        assert_eq!(smpt_value(3), 12);
+        assert_eq!(boot_processor(0x0400_0000 | 5 << 1 | 1), 5);
+        assert_eq!(drar_high(0x84_0000_1000, 64), 1 << 26 | 1 << 21 | 64 << 4);
+        assert_eq!(copy_descriptor(64, 128, 256), [64 | 4 << 46, 1 << 60 | 128]);
+        assert_eq!(status_descriptor(7, 8, true), [7, 2 << 60 | 1 << 59 | 8]);
+    }
+}

@@ -1,0 +1,204 @@
+//! What the backend needs of the machine: a card's function on the bus, memory that the card
+//! reaches, and the files it boots. A model of the card takes this place in tests.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_RDONLY};
+use platform::aperture::Aperture;
+use platform::dma::Allocator;
+use platform::irq::{self, Interrupt};
+use platform::mem::{Cache, Region};
+use platform::mmio::{Mmio, Registers};
+use platform::pci::msix::Vectors;
+use platform::pci::protocol::{Address, Bar};
+use platform::pci::{self, Function, RawAccess};
+use platform::{Error, Result};
+use syscall::error::{EINVAL, ENODEV, ENOENT};
+
+use super::image::Files;
+use super::registers::{APERTURE_BAR, DEVICES, REGISTERS_BAR, REGISTERS_BYTES, VENDOR};
+
+/// Where the files are that cards boot.
+pub const FILES: &str = "/etc/mic/x100";
+/// Bytes read in one go.
+const CHUNK: usize = 64 << 10;
+
+/// The interrupts of a card.
+pub trait Interrupts {
+    /// Their files.
+    fn files(&self) -> &[Interrupt];
+
+    /// Lets them through.
+    ///
+    /// # Errors
+    /// The table is not there.
+    fn unmask(&self) -> Result<()>;
+}
+
+impl Interrupts for Vectors {
+    fn files(&self) -> &[Interrupt] {
+        self.interrupts()
+    }
+
+    fn unmask(&self) -> Result<()> {
+        Vectors::unmask(self)
+    }
+}
+
+/// A card's place in the machine.
+pub trait Slot {
+    /// How messages call it.
+    fn name(&self) -> String;
+
+    /// Its registers.
+    ///
+    /// # Errors
+    /// `ENODEV` when the BAR has no address, `EINVAL` when it is too short.
+    fn registers(&mut self) -> Result<Rc<dyn Mmio>>;
+
+    /// Its memory.
+    ///
+    /// # Errors
+    /// `ENODEV` when the BAR has no address.
+    fn aperture(&mut self) -> Result<Aperture>;
+
+    /// One interrupt for all causes.
+    ///
+    /// # Errors
+    /// `ENOSPC` when no vector is free.
+    fn interrupts(&mut self) -> Result<Box<dyn Interrupts>>;
+
+    /// Zeroed memory of the host, contiguous, with its physical address.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn memory(&mut self, bytes: usize) -> Result<(Region, u64)>;
+
+    /// What it shall boot.
+    ///
+    /// # Errors
+    /// `ENOENT` when there is nothing.
+    fn files(&mut self) -> Result<Files>;
+}
+
+/// A card on the PCI bus.
+pub struct PciSlot {
+    function: Function,
+    files: Option<Rc<Files>>,
+}
+
+/// Finds all cards. Those that cannot be opened are reported and left out.
+///
+/// # Errors
+/// Those of the `pci` scheme.
+pub fn find() -> Result<Vec<PciSlot>> {
+    let access = RawAccess::open()?;
+    let mut addresses = Vec::new();
+    for address in pci::list()? {
+        let (vendor, device) = access.identity(address)?;
+        if vendor == VENDOR && DEVICES.contains(&device) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Now, as no file can be opened later.
+    let files = match read_files() {
+        Ok(files) => Some(Rc::new(files)),
+        Err(error) => {
+            log::warn!("no files for cards to boot in {FILES}: {error}");
+            None
+        }
+    };
+    let open = |address: Address| match PciSlot::open(address, files.clone()) {
+        Ok(slot) => Some(slot),
+        Err(error) => {
+            log::error!("{address}: this card cannot be opened: {error}");
+            None
+        }
+    };
+    Ok(addresses.into_iter().filter_map(open).collect())
+}
+
+fn read_files() -> Result<Files> {
+    let optional = |name: &str| match read_file(name) {
+        Err(Error { errno: ENOENT }) => Ok(Vec::new()),
+        other => other,
+    };
+    let line = optional("cmdline")?;
+    let line = String::from_utf8(line).map_err(|_| {
+        log::error!("{FILES}/cmdline is no text");
+        Error::new(EINVAL)
+    })?;
+    Ok(Files {
+        kernel: read_file("kernel")?,
+        ram_disk: optional("initrd")?,
+        command_line: line.trim().into(),
+    })
+}
+
+fn read_file(name: &str) -> Result<Vec<u8>> {
+    let file = Fd::open(&format!("{FILES}/{name}"), O_CLOEXEC | O_RDONLY, 0)?;
+    let mut bytes = Vec::new();
+    loop {
+        let there = bytes.len();
+        bytes.resize(there + CHUNK, 0);
+        let count = file.read(&mut bytes[there..])?;
+        bytes.truncate(there + count.min(CHUNK));
+        if count == 0 {
+            return Ok(bytes);
+        }
+    }
+}
+
+impl PciSlot {
+    /// Whether there is something to boot.
+    pub fn has_files(&self) -> bool {
+        self.files.is_some()
+    }
+
+    fn open(address: Address, files: Option<Rc<Files>>) -> Result<Self> {
+        let mut function = Function::open(address)?;
+        function.enable()?;
+        Ok(Self { function, files })
+    }
+}
+
+impl Slot for PciSlot {
+    fn name(&self) -> String {
+        format!("{}", self.function.config().address)
+    }
+
+    fn registers(&mut self) -> Result<Rc<dyn Mmio>> {
+        let region = self.function.map_bar(REGISTERS_BAR, Cache::Uncached)?;
+        Ok(Rc::new(Registers::new(region, REGISTERS_BYTES)?))
+    }
+
+    fn aperture(&mut self) -> Result<Aperture> {
+        let bar = self.function.config().bars.get(APERTURE_BAR);
+        let (physical, _) = bar.and_then(Bar::memory).ok_or(Error::new(ENODEV))?;
+        let region = self.function.map_bar(APERTURE_BAR, Cache::WriteCombining)?;
+        Ok(Aperture::new(region, physical))
+    }
+
+    fn interrupts(&mut self) -> Result<Box<dyn Interrupts>> {
+        let cpu = irq::boot_cpu()?;
+        Ok(Box::new(Vectors::set_up(&mut self.function, cpu, 1)?))
+    }
+
+    fn memory(&mut self, bytes: usize) -> Result<(Region, u64)> {
+        let buffer = Allocator::new()?.allocate(bytes)?;
+        Ok((buffer.region().clone(), buffer.physical()))
+    }
+
+    fn files(&mut self) -> Result<Files> {
+        let files = self.files.as_ref().ok_or(Error::new(ENOENT))?;
+        Ok(Files::clone(files))
+    }
+}

@@ -1,0 +1,166 @@
+//! The system memory page table: where the card sees the host's memory.
+//!
+//! 32 entries of 16 GiB each. At first entry *i* shows host memory from *i* × 16 GiB on, which is
+//! all that most machines have. Memory above takes entries that nothing was asked of yet. What
+//! was given out once stays until the link is made anew, so a card address never changes its
+//! meaning while the card may use it. Neighbours in the host's memory are neighbours for the card,
+//! or cannot be reached: runs of pages cross the borders of entries.
+
+use alloc::rc::Rc;
+use core::cell::RefCell;
+
+use platform::mmio::Mmio;
+
+use super::registers::{ADDRESS, SMPT_ENTRIES, SMPT_SHIFT, SMPT_WINDOW, smpt, smpt_value};
+use crate::function::Bus;
+
+/// One entry.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// The host's memory it shows, in units of 16 GiB.
+    page: u64,
+    /// Whether addresses in it were given out.
+    is_used: bool,
+    /// Whether some of them outlive the link.
+    is_kept: bool,
+}
+
+/// The table, as it is to be in the registers.
+pub struct Smpt {
+    registers: Rc<dyn Mmio>,
+    entries: RefCell<[Entry; SMPT_ENTRIES]>,
+}
+
+impl Smpt {
+    /// The linear table; nothing is written yet.
+    pub fn new(registers: Rc<dyn Mmio>) -> Self {
+        let entries = core::array::from_fn(|index| Entry {
+            page: index as u64,
+            is_used: false,
+            is_kept: false,
+        });
+        Self {
+            registers,
+            entries: RefCell::new(entries),
+        }
+    }
+
+    /// Writes all registers: a reset leaves nothing in them.
+    pub fn write_all(&self) {
+        for (index, entry) in self.entries.borrow().iter().enumerate() {
+            self.registers.write32(smpt(index), smpt_value(entry.page));
+        }
+    }
+
+    /// The entry that shows a page of 16 GiB, taken now if need be.
+    fn entry_of(&self, page: u64) -> Option<usize> {
+        let mut entries = self.entries.borrow_mut();
+        if let Some(index) = entries.iter().position(|entry| entry.page == page) {
+            entries[index].is_used = true;
+            return Some(index);
+        }
+        let neighbour = |page: Option<u64>| {
+            let shows = |entry: &Entry| entry.is_used && Some(entry.page) == page;
+            entries.iter().position(shows)
+        };
+        let below = neighbour(page.checked_sub(1)).map(|index| index + 1);
+        let above = neighbour(page.checked_add(1)).map(|index| index.checked_sub(1));
+        let is_free = |index: &usize| entries.get(*index).is_some_and(|entry| !entry.is_used);
+        let index = match (below, above) {
+            (None, None) => entries.iter().rposition(|entry| !entry.is_used)?,
+            (Some(index), None) => Some(index).filter(is_free)?,
+            (None, Some(index)) => index.filter(is_free)?,
+            (Some(index), Some(other)) => other.filter(|o| *o == index).filter(is_free)?,
+        };
+        entries[index] = Entry {
+            page,
+            is_used: true,
+            is_kept: false,
+        };
+        self.registers.write32(smpt(index), smpt_value(page));
+        Some(index)
+    }
+
+    /// As [`Bus::address`], for memory that the card is shown as long as this driver lives.
+    pub fn keep(&self, physical: u64) -> Option<u64> {
+        let index = self.entry_of(physical >> SMPT_SHIFT)?;
+        self.entries.borrow_mut()[index].is_kept = true;
+        self.address(physical)
+    }
+
+    /// The link was made anew: the card knows none of the addresses given out before.
+    pub fn forget(&self) {
+        for entry in self.entries.borrow_mut().iter_mut() {
+            entry.is_used = entry.is_kept;
+        }
+    }
+}
+
+impl Bus for Smpt {
+    fn address(&self, physical: u64) -> Option<u64> {
+        let index = self.entry_of(physical >> SMPT_SHIFT)?;
+        let within = physical & ((1 << SMPT_SHIFT) - 1);
+        let address = SMPT_WINDOW + ((index as u64) << SMPT_SHIFT) + within;
+        (address <= ADDRESS).then_some(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[derive(Default)]
+    struct Written(RefCell<Vec<(usize, u32)>>);
+
+    impl Mmio for Written {
+        fn read32(&self, _: usize) -> u32 {
+            0
+        }
+        fn write32(&self, offset: usize, value: u32) {
+            self.0.borrow_mut().push((offset, value));
+        }
+    }
+
+    const PAGE: u64 = 1 << SMPT_SHIFT;
+
+    #[test]
+    fn memory_below_512_gib_is_linear() {
+        let written = Rc::new(Written::default());
+        let table = Smpt::new(written.clone());
+        table.write_all();
+        assert_eq!(written.0.borrow().len(), 32);
+        assert_eq!(written.0.borrow()[31], (smpt(31), 31 << 2));
+        assert_eq!(table.address(0x1234), Some(0x80_0000_1234));
+        assert_eq!(
+            table.address(31 * PAGE + 5),
+            Some(0x80_0000_0000 + 31 * PAGE + 5)
+        );
+        assert_eq!(written.0.borrow().len(), 32);
+    }
+
+    #[test]
+    fn memory_above_takes_entries_that_are_not_used() {
+        let written = Rc::new(Written::default());
+        let table = Smpt::new(written.clone());
+        for page in 0..30 {
+            table.address(page * PAGE);
+        }
+        // The last free entry first; its successor would have to be behind it, and there is none.
+        let first = table.address(40 * PAGE).unwrap();
+        assert_eq!(first, SMPT_WINDOW + 31 * PAGE);
+        assert_eq!(table.address(41 * PAGE), None);
+        // In front of it there is room.
+        assert_eq!(table.address(39 * PAGE), Some(SMPT_WINDOW + 30 * PAGE));
+        assert_eq!(table.address(50 * PAGE), None);
+        assert_eq!(
+            *written.0.borrow(),
+            [(smpt(31), 40 << 2), (smpt(30), 39 << 2)]
+        );
+        // What is not in use any more can be given to others.
+        table.forget();
+        assert_eq!(table.keep(50 * PAGE), Some(SMPT_WINDOW + 31 * PAGE));
+        table.forget();
+        assert_eq!(table.address(60 * PAGE), Some(SMPT_WINDOW + 30 * PAGE));
+    }
+}
