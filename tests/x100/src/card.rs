@@ -1,0 +1,437 @@
+//! The card's hardware: registers with their side effects, firmware, memory, interrupts both ways.
+//!
+//! It is stricter than the hardware. Whatever a driver may not rely on is noted as a complaint:
+//! accesses that are not aligned or hit no register, in the second after a reset, to bits that
+//! belong to the other side, in an order that the document forbids. A test ends with
+//! [`Card::complaints`] being empty, or is about one of them.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use micd::x100::registers::{
+    ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_VECTOR, CARD_INTERRUPTS, CAUSES, CHANNELS, DCR,
+    DOORBELLS, DOWNLOAD, DOWNLOAD_ADDRESS, DOWNLOAD_READY, FUSES, HOST_CHANNELS, ICR_SEND,
+    IDENTITY, MEMORY_SIZE, MSIXPBACR, MXAR0, POSTCODE, RGCR, RGCR_RESET, SDBIC_REQUEST, SIAC0,
+    SICC0, SICE0, SICR0, SMPT_ENTRIES, SMPT_SHIFT, SMPT_WINDOW, THERMAL_STATUS, apicicr,
+    boot_processor, cause_doorbell, channel, dcr_enable, dcr_owner, rdmasr, scratch, sdbic, smpt,
+};
+use platform::mem::Region;
+
+use crate::dma::{Channel, Done};
+use crate::host::HostRam;
+
+/// Bytes of the card's memory.
+pub const MEMORY: usize = 128 << 20;
+/// Where the firmware wants the image.
+pub const LOAD: u32 = 16 << 20;
+/// The processor the firmware runs on.
+pub const PROCESSOR: u32 = 0x5a;
+/// Nanoseconds after a reset in which no register may be touched.
+const SETTLE_NS: u64 = 1_000_000_000;
+/// Nanoseconds that the firmware needs.
+const FIRMWARE_NS: u64 = 4_500_000_000;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// The firmware never gets ready.
+    pub never_ready: bool,
+    /// So many resets fail.
+    pub failed_resets: u32,
+    /// All registers read all ones.
+    pub is_gone: bool,
+    /// So many copies end in an error.
+    pub dma_errors: u32,
+}
+
+/// What the card's processors are interrupted for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Interrupt {
+    /// APICICR of this number.
+    Apic(usize),
+    /// RDMASR of this number.
+    Rdma(usize),
+    /// The firmware is to start the image.
+    Boot,
+}
+
+/// Accesses of the host to registers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Accesses {
+    /// Loads, each a round trip over the bus.
+    pub reads: u64,
+    /// Stores.
+    pub writes: u64,
+}
+
+/// A card.
+pub struct Card {
+    /// Bits 7:4 of SCRATCH13.
+    stepping: u32,
+    /// The card's memory.
+    pub memory: Region,
+    host: Rc<HostRam>,
+    /// What goes wrong.
+    pub faults: Faults,
+    now: u64,
+    /// When the last reset was, and whether the firmware has begun anew since.
+    reset_at: Option<u64>,
+    is_booted: bool,
+    scratch: [u32; 16],
+    smpt: [u32; SMPT_ENTRIES],
+    /// Entries that the card has used since they were written.
+    used: [bool; SMPT_ENTRIES],
+    sicr: u32,
+    /// What the host has read from SICR0 and not acknowledged.
+    seen: u32,
+    sice: u32,
+    mxar: u32,
+    /// MSI-X pending bit: no further message before it is cleared (A steppings).
+    pending: bool,
+    message: bool,
+    sdbic: [u32; DOORBELLS],
+    apic: [u32; CARD_INTERRUPTS],
+    apic_read: [bool; CARD_INTERRUPTS],
+    processor: u32,
+    interrupts: VecDeque<Interrupt>,
+    dcr: u32,
+    pub(crate) channels: Vec<Channel>,
+    /// What the DMA engine has done.
+    pub done: Done,
+    /// What the host has done wrong.
+    pub complaints: Vec<String>,
+    /// What the host has done at all.
+    pub accesses: Accesses,
+    /// Resets so far.
+    pub resets: u32,
+}
+
+impl Card {
+    /// A card that something ran on before: its registers are not what a reset leaves.
+    pub fn new(host: Rc<HostRam>, stepping: u32) -> Self {
+        let mut scratch = [0; 16];
+        scratch[2] = 0xdead_b000;
+        scratch[14] = 0x1234_5000;
+        scratch[13] = stepping << 4 | 11 << 12;
+        Self {
+            stepping,
+            memory: Region::heap(MEMORY),
+            host,
+            faults: Faults::default(),
+            now: 0,
+            reset_at: None,
+            is_booted: false,
+            scratch,
+            smpt: [0; SMPT_ENTRIES],
+            used: [false; SMPT_ENTRIES],
+            sicr: cause_doorbell(0),
+            seen: 0,
+            sice: CAUSES,
+            mxar: 0,
+            pending: false,
+            message: false,
+            sdbic: [7; DOORBELLS],
+            apic: [0x31; CARD_INTERRUPTS],
+            apic_read: [false; CARD_INTERRUPTS],
+            processor: 0,
+            interrupts: VecDeque::new(),
+            dcr: 0,
+            channels: vec![Channel::default(); CHANNELS],
+            done: Done::default(),
+            complaints: Vec::new(),
+            accesses: Accesses::default(),
+            resets: 0,
+        }
+    }
+
+    pub(crate) fn complain(&mut self, what: String) {
+        self.complaints.push(what);
+    }
+
+    pub(crate) fn is_first_stepping(&self) -> bool {
+        self.stepping == 0
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.faults.is_gone
+    }
+
+    pub(crate) fn is_enabled(&self, n: usize) -> bool {
+        self.dcr & dcr_enable(n) != 0
+    }
+
+    /// Time passes: the firmware may get ready.
+    pub fn set_now(&mut self, now: u64) {
+        self.now = now;
+        let is_due = self.reset_at.is_some_and(|at| now >= at + FIRMWARE_NS);
+        let is_ready = self.scratch[2] & DOWNLOAD_READY != 0;
+        if is_due && !is_ready && !self.is_booted && !self.faults.never_ready {
+            if self.faults.failed_resets >= self.resets {
+                return;
+            }
+            self.scratch[0] = (MEMORY as u32 >> 10) << 3;
+            self.scratch[2] = LOAD | PROCESSOR << 1 | DOWNLOAD_READY;
+            self.scratch[7] = 0x0203_0000 | 251;
+            self.scratch[13] = self.stepping << 4 | 11 << 12;
+        }
+    }
+
+    /// The card begins anew, because of the host or by itself.
+    pub fn reset(&mut self) {
+        self.resets += 1;
+        self.reset_at = Some(self.now);
+        self.is_booted = false;
+        self.scratch = [0; 16];
+        self.smpt = [0; SMPT_ENTRIES];
+        self.used = [false; SMPT_ENTRIES];
+        (self.sicr, self.seen, self.sice, self.mxar) = (0, 0, 0, 0);
+        (self.pending, self.message) = (false, false);
+        self.sdbic = [0; DOORBELLS];
+        self.interrupts.clear();
+        self.dcr = 0;
+        self.channels.iter_mut().for_each(Channel::reset);
+    }
+
+    /// Whether the host has reset it since `resets` were counted.
+    pub fn has_message(&mut self) -> bool {
+        core::mem::take(&mut self.message)
+    }
+
+    /// The next interrupt of the card's processors.
+    pub fn take_interrupt(&mut self) -> Option<Interrupt> {
+        self.interrupts.pop_front()
+    }
+
+    /// The card rings the host.
+    pub fn ring_host(&mut self, doorbell: usize, value: u32) {
+        self.sdbic[doorbell] = SDBIC_REQUEST | value;
+        self.raise(cause_doorbell(doorbell as u32));
+    }
+
+    /// A scratchpad, for the card's system.
+    pub fn scratchpad(&self, n: usize) -> u32 {
+        self.scratch[n]
+    }
+
+    /// A cause of interrupts is there.
+    pub(crate) fn raise(&mut self, cause: u32) {
+        self.sicr |= cause;
+        self.signal();
+    }
+
+    fn signal(&mut self) {
+        if self.sicr & self.sice & self.mxar != 0 && !self.pending {
+            self.pending = self.is_first_stepping();
+            self.message = true;
+        }
+    }
+
+    /// The memory behind an address of the card.
+    pub fn reach(&mut self, address: u64, bytes: usize) -> Option<Region> {
+        let Some(within) = address.checked_sub(SMPT_WINDOW) else {
+            return self.memory.part(usize::try_from(address).ok()?, bytes).ok();
+        };
+        let index = usize::try_from(within >> SMPT_SHIFT).ok()?;
+        let entry = *self.smpt.get(index)?;
+        self.used[index] = true;
+        let page = u64::from(entry >> 2);
+        let physical = (page << SMPT_SHIFT) + (within & ((1 << SMPT_SHIFT) - 1));
+        self.host.window(physical, bytes)
+    }
+
+    fn post_code(&self) -> u32 {
+        let code = match self.reset_at {
+            None => *b"FF",
+            Some(_) if self.is_booted => *b"FF",
+            Some(_) if self.faults.failed_resets >= self.resets => *b"F2",
+            Some(_) if self.scratch[2] & DOWNLOAD_READY != 0 => *b"12",
+            Some(_) => *b"3C",
+        };
+        u32::from(u16::from_le_bytes(code))
+    }
+
+    /// The host may not touch registers now.
+    fn is_settling(&mut self, offset: usize) -> bool {
+        let settles = self.reset_at.is_some_and(|at| self.now < at + SETTLE_NS);
+        if settles {
+            self.complain(format!(
+                "{offset:#x} is touched in the second after a reset"
+            ));
+        }
+        settles
+    }
+
+    /// The host reads a register.
+    pub fn read(&mut self, offset: usize) -> u32 {
+        self.accesses.reads += 1;
+        if self.is_gone() || self.is_settling(offset) {
+            return ALL_ONES;
+        }
+        match offset {
+            SICR0 => {
+                self.seen = self.sicr;
+                self.sicr
+            }
+            SICE0 => self.sice,
+            MXAR0 => self.mxar,
+            RGCR | SIAC0 => 0,
+            THERMAL_STATUS => 1 << 31 | 54 << 22,
+            POSTCODE => self.post_code(),
+            APICICR7_HIGH => self.processor,
+            DCR => self.dcr,
+            _ => self.read_indexed(offset),
+        }
+    }
+
+    fn read_indexed(&mut self, offset: usize) -> u32 {
+        if let Some(n) = index_of(offset, scratch(0), 4, 16) {
+            return self.scratch[n];
+        }
+        if let Some(n) = index_of(offset, smpt(0), 4, SMPT_ENTRIES) {
+            return self.smpt[n];
+        }
+        if let Some(n) = index_of(offset, sdbic(0), 4, DOORBELLS) {
+            return self.sdbic[n];
+        }
+        if let Some(n) = index_of(offset, apicicr(0), 8, CARD_INTERRUPTS) {
+            self.apic_read[n] = true;
+            return self.apic[n];
+        }
+        if let Some((n, register)) = channel_of(offset) {
+            return self.read_channel(n, register);
+        }
+        self.complain(format!("{offset:#x} is read: no register"));
+        ALL_ONES
+    }
+
+    /// The host writes a register.
+    pub fn write(&mut self, offset: usize, value: u32) {
+        self.accesses.writes += 1;
+        if self.is_gone() || self.is_settling(offset) {
+            return;
+        }
+        match offset {
+            SICR0 => {
+                if value & !self.seen != 0 {
+                    self.complain(format!("SICR0: {value:#x} clears what was not seen"));
+                }
+                self.sicr &= !value;
+                self.seen = 0;
+                if !self.is_first_stepping() {
+                    // The trap of later steppings: acknowledging turns interrupts off.
+                    self.sice &= !value;
+                }
+            }
+            SICE0 if value & !CAUSES == 0 => {
+                self.sice |= value;
+                self.signal();
+            }
+            SICC0 if value & !CAUSES == 0 => self.sice &= !value,
+            MXAR0 if value & !CAUSES == 0 => self.mxar = value,
+            MSIXPBACR if value == 1 && self.is_first_stepping() => {
+                self.pending = false;
+                self.signal();
+            }
+            RGCR if value == RGCR_RESET => self.host_resets(),
+            APICICR7 => self.start_image(value),
+            APICICR7_HIGH => self.processor = value,
+            DCR => self.write_dcr(value),
+            _ => self.write_indexed(offset, value),
+        }
+    }
+
+    fn write_indexed(&mut self, offset: usize, value: u32) {
+        if let Some(n) = index_of(offset, scratch(0), 4, 16) {
+            let is_hosts = matches!(offset, o if o == scratch(3) || o == scratch(5))
+                || matches!(n, 14 | 15)
+                || (offset == DOWNLOAD && value == 0);
+            if is_hosts {
+                self.scratch[n] = value;
+                return;
+            }
+        } else if let Some(n) = index_of(offset, smpt(0), 4, SMPT_ENTRIES) {
+            let is_bad = value & 3 != 0 || (self.used[n] && self.smpt[n] != value);
+            if !is_bad {
+                self.smpt[n] = value;
+                return;
+            }
+        } else if let Some(n) = index_of(offset, sdbic(0), 4, DOORBELLS) {
+            if value == 0 {
+                self.sdbic[n] = 0;
+                return;
+            }
+        } else if let Some(n) = index_of(offset, apicicr(0), 8, CARD_INTERRUPTS - 1) {
+            if core::mem::take(&mut self.apic_read[n]) && value == self.apic[n] | ICR_SEND {
+                self.interrupts.push_back(Interrupt::Apic(n));
+                return;
+            }
+        } else if let Some(n) = index_of(offset, rdmasr(0), 4, CARD_INTERRUPTS) {
+            self.interrupts.push_back(Interrupt::Rdma(n));
+            return;
+        } else if let Some((n, register)) = channel_of(offset) {
+            return self.write_channel(n, register, value);
+        }
+        self.complain(format!("{offset:#x} may not be set to {value:#x}"));
+    }
+
+    fn host_resets(&mut self) {
+        let is_prepared = self.scratch[2] == 0 && self.scratch[14] == 0 && self.sdbic[1] == 0;
+        if !is_prepared || self.sice != 0 {
+            self.complain("reset without clearing SCRATCH2, SCRATCH14, SDBIC1, SICE0".into());
+        }
+        self.reset();
+    }
+
+    fn start_image(&mut self, value: u32) {
+        let is_ready = self.scratch[2] & DOWNLOAD_READY != 0 && !self.is_booted;
+        let is_right = value == BOOT_VECTOR | ICR_SEND
+            && self.processor == boot_processor(self.scratch[2])
+            && self.scratch[5] != 0;
+        if is_ready && is_right {
+            self.is_booted = true;
+            self.scratch[2] &= DOWNLOAD_ADDRESS;
+            self.interrupts.push_back(Interrupt::Boot);
+        } else {
+            self.complain(format!(
+                "APICICR7: {value:#x}, but the image cannot be started"
+            ));
+        }
+    }
+
+    fn write_dcr(&mut self, value: u32) {
+        let own = (0..HOST_CHANNELS).fold(0, |bits, n| bits | dcr_owner(n) | dcr_enable(n));
+        if (value ^ self.dcr) & !own != 0 {
+            self.complain(format!("DCR: {value:#x} changes channels of the card"));
+            return;
+        }
+        for n in 0..HOST_CHANNELS {
+            if value & dcr_enable(n) == 0 {
+                self.channels[n].disable();
+            } else if value & dcr_owner(n) == 0 {
+                self.complain(format!("DCR: channel {n} works without an owner"));
+            }
+        }
+        self.dcr = value;
+    }
+
+    /// The size of the image, for the firmware.
+    pub fn image_bytes(&self) -> u32 {
+        self.scratch[5]
+    }
+}
+
+/// The index of a register in a row of them.
+fn index_of(offset: usize, first: usize, step: usize, count: usize) -> Option<usize> {
+    let distance = offset.checked_sub(first)?;
+    (distance.is_multiple_of(step) && distance / step < count).then(|| distance / step)
+}
+
+/// The channel of the host's and the register in it.
+fn channel_of(offset: usize) -> Option<(usize, usize)> {
+    let distance = offset.checked_sub(channel(0, 0))?;
+    let n = distance / 0x40;
+    (n < HOST_CHANNELS && offset.is_multiple_of(4)).then_some((n, distance % 0x40))
+}
+
+// Written by the card only; named here so that the list of registers is complete.
+const _: [usize; 3] = [MEMORY_SIZE, FUSES, IDENTITY];

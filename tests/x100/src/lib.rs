@@ -1,0 +1,15 @@
+//! A Xeon Phi x100 at the level of its registers, and a host that drives it with micd's own
+//! backend: [`card`] and [`dma`] are the hardware, [`uos`] is what runs on it, [`host`] the host's
+//! memory, [`wire`] a link of the other kind, [`bed`] puts all together.
+//!
+//! Facts are from `scif.md`, section 10; what that leaves open is decided against the driver.
+
+pub mod bed;
+pub mod card;
+pub mod dma;
+pub mod host;
+pub mod uos;
+pub mod wire;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Reset, firmware, image, link; and the ends of all that.
+
+use micd::x100::registers::smpt;
+use scheme_scif::CardCommand as Command;
+use scif_core::Event;
+use syscall::error::{EBUSY, Error};
+
+use crate::bed::{Bed, CARD};
+use crate::uos::Manners;
+
+/// Steppings: A0, B0, C0, B1.
+const STEPPINGS: [u32; 4] = [0, 1, 2, 3];
+
+#[test]
+fn a_card_boots_and_is_online() {
+    for stepping in STEPPINGS {
+        let mut bed = Bed::new(stepping);
+        assert_eq!(bed.state(), "resetting");
+        bed.boot();
+        let info = bed.info();
+        assert_eq!(bed.state(), "running");
+        assert_eq!(info.stepping, ["A0", "B0", "C0", "B1"][stepping as usize]);
+        assert_eq!(info.memory_bytes, 128 << 20);
+        assert_eq!(info.post_code, "FF");
+        assert_eq!(info.temperature, Some(54));
+        let uos = bed.uos.as_ref().unwrap();
+        assert_eq!(uos.command_line, " mem=128M quiet");
+        assert_eq!(uos.ram_disk, b"the initial file system");
+        assert_eq!(bed.news, [Event::NodeUp(CARD)]);
+        assert_eq!(bed.card.borrow().resets, 1);
+        assert!(bed.links.predecessor_is_let_go());
+        bed.check();
+    }
+}
+
+#[test]
+fn each_kind_of_doorbell_works() {
+    for doorbell in [0, 3, 6, 8, 15] {
+        let mut bed = Bed::new(2);
+        bed.manners.doorbell = doorbell;
+        bed.boot();
+        bed.connect();
+        bed.check();
+    }
+}
+
+#[test]
+fn failed_resets_are_repeated() {
+    let mut bed = Bed::new(2);
+    bed.card.borrow_mut().faults.failed_resets = 2;
+    bed.boot();
+    assert_eq!(bed.card.borrow().resets, 3);
+    bed.check();
+}
+
+#[test]
+fn the_table_is_written_again_after_each_reset() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    bed.command(Command::Reset).unwrap();
+    assert!(bed.run_until(60, |bed| bed.state() == "ready"));
+    for entry in 0..32 {
+        let value = bed.card.borrow_mut().read(smpt(entry));
+        assert_eq!(value, (entry as u32) << 2);
+    }
+    bed.check();
+}
+
+#[test]
+fn an_administrator_resets_boots_and_shuts_down() {
+    let mut bed = Bed::new(1);
+    bed.boot();
+    assert_eq!(bed.command(Command::Boot), Err(Error::new(EBUSY)));
+    bed.command(Command::Reset).unwrap();
+    assert!(bed.run_until(60, |bed| bed.state() == "ready"));
+    assert_eq!(
+        bed.news,
+        [
+            Event::NodeUp(CARD),
+            Event::NodeDown(CARD),
+            Event::LinkFailed(CARD)
+        ]
+    );
+    assert_eq!(bed.command(Command::Shutdown), Err(Error::new(EBUSY)));
+    assert!(!bed.run_until(60, |bed| bed.state() != "ready"));
+    bed.command(Command::Boot).unwrap();
+    bed.boot();
+    bed.connect();
+    bed.command(Command::Shutdown).unwrap();
+    assert_eq!(bed.state(), "stopping");
+    assert!(bed.run_until(60, |bed| bed.state() == "ready"));
+    assert_eq!(bed.card.borrow().resets, 3);
+    bed.check();
+}
+
+#[test]
+fn a_card_that_does_not_shut_down_is_reset() {
+    let mut bed = Bed::new(2);
+    bed.manners.is_polite = false;
+    bed.boot();
+    bed.command(Command::Shutdown).unwrap();
+    assert!(!bed.run_until(50, |bed| bed.state() != "stopping"));
+    assert!(bed.run_until(60, |bed| bed.state() == "ready"));
+    bed.check();
+}
+
+#[test]
+fn a_system_that_crashes_is_started_again() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let (end, _) = bed.connect();
+    bed.uos.as_mut().unwrap().end(0xdead);
+    assert!(bed.run_until(5, |bed| !bed.is_online()));
+    let error = bed.engine.send(&mut bed.memory, end, b"x").unwrap_err();
+    assert_eq!(error.errno(), syscall::error::ECONNRESET);
+    bed.engine.close(&mut bed.memory, end);
+    bed.boot();
+    bed.connect();
+    bed.check();
+}
+
+#[test]
+fn a_system_that_hangs_is_noticed_by_its_heart() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    bed.uos.as_mut().unwrap().hang();
+    assert!(!bed.run_until(25, |bed| bed.news.contains(&Event::NodeDown(CARD))));
+    assert!(bed.run_until(10, |bed| bed.news.contains(&Event::NodeDown(CARD))));
+    bed.boot();
+    bed.check();
+}
+
+#[test]
+fn a_base_protocol_card_without_a_heart_is_no_silent_one() {
+    let mut bed = Bed::new(2);
+    bed.manners.has_heart = false;
+    bed.boot();
+    assert!(!bed.run_until(100, |bed| bed.news.contains(&Event::NodeDown(CARD))));
+    bed.check();
+}
+
+#[test]
+fn a_queue_pair_that_is_withdrawn_ends_the_link() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    bed.uos.as_mut().unwrap().withdraw();
+    assert!(bed.run_until(5, |bed| bed.news.contains(&Event::NodeDown(CARD))));
+    bed.boot();
+    bed.check();
+}
+
+#[test]
+fn a_system_that_never_answers_is_given_up_after_three_times() {
+    let mut bed = Bed::new(2);
+    bed.manners = Manners {
+        is_alive: false,
+        ..Manners::default()
+    };
+    assert!(bed.run_until(700, |bed| bed.card.borrow().resets == 4));
+    assert!(bed.run_until(20, |bed| bed.state() == "ready"));
+    assert!(!bed.run_until(400, |bed| bed.state() != "ready"));
+    // Somebody has repaired it.
+    bed.manners = Manners::default();
+    bed.command(Command::Boot).unwrap();
+    bed.boot();
+    bed.check();
+}
+
+#[test]
+fn a_driver_that_leaves_stops_the_card() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    bed.links.leave();
+    assert_eq!(bed.card.borrow().resets, 2);
+    bed.check();
+}
+
+#[test]
+fn a_card_is_not_booted_while_programs_have_its_memory_mapped() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let (end, other) = bed.connect();
+    bed.register_card(other, 4096, 0x4000);
+    let mapped = bed
+        .engine
+        .map(&mut bed.memory, end, 0x4000, 4096, 3)
+        .unwrap();
+    bed.command(Command::Reset).unwrap();
+    assert!(bed.run_until(60, |bed| bed.state() == "ready"));
+    bed.command(Command::Boot).unwrap();
+    assert!(!bed.run_until(60, |bed| bed.state() == "booting"));
+    bed.engine.unmap(&mut bed.memory, mapped.window, 1);
+    bed.engine.close(&mut bed.memory, end);
+    bed.boot();
+    bed.check();
+}

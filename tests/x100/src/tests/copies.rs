@@ -1,0 +1,333 @@
+//! Transfers by the DMA engine, fences, and resets in the middle of them.
+
+use platform::mem::PAGE;
+use scheme_scif::CardCommand as Command;
+use scif_abi::flags::{FenceFlags, RmaFlags};
+use scif_core::{Direction, EndpointId, Event, Local, Memory, Rma, Signal, Ticket};
+
+use crate::bed::{Bed, CARD, pattern};
+use crate::uos::checksum;
+
+const MIB: usize = 1 << 20;
+
+/// A connection with windows of so many bytes on both sides, at offset 0.
+struct Windows {
+    end: EndpointId,
+    host: u64,
+    card: u64,
+}
+
+fn windows(bed: &mut Bed, bytes: usize) -> Windows {
+    let (end, other) = bed.connect();
+    Windows {
+        end,
+        host: bed.register_host(end, bytes, 0),
+        card: bed.register_card(other, bytes, 0),
+    }
+}
+
+fn start(
+    bed: &mut Bed,
+    windows: &Windows,
+    direction: Direction,
+    at: [i64; 2],
+    length: usize,
+) -> Ticket {
+    flagged(bed, windows, direction, at, length, RmaFlags::SYNC)
+}
+
+fn flagged(
+    bed: &mut Bed,
+    windows: &Windows,
+    direction: Direction,
+    [local, remote]: [i64; 2],
+    length: usize,
+    flags: RmaFlags,
+) -> Ticket {
+    let rma = Rma {
+        direction,
+        local: Local::Window(local),
+        remote,
+        length: length as u64,
+        flags: flags.bits(),
+    };
+    bed.engine.rma(&mut bed.memory, windows.end, rma).unwrap()
+}
+
+fn of_card(bed: &Bed, windows: &Windows, bytes: usize) -> Vec<u8> {
+    let mut found = vec![0; bytes];
+    let card = bed.card.borrow();
+    card.memory
+        .read_bytes(windows.card as usize, &mut found)
+        .unwrap();
+    found
+}
+
+#[test]
+fn sixteen_mib_arrive_by_dma() {
+    for stepping in [0, 1, 2] {
+        let mut bed = Bed::new(stepping);
+        bed.boot();
+        let windows = windows(&mut bed, 16 * MIB);
+        let data = pattern(16 * MIB, 3);
+        bed.memory.write(windows.host, &data);
+        let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], 16 * MIB);
+        bed.finish(ticket);
+        assert_eq!(
+            checksum(&of_card(&bed, &windows, 16 * MIB)),
+            checksum(&data)
+        );
+        assert_eq!(bed.card.borrow().done.bytes, 16 << 20);
+        // And back.
+        bed.memory.write(windows.host, &vec![0; 16 * MIB]);
+        let ticket = start(&mut bed, &windows, Direction::Read, [0, 0], 16 * MIB);
+        bed.finish(ticket);
+        let mut found = vec![0; 16 * MIB];
+        bed.memory.read(windows.host, &mut found);
+        assert_eq!(checksum(&found), checksum(&data));
+        assert_eq!(bed.card.borrow().done.bytes, 32 << 20);
+        bed.check();
+    }
+}
+
+#[test]
+fn every_alignment_is_exact() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let windows = windows(&mut bed, 64 * PAGE);
+    let data = pattern(64 * PAGE, 9);
+    bed.memory.write(windows.host, &data);
+    let mut expected = vec![0; 64 * PAGE];
+    for (from, to, length) in [
+        (0, 0, 64),
+        (1, 1, 63),
+        (1, 1, 64),
+        (65, 129, 5000),
+        (3, 4, 4000),
+        (PAGE + 60, 2 * PAGE - 4, 9000),
+        (7, 7, 1),
+        (64, 0, 63),
+        (100, 36, 60 * PAGE),
+    ] {
+        let at = [from as i64, to as i64];
+        let flags = RmaFlags::SYNC | RmaFlags::ORDERED;
+        let ticket = flagged(&mut bed, &windows, Direction::Write, at, length, flags);
+        bed.finish(ticket);
+        expected[to..to + length].copy_from_slice(&data[from..from + length]);
+        assert!(
+            of_card(&bed, &windows, 64 * PAGE) == expected,
+            "{from} {to} {length}"
+        );
+    }
+    assert!(bed.card.borrow().done.bytes > 50 * PAGE as u64);
+    bed.check();
+}
+
+#[test]
+fn the_accesses_for_one_mib_are_counted() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let windows = windows(&mut bed, MIB);
+    let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], MIB);
+    bed.finish(ticket);
+    let (counted, _) = bed.count(|bed| {
+        let ticket = start(bed, &windows, Direction::Write, [0, 0], MIB);
+        bed.finish(ticket);
+    });
+    println!("x100: 1 MiB to the card by DMA: {counted:?}");
+    // Two copies, each with one store of the head; the interrupts of both became one: SICR0 read
+    // and written, SICE0 written, DCAR read, written twice and read back.
+    assert_eq!((counted.reads, counted.writes), (3, 6));
+    bed.check();
+}
+
+#[test]
+fn fences_come_behind_the_copies() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let windows = windows(&mut bed, 2 * MIB);
+    let data = pattern(2 * MIB, 5);
+    bed.memory.write(windows.host, &data);
+    bed.dma_per_turn = 0;
+    let length = 2 * MIB - PAGE;
+    let flags = RmaFlags::empty();
+    let copy = flagged(&mut bed, &windows, Direction::Write, [0, 0], length, flags);
+    let mark = bed
+        .engine
+        .fence_mark(&mut bed.memory, windows.end, FenceFlags::INIT_SELF.bits());
+    let mark = mark.unwrap();
+    let mark = bed.finish(mark) as i32;
+    let wait = bed
+        .engine
+        .fence_wait(&mut bed.memory, windows.end, mark)
+        .unwrap();
+    let place = 2 * MIB - 64;
+    let flags = FenceFlags::INIT_SELF | FenceFlags::SIGNAL_LOCAL | FenceFlags::SIGNAL_REMOTE;
+    let signal = Signal {
+        local_offset: place as i64,
+        local_value: 0x1111_2222_3333_4444,
+        remote_offset: place as i64,
+        remote_value: 0x5555_6666_7777_8888,
+        flags: flags.bits(),
+    };
+    let signal = bed
+        .engine
+        .fence_signal(&mut bed.memory, windows.end, signal)
+        .unwrap();
+    bed.settle();
+    // Nothing is done as long as the engine does not move.
+    assert_eq!(bed.engine.finish(&mut bed.memory, wait), None);
+    assert_eq!(
+        bed.memory.load_position(windows.host + place as u64),
+        word(&data, place)
+    );
+    bed.dma_per_turn = 1;
+    bed.finish(wait);
+    assert_eq!(of_card(&bed, &windows, length), data[..length]);
+    bed.finish(signal);
+    bed.finish(copy);
+    let own = bed.memory.load_position(windows.host + place as u64);
+    assert_eq!(own, 0x1111_2222_3333_4444);
+    let found = of_card(&bed, &windows, 2 * MIB);
+    assert_eq!(word(&found, place), 0x5555_6666_7777_8888);
+    bed.check();
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
+#[test]
+fn rings_may_fill_up_and_begin_anew() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let windows = windows(&mut bed, 64 * PAGE);
+    bed.memory.write(windows.host, &pattern(64 * PAGE, 1));
+    bed.dma_per_turn = 0;
+    let mut tickets = Vec::new();
+    for i in 0..300_i64 {
+        let at = [i % 64 * 4096, (i * 7) % 64 * 4096];
+        tickets.push(start(&mut bed, &windows, Direction::Write, at, PAGE));
+    }
+    bed.settle();
+    bed.dma_per_turn = 3;
+    for ticket in tickets {
+        bed.finish(ticket);
+    }
+    let data = pattern(64 * PAGE, 1);
+    let found = of_card(&bed, &windows, 64 * PAGE);
+    for i in 300 - 64..300 {
+        let (from, to) = (i % 64 * PAGE, (i * 7) % 64 * PAGE);
+        assert_eq!(found[to..to + PAGE], data[from..from + PAGE]);
+    }
+    assert_eq!(bed.card.borrow().done.descriptors, 900);
+    bed.check();
+}
+
+#[test]
+fn a_channel_that_fails_is_repaired_and_nothing_is_lost() {
+    for stepping in [0, 2] {
+        let mut bed = Bed::new(stepping);
+        bed.boot();
+        let windows = windows(&mut bed, 4 * MIB);
+        let data = pattern(4 * MIB, 2);
+        bed.memory.write(windows.host, &data);
+        bed.card.borrow_mut().faults.dma_errors = 1;
+        let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], 4 * MIB);
+        let is_done = |bed: &mut Bed| bed.engine.stats().jobs == 0;
+        assert!(bed.run_until(10, is_done));
+        bed.finish(ticket);
+        assert!(of_card(&bed, &windows, 4 * MIB) == data);
+        assert_eq!(bed.card.borrow().done.faults, 1);
+        // The channel works again.
+        let before = bed.card.borrow().done.bytes;
+        for _ in 0..4 {
+            let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], MIB);
+            bed.finish(ticket);
+        }
+        assert_eq!(bed.card.borrow().done.bytes, before + (4 << 20));
+        bed.check();
+    }
+}
+
+#[test]
+fn a_channel_that_stands_still_is_noticed() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let windows = windows(&mut bed, MIB);
+    let data = pattern(MIB, 8);
+    bed.memory.write(windows.host, &data);
+    bed.dma_per_turn = 0;
+    let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], MIB);
+    let is_done = |bed: &mut Bed| bed.engine.stats().jobs == 0;
+    assert!(!bed.run_until(4, is_done));
+    assert!(bed.run_until(3, is_done));
+    bed.finish(ticket);
+    assert!(of_card(&bed, &windows, MIB) == data);
+    bed.check();
+}
+
+#[test]
+fn a_reset_in_the_middle_of_a_transfer_ends_it() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let windows = windows(&mut bed, 16 * MIB);
+    let data = pattern(16 * MIB, 4);
+    bed.memory.write(windows.host, &data);
+    bed.dma_per_turn = 0;
+    let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], 16 * MIB);
+    for _ in 0..4 {
+        bed.turn();
+    }
+    bed.dma_per_turn = 1;
+    bed.turn();
+    bed.dma_per_turn = 0;
+    bed.command(Command::Reset).unwrap();
+    let result = |bed: &mut Bed| bed.engine.finish(&mut bed.memory, ticket);
+    bed.turn();
+    let error = result(&mut bed).expect("the call has ended").unwrap_err();
+    assert_eq!(error.errno(), syscall::error::ECONNRESET);
+    // The engine is given time to end what it has begun, as pages must not go before.
+    assert!(!bed.run_until(4, |bed| bed.card.borrow().resets == 2));
+    assert!(bed.run_until(2, |bed| bed.card.borrow().resets == 2));
+    bed.engine.close(&mut bed.memory, windows.end);
+    assert!(bed.run_until(60, |bed| bed.state() == "ready"));
+    bed.settle();
+    assert_eq!(bed.released.len(), 1);
+    let stats = bed.engine.stats();
+    assert_eq!((stats.jobs, stats.windows, stats.remote_windows), (0, 0, 0));
+    bed.dma_per_turn = usize::MAX;
+    bed.command(Command::Boot).unwrap();
+    again(&mut bed);
+}
+
+/// Everything works as before.
+fn again(bed: &mut Bed) {
+    bed.boot();
+    let windows = windows(bed, MIB);
+    let data = pattern(MIB, 6);
+    bed.memory.write(windows.host, &data);
+    let ticket = start(bed, &windows, Direction::Write, [0, 0], MIB);
+    bed.finish(ticket);
+    assert!(of_card(bed, &windows, MIB) == data);
+    bed.check();
+}
+
+#[test]
+fn a_card_that_resets_itself_in_the_middle_of_a_transfer_is_lost_and_comes_back() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let windows = windows(&mut bed, 16 * MIB);
+    bed.dma_per_turn = 0;
+    start(&mut bed, &windows, Direction::Write, [0, 0], 16 * MIB);
+    for _ in 0..4 {
+        bed.turn();
+    }
+    bed.dma_per_turn = usize::MAX;
+    bed.card.borrow_mut().reset();
+    assert!(bed.run_until(60, |bed| bed.news.contains(&Event::NodeDown(CARD))));
+    bed.engine.close(&mut bed.memory, windows.end);
+    // Nobody could keep away from registers in the second after a reset that nobody ordered.
+    bed.card.borrow_mut().complaints.clear();
+    again(&mut bed);
+}

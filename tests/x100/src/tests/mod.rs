@@ -1,0 +1,9 @@
+//! micd's x100 backend against the model.
+
+mod bad;
+mod boot;
+mod both;
+mod copies;
+mod log;
+mod talk;
+mod traps;

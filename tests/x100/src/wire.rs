@@ -1,0 +1,190 @@
+//! A link of the other kind beside the card: `micd`'s link state machine of virtual machines
+//! ([`micd::vmic::link`]) over memory that both sides share, without a device.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use micd::function::{Doorbell, MicFunction, Step};
+use micd::links::Links;
+use micd::memory::NodeMemory;
+use micd::vmic::link::Link;
+use platform::Result;
+use platform::aperture::Aperture;
+use platform::irq::Interrupt;
+use platform::mem::{PAGE, Region};
+use scheme_scif::Fabric;
+use scif_abi::NodeId;
+use scif_abi::limits::LinkTiming;
+use scif_abi::link::Header;
+use scif_core::{Config, CpuEngine, Engine, Event};
+
+use crate::host::{BYTES, HostRam, Source};
+
+/// A doorbell: whether it rang.
+#[derive(Clone, Default)]
+pub struct Bell(Rc<Cell<bool>>);
+
+impl Bell {
+    /// Whether it rang since it was asked.
+    pub fn take(&self) -> bool {
+        self.0.take()
+    }
+}
+
+impl Doorbell for Bell {
+    fn ring(&self) {
+        self.0.set(true);
+    }
+}
+
+/// One side of the link.
+pub struct Wire {
+    node: NodeId,
+    peer: NodeId,
+    link: Link,
+    peer_memory: Rc<HostRam>,
+    peer_bell: Bell,
+}
+
+impl Wire {
+    fn new(link: &Region, node: NodeId, peer_memory: Rc<HostRam>, peer_bell: Bell) -> Self {
+        // The link's memory has a header for these two.
+        let (link, peer) = Link::new(link.clone(), node).expect("a link");
+        Self {
+            node,
+            peer,
+            link,
+            peer_memory,
+            peer_bell,
+        }
+    }
+}
+
+impl MicFunction for Wire {
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    fn interrupts(&self) -> &[Interrupt] {
+        &[]
+    }
+
+    fn start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn aperture(&mut self, _is_mapped: bool) -> Result<Aperture> {
+        let memory = self.peer_memory.window(0, BYTES).expect("memory from 0 on");
+        Ok(Aperture::new(memory, 0x70_0000_0000))
+    }
+
+    fn set_timing(&mut self, timing: LinkTiming) {
+        self.link.set_timing(timing);
+    }
+
+    fn spare(&self) -> Option<Region> {
+        None
+    }
+
+    fn gathers_stores(&self) -> bool {
+        false
+    }
+
+    fn doorbell(&self) -> Rc<dyn Doorbell> {
+        Rc::new(self.peer_bell.clone())
+    }
+
+    fn step(&mut self, now: u64) -> Option<Step> {
+        let step = self.link.step(now);
+        if self.link.take_announcement() {
+            self.peer_bell.ring();
+        }
+        step
+    }
+
+    fn deadline(&self) -> u64 {
+        self.link.deadline()
+    }
+
+    fn predecessor_is_let_go(&self) -> bool {
+        self.link.predecessor_is_let_go()
+    }
+
+    fn attached(&mut self, queue_pair: Option<u64>) {
+        self.link.attached(queue_pair, 0);
+        self.peer_bell.ring();
+    }
+
+    fn connected(&mut self, usable: bool) {
+        self.link.connected(usable);
+        self.peer_bell.ring();
+    }
+
+    fn lost(&mut self) {
+        self.link.lost();
+    }
+
+    fn detached(&mut self) {
+        self.link.detached();
+    }
+
+    fn give_up(&mut self) {
+        self.link.give_up();
+    }
+
+    fn leave(&mut self) {
+        self.link.leave();
+    }
+}
+
+/// A node at the other end of a wire.
+pub struct Other {
+    links: Links,
+    /// Its SCIF.
+    pub engine: Engine,
+    /// What that works on.
+    pub memory: NodeMemory<Source>,
+    bell: Bell,
+}
+
+/// A wire between node 0, whose memory is `host`, and a new node `number`: the host's side, the
+/// host's doorbell, and the node.
+pub fn wire(host: &Rc<HostRam>, number: NodeId) -> (Wire, Bell, Other) {
+    let link = Region::heap(PAGE);
+    let header = Header::new([0, number]);
+    link.write_bytes(0, zerocopy::IntoBytes::as_bytes(&header))
+        .expect("room for a header");
+    let ram = HostRam::at(0);
+    let (host_bell, bell) = (Bell::default(), Bell::default());
+    let side = Wire::new(&link, 0, ram.clone(), bell.clone());
+    let far = Wire::new(&link, number, host.clone(), host_bell.clone());
+    let other = Other {
+        links: Links::new(vec![Box::new(far)]),
+        engine: Engine::new(Config::new(number)),
+        memory: NodeMemory::new(Source(ram)),
+        bell,
+    };
+    (side, host_bell, other)
+}
+
+impl Other {
+    /// One turn of its loop.
+    pub fn turn(&mut self, now: u64) {
+        if self.bell.take() {
+            self.links.interrupt(0);
+        }
+        self.engine.tick(&mut self.memory, now);
+        self.links.turn(now, &mut self.engine, &mut self.memory);
+        self.engine.pump(&mut self.memory, &mut CpuEngine, 1 << 20);
+        while let Some(event) = self.engine.next_event(&mut self.memory) {
+            if let Event::Ring(node) = event {
+                self.memory.ring(node);
+            }
+        }
+        self.engine.check_invariants().expect("the other's engine");
+    }
+}
