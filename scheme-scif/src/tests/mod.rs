@@ -7,6 +7,7 @@ mod connections;
 mod counts;
 mod direct;
 mod errors;
+mod later;
 mod mappings;
 mod memory;
 mod operations;

@@ -5,5 +5,7 @@ mod boot;
 mod both;
 mod copies;
 mod log;
+mod offsets;
+mod storm;
 mod talk;
 mod traps;
