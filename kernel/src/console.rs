@@ -1,13 +1,17 @@
-//! The serial console (COM1): output, input queue, kernel log.
+//! The console: the serial port (COM1) and the screen, input queue, kernel log. Everything goes to
+//! both; a machine that lacks one of them, or both, goes on without.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicBool, Ordering};
 
+use kernel_core::bootinfo::ScreenInfo;
+use kernel_core::screen::{Cell, Grid, Layout};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use spin::{Mutex, Once};
 
-use crate::arch::{irq, port};
+use crate::arch::{framebuffer, irq, port};
 use crate::sched::WaitQueue;
 
 const COM1: u16 = 0x3F8;
@@ -16,6 +20,7 @@ const FIFO_CONTROL: u16 = COM1 + 2;
 const LINE_CONTROL: u16 = COM1 + 3;
 const MODEM_CONTROL: u16 = COM1 + 4;
 const LINE_STATUS: u16 = COM1 + 5;
+const SCRATCH: u16 = COM1 + 7;
 const DATA_READY: u8 = 1;
 const TRANSMITTER_EMPTY: u8 = 0x20;
 /// Interrupt number of COM1.
@@ -36,31 +41,28 @@ pub static INPUT: WaitQueue = WaitQueue::new();
 static QUEUE: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
 static OUTPUT: Mutex<Output> = Mutex::new(Output {
     line_open: false,
-    dead: false,
+    serial: Serial,
+    screen: Grid::new(),
 });
+/// There is a serial port, and its transmitter works.
+static SERIAL_WORKS: AtomicBool = AtomicBool::new(false);
 static LOG: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
 static HOOK: Once<fn()> = Once::new();
 
-struct Output {
-    /// The last byte written was no line end.
-    line_open: bool,
-    /// There is no working transmitter.
-    dead: bool,
-}
+/// Writes to the port; one at a time, by the lock of `OUTPUT`.
+struct Serial;
 
-impl Output {
+impl Serial {
     fn write(&mut self, bytes: &[u8]) {
-        let Some(&last) = bytes.last() else { return };
-        self.line_open = last != b'\n';
         for chunk in bytes.chunks(FIFO) {
-            if self.dead {
+            if !SERIAL_WORKS.load(Ordering::Relaxed) {
                 return;
             }
             let mut polls = 0;
             while port::read8(LINE_STATUS) & TRANSMITTER_EMPTY == 0 {
                 polls += 1;
                 if polls == PATIENCE {
-                    self.dead = true;
+                    SERIAL_WORKS.store(false, Ordering::Relaxed);
                     return;
                 }
                 core::hint::spin_loop();
@@ -68,6 +70,32 @@ impl Output {
             for &byte in chunk {
                 port::write8(COM1, byte);
             }
+        }
+    }
+}
+
+struct Output {
+    /// The last byte written was no line end.
+    line_open: bool,
+    serial: Serial,
+    /// Without room until there is a screen.
+    screen: Grid,
+}
+
+impl Output {
+    fn write(&mut self, bytes: &[u8]) {
+        let Some(&last) = bytes.last() else { return };
+        self.line_open = last != b'\n';
+        self.serial.write(bytes);
+        self.screen.write(bytes);
+        self.paint();
+    }
+
+    /// Shows what is new, if the screen can be written yet.
+    fn paint(&mut self) {
+        if let Some(screen) = framebuffer::get() {
+            self.screen
+                .paint(|column, row, cell| screen.put(column, row, cell));
         }
     }
 
@@ -79,8 +107,15 @@ impl Output {
     }
 }
 
-/// Sets the port up: 115200 baud, 8 bits, no parity, FIFO on. Output works from here on.
+/// Sets the port up: 115200 baud, 8 bits, no parity, FIFO on. Output works from here on, if there
+/// is a port.
 pub fn init() {
+    // A port that is there keeps a byte; an empty place reads as all ones.
+    let keeps = |byte| {
+        port::write8(SCRATCH, byte);
+        port::read8(SCRATCH) == byte
+    };
+    SERIAL_WORKS.store(keeps(0x5A) && keeps(0xA5), Ordering::Relaxed);
     port::write8(INTERRUPT_ENABLE, 0);
     port::write8(LINE_CONTROL, 0x80);
     port::write8(COM1, 1);
@@ -94,8 +129,53 @@ pub fn init() {
     log::set_max_level(LevelFilter::Info);
 }
 
+/// Shows the console on the screen that the loader set up, on the boot page tables. The layout is
+/// kept until `map_screen`.
+pub fn find_screen(screen: Option<ScreenInfo>) {
+    let Some((info, layout)) = screen.and_then(|info| Some((info, Layout::of(&info).ok()?))) else {
+        return;
+    };
+    OUTPUT.lock().screen.resize(layout);
+    framebuffer::init_early(info, layout);
+}
+
+/// Takes the screen over on the kernel's own page tables, and says what consoles there are. Before
+/// there is an address space.
+pub fn map_screen(screen: Option<ScreenInfo>) {
+    match screen.map(|info| (info, Layout::of(&info))) {
+        None => log::info!("no screen: the loader set none up; messages go to the serial port"),
+        Some((info, Err(why))) => {
+            log::warn!("the screen cannot be used ({why:?}): {info:x?}; see docs/hardware.md");
+        }
+        Some((info, Ok(layout))) if framebuffer::init_mapped(info, layout) => {
+            OUTPUT.lock().paint();
+            log::info!(
+                "screen: {} x {}, {} bits, {} x {} letters, at {:#x}",
+                info.width,
+                info.height,
+                info.bits,
+                layout.columns,
+                layout.rows,
+                info.address
+            );
+        }
+        Some((info, Ok(_))) => {
+            log::warn!(
+                "the screen at {:#x} cannot be mapped: no memory",
+                info.address
+            );
+        }
+    }
+    if !SERIAL_WORKS.load(Ordering::Relaxed) {
+        log::info!("no serial port at {COM1:#x}: messages go to the screen only");
+    }
+}
+
 /// Lets input interrupt. The interrupt controllers must be set up.
 pub fn enable_input() {
+    if !SERIAL_WORKS.load(Ordering::Relaxed) {
+        return;
+    }
     irq::register(IRQ, |_| receive());
     port::write8(INTERRUPT_ENABLE, 1);
     irq::unmask(IRQ);
@@ -240,16 +320,51 @@ fn keep(line: &[u8]) {
     }
 }
 
-/// Output for a panic: takes no lock, because the panicking code may hold it.
-pub struct Emergency;
+/// Output for a panic: takes no lock, because the panicking code may hold it. On the screen it
+/// begins at the top, over what is there.
+pub struct Emergency {
+    column: usize,
+    row: usize,
+}
+
+impl Emergency {
+    /// Begins in the upper left corner.
+    pub fn new() -> Self {
+        Emergency { column: 0, row: 0 }
+    }
+
+    fn show(&mut self, byte: u8) {
+        const BRIGHT_RED: u8 = 9;
+        let Some(screen) = framebuffer::get() else {
+            return;
+        };
+        let end_of_line = byte == b'\n';
+        let letter = if end_of_line { b' ' } else { byte };
+        let cell = Cell {
+            letter,
+            color: BRIGHT_RED,
+            reversed: true,
+        };
+        // The rest of the row too, so that nothing older stands beside the report.
+        let columns = screen.layout().columns;
+        let end = if end_of_line {
+            columns
+        } else {
+            self.column + 1
+        };
+        (self.column..end).for_each(|column| screen.put(column, self.row, cell));
+        self.column = end;
+        if self.column >= columns {
+            self.column = 0;
+            self.row += 1;
+        }
+    }
+}
 
 impl Write for Emergency {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        Output {
-            line_open: false,
-            dead: false,
-        }
-        .write(text.as_bytes());
+        Serial.write(text.as_bytes());
+        text.bytes().for_each(|byte| self.show(byte));
         Ok(())
     }
 }

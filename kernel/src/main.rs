@@ -33,7 +33,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 /// interrupts off. `loader` says what `info` (a physical address) points to.
 extern "C" fn start(loader: u32, info: u32) -> ! {
     console::init();
-    log::info!("version {}", env!("CARGO_PKG_VERSION"));
     arch::init_cpu();
     let mut args = boot::kernel_args(loader, info);
     boot::init_memory(&mut args);
@@ -51,8 +50,8 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     arch::quiesce();
     // A panic while the first one is reported must not go round in circles.
     if !PANICKING.swap(true, Ordering::Relaxed) {
-        let mut out = console::Emergency;
-        // Output to the port does not fail.
+        let mut out = console::Emergency::new();
+        // Output to port and screen does not fail.
         let _ = match info.location() {
             Some(at) => writeln!(out, "\nKERNEL PANIC: {} ({at})", info.message()),
             None => writeln!(out, "\nKERNEL PANIC: {}", info.message()),

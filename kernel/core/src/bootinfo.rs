@@ -19,6 +19,43 @@ pub struct BootInfo {
     pub command_line: Option<Range>,
     /// Where the ACPI root pointer structure is.
     pub rsdp: Option<u64>,
+    /// What the loader set up for pictures or text, unchecked (`screen::Layout::of` checks it).
+    pub screen: Option<ScreenInfo>,
+    /// UEFI firmware started the machine.
+    pub uefi: bool,
+}
+
+/// The screen as the loader describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScreenInfo {
+    /// Physical address of the first pixel, or of the first character.
+    pub address: u64,
+    /// Bytes from one row to the next.
+    pub pitch: u32,
+    /// Pixels, or characters, of a row.
+    pub width: u32,
+    /// Number of rows.
+    pub height: u32,
+    /// Bits of a pixel, or of a character with its colours.
+    pub bits: u8,
+    /// What the memory holds.
+    pub format: ScreenFormat,
+}
+
+/// What a screen's memory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScreenFormat {
+    /// Pixels: place and number of bits of red, green and blue.
+    Rgb {
+        /// Lowest bit of each.
+        shift: [u8; 3],
+        /// Bits of each.
+        bits: [u8; 3],
+    },
+    /// Characters with colours, as VGA text modes have them.
+    Text,
+    /// Something else, by the loader's number (0: colours out of a table).
+    Other(u8),
 }
 
 /// Why the information cannot be used.
@@ -47,16 +84,88 @@ fn kind_of(e820: u32) -> Kind {
     }
 }
 
+/// An entry of UEFI's memory map (UEFI specification 2.10, section 7.2.3): type and attributes.
+fn kind_of_uefi(memory_type: u32, attributes: u64) -> Kind {
+    // Loader and boot services end when the kernel begins; what the kernel still needs of the
+    // loader's memory it reserves itself.
+    const LOADER_AND_BOOT: core::ops::RangeInclusive<u32> = 1..=4;
+    const CONVENTIONAL: u32 = 7;
+    const ACPI_TABLES: u32 = 9;
+    const WRITE_BACK: u64 = 1 << 3;
+    const SPECIFIC_PURPOSE: u64 = 1 << 18;
+
+    if attributes & WRITE_BACK == 0 || attributes & SPECIFIC_PURPOSE != 0 {
+        return Kind::Reserved;
+    }
+    match memory_type {
+        CONVENTIONAL => Kind::Free,
+        kind if LOADER_AND_BOOT.contains(&kind) => Kind::Free,
+        ACPI_TABLES => Kind::Reclaim,
+        _ => Kind::Reserved,
+    }
+}
+
+/// The map in a multiboot2 tag of UEFI's memory map.
+fn uefi_map(tag: &[u8]) -> MemoryMap {
+    const ENTRY: u32 = 40;
+    const PAGE: u64 = 4096;
+    let mut map = MemoryMap::new();
+    let step = u32_at(tag, 8).unwrap_or(0).max(ENTRY) as usize;
+    for entry in tag.get(16..).unwrap_or(&[]).chunks_exact(step) {
+        if let (Some(kind), Some(base), Some(pages), Some(attributes)) = (
+            u32_at(entry, 0),
+            u64_at(entry, 8),
+            u64_at(entry, 24),
+            u64_at(entry, 32),
+        ) {
+            let size = pages.saturating_mul(PAGE);
+            map.push(base, size, kind_of_uefi(kind, attributes));
+        }
+    }
+    map
+}
+
+/// A multiboot2 tag that describes the screen.
+fn screen(tag: &[u8]) -> Option<ScreenInfo> {
+    const RGB: u8 = 1;
+    const TEXT: u8 = 2;
+    let format = match *tag.get(29)? {
+        RGB => {
+            let color: &[u8; 6] = tag.get(32..38)?.try_into().ok()?;
+            let [red, red_bits, green, green_bits, blue, blue_bits] = *color;
+            ScreenFormat::Rgb {
+                shift: [red, green, blue],
+                bits: [red_bits, green_bits, blue_bits],
+            }
+        }
+        TEXT => ScreenFormat::Text,
+        other => ScreenFormat::Other(other),
+    };
+    Some(ScreenInfo {
+        address: u64_at(tag, 8)?,
+        pitch: u32_at(tag, 16)?,
+        width: u32_at(tag, 20)?,
+        height: u32_at(tag, 24)?,
+        bits: *tag.get(28)?,
+        format,
+    })
+}
+
 /// Decodes multiboot2 information (`bytes` = the whole structure, loaded at physical `address`).
 pub fn multiboot2(bytes: &[u8], address: u64) -> BootInfo {
     const TAG_END: u32 = 0;
     const TAG_COMMAND_LINE: u32 = 1;
     const TAG_MODULE: u32 = 3;
     const TAG_MEMORY_MAP: u32 = 6;
+    const TAG_SCREEN: u32 = 8;
+    const TAG_UEFI: u32 = 12;
     const TAG_RSDP_OLD: u32 = 14;
     const TAG_RSDP_NEW: u32 = 15;
+    const TAG_UEFI_MEMORY_MAP: u32 = 17;
 
     let mut info = BootInfo::default();
+    // The firmware's own map says more than the one the loader makes of it, and wins.
+    let mut firmware_map = None;
     let mut at = 8;
     while let (Some(kind), Some(size)) = (u32_at(bytes, at), u32_at(bytes, at + 4)) {
         let size = size as usize;
@@ -87,12 +196,18 @@ pub fn multiboot2(bytes: &[u8], address: u64) -> BootInfo {
                     }
                 }
             }
+            TAG_UEFI_MEMORY_MAP => firmware_map = Some(uefi_map(tag)),
+            TAG_UEFI => info.uefi = true,
+            TAG_SCREEN => info.screen = screen(tag),
             // The tag holds a copy of the structure; the newer one is preferred.
             TAG_RSDP_NEW => info.rsdp = Some(address + at as u64 + 8),
             TAG_RSDP_OLD if info.rsdp.is_none() => info.rsdp = Some(address + at as u64 + 8),
             _ => {}
         }
         at += (size + 7) & !7;
+    }
+    if let Some(map) = firmware_map.filter(|map| !map.areas().is_empty()) {
+        info.map = map;
     }
     info
 }
@@ -209,9 +324,102 @@ mod tests {
         assert_eq!(info.map.areas()[1].kind, Kind::Reserved);
     }
 
+    fn uefi_entry(kind: u32, base: u64, pages: u64, attributes: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend(kind.to_le_bytes());
+        out.extend([0; 4]);
+        out.extend(base.to_le_bytes());
+        out.extend(0u64.to_le_bytes());
+        out.extend(pages.to_le_bytes());
+        out.extend(attributes.to_le_bytes());
+        // Firmware may use longer entries than the specification knows.
+        out.extend([0xFF; 8]);
+        out
+    }
+
+    #[test]
+    fn the_firmwares_own_map_wins() {
+        const USUAL: u64 = 0xF;
+        let mut bytes = vec![0; 8];
+        let mut map = vec![24, 0, 0, 0, 0, 0, 0, 0];
+        map.extend(e820(0, 1 << 30, 1));
+        let mut uefi = vec![48, 0, 0, 0, 1, 0, 0, 0];
+        for (kind, attributes) in [
+            (7, USUAL),
+            (4, USUAL),
+            (9, USUAL),
+            (10, USUAL),
+            (6, USUAL | 1 << 63),
+            (11, 1),
+            (7, USUAL & !8),
+            (7, USUAL | 1 << 18),
+            (2, USUAL),
+            (14, USUAL),
+        ] {
+            let base = (uefi.len() as u64) << 20;
+            uefi.extend(uefi_entry(kind, base, 2, attributes));
+        }
+        // Twice in either order: the order of the tags does not matter.
+        for order in [[6, 17], [17, 6]] {
+            bytes.truncate(8);
+            for kind in order {
+                tag(&mut bytes, kind, if kind == 6 { &map } else { &uefi });
+            }
+            tag(&mut bytes, 12, &[0; 8]);
+            tag(&mut bytes, 0, &[]);
+            let info = multiboot2(&bytes, 0);
+            assert!(info.uefi);
+            let kinds: Vec<_> = info.map.areas().iter().map(|area| area.kind).collect();
+            use Kind::*;
+            assert_eq!(
+                kinds,
+                [
+                    Free, Free, Reclaim, Reserved, Reserved, Reserved, Reserved, Reserved, Free,
+                    Reserved
+                ]
+            );
+            assert!(info.map.areas().iter().all(|area| area.size == 8192));
+        }
+    }
+
+    #[test]
+    fn screens() {
+        let mut body = 0xFD00_0000u64.to_le_bytes().to_vec();
+        for number in [4096u32, 1024, 768] {
+            body.extend(number.to_le_bytes());
+        }
+        body.extend([32, 1, 0, 0, 16, 8, 8, 8, 0, 8]);
+        let decode = |body: &[u8]| {
+            let mut bytes = vec![0; 8];
+            tag(&mut bytes, 8, body);
+            multiboot2(&bytes, 0).screen
+        };
+        let pixels = ScreenInfo {
+            address: 0xFD00_0000,
+            pitch: 4096,
+            width: 1024,
+            height: 768,
+            bits: 32,
+            format: ScreenFormat::Rgb {
+                shift: [16, 8, 0],
+                bits: [8; 3],
+            },
+        };
+        assert_eq!(decode(&body), Some(pixels));
+        for len in 0..body.len() {
+            assert_eq!(decode(&body[..len]), None, "{len} bytes");
+        }
+        body[21] = 2;
+        let text = decode(&body[..24]).unwrap();
+        assert_eq!(text.format, ScreenFormat::Text);
+        body[21] = 0;
+        assert_eq!(decode(&body).unwrap().format, ScreenFormat::Other(0));
+    }
+
     #[test]
     fn truncated_multiboot2_is_survived() {
         let mut bytes = vec![0; 8];
+        tag(&mut bytes, 17, &[48, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0]);
         tag(&mut bytes, 6, &[24, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
         tag(&mut bytes, 3, &[1, 2]);
         for len in 0..bytes.len() {

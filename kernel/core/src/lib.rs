@@ -17,5 +17,6 @@ pub mod memmap;
 pub mod memory_path;
 pub mod pipe;
 pub mod requests;
+pub mod screen;
 pub mod slots;
 pub mod timers;

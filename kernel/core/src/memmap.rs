@@ -37,7 +37,8 @@ impl Area {
 /// How many areas a map can hold.
 pub const CAPACITY: usize = 128;
 
-/// A list of areas in the order given by the loader. Areas may overlap; the less free kind wins.
+/// A list of areas in the order given by the loader, neighbours of one kind in one piece. Areas may
+/// overlap; the less free kind wins.
 #[derive(Clone, Debug)]
 pub struct MemoryMap {
     areas: [Area; CAPACITY],
@@ -70,6 +71,14 @@ impl MemoryMap {
     /// Adds an area; empty ones are ignored.
     pub fn push(&mut self, base: u64, size: u64, kind: Kind) {
         if size == 0 {
+            return;
+        }
+        // Firmware gives neighbours of one kind by the hundred.
+        if let Some(last) = self.areas[..self.len].last_mut()
+            && last.kind == kind
+            && last.end() == base
+        {
+            last.size = last.size.saturating_add(size);
             return;
         }
         if self.len == CAPACITY {
@@ -225,11 +234,26 @@ mod tests {
     }
 
     #[test]
+    fn neighbours_of_one_kind_become_one() {
+        let mut map = MemoryMap::new();
+        for i in 0..2 * CAPACITY as u64 {
+            map.push(i * 0x1000, 0x1000, Kind::Free);
+        }
+        map.push(0x20_0000, 0x1000, Kind::Reserved);
+        map.push(0x20_1000, 0x1000, Kind::Free);
+        assert_eq!(map.areas().len(), 3);
+        assert_eq!(free_ranges(&map), [(0, 0x10_0000), (0x20_1000, 0x20_2000)]);
+        map.push(u64::MAX - 0xFFF, 0x1000, Kind::Free);
+        map.push(u64::MAX, 0x1000, Kind::Free);
+        assert_eq!(map.dropped, 0);
+    }
+
+    #[test]
     fn full_map_prefers_reservations() {
         let mut map = MemoryMap::new();
         map.push(0, 0x1000, Kind::Free);
         for i in 1..CAPACITY as u64 {
-            map.push(i * 0x1000, 0x1000, Kind::Reserved);
+            map.push(i * 0x2000, 0x1000, Kind::Reserved);
         }
         map.push(0, 0x1000, Kind::Reserved);
         assert_eq!(map.dropped, 1);

@@ -224,7 +224,7 @@ fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
 
 /// An exception in the kernel itself is a bug (or broken hardware): report and stop.
 fn kernel_exception(frame: &Frame, address: usize) -> ! {
-    let mut out = console::Emergency;
+    let mut out = console::Emergency::new();
     let _ = out.write_str("\n");
     registers(&mut out, frame);
     let name = NAMES

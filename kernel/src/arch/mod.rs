@@ -6,6 +6,7 @@ pub(crate) mod cpu;
 mod entry;
 mod exception;
 mod fpu;
+pub(crate) mod framebuffer;
 pub mod irq;
 pub(crate) mod machine;
 pub(crate) mod pit;

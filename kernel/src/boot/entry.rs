@@ -38,6 +38,14 @@ mb2_header:
     .long 12
     .long mb2_entry - OFFSET
     .balign 8
+    .short 4, 1 # console, if there is one: text modes are understood
+    .long 12
+    .long 2
+    .balign 8
+    .short 5, 1 # screen, if there is one: any size, 32 bits if possible
+    .long 20
+    .long 0, 0, 32
+    .balign 8
     .short 6, 0 # modules on page boundaries
     .long 8
     .balign 8

@@ -5,7 +5,7 @@ mod entry;
 
 use alloc::string::String;
 
-use kernel_core::bootinfo::{self, BootInfo};
+use kernel_core::bootinfo::{self, BootInfo, ScreenInfo};
 use kernel_core::memmap::{Kind, MemoryMap};
 use spin::Once;
 
@@ -26,6 +26,8 @@ pub struct KernelArgs {
     pub command_line: (u64, u64),
     /// ACPI root pointer structure.
     pub rsdp: Option<u64>,
+    /// The screen, unchecked.
+    pub screen: Option<ScreenInfo>,
 }
 
 /// Below this nothing is used as RAM: firmware data, and vectors of processors that start.
@@ -57,6 +59,18 @@ pub fn kernel_args(loader: u32, info: u32) -> KernelArgs {
             panic!("PVH start information at {info:#x} is unusable: {error:?}")
         }),
     };
+    // First of all, so that whatever is wrong with the rest can be seen.
+    console::find_screen(boot.screen);
+    log::info!("version {}", env!("CARGO_PKG_VERSION"));
+    log::info!(
+        "started by {}, {} areas in the memory map",
+        match (loader, boot.uefi) {
+            (LOADER_MULTIBOOT2, true) => "UEFI firmware and a multiboot2 loader",
+            (LOADER_MULTIBOOT2, false) => "BIOS and a multiboot2 loader",
+            _ => "a PVH loader",
+        },
+        boot.map.areas().len(),
+    );
     let initfs = boot.initfs.filter(|&(_, size)| size > 0).unwrap_or_else(|| {
         panic!(
             "no initfs image: pass it with -initrd (QEMU) or module2 (GRUB); nothing can be started"
@@ -79,6 +93,7 @@ pub fn kernel_args(loader: u32, info: u32) -> KernelArgs {
         initfs,
         command_line,
         rsdp: boot.rsdp,
+        screen: boot.screen,
     }
 }
 
@@ -90,6 +105,7 @@ pub fn init_memory(args: &mut KernelArgs) {
     if args.areas.dropped > 0 {
         log::warn!("{} areas of the memory map did not fit", args.areas.dropped);
     }
+    console::map_screen(args.screen);
     let stats = mm::frame::stats();
     let mib = |pages: usize| (pages * mm::PAGE_SIZE) >> 20;
     log::info!(

@@ -4,6 +4,7 @@ pub mod frame;
 mod heap;
 pub mod paging;
 pub mod phys;
+pub mod screen;
 pub mod space;
 pub mod stack;
 pub mod user;

@@ -24,6 +24,11 @@ pub const STACKS: usize = 0xFFFF_FF00_0000_0000;
 
 const ENTRIES: usize = 512;
 const KERNEL_HALF: usize = ENTRIES / 2;
+/// Flags of the kernel's data; nobody else reaches it.
+const KERNEL_DATA: Flags = Flags::PRESENT
+    .union(Flags::WRITABLE)
+    .union(Flags::NO_EXECUTE)
+    .union(Flags::GLOBAL);
 const ADDRESS_MASK: u64 = 0x000F_FFFF_FFFF_F000;
 const LARGE: usize = 2 << 20;
 
@@ -490,7 +495,7 @@ pub(super) unsafe fn init(map: &mut MemoryMap) {
     let root = alloc().expect("a page for the kernel's page tables");
     phys::zero_frame(root);
 
-    let data = Flags::PRESENT | Flags::WRITABLE | Flags::NO_EXECUTE | Flags::GLOBAL;
+    let data = KERNEL_DATA;
     let constant = Flags::PRESENT | Flags::NO_EXECUTE | Flags::GLOBAL;
     let text = Flags::PRESENT | Flags::GLOBAL;
     let start = &raw const kernel_start as usize;
@@ -535,33 +540,36 @@ pub(super) unsafe fn init(map: &mut MemoryMap) {
     phys::set_limit(limit);
 }
 
+/// The last-level table for an address of the kernel's half, made if missing.
+fn kernel_table(virt: usize) -> Option<usize> {
+    let next = |at, level| next_table(at, index_of(virt, level), Flags::empty(), alloc_table);
+    (1..4).rev().try_fold(*KERNEL_ROOT.get()?, next)
+}
+
+/// Maps a page of a device at a kernel address; `None` without memory.
+pub(super) fn map_device_page(virt: usize, phys: usize, cache: Cache) -> Option<()> {
+    let entry = Entry::new(phys, KERNEL_DATA | cache_flags(cache));
+    write(kernel_table(virt)?, index_of(virt, 0), entry);
+    Some(())
+}
+
 /// Maps a fresh frame at a kernel address of the stack region, unless one is there already;
 /// `None` without memory.
 pub(super) fn map_stack_page(virt: usize) -> Option<()> {
-    let mut at = *KERNEL_ROOT.get()?;
-    for level in (1..4).rev() {
-        at = next_table(at, index_of(virt, level), Flags::empty(), alloc_table)?;
-    }
+    let at = kernel_table(virt)?;
     if !read(at, index_of(virt, 0)).is_present() {
-        let flags = Flags::PRESENT | Flags::WRITABLE | Flags::NO_EXECUTE | Flags::GLOBAL;
         let frame = frame::alloc_raw_checked()?;
-        write(at, index_of(virt, 0), Entry::new(frame, flags));
+        write(at, index_of(virt, 0), Entry::new(frame, KERNEL_DATA));
     }
     Some(())
 }
 
 /// Undoes `map_stack_page`; nothing happens when no frame is there.
 pub(super) fn unmap_stack_page(virt: usize) {
-    let Some(mut at) = KERNEL_ROOT.get().copied() else {
+    // A table that is made here stays, for the next stack.
+    let Some(at) = kernel_table(virt) else {
         return;
     };
-    for level in (1..4).rev() {
-        let entry = read(at, index_of(virt, level));
-        if !entry.is_present() {
-            return;
-        }
-        at = entry.phys();
-    }
     let entry = read(at, index_of(virt, 0));
     if entry.is_present() {
         write(at, index_of(virt, 0), Entry::EMPTY);

@@ -11,6 +11,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use bootstrap::image::{Image, Kind};
 use kernel_core::bootinfo;
 use kernel_core::memmap::{self, FRAME, MemoryMap};
+use kernel_core::screen::{Grid, LETTER_HEIGHT, LETTER_WIDTH, Layout};
 use libfuzzer_sys::fuzz_target;
 use syscall::flag::MapFlags;
 
@@ -103,7 +104,37 @@ fn loader(input: &mut Unstructured<'_>) -> Result<()> {
         }
     }
     check_map(&mut info.map, 4096);
+    if let Some(screen) = info.screen {
+        check_screen(&screen, bytes);
+    }
     Ok(())
+}
+
+/// A screen that is accepted has room for every letter of its layout, and no bytes put one
+/// elsewhere.
+fn check_screen(info: &bootinfo::ScreenInfo, text: &[u8]) {
+    let Ok(layout) = Layout::of(info) else {
+        return;
+    };
+    let (width, height, pitch) = (
+        u64::from(info.width),
+        u64::from(info.height),
+        u64::from(info.pitch),
+    );
+    let letter = match layout.scale {
+        0 => (1, 1),
+        scale => (LETTER_WIDTH * scale, LETTER_HEIGHT * scale),
+    };
+    assert!((layout.columns * letter.0) as u64 <= width);
+    assert!((layout.rows * letter.1) as u64 <= height);
+    assert!(width * u64::from(info.bits / 8) <= pitch);
+    assert!(info.address.checked_add(pitch * height).is_some());
+    let mut grid = Grid::new();
+    grid.resize(layout);
+    for part in text.chunks(64) {
+        grid.write(part);
+        grid.paint(|column, row, _| assert!(column < layout.columns && row < layout.rows));
+    }
 }
 
 /// An image in which everything is where the header says, from any list of files; or any bytes.

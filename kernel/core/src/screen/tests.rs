@@ -1,0 +1,274 @@
+//! The grid against what is painted, layouts of good and bad screens, the letters.
+
+use super::*;
+use std::string::String;
+use std::vec::Vec;
+
+const SMALL: Layout = Layout {
+    columns: 20,
+    rows: 4,
+    scale: 1,
+};
+
+/// A grid and what it painted.
+struct Picture {
+    grid: Grid,
+    cells: Vec<Vec<Cell>>,
+    painted: usize,
+}
+
+impl Picture {
+    fn new() -> Self {
+        let mut grid = Grid::new();
+        grid.resize(SMALL);
+        Picture {
+            grid,
+            cells: vec![vec![EMPTY; SMALL.columns]; SMALL.rows],
+            painted: 0,
+        }
+    }
+
+    fn write(&mut self, text: &str) -> &mut Self {
+        self.grid.write(text.as_bytes());
+        self.painted = 0;
+        self.grid.paint(|column, row, cell| {
+            self.cells[row][column] = cell;
+            self.painted += 1;
+        });
+        self
+    }
+
+    fn text(&self) -> Vec<String> {
+        let letter = |cell: &Cell| match cell.letter {
+            0 => ' ',
+            letter => char::from(letter),
+        };
+        let row = |row: &Vec<Cell>| row.iter().map(letter).collect::<String>();
+        self.cells
+            .iter()
+            .map(|cells| row(cells).trim_end().into())
+            .collect()
+    }
+
+    fn cursor(&self) -> (usize, usize) {
+        let places = (0..SMALL.rows).flat_map(|y| (0..SMALL.columns).map(move |x| (x, y)));
+        let places: Vec<_> = places
+            .filter(|(x, y)| self.cells[*y][*x].reversed)
+            .collect();
+        assert_eq!(places.len(), 1, "one cursor: {places:?}");
+        places[0]
+    }
+}
+
+#[test]
+fn lines_scroll_and_wrap() {
+    let mut picture = Picture::new();
+    picture.write("one\ntwo\r\nthree\n");
+    assert_eq!(picture.text(), ["one", "two", "three", ""]);
+    assert_eq!(picture.cursor(), (0, 3));
+    picture.write("four\nfive");
+    assert_eq!(picture.text(), ["two", "three", "four", "five"]);
+    picture.write("\n0123456789012345678X");
+    // The cursor waits on the last column: a line that is exactly full takes one row.
+    assert_eq!(picture.text()[3], "0123456789012345678X");
+    assert_eq!(picture.cursor(), (19, 3));
+    picture.write("\nnext");
+    assert_eq!(picture.text()[2..], ["0123456789012345678X", "next"]);
+    picture.write("\n0123456789012345678Xyz");
+    assert_eq!(picture.text()[2..], ["0123456789012345678X", "yz"]);
+}
+
+#[test]
+fn only_what_changed_is_painted() {
+    let mut picture = Picture::new();
+    assert_eq!(picture.write("ab").painted, 3, "two letters and the cursor");
+    assert_eq!(picture.write("").painted, 0);
+    assert_eq!(picture.write("\rab").painted, 0);
+    assert_eq!(picture.write("\rac").painted, 1);
+    // Scrolling equal rows paints nothing but the cursor's way.
+    picture.write("\x1b[H\x1b[2Jx\nx\nx\nx");
+    assert_eq!(picture.write("\n").painted, 2);
+}
+
+#[test]
+fn escape_sequences() {
+    let mut picture = Picture::new();
+    picture.write("abc\ndef\x1b[H\x1b[2J> ");
+    assert_eq!(picture.text(), [">", "", "", ""]);
+    picture.write("hello\x08\x08\x1b[K");
+    assert_eq!(picture.text()[0], "> hel");
+    picture.write("\x1b[2;3HX\x1b[AY\x1b[3DZ\x1b[BW");
+    assert_eq!(picture.text(), [">ZhYl", "  W", "", ""]);
+    picture.write("\x1b[H\x1b[2J\x1b[1;31mr\x1b[0mn\x1b[30mb\x1b[92mg\x1b[38;5;9m");
+    let colors: Vec<_> = picture.cells[0][..4]
+        .iter()
+        .map(|cell| cell.color)
+        .collect();
+    assert_eq!(colors, [9, 7, 8, 10]);
+    // Beyond all edges, and with too many numbers.
+    picture.write("\x1b[999;999H\x1b[99C\x1b[99B.\x1b[1;2;3;4;5;6;7H\x1b[99999999D\x1b[9A,");
+    assert_eq!(picture.text()[3], format!("{:19}.", ""));
+    assert_eq!(&picture.text()[0][..1], ",");
+    picture.write("\x1b[2J\x1b[2;5Habc\x1b[2D\x1b[1J");
+    assert_eq!(picture.text()[1], format!("{:6}c", ""));
+    picture.write("\x1b[?25h\x1b]x\x1b(");
+}
+
+#[test]
+fn characters_of_several_bytes() {
+    let mut picture = Picture::new();
+    picture.write("µm é ✓ 🦀.");
+    assert_eq!(picture.text()[0], "µm é ? ?.");
+    picture.grid.write(b"\n\xC3x\x80\xFF");
+    picture.write("");
+    assert_eq!(picture.text()[1], "?x??");
+}
+
+#[test]
+fn any_bytes_keep_the_cursor_inside() {
+    let mut picture = Picture::new();
+    let mut seed = 1u32;
+    for _ in 0..20_000 {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let usual = b"\x1b\x1b[[;HJKmABCDG0129\n\r\t\x08ab";
+        let byte = match seed >> 30 {
+            0 => (seed >> 8) as u8,
+            _ => usual[(seed >> 8) as usize % usual.len()],
+        };
+        picture.grid.write(&[byte]);
+        picture.write("");
+        picture.cursor();
+    }
+    // What is painted is what is wanted.
+    for (row, cells) in picture.cells.iter().enumerate() {
+        for (column, cell) in cells.iter().enumerate() {
+            assert_eq!(cell.letter, picture.grid.wanted[row][column].letter);
+        }
+    }
+}
+
+fn pixels(width: u32, height: u32) -> ScreenInfo {
+    ScreenInfo {
+        address: 0x8000_0000,
+        pitch: width * 4,
+        width,
+        height,
+        bits: 32,
+        format: ScreenFormat::Rgb {
+            shift: [16, 8, 0],
+            bits: [8; 3],
+        },
+    }
+}
+
+#[test]
+fn layouts_of_usual_screens() {
+    for ((width, height), (columns, rows, scale)) in [
+        ((640, 480), (80, 30, 1)),
+        ((800, 600), (100, 37, 1)),
+        ((1024, 768), (128, 48, 1)),
+        ((1280, 1024), (160, 64, 1)),
+        ((1366, 768), (170, 48, 1)),
+        ((1920, 1080), (120, 33, 2)),
+        ((3840, 2160), (160, 45, 3)),
+        ((1080, 1920), (67, 60, 2)),
+    ] {
+        let layout = Layout::of(&pixels(width, height)).unwrap();
+        let expected = Layout {
+            columns,
+            rows,
+            scale,
+        };
+        assert_eq!(layout, expected, "{width} x {height}");
+    }
+    let text = ScreenInfo {
+        address: 0xB8000,
+        pitch: 160,
+        bits: 16,
+        format: ScreenFormat::Text,
+        ..pixels(80, 25)
+    };
+    let layout = Layout::of(&text).unwrap();
+    assert_eq!((layout.columns, layout.rows, layout.scale), (80, 25, 0));
+}
+
+#[test]
+fn bad_screens_are_named() {
+    let good = pixels(1024, 768);
+    let rgb = |shift, bits| ScreenFormat::Rgb { shift, bits };
+    for (bad, why) in [
+        (
+            ScreenInfo {
+                format: ScreenFormat::Other(0),
+                ..good
+            },
+            Unusable::Format(0),
+        ),
+        (ScreenInfo { bits: 8, ..good }, Unusable::Bits(8)),
+        (
+            ScreenInfo {
+                format: rgb([25, 8, 0], [8; 3]),
+                ..good
+            },
+            Unusable::Bits(32),
+        ),
+        (
+            ScreenInfo {
+                format: rgb([0; 3], [8, 9, 8]),
+                ..good
+            },
+            Unusable::Bits(32),
+        ),
+        (pixels(100, 768), Unusable::Size(100, 768)),
+        (pixels(1024, 0), Unusable::Size(1024, 0)),
+        (
+            ScreenInfo {
+                pitch: 4095,
+                ..good
+            },
+            Unusable::Pitch(4095),
+        ),
+        (
+            ScreenInfo {
+                pitch: 4098,
+                ..good
+            },
+            Unusable::Pitch(4098),
+        ),
+        (ScreenInfo { address: 0, ..good }, Unusable::Address(0)),
+        (ScreenInfo { address: 6, ..good }, Unusable::Address(6)),
+        (
+            ScreenInfo {
+                address: u64::MAX - 1,
+                ..good
+            },
+            Unusable::Address(u64::MAX - 1),
+        ),
+    ] {
+        assert_eq!(Layout::of(&bad), Err(why));
+    }
+}
+
+#[test]
+fn letters_are_upright_and_all_different() {
+    let rows = |letter: u8| -> Vec<String> {
+        let dot = |x, y| if is_lit(letter, x, y) { '#' } else { '.' };
+        (0..LETTER_HEIGHT)
+            .step_by(2)
+            .map(|y| (0..LETTER_WIDTH).map(|x| dot(x, y)).collect())
+            .collect()
+    };
+    assert_eq!(
+        rows(b'L'),
+        [
+            "####....", ".##.....", ".##.....", ".##.....", ".##...#.", ".##..##.", "#######.",
+            "........"
+        ]
+    );
+    let printable: Vec<_> = (0x21..0x7F).map(rows).collect();
+    for (i, shape) in printable.iter().enumerate() {
+        assert!(!printable[..i].contains(shape), "letter {i}");
+        assert_ne!(*shape, rows(b' '));
+    }
+    assert!((0..=255).all(|letter| !is_lit(letter, LETTER_WIDTH, 0)));
+}
