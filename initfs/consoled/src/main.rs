@@ -7,7 +7,8 @@
 //! a handle drops its list, so that shells within shells need not know of each other. An interrupt
 //! that finds no process and no reader is kept: the next process that is put there ends at once, or
 //! a read of such a handle takes it (one byte; 0 bytes when there was none). ^D on an empty line is
-//! the end of the input for one read.
+//! the end of the input for one read. What root writes to a handle of `dup(fd, "keyboard")` counts
+//! as typed: drivers of keyboards do so.
 #![no_std]
 #![no_main]
 
@@ -27,7 +28,7 @@ use redox_scheme::{CallerCtx, Id, OpenResult};
 use runtime::{Error, Result, env, process};
 use syscall::data::Stat;
 use syscall::error::{
-    EAGAIN, EBADF, ECANCELED, EINTR, EINVAL, ENAMETOOLONG, ENOENT, ENOTDIR, EWOULDBLOCK,
+    EAGAIN, EBADF, ECANCELED, EINTR, EINVAL, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, EWOULDBLOCK,
 };
 use syscall::flag::{EventFlags, MODE_CHR, O_DIRECTORY, O_NONBLOCK};
 use syscall::schemev2::NewFdFlags;
@@ -97,6 +98,8 @@ enum Handle {
     Raw,
     /// Takes foreground processes.
     Foreground(Vec<u32>),
+    /// Takes keys.
+    Keyboard,
 }
 
 struct Console {
@@ -313,7 +316,7 @@ impl SchemeSync for Console {
         Ok(self.add(Handle::Lines))
     }
 
-    fn dup(&mut self, id: usize, buf: &[u8], _ctx: &CallerCtx) -> Result<OpenResult> {
+    fn dup(&mut self, id: usize, buf: &[u8], ctx: &CallerCtx) -> Result<OpenResult> {
         match self.handles.get(&id) {
             Some(Handle::Lines | Handle::Raw) => {}
             _ => return Err(Error::new(EBADF)),
@@ -322,6 +325,8 @@ impl SchemeSync for Console {
             b"" => Handle::Lines,
             b"raw" => Handle::Raw,
             b"pgrp" => Handle::Foreground(Vec::new()),
+            b"keyboard" if ctx.uid != 0 => return Err(Error::new(EPERM)),
+            b"keyboard" => Handle::Keyboard,
             _ => return Err(Error::new(EINVAL)),
         };
         Ok(self.add(handle))
@@ -388,6 +393,10 @@ impl SchemeSync for Console {
     ) -> Result<usize> {
         match self.handles.get_mut(&id) {
             Some(Handle::Lines | Handle::Raw) => self.show_output(buf),
+            Some(Handle::Keyboard) => {
+                buf.iter().for_each(|byte| self.key(*byte));
+                self.work();
+            }
             Some(Handle::Foreground(foreground)) => {
                 let (pids, rest) = buf.as_chunks::<{ size_of::<usize>() }>();
                 if !rest.is_empty() || pids.len() > MAX_FOREGROUND {
@@ -430,6 +439,7 @@ impl SchemeSync for Console {
             Some(Handle::Root | Handle::Lines) => b"/scheme/console",
             Some(Handle::Raw) => b"/scheme/console/raw",
             Some(Handle::Foreground(_)) => b"/scheme/console/pgrp",
+            Some(Handle::Keyboard) => b"/scheme/console/keyboard",
             None => return Err(Error::new(EBADF)),
         };
         if buf.len() < path.len() {

@@ -1,10 +1,105 @@
-//! `serio`: raw PS/2 bytes. This kernel drives no PS/2 controller, so both ports are missing.
+//! `serio`: raw bytes of the PS/2 controller, `0` from the keyboard and `1` from the mouse.
+//!
+//! The kernel only takes the bytes at the interrupt, because status and data must be read together.
+//! Everything else (set-up, meaning of the bytes) is the driver's business (`ps2d`).
 
-use ::syscall::error::{EACCES, ENODEV, ENOENT, EPERM, Error, Result};
+use alloc::{collections::VecDeque, string::String, vec, vec::Vec};
 
-use super::{Caller, Opened, Scheme, handles::ROOT};
+use ::syscall::{
+    EventFlags,
+    data::GlobalSchemes,
+    error::{EACCES, EAGAIN, EINTR, ENODEV, ENOENT, EPERM, Error, Result},
+    flag::O_NONBLOCK,
+};
+use spin::Mutex;
+
+use super::{
+    Caller, Opened, Scheme,
+    handles::{Handles, ROOT},
+    kernel_id, trigger,
+};
+use crate::{
+    arch::{irq, port},
+    sched::WaitQueue,
+    syscall::UserBuf,
+};
+
+const DATA: u16 = 0x60;
+const STATUS: u16 = 0x64;
+/// A byte waits in `DATA`.
+const STATUS_FULL: u8 = 1;
+/// It comes from the mouse.
+const STATUS_MOUSE: u8 = 1 << 5;
+/// What a place without a controller reads as.
+const NOTHING: u8 = 0xFF;
+/// Interrupt numbers of the two devices.
+const IRQS: [u8; 2] = [1, 12];
+
+/// Bytes nobody reads are dropped beyond this.
+const MAX_INPUT: usize = 1024;
+/// Bytes taken at one interrupt; the controller holds one for each device.
+const BURST: usize = 16;
+
+/// One device's bytes.
+struct Device {
+    queue: Mutex<VecDeque<u8>>,
+    readers: WaitQueue,
+}
+
+impl Device {
+    const fn new() -> Self {
+        Device {
+            queue: Mutex::new(VecDeque::new()),
+            readers: WaitQueue::new(),
+        }
+    }
+}
+
+static DEVICES: [Device; 2] = [Device::new(), Device::new()];
+
+/// Which device each handle reads.
+static HANDLES: Mutex<Handles<usize>> = Mutex::new(Handles::new());
 
 pub struct SerioScheme;
+
+/// The handler of both interrupts.
+fn receive(_irq: u8) {
+    let mut came = [false; 2];
+    for _ in 0..BURST {
+        let status = port::read8(STATUS);
+        if status & STATUS_FULL == 0 || status == NOTHING {
+            break;
+        }
+        let device = usize::from(status & STATUS_MOUSE != 0);
+        let byte = port::read8(DATA);
+        let mut queue = DEVICES[device].queue.lock();
+        // Without memory the byte is lost, as with nobody to read it.
+        if queue.len() < MAX_INPUT && queue.try_reserve(1).is_ok() {
+            queue.push_back(byte);
+            came[device] = true;
+        }
+    }
+    for (device, _) in came.iter().enumerate().filter(|(_, came)| **came) {
+        DEVICES[device].readers.wake_all();
+        let numbers: Vec<_> = HANDLES
+            .lock()
+            .iter()
+            .filter(|(_, of)| **of == device)
+            .map(|(number, _)| number)
+            .collect();
+        for number in numbers {
+            trigger(
+                kernel_id(GlobalSchemes::Serio),
+                number,
+                EventFlags::EVENT_READ,
+            );
+        }
+    }
+}
+
+fn device(number: usize) -> Result<usize> {
+    HANDLES.lock().get(number).copied()
+}
 
 impl Scheme for SerioScheme {
     fn open(
@@ -15,11 +110,62 @@ impl Scheme for SerioScheme {
         _fcntl_flags: u32,
         caller: Caller,
     ) -> Result<Opened> {
-        Err(Error::new(match path.trim_start_matches('/') {
-            _ if number != ROOT => EACCES,
-            _ if caller.uid != 0 => EPERM,
-            "0" | "1" => ENODEV,
-            _ => ENOENT,
-        }))
+        let device = match path.trim_start_matches('/') {
+            _ if number != ROOT => return Err(Error::new(EACCES)),
+            _ if caller.uid != 0 => return Err(Error::new(EPERM)),
+            "0" => 0,
+            "1" => 1,
+            _ => return Err(Error::new(ENOENT)),
+        };
+        if port::read8(STATUS) == NOTHING {
+            return Err(Error::new(ENODEV));
+        }
+        let opened = Opened::plain(HANDLES.lock().insert(device));
+        irq::register(IRQS[device], receive);
+        irq::unmask(IRQS[device]);
+        // What came before the interrupt was on would hold it off for ever.
+        receive(IRQS[device]);
+        opened
+    }
+
+    fn read(&self, number: usize, buf: UserBuf, flags: u32) -> Result<usize> {
+        let device = &DEVICES[device(number)?];
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let mut bytes = vec![0_u8; buf.len().min(MAX_INPUT)];
+        let mut take = || {
+            let mut queue = device.queue.lock();
+            let count = bytes.len().min(queue.len());
+            for (slot, byte) in bytes.iter_mut().zip(queue.drain(..count)) {
+                *slot = byte;
+            }
+            (count > 0).then_some(count)
+        };
+        let count = if flags & O_NONBLOCK as u32 != 0 {
+            take().ok_or(Error::new(EAGAIN))?
+        } else {
+            device
+                .readers
+                .wait(None, take)
+                .map_err(|_| Error::new(EINTR))?
+        };
+        buf.write(bytes.get(..count).unwrap_or(&[]))
+    }
+
+    fn path(&self, number: usize) -> Result<String> {
+        device(number).map(|device| alloc::format!("serio:{device}"))
+    }
+
+    fn fevent(&self, number: usize, _flags: EventFlags) -> Result<EventFlags> {
+        device(number).map(|_| EventFlags::empty())
+    }
+
+    fn fsync(&self, number: usize) -> Result<()> {
+        device(number).map(|_| ())
+    }
+
+    fn close(&self, number: usize) {
+        HANDLES.lock().remove(number);
     }
 }

@@ -28,6 +28,26 @@ impl Ports {
         })
     }
 
+    /// Reads an 8-bit port.
+    pub fn read8(&self, port: u16) -> u8 {
+        let value;
+        // SAFETY: this thread has the right (see `acquire`); port reads touch no memory of ours.
+        unsafe {
+            core::arch::asm!("in al, dx", in("dx") port, out("al") value,
+                options(nomem, nostack, preserves_flags));
+        }
+        value
+    }
+
+    /// Writes an 8-bit port.
+    pub fn write8(&self, port: u16, value: u8) {
+        // SAFETY: as for `read8`. What the write does is up to the device, whose driver calls.
+        unsafe {
+            core::arch::asm!("out dx, al", in("dx") port, in("al") value,
+                options(nomem, nostack, preserves_flags));
+        }
+    }
+
     /// Reads a 16-bit port.
     pub fn read16(&self, port: u16) -> u16 {
         let value;

@@ -204,4 +204,21 @@ pub fn run(suite: &Suite) {
             expect("close", sys::close(fd), Ok(0))
         },
     );
+    suite.check(
+        "serio: two ports, which are read and keep nothing from others",
+        |suite| {
+            for port in ["0", "1"] {
+                let fd = must("open", suite.open(SERIO, port, O_RDONLY | O_NONBLOCK))?;
+                let mut bytes = [0; 16];
+                expect("read", sys::read(fd, &mut bytes), Err(EAGAIN))?;
+                let n = must("fpath", sys::fpath(fd, &mut bytes))?;
+                expect("path", &bytes[..n - 1], b"serio:".as_slice())?;
+                expect("number", &bytes[n - 1..n], port.as_bytes())?;
+                expect("write", sys::write(fd, b"x"), Err(EBADF))?;
+                expect("close", sys::close(fd), Ok(0))?;
+            }
+            let missing = suite.open(SERIO, "2", O_RDONLY);
+            expect("a third port", missing, Err(ENOENT))
+        },
+    );
 }

@@ -25,6 +25,7 @@ pub mod scheme_id {
     pub const EVENT: usize = 2;
     pub const MEMORY: usize = 3;
     pub const PIPE: usize = 4;
+    pub const SERIO: usize = 5;
     pub const IRQ: usize = 6;
     pub const TIME: usize = 7;
     pub const SYS: usize = 8;

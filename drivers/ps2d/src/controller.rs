@@ -1,0 +1,254 @@
+//! The PS/2 controller (Intel 8042 and what PCs have in its place): set-up, until the keyboard
+//! interrupts with scan codes of set 1.
+//!
+//! Registers in the order of the IBM PS/2 Hardware Interface Technical Reference, "Keyboard and
+//! Auxiliary Device Controller": data at port 0x60; at port 0x64 status when read, commands when
+//! written. Answers are polled for, with all interrupts of the controller off; afterwards the
+//! kernel takes the bytes (scheme `serio`).
+
+use core::fmt;
+
+/// Data to and from the controller and its devices.
+pub const DATA: u16 = 0x60;
+/// Status when read, commands when written.
+pub const STATUS: u16 = 0x64;
+
+/// Status: a byte waits in `DATA`.
+pub const STATUS_OUTPUT_FULL: u8 = 1 << 0;
+/// Status: the controller has not taken the last byte yet.
+pub const STATUS_INPUT_FULL: u8 = 1 << 1;
+/// What a place without a controller reads as.
+pub const NOTHING: u8 = 0xFF;
+
+/// Controller commands.
+const READ_CONFIGURATION: u8 = 0x20;
+const WRITE_CONFIGURATION: u8 = 0x60;
+const DISABLE_MOUSE: u8 = 0xA7;
+const TEST_CONTROLLER: u8 = 0xAA;
+const TEST_KEYBOARD_PORT: u8 = 0xAB;
+const DISABLE_KEYBOARD: u8 = 0xAD;
+const ENABLE_KEYBOARD: u8 = 0xAE;
+/// Answer to `TEST_CONTROLLER`.
+const CONTROLLER_GOOD: u8 = 0x55;
+/// Answer to `TEST_KEYBOARD_PORT`.
+const PORT_GOOD: u8 = 0;
+
+/// Configuration: the keyboard interrupts.
+const KEYBOARD_INTERRUPT: u8 = 1 << 0;
+/// Configuration: the mouse interrupts.
+const MOUSE_INTERRUPT: u8 = 1 << 1;
+/// Configuration: the keyboard's clock stands.
+const KEYBOARD_OFF: u8 = 1 << 4;
+/// Configuration: scan codes of set 2 become those of set 1.
+const TRANSLATE: u8 = 1 << 6;
+
+/// Keyboard commands and answers.
+const RESET: u8 = 0xFF;
+const ENABLE_SCANNING: u8 = 0xF4;
+const ACKNOWLEDGED: u8 = 0xFA;
+const SAY_AGAIN: u8 = 0xFE;
+const SELF_TEST_PASSED: u8 = 0xAA;
+
+/// Bytes of former times that are thrown away, at most.
+const STALE: usize = 64;
+/// How often a keyboard is asked again that did not understand.
+const ATTEMPTS: usize = 3;
+
+/// How long answers may take, in milliseconds: the controller's own, a keyboard's, a keyboard's
+/// after its self-test.
+const CONTROLLER_MS: u32 = 50;
+const KEYBOARD_MS: u32 = 200;
+const SELF_TEST_MS: u32 = 1000;
+
+/// The two ports, and time.
+pub trait Ports {
+    /// Reads `DATA` or `STATUS`.
+    fn read(&mut self, port: u16) -> u8;
+    /// Writes `DATA` or `STATUS`.
+    fn write(&mut self, port: u16, value: u8);
+    /// Lets a millisecond pass.
+    fn wait_ms(&mut self);
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Status reads as all ones.
+    NoController,
+    /// The controller does not take a byte, or gives no answer to a command.
+    Silent {
+        /// The command.
+        command: u8,
+    },
+    /// A test of the controller's went wrong.
+    Test {
+        /// The command.
+        command: u8,
+        /// What it answered.
+        answer: u8,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::NoController => write!(
+                f,
+                "no PS/2 controller: port {STATUS:#x} reads {NOTHING:#x}. A USB keyboard needs \
+                 its emulation in the firmware's settings (\"legacy USB\"); the serial port works \
+                 without"
+            ),
+            Fault::Silent { command } => write!(
+                f,
+                "the PS/2 controller gave no answer to command {command:#x} at port {STATUS:#x}"
+            ),
+            Fault::Test { command, answer } => write!(
+                f,
+                "the PS/2 controller failed its test, command {command:#x}: it answered \
+                 {answer:#x} at port {DATA:#x}"
+            ),
+        }
+    }
+}
+
+/// What the keyboard said when it was set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keyboard {
+    /// It is there.
+    Works,
+    /// It gave no answer, or this one, to a command. One that is plugged in later works all the
+    /// same.
+    Odd {
+        /// The command.
+        command: u8,
+        /// Its answer.
+        answer: Option<u8>,
+    },
+}
+
+/// Sets controller and keyboard up; from here on the keyboard interrupts.
+///
+/// # Errors
+/// What is wrong with the controller; there is no keyboard then.
+pub fn set_up(ports: &mut impl Ports) -> Result<Keyboard, Fault> {
+    if ports.read(STATUS) == NOTHING {
+        return Err(Fault::NoController);
+    }
+    command(ports, DISABLE_KEYBOARD)?;
+    command(ports, DISABLE_MOUSE)?;
+    flush(ports);
+
+    let quiet = ask(ports, READ_CONFIGURATION)? & !(KEYBOARD_INTERRUPT | MOUSE_INTERRUPT);
+    configure(ports, quiet)?;
+    let answer = ask(ports, TEST_CONTROLLER)?;
+    expect(TEST_CONTROLLER, answer, CONTROLLER_GOOD)?;
+    // Some controllers forget their configuration in the test.
+    configure(ports, quiet)?;
+    let answer = ask(ports, TEST_KEYBOARD_PORT)?;
+    expect(TEST_KEYBOARD_PORT, answer, PORT_GOOD)?;
+
+    command(ports, ENABLE_KEYBOARD)?;
+    let keyboard = wake_keyboard(ports);
+    flush(ports);
+    let on = (quiet | KEYBOARD_INTERRUPT | TRANSLATE) & !KEYBOARD_OFF;
+    configure(ports, on)?;
+    Ok(keyboard)
+}
+
+fn expect(command: u8, answer: u8, good: u8) -> Result<(), Fault> {
+    match answer == good {
+        true => Ok(()),
+        false => Err(Fault::Test { command, answer }),
+    }
+}
+
+/// Resets the keyboard and lets it send.
+fn wake_keyboard(ports: &mut impl Ports) -> Keyboard {
+    let odd = |command, answer| Keyboard::Odd { command, answer };
+    match tell(ports, RESET) {
+        Some(ACKNOWLEDGED) => match answer(ports, SELF_TEST_MS) {
+            Some(SELF_TEST_PASSED) => {}
+            other => return odd(RESET, other),
+        },
+        other => return odd(RESET, other),
+    }
+    match tell(ports, ENABLE_SCANNING) {
+        Some(ACKNOWLEDGED) => Keyboard::Works,
+        other => odd(ENABLE_SCANNING, other),
+    }
+}
+
+/// Sends the keyboard a command; its answer.
+fn tell(ports: &mut impl Ports, command: u8) -> Option<u8> {
+    let mut said = None;
+    for _ in 0..ATTEMPTS {
+        if !takes(ports) {
+            return None;
+        }
+        ports.write(DATA, command);
+        said = answer(ports, KEYBOARD_MS);
+        if said != Some(SAY_AGAIN) {
+            break;
+        }
+    }
+    said
+}
+
+/// Throws away what was sent before anybody asked.
+fn flush(ports: &mut impl Ports) {
+    for _ in 0..STALE {
+        if ports.read(STATUS) & STATUS_OUTPUT_FULL == 0 {
+            return;
+        }
+        ports.read(DATA);
+    }
+}
+
+/// Waits until the controller takes a byte.
+fn takes(ports: &mut impl Ports) -> bool {
+    for _ in 0..CONTROLLER_MS {
+        if ports.read(STATUS) & STATUS_INPUT_FULL == 0 {
+            return true;
+        }
+        ports.wait_ms();
+    }
+    false
+}
+
+/// Waits for a byte.
+fn answer(ports: &mut impl Ports, limit_ms: u32) -> Option<u8> {
+    for _ in 0..limit_ms {
+        if ports.read(STATUS) & STATUS_OUTPUT_FULL != 0 {
+            return Some(ports.read(DATA));
+        }
+        ports.wait_ms();
+    }
+    None
+}
+
+fn command(ports: &mut impl Ports, command: u8) -> Result<(), Fault> {
+    if !takes(ports) {
+        return Err(Fault::Silent { command });
+    }
+    ports.write(STATUS, command);
+    Ok(())
+}
+
+fn ask(ports: &mut impl Ports, name: u8) -> Result<u8, Fault> {
+    command(ports, name)?;
+    answer(ports, CONTROLLER_MS).ok_or(Fault::Silent { command: name })
+}
+
+fn configure(ports: &mut impl Ports, configuration: u8) -> Result<(), Fault> {
+    command(ports, WRITE_CONFIGURATION)?;
+    if !takes(ports) {
+        return Err(Fault::Silent {
+            command: WRITE_CONFIGURATION,
+        });
+    }
+    ports.write(DATA, configuration);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

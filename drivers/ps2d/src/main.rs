@@ -1,0 +1,89 @@
+//! ps2d: the driver of the PS/2 keyboard.
+//!
+//! Sets the controller up through its ports, takes the bytes from the kernel's scheme `serio` as
+//! the driver of that name on Redox does, and types on the console (`consoled`, handle `keyboard`).
+//! Without a controller it says so and ends; without a keyboard it waits for one.
+#![cfg_attr(target_os = "redox", no_std, no_main)]
+
+#[cfg(target_os = "redox")]
+mod program {
+    use libredox::Fd;
+    use libredox::flag::{O_CLOEXEC, O_RDONLY, O_RDWR};
+    use platform::port;
+    use platform::{Result, daemon};
+    use ps2d::controller::{self, Keyboard, Ports};
+    use ps2d::keys::Keys;
+    use runtime::time::{Duration, sleep};
+    use syscall::error::{EINTR, Error};
+
+    runtime::main!(main);
+
+    fn main() -> i32 {
+        runtime::logging::init("ps2d");
+        match run() {
+            Ok(()) => 0,
+            Err(error) => {
+                log::error!("the keyboard is not served: {error}");
+                1
+            }
+        }
+    }
+
+    struct Machine(port::Ports);
+
+    impl Ports for Machine {
+        fn read(&mut self, port: u16) -> u8 {
+            self.0.read8(port)
+        }
+
+        fn write(&mut self, port: u16, value: u8) {
+            self.0.write8(port, value);
+        }
+
+        fn wait_ms(&mut self) {
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn run() -> Result<()> {
+        match controller::set_up(&mut Machine(port::Ports::acquire()?)) {
+            Ok(Keyboard::Works) => log::info!("keyboard ready"),
+            Ok(Keyboard::Odd { command, answer }) => log::warn!(
+                "no keyboard yet: command {command:#x} was answered by {answer:x?}; one that is \
+                 plugged in later is used"
+            ),
+            Err(fault) => {
+                log::warn!("no keyboard: {fault}");
+                return Ok(());
+            }
+        }
+        let input = Fd::open("/scheme/serio/0", O_RDONLY | O_CLOEXEC, 0)?;
+        let console = Fd::open("/scheme/console", O_RDWR | O_CLOEXEC, 0)?;
+        let console = Fd::new(libredox::call::dup(console.raw(), b"keyboard")?);
+        daemon::seal()?;
+        serve(&input, &console)
+    }
+
+    /// Types on the console what the keyboard sends, for ever.
+    fn serve(input: &Fd, console: &Fd) -> Result<()> {
+        let mut keys = Keys::default();
+        let mut codes = [0; 64];
+        loop {
+            let count = match input.read(&mut codes) {
+                Ok(count) => count,
+                Err(error) if error.errno() == EINTR => continue,
+                Err(error) => return Err(Error::from(error)),
+            };
+            for code in &codes[..count] {
+                let bytes = keys.push(*code);
+                if !bytes.as_slice().is_empty() {
+                    runtime::io::write_all(console.raw(), bytes.as_slice())?;
+                }
+            }
+        }
+    }
+}
+
+/// The driver runs on Redox only; elsewhere its library is tested.
+#[cfg(not(target_os = "redox"))]
+fn main() {}
