@@ -1,6 +1,7 @@
 //! Reads the descriptions in `config/`: what the image contains, what a node is, what is tested.
 
 use crate::report::{Context, Result};
+use crate::settings::Boot;
 use crate::workspace;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -56,6 +57,24 @@ pub struct Node {
     pub first_link_slot: u32,
     /// I/O port by which a panicking kernel ends QEMU.
     pub exit_port: u16,
+    /// What a PC has besides.
+    #[serde(default)]
+    pub parts: PcParts,
+}
+
+/// Parts that PCs have or lack; nodes have a serial port and a keyboard controller, and no screen,
+/// unless a suite says otherwise.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PcParts {
+    /// A screen.
+    pub screen: bool,
+    /// No serial port. The launcher then reads the screen, so there must be one.
+    pub no_serial: bool,
+    /// No PS/2 keyboard controller.
+    pub no_keyboard: bool,
+    /// The ISO image is on a USB stick, not on a disc.
+    pub stick: bool,
 }
 
 /// `config/tests.toml`: the suites that run in guests.
@@ -86,9 +105,17 @@ pub struct Suite {
     /// What must happen.
     #[serde(default)]
     pub expect: Expect,
-    /// Boot from the ISO image.
+    /// How its nodes get their kernel, unless BOOT= says so.
+    pub boot: Option<Boot>,
+    /// What its nodes have or lack.
     #[serde(default)]
-    pub iso: bool,
+    pub parts: PcParts,
+    /// QEMU's machine, if not as usual.
+    pub machine: Option<String>,
+    /// Memory of each node in MiB, if not as usual.
+    pub memory_mib: Option<u64>,
+    /// Value of QEMU's `-smp`, if not as usual.
+    pub smp: Option<String>,
     /// Nodes that are started by a script (line `LAUNCHER start <node>`), not at once.
     #[serde(default)]
     pub late: Vec<usize>,

@@ -1,5 +1,8 @@
 //! `image`: the ISO image that boots through GRUB, on hardware or in QEMU, and the files QEMU
 //! boots directly.
+//!
+//! One file serves BIOS and UEFI, on a disc or a stick: it holds GRUB twice, a boot sector of
+//! either kind and a partition table ([hardware.md](../../docs/hardware.md)).
 
 use crate::build::{self, Contents, Parts};
 use crate::launch::BootFiles;
@@ -10,7 +13,28 @@ use crate::workspace;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The command: an image for a machine with a screen-less console on its first serial port.
+/// An entry of the boot loader's menu: its title and the kernel's command line.
+#[derive(Debug, Clone, Copy)]
+struct Entry<'a> {
+    title: &'a str,
+    command_line: &'a str,
+}
+
+/// The menu of the image for hardware; the first entry boots by itself.
+const MENU: &[Entry<'_>] = &[
+    Entry {
+        title: "Skiff",
+        command_line: "SKIFF_CONSOLE=1",
+    },
+    Entry {
+        title: "Skiff, self-check: says on the screen what works",
+        command_line: "SKIFF_RUN=/scheme/initfs/lib/self-check.sh SKIFF_STAY=1",
+    },
+];
+/// How long the menu of the image for hardware waits, in seconds.
+const MENU_SECONDS: u32 = 3;
+
+/// The command: an image for hardware.
 pub fn command(settings: &Settings) -> Result<()> {
     let parts = build::build(Contents::Product)?;
     let initfs = parts.pack(None, settings.files()?.as_deref(), &[])?;
@@ -19,7 +43,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     std::fs::write(&initfs_path, &initfs).context(|| format!("write {}", initfs_path.display()))?;
     let iso = directory.join("skiff.iso");
     let step = Step::start("making the ISO image");
-    make_iso(&iso, &parts.kernel, &initfs_path, "SKIFF_CONSOLE=1")?;
+    make_iso(&iso, &parts.kernel, &initfs_path, MENU_SECONDS, MENU)?;
     step.done();
     let bytes = std::fs::metadata(&iso).map_or(0, |data| data.len());
     println!("{}  {bytes} bytes", workspace::display(&iso));
@@ -42,41 +66,61 @@ pub fn boot_files(
             initfs: path.clone(),
             command_line: line.clone(),
         }),
-        Boot::Iso => {
+        Boot::Bios | Boot::Uefi => {
             let iso = directory.join(format!("node-{node}.iso"));
-            make_iso(&iso, &parts.kernel, &path, line)?;
-            Ok(BootFiles::Iso(iso))
+            let entry = Entry {
+                title: "skiff",
+                command_line: line,
+            };
+            make_iso(&iso, &parts.kernel, &path, 0, &[entry])?;
+            if boot == Boot::Uefi {
+                packages::ensure(&[packages::UEFI])?;
+            }
+            Ok(BootFiles::Iso {
+                image: iso,
+                uefi: boot == Boot::Uefi,
+            })
         }
     };
     command_lines.iter().enumerate().map(files).collect()
 }
 
-/// Makes an ISO image with GRUB, the kernel and the initfs as a multiboot2 module.
-fn make_iso(iso: &Path, kernel: &Path, initfs: &Path, command_line: &str) -> Result<()> {
+/// What GRUB is to do: show the menu for so long, then boot the first entry. The kernel's header
+/// asks for a screen of pixels, for which GRUB needs its drivers.
+fn grub_script(seconds: u32, menu: &[Entry<'_>]) -> String {
+    let mut script = format!("set timeout={seconds}\nset default=0\ninsmod all_video\n");
+    for Entry {
+        title,
+        command_line,
+    } in menu
+    {
+        script += &format!(
+            "menuentry \"{title}\" {{\n    multiboot2 /boot/kernel {command_line}\n    \
+             module2 /boot/initfs\n}}\n"
+        );
+    }
+    script
+}
+
+/// Makes an ISO image with GRUB for both kinds of firmware, the kernel, and the initfs as a
+/// multiboot2 module.
+fn make_iso(
+    iso: &Path,
+    kernel: &Path,
+    initfs: &Path,
+    seconds: u32,
+    menu: &[Entry<'_>],
+) -> Result<()> {
     packages::ensure(packages::ISO)?;
     let tree = iso.with_extension("tree");
     let grub = tree.join("boot/grub");
     std::fs::create_dir_all(&grub).context(|| format!("create {}", grub.display()))?;
     copy(kernel, &tree.join("boot/kernel"))?;
     copy(initfs, &tree.join("boot/initfs"))?;
-    let menu = format!(
-        "set timeout=0\nmenuentry skiff {{\n    multiboot2 /boot/kernel {command_line}\n    \
-         module2 /boot/initfs\n}}\n"
-    );
-    std::fs::write(grub.join("grub.cfg"), menu)
+    std::fs::write(grub.join("grub.cfg"), grub_script(seconds, menu))
         .context(|| format!("write the menu in {}", grub.display()))?;
     let output = Command::new("grub-mkrescue")
-        .args([
-            "--directory",
-            "/usr/lib/grub/i386-pc",
-            "--fonts=",
-            "--locales=",
-            "--themes=",
-        ])
-        .args([
-            "--install-modules=multiboot2 normal iso9660 biosdisk part_msdos",
-            "--compress=no",
-        ])
+        .args(["--fonts=", "--locales=", "--themes=", "--compress=no"])
         .arg("--output")
         .args([iso, &tree])
         .output()
@@ -96,4 +140,28 @@ fn copy(from: &Path, to: &PathBuf) -> Result<()> {
     std::fs::copy(from, to)
         .map(|_| ())
         .context(|| format!("copy {} to {}", from.display(), to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_menu_has_its_entries_in_order() {
+        let script = grub_script(MENU_SECONDS, MENU);
+        let place = |words: &str| script.find(words).unwrap_or_else(|| panic!("{words}"));
+        assert!(script.contains(&format!("timeout={MENU_SECONDS}\n")));
+        assert!(place("SKIFF_CONSOLE=1\n") < place("SKIFF_RUN=/scheme/initfs/lib/self-check.sh"));
+        assert_eq!(
+            script.matches("module2 /boot/initfs\n}").count(),
+            MENU.len()
+        );
+        // Words that would end the title, or the entry.
+        assert!(
+            MENU.iter()
+                .all(|entry| !entry.title.contains(['"', '{', '}']))
+        );
+        let file = crate::workspace::root().join("initfs/lib/self-check.sh");
+        assert!(file.is_file());
+    }
 }

@@ -5,6 +5,7 @@
 //! ends: the kernel frees the memory and kills the QEMUs (`setpriv --pdeathsig`).
 
 use crate::config::Node;
+use crate::packages;
 use crate::report::{Context, Result};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,8 +23,13 @@ pub enum BootFiles {
         /// Words KEY=VALUE for the kernel's environment.
         command_line: String,
     },
-    /// A CD image with a boot loader; the command line is inside.
-    Iso(PathBuf),
+    /// The image for hardware, with boot loaders; the command line is inside.
+    Iso {
+        /// The ISO image.
+        image: PathBuf,
+        /// Whether UEFI firmware boots it, or a BIOS.
+        uefi: bool,
+    },
 }
 
 /// Everything that makes one node.
@@ -47,6 +53,8 @@ pub struct Guest {
     pub links: Vec<PathBuf>,
     /// Socket on which somebody waits for this node's console.
     pub console: PathBuf,
+    /// Socket on which somebody waits for this node's monitor; used if it has a screen.
+    pub monitor: PathBuf,
 }
 
 /// QEMU splits option values at commas; a doubled comma is one comma.
@@ -80,16 +88,25 @@ impl Guest {
         );
         add("-smp", self.config.smp.clone());
         add("-m", format!("{}M", self.memory_mib));
+        let parts = &self.config.parts;
+        let keyboard = if parts.no_keyboard { ",i8042=off" } else { "" };
+        let machine = &self.config.machine;
         add(
             "-machine",
-            format!("{},memory-backend=ram", self.config.machine),
+            format!("{machine},memory-backend=ram{keyboard}"),
         );
+        if parts.screen {
+            let monitor = quoted(&self.monitor);
+            add("-device", "VGA".to_string());
+            add("-chardev", format!("socket,id=monitor,path={monitor}"));
+            add("-mon", "chardev=monitor,mode=control".to_string());
+        }
         add("-object", self.memory_object("ram", self.node));
-        add(
-            "-chardev",
-            format!("socket,id=console,path={}", quoted(&self.console)),
-        );
-        add("-serial", "chardev:console".to_string());
+        let console = quoted(&self.console);
+        add("-chardev", format!("socket,id=console,path={console}"));
+        if !parts.no_serial {
+            add("-serial", "chardev:console".to_string());
+        }
         add(
             "-device",
             format!(
@@ -127,12 +144,23 @@ impl Guest {
                     add("-append", command_line.clone());
                 }
             }
-            BootFiles::Iso(path) => {
-                add(
-                    "-drive",
-                    format!("if=ide,media=cdrom,readonly=on,file={}", quoted(path)),
-                );
-                add("-boot", "d".to_string());
+            BootFiles::Iso { image, uefi } => {
+                let file = quoted(image);
+                if *uefi {
+                    add("-bios", packages::UEFI_FIRMWARE.to_string());
+                }
+                if parts.stick {
+                    let drive = "if=none,id=stick,format=raw,readonly=on";
+                    add("-drive", format!("{drive},file={file}"));
+                    add("-device", "qemu-xhci".to_string());
+                    add("-device", "usb-storage,drive=stick,bootindex=0".to_string());
+                } else {
+                    add(
+                        "-drive",
+                        format!("if=ide,media=cdrom,readonly=on,file={file}"),
+                    );
+                    add("-boot", "d".to_string());
+                }
             }
         }
         words
@@ -191,6 +219,7 @@ mod tests {
                 .map(|n| PathBuf::from(format!("/link{n}")))
                 .collect(),
             console: "/console".into(),
+            monitor: "/monitor".into(),
         }
     }
 
@@ -244,6 +273,33 @@ mod tests {
     }
 
     #[test]
+    fn a_pc_has_the_parts_it_is_given() {
+        let has = |words: &[String], part: &str| words.iter().any(|word| word.contains(part));
+        let usual = guest(0, 1).arguments();
+        assert!(has(&usual, "chardev:console"));
+        for absent in ["VGA", "mode=control", "i8042=off", "usb-storage", "-bios"] {
+            assert!(!has(&usual, absent), "{absent}");
+        }
+        let mut pc = guest(0, 1);
+        pc.config.parts = config::PcParts {
+            screen: true,
+            no_serial: true,
+            no_keyboard: true,
+            stick: true,
+        };
+        pc.boot = BootFiles::Iso {
+            image: "/i.iso".into(),
+            uefi: true,
+        };
+        let words = pc.arguments();
+        assert!(!has(&words, "chardev:console"));
+        for present in ["VGA", "mode=control", "i8042=off", "usb-storage", "OVMF"] {
+            assert!(has(&words, present), "{present}");
+        }
+        assert!(!has(&words, "cdrom"));
+    }
+
+    #[test]
     fn a_lone_node_has_no_link() {
         assert!(
             !guest(0, 1)
@@ -256,7 +312,10 @@ mod tests {
     #[test]
     fn commas_in_paths_are_doubled() {
         let mut guest = guest(0, 1);
-        guest.boot = BootFiles::Iso("/a,b.iso".into());
+        guest.boot = BootFiles::Iso {
+            image: "/a,b.iso".into(),
+            uefi: false,
+        };
         assert!(value(&guest.arguments(), "-drive").ends_with("file=/a,,b.iso"));
     }
 }

@@ -87,7 +87,7 @@ pub enum Meaning {
 }
 
 /// What a script can ask the launcher for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// `start <node>`: boot a late node, or one that was killed.
     Start(usize),
@@ -106,6 +106,10 @@ pub enum Order {
     /// `doorbells <node> <node> [lose=<n>/<m>] [double=<n>/<m>] [late_ms=<n>]`: what becomes of
     /// the doorbells between two nodes from now on.
     Doorbells([usize; 2], Faults),
+    /// `type <node> <words>`: press the keys of these words, and enter.
+    Type(usize, String),
+    /// `screen <node> <words>`: a row of the node's screen must begin with these words.
+    Screen(usize, String),
 }
 
 /// What a line means, if anything.
@@ -175,6 +179,8 @@ fn order(words: &[&str]) -> Result<Order, String> {
         ["audit", one] => node(one).map(Order::Audit),
         ["cut", first, second] => pair(first, second).map(Order::Cut),
         ["heal", first, second] => pair(first, second).map(Order::Heal),
+        ["type", one, ref words @ ..] => Ok(Order::Type(node(one)?, words.join(" "))),
+        ["screen", one, ref words @ ..] => Ok(Order::Screen(node(one)?, words.join(" "))),
         ["doorbells", first, second, ref faults @ ..] => Ok(Order::Doorbells(
             pair(first, second)?,
             Faults::parse(faults)?,
@@ -291,11 +297,17 @@ mod tests {
         };
         let line = "LAUNCHER doorbells 0 1 lose=1/4 late_ms=20";
         assert_eq!(order(line), Order::Doorbells([0, 1], faults));
+        let typed = order("LAUNCHER type 1 a b");
+        assert_eq!(typed, Order::Type(1, "a b".to_string()));
+        let seen = order("LAUNCHER screen 0 x: 1");
+        assert_eq!(seen, Order::Screen(0, "x: 1".to_string()));
         let line = "LAUNCHER doorbells 0 1";
         assert_eq!(order(line), Order::Doorbells([0, 1], Faults::default()));
         for bad in [
             "start x",
             "cut 1",
+            "type x y",
+            "screen",
             "cut 1 1",
             "doorbells 0 1 lose=4",
             "doorbells 0 1 lose=5/4",

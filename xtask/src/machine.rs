@@ -7,9 +7,12 @@ use crate::audit::{self, Audit};
 use crate::config::Node;
 use crate::fabric::{self, Fabric};
 use crate::launch::{BootFiles, Guest};
+use crate::monitor::{Monitor, SCREEN_POLL};
+use crate::picture::Text;
 use crate::report::{Context, Result};
 use crate::trace;
 use crate::workspace;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -148,6 +151,8 @@ struct Seat {
     child: Mutex<Option<Child>>,
     input: Mutex<Option<UnixStream>>,
     viewers: Mutex<Viewers>,
+    /// Of a node with a screen.
+    monitor: Mutex<Option<Monitor>>,
 }
 
 #[derive(Debug, Default)]
@@ -245,13 +250,23 @@ impl Machine {
         listener
             .set_nonblocking(true)
             .context(|| "set up the console's socket".to_string())?;
-        let log = File::create(self.logs.join(format!("node{node}.log")))
+        let mut log = File::create(self.logs.join(format!("node{node}.log")))
             .context(|| format!("create a log in {}", self.logs.display()))?;
         let guest = self.guest(node, console);
+        if guest.config.parts.screen {
+            // As above.
+            let _ = std::fs::remove_file(&guest.monitor);
+            let picture = self.logs.join(format!("node{node}.ppm"));
+            *lock(&seat.monitor) = Some(Monitor::listen(&guest.monitor, picture)?);
+        }
+        let by_screen = guest.config.parts.no_serial;
         let child = guest.spawn(&self.logs.join(format!("node{node}-qemu.log")))?;
         *lock(&seat.child) = Some(child);
         let sender = self.sender.clone();
         self.threads.push(std::thread::spawn(move || {
+            if by_screen {
+                attend_screen(node, &seat, &mut log, &sender);
+            }
             let end = attend(node, &seat, &listener, log, &sender);
             *lock(&seat.input) = None;
             *lock(&seat.child) = None;
@@ -277,7 +292,32 @@ impl Machine {
                 .map(|p| fabric::socket_path(directory, node, p))
                 .collect(),
             console,
+            monitor: directory.join(format!("monitor-{node}")),
         }
+    }
+
+    /// Types a line on a node's keyboard.
+    pub fn type_line(&self, node: usize, text: &str) -> Result<()> {
+        self.with_monitor(node, |monitor| monitor.type_line(text))
+    }
+
+    /// Looks for a row that begins with a text on a node's screen.
+    pub fn find_on_screen(&self, node: usize, text: &str) -> Result<()> {
+        self.with_monitor(node, |monitor| monitor.find(text))
+    }
+
+    fn with_monitor<T>(
+        &self,
+        node: usize,
+        work: impl FnOnce(&mut Monitor) -> Result<T>,
+    ) -> Result<T> {
+        let seat = self.seats.get(node);
+        let seat = seat.ok_or_else(|| format!("there is no node {node}"))?;
+        let mut monitor = lock(&seat.monitor);
+        let monitor = monitor
+            .as_mut()
+            .ok_or_else(|| format!("node {node} has no screen: its suite needs parts.screen"))?;
+        work(monitor)
     }
 
     /// Writes the trace of a node's SCIF driver next to its log: how many events, and where.
@@ -428,6 +468,32 @@ fn clear(memory: &File) -> Result<()> {
         .len();
     let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(memory, flags, 0, bytes).context(|| "clear a memory".to_string())
+}
+
+/// Reads a node's screen until its QEMU has ended, in place of a serial port that it does not have.
+/// Each different row counts as a line once, as soon as the cursor is below it.
+fn attend_screen(node: usize, seat: &Seat, log: &mut File, sender: &Sender<Event>) {
+    let mut seen = BTreeSet::new();
+    while ended(seat).is_none() {
+        std::thread::sleep(SCREEN_POLL);
+        let picture = lock(&seat.monitor).as_mut().map(Monitor::screen);
+        // A node that ends, or changes its mode, has none.
+        let Some(Ok(Text {
+            mut rows,
+            cursor: Some(cursor),
+        })) = picture
+        else {
+            continue;
+        };
+        rows.truncate(cursor);
+        for row in rows.into_iter().filter(|row| !row.is_empty()) {
+            if seen.insert(row.clone()) {
+                let bytes = format!("{row}\n").into_bytes();
+                let _ = log.write_all(&bytes);
+                let _ = sender.send(Event::Output { node, bytes });
+            }
+        }
+    }
 }
 
 /// Reads a node's console until its QEMU has ended.

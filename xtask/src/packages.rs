@@ -43,6 +43,14 @@ pub const CXX_COMPILER: Package = Package {
     sign: "g++",
     why: "compiles libFuzzer, the engine of the fuzz targets",
 };
+/// The UEFI firmware of nodes that boot the ISO image with it.
+pub const UEFI: Package = Package {
+    name: "ovmf",
+    sign: UEFI_FIRMWARE,
+    why: "the UEFI firmware that boots the ISO image in QEMU",
+};
+/// Where the package `UEFI` puts the firmware, in one piece.
+pub const UEFI_FIRMWARE: &str = "/usr/share/ovmf/OVMF.fd";
 /// What the ISO image needs.
 pub const ISO: &[Package] = &[
     Package {
@@ -54,6 +62,11 @@ pub const ISO: &[Package] = &[
         name: "grub-pc-bin",
         sign: "/usr/lib/grub/i386-pc/multiboot2.mod",
         why: "the boot loader in the ISO image (BIOS)",
+    },
+    Package {
+        name: "grub-efi-amd64-bin",
+        sign: "/usr/lib/grub/x86_64-efi/multiboot2.mod",
+        why: "the boot loader in the ISO image (UEFI)",
     },
     Package {
         name: "xorriso",

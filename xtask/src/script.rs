@@ -152,9 +152,9 @@ fn script_path(node: usize) -> String {
 }
 
 impl Run {
-    /// Whether the node stays up after its script.
+    /// Whether the node stays up after its script. What only a screen shows must stay on it.
     fn stays(&self, node: usize) -> bool {
-        self.stay && node != 0
+        (self.stay && node != 0) || self.config.parts.no_serial
     }
 
     /// Whether the fabric may have to inject faults: a script says so itself, or by a comment where
@@ -367,6 +367,15 @@ impl<'a> Watch<'a> {
             }
             Order::Freeze(node) => self.machine.freeze(node, true),
             Order::Thaw(node) => self.machine.freeze(node, false),
+            Order::Type(node, words) => self.machine.type_line(node, &words),
+            Order::Screen(node, words) => {
+                let step = match self.machine.find_on_screen(node, &words) {
+                    Ok(()) => "ok".to_string(),
+                    Err(failure) => format!("FAIL {}", failure.message),
+                };
+                self.line(node, &format!("STEP screen of node {node}: {step}"));
+                Ok(())
+            }
             Order::Cut(nodes) => {
                 self.machine.inject(nodes, Fault::Cut);
                 Ok(())

@@ -1,6 +1,7 @@
 //! The KEY=VALUE words of the command line, checked once and turned into values.
 
 use crate::report::{Context, Result};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +17,7 @@ pub const HELP: &str = "  \
   FILES=dir      lay the files of a directory over the root of the initfs
   MEM=mib        memory of each node in MiB (default in config/node.toml)
   TIMEOUT=s      hard limit for scripts, demo and each guest test, in seconds
-  BOOT=pvh|iso   boot the kernel directly (default) or from the ISO image through GRUB
+  BOOT=pvh|bios|uefi  boot the kernel directly (default), or the ISO image as a PC's firmware does
   ACCEL=tcg|kvm|auto  emulation (default), KVM, or KVM where a probe finds that it works
   PIN=0          do not bind each node to a processor core
   NODE=n         which node `console` attaches to
@@ -40,12 +41,17 @@ const KNOWN: &[&str] = &[
 ];
 
 /// How a node gets its kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Boot {
     /// QEMU loads kernel and initfs itself (PVH entry): fast.
+    #[default]
+    #[serde(rename = "pvh")]
     Direct,
-    /// GRUB loads them from the ISO image, as on hardware.
-    Iso,
+    /// GRUB loads them from the ISO image, as on hardware whose firmware is a BIOS (SeaBIOS).
+    Bios,
+    /// The same with UEFI (OVMF).
+    Uefi,
 }
 
 /// What QEMU executes guest code with.
@@ -157,8 +163,9 @@ impl Settings {
     pub fn boot(&self) -> Result<Boot> {
         match self.values.get("BOOT").map(String::as_str) {
             None | Some("pvh") => Ok(Boot::Direct),
-            Some("iso") => Ok(Boot::Iso),
-            Some(other) => Err(format!("BOOT={other}: must be pvh or iso").into()),
+            Some("bios") => Ok(Boot::Bios),
+            Some("uefi") => Ok(Boot::Uefi),
+            Some(other) => Err(format!("BOOT={other}: must be pvh, bios or uefi").into()),
         }
     }
 
@@ -272,7 +279,7 @@ mod tests {
             "NODES=0",
             "NODES=two",
             "MEM=1",
-            "BOOT=uefi",
+            "BOOT=iso",
             "ACCEL=x",
             "FOO=1",
             "run",

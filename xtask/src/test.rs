@@ -15,7 +15,7 @@ use crate::report::{Context, Failure, Result};
 use crate::run;
 use crate::script::{NodeEnd, Observer, Outcome};
 use crate::sdk;
-use crate::settings::{Boot, Settings};
+use crate::settings::Settings;
 use crate::tidy;
 use crate::toolchain::{self, Target};
 use crate::workspace;
@@ -300,8 +300,14 @@ pub fn guest(settings: &Settings, suite: &Suite, parts: &Parts, show: Show) -> R
     run.late = suite.late.clone();
     run.no_bootstrap = suite.no_bootstrap;
     run.bootstrap = suite.bootstrap.clone();
-    if suite.iso {
-        run.boot = Boot::Iso;
+    run.boot = suite.boot.unwrap_or(run.boot);
+    run.memory_mib = suite.memory_mib.unwrap_or(run.memory_mib);
+    run.config.parts = suite.parts.clone();
+    if let Some(machine) = &suite.machine {
+        run.config.machine = machine.clone();
+    }
+    if let Some(smp) = &suite.smp {
+        run.config.smp = smp.clone();
     }
     let number = |node: &str| -> Result<usize> {
         let number = node.parse().ok().filter(|number| *number < suite.nodes);
@@ -404,7 +410,11 @@ mod tests {
             scripts: Default::default(),
             timeout_s: 1,
             expect,
-            iso: false,
+            boot: None,
+            parts: config::PcParts::default(),
+            machine: None,
+            memory_mib: None,
+            smp: None,
             late: Vec::new(),
             skip: Default::default(),
             bootstrap: None,

@@ -1,0 +1,89 @@
+# What works on this machine: a line for each step, then what was counted. An entry of the boot
+# menu runs it (docs/hardware.md); from the shell: sh /scheme/initfs/lib/self-check.sh
+# Within this node; other nodes, if there are any, are only listed.
+
+passed=0
+failed=0
+
+step() {
+    if [ "$2" -eq 0 ]; then
+        echo "STEP $1: ok"
+        passed=$((passed + 1))
+    else
+        echo "STEP $1: FAIL $3"
+        failed=$((failed + 1))
+    fi
+}
+
+# listening PORT: waits until somebody listens there, at most 10 s.
+listening() {
+    tries=0
+    until grep -q "$1  listening" /scheme/scif/ports || [ "$tries" -ge 100 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+}
+
+# both NAME [MIB]: an example of the client library with itself.
+both() {
+    name=$1
+    shift
+    "example-$name" serve "$@" > /tmp/served 2>&1 &
+    server=$!
+    "example-$name" "$own" "$@" > /tmp/called 2>&1
+    client=$?
+    wait "$server"
+    server=$?
+    [ "$client $server" = "0 0" ]
+    step "scif-$name" $? "client $client, server $server: $(cat /tmp/called /tmp/served)"
+}
+
+echo "self-check: processors and memory"
+cat /scheme/sys/cpu
+free
+
+echo "self-check: devices"
+tables=$(ls /scheme/acpi/tables | wc -l)
+[ "$tables" -gt 0 ]
+step acpi $? "no ACPI table was found: see dmesg"
+functions=$(ls /scheme/pci | wc -l)
+[ "$functions" -gt 0 ]
+step pci $? "no PCI function was found: see dmesg"
+ls /scheme/pci
+
+echo "self-check: SCIF"
+own=
+while read node role state self rest; do
+    if [ "$self" = "*" ]; then
+        own=$node
+    fi
+done < /scheme/scif/nodes
+[ -n "$own" ]
+step scif-node $? "the driver of the scif: scheme does not know its own node: see dmesg"
+cat /scheme/scif/nodes
+
+cat < /scheme/scif/accept/2050 > /tmp/got &
+listening 2050
+echo hello > "/scheme/scif/$own/2050"
+wait
+got=$(cat /tmp/got)
+[ "$got" = hello ]
+step scif-greeting $? "sent 'hello', received '$got'"
+
+kernel=/scheme/initfs/boot/kernel
+cat /scheme/scif/accept/2051 | sha256sum > /tmp/got &
+listening 2051
+cat "$kernel" > "/scheme/scif/$own/2051"
+wait
+sent=$(sha256sum < "$kernel")
+got=$(cat /tmp/got)
+[ "$got" = "$sent" ]
+step scif-file $? "sent $sent, received $got"
+
+both messages
+both mapping
+both signal
+both rma 4
+
+echo "self-check: $passed passed, $failed failed"
+[ "$failed" -eq 0 ]
