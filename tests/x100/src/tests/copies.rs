@@ -331,3 +331,23 @@ fn a_card_that_resets_itself_in_the_middle_of_a_transfer_is_lost_and_comes_back(
     bed.card.borrow_mut().complaints.clear();
     again(&mut bed);
 }
+
+#[test]
+fn the_last_byte_of_an_ordered_copy_arrives_last() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let windows = windows(&mut bed, MIB);
+    bed.memory.write(windows.host, &vec![0xee; MIB]);
+    bed.dma_per_turn = 0;
+    let flags = RmaFlags::SYNC | RmaFlags::ORDERED;
+    let ticket = flagged(&mut bed, &windows, Direction::Write, [0, 0], PAGE, flags);
+    bed.settle();
+    // The engine has not moved, so neither has what must be behind its copy.
+    let found = of_card(&bed, &windows, PAGE);
+    assert_eq!((found[0], found[PAGE - 1]), (0, 0));
+    assert_eq!(bed.engine.finish(&mut bed.memory, ticket), None);
+    bed.dma_per_turn = 1;
+    bed.finish(ticket);
+    assert_eq!(of_card(&bed, &windows, PAGE), vec![0xee; PAGE]);
+    bed.check();
+}
