@@ -6,6 +6,7 @@ mod both;
 mod copies;
 mod log;
 mod offsets;
+mod redox;
 mod storm;
 mod talk;
 mod traps;
