@@ -3,13 +3,12 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use libredox::Fd;
 use syscall::PAGE_SIZE;
 use syscall::error::{EINVAL, Error, Result};
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Signal};
 use crate::{fd, heap, spawn, state, sys};
 
 /// Stack of a thread in bytes unless told otherwise; pages are made when they are touched. Below
@@ -45,8 +44,8 @@ unsafe extern "C" {
 /// What a new thread finds on its stack.
 struct Start {
     main: Box<dyn FnOnce() + Send>,
-    /// Set to 1 when the thread has run, for whoever joins.
-    done: Arc<AtomicU32>,
+    /// Set when the thread has run, for whoever joins.
+    done: Arc<Signal>,
     /// The thread's own handle.
     thread: usize,
     stack: usize,
@@ -69,15 +68,7 @@ unsafe extern "C" fn thread_start(start: *mut Start) -> ! {
     // is not needed for that.
     let status = fd::dup_upper(thread, b"status");
     let _ = fd::close(thread);
-    done.store(1, Ordering::Release);
-    // SAFETY: the word is alive; waking needs nothing else.
-    let _ = unsafe {
-        let word = &raw const *done as usize;
-        sys::call(
-            syscall::SYS_FUTEX,
-            [word, syscall::FUTEX_WAKE, usize::MAX >> 1, 0, 0, 0],
-        )
-    };
+    done.set();
     drop(done);
     finish(status, stack, stack_size)
 }
@@ -104,27 +95,21 @@ static LEFT: Mutex<Option<usize>> = Mutex::new(None);
 
 /// A started thread. Dropping it lets the thread run on by itself.
 pub struct JoinHandle<T> {
-    done: Arc<AtomicU32>,
+    done: Arc<Signal>,
     result: Arc<Mutex<Option<T>>>,
 }
 
 impl<T> JoinHandle<T> {
     /// Waits until the thread has run and returns what its function returned.
     pub fn join(self) -> Result<T> {
-        while self.done.load(Ordering::Acquire) == 0 {
-            let word = &raw const *self.done as usize;
-            // SAFETY: the word is alive as long as `self`; an answer other than 0 (it changed, an
-            // interruption) just leads to another look.
-            let _ =
-                unsafe { sys::call(syscall::SYS_FUTEX, [word, syscall::FUTEX_WAIT, 0, 0, 0, 0]) };
-        }
+        self.done.wait();
         let result = self.result.lock().take();
         result.ok_or(Error::new(EINVAL))
     }
 
     /// Whether the thread has run.
     pub fn is_finished(&self) -> bool {
-        self.done.load(Ordering::Acquire) != 0
+        self.done.is_set()
     }
 }
 
@@ -184,7 +169,7 @@ impl Builder {
         let stack = heap::map_guarded(stack_size)?;
 
         let result = Arc::new(Mutex::new(None));
-        let done = Arc::new(AtomicU32::new(0));
+        let done = Arc::new(Signal::new());
         let slot = Arc::clone(&result);
         let start = Box::new(Start {
             main: Box::new(move || *slot.lock() = Some(main())),
