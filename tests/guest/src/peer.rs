@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use runtime::process::{Child, Command};
 use runtime::time::{Duration, sleep};
-use scif::{Endpoint, Errno, Error, Listener, NodeId, PortId, RecvFlags, SendFlags};
+use scif::{Endpoint, Errno, Error, Listener, NodeId, PortId, RecvFlags, SendFlags, Waiting};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -29,7 +29,7 @@ pub struct Request {
     pub piece: U32,
     /// Milliseconds of sleep after each piece.
     pub delay_ms: U32,
-    /// Bytes per message ([`ECHO`]).
+    /// Bytes per message ([`ECHO`], [`ECHO_AWAKE`]).
     pub message: U32,
     /// Bytes of the stream.
     pub bytes: U64,
@@ -49,6 +49,9 @@ pub const REPORT: u32 = 4;
 pub const QUIT: u32 = 5;
 /// Do with memory what commands say (see [`windows`](crate::windows)).
 pub const WINDOWS: u32 = 6;
+
+/// As [`ECHO`], without ever sleeping.
+pub const ECHO_AWAKE: u32 = 7;
 
 /// How a stream ended.
 #[derive(
@@ -193,6 +196,10 @@ pub fn serve(port: u16) -> scif::Result<()> {
         };
         match request.verb.get() {
             ECHO => echo(&endpoint, &request),
+            ECHO_AWAKE => {
+                endpoint.set_waiting(Waiting::Poll);
+                echo(&endpoint, &request);
+            }
             SINK => {
                 last = sink(&endpoint, &request);
                 let _ = endpoint.send(last.as_bytes(), SendFlags::BLOCK);

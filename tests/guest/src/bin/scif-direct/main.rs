@@ -16,9 +16,9 @@ mod unregister;
 use alloc::string::String;
 use alloc::vec;
 
-use guest_tests::peer::{self, ECHO, Peer, Request};
+use guest_tests::peer::{self, ECHO, ECHO_AWAKE, Peer, Request};
 use guest_tests::{Suite, counter, pattern, settled, text};
-use scif::{RecvFlags, SendFlags};
+use scif::{Endpoint, RecvFlags, SendFlags, Waiting};
 
 runtime::main!(main);
 
@@ -74,6 +74,10 @@ fn main() -> i32 {
         let name = alloc::format!("messages of {size} bytes");
         suite.check(&name, echo(&peer, *size));
     }
+    // On one node the two share a processor, and waiting awake makes no sense.
+    if words.len() == 1 {
+        suite.check("messages need no daemon", needs_no_daemon(&peer));
+    }
     mixed::checks(&mut suite, &peer);
     sleep::checks(&mut suite, &peer);
     kill::checks(&mut suite, &peer);
@@ -111,20 +115,63 @@ fn echo(peer: &Peer, size: usize) -> Result<(), String> {
     let (mut there, mut back) = (vec![0; size], vec![0; size]);
     let rounds = (400_000 / size).clamp(20, 3000);
     for round in 0..rounds {
-        let at = (round * size) as u64;
-        pattern::fill(5, at, &mut there);
-        let sent = endpoint
-            .send(&there, SendFlags::BLOCK)
-            .map_err(text("send"))?;
-        let received = endpoint
-            .recv(&mut back, RecvFlags::BLOCK)
-            .map_err(text("recv"))?;
-        if (sent, received) != (size, size) {
-            return Err(alloc::format!("{sent} bytes there, {received} back"));
-        }
-        if let Some(wrong) = pattern::mismatch(5, at, &back) {
-            return Err(alloc::format!("byte {wrong} came back wrong"));
-        }
+        round_trip(&endpoint, round, &mut there, &mut back)?;
     }
     Ok(())
+}
+
+/// One message there and back, checked.
+fn round_trip(
+    endpoint: &Endpoint,
+    round: usize,
+    there: &mut [u8],
+    back: &mut [u8],
+) -> Result<(), String> {
+    let size = there.len();
+    let at = (round * size) as u64;
+    pattern::fill(5, at, there);
+    let sent = endpoint
+        .send(&*there, SendFlags::BLOCK)
+        .map_err(text("send"))?;
+    let received = endpoint
+        .recv(&mut *back, RecvFlags::BLOCK)
+        .map_err(text("recv"))?;
+    if (sent, received) != (size, size) {
+        return Err(alloc::format!("{sent} bytes there, {received} back"));
+    }
+    match pattern::mismatch(5, at, back) {
+        Some(wrong) => Err(alloc::format!("byte {wrong} came back wrong")),
+        None => Ok(()),
+    }
+}
+
+/// Two programs that never sleep exchange messages without asking their daemons for anything. A
+/// machine that is busy with other things makes them ask now and then whether their daemon still
+/// lives; the calmest of many batches tells.
+fn needs_no_daemon(peer: &Peer) -> Result<(), String> {
+    const BATCHES: usize = 60;
+    const BATCH: usize = 100;
+    let mut buffers = ([0; 64], [0; 64]);
+    let request = Request {
+        verb: ECHO_AWAKE.into(),
+        message: (buffers.0.len() as u32).into(),
+        ..Request::default()
+    };
+    let endpoint = peer.connect(&request)?;
+    endpoint.prepare().map_err(text("prepare"))?;
+    endpoint.set_waiting(Waiting::Poll);
+    let mut least = u64::MAX;
+    for batch in 0..BATCHES {
+        let before = counter("requests")?;
+        for round in 0..BATCH {
+            let (there, back) = &mut buffers;
+            round_trip(&endpoint, batch * BATCH + round, there, back)?;
+        }
+        least = least.min(counter("requests")? - before);
+    }
+    // Reading the counter takes requests too: open, read, close.
+    match least {
+        0..20 => Ok(()),
+        _ => Err(alloc::format!("{BATCH} round trips made {least} requests")),
+    }
 }
