@@ -9,7 +9,7 @@ mod cpio;
 mod image;
 mod linux;
 mod measures;
-mod native;
+pub mod native;
 mod page;
 mod plots;
 mod results;

@@ -4,6 +4,7 @@
 //! The guest suites are listed in `config/tests.toml`; the same engine as for users' scripts runs
 //! them. Each has a hard time limit, and a panic of a kernel or of any program fails it.
 
+use crate::bench;
 use crate::build::{self, Contents, Parts};
 use crate::config::{self, Expect, Suite, Tests};
 use crate::demo;
@@ -208,7 +209,13 @@ fn lint_host(tests: &Tests) -> Result<()> {
     // Nothing is linked here: no need for libFuzzer, which the build of its crate would compile.
     let mut targets = library_cargo("clippy");
     targets
-        .args(["--bins", "--quiet", "--package", fuzz::PACKAGE])
+        .args(["--bins", "--quiet"])
+        .args([
+            "--package",
+            fuzz::PACKAGE,
+            "--package",
+            bench::native::NATIVE,
+        ])
         .env("CUSTOM_LIBFUZZER_PATH", "/not/linked/libfuzzer.a");
     quietly(targets.args(["--", "-D", "warnings"]))
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// The program that measures without QEMU.
-const NATIVE: &str = "bench-native";
+pub const NATIVE: &str = "bench-native";
 
 /// Builds a program for this machine's system, static, so that it also runs in a guest without
 /// libraries; gives its file.

@@ -182,7 +182,7 @@ impl Step {
         };
         let server: &[&str] = match self {
             Self::Pair | Self::Sizes => &["scif-bare -s"],
-            Self::Windows => &[MORE_PAGES, "scif-perf -s"],
+            Self::Windows => &MANY_WINDOWS,
             _ => &["scif-perf -s"],
         };
         let server: Vec<_> = server.iter().map(|line| line.to_string()).collect();
@@ -195,8 +195,13 @@ impl Step {
     }
 }
 
-/// Lets a user have a window of a page each 131,072 times: the usual limit is half of it.
-const MORE_PAGES: &str = "scifctl limits pinned_pages_per_user 131072";
+/// Lets a process have a window of a page each 131,072 times: the usual limits are less.
+const MANY_WINDOWS: [&str; 4] = [
+    "scifctl limits windows_per_user 131072",
+    "scifctl limits windows_per_process 131072",
+    "scifctl limits pinned_pages_per_user 131072",
+    "scif-perf -s",
+];
 
 /// Node 0's part of what is compared with limits, one test of each at a time.
 fn pair(quick: bool) -> Vec<String> {

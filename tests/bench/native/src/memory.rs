@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use micd::function::Doorbell;
-use micd::memory::{BlockSource, NodeMemory};
+use micd::memory::{BlockSource, NodeMemory, PeerMemory};
 use platform::aperture::Aperture;
 use platform::dma::Scattered;
 use platform::mem::{PAGE, Region};
