@@ -19,11 +19,8 @@
 //! than those that QEMU listens to. It does so only if asked for at the start, as each doorbell
 //! takes longer then.
 
-use crate::config;
 use crate::faults::{Dice, Faults};
 use crate::report::{Context, Result};
-use crate::settings::Settings;
-use crate::workspace;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use scif_abi::link::{self, Header};
@@ -514,34 +511,6 @@ fn wait(links: &[Link], bell: &OwnedFd) -> Option<(bool, Vec<[Happened; 2]>)> {
     Some((has_orders, happened.collect()))
 }
 
-/// The command: only the server, for QEMUs started by hand.
-pub fn command(settings: &Settings) -> Result<()> {
-    let node = config::node()?;
-    let directory = crate::machine::RunDirectory::new()?;
-    let options = Options {
-        directory: directory.path().to_path_buf(),
-        nodes: settings.nodes(2)?,
-        link_bytes: node.link_memory_kib * 1024,
-        vectors: node.doorbell_vectors,
-        relayed: false,
-    };
-    let fabric = Fabric::start(&options)?;
-    for own in 0..options.nodes {
-        for peer in (0..options.nodes).filter(|peer| *peer != own) {
-            println!(
-                "node {own}, link with node {peer}: {}",
-                fabric.socket(own, peer).display()
-            );
-        }
-    }
-    println!(
-        "serving (logs are in {}); end with Ctrl-C",
-        workspace::display(&workspace::run_dir()?)
-    );
-    loop {
-        std::thread::park();
-    }
-}
-
 #[cfg(test)]
+#[path = "fabric/tests.rs"]
 mod tests;

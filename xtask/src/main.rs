@@ -38,6 +38,7 @@ mod packages;
 mod picture;
 mod report;
 mod script;
+mod serve;
 mod settings;
 mod terminal;
 mod toolchain;
@@ -149,7 +150,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "fabric",
         help: "run only the PCI fabric server: NODES=2",
-        run: fabric::command,
+        run: serve::command,
     },
     Command {
         name: "clean",

@@ -1,0 +1,36 @@
+//! `fabric`: only the PCI fabric server, for QEMUs started by hand.
+
+use crate::config;
+use crate::fabric::{Fabric, Options};
+use crate::report::Result;
+use crate::settings::Settings;
+use crate::workspace;
+
+/// The command: only the server, for QEMUs started by hand.
+pub fn command(settings: &Settings) -> Result<()> {
+    let node = config::node()?;
+    let directory = crate::machine::RunDirectory::new()?;
+    let options = Options {
+        directory: directory.path().to_path_buf(),
+        nodes: settings.nodes(2)?,
+        link_bytes: node.link_memory_kib * 1024,
+        vectors: node.doorbell_vectors,
+        relayed: false,
+    };
+    let fabric = Fabric::start(&options)?;
+    for own in 0..options.nodes {
+        for peer in (0..options.nodes).filter(|peer| *peer != own) {
+            println!(
+                "node {own}, link with node {peer}: {}",
+                fabric.socket(own, peer).display()
+            );
+        }
+    }
+    println!(
+        "serving (logs are in {}); end with Ctrl-C",
+        workspace::display(&workspace::run_dir()?)
+    );
+    loop {
+        std::thread::park();
+    }
+}
