@@ -4,8 +4,8 @@
 use std::rc::Rc;
 use std::task::Poll;
 
-use micd::function::Doorbell;
-use micd::memory::{BlockSource, NodeMemory, PeerMemory};
+use micd::function::{Doorbell, Identical};
+use micd::memory::{BlockSource, NodeMemory, Peer, PeerMemory};
 use platform::aperture::Aperture;
 use platform::dma::Scattered;
 use platform::mem::{PAGE, Region};
@@ -93,7 +93,13 @@ pub fn connected() -> Result<[Node; 2], Failure> {
         });
         let peer = 1 - node as NodeId;
         let aperture = Aperture::new(rams[1 - node].clone(), 0);
-        memory.add_peer(peer, aperture, Rc::new(NoBell));
+        let reached = Peer {
+            aperture,
+            doorbell: Rc::new(NoBell),
+            bus: Rc::new(Identical),
+            gathers_stores: false,
+        };
+        memory.add_peer(peer, reached);
         let endpoint = engine.open(Owner::default()).map_err(said("open"))?;
         Ok::<_, Failure>(Node {
             engine,
