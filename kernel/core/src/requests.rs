@@ -2,8 +2,8 @@
 //!
 //! A request's tag is its index here. A tag is free again as soon as its client has taken the
 //! answer; for a client that no longer waits, as soon as the daemon has answered. Type parameters:
-//! `W` is what wakes the client, `F` a passed file, `L` memory lent to the daemon that must be
-//! taken back when the answer comes although the client is gone.
+//! `W` is what wakes the client, `F` a passed file, `L` what is left to clear up when the answer
+//! comes although the client is gone: memory lent to the daemon, and what it did for nobody.
 
 use alloc::vec::Vec;
 
@@ -63,8 +63,10 @@ pub struct Settled<W, F, L> {
     pub waiter: Option<W>,
     /// Files that nobody collected.
     pub files: Vec<F>,
-    /// Memory to take back from the daemon.
-    pub lent: Option<L>,
+    /// What the client left to clear up.
+    pub left: Option<L>,
+    /// The value for a client that gave up.
+    pub unclaimed: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -73,7 +75,7 @@ enum State<W, F, L> {
         waiter: Option<W>,
         files: Vec<F>,
         canceling: bool,
-        lent: Option<L>,
+        left: Option<L>,
     },
     Answered(Answer<F>),
 }
@@ -117,7 +119,7 @@ impl<W, F, L> Requests<W, F, L> {
             waiter,
             files,
             canceling: false,
-            lent: None,
+            left: None,
         };
         if let Some(tag) = self.free.pop() {
             if let Some(slot) = self.slots.get_mut(tag as usize) {
@@ -152,13 +154,13 @@ impl<W, F, L> Requests<W, F, L> {
         let Some(slot) = self.slot(tag as usize) else {
             return Err((TagError::Unknown, reply));
         };
-        let (waiter, mut files, canceling, lent) = match slot.take() {
+        let (waiter, mut files, canceling, left) = match slot.take() {
             Some(State::Waiting {
                 waiter,
                 files,
                 canceling,
-                lent,
-            }) => (waiter, files, canceling, lent),
+                left,
+            }) => (waiter, files, canceling, left),
             answered => {
                 *slot = answered;
                 return Err((TagError::Answered, reply));
@@ -184,12 +186,13 @@ impl<W, F, L> Requests<W, F, L> {
             Reply::Fd(file) => Answer::Fd(file),
             Reply::Fds => Answer::Fds(core::mem::take(&mut files)),
         };
+        let mut unclaimed = None;
         if waiter.is_some() {
             *slot = Some(State::Answered(answer));
         } else {
             self.finish(tag as usize);
             match answer {
-                Answer::Value { .. } => {}
+                Answer::Value { result, .. } => unclaimed = result.ok(),
                 Answer::Fd(file) => files.push(file),
                 Answer::Fds(moved) => files.extend(moved),
             }
@@ -197,7 +200,8 @@ impl<W, F, L> Requests<W, F, L> {
         Ok(Settled {
             waiter,
             files,
-            lent,
+            left,
+            unclaimed,
         })
     }
 
@@ -224,26 +228,22 @@ impl<W, F, L> Requests<W, F, L> {
         }
     }
 
-    /// The client is gone: the answer will be dropped and `memory` taken back when it comes. If it
-    /// came already, it is handed out with the memory.
-    pub fn abandon(
-        &mut self,
-        tag: u32,
-        memory: Option<L>,
-    ) -> Option<(Option<Answer<F>>, Option<L>)> {
+    /// The client is gone: when the answer comes it is dropped, and `left` is handed out to be
+    /// cleared up. If it came already, both are handed out now.
+    pub fn abandon(&mut self, tag: u32, left: L) -> Option<(Option<Answer<F>>, L)> {
         match self.slot(tag as usize) {
             Some(Some(State::Waiting {
                 waiter,
                 canceling,
-                lent,
+                left: kept,
                 ..
             })) => {
                 *waiter = None;
                 *canceling = true;
-                *lent = memory;
+                *kept = Some(left);
                 None
             }
-            _ => Some((self.take(tag), memory)),
+            _ => Some((self.take(tag), left)),
         }
     }
 
@@ -359,22 +359,39 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_dead_client_comes_back_with_the_answer() {
+    fn what_a_dead_client_left_comes_back_with_the_answer() {
         let mut table = Table::new();
         let tag = table.begin(Some('a'), vec![1]).unwrap();
-        assert!(table.abandon(tag, Some("pages")).is_none());
+        assert!(table.abandon(tag, "pages").is_none());
         let settled = table.answer(tag, Reply::Fd(2)).unwrap();
         assert_eq!(settled.waiter, None);
-        assert_eq!(settled.lent, Some("pages"));
+        assert_eq!(settled.left, Some("pages"));
         assert_eq!(settled.files, [1, 2]);
         assert!(table.is_empty());
 
         let tag = table.begin(Some('a'), vec![]).unwrap();
         table.answer(tag, value(Ok(1))).unwrap();
-        let (answer, memory) = table.abandon(tag, Some("pages")).unwrap();
+        let (answer, left) = table.abandon(tag, "pages").unwrap();
         assert!(answer.is_some());
-        assert_eq!(memory, Some("pages"));
+        assert_eq!(left, "pages");
         assert!(table.is_empty());
+    }
+
+    #[test]
+    fn values_that_nobody_takes_are_told() {
+        let mut table = Table::new();
+        for (result, unclaimed) in [(Ok(7), Some(7)), (Err(ECANCELED), None)] {
+            let tag = table.begin(Some('a'), vec![]).unwrap();
+            assert!(table.abandon(tag, "handle").is_none());
+            let settled = table.answer(tag, value(result)).unwrap();
+            assert_eq!(
+                (settled.left, settled.unclaimed),
+                (Some("handle"), unclaimed)
+            );
+            let tag = table.begin(Some('a'), vec![]).unwrap();
+            assert_eq!(table.answer(tag, value(result)).unwrap().unclaimed, None);
+            assert!(table.take(tag).is_some());
+        }
     }
 
     #[test]
@@ -409,7 +426,7 @@ mod tests {
         let waiting = table.begin(Some('a'), vec![]).unwrap();
         let answered = table.begin(Some('b'), vec![]).unwrap();
         let orphan = table.begin(None, vec![4]).unwrap();
-        table.abandon(orphan, Some("pages"));
+        table.abandon(orphan, "pages");
         table.answer(answered, value(Ok(3))).unwrap();
         let settled = table.fail_all(19);
         assert_eq!(settled.len(), 2);
@@ -418,7 +435,7 @@ mod tests {
             ['a']
         );
         assert_eq!(
-            settled.iter().filter_map(|s| s.lent).collect::<Vec<_>>(),
+            settled.iter().filter_map(|s| s.left).collect::<Vec<_>>(),
             ["pages"]
         );
         assert_eq!(taken(&mut table, waiting), Some(Err(19)));

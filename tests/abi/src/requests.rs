@@ -426,6 +426,32 @@ fn interruptions(suite: &Suite, server: &Server<'_>) {
             server.close_after_cancel(fd, number)
         },
     );
+    suite.check(
+        "a killed client: what is made for it later is closed again",
+        |s| {
+            const MADE: usize = 77;
+            let (fd, number) = server.file()?;
+            let slot = s.slot();
+            let client = Client::start(s, SYS_DUP_INTO, |page| [fd, page + BUFFER, 1, slot, 0, 0])?;
+            let sqe = server.expect(Opcode::Dup)?;
+            let status = privileged_status(s, &client.child)?;
+            must("kill", contexts::write_words(status, &[usize::MAX]))?;
+            client.child.join()?;
+            must("close", sys::close(status))?;
+            server.answer(&sqe, Ok(MADE))?;
+            // the upstream kernel forgets it
+            expect("close", sys::close(fd), Ok(0))?;
+            let closed = server.next_but(Opcode::Cancel)?;
+            let close = Opcode::CloseMsg as u8;
+            expect(
+                "made",
+                (closed.opcode, closed.args[0] as usize),
+                (close, MADE),
+            )?;
+            let last = server.expect(Opcode::CloseMsg)?;
+            expect("the other", last.args[0] as usize, number)
+        },
+    );
 }
 
 /// A client that maps and then ends without unmapping.

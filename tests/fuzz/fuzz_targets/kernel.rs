@@ -316,6 +316,7 @@ fn requests(input: &mut Unstructured<'_>) -> Result<()> {
                     Some(Stage::Waiting { has_client, .. }) => {
                         let settled = answered.expect("a request that waits can be answered");
                         assert_eq!(settled.waiter.is_some(), has_client);
+                        assert!(!has_client || settled.unclaimed.is_none());
                         if has_client {
                             model.insert(tag, Stage::Answered);
                         } else {
@@ -343,15 +344,15 @@ fn requests(input: &mut Unstructured<'_>) -> Result<()> {
                 assert!(!requests.cancel(tag), "told twice");
             }
             6 => {
-                let memory = requests.abandon(tag, Some(5));
+                let left = requests.abandon(tag, 5);
                 match model.get_mut(&tag) {
                     Some(Stage::Waiting { has_client, .. }) => {
-                        assert!(memory.is_none());
+                        assert!(left.is_none());
                         *has_client = false;
                     }
                     known => {
-                        let (answer, memory) = memory.expect("nobody keeps the memory");
-                        assert_eq!((answer.is_some(), memory), (known.is_some(), Some(5)));
+                        let (answer, left) = left.expect("nobody keeps what is left");
+                        assert_eq!((answer.is_some(), left), (known.is_some(), 5));
                         model.remove(&tag);
                     }
                 }

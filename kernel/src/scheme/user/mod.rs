@@ -45,7 +45,32 @@ struct State {
     open: bool,
     /// Requests the daemon has not read yet.
     todo: VecDeque<Sqe>,
-    requests: Requests<ContextRef, File, Lent>,
+    requests: Requests<ContextRef, File, Left>,
+}
+
+/// What has to be undone when the daemon did what a client asked for that is gone by then.
+enum Undo {
+    Nothing,
+    /// The object with the answered number is nobody's.
+    Close,
+    /// The daemon counts a mapping that nobody has. The file stays open until that is told.
+    Unmap(File, MunmapRequest),
+}
+
+impl Undo {
+    /// Of a request whose answer is an object, or no object.
+    fn of(opcode: Opcode) -> Self {
+        match opcode {
+            Opcode::OpenAt | Opcode::Dup => Self::Close,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// What a client that is gone leaves with its request.
+struct Left {
+    lent: Option<Lent>,
+    undo: Undo,
 }
 
 /// A scheme served by a daemon.
@@ -144,8 +169,8 @@ impl UserScheme {
             if let Some(waiter) = request.waiter {
                 sched::wake(&waiter);
             }
-            if let Some(lent) = request.lent {
-                lent.take_back();
+            if let Some(left) = request.left {
+                self.clear_up(left, None);
             }
         }
         self.readers.wake_all();
@@ -205,8 +230,14 @@ impl UserScheme {
     }
 
     /// Sends a request and waits for its answer. `EINTR` when the caller is killed meanwhile: the
-    /// loan then passes to the request and ends with the answer.
-    fn request_with(&self, sqe: Sqe, files: Vec<File>, loan: &mut Loan) -> Result<Answer<File>> {
+    /// loan then passes to the request and ends with the answer, which is undone.
+    fn request_with(
+        &self,
+        sqe: Sqe,
+        files: Vec<File>,
+        loan: &mut Loan,
+        undo: Undo,
+    ) -> Result<Answer<File>> {
         let tag = self.begin(sqe, Some(sched::current()), files)?;
         // What this call dropped so far must reach its schemes before a wait that may be long.
         reaper::run();
@@ -217,17 +248,33 @@ impl UserScheme {
             self.cancel(tag);
             if sched::current().is_killed() {
                 let lent = loan.hand_over();
-                let raced = self.state.lock().requests.abandon(tag, lent);
-                if let Some((_answer, Some(lent))) = raced {
-                    lent.take_back();
+                let left = Left { lent, undo };
+                let raced = self.state.lock().requests.abandon(tag, left);
+                if let Some((answer, left)) = raced {
+                    // A file that was passed is dropped here.
+                    self.clear_up(left, answer.and_then(|answer| value(answer).ok()));
                 }
                 return Err(Error::new(EINTR));
             }
         }
     }
 
+    /// Clears up behind a client that is gone, once the daemon has answered, and with which value.
+    fn clear_up(&self, left: Left, answered: Option<usize>) {
+        if let Some(lent) = left.lent {
+            lent.take_back();
+        }
+        match (left.undo, answered) {
+            (Undo::Close, Some(number)) => self.close(number),
+            (Undo::Unmap(file, request), Some(_)) => {
+                self.unmapped_without_waiting(file.number(), request);
+            }
+            (Undo::Nothing, _) | (_, None) => {}
+        }
+    }
+
     fn request(&self, sqe: Sqe) -> Result<Answer<File>> {
-        self.request_with(sqe, Vec::new(), &mut Loan::empty())
+        self.request_with(sqe, Vec::new(), &mut Loan::empty(), Undo::Nothing)
     }
 
     /// A request without buffer: opcode, arguments, value.
@@ -251,7 +298,8 @@ impl UserScheme {
         for (place, arg) in args.iter_mut().skip(3).zip(rest) {
             *place = *arg;
         }
-        let answer = self.request_with(signed_sqe(opcode, &args, caller), Vec::new(), &mut loan);
+        let sqe = signed_sqe(opcode, &args, caller);
+        let answer = self.request_with(sqe, Vec::new(), &mut loan, Undo::of(opcode));
         loan.end()?;
         answer
     }
@@ -271,7 +319,8 @@ impl UserScheme {
         for (place, arg) in args.iter_mut().skip(3).zip(rest) {
             *place = *arg;
         }
-        let answer = self.request_with(signed_sqe(opcode, &args, caller), Vec::new(), &mut loan);
+        let sqe = signed_sqe(opcode, &args, caller);
+        let answer = self.request_with(sqe, Vec::new(), &mut loan, Undo::of(opcode));
         loan.end()?;
         answer
     }
@@ -305,7 +354,7 @@ impl UserScheme {
         ];
         let mut sqe = sqe(opcode, &args, proc::caller());
         sqe.sqe_flags.set(SqeFlags::MULTIPLE_IDS, second.is_some());
-        let answer = self.request_with(sqe, Vec::new(), &mut loan);
+        let answer = self.request_with(sqe, Vec::new(), &mut loan, Undo::Nothing);
         loan.end()?;
         answer
     }
@@ -452,7 +501,7 @@ impl Scheme for UserScheme {
         let word = metadata.first().copied().unwrap_or(0);
         let args = [number as u64, flags.bits() as u64, word, files.len() as u64];
         let sqe = signed_sqe(Opcode::Sendfd, &args, proc::caller());
-        value(self.request_with(sqe, files, &mut Loan::empty())?)
+        value(self.request_with(sqe, files, &mut Loan::empty(), Undo::Nothing)?)
     }
 
     fn receive_files(
@@ -511,7 +560,15 @@ impl Scheme for UserScheme {
             map.flags.bits() as u64,
             map.offset as u64,
         ];
-        let address = self.simple(Opcode::MmapPrep, &args)?;
+        // The daemon counts what it has answered; so it must hear when nothing comes of it.
+        let request = MunmapRequest {
+            offset: map.offset as u64,
+            size: map.size,
+            flags: MunmapFlags::empty(),
+        };
+        let sqe = signed_sqe(Opcode::MmapPrep, &args, proc::caller());
+        let undo = Undo::Unmap(file.clone(), request);
+        let address = value(self.request_with(sqe, Vec::new(), &mut Loan::empty(), undo)?)?;
         if !aligned(address) {
             return Err(Error::new(EINVAL));
         }
@@ -526,12 +583,6 @@ impl Scheme for UserScheme {
                 Ok(address)
             }
             Err(error) => {
-                // The daemon counts what it has answered; so it must hear that nothing came of it.
-                let request = MunmapRequest {
-                    offset: map.offset as u64,
-                    size: map.size,
-                    flags: MunmapFlags::empty(),
-                };
                 self.unmapped_without_waiting(file.number(), request);
                 Err(error)
             }

@@ -149,8 +149,8 @@ impl UserScheme {
         if let Some(waiter) = settled.waiter {
             sched::wake(&waiter);
         }
-        if let Some(lent) = settled.lent {
-            lent.take_back();
+        if let Some(left) = settled.left {
+            self.clear_up(left, settled.unclaimed);
         }
         // Files that nobody collected are dropped here.
         Ok(())
