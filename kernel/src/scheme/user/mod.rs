@@ -4,6 +4,7 @@
 //! ([`lend`]). The daemon is whoever made the socket: its address space is where buffers appear,
 //! and the scheme ends with it.
 
+mod left;
 mod lend;
 mod socket;
 
@@ -36,7 +37,8 @@ use crate::{
     sched::{self, Context, ContextRef, WaitQueue},
     syscall::UserBuf,
 };
-use lend::{Access, Lent, Loan};
+use left::{Left, Undo};
+use lend::{Access, Loan};
 
 type File = Arc<Description>;
 
@@ -46,31 +48,6 @@ struct State {
     /// Requests the daemon has not read yet.
     todo: VecDeque<Sqe>,
     requests: Requests<ContextRef, File, Left>,
-}
-
-/// What has to be undone when the daemon did what a client asked for that is gone by then.
-enum Undo {
-    Nothing,
-    /// The object with the answered number is nobody's.
-    Close,
-    /// The daemon counts a mapping that nobody has. The file stays open until that is told.
-    Unmap(File, MunmapRequest),
-}
-
-impl Undo {
-    /// Of a request whose answer is an object, or no object.
-    fn of(opcode: Opcode) -> Self {
-        match opcode {
-            Opcode::OpenAt | Opcode::Dup => Self::Close,
-            _ => Self::Nothing,
-        }
-    }
-}
-
-/// What a client that is gone leaves with its request.
-struct Left {
-    lent: Option<Lent>,
-    undo: Undo,
 }
 
 /// A scheme served by a daemon.
@@ -256,20 +233,6 @@ impl UserScheme {
                 }
                 return Err(Error::new(EINTR));
             }
-        }
-    }
-
-    /// Clears up behind a client that is gone, once the daemon has answered, and with which value.
-    fn clear_up(&self, left: Left, answered: Option<usize>) {
-        if let Some(lent) = left.lent {
-            lent.take_back();
-        }
-        match (left.undo, answered) {
-            (Undo::Close, Some(number)) => self.close(number),
-            (Undo::Unmap(file, request), Some(_)) => {
-                self.unmapped_without_waiting(file.number(), request);
-            }
-            (Undo::Nothing, _) | (_, None) => {}
         }
     }
 

@@ -10,7 +10,7 @@ use runtime::time::{Duration, Instant, sleep};
 
 use crate::load::{KINDS, TOLD, mark};
 use crate::nodes::{launcher, wait_for};
-use crate::{COUNTERS, counters};
+use crate::{COUNTERS, be_impatient, counters};
 
 /// Milliseconds of load before the power goes, at most.
 const LOAD_MS: u64 = 400;
@@ -22,6 +22,7 @@ pub fn main(node: u16, count: &str) -> i32 {
         runtime::eprintln!("scif-loss: '{count}' is no number of kills");
         return 2;
     };
+    suite.check("limits", be_impatient());
     suite.check("node comes", wait_for(node, true));
     let before = counters();
     let begin = Instant::now();

@@ -72,9 +72,7 @@ fn main() -> i32 {
 
 fn suite() -> i32 {
     let mut suite = Suite::new("scif-loss");
-    let timing = alloc::format!("heartbeat_ms 100\nsilence_ms {SILENCE_MS}\n");
-    let set = runtime::fs::write("/scheme/scif/limits", timing.as_bytes());
-    suite.check("limits", set.map_err(text("write")));
+    suite.check("limits", be_impatient());
     suite.check("node comes", wait_for(LOST, true));
     // Everything is warm before it is counted.
     suite.check("talks", talk());
@@ -88,6 +86,13 @@ fn suite() -> i32 {
         suite.equal(&alloc::format!("{name} in the end"), after, before);
     }
     suite.finish()
+}
+
+/// Has this node's heart beat as often as the other one expects, and expects as much of it.
+pub fn be_impatient() -> Result<(), String> {
+    let timing = alloc::format!("heartbeat_ms 100\nsilence_ms {SILENCE_MS}\n");
+    let set = runtime::fs::write("/scheme/scif/limits", timing.as_bytes());
+    set.map_err(text("write limits"))
 }
 
 /// Their values.

@@ -1,0 +1,51 @@
+//! What is left to do when a request's client was killed before the answer came.
+
+use ::syscall::schemev2::Opcode;
+
+use super::lend::Lent;
+use super::{File, UserScheme};
+use crate::scheme::{MunmapRequest, Scheme};
+
+/// What has to be undone when the daemon did what a client asked for that is gone by then.
+pub enum Undo {
+    /// Nothing.
+    Nothing,
+    /// The object with the answered number is nobody's.
+    Close,
+    /// The daemon counts a mapping that nobody has. The file stays open until that is told.
+    Unmap(File, MunmapRequest),
+}
+
+impl Undo {
+    /// Of a request whose answer is an object, or no object.
+    pub fn of(opcode: Opcode) -> Self {
+        match opcode {
+            Opcode::OpenAt | Opcode::Dup => Self::Close,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// What a client that is gone leaves with its request.
+pub struct Left {
+    /// Memory that the daemon still has.
+    pub lent: Option<Lent>,
+    /// For an answer that is no error.
+    pub undo: Undo,
+}
+
+impl UserScheme {
+    /// Clears up behind a client that is gone, once the daemon has answered, and with which value.
+    pub(super) fn clear_up(&self, left: Left, answered: Option<usize>) {
+        if let Some(lent) = left.lent {
+            lent.take_back();
+        }
+        match (left.undo, answered) {
+            (Undo::Close, Some(number)) => self.close(number),
+            (Undo::Unmap(file, request), Some(_)) => {
+                self.unmapped_without_waiting(file.number(), request);
+            }
+            (Undo::Nothing, _) | (_, None) => {}
+        }
+    }
+}
