@@ -200,9 +200,10 @@ impl Channel {
         self.flights.is_empty()
     }
 
-    /// Whether another transfer can be queued: one slot of the ring always stays empty.
+    /// Whether another transfer can be queued: one slot of the ring always stays empty. The first
+    /// status descriptor ends a flight, so one that has ended may still have its second one there.
     fn has_room(&mut self) -> bool {
-        let has = |flights: usize| (flights as u32 + 1) * SLOTS < RING;
+        let has = |flights: usize| (flights as u32 + 1) * SLOTS + 1 < RING;
         if !has(self.flights.len()) {
             self.look();
         }
