@@ -112,11 +112,12 @@ pub trait MicFunction {
         None
     }
 
-    /// Does what an administrator wants of the card; what comes of it is seen by and by.
+    /// Does what an administrator wants of the card; what comes of it is seen by and by. `now` as
+    /// for [`step`](Self::step), which may not have been called for long.
     ///
     /// # Errors
     /// `EOPNOTSUPP` when there is no card that can be told; `EBUSY` when it is not the moment.
-    fn command(&mut self, _command: CardCommand) -> Result<()> {
+    fn command(&mut self, _now: u64, _command: CardCommand) -> Result<()> {
         Err(Error::new(EOPNOTSUPP))
     }
 

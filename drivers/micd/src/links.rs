@@ -88,16 +88,16 @@ impl Links {
         functions.filter_map(|function| function.card()).collect()
     }
 
-    /// Does what an administrator wants of a card.
+    /// Does what an administrator wants of a card, at the time `now`.
     ///
     /// # Errors
     /// `ENODEV` when there is no link to that node; those of [`MicFunction::command`].
-    pub fn command(&mut self, node: NodeId, command: CardCommand) -> Result<()> {
+    pub fn command(&mut self, now: u64, node: NodeId, command: CardCommand) -> Result<()> {
         let mut functions = self.functions.iter_mut();
         let index = functions.position(|function| function.peer() == node);
         let index = index.ok_or(Error::new(ENODEV))?;
         self.rang[index] = true;
-        self.functions[index].command(command)
+        self.functions[index].command(now, command)
     }
 
     /// The descriptors to subscribe for reading, with the index of their link.

@@ -215,7 +215,7 @@ impl Micd {
                 false if self.requests.settle(&mut self.scheme)? => Status::More,
                 false => Status::Idle,
             };
-            self.tell_news();
+            self.tell_news(now);
             self.show_cards(now);
             counters.turns += 1;
             self.count(&mut counters);
@@ -271,7 +271,7 @@ impl Micd {
     }
 
     /// Reports what happened to nodes, and has failed links reset.
-    fn tell_news(&mut self) {
+    fn tell_news(&mut self, now: u64) {
         while let Some(news) = self.scheme.scif.take_news() {
             match news {
                 News::Up(node) => log::info!("node {node} is up, {}", self.online()),
@@ -280,7 +280,7 @@ impl Micd {
                 News::LinkFailed(node) => self.links.give_up(node),
                 News::Card(node, command) => {
                     log::info!("node {node}: {command:?} was asked for");
-                    if let Err(error) = self.links.command(node, command) {
+                    if let Err(error) = self.links.command(now, node, command) {
                         log::warn!("node {node}: {command:?}: {error}");
                     }
                     self.next_cards = 0;

@@ -358,7 +358,7 @@ impl Bed {
 
     /// What an administrator says.
     pub fn command(&mut self, command: CardCommand) -> Result<()> {
-        self.links.command(CARD, command)
+        self.links.command(self.now, CARD, command)
     }
 
     /// Accesses to registers while this is done.

@@ -103,7 +103,8 @@ impl MicFunction for X100 {
         })
     }
 
-    fn command(&mut self, command: CardCommand) -> Result<()> {
+    fn command(&mut self, now: u64, command: CardCommand) -> Result<()> {
+        self.now = now;
         self.failed_boots = 0;
         match command {
             CardCommand::Boot if matches!(self.state, State::Booting { .. } | State::Running) => {
@@ -117,7 +118,10 @@ impl MicFunction for X100 {
             }
             CardCommand::Reset => {
                 self.shall_run = false;
-                self.bring_down(Loss::Reset);
+                // In the second after a reset no register may be touched.
+                if !matches!(self.state, State::Resetting { .. }) {
+                    self.bring_down(Loss::Reset);
+                }
             }
             CardCommand::Shutdown => {
                 if !matches!(self.state, State::Booting { .. } | State::Running) {

@@ -64,6 +64,8 @@ fn a_card_that_never_gets_ready_is_given_up() {
     // The node goes on: it talks with itself, and with the card once that is repaired.
     assert!(bed.engine.open(crate::bed::USER).is_ok());
     bed.card.borrow_mut().faults.never_ready = false;
+    // However much later that is.
+    assert!(!bed.run_until(400, |bed| bed.state() != "failed"));
     bed.command(Command::Boot).unwrap();
     bed.boot();
     bed.check();

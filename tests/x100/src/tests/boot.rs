@@ -67,6 +67,19 @@ fn the_table_is_written_again_after_each_reset() {
 }
 
 #[test]
+fn a_reset_during_a_reset_touches_nothing() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    bed.command(Command::Reset).unwrap();
+    assert!(bed.run_until(60, |bed| bed.state() == "resetting"));
+    let resets = bed.card.borrow().resets;
+    bed.command(Command::Reset).unwrap();
+    assert!(bed.run_until(60, |bed| bed.state() == "ready"));
+    assert_eq!(bed.card.borrow().resets, resets);
+    bed.check();
+}
+
+#[test]
 fn an_administrator_resets_boots_and_shuts_down() {
     let mut bed = Bed::new(1);
     bed.boot();
