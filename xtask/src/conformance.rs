@@ -30,7 +30,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     });
     let places: Vec<_> = places.collect();
     if !places.is_empty() {
-        let parts = run::prepare(Contents::Tests)?;
+        let parts = run::prepare(settings, Contents::Tests)?;
         for (place, suite) in places {
             if let Err(failure) = test::guest(settings, suite, &parts, Show::Cases) {
                 failed.push(format!("{place} ({})", failure.message));

@@ -75,7 +75,7 @@ const CARD_STEPS: &[(&str, &str)] = &[
 
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
-    let parts = run::prepare(Contents::Tests)?;
+    let parts = run::prepare(settings, Contents::Tests)?;
     let passed = play(settings, &parts)?;
     if passed {
         Ok(())

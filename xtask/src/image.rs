@@ -6,7 +6,7 @@
 
 use crate::build::{self, Contents, Parts};
 use crate::launch::BootFiles;
-use crate::packages;
+use crate::packages::{self, Package};
 use crate::report::{Context, Failure, Result, Step};
 use crate::settings::{Boot, Settings};
 use crate::workspace;
@@ -36,6 +36,8 @@ const MENU_SECONDS: u32 = 3;
 
 /// The command: an image for hardware.
 pub fn command(settings: &Settings) -> Result<()> {
+    // Before minutes of building.
+    packages::ensure(packages::ISO)?;
     let parts = build::build(Contents::Product)?;
     let initfs = parts.pack(None, settings.files()?.as_deref(), &[])?;
     let directory = workspace::image_dir()?;
@@ -50,6 +52,18 @@ pub fn command(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
+/// What it takes to boot nodes so, beside QEMU.
+pub fn packages_for(boot: Boot) -> Vec<Package> {
+    let mut wanted = Vec::new();
+    if boot != Boot::Direct {
+        wanted.extend(packages::ISO);
+    }
+    if boot == Boot::Uefi {
+        wanted.push(packages::UEFI);
+    }
+    wanted
+}
+
 /// Writes what nodes boot into a run's directory: one initfs for all, one command line for each.
 pub fn boot_files(
     boot: Boot,
@@ -58,6 +72,7 @@ pub fn boot_files(
     command_lines: &[String],
     directory: &Path,
 ) -> Result<Vec<BootFiles>> {
+    packages::ensure(&packages_for(boot))?;
     let path = directory.join("initfs");
     std::fs::write(&path, initfs).context(|| format!("write {}", path.display()))?;
     let files = |(node, line): (usize, &String)| match boot {
@@ -73,9 +88,6 @@ pub fn boot_files(
                 command_line: line,
             };
             make_iso(&iso, &parts.kernel, &path, 0, &[entry])?;
-            if boot == Boot::Uefi {
-                packages::ensure(&[packages::UEFI])?;
-            }
             Ok(BootFiles::Iso {
                 image: iso,
                 uefi: boot == Boot::Uefi,
@@ -111,7 +123,6 @@ fn make_iso(
     seconds: u32,
     menu: &[Entry<'_>],
 ) -> Result<()> {
-    packages::ensure(packages::ISO)?;
     let tree = iso.with_extension("tree");
     let grub = tree.join("boot/grub");
     std::fs::create_dir_all(&grub).context(|| format!("create {}", grub.display()))?;

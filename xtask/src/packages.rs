@@ -110,6 +110,14 @@ pub const FORMATTER: Package = Package {
     why: "checks the format of the sources",
 };
 
+/// What building, running and testing call; a toolchain has its own search (`toolchain`), and
+/// cargo's components theirs (`test::ensure_components`).
+pub fn all() -> Vec<Package> {
+    let mut all = vec![QEMU, UEFI, LINKER, ARCHIVER, C_COMPILER, CXX_COMPILER];
+    all.extend(ISO);
+    all
+}
+
 impl Package {
     /// Whether it is installed.
     pub fn present(&self) -> bool {

@@ -25,7 +25,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     if settings.scripts.is_empty() && !terminal::present() {
         return demo::command(settings);
     }
-    let parts = prepare(Contents::Product)?;
+    let parts = prepare(settings, Contents::Product)?;
     if settings.scripts.is_empty() {
         interactive(settings, &parts)
     } else {
@@ -34,8 +34,10 @@ pub fn command(settings: &Settings) -> Result<()> {
 }
 
 /// Makes sure that nodes can be started, and builds what they boot.
-pub fn prepare(contents: Contents) -> Result<Parts> {
-    packages::ensure(&[packages::QEMU])?;
+pub fn prepare(settings: &Settings, contents: Contents) -> Result<Parts> {
+    let mut wanted = image::packages_for(settings.boot()?);
+    wanted.push(packages::QEMU);
+    packages::ensure(&wanted)?;
     build::build(contents)
 }
 

@@ -3,15 +3,15 @@
 use crate::packages;
 use crate::report::Result;
 use crate::settings::Settings;
+use crate::test;
 use crate::toolchain;
 
 /// The command.
 pub fn command(_settings: &Settings) -> Result<()> {
-    let mut wanted = vec![packages::QEMU, packages::LINKER];
-    wanted.extend(packages::ISO);
-    packages::ensure(&wanted)?;
+    packages::ensure(&packages::all())?;
     let toolchain = toolchain::find()?;
     toolchain.ensure_linter()?;
+    test::ensure_components()?;
     println!(
         "everything is there; the image is built with {}",
         toolchain.name

@@ -26,7 +26,7 @@ const END: Duration = Duration::from_secs(300);
 pub fn command(settings: &Settings) -> Result<()> {
     let minutes = settings.simulation("MINUTES")?.unwrap_or(MINUTES);
     let seed = settings.simulation("SEED")?.unwrap_or(1);
-    let parts = run::prepare(Contents::Tests)?;
+    let parts = run::prepare(settings, Contents::Tests)?;
     let mut run = run::run_of("soak", settings, Duration::from_secs(minutes * 60) + END)?;
     run.nodes = settings.nodes(3)?;
     let restart_s = if run.nodes > 1 { RESTART_S } else { 0 };

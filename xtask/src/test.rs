@@ -29,6 +29,10 @@ const SHOWN_LINES: usize = 40;
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
     let tests = config::tests()?;
+    if settings.only().is_none() {
+        // At once, in place of one after the other and after long stages.
+        packages::ensure(&packages::all())?;
+    }
     let mut score = Score {
         only: settings.only().map(str::to_string),
         ..Score::default()
@@ -48,7 +52,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     let mut parts = None;
     if !suites.is_empty() || score.wants("demo") || score.wants("build") {
         score.required("build", || {
-            parts = Some(run::prepare(Contents::Tests)?);
+            parts = Some(run::prepare(settings, Contents::Tests)?);
             Ok(())
         });
     }
@@ -189,6 +193,12 @@ fn ensure_component(subcommand: &str, component: &str, package: Package) -> Resu
         return Ok(());
     }
     Err(format!("`cargo {subcommand}` does not work: install the component {component}").into())
+}
+
+/// Makes sure that the user's cargo formats and lints.
+pub fn ensure_components() -> Result<()> {
+    ensure_component("fmt", "rustfmt", packages::FORMATTER)?;
+    ensure_component("clippy", "clippy", packages::LINTER)
 }
 
 fn check_format() -> Result<()> {
