@@ -2,11 +2,17 @@
 //!
 //! Blocks are powers of two up to 4 MiB. Once allocated, every frame of a block stands for itself:
 //! it has its own count and is freed alone; freeing merges neighbours again.
+//!
+//! Single frames are taken from the lowest free address, runs from the highest: a frame that is
+//! kept for long among many that are not would otherwise end up anywhere, and with one of them in
+//! each large block there is no long run any more although nearly all memory is free.
+
+use crate::bitset::{self, BitSet};
 
 /// Largest block: 2^10 frames = 4 MiB.
 pub const MAX_ORDER: u8 = 10;
 
-const NONE: u32 = u32::MAX;
+const ORDERS: usize = MAX_ORDER as usize + 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -24,8 +30,6 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     refs: u32,
-    next: u32,
-    prev: u32,
     state: State,
     order: u8,
     shared: bool,
@@ -35,8 +39,6 @@ impl Frame {
     /// A frame that is no RAM: what the table is filled with at first.
     pub const HOLE: Frame = Frame {
         refs: 0,
-        next: NONE,
-        prev: NONE,
         state: State::Hole,
         order: 0,
         shared: false,
@@ -47,17 +49,38 @@ impl Frame {
 #[derive(Debug)]
 pub struct Buddy<'a> {
     frames: &'a mut [Frame],
-    heads: [u32; MAX_ORDER as usize + 1],
+    /// The free blocks of each order: numbers of their first frames by the size of the block.
+    blocks: [BitSet<'a>; ORDERS],
     total: usize,
     free: usize,
 }
 
+/// Blocks of an order that a table of so many frames may hold.
+fn bound(frames: usize, order: usize) -> usize {
+    (frames >> order) + 1
+}
+
+/// Words of bookkeeping beside a table of so many frames.
+pub fn words_for(frames: usize) -> usize {
+    (0..ORDERS)
+        .map(|order| bitset::words_for(bound(frames, order)))
+        .sum()
+}
+
 impl<'a> Buddy<'a> {
-    /// An allocator without RAM. `frames` must be all `Frame::HOLE`.
-    pub fn new(frames: &'a mut [Frame]) -> Self {
+    /// An allocator without RAM. `frames` must be all `Frame::HOLE`, `words` as many as
+    /// [`words_for`] says.
+    pub fn new(frames: &'a mut [Frame], words: &'a mut [u64]) -> Self {
+        let mut rest = words;
+        let blocks = core::array::from_fn(|order| {
+            let bound = bound(frames.len(), order);
+            let (own, others) = core::mem::take(&mut rest).split_at_mut(bitset::words_for(bound));
+            rest = others;
+            BitSet::new(own, bound)
+        });
         Buddy {
             frames,
-            heads: [NONE; MAX_ORDER as usize + 1],
+            blocks,
             total: 0,
             free: 0,
         }
@@ -98,6 +121,12 @@ impl<'a> Buddy<'a> {
         self.free
     }
 
+    /// Frames of the largest free block: the longest run that `alloc` can give.
+    pub fn largest(&self) -> usize {
+        let is_there = |&order: &usize| self.blocks[order].first().is_some();
+        (0..ORDERS).rev().find(is_there).map_or(0, |o| 1 << o)
+    }
+
     /// Whether the frame is RAM of the allocator.
     pub fn is_ram(&self, number: u64) -> bool {
         usize::try_from(number)
@@ -113,11 +142,22 @@ impl<'a> Buddy<'a> {
             return None;
         }
         let order = count.next_power_of_two().trailing_zeros() as u8;
-        let from = (order..=MAX_ORDER).find(|&o| self.heads[o as usize] != NONE)?;
-        let first = self.heads[from as usize];
-        self.unlink(first);
+        let (block, from) = match count {
+            1 => self.lowest()?,
+            _ => self.highest(order)?,
+        };
+        self.unlink(block, from);
+        let mut first = block;
         for o in (order..from).rev() {
-            self.push(first + (1 << o), o);
+            // One half is split on, the other stays free.
+            let upper = first + (1 << o);
+            match count {
+                1 => self.push(upper, o),
+                _ => {
+                    self.push(first, o);
+                    first = upper;
+                }
+            }
         }
         self.free -= 1 << order;
         for number in first..first + (1 << order) {
@@ -191,7 +231,7 @@ impl<'a> Buddy<'a> {
                 Some(b) if b.state == State::Free && b.order == order => {}
                 _ => break,
             }
-            self.unlink(buddy);
+            self.unlink(buddy, order);
             self.frames[buddy as usize].state = State::Tail;
             number = number.min(buddy);
             order += 1;
@@ -199,32 +239,35 @@ impl<'a> Buddy<'a> {
         self.push(number, order);
     }
 
+    /// The free block at the lowest address, and its order.
+    fn lowest(&self) -> Option<(u32, u8)> {
+        let of = |order: u8| {
+            let first = self.blocks[order as usize].first()?;
+            Some(((first as u32) << order, order))
+        };
+        (0..=MAX_ORDER).filter_map(of).min()
+    }
+
+    /// The free block at the highest address that is of this order or a larger one, and its order.
+    fn highest(&self, order: u8) -> Option<(u32, u8)> {
+        let of = |order: u8| {
+            let last = self.blocks[order as usize].last()?;
+            Some(((last as u32) << order, order))
+        };
+        (order..=MAX_ORDER).filter_map(of).max()
+    }
+
     fn push(&mut self, number: u32, order: u8) {
-        let next = self.heads[order as usize];
-        if next != NONE {
-            self.frames[next as usize].prev = number;
-        }
-        self.heads[order as usize] = number;
+        self.blocks[order as usize].insert((number >> order) as usize);
         self.frames[number as usize] = Frame {
-            next,
             order,
             state: State::Free,
             ..Frame::HOLE
         };
     }
 
-    fn unlink(&mut self, number: u32) {
-        let Frame {
-            next, prev, order, ..
-        } = self.frames[number as usize];
-        if prev == NONE {
-            self.heads[order as usize] = next;
-        } else {
-            self.frames[prev as usize].next = next;
-        }
-        if next != NONE {
-            self.frames[next as usize].prev = prev;
-        }
+    fn unlink(&mut self, number: u32, order: u8) {
+        self.blocks[order as usize].remove((number >> order) as usize);
     }
 }
 
@@ -235,7 +278,8 @@ mod tests {
     #[test]
     fn everything_comes_back_as_large_blocks() {
         let mut table = vec![Frame::HOLE; 4096];
-        let mut buddy = Buddy::new(&mut table);
+        let mut words = vec![0; words_for(table.len())];
+        let mut buddy = Buddy::new(&mut table, &mut words);
         buddy.add_free(0, 4096);
         assert_eq!((buddy.total(), buddy.free()), (4096, 4096));
         let mut taken = Vec::new();
@@ -258,7 +302,8 @@ mod tests {
     #[test]
     fn odd_runs_keep_only_what_was_asked() {
         let mut table = vec![Frame::HOLE; 2100];
-        let mut buddy = Buddy::new(&mut table);
+        let mut words = vec![0; words_for(table.len())];
+        let mut buddy = Buddy::new(&mut table, &mut words);
         buddy.add_free(3, 2048);
         let free = buddy.free();
         let n = buddy.alloc(700).unwrap();
@@ -275,7 +320,8 @@ mod tests {
     #[test]
     fn counts() {
         let mut table = vec![Frame::HOLE; 64];
-        let mut buddy = Buddy::new(&mut table);
+        let mut words = vec![0; words_for(table.len())];
+        let mut buddy = Buddy::new(&mut table, &mut words);
         buddy.add_free(0, 16);
         buddy.add_used(16, 32);
         assert!(buddy.is_ram(31) && !buddy.is_ram(32) && !buddy.is_ram(1 << 40));
@@ -299,7 +345,8 @@ mod tests {
     #[should_panic(expected = "not in use")]
     fn double_free_is_caught() {
         let mut table = vec![Frame::HOLE; 16];
-        let mut buddy = Buddy::new(&mut table);
+        let mut words = vec![0; words_for(table.len())];
+        let mut buddy = Buddy::new(&mut table, &mut words);
         buddy.add_free(0, 16);
         let n = buddy.alloc(1).unwrap();
         buddy.drop_ref(n);
@@ -309,7 +356,8 @@ mod tests {
     #[test]
     fn random_use_keeps_blocks_disjoint() {
         let mut table = vec![Frame::HOLE; 1500];
-        let mut buddy = Buddy::new(&mut table);
+        let mut words = vec![0; words_for(table.len())];
+        let mut buddy = Buddy::new(&mut table, &mut words);
         buddy.add_free(7, 1490);
         let total = buddy.free();
         let mut seed = 12345u64;
@@ -340,6 +388,44 @@ mod tests {
             }
             let used: usize = held.iter().map(|h| h.1).sum();
             assert_eq!(buddy.free() + used, total);
+        }
+    }
+
+    /// Programs come and go, each with pages and a ring, and leave a page behind now and then; most
+    /// of the memory is free all the time.
+    #[test]
+    fn long_runs_stay_to_be_had() {
+        const FRAMES: u32 = 16384;
+        let mut table = vec![Frame::HOLE; FRAMES as usize];
+        let mut words = vec![0; words_for(table.len())];
+        let mut buddy = Buddy::new(&mut table, &mut words);
+        buddy.add_free(0, FRAMES);
+        let mut seed = 1u64;
+        let mut next = move |below: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let mut programs: Vec<Vec<u32>> = Vec::new();
+        let mut left = 0;
+        for round in 0..4000 {
+            let mut frames: Vec<u32> = (0..next(300))
+                .map(|_| buddy.alloc(1).expect("pages are free"))
+                .collect();
+            let ring = buddy.alloc(65).unwrap_or_else(|| {
+                panic!("round {round}: {} free, {left} left behind", buddy.free())
+            });
+            frames.extend(ring..ring + 65);
+            programs.push(frames);
+            if programs.len() > 20 {
+                let mut ended = programs.swap_remove(next(20) as usize);
+                if round % 8 == 0 && ended[0] != ring {
+                    ended.swap_remove(0);
+                    left += 1;
+                }
+                for frame in ended {
+                    buddy.drop_ref(frame);
+                }
+            }
         }
     }
 }

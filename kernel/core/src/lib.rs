@@ -8,6 +8,7 @@ extern crate alloc;
 
 pub mod acpi_power;
 pub mod area;
+pub mod bitset;
 pub mod bootinfo;
 pub mod buddy;
 pub mod calendar;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use ::syscall::error::{ENOMEM, Error, Result};
-use kernel_core::buddy::{Buddy, Frame};
+use kernel_core::buddy::{self, Buddy, Frame};
 use kernel_core::memmap::MemoryMap;
 use spin::{Mutex, MutexGuard};
 
@@ -30,6 +30,8 @@ pub struct Stats {
     pub total: usize,
     /// Frames nobody uses.
     pub free: usize,
+    /// Frames of the longest run that can be had.
+    pub largest: usize,
 }
 
 impl FrameRef {
@@ -113,20 +115,9 @@ impl Drop for FrameRef {
 /// Called once, with a map whose free areas nobody uses.
 pub(super) unsafe fn init(map: &mut MemoryMap, used: &[(u64, u64)]) {
     let frames = (map.ram_end(phys::limit() as u64) as usize).div_ceil(PAGE_SIZE);
-    let bytes = frames * size_of::<Frame>();
-    let table = map
-        .take(bytes as u64, phys::limit() as u64)
-        .unwrap_or_else(|| {
-            panic!("no room for the frame table: {bytes} bytes in one piece are needed")
-        });
-    let table = phys::pointer::<Frame>(table as usize);
-    for i in 0..frames {
-        // SAFETY: `take` gave this range to us alone, and it is large enough.
-        unsafe { table.add(i).write(Frame::HOLE) };
-    }
-    // SAFETY: initialised just now, never freed.
-    let table = unsafe { core::slice::from_raw_parts_mut(table, frames) };
-    let mut buddy = Buddy::new(table);
+    let table = new_table(map, frames, Frame::HOLE);
+    let words = new_table(map, buddy::words_for(frames), 0);
+    let mut buddy = Buddy::new(table, words);
     let frame = |address: u64| (address / PAGE_SIZE as u64) as u32;
     for &(base, size) in used {
         buddy.add_used(frame(base), frame(base + size + PAGE_SIZE as u64 - 1));
@@ -140,6 +131,23 @@ pub(super) unsafe fn init(map: &mut MemoryMap, used: &[(u64, u64)]) {
         from = end;
     }
     *FRAMES.lock() = Some(buddy);
+}
+
+/// A table of `count` entries, taken from the map for good.
+fn new_table<T: Copy>(map: &mut MemoryMap, count: usize, entry: T) -> &'static mut [T] {
+    let bytes = count * size_of::<T>();
+    let table = map
+        .take(bytes as u64, phys::limit() as u64)
+        .unwrap_or_else(|| {
+            panic!("no room for the frame table: {bytes} bytes in one piece are needed")
+        });
+    let table = phys::pointer::<T>(table as usize);
+    for i in 0..count {
+        // SAFETY: `take` gave this range, whole pages and large enough, to us alone.
+        unsafe { table.add(i).write(entry) };
+    }
+    // SAFETY: initialised just now, never freed.
+    unsafe { core::slice::from_raw_parts_mut(table, count) }
 }
 
 fn with<R>(action: impl FnOnce(&mut Buddy<'static>) -> R) -> R {
@@ -328,6 +336,7 @@ pub fn stats() -> Stats {
     with(|frames| Stats {
         total: frames.total(),
         free: frames.free(),
+        largest: frames.largest(),
     })
 }
 

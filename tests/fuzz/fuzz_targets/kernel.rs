@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kernel_core::area::{Area, AreaList, Backing, PAGE, Prot};
-use kernel_core::buddy::{Buddy, Frame, MAX_ORDER};
+use kernel_core::buddy::{self, Buddy, Frame, MAX_ORDER};
 use kernel_core::calendar::DateTime;
 use kernel_core::events::{FileKey, Registry};
 use kernel_core::pipe::{PIPE_CAPACITY, PipeBuffer, PipeState};
@@ -484,7 +484,8 @@ fn timers(input: &mut Unstructured<'_>) -> Result<()> {
 fn frames(input: &mut Unstructured<'_>) -> Result<()> {
     const FRAMES: u32 = 3000;
     let mut table = vec![Frame::HOLE; FRAMES as usize];
-    let mut buddy = Buddy::new(&mut table);
+    let mut words = vec![0; buddy::words_for(table.len())];
+    let mut buddy = Buddy::new(&mut table, &mut words);
     let holes = u32::from(u8::arbitrary(input)?);
     buddy.add_free(holes, FRAMES / 2);
     buddy.add_used(FRAMES / 2, FRAMES / 2 + 10);

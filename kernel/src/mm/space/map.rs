@@ -46,7 +46,13 @@ impl AddrSpace {
             log::warn!("contiguous memory of {len:#x} bytes refused: 4 MiB is the most");
             return Err(Error::new(ENOMEM));
         }
-        let frames = frame::alloc_contiguous(pages).ok_or(Error::new(ENOMEM))?;
+        let Some(frames) = frame::alloc_contiguous(pages) else {
+            let frame::Stats { free, largest, .. } = frame::stats();
+            log::warn!(
+                "no {pages} contiguous pages: {free} are free, the longest run has {largest}"
+            );
+            return Err(Error::new(ENOMEM));
+        };
         let backing = Backing::Contiguous;
         let area = Area {
             len,
