@@ -25,28 +25,38 @@ pub struct Links {
     functions: Vec<Box<dyn MicFunction>>,
     /// Whether each function's doorbell rang since the last turn.
     rang: Vec<bool>,
+    /// Whether this machine has a function that is not among them, and may still write to memory.
+    has_strays: bool,
 }
 
 impl Links {
     /// Takes the functions. Two that lead to the same node are one too many: the second is left
     /// out, as is one that calls this node by another number than the first.
-    pub fn new(functions: Vec<Box<dyn MicFunction>>) -> Self {
+    ///
+    /// `is_complete`: there is no other function on this machine that a driver before this one may
+    /// have left working.
+    pub fn new(functions: Vec<Box<dyn MicFunction>>, is_complete: bool) -> Self {
         let mut kept: Vec<Box<dyn MicFunction>> = Vec::new();
-        for function in functions {
+        let mut has_strays = !is_complete;
+        for mut function in functions {
             let (node, peer) = (function.node(), function.peer());
-            if kept
-                .iter()
-                .all(|other| other.node() == node && other.peer() != peer)
-            {
-                kept.push(function);
-            } else {
+            let own = kept.first().map_or(node, |first| first.node());
+            if own != node {
+                log::error!("a link of node {node} with node {peer} is left out: this is {own}");
+            } else if kept.iter().any(|other| other.peer() == peer) {
                 log::error!("a second link of node {node} with node {peer} is left out");
+            } else {
+                kept.push(function);
+                continue;
             }
+            function.leave();
+            has_strays |= !function.predecessor_is_let_go();
         }
         let rang = vec![false; kept.len()];
         Self {
             functions: kept,
             rang,
+            has_strays,
         }
     }
 
@@ -176,9 +186,8 @@ impl Links {
     /// Whether no peer writes any more to the memory of a driver that ended without leaving: its
     /// pages may go. Ask again after each [`turn`](Self::turn); once true it stays so.
     pub fn predecessor_is_let_go(&self) -> bool {
-        self.functions
-            .iter()
-            .all(|function| function.predecessor_is_let_go())
+        let mut functions = self.functions.iter();
+        !self.has_strays && functions.all(|function| function.predecessor_is_let_go())
     }
 
     /// The engine gave the link with a node up: it is reset as soon as the peer agrees.

@@ -129,7 +129,7 @@ impl Micd {
     /// From the PCI functions to a scheme that is registered; `notify` is who registers it.
     fn bring_up(notify: Option<&str>) -> Result<Self> {
         let started = (system_time(), ticks());
-        let mut links = Links::new(find_functions());
+        let mut links = find_links();
         let copies = copy::measure(links.spare().as_ref());
         copies.choices.apply();
         log::info!("copies: {copies}");
@@ -321,22 +321,27 @@ impl Micd {
 }
 
 /// Opens all MIC functions of this machine. Without any the node is alone, and a host.
-fn find_functions() -> Vec<Box<dyn MicFunction>> {
+fn find_links() -> Links {
     let mut functions: Vec<Box<dyn MicFunction>> = Vec::new();
     let found = vmic::find().map(|found| {
         for vmic in found {
             functions.push(Box::new(vmic));
         }
     });
-    let found = found.and_then(|()| x100::slot::find()).map(|slots| {
-        for slot in slots {
-            add_card(&mut functions, slot);
+    let found = found.and_then(|()| x100::slot::find());
+    let is_complete = match found {
+        Ok((slots, is_complete)) => {
+            for slot in slots {
+                add_card(&mut functions, slot);
+            }
+            is_complete
         }
-    });
-    if let Err(error) = found {
-        log::warn!("PCI functions cannot be listed ({error}): there are no more links than these");
-    }
-    functions
+        Err(error) => {
+            log::warn!("PCI functions cannot be listed ({error}): no more links than these");
+            false
+        }
+    };
+    Links::new(functions, is_complete)
 }
 
 /// Opens a card, which becomes the first node whose number is free. What is wrong with one that

@@ -21,9 +21,9 @@ use scif_abi::{NodeId, PortId};
 use scif_core::{
     Config, ConnectMode, EndpointId, Engine, Event, Memory, Owner, Pages, PinId, Run, Ticket,
 };
-use syscall::error::ENOSPC;
+use syscall::error::{EIO, ENOSPC};
 
-use crate::card::{Accesses, Card};
+use crate::card::{self, Accesses, Card};
 use crate::host::{HostRam, Source};
 use crate::uos::{Manners, Uos, checksum};
 
@@ -110,6 +110,15 @@ impl Slot for ModelSlot {
         self.host.allocate(bytes).ok_or(Error::new(ENOSPC))
     }
 
+    fn set_bus_master(&mut self, is_master: bool) -> Result<()> {
+        let mut card = self.card.borrow_mut();
+        if card.faults.no_config {
+            return Err(Error::new(EIO));
+        }
+        card.is_master = is_master;
+        Ok(())
+    }
+
     fn files(&mut self) -> Result<Files> {
         Ok(self.files.borrow().clone())
     }
@@ -157,6 +166,8 @@ pub struct Bed {
     /// Time in nanoseconds.
     pub now: u64,
     pins: u64,
+    /// Bytes of the host's engine after the last turn.
+    allocated: usize,
 }
 
 impl Bed {
@@ -193,7 +204,7 @@ impl Bed {
         let function = X100::open(Box::new(slot), CARD, true).expect("the card");
         let mut functions: Vec<Box<dyn MicFunction>> = vec![Box::new(function)];
         functions.extend(others);
-        let mut links = Links::new(functions);
+        let mut links = Links::new(functions, true);
         links.start().expect("interrupts");
         let copier = links.copier();
         Self {
@@ -212,6 +223,7 @@ impl Bed {
             dma_per_turn: usize::MAX,
             now: 1,
             pins: 0,
+            allocated: 0,
         }
     }
 
@@ -232,10 +244,20 @@ impl Bed {
         if self.uos.as_ref().is_some_and(Uos::is_dead) {
             self.uos = None;
         }
-        if self.uos.is_none() && self.card.borrow_mut().take_interrupt().is_some() {
-            let uos = Uos::start(&self.card, self.manners, self.sum);
-            self.uos = Some(uos.expect("the card's system"));
-            return true;
+        if self.uos.is_none() {
+            let interrupt = self.card.borrow_mut().take_interrupt();
+            match interrupt {
+                None => {}
+                Some(card::Interrupt::Boot) => {
+                    let uos = Uos::start(&self.card, self.manners, self.sum);
+                    self.uos = Some(uos.expect("the card's system"));
+                    return true;
+                }
+                Some(other) => {
+                    let what = format!("{other:?} interrupts a card on which nothing runs");
+                    self.card.borrow_mut().complaints.push(what);
+                }
+            }
         }
         let now = self.now;
         let mut happened = self.uos.as_mut().is_some_and(|uos| uos.turn(now));
@@ -267,6 +289,7 @@ impl Bed {
         engine.tick(memory, self.now);
         self.links.turn(self.now, engine, memory);
         let mut happened = false;
+        let released = self.released.len();
         if engine.has_work() || engine.awaits_copies() {
             happened = engine.pump(memory, copier, 1 << 20);
         }
@@ -284,6 +307,15 @@ impl Bed {
             }
         }
         engine.check_invariants().expect("the host's engine");
+        let allocated = memory.allocated_bytes();
+        let is_freed = allocated < self.allocated || self.released.len() > released;
+        self.allocated = allocated;
+        let is_linked = engine.online_nodes().any(|node| node == CARD);
+        let mut card = self.card.borrow_mut();
+        if is_freed && !is_linked && card.may_write() {
+            let what = "memory that the card was shown is freed, and the card may write to it";
+            card.complaints.push(what.into());
+        }
         happened
     }
 

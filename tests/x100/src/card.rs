@@ -10,10 +10,10 @@ use std::rc::Rc;
 
 use micd::x100::registers::{
     ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_VECTOR, CARD_INTERRUPTS, CAUSES, CHANNELS, DCR,
-    DOORBELLS, DOWNLOAD, DOWNLOAD_ADDRESS, DOWNLOAD_READY, FUSES, HOST_CHANNELS, ICR_SEND,
-    IDENTITY, MEMORY_SIZE, MSIXPBACR, MXAR0, POSTCODE, RGCR, RGCR_RESET, SDBIC_REQUEST, SIAC0,
-    SICC0, SICE0, SICR0, SMPT_ENTRIES, SMPT_SHIFT, SMPT_WINDOW, THERMAL_STATUS, apicicr,
-    boot_processor, cause_doorbell, channel, dcr_enable, dcr_owner, rdmasr, scratch, sdbic, smpt,
+    DOORBELLS, DOWNLOAD, DOWNLOAD_ADDRESS, DOWNLOAD_READY, HOST_CHANNELS, ICR_SEND, MSIXPBACR,
+    MXAR0, POSTCODE, RGCR, RGCR_RESET, SDBIC_REQUEST, SIAC0, SICC0, SICE0, SICR0, SMPT_ENTRIES,
+    SMPT_SHIFT, SMPT_WINDOW, THERMAL_STATUS, apicicr, boot_processor, cause_doorbell, channel,
+    dcr_enable, dcr_owner, rdmasr, scratch, sdbic, smpt,
 };
 use platform::mem::Region;
 
@@ -40,6 +40,8 @@ pub struct Faults {
     pub failed_resets: u32,
     /// All registers read all ones.
     pub is_gone: bool,
+    /// The configuration space does not answer.
+    pub no_config: bool,
     /// So many copies end in an error.
     pub dma_errors: u32,
 }
@@ -73,6 +75,9 @@ pub struct Card {
     host: Rc<HostRam>,
     /// What goes wrong.
     pub faults: Faults,
+    /// Whether the card may write to the host's memory and send messages (PCI: bus master). Who
+    /// finds a card on the bus turns it off, as something may run on it.
+    pub is_master: bool,
     now: u64,
     /// When the last reset was, and whether the firmware has begun anew since.
     reset_at: Option<u64>,
@@ -118,6 +123,7 @@ impl Card {
             memory: Region::heap(MEMORY),
             host,
             faults: Faults::default(),
+            is_master: false,
             now: 0,
             reset_at: None,
             is_booted: false,
@@ -192,7 +198,17 @@ impl Card {
         self.channels.iter_mut().for_each(Channel::reset);
     }
 
-    /// Whether the host has reset it since `resets` were counted.
+    /// Whether something on the card may still write to the host's memory. A reset that was ordered
+    /// is not one that has happened, and a card that does not answer may run nevertheless.
+    pub fn may_write(&self) -> bool {
+        self.is_master && (self.is_booted || self.settles())
+    }
+
+    fn settles(&self) -> bool {
+        self.reset_at.is_some_and(|at| self.now < at + SETTLE_NS)
+    }
+
+    /// Whether a message has come to the host since it was asked.
     pub fn has_message(&mut self) -> bool {
         core::mem::take(&mut self.message)
     }
@@ -220,7 +236,7 @@ impl Card {
     }
 
     fn signal(&mut self) {
-        if self.sicr & self.sice & self.mxar != 0 && !self.pending {
+        if self.sicr & self.sice & self.mxar != 0 && !self.pending && self.is_master {
             self.pending = self.is_first_stepping();
             self.message = true;
         }
@@ -231,6 +247,9 @@ impl Card {
         let Some(within) = address.checked_sub(SMPT_WINDOW) else {
             return self.memory.part(usize::try_from(address).ok()?, bytes).ok();
         };
+        if !self.is_master {
+            return None;
+        }
         let index = usize::try_from(within >> SMPT_SHIFT).ok()?;
         let entry = *self.smpt.get(index)?;
         self.used[index] = true;
@@ -252,7 +271,7 @@ impl Card {
 
     /// The host may not touch registers now.
     fn is_settling(&mut self, offset: usize) -> bool {
-        let settles = self.reset_at.is_some_and(|at| self.now < at + SETTLE_NS);
+        let settles = self.settles();
         if settles {
             self.complain(format!(
                 "{offset:#x} is touched in the second after a reset"
@@ -432,6 +451,3 @@ fn channel_of(offset: usize) -> Option<(usize, usize)> {
     let n = distance / 0x40;
     (n < HOST_CHANNELS && offset.is_multiple_of(4)).then_some((n, distance % 0x40))
 }
-
-// Written by the card only; named here so that the list of registers is complete.
-const _: [usize; 3] = [MEMORY_SIZE, FUSES, IDENTITY];

@@ -163,7 +163,7 @@ pub fn wire(host: &Rc<HostRam>, number: NodeId) -> (Wire, Bell, Other) {
     let side = Wire::new(&link, 0, ram.clone(), bell.clone());
     let far = Wire::new(&link, number, host.clone(), host_bell.clone());
     let other = Other {
-        links: Links::new(vec![Box::new(far)]),
+        links: Links::new(vec![Box::new(far)], true),
         engine: Engine::new(Config::new(number)),
         memory: NodeMemory::new(Source(ram)),
         bell,

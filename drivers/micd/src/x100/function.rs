@@ -155,10 +155,20 @@ impl MicFunction for X100 {
                 if !matches!(self.state, State::Gone { .. }) {
                     self.reset(now);
                 }
+                let until = now.saturating_add(LOOK_NS);
+                self.link = Link::Quieting { until };
+                None
+            }
+            Link::Quieting { until } if now >= until => {
+                if !self.is_quiet() {
+                    let until = now.saturating_add(LOOK_NS);
+                    self.link = Link::Quieting { until };
+                    return None;
+                }
                 self.link = Link::Detaching;
                 Some(Step::Detach)
             }
-            Link::Losing | Link::Draining { .. } | Link::Detaching => None,
+            Link::Losing | Link::Draining { .. } | Link::Quieting { .. } | Link::Detaching => None,
             _ => self.step_up(),
         }
     }
@@ -167,6 +177,7 @@ impl MicFunction for X100 {
         let own = match (self.state, self.link) {
             (_, Link::ToLose { .. }) | (State::Found, _) => self.now,
             (_, Link::Draining { until }) => until.min(self.now.saturating_add(DRAIN_NS)),
+            (_, Link::Quieting { until }) => until,
             (State::Resetting { look, .. }, _) => look,
             (State::Ready, Link::Down { since }) if self.shall_run => since,
             (State::Booting { until } | State::Stopping { until }, _) => until.min(self.next_look),
@@ -246,8 +257,11 @@ impl MicFunction for X100 {
     }
 
     fn leave(&mut self) {
-        // The memory that the card writes to goes with this driver.
-        if !matches!(self.state, State::Gone { .. }) {
+        // The memory that the card writes to goes with this driver. In the second after a reset no
+        // register may be touched.
+        self.set_bus_master(false);
+        self.was_reset |= !self.is_master;
+        if !matches!(self.state, State::Gone { .. } | State::Resetting { .. }) {
             self.reset(self.now);
         }
         self.shall_run = false;

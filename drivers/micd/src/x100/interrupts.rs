@@ -1,17 +1,12 @@
 //! Interrupts of a card: enabling, acknowledging and what they announce (`scif.md`, section 10.4).
 
 use super::registers::{
-    ALL_ONES, CAUSES, HOST_CHANNELS, MSIXPBACR, MXAR0, SDBIC_REQUEST, SDBIC_STATUS, SICC0, SICE0,
-    SICR0, cause_dma, cause_doorbell, sdbic,
+    ALL_ONES, CAUSES, HOST_CHANNELS, MSIXPBACR, MXAR0, SDBIC_REQUEST, SDBIC_STATUS, SICE0, SICR0,
+    cause_dma, cause_doorbell, sdbic,
 };
 use super::{STATE_DOORBELL, X100};
 
 impl X100 {
-    /// Keeps all interrupts away.
-    pub(super) fn mask_interrupts(&self) {
-        self.write(SICC0, CAUSES);
-    }
-
     /// Lets all causes through, to vector 0.
     pub(super) fn enable_interrupts(&self) {
         self.write(MXAR0, CAUSES);

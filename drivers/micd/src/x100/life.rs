@@ -4,12 +4,13 @@ use alloc::format;
 use alloc::string::String;
 
 use platform::direct::drain_writes;
+use platform::mmio::Mmio;
 
 use super::identity::Identity;
 use super::registers::{
-    ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_VECTOR, CARD_INTERRUPTS, DOWNLOAD, DOWNLOAD_READY,
-    ICR_SEND, IMAGE_BYTES, PAGE_LOW, POST_FAILED, POSTCODE, RGCR, RGCR_RESET, boot_processor, name,
-    sdbic,
+    ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_VECTOR, CARD_INTERRUPTS, CAUSES, DOWNLOAD,
+    DOWNLOAD_READY, ICR_SEND, IMAGE_BYTES, PAGE_LOW, POST_FAILED, POSTCODE, RGCR, RGCR_RESET,
+    SICC0, boot_processor, name, sdbic,
 };
 use super::{
     BOOT_NS, CRASHED, LOOK_NS, Link, MAX_FAILED_BOOTS, READY_NS, SECOND_NS, STATE_DOORBELL, State,
@@ -17,26 +18,61 @@ use super::{
 };
 use crate::function::{Loss, Step};
 
+/// Resets a card, in the order of the document. No register may be touched in the second after.
+pub(super) fn write_reset(registers: &dyn Mmio) {
+    registers.write32(DOWNLOAD, 0);
+    registers.write32(PAGE_LOW, 0);
+    registers.write32(sdbic(STATE_DOORBELL), 0);
+    registers.write32(SICC0, CAUSES);
+    let control = match registers.read32(RGCR) {
+        ALL_ONES => 0,
+        control => control,
+    };
+    registers.write32(RGCR, control | RGCR_RESET);
+}
+
 impl X100 {
-    /// Resets the card, in the order of the document.
+    /// Resets the card. It may write to the host's memory until the look after that.
     pub(super) fn reset(&mut self, since: u64) {
         // What cannot be done to our own page cannot be done at all.
         if let Err(error) = self.page.withdraw() {
             log::error!("{}: the device page: {error}", self.name);
         }
         self.doorbell.number.set(None);
-        self.write(DOWNLOAD, 0);
-        self.write(PAGE_LOW, 0);
-        self.write(sdbic(STATE_DOORBELL), 0);
-        self.mask_interrupts();
-        let control = match self.read(RGCR) {
-            ALL_ONES => 0,
-            control => control,
-        };
-        self.write(RGCR, control | RGCR_RESET);
+        write_reset(&*self.registers);
         self.dma.borrow_mut().abort();
         let look = self.now.saturating_add(LOOK_NS);
         self.state = State::Resetting { since, look };
+    }
+
+    /// Says whether the card may write to the host's memory, and send interrupts.
+    pub(super) fn set_bus_master(&mut self, is_master: bool) {
+        if is_master == self.is_master {
+            return;
+        }
+        let changed = self.slot.set_bus_master(is_master);
+        if let Err(error) = changed
+            && !self.is_stuck
+        {
+            let (name, word) = (&self.name, if is_master { "off" } else { "on" });
+            log::error!("{name}: the PCI command register: bus mastering stays {word}: {error}");
+        }
+        self.is_stuck = changed.is_err();
+        if changed.is_ok() {
+            self.is_master = is_master;
+        }
+    }
+
+    /// Whether the card writes to the host's memory no more, a second after it was reset or was
+    /// found gone.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        // The answer comes behind all that the card has written. A card that does not answer may
+        // not have been reset.
+        if matches!(self.state, State::Gone { .. }) || self.read(POSTCODE) == ALL_ONES {
+            self.set_bus_master(false);
+            return !self.is_master;
+        }
+        true
     }
 
     /// Looks whether the firmware is ready after a reset.
@@ -70,6 +106,7 @@ impl X100 {
 
     /// The firmware waits for an image: everything that the reset has undone is done again.
     pub(super) fn ready(&mut self) {
+        self.set_bus_master(true);
         self.identity = Identity::read(&*self.registers);
         self.smpt.write_all();
         self.enable_interrupts();
@@ -228,13 +265,14 @@ impl X100 {
         self.bring_down(Loss::Reset);
     }
 
-    /// Registers read all ones: the card is gone, and reaches nothing.
+    /// Registers read all ones: the card is gone. What runs on it may not know.
     pub(super) fn card_is_gone(&mut self, register: usize) {
         log::error!(
             "{}: {} reads all ones: the card is not on the bus any more",
             self.name,
             name(register)
         );
+        self.set_bus_master(false);
         self.dma.borrow_mut().abort();
         self.doorbell.number.set(None);
         let look = self.now.saturating_add(LOOK_NS);

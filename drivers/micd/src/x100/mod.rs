@@ -6,13 +6,16 @@
 //! Resetting ─── firmware ──► Ready                         │                           │
 //!   ▲  │ 300 s                                             │ 180 s, crash       crash, silence,
 //!   │  ▼                                                   ▼             command, given up
-//!   │ Failed        (the link:) Detaching ◄── Draining ◄── Losing ◄────────────────────┘
-//!   └──────────────────────────────┘
+//!   │ Failed  (the link:) Detaching ◄── Quieting ◄── Draining ◄── Losing ◄─────────────┘
+//!   │                        1 s later      │
+//!   └───────────────────────────────────────┘
 //! ```
 //!
-//! A card that shall not write to the host's memory any more is reset: there is no other way to be
-//! certain. So every link ends with a reset, and a driver begins with one, as its predecessor may
-//! have left a card that runs. Host and card find each other's queue pairs through a device page
+//! A card that shall not write to the host's memory any more is reset, and the memory kept until
+//! the reset has certainly happened. So every link ends with a reset, and a driver begins with one,
+//! as its predecessor may have left a card that runs. What cannot be reset (a card that does not
+//! answer, one that cannot be opened) is kept from the bus: it is a bus master from the moment its
+//! firmware is ready, and not before. Host and card find each other's queue pairs through a device page
 //! ([`page`]); mappings of the card's memory cannot be cut off, so a card is not booted again
 //! before programs have let go of it.
 //!
@@ -113,7 +116,9 @@ enum Link {
     Losing,
     /// The DMA engine ends what it has begun, until then at most.
     Draining { until: u64 },
-    /// The card is reset, and [`Step::Detach`] was asked for.
+    /// The card is reset or kept from the bus, and has time until then to notice.
+    Quieting { until: u64 },
+    /// It writes no more, and [`Step::Detach`] was asked for.
     Detaching,
 }
 
@@ -135,8 +140,12 @@ pub struct X100 {
     link: Link,
     /// Whether its system shall run.
     shall_run: bool,
+    /// Whether it may write to the host's memory.
+    is_master: bool,
+    /// That could not be changed, which was said.
+    is_stuck: bool,
     failed_boots: u32,
-    /// It was reset since this driver runs, long enough ago.
+    /// It was reset since this driver runs, long enough ago, or is kept from the bus for good.
     was_reset: bool,
     timing: LinkTiming,
     now: u64,
@@ -183,27 +192,24 @@ fn shared(slot: &mut dyn Slot, smpt: &Smpt, bytes: usize) -> Result<(Region, u64
     Ok((region, address))
 }
 
+/// Says what is wrong with a card.
+fn failure<'a>(name: &'a str, what: &'static str) -> impl FnOnce(Error) -> Error + 'a {
+    move |error| {
+        log::error!("{name}: {what}: {error}");
+        error
+    }
+}
+
 impl X100 {
     /// Takes a card, which gets the number `peer`, and is booted if `shall_run`. The card is reset
     /// by the first [`step`](MicFunction::step).
     ///
     /// # Errors
     /// `ENODEV` when its registers are not there; `ENOSPC` when no interrupt is free; `ENOMEM`.
-    /// What is wrong is logged.
+    /// What is wrong is logged, and the card left harmless: reset if it answers, and no bus master.
     pub fn open(mut slot: Box<dyn Slot>, peer: NodeId, shall_run: bool) -> Result<Self> {
         let name = slot.name();
-        let failed = |what: &'static str| {
-            let name = name.clone();
-            move |error: Error| {
-                log::error!("{name}: {what}: {error}");
-                error
-            }
-        };
-        if peer == HOST_NODE || u8::try_from(peer).is_err() {
-            return Err(failed("a card cannot have this node number")(Error::new(
-                EINVAL,
-            )));
-        }
+        let failed = |what: &'static str| failure(&name, what);
         let registers = slot
             .registers()
             .map_err(failed("its registers (BAR 4) cannot be mapped"))?;
@@ -211,6 +217,27 @@ impl X100 {
             let what = "SCRATCH13 (BAR 4 + 0x1ab54) and POSTCODE (BAR 4 + 0x242c) read all ones: \
                         the card is not on the bus; switch the machine off and on, or seat it anew";
             return Err(failed(what)(Error::new(ENODEV)));
+        }
+        let card = Self::with_registers(slot, registers.clone(), peer, shall_run);
+        if card.is_err() {
+            // Something may run on it: the driver before this one did not end it.
+            life::write_reset(&*registers);
+        }
+        card
+    }
+
+    fn with_registers(
+        mut slot: Box<dyn Slot>,
+        registers: Rc<dyn Mmio>,
+        peer: NodeId,
+        shall_run: bool,
+    ) -> Result<Self> {
+        let name = slot.name();
+        let failed = |what: &'static str| failure(&name, what);
+        if peer == HOST_NODE || u8::try_from(peer).is_err() {
+            return Err(failed("a card cannot have this node number")(Error::new(
+                EINVAL,
+            )));
         }
         let aperture = slot.aperture().map_err(failed(
             "its memory (BAR 0) cannot be mapped: does the firmware place BARs \
@@ -250,6 +277,8 @@ impl X100 {
             state: State::Found,
             link: Link::Down { since: 0 },
             shall_run,
+            is_master: false,
+            is_stuck: false,
             failed_boots: 0,
             was_reset: false,
             timing: LinkTiming::default(),

@@ -50,7 +50,8 @@ impl Interrupts for Vectors {
     }
 }
 
-/// A card's place in the machine.
+/// A card's place in the machine. At first the card is no bus master: whatever a driver before this
+/// one has left running on it writes to no memory.
 pub trait Slot {
     /// How messages call it.
     fn name(&self) -> String;
@@ -79,6 +80,13 @@ pub trait Slot {
     /// `ENOMEM`.
     fn memory(&mut self, bytes: usize) -> Result<(Region, u64)>;
 
+    /// Whether the card may write to the host's memory and send interrupts. When it returns after
+    /// forbidding that, what the card had written before has arrived.
+    ///
+    /// # Errors
+    /// Those of the PCI driver; `EIO` when the card does not take it.
+    fn set_bus_master(&mut self, is_master: bool) -> Result<()>;
+
     /// What it shall boot.
     ///
     /// # Errors
@@ -92,11 +100,12 @@ pub struct PciSlot {
     files: Option<Rc<Files>>,
 }
 
-/// Finds all cards. Those that cannot be opened are reported and left out.
+/// Finds all cards. Those that cannot be opened are reported and left out; the flag says that there
+/// are none, each of which may have been left running.
 ///
 /// # Errors
 /// Those of the `pci` scheme.
-pub fn find() -> Result<Vec<PciSlot>> {
+pub fn find() -> Result<(Vec<PciSlot>, bool)> {
     let access = RawAccess::open()?;
     let mut addresses = Vec::new();
     for address in pci::list()? {
@@ -106,7 +115,7 @@ pub fn find() -> Result<Vec<PciSlot>> {
         }
     }
     if addresses.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), true));
     }
     // Now, as no file can be opened later.
     let files = match read_files() {
@@ -119,11 +128,14 @@ pub fn find() -> Result<Vec<PciSlot>> {
     let open = |address: Address| match PciSlot::open(address, files.clone()) {
         Ok(slot) => Some(slot),
         Err(error) => {
-            log::error!("{address}: this card cannot be opened: {error}");
+            log::error!("{address}: this card cannot be opened, and may be running: {error}");
             None
         }
     };
-    Ok(addresses.into_iter().filter_map(open).collect())
+    let count = addresses.len();
+    let slots: Vec<PciSlot> = addresses.into_iter().filter_map(open).collect();
+    let is_complete = slots.len() == count;
+    Ok((slots, is_complete))
 }
 
 fn read_files() -> Result<Files> {
@@ -166,6 +178,7 @@ impl PciSlot {
     fn open(address: Address, files: Option<Rc<Files>>) -> Result<Self> {
         let mut function = Function::open(address)?;
         function.enable()?;
+        function.set_bus_master(false)?;
         Ok(Self { function, files })
     }
 }
@@ -195,6 +208,10 @@ impl Slot for PciSlot {
     fn memory(&mut self, bytes: usize) -> Result<(Region, u64)> {
         let buffer = Allocator::new()?.allocate(bytes)?;
         Ok((buffer.region().clone(), buffer.physical()))
+    }
+
+    fn set_bus_master(&mut self, is_master: bool) -> Result<()> {
+        self.function.set_bus_master(is_master)
     }
 
     fn files(&mut self) -> Result<Files> {

@@ -29,6 +29,10 @@ use protocol::{
 const COMMAND: u16 = 0x04;
 /// Bit of the command register: memory BARs are decoded.
 const COMMAND_MEMORY: u32 = 1 << 1;
+/// Bit of the command register: the function may write to memory and send interrupts.
+const COMMAND_MASTER: u32 = 1 << 2;
+/// What the command register reads as when no function is there.
+const COMMAND_NOBODY: u32 = 0xffff;
 /// Register of the first base address register.
 const FIRST_BAR: u16 = 0x10;
 /// The address in a memory BAR's lower register.
@@ -294,6 +298,27 @@ impl Function {
         self.write_config(COMMAND, command_without_memory(command))
     }
 
+    /// Says whether the function may write to memory and send interrupts. When this returns after
+    /// forbidding it, what the function had written has arrived: the answer to the read below does
+    /// not overtake it on the bus. A function that is not there writes nothing.
+    ///
+    /// # Errors
+    /// `ENODEV` when it is allowed to a function that is not there, `EIO` when the register does
+    /// not take it.
+    pub fn set_bus_master(&mut self, is_master: bool) -> Result<()> {
+        let mut found = self.read_config(COMMAND)? & 0xffff;
+        if found != COMMAND_NOBODY {
+            self.write_config(COMMAND, command_with_master(found, is_master))?;
+            found = self.read_config(COMMAND)? & 0xffff;
+        }
+        match found {
+            COMMAND_NOBODY if is_master => Err(Error::new(ENODEV)),
+            COMMAND_NOBODY => Ok(()),
+            _ if (found & COMMAND_MASTER != 0) == is_master => Ok(()),
+            _ => Err(Error::new(EIO)),
+        }
+    }
+
     /// Maps a whole BAR.
     ///
     /// # Errors
@@ -314,6 +339,12 @@ impl Function {
 /// upper half are cleared by writing ones.
 fn command_without_memory(command: u32) -> u32 {
     command & 0xffff & !COMMAND_MEMORY
+}
+
+/// As above, for bus mastering.
+fn command_with_master(command: u32, is_master: bool) -> u32 {
+    let others = command & 0xffff & !COMMAND_MASTER;
+    others | if is_master { COMMAND_MASTER } else { 0 }
 }
 
 fn unexpected(response: &Response) -> Error {

@@ -285,7 +285,7 @@ impl Hostile {
             .filter(|function| function.peer() == victim)
             .map(|function| Box::new(function) as Box<dyn MicFunction>)
             .collect();
-        let mut links = Links::new(functions);
+        let mut links = Links::new(functions, true);
         links.set_timing(LinkTiming {
             heartbeat_ns: 2_000_000,
             ..LinkTiming::default()

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use micd::function::MicFunction;
+use micd::links::Links;
 use micd::x100::X100;
 use micd::x100::image::Files;
 use scheme_scif::CardCommand as Command;
@@ -13,6 +15,7 @@ use crate::bed::{Bed, CARD, ModelSlot, SlotFaults, kernel};
 use crate::card::Card;
 use crate::host::HostRam;
 use crate::tests::log::said;
+use crate::wire::wire;
 
 fn slot(faults: SlotFaults) -> ModelSlot {
     let host = HostRam::new();
@@ -44,7 +47,36 @@ fn without_an_interrupt_vector_there_is_no_card() {
         assert_eq!(error.map(|error| error.errno), Some(ENOSPC));
     });
     assert!(words.contains("0000--03--00.0") && words.contains("MSI-X table entry 0"));
-    assert_eq!(card.borrow().resets, 0);
+    // Whatever a driver before this one has left running on it.
+    let card = card.borrow();
+    assert_eq!((card.resets, card.is_master), (1, false));
+    assert_eq!(card.complaints, [""; 0]);
+}
+
+#[test]
+fn a_card_that_is_one_link_too_many_is_left_harmless() {
+    let slot = slot(SlotFaults::default());
+    let (card, host) = (slot.card.clone(), slot.host.clone());
+    let function = X100::open(Box::new(slot), CARD, true).unwrap();
+    let (wire, _, _) = wire(&host, CARD);
+    let words = said(|| {
+        let links = Links::new(vec![Box::new(wire), Box::new(function)], true);
+        assert_eq!(links.peers().count(), 1);
+    });
+    assert!(words.contains("a second link of node 0 with node 1"));
+    let card = card.borrow();
+    assert_eq!((card.resets, card.is_master), (1, false));
+}
+
+#[test]
+fn what_cannot_be_opened_keeps_the_memory_of_the_driver_before() {
+    for is_complete in [true, false] {
+        let slot = slot(SlotFaults::default());
+        let mut function = X100::open(Box::new(slot), CARD, true).unwrap();
+        function.leave();
+        let links = Links::new(vec![Box::new(function)], is_complete);
+        assert_eq!(links.predecessor_is_let_go(), is_complete);
+    }
 }
 
 #[test]
@@ -128,7 +160,34 @@ fn a_card_that_vanishes_takes_nothing_with_it() {
     assert_eq!(bed.state(), "gone");
     let error = bed.engine.send(&mut bed.memory, end, b"x").unwrap_err();
     assert_eq!(error.errno(), syscall::error::ECONNRESET);
+    assert!(!bed.card.borrow().is_master);
     assert!(!bed.run_until(60, |bed| bed.state() != "gone"));
+    bed.check();
+}
+
+#[test]
+fn memory_stays_as_long_as_a_card_that_does_not_answer_cannot_be_kept_from_the_bus() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let (end, _) = bed.connect();
+    bed.register_host(end, 4096, 0);
+    {
+        let faults = &mut bed.card.borrow_mut().faults;
+        (faults.is_gone, faults.no_config) = (true, true);
+    }
+    let words = said(|| {
+        assert!(bed.run_until(5, |bed| bed.news.contains(&Event::NodeDown(CARD))));
+    });
+    let stays = "0000--03--00.0: the PCI command register: bus mastering stays on";
+    assert!(words.contains(stays), "{words}");
+    bed.engine.close(&mut bed.memory, end);
+    let words = said(|| assert!(!bed.run_until(60, |bed| !bed.released.is_empty())));
+    assert_eq!(words, "");
+    bed.card.borrow_mut().faults.no_config = false;
+    assert!(bed.run_until(5, |bed| !bed.released.is_empty()));
+    // It answers again: a reset is all it needs.
+    bed.card.borrow_mut().faults.is_gone = false;
+    bed.boot();
     bed.check();
 }
 

@@ -36,6 +36,7 @@ impl Bare {
         }
         bare.write(RGCR, RGCR_RESET);
         bare.card.borrow_mut().set_now(5_000_000_000);
+        bare.card.borrow_mut().is_master = true;
         for entry in 0..32 {
             bare.write(smpt(entry), smpt_value(entry as u64));
         }
