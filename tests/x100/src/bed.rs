@@ -1,7 +1,7 @@
 //! The bed: a host with micd's parts (links, memory, engine, copier), a card in one of its slots,
 //! and simulated time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use micd::copier::Copier;
@@ -9,6 +9,7 @@ use micd::function::MicFunction;
 use micd::links::Links;
 use micd::memory::NodeMemory;
 use micd::x100::X100;
+use micd::x100::dma::Counters;
 use micd::x100::image::Files;
 use micd::x100::slot::{Interrupts, Slot};
 use platform::aperture::Aperture;
@@ -155,6 +156,8 @@ pub struct Bed {
     /// What that works on.
     pub memory: NodeMemory<Source>,
     copier: Copier,
+    /// What the driver's side of the DMA engine has done.
+    pub counters: Rc<Cell<Counters>>,
     /// Uses of the host's pages that have ended.
     pub released: Vec<PinId>,
     /// Nodes that came and went.
@@ -202,6 +205,7 @@ impl Bed {
             faults: SlotFaults::default(),
         };
         let function = X100::open(Box::new(slot), CARD, true).expect("the card");
+        let counters = function.counters();
         let mut functions: Vec<Box<dyn MicFunction>> = vec![Box::new(function)];
         functions.extend(others);
         let mut links = Links::new(functions, true);
@@ -217,6 +221,7 @@ impl Bed {
             memory: NodeMemory::new(Source(host.clone())),
             host,
             copier,
+            counters,
             released: Vec::new(),
             news: Vec::new(),
             sum,
@@ -409,7 +414,14 @@ impl Bed {
     pub fn check(&self) {
         let card = self.card.borrow();
         assert!(card.complaints.is_empty(), "{:#?}", card.complaints);
-        assert_eq!(card.done.lost_interrupts, 0);
+        assert_eq!((card.done.lost_interrupts, card.done.faults), (0, 0));
+        // Nothing is done by the CPU that the engine could have done.
+        let counters = self.counters.get();
+        assert!(
+            counters.repeated == 0 || counters.errors > 0,
+            "{counters:?}"
+        );
+        assert_eq!(counters.errors, card.done.injected);
     }
 
     /// A connection: the host's end and the card's.

@@ -44,6 +44,8 @@ pub struct Faults {
     pub no_config: bool,
     /// So many copies end in an error.
     pub dma_errors: u32,
+    /// So many status descriptors end in an error.
+    pub status_errors: u32,
 }
 
 /// What the card's processors are interrupted for.
@@ -424,6 +426,10 @@ impl Card {
             return;
         }
         for n in 0..HOST_CHANNELS {
+            if value & dcr_enable(n) == 0 && self.is_busy(n) {
+                // Whether the copy it is at still arrives, nobody could say.
+                self.complain(format!("DCR: channel {n} is turned off while it works"));
+            }
             if value & dcr_enable(n) == 0 {
                 self.channels[n].disable();
             } else if value & dcr_owner(n) == 0 {

@@ -44,6 +44,8 @@ pub struct Channel {
     mask: u32,
     /// Unmasked and not read back since.
     wants_read_back: bool,
+    /// Masked, and not read back since.
+    is_mask_new: bool,
     /// The last descriptor executed, if it was a status without interrupt.
     plain: Option<[u64; 2]>,
 }
@@ -57,8 +59,10 @@ pub struct Done {
     pub bytes: u64,
     /// Interrupts that were lost, as their status descriptor did not follow one without.
     pub lost_interrupts: u64,
-    /// Times a channel stopped.
+    /// Times a channel stopped because of what it was told.
     pub faults: u64,
+    /// Times a channel stopped because the test said so.
+    pub injected: u64,
 }
 
 impl Channel {
@@ -103,6 +107,7 @@ impl Card {
         match register {
             DCAR => {
                 channel.wants_read_back = false;
+                channel.is_mask_new = false;
                 channel.dcar
             }
             DHPR => channel.dhpr,
@@ -118,7 +123,7 @@ impl Card {
 
     /// The host writes one.
     pub(crate) fn write_channel(&mut self, n: usize, register: usize, value: u32) {
-        let is_enabled = self.is_enabled(n);
+        let (is_enabled, is_first) = (self.is_enabled(n), self.is_first_stepping());
         let channel = &mut self.channels[n];
         if channel.wants_read_back && register != DCAR {
             self.complain(format!(
@@ -144,7 +149,12 @@ impl Card {
                     return;
                 }
                 let is_unmasked = channel.dcar & DCAR_MASK_HOST != 0 && value & DCAR_MASK_HOST == 0;
+                if is_unmasked && channel.is_mask_new {
+                    self.complain(format!("channel {n}: DCAR was not read back after masking"));
+                    return;
+                }
                 channel.wants_read_back |= is_unmasked;
+                channel.is_mask_new = value & DCAR_MASK_HOST != 0;
                 let pending = channel.dcar & DCAR_PENDING;
                 channel.dcar = value & DCAR_MASK_HOST;
                 if value & DCAR_MASK_HOST == 0 {
@@ -160,9 +170,9 @@ impl Card {
                     self.complain(format!("channel {n}: a ring of {size} descriptors"));
                 }
             }
-            DSTATWB_LOW => channel.write_back[0] = value,
-            DSTATWB_HIGH => channel.write_back[1] = value,
-            DCHERRMSK => channel.mask = value,
+            DSTATWB_LOW if !is_first => channel.write_back[0] = value,
+            DSTATWB_HIGH if !is_first => channel.write_back[1] = value,
+            DCHERRMSK if !is_first => channel.mask = value,
             _ => self.complain(format!("channel {n}: {register:#x} is set to {value:#x}")),
         }
     }
@@ -177,6 +187,16 @@ impl Card {
             self.complain(format!("channel {n}: the head {value} is written twice"));
             self.stop(n, Fault::DoubleHead);
         } else {
+            // One slot stays empty: a head that has caught up with the tail is an empty ring.
+            let size = channel.ring();
+            let behind = |from: u32, to: u32| (to + size - from) % size;
+            if behind(channel.dtpr, channel.dhpr) + behind(channel.dhpr, value) >= size {
+                let tail = channel.dtpr;
+                self.complain(format!(
+                    "channel {n}: the head {value} passes the tail {tail}"
+                ));
+                return;
+            }
             channel.dhpr = value;
         }
     }
@@ -203,6 +223,11 @@ impl Card {
         };
         if self.faults.dma_errors > 0 && words[1] >> TYPE_SHIFT == TYPE_COPY {
             self.faults.dma_errors -= 1;
+            self.stop(n, Fault::Injected);
+            return true;
+        }
+        if self.faults.status_errors > 0 && words[1] >> TYPE_SHIFT == TYPE_STATUS {
+            self.faults.status_errors -= 1;
             self.stop(n, Fault::Injected);
             return true;
         }
@@ -280,7 +305,10 @@ impl Card {
 
     fn stop(&mut self, n: usize, fault: Fault) {
         self.channels[n].dcherr = fault as u32;
-        self.done.faults += 1;
+        match fault {
+            Fault::Injected => self.done.injected += 1,
+            _ => self.done.faults += 1,
+        }
         let status = self.dstat(n) | DSTATWB_ERROR;
         self.write_status_back(n, status);
     }

@@ -143,6 +143,9 @@ impl MicFunction for X100 {
             self.next_look = now.saturating_add(self.timing.heartbeat_ns.min(LOOK_NS));
         }
         self.stall_at = self.dma.borrow_mut().watch(now);
+        if self.dma.borrow().is_stuck() {
+            self.bring_down(Loss::Reset);
+        }
         if self.answers() {
             self.serve_interrupts();
         }
@@ -151,7 +154,7 @@ impl MicFunction for X100 {
                 self.link = Link::Losing;
                 Some(Step::Lose { why })
             }
-            Link::Draining { until } if now >= until || self.dma.borrow_mut().is_idle() => {
+            Link::Draining { until } if now >= until || self.is_drained() => {
                 if !matches!(self.state, State::Gone { .. }) {
                     self.reset(now);
                 }
@@ -174,7 +177,9 @@ impl MicFunction for X100 {
     }
 
     fn deadline(&self) -> u64 {
+        let is_up = matches!(self.link, Link::Connected { .. });
         let own = match (self.state, self.link) {
+            _ if is_up && self.dma.borrow().is_stuck() => self.now,
             (_, Link::ToLose { .. }) | (State::Found, _) => self.now,
             (_, Link::Draining { until }) => until.min(self.now.saturating_add(DRAIN_NS)),
             (_, Link::Quieting { until }) => until,

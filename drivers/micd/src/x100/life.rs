@@ -164,6 +164,12 @@ impl X100 {
         };
     }
 
+    /// Whether there is nothing to wait for before the reset.
+    pub(super) fn is_drained(&self) -> bool {
+        let mut dma = self.dma.borrow_mut();
+        dma.is_idle() || dma.is_stuck()
+    }
+
     pub(super) fn draining(&self) -> Link {
         let until = self.now.saturating_add(dma::STALL_NS);
         Link::Draining { until }

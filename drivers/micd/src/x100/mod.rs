@@ -15,9 +15,11 @@
 //! the reset has certainly happened. So every link ends with a reset, and a driver begins with one,
 //! as its predecessor may have left a card that runs. What cannot be reset (a card that does not
 //! answer, one that cannot be opened) is kept from the bus: it is a bus master from the moment its
-//! firmware is ready, and not before. Host and card find each other's queue pairs through a device page
-//! ([`page`]); mappings of the card's memory cannot be cut off, so a card is not booted again
-//! before programs have let go of it.
+//! firmware is ready, and not before.
+//!
+//! Host and card find each other's queue pairs through a device page ([`page`]). Mappings of the
+//! card's memory cannot be cut off, so a card is not booted again before programs have let go of
+//! it.
 //!
 //! Registers are in [`registers`], with their source. Everything here reaches them through
 //! [`Mmio`], and the machine through [`Slot`]: `tests/x100` has a model of both.
@@ -298,8 +300,8 @@ impl X100 {
         self.registers.write32(register, value);
     }
 
-    /// What the DMA engine has done.
-    pub fn copied(&self) -> dma::Counters {
+    /// What was done by the DMA engine, and in its place, now and later.
+    pub fn counters(&self) -> Rc<Cell<dma::Counters>> {
         self.dma.borrow().counters()
     }
 }

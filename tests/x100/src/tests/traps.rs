@@ -5,9 +5,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use micd::x100::registers::{
-    CAUSES, DCAR, DCHERR, DCR, DHPR, DOWNLOAD, DRAR_HIGH, DRAR_LOW, DSTAT, DSTAT_QUIESCED, MXAR0,
-    PAGE_LOW, RGCR, RGCR_RESET, SICC0, SICE0, SICR0, channel, copy_descriptor, dcr_enable,
-    dcr_owner, drar_high, rdmasr, sdbic, smpt, smpt_value, status_descriptor,
+    CAUSES, DCAR, DCHERR, DCHERRMSK, DCR, DHPR, DOWNLOAD, DRAR_HIGH, DRAR_LOW, DSTAT,
+    DSTAT_QUIESCED, DSTATWB_HIGH, DSTATWB_LOW, MXAR0, PAGE_LOW, RGCR, RGCR_RESET, SICC0, SICE0,
+    SICR0, channel, copy_descriptor, dcr_enable, dcr_owner, drar_high, rdmasr, sdbic, smpt,
+    smpt_value, status_descriptor,
 };
 use platform::mem::{PAGE, Region};
 
@@ -94,6 +95,28 @@ fn the_same_head_twice_stops_a_channel() {
     bare.complains_of("the head 1 is written twice");
     assert_ne!(bare.read(channel(0, DCHERR)), 0);
     assert_ne!(bare.read(channel(0, DSTAT)) & DSTAT_QUIESCED, 0);
+}
+
+#[test]
+fn a_ring_never_fills_up() {
+    let bare = Bare::new(2);
+    // A head in front of the tail again is an empty ring to the engine, with 255 descriptors in it.
+    bare.write(channel(0, DHPR), 255);
+    bare.write(channel(0, DHPR), 0);
+    bare.complains_of("the head 0 passes the tail 0");
+    // Nor may a channel be turned off that is at work: what it copies may still arrive.
+    bare.write(DCR, dcr_owner(0));
+    bare.complains_of("channel 0 is turned off while it works");
+}
+
+#[test]
+fn the_first_stepping_writes_no_state_back() {
+    let bare = Bare::new(0);
+    bare.write(DCR, dcr_owner(0));
+    for register in [DSTATWB_LOW, DSTATWB_HIGH, DCHERRMSK] {
+        bare.write(channel(0, register), 0);
+        bare.complains_of("is set to 0x0");
+    }
 }
 
 #[test]
@@ -208,8 +231,11 @@ fn the_model_is_strict() {
     bare.complains_of("a ring of 100 descriptors");
     bare.write(channel(0, DCAR), 1 << 25);
     bare.write(channel(0, DCAR), 0);
+    bare.complains_of("DCAR was not read back after masking");
+    bare.read(channel(0, DCAR));
+    bare.write(channel(0, DCAR), 0);
     bare.write(channel(0, DHPR), 3);
-    bare.complains_of("DCAR was not read back");
+    bare.complains_of("DCAR was not read back after unmasking");
     bare.write(micd::x100::registers::APICICR7, 229 | 1 << 13);
     bare.complains_of("cannot be started");
     bare.write(RGCR, RGCR_RESET);

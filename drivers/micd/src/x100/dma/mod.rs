@@ -5,33 +5,29 @@
 //! has done, so that nothing needs to be read from the card to know. What the engine cannot do
 //! (ends that are no multiples of 64 bytes, ranges that are shifted against each other, copies
 //! within the host) the CPU does. When a channel fails, the CPU does what is left on it, and the
-//! channel is set up anew.
+//! channel is set up anew. One that stands still and reports no error may still move bytes, so that
+//! nothing can be done in its place: the card has to be reset.
 
-use alloc::collections::{BTreeMap, VecDeque};
+mod channel;
+
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use platform::Result;
-use platform::direct::drain_writes;
-use platform::mem::{BoundsError, PAGE, Region};
+use platform::mem::{PAGE, Region};
 use platform::mmio::Mmio;
 use scif_abi::NodeId;
 use scif_core::{CopyEngine, CpuEngine, Descriptor, Memory, Place, SubmitError, Submitted};
 
+use self::channel::{Channel, State, WORDS_BYTES};
 use super::registers::{
-    ADDRESS, ALL_ONES, DCAR, DCAR_MASK_HOST, DCHERR, DCHERRMSK, DCR, DESCRIPTOR_BYTES, DHPR,
-    DMA_ALIGN, DRAR_HIGH, DRAR_LOW, DSTAT, DSTAT_COUNT, DSTAT_QUIESCED, DSTATWB_ERROR,
-    DSTATWB_HIGH, DSTATWB_LOW, DTPR, HOST_CHANNELS, HOST_COPY_BYTES, SMPT_WINDOW, cause_dma,
-    channel, copy_descriptor, dcr_enable, dcr_owner, drar_high, status_descriptor,
+    self, ADDRESS, ALL_ONES, DCAR, DCAR_MASK_HOST, DCHERR, DMA_ALIGN, DSTAT, DSTAT_COUNT,
+    DSTAT_QUIESCED, DTPR, HOST_CHANNELS, HOST_COPY_BYTES, SMPT_WINDOW, cause_dma, copy_descriptor,
+    status_descriptor,
 };
-
-/// Descriptors of a ring: a multiple of 64. Room for 40 MiB on their way.
-const RING: u32 = 256;
-
-/// Slots of a transfer: the descriptor itself and two status descriptors. The engine loses the
-/// interrupt of a status descriptor that does not follow one without.
-const SLOTS: u32 = 3;
 
 /// Nanoseconds without progress after which a channel is taken to have failed.
 pub const STALL_NS: u64 = 5_000_000_000;
@@ -39,54 +35,7 @@ pub const STALL_NS: u64 = 5_000_000_000;
 /// Bytes of memory that the channels need: a page for each ring, and one for the words below.
 pub const MEMORY_BYTES: usize = (HOST_CHANNELS + 1) * PAGE;
 
-/// Words of a channel in the last page: what the status descriptors store (8 bytes), and the
-/// write-back of DSTAT (4 bytes), in a cache line of their own.
-const WORDS_BYTES: usize = 64;
-const AT_DONE: usize = 0;
-const AT_WRITE_BACK: usize = 8;
-
-const _: () = assert!(RING as usize * DESCRIPTOR_BYTES == PAGE && RING.is_multiple_of(64));
-
-/// Whether a channel can be used.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
-    /// Not set up: the card is being reset.
-    Off,
-    /// It takes descriptors.
-    Works,
-    /// It could not be set up: the CPU copies.
-    Broken,
-}
-
-/// A transfer on its way.
-struct Flight {
-    cookie: u64,
-    what: Descriptor,
-}
-
-/// One channel.
-struct Channel {
-    number: usize,
-    ring: Region,
-    ring_at: u64,
-    words: Region,
-    words_at: u64,
-    state: State,
-    /// Index of the next free descriptor.
-    head: u32,
-    /// Cookie of the last transfer given to it.
-    issued: u64,
-    /// Cookie of the last that is done.
-    completed: u64,
-    flights: VecDeque<Flight>,
-    /// When it was last seen to make progress.
-    progress_at: u64,
-    progress: u64,
-    /// It has failed and nobody has done its work yet.
-    has_failed: bool,
-}
-
-/// What was done, for the file `cards` and for tests.
+/// What was done.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Bytes copied by the engine.
@@ -99,6 +48,14 @@ pub struct Counters {
     pub errors: u64,
 }
 
+/// The channel of the hardware that one of SCIF's uses, which others may use, too.
+#[derive(Clone, Copy, Debug)]
+struct Assigned {
+    index: usize,
+    /// Cookie of its last transfer there.
+    last: u64,
+}
+
 /// The host's channels of one card.
 pub struct Dma {
     /// The card, for messages.
@@ -108,10 +65,12 @@ pub struct Dma {
     /// Whether the tail is read from DTPR, as DSTAT does not count: A steppings.
     is_first_stepping: bool,
     channels: Vec<Channel>,
-    /// The channel of each of SCIF's.
-    assigned: BTreeMap<u64, usize>,
+    /// What each of SCIF's channels uses.
+    assigned: BTreeMap<u64, Assigned>,
     next: usize,
-    counters: Counters,
+    /// A channel has failed in a way that only a reset of the card ends.
+    is_stuck: bool,
+    counters: Rc<Cell<Counters>>,
 }
 
 /// The part of a copy that the engine can do: bytes to skip, and how many. `None`: no part.
@@ -123,120 +82,6 @@ fn body(from: u64, to: u64, bytes: u64) -> Option<(u64, u64)> {
     let rest = bytes.checked_sub(skip)?;
     let length = rest - rest % DMA_ALIGN;
     (length > 0).then_some((skip, length))
-}
-
-impl Channel {
-    fn read(&self, registers: &dyn Mmio, register: usize) -> u32 {
-        registers.read32(channel(self.number, register))
-    }
-
-    fn write(&self, registers: &dyn Mmio, register: usize, value: u32) {
-        registers.write32(channel(self.number, register), value);
-    }
-
-    /// Turns the channel off and keeps its interrupts away.
-    fn turn_off(&self, registers: &dyn Mmio) {
-        let dcr = registers.read32(DCR) | dcr_owner(self.number);
-        registers.write32(DCR, dcr & !dcr_enable(self.number));
-        let dcar = self.read(registers, DCAR);
-        self.write(registers, DCAR, dcar | DCAR_MASK_HOST);
-    }
-
-    /// Sets it up with an empty ring. False: it does not work.
-    fn set_up(&mut self, registers: &dyn Mmio) -> Result<bool, BoundsError> {
-        self.turn_off(registers);
-        // What a channel that failed has not executed is a NOP from now on.
-        self.ring.zero(0, PAGE)?;
-        self.words.write(AT_WRITE_BACK, 0_u32)?;
-        self.words.write(AT_DONE, self.issued)?;
-        self.write(registers, DCHERRMSK, 0);
-        self.write(registers, DRAR_LOW, self.ring_at as u32);
-        self.write(registers, DRAR_HIGH, drar_high(self.ring_at, RING));
-        let write_back = self.words_at + AT_WRITE_BACK as u64;
-        self.write(registers, DSTATWB_LOW, write_back as u32);
-        self.write(registers, DSTATWB_HIGH, (write_back >> 32) as u32);
-        // The index the engine has; the tail is the same, or follows over NOPs.
-        let head = self.read(registers, DHPR);
-        let dcar = self.read(registers, DCAR);
-        self.write(registers, DCAR, dcar & !DCAR_MASK_HOST);
-        self.read(registers, DCAR);
-        let dcr = registers.read32(DCR);
-        registers.write32(DCR, dcr | dcr_enable(self.number));
-        self.flights.clear();
-        self.completed = self.issued;
-        self.has_failed = false;
-        let failed = self.read(registers, DCHERR) != 0
-            || self.read(registers, DSTAT) & DSTAT_QUIESCED != 0
-            || head >= RING;
-        if failed {
-            self.turn_off(registers);
-            self.state = State::Broken;
-        } else {
-            self.head = head;
-            self.state = State::Works;
-        }
-        Ok(!failed)
-    }
-
-    /// Notes what has completed.
-    fn look(&mut self) {
-        let done = self.words.load_acquire_u64(AT_DONE);
-        let state = self.words.load_acquire_u32(AT_WRITE_BACK);
-        // Anything else than a cookie that was given out is nothing the engine stores.
-        match done {
-            Ok(done) if (self.completed..=self.issued).contains(&done) => self.completed = done,
-            _ => self.has_failed = true,
-        }
-        self.has_failed |= state.is_ok_and(|state| state & DSTATWB_ERROR != 0);
-        while self
-            .flights
-            .pop_front_if(|flight| flight.cookie <= self.completed)
-            .is_some()
-        {}
-    }
-
-    fn is_idle(&mut self) -> bool {
-        self.look();
-        self.flights.is_empty()
-    }
-
-    /// Whether another transfer can be queued: one slot of the ring always stays empty. The first
-    /// status descriptor ends a flight, so one that has ended may still have its second one there.
-    fn has_room(&mut self) -> bool {
-        let has = |flights: usize| (flights as u32 + 1) * SLOTS + 1 < RING;
-        if !has(self.flights.len()) {
-            self.look();
-        }
-        !self.has_failed && has(self.flights.len())
-    }
-
-    fn put(&mut self, words: [u64; 2]) -> Result<(), BoundsError> {
-        let place = self.head as usize * DESCRIPTOR_BYTES;
-        self.ring.write(place, words[0])?;
-        self.ring.write(place + 8, words[1])?;
-        self.head = (self.head + 1) % RING;
-        Ok(())
-    }
-
-    /// Queues one descriptor with what tells of its end; there must be room. Returns its cookie.
-    fn queue(
-        &mut self,
-        registers: &dyn Mmio,
-        words: [u64; 2],
-        what: Descriptor,
-    ) -> Result<u64, BoundsError> {
-        let cookie = self.issued + 1;
-        let done_at = self.words_at + AT_DONE as u64;
-        self.put(words)?;
-        self.put(status_descriptor(cookie, done_at, false))?;
-        self.put(status_descriptor(cookie, done_at, true))?;
-        self.issued = cookie;
-        self.flights.push_back(Flight { cookie, what });
-        // The descriptors before the index that makes them the engine's.
-        drain_writes();
-        self.write(registers, DHPR, self.head);
-        Ok(cookie)
-    }
 }
 
 impl Dma {
@@ -255,21 +100,11 @@ impl Dma {
         let words_at = card_address + (HOST_CHANNELS * PAGE) as u64;
         let mut channels = Vec::new();
         for number in 0..HOST_CHANNELS {
-            channels.push(Channel {
-                number,
-                ring: memory.part(number * PAGE, PAGE)?,
-                ring_at: card_address + (number * PAGE) as u64,
-                words: words.part(number * WORDS_BYTES, WORDS_BYTES)?,
-                words_at: words_at + (number * WORDS_BYTES) as u64,
-                state: State::Off,
-                head: 0,
-                issued: 0,
-                completed: 0,
-                flights: VecDeque::new(),
-                progress_at: 0,
-                progress: 0,
-                has_failed: false,
-            });
+            let ring = memory.part(number * PAGE, PAGE)?;
+            let ring_at = card_address + (number * PAGE) as u64;
+            let own = words.part(number * WORDS_BYTES, WORDS_BYTES)?;
+            let own_at = words_at + (number * WORDS_BYTES) as u64;
+            channels.push(Channel::new(number, (ring, ring_at), (own, own_at)));
         }
         Ok(Self {
             name,
@@ -279,20 +114,27 @@ impl Dma {
             channels,
             assigned: BTreeMap::new(),
             next: 0,
-            counters: Counters::default(),
+            is_stuck: false,
+            counters: Rc::default(),
         })
     }
 
     /// What was done so far.
-    pub fn counters(&self) -> Counters {
-        self.counters
+    pub fn counters(&self) -> Rc<Cell<Counters>> {
+        self.counters.clone()
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Counters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
     }
 
     /// Sets all channels up, after a reset.
     pub fn set_up(&mut self, is_first_stepping: bool) -> Result<()> {
         self.is_first_stepping = is_first_stepping;
         for channel in &mut self.channels {
-            if !channel.set_up(&*self.registers)? {
+            if !channel.set_up(&*self.registers, is_first_stepping)? {
                 let (name, number) = (&self.name, channel.number);
                 log::error!("{name}: DMA channel {number} cannot be set up: the CPU copies");
             }
@@ -308,6 +150,12 @@ impl Dma {
             channel.flights.clear();
             channel.has_failed = false;
         }
+        self.is_stuck = false;
+    }
+
+    /// Whether only a reset of the card helps.
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck
     }
 
     /// Whether nothing is on its way.
@@ -316,13 +164,14 @@ impl Dma {
     }
 
     /// Serves the interrupts of channels: masking and unmasking acknowledges, and the register has
-    /// to be read back before the next can come.
+    /// to be read back after each.
     pub fn acknowledge(&mut self, causes: u32) {
         for channel in &mut self.channels {
             if causes & cause_dma(channel.number) != 0 && channel.state == State::Works {
                 let registers = &*self.registers;
                 let dcar = channel.read(registers, DCAR) & !DCAR_MASK_HOST;
                 channel.write(registers, DCAR, dcar | DCAR_MASK_HOST);
+                channel.read(registers, DCAR);
                 channel.write(registers, DCAR, dcar);
                 channel.read(registers, DCAR);
                 channel.look();
@@ -377,38 +226,44 @@ impl Dma {
         }
     }
 
-    /// The channel for one of SCIF's.
-    fn channel_for(&mut self, channel: u64) -> usize {
+    /// What one of SCIF's channels uses.
+    fn assigned(&mut self, channel: u64) -> Assigned {
         let next = &mut self.next;
         *self.assigned.entry(channel).or_insert_with(|| {
             *next += 1;
-            *next % HOST_CHANNELS
+            let index = *next % HOST_CHANNELS;
+            Assigned { index, last: 0 }
         })
+    }
+
+    /// Whether all is done that one of SCIF's channels was given.
+    fn is_done(&mut self, assigned: Assigned) -> bool {
+        let channel = &mut self.channels[assigned.index];
+        channel.look();
+        channel.completed >= assigned.last
     }
 
     /// The CPU does a descriptor, ahead of what is on its way.
     fn by_cpu(
         &mut self,
         mem: &mut dyn Memory,
-        index: usize,
+        assigned: Assigned,
         descriptor: &Descriptor,
     ) -> core::result::Result<Submitted, SubmitError> {
         CpuEngine.submit(mem, 0, descriptor)?;
         if let Descriptor::Copy { bytes, .. } = descriptor {
-            self.counters.cpu_bytes += u64::from(*bytes);
+            self.count(|counters| counters.cpu_bytes += u64::from(*bytes));
         }
-        let channel = &mut self.channels[index];
-        Ok(if channel.is_idle() {
-            Submitted::Done
-        } else {
-            Submitted::Later(channel.issued)
+        Ok(match self.is_done(assigned) {
+            true => Submitted::Done,
+            false => Submitted::Later(assigned.last),
         })
     }
 
     fn copy(
         &mut self,
         mem: &mut dyn Memory,
-        index: usize,
+        assigned: Assigned,
         descriptor: &Descriptor,
         (from, to): (Place, Place),
         bytes: u64,
@@ -419,11 +274,11 @@ impl Dma {
         let both = from_at.zip(to_at).filter(|_| !is_within_host);
         let part = both.and_then(|(from, to)| Some((from, to, body(from, to, bytes)?)));
         let Some((from_at, to_at, (skip, length))) = part else {
-            return self.by_cpu(mem, index, descriptor);
+            return self.by_cpu(mem, assigned, descriptor);
         };
-        let channel = &mut self.channels[index];
+        let channel = &mut self.channels[assigned.index];
         if channel.state != State::Works {
-            return self.by_cpu(mem, index, descriptor);
+            return self.by_cpu(mem, assigned, descriptor);
         }
         if !channel.has_room() {
             return Err(SubmitError::Full);
@@ -444,8 +299,10 @@ impl Dma {
         };
         let words = copy_descriptor(from_at + skip, to_at + skip, length);
         let cookie = channel.queue(&*self.registers, words, what);
-        self.counters.dma_bytes += length;
-        self.counters.cpu_bytes += skip + tail;
+        self.count(|counters| {
+            counters.dma_bytes += length;
+            counters.cpu_bytes += skip + tail;
+        });
         cookie
             .map(Submitted::Later)
             .map_err(|_| SubmitError::Failed)
@@ -454,18 +311,18 @@ impl Dma {
     fn store(
         &mut self,
         mem: &mut dyn Memory,
-        index: usize,
+        assigned: Assigned,
         descriptor: &Descriptor,
         (to, value): (Place, u64),
     ) -> core::result::Result<Submitted, SubmitError> {
-        if self.channels[index].is_idle() {
-            return self.by_cpu(mem, index, descriptor);
+        if self.is_done(assigned) {
+            return self.by_cpu(mem, assigned, descriptor);
         }
         let to_at = self.card_address(mem, to, 8)?;
         let Some(to_at) = to_at.filter(|address| address.is_multiple_of(8)) else {
             return Err(SubmitError::Full);
         };
-        let channel = &mut self.channels[index];
+        let channel = &mut self.channels[assigned.index];
         if channel.state != State::Works || !channel.has_room() {
             return Err(SubmitError::Full);
         }
@@ -479,7 +336,7 @@ impl Dma {
     /// Recovers a channel that has failed.
     fn repair(&mut self, mem: &mut dyn Memory, index: usize) {
         let channel = &self.channels[index];
-        if channel.has_failed && channel.state == State::Works {
+        if channel.has_failed && channel.state == State::Works && !self.is_stuck {
             self.recover(mem, index);
         }
     }
@@ -501,23 +358,33 @@ impl Dma {
             false => status & DSTAT_COUNT,
         };
         let (name, number, left) = (&self.name, channel.number, channel.flights.len());
+        if error == 0 && status & DSTAT_QUIESCED == 0 {
+            let place = registers::channel(number, DSTAT);
+            log::error!(
+                "{name}: DMA channel {number} stands still at descriptor {tail} and reports no \
+                 error: DSTAT (BAR 4 + {place:#x}) is {status:#x}; the card is reset"
+            );
+            self.is_stuck = true;
+            return;
+        }
         log::error!(
             "{name}: DMA channel {number} failed at descriptor {tail} (DCHERR {error:#x}, DSTAT \
              {status:#x}): the CPU does the {left} transfers on it"
         );
-        // Before the CPU copies: nothing may be copied behind its back.
+        // Before the CPU copies: nothing may be copied behind its back, or twice.
         channel.turn_off(registers);
+        channel.look();
         let flights = core::mem::take(&mut channel.flights);
-        self.counters.errors += 1;
+        self.count(|counters| counters.errors += 1);
         for flight in flights {
-            self.counters.repeated += 1;
+            self.count(|counters| counters.repeated += 1);
             if CpuEngine.submit(mem, 0, &flight.what).is_err() {
                 // Its window has gone with the link, which reports it.
                 log::warn!("{name}: a transfer on DMA channel {number} leads nowhere any more");
             }
         }
         let channel = &mut self.channels[index];
-        if !matches!(channel.set_up(registers), Ok(true)) {
+        if !matches!(channel.set_up(registers, self.is_first_stepping), Ok(true)) {
             log::error!("{name}: DMA channel {number} stays off: the CPU copies");
         }
     }
@@ -530,21 +397,27 @@ impl CopyEngine for Dma {
         channel: u64,
         descriptor: &Descriptor,
     ) -> core::result::Result<Submitted, SubmitError> {
-        let index = self.channel_for(channel);
-        self.repair(mem, index);
-        match *descriptor {
-            Descriptor::Copy { fence: true, .. } if !self.channels[index].is_idle() => {
+        let assigned = self.assigned(channel);
+        self.repair(mem, assigned.index);
+        let submitted = match *descriptor {
+            Descriptor::Copy { fence: true, .. } if !self.is_done(assigned) => {
                 Err(SubmitError::Full)
             }
             Descriptor::Copy {
                 from, to, bytes, ..
-            } => self.copy(mem, index, descriptor, (from, to), bytes.into()),
-            Descriptor::Store { to, value } => self.store(mem, index, descriptor, (to, value)),
+            } => self.copy(mem, assigned, descriptor, (from, to), bytes.into()),
+            Descriptor::Store { to, value } => self.store(mem, assigned, descriptor, (to, value)),
+        };
+        if let (Ok(Submitted::Later(cookie)), Some(assigned)) =
+            (submitted, self.assigned.get_mut(&channel))
+        {
+            assigned.last = cookie;
         }
+        submitted
     }
 
     fn completed(&mut self, mem: &mut dyn Memory, channel: u64) -> u64 {
-        let index = self.channel_for(channel);
+        let index = self.assigned(channel).index;
         self.channels[index].look();
         self.repair(mem, index);
         self.channels[index].completed

@@ -1,0 +1,210 @@
+//! One channel of the DMA engine: its ring, what is on its way, and what the engine has told of it
+//! (`scif.md`, section 10.9).
+
+use alloc::collections::VecDeque;
+
+use platform::Result;
+use platform::direct::drain_writes;
+use platform::mem::{BoundsError, PAGE, Region};
+use platform::mmio::Mmio;
+use scif_core::Descriptor;
+
+use super::super::registers::{
+    DCAR, DCAR_MASK_HOST, DCHERR, DCHERRMSK, DCR, DESCRIPTOR_BYTES, DHPR, DRAR_HIGH, DRAR_LOW,
+    DSTAT, DSTAT_QUIESCED, DSTATWB_ERROR, DSTATWB_HIGH, DSTATWB_LOW, channel, dcr_enable,
+    dcr_owner, drar_high, status_descriptor,
+};
+
+/// Descriptors of a ring: a multiple of 64. Room for 40 MiB on their way.
+const RING: u32 = 256;
+
+/// Slots of a transfer: the descriptor itself and two status descriptors. The engine loses the
+/// interrupt of a status descriptor that does not follow one without.
+const SLOTS: u32 = 3;
+
+/// Words of a channel in the last page: what the status descriptors store (8 bytes), and the
+/// write-back of DSTAT (4 bytes), in a cache line of their own.
+pub(super) const WORDS_BYTES: usize = 64;
+const AT_DONE: usize = 0;
+const AT_WRITE_BACK: usize = 8;
+
+const _: () = assert!(RING as usize * DESCRIPTOR_BYTES == PAGE && RING.is_multiple_of(64));
+
+/// Whether a channel can be used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum State {
+    /// Not set up: the card is being reset.
+    Off,
+    /// It takes descriptors.
+    Works,
+    /// It could not be set up: the CPU copies.
+    Broken,
+}
+
+/// A transfer on its way.
+pub(super) struct Flight {
+    pub cookie: u64,
+    pub what: Descriptor,
+}
+
+/// One channel.
+pub(super) struct Channel {
+    pub number: usize,
+    ring: Region,
+    ring_at: u64,
+    words: Region,
+    words_at: u64,
+    pub state: State,
+    /// Index of the next free descriptor.
+    head: u32,
+    /// Cookie of the last transfer given to it.
+    pub issued: u64,
+    /// Cookie of the last that is done.
+    pub completed: u64,
+    pub flights: VecDeque<Flight>,
+    /// When it was last seen to make progress.
+    pub progress_at: u64,
+    pub progress: u64,
+    /// It has failed and nobody has done its work yet.
+    pub has_failed: bool,
+}
+
+impl Channel {
+    /// Channel `number`, whose ring and words are at these addresses of the card.
+    pub fn new(number: usize, ring: (Region, u64), words: (Region, u64)) -> Self {
+        Self {
+            number,
+            ring: ring.0,
+            ring_at: ring.1,
+            words: words.0,
+            words_at: words.1,
+            state: State::Off,
+            head: 0,
+            issued: 0,
+            completed: 0,
+            flights: VecDeque::new(),
+            progress_at: 0,
+            progress: 0,
+            has_failed: false,
+        }
+    }
+
+    pub fn read(&self, registers: &dyn Mmio, register: usize) -> u32 {
+        registers.read32(channel(self.number, register))
+    }
+
+    pub fn write(&self, registers: &dyn Mmio, register: usize, value: u32) {
+        registers.write32(channel(self.number, register), value);
+    }
+
+    /// Turns the channel off and keeps its interrupts away.
+    pub fn turn_off(&self, registers: &dyn Mmio) {
+        let dcr = registers.read32(DCR) | dcr_owner(self.number);
+        registers.write32(DCR, dcr & !dcr_enable(self.number));
+        let dcar = self.read(registers, DCAR);
+        self.write(registers, DCAR, dcar | DCAR_MASK_HOST);
+    }
+
+    /// Sets it up with an empty ring. False: it does not work. A steppings write nothing back, and
+    /// report all errors; an error is noticed there when nothing moves any more.
+    pub fn set_up(
+        &mut self,
+        registers: &dyn Mmio,
+        is_first_stepping: bool,
+    ) -> Result<bool, BoundsError> {
+        self.turn_off(registers);
+        // What a channel that failed has not executed is a NOP from now on.
+        self.ring.zero(0, PAGE)?;
+        self.words.write(AT_WRITE_BACK, 0_u32)?;
+        self.words.write(AT_DONE, self.issued)?;
+        self.write(registers, DRAR_LOW, self.ring_at as u32);
+        self.write(registers, DRAR_HIGH, drar_high(self.ring_at, RING));
+        if !is_first_stepping {
+            let write_back = self.words_at + AT_WRITE_BACK as u64;
+            self.write(registers, DSTATWB_LOW, write_back as u32);
+            self.write(registers, DSTATWB_HIGH, (write_back >> 32) as u32);
+            self.write(registers, DCHERRMSK, 0);
+        }
+        // The index the engine has; the tail is the same, or follows over NOPs.
+        let head = self.read(registers, DHPR);
+        let dcar = self.read(registers, DCAR);
+        self.write(registers, DCAR, dcar & !DCAR_MASK_HOST);
+        self.read(registers, DCAR);
+        let dcr = registers.read32(DCR);
+        registers.write32(DCR, dcr | dcr_enable(self.number));
+        self.flights.clear();
+        self.completed = self.issued;
+        self.has_failed = false;
+        let failed = self.read(registers, DCHERR) != 0
+            || self.read(registers, DSTAT) & DSTAT_QUIESCED != 0
+            || head >= RING;
+        if failed {
+            self.turn_off(registers);
+            self.state = State::Broken;
+        } else {
+            self.head = head;
+            self.state = State::Works;
+        }
+        Ok(!failed)
+    }
+
+    /// Notes what has completed.
+    pub fn look(&mut self) {
+        let done = self.words.load_acquire_u64(AT_DONE);
+        let state = self.words.load_acquire_u32(AT_WRITE_BACK);
+        // Anything else than a cookie that was given out is nothing the engine stores.
+        match done {
+            Ok(done) if (self.completed..=self.issued).contains(&done) => self.completed = done,
+            _ => self.has_failed = true,
+        }
+        self.has_failed |= state.is_ok_and(|state| state & DSTATWB_ERROR != 0);
+        while self
+            .flights
+            .pop_front_if(|flight| flight.cookie <= self.completed)
+            .is_some()
+        {}
+    }
+
+    pub fn is_idle(&mut self) -> bool {
+        self.look();
+        self.flights.is_empty()
+    }
+
+    /// Whether another transfer can be queued: one slot of the ring always stays empty. The first
+    /// status descriptor ends a flight, so one that has ended may still have its second one there.
+    pub fn has_room(&mut self) -> bool {
+        let has = |flights: usize| (flights as u32 + 1) * SLOTS + 1 < RING;
+        if !has(self.flights.len()) {
+            self.look();
+        }
+        !self.has_failed && has(self.flights.len())
+    }
+
+    fn put(&mut self, words: [u64; 2]) -> Result<(), BoundsError> {
+        let place = self.head as usize * DESCRIPTOR_BYTES;
+        self.ring.write(place, words[0])?;
+        self.ring.write(place + 8, words[1])?;
+        self.head = (self.head + 1) % RING;
+        Ok(())
+    }
+
+    /// Queues one descriptor with what tells of its end; there must be room. Returns its cookie.
+    pub fn queue(
+        &mut self,
+        registers: &dyn Mmio,
+        words: [u64; 2],
+        what: Descriptor,
+    ) -> Result<u64, BoundsError> {
+        let cookie = self.issued + 1;
+        let done_at = self.words_at + AT_DONE as u64;
+        self.put(words)?;
+        self.put(status_descriptor(cookie, done_at, false))?;
+        self.put(status_descriptor(cookie, done_at, true))?;
+        self.issued = cookie;
+        self.flights.push_back(Flight { cookie, what });
+        // The descriptors before the index that makes them the engine's.
+        drain_writes();
+        self.write(registers, DHPR, self.head);
+        Ok(cookie)
+    }
+}
