@@ -90,11 +90,11 @@ pub trait MicFunction {
     fn start(&mut self) -> Result<()>;
 
     /// The peer's memory, for the link that is about to be made: to be asked for at each
-    /// [`Step::Attach`]. It leads nowhere any more once that link has ended, whoever has mapped it.
-    /// `is_mapped`: some program still has it mapped since an earlier link.
+    /// [`Step::Attach`]. `is_mapped`: some program still has it mapped since an earlier link. A function
+    /// that can do so lets those mappings lead nowhere; the others make no link before they end.
     ///
     /// # Errors
-    /// `ENODEV` when it cannot be reached any more; `ENOMEM`.
+    /// `ENODEV` when it cannot be reached any more; `EAGAIN`: not now, which was said; `ENOMEM`.
     fn aperture(&mut self, is_mapped: bool) -> Result<Aperture>;
 
     /// How the peer addresses our memory.
@@ -153,8 +153,8 @@ pub trait MicFunction {
     /// [`Step::Connect`] was done.
     fn connected(&mut self, usable: bool);
 
-    /// [`Step::Lose`] was done: programs know that the peer is lost. Whatever they have mapped of
-    /// it is cut off before the peer learns that it is given up.
+    /// [`Step::Lose`] was done: programs know that the peer is lost. A function that can do so cuts
+    /// off what they have mapped of it before the peer learns that it is given up.
     fn lost(&mut self);
 
     /// [`Step::Detach`] was done. Likewise.

@@ -10,7 +10,7 @@ use scheme_scif::{Card, CardCommand};
 use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming;
 use scif_core::Engine;
-use syscall::error::ENODEV;
+use syscall::error::{EAGAIN, ENODEV};
 
 use crate::copier::Copier;
 use crate::function::{Loss, MicFunction, Step};
@@ -254,6 +254,7 @@ fn attach(
     let aperture = function.aperture(engine.maps_memory_of(peer));
     let aperture = match aperture {
         Ok(aperture) => aperture,
+        Err(Error { errno: EAGAIN }) => return None,
         Err(error) => {
             log::warn!("link with node {peer}: the peer's memory is not reached: {error}");
             return None;

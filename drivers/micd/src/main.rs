@@ -208,6 +208,8 @@ impl Micd {
             engine.look(memory);
             self.give_predecessor_free();
             self.scheme.scif.begin_turn();
+            // Before somebody reads of them, however long nothing happened.
+            self.show_cards(now);
             let answers = self.requests.counters().answers;
             // The event queue tells of every request that comes after the socket was found empty.
             status = match requests {
@@ -216,7 +218,6 @@ impl Micd {
                 false => Status::Idle,
             };
             self.tell_news(now);
-            self.show_cards(now);
             counters.turns += 1;
             self.count(&mut counters);
             ready.clear();

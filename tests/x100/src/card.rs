@@ -42,6 +42,10 @@ pub struct Faults {
     pub is_gone: bool,
     /// The configuration space does not answer.
     pub no_config: bool,
+    /// What SCRATCH2 reads as instead.
+    pub download: Option<u32>,
+    /// The host's DMA channels report an error as soon as they work.
+    pub dead_channels: bool,
     /// So many copies end in an error.
     pub dma_errors: u32,
     /// So many status descriptors end in an error.
@@ -289,6 +293,7 @@ impl Card {
             return ALL_ONES;
         }
         match offset {
+            DOWNLOAD if self.faults.download.is_some() => self.faults.download.unwrap_or(0),
             SICR0 => {
                 self.seen = self.sicr;
                 self.sicr

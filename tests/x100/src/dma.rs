@@ -103,6 +103,7 @@ impl Card {
     /// The host reads a register of a channel.
     pub(crate) fn read_channel(&mut self, n: usize, register: usize) -> u32 {
         let dstat = self.dstat(n);
+        let is_dead = self.faults.dead_channels && self.is_enabled(n);
         let channel = &mut self.channels[n];
         match register {
             DCAR => {
@@ -113,6 +114,7 @@ impl Card {
             DHPR => channel.dhpr,
             DTPR => channel.dtpr,
             DSTAT => dstat,
+            DCHERR if is_dead => Fault::Injected as u32,
             DCHERR => channel.dcherr,
             _ => {
                 self.complain(format!("channel {n}: register {register:#x} is read"));

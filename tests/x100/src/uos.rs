@@ -30,6 +30,8 @@ pub struct Manners {
     pub has_heart: bool,
     /// Whether it does anything at all.
     pub is_alive: bool,
+    /// What it publishes as the address of its queue pair instead.
+    pub queue_pair: Option<u64>,
     /// Whether it heeds a request to shut down.
     pub is_polite: bool,
 }
@@ -41,6 +43,7 @@ impl Default for Manners {
             stores_twice: true,
             has_heart: true,
             is_alive: true,
+            queue_pair: None,
             is_polite: true,
         }
     }
@@ -309,7 +312,8 @@ impl Uos {
         let own = self.engine.attach(&mut self.memory, 0);
         let own = own.map_err(|error| error.to_string())?;
         self.set_page(AT_CARD_DOORBELL, &[self.manners.doorbell]);
-        self.set_page(AT_CARD_QUEUE_PAIR, &own.to_le_bytes());
+        let told = self.manners.queue_pair.unwrap_or(own);
+        self.set_page(AT_CARD_QUEUE_PAIR, &told.to_le_bytes());
         let up = self.engine.link_up(&mut self.memory, 0, host);
         up.map_err(|error| error.to_string())?;
         self.card.borrow_mut().ring_host(doorbell.into(), 0);

@@ -40,10 +40,10 @@ impl MicFunction for X100 {
     fn aperture(&mut self, is_mapped: bool) -> Result<Aperture> {
         if is_mapped {
             // They would store into the new system.
-            log::warn!(
-                "{}: programs have its memory mapped since before the reset",
-                self.name
-            );
+            if !core::mem::replace(&mut self.has_told, true) {
+                let name = &self.name;
+                log::warn!("{name}: not booted before programs unmap what they have mapped of it");
+            }
             return Err(Error::new(EAGAIN));
         }
         Ok(self.aperture.clone())
@@ -93,7 +93,7 @@ impl MicFunction for X100 {
                 State::Failed => CardState::Failed,
                 State::Gone { .. } => CardState::Gone,
             },
-            post_code: match is_there {
+            post_code: match self.tells_post_code() {
                 true => identity::post_code(&*self.registers),
                 false => String::new(),
             },

@@ -22,7 +22,7 @@ impl Identity {
     pub fn read(registers: &dyn Mmio) -> Self {
         Self {
             word: registers.read32(IDENTITY),
-            memory_bytes: u64::from(registers.read32(MEMORY_SIZE) >> 3) << 10,
+            memory_bytes: memory_bytes(registers.read32(MEMORY_SIZE)),
             fuses: registers.read32(FUSES) & 0x3ff,
         }
     }
@@ -44,6 +44,12 @@ impl Identity {
     }
 }
 
+/// Bytes of memory, by scratchpad 0: its firmware may use all, a half, a third or a fourth of it.
+fn memory_bytes(word: u32) -> u64 {
+    let shares = u64::from(word >> 1 & 3) + 1;
+    (u64::from(word >> 3) << 10) / shares
+}
+
 /// The POST code as people write it: two characters, or the number of an invalid one.
 pub fn post_code(registers: &dyn Mmio) -> String {
     let code = registers.read32(POSTCODE);
@@ -60,4 +66,17 @@ pub fn temperature(registers: &dyn Mmio) -> Option<u32> {
     const VALID: u32 = 1 << 31;
     let status = registers.read32(THERMAL_STATUS);
     (status != u32::MAX && status & VALID != 0).then_some(status >> 22 & 0x1ff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::memory_bytes;
+
+    #[test]
+    fn memory_is_what_the_firmware_uses() {
+        let all = 8 << 20 << 3;
+        assert_eq!(memory_bytes(all | 1), 8 << 30);
+        assert_eq!(memory_bytes(all | 1 << 1), 4 << 30);
+        assert_eq!(memory_bytes(all | 3 << 1), 2 << 30);
+    }
 }

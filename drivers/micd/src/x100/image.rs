@@ -14,6 +14,8 @@ use super::registers::DOWNLOAD_ADDRESS;
 pub const MAX_COMMAND_LINE: usize = 2048;
 /// Load addresses above this are taken for a mistake of the firmware.
 const MAX_LOAD_ADDRESS: u64 = 1 << 31;
+/// Where all must end: addresses and sizes are told to the card in 32 bits.
+const REACH: u64 = 1 << 32;
 
 /// Places in the header of an x86 kernel image (the boot protocol of Linux).
 const AT_SETUP_SECTORS: usize = 0x1f1;
@@ -51,7 +53,7 @@ pub enum Unfit {
     Truncated(u64, u64),
     /// SCRATCH2 gives a load address that cannot be.
     LoadAddress(u64),
-    /// Bytes that are needed in the card's memory, and bytes it has.
+    /// Where the last would end in the card's memory, and where it has to.
     TooLarge(u64, u64),
     /// Where the kernel ends, and where the RAM disk has to begin.
     Overlap(u64, u64),
@@ -71,9 +73,10 @@ impl core::fmt::Display for Unfit {
                 f,
                 "SCRATCH2 (BAR 4 + 0x1ab28) gives the load address {address:#x}, which cannot be"
             ),
-            Unfit::TooLarge(needed, bytes) => write!(
+            Unfit::TooLarge(end, limit) => write!(
                 f,
-                "uOS and RAM disk need {needed:#x} bytes of the card's memory, which has {bytes:#x}"
+                "uOS and RAM disk would end at {end:#x} of the card's memory, and must end at \
+                 {limit:#x} at the latest"
             ),
             Unfit::Overlap(end, disk) => write!(
                 f,
@@ -147,8 +150,9 @@ impl Files {
             Some(place) => place + self.ram_disk.len() as u64,
             None => kernel_end,
         };
-        if end > card_bytes {
-            return Err(Unfit::TooLarge(end, card_bytes));
+        let limit = card_bytes.min(REACH);
+        if end > limit {
+            return Err(Unfit::TooLarge(end, limit));
         }
         Ok(Plan {
             load,
@@ -234,6 +238,9 @@ mod tests {
             files().plan(LOAD, 2 << 20),
             Err(Unfit::TooLarge(..))
         ));
+        // The address of the RAM disk has 32 bits.
+        let high = files().plan(0x8000_0001, 8 << 30);
+        assert_eq!(high, Err(Unfit::TooLarge(REACH + 0x800, REACH)));
         // A kernel that reaches into its RAM disk.
         let overlap = files().plan(0x3000, card);
         assert!(matches!(overlap, Err(Unfit::Overlap(_, 0x6000))));

@@ -1,8 +1,8 @@
 //! Interrupts of a card: enabling, acknowledging and what they announce (`scif.md`, section 10.4).
 
 use super::registers::{
-    ALL_ONES, CAUSES, HOST_CHANNELS, MSIXPBACR, MXAR0, SDBIC_REQUEST, SDBIC_STATUS, SICE0, SICR0,
-    cause_dma, cause_doorbell, sdbic,
+    ALL_ONES, CAUSES, HOST_CHANNELS, MSIXPBACR, MXAR0, SDBIC_REQUEST, SDBIC_STATUS, SDBIC1, SICE0,
+    SICR0, cause_dma, cause_doorbell,
 };
 use super::{STATE_DOORBELL, X100};
 
@@ -35,11 +35,11 @@ impl X100 {
             self.dma.borrow_mut().acknowledge(causes);
         }
         if causes & cause_doorbell(STATE_DOORBELL as u32) != 0 {
-            let word = self.read(sdbic(STATE_DOORBELL));
-            self.write(sdbic(STATE_DOORBELL), 0);
+            let word = self.read(SDBIC1);
+            self.write(SDBIC1, 0);
             let value = word & !(SDBIC_REQUEST | SDBIC_STATUS);
             if word == ALL_ONES {
-                self.card_is_gone(sdbic(STATE_DOORBELL));
+                self.card_is_gone(SDBIC1);
             } else if value != 0 {
                 self.system_ended(value);
             }

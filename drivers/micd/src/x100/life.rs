@@ -8,13 +8,13 @@ use platform::mmio::Mmio;
 
 use super::identity::Identity;
 use super::registers::{
-    ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_VECTOR, CARD_INTERRUPTS, CAUSES, DOWNLOAD,
-    DOWNLOAD_READY, ICR_SEND, IMAGE_BYTES, PAGE_LOW, POST_FAILED, POSTCODE, RGCR, RGCR_RESET,
-    SICC0, boot_processor, name, sdbic,
+    self, ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_INTERRUPT, BOOT_VECTOR, CARD_INTERRUPTS, CAUSES,
+    DOWNLOAD, DOWNLOAD_READY, ICR_SEND, IMAGE_BYTES, PAGE_LOW, POST_FAILED, POSTCODE, RGCR,
+    RGCR_RESET, SDBIC1, SHUTDOWN_INTERRUPT, SICC0, boot_processor, name,
 };
 use super::{
-    BOOT_NS, CRASHED, LOOK_NS, Link, MAX_FAILED_BOOTS, READY_NS, SECOND_NS, STATE_DOORBELL, State,
-    X100, dma, identity, slot,
+    BOOT_NS, CRASHED, LOOK_NS, Link, MAX_FAILED_BOOTS, READY_NS, SECOND_NS, State, X100, dma,
+    identity, slot,
 };
 use crate::function::{Loss, Step};
 
@@ -22,7 +22,7 @@ use crate::function::{Loss, Step};
 pub(super) fn write_reset(registers: &dyn Mmio) {
     registers.write32(DOWNLOAD, 0);
     registers.write32(PAGE_LOW, 0);
-    registers.write32(sdbic(STATE_DOORBELL), 0);
+    registers.write32(SDBIC1, 0);
     registers.write32(SICC0, CAUSES);
     let control = match registers.read32(RGCR) {
         ALL_ONES => 0,
@@ -41,6 +41,7 @@ impl X100 {
         self.doorbell.number.set(None);
         write_reset(&*self.registers);
         self.dma.borrow_mut().abort();
+        (self.is_settled, self.has_told) = (false, false);
         let look = self.now.saturating_add(LOOK_NS);
         self.state = State::Resetting { since, look };
     }
@@ -77,7 +78,7 @@ impl X100 {
 
     /// Looks whether the firmware is ready after a reset.
     pub(super) fn look_at_firmware(&mut self, since: u64) {
-        self.was_reset = true;
+        (self.is_settled, self.was_reset) = (true, true);
         let (post, download) = (self.read(POSTCODE), self.read(DOWNLOAD));
         if download != ALL_ONES && download & DOWNLOAD_READY != 0 {
             return self.ready();
@@ -126,6 +127,14 @@ impl X100 {
     /// Loads its system and starts it.
     pub(super) fn boot(&mut self) {
         let download = self.read(DOWNLOAD);
+        if download == ALL_ONES {
+            return self.card_is_gone(DOWNLOAD);
+        }
+        if download & DOWNLOAD_READY == 0 {
+            let (name, register) = (&self.name, name(DOWNLOAD));
+            log::error!("{name}: its firmware is not ready any more: {register} is {download:#x}");
+            return self.fail_boot();
+        }
         if let Err(reason) = self.load(download) {
             log::error!("{}: not booted: {reason}", self.name);
             self.shall_run = false;
@@ -177,13 +186,17 @@ impl X100 {
 
     /// A boot came to nothing.
     pub(super) fn fail_boot(&mut self) {
+        self.count_failed_boot();
+        self.bring_down(Loss::Silence);
+    }
+
+    fn count_failed_boot(&mut self) {
         self.failed_boots += 1;
         if self.failed_boots >= MAX_FAILED_BOOTS {
             let name = &self.name;
             log::error!("{name}: booted {MAX_FAILED_BOOTS} times in vain: given up");
             self.shall_run = false;
         }
-        self.bring_down(Loss::Silence);
     }
 
     /// What there is to do as long as the link is not being ended.
@@ -227,6 +240,14 @@ impl X100 {
         let number = usize::from(answer.doorbell);
         match answer.queue_pair {
             0 => {}
+            // Each message would be a request to shut down, or start the bootstrap.
+            _ if number == SHUTDOWN_INTERRUPT || number == BOOT_INTERRUPT => {
+                log::error!(
+                    "{}: its system wants doorbell {number}, which is taken",
+                    self.name
+                );
+                self.fail_boot();
+            }
             _ if number >= 2 * CARD_INTERRUPTS => {
                 log::error!("{}: its system wants doorbell {number} of 16", self.name);
                 self.fail_boot();
@@ -262,9 +283,11 @@ impl X100 {
             State::Stopping { .. } => log::info!("{name}: its system has shut down ({value:#x})"),
             State::Booting { .. } | State::Running => {
                 let what = if value == CRASHED { "crashed" } else { "ended" };
-                log::error!("{name}: its system has {what} (SDBIC1, BAR 4 + 0x1cc94: {value:#x})");
-                self.failed_boots += u32::from(self.state != State::Running);
-                self.shall_run &= self.failed_boots < MAX_FAILED_BOOTS;
+                let register = registers::name(SDBIC1);
+                log::error!("{name}: its system has {what}: {register} was {value:#x}");
+                if self.state != State::Running {
+                    self.count_failed_boot();
+                }
             }
             _ => return,
         }
@@ -300,7 +323,12 @@ impl X100 {
         self.state = State::Gone { look };
     }
 
-    /// Whether registers may be read: not in the second after a reset.
+    /// Whether it is worth asking how far its firmware is.
+    pub(super) fn tells_post_code(&self) -> bool {
+        self.is_settled && !matches!(self.state, State::Gone { .. })
+    }
+
+    /// Whether what runs on it may want something.
     pub(super) fn answers(&self) -> bool {
         !matches!(
             self.state,

@@ -147,6 +147,10 @@ pub struct X100 {
     /// That could not be changed, which was said.
     is_stuck: bool,
     failed_boots: u32,
+    /// That its memory is still mapped was said since it was reset.
+    has_told: bool,
+    /// Registers may be read: it was not reset in the last second.
+    is_settled: bool,
     /// It was reset since this driver runs, long enough ago, or is kept from the bus for good.
     was_reset: bool,
     timing: LinkTiming,
@@ -184,7 +188,10 @@ impl Doorbell for CardDoorbell {
 /// Sends one of the interrupts of the first kind.
 fn send_interrupt(registers: &dyn Mmio, number: usize) {
     let word = registers.read32(apicicr(number));
-    registers.write32(apicicr(number), word | ICR_SEND);
+    // A card that is gone is found out by those who look after it.
+    if word != ALL_ONES {
+        registers.write32(apicicr(number), word | ICR_SEND);
+    }
 }
 
 /// Memory of the host for as long as the driver lives, and where the card sees it.
@@ -282,6 +289,8 @@ impl X100 {
             is_master: false,
             is_stuck: false,
             failed_boots: 0,
+            has_told: false,
+            is_settled: false,
             was_reset: false,
             timing: LinkTiming::default(),
             now: 0,

@@ -5,6 +5,9 @@
 //! What is marked *assumed* is not in the document: it is what the published drivers (Intel's MPSS
 //! 3 and Linux 4.x) rely on, or the weakest behaviour that would explain what they do.
 
+use alloc::format;
+use alloc::string::String;
+
 // 10.1 PCI ---------------------------------------------------------------------------------------
 
 /// Vendor of all cards.
@@ -75,6 +78,8 @@ pub const DOORBELLS: usize = 4;
 pub const fn sdbic(n: usize) -> usize {
     SBOX + 0xcc90 + 4 * n
 }
+/// The doorbell by which the card tells of its state.
+pub const SDBIC1: usize = sdbic(1);
 /// Bit of a doorbell register that interrupts the host.
 pub const SDBIC_REQUEST: u32 = 1 << 31;
 /// Bit that tells that the doorbell is on its way.
@@ -95,8 +100,10 @@ pub const fn apicicr(n: usize) -> usize {
 pub const ICR_SEND: u32 = 1 << 13;
 /// Which of them asks the card's system to shut down.
 pub const SHUTDOWN_INTERRUPT: usize = 1;
-/// The last of them starts the bootstrap (10.7): its lower word.
-pub const APICICR7: usize = apicicr(7);
+/// Which of them starts the bootstrap (10.7).
+pub const BOOT_INTERRUPT: usize = 7;
+/// Its lower word.
+pub const APICICR7: usize = apicicr(BOOT_INTERRUPT);
 /// Its upper word: which of the card's processors.
 pub const APICICR7_HIGH: usize = APICICR7 + 4;
 /// The vector that the bootstrap waits for.
@@ -124,7 +131,7 @@ pub const POST_FAILED: [u32; 2] = [
 pub const fn scratch(n: usize) -> usize {
     SBOX + 0xab20 + 4 * n
 }
-/// Scratchpad 0, bits 31:3: memory size in KiB.
+/// Scratchpad 0, bits 31:3: memory size in KiB; bits 2:1: 0 to 3 for all, a half, a third, a fourth.
 pub const MEMORY_SIZE: usize = scratch(0);
 /// Scratchpad 2: whether the bootstrap waits for an image, and where it wants it.
 pub const DOWNLOAD: usize = scratch(2);
@@ -238,30 +245,28 @@ pub const fn status_descriptor(value: u64, to: u64, interrupts: bool) -> [u64; 2
     [value, TYPE_STATUS << TYPE_SHIFT | interrupt | to]
 }
 
-/// The name of a register in messages: with its offset in the BAR.
-pub fn name(offset: usize) -> &'static str {
-    match offset {
-        SICR0 => "SICR0 (BAR 4 + 0x19004)",
-        RGCR => "RGCR (BAR 4 + 0x14010)",
-        POSTCODE => "POSTCODE (BAR 4 + 0x242c)",
-        DOWNLOAD => "SCRATCH2 (BAR 4 + 0x1ab28)",
-        IDENTITY => "SCRATCH13 (BAR 4 + 0x1ab54)",
-        MEMORY_SIZE => "SCRATCH0 (BAR 4 + 0x1ab20)",
-        DCR => "DCR (BAR 4 + 0x1a280)",
+/// A register in messages: its name, and its offset in the BAR.
+pub fn name(offset: usize) -> String {
+    let word = match offset {
+        SICR0 => "SICR0",
+        SDBIC1 => "SDBIC1",
+        RGCR => "RGCR",
+        POSTCODE => "POSTCODE",
+        DOWNLOAD => "SCRATCH2",
+        IDENTITY => "SCRATCH13",
         _ => "a register",
-    }
+    };
+    format!("{word} (BAR 4 + {offset:#x})")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::format;
 
     #[test]
     fn names_tell_the_offsets() {
-        for offset in [SICR0, RGCR, POSTCODE, DOWNLOAD, IDENTITY, MEMORY_SIZE, DCR] {
-            assert!(name(offset).ends_with(&format!("+ {offset:#x})")));
-        }
+        assert_eq!(name(SDBIC1), "SDBIC1 (BAR 4 + 0x1cc94)");
+        assert_eq!(name(DOWNLOAD), "SCRATCH2 (BAR 4 + 0x1ab28)");
     }
 
     #[test]

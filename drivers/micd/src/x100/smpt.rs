@@ -88,10 +88,15 @@ impl Smpt {
         self.address(physical)
     }
 
-    /// The link was made anew: the card knows none of the addresses given out before.
+    /// The link has ended: the card knows none of the addresses given out before, and the table is
+    /// linear again but for what is kept. An entry left as it was could have another page behind it
+    /// than its neighbour. To be written before the card may use it.
     pub fn forget(&self) {
-        for entry in self.entries.borrow_mut().iter_mut() {
+        for (index, entry) in self.entries.borrow_mut().iter_mut().enumerate() {
             entry.is_used = entry.is_kept;
+            if !entry.is_kept {
+                entry.page = index as u64;
+            }
         }
     }
 }
@@ -162,5 +167,15 @@ mod tests {
         assert_eq!(table.keep(50 * PAGE), Some(SMPT_WINDOW + 31 * PAGE));
         table.forget();
         assert_eq!(table.address(60 * PAGE), Some(SMPT_WINDOW + 30 * PAGE));
+    }
+
+    #[test]
+    fn neighbours_are_neighbours_for_the_next_link_too() {
+        let table = Smpt::new(Rc::new(Written::default()));
+        table.address(40 * PAGE);
+        assert_eq!(table.address(31 * PAGE), Some(SMPT_WINDOW + 30 * PAGE));
+        table.forget();
+        assert_eq!(table.address(30 * PAGE), Some(SMPT_WINDOW + 30 * PAGE));
+        assert_eq!(table.address(31 * PAGE), Some(SMPT_WINDOW + 31 * PAGE));
     }
 }

@@ -8,11 +8,12 @@ use micd::links::Links;
 use micd::x100::X100;
 use micd::x100::image::Files;
 use scheme_scif::CardCommand as Command;
-use scif_core::Event;
+use scif_abi::flags::RmaFlags;
+use scif_core::{Direction, Event, Local, Memory, Rma};
 use syscall::error::{ENODEV, ENOSPC};
 
-use crate::bed::{Bed, CARD, ModelSlot, SlotFaults, kernel};
-use crate::card::Card;
+use crate::bed::{Bed, CARD, ModelSlot, SlotFaults, kernel, pattern};
+use crate::card::{Card, LOAD, MEMORY, PROCESSOR};
 use crate::host::HostRam;
 use crate::tests::log::said;
 use crate::wire::wire;
@@ -84,8 +85,11 @@ fn a_card_that_never_gets_ready_is_given_up() {
     let mut bed = Bed::new(2);
     bed.card.borrow_mut().faults.never_ready = true;
     let words = said(|| {
-        assert!(!bed.run_until(299, |bed| bed.state() != "resetting"));
+        assert_eq!(bed.info().post_code, "");
+        assert!(bed.run_until(2, |bed| bed.info().post_code == "3C"));
+        assert!(!bed.run_until(297, |bed| bed.state() != "resetting"));
         assert!(bed.run_until(10, |bed| bed.state() == "failed"));
+        assert_eq!(bed.info().post_code, "3C");
     });
     assert!(words.contains("0000--03--00.0"), "{words}");
     assert!(words.contains("POSTCODE (BAR 4 + 0x242c) is 3C"), "{words}");
@@ -192,12 +196,82 @@ fn memory_stays_as_long_as_a_card_that_does_not_answer_cannot_be_kept_from_the_b
 }
 
 #[test]
-fn a_doorbell_that_does_not_exist_is_refused() {
-    let mut bed = Bed::new(2);
-    bed.manners.doorbell = 16;
-    let words = said(|| {
+fn a_doorbell_that_does_not_exist_or_has_another_meaning_is_refused() {
+    for (doorbell, what) in [(16, "doorbell 16 of 16"), (1, "is taken"), (7, "is taken")] {
+        let mut bed = Bed::new(2);
+        bed.manners.doorbell = doorbell;
+        let words = said(|| {
+            assert!(bed.run_until(60, |bed| bed.card.borrow().resets == 2));
+        });
+        assert!(words.contains(what), "{words}");
+        bed.manners.doorbell = 8;
+        bed.boot();
+        bed.check();
+    }
+}
+
+#[test]
+fn a_queue_pair_that_cannot_be_is_refused() {
+    for address in [MEMORY as u64, u64::MAX, 0x80_0000_0000, 4] {
+        let mut bed = Bed::new(2);
+        bed.manners.queue_pair = Some(address);
         assert!(bed.run_until(60, |bed| bed.card.borrow().resets == 2));
-    });
-    assert!(words.contains("doorbell 16 of 16"), "{words}");
+        assert!(bed.news.is_empty());
+        bed.manners.queue_pair = None;
+        bed.boot();
+        bed.check();
+    }
+}
+
+#[test]
+fn a_card_that_is_not_ready_any_more_is_not_written_to() {
+    for (found, what) in [
+        (u32::MAX, "SCRATCH2 (BAR 4 + 0x1ab28) reads all ones"),
+        (
+            LOAD | PROCESSOR << 1,
+            "not ready any more: SCRATCH2 (BAR 4 + 0x1ab28) is 0x10000b4",
+        ),
+    ] {
+        let mut bed = Bed::new(2);
+        bed.boot();
+        bed.command(Command::Reset).unwrap();
+        assert!(bed.run_until(60, |bed| bed.state() == "ready"));
+        bed.card.borrow_mut().faults.download = Some(found);
+        let before = bed.card.borrow().memory.read::<u64>(LOAD as usize);
+        bed.command(Command::Boot).unwrap();
+        let words = said(|| assert!(bed.run_until(5, |bed| bed.state() != "ready")));
+        assert!(words.contains(what), "{words}");
+        assert_eq!(bed.card.borrow().memory.read::<u64>(LOAD as usize), before);
+        bed.card.borrow_mut().faults.download = None;
+        bed.boot();
+        bed.check();
+    }
+}
+
+#[test]
+fn channels_that_cannot_be_set_up_are_replaced_by_the_cpu() {
+    let mut bed = Bed::new(2);
+    bed.card.borrow_mut().faults.dead_channels = true;
+    let words = said(|| bed.boot());
+    assert!(words.contains("DMA channel 3 cannot be set up: the CPU copies"));
+    let (end, other) = bed.connect();
+    let own = bed.register_host(end, 1 << 20, 0);
+    let there = bed.register_card(other, 1 << 20, 0);
+    let data = pattern(1 << 20, 5);
+    bed.memory.write(own, &data);
+    let rma = Rma {
+        direction: Direction::Write,
+        local: Local::Window(0),
+        remote: 0,
+        length: 1 << 20,
+        flags: (RmaFlags::SYNC | RmaFlags::ORDERED).bits(),
+    };
+    let ticket = bed.engine.rma(&mut bed.memory, end, rma).unwrap();
+    bed.finish(ticket);
+    let mut found = vec![0; 1 << 20];
+    let memory = bed.card.borrow().memory.clone();
+    memory.read_bytes(there as usize, &mut found).unwrap();
+    assert!(found == data);
+    assert_eq!(bed.card.borrow().done.descriptors, 0);
     bed.check();
 }

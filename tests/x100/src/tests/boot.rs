@@ -6,6 +6,7 @@ use scif_core::Event;
 use syscall::error::{EBUSY, Error};
 
 use crate::bed::{Bed, CARD};
+use crate::tests::log::said;
 use crate::uos::Manners;
 
 /// Steppings: A0, B0, C0, B1.
@@ -180,6 +181,107 @@ fn a_system_that_never_answers_is_given_up_after_three_times() {
 }
 
 #[test]
+fn a_system_that_crashes_while_it_boots_is_given_up_after_three_times() {
+    let mut bed = Bed::new(2);
+    bed.manners.is_alive = false;
+    let words = said(|| {
+        for resets in 2..=4 {
+            assert!(bed.run_until(60, |bed| bed.uos.is_some()));
+            bed.uos.as_mut().unwrap().end(0xdead);
+            assert!(bed.run_until(60, |bed| bed.card.borrow().resets == resets));
+            bed.turn();
+        }
+    });
+    assert!(words.contains("SDBIC1 (BAR 4 + 0x1cc94) was 0xdead"));
+    assert!(
+        words.contains("0000--03--00.0: booted 3 times in vain: given up"),
+        "{words}"
+    );
+    assert!(bed.run_until(60, |bed| bed.state() == "ready"));
+    assert!(!bed.run_until(60, |bed| bed.state() != "ready"));
+    bed.check();
+}
+
+/// Every command in every state: what it returns, and where it leads in the end.
+#[test]
+fn commands_are_carried_out_in_every_state() {
+    for state in [
+        "resetting",
+        "ready",
+        "booting",
+        "running",
+        "stopping",
+        "failed",
+        "gone",
+    ] {
+        for command in [Command::Boot, Command::Reset, Command::Shutdown] {
+            let mut bed = in_state(state);
+            let runs = matches!(state, "booting" | "running");
+            let is_refused = match command {
+                Command::Boot => runs,
+                Command::Reset => false,
+                Command::Shutdown => !runs,
+            };
+            let result = bed.command(command);
+            assert_eq!(result.is_err(), is_refused, "{command:?} in {state}");
+            bed.card.borrow_mut().faults = Default::default();
+            bed.manners = Manners::default();
+            let runs_in_the_end = match (command, state) {
+                (Command::Boot, _) => true,
+                (Command::Reset, _) => false,
+                // What was refused changes nothing.
+                (Command::Shutdown, "resetting" | "gone") => true,
+                (Command::Shutdown, _) => false,
+            };
+            let expected = match (runs_in_the_end, state, command) {
+                (true, ..) => "running",
+                (false, "failed", Command::Shutdown) => "failed",
+                _ => "ready",
+            };
+            // The longest: a boot that is not answered, a system that does not shut down.
+            bed.run_until(320, |bed| {
+                bed.state() == expected && bed.uos.is_some() == runs_in_the_end
+            });
+            assert_eq!(bed.state(), expected, "{command:?} in {state}");
+            bed.check();
+        }
+    }
+}
+
+fn in_state(state: &str) -> Bed {
+    let mut bed = Bed::new(2);
+    match state {
+        "resetting" => bed.run_until(2, |_| false),
+        "booting" => {
+            bed.manners.is_alive = false;
+            bed.run_until(60, |bed| bed.uos.is_some())
+        }
+        "failed" => {
+            bed.card.borrow_mut().faults.never_ready = true;
+            bed.run_until(310, |bed| bed.state() == "failed")
+        }
+        _ => bed.run_until(60, |bed| bed.is_online()),
+    };
+    match state {
+        "ready" => {
+            bed.command(Command::Reset).unwrap();
+            assert!(bed.run_until(60, |bed| bed.state() == "ready"));
+        }
+        "stopping" => {
+            bed.uos.as_mut().unwrap().hang();
+            bed.command(Command::Shutdown).unwrap();
+        }
+        "gone" => {
+            bed.card.borrow_mut().faults.is_gone = true;
+            assert!(bed.run_until(60, |bed| bed.state() == "gone"));
+        }
+        _ => {}
+    }
+    assert_eq!(bed.state(), state);
+    bed
+}
+
+#[test]
 fn a_driver_that_leaves_stops_the_card() {
     let mut bed = Bed::new(2);
     bed.boot();
@@ -201,7 +303,9 @@ fn a_card_is_not_booted_while_programs_have_its_memory_mapped() {
     bed.command(Command::Reset).unwrap();
     assert!(bed.run_until(60, |bed| bed.state() == "ready"));
     bed.command(Command::Boot).unwrap();
-    assert!(!bed.run_until(60, |bed| bed.state() == "booting"));
+    let words = said(|| assert!(!bed.run_until(60, |bed| bed.state() == "booting")));
+    assert_eq!(words.lines().count(), 1, "{words}");
+    assert!(words.contains("not booted before programs unmap"));
     bed.engine.unmap(&mut bed.memory, mapped.window, 1);
     bed.engine.close(&mut bed.memory, end);
     bed.boot();

@@ -258,6 +258,28 @@ fn a_channel_that_fails_is_repaired_and_nothing_is_lost() {
 }
 
 #[test]
+fn channels_that_fail_together_are_repaired() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let all: [Windows; 4] = core::array::from_fn(|_| windows(&mut bed, MIB));
+    let data = pattern(MIB, 2);
+    for windows in &all {
+        bed.memory.write(windows.host, &data);
+    }
+    bed.card.borrow_mut().faults.dma_errors = 3;
+    let begin = |windows| start(&mut bed, windows, Direction::Write, [0, 0], MIB);
+    let tickets: Vec<Ticket> = all.iter().map(begin).collect();
+    let is_done = |bed: &mut Bed| bed.engine.stats().jobs == 0;
+    assert!(bed.run_until(10, is_done));
+    for (windows, ticket) in all.iter().zip(tickets) {
+        bed.finish(ticket);
+        assert!(of_card(&bed, windows, MIB) == data);
+    }
+    assert_eq!(bed.counters.get().errors, 3);
+    bed.check();
+}
+
+#[test]
 fn a_channel_that_stands_still_is_noticed() {
     let mut bed = Bed::new(2);
     bed.boot();

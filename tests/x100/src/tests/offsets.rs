@@ -1,7 +1,7 @@
 //! The model knows registers by the driver's names. So that a wrong number is not taken for right
 //! by both, here are the numbers of `scif.md`, section 10, once more, as they are written there.
 
-use micd::x100::registers as r;
+use micd::x100::{page, registers as r};
 
 const SBOX: usize = 0x1_0000;
 
@@ -49,6 +49,23 @@ fn registers_are_where_the_document_says() {
         assert_eq!(register, SBOX + offset, "{register:#x}");
     }
     assert_eq!(r::POSTCODE, 0x242c);
+}
+
+#[test]
+fn the_device_page_is_laid_out_as_the_document_says() {
+    let places = [
+        (page::AT_MAGIC, 0),
+        (page::AT_NODE, 5),
+        (page::AT_CARD_DOORBELL, 6),
+        (page::AT_HOST_DOORBELL, 7),
+        (page::AT_HOST_QUEUE_PAIR, 8),
+        (page::AT_CARD_QUEUE_PAIR, 16),
+        (page::AT_HEARTBEAT, 4088),
+    ];
+    for (place, offset) in places {
+        assert_eq!(place, offset);
+    }
+    assert!(page::is_magic(0xc0ff_ee00));
 }
 
 #[test]
