@@ -1,9 +1,10 @@
 //! The memory the engine works on: this node's shared pages and the peers' RAM.
 //!
-//! A block's local address is its physical address, which is also its bus address for every peer:
-//! an aperture shows the RAM of its node from physical address 0. A page that a client offers may
-//! be in another block already; it gets a local address of its own then, by bits above the physical
-//! address (see [`PHYSICAL_BITS`]), because each block is at an address of its own in this task.
+//! A block's local address is its physical address; what a peer calls it, its [`Bus`] says. An
+//! aperture shows the RAM of its node from that node's physical address 0. A page that a client
+//! offers may be in another block already; it gets a local address of its own then, by bits above
+//! the physical address (see [`PHYSICAL_BITS`]), because each block is at an address of its own in
+//! this task.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;

@@ -54,7 +54,7 @@ pub const SICR0: usize = SBOX + 0x9004;
 pub const SICE0: usize = SBOX + 0x900c;
 /// Writing ones disables them.
 pub const SICC0: usize = SBOX + 0x9010;
-/// Interrupts that clear their cause by themselves: with several vectors only.
+/// Interrupts that clear their cause by themselves: with several vectors only, so not used here.
 pub const SIAC0: usize = SBOX + 0x9014;
 /// Causes of vector 0; those of other vectors follow.
 pub const MXAR0: usize = SBOX + 0x9044;
@@ -131,7 +131,8 @@ pub const POST_FAILED: [u32; 2] = [
 pub const fn scratch(n: usize) -> usize {
     SBOX + 0xab20 + 4 * n
 }
-/// Scratchpad 0, bits 31:3: memory size in KiB; bits 2:1: 0 to 3 for all, a half, a third, a fourth.
+/// Scratchpad 0, bits 31:3: memory size in KiB; bits 2:1: how much of it is used (0 all, 1 a half,
+/// 2 a third, 3 a fourth).
 pub const MEMORY_SIZE: usize = scratch(0);
 /// Scratchpad 2: whether the bootstrap waits for an image, and where it wants it.
 pub const DOWNLOAD: usize = scratch(2);
@@ -193,7 +194,8 @@ pub const DSTAT: usize = 0x20;
 /// Bits of [`DSTAT`]: completed descriptors. Both published drivers use the number as an index of
 /// the ring, so it must begin anew with it (*assumed*).
 pub const DSTAT_COUNT: u32 = 0x1_ffff;
-/// Bit of [`DSTAT`]: the channel stands still after an error.
+/// Bit of [`DSTAT`]: the channel stands still after an error. The state is a number of four bits,
+/// 31:28, of which 2 is the one that matters; as in mainline only its bit is looked at.
 pub const DSTAT_QUIESCED: u32 = 1 << 29;
 /// Where the channel stores [`DSTAT`] by itself, lower half: 4 bytes.
 pub const DSTATWB_LOW: usize = 0x24;
