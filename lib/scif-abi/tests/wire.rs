@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use scif_abi::PortId;
 use scif_abi::codec::{Field, Layout, Operation as _};
-use scif_abi::link::{Header, MAGIC, Record, STATE_READY, VERSION};
+use scif_abi::link::{
+    Header, MAGIC, MIN_LINK_BYTES, Record, STATE_READY, VERSION, heartbeat_offset, record_offset,
+};
 use scif_abi::message::{Extensions, Message, NodeMessage};
 use scif_abi::qp::{
     ARMED_QP_BYTES, BYTES_ARMED_OFFSET, QP_BYTES, QueuePair, ROOM_ARMED_OFFSET, RingDescriptor,
@@ -170,6 +172,27 @@ fn the_document_has_the_armed_words() {
     for (name, extension) in bits {
         let text = format!("`{name}` (bit {})", extension.bits().trailing_zeros());
         assert!(DOCUMENT.contains(&text), "{text}");
+    }
+}
+
+#[test]
+fn the_document_has_the_places_in_the_link_memory() {
+    let (_, section) = DOCUMENT.split_once("\n## Links").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let least = format!("at least {MIN_LINK_BYTES} bytes");
+    assert!(section.contains(&least), "{least}");
+    let [first, second] = [0, 1].map(record_offset);
+    let records = format!("### `Record` of one side, 64 bytes, at {first} and {second}\n");
+    assert!(section.contains(&records), "{records}");
+    let [first, second] = [0, 1].map(heartbeat_offset);
+    let heartbeats = format!("### Heartbeats, 8 bytes each, at {first} and {second}\n");
+    let (_, table) = section.split_once(&heartbeats).expect(&heartbeats);
+    for side in [0, 1] {
+        let offset = heartbeat_offset(side).to_string();
+        let field = format!("`heartbeat` of side {side}");
+        let wanted = [offset.as_str(), "8", field.as_str()];
+        let found = rows(table).any(|cells| cells.starts_with(&wanted));
+        assert!(found, "{wanted:?}");
     }
 }
 
