@@ -3,9 +3,10 @@
 //! functions. Built on the published Redox crates only, so the same source serves the programs
 //! of this image and programs with the standard library on Redox.
 //!
-//! This crate and `runtime` are the only user-space homes of unsafe code. What they offer is safe:
-//! memory that a device, a peer or a client can change is never seen through a reference, every
-//! access is checked against the region's length, and values are copied out once.
+//! Unsafe code in user space is at home here, in `runtime`, and in the C side (`lib/libc`,
+//! `lib/libscif`); no other crate may contain any. What this one offers is safe: memory that a
+//! device, a peer or a client can change is never seen through a reference, every access is checked
+//! against the region's length, and values are copied out once.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

@@ -1,5 +1,5 @@
-//! Contexts and address spaces through `kernel.proc` (reference: Redox, section 2.6), and the child
-//! contexts the other checks need as a second party.
+//! Contexts and address spaces through `kernel.proc` (Redox's `src/scheme/proc.rs`), and
+//! the child contexts the other checks need as a second party.
 
 use crate::suite::{Suite, expect, hold, must, scheme_id::*};
 use crate::sys::{self, Outcome};

@@ -1,5 +1,5 @@
 //! Descriptors and descriptions: slots, dup, close, flags, paths, user pointers, unknown calls
-//! (reference: Redox, sections 1.1, 1.2, 1.4).
+//! (Redox's `src/syscall/fs.rs`).
 
 use crate::suite::{Suite, expect, hold, must, scheme_id::*};
 use crate::sys::{self, raw};

@@ -1,4 +1,5 @@
-//! Pipes, event queues, clocks and timers, futexes (reference: Redox, sections 1.4, 2.4, 2.5).
+//! Pipes, event queues, clocks and timers, futexes (Redox's `src/scheme/{pipe,event,time}.rs`,
+//! `src/syscall/{time,futex}.rs`).
 
 use crate::suite::{Suite, expect, hold, must, scheme_id::*};
 use crate::sys;

@@ -1,5 +1,5 @@
 //! Pages that are lent on: a program borrows from another one's address space and passes the pages
-//! to a daemon as the payload of a request (reference: Redox, section 4 b).
+//! to a daemon as the payload of a request (Redox's `src/scheme/user.rs`).
 
 use crate::contexts::{self, Child, Space, write_words};
 use crate::memory::{free_blocks, translate};

@@ -1,4 +1,6 @@
-//! Checks the kernel's interface against the reference: system calls, kernel schemes, user schemes.
+//! Checks the kernel's interface against that of Redox: system calls, kernel schemes, user
+//! schemes. docs/redox.md says what of it is used, and which check here asserts it. File names in
+//! the modules' first lines are those of the upstream kernel.
 //!
 //! It is a first program (it takes bootstrap's place in the image), so it depends on nothing but
 //! the kernel, and the same file runs on the upstream Redox kernel. It prints one line per check

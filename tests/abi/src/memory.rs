@@ -1,4 +1,4 @@
-//! FMAP, FUNMAP, MPROTECT and the memory scheme (reference: Redox, sections 1.4 and 2.2).
+//! FMAP, FUNMAP, MPROTECT and the memory scheme (Redox's `src/scheme/memory.rs`).
 
 use crate::suite::{Suite, expect, hold, must, scheme_id::*};
 use crate::sys;

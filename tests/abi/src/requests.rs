@@ -1,6 +1,6 @@
 //! A user scheme seen from the daemon's side: this context serves, child contexts are the clients.
-//! Each client makes one system call and leaves its result in shared memory (reference: Redox,
-//! sections 3.1 to 3.7, 1.4).
+//! Each client makes one system call and leaves its result in shared memory (Redox's
+//! `src/scheme/user.rs`).
 
 use crate::contexts::{self, Child, Space};
 use crate::serving::*;

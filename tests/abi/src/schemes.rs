@@ -1,4 +1,5 @@
-//! A user scheme: a daemon context and this one as its client (reference: Redox, section 3).
+//! A user scheme: a daemon context and this one as its client (Redox's
+//! `src/scheme/user.rs`).
 
 use crate::contexts::{self, Child, Space};
 use crate::suite::{Suite, expect, hold, must, scheme_id::*};

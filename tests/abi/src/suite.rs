@@ -19,7 +19,7 @@ pub struct Suite {
     failed: Cell<usize>,
 }
 
-/// Ids of the kernel's own schemes (reference: Redox, section 2.1).
+/// Ids of the kernel's own schemes (`GlobalSchemes` of the crate `redox_syscall`).
 pub mod scheme_id {
     pub const DEBUG: usize = 1;
     pub const EVENT: usize = 2;
@@ -122,7 +122,7 @@ impl Suite {
     }
 }
 
-/// Compares a value with what the reference says.
+/// Compares a value with what Redox's kernel gives.
 pub fn expect<T: PartialEq + Debug>(what: &str, got: T, wanted: T) -> Verdict {
     if got == wanted {
         Ok(())

@@ -1,6 +1,6 @@
 //! Every call in every state, from one table; and the rules of single calls.
 //!
-//! The table is section 2.2 of the SCIF reference with the choices of docs/behaviour.md.
+//! The table is that of docs/behaviour.md, which says why each call ends as it does.
 
 use std::task::Poll;
 
