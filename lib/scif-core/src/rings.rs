@@ -181,7 +181,10 @@ impl Access<'_> {
         let position = self.position(side);
         let turn = &mut self.turns.sides[side as usize];
         let moved = position.checked_sub(turn.position);
-        turn.uncounted += moved.ok_or(RingError::BadIndex)?;
+        // The client's numbers: their sum may be any.
+        turn.uncounted = turn
+            .uncounted
+            .wrapping_add(moved.ok_or(RingError::BadIndex)?);
         turn.position = position;
         Ok(())
     }

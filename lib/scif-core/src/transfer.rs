@@ -96,8 +96,10 @@ impl Engine {
         };
         let connection = endpoint.connection.ok_or(Error::ConnectionReset)?;
         match self.take(mem, connection, buffer) {
-            Ok(0) if !connected => Err(Error::ConnectionReset),
-            Ok(count) => Ok(count),
+            Ok(Moved::Bytes(0)) if !connected => Err(Error::ConnectionReset),
+            Ok(Moved::Bytes(count)) => Ok(count),
+            // A client has the ring: what is in it has not been looked at. Who waits is told.
+            Ok(Moved::InTheWay) => Ok(0),
             Err(_) => {
                 self.reset_connection(mem, connection);
                 Err(Error::ConnectionReset)
@@ -110,30 +112,28 @@ impl Engine {
         mem: &mut dyn Memory,
         id: ConnectionId,
         buffer: &mut [u8],
-    ) -> Result<usize, RingError> {
+    ) -> Result<Moved, RingError> {
         let Some(connection) = self.connections.get_mut(id.0) else {
-            return Ok(0);
+            return Ok(Moved::Bytes(0));
         };
         let Some(rings) = &mut connection.rings else {
-            return Ok(0);
+            return Ok(Moved::Bytes(0));
         };
         // A peer that is gone may have lost or reused the memory its read index was in.
         let is_connected = connection.phase == Phase::Connected;
-        match rings.take(mem, buffer, is_connected)? {
-            Moved::Bytes(0) => Ok(0),
+        let moved = rings.take(mem, buffer, is_connected)?;
+        match moved {
+            Moved::Bytes(0) => {}
             Moved::Bytes(count) => {
                 self.stats.bytes_received = self.stats.bytes_received.wrapping_add(count as u64);
                 if is_connected {
                     connection.owed.received = connection.owed.received.max(Due::Look);
                     self.list_owing(id);
                 }
-                Ok(count)
             }
-            Moved::InTheWay => {
-                self.retry_soon(id);
-                Ok(0)
-            }
+            Moved::InTheWay => self.retry_soon(id),
         }
+        Ok(moved)
     }
 
     /// `scif_poll` for one endpoint, without waiting. What it does not report will be told by

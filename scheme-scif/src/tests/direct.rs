@@ -440,3 +440,34 @@ fn who_scribbles_loses_the_own_connection_only() {
         }
     }
 }
+
+#[test]
+fn positions_at_the_end_of_numbers_harm_nobody() {
+    on_both(|bed, to| {
+        let (near, far) = ends(bed, to);
+        let (other, other_far) = bed.pair(0, to, 2070);
+        let client = Client::new(bed, 0, near);
+        // The daemon's own byte takes the position over the end of numbers, and the next store
+        // takes it there again: it cannot count what was moved, and need not.
+        for _ in 0..3 {
+            let mut view = client.view(bed);
+            view.set_position(Side::Send, u64::MAX);
+            let full = (RING as u32 - 1).to_le_bytes();
+            view.store_at(Part::Own, Word::LocalRead.offset(), &full);
+            drop(view);
+            let write = Op::Write {
+                id: near,
+                bytes: vec![0],
+                flags: O_NONBLOCK,
+            };
+            // A byte sent, no room, or the end of the connection: all of them are this client's.
+            let _ = bed.now(0, write);
+        }
+        assert_eq!(bed.write(0, other, b"fine"), Ok(4));
+        assert_eq!(bed.read(to, other_far, 9), Ok(b"fine".to_vec()));
+        client.end(bed);
+        for (node, id) in [(0, near), (0, other), (to, far), (to, other_far)] {
+            bed.close(node, id);
+        }
+    });
+}

@@ -4,8 +4,8 @@ use super::std::prelude::v1::*;
 
 use scif_abi::Error;
 use scif_abi::direct::{
-    EPOCH_OFFSET, FIRST_HANDLE, LOCK_DAEMON, Part, RMA_BUSY_OFFSET, SEND_LOCK_OFFSET, SENT_OFFSET,
-    STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
+    EPOCH_OFFSET, FIRST_HANDLE, LOCK_DAEMON, Part, RECEIVE_LOCK_OFFSET, RMA_BUSY_OFFSET,
+    SEND_LOCK_OFFSET, SENT_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
 };
 use scif_abi::flags::{Kicks, Readiness};
 
@@ -142,6 +142,23 @@ fn a_dead_clients_lock_is_free_again() {
     bed.run();
     assert_eq!(receive(&mut bed, b).unwrap(), [0, 0]);
     assert_eq!(send(&mut bed, a, b"x"), Ok(1));
+}
+
+#[test]
+fn a_locked_ring_is_not_an_empty_one() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    let (_id, page) = open(&mut bed, b);
+    let lock = page + RECEIVE_LOCK_OFFSET;
+    bed.nodes[1].memory.store_index(lock, FIRST_HANDLE);
+    send(&mut bed, a, b"last").unwrap();
+    bed.close(a);
+    bed.run();
+    // Who has the lock may be about to take the bytes, or not: the end has not come.
+    receive_nothing(&mut bed, b);
+    bed.nodes[1].memory.store_index(lock, 0);
+    assert_eq!(receive(&mut bed, b).unwrap(), b"last");
+    assert_eq!(receive(&mut bed, b), Err(Error::ConnectionReset));
 }
 
 #[test]

@@ -2,12 +2,13 @@
 //!
 //! Nothing in the mapped pages changes when the daemon dies, and with it the connection. A call
 //! that waits sleeps in the daemon at last, and hears of it there. This is for calls that do not
-//! wait: a transfer to or from a window, and one that finds nothing to do. Who finds nothing and
+//! wait: a send for which there is room, a transfer to or from a window, and one that finds nothing
+//! to do. Who finds nothing and
 //! goes to sleep elsewhere, as in an event queue, should have been told before; who looks again and
 //! again must not pay for it each time. Asking takes longer than a message's way there and back, so
 //! two programs that wait for each other would ask for ever because they had asked: hence the rest.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use platform::clock::ticks;
 
@@ -23,9 +24,15 @@ const REST: u64 = 5_000_000;
 /// of their rate.
 const PERIOD: u64 = 2_500_000_000;
 
+/// Sends between two looks at the counter, which takes a twentieth of a short message's way there
+/// and back.
+const SENDS: u32 = 8;
+
 /// What was asked and seen, by the processor's counter.
 #[derive(Default)]
 pub struct Pulse {
+    /// Sends so far. Threads may lose some of each other's.
+    sends: AtomicU32,
     asked: AtomicU64,
     found_nothing: AtomicU64,
 }
@@ -39,6 +46,15 @@ impl Pulse {
     /// Whether it is long ago that the daemon was asked.
     pub fn is_due(&self) -> bool {
         self.is_due_at(ticks())
+    }
+
+    /// Whether to ask before this send: what is sent to a daemon that died is lost, so it must come
+    /// out after some sends, and some time, however often there is room.
+    #[inline]
+    pub fn is_due_to_send(&self) -> bool {
+        let sends = self.sends.load(Ordering::Relaxed).wrapping_add(1);
+        self.sends.store(sends, Ordering::Relaxed);
+        sends.is_multiple_of(SENDS) && self.is_due()
     }
 
     fn is_wanted_at(&self, now: u64) -> bool {
@@ -93,6 +109,14 @@ mod tests {
         let looks = (START..START + 3 * PERIOD).step_by(2 * LOOKING as usize);
         let asked = looks.filter(|now| pulse.is_wanted_at(*now)).count() as u64;
         assert!(asked <= 3 * PERIOD / REST, "asked {asked} times");
+    }
+
+    #[test]
+    fn some_sends_do_not_look_at_the_time() {
+        let pulse = Pulse::default();
+        let due = (0..3 * SENDS).map(|_| pulse.is_due_to_send());
+        // Long after the start of the processor it is due at the first look, and never again soon.
+        assert_eq!(due.filter(|due| *due).count(), 1);
     }
 
     #[test]

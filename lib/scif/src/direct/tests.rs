@@ -13,12 +13,16 @@ use scif_abi::direct::{
     DIRECT_ARMED, DMA_FROM_OFFSET, DirectRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET,
     RMA_BUSY_OFFSET, SEND_LOCK_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_OFFSET,
 };
+use scif_abi::flags::Kicks;
 use scif_abi::qp::{BYTES_ARMED_OFFSET, MAGIC_OFFSET, QP_MAGIC, ROOM_ARMED_OFFSET};
+use scif_ring::{RingMemory, Side};
 use syscall::error::{
     ECONNRESET, EINTR, EINVAL, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP, Error, Result as SystemResult,
 };
 use zerocopy::IntoBytes;
 
+use super::patience::Waiting;
+use super::transfer::Sending;
 use super::*;
 
 const PAGE: usize = 4096;
@@ -428,6 +432,37 @@ fn a_daemon_that_died_is_noticed_without_waiting() {
             }
         };
         assert_eq!(result, Err(ENODEV));
+    });
+}
+
+#[test]
+fn a_daemon_that_died_is_noticed_by_who_only_sends() {
+    opened(|stage, left, right| {
+        stage.0.borrow_mut().is_dead = true;
+        stage.answer(failure(ENODEV));
+        let mut buffer = [0; 8];
+        // The ring never gets full.
+        let result = loop {
+            match left.send(LEFT, b"x".as_slice(), 0) {
+                Ok(1) => assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), 0), Ok(1)),
+                other => break other,
+            }
+        };
+        assert_eq!(result, Err(ENODEV));
+    });
+}
+
+#[test]
+fn who_need_not_sleep_after_all_tells_its_peer() {
+    opened(|stage, left, _| {
+        let opened = left.opened.get().unwrap();
+        let mut memory = opened.rings().unwrap();
+        assert!(memory.try_lock(Side::Send, opened.number));
+        // The peer's wish to be told was taken up before; there is room meanwhile.
+        let sleep = Waiting::Sleep;
+        assert!(opened.wait::<Sending<'_>>(&mut memory, true, Kicks::BYTES, sleep));
+        assert_eq!(stage.log(), "kick 1");
+        memory.unlock(Side::Send);
     });
 }
 

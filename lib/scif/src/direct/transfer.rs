@@ -30,14 +30,14 @@ pub enum Outcome {
 
 /// What was moved at once.
 #[derive(Clone, Copy)]
-struct Step {
+pub(super) struct Step {
     bytes: usize,
     /// The peer can see it, and may have asked to be told.
     is_visible: bool,
 }
 
 /// A direction of a transfer: what differs between sending and receiving.
-trait Way {
+pub(super) trait Way {
     const SIDE: Side;
     /// What a sleeper waits for.
     const EVENTS: Readiness;
@@ -65,7 +65,8 @@ trait Way {
     fn must_notify(opened: &Opened, memory: &mut Memory<'_>) -> bool;
 }
 
-struct Sending<'a>(Readable<'a>);
+/// A send.
+pub(super) struct Sending<'a>(Readable<'a>);
 
 impl Way for Sending<'_> {
     const SIDE: Side = Side::Send;
@@ -181,6 +182,10 @@ impl Opened {
         if !blocking && W::is_idle(self, &memory) {
             return self.nothing();
         }
+        // Nobody would take what is sent after the daemon's end; what was received is good.
+        if W::SIDE == Side::Send && self.pulse.is_due_to_send() && !self.is_served() {
+            return Outcome::Daemon(0);
+        }
         if !memory.try_lock(W::SIDE, self.number) && !self.lock(&mut memory, W::SIDE) {
             return Outcome::Daemon(0);
         }
@@ -273,7 +278,7 @@ impl Opened {
 
     /// Waits until something may be moved. The lock is held before and after; `false`: it is not
     /// any more, and the daemon has to go on.
-    fn wait<W: Way>(
+    pub(super) fn wait<W: Way>(
         &self,
         memory: &mut Memory<'_>,
         has_begun: bool,
@@ -284,7 +289,13 @@ impl Opened {
         loop {
             for _ in 0..patience.looks() {
                 match W::is_ready(self, memory) {
-                    Ok(true) => return true,
+                    Ok(true) => {
+                        // The peer's wish was taken up, and no sleep passes it on.
+                        if !kicks.is_empty() {
+                            self.tell(kicks);
+                        }
+                        return true;
+                    }
                     Ok(false) => core::hint::spin_loop(),
                     Err(_) => {
                         memory.unlock(W::SIDE);
