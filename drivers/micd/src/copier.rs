@@ -26,15 +26,19 @@ impl Copier {
     }
 }
 
-/// The other node whose memory a descriptor touches.
-fn peer(descriptor: &Descriptor) -> Option<NodeId> {
-    let node = |place: &Place| match *place {
+/// The other node whose memory a place is in.
+fn node_of(place: Place) -> Option<NodeId> {
+    match place {
         Place::Own(_) => None,
         Place::Peer(node, _) => Some(node),
-    };
-    match descriptor {
-        Descriptor::Copy { from, to, .. } => node(from).or(node(to)),
-        Descriptor::Store { to, .. } => node(to),
+    }
+}
+
+/// The other node whose memory a descriptor touches.
+fn peer(descriptor: &Descriptor) -> Option<NodeId> {
+    match *descriptor {
+        Descriptor::Copy { from, to, .. } => node_of(from).or(node_of(to)),
+        Descriptor::Store { to, .. } => node_of(to),
     }
 }
 
@@ -68,16 +72,16 @@ impl CopyEngine for Copier {
         }
     }
 
-    fn max_bytes(&self, node: NodeId) -> u32 {
-        match self.engines.get(&node) {
-            Some(engine) => engine.borrow().max_bytes(node),
-            None => CpuEngine.max_bytes(node),
+    fn max_bytes(&self, from: Place, to: Place) -> u32 {
+        let node = node_of(from).or(node_of(to));
+        match node.and_then(|node| self.engines.get(&node)) {
+            Some(engine) => engine.borrow().max_bytes(from, to),
+            None => CpuEngine.max_bytes(from, to),
         }
     }
 
-    fn is_cpu(&self, node: NodeId) -> bool {
-        self.engines
-            .get(&node)
-            .is_none_or(|engine| engine.borrow().is_cpu(node))
+    fn is_cpu(&self, descriptor: &Descriptor) -> bool {
+        let engine = peer(descriptor).and_then(|node| self.engines.get(&node));
+        engine.is_none_or(|engine| engine.borrow().is_cpu(descriptor))
     }
 }

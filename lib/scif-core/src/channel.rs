@@ -201,9 +201,8 @@ impl Engine {
                 return Turn::Idle;
             };
             let node = channel.node;
-            let max = u64::from(copier.max_bytes(node));
             let mut cost = MIN_COST_BYTES;
-            match job.step(&self.windows, max) {
+            match job.step(&self.windows, copier) {
                 Step::Wait => {
                     if let Some(call) = job.call.and_then(|call| self.calls.get(call)) {
                         let endpoint = call.endpoint;
@@ -247,7 +246,7 @@ impl Engine {
                         }
                     }
                     job.advance(&self.windows, &descriptor);
-                    let is_cpu = engine.is_cpu(node);
+                    let is_cpu = engine.is_cpu(&descriptor);
                     cost = cost.max(self.stats.count_descriptor(&descriptor, is_cpu));
                 }
             }

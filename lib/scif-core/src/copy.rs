@@ -6,8 +6,6 @@
 //! far as fences say. A DMA engine queues descriptors and completes them later; the CPU engine
 //! executes them at once.
 
-use scif_abi::NodeId;
-
 use crate::memory::{Memory, Place};
 
 /// One step of a transfer.
@@ -72,11 +70,12 @@ pub trait CopyEngine {
     /// `channel` will not be used any more.
     fn forget(&mut self, _channel: u64) {}
 
-    /// Bytes of one copy at most, to or from the memory of `node` (the own one: between own pages).
-    fn max_bytes(&self, node: NodeId) -> u32;
+    /// Bytes of one copy between these places at most. What the CPU does bounds how long others
+    /// have to wait.
+    fn max_bytes(&self, from: Place, to: Place) -> u32;
 
-    /// Whether it is the CPU that copies to and from the memory of `node`, for the counters.
-    fn is_cpu(&self, node: NodeId) -> bool;
+    /// Whether it is the CPU that does this, for the counters.
+    fn is_cpu(&self, descriptor: &Descriptor) -> bool;
 }
 
 /// Bytes the CPU copies in one go; bounds how long others have to wait for a turn.
@@ -115,11 +114,11 @@ impl CopyEngine for CpuEngine {
         0
     }
 
-    fn max_bytes(&self, _node: NodeId) -> u32 {
+    fn max_bytes(&self, _from: Place, _to: Place) -> u32 {
         CPU_SLICE_BYTES
     }
 
-    fn is_cpu(&self, _node: NodeId) -> bool {
+    fn is_cpu(&self, _descriptor: &Descriptor) -> bool {
         true
     }
 }

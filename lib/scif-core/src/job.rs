@@ -3,7 +3,7 @@
 use scif_abi::Error;
 
 use crate::config::Owner;
-use crate::copy::Descriptor;
+use crate::copy::{CopyEngine, CpuEngine, Descriptor};
 use crate::memory::Place;
 use crate::rma::Direction;
 use crate::span::Span;
@@ -92,14 +92,14 @@ impl Job {
         }
     }
 
-    /// The next step; a copy of at most `max` bytes.
-    pub(crate) fn step(&self, windows: &Windows, max: u64) -> Step {
+    /// The next step; a copy of as many bytes as `copier`, or the CPU in its place, takes at once.
+    pub(crate) fn step(&self, windows: &Windows, copier: &dyn CopyEngine) -> Step {
         if self.is_over {
             return Step::Over;
         }
         match &self.work {
             Work::Virtual(_) => Step::Wait,
-            Work::Copy(copy) => copy.step(windows, max),
+            Work::Copy(copy) => copy.step(windows, copier),
             Work::Store { to, value } => store_step(to, *value, windows),
         }
     }
@@ -126,11 +126,13 @@ impl Job {
 }
 
 impl Copy {
-    fn step(&self, windows: &Windows, max: u64) -> Step {
+    fn step(&self, windows: &Windows, copier: &dyn CopyEngine) -> Step {
         let runs = self.from.run(windows).zip(self.to.run(windows));
         let Some(((from, readable), (to, writable))) = runs else {
             return Step::Fail;
         };
+        let engine: &dyn CopyEngine = if self.is_by_cpu { &CpuEngine } else { copier };
+        let max = u64::from(engine.max_bytes(from, to));
         let mut bytes = self.left.min(readable).min(writable).min(max);
         let is_last = self.left == 1;
         if self.is_ordered && !is_last {

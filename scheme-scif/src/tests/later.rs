@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use scif_abi::call::Call;
-use scif_core::{CopyEngine, CpuEngine, Descriptor, SubmitError, Submitted};
+use scif_core::{CopyEngine, CpuEngine, Descriptor, Place, SubmitError, Submitted};
 
 use super::bed::{Bed, PAGE};
 use super::programs::*;
@@ -31,11 +31,11 @@ impl CopyEngine for LateEngine {
         if self.is_done.get() { self.last } else { 0 }
     }
 
-    fn max_bytes(&self, _node: u16) -> u32 {
+    fn max_bytes(&self, _from: Place, _to: Place) -> u32 {
         1 << 20
     }
 
-    fn is_cpu(&self, _node: u16) -> bool {
+    fn is_cpu(&self, _descriptor: &Descriptor) -> bool {
         false
     }
 }

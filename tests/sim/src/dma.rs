@@ -154,11 +154,11 @@ impl CopyEngine for Copier {
         }
     }
 
-    fn max_bytes(&self, _node: u16) -> u32 {
+    fn max_bytes(&self, _from: Place, _to: Place) -> u32 {
         self.max_bytes
     }
 
-    fn is_cpu(&self, _node: u16) -> bool {
+    fn is_cpu(&self, _descriptor: &Descriptor) -> bool {
         self.queue.is_none()
     }
 }

@@ -6,9 +6,7 @@ use super::std::cell::RefCell;
 use super::std::collections::VecDeque;
 use super::std::rc::Rc;
 
-use scif_abi::NodeId;
-
-use crate::{CopyEngine, CpuEngine, Descriptor, Memory, SubmitError, Submitted};
+use crate::{CopyEngine, CpuEngine, Descriptor, Memory, Place, SubmitError, Submitted};
 
 /// What the engine has queued and done.
 #[derive(Default)]
@@ -83,11 +81,11 @@ impl CopyEngine for LateEngine {
         self.order.borrow_mut().forgotten.push(channel);
     }
 
-    fn max_bytes(&self, _node: NodeId) -> u32 {
+    fn max_bytes(&self, _from: Place, _to: Place) -> u32 {
         1 << 20
     }
 
-    fn is_cpu(&self, _node: NodeId) -> bool {
+    fn is_cpu(&self, _descriptor: &Descriptor) -> bool {
         false
     }
 }

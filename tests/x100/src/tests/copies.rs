@@ -279,6 +279,40 @@ fn channels_that_fail_together_are_repaired() {
     bed.check();
 }
 
+/// What the CPU does in the place of the engine does not keep others waiting.
+#[test]
+fn the_cpu_copies_in_slices() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let windows = windows(&mut bed, 8 * MIB);
+    let data = pattern(8 * MIB, 2);
+    bed.memory.write(windows.host, &data);
+    // Shifted against each other.
+    let copies = bed.engine.stats().copies;
+    let ticket = start(&mut bed, &windows, Direction::Write, [1, 2], MIB);
+    bed.finish(ticket);
+    let stats = bed.engine.stats();
+    assert!(stats.copies - copies >= 16);
+    assert_eq!(stats.rma_bytes_cpu, 1 << 20);
+    assert!(of_card(&bed, &windows, MIB + 2)[2..] == data[1..MIB + 1]);
+    // Left on a channel that failed.
+    bed.dma_per_turn = 0;
+    let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], 8 * MIB);
+    bed.settle();
+    bed.card.borrow_mut().faults.dma_errors = 1;
+    bed.dma_per_turn = 1;
+    let mut turns = 0;
+    while bed.counters.get().repeated < 16 {
+        bed.turn();
+        turns += 1;
+        assert!(turns < 1000, "{:?}", bed.counters.get());
+    }
+    assert!(turns >= 128, "{turns}");
+    bed.finish(ticket);
+    assert!(of_card(&bed, &windows, 8 * MIB) == data);
+    bed.check();
+}
+
 #[test]
 fn a_channel_that_stands_still_is_noticed() {
     let mut bed = Bed::new(2);

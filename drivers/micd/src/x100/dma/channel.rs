@@ -37,6 +37,8 @@ pub(super) enum State {
     Off,
     /// It takes descriptors.
     Works,
+    /// It has failed, and the CPU does what is left on it, one slice after the other.
+    Mending,
     /// It could not be set up: the CPU copies.
     Broken,
 }
@@ -150,6 +152,9 @@ impl Channel {
 
     /// Notes what has completed.
     pub fn look(&mut self) {
+        if self.state != State::Works {
+            return;
+        }
         let done = self.words.load_acquire_u64(AT_DONE);
         let state = self.words.load_acquire_u32(AT_WRITE_BACK);
         // Anything else than a cookie that was given out is nothing the engine stores.

@@ -84,6 +84,37 @@ fn body(from: u64, to: u64, bytes: u64) -> Option<(u64, u64)> {
     (length > 0).then_some((skip, length))
 }
 
+/// What the CPU does of a descriptor in one go, and the rest.
+fn slice(descriptor: Descriptor) -> (Descriptor, Option<Descriptor>) {
+    let Descriptor::Copy {
+        from,
+        to,
+        bytes,
+        fence,
+    } = descriptor
+    else {
+        return (descriptor, None);
+    };
+    let copy = |at: u32, bytes| Descriptor::Copy {
+        from: from.offset(at.into()),
+        to: to.offset(at.into()),
+        bytes,
+        fence,
+    };
+    let part = bytes.min(CpuEngine.max_bytes(from, to));
+    let rest = bytes - part;
+    (copy(0, part), (rest > 0).then(|| copy(part, rest)))
+}
+
+/// Whether the engine cannot copy between two places, as one is shifted against the other. What
+/// follows the lowest bits of an address is the same for the card.
+fn is_shifted(from: Place, to: Place) -> bool {
+    let lowest = |place| match place {
+        Place::Own(address) | Place::Peer(_, address) => address % DMA_ALIGN,
+    };
+    lowest(from) != lowest(to)
+}
+
 impl Dma {
     /// The host's channels. `memory` has [`MEMORY_BYTES`] and is at `card_address` for the card.
     ///
@@ -191,7 +222,10 @@ impl Dma {
             if channel.flights.is_empty() {
                 continue;
             }
-            let limit = channel.progress_at.saturating_add(STALL_NS);
+            let limit = match channel.state {
+                State::Mending => now,
+                _ => channel.progress_at.saturating_add(STALL_NS),
+            };
             channel.has_failed |= now >= limit;
             next = Some(next.map_or(limit, |next: u64| next.min(limit)));
         }
@@ -277,6 +311,9 @@ impl Dma {
             return self.by_cpu(mem, assigned, descriptor);
         };
         let channel = &mut self.channels[assigned.index];
+        if channel.state == State::Mending {
+            return Err(SubmitError::Full);
+        }
         if channel.state != State::Works {
             return self.by_cpu(mem, assigned, descriptor);
         }
@@ -333,16 +370,18 @@ impl Dma {
             .map_err(|_| SubmitError::Failed)
     }
 
-    /// Recovers a channel that has failed.
+    /// Goes on with what is to be done with a channel that has failed.
     fn repair(&mut self, mem: &mut dyn Memory, index: usize) {
         let channel = &self.channels[index];
-        if channel.has_failed && channel.state == State::Works && !self.is_stuck {
-            self.recover(mem, index);
+        match channel.state {
+            State::Works if channel.has_failed && !self.is_stuck => self.recover(index),
+            State::Mending => self.mend(mem, index),
+            _ => {}
         }
     }
 
-    /// Says what is wrong with a channel that failed, does what is left on it, and sets it up anew.
-    fn recover(&mut self, mem: &mut dyn Memory, index: usize) {
+    /// Says what is wrong with a channel that failed, and stops it.
+    fn recover(&mut self, index: usize) {
         let channel = &mut self.channels[index];
         let registers = &*self.registers;
         let (error, status) = (
@@ -374,17 +413,37 @@ impl Dma {
         // Before the CPU copies: nothing may be copied behind its back, or twice.
         channel.turn_off(registers);
         channel.look();
-        let flights = core::mem::take(&mut channel.flights);
+        channel.state = State::Mending;
         self.count(|counters| counters.errors += 1);
-        for flight in flights {
-            self.count(|counters| counters.repeated += 1);
-            if CpuEngine.submit(mem, 0, &flight.what).is_err() {
+    }
+
+    /// Does a slice of what is left on a channel that failed, and sets it up anew after the last.
+    fn mend(&mut self, mem: &mut dyn Memory, index: usize) {
+        let channel = &mut self.channels[index];
+        if let Some(flight) = channel.flights.front_mut() {
+            let (part, rest) = slice(flight.what);
+            if CpuEngine.submit(mem, 0, &part).is_err() {
                 // Its window has gone with the link, which reports it.
+                let (name, number) = (&self.name, channel.number);
                 log::warn!("{name}: a transfer on DMA channel {number} leads nowhere any more");
+            }
+            match rest {
+                Some(rest) => flight.what = rest,
+                None => {
+                    channel.completed = flight.cookie;
+                    channel.flights.pop_front();
+                    self.count(|counters| counters.repeated += 1);
+                }
             }
         }
         let channel = &mut self.channels[index];
-        if !matches!(channel.set_up(registers, self.is_first_stepping), Ok(true)) {
+        if !channel.flights.is_empty() {
+            return;
+        }
+        let set_up = channel.set_up(&*self.registers, self.is_first_stepping);
+        if !matches!(set_up, Ok(true)) {
+            channel.state = State::Broken;
+            let (name, number) = (&self.name, channel.number);
             log::error!("{name}: DMA channel {number} stays off: the CPU copies");
         }
     }
@@ -427,12 +486,19 @@ impl CopyEngine for Dma {
         self.assigned.remove(&channel);
     }
 
-    fn max_bytes(&self, _node: NodeId) -> u32 {
-        HOST_COPY_BYTES
+    fn max_bytes(&self, from: Place, to: Place) -> u32 {
+        let works = |channel: &Channel| channel.state == State::Works;
+        match is_shifted(from, to) || !self.channels.iter().all(works) {
+            true => CpuEngine.max_bytes(from, to),
+            false => HOST_COPY_BYTES,
+        }
     }
 
-    fn is_cpu(&self, _node: NodeId) -> bool {
-        false
+    fn is_cpu(&self, descriptor: &Descriptor) -> bool {
+        match *descriptor {
+            Descriptor::Copy { from, to, .. } => is_shifted(from, to),
+            Descriptor::Store { .. } => false,
+        }
     }
 }
 
