@@ -3,7 +3,7 @@
 
 use crate::report::{Context, Result};
 use crate::settings::Accel;
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ pub fn use_kvm(accel: Accel) -> Result<bool> {
 
 /// Probes once and remembers the answer until `target/run` is removed.
 fn auto() -> Result<bool> {
-    let record = workspace::run_dir()?.join("kvm-works");
+    let record = workspace::make(Place::Run)?.join("kvm-works");
     if let Ok(answer) = std::fs::read_to_string(&record) {
         return Ok(answer.trim() == "yes");
     }
@@ -60,7 +60,7 @@ fn probe(accelerator: &str) -> Result<bool> {
     let mut sector = PROBE.to_vec();
     sector.resize(510, 0);
     sector.extend_from_slice(&[0x55, 0xaa]);
-    let path = workspace::run_dir()?.join(format!("probe-{}", std::process::id()));
+    let path = workspace::make(Place::Run)?.join(format!("probe-{}", std::process::id()));
     std::fs::write(&path, sector).context(|| format!("write {}", path.display()))?;
     let mut child = Command::new("qemu-system-x86_64")
         .args([

@@ -22,8 +22,8 @@ use crate::build::{self, Contents, Parts};
 use crate::config::{self, Node};
 use crate::packages;
 use crate::report::{Context, Failure, Result};
-use crate::settings::{Accel, Settings};
-use crate::workspace;
+use crate::settings::Settings;
+use crate::workspace::{self, Place};
 use linux::Linux;
 use results::{Entry, Setting};
 use sample::{Line, Samples};
@@ -52,18 +52,19 @@ struct Bench<'a> {
 
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
-    if settings.accel()? != Accel::Tcg {
-        return Err("bench compares guests under the emulator only: leave ACCEL= out".into());
-    }
     let start = Instant::now();
     let boots = settings.repetitions()?.unwrap_or(BOOTS);
     let quick = settings.quick()?;
     let boots = if quick { 1 } else { boots };
     let steps = step::steps(boots, settings.only());
     if steps.is_empty() {
-        return Err("ONLY= selects no step".into());
+        let only = settings.only().unwrap_or_default();
+        let names = step::names().join(", ");
+        return Err(format!("ONLY={only}: in the name of no step; they are {names}").into());
     }
-    packages::ensure(&[packages::QEMU])?;
+    // Before an hour of measuring.
+    workspace::make(Place::Bench)?;
+    packages::ensure(packages::NODES)?;
     let any = |wanted: fn(Step) -> bool| steps.iter().any(|(step, _)| wanted(*step));
     let mut bench = Bench {
         settings,
@@ -141,7 +142,7 @@ impl Bench<'_> {
     /// Writes and shows the results.
     fn conclude(&self, setting: &Setting, partial: bool, start: Instant) -> Result<()> {
         let entries = results::entries(&self.samples);
-        let directory = workspace::target().join("bench");
+        let directory = workspace::make(Place::Bench)?;
         let json = results::json(setting, &entries, &self.samples, &self.failures)?;
         let path = directory.join("results.json");
         std::fs::write(&path, json).context(|| format!("write {}", path.display()))?;
@@ -171,7 +172,7 @@ impl Bench<'_> {
     /// Writes plots and page: into the documentation, or aside what is no full run.
     fn picture(&self, setting: &Setting, entries: &[Entry], aside: bool) -> Result<()> {
         let directory = match aside {
-            true => workspace::target().join("bench"),
+            true => workspace::make(Place::Bench)?,
             false => workspace::root().join("docs"),
         };
         let write = |name: &str, text: &str| {

@@ -9,7 +9,7 @@ use crate::report::{Context, Failure, Result, Step};
 use crate::sdk;
 use crate::settings::Settings;
 use crate::toolchain::{self, Target, Toolchain};
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 
 /// Kernel and files of the image, in memory, before a run adds its own.
@@ -24,7 +24,7 @@ pub struct Parts {
 pub fn command(settings: &Settings) -> Result<()> {
     let parts = build(Contents::Product)?;
     let initfs = parts.pack(None, settings.files()?.as_deref(), &[])?;
-    let directory = workspace::image_dir()?;
+    let directory = workspace::make(Place::Image)?;
     let path = directory.join("initfs");
     std::fs::write(&path, &initfs).context(|| format!("write {}", path.display()))?;
     println!("{}  {} bytes", workspace::display(&path), initfs.len());
@@ -136,7 +136,7 @@ fn compile(toolchain: &Toolchain, target: Target, packages: &[String]) -> Result
         return Ok(());
     }
     Err(Failure::from(format!(
-        "building {} for {} failed",
+        "building {} for {} failed; cargo's words are above",
         packages.join(", "),
         target.triple()
     )))
@@ -144,7 +144,8 @@ fn compile(toolchain: &Toolchain, target: Target, packages: &[String]) -> Result
 
 /// The file cargo makes of a binary target.
 fn built(target: Target, binary: &str) -> PathBuf {
-    workspace::guest_target()
+    Place::Guest
+        .path()
         .join(target.triple())
         .join("release")
         .join(binary)

@@ -2,19 +2,13 @@
 
 use crate::report::{Context, Result};
 use crate::settings::Settings;
-use crate::workspace;
+use crate::workspace::{self, Place};
 
-/// The command. The tool itself lies below `target/`, so cargo's own directories stay usable: only
-/// the image, the logs and the guest build are removed.
+/// The command. This tool itself lies below `target/`, and may be removed while it runs; cargo
+/// builds it again at the next call.
 pub fn command(_settings: &Settings) -> Result<()> {
-    for directory in [
-        workspace::target().join("image"),
-        workspace::target().join("run"),
-        workspace::target().join("sdk"),
-        workspace::target().join("sdk-build"),
-        workspace::target().join("patterns"),
-        workspace::guest_target(),
-    ] {
+    // The second one is in the first, unless the environment says otherwise.
+    for directory in [workspace::target(), Place::Guest.path()] {
         if directory.exists() {
             println!("removing {}", workspace::display(&directory));
             std::fs::remove_dir_all(&directory)

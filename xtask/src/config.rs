@@ -105,14 +105,14 @@ pub struct Suite {
     /// What must happen.
     #[serde(default)]
     pub expect: Expect,
-    /// How its nodes get their kernel, unless BOOT= says so.
+    /// How its nodes get their kernel; as BOOT= says if not given here.
     pub boot: Option<Boot>,
     /// What its nodes have or lack.
     #[serde(default)]
     pub parts: PcParts,
     /// QEMU's machine, if not as usual.
     pub machine: Option<String>,
-    /// Memory of each node in MiB, if not as usual.
+    /// Memory of each node in MiB; as MEM= says if not given here.
     pub memory_mib: Option<u64>,
     /// Value of QEMU's `-smp`, if not as usual.
     pub smp: Option<String>,

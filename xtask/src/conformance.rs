@@ -29,6 +29,14 @@ pub fn command(settings: &Settings) -> Result<()> {
         wanted(place).then_some((place, suite))
     });
     let places: Vec<_> = places.collect();
+    if places.is_empty() && !wanted("sim") {
+        let known = tests.suite.iter();
+        let mut known: Vec<_> = known.filter_map(|s| s.name.strip_prefix(PREFIX)).collect();
+        known.insert(0, "sim");
+        let only = settings.only().unwrap_or_default();
+        let known = known.join(", ");
+        return Err(format!("ONLY={only}: in the name of no place; they are {known}").into());
+    }
     if !places.is_empty() {
         let parts = run::prepare(settings, Contents::Tests)?;
         for (place, suite) in places {
@@ -59,5 +67,5 @@ fn simulator() -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    Err(format!("{status}").into())
+    Err(format!("{status}: see above; again: cargo test -p conformance --test sim").into())
 }

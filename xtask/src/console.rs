@@ -3,16 +3,16 @@
 
 use crate::machine;
 use crate::report::{Context, Result};
-use crate::settings::Settings;
+use crate::settings::{MAX_NODES, Settings};
 use crate::terminal::{self, Raw};
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// The file that names the running machine's directory.
 fn record() -> Result<PathBuf> {
-    Ok(workspace::run_dir()?.join("current"))
+    Ok(workspace::make(Place::Run)?.join("current"))
 }
 
 /// Says where the consoles of the machine that runs now are.
@@ -32,8 +32,17 @@ pub fn command(settings: &Settings) -> Result<()> {
         return Err(nothing_runs.into());
     }
     let path = machine::console_path(&directory, node);
-    let mut stream = UnixStream::connect(&path)
-        .context(|| format!("attach to node {node}: is it one of the running machine's nodes"))?;
+    let mut stream = UnixStream::connect(&path).map_err(|error| {
+        let nodes: Vec<_> = (0..MAX_NODES)
+            .filter(|node| machine::console_path(&directory, *node).exists())
+            .map(|node| node.to_string())
+            .collect();
+        format!(
+            "NODE={node}: cannot attach ({error}); the running machine offers the consoles of \
+             the nodes {}",
+            nodes.join(", ")
+        )
+    })?;
     eprintln!("attached to node {node}; leave with Ctrl-]");
     let _raw = if terminal::present() {
         Some(Raw::enter()?)

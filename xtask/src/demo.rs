@@ -110,7 +110,7 @@ pub fn play(settings: &Settings, parts: &crate::build::Parts) -> Result<bool> {
     let off = outcome.status() == 0;
     score.print(
         "power-off",
-        "all scripts ended well and both nodes powered off",
+        "all scripts ended well and all nodes powered off",
         off,
         "",
     );

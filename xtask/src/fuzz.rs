@@ -9,7 +9,7 @@ use crate::packages;
 use crate::report::{Context, Failure, Result};
 use crate::settings::Settings;
 use crate::toolchain;
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -57,9 +57,10 @@ pub fn command(settings: &Settings) -> Result<()> {
         Some(name) => vec![checked(name)?],
         None => targets()?,
     };
+    let input = settings.input()?;
     build()?;
-    if let Some(input) = settings.input() {
-        return repeat(settings, Path::new(input));
+    if let Some((input, target)) = input {
+        return repeat(target, input);
     }
     let time = settings.seconds()?.unwrap_or(USUAL);
     run_all(&targets, time)
@@ -114,7 +115,7 @@ fn build() -> Result<()> {
 }
 
 fn directory() -> PathBuf {
-    workspace::target().join("fuzz")
+    Place::Fuzz.path()
 }
 
 /// A call of a target's program.
@@ -122,13 +123,7 @@ fn program(target: &str) -> Command {
     Command::new(directory().join(TRIPLE).join("release").join(target))
 }
 
-fn repeat(settings: &Settings, input: &Path) -> Result<()> {
-    let Some(target) = settings.target() else {
-        return Err("INPUT= is the input of one target: add TARGET=".into());
-    };
-    if !input.is_file() {
-        return Err(format!("INPUT={}: there is no such file", input.display()).into());
-    }
+fn repeat(target: &str, input: &Path) -> Result<()> {
     let mut command = program(target);
     command.arg(input).env("RUST_BACKTRACE", "1");
     let status = command.status().context(|| format!("start {target}"))?;

@@ -9,7 +9,7 @@ use crate::launch::BootFiles;
 use crate::packages::{self, Package};
 use crate::report::{Context, Failure, Result, Step};
 use crate::settings::{Boot, Settings};
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -40,7 +40,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     packages::ensure(packages::ISO)?;
     let parts = build::build(Contents::Product)?;
     let initfs = parts.pack(None, settings.files()?.as_deref(), &[])?;
-    let directory = workspace::image_dir()?;
+    let directory = workspace::make(Place::Image)?;
     let initfs_path = directory.join("initfs");
     std::fs::write(&initfs_path, &initfs).context(|| format!("write {}", initfs_path.display()))?;
     let iso = directory.join("skiff.iso");

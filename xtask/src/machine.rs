@@ -11,7 +11,7 @@ use crate::monitor::{Monitor, SCREEN_POLL};
 use crate::picture::Text;
 use crate::report::{Context, Result};
 use crate::trace;
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -196,7 +196,7 @@ impl Machine {
         let memories = (0..nodes)
             .map(|node| new_memory(&format!("ram-{node}"), plan.memory_mib << 20))
             .collect::<Result<Vec<_>>>()?;
-        let logs = workspace::run_dir()?.join(&plan.name);
+        let logs = workspace::make(Place::Run)?.join(&plan.name);
         std::fs::create_dir_all(&logs).context(|| format!("create {}", logs.display()))?;
         let (sender, events) = channel();
         let mut machine = Self {

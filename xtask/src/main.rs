@@ -49,112 +49,134 @@ use report::Result;
 use settings::Settings;
 use std::process::ExitCode;
 
-/// A command of this tool: its name, what it does in one line, and its entry.
+/// A command of this tool: its name, what it does in one line, the settings it reads with a blank
+/// between two, and its entry.
 struct Command {
     name: &'static str,
     help: &'static str,
+    settings: &'static str,
     run: fn(&Settings) -> Result<()>,
 }
 
 const COMMANDS: &[Command] = &[
     Command {
         name: "run",
-        help: "boot host and card; shell, demo or SCRIPT=",
+        help: "boot host and card; shell, demo without a terminal, or scripts",
+        settings: "SCRIPT NODES FILES MEM TIMEOUT BOOT ACCEL PIN",
         run: run::command,
     },
     Command {
         name: "demo",
         help: "boot two nodes, play the demo, power off",
+        settings: "NODES FILES MEM TIMEOUT BOOT ACCEL PIN",
         run: demo::command,
     },
     Command {
         name: "console",
-        help: "attach to a running node: NODE=1",
+        help: "attach to a running node",
+        settings: "NODE",
         run: console::command,
     },
     Command {
         name: "test",
         help: "everything continuous integration runs",
+        settings: "ONLY FILES MEM TIMEOUT BOOT ACCEL PIN",
         run: test::command,
     },
     Command {
         name: "bench",
-        help: "measure ours beside limits and peers: REPS= QUICK=1 ONLY=",
+        help: "measure ours beside limits and peers",
+        settings: "ONLY REPS QUICK PIN",
         run: bench::command,
     },
     Command {
         name: "image",
         help: "make the bootable ISO image",
+        settings: "FILES",
         run: image::command,
     },
     Command {
         name: "build",
         help: "build kernel and programs, pack initfs",
+        settings: "FILES",
         run: build::command,
     },
     Command {
         name: "sdk",
         help: "headers, libraries and skiff-cc for C programs",
+        settings: "",
         run: sdk::command,
     },
     Command {
         name: "setup",
         help: "install missing tools and toolchain",
+        settings: "",
         run: setup::command,
     },
     Command {
         name: "tidy",
         help: "check the rules no compiler checks",
+        settings: "",
         run: tidy::command,
     },
     Command {
         name: "check-redox",
         help: "check the programs and files for a Redox installation",
+        settings: "",
         run: redox::command,
     },
     Command {
         name: "sim",
-        help: "run the protocol simulator: SEEDS= SEED=",
+        help: "run the protocol simulator",
+        settings: "SEED SEEDS",
         run: sim::command,
     },
     Command {
         name: "soak",
-        help: "random load on three nodes while programs and nodes are killed: MINUTES= SEED=",
+        help: "random load on three nodes while programs and nodes are killed",
+        settings: "MINUTES SEED NODES FILES MEM TIMEOUT BOOT ACCEL PIN",
         run: soak::command,
     },
     Command {
         name: "fuzz",
-        help: "run the fuzz targets: TARGET= SECONDS= INPUT=",
+        help: "run the fuzz targets",
+        settings: "TARGET SECONDS INPUT",
         run: fuzz::command,
     },
     Command {
         name: "sanitize",
-        help: "native tests under the sanitizers: KIND=address|thread",
+        help: "native tests under the sanitizers",
+        settings: "KIND",
         run: sanitize::command,
     },
     Command {
         name: "node-kills",
-        help: "cut a node's power again and again in mid-transfer: COUNT=",
+        help: "cut a node's power again and again in mid-transfer",
+        settings: "COUNT FILES MEM TIMEOUT BOOT ACCEL PIN",
         run: node_kills::command,
     },
     Command {
         name: "conformance",
-        help: "run the conformance suite alone: ONLY=sim|loopback|pair",
+        help: "run the conformance suite alone: sim, loopback, pair",
+        settings: "ONLY FILES MEM TIMEOUT BOOT ACCEL PIN",
         run: conformance::command,
     },
     Command {
         name: "behaviour",
         help: "write docs/behaviour.md from the suite's data",
+        settings: "",
         run: behaviour::command,
     },
     Command {
         name: "fabric",
-        help: "run only the PCI fabric server: NODES=2",
+        help: "run only the PCI fabric server",
+        settings: "NODES",
         run: serve::command,
     },
     Command {
         name: "clean",
-        help: "remove everything that was built",
+        help: "remove everything that was built: all of target/",
+        settings: "",
         run: clean::command,
     },
 ];
@@ -191,13 +213,19 @@ fn dispatch(words: Vec<String>) -> Result<()> {
         print_help();
         return Ok(());
     }
-    (command.run)(&Settings::parse(rest)?)
+    (command.run)(&Settings::parse(name, command.settings, rest)?)
 }
 
 fn print_help() {
     println!("usage: cargo xtask <command> [KEY=VALUE ...]\n\ncommands:");
     for command in COMMANDS {
         println!("  {:11} {}", command.name, command.help);
+        if !command.settings.is_empty() {
+            println!("  {:11}   reads {}", "", command.settings);
+        }
     }
-    println!("\nsettings:\n{}", settings::HELP);
+    println!(
+        "\nsettings (what holds without them in brackets):\n{}",
+        settings::help()
+    );
 }

@@ -102,7 +102,15 @@ impl Monitor {
             match self.listener.accept() {
                 Ok((stream, _)) => break stream,
                 Err(_) if Instant::now() < deadline => std::thread::sleep(POLL),
-                Err(error) => return Err(format!("QEMU's monitor did not connect: {error}").into()),
+                Err(error) => {
+                    return Err(format!(
+                        "QEMU's monitor did not connect within {} s ({error}): see what QEMU says \
+                         in node<i>-qemu.log beside {}",
+                        PATIENCE.as_secs(),
+                        self.pictures.display()
+                    )
+                    .into());
+                }
             }
         };
         let set = stream.set_nonblocking(false);

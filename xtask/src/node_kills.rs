@@ -16,7 +16,7 @@ const LIMIT_S: u64 = 120;
 
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
-    let count = settings.simulation("COUNT")?.unwrap_or(COUNT);
+    let count = settings.count()?.unwrap_or(COUNT);
     let parts = run::prepare(settings, Contents::Tests)?;
     let limit = Duration::from_secs((count + 1) * LIMIT_S);
     let mut run = run::run_of("node-kills", settings, limit)?;

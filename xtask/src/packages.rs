@@ -19,6 +19,20 @@ pub const QEMU: Package = Package {
     sign: "qemu-system-x86_64",
     why: "runs the nodes",
 };
+/// What every run of nodes calls.
+pub const NODES: &[Package] = &[
+    QEMU,
+    Package {
+        name: "util-linux",
+        sign: "taskset",
+        why: "binds each node to a processor core",
+    },
+    Package {
+        name: "util-linux",
+        sign: "setpriv",
+        why: "ends the nodes when their launcher ends",
+    },
+];
 /// Links kernel and programs.
 pub const LINKER: Package = Package {
     name: "lld",
@@ -113,7 +127,8 @@ pub const FORMATTER: Package = Package {
 /// What building, running and testing call; a toolchain has its own search (`toolchain`), and
 /// cargo's components theirs (`test::ensure_components`).
 pub fn all() -> Vec<Package> {
-    let mut all = vec![QEMU, UEFI, LINKER, ARCHIVER, C_COMPILER, CXX_COMPILER];
+    let mut all = vec![UEFI, LINKER, ARCHIVER, C_COMPILER, CXX_COMPILER];
+    all.extend(NODES);
     all.extend(ISO);
     all
 }
@@ -150,7 +165,8 @@ pub fn ensure(packages: &[Package]) -> Result<()> {
     for package in &missing {
         eprintln!("    missing: {:16} {}", package.name, package.why);
     }
-    let names: Vec<_> = missing.iter().map(|package| package.name).collect();
+    let mut names: Vec<_> = missing.iter().map(|package| package.name).collect();
+    names.dedup();
     let install = "apt-get install --yes --no-install-recommends";
     if !is_root() {
         return Err(format!(

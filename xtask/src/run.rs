@@ -36,7 +36,7 @@ pub fn command(settings: &Settings) -> Result<()> {
 /// Makes sure that nodes can be started, and builds what they boot.
 pub fn prepare(settings: &Settings, contents: Contents) -> Result<Parts> {
     let mut wanted = image::packages_for(settings.boot()?);
-    wanted.push(packages::QEMU);
+    wanted.extend(packages::NODES);
     packages::ensure(&wanted)?;
     build::build(contents)
 }

@@ -9,12 +9,14 @@ use crate::fuzz::TRIPLE;
 use crate::report::{Context, Result};
 use crate::settings::Settings;
 use crate::toolchain;
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::process::Command;
 
 /// A sanitizer and what runs under it.
 struct Kind {
     name: &'static str,
+    /// Where it is built.
+    place: Place,
     rustflags: &'static str,
     /// The environment variable with its options, and those.
     options: (&'static str, &'static str),
@@ -26,6 +28,7 @@ const KINDS: &[Kind] = &[
     // The crates with unsafe code, and those that work on shared memory through them.
     Kind {
         name: "address",
+        place: Place::Address,
         rustflags: "-Zsanitizer=address",
         // Tests give memory away on purpose that lives as long as the program.
         options: ("ASAN_OPTIONS", "detect_leaks=0"),
@@ -39,6 +42,7 @@ const KINDS: &[Kind] = &[
     // threads through the standard library, and what is not checked there looks like a race.
     Kind {
         name: "thread",
+        place: Place::Thread,
         rustflags: "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer",
         options: ("TSAN_OPTIONS", "halt_on_error=1"),
         calls: &["run --quiet --release -p bench-native -- --quick"],
@@ -75,7 +79,7 @@ fn run(kind: &Kind, call: &str) -> Result<()> {
         .current_dir(workspace::root())
         .args(words)
         // Each in a place of its own, as flags change all that is built.
-        .env("CARGO_TARGET_DIR", workspace::target().join(kind.name))
+        .env("CARGO_TARGET_DIR", kind.place.path())
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", kind.rustflags)
         .env(kind.options.0, kind.options.1);

@@ -8,7 +8,7 @@ use crate::packages;
 use crate::report::{Context, Failure, Result, Step};
 use crate::settings::Settings;
 use crate::toolchain::{self, Target};
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -40,7 +40,7 @@ pub fn make() -> Result<PathBuf> {
     let toolchain = toolchain::find()?;
     let step = Step::start(format!("building the C libraries with {}", toolchain.name));
     // A directory of its own, as the flags differ: no path of this machine goes into the objects.
-    let build = workspace::target().join("sdk-build");
+    let build = Place::SdkBuild.path();
     let mut cargo = toolchain.cargo("build", Target::Program);
     cargo
         .args(["--quiet", "--package", PACKAGE])
@@ -53,8 +53,8 @@ pub fn make() -> Result<PathBuf> {
         .join(Target::Program.triple())
         .join("release")
         .join(LIBRARY);
-    let sdk = workspace::target().join("sdk");
-    let fresh = workspace::target().join("sdk.new");
+    let sdk = Place::Sdk.path();
+    let fresh = Place::NextSdk.path();
     remove(&fresh)?;
     for part in ["include", "lib", "bin"] {
         make_dir(&fresh.join(part))?;
@@ -81,7 +81,7 @@ pub fn make() -> Result<PathBuf> {
 pub fn compile_all(directory: &Path) -> Result<Vec<PathBuf>> {
     packages::ensure(&[packages::C_COMPILER])?;
     let sdk = make()?;
-    let place = workspace::target().join("patterns");
+    let place = Place::Patterns.path();
     make_dir(&place)?;
     let mut programs = Vec::new();
     for source in entries(directory)? {

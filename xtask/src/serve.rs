@@ -4,7 +4,6 @@ use crate::config;
 use crate::fabric::{Fabric, Options};
 use crate::report::Result;
 use crate::settings::Settings;
-use crate::workspace;
 
 /// The command: only the server, for QEMUs started by hand.
 pub fn command(settings: &Settings) -> Result<()> {
@@ -27,8 +26,8 @@ pub fn command(settings: &Settings) -> Result<()> {
         }
     }
     println!(
-        "serving (logs are in {}); end with Ctrl-C",
-        workspace::display(&workspace::run_dir()?)
+        "serving in {}; end with Ctrl-C",
+        options.directory.display()
     );
     loop {
         std::thread::park();

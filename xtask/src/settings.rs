@@ -3,42 +3,108 @@
 use crate::report::{Context, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Most nodes a run can have; node ids are 0 to 7.
 pub const MAX_NODES: usize = 8;
 
-/// Explains the settings; printed below the commands.
-pub const HELP: &str = "  \
-  NODES=n        number of nodes, 1 to 8 (default 2): node 0 is the host, the others are cards
-  SCRIPT=file    run this shell script on node 0, then power off; exit with its status
-  SCRIPTi=file   the same for node i (1 to 7); nodes without a script wait for the others
-  FILES=dir      lay the files of a directory over the root of the initfs
-  MEM=mib        memory of each node in MiB (default in config/node.toml)
-  TIMEOUT=s      hard limit for scripts, demo and each guest test, in seconds
-  BOOT=pvh|bios|uefi  boot the kernel directly (default), or the ISO image as a PC's firmware does
-  ACCEL=tcg|kvm|auto  emulation (default), KVM, or KVM where a probe finds that it works
-  PIN=0          do not bind each node to a processor core
-  NODE=n         which node `console` attaches to
-  ONLY=word      `test`: only stages and guest suites whose name contains the word; `bench`: steps
-  REPS=n         `bench`: boots of every step, 1 to 20 (default 3)
-  QUICK=1        `bench`: a smoke run with one short boot of every step
-  SEEDS=n        `sim`: number of seeds (default 200); SEED=n: the first one, alone by default
-  MINUTES=n      `soak`: how long (default 5)
-  COUNT=n        `node-kills`: how often a node's power is cut (default 100)
-  TARGET=name    `fuzz`: only this target
-  SECONDS=n      `fuzz`: how long each target runs (default 60)
-  INPUT=file     `fuzz`: repeat one input of TARGET
-  KIND=address|thread  `sanitize`: only this one
-environment:
-  SKIFF_TOOLCHAIN  a rustup toolchain's name, or a directory with bin/cargo and bin/rustc; it must
-                   have the library source (rust-src)";
+/// A setting, for the help.
+struct Explained {
+    key: &'static str,
+    value: &'static str,
+    what: &'static str,
+}
 
-const KNOWN: &[&str] = &[
-    "NODES", "FILES", "MEM", "TIMEOUT", "BOOT", "ACCEL", "PIN", "NODE", "ONLY", "SEED", "SEEDS",
-    "REPS", "QUICK", "MINUTES", "TARGET", "SECONDS", "INPUT", "KIND", "COUNT",
+/// All settings. Which of them a command reads is said with the command, in `main.rs`.
+const ALL: &[Explained] = &[
+    explained(
+        "NODES",
+        "n",
+        "number of nodes, 1 to 8 (2): node 0 is the host, others are cards",
+    ),
+    explained(
+        "SCRIPT",
+        "file",
+        "run this shell script on node 0, then power off; exit with its status.\n\
+         SCRIPT1=file to SCRIPT7=file: the same for those nodes; nodes without\n\
+         a script wait for the others",
+    ),
+    explained(
+        "FILES",
+        "dir",
+        "lay the files of a directory over the root of the initfs",
+    ),
+    explained(
+        "MEM",
+        "mib",
+        "memory of each node in MiB (as config/node.toml says)",
+    ),
+    explained(
+        "TIMEOUT",
+        "s",
+        "hard limit for scripts and the demo, in seconds",
+    ),
+    explained(
+        "BOOT",
+        "how",
+        "pvh: boot the kernel directly (default); bios, uefi: boot the ISO image\n\
+         as a PC with that firmware does",
+    ),
+    explained(
+        "ACCEL",
+        "how",
+        "tcg: emulation (default); kvm; auto: KVM where a probe finds it to work",
+    ),
+    explained("PIN", "0", "do not bind each node to a processor core"),
+    explained("NODE", "n", "which node to attach to (1)"),
+    explained(
+        "ONLY",
+        "word",
+        "only stages and suites, steps or places whose name contains the word",
+    ),
+    explained("REPS", "n", "boots of every step, 1 to 20 (3)"),
+    explained(
+        "QUICK",
+        "1",
+        "a smoke run with one short boot of every step",
+    ),
+    explained(
+        "SEED",
+        "n",
+        "the first seed; `sim` plays it alone unless SEEDS= is given",
+    ),
+    explained("SEEDS", "n", "number of seeds (200)"),
+    explained("MINUTES", "n", "how long (5)"),
+    explained("COUNT", "n", "how often a node's power is cut (100)"),
+    explained("TARGET", "name", "only this fuzz target"),
+    explained("SECONDS", "n", "how long each fuzz target runs (60)"),
+    explained("INPUT", "file", "repeat one input of TARGET"),
+    explained("KIND", "name", "only the sanitizer `address` or `thread`"),
 ];
+
+const ENVIRONMENT: &str = "\
+environment:
+  SKIFF_TOOLCHAIN     a rustup toolchain's name, or a directory with bin/cargo and bin/rustc; it
+                      must have the library source (rust-src)
+  SKIFF_GUEST_TARGET  where kernel and programs are built, in place of target/guest";
+
+const fn explained(key: &'static str, value: &'static str, what: &'static str) -> Explained {
+    Explained { key, value, what }
+}
+
+/// What is printed below the commands.
+pub fn help() -> String {
+    let mut text = String::new();
+    for Explained { key, value, what } in ALL {
+        let mut left = format!("{key}={value}");
+        for line in what.lines() {
+            text.push_str(&format!("  {left:12} {line}\n"));
+            left.clear();
+        }
+    }
+    text + ENVIRONMENT
+}
 
 /// How a node gets its kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -74,32 +140,41 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the words after the command.
-    pub fn parse(words: &[String]) -> Result<Self> {
+    /// Reads the words after a command. `read` are the settings that it reads, with a blank between
+    /// two; any other is refused, as it would change nothing.
+    pub fn parse(command: &str, read: &str, words: &[String]) -> Result<Self> {
         let mut settings = Self::default();
         for word in words {
             let Some((key, value)) = word.split_once('=') else {
                 return Err(format!("'{word}' is not KEY=VALUE, for example NODES=3").into());
             };
-            if let Some(digits) = key.strip_prefix("SCRIPT") {
-                let node = script_node(key, digits)?;
-                if settings
-                    .scripts
-                    .insert(node, PathBuf::from(value))
-                    .is_some()
-                {
-                    return Err(format!("{key}: node {node} has two scripts, give one").into());
+            let digits = key.strip_prefix("SCRIPT");
+            let known = if digits.is_some() { "SCRIPT" } else { key };
+            if !ALL.iter().any(|setting| setting.key == known) {
+                return Err(format!("{word}: unknown setting, see `cargo xtask help`").into());
+            }
+            if !read.split_whitespace().any(|setting| setting == known) {
+                let choice = match read {
+                    "" => "no settings".to_string(),
+                    read => format!("only {read}"),
+                };
+                return Err(format!("{word}: `{command}` reads {choice}").into());
+            }
+            if let Some(digits) = digits {
+                let node = script_node(word, digits)?;
+                let former = settings.scripts.insert(node, PathBuf::from(value));
+                if former.is_some() {
+                    return Err(format!("{word}: node {node} has two scripts, give one").into());
                 }
-            } else if KNOWN.contains(&key) {
-                settings.values.insert(key.to_string(), value.to_string());
             } else {
-                return Err(format!("unknown setting '{key}': see `cargo xtask help`").into());
+                settings.values.insert(key.to_string(), value.to_string());
             }
         }
         settings.check()
     }
 
-    /// Reads every value once, so that a bad one is reported before any work is done.
+    /// Reads every value once, so that a bad one is reported before any work is done. Names (ONLY,
+    /// TARGET, KIND) are checked by their commands, which know the right ones.
     fn check(self) -> Result<Self> {
         let nodes = self.nodes(2)?;
         if let Some((node, path)) = self.scripts.iter().find(|(node, _)| **node >= nodes) {
@@ -112,7 +187,7 @@ impl Settings {
         }
         for path in self.scripts.values() {
             if !path.is_file() {
-                return Err(format!("SCRIPT: '{}' is not a file", path.display()).into());
+                return Err(format!("SCRIPT={}: is not a file", path.display()).into());
             }
         }
         self.files()?;
@@ -124,6 +199,12 @@ impl Settings {
         self.repetitions()?;
         self.quick()?;
         self.seconds()?;
+        self.node()?;
+        self.seed()?;
+        self.seeds()?;
+        self.minutes()?;
+        self.count()?;
+        self.input()?;
         Ok(self)
     }
 
@@ -217,9 +298,19 @@ impl Settings {
         self.values.get("TARGET").map(String::as_str)
     }
 
-    /// The input a fuzz target is to repeat.
-    pub fn input(&self) -> Option<&str> {
-        self.values.get("INPUT").map(String::as_str)
+    /// The input to repeat, and its fuzz target.
+    pub fn input(&self) -> Result<Option<(&Path, &str)>> {
+        let Some(input) = self.values.get("INPUT") else {
+            return Ok(None);
+        };
+        let Some(target) = self.target() else {
+            return Err(format!("INPUT={input}: add TARGET=, the target it is for").into());
+        };
+        let path = Path::new(input);
+        if !path.is_file() {
+            return Err(format!("INPUT={input}: there is no such file").into());
+        }
+        Ok(Some((path, target)))
     }
 
     /// How long each fuzz target runs, if given.
@@ -234,33 +325,51 @@ impl Settings {
         self.values.get("KIND").map(String::as_str)
     }
 
-    /// A plain number passed on to the simulator.
-    pub fn simulation(&self, key: &str) -> Result<Option<u64>> {
-        self.number(key, 0, u64::MAX)
+    /// The seed to begin with, if given.
+    pub fn seed(&self) -> Result<Option<u64>> {
+        self.number("SEED", 0, u64::MAX)
+    }
+
+    /// Number of seeds, if given.
+    pub fn seeds(&self) -> Result<Option<u64>> {
+        self.number("SEEDS", 1, u64::MAX)
+    }
+
+    /// How long random load lasts, if given.
+    pub fn minutes(&self) -> Result<Option<u64>> {
+        self.number("MINUTES", 1, 1_000_000)
+    }
+
+    /// How often a node's power is cut, if given.
+    pub fn count(&self) -> Result<Option<u64>> {
+        self.number("COUNT", 1, 1_000_000)
     }
 }
 
-fn script_node(key: &str, digits: &str) -> Result<usize> {
+fn script_node(word: &str, digits: &str) -> Result<usize> {
     if digits.is_empty() {
         return Ok(0);
     }
     match digits.parse::<usize>() {
         Ok(node) if node < MAX_NODES && digits.len() == 1 => Ok(node),
-        _ => Err(format!("{key}: the node in SCRIPT<node> must be 0 to 7").into()),
+        _ => Err(format!("{word}: the node in SCRIPT<node> must be 0 to 7").into()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
+    /// As a command that reads all of them.
     fn parse(words: &[&str]) -> Result<Settings> {
-        Settings::parse(
-            &words
-                .iter()
-                .map(|word| word.to_string())
-                .collect::<Vec<_>>(),
-        )
+        let keys: Vec<_> = ALL.iter().map(|setting| setting.key).collect();
+        parse_for(&keys.join(" "), words)
+    }
+
+    fn parse_for(read: &str, words: &[&str]) -> Result<Settings> {
+        let words: Vec<_> = words.iter().map(|word| word.to_string()).collect();
+        Settings::parse("try", read, &words)
     }
 
     #[test]
@@ -274,7 +383,7 @@ mod tests {
 
     #[test]
     fn bad_values_name_key_and_value() {
-        for words in [
+        for word in [
             "NODES=9",
             "NODES=0",
             "NODES=two",
@@ -287,15 +396,29 @@ mod tests {
             "SCRIPT01=x",
             "FILES=/nonexistent",
             "SCRIPT=/nonexistent",
+            "NODE=8",
+            "SEED=-1",
+            "SEEDS=0",
+            "MINUTES=0",
+            "COUNT=0",
+            "SECONDS=0",
+            "REPS=21",
+            "INPUT=/nonexistent",
         ] {
-            let message = parse(&[words]).unwrap_err().message;
-            let value = words.split('=').next_back().unwrap();
-            let key = words.split('=').next().unwrap();
-            assert!(
-                message.contains(key) || message.contains(value),
-                "{words}: {message}"
-            );
+            let message = parse(&[word]).unwrap_err().message;
+            assert!(message.contains(word), "{word}: {message}");
         }
+        let message = parse(&["TARGET=x", "INPUT=/nonexistent"]).unwrap_err();
+        assert!(message.message.contains("no such file"), "{message:?}");
+    }
+
+    #[test]
+    fn what_a_command_does_not_read_is_refused() {
+        assert!(parse_for("SEED SEEDS", &["SEED=1", "SEEDS=2"]).is_ok());
+        let failure = parse_for("SEED SEEDS", &["SECONDS=10"]).unwrap_err();
+        assert_eq!(failure.message, "SECONDS=10: `try` reads only SEED SEEDS");
+        let failure = parse_for("", &["SCRIPT1=x"]).unwrap_err();
+        assert_eq!(failure.message, "SCRIPT1=x: `try` reads no settings");
     }
 
     #[test]
@@ -304,5 +427,16 @@ mod tests {
         let word = format!("SCRIPT3={}/../{file}", env!("CARGO_MANIFEST_DIR"));
         assert!(parse(&[&word]).unwrap_err().message.contains("NODES=4"));
         assert_eq!(parse(&[&word, "NODES=4"]).unwrap().scripts.len(), 1);
+    }
+
+    /// Every setting that a command reads exists, and every one is read by a command.
+    #[test]
+    fn commands_and_settings_agree() {
+        let read: BTreeSet<_> = crate::COMMANDS
+            .iter()
+            .flat_map(|command| command.settings.split_whitespace())
+            .collect();
+        let all: BTreeSet<_> = ALL.iter().map(|setting| setting.key).collect();
+        assert_eq!(read, all);
     }
 }

@@ -11,9 +11,9 @@ const USUAL_SEEDS: u64 = 200;
 
 /// The command: the simulator's program, with the first seed and how many.
 pub fn command(settings: &Settings) -> Result<()> {
-    let seed = settings.simulation("SEED")?;
+    let seed = settings.seed()?;
     let usual = if seed.is_some() { 1 } else { USUAL_SEEDS };
-    let seeds = settings.simulation("SEEDS")?.unwrap_or(usual);
+    let seeds = settings.seeds()?.unwrap_or(usual);
     let mut command = toolchain::clean(Command::new("cargo"));
     command.current_dir(workspace::root());
     command.args(["run", "--profile=sim", "--quiet", "--package=sim", "--"]);

@@ -10,7 +10,7 @@ use crate::report::{Context, Failure, Result};
 use crate::run;
 use crate::script::{Observer, Outcome};
 use crate::settings::Settings;
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ const END: Duration = Duration::from_secs(300);
 
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
-    let minutes = settings.simulation("MINUTES")?.unwrap_or(MINUTES);
-    let seed = settings.simulation("SEED")?.unwrap_or(1);
+    let minutes = settings.minutes()?.unwrap_or(MINUTES);
+    let seed = settings.seed()?.unwrap_or(1);
     let parts = run::prepare(settings, Contents::Tests)?;
     let mut run = run::run_of("soak", settings, Duration::from_secs(minutes * 60) + END)?;
     run.nodes = settings.nodes(3)?;
@@ -42,7 +42,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     let mut watch = Watch::default();
     let outcome = run.execute(&parts, &mut watch)?;
     let text = report(&watch, &outcome, seed, start.elapsed());
-    let path = workspace::run_dir()?.join("soak/report.txt");
+    let path = workspace::make(Place::Run)?.join("soak/report.txt");
     std::fs::write(&path, &text).context(|| format!("write {}", path.display()))?;
     print!("\n{text}");
     println!("report: {}", workspace::display(&path));

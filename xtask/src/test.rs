@@ -19,7 +19,7 @@ use crate::sdk;
 use crate::settings::Settings;
 use crate::tidy;
 use crate::toolchain::{self, Target};
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -169,7 +169,7 @@ fn library_cargo(subcommand: &str) -> Command {
     let mut command = host_cargo(subcommand);
     command
         .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_TARGET_DIR", workspace::target().join("libraries"));
+        .env("CARGO_TARGET_DIR", Place::Libraries.path());
     command
 }
 

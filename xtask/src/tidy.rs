@@ -135,6 +135,7 @@ fn check_text(name: &str, text: &str) -> Vec<Finding> {
         concat!("/ho", "me/"),
         concat!("/ro", "ot/"),
         concat!("/Us", "ers/"),
+        concat!("/wo", "rk/"),
     ];
     let notes = [
         concat!("FIX", "ME"),
@@ -231,12 +232,12 @@ fn check_pipeline(text: &str) -> Vec<Finding> {
 fn check_manifests() -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut used = BTreeSet::new();
-    used.extend(dependencies(&read("Cargo.toml")?)?);
+    used.extend(dependencies("Cargo.toml", &read("Cargo.toml")?)?);
     for member in build::workspace_members()? {
         let name = format!("{member}/Cargo.toml");
         let text = read(&name)?;
         findings.extend(check_lints(&member, &text));
-        used.extend(dependencies(&text).map_err(|f| format!("{name}: {}", f.message))?);
+        used.extend(dependencies(&name, &text)?);
     }
     findings.extend(check_dependency_list(&used, &read(DEPENDENCY_LIST)?));
     Ok(findings)
@@ -269,10 +270,8 @@ fn check_lints(member: &str, manifest: &str) -> Option<Finding> {
 }
 
 /// Names of the crates from outside that a manifest asks for with a version.
-fn dependencies(manifest: &str) -> Result<BTreeSet<String>> {
-    let table: toml::Table = manifest
-        .parse()
-        .context(|| "understand a manifest".to_string())?;
+fn dependencies(name: &str, manifest: &str) -> Result<BTreeSet<String>> {
+    let table: toml::Table = manifest.parse().context(|| format!("understand {name}"))?;
     let mut names = BTreeSet::new();
     let workspace = table
         .get("workspace")
@@ -387,7 +386,7 @@ mod tests {
     fn dependency_rules_fire() {
         let manifest = "[dependencies]\na = \"1\"\nb = { version = \"2\" }\nc.workspace = true\n\
                         [target.x.dependencies]\nd = \"1\"\n";
-        let used = dependencies(manifest).unwrap();
+        let used = dependencies("x", manifest).unwrap();
         assert_eq!(used.iter().collect::<Vec<_>>(), ["a", "b", "d"]);
         let complete = "| `a` | why |\n| `b` | why |\n| `d` | why |\n";
         assert!(check_dependency_list(&used, complete).is_empty());

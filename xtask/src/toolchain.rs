@@ -5,7 +5,7 @@
 
 use crate::packages;
 use crate::report::{Context, Result};
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -61,11 +61,17 @@ pub fn find() -> Result<Toolchain> {
     if let Ok(wanted) = std::env::var("SKIFF_TOOLCHAIN") {
         return named(&wanted);
     }
-    if let Some(found) = rustup_names()
-        .iter()
-        .find_map(|name| from_rustup(name).ok())
-    {
-        return Ok(found);
+    let mut passed_over = Vec::new();
+    for name in rustup_names() {
+        match from_rustup(&name) {
+            Ok(found) => return Ok(found),
+            Err(failure) => passed_over.push(failure.message),
+        }
+    }
+    if packages::TOOLCHAIN.iter().any(|package| !package.present()) {
+        for why in passed_over {
+            eprintln!("    passed over: {why}");
+        }
     }
     packages::ensure(packages::TOOLCHAIN)?;
     let sysroot = Path::new("/usr");
@@ -132,7 +138,9 @@ fn check(directory: &Path, name: String) -> Result<Toolchain> {
     let version = output_of(&bin.join("rustc"), &["--version"])?;
     match minor_version(&version) {
         Some(minor) if minor >= MIN_MINOR => Ok(Toolchain { name, bin }),
-        _ => Err(format!("{name} is {version}: need 1.{MIN_MINOR} or newer").into()),
+        _ => Err(
+            format!("{name} is {version}: need 1.{MIN_MINOR} or newer (`rustup update`)").into(),
+        ),
     }
 }
 
@@ -184,7 +192,7 @@ impl Toolchain {
     pub fn cargo(&self, subcommand: &str, target: Target) -> Command {
         let mut command = self.cargo_for(subcommand, target);
         command
-            .env("CARGO_TARGET_DIR", workspace::guest_target())
+            .env("CARGO_TARGET_DIR", Place::Guest.path())
             .arg("-Zbuild-std=core,alloc,compiler_builtins")
             .arg("-Zbuild-std-features=compiler-builtins-mem");
         if target == Target::Kernel {
@@ -206,7 +214,7 @@ impl Toolchain {
     pub fn cargo_with_std(&self, subcommand: &str, target: Target) -> Command {
         let mut command = self.cargo_for(subcommand, target);
         command
-            .env("CARGO_TARGET_DIR", workspace::target().join("redox"))
+            .env("CARGO_TARGET_DIR", Place::Redox.path())
             .arg("-Zbuild-std=std,panic_abort");
         command
     }

@@ -13,28 +13,71 @@ pub fn root() -> PathBuf {
     here.parent().map(PathBuf::from).unwrap_or(here)
 }
 
-/// The directory everything built goes to.
+/// The directory everything built goes to. Cargo puts what runs on this machine into it, with the
+/// usual flags; whatever is built otherwise, or is no build, has a [`Place`] in it.
 pub fn target() -> PathBuf {
     root().join("target")
 }
 
-/// Cargo's target directory for kernel and programs of the image. `SKIFF_GUEST_TARGET` moves it,
-/// for those who share the sources between several builds.
-pub fn guest_target() -> PathBuf {
-    match std::env::var_os("SKIFF_GUEST_TARGET") {
-        Some(path) => PathBuf::from(path),
-        None => target().join("guest"),
+/// A directory below `target/`. There are no others but cargo's own, and `clean` removes all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Finished files: initfs, ISO.
+    Image,
+    /// Logs and records of runs.
+    Run,
+    /// Build of kernel and programs; elsewhere if `SKIFF_GUEST_TARGET` says so.
+    Guest,
+    /// Build of the image's libraries for their tests on this machine.
+    Libraries,
+    /// Check of the programs with `std`.
+    Redox,
+    /// The SDK for C programs.
+    Sdk,
+    /// The next SDK, while it is made.
+    NextSdk,
+    /// Build of the SDK's libraries.
+    SdkBuild,
+    /// C programs of the tests.
+    Patterns,
+    /// Build of the fuzz targets, and inputs that were found.
+    Fuzz,
+    /// Results of the benchmark, what it downloads and builds.
+    Bench,
+    /// Build under AddressSanitizer.
+    Address,
+    /// Build under ThreadSanitizer.
+    Thread,
+}
+
+impl Place {
+    /// The directory, which may not exist yet.
+    pub fn path(self) -> PathBuf {
+        let name = match self {
+            Self::Image => "image",
+            Self::Run => "run",
+            Self::Guest => match std::env::var_os("SKIFF_GUEST_TARGET") {
+                Some(path) => return PathBuf::from(path),
+                None => "guest",
+            },
+            Self::Libraries => "libraries",
+            Self::Redox => "redox",
+            Self::Sdk => "sdk",
+            Self::NextSdk => "sdk.new",
+            Self::SdkBuild => "sdk-build",
+            Self::Patterns => "patterns",
+            Self::Fuzz => "fuzz",
+            Self::Bench => "bench",
+            Self::Address => "address",
+            Self::Thread => "thread",
+        };
+        target().join(name)
     }
 }
 
-/// Finished files: kernel, initfs, ISO.
-pub fn image_dir() -> Result<PathBuf> {
-    make_dir(target().join("image"))
-}
-
-/// Logs and records of runs.
-pub fn run_dir() -> Result<PathBuf> {
-    make_dir(target().join("run"))
+/// The directory, which exists then.
+pub fn make(place: Place) -> Result<PathBuf> {
+    make_dir(place.path())
 }
 
 fn make_dir(path: PathBuf) -> Result<PathBuf> {

@@ -11,7 +11,7 @@ use crate::lines::Splitter;
 use crate::machine::{self, RunDirectory};
 use crate::packages;
 use crate::report::{Context, Result, Step};
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -88,7 +88,7 @@ fn init_script() -> String {
 impl Linux {
     /// Fetches and builds what is missing.
     pub fn prepare() -> Result<Self> {
-        let directory = workspace::target().join("bench/linux");
+        let directory = Place::Bench.path().join("linux");
         std::fs::create_dir_all(&directory)
             .context(|| format!("create {}", directory.display()))?;
         let root = directory.join("root");
@@ -336,7 +336,7 @@ impl Drop for Guest {
 
 /// Where a guest's console and QEMU's own words go, for messages.
 fn log_name(name: &str) -> Result<String> {
-    let path = workspace::run_dir()?.join("bench");
+    let path = workspace::make(Place::Run)?.join("bench");
     std::fs::create_dir_all(&path).context(|| format!("create {}", path.display()))?;
     Ok(workspace::display(&path.join(format!("{name}.log"))))
 }

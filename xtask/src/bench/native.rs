@@ -3,7 +3,7 @@
 
 use crate::report::{Context, Result, Step};
 use crate::toolchain;
-use crate::workspace;
+use crate::workspace::{self, Place};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ pub const NATIVE: &str = "bench-native";
 pub fn build(package: &str) -> Result<PathBuf> {
     const TRIPLE: &str = "x86_64-unknown-linux-gnu";
     let step = Step::start(format!("building {package}"));
-    let target = workspace::target().join("bench/build");
+    let target = Place::Bench.path().join("build");
     let status = toolchain::clean(Command::new("cargo"))
         .current_dir(workspace::root())
         // Two of their dependencies use unstable features (see `test`).

@@ -11,13 +11,8 @@ const END: &str = "<!-- end: written by `make bench` -->";
 /// The generated part. `plots` are file names with what they show, relative to the page.
 pub fn generated(setting: &Setting, entries: &[Entry], plots: &[(String, &str)]) -> String {
     let mut text = format!(
-        "Measured {} at commit {}, {} boots of each step; machine: {}; {}; peers: Linux {}.\n\n",
-        setting.date,
-        setting.commit,
-        setting.boots,
-        setting.machine,
-        setting.emulator,
-        setting.linux
+        "Measured {}, {} boots of each step; machine: {}; {}; peers: Linux {}.\n\n",
+        setting.date, setting.boots, setting.machine, setting.emulator, setting.linux
     );
     let met = entries.iter().filter(|e| e.goal_met == Some(true)).count();
     text.push_str(&format!("{met} of {} goals are met.\n\n", entries.len()));

@@ -45,7 +45,9 @@ fn machine() -> String {
         });
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let system = file("/proc/sys/kernel/osrelease");
-    format!("{processor}, {cores} cores, Linux {}", system.trim())
+    // What stands behind the version tells who built it, not what it can do.
+    let version = system.trim().split('-').next().unwrap_or_default();
+    format!("{processor}, {cores} cores, Linux {version}")
 }
 
 fn today() -> String {

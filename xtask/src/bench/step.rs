@@ -68,6 +68,14 @@ pub fn steps(boots: u64, only: Option<&str>) -> Vec<(Step, u64)> {
     (1..=boots).flat_map(repeated).chain(once).collect()
 }
 
+/// The names of all steps, for ONLY=.
+pub fn names() -> Vec<&'static str> {
+    let all = REPEATED.iter().chain(SINGLE);
+    let mut names: Vec<_> = all.map(|step| step.name()).collect();
+    names.dedup();
+    names
+}
+
 /// Repetitions inside a boot, and the time for one size in a repetition, of what runs alone.
 fn effort(quick: bool) -> &'static str {
     match quick {
