@@ -28,7 +28,7 @@ use platform::{Result, copy};
 use runtime::time::Instant;
 use scheme_scif::{Daemon, LoopCounters, News, SCHEME, Scif};
 use scif_abi::NodeId;
-use scif_abi::limits::{HOST_NODE, MAX_NODE};
+use scif_abi::limits::HOST_NODE;
 use scif_core::{Config, Engine};
 use syscall::flag::EventFlags;
 
@@ -333,7 +333,8 @@ fn find_links() -> Links {
     let is_complete = match found {
         Ok((slots, is_complete)) => {
             for slot in slots {
-                add_card(&mut functions, slot);
+                let shall_run = slot.has_files();
+                x100::add(&mut functions, Box::new(slot), shall_run);
             }
             is_complete
         }
@@ -343,19 +344,6 @@ fn find_links() -> Links {
         }
     };
     Links::new(functions, is_complete)
-}
-
-/// Opens a card, which becomes the first node whose number is free. What is wrong with one that
-/// cannot be opened was logged.
-fn add_card(functions: &mut Vec<Box<dyn MicFunction>>, slot: x100::slot::PciSlot) {
-    let is_free = |node: &NodeId| functions.iter().all(|function| function.peer() != *node);
-    let Some(node) = (HOST_NODE + 1..=MAX_NODE).find(is_free) else {
-        return;
-    };
-    let shall_run = slot.has_files();
-    if let Ok(card) = x100::X100::open(Box::new(slot), node, shall_run) {
-        functions.push(Box::new(card));
-    }
 }
 
 /// Says who this node is and whom it is linked with.

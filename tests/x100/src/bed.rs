@@ -120,8 +120,8 @@ impl Slot for ModelSlot {
         Ok(())
     }
 
-    fn files(&mut self) -> Result<Files> {
-        Ok(self.files.borrow().clone())
+    fn files(&mut self) -> Result<Rc<Files>> {
+        Ok(Rc::new(self.files.borrow().clone()))
     }
 }
 

@@ -87,7 +87,7 @@ impl MicFunction for X100 {
             state: match self.state {
                 State::Found | State::Resetting { .. } => CardState::Resetting,
                 State::Ready => CardState::Ready,
-                State::Booting { .. } => CardState::Booting,
+                State::Loading | State::Booting { .. } => CardState::Booting,
                 State::Running => CardState::Running,
                 State::Stopping { .. } => CardState::Stopping,
                 State::Failed => CardState::Failed,
@@ -107,9 +107,7 @@ impl MicFunction for X100 {
         self.now = now;
         self.failed_boots = 0;
         match command {
-            CardCommand::Boot if matches!(self.state, State::Booting { .. } | State::Running) => {
-                return Err(Error::new(EBUSY));
-            }
+            CardCommand::Boot if self.runs() => return Err(Error::new(EBUSY)),
             CardCommand::Boot => {
                 self.shall_run = true;
                 if matches!(self.state, State::Failed | State::Gone { .. }) {
@@ -124,10 +122,14 @@ impl MicFunction for X100 {
                 }
             }
             CardCommand::Shutdown => {
-                if !matches!(self.state, State::Booting { .. } | State::Running) {
+                if !self.runs() {
                     return Err(Error::new(EBUSY));
                 }
                 self.shall_run = false;
+                if self.state == State::Loading {
+                    self.bring_down(Loss::Reset);
+                    return Ok(());
+                }
                 let until = self.now.saturating_add(SHUTDOWN_NS);
                 self.state = State::Stopping { until };
                 send_interrupt(&*self.registers, SHUTDOWN_INTERRUPT);
@@ -185,6 +187,7 @@ impl MicFunction for X100 {
             (_, Link::Quieting { until }) => until,
             (State::Resetting { look, .. }, _) => look,
             (State::Ready, Link::Down { since }) if self.shall_run => since,
+            (State::Loading, _) => self.now,
             (State::Booting { until } | State::Stopping { until }, _) => until.min(self.next_look),
             (State::Gone { look }, _) => look,
             (State::Failed, _) => u64::MAX,

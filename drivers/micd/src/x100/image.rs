@@ -2,6 +2,7 @@
 //! (`scif.md`, section 10.7). Everything is checked before a byte is written to the card.
 
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -14,6 +15,8 @@ use super::registers::DOWNLOAD_ADDRESS;
 pub const MAX_COMMAND_LINE: usize = 2048;
 /// Load addresses above this are taken for a mistake of the firmware.
 const MAX_LOAD_ADDRESS: u64 = 1 << 31;
+/// Bytes that are written in one go: everybody else waits as long.
+const PIECE: usize = 1 << 20;
 /// Where all must end: addresses and sizes are told to the card in 32 bits.
 const REACH: u64 = 1 << 32;
 
@@ -160,23 +163,61 @@ impl Files {
             ram_disk,
         })
     }
+}
 
-    /// Writes them into the card.
+/// Files on their way into a card.
+pub struct Loading {
+    files: Rc<Files>,
+    plan: Plan,
+    /// Bytes of kernel, command line and RAM disk that are there.
+    done: usize,
+}
+
+impl Loading {
+    /// Nothing is written yet.
+    pub fn new(files: Rc<Files>, plan: Plan) -> Self {
+        Self {
+            files,
+            plan,
+            done: 0,
+        }
+    }
+
+    /// Bytes of the kernel, which the card is to be told.
+    pub fn kernel_bytes(&self) -> u32 {
+        // The plan says that it ends below 4 GiB.
+        self.files.kernel.len() as u32
+    }
+
+    /// Writes the next piece; true: all is there.
     ///
     /// # Errors
     /// The plan is for another card.
-    pub fn load(&self, plan: &Plan, aperture: &Aperture) -> Result<(), BoundsError> {
-        aperture.write(plan.load, &self.kernel)?;
-        let (place, line) = &plan.command_line;
-        aperture.write(*place, line)?;
-        if let Some(place) = plan.ram_disk {
-            aperture.write(place, &self.ram_disk)?;
-            let header = |at: usize| aperture.window(plan.load + at as u64, 4);
-            let bytes = self.ram_disk.len() as u32;
+    pub fn go_on(&mut self, aperture: &Aperture) -> Result<bool, BoundsError> {
+        let (line_at, line) = &self.plan.command_line;
+        let parts = [
+            (self.plan.load, &self.files.kernel[..]),
+            (*line_at, &line[..]),
+            (self.plan.ram_disk.unwrap_or(0), &self.files.ram_disk[..]),
+        ];
+        let mut skip = self.done;
+        for (place, bytes) in parts {
+            let Some(rest) = bytes.get(skip..).filter(|rest| !rest.is_empty()) else {
+                skip -= bytes.len();
+                continue;
+            };
+            let piece = rest.get(..PIECE).unwrap_or(rest);
+            aperture.write(place + skip as u64, piece)?;
+            self.done += piece.len();
+            return Ok(false);
+        }
+        if let Some(place) = self.plan.ram_disk {
+            let header = |at: usize| aperture.window(self.plan.load + at as u64, 4);
+            let bytes = self.files.ram_disk.len() as u32;
             header(AT_RAM_DISK)?.write_bytes(0, &(place as u32).to_le_bytes())?;
             header(AT_RAM_DISK_BYTES)?.write_bytes(0, &bytes.to_le_bytes())?;
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -213,7 +254,8 @@ mod tests {
         assert_eq!(plan.command_line.1, b" mem=4M quiet\0");
         let memory = platform::mem::Region::heap(4 << 20);
         let aperture = Aperture::new(memory.clone(), 0);
-        files().load(&plan, &aperture).unwrap();
+        let mut loading = Loading::new(Rc::new(files()), plan);
+        while !loading.go_on(&aperture).unwrap() {}
         assert_eq!(memory.read::<u32>(0x10_0000 + AT_RAM_DISK), Ok(0x20_0000));
         assert_eq!(memory.read::<u32>(0x10_0000 + AT_RAM_DISK_BYTES), Ok(0x800));
         assert_eq!(memory.read::<u8>(0x20_07ff), Ok(9));

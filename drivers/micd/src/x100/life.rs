@@ -7,6 +7,7 @@ use platform::direct::drain_writes;
 use platform::mmio::Mmio;
 
 use super::identity::Identity;
+use super::image::Loading;
 use super::registers::{
     self, ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_INTERRUPT, BOOT_VECTOR, CARD_INTERRUPTS, CAUSES,
     DOWNLOAD, DOWNLOAD_READY, ICR_SEND, IMAGE_BYTES, PAGE_LOW, POST_FAILED, POSTCODE, RGCR,
@@ -41,6 +42,7 @@ impl X100 {
         self.doorbell.number.set(None);
         write_reset(&*self.registers);
         self.dma.borrow_mut().abort();
+        self.loading = None;
         (self.is_settled, self.has_told) = (false, false);
         let look = self.now.saturating_add(LOOK_NS);
         self.state = State::Resetting { since, look };
@@ -124,7 +126,7 @@ impl X100 {
         );
     }
 
-    /// Loads its system and starts it.
+    /// Begins to load its system, if the firmware still waits for one.
     pub(super) fn boot(&mut self) {
         let download = self.read(DOWNLOAD);
         if download == ALL_ONES {
@@ -135,29 +137,56 @@ impl X100 {
             log::error!("{name}: its firmware is not ready any more: {register} is {download:#x}");
             return self.fail_boot();
         }
-        if let Err(reason) = self.load(download) {
-            log::error!("{}: not booted: {reason}", self.name);
-            self.shall_run = false;
-            return;
+        match self.plan(download) {
+            Ok(loading) => {
+                self.loading = Some(loading);
+                self.state = State::Loading;
+            }
+            Err(reason) => self.refuse_to_boot(&reason),
         }
+    }
+
+    fn plan(&mut self, download: u32) -> core::result::Result<Loading, String> {
+        let files = self.slot.files();
+        let files = files.map_err(|error| format!("no uOS in {}: {error}", slot::FILES))?;
+        let plan = files.plan(download, self.aperture.len());
+        let plan = plan.map_err(|reason| format!("{reason}"))?;
+        Ok(Loading::new(files, plan))
+    }
+
+    fn refuse_to_boot(&mut self, reason: &str) {
+        log::error!("{}: not booted: {reason}", self.name);
+        self.shall_run = false;
+    }
+
+    /// Writes the next piece of its system into the card, and starts it after the last.
+    pub(super) fn go_on_loading(&mut self) {
+        let Some(mut loading) = self.loading.take() else {
+            return;
+        };
+        match loading.go_on(&self.aperture) {
+            Ok(false) => self.loading = Some(loading),
+            Ok(true) => self.start(loading.kernel_bytes()),
+            Err(error) => {
+                self.refuse_to_boot(&format!("{error}"));
+                self.bring_down(Loss::Reset);
+            }
+        }
+    }
+
+    /// Starts the system that is loaded.
+    fn start(&mut self, kernel_bytes: u32) {
+        let download = self.read(DOWNLOAD);
+        if download == ALL_ONES {
+            return self.card_is_gone(DOWNLOAD);
+        }
+        self.write(IMAGE_BYTES, kernel_bytes);
         self.write(APICICR7_HIGH, boot_processor(download));
         drain_writes();
         self.write(APICICR7, BOOT_VECTOR | ICR_SEND);
         let until = self.now.saturating_add(BOOT_NS);
         self.state = State::Booting { until };
         log::info!("{}: its system is started", self.name);
-    }
-
-    pub(super) fn load(&mut self, download: u32) -> core::result::Result<(), String> {
-        let files = self.slot.files();
-        let files = files.map_err(|error| format!("no uOS in {}: {error}", slot::FILES))?;
-        let bytes = self.aperture.len();
-        let plan = files.plan(download, bytes);
-        let plan = plan.map_err(|reason| format!("{reason}"))?;
-        let loaded = files.load(&plan, &self.aperture);
-        loaded.map_err(|reason| format!("{reason}"))?;
-        self.write(IMAGE_BYTES, files.kernel.len() as u32);
-        Ok(())
     }
 
     /// The link is to be ended, and the card to be reset.
@@ -210,6 +239,7 @@ impl X100 {
                 self.link = Link::Attaching;
                 return Some(Step::Attach);
             }
+            (State::Loading, _) => self.go_on_loading(),
             (State::Booting { until }, _) if until <= now => {
                 let seconds = BOOT_NS / SECOND_NS;
                 log::error!("{}: its system has not answered for {seconds} s", self.name);
@@ -222,7 +252,7 @@ impl X100 {
             _ => {}
         }
         match self.link {
-            Link::Published => self.look_for_card(),
+            Link::Published if self.state != State::Loading => self.look_for_card(),
             Link::Connected { queue_pair } => self.look_after_card(queue_pair),
             _ => {}
         }
@@ -321,6 +351,14 @@ impl X100 {
         }
         let look = self.now.saturating_add(LOOK_NS);
         self.state = State::Gone { look };
+    }
+
+    /// Whether its system is started, or runs.
+    pub(super) fn runs(&self) -> bool {
+        matches!(
+            self.state,
+            State::Loading | State::Booting { .. } | State::Running
+        )
     }
 
     /// Whether it is worth asking how far its firmware is.

@@ -38,6 +38,7 @@ pub mod smpt;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use platform::aperture::Aperture;
@@ -46,16 +47,17 @@ use platform::mem::{PAGE, Region};
 use platform::mmio::Mmio;
 use platform::{Error, Result};
 use scif_abi::NodeId;
-use scif_abi::limits::{HOST_NODE, LinkTiming};
+use scif_abi::limits::{HOST_NODE, LinkTiming, MAX_NODE};
 use syscall::error::{EINVAL, ENODEV, ENOMEM};
 
 use self::dma::Dma;
 use self::identity::Identity;
+use self::image::Loading;
 use self::page::DevicePage;
 use self::registers::{ALL_ONES, CARD_INTERRUPTS, ICR_SEND, IDENTITY, POSTCODE, apicicr, rdmasr};
 use self::slot::{Interrupts, Slot};
 use self::smpt::Smpt;
-use crate::function::{Doorbell, Loss};
+use crate::function::{Doorbell, Loss, MicFunction};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -87,6 +89,8 @@ enum State {
     Resetting { since: u64, look: u64 },
     /// Its firmware waits for an image.
     Ready,
+    /// Its system is written into its memory.
+    Loading,
     /// Its system was started and has to answer until then.
     Booting { until: u64 },
     /// Its system has answered.
@@ -140,6 +144,8 @@ pub struct X100 {
     identity: Identity,
     state: State,
     link: Link,
+    /// What is written into its memory.
+    loading: Option<Loading>,
     /// Whether its system shall run.
     shall_run: bool,
     /// Whether it may write to the host's memory.
@@ -199,6 +205,19 @@ fn shared(slot: &mut dyn Slot, smpt: &Smpt, bytes: usize) -> Result<(Region, u64
     let (region, physical) = slot.memory(bytes)?;
     let address = smpt.keep(physical).ok_or(Error::new(ENOMEM))?;
     Ok((region, address))
+}
+
+/// Adds a card to the functions of a machine: it becomes the first node whose number is free. One
+/// that cannot be opened is left out; what is wrong with it was logged.
+pub fn add(functions: &mut Vec<Box<dyn MicFunction>>, slot: Box<dyn Slot>, shall_run: bool) {
+    let is_free = |node: &NodeId| functions.iter().all(|function| function.peer() != *node);
+    let Some(node) = (HOST_NODE + 1..=MAX_NODE).find(is_free) else {
+        log::error!("{}: no node number is free: left out", slot.name());
+        return;
+    };
+    if let Ok(card) = X100::open(slot, node, shall_run) {
+        functions.push(Box::new(card));
+    }
 }
 
 /// Says what is wrong with a card.
@@ -285,6 +304,7 @@ impl X100 {
             identity: Identity::default(),
             state: State::Found,
             link: Link::Down { since: 0 },
+            loading: None,
             shall_run,
             is_master: false,
             is_stuck: false,

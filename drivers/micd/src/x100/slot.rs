@@ -91,7 +91,7 @@ pub trait Slot {
     ///
     /// # Errors
     /// `ENOENT` when there is nothing.
-    fn files(&mut self) -> Result<Files>;
+    fn files(&mut self) -> Result<Rc<Files>>;
 }
 
 /// A card on the PCI bus.
@@ -214,8 +214,7 @@ impl Slot for PciSlot {
         self.function.set_bus_master(is_master)
     }
 
-    fn files(&mut self) -> Result<Files> {
-        let files = self.files.as_ref().ok_or(Error::new(ENOENT))?;
-        Ok(Files::clone(files))
+    fn files(&mut self) -> Result<Rc<Files>> {
+        self.files.clone().ok_or(Error::new(ENOENT))
     }
 }

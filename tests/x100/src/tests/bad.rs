@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use micd::function::MicFunction;
 use micd::links::Links;
-use micd::x100::X100;
 use micd::x100::image::Files;
+use micd::x100::{self, X100};
 use scheme_scif::CardCommand as Command;
 use scif_abi::flags::RmaFlags;
 use scif_core::{Direction, Event, Local, Memory, Rma};
@@ -52,6 +52,26 @@ fn without_an_interrupt_vector_there_is_no_card() {
     let card = card.borrow();
     assert_eq!((card.resets, card.is_master), (1, false));
     assert_eq!(card.complaints, [""; 0]);
+}
+
+#[test]
+fn cards_that_cannot_be_opened_leave_the_others_their_numbers() {
+    let host = HostRam::new();
+    let (wire, _, _) = wire(&host, 1);
+    let mut functions: Vec<Box<dyn MicFunction>> = vec![Box::new(wire)];
+    let gone = slot(SlotFaults::default());
+    gone.card.borrow_mut().faults.is_gone = true;
+    let words = said(|| {
+        x100::add(&mut functions, Box::new(gone), true);
+        let no_vector = slot(SlotFaults { no_vector: true });
+        x100::add(&mut functions, Box::new(no_vector), true);
+        x100::add(&mut functions, Box::new(slot(SlotFaults::default())), true);
+    });
+    assert_eq!(words.lines().count(), 2, "{words}");
+    let links = Links::new(functions, true);
+    assert_eq!(links.peers().collect::<Vec<_>>(), [1, 2]);
+    let cards = links.cards();
+    assert_eq!((cards.len(), cards[0].node), (1, 2));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use scheme_scif::CardCommand as Command;
 use scif_core::Event;
 use syscall::error::{EBUSY, Error};
 
-use crate::bed::{Bed, CARD};
+use crate::bed::{Bed, CARD, pattern};
 use crate::tests::log::said;
 use crate::uos::Manners;
 
@@ -178,6 +178,28 @@ fn a_system_that_never_answers_is_given_up_after_three_times() {
     bed.command(Command::Boot).unwrap();
     bed.boot();
     bed.check();
+}
+
+/// Others do not have to wait until hundreds of MiB are in the card.
+#[test]
+fn files_are_loaded_piece_by_piece() {
+    let ram_disk = pattern((9 << 20) + 5, 1);
+    for command in [None, Some(Command::Reset), Some(Command::Shutdown)] {
+        let mut bed = Bed::new(2);
+        bed.files.borrow_mut().ram_disk = ram_disk.clone();
+        assert!(bed.run_until(60, |bed| bed.state() == "booting"));
+        (0..8).for_each(|_| _ = bed.turn());
+        assert!(bed.uos.is_none());
+        if let Some(command) = command {
+            bed.command(command).unwrap();
+            assert!(bed.run_until(60, |bed| bed.state() == "ready"));
+            assert_eq!(bed.card.borrow().resets, 2);
+            bed.command(Command::Boot).unwrap();
+        }
+        bed.boot();
+        assert!(bed.uos.as_ref().unwrap().ram_disk == ram_disk);
+        bed.check();
+    }
 }
 
 #[test]
