@@ -3,10 +3,12 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use libredox::Fd;
 use syscall::PAGE_SIZE;
 use syscall::error::{EINVAL, Error, Result};
+use syscall::flag::ContextStatus;
 
 use crate::sync::{Mutex, Signal};
 use crate::{fd, heap, spawn, state, sys};
@@ -74,11 +76,18 @@ unsafe extern "C" fn thread_start(start: *mut Start) -> ! {
 }
 
 /// Ends the calling thread. Its descriptor for that stays behind in the table, because nobody is
-/// left to close it, so the next thread that ends or is joined closes it.
+/// left to close it, so threads that end later close it; not before this one has ended by it.
 fn finish(status: Result<usize>, stack: usize, stack_size: usize) -> ! {
     if let Ok(status) = status {
-        if let Some(previous) = LEFT.lock().replace(status) {
-            let _ = fd::close(previous);
+        let mut left = LEFT.lock();
+        let (over, alive) = left
+            .drain(..)
+            .partition::<Vec<_>, _>(|&other| is_over(other));
+        *left = alive;
+        left.push(status);
+        drop(left);
+        for other in over {
+            let _ = fd::close(other);
         }
         let (base, whole) = heap::guarded(stack, stack_size);
         let words = [usize::MAX, base, whole];
@@ -90,8 +99,15 @@ fn finish(status: Result<usize>, stack: usize, stack_size: usize) -> ! {
     }
 }
 
-/// Status handle of the thread that ended last.
-static LEFT: Mutex<Option<usize>> = Mutex::new(None);
+/// Status handles of threads that ended, or are about to, since the last one looked.
+static LEFT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// Whether the thread behind a status handle does not run any more.
+fn is_over(status: usize) -> bool {
+    let mut word = [0; size_of::<usize>()];
+    let read = fd::read(status, &mut word);
+    read.is_ok() && usize::from_ne_bytes(word) == ContextStatus::Dead as usize
+}
 
 /// A started thread. Dropping it lets the thread run on by itself.
 pub struct JoinHandle<T> {
