@@ -40,6 +40,7 @@ extern "C" fn start(loader: u32, info: u32) -> ! {
     arch::init_interrupts(args.rsdp);
     time::init();
     console::enable_input();
+    arch::start_others(args.start_page);
     boot::start_first_program(&args);
     sched::run()
 }

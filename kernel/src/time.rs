@@ -20,8 +20,8 @@ static TSC_START: AtomicU64 = AtomicU64::new(0);
 static TSC_SCALE: AtomicU64 = AtomicU64::new(0);
 /// Timer ticks per millisecond.
 static TIMER_RATE: AtomicU32 = AtomicU32::new(0);
-/// When the armed timer interrupt is due (`u64::MAX` = not armed).
-static ARMED: AtomicU64 = AtomicU64::new(u64::MAX);
+/// When the timer interrupt that a processor has armed is due (`u64::MAX` = not armed).
+static ARMED: [AtomicU64; cpu::MAX] = [const { AtomicU64::new(u64::MAX) }; cpu::MAX];
 /// Nanoseconds since 1970 at boot.
 static BOOT_TIME: AtomicU64 = AtomicU64::new(0);
 /// Correction set by the administrator, in nanoseconds.
@@ -90,12 +90,10 @@ pub fn set_offset(ns: i128) {
 
 /// Calls `action` once when the monotonic clock reaches `deadline_ns` (at once-ish when it is
 /// past). Runs from the timer interrupt: it must not block; it may take any lock, as interrupts are
-/// taken only in user mode and in the idle loop.
+/// taken only in user mode and in the idle loop, and the kernel runs on one processor at a time.
 pub fn at(deadline_ns: u64, action: Box<dyn FnOnce() + Send>) -> TimerId {
     let id = TIMERS.lock().add(deadline_ns, action);
-    if deadline_ns < ARMED.load(Ordering::Relaxed) {
-        arm(deadline_ns);
-    }
+    arm_by(deadline_ns);
     id
 }
 
@@ -104,9 +102,9 @@ pub fn cancel(timer: TimerId) -> bool {
     TIMERS.lock().cancel(timer).is_some()
 }
 
-/// Makes sure that the timer interrupts at `deadline_ns` or before.
+/// Makes sure that this processor's timer interrupts at `deadline_ns` or before.
 pub(crate) fn arm_by(deadline_ns: u64) {
-    if deadline_ns < ARMED.load(Ordering::Relaxed) {
+    if deadline_ns < ARMED[cpu::index()].load(Ordering::Relaxed) {
         arm(deadline_ns);
     }
 }
@@ -117,12 +115,13 @@ fn arm(deadline_ns: u64) {
     let ticks = (interval * rate)
         .div_ceil(NS_PER_MS)
         .clamp(1, u64::from(u32::MAX));
-    ARMED.store(deadline_ns, Ordering::Relaxed);
+    ARMED[cpu::index()].store(deadline_ns, Ordering::Relaxed);
     apic::timer_once(ticks as u32);
 }
 
+/// Whichever processor armed its timer for them: the first that comes runs all that are due.
 fn interrupt() {
-    ARMED.store(u64::MAX, Ordering::Relaxed);
+    ARMED[cpu::index()].store(u64::MAX, Ordering::Relaxed);
     let now = now_ns();
     loop {
         // The lock is not held while an action runs: it may add timers.

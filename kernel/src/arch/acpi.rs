@@ -2,9 +2,11 @@
 //!
 //! The kernel reads static tables only. Byte code is the business of user space (acpid).
 
+use alloc::vec::Vec;
 use core::ptr::NonNull;
 
 use acpi::platform::interrupt::{InterruptModel, Polarity, TriggerMode};
+use acpi::platform::{Processor, ProcessorState};
 use acpi::sdt::fadt::Fadt;
 use acpi::{AcpiError, AcpiTables, Handle, Handler, PciAddress, PhysicalMapping};
 use spin::Once;
@@ -131,6 +133,14 @@ fn byte_code() -> ! {
 /// Physical address and length of the RSDT or XSDT.
 static ROOT_TABLE: Once<(usize, usize)> = Once::new();
 
+/// APIC ids of the processors that may be used, the boot processor's among them.
+static PROCESSORS: Once<Vec<u32>> = Once::new();
+
+/// APIC ids of the processors that may be used, each once; none without ACPI.
+pub fn processors() -> &'static [u32] {
+    PROCESSORS.get().map_or(&[], |ids| ids.as_slice())
+}
+
 /// Reads the tables, if there are any, and tells the interrupt controllers and `power` about them.
 pub fn init(rsdp: Option<u64>) {
     apic::default_wiring();
@@ -164,7 +174,7 @@ pub fn init(rsdp: Option<u64>) {
 const STANDARD_IO_APIC: usize = 0xFEC0_0000;
 
 fn wire(tables: &AcpiTables<Physmap>) -> Result<(), AcpiError> {
-    let (model, _) = InterruptModel::new(tables)?;
+    let (model, processors) = InterruptModel::new(tables)?;
     let InterruptModel::Apic(model) = model else {
         return Err(AcpiError::HostUnimplemented);
     };
@@ -183,6 +193,17 @@ fn wire(tables: &AcpiTables<Physmap>) -> Result<(), AcpiError> {
             line.trigger_mode == TriggerMode::Level,
         );
     }
+    let usable = |processor: &&Processor| processor.state != ProcessorState::Disabled;
+    let mut ids: Vec<u32> = processors
+        .iter()
+        .flat_map(|all| core::iter::once(&all.boot_processor).chain(&all.application_processors))
+        .filter(usable)
+        .map(|processor| processor.local_apic_id)
+        .collect();
+    // Firmware may list a processor in the old and in the new form.
+    ids.sort_unstable();
+    ids.dedup();
+    PROCESSORS.call_once(|| ids);
     Ok(())
 }
 
@@ -218,9 +239,9 @@ fn find_root_table(rsdp: usize) {
 }
 
 /// The XSDT or RSDT, header included, for `kernel.acpi`; empty without ACPI.
-pub fn root_table() -> alloc::vec::Vec<u8> {
+pub fn root_table() -> Vec<u8> {
     let Some(&(address, length)) = ROOT_TABLE.get() else {
-        return alloc::vec::Vec::new();
+        return Vec::new();
     };
     let mut bytes = alloc::vec![0; length];
     phys::read(address, &mut bytes);

@@ -1,6 +1,7 @@
 //! Local APIC (xAPIC or x2APIC), IO-APICs, and the legacy interrupt controllers put to sleep.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::arch::asm;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use spin::Mutex;
 use x86_64::registers::model_specific::Msr;
@@ -18,6 +19,9 @@ const REG_ID: u32 = 0x20;
 const REG_TASK_PRIORITY: u32 = 0x80;
 const REG_EOI: u32 = 0xB0;
 const REG_SPURIOUS: u32 = 0xF0;
+/// Interrupt command; in the xAPIC the destination is in a register of its own.
+const REG_COMMAND: u32 = 0x300;
+const REG_DESTINATION: u32 = 0x310;
 const REG_LVT_TIMER: u32 = 0x320;
 const REG_LVT_LINT0: u32 = 0x350;
 const REG_LVT_LINT1: u32 = 0x360;
@@ -31,9 +35,23 @@ const LVT_NMI: u32 = 4 << 8;
 const APIC_ENABLE: u32 = 1 << 8;
 const DIVIDE_BY_16: u32 = 3;
 
+/// Bits of the interrupt command: kind of delivery, level (needed but for INIT's end), who.
+const COMMAND_NMI: u32 = 4 << 8;
+const COMMAND_INIT: u32 = 5 << 8;
+const COMMAND_START: u32 = 6 << 8;
+const COMMAND_PENDING: u32 = 1 << 12;
+const COMMAND_ASSERT: u32 = 1 << 14;
+const COMMAND_TO_OTHERS: u32 = 3 << 18;
+/// Looks after which an interrupt command is taken for lost.
+const PATIENCE: u32 = 1_000_000;
+/// Highest id the xAPIC can send to; the one above means everybody.
+const X1_LAST_ID: u32 = 0xFE;
+
 static X2: AtomicBool = AtomicBool::new(false);
 /// Physical address of the register page (xAPIC).
 static PAGE: AtomicUsize = AtomicUsize::new(0);
+/// Id of the boot processor, which devices interrupt.
+static BOOT_ID: AtomicU32 = AtomicU32::new(0);
 
 fn read(register: u32) -> u32 {
     if X2.load(Ordering::Relaxed) {
@@ -57,31 +75,14 @@ fn write(register: u32, value: u32) {
     }
 }
 
-/// Turns the local APIC on, with its timer stopped.
+/// Turns the boot processor's local APIC on, with its timer stopped.
 pub fn init_local() {
-    let mut base = Msr::new(IA32_APIC_BASE);
-    // SAFETY: every 64-bit processor has this register; enabling keeps the address.
-    unsafe {
-        let value = base.read();
-        PAGE.store((value & 0x000F_FFFF_FFFF_F000) as usize, Ordering::Relaxed);
-        if cpu::features().x2apic {
-            base.write(value | ENABLE);
-            base.write(value | ENABLE | ENABLE_X2);
-            X2.store(true, Ordering::Relaxed);
-        } else {
-            base.write(value | ENABLE);
-        }
-    }
-    write(REG_TASK_PRIORITY, 0);
-    write(REG_LVT_LINT0, LVT_MASKED);
-    write(REG_LVT_LINT1, LVT_NMI);
-    write(REG_LVT_ERROR, LVT_MASKED);
-    write(REG_LVT_TIMER, LVT_MASKED);
-    write(REG_TIMER_DIVIDE, DIVIDE_BY_16);
-    write(
-        REG_SPURIOUS,
-        APIC_ENABLE | u32::from(irq::SPURIOUS + irq::FIRST_VECTOR),
-    );
+    // SAFETY: every 64-bit processor has this register.
+    let base = unsafe { Msr::new(IA32_APIC_BASE).read() };
+    PAGE.store((base & 0x000F_FFFF_FFFF_F000) as usize, Ordering::Relaxed);
+    X2.store(cpu::features().x2apic, Ordering::Relaxed);
+    enable(LVT_NMI);
+    BOOT_ID.store(local_id(), Ordering::Relaxed);
     log::info!(
         "local APIC {} in {} mode",
         local_id(),
@@ -90,6 +91,35 @@ pub fn init_local() {
         } else {
             "xAPIC"
         }
+    );
+}
+
+/// Turns the local APIC of another processor on, in the same mode. The machine's non-maskable
+/// interrupts are the boot processor's business.
+pub fn init_other() {
+    enable(LVT_MASKED);
+}
+
+fn enable(lint1: u32) {
+    let mut base = Msr::new(IA32_APIC_BASE);
+    // SAFETY: every 64-bit processor has this register; enabling keeps the address. The x2APIC is
+    // turned on where the processor says it has one.
+    unsafe {
+        let value = base.read();
+        base.write(value | ENABLE);
+        if X2.load(Ordering::Relaxed) {
+            base.write(value | ENABLE | ENABLE_X2);
+        }
+    }
+    write(REG_TASK_PRIORITY, 0);
+    write(REG_LVT_LINT0, LVT_MASKED);
+    write(REG_LVT_LINT1, lint1);
+    write(REG_LVT_ERROR, LVT_MASKED);
+    write(REG_LVT_TIMER, LVT_MASKED);
+    write(REG_TIMER_DIVIDE, DIVIDE_BY_16);
+    write(
+        REG_SPURIOUS,
+        APIC_ENABLE | u32::from(irq::SPURIOUS + irq::FIRST_VECTOR),
     );
 }
 
@@ -107,6 +137,59 @@ pub fn local_id() -> u32 {
         id
     } else {
         id >> 24
+    }
+}
+
+/// APIC id of the boot processor.
+pub fn boot_id() -> u32 {
+    BOOT_ID.load(Ordering::Relaxed)
+}
+
+/// Whether interrupts can be sent to the processor with this id.
+pub fn is_reachable(id: u32) -> bool {
+    X2.load(Ordering::Relaxed) || id <= X1_LAST_ID
+}
+
+/// Sends an interrupt to the processor with this id.
+pub fn send(id: u32, vector: u8) {
+    command(id, COMMAND_ASSERT | u32::from(vector));
+}
+
+/// Resets another processor: it then waits for [`send_start`].
+pub fn send_init(id: u32) {
+    command(id, COMMAND_ASSERT | COMMAND_INIT);
+}
+
+/// Lets a processor that was reset begin, in real mode, with the first byte of a page below 1 MiB.
+pub fn send_start(id: u32, page: u8) {
+    command(id, COMMAND_ASSERT | COMMAND_START | u32::from(page));
+}
+
+/// Sends a non-maskable interrupt to all other processors.
+pub fn send_nmi_to_others() {
+    command(0, COMMAND_ASSERT | COMMAND_TO_OTHERS | COMMAND_NMI);
+}
+
+fn command(id: u32, what: u32) {
+    if X2.load(Ordering::Relaxed) {
+        let value = u64::from(id) << 32 | u64::from(what);
+        // SAFETY: the x2APIC has its interrupt command in one register, and the commands sent here
+        // leave memory alone. Its registers are written without regard to the order of stores, but
+        // what was stored before must be visible to whoever is interrupted.
+        unsafe {
+            asm!("mfence", "lfence", options(nostack, preserves_flags));
+            Msr::new(X2_BASE + REG_COMMAND / 16).write(value);
+        }
+        return;
+    }
+    write(REG_DESTINATION, id << 24);
+    write(REG_COMMAND, what);
+    // The next command must not replace this one before it is on its way.
+    for _ in 0..PATIENCE {
+        if read(REG_COMMAND) & COMMAND_PENDING == 0 {
+            return;
+        }
+        core::hint::spin_loop();
     }
 }
 
@@ -156,7 +239,8 @@ struct IoApic {
 
 impl IoApic {
     fn read(&self, register: u32) -> u32 {
-        // SAFETY: the register page is mapped uncached in the physical map; select, then access.
+        // SAFETY: the register page is mapped uncached in the physical map; select, then access,
+        // which no other processor does at the same time, as this one has the kernel's lock.
         unsafe {
             phys::pointer::<u32>(self.page).write_volatile(register);
             phys::pointer::<u32>(self.page + 0x10).read_volatile()
@@ -279,6 +363,6 @@ pub fn set_masked(line: u8, masked: bool) {
     if active_low {
         low |= REDIRECT_LOW;
     }
-    controller.write(register + 1, local_id() << 24);
+    controller.write(register + 1, boot_id() << 24);
     controller.write(register, low);
 }

@@ -1,11 +1,14 @@
 //! The processor: features, descriptor tables, the block of data `gs` points to.
 //!
-//! One processor runs today. What belongs to it is in `Cpu`, reached through `gs`, so that more
-//! processors are more blocks.
+//! What belongs to one processor alone is in its `Block`, which it reaches through `gs`. The rest
+//! of the kernel keeps such things in arrays, by [`index`].
 
+use alloc::boxed::Box;
+use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use core::cell::UnsafeCell;
-use core::ptr::{addr_of, addr_of_mut};
+use core::mem::offset_of;
+use core::ptr::{NonNull, addr_of_mut};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use x86_64::VirtAddr;
@@ -20,6 +23,8 @@ use x86_64::structures::gdt::{
 };
 use x86_64::structures::tss::TaskStateSegment;
 
+use crate::mm::stack::KernelStack;
+
 /// Code selector of user mode (what programs see in cs).
 pub const USER_CS: u64 = 0x2B;
 /// Stack selector of user mode.
@@ -31,26 +36,64 @@ pub const NMI_IST: u16 = 1;
 
 const IST_SIZE: usize = 16 * 1024;
 
-/// What assembly code finds at `gs`; the offsets are used in `entry.rs`.
+/// So many processors are used; others stay as the firmware left them.
+pub const MAX: usize = 64;
+
+/// What belongs to one processor. It is found at `gs`; `entry.rs` uses the first two offsets.
 #[repr(C)]
-struct Cpu {
+pub(super) struct Block {
     /// 0: where the kernel stack of the running context begins.
     stack_top: u64,
     /// 8: the program's stack pointer while the entry code switches stacks.
     user_stack: u64,
+    /// 16: the processor's number.
+    index: u64,
+    tss: TaskStateSegment,
+    gdt: GlobalDescriptorTable,
+}
+
+impl Block {
+    const fn new(index: usize) -> Self {
+        Block {
+            stack_top: 0,
+            user_stack: 0,
+            index: index as u64,
+            tss: TaskStateSegment::new(),
+            gdt: GlobalDescriptorTable::new(),
+        }
+    }
+
+    /// The block of a processor that is to be started, for ever; `None` without memory for its
+    /// stacks.
+    pub(super) fn prepare(index: usize) -> Option<NonNull<Block>> {
+        let (double_fault, nmi) = (KernelStack::new()?, KernelStack::new()?);
+        let mut block = Box::new(Block::new(index));
+        block.set_fault_stacks(double_fault.top(), nmi.top());
+        // A processor is never given up, so neither are its stacks.
+        core::mem::forget((double_fault, nmi));
+        NonNull::new(Box::into_raw(block))
+    }
+
+    fn set_fault_stacks(&mut self, double_fault: usize, nmi: usize) {
+        let tss = &mut self.tss;
+        tss.interrupt_stack_table[DOUBLE_FAULT_IST as usize] = VirtAddr::new(double_fault as u64);
+        tss.interrupt_stack_table[NMI_IST as usize] = VirtAddr::new(nmi as u64);
+    }
 }
 
 #[repr(align(4096))]
 struct Stack(UnsafeCell<[u8; IST_SIZE]>);
-// SAFETY: only the processor touches it, by address.
+// SAFETY: only the boot processor touches it, by address.
 unsafe impl Sync for Stack {}
 
-static mut CPU: Cpu = Cpu {
-    stack_top: 0,
-    user_stack: 0,
-};
-static mut TSS: TaskStateSegment = TaskStateSegment::new();
-static mut GDT: GlobalDescriptorTable = GlobalDescriptorTable::new();
+impl Stack {
+    fn top(&self) -> usize {
+        self.0.get() as usize + IST_SIZE
+    }
+}
+
+/// The boot processor's.
+static mut BOOT_BLOCK: Block = Block::new(0);
 #[unsafe(link_section = ".bss.stack.fault")]
 static DOUBLE_FAULT_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
 #[unsafe(link_section = ".bss.stack.nmi")]
@@ -90,19 +133,32 @@ pub fn features() -> Features {
     }
 }
 
-/// Loads GDT, TSS and `gs`; sets the control bits the kernel relies on.
+/// Sets up the boot processor.
 pub fn init() {
-    let features = features();
-    let stack_end = |stack: &Stack| VirtAddr::from_ptr(stack.0.get()) + IST_SIZE as u64;
-    // SAFETY: runs once at boot on the only processor; nobody else has references to the statics.
+    // SAFETY: runs once at boot, when nothing else refers to the block; from here on it is the boot
+    // processor's alone.
     unsafe {
-        let tss = &mut *addr_of_mut!(TSS);
-        tss.interrupt_stack_table[DOUBLE_FAULT_IST as usize] = stack_end(&DOUBLE_FAULT_STACK);
-        tss.interrupt_stack_table[NMI_IST as usize] = stack_end(&NMI_STACK);
-        // No port may be used from user mode.
-        tss.iomap_base = size_of::<TaskStateSegment>() as u16;
+        let block = addr_of_mut!(BOOT_BLOCK);
+        (*block).set_fault_stacks(DOUBLE_FAULT_STACK.top(), NMI_STACK.top());
+        load(block);
+    }
+}
 
-        let gdt = &mut *addr_of_mut!(GDT);
+/// Loads GDT, TSS and `gs` of this processor; sets the control bits the kernel relies on.
+///
+/// # Safety
+/// The block has its fault stacks, is used by this processor only, and exists for ever. Called once
+/// on each processor, with interrupts off.
+pub(super) unsafe fn load(block: *mut Block) {
+    let features = features();
+    // SAFETY: the block is ours, as the caller says.
+    let (gdt, tss) = unsafe { (&mut *addr_of_mut!((*block).gdt), addr_of_mut!((*block).tss)) };
+    // SAFETY: as above. The tables stay where they are for ever, and the selectors are those of the
+    // descriptors just made. The control bits are there on all processors the kernel boots on, or
+    // were asked for.
+    unsafe {
+        // No port may be used from user mode.
+        (*tss).iomap_base = size_of::<TaskStateSegment>() as u16;
         // SYSRET wants: 32-bit user code (unused), user stack, user code, in this order.
         let user_code32 = Descriptor::UserSegment(DescriptorFlags::USER_CODE32.bits());
         let code = gdt.append(Descriptor::kernel_code_segment());
@@ -110,8 +166,8 @@ pub fn init() {
         gdt.append(user_code32);
         gdt.append(Descriptor::user_data_segment());
         gdt.append(Descriptor::user_code_segment());
-        let tss_selector = gdt.append(Descriptor::tss_segment_unchecked(addr_of!(TSS)));
-        (*addr_of!(GDT)).load();
+        let tss_selector = gdt.append(Descriptor::tss_segment_unchecked(tss));
+        gdt.load_unsafe();
         CS::set_reg(code);
         SS::set_reg(data);
         // Programs begin with null in all data selectors.
@@ -120,7 +176,7 @@ pub fn init() {
         FS::set_reg(SegmentSelector::NULL);
         GS::set_reg(SegmentSelector::NULL);
         load_tss(tss_selector);
-        GsBase::write(VirtAddr::from_ptr(addr_of!(CPU)));
+        GsBase::write(VirtAddr::from_ptr(block));
         KernelGsBase::write(VirtAddr::zero());
 
         Cr0::update(|cr0| {
@@ -154,7 +210,7 @@ pub fn init() {
                 | RFlags::OVERFLOW_FLAG,
         );
     }
-    crate::mm::paging::enable_guards(features.smep, features.smap);
+    crate::mm::paging::init_cpu(features.smep, features.smap);
 }
 
 /// Logs which guards of memory are on, as the control registers say.
@@ -171,24 +227,50 @@ pub fn log_guards() {
     );
 }
 
+/// The number of this processor: 0 is the boot processor, all are below [`MAX`]. A context can find
+/// itself on another one after every switch.
+#[inline]
+pub fn index() -> usize {
+    let index: usize;
+    // SAFETY: in the kernel `gs` points to this processor's block, whose number never changes. Not
+    // marked as pure: after a switch of stacks the answer is another one.
+    unsafe {
+        asm!(
+            "mov {}, gs:[{offset}]",
+            out(reg) index,
+            offset = const offset_of!(Block, index),
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    index
+}
+
 /// Sets the stack on which the kernel is entered from user mode.
 pub fn set_kernel_stack(top: usize) {
-    // SAFETY: plain stores to this processor's block, interrupts are off.
+    // SAFETY: plain stores to this processor's block. Nobody has references into it, and the
+    // processor itself reads them only when it comes from user mode.
     unsafe {
-        (*addr_of_mut!(CPU)).stack_top = top as u64;
-        (*addr_of_mut!(TSS)).privilege_stack_table[0] = VirtAddr::new(top as u64);
+        asm!(
+            "mov gs:[{stack_top}], {top}",
+            "mov gs:[{privilege_stack}], {top}",
+            top = in(reg) top,
+            stack_top = const offset_of!(Block, stack_top),
+            privilege_stack =
+                const offset_of!(Block, tss) + offset_of!(TaskStateSegment, privilege_stack_table),
+            options(nostack, preserves_flags)
+        );
     }
 }
 
-/// Whether the processor's user bases are all zero, as they are where no program uses them: then
+/// Whether a processor's user bases are all zero, as they are where no program uses them: then
 /// programs cannot change them either, as all segments they can load begin at 0.
-static NO_BASES: AtomicBool = AtomicBool::new(false);
+static NO_BASES: [AtomicBool; MAX] = [const { AtomicBool::new(false) }; MAX];
 
-/// Sets the bases a program sees in fs and gs. Both must be canonical.
+/// Sets the bases a program sees in fs and gs on this processor. Both must be canonical.
 pub fn set_user_bases(fs: usize, gs: usize) {
     use x86_64::registers::model_specific::FsBase;
     let none = fs == 0 && gs == 0;
-    if NO_BASES.swap(none, Ordering::Relaxed) && none {
+    if NO_BASES[index()].swap(none, Ordering::Relaxed) && none {
         return;
     }
     FsBase::write(VirtAddr::new(fs as u64));
@@ -225,7 +307,7 @@ pub fn halt() -> ! {
 }
 
 /// Sleeps until an interrupt was handled. Returns with interrupts off.
-pub fn wait_for_interrupt() {
+pub(super) fn wait_for_interrupt() {
     // An interrupt between the two instructions is held off until `hlt` runs.
     x86_64::instructions::interrupts::enable_and_hlt();
     x86_64::instructions::interrupts::disable();

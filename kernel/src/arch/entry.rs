@@ -71,10 +71,10 @@ pub fn syscall_address() -> u64 {
 #[unsafe(link_section = ".data.tables")]
 static mut IDT: InterruptDescriptorTable = InterruptDescriptorTable::new();
 
-/// Fills and loads the interrupt descriptor table.
+/// Fills the interrupt descriptor table and loads it.
 pub fn init() {
-    // SAFETY: once at boot, interrupts off, nobody else refers to the table; each stub follows the
-    // calling convention of its vector.
+    // SAFETY: once at boot, before another processor runs, interrupts off; nobody else refers to
+    // the table, and each stub follows the calling convention of its vector.
     unsafe {
         let idt = &mut *core::ptr::addr_of_mut!(IDT);
         let stub = |vector: usize| VirtAddr::new(interrupt_stubs[vector]);
@@ -112,8 +112,15 @@ pub fn init() {
         for vector in 32..=255u8 {
             idt[vector].set_handler_addr(stub(usize::from(vector)));
         }
-        (*core::ptr::addr_of!(IDT)).load();
     }
+    load();
+}
+
+/// Loads the interrupt descriptor table, which all processors share.
+pub fn load() {
+    // SAFETY: `init` has filled the table before any other processor was started, and nothing
+    // writes to it afterwards.
+    unsafe { (*core::ptr::addr_of!(IDT)).load() };
 }
 
 global_asm!(

@@ -8,7 +8,7 @@ use x86_64::registers::control::Cr2;
 use x86_64::registers::rflags::RFlags;
 
 use super::entry::Frame;
-use super::{apic, irq};
+use super::{apic, cpu, irq, smp};
 use crate::mm::paging::Disguised;
 use crate::mm::{self, USER_END};
 use crate::{console, sched, syscall};
@@ -46,40 +46,74 @@ const NAMES: [&str; 22] = [
 ];
 
 /// Called by the entry code for every vector. Interrupts are off.
-pub extern "C" fn interrupt(frame: &mut Frame) {
-    if frame.vector >= FIRST_IRQ {
-        irq::dispatch(frame.vector as u8);
-    } else {
-        exception(frame);
+///
+/// The frame is no reference here and below: while this processor waits for the lock or runs
+/// another context, others may write to it (see `MachineState`).
+pub extern "C" fn interrupt(frame: *mut Frame) {
+    // SAFETY: the entry code has just written the frame to this stack. Nobody else changes the
+    // vector, or whether user mode was interrupted.
+    let (vector, from_user) = unsafe { ((*frame).vector, (*frame).is_from_user()) };
+    if vector == NMI && smp::is_stopping() {
+        cpu::halt();
     }
-    if frame.is_from_user() {
+    // Interrupts are on in user mode and in the idle loop only, where a processor does not have the
+    // lock; an exception in the kernel is one of who has it.
+    let outside = from_user || vector >= FIRST_IRQ;
+    if outside {
+        smp::enter();
+    }
+    if vector >= FIRST_IRQ {
+        irq::dispatch(vector as u8);
+    } else {
+        // SAFETY: as above; others write to the frame only while this processor waits for the lock
+        // or another context runs, and neither happens before this returns.
+        exception(unsafe { &mut *frame });
+    }
+    if from_user {
         leave(frame);
+    }
+    if outside {
+        smp::leave();
     }
 }
 
 /// Called by the entry code for a system call.
-pub extern "C" fn system_call(frame: &mut Frame) {
-    // Registers that were set before this call are in use already.
-    sched::take_replaced();
-    let result = syscall::dispatch(
-        frame.rax as usize,
-        frame.rdi as usize,
-        frame.rsi as usize,
-        frame.rdx as usize,
-        frame.r10 as usize,
-        frame.r8 as usize,
-        frame.r9 as usize,
-    );
+pub extern "C" fn system_call(frame: *mut Frame) {
+    // Read before the lock is there: while this processor waits for it, another one may give the
+    // context new registers, which are not the arguments of this call.
+    // SAFETY: the entry code has just written the frame to this stack. Volatile, so that the loads
+    // stay where they are.
+    let [number, b, c, d, e, f, g] = unsafe {
+        [
+            &raw const (*frame).rax,
+            &raw const (*frame).rdi,
+            &raw const (*frame).rsi,
+            &raw const (*frame).rdx,
+            &raw const (*frame).r10,
+            &raw const (*frame).r8,
+            &raw const (*frame).r9,
+        ]
+        .map(|register| register.read_volatile() as usize)
+    };
+    smp::enter();
+    let result = syscall::dispatch(number, b, c, d, e, f, g);
     // A call that gave this context new registers (another program) leaves them alone.
     if !sched::take_replaced() {
-        frame.rax = result as u64;
+        // SAFETY: the frame is where it was, and who has the lock may write to it.
+        unsafe { (*frame).rax = result as u64 };
     }
     leave(frame);
+    smp::leave();
 }
 
-/// Everything to be done before user mode continues.
-pub fn leave(frame: &mut Frame) {
+/// Everything to be done before user mode continues, but for giving the lock back. `frame` is the
+/// one on this stack.
+pub fn leave(frame: *mut Frame) {
     sched::before_user_mode();
+    // Registers that were set until now are used from here on.
+    sched::take_replaced();
+    // SAFETY: the frame of the context that runs here, which has the lock: nobody writes to it.
+    let frame = unsafe { &*frame };
     // SYSRET and IRET would fault in the kernel on a bad address: end the program instead.
     if frame.rip >= USER_END as u64 {
         user_exception(frame, GENERAL_PROTECTION, 0, 0, "");
@@ -261,8 +295,9 @@ pub fn user_flags(wanted: u64) -> u64 {
     wanted & FREE | RFlags::INTERRUPT_FLAG.bits() | 2
 }
 
-/// Turns all sources of interrupts off; for a panic.
+/// Turns all sources of interrupts off and stops the other processors; for a panic.
 pub fn quiesce() {
+    smp::stop_others();
     apic::disable();
     x86_64::instructions::interrupts::disable();
 }

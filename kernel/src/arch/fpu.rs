@@ -30,39 +30,51 @@ const MXCSR_MASK: u32 = 0xFFBF;
 const XSTATE_BV: usize = 512;
 const X87_AND_SSE: u8 = 3;
 
-/// Chooses XSAVE with all plain vector states, or FXSAVE.
+/// Chooses XSAVE with all plain vector states, or FXSAVE, and turns it on for the boot processor.
 pub fn init() {
-    let method = METHOD.call_once(|| {
-        if !cpu::features().xsave {
-            return Method {
-                xsave: false,
-                size: FXSAVE_SIZE,
-            };
-        }
-        // SAFETY: the processor has XSAVE; the states are those it says it supports.
-        let size = unsafe {
-            Cr4::update(|cr4| cr4.insert(Cr4Flags::OSXSAVE));
-            let supported = XCr0Flags::from_bits_truncate(__cpuid_count(0xD, 0).eax.into());
-            let mut wanted = XCr0Flags::X87 | XCr0Flags::SSE;
-            let avx = XCr0Flags::AVX;
-            let avx512 = XCr0Flags::OPMASK | XCr0Flags::ZMM_HI256 | XCr0Flags::HI16_ZMM;
-            if supported.contains(avx) {
-                wanted |= avx;
-                if supported.contains(avx512) {
-                    wanted |= avx512;
-                }
-            }
-            XCr0::write(wanted);
-            // The size for what is enabled now.
-            __cpuid_count(0xD, 0).ebx as usize
-        };
-        Method { xsave: true, size }
-    });
+    let xsave = cpu::features().xsave;
+    if xsave {
+        enable_states();
+    }
+    let size = if xsave {
+        // The size for what is enabled now.
+        __cpuid_count(0xD, 0).ebx as usize
+    } else {
+        FXSAVE_SIZE
+    };
+    let method = METHOD.call_once(|| Method { xsave, size });
     log::info!(
         "floating point state: {} bytes by {}",
         method.size,
         if method.xsave { "XSAVE" } else { "FXSAVE" }
     );
+}
+
+/// Turns the chosen states on for another processor.
+pub fn enable() {
+    if method().xsave {
+        enable_states();
+    }
+}
+
+/// Turns on all plain vector states that the processor has.
+fn enable_states() {
+    // SAFETY: the caller has seen that there is XSAVE; the states are those the processor says it
+    // supports. All processors of a machine support the same.
+    unsafe {
+        Cr4::update(|cr4| cr4.insert(Cr4Flags::OSXSAVE));
+        let supported = XCr0Flags::from_bits_truncate(__cpuid_count(0xD, 0).eax.into());
+        let mut wanted = XCr0Flags::X87 | XCr0Flags::SSE;
+        let avx = XCr0Flags::AVX;
+        let avx512 = XCr0Flags::OPMASK | XCr0Flags::ZMM_HI256 | XCr0Flags::HI16_ZMM;
+        if supported.contains(avx) {
+            wanted |= avx;
+            if supported.contains(avx512) {
+                wanted |= avx512;
+            }
+        }
+        XCr0::write(wanted);
+    }
 }
 
 fn method() -> Method {

@@ -12,6 +12,8 @@ pub const TIMER: u8 = 0;
 const LEGACY_END: u8 = 16;
 /// Delivered by the local APIC when an interrupt vanished; not acknowledged.
 pub const SPURIOUS: u8 = 223;
+/// Sent by another processor: whoever gets it comes into the kernel, which is all it is for.
+pub const CALL: u8 = 222;
 /// Vector of number 0.
 pub const FIRST_VECTOR: u8 = 32;
 
@@ -40,10 +42,10 @@ pub fn register(irq: u8, handler: Handler) {
     HANDLERS[usize::from(irq)].store(handler as usize, Ordering::Release);
 }
 
-/// Whether the kernel consumes this number itself (0, 1, 2, 3, 4, 12, spurious), or it is a legacy
-/// line: such numbers cannot be given out as message-signalled vectors.
+/// Whether the kernel consumes this number itself (0, 1, 2, 3, 4, 12, call, spurious), or it is a
+/// legacy line: such numbers cannot be given out as message-signalled vectors.
 pub fn is_reserved(irq: u8) -> bool {
-    !(LEGACY_END..SPURIOUS).contains(&irq)
+    !(LEGACY_END..CALL).contains(&irq)
 }
 
 /// Masks a legacy line (0..16). The kernel does so itself when a legacy interrupt arrives that has
@@ -65,6 +67,10 @@ pub fn unmask(irq: u8) {
 pub(super) fn dispatch(vector: u8) {
     let irq = vector - FIRST_VECTOR;
     if irq == SPURIOUS {
+        return;
+    }
+    if irq == CALL {
+        apic::end_of_interrupt();
         return;
     }
     if let Some(handler) = load(&HANDLERS[usize::from(irq)]) {

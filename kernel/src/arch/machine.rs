@@ -10,7 +10,7 @@ use spin::Mutex;
 
 use super::entry::{Frame, context_start, switch_stacks};
 use super::fpu::{self, FpuState};
-use super::{cpu, leave, user_flags};
+use super::{cpu, leave, smp, user_flags};
 use crate::mm::stack::KernelStack;
 
 /// The flag bits that allow port access in user mode.
@@ -28,35 +28,43 @@ pub struct MachineState {
     saved_stack: AtomicUsize,
 }
 
-/// Who has the processor. Both references keep a stack mapped that is in use.
+/// Who has a processor. Both references keep a stack mapped that is in use.
 struct Processor {
     /// `None` in the idle loop.
     running: Option<Arc<MachineState>>,
     /// Whose stack was left, until the next one runs on its own.
     left: Option<Arc<MachineState>>,
-    /// Whose floating point state the registers hold. The idle loop leaves it there: often the same
-    /// program goes on after it.
+    /// Whose floating point state the registers hold. The idle loop of a single processor leaves it
+    /// there: often the same program goes on after it. With several, the program may go on
+    /// elsewhere.
     floating: Option<Arc<MachineState>>,
 }
 
-static PROCESSOR: Mutex<Processor> = Mutex::new(Processor {
-    running: None,
-    left: None,
-    floating: None,
-});
-/// `saved_stack` of the idle loop.
-static IDLE_STACK: AtomicUsize = AtomicUsize::new(0);
+static PROCESSORS: [Mutex<Processor>; cpu::MAX] = [const {
+    Mutex::new(Processor {
+        running: None,
+        left: None,
+        floating: None,
+    })
+}; cpu::MAX];
+/// `saved_stack` of the idle loops.
+static IDLE_STACKS: [AtomicUsize; cpu::MAX] = [const { AtomicUsize::new(0) }; cpu::MAX];
+
+fn processor() -> &'static Mutex<Processor> {
+    &PROCESSORS[cpu::index()]
+}
 
 /// Continues with `next`, or with the idle loop. Returns when something switches back.
 ///
 /// Panics when `next` runs already.
 pub fn switch_to(next: Option<Arc<MachineState>>) {
     let (save, load, unloaded) = {
-        let mut processor = PROCESSOR.lock();
+        let idle_stack = &IDLE_STACKS[cpu::index()];
+        let mut processor = processor().lock();
         let previous = processor.running.take();
         let save = match &previous {
             Some(previous) => previous.saved_stack.as_ptr(),
-            None => IDLE_STACK.as_ptr(),
+            None => idle_stack.as_ptr(),
         };
         let mut unloaded = None;
         let load = match &next {
@@ -72,7 +80,12 @@ pub fn switch_to(next: Option<Arc<MachineState>>) {
                 cpu::set_kernel_stack(next.entry_stack());
                 &next.saved_stack
             }
-            None => &IDLE_STACK,
+            None => {
+                if smp::several() {
+                    unloaded = processor.unload();
+                }
+                idle_stack
+            }
         }
         .swap(0, Ordering::Relaxed);
         assert_ne!(load, 0, "what is switched to does not run yet");
@@ -83,23 +96,56 @@ pub fn switch_to(next: Option<Arc<MachineState>>) {
     // After the lock: it may be the last reference, but not to this stack, which was just left.
     drop(unloaded);
     // SAFETY: `load` was saved here by an earlier switch or prepared by `MachineState::new`, and
-    // is used once, as it was replaced by 0. `save` belongs to the stack this runs on. Both stacks
-    // stay mapped: `PROCESSOR` refers to them, the idle loop's is never freed.
+    // is used once, as it was replaced by 0. `save` belongs to the stack this runs on; nobody can
+    // switch to it before the stack pointer is there, as this processor has the lock. Both stacks
+    // stay mapped: `PROCESSORS` refers to them, those of idle loops are never freed.
     unsafe { switch_stacks(save, load) };
+    // Perhaps on another processor than before.
     forget_left();
+}
+
+impl Processor {
+    /// Saves the floating point state in the registers and says whose it was, if anybody's. The
+    /// reference must be dropped without the lock.
+    fn unload(&mut self) -> Option<Arc<MachineState>> {
+        let floating = self.floating.take();
+        if let Some(floating) = &floating {
+            floating.fpu.lock().save();
+        }
+        floating
+    }
+}
+
+/// Saves the floating point state of the context that runs here, which may then be looked at and
+/// changed, until [`load_float`].
+pub(super) fn save_float() {
+    let unloaded = processor().lock().unload();
+    drop(unloaded);
+}
+
+/// Undoes [`save_float`].
+pub(super) fn load_float() {
+    let mut processor = processor().lock();
+    if processor.floating.is_none()
+        && let Some(running) = processor.running.clone()
+    {
+        running.fpu.lock().load();
+        processor.floating = Some(running);
+    }
 }
 
 /// First thing on the new stack: the one just left is not in use any more.
 fn forget_left() {
-    let left = PROCESSOR.lock().left.take();
+    let left = processor().lock().left.take();
     // After the lock: it may be the last reference.
     drop(left);
 }
 
 /// A context's first step, called on its own stack by the entry code.
-pub(super) extern "C" fn first_run(frame: &mut Frame) {
+pub(super) extern "C" fn first_run(frame: *mut Frame) {
     forget_left();
     leave(frame);
+    smp::leave();
 }
 
 impl MachineState {
@@ -128,9 +174,9 @@ impl MachineState {
         Some(state)
     }
 
-    /// Whether the processor's registers hold its floating point state.
+    /// Whether this processor's registers hold its floating point state.
     fn is_floating(&self) -> bool {
-        let processor = PROCESSOR.lock();
+        let processor = processor().lock();
         processor
             .floating
             .as_ref()
@@ -144,14 +190,16 @@ impl MachineState {
     }
 
     /// The registers of user mode, where the kernel is entered. Valid whenever the context is not
-    /// in user mode itself, which no caller can observe on one processor.
+    /// in user mode itself: a caller has the lock, and has displaced the processor where another
+    /// context than its own runs (`Context::with_machine`).
     fn frame_pointer(&self) -> *mut Frame {
         (self.entry_stack() - size_of::<Frame>()) as *mut Frame
     }
 
     fn read_frame(&self) -> Frame {
-        // SAFETY: inside our stack, initialised by `new`; the entry code does not use its
-        // reference to the frame while the scheduler or a handle runs.
+        // SAFETY: inside our stack, initialised by `new`. The context is not in user mode (see
+        // `frame_pointer`), and the code that handles its frame has no reference to it while the
+        // scheduler or a handle runs, nor while it waits for the lock.
         unsafe { self.frame_pointer().read() }
     }
 
@@ -232,7 +280,8 @@ impl MachineState {
         self.write_frame(frame);
     }
 
-    /// The floating point state in FXSAVE layout.
+    /// The floating point state in FXSAVE layout. Not while another processor has it in its
+    /// registers.
     pub fn float_state(&self) -> [u8; 512] {
         let mut fpu = self.fpu.lock();
         if self.is_floating() {
@@ -241,7 +290,8 @@ impl MachineState {
         fpu.get()
     }
 
-    /// Replaces the floating point state (FXSAVE layout; reserved MXCSR bits are cleared).
+    /// Replaces the floating point state (FXSAVE layout; reserved MXCSR bits are cleared). Not
+    /// while another processor has it in its registers.
     pub fn set_float_state(&self, state: &[u8; 512]) {
         let mut fpu = self.fpu.lock();
         if self.is_floating() {

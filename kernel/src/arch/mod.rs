@@ -13,11 +13,14 @@ pub(crate) mod pit;
 pub(crate) mod port;
 pub mod power;
 pub(crate) mod rtc;
+pub(crate) mod smp;
+mod start;
 
 pub(crate) use exception::quiesce;
 use exception::{leave, user_flags};
+pub(crate) use start::start_others;
 
-/// Descriptor tables, control bits and floating point of this processor.
+/// Descriptor tables, control bits and floating point of the boot processor.
 pub fn init_cpu() {
     cpu::init();
     entry::init();
@@ -35,12 +38,12 @@ pub fn init_interrupts(rsdp: Option<u64>) {
 
 /// The CPU id interrupts are sent to, as `irq/bsp` tells it (logical id; equals the APIC id).
 pub fn bsp_id() -> u32 {
-    apic::local_id()
+    apic::boot_id()
 }
 
 /// Number of processors that run.
 pub fn cpu_count() -> usize {
-    1
+    smp::online().count_ones() as usize
 }
 
 /// Lines about the processor, for `sys/cpu`.

@@ -28,10 +28,14 @@ pub struct KernelArgs {
     pub rsdp: Option<u64>,
     /// The screen, unchecked.
     pub screen: Option<ScreenInfo>,
+    /// A free page below 1 MiB, where other processors can begin.
+    pub start_page: Option<u64>,
 }
 
 /// Below this nothing is used as RAM: firmware data, and vectors of processors that start.
 const LOW_MEMORY: u64 = 1 << 20;
+/// Below this there can be memory that real mode reaches.
+const REAL_MODE_END: u64 = 0xA_0000;
 /// Longest multiboot2 information that is believed.
 const MAX_MULTIBOOT2: usize = 1 << 20;
 
@@ -79,11 +83,14 @@ pub fn kernel_args(loader: u32, info: u32) -> KernelArgs {
     let mut areas = boot.map;
     let (kernel, kernel_size) = paging::kernel_range();
     let command_line = boot.command_line.unwrap_or((0, 0));
-    areas.push(0, LOW_MEMORY, Kind::Reserved);
     areas.push(kernel, kernel_size, Kind::Reclaim);
     areas.push(initfs.0, initfs.1, Kind::Reclaim);
     areas.push(own.0, own.1, Kind::Reclaim);
     areas.push(command_line.0, command_line.1, Kind::Reclaim);
+    // Neither the vectors of real mode nor its video memory.
+    areas.push(0, mm::PAGE_SIZE as u64, Kind::Reserved);
+    let start_page = areas.take(mm::PAGE_SIZE as u64, REAL_MODE_END);
+    areas.push(0, LOW_MEMORY, Kind::Reserved);
     assert!(
         areas.ram_end(u64::MAX) > LOW_MEMORY,
         "the loader's memory map holds no RAM"
@@ -94,6 +101,7 @@ pub fn kernel_args(loader: u32, info: u32) -> KernelArgs {
         command_line,
         rsdp: boot.rsdp,
         screen: boot.screen,
+        start_page,
     }
 }
 

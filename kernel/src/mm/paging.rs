@@ -1,4 +1,10 @@
 //! Page tables: entries by address, the kernel's own map, cache attributes.
+//!
+//! Before an entry goes or loses a right, `smp::exclude_others` takes the tables away from all
+//! other processors until this one leaves the kernel: so only this one's translation cache can hold
+//! what is changed, and freed tables and frames are in use nowhere.
+
+mod entry;
 
 use core::arch::asm;
 
@@ -9,15 +15,12 @@ use x86_64::registers::control::{Cr3, Cr3Flags};
 use x86_64::registers::model_specific::Msr;
 use x86_64::structures::paging::{PageTableFlags as Flags, PhysFrame};
 
-use super::space::{Cache, Prot};
+use entry::cache_flags;
+pub use entry::{COUNTED, Entry, user_flags};
+
+use super::space::Cache;
 use super::{PAGE_SIZE, frame, phys};
-
-/// This entry holds a counted reference to its frame (a bit the processor ignores).
-pub const COUNTED: Flags = Flags::BIT_9;
-
-/// The page is kept although the program has no right to it: the processor finds no page, so the
-/// kernel's own copies cannot reach it either (a bit the processor ignores).
-const KEPT: Flags = Flags::BIT_10;
+use crate::arch::smp;
 
 /// Where kernel stacks are mapped: one top-level entry.
 pub const STACKS: usize = 0xFFFF_FF00_0000_0000;
@@ -29,7 +32,6 @@ const KERNEL_DATA: Flags = Flags::PRESENT
     .union(Flags::WRITABLE)
     .union(Flags::NO_EXECUTE)
     .union(Flags::GLOBAL);
-const ADDRESS_MASK: u64 = 0x000F_FFFF_FFFF_F000;
 const LARGE: usize = 2 << 20;
 
 /// Page attribute table: entry 1 (PWT) is write combining, entry 2 (PCD) UC-, 0 write back,
@@ -98,78 +100,6 @@ pub fn kernel_range() -> (u64, u64) {
 
 const KERNEL_OFFSET: usize = 0xFFFF_FFFF_8000_0000;
 
-/// One entry of a table of any level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry(u64);
-
-impl Entry {
-    /// Nothing is mapped.
-    pub const EMPTY: Entry = Entry(0);
-
-    /// An entry for a frame.
-    pub fn new(phys: usize, flags: Flags) -> Self {
-        Entry(phys as u64 & ADDRESS_MASK | flags.bits())
-    }
-
-    /// Physical address of the frame.
-    pub fn phys(self) -> usize {
-        (self.0 & ADDRESS_MASK) as usize
-    }
-
-    /// All flag bits.
-    pub fn flags(self) -> Flags {
-        Flags::from_bits_truncate(self.0)
-    }
-
-    /// Whether a frame is entered, be it out of the program's reach.
-    pub fn is_present(self) -> bool {
-        self.flags().intersects(Flags::PRESENT.union(KEPT))
-    }
-
-    /// Whether stores are allowed.
-    pub fn is_writable(self) -> bool {
-        self.flags().contains(Flags::WRITABLE)
-    }
-
-    /// Whether the entry holds a reference to its frame.
-    pub fn is_counted(self) -> bool {
-        self.flags().contains(COUNTED)
-    }
-
-    /// The cache attribute.
-    pub fn cache(self) -> Cache {
-        let flags = self.flags();
-        if flags.contains(Flags::NO_CACHE) {
-            Cache::Uncached
-        } else if flags.contains(Flags::WRITE_THROUGH) {
-            Cache::WriteCombining
-        } else {
-            Cache::WriteBack
-        }
-    }
-}
-
-/// Flags of a user page with these rights. A page without any right stays entered, out of reach,
-/// so that its contents are kept.
-pub fn user_flags(prot: Prot, cache: Cache) -> Flags {
-    let mut flags = if prot.is_empty() {
-        KEPT
-    } else {
-        Flags::PRESENT | Flags::USER_ACCESSIBLE
-    };
-    flags.set(Flags::WRITABLE, prot.contains(Prot::WRITE));
-    flags.set(Flags::NO_EXECUTE, !prot.contains(Prot::EXEC));
-    flags | cache_flags(cache)
-}
-
-fn cache_flags(cache: Cache) -> Flags {
-    match cache {
-        Cache::WriteBack => Flags::empty(),
-        Cache::WriteCombining => Flags::WRITE_THROUGH,
-        Cache::Uncached => Flags::NO_CACHE,
-    }
-}
-
 /// A table page seen through the physical map.
 fn table(phys: usize) -> *mut Entry {
     phys::pointer::<[Entry; ENTRIES]>(phys).cast()
@@ -182,8 +112,7 @@ fn read(table_phys: usize, index: usize) -> Entry {
 
 /// A last-level entry without the bits the processor sets by itself (nobody needs them here).
 fn leaf(table_phys: usize, index: usize) -> Entry {
-    let set_by_processor = Flags::ACCESSED | Flags::DIRTY;
-    Entry(read(table_phys, index).0 & !set_by_processor.bits())
+    read(table_phys, index).without(Flags::ACCESSED | Flags::DIRTY)
 }
 
 fn write(table_phys: usize, index: usize, entry: Entry) {
@@ -253,9 +182,14 @@ impl PageTable {
         };
         let index = index_of(addr, 0);
         let old = leaf(at, index);
-        write(at, index, entry);
         if old.is_present() {
+            if !entry.only_adds_to(old) {
+                smp::exclude_others(self.root);
+            }
+            write(at, index, entry);
             self.flush(addr);
+        } else {
+            write(at, index, entry);
         }
         Some(old)
     }
@@ -292,6 +226,9 @@ impl PageTable {
                 if old.is_present() {
                     let new = visit(page, old);
                     if new != old {
+                        if !new.only_adds_to(old) {
+                            smp::exclude_others(self.root);
+                        }
                         write(at, index, new);
                         changed += 1;
                         if changed <= FLUSH_ALL {
@@ -313,6 +250,7 @@ impl PageTable {
     /// Empties the range: calls `visit` with every entered page, and frees the tables that served
     /// nothing but the range.
     pub fn clear(&mut self, addr: usize, len: usize, mut visit: impl FnMut(Entry)) {
+        smp::exclude_others(self.root);
         let mut freed_tables = false;
         let mut pages = 0;
         self.recent = None;
@@ -398,6 +336,7 @@ impl Drop for PageTable {
         if self.is_loaded() {
             activate(None);
         }
+        smp::exclude_others(self.root);
         free_below(self.root, 3, 0..KERNEL_HALF);
         // Whoever finds the kernel's entries in a page of RAM takes it for tables in use, as the
         // test that walks all tables does.
@@ -431,11 +370,27 @@ fn next_table(
     Some(new)
 }
 
-/// Makes page tables current.
+/// Makes page tables current on this processor.
 fn load(root: usize) {
     let frame = PhysFrame::containing_address(PhysAddr::new(root as u64));
     // SAFETY: every root holds the kernel half, so kernel code, data and stacks stay mapped.
     unsafe { Cr3::write(frame, Cr3Flags::empty()) };
+    smp::set_root(root);
+}
+
+/// The kernel's own tables, for a processor that starts.
+pub fn kernel_root() -> Option<usize> {
+    KERNEL_ROOT.get().copied()
+}
+
+/// Forgets all of this processor's translations, those of the kernel's pages too.
+pub fn flush_kernel() {
+    use x86_64::registers::control::{Cr4, Cr4Flags};
+    // SAFETY: only the caching of translations changes, and that for a moment.
+    unsafe {
+        Cr4::update(|cr4| cr4.remove(Cr4Flags::PAGE_GLOBAL));
+        Cr4::update(|cr4| cr4.insert(Cr4Flags::PAGE_GLOBAL));
+    }
 }
 
 /// Switches to a program's tables, or with `None` to the kernel's own.
@@ -484,9 +439,6 @@ fn map_kernel(
 /// # Safety
 /// Called once, on the boot page tables, with a map whose free areas nobody uses.
 pub(super) unsafe fn init(map: &mut MemoryMap) {
-    // SAFETY: sets the memory types the flags above mean; nothing is mapped with them yet.
-    unsafe { Msr::new(IA32_PAT).write(PAT) };
-
     const LOW: usize = 1 << 32;
     // The tables must be reachable through the boot tables, hence below 4 GiB.
     let ram_end = map.ram_end(u64::MAX) as usize;
@@ -574,14 +526,19 @@ pub(super) fn unmap_stack_page(virt: usize) {
     if entry.is_present() {
         write(at, index_of(virt, 0), Entry::EMPTY);
         x86_64::instructions::tlb::flush(x86_64::VirtAddr::new_truncate(virt as u64));
+        // Nobody uses the page any more, so others need not do it before the frame goes.
+        smp::flush_kernel_elsewhere();
         frame::free_raw(entry.phys(), 1);
     }
 }
 
-/// Sets the user-mode access guards: supervisor code does not run user pages, and touches them only
-/// in the copies of `user`.
-pub fn enable_guards(smep: bool, smap: bool) {
+/// Sets this processor's memory types and the user-mode access guards: supervisor code does not run
+/// user pages, and touches them only in the copies of `user`.
+pub fn init_cpu(smep: bool, smap: bool) {
     use x86_64::registers::control::{Cr4, Cr4Flags};
+    // SAFETY: sets the memory types the flags above mean; this processor has used no page with them
+    // yet.
+    unsafe { Msr::new(IA32_PAT).write(PAT) };
     // SAFETY: the bits are set only when the processor has them; the kernel follows the rule.
     unsafe {
         Cr4::update(|cr4| {

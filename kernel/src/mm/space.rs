@@ -10,7 +10,8 @@
 //! borrower go on seeing the same bytes.
 //!
 //! Locking: an operation never holds the locks of two spaces at once; a borrowed page is resolved
-//! in its source first, then entered here. That is sound because the kernel is not preempted.
+//! in its source first, then entered here. That is sound because the kernel is not preempted and
+//! runs on one processor at a time.
 
 mod backing;
 mod clone;

@@ -56,7 +56,7 @@ pub struct ProcData {
     exception: Option<Exception>,
     /// The context asked for its own end.
     ended_itself: bool,
-    /// CPU set as set by the program; one CPU runs, so it is only remembered.
+    /// CPU set as set by the program: the scheduler has the part of it that can matter.
     affinity: Affinity,
 }
 
@@ -211,8 +211,13 @@ pub fn affinity(context: &Context) -> Affinity {
 }
 
 /// Sets the CPU set of a context.
-pub fn set_affinity(context: &Context, affinity: Affinity) {
+pub fn set_affinity(context: &ContextRef, affinity: Affinity) {
     context.ext.lock().affinity = affinity;
+    let (first, _) = affinity.0.as_chunks();
+    sched::set_processors(
+        context,
+        first.first().map_or(0, |set| u64::from_le_bytes(*set)),
+    );
 }
 
 /// Called once at boot, before the first context runs: sets `first` up (name, file table with the

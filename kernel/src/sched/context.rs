@@ -1,14 +1,14 @@
 //! One context: what it is doing, and its machine state, address space and process data.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use ::syscall::IntRegisters;
 use ::syscall::error::{EINVAL, ENOMEM, Error, Result};
 use spin::Mutex;
 
-use crate::arch::cpu;
 use crate::arch::machine::MachineState;
+use crate::arch::{cpu, smp};
 use crate::mm::space::AddrSpace;
 use crate::mm::{USER_END, paging};
 use crate::proc::ProcData;
@@ -29,6 +29,10 @@ pub struct Context {
     /// User registers were set while the context was in the kernel.
     replaced: AtomicBool,
     run_time: AtomicU64,
+    /// The processor that has it or had it last.
+    last_processor: AtomicUsize,
+    /// The processors it shall run on, by bits.
+    processors: AtomicU64,
     space: Mutex<Option<Arc<AddrSpace>>>,
     /// FS and GS base of user mode.
     bases: Mutex<(usize, usize)>,
@@ -67,6 +71,8 @@ impl Context {
             interrupted: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
             run_time: AtomicU64::new(0),
+            last_processor: AtomicUsize::new(0),
+            processors: AtomicU64::new(u64::MAX),
             space: Mutex::new(None),
             bases: Mutex::new((0, 0)),
             machine: Mutex::new(Some(Arc::new(machine))),
@@ -130,6 +136,8 @@ impl Context {
         if let Some(space) = &space {
             space.add_user();
         }
+        // Where it runs, it goes on with the new one.
+        super::bring_in(self);
         let old = core::mem::replace(&mut *self.space.lock(), space);
         if self.is_current() {
             self.activate_space();
@@ -149,6 +157,35 @@ impl Context {
         paging::activate(self.space.lock().as_ref().map(|space| space.root()));
     }
 
+    /// Makes address space and bases those of this processor.
+    pub(super) fn load(&self) {
+        self.activate_space();
+        let (fs, gs) = *self.bases.lock();
+        cpu::set_user_bases(fs, gs);
+    }
+
+    /// The processors it may run on, by bits: those it shall run on, as far as they run, or all.
+    pub(super) fn processors(&self) -> u64 {
+        let online = smp::online();
+        match self.processors.load(Ordering::Relaxed) & online {
+            0 => online,
+            set => set,
+        }
+    }
+
+    pub(super) fn set_processors(&self, set: u64) {
+        self.processors.store(set, Ordering::Relaxed);
+    }
+
+    pub(super) fn may_run_on(&self, processor: usize) -> bool {
+        self.processors() >> processor & 1 != 0
+    }
+
+    /// The processor that has it or had it last.
+    pub fn last_processor(&self) -> usize {
+        self.last_processor.load(Ordering::Relaxed)
+    }
+
     /// Sets where user mode (re)starts: instruction pointer, stack pointer and rsi; all other
     /// registers become zero. For a new, a blocked or the current context. `EINVAL` unless `ip`
     /// is below 2^47.
@@ -162,6 +199,7 @@ impl Context {
     }
 
     fn with_machine<R>(&self, action: impl FnOnce(&MachineState) -> R) -> Option<R> {
+        super::bring_in(self);
         self.machine.lock().as_deref().map(action)
     }
 
@@ -188,6 +226,7 @@ impl Context {
         if fs >= USER_END || gs >= USER_END {
             return Err(Error::new(EINVAL));
         }
+        super::bring_in(self);
         *self.bases.lock() = (fs, gs);
         if self.is_current() {
             cpu::set_user_bases(fs, gs);
@@ -225,12 +264,11 @@ impl Context {
         self.run_time.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Makes address space and bases those of this context; what is left is to switch to the
-    /// machine state.
+    /// Makes address space and bases those of this context, on this processor; what is left is to
+    /// switch to the machine state.
     pub(super) fn switch_in(&self) -> Arc<MachineState> {
-        self.activate_space();
-        let (fs, gs) = *self.bases.lock();
-        cpu::set_user_bases(fs, gs);
+        self.load();
+        self.last_processor.store(cpu::index(), Ordering::Relaxed);
         let machine = self.machine.lock().clone();
         machine.expect("a context that runs has a stack")
     }

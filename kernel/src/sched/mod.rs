@@ -1,15 +1,16 @@
 //! Contexts (threads), the round-robin scheduler, wait queues.
 //!
-//! The kernel runs with interrupts off and is never preempted; it switches only in
-//! `WaitQueue::wait`, `yield_now`, `exit_current` and on the way back to user mode. Never call
-//! these while a `spin` lock is held.
+//! The kernel runs with interrupts off, on one processor at a time (`arch::smp`), and is never
+//! preempted; it switches only in `WaitQueue::wait`, `yield_now`, `exit_current` and on the way
+//! back to user mode. Never call these while a `spin` lock is held. A context can go on on another
+//! processor than the one it was switched away from.
 
 mod context;
 mod wait;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ::syscall::error::{EFAULT, EINVAL, Error, Result};
 use spin::Mutex;
@@ -17,45 +18,87 @@ use spin::Mutex;
 pub use context::{Context, ContextRef, State};
 pub use wait::{WaitError, WaitQueue, wait_alone, wake};
 
-use crate::arch::{cpu, machine};
+use crate::arch::{cpu, machine, smp};
+use crate::mm::paging;
 use crate::mm::space::AddrSpace;
 use crate::time;
 
 /// How long a context may run while others wait, in nanoseconds.
 const QUANTUM_NS: u64 = 4_000_000;
 
-/// What the processor is doing.
+/// What a processor is doing.
 struct Cpu {
     current: Option<ContextRef>,
     /// When `current` got the processor.
     since: u64,
-    /// Who else could run, in order.
-    ready: VecDeque<ContextRef>,
 }
 
-static CPU: Mutex<Cpu> = Mutex::new(Cpu {
-    current: None,
-    since: 0,
-    ready: VecDeque::new(),
-});
-/// The current context may have to do something else than return to user mode: give way, stop or
-/// end.
-static RESCHEDULE: AtomicBool = AtomicBool::new(false);
+static CPUS: [Mutex<Cpu>; cpu::MAX] = [const {
+    Mutex::new(Cpu {
+        current: None,
+        since: 0,
+    })
+}; cpu::MAX];
+/// Who else could run, in order: on whatever processor asks first and is allowed.
+static READY: Mutex<VecDeque<ContextRef>> = Mutex::new(VecDeque::new());
+/// By processor: its context may have to do something else than return to user mode: give way, stop
+/// or end.
+static RESCHEDULE: [AtomicBool; cpu::MAX] = [const { AtomicBool::new(false) }; cpu::MAX];
+/// The processors that sleep in the idle loop, by bits, but for those that were called.
+static IDLE: AtomicU64 = AtomicU64::new(0);
+
+/// What this processor is doing.
+fn here() -> &'static Mutex<Cpu> {
+    &CPUS[cpu::index()]
+}
+
+fn set_reschedule(reschedule: bool) {
+    RESCHEDULE[cpu::index()].store(reschedule, Ordering::Relaxed);
+}
 
 /// The running context. Panics in the idle loop and in interrupt handlers that hit it.
 pub fn current() -> ContextRef {
     try_current().expect("a context is running")
 }
 
-/// The running context, `None` in the idle loop.
+/// The context that runs on this processor, `None` in the idle loop.
 pub fn try_current() -> Option<ContextRef> {
-    CPU.lock().current.clone()
+    here().lock().current.clone()
 }
 
 /// What `look` says of the running context, `None` in the idle loop. Cheaper than a reference of
 /// one's own; `look` must not call this module.
 pub fn with_current<T>(look: impl FnOnce(&Context) -> T) -> Option<T> {
-    CPU.lock().current.as_deref().map(look)
+    here().lock().current.as_deref().map(look)
+}
+
+/// The processor that runs a context.
+pub fn processor_of(context: &Context) -> Option<usize> {
+    let last = context.last_processor();
+    let current = CPUS[last].lock();
+    current
+        .current
+        .as_deref()
+        .is_some_and(|current| core::ptr::eq(current, context))
+        .then_some(last)
+}
+
+/// Makes sure that a context is not in user mode on another processor, until the caller leaves the
+/// kernel. What it has in that processor's registers is then in memory.
+fn bring_in(context: &Context) {
+    if !smp::several() {
+        return;
+    }
+    if let Some(processor) = processor_of(context)
+        && processor != cpu::index()
+    {
+        smp::displace(processor);
+    }
+}
+
+/// Called when this processor has given up its context's page tables and goes on.
+pub(crate) fn resume() {
+    with_current(Context::load);
 }
 
 /// The running context's address space; `EFAULT` when it has none.
@@ -102,7 +145,7 @@ pub fn kill(context: &ContextRef) {
             make_ready(context);
         }
         State::Stopped => make_ready(context),
-        State::Runnable => RESCHEDULE.store(true, Ordering::Relaxed),
+        State::Runnable => detain(context),
         State::Dead => {}
     }
 }
@@ -110,7 +153,16 @@ pub fn kill(context: &ContextRef) {
 /// Keeps a context out of user mode until `unstop`. It finishes what it does in the kernel first.
 pub fn stop(context: &ContextRef) {
     context.set_stopped(true);
-    RESCHEDULE.store(true, Ordering::Relaxed);
+    detain(context);
+}
+
+/// Lets a context find out before its next step in user mode that it is to end or stop.
+fn detain(context: &Context) {
+    if let Some(processor) = processor_of(context) {
+        RESCHEDULE[processor].store(true, Ordering::Relaxed);
+    }
+    set_reschedule(true);
+    bring_in(context);
 }
 
 /// Undoes `stop`.
@@ -123,15 +175,22 @@ pub fn unstop(context: &ContextRef) {
 
 /// Gives the processor to the next runnable context.
 pub fn yield_now() {
+    let this = cpu::index();
+    let Some((may_stay, detained)) =
+        with_current(|context| (context.may_run_on(this), is_detained(context)))
+    else {
+        return;
+    };
+    if may_stay && !is_wanted() {
+        set_reschedule(detained);
+        return;
+    }
     {
-        let mut cpu = CPU.lock();
-        let Cpu { current, ready, .. } = &mut *cpu;
-        if ready.is_empty() {
-            let detained = current.as_deref().is_some_and(is_detained);
-            RESCHEDULE.store(detained, Ordering::Relaxed);
-            return;
+        let context = current();
+        READY.lock().push_back(context.clone());
+        if !may_stay || IDLE.load(Ordering::Relaxed) & context.processors() != 0 {
+            announce(&context);
         }
-        ready.extend(current.clone());
     }
     switch();
 }
@@ -150,11 +209,58 @@ pub fn exit_current() -> ! {
     unreachable!("an ended context runs again")
 }
 
-/// Puts a context at the end of the queue of runnable ones.
+/// Puts a context at the end of the queue of runnable ones, and sees to it that a processor looks
+/// there.
 fn make_ready(context: &ContextRef) {
     context.set_state(State::Runnable);
-    CPU.lock().ready.push_back(context.clone());
-    RESCHEDULE.store(true, Ordering::Relaxed);
+    READY.lock().push_back(context.clone());
+    announce(context);
+}
+
+/// Lets a processor look for a context that became ready: one that sleeps if there is one, else
+/// this one if the context may run here.
+fn announce(context: &Context) {
+    let set = context.processors();
+    let this = cpu::index();
+    let idle = IDLE.load(Ordering::Relaxed);
+    let mut sleepers = smp::numbers(idle & set);
+    if idle & set & 1 << this != 0 {
+        // An interrupt in the idle loop, which looks when it returns.
+        IDLE.store(idle & !(1 << this), Ordering::Relaxed);
+    } else if let Some(sleeper) = sleepers.next() {
+        IDLE.store(idle & !(1 << sleeper), Ordering::Relaxed);
+        smp::call(sleeper);
+    } else if set & 1 << this != 0 {
+        set_reschedule(true);
+    } else if let Some(other) = smp::numbers(set).next() {
+        RESCHEDULE[other].store(true, Ordering::Relaxed);
+        smp::call(other);
+    }
+}
+
+/// Where the next context for this processor is in the queue.
+fn next_place(ready: &VecDeque<ContextRef>) -> Option<usize> {
+    if !smp::several() {
+        return (!ready.is_empty()).then_some(0);
+    }
+    let this = cpu::index();
+    ready.iter().position(|context| context.may_run_on(this))
+}
+
+/// Whether a context waits for this processor.
+fn is_wanted() -> bool {
+    next_place(&READY.lock()).is_some()
+}
+
+/// Lets a context run on these processors only, by bits; on any when none of them runs.
+pub fn set_processors(context: &ContextRef, set: u64) {
+    context.set_processors(set);
+    match processor_of(context) {
+        Some(processor) if !context.may_run_on(processor) => detain(context),
+        // It may be in the queue, and those who could take it asleep.
+        None if context.state() == State::Runnable => announce(context),
+        _ => {}
+    }
 }
 
 /// Whether a context must not reach user mode.
@@ -167,10 +273,11 @@ fn is_detained(context: &Context) -> bool {
 fn switch() {
     let now = time::now_ns();
     let (next, previous) = {
-        let mut cpu = CPU.lock();
-        let next = cpu.ready.pop_front();
-        let detained = next.as_deref().is_some_and(is_detained);
-        RESCHEDULE.store(detained, Ordering::Relaxed);
+        let mut ready = READY.lock();
+        let next = next_place(&ready).and_then(|place| ready.remove(place));
+        drop(ready);
+        set_reschedule(next.as_deref().is_some_and(is_detained));
+        let mut cpu = here().lock();
         if let Some(previous) = &cpu.current {
             if next
                 .as_ref()
@@ -179,15 +286,18 @@ fn switch() {
                 // Still its turn; `since` stays so that the run time is counted once.
                 return;
             }
-            previous.add_run_time(now - cpu.since.min(now));
+            previous.add_run_time(now.saturating_sub(cpu.since));
         }
         cpu.since = now;
-        // The idle loop works on any page tables: often the same program goes on after it.
         let machine = next.as_ref().map(|next| next.switch_in());
         (machine, core::mem::replace(&mut cpu.current, next))
     };
     if next.is_some() {
         time::arm_by(now + QUANTUM_NS);
+    } else if smp::several() {
+        // The program may go on elsewhere. A single processor's idle loop works on any page tables:
+        // often the same program goes on after it.
+        paging::activate(None);
     }
     // An ended context never comes back here, so nothing may be left to drop.
     drop(previous);
@@ -196,7 +306,7 @@ fn switch() {
 
 /// Everything that may keep a context from going (back) to user mode.
 pub(crate) fn before_user_mode() {
-    while RESCHEDULE.load(Ordering::Relaxed) {
+    while RESCHEDULE[cpu::index()].load(Ordering::Relaxed) {
         let context = current();
         if context.is_killed() {
             drop(context);
@@ -220,21 +330,25 @@ pub(crate) fn take_replaced() -> bool {
 
 /// Called by the timer interrupt.
 pub(crate) fn tick(now: u64) {
-    let cpu = CPU.lock();
+    let cpu = here().lock();
     if cpu.current.is_none() {
         return;
     }
-    if now.saturating_sub(cpu.since) >= QUANTUM_NS && !cpu.ready.is_empty() {
-        RESCHEDULE.store(true, Ordering::Relaxed);
+    if now.saturating_sub(cpu.since) >= QUANTUM_NS && is_wanted() {
+        set_reschedule(true);
     }
     time::arm_by(now + QUANTUM_NS);
 }
 
-/// Runs contexts for ever; called once, on the boot stack, which becomes the idle loop's.
+/// Runs contexts for ever; called once on each processor, on the stack that becomes its idle
+/// loop's.
 pub fn run() -> ! {
+    let this = 1 << cpu::index();
     loop {
-        if CPU.lock().ready.is_empty() {
-            cpu::wait_for_interrupt();
+        if !is_wanted() {
+            IDLE.fetch_or(this, Ordering::Relaxed);
+            smp::idle();
+            IDLE.fetch_and(!this, Ordering::Relaxed);
         } else {
             switch();
         }

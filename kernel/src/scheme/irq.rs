@@ -28,6 +28,9 @@ const INO_TOP: u64 = 0x8002_0000_0000_0000;
 const INO_CPU: u64 = 0x8000_0000_0000_0000;
 const INO_BSP: u64 = 0x8001_0000_0000_0000;
 
+/// Devices interrupt the boot processor only, so it alone has vectors to give.
+const CPUS: usize = 1;
+
 const WORD: usize = size_of::<usize>();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +103,7 @@ fn parse(path: &str, flags: usize) -> Result<Handle> {
     if let Some(rest) = path.strip_prefix("cpu-") {
         let (cpu, irq) = rest.split_at_checked(2).ok_or(missing)?;
         let cpu = u8::from_str_radix(cpu, 16).map_err(|_| missing)?;
-        if usize::from(cpu) >= arch::cpu_count() {
+        if usize::from(cpu) >= CPUS {
             return Err(missing);
         }
         let irq = irq.trim_end_matches('/');
@@ -148,9 +151,7 @@ fn reserve(irq: u8, flags: usize) -> Result<Handle> {
 }
 
 fn list_top(buf: UserBuf, header: u16, start: usize) -> Result<usize> {
-    let cpus: Vec<_> = (0..arch::cpu_count())
-        .map(|cpu| format!("cpu-{cpu:02x}"))
-        .collect();
+    let cpus: Vec<_> = (0..CPUS).map(|cpu| format!("cpu-{cpu:02x}")).collect();
     let bsp = ("bsp", DirentKind::CharDev);
     let names = [bsp]
         .into_iter()

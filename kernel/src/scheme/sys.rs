@@ -26,7 +26,7 @@ use crate::{
     boot, console,
     mm::frame,
     proc,
-    sched::{ContextRef, State},
+    sched::{self, ContextRef, State},
     syscall::{UserBuf, futex},
     time,
 };
@@ -239,7 +239,7 @@ fn uname() -> String {
 }
 
 fn exe() -> String {
-    proc::name(&crate::sched::current())
+    proc::name(&sched::current())
 }
 
 fn cpu() -> String {
@@ -284,7 +284,7 @@ fn syscalls() -> String {
 }
 
 fn state_letters(context: &ContextRef) -> &'static str {
-    if Arc::ptr_eq(context, &crate::sched::current()) {
+    if sched::processor_of(context).is_some() {
         return "UR+";
     }
     match context.state() {
@@ -328,7 +328,7 @@ fn contexts() -> String {
             identity.euid,
             identity.egid,
             state_letters(&context),
-            "#0",
+            format!("#{}", context.last_processor()),
             "*",
             run_time(context.run_time()),
             bytes(private),

@@ -137,7 +137,7 @@ pub fn write_attributes(context: &Context, buf: UserBuf) -> Result<usize> {
 }
 
 /// Sets the CPU set.
-pub fn write_affinity(context: &Context, buf: UserBuf) -> Result<usize> {
+pub fn write_affinity(context: &ContextRef, buf: UserBuf) -> Result<usize> {
     let mut affinity = Affinity::default();
     buf.read_exact(&mut affinity.0)?;
     proc::set_affinity(context, affinity);

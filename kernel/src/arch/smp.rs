@@ -1,0 +1,196 @@
+//! Several processors: the lock that lets one of them into the kernel at a time, and what they ask
+//! of each other.
+//!
+//! Whoever comes from user mode or is interrupted in the idle loop takes the lock first ([`enter`])
+//! and gives it back last ([`leave`]); the lock belongs to the processor and stays with it while it
+//! switches contexts. So no code of the kernel runs beside other code of the kernel, and what was
+//! written for one processor holds for several, but for what programs do meanwhile in user mode on
+//! the others: their registers, their page tables and their floating point state are in use there.
+//! [`displace`] makes a processor come in and give those up; it then waits for the lock, so they
+//! stay as they are until the asker leaves.
+
+use core::hint::spin_loop;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use super::{apic, cpu, irq, machine};
+use crate::mm::paging;
+use crate::sched;
+
+/// The boot processor has it from its first instruction on.
+static LOCKED: AtomicBool = AtomicBool::new(true);
+/// More processors than the boot processor run, or are about to.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
+/// Bit n: processor n runs.
+static ONLINE: AtomicU64 = AtomicU64::new(1);
+/// All processors are to stop at once.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// What others know and want of a processor.
+struct Slot {
+    /// Where interrupts for it go.
+    apic_id: AtomicU32,
+    /// Physical address of the page tables it has loaded.
+    root: AtomicUsize,
+    requests: AtomicU8,
+}
+
+static SLOTS: [Slot; cpu::MAX] = [const {
+    Slot {
+        apic_id: AtomicU32::new(0),
+        root: AtomicUsize::new(0),
+        requests: AtomicU8::new(0),
+    }
+}; cpu::MAX];
+
+/// Load the kernel's own page tables, save the floating point state; the asker waits for it.
+const DISPLACE: u8 = 1;
+/// Forget all translations of the kernel's addresses before anything else is done with the lock.
+const FLUSH_KERNEL: u8 = 2;
+
+fn here() -> &'static Slot {
+    &SLOTS[cpu::index()]
+}
+
+/// Whether more than one processor runs. What saves work on a single one asks this.
+pub fn several() -> bool {
+    SEVERAL.load(Ordering::Relaxed)
+}
+
+/// From now on [`several`] is true. Before any program runs.
+pub(super) fn expect_several() {
+    SEVERAL.store(true, Ordering::Relaxed);
+}
+
+/// Says that this processor runs and can be asked.
+pub(super) fn come_online() {
+    here().apic_id.store(apic::local_id(), Ordering::Relaxed);
+    ONLINE.fetch_or(1 << cpu::index(), Ordering::Release);
+}
+
+/// The processors that run, by bits.
+pub fn online() -> u64 {
+    ONLINE.load(Ordering::Acquire)
+}
+
+/// The numbers in a set of processors.
+pub fn numbers(mut set: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let number = set.trailing_zeros() as usize;
+        // Without the lowest bit; an empty set has none.
+        set &= set.checked_sub(1)?;
+        Some(number)
+    })
+}
+
+/// Takes the lock: the first thing on every way into the kernel, with interrupts off.
+pub fn enter() {
+    let mut displaced = false;
+    while LOCKED
+        .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
+        while LOCKED.load(Ordering::Relaxed) {
+            displaced |= answer();
+            spin_loop();
+        }
+    }
+    // Asked between the last look and the lock: only what nobody waits for.
+    displaced |= answer();
+    if displaced {
+        sched::resume();
+        machine::load_float();
+    }
+}
+
+/// Gives the lock back: the last thing on every way out of the kernel, and before halting.
+pub fn leave() {
+    LOCKED.store(false, Ordering::Release);
+}
+
+/// Does what others have asked of this processor; true when it has given up what its context needs.
+fn answer() -> bool {
+    let slot = here();
+    let requests = slot.requests.load(Ordering::Acquire);
+    if requests == 0 {
+        return false;
+    }
+    if requests & DISPLACE != 0 {
+        paging::activate(None);
+        machine::save_float();
+    }
+    if requests & FLUSH_KERNEL != 0 {
+        paging::flush_kernel();
+    }
+    slot.requests.fetch_and(!requests, Ordering::Release);
+    requests & DISPLACE != 0
+}
+
+/// Sleeps until an interrupt was handled. Others have the lock meanwhile.
+pub fn idle() {
+    leave();
+    cpu::wait_for_interrupt();
+    enter();
+}
+
+/// Makes another processor come into the kernel, or out of its idle loop, without waiting for it.
+pub fn call(processor: usize) {
+    let apic_id = SLOTS[processor].apic_id.load(Ordering::Relaxed);
+    apic::send(apic_id, irq::CALL + irq::FIRST_VECTOR);
+}
+
+/// Makes another processor come into the kernel and let go of its context's page tables and
+/// floating point state; returns when it has. It does not go on before the caller leaves the
+/// kernel, so the context's registers are where the entry code has put them.
+pub fn displace(processor: usize) {
+    debug_assert_ne!(processor, cpu::index());
+    let requests = &SLOTS[processor].requests;
+    requests.fetch_or(DISPLACE, Ordering::Release);
+    call(processor);
+    while requests.load(Ordering::Acquire) & DISPLACE != 0 {
+        spin_loop();
+    }
+}
+
+/// Notes which page tables this processor has loaded.
+pub fn set_root(root: usize) {
+    here().root.store(root, Ordering::Relaxed);
+}
+
+/// Makes sure that no other processor uses these page tables until the caller leaves the kernel:
+/// before an entry goes or loses a right. Nothing of them is then cached elsewhere either.
+pub fn exclude_others(root: usize) {
+    if !several() {
+        return;
+    }
+    for processor in numbers(online() & !(1 << cpu::index())) {
+        if SLOTS[processor].root.load(Ordering::Relaxed) == root {
+            displace(processor);
+        }
+    }
+}
+
+/// Makes all other processors forget translations of the kernel's addresses before they can use
+/// them: after a kernel page was unmapped that nobody uses any more.
+pub fn flush_kernel_elsewhere() {
+    if !several() {
+        return;
+    }
+    for processor in numbers(online() & !(1 << cpu::index())) {
+        SLOTS[processor]
+            .requests
+            .fetch_or(FLUSH_KERNEL, Ordering::Release);
+    }
+}
+
+/// Stops all other processors where they are; for a panic.
+pub fn stop_others() {
+    STOPPING.store(true, Ordering::Release);
+    if several() {
+        apic::send_nmi_to_others();
+    }
+}
+
+/// Whether a non-maskable interrupt means that this processor shall stop.
+pub fn is_stopping() -> bool {
+    STOPPING.load(Ordering::Acquire)
+}

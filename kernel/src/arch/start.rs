@@ -1,0 +1,227 @@
+//! Starting the other processors: from real mode to the idle loop.
+//!
+//! A processor that is started begins in real mode in a page below 1 MiB. A few instructions copied
+//! there lead into the kernel's own text, where it still lies at its physical address; the page
+//! tables of the boot processor's first steps, which map it there too, lead to the rest.
+
+use core::arch::global_asm;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use super::{acpi, apic, cpu, entry, fpu, pit, smp};
+use crate::mm::stack::KernelStack;
+use crate::mm::{PAGE_SIZE, paging, phys};
+use crate::sched;
+
+/// How long a processor may take to begin before it is started again, and to come online.
+const FIRST_WAIT_MS: u64 = 10;
+const LAST_WAIT_MS: u64 = 2000;
+
+/// What the next processor finds. It takes the stack with one exchange, so that one which begins
+/// after it was given up finds none and halts, or takes what is meant for the next.
+static STACK: AtomicUsize = AtomicUsize::new(0);
+static BLOCK: AtomicPtr<cpu::Block> = AtomicPtr::new(core::ptr::null_mut());
+static ROOT: AtomicUsize = AtomicUsize::new(0);
+/// The time stamp counter of the processor that came online last.
+static STAMP: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C" {
+    static start_vector: u8;
+    static start_vector_end: u8;
+}
+
+global_asm!(
+    r#"
+    .set START_OFFSET, 0xFFFFFFFF80000000
+    .set START_CR4_BITS, (1 << 5) | (1 << 7) | (1 << 9) | (1 << 10) # PAE, PGE, OSFXSR, OSXMMEXCPT
+    .set START_CR0_SET, (1 << 31) | (1 << 16) | (1 << 5) | (1 << 1) | 1 # PG, WP, NE, MP, PE
+    .set START_CR0_CLEAR, (1 << 2) | (1 << 3) | (1 << 29) | (1 << 30) # EM, TS, NW, CD
+    .set START_EFER, 0xC0000080
+    .set START_EFER_BITS, (1 << 8) | (1 << 11) # LME, NXE
+
+    .section .rodata, "a"
+    # Copied to the page where processors begin.
+    .code16
+    .global start_vector
+start_vector:
+    cli
+    cld
+    movw %cs, %ax
+    movw %ax, %ds
+    lgdtl start_gdt_pointer - start_vector
+    movl %cr0, %eax
+    orl $1, %eax
+    movl %eax, %cr0
+    ljmpl $0x18, $(start_protected - START_OFFSET)
+    .balign 8
+start_gdt_pointer:
+    .short 31
+    .long start_gdt - START_OFFSET
+    .global start_vector_end
+start_vector_end:
+
+    .balign 8
+start_gdt: # 64-bit code, data, 32-bit code
+    .quad 0
+    .quad 0x00AF9B000000FFFF
+    .quad 0x00CF93000000FFFF
+    .quad 0x00CF9B000000FFFF
+
+    .section .text.boot, "ax"
+    .code32
+start_protected:
+    movw $0x10, %ax
+    movw %ax, %ds
+    movw %ax, %es
+    movw %ax, %ss
+    movl %cr4, %eax
+    orl $START_CR4_BITS, %eax
+    movl %eax, %cr4
+    movl $(boot_pml4 - START_OFFSET), %eax
+    movl %eax, %cr3
+    movl $START_EFER, %ecx
+    rdmsr
+    orl $START_EFER_BITS, %eax
+    wrmsr
+    movl %cr0, %eax
+    andl $~(START_CR0_CLEAR), %eax
+    orl $START_CR0_SET, %eax
+    movl %eax, %cr0
+    ljmp $0x08, $(1f - START_OFFSET)
+
+    .code64
+1:
+    movabsq $2f, %rax
+    jmp *%rax
+2:
+    xorl %eax, %eax
+    movw %ax, %fs
+    movw %ax, %gs
+    movq {root}(%rip), %rax
+    movq %rax, %cr3
+    xorl %eax, %eax
+    xchgq %rax, {stack}(%rip)
+    testq %rax, %rax
+    jz 3f
+    movq %rax, %rsp
+    xorl %ebp, %ebp
+    call {begin}
+3:
+    cli
+    hlt
+    jmp 3b
+    .text
+    "#,
+    root = sym ROOT,
+    stack = sym STACK,
+    begin = sym begin,
+    options(att_syntax)
+);
+
+/// Starts all processors that the firmware lists as usable, each with `page`, a page below 1 MiB
+/// that nobody uses; they join when the boot processor goes idle for the first time.
+pub fn start_others(page: Option<u64>) {
+    smp::come_online();
+    let this = apic::local_id();
+    let others: alloc::vec::Vec<u32> = acpi::processors()
+        .iter()
+        .copied()
+        .filter(|&id| id != this)
+        .collect();
+    if others.is_empty() {
+        return;
+    }
+    let Some(page) = page.and_then(|page| u8::try_from(page / PAGE_SIZE as u64).ok()) else {
+        log::error!("no free page below 1 MiB: the other processors are not used");
+        return;
+    };
+    write_vector(page);
+    smp::expect_several();
+    for (index, id) in (1..).zip(others) {
+        if index >= cpu::MAX {
+            log::warn!("more than {} processors: the rest is not used", cpu::MAX);
+            break;
+        }
+        if let Err(why) = start(index, id, page) {
+            log::error!("the processor with APIC id {id} is not used: {why}");
+        }
+    }
+    log::info!("{} processors", smp::online().count_ones());
+}
+
+/// Copies the first instructions to where processors begin.
+fn write_vector(page: u8) {
+    let (start, end) = (&raw const start_vector, &raw const start_vector_end);
+    // SAFETY: the bytes between the two labels are constants of the kernel's image.
+    let code = unsafe { core::slice::from_raw_parts(start, end as usize - start as usize) };
+    phys::write(usize::from(page) * PAGE_SIZE, code);
+    // As entered in the tables, which are below 4 GiB.
+    let root = paging::kernel_root().expect("kernel tables exist");
+    ROOT.store(root, Ordering::Relaxed);
+}
+
+/// Starts one processor and waits until it is online.
+fn start(index: usize, id: u32, page: u8) -> Result<(), &'static str> {
+    if !apic::is_reachable(id) {
+        return Err("its id is too large for the xAPIC");
+    }
+    let no_memory = "no memory for its stacks";
+    let stack = KernelStack::new().ok_or(no_memory)?;
+    let block = cpu::Block::prepare(index).ok_or(no_memory)?;
+    BLOCK.store(block.as_ptr(), Ordering::Relaxed);
+    STACK.store(stack.top(), Ordering::Release);
+    let before = cpu::time_stamp();
+    apic::send_init(id);
+    pit::wait_ms(10);
+    apic::send_start(id, page);
+    if !comes_online(index, FIRST_WAIT_MS) {
+        // Some need to be told twice; one that runs already ignores it.
+        apic::send_start(id, page);
+        if !comes_online(index, LAST_WAIT_MS) {
+            if STACK.swap(0, Ordering::Acquire) == 0 {
+                // It may still come.
+                core::mem::forget(stack);
+                return Err("it began, but did not come online");
+            }
+            return Err("it did not begin");
+        }
+    }
+    core::mem::forget(stack);
+    let stamp = STAMP.load(Ordering::Relaxed);
+    let after = cpu::time_stamp();
+    if !(before..=after).contains(&stamp) {
+        log::warn!(
+            "the time stamp counter of processor {index} is off: {stamp} between {before} and \
+             {after}; times will be wrong there"
+        );
+    }
+    Ok(())
+}
+
+fn comes_online(index: usize, ms: u64) -> bool {
+    for _ in 0..ms {
+        if smp::online() >> index & 1 != 0 {
+            return true;
+        }
+        pit::wait_ms(1);
+    }
+    smp::online() >> index & 1 != 0
+}
+
+/// The first step of another processor on its stack, without the lock: it touches only what is its
+/// own, until it waits for the lock.
+extern "C" fn begin() -> ! {
+    if let Some(block) = NonNull::new(BLOCK.load(Ordering::Acquire)) {
+        // SAFETY: the boot processor has prepared the block for whoever takes the stack, and that
+        // is this one.
+        unsafe { cpu::load(block.as_ptr()) };
+        entry::load();
+        fpu::enable();
+        apic::init_other();
+        STAMP.store(cpu::time_stamp(), Ordering::Relaxed);
+        smp::come_online();
+        smp::enter();
+        sched::run();
+    }
+    cpu::halt()
+}

@@ -1,0 +1,2 @@
+# Several processors: what programs see of them.
+smp-test 4

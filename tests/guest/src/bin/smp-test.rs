@@ -1,0 +1,391 @@
+//! Several processors, as programs see them: threads that run side by side, processors chosen by
+//! the program, mappings that change while another processor uses them, floating point state that
+//! moves along, wake-ups from processor to processor, kills across them.
+//!
+//! `smp-test N`, as root, on a node with N processors; it starts itself with another word for the
+//! parts that must end badly. No check depends on how long something takes.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::hint::{black_box, spin_loop};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use guest_tests::{Suite, settled};
+use libredox::Fd;
+use runtime::io::Read;
+use runtime::process::{self, Command};
+use runtime::thread::{self, JoinHandle};
+use runtime::{Result, env, fd, fs, path, probe, state};
+use syscall::flag::MapFlags;
+use syscall::{Error, FUTEX_WAIT, FUTEX_WAKE, Map, PAGE_SIZE};
+
+runtime::main!(main);
+
+/// How often something is looked for that must come: far more than it takes.
+const PATIENCE: usize = 200_000;
+/// Mappings replaced while another thread stores to them.
+const REPLACEMENTS: u64 = 300;
+/// Tokens passed between two threads.
+const TOKENS: u32 = 2000;
+/// Steps of a computation long enough to be interrupted many times.
+const STEPS: usize = 400_000;
+/// What a program says that runs until it is killed.
+const READY: &str = "ready";
+/// The signal for a page fault.
+const FAULT: i32 = 11;
+
+fn main() -> i32 {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["spin", count] => spin(count.parse().unwrap_or(1)),
+        ["protect"] => protect(),
+        [count] => match count.parse() {
+            Ok(count) => all(count),
+            Err(_) => usage(),
+        },
+        _ => usage(),
+    }
+}
+
+fn usage() -> i32 {
+    runtime::eprintln!("usage: smp-test <number of processors>");
+    2
+}
+
+fn all(processors: usize) -> i32 {
+    let mut suite = Suite::new("smp-test");
+    let text = fs::read_to_string("/scheme/sys/cpu").unwrap_or_default();
+    let first = text.lines().next().map(String::from);
+    suite.equal(
+        "number of processors",
+        first,
+        Some(format!("CPUs: {processors}")),
+    );
+    suite.check("side by side", side_by_side(processors));
+    suite.check("a chosen processor", chosen(processors));
+    suite.check("mappings replaced under a store", replaced());
+    suite.check("floating point", floats(2 * processors));
+    suite.check("tokens through a futex", tokens());
+    let status = Command::new("smp-test").arg("protect").spawn();
+    let status = status.and_then(|mut child| child.wait());
+    suite.equal(
+        "a right that is taken away",
+        status.ok().and_then(|status| status.signal()),
+        Some(FAULT),
+    );
+    suite.check("kill of many threads", kill(processors));
+    suite.finish()
+}
+
+fn text(error: Error) -> String {
+    format!("{error}")
+}
+
+/// State and processor of each thread of this process, from `sys/context`.
+fn rows() -> Vec<(String, String)> {
+    let table = fs::read_to_string("/scheme/sys/context").unwrap_or_default();
+    let own = format!("{}", process::id());
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [pid, _, _, state, processor, ..] if *pid == own => {
+                Some((String::from(*state), String::from(*processor)))
+            }
+            _ => None,
+        }
+    };
+    table.lines().filter_map(row).collect()
+}
+
+/// The processors that run this process now, each once.
+fn running() -> Vec<String> {
+    let mut processors: Vec<String> = rows()
+        .into_iter()
+        .filter(|(state, _)| state == "UR+")
+        .map(|(_, processor)| processor)
+        .collect();
+    processors.sort();
+    processors.dedup();
+    processors
+}
+
+/// Threads that only count, until they are told to stop.
+fn counters(
+    count: usize,
+    stop: &'static AtomicBool,
+    counts: &'static [AtomicU64],
+) -> Result<Vec<JoinHandle<()>>> {
+    (0..count)
+        .map(|number| {
+            thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    counts[number].fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect()
+}
+
+/// As many threads as processors, this one among them, run at one moment.
+fn side_by_side(processors: usize) -> core::result::Result<(), String> {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    static COUNTS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+    let threads = counters(processors - 1, &STOP, &COUNTS).map_err(text)?;
+    let mut most = Vec::new();
+    for _ in 0..PATIENCE {
+        let now = running();
+        if now.len() > most.len() {
+            most = now;
+        }
+        if most.len() == processors {
+            break;
+        }
+    }
+    STOP.store(true, Ordering::Relaxed);
+    for thread in threads {
+        thread.join().map_err(text)?;
+    }
+    let idle = COUNTS[..processors - 1]
+        .iter()
+        .filter(|count| count.load(Ordering::Relaxed) == 0)
+        .count();
+    if most.len() < processors || idle > 0 {
+        return Err(format!("ran on {most:?} at most; {idle} threads never"));
+    }
+    Ok(())
+}
+
+/// Lets this thread run on the processors of a set only.
+fn choose(set: u64) -> Result<()> {
+    let handle = Fd::new(fd::dup_upper(state::thread_fd(), b"sched-affinity")?);
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&set.to_le_bytes());
+    fd::write(handle.raw(), &bytes).map(drop)
+}
+
+/// This thread is where it wants to be, again and again.
+fn chosen(processors: usize) -> core::result::Result<(), String> {
+    for round in 0..8 * processors {
+        let processor = round * 3 % processors;
+        choose(1 << processor).map_err(text)?;
+        let found = running();
+        if found != [format!("#{processor}")] {
+            return Err(format!("chose #{processor}, ran on {found:?}"));
+        }
+    }
+    choose(u64::MAX).map_err(text)
+}
+
+/// Maps a fresh page, anywhere or in place of what is at an address.
+fn map(address: usize, more: MapFlags) -> core::result::Result<usize, String> {
+    let map = Map {
+        offset: 0,
+        size: PAGE_SIZE,
+        flags: MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_PRIVATE | more,
+        address,
+    };
+    let arguments = [
+        usize::MAX,
+        (&raw const map).addr(),
+        size_of::<Map>(),
+        0,
+        0,
+        0,
+    ];
+    Error::demux(probe::syscall(syscall::SYS_FMAP, arguments)).map_err(|error| format!("{error}"))
+}
+
+/// Another thread copies the first byte of a page to the second, for ever; each time the page is
+/// replaced by a fresh one, that must go on there: on a processor that still knew the old page, it
+/// would go on in memory that is somebody else's.
+fn replaced() -> core::result::Result<(), String> {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let page = map(0, MapFlags::empty())?;
+    let copier = thread::spawn(move || {
+        while !STOP.load(Ordering::Relaxed) {
+            probe::poke(page + 1, probe::peek(page));
+        }
+    });
+    let copier = copier.map_err(text)?;
+    let mut result = Ok(());
+    for round in 1..=REPLACEMENTS {
+        let token = (round % 255) as u8 + 1;
+        map(page, MapFlags::MAP_FIXED)?;
+        // A page that is free again is soon used for something else.
+        black_box(alloc::vec![round; 64]);
+        probe::poke(page, token);
+        if !eventually(|| probe::peek(page + 1) == token) {
+            result = Err(format!("no store came through in round {round}"));
+            break;
+        }
+    }
+    STOP.store(true, Ordering::Relaxed);
+    copier.join().map_err(text)?;
+    result
+}
+
+/// Whether something comes true while this thread looks, and now and then lets others run.
+fn eventually(mut is_true: impl FnMut() -> bool) -> bool {
+    for _ in 0..PATIENCE {
+        for _ in 0..64 {
+            if is_true() {
+                return true;
+            }
+            spin_loop();
+        }
+        thread::yield_now();
+    }
+    false
+}
+
+/// A value that depends on every step, held in floating point registers.
+fn compute(seed: usize) -> f64 {
+    let mut value = 1.0 + seed as f64;
+    let mut other = 0.5;
+    for step in 0..STEPS {
+        value = value * 1.000_000_1 + other;
+        other = -other * 0.999_999 + (step & 7) as f64;
+    }
+    value + other
+}
+
+/// More threads than processors compute; each must come to what one alone comes to.
+fn floats(threads: usize) -> core::result::Result<(), String> {
+    let expected: Vec<u64> = (0..threads).map(|seed| compute(seed).to_bits()).collect();
+    let started: Result<Vec<_>> = (0..threads)
+        .map(|seed| thread::spawn(move || compute(black_box(seed)).to_bits()))
+        .collect();
+    for (seed, thread) in started.map_err(text)?.into_iter().enumerate() {
+        let found = thread.join().map_err(text)?;
+        if found != expected[seed] {
+            return Err(format!("thread {seed} came to {found:x}"));
+        }
+    }
+    Ok(())
+}
+
+fn futex(word: &'static AtomicU32, operation: usize, value: u32) {
+    // An answer other than 0 (the word has changed, nobody waits) leads to another look.
+    let address = core::ptr::from_ref(word).addr();
+    probe::syscall(
+        syscall::SYS_FUTEX,
+        [address, operation, value as usize, 0, 0, 0],
+    );
+}
+
+/// Two threads wake each other in turn. A wake-up that gets lost stops both, and the suite's time
+/// limit tells.
+fn tokens() -> core::result::Result<(), String> {
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let pass = |own: u32| {
+        move || {
+            for _ in 0..TOKENS {
+                loop {
+                    let turn = TURN.load(Ordering::Acquire);
+                    if turn % 2 == own {
+                        break;
+                    }
+                    futex(&TURN, FUTEX_WAIT, turn);
+                }
+                TURN.fetch_add(1, Ordering::Release);
+                futex(&TURN, FUTEX_WAKE, 1);
+            }
+        }
+    };
+    let other = thread::spawn(pass(1)).map_err(text)?;
+    pass(0)();
+    other.join().map_err(text)?;
+    match TURN.load(Ordering::Relaxed) {
+        turn if turn == 2 * TOKENS => Ok(()),
+        turn => Err(format!("{turn} tokens were passed")),
+    }
+}
+
+/// Another thread stores to a page until the right to do so is taken away. It must be ended for its
+/// next store; this thread looks whether one still comes through.
+fn protect() -> i32 {
+    let Ok(page) = map(0, MapFlags::empty()) else {
+        return 3;
+    };
+    let storing = thread::spawn(move || {
+        let mut value = 0u8;
+        loop {
+            value = value.wrapping_add(1);
+            probe::poke(page, value);
+        }
+    });
+    if storing.is_err() || !eventually(|| probe::peek(page) != 0) {
+        return 4;
+    }
+    let rights = MapFlags::PROT_READ.bits();
+    let arguments = [page, PAGE_SIZE, rights, 0, 0, 0];
+    if probe::syscall(syscall::SYS_MPROTECT, arguments) != 0 {
+        return 5;
+    }
+    let last = probe::peek(page);
+    for _ in 0..PATIENCE {
+        if probe::peek(page) != last {
+            return 6;
+        }
+        thread::yield_now();
+    }
+    7
+}
+
+/// Says that it is there with all its threads, and runs until it is killed.
+fn spin(count: usize) -> i32 {
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    static COUNTS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+    let Ok(_threads) = counters(count, &NEVER, &COUNTS) else {
+        return 3;
+    };
+    let all = || {
+        COUNTS[..count]
+            .iter()
+            .all(|count| count.load(Ordering::Relaxed) > 0)
+    };
+    if !eventually(all) {
+        return 4;
+    }
+    runtime::print!("{READY}");
+    loop {
+        spin_loop();
+    }
+}
+
+/// A process that has a thread on every processor ends when it is killed, with all of them.
+fn kill(processors: usize) -> core::result::Result<(), String> {
+    for _ in 0..10 {
+        let mut said = Fd::new(path::open("/scheme/pipe", syscall::O_RDWR).map_err(text)?);
+        let output = Fd::new(fd::dup(said.raw(), b"write").map_err(text)?);
+        let mut child = Command::new("smp-test")
+            .args(["spin", &format!("{processors}")])
+            .stdout(&output)
+            .spawn()
+            .map_err(text)?;
+        drop(output);
+        said.read_exact(&mut [0; READY.len()]).map_err(text)?;
+        child.kill().map_err(text)?;
+        let status = child.wait().map_err(text)?;
+        if status.signal().is_none() {
+            return Err(format!("ended with {status:?}, not by the signal"));
+        }
+    }
+    match settled(contexts, &1) {
+        1 => Ok(()),
+        count => Err(format!("{count} threads are left, this one among them")),
+    }
+}
+
+/// Threads of all processes of this program.
+fn contexts() -> usize {
+    let table = fs::read_to_string("/scheme/sys/context").unwrap_or_default();
+    let is_ours = |line: &&str| line.split_whitespace().next_back() == Some("smp-test");
+    table.lines().filter(is_ours).count()
+}
