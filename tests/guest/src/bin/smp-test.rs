@@ -171,6 +171,11 @@ fn choose(set: u64) -> Result<()> {
 
 /// This thread is where it wants to be, again and again.
 fn chosen(processors: usize) -> core::result::Result<(), String> {
+    // Threads that were joined may still be on their way out.
+    let threads = settled(|| rows().len(), &1);
+    if threads != 1 {
+        return Err(format!("{threads} threads are left"));
+    }
     for round in 0..8 * processors {
         let processor = round * 3 % processors;
         choose(1 << processor).map_err(text)?;
