@@ -286,8 +286,7 @@ impl Machine {
             memory_mib: self.plan.memory_mib,
             kvm: self.plan.kvm,
             // The processors of one node are to run side by side.
-            core: (self.plan.pin && self.plan.config.smp.starts_with("1,"))
-                .then_some(node % cores),
+            core: (self.plan.pin && self.plan.config.smp.starts_with("1,")).then_some(node % cores),
             boot: self.plan.boot[node].clone(),
             memories: self.memories.iter().map(name).collect(),
             links: (0..self.nodes())
