@@ -43,13 +43,6 @@ pub struct Frame {
 /// `Frame::vector` of a system call.
 pub const SYSCALL: u64 = 0x100;
 
-impl Frame {
-    /// Whether user mode was interrupted.
-    pub fn is_from_user(&self) -> bool {
-        self.cs & 3 == 3
-    }
-}
-
 unsafe extern "C" {
     static interrupt_stubs: [u64; 256];
     fn syscall_entry();

@@ -17,6 +17,7 @@ const NMI: u64 = 2;
 const DOUBLE_FAULT: u64 = 8;
 const GENERAL_PROTECTION: u64 = 13;
 const PAGE_FAULT: u64 = 14;
+const MACHINE_CHECK: u64 = 18;
 /// First vector that is no exception.
 const FIRST_IRQ: u64 = 32;
 
@@ -45,29 +46,46 @@ const NAMES: [&str; 22] = [
     "Control protection",
 ];
 
+fn name_of(vector: u64) -> &'static str {
+    NAMES.get(vector as usize).copied().unwrap_or("Unknown")
+}
+
 /// Called by the entry code for every vector. Interrupts are off.
 ///
 /// The frame is no reference here and below: while this processor waits for the lock or runs
 /// another context, others may write to it (see `MachineState`).
 pub extern "C" fn interrupt(frame: *mut Frame) {
-    // SAFETY: the entry code has just written the frame to this stack. Nobody else changes the
-    // vector, or whether user mode was interrupted.
-    let (vector, from_user) = unsafe { ((*frame).vector, (*frame).is_from_user()) };
+    // Read before the lock is there, as in `system_call`.
+    // SAFETY: the entry code has just written the frame to this stack. Volatile, so that the loads
+    // stay where they are.
+    let [vector, error, cs] = unsafe {
+        [
+            &raw const (*frame).vector,
+            &raw const (*frame).error,
+            &raw const (*frame).cs,
+        ]
+        .map(|word| word.read_volatile())
+    };
+    let from_user = cs & 3 == 3;
     if vector == NMI && smp::is_stopping() {
         cpu::halt();
     }
     // Interrupts are on in user mode and in the idle loop only, where a processor does not have the
-    // lock; an exception in the kernel is one of who has it.
+    // lock. An exception in the kernel is a copy's from or to user memory, by who has the lock; or
+    // it ends in a panic, which asks for no lock.
     let outside = from_user || vector >= FIRST_IRQ;
     if outside {
         smp::enter();
     }
     if vector >= FIRST_IRQ {
         irq::dispatch(vector as u8);
+    } else if from_user && !on_own_stack(vector) && sched::is_replaced() {
+        // Of registers that the context has no more: it goes on with those it was given while this
+        // processor waited for the lock.
     } else {
         // SAFETY: as above; others write to the frame only while this processor waits for the lock
         // or another context runs, and neither happens before this returns.
-        exception(unsafe { &mut *frame });
+        exception(vector, error, from_user, unsafe { &mut *frame });
     }
     if from_user {
         leave(frame);
@@ -120,30 +138,36 @@ pub fn leave(frame: *mut Frame) {
     }
 }
 
-fn exception(frame: &mut Frame) {
-    let address = if frame.vector == PAGE_FAULT {
+/// Whether an exception's frame is not where others look for the context's registers. It is no
+/// fault of these either.
+fn on_own_stack(vector: u64) -> bool {
+    matches!(vector, NMI | DOUBLE_FAULT | MACHINE_CHECK)
+}
+
+fn exception(vector: u64, error: u64, from_user: bool, frame: &mut Frame) {
+    let address = if vector == PAGE_FAULT {
         Cr2::read_raw() as usize
     } else {
         0
     };
-    if frame.vector == PAGE_FAULT
-        && !frame.is_from_user()
+    if vector == PAGE_FAULT
+        && !from_user
         && let Some(next) = mm::user::after_fault(frame.rip, address)
     {
         frame.rip = next;
         return;
     }
-    if !frame.is_from_user() || frame.vector == NMI || frame.vector == DOUBLE_FAULT {
-        kernel_exception(frame, address);
+    if !from_user || vector == NMI || vector == DOUBLE_FAULT {
+        kernel_exception(frame, vector, error, address);
     }
     let mut reason = "";
-    if frame.vector == PAGE_FAULT {
-        match page_fault(frame.error, address) {
+    if vector == PAGE_FAULT {
+        match page_fault(error, address) {
             Ok(()) => return,
             Err(why) => reason = why,
         }
     }
-    user_exception(frame, frame.vector, frame.error, address, reason);
+    user_exception(frame, vector, error, address, reason);
 }
 
 /// Brings the page in, or says why not.
@@ -171,7 +195,7 @@ fn page_fault(error: u64, address: usize) -> Result<(), &'static str> {
 fn user_exception(frame: &Frame, vector: u64, error: u64, address: usize, reason: &str) -> ! {
     let context = sched::current();
     let mut text = alloc::string::String::new();
-    let name = NAMES.get(vector as usize).copied().unwrap_or("Unknown");
+    let name = name_of(vector);
     // Writing to a string does not fail.
     let _ = write!(
         text,
@@ -257,20 +281,16 @@ fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
 }
 
 /// An exception in the kernel itself is a bug (or broken hardware): report and stop.
-fn kernel_exception(frame: &Frame, address: usize) -> ! {
+fn kernel_exception(frame: &Frame, vector: u64, error: u64, address: usize) -> ! {
     let mut out = console::Emergency::new();
     let _ = out.write_str("\n");
     registers(&mut out, frame);
-    let name = NAMES
-        .get(frame.vector as usize)
-        .copied()
-        .unwrap_or("Unknown");
+    let name = name_of(vector);
     let overflow = mm::stack::is_guard(frame.rsp as usize) || mm::stack::is_guard(address);
     panic!(
-        "exception {name} in the kernel at {}, address {}, error code {:#x}{}",
+        "exception {name} in the kernel at {}, address {}, error code {error:#x}{}",
         Disguised(frame.rip as usize),
         Disguised(address),
-        frame.error,
         if overflow {
             " (kernel stack overflow)"
         } else {

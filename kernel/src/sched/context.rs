@@ -121,6 +121,10 @@ impl Context {
         self.interrupted.swap(false, Ordering::Relaxed) | self.is_killed()
     }
 
+    pub(super) fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::Relaxed)
+    }
+
     pub(super) fn take_replaced(&self) -> bool {
         self.replaced.swap(false, Ordering::Relaxed)
     }

@@ -323,7 +323,12 @@ pub(crate) fn before_user_mode() {
     }
 }
 
-/// Whether the current context got other registers during this system call; asking resets it.
+/// Whether the current context got other registers since it was in user mode.
+pub(crate) fn is_replaced() -> bool {
+    with_current(Context::is_replaced).unwrap_or(false)
+}
+
+/// As [`is_replaced`]; asking resets it.
 pub(crate) fn take_replaced() -> bool {
     with_current(Context::take_replaced).unwrap_or(false)
 }

@@ -1,6 +1,7 @@
 //! Several processors, as programs see them: threads that run side by side, processors chosen by
-//! the program, mappings that change while another processor uses them, floating point state that
-//! moves along, wake-ups from processor to processor, kills across them.
+//! the program, mappings and registers that change while another processor uses them, floating
+//! point state that moves along, kernel stacks that come and go, wake-ups from processor to
+//! processor, kills across them.
 //!
 //! `smp-test N`, as root, on a node with N processors; it starts itself with another word for the
 //! parts that must end badly. No check depends on how long something takes.
@@ -13,15 +14,15 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::hint::{black_box, spin_loop};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use guest_tests::{Suite, settled};
 use libredox::Fd;
 use runtime::io::Read;
 use runtime::process::{self, Command};
 use runtime::thread::{self, JoinHandle};
-use runtime::{Result, env, fd, fs, path, probe, state};
-use syscall::flag::MapFlags;
+use runtime::{Result, env, fd, fs, path, probe, spawn, state};
+use syscall::flag::{ContextVerb, MapFlags};
 use syscall::{Error, FUTEX_WAIT, FUTEX_WAKE, Map, PAGE_SIZE};
 
 runtime::main!(main);
@@ -29,7 +30,13 @@ runtime::main!(main);
 /// How often something is looked for that must come: far more than it takes.
 const PATIENCE: usize = 200_000;
 /// Mappings replaced while another thread stores to them.
-const REPLACEMENTS: u64 = 300;
+const REPLACEMENTS: u64 = 200;
+/// Pages that another thread stores to, and how often it is sent back to its beginning.
+const PAGES: usize = 64;
+const SENDINGS: usize = 300;
+/// Threads that end at once, several times the stacks that the kernel keeps, and how often.
+const CROWD: usize = 48;
+const CROWDS: usize = 4;
 /// Tokens passed between two threads.
 const TOKENS: u32 = 2000;
 /// Steps of a computation long enough to be interrupted many times.
@@ -70,7 +77,11 @@ fn all(processors: usize) -> i32 {
     suite.check("side by side", side_by_side(processors));
     suite.check("a chosen processor", chosen(processors));
     suite.check("mappings replaced under a store", replaced());
+    suite.check("sent back in a page fault", sent_back());
+    suite.check("bases of a thread that runs", bases());
+    suite.check("a processor chosen for others", moved(processors));
     suite.check("floating point", floats(2 * processors));
+    suite.check("stacks that come and go", stacks(processors));
     suite.check("tokens through a futex", tokens());
     let status = Command::new("smp-test").arg("protect").spawn();
     let status = status.and_then(|mut child| child.wait());
@@ -187,11 +198,11 @@ fn chosen(processors: usize) -> core::result::Result<(), String> {
     choose(u64::MAX).map_err(text)
 }
 
-/// Maps a fresh page, anywhere or in place of what is at an address.
-fn map(address: usize, more: MapFlags) -> core::result::Result<usize, String> {
+/// Maps fresh pages, anywhere or in place of what is at an address.
+fn map(pages: usize, address: usize, more: MapFlags) -> core::result::Result<usize, String> {
     let map = Map {
         offset: 0,
-        size: PAGE_SIZE,
+        size: pages * PAGE_SIZE,
         flags: MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_PRIVATE | more,
         address,
     };
@@ -211,7 +222,7 @@ fn map(address: usize, more: MapFlags) -> core::result::Result<usize, String> {
 /// would go on in memory that is somebody else's.
 fn replaced() -> core::result::Result<(), String> {
     static STOP: AtomicBool = AtomicBool::new(false);
-    let page = map(0, MapFlags::empty())?;
+    let page = map(1, 0, MapFlags::empty())?;
     let copier = thread::spawn(move || {
         while !STOP.load(Ordering::Relaxed) {
             probe::poke(page + 1, probe::peek(page));
@@ -221,7 +232,7 @@ fn replaced() -> core::result::Result<(), String> {
     let mut result = Ok(());
     for round in 1..=REPLACEMENTS {
         let token = (round % 255) as u8 + 1;
-        map(page, MapFlags::MAP_FIXED)?;
+        map(1, page, MapFlags::MAP_FIXED)?;
         // A page that is free again is soon used for something else.
         black_box(alloc::vec![round; 64]);
         probe::poke(page, token);
@@ -233,6 +244,174 @@ fn replaced() -> core::result::Result<(), String> {
     STOP.store(true, Ordering::Relaxed);
     copier.join().map_err(text)?;
     result
+}
+
+/// A thread with the kernel's handle of it, through which others change it while it runs. It knows
+/// nothing of the runtime: it must not allocate, print or return.
+struct Bare {
+    thread: Fd,
+    space: Fd,
+}
+
+impl Bare {
+    fn new() -> core::result::Result<Bare, String> {
+        let own = fd::check(state::proc_fd()).map_err(text)?;
+        let thread = Fd::new(fd::dup_upper(own, b"new-thread").map_err(text)?);
+        let space = Fd::new(fd::dup_upper(state::thread_fd(), b"addrspace").map_err(text)?);
+        Ok(Bare { thread, space })
+    }
+
+    /// Writes to a part of it; what is written takes effect when the part is closed, at the latest.
+    fn write(&self, part: &str, bytes: &[u8]) -> core::result::Result<(), String> {
+        let part = Fd::new(fd::dup_upper(self.thread.raw(), part.as_bytes()).map_err(text)?);
+        fd::write(part.raw(), bytes).map_err(text)?;
+        fd::close(part.into_raw()).map_err(text)
+    }
+
+    /// Lets it (re)start with a function, on a stack that is not in use.
+    fn send(
+        &self,
+        stack: usize,
+        function: fn(usize) -> !,
+        argument: usize,
+    ) -> core::result::Result<(), String> {
+        let pointer = probe::prepare_stack(stack, function, argument);
+        let words = [self.space.raw(), pointer, probe::context_entry()];
+        let words = words.map(usize::to_ne_bytes);
+        self.write("current-addrspace", words.as_flattened())
+    }
+
+    fn start(&self) -> core::result::Result<(), String> {
+        spawn::start(self.thread.raw()).map_err(text)
+    }
+
+    fn end(&self) -> core::result::Result<(), String> {
+        self.write("status", &(ContextVerb::ForceKill as usize).to_ne_bytes())
+    }
+}
+
+/// The end of a page for a stack.
+fn stack() -> core::result::Result<usize, String> {
+    Ok(map(1, 0, MapFlags::empty())? + PAGE_SIZE)
+}
+
+/// A thread that has been sent back to its beginning while it was in a page fault goes on there:
+/// the fault is one of registers that it has no more. It does nothing but store to fresh pages,
+/// which this thread takes away for ever.
+fn sent_back() -> core::result::Result<(), String> {
+    static BEGINNINGS: AtomicU64 = AtomicU64::new(0);
+    fn store(pages: usize) -> ! {
+        BEGINNINGS.fetch_add(1, Ordering::Relaxed);
+        loop {
+            for page in 0..PAGES {
+                probe::poke(pages + page * PAGE_SIZE, 1);
+            }
+        }
+    }
+    let pages = map(PAGES, 0, MapFlags::empty())?;
+    // It begins on one while the other is made ready.
+    let stacks = [stack()?, stack()?];
+    let bare = Bare::new()?;
+    for round in 0..SENDINGS {
+        map(PAGES, pages, MapFlags::MAP_FIXED)?;
+        let before = BEGINNINGS.load(Ordering::Relaxed);
+        bare.send(stacks[round % 2], store, pages)?;
+        if round == 0 {
+            bare.start()?;
+        }
+        if !eventually(|| BEGINNINGS.load(Ordering::Relaxed) > before) {
+            return Err(format!("did not begin again in round {round}"));
+        }
+    }
+    bare.end()
+}
+
+/// A thread sees the FS base that another one gives it while it runs.
+fn bases() -> core::result::Result<(), String> {
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    static WORDS: [AtomicU64; 2] = [AtomicU64::new(1), AtomicU64::new(2)];
+    fn look(_: usize) -> ! {
+        loop {
+            SEEN.store(probe::read_fs(), Ordering::Relaxed);
+        }
+    }
+    let bare = Bare::new()?;
+    bare.send(stack()?, look, 0)?;
+    for round in 0..REPLACEMENTS as usize {
+        let word = &WORDS[round % 2];
+        let bases = [core::ptr::from_ref(word).addr(), 0].map(usize::to_ne_bytes);
+        bare.write("regs/env", bases.as_flattened())?;
+        if round == 0 {
+            bare.start()?;
+        }
+        let wanted = word.load(Ordering::Relaxed);
+        if !eventually(|| SEEN.load(Ordering::Relaxed) == wanted) {
+            return Err(format!("round {round}: sees the old base"));
+        }
+    }
+    bare.end()
+}
+
+/// Threads that run, or wait for their turn, go to the processor that is chosen for them.
+fn moved(processors: usize) -> core::result::Result<(), String> {
+    fn run(_: usize) -> ! {
+        loop {
+            spin_loop();
+        }
+    }
+    let mut threads = Vec::new();
+    for _ in 0..2 * processors {
+        let bare = Bare::new()?;
+        bare.send(stack()?, run, 0)?;
+        bare.start()?;
+        threads.push(bare);
+    }
+    for round in 0..processors {
+        let processor = round * 3 % processors;
+        let mut set = [0; 32];
+        set[..8].copy_from_slice(&(1u64 << processor).to_le_bytes());
+        for thread in &threads {
+            thread.write("sched-affinity", &set)?;
+        }
+        let chosen = format!("#{processor}");
+        let is_there = |row: &(String, String)| row.0.starts_with("UR") && row.1 == chosen;
+        let there = || rows().into_iter().filter(is_there).count();
+        // Each of them must have had its turn there; this thread may be there as well.
+        if !settled(|| there() >= threads.len(), &true) {
+            return Err(format!("{} threads are on {chosen}", there()));
+        }
+    }
+    threads.iter().try_for_each(Bare::end)
+}
+
+/// Many threads end at once, again and again, so that kernel stacks are given back and made anew
+/// while other processors run on theirs.
+fn stacks(processors: usize) -> core::result::Result<(), String> {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    static COUNTS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+    let others = counters(processors - 1, &STOP, &COUNTS).map_err(text)?;
+    for _ in 0..CROWDS {
+        static PRESENT: AtomicUsize = AtomicUsize::new(0);
+        PRESENT.store(0, Ordering::Relaxed);
+        let member = |number: usize| {
+            thread::spawn(move || {
+                PRESENT.fetch_add(1, Ordering::Relaxed);
+                let all = eventually(|| PRESENT.load(Ordering::Relaxed) == CROWD);
+                all.then_some(number)
+            })
+        };
+        let crowd: Result<Vec<_>> = (0..CROWD).map(member).collect();
+        for (number, thread) in crowd.map_err(text)?.into_iter().enumerate() {
+            if thread.join().map_err(text)? != Some(number) {
+                return Err(format!("thread {number} did not see all {CROWD}"));
+            }
+        }
+    }
+    STOP.store(true, Ordering::Relaxed);
+    for thread in others {
+        thread.join().map_err(text)?;
+    }
+    Ok(())
 }
 
 /// Whether something comes true while this thread looks, and now and then lets others run.
@@ -315,7 +494,7 @@ fn tokens() -> core::result::Result<(), String> {
 /// Another thread stores to a page until the right to do so is taken away. It must be ended for its
 /// next store; this thread looks whether one still comes through.
 fn protect() -> i32 {
-    let Ok(page) = map(0, MapFlags::empty()) else {
+    let Ok(page) = map(1, 0, MapFlags::empty()) else {
         return 3;
     };
     let storing = thread::spawn(move || {
