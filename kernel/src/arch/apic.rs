@@ -41,7 +41,6 @@ const COMMAND_INIT: u32 = 5 << 8;
 const COMMAND_START: u32 = 6 << 8;
 const COMMAND_PENDING: u32 = 1 << 12;
 const COMMAND_ASSERT: u32 = 1 << 14;
-const COMMAND_TO_OTHERS: u32 = 3 << 18;
 /// Looks after which an interrupt command is taken for lost.
 const PATIENCE: u32 = 1_000_000;
 /// Highest id the xAPIC can send to; the one above means everybody.
@@ -165,12 +164,23 @@ pub fn send_start(id: u32, page: u8) {
     command(id, COMMAND_ASSERT | COMMAND_START | u32::from(page));
 }
 
-/// Sends a non-maskable interrupt to all other processors.
-pub fn send_nmi_to_others() {
-    command(0, COMMAND_ASSERT | COMMAND_TO_OTHERS | COMMAND_NMI);
+/// Sends a non-maskable interrupt to the processor with this id; for the machine's end.
+pub fn send_nmi(id: u32) {
+    // One that is lost cannot be helped there, and a report may be under way already.
+    let _ = is_sent(id, COMMAND_ASSERT | COMMAND_NMI);
 }
 
 fn command(id: u32, what: u32) {
+    if !is_sent(id, what) {
+        log::error!(
+            "local APIC: register {REG_COMMAND:#x} still holds the command {what:#x} to the \
+             processor with APIC id {id}, which is taken for lost"
+        );
+    }
+}
+
+/// Gives the local APIC an interrupt command; false when it does not go out.
+fn is_sent(id: u32, what: u32) -> bool {
     if X2.load(Ordering::Relaxed) {
         let value = u64::from(id) << 32 | u64::from(what);
         // SAFETY: the x2APIC has its interrupt command in one register, and the commands sent here
@@ -180,17 +190,18 @@ fn command(id: u32, what: u32) {
             asm!("mfence", "lfence", options(nostack, preserves_flags));
             Msr::new(X2_BASE + REG_COMMAND / 16).write(value);
         }
-        return;
+        return true;
     }
     write(REG_DESTINATION, id << 24);
     write(REG_COMMAND, what);
     // The next command must not replace this one before it is on its way.
     for _ in 0..PATIENCE {
         if read(REG_COMMAND) & COMMAND_PENDING == 0 {
-            return;
+            return true;
         }
         core::hint::spin_loop();
     }
+    false
 }
 
 /// Tells the local APIC that the interrupt in service is done.

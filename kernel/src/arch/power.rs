@@ -5,7 +5,7 @@ use acpi::sdt::fadt::Fadt;
 use kernel_core::acpi_power::sleep_types_s5;
 use spin::Once;
 
-use super::{cpu, pit, port};
+use super::{cpu, pit, port, smp};
 use crate::mm::phys;
 
 /// What soft-off and reset need, from the ACPI fixed table.
@@ -63,6 +63,7 @@ pub(super) fn init(fadt: &Fadt, dsdt: &[u8]) {
 /// Powers off through ACPI; when that fails, logs so and halts.
 pub fn shutdown() -> ! {
     x86_64::instructions::interrupts::disable();
+    smp::stop_others();
     for (port, value) in REGISTERS.get().iter().flat_map(|r| r.off).flatten() {
         port::write16(port, value);
     }
@@ -74,6 +75,7 @@ pub fn shutdown() -> ! {
 /// Resets the machine.
 pub fn reset() -> ! {
     x86_64::instructions::interrupts::disable();
+    smp::stop_others();
     if let Some((register, value)) = REGISTERS.get().and_then(|r| r.reset) {
         match register.address_space {
             AddressSpace::SystemIo => port::write8(register.address as u16, value),

@@ -22,8 +22,12 @@ static LOCKED: AtomicBool = AtomicBool::new(true);
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 /// Bit n: processor n runs.
 static ONLINE: AtomicU64 = AtomicU64::new(1);
-/// All processors are to stop at once.
-static STOPPING: AtomicBool = AtomicBool::new(false);
+/// Who stops all others: APIC id + 1, or 0. By that id, because in an interrupt that cannot be
+/// masked `gs` may still be the program's.
+static STOPPING: AtomicU64 = AtomicU64::new(0);
+/// Looks after which a processor that does not come in is taken for dead. In looks, because time
+/// also passes while an emulator stands still with the whole machine.
+const PATIENCE: u32 = 1 << 28;
 
 /// What others know and want of a processor.
 struct Slot {
@@ -114,15 +118,21 @@ fn answer() -> bool {
     if requests == 0 {
         return false;
     }
-    if requests & DISPLACE != 0 {
+    let displaced = requests & DISPLACE != 0;
+    if displaced {
         paging::activate(None);
         machine::save_float();
     }
-    if requests & FLUSH_KERNEL != 0 {
+    // Taken first: nobody waits for it, so a page may be unmapped, and this asked for, while it is
+    // being done.
+    if slot.requests.fetch_and(!FLUSH_KERNEL, Ordering::AcqRel) & FLUSH_KERNEL != 0 {
         paging::flush_kernel();
     }
-    slot.requests.fetch_and(!requests, Ordering::Release);
-    requests & DISPLACE != 0
+    if displaced {
+        // Last: the asker waits for the end of it.
+        slot.requests.fetch_and(!DISPLACE, Ordering::Release);
+    }
+    displaced
 }
 
 /// Sleeps until an interrupt was handled. Others have the lock meanwhile.
@@ -141,14 +151,27 @@ pub fn call(processor: usize) {
 /// Makes another processor come into the kernel and let go of its context's page tables and
 /// floating point state; returns when it has. It does not go on before the caller leaves the
 /// kernel, so the context's registers are where the entry code has put them.
+///
+/// Panics when the processor does not answer: nothing of its context would be certain.
 pub fn displace(processor: usize) {
     debug_assert_ne!(processor, cpu::index());
-    let requests = &SLOTS[processor].requests;
+    let Slot {
+        requests, apic_id, ..
+    } = &SLOTS[processor];
     requests.fetch_or(DISPLACE, Ordering::Release);
     call(processor);
-    while requests.load(Ordering::Acquire) & DISPLACE != 0 {
+    for _ in 0..PATIENCE {
+        if requests.load(Ordering::Acquire) & DISPLACE == 0 {
+            return;
+        }
         spin_loop();
     }
+    panic!(
+        "processor {processor} (APIC id {}) was called into the kernel by interrupt {} and did not \
+         come",
+        apic_id.load(Ordering::Relaxed),
+        irq::CALL
+    );
 }
 
 /// Notes which page tables this processor has loaded.
@@ -182,15 +205,28 @@ pub fn flush_kernel_elsewhere() {
     }
 }
 
-/// Stops all other processors where they are; for a panic.
+/// Stops all other processors where they are, before a panic's report or the machine's end. Of
+/// several that want it at once one returns; it does so again when it fails on its way.
 pub fn stop_others() {
-    STOPPING.store(true, Ordering::Release);
-    if several() {
-        apic::send_nmi_to_others();
+    if !several() {
+        return;
+    }
+    let this = apic::local_id();
+    let mark = u64::from(this) + 1;
+    match STOPPING.compare_exchange(0, mark, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => numbers(online())
+            .map(|processor| SLOTS[processor].apic_id.load(Ordering::Relaxed))
+            .filter(|&id| id != this)
+            .for_each(apic::send_nmi),
+        Err(who) if who == mark => {}
+        Err(_) => cpu::halt(),
     }
 }
 
 /// Whether a non-maskable interrupt means that this processor shall stop.
 pub fn is_stopping() -> bool {
-    STOPPING.load(Ordering::Acquire)
+    match STOPPING.load(Ordering::Acquire) {
+        0 => false,
+        mark => mark != u64::from(apic::local_id()) + 1,
+    }
 }

@@ -5,8 +5,7 @@
 //! tables of the boot processor's first steps, which map it there too, lead to the rest.
 
 use core::arch::global_asm;
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::{acpi, apic, cpu, entry, fpu, pit, smp};
 use crate::mm::stack::KernelStack;
@@ -17,10 +16,10 @@ use crate::sched;
 const FIRST_WAIT_MS: u64 = 10;
 const LAST_WAIT_MS: u64 = 2000;
 
-/// What the next processor finds. It takes the stack with one exchange, so that one which begins
-/// after it was given up finds none and halts, or takes what is meant for the next.
+/// Where the next processor finds its stack, whose topmost word is the address of its block. It
+/// takes both with one exchange, so that one which begins after it was given up finds nothing and
+/// halts, or takes what is meant for the next.
 static STACK: AtomicUsize = AtomicUsize::new(0);
-static BLOCK: AtomicPtr<cpu::Block> = AtomicPtr::new(core::ptr::null_mut());
 static ROOT: AtomicUsize = AtomicUsize::new(0);
 /// The time stamp counter of the processor that came online last.
 static STAMP: AtomicU64 = AtomicU64::new(0);
@@ -104,6 +103,7 @@ start_protected:
     testq %rax, %rax
     jz 3f
     movq %rax, %rsp
+    popq %rdi
     xorl %ebp, %ebp
     call {begin}
 3:
@@ -136,17 +136,55 @@ pub fn start_others(page: Option<u64>) {
         return;
     };
     write_vector(page);
-    smp::expect_several();
-    for (index, id) in (1..).zip(others) {
-        if index >= cpu::MAX {
+    let mut index = 1;
+    let mut place = None;
+    for id in others {
+        if index == cpu::MAX {
             log::warn!("more than {} processors: the rest is not used", cpu::MAX);
             break;
         }
-        if let Err(why) = start(index, id, page) {
-            log::error!("the processor with APIC id {id} is not used: {why}");
+        let Some(free) = place.take().or_else(|| Place::new(index)) else {
+            log::error!("no memory for the stacks of processor {index}: the rest is not used");
+            break;
+        };
+        place = start(id, page, free);
+        if place.is_none() {
+            index += 1;
         }
     }
     log::info!("{} processors", smp::online().count_ones());
+}
+
+/// What a processor needs to begin.
+struct Place {
+    index: usize,
+    stack: KernelStack,
+}
+
+impl Place {
+    /// `None` without memory.
+    fn new(index: usize) -> Option<Place> {
+        let stack = KernelStack::new()?;
+        let block = cpu::Block::prepare(index)?;
+        let top: *mut usize = core::ptr::with_exposed_provenance_mut(stack.top());
+        // SAFETY: the topmost word of a stack that is ours and not in use.
+        unsafe { top.sub(1).write(block.as_ptr().expose_provenance()) };
+        Some(Place { index, stack })
+    }
+
+    fn is_online(&self) -> bool {
+        smp::online() >> self.index & 1 != 0
+    }
+
+    fn comes_online(&self, ms: u64) -> bool {
+        for _ in 0..ms {
+            if self.is_online() {
+                return true;
+            }
+            pit::wait_ms(1);
+        }
+        self.is_online()
+    }
 }
 
 /// Copies the first instructions to where processors begin.
@@ -160,68 +198,55 @@ fn write_vector(page: u8) {
     ROOT.store(root, Ordering::Relaxed);
 }
 
-/// Starts one processor and waits until it is online.
-fn start(index: usize, id: u32, page: u8) -> Result<(), &'static str> {
+/// Starts one processor and waits until it is online. Returns the place if it was not taken.
+fn start(id: u32, page: u8, place: Place) -> Option<Place> {
     if !apic::is_reachable(id) {
-        return Err("its id is too large for the xAPIC");
+        log::error!("the processor with APIC id {id} is not used: the xAPIC cannot reach it");
+        return Some(place);
     }
-    let no_memory = "no memory for its stacks";
-    let stack = KernelStack::new().ok_or(no_memory)?;
-    let block = cpu::Block::prepare(index).ok_or(no_memory)?;
-    BLOCK.store(block.as_ptr(), Ordering::Relaxed);
-    STACK.store(stack.top(), Ordering::Release);
-    let before = cpu::time_stamp();
+    STACK.store(place.stack.top() - size_of::<usize>(), Ordering::Release);
     apic::send_init(id);
     pit::wait_ms(10);
+    let before = cpu::time_stamp();
     apic::send_start(id, page);
-    if !comes_online(index, FIRST_WAIT_MS) {
+    if !place.comes_online(FIRST_WAIT_MS) {
         // Some need to be told twice; one that runs already ignores it.
         apic::send_start(id, page);
-        if !comes_online(index, LAST_WAIT_MS) {
-            if STACK.swap(0, Ordering::Acquire) == 0 {
-                // It may still come.
-                core::mem::forget(stack);
-                return Err("it began, but did not come online");
-            }
-            return Err("it did not begin");
+        if !place.comes_online(LAST_WAIT_MS) && STACK.swap(0, Ordering::Acquire) != 0 {
+            log::error!("the processor with APIC id {id} is not used: it did not begin");
+            return Some(place);
         }
     }
-    core::mem::forget(stack);
-    let stamp = STAMP.load(Ordering::Relaxed);
-    let after = cpu::time_stamp();
-    if !(before..=after).contains(&stamp) {
-        log::warn!(
-            "the time stamp counter of processor {index} is off: {stamp} between {before} and \
-             {after}; times will be wrong there"
-        );
-    }
-    Ok(())
-}
-
-fn comes_online(index: usize, ms: u64) -> bool {
-    for _ in 0..ms {
-        if smp::online() >> index & 1 != 0 {
-            return true;
+    // Also one that is late, which may still come online.
+    smp::expect_several();
+    if !place.is_online() {
+        log::error!("the processor with APIC id {id} began, but did not come online");
+    } else {
+        let (stamp, after) = (STAMP.load(Ordering::Relaxed), cpu::time_stamp());
+        if !(before..=after).contains(&stamp) {
+            log::warn!(
+                "the time stamp counter of processor {} is off: {stamp} between {before} and \
+                 {after}; times will be wrong there",
+                place.index
+            );
         }
-        pit::wait_ms(1);
     }
-    smp::online() >> index & 1 != 0
+    // In use for ever.
+    core::mem::forget(place);
+    None
 }
 
 /// The first step of another processor on its stack, without the lock: it touches only what is its
 /// own, until it waits for the lock.
-extern "C" fn begin() -> ! {
-    if let Some(block) = NonNull::new(BLOCK.load(Ordering::Acquire)) {
-        // SAFETY: the boot processor has prepared the block for whoever takes the stack, and that
-        // is this one.
-        unsafe { cpu::load(block.as_ptr()) };
-        entry::load();
-        fpu::enable();
-        apic::init_other();
-        STAMP.store(cpu::time_stamp(), Ordering::Relaxed);
-        smp::come_online();
-        smp::enter();
-        sched::run();
-    }
-    cpu::halt()
+extern "C" fn begin(block: *mut cpu::Block) -> ! {
+    // SAFETY: `Place::new` has prepared the block for whoever takes the stack on which it is found,
+    // and that is this processor alone.
+    unsafe { cpu::load(block) };
+    entry::load();
+    fpu::enable();
+    apic::init_other();
+    STAMP.store(cpu::time_stamp(), Ordering::Relaxed);
+    smp::come_online();
+    smp::enter();
+    sched::run()
 }
