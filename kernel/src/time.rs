@@ -8,7 +8,7 @@ pub use kernel_core::timers::TimerId;
 use kernel_core::timers::TimerQueue;
 use spin::Mutex;
 
-use crate::arch::{apic, cpu, irq, pit, rtc};
+use crate::arch::{apic, cpu, irq, pit, rtc, smp};
 
 type Action = Box<dyn FnOnce() + Send>;
 
@@ -93,7 +93,7 @@ pub fn set_offset(ns: i128) {
 /// taken only in user mode and in the idle loop, and the kernel runs on one processor at a time.
 pub fn at(deadline_ns: u64, action: Box<dyn FnOnce() + Send>) -> TimerId {
     let id = TIMERS.lock().add(deadline_ns, action);
-    arm_by(deadline_ns);
+    arm_for_timers(deadline_ns);
     id
 }
 
@@ -105,6 +105,15 @@ pub fn cancel(timer: TimerId) -> bool {
 /// Makes sure that this processor's timer interrupts at `deadline_ns` or before.
 pub(crate) fn arm_by(deadline_ns: u64) {
     if deadline_ns < ARMED[cpu::index()].load(Ordering::Relaxed) {
+        arm(deadline_ns);
+    }
+}
+
+/// Makes sure that some processor's timer interrupts at `deadline_ns` or before; which one does not
+/// matter. One that is interrupted looks for the next timer then.
+fn arm_for_timers(deadline_ns: u64) {
+    let is_armed = |processor: usize| ARMED[processor].load(Ordering::Relaxed) <= deadline_ns;
+    if !smp::numbers(smp::online()).any(is_armed) {
         arm(deadline_ns);
     }
 }
@@ -133,6 +142,6 @@ fn interrupt() {
     crate::sched::tick(now);
     let next = TIMERS.lock().next_deadline();
     if let Some(next) = next {
-        arm_by(next);
+        arm_for_timers(next);
     }
 }

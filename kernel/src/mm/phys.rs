@@ -100,7 +100,17 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
             to.cast::<u64>().add(i).write_unaligned(word);
         }
     }
-    for i in words * 8..len {
+    let mut done = words * 8;
+    // A word of four bytes in one piece: other processors may store to a futex meanwhile.
+    if len & 4 != 0 {
+        // SAFETY: as above.
+        unsafe {
+            let word = from.add(done).cast::<u32>().read_unaligned();
+            to.add(done).cast::<u32>().write_unaligned(word);
+        }
+        done += 4;
+    }
+    for i in done..len {
         // SAFETY: inside the ranges.
         unsafe { to.add(i).write_volatile(from.add(i).read_volatile()) };
     }

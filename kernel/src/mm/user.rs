@@ -48,7 +48,15 @@ user_copy_access:
     dec rcx
     jnz 2b
 3:
-    and edx, 7
+    # A word of four bytes in one piece: other processors may store to a futex meanwhile.
+    test edx, 4
+    jz 8f
+    mov eax, [rsi]
+    mov [rdi], eax
+    add rsi, 4
+    add rdi, 4
+8:
+    and edx, 3
     jz 5f
 4:
     mov al, [rsi]

@@ -15,6 +15,7 @@ impl spin::RelaxStrategy for YieldNow {
     }
 }
 
-/// A mutual exclusion lock for critical sections of a few instructions: who waits is nearly always
-/// behind a thread that was preempted between them, and giving way lets it finish.
+/// A mutual exclusion lock for critical sections of a few instructions. On one processor, who waits
+/// is behind a thread that was preempted between them, and giving way lets it finish. On several,
+/// the holder may be running: then the call, which returns at once, is the pause between two looks.
 pub type Mutex<T> = spin::mutex::SpinMutex<T, YieldNow>;
