@@ -142,6 +142,8 @@ static void inherit(scif_epd_t accepted, scif_epd_t opened) {
 
 static void call_limits(uint16_t node) {
     (void)node;
+    /* Clients start a thread for each. */
+    GIVES(sysconf(_SC_NPROCESSORS_ONLN), text_number("/scheme/sys/cpu", "CPUs:", 1));
     pinned_pages();
     inherited();
     ports();

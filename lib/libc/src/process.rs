@@ -437,10 +437,22 @@ extern "C" fn sysconf(name: c_int) -> c_long {
         SC_OPEN_MAX => 65_536,
         SC_PAGESIZE => syscall::PAGE_SIZE as c_long,
         SC_IOV_MAX => 1024,
-        // A node uses one processor.
-        SC_NPROCESSORS_CONF | SC_NPROCESSORS_ONLN => 1,
+        // Those that the kernel could not start are in nobody's list.
+        SC_NPROCESSORS_CONF | SC_NPROCESSORS_ONLN => errno::give(processors()),
         _ => errno::fail(EINVAL),
     }
+}
+
+/// The processors that the kernel uses.
+fn processors() -> Result<c_long> {
+    let text = runtime::fs::read_to_string("/scheme/sys/cpu")?;
+    processors_of(&text).ok_or(Error::new(EINVAL))
+}
+
+/// The number in the first line of the kernel's text about its processors.
+fn processors_of(text: &str) -> Option<c_long> {
+    let number = text.lines().next()?.strip_prefix("CPUs: ")?;
+    number.parse().ok().filter(|&number| number > 0)
 }
 
 #[unsafe(no_mangle)]

@@ -221,7 +221,15 @@ fn system(suite: &Suite) {
             let fd = must(name, suite.open(SYS, name, O_RDONLY))?;
             let mut text = vec![0; 8192];
             let n = must(name, sys::read(fd, &mut text))?;
-            hold(name, core::str::from_utf8(&text[..n]).is_ok())?;
+            let text = core::str::from_utf8(&text[..n]).map_err(|_| format!("{name}: no text"))?;
+            if name == "cpu" {
+                let first = text
+                    .lines()
+                    .next()
+                    .and_then(|line| line.strip_prefix("CPUs: "));
+                let count: Option<usize> = first.and_then(|count| count.parse().ok());
+                hold("CPUs: <number>", count.is_some_and(|count| count > 0))?;
+            }
             expect("close", sys::close(fd), Ok(0))?;
         }
         Ok(())
