@@ -35,6 +35,8 @@ pub struct Child {
     pub context: usize,
     /// Its status handle.
     pub status: usize,
+    /// A number for passing descriptors.
+    slot: usize,
     stack: usize,
 }
 
@@ -117,6 +119,7 @@ impl Child {
         Ok(Child {
             context,
             status,
+            slot: suite.slot(),
             stack,
         })
     }
@@ -135,9 +138,17 @@ impl Child {
     /// Whether the context has ended, however it did.
     pub fn has_ended(&self) -> Result<bool, String> {
         let (status, _) = self.status()?;
+        if status == ContextStatus::ForceKilled as usize {
+            // It says so as soon as it is killed, when it may still be on its way out on another
+            // processor. The address space goes last.
+            return match sys::dup(self.context, b"addrspace", self.slot) {
+                Ok(space) => must("close", sys::close(space)).map(|_| false),
+                Err(ENOENT) => Ok(true),
+                Err(errno) => Err(format!("the address space of a killed context: {errno}")),
+            };
+        }
         Ok([
             ContextStatus::Dead as usize,
-            ContextStatus::ForceKilled as usize,
             ContextStatus::UnhandledExcp as usize,
         ]
         .contains(&status))
