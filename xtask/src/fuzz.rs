@@ -31,7 +31,8 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
                      -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Cdebug-assertions";
 /// How long each target runs when nothing is said.
 const USUAL: Duration = Duration::from_secs(60);
-/// How long each target runs for `make test`, the inputs that are kept included.
+/// After how long each target makes no new inputs for `make test`. Those that are kept, here and
+/// below `target/fuzz`, count into the time, and are all run.
 const SMOKE: Duration = Duration::from_secs(1);
 /// Longest input, in bytes.
 const MAX_INPUT: usize = 1024;

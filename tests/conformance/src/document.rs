@@ -50,7 +50,11 @@ fn line(row: &Row) -> String {
     let mut why = row.why.to_string();
     if let Test::Elsewhere(tests) = row.test {
         for (file, test) in tests {
-            let gap = if why.is_empty() { "" } else { " " };
+            let gap = match why.chars().last() {
+                None => "",
+                Some('.' | ':' | ';') => " ",
+                Some(_) => ". ",
+            };
             why.push_str(&format!("{gap}Shown by `{test}` in [{file}](../{file})."));
         }
     }
