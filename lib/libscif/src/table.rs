@@ -11,9 +11,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr::{null_mut, with_exposed_provenance_mut};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
-use runtime::sync::Mutex;
+use platform::retire::Retired;
 use scif::direct::{Direct, Waiting};
 
 /// Descriptors in a row of the table.
@@ -32,10 +32,8 @@ unsafe extern "C" {
 struct Slot {
     /// From a box; null: none yet.
     direct: AtomicPtr<Direct>,
-    /// Threads that are in a call on the number.
-    users: AtomicU32,
-    /// What was closed while others were in a call: addresses of boxes.
-    retired: Mutex<Vec<usize>>,
+    /// Threads that are in a call on the number, and what was closed meanwhile: addresses of boxes.
+    retired: Retired<usize>,
 }
 
 static TABLE: [spin::Once<Box<[Slot]>>; ROWS] = [const { spin::Once::new() }; ROWS];
@@ -44,8 +42,7 @@ fn slot(number: usize) -> Option<&'static Slot> {
     let row = TABLE.get(number / ROW)?;
     let empty = || Slot {
         direct: AtomicPtr::new(null_mut()),
-        users: AtomicU32::new(0),
-        retired: Mutex::new(Vec::new()),
+        retired: Retired::default(),
     };
     let row = row.call_once(|| (0..ROW).map(|_| empty()).collect());
     row.get(number % ROW)
@@ -56,33 +53,22 @@ struct User(&'static Slot);
 
 impl User {
     fn enter(slot: &'static Slot) -> Self {
-        slot.users.fetch_add(1, Ordering::SeqCst);
+        slot.retired.enter();
         Self(slot)
     }
 }
 
 impl Drop for User {
     fn drop(&mut self) {
-        if self.0.users.fetch_sub(1, Ordering::SeqCst) == 1 {
-            reclaim(self.0);
-        }
+        reclaim(self.0.retired.leave());
     }
 }
 
-/// Drops what was closed, if nobody can be using it any more.
-fn reclaim(slot: &Slot) {
-    // Nobody waits here: whoever has the list looks at the count after us.
-    let Some(mut retired) = slot.retired.try_lock() else {
-        return;
-    };
-    if retired.is_empty() || slot.users.load(Ordering::SeqCst) != 0 {
-        return;
-    }
-    // Who enters from now on cannot get at them: they left the slot before they came here.
-    let boxes = core::mem::take(&mut *retired);
-    drop(retired);
+/// Drops what was closed and is not used any more.
+fn reclaim(boxes: Vec<usize>) {
     for address in boxes {
-        // SAFETY: from `Box::into_raw` below, taken out of the slot once and of the list once.
+        // SAFETY: from `Box::into_raw` below, taken out of the slot once and given back once, when
+        // nobody who entered before that is in a call any more.
         drop(unsafe { Box::from_raw(with_exposed_provenance_mut::<Direct>(address)) });
     }
 }
@@ -149,6 +135,5 @@ extern "C" fn skiff_scif_forget(number: c_int) {
     }
     // SAFETY: from a box, which is dropped by `reclaim` alone, and that only below.
     unsafe { &*old }.detach();
-    row.retired.lock().push(old.expose_provenance());
-    reclaim(row);
+    reclaim(row.retired.retire(old.expose_provenance()));
 }

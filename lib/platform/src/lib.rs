@@ -35,6 +35,7 @@ pub mod pause;
 pub mod pci;
 pub mod pin;
 pub mod port;
+pub mod retire;
 pub mod scheme;
 pub mod shared;
 pub mod trace;

@@ -1,0 +1,153 @@
+//! What is taken out of use while others may be using it: kept until nobody does.
+//!
+//! Users [`enter`](Retired::enter) before they look where the thing is, and
+//! [`leave`](Retired::leave) when they are done with it. Whoever takes a thing out of its place
+//! gives it to [`retire`](Retired::retire). Either call gives back what nobody can be using any
+//! more, exactly once; the caller drops it.
+
+use alloc::vec::Vec;
+
+use sync::{AtomicU32, Mutex, Ordering};
+
+/// Users of one place, and what was taken out of it.
+#[derive(Debug)]
+pub struct Retired<T> {
+    users: AtomicU32,
+    kept: Mutex<Vec<T>>,
+}
+
+impl<T> Default for Retired<T> {
+    fn default() -> Self {
+        Self {
+            users: AtomicU32::new(0),
+            kept: Mutex::new(Vec::new()),
+        }
+    }
+}
+
+impl<T> Retired<T> {
+    /// Somebody is about to look at the place.
+    pub fn enter(&self) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Somebody who has entered does not use anything any more.
+    #[must_use]
+    pub fn leave(&self) -> Vec<T> {
+        match self.users.fetch_sub(1, Ordering::AcqRel) {
+            1 => self.unused(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// This is not in its place any more, but those who have entered may be using it.
+    #[must_use]
+    pub fn retire(&self, thing: T) -> Vec<T> {
+        self.kept.lock().push(thing);
+        self.unused()
+    }
+
+    /// What nobody can be using any more.
+    fn unused(&self) -> Vec<T> {
+        // Waits for the lock: whoever has it may have counted us, who have left since.
+        let mut kept = self.kept.lock();
+        // An exchange sees the newest count; and who enters after it sees the place without what
+        // was taken out of it before.
+        if kept.is_empty() || self.users.fetch_add(0, Ordering::AcqRel) != 0 {
+            return Vec::new();
+        }
+        core::mem::take(&mut *kept)
+    }
+}
+
+#[cfg(not(test))]
+mod sync {
+    pub use crate::lock::Mutex;
+    pub use core::sync::atomic::{AtomicU32, Ordering};
+}
+
+/// The same, of the tool that tries every order of what threads do.
+#[cfg(test)]
+mod sync {
+    pub use loom::sync::atomic::{AtomicU32, Ordering};
+
+    #[derive(Debug)]
+    pub struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+            self.0.lock().unwrap()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicU32, Ordering};
+    use loom::thread;
+
+    use super::Retired;
+
+    /// A place with a number in it, 0 for nothing.
+    #[derive(Default)]
+    struct Place {
+        number: AtomicU32,
+        /// Whether the number has been dropped.
+        is_gone: AtomicU32,
+        retired: Retired<u32>,
+    }
+
+    impl Place {
+        fn drop(&self, numbers: Vec<u32>) {
+            for _ in numbers {
+                assert_eq!(self.is_gone.fetch_add(1, Ordering::AcqRel), 0, "twice");
+            }
+        }
+
+        fn use_it(&self) {
+            self.retired.enter();
+            if self.number.load(Ordering::Acquire) != 0 {
+                thread::yield_now();
+                assert_eq!(self.is_gone.fetch_add(0, Ordering::AcqRel), 0, "in use");
+            }
+            self.drop(self.retired.leave());
+        }
+
+        fn forget(&self) {
+            match self.number.swap(0, Ordering::AcqRel) {
+                0 => {}
+                number => self.drop(self.retired.retire(number)),
+            }
+        }
+    }
+
+    /// Every order of so many users and one who takes the number away.
+    fn try_all(users: usize) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let place = Arc::new(Place::default());
+            place.number.store(7, Ordering::Release);
+            let threads: Vec<_> = (0..users)
+                .map(|_| Arc::clone(&place))
+                .map(|place| thread::spawn(move || place.use_it()))
+                .collect();
+            place.forget();
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!(place.is_gone.load(Ordering::Acquire), 1, "kept for ever");
+        });
+    }
+
+    #[test]
+    fn what_is_retired_goes_once_and_unused() {
+        try_all(1);
+        try_all(2);
+    }
+}
