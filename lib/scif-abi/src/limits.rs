@@ -140,7 +140,7 @@ const fn quota(name: &'static str, per_user: u64, per_process: u64) -> Quota {
 }
 
 /// The quotas. They are for root as well.
-pub const QUOTAS: [Quota; 7] = [
+pub const QUOTAS: [Quota; 8] = [
     // So that one program cannot use up all ports.
     quota("endpoints", MAX_ENDPOINTS as u64 / 2, 8192),
     // Each has at least two pages, and at most 4096 (`MAX_UNANSWERED`) may wait for one node.
@@ -154,6 +154,9 @@ pub const QUOTAS: [Quota; 7] = [
     quota("transfers", 1 << 17, 1 << 16),
     // Each thread waits in one call at most, so this is a number of threads.
     quota("requests", 8192, 4096),
+    // Each may keep a connection that is closed, with its pages. No user alone gets to what may
+    // wait for one node (`MAX_UNANSWERED`).
+    quota("direct", 1024, 512),
 ];
 
 /// Calls on registered memory that may wait, or whose result has not been taken, at one time.

@@ -19,10 +19,12 @@ use scif_abi::limits::PAGE_BYTES;
 use scif_abi::{Error, NodeId};
 use scif_ring::Side;
 
+use crate::config::Owner;
 use crate::connection::{Connection, ConnectionId, Due, Phase};
 use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::{Memory, Place};
+use crate::quota::Resource;
 
 /// Names a direct handle; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,6 +52,8 @@ pub(crate) struct DirectHandle {
     connection: ConnectionId,
     /// What it stores into lock words.
     number: u32,
+    /// On whose account it is.
+    owner: Owner,
 }
 
 /// What a connection with direct handles has besides.
@@ -106,17 +110,18 @@ impl Engine {
 
     /// Lets a client work on the rings of a connected endpoint itself: its handle, and what it has
     /// to know. The handle lives on when the endpoint is closed. Close it ([`close_direct`]) when
-    /// nothing of it is mapped any more.
+    /// nothing of it is mapped any more; until then it counts for `owner`.
     ///
     /// # Errors
     /// `EBADF`. `ENOTCONN`: not connected. `EOPNOTSUPP`: the peer's rings have no pages of their
-    /// own. `ENOMEM`.
+    /// own. `ENOMEM`, also when the owner has too many.
     ///
     /// [`close_direct`]: Engine::close_direct
     pub fn open_direct(
         &mut self,
         mem: &mut dyn Memory,
         id: EndpointId,
+        owner: Owner,
     ) -> Result<(DirectId, DirectRecord), Error> {
         let endpoint = self.endpoint(id)?;
         let connection = match (endpoint.state, endpoint.connection) {
@@ -126,6 +131,7 @@ impl Engine {
         if self.directs.is_full() {
             return Err(Error::NoMemory);
         }
+        self.quotas.check(owner, Resource::Direct, 1)?;
         self.share_rings(mem, connection)?;
         let entry = self.connections.get_mut(connection.0);
         let entry = entry.ok_or(Error::NotConnected)?;
@@ -147,10 +153,12 @@ impl Engine {
         let handle = DirectHandle {
             connection,
             number: direct.next,
+            owner,
         };
         direct.handles += 1;
         direct.next = direct.next.checked_add(1).unwrap_or(FIRST_HANDLE);
         let id = self.directs.insert(handle).ok_or(Error::NoMemory)?;
+        self.quotas.charge(owner, Resource::Direct, 1)?;
         Ok((DirectId(id), record))
     }
 
@@ -187,6 +195,7 @@ impl Engine {
         let Some(handle) = self.directs.remove(id.0) else {
             return;
         };
+        self.quotas.discharge(handle.owner, Resource::Direct, 1);
         let id = handle.connection;
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
@@ -215,6 +224,9 @@ impl Engine {
             connection.direct = None;
             if let Some(rings) = &mut connection.rings {
                 outcome = outcome.and(rings.unshare(mem));
+            }
+            if connection.endpoint.is_none() {
+                self.expect_answer(id);
             }
             self.count_moved(id);
             self.settle_all(mem, id);

@@ -52,7 +52,8 @@ pub struct Engine {
     pub(crate) ring_bytes: usize,
     /// Deadlines of connections, earliest first.
     pub(crate) timers: BTreeSet<(u64, ConnectionId)>,
-    /// Connections without an endpoint, by node: what its peers owe us the last word on.
+    /// Connections that have neither an endpoint nor clients, by node: what its peers owe us the
+    /// last word on.
     pub(crate) unanswered: BTreeMap<NodeId, usize>,
     /// Handles of clients that work on rings themselves.
     pub(crate) directs: Slab<DirectHandle>,
@@ -356,8 +357,18 @@ impl Engine {
     pub(crate) fn take_endpoint(&mut self, id: ConnectionId) -> Option<EndpointId> {
         let connection = self.connections.get_mut(id.0)?;
         let endpoint = connection.endpoint.take()?;
-        *self.unanswered.entry(connection.peer.node()).or_default() += 1;
+        // While clients have it mapped, it waits for them and not for the peer.
+        if !connection.is_mapped() {
+            self.expect_answer(id);
+        }
         Some(endpoint)
+    }
+
+    /// From now on only the peer's last word on a connection is missing.
+    pub(crate) fn expect_answer(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get(id.0) {
+            *self.unanswered.entry(connection.peer.node()).or_default() += 1;
+        }
     }
 
     /// Frees a connection and its pages. The peer does not write to them any more.
@@ -365,6 +376,7 @@ impl Engine {
         self.set_deadline(id, None);
         if let Some(connection) = self.connections.remove(id.0) {
             if connection.endpoint.is_none()
+                && !connection.is_mapped()
                 && let Some(count) = self.unanswered.get_mut(&connection.peer.node())
             {
                 *count = count.saturating_sub(1);

@@ -223,10 +223,10 @@ impl Engine {
         let unanswered = self
             .connections
             .iter()
-            .filter(|(_, c)| c.endpoint.is_none());
+            .filter(|(_, c)| c.endpoint.is_none() && !c.is_mapped());
         rule(
             unanswered.count() == self.unanswered.values().sum::<usize>(),
-            "connections without an endpoint are counted",
+            "connections without endpoint and clients are counted",
             self.connections.len() as u64,
         )?;
         let requested = self
@@ -241,6 +241,7 @@ impl Engine {
         let backlog = backlog.sum();
         self.check_quota(Resource::Connects, requested)?;
         self.check_quota(Resource::Backlog, backlog)?;
+        self.check_quota(Resource::Direct, self.directs.len() as u64)?;
         self.check_quota(Resource::Endpoints, self.endpoints.len() as u64)
     }
 

@@ -25,6 +25,8 @@ pub enum Resource {
     Transfers,
     /// Calls that wait; counted by whoever keeps them.
     Requests,
+    /// Direct handles.
+    Direct,
 }
 
 impl Resource {
@@ -37,6 +39,7 @@ impl Resource {
         Resource::Pages,
         Resource::Transfers,
         Resource::Requests,
+        Resource::Direct,
     ];
 
     /// Its name and the usual limits.

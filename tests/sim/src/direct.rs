@@ -37,6 +37,11 @@ use crate::trace::{Failure, Trace, play};
 const EXTENSION_WORD: u64 = 244;
 /// Longest transfer of one call, in bytes.
 const MAX_BYTES: u64 = 300;
+/// Whose everything is.
+const OWNER: Owner = Owner {
+    process: 1,
+    user: 0,
+};
 
 /// What a run has done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -258,21 +263,17 @@ impl World {
 
     /// Connects two endpoints.
     fn connect(&mut self, nodes: [usize; 2]) -> Result<(), String> {
-        let owner = Owner {
-            process: 1,
-            user: 0,
-        };
         let port = 2000 + self.connections.len() as u16;
         let [a, b] = nodes;
         let listener = {
             let engine = &mut self.nodes[b].engine;
-            let listener = expect(engine.open(owner), "open")?;
+            let listener = expect(engine.open(OWNER), "open")?;
             expect(engine.bind(listener, port), "bind")?;
             expect(engine.listen(listener, 1), "listen")?;
             listener
         };
         let Node { engine, mem, .. } = &mut self.nodes[a];
-        let active = expect(engine.open(owner), "open")?;
+        let active = expect(engine.open(OWNER), "open")?;
         let to = PortId::new(b as NodeId, port);
         expect(
             engine.connect(mem, active, to, ConnectMode::Blocking),
@@ -280,7 +281,7 @@ impl World {
         )?;
         self.settle()?;
         let Node { engine, mem, .. } = &mut self.nodes[b];
-        let passive = expect(engine.accept_start(mem, listener, owner), "accept")?;
+        let passive = expect(engine.accept_start(mem, listener, OWNER), "accept")?;
         self.settle()?;
         let Node { engine, mem, .. } = &mut self.nodes[b];
         engine.close(mem, listener);
@@ -355,7 +356,7 @@ impl World {
         let (node, id) = (connection.nodes[side], connection.ends[side]);
         let is_within = connection.nodes[0] == connection.nodes[1];
         let Node { engine, mem, .. } = &mut self.nodes[node];
-        let (handle, record) = match engine.open_direct(mem, id) {
+        let (handle, record) = match engine.open_direct(mem, id, OWNER) {
             Ok(opened) => opened,
             Err(Error::NotSupported) if !self.is_armed && !is_within => {
                 self.report.refused += 1;

@@ -10,12 +10,12 @@ use scif_abi::direct::{
 use scif_abi::flags::{Kicks, Readiness};
 
 use super::bed::{BOTH, Bed, End, PAGE, USER};
-use crate::{DirectId, Lane, Memory, Place};
+use crate::{DirectId, Lane, Memory, Owner, Place, Resource, Scope};
 
 /// A handle, and the local address of its control page.
 fn open(bed: &mut Bed, end: End) -> (DirectId, u64) {
     let (engine, memory) = bed.engine(end);
-    let (id, record) = engine.open_direct(memory, end.id).unwrap();
+    let (id, record) = engine.open_direct(memory, end.id, USER).unwrap();
     assert!(record.handle.get() >= FIRST_HANDLE);
     let ring = engine.config().endpoint_ring_bytes;
     assert_eq!(record.own_ring_bytes.get(), ring);
@@ -79,16 +79,48 @@ fn only_connected_endpoints_have_handles() {
     let (a, b) = bed.connect(0, 0);
     let (engine, memory) = bed.engine(a);
     let fresh = engine.open(USER).unwrap();
-    let refused = engine.open_direct(memory, fresh);
+    let refused = engine.open_direct(memory, fresh, USER);
     assert_eq!(refused, Err(Error::NotConnected));
     engine.close(memory, fresh);
-    let gone = engine.open_direct(memory, fresh);
+    let gone = engine.open_direct(memory, fresh, USER);
     assert_eq!(gone, Err(Error::BadDescriptor));
     bed.close(b);
     bed.run();
     let (engine, memory) = bed.engine(a);
-    let over = engine.open_direct(memory, a.id);
+    let over = engine.open_direct(memory, a.id, USER);
     assert_eq!(over, Err(Error::NotConnected));
+}
+
+#[test]
+fn handles_count_for_who_opens_them_also_when_the_endpoint_is_gone() {
+    let mut bed = Bed::new(2);
+    let pairs = [(); 3].map(|()| bed.connect(0, 1));
+    let engine = &mut bed.nodes[0].engine;
+    engine.set_limit(Resource::Direct, Scope::Process, 2);
+    let handles = [0, 1].map(|at| open(&mut bed, pairs[at].0).0);
+    for (a, b) in &pairs[..2] {
+        bed.close(*a);
+        bed.close(*b);
+    }
+    bed.run();
+    let third = pairs[2].0;
+    let (engine, memory) = bed.engine(third);
+    let refused = engine.open_direct(memory, third.id, USER);
+    assert_eq!(refused, Err(Error::NoMemory));
+    let other = Owner {
+        process: USER.process + 1,
+        user: USER.user,
+    };
+    let (allowed, _) = engine.open_direct(memory, third.id, other).unwrap();
+    assert_eq!(engine.used(Resource::Direct, Scope::User, USER.user), 3);
+    engine.close_direct(memory, allowed);
+    // The peer owes nothing while our clients are what is waited for.
+    assert_eq!(engine.unanswered.values().sum::<usize>(), 0);
+    close(&mut bed, third, handles[0]);
+    open(&mut bed, third);
+    bed.run();
+    let (engine, _) = bed.engine(third);
+    engine.check_invariants().unwrap();
 }
 
 #[test]

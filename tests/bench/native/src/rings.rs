@@ -15,7 +15,7 @@ use scif_abi::direct::{
     RMA_BUSY_OFFSET, SEND_LOCK_OFFSET, SENT_OFFSET,
 };
 use scif_abi::qp::{BYTES_ARMED_OFFSET, LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, ROOM_ARMED_OFFSET};
-use scif_core::Place;
+use scif_core::{Owner, Place};
 use scif_perf::pattern;
 use scif_perf::report::Unit;
 use scif_ring::validity::{ValidityMemory, enter, leave};
@@ -43,7 +43,8 @@ struct View<'a>(&'a End);
 impl End {
     /// Opens a direct handle of a node's endpoint and maps its parts.
     fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
-        let opened = node.engine.open_direct(&mut node.memory, node.endpoint);
+        let (memory, owner) = (&mut node.memory, Owner::default());
+        let opened = node.engine.open_direct(memory, node.endpoint, owner);
         let (handle, record) = opened.map_err(said("direct"))?;
         let map = |part| {
             let placed = node.engine.direct_place(handle, part);
