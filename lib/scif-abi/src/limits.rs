@@ -52,6 +52,10 @@ pub const MAX_DIRECT_HANDLES: usize = 2 * MAX_CONNECTIONS;
 /// to end before a window goes: nothing tells when that happens.
 pub const CLIENT_RETRY_NS: u64 = 1_000_000;
 
+/// How often the time between two looks at the same lock doubles: to 64 ms. Clients may hold one
+/// for hours, and thousands of them.
+pub const CLIENT_RETRY_DOUBLINGS: u32 = 6;
+
 /// Nanoseconds a window waits for copies of clients. They copy in slices of at most 1 MiB, so only
 /// one that is stuck, or says what is not so, takes longer.
 pub const CLIENT_COPY_NS: u64 = 1_000_000_000;

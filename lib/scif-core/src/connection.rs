@@ -99,6 +99,8 @@ pub(crate) struct Connection {
     pub(crate) waiting: Readiness,
     /// It is in the list of connections a client of which was in the way.
     pub(crate) is_blocked: bool,
+    /// Looks at a ring that a client had locked, since we last had a ring to ourselves.
+    pub(crate) locked_looks: u32,
     /// The peer's DISCNCT has to be acknowledged once nobody has its memory mapped any more.
     pub(crate) owes_ack: bool,
     /// Our registered address space: windows by offset, also those that are coming or going.
@@ -142,6 +144,7 @@ impl Connection {
             direct: None,
             waiting: Readiness::empty(),
             is_blocked: false,
+            locked_looks: 0,
             owes_ack: false,
             own: Space::default(),
             remote_space: Space::default(),

@@ -226,7 +226,7 @@ impl Engine {
                 outcome = outcome.and(rings.unshare(mem));
             }
             if connection.endpoint.is_none() {
-                self.expect_answer(id);
+                self.count_unanswered(id);
             }
             self.count_moved(id);
             self.settle_all(mem, id);

@@ -61,9 +61,8 @@ pub struct Engine {
     pub(crate) hints: Hints,
     /// Connections whose clients have not been told of a change of state.
     pub(crate) restated: Vec<ConnectionId>,
-    /// Connections where a client was in the way, and when (ns) to look again.
-    pub(crate) blocked: Vec<ConnectionId>,
-    pub(crate) blocked_until: u64,
+    /// Connections where a client was in the way, by when (ns) to look again.
+    pub(crate) blocked: BTreeSet<(u64, ConnectionId)>,
     /// Connections whose peers wait for room and are told when there is more of it, or at this
     /// time (ns).
     pub(crate) stinting: Vec<ConnectionId>,
@@ -129,8 +128,7 @@ impl Engine {
             directs: Slab::new(limits::MAX_DIRECT_HANDLES),
             hints: Hints::default(),
             restated: Vec::new(),
-            blocked: Vec::new(),
-            blocked_until: 0,
+            blocked: BTreeSet::new(),
             is_watching: false,
             stinting: Vec::new(),
             stinting_until: 0,
@@ -359,13 +357,13 @@ impl Engine {
         let endpoint = connection.endpoint.take()?;
         // While clients have it mapped, it waits for them and not for the peer.
         if !connection.is_mapped() {
-            self.expect_answer(id);
+            self.count_unanswered(id);
         }
         Some(endpoint)
     }
 
     /// From now on only the peer's last word on a connection is missing.
-    pub(crate) fn expect_answer(&mut self, id: ConnectionId) {
+    pub(crate) fn count_unanswered(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get(id.0) {
             *self.unanswered.entry(connection.peer.node()).or_default() += 1;
         }

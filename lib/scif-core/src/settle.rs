@@ -4,7 +4,7 @@
 use scif_abi::direct::{
     EPOCH_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
 };
-use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_NS};
+use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_DOUBLINGS, CLIENT_RETRY_NS};
 use scif_abi::trace::What;
 use scif_ring::validity::{self, ValidityMemory};
 
@@ -180,40 +180,54 @@ impl Engine {
         }
     }
 
-    /// A client was in the way of a transfer: whoever waits for it shall try again soon.
+    /// A client has locked a ring that somebody waits for: whoever does shall try again soon, and
+    /// ever later while the ring stays locked.
+    pub(crate) fn retry_locked(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id.0)
+            && !connection.is_blocked
+        {
+            let doublings = connection.locked_looks.min(CLIENT_RETRY_DOUBLINGS);
+            connection.locked_looks = connection.locked_looks.saturating_add(1);
+            self.retry_in(id, CLIENT_RETRY_NS << doublings);
+        }
+    }
+
+    /// Clients move so much at this moment that one cannot say what is there: whoever asked shall
+    /// ask again soon.
     pub(crate) fn retry_soon(&mut self, id: ConnectionId) {
+        self.retry_in(id, CLIENT_RETRY_NS);
+    }
+
+    fn retry_in(&mut self, id: ConnectionId, wait: u64) {
         if let Some(connection) = self.connections.get_mut(id.0)
             && !connection.is_blocked
         {
             connection.is_blocked = true;
-            if self.blocked.is_empty() {
-                self.blocked_until = self.now.saturating_add(CLIENT_RETRY_NS);
-            }
-            self.blocked.push(id);
+            self.blocked.insert((self.now.saturating_add(wait), id));
         }
     }
 
     /// When clients are to be looked at again.
     pub(crate) fn next_client_deadline(&self) -> Option<u64> {
-        let blocked = (!self.blocked.is_empty()).then_some(self.blocked_until);
+        let blocked = self.blocked.first().map(|(until, _)| *until);
         let settling = (!self.settling.is_empty()).then_some(self.settle_at);
         blocked.into_iter().chain(settling).min()
     }
 
     /// Looks again at what waits for clients.
     pub(crate) fn tick_clients(&mut self, mem: &mut dyn Memory) {
-        if !self.blocked.is_empty() && self.blocked_until <= self.now {
-            let mut blocked = core::mem::take(&mut self.blocked);
-            for id in blocked.drain(..) {
-                let Some(connection) = self.connections.get_mut(id.0) else {
-                    continue;
-                };
-                connection.is_blocked = false;
-                if let Some(endpoint) = connection.endpoint {
-                    self.announce(endpoint);
-                }
+        while let Some((until, id)) = self.blocked.first().copied() {
+            if until > self.now {
+                break;
             }
-            self.blocked = blocked;
+            self.blocked.pop_first();
+            let Some(connection) = self.connections.get_mut(id.0) else {
+                continue;
+            };
+            connection.is_blocked = false;
+            if let Some(endpoint) = connection.endpoint {
+                self.announce(endpoint);
+            }
         }
         if !self.settling.is_empty() && self.settle_at <= self.now {
             self.settle_at = self.now.saturating_add(CLIENT_RETRY_NS);

@@ -60,15 +60,18 @@ impl Engine {
             return Ok(0);
         };
         match rings.put(mem, bytes)? {
-            Moved::Bytes(0) => Ok(0),
             Moved::Bytes(count) => {
+                connection.locked_looks = 0;
+                if count == 0 {
+                    return Ok(0);
+                }
                 connection.owed.sent = connection.owed.sent.max(Due::Look);
                 self.stats.bytes_sent = self.stats.bytes_sent.wrapping_add(count as u64);
                 self.list_owing(id);
                 Ok(count)
             }
             Moved::InTheWay => {
-                self.retry_soon(id);
+                self.retry_locked(id);
                 Ok(0)
             }
         }
@@ -123,15 +126,16 @@ impl Engine {
         let is_connected = connection.phase == Phase::Connected;
         let moved = rings.take(mem, buffer, is_connected)?;
         match moved {
-            Moved::Bytes(0) => {}
+            Moved::Bytes(0) => connection.locked_looks = 0,
             Moved::Bytes(count) => {
+                connection.locked_looks = 0;
                 self.stats.bytes_received = self.stats.bytes_received.wrapping_add(count as u64);
                 if is_connected {
                     connection.owed.received = connection.owed.received.max(Due::Look);
                     self.list_owing(id);
                 }
             }
-            Moved::InTheWay => self.retry_soon(id),
+            Moved::InTheWay => self.retry_locked(id),
         }
         Ok(moved)
     }

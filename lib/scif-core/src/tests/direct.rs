@@ -8,9 +8,10 @@ use scif_abi::direct::{
     SEND_LOCK_OFFSET, SENT_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
 };
 use scif_abi::flags::{Kicks, Readiness};
+use scif_abi::limits::CLIENT_RETRY_NS;
 
 use super::bed::{BOTH, Bed, End, PAGE, USER};
-use crate::{DirectId, Lane, Memory, Owner, Place, Resource, Scope};
+use crate::{DirectId, Event, Lane, Memory, Owner, Place, Resource, Scope};
 
 /// A handle, and the local address of its control page.
 fn open(bed: &mut Bed, end: End) -> (DirectId, u64) {
@@ -191,6 +192,34 @@ fn a_locked_ring_is_not_an_empty_one() {
     bed.nodes[1].memory.store_index(lock, 0);
     assert_eq!(receive(&mut bed, b).unwrap(), b"last");
     assert_eq!(receive(&mut bed, b), Err(Error::ConnectionReset));
+}
+
+#[test]
+fn a_ring_that_stays_locked_is_looked_at_ever_less_often() {
+    let mut bed = Bed::new(1);
+    let (a, _) = bed.connect(0, 0);
+    let (_id, page) = open(&mut bed, a);
+    let lock = page + SEND_LOCK_OFFSET;
+    bed.run();
+    let look = |bed: &mut Bed| {
+        assert_eq!(send(bed, a, b"x"), Ok(0));
+        let (engine, memory) = bed.engine(a);
+        let (now, next) = (engine.now, engine.next_client_deadline().unwrap());
+        engine.tick(memory, next);
+        let event = engine.next_event(memory);
+        assert_eq!(event, Some(Event::Changed(a.id)));
+        assert_eq!(engine.next_client_deadline(), None);
+        next - now
+    };
+    // Twice: each time that we have got the ring it begins anew.
+    for _ in 0..2 {
+        bed.nodes[0].memory.store_index(lock, FIRST_HANDLE);
+        let waits = [(); 10].map(|()| look(&mut bed));
+        assert_eq!(waits[..3], [1, 2, 4].map(|times| times * CLIENT_RETRY_NS));
+        assert_eq!(waits[9], 64 * CLIENT_RETRY_NS);
+        bed.nodes[0].memory.store_index(lock, 0);
+        assert_eq!(send(&mut bed, a, b"x"), Ok(1));
+    }
 }
 
 #[test]
