@@ -78,7 +78,14 @@ fn check() -> Result<Vec<Finding>> {
         if name.ends_with(".rs") {
             findings.extend(check_source(&name, &text));
         }
-        if name.ends_with(".md") {
+        if !name.ends_with(".md") {
+            findings.extend(check_pages(&name, &text, |page| {
+                let beside = path.parent().map(|directory| directory.join(page));
+                let places = [workspace::root(), workspace::root().join("docs")];
+                beside.is_some_and(|path| path.exists())
+                    || places.iter().any(|place| place.join(page).exists())
+            }));
+        } else {
             findings.extend(check_links(&name, &text, |target| {
                 path.parent()
                     .is_some_and(|directory| directory.join(target).exists())
@@ -208,6 +215,25 @@ fn check_links(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Fin
             let file = target.split('#').next().unwrap_or_default();
             if !target.contains("://") && !file.is_empty() && !exists(file) {
                 let what = format!("the link to '{target}' leads nowhere");
+                findings.push(Finding::new(name, index + 1, what));
+            }
+        }
+    }
+    findings
+}
+
+/// Pages that a source names exist: beside it, in the project's root or in `docs`.
+fn check_pages(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    let mut findings = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let words = line.split(|c| !is_part(c));
+        let words = words.map(|word| word.trim_end_matches('.'));
+        for page in words.filter(|word| word.len() > 3 && word.ends_with(".md")) {
+            // The page of another site: `//host/page` is left of its address.
+            if !page.starts_with("//") && !exists(page) {
+                let what =
+                    format!("the page '{page}' is not there: name one that a reader can open");
                 findings.push(Finding::new(name, index + 1, what));
             }
         }
@@ -358,10 +384,30 @@ mod tests {
 
     #[test]
     fn link_rule_fires() {
-        let text = "[a](there.md#part) [b](gone.md) [c](https://example.org) [d](#here)\n";
-        let findings = check_links("x.md", text, |target| target == "there.md");
+        let text = concat!(
+            "[a](there",
+            ".md#part) [b](gone",
+            ".md) [c](https://example.org) [d](#here)\n"
+        );
+        let findings = check_links("x", text, |target| target == concat!("there", ".md"));
         assert_eq!(findings.len(), 1);
-        assert!(findings[0].what.contains("gone.md"));
+        assert!(findings[0].what.contains("gone"));
+    }
+
+    #[test]
+    fn page_rule_fires() {
+        // Joined, as this source is checked as well.
+        let text = concat!(
+            "// see docs/there",
+            ".md.\n// and (gone",
+            ".md, section 2)\n",
+            "let end = \".md\"; // https://example.org/x",
+            ".md\n"
+        );
+        let findings = check_pages("x.rs", text, |page| page == concat!("docs/there", ".md"));
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].line, 2);
+        assert!(findings[0].what.contains("gone"));
     }
 
     #[test]

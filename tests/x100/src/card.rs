@@ -2,7 +2,7 @@
 //!
 //! It is stricter than the hardware. Whatever a driver may not rely on is noted as a complaint:
 //! accesses that are not aligned or hit no register, in the second after a reset, to bits that
-//! belong to the other side, in an order that the document forbids. A test ends with
+//! belong to the other side, in an order that the published drivers avoid. A test ends with
 //! [`Card::complaints`] being empty, or is about one of them.
 
 use std::collections::VecDeque;

@@ -2,7 +2,8 @@
 //! backend: [`card`] and [`dma`] are the hardware, [`uos`] is what runs on it, [`host`] the host's
 //! memory, [`wire`] a link of the other kind, [`bed`] puts all together.
 //!
-//! Facts are from `scif.md`, section 10; what that leaves open is decided against the driver.
+//! Facts are those of the published drivers (see `micd::x100::registers`); what they leave open is
+//! decided against the driver.
 
 pub mod bed;
 pub mod card;

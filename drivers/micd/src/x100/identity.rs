@@ -1,4 +1,4 @@
-//! What a card is, as its scratchpads say (`scif.md`, section 10.6).
+//! What a card is, as its scratchpads say.
 
 use alloc::string::String;
 

@@ -1,5 +1,6 @@
 //! What is loaded into a card: the kernel of its system, an initial RAM disk and a command line
-//! (`scif.md`, section 10.7). Everything is checked before a byte is written to the card.
+//! (as in `drivers/misc/mic/host/mic_x100.c` of Linux 4.x). Everything is checked before a byte is
+//! written to the card.
 
 use alloc::format;
 use alloc::rc::Rc;

@@ -1,4 +1,4 @@
-//! Interrupts of a card: enabling, acknowledging and what they announce (`scif.md`, section 10.4).
+//! Interrupts of a card: enabling, acknowledging and what they announce.
 
 use super::registers::{
     ALL_ONES, CAUSES, HOST_CHANNELS, MSIXPBACR, MXAR0, SDBIC_REQUEST, SDBIC_STATUS, SDBIC1, SICE0,

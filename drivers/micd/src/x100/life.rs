@@ -1,4 +1,4 @@
-//! A card's life: reset, firmware, image, and the system that runs on it (`scif.md`, section 10.7).
+//! A card's life: reset, firmware, image, and the system that runs on it.
 
 use alloc::format;
 use alloc::string::String;
@@ -19,7 +19,8 @@ use super::{
 };
 use crate::function::{Loss, Step};
 
-/// Resets a card, in the order of the document. No register may be touched in the second after.
+/// Resets a card, in the order of the published drivers. No register may be touched in the second
+/// after.
 pub(super) fn write_reset(registers: &dyn Mmio) {
     registers.write32(DOWNLOAD, 0);
     registers.write32(PAGE_LOW, 0);

@@ -61,7 +61,7 @@ use crate::function::{Doorbell, Loss, MicFunction};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Between the reset and the first look at a register, and between two looks (`scif.md`, 10.7).
+/// Between the reset and the first look at a register, and between two looks.
 const LOOK_NS: u64 = SECOND_NS;
 /// Until a card that does not get ready is given up.
 const READY_NS: u64 = 300 * SECOND_NS;

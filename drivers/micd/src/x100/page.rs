@@ -1,9 +1,9 @@
 //! The device page: host memory in which host and card tell each other where their queue pairs are.
 //! The card finds it by scratchpads 14 and 15.
 //!
-//! The first 24 bytes are those of the mainline driver (`scif.md`, section 9.3). The last words are
-//! an extension: a card that counts the first of them up is watched by it, and a card that leaves
-//! them 0 speaks the base protocol and is watched by its crash notices only.
+//! The first 24 bytes are those of the mainline driver (`mic_common.h`, `mic_bootparam`). The last
+//! words are an extension: a card that counts the first of them up is watched by it, and a card
+//! that leaves them 0 speaks the base protocol and is watched by its crash notices only.
 
 use platform::Result;
 use platform::mem::{PAGE, Region};

@@ -1,14 +1,16 @@
-//! The registers of the Xeon Phi coprocessor x100, in the order of the document they are from: the
-//! reference on SCIF (`scif.md`), section 10, whose subsection is named with each group. All are 32
-//! bits wide and at these offsets of the register BAR; memory is reached through the other one.
+//! The registers of the Xeon Phi coprocessor x100, in groups. All are 32 bits wide and at these
+//! offsets of the register BAR; memory is reached through the other one.
 //!
-//! What is marked *assumed* is not in the document: it is what the published drivers (Intel's MPSS
-//! 3 and Linux 4.x) rely on, or the weakest behaviour that would explain what they do.
+//! The facts are those of the published drivers, Intel's MPSS 3 (`include/mic/micsboxdefine.h`,
+//! `micdboxdefine.h`, `mic_sbox_md.h`, `mic_dma_md.h`, `micscif_smpt.h`; `host/uos_download.c`) and
+//! Linux 4.x (`drivers/misc/mic/host/mic_x100.h`, `drivers/dma/mic_x100_dma.h`). What is marked
+//! *assumed* is no fact: they rely on it, or it is the weakest behaviour that would explain what
+//! they do.
 
 use alloc::format;
 use alloc::string::String;
 
-// 10.1 PCI ---------------------------------------------------------------------------------------
+// PCI ---------------------------------------------------------------------------------------------
 
 /// Vendor of all cards.
 pub const VENDOR: u16 = 0x8086;
@@ -20,13 +22,13 @@ pub const APERTURE_BAR: usize = 0;
 pub const REGISTERS_BAR: usize = 4;
 /// Bytes of registers: DBOX and SBOX, 64 KiB each.
 pub const REGISTERS_BYTES: usize = 0x2_0000;
-/// What any register of a card reads as that is gone, or in the middle of a reset (10.8).
+/// What any register of a card reads as that is gone, or in the middle of a reset.
 pub const ALL_ONES: u32 = u32::MAX;
 
 /// Where the SBOX begins.
 const SBOX: usize = 0x1_0000;
 
-// 10.3 SMPT --------------------------------------------------------------------------------------
+// SMPT --------------------------------------------------------------------------------------------
 
 /// Entries of the system memory page table.
 pub const SMPT_ENTRIES: usize = 32;
@@ -46,7 +48,7 @@ pub const fn smpt_value(page: u64) -> u32 {
     (page << 2) as u32
 }
 
-// 10.4 Interrupts --------------------------------------------------------------------------------
+// Interrupts --------------------------------------------------------------------------------------
 
 /// What interrupts the host: bits of the next three registers.
 pub const SICR0: usize = SBOX + 0x9004;
@@ -100,7 +102,7 @@ pub const fn apicicr(n: usize) -> usize {
 pub const ICR_SEND: u32 = 1 << 13;
 /// Which of them asks the card's system to shut down.
 pub const SHUTDOWN_INTERRUPT: usize = 1;
-/// Which of them starts the bootstrap (10.7).
+/// Which of them starts the bootstrap.
 pub const BOOT_INTERRUPT: usize = 7;
 /// Its lower word.
 pub const APICICR7: usize = apicicr(BOOT_INTERRUPT);
@@ -109,7 +111,7 @@ pub const APICICR7_HIGH: usize = APICICR7 + 4;
 /// The vector that the bootstrap waits for.
 pub const BOOT_VECTOR: u32 = 229;
 
-// 10.5 Others ------------------------------------------------------------------------------------
+// Others ------------------------------------------------------------------------------------------
 
 /// Reset control.
 pub const RGCR: usize = SBOX + 0x4010;
@@ -125,7 +127,7 @@ pub const POST_FAILED: [u32; 2] = [
     u32::from_le_bytes(*b"F4\0\0"),
 ];
 
-// 10.6 Scratchpads -------------------------------------------------------------------------------
+// Scratchpads -------------------------------------------------------------------------------------
 
 /// A scratchpad, 0 to 15.
 pub const fn scratch(n: usize) -> usize {
@@ -156,7 +158,7 @@ pub const fn boot_processor(download: u32) -> u32 {
     download >> 1 & 0x1ff
 }
 
-// 10.9 DMA ---------------------------------------------------------------------------------------
+// DMA ---------------------------------------------------------------------------------------------
 
 /// Channels of a card; the first four are the host's.
 pub const CHANNELS: usize = 8;

@@ -1,12 +1,12 @@
 //! The model knows registers by the driver's names. So that a wrong number is not taken for right
-//! by both, here are the numbers of `scif.md`, section 10, once more, as they are written there.
+//! by both, here are the numbers of the published drivers' headers once more.
 
 use micd::x100::{page, registers as r};
 
 const SBOX: usize = 0x1_0000;
 
 #[test]
-fn registers_are_where_the_document_says() {
+fn registers_are_where_the_published_headers_say() {
     let sbox = [
         (r::smpt(0), 0x3100),
         (r::smpt(31), 0x317c),

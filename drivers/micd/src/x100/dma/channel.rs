@@ -1,5 +1,4 @@
-//! One channel of the DMA engine: its ring, what is on its way, and what the engine has told of it
-//! (`scif.md`, section 10.9).
+//! One channel of the DMA engine: its ring, what is on its way, and what the engine has told of it.
 
 use alloc::collections::VecDeque;
 

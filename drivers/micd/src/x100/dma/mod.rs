@@ -1,5 +1,5 @@
 //! The DMA engine of a card, as far as it is the host's: four channels, each with a ring of
-//! descriptors in host memory (`scif.md`, section 10.9).
+//! descriptors in host memory (as in `drivers/dma/mic_x100_dma.c` of Linux 4.x).
 //!
 //! A transfer becomes a copy descriptor and two status descriptors that store how many the channel
 //! has done, so that nothing needs to be read from the card to know. What the engine cannot do
