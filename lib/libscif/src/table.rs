@@ -120,6 +120,19 @@ pub fn with<T>(number: usize, action: impl FnOnce(&Direct) -> T) -> T {
     action(unsafe { &*direct })
 }
 
+/// Lets go of what an endpoint's data path, if it has one, has mapped of windows that have gone.
+pub fn look(number: usize) {
+    let Some(slot) = slot(number) else {
+        return;
+    };
+    let _user = User::enter(slot);
+    let direct = slot.direct.load(Ordering::SeqCst);
+    if !direct.is_null() {
+        // SAFETY: as in `with`.
+        unsafe { &*direct }.look();
+    }
+}
+
 /// For the C library: the number is about to mean something else.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_forget(number: c_int) {

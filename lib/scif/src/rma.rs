@@ -136,6 +136,7 @@ impl Endpoint {
     /// # Errors
     /// `ECONNRESET`, `ENODEV`, `ENOMEM`, `ENOTCONN`.
     pub fn fence_mark(&self, initiator: Initiator) -> Result<Mark> {
+        self.direct().look();
         Ok(Mark(raw::fence_mark(self.fd(), initiator.flag().bits())?))
     }
 
@@ -144,6 +145,7 @@ impl Endpoint {
     /// # Errors
     /// `ECONNRESET`, `EINVAL` when the mark is another endpoint's, `ENODEV`, `ENOMEM`, `ENOTCONN`.
     pub fn fence_wait(&self, mark: Mark) -> Result<()> {
+        self.direct().look();
         Ok(raw::fence_wait(self.fd(), mark.0)?)
     }
 
@@ -168,6 +170,7 @@ impl Endpoint {
         flags.set(FenceFlags::SIGNAL_LOCAL, local.is_some());
         flags.set(FenceFlags::SIGNAL_REMOTE, remote.is_some());
         let (local, remote) = (local.unwrap_or(none), remote.unwrap_or(none));
+        self.direct().look();
         Ok(raw::fence_signal(
             self.fd(),
             local.offset,

@@ -177,6 +177,7 @@ impl Endpoint {
         } else {
             raw::register
         };
+        self.direct().look();
         let offset = register(self.fd(), range, offset, protection, flags)?;
         Ok(Window {
             endpoint: self,
@@ -197,6 +198,7 @@ impl Endpoint {
             read: protection.contains(Protection::READ),
             write: protection.contains(Protection::WRITE),
         };
+        self.direct().look();
         Ok(Mapping {
             memory: Memory::map_window(self.fd(), offset, length, allowed)?,
         })
@@ -263,7 +265,9 @@ impl<'a> Window<'a> {
 
     fn end(&self) -> Result<()> {
         let length = self.place.len() as u64;
-        Ok(raw::unregister(self.endpoint.fd(), self.offset, length)?)
+        let result = raw::unregister(self.endpoint.fd(), self.offset, length);
+        self.endpoint.direct().look();
+        Ok(result?)
     }
 }
 

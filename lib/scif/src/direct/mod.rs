@@ -217,6 +217,15 @@ impl Direct {
         }
     }
 
+    /// Lets go of windows that have gone since the last call, the peer's and own ones: for calls
+    /// that move nothing and go through the daemon anyway. Before one that registers memory and
+    /// after one that unregisters, as what is mapped still counts as registered.
+    pub fn look(&self) {
+        if let Some(opened) = self.opened.get() {
+            opened.look();
+        }
+    }
+
     /// Lets go of everything: the descriptor is about to be closed. Calls of other threads that
     /// are under way fail.
     pub fn detach(&self) {

@@ -152,6 +152,13 @@ impl Opened {
         })
     }
 
+    /// Lets go of windows that have gone, if any have.
+    pub(super) fn look(&self) {
+        if !self.is_unchanged() {
+            self.notice();
+        }
+    }
+
     /// Something has changed: windows have gone, or the connection has. Whether the rings can be
     /// used.
     #[cold]

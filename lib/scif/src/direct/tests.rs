@@ -87,6 +87,8 @@ struct World {
     /// What happens during sleeps, and the readiness after each.
     sleeps: VecDeque<Action>,
     flags: u32,
+    /// Bytes that were unmapped.
+    unmapped: usize,
     /// Whether the peer is on another node.
     is_far: bool,
     /// The daemon has died.
@@ -110,7 +112,11 @@ impl World {
             }
             Request::Dup(fd, b"window") => Ok(fd + WINDOWS),
             Request::Dup(fd, b"own-window") => Ok(fd + OWN_WINDOWS),
-            Request::Close(_) | Request::Unmap(..) => Ok(0),
+            Request::Close(_) => Ok(0),
+            Request::Unmap(_, bytes) => {
+                self.unmapped += bytes;
+                Ok(0)
+            }
             Request::Map {
                 address,
                 bytes,
@@ -239,6 +245,7 @@ fn play(test: impl FnOnce(&Stage, &Rc<Direct>, &Rc<Direct>)) {
         answers: VecDeque::new(),
         sleeps: VecDeque::new(),
         flags: DIRECT_ARMED,
+        unmapped: 0,
         is_far: false,
         is_dead: false,
     };
@@ -569,6 +576,23 @@ fn windows_that_have_gone_are_not_touched() {
         let result = left.vwriteto(LEFT, data.as_slice(), 0, 0);
         assert_eq!(result, Err(ECONNRESET));
         assert_eq!(get(stage.control(LEFT), RMA_BUSY_OFFSET), 0);
+    });
+}
+
+#[test]
+fn who_looks_lets_go_of_windows_that_have_gone() {
+    opened(|stage, left, _| {
+        (0..3).for_each(|_| left.readfrom(LEFT, 5000, 1000, 200, 0).unwrap());
+        let log = stage.log();
+        assert!(log.contains("of 203") && log.contains("of 303"), "{log}");
+        let looking_unmaps = || {
+            let before = stage.0.borrow().unmapped;
+            left.look();
+            stage.0.borrow().unmapped - before
+        };
+        assert_eq!(looking_unmaps(), 0);
+        put(stage.control(LEFT), EPOCH_OFFSET, 1);
+        assert_eq!(looking_unmaps(), 2 * WINDOW_BYTES as usize);
     });
 }
 
