@@ -84,14 +84,6 @@ impl Control {
         let word = self.pages.u32_at::<{ COPY_ROUTINES_OFFSET as usize }>();
         Choices::from_numbers(word.load(Ordering::Relaxed).to_le_bytes())
     }
-
-    /// Unmaps the page; what is there from now on says that there is no connection.
-    ///
-    /// # Errors
-    /// As [`Pages::detach`].
-    pub fn detach(&self) -> syscall::error::Result<()> {
-        self.pages.detach()
-    }
 }
 
 /// The epoch, and who copies.

@@ -86,8 +86,20 @@ impl Direct {
         self.calls.store(calls, Ordering::Relaxed);
     }
 
+    /// Whether another thread has closed the descriptor, while rings were mapped.
+    fn is_closed(&self) -> bool {
+        self.opened.get().is_some_and(Opened::is_closed)
+    }
+
     /// Makes a call of the daemon's that stands for one of the direct path.
+    ///
+    /// # Errors
+    /// Those of the call. `EINTR`: another thread has closed the descriptor, whose number may be
+    /// another endpoint's by now.
     fn through_daemon<T>(&self, epd: usize, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.is_closed() {
+            return Err(EINTR);
+        }
         let result = call();
         if result.is_ok() {
             self.count(epd);
@@ -213,6 +225,7 @@ impl Direct {
             .and_then(|opened| opened.readiness(wanted));
         match found {
             Some(ready) => Ok(ready.bits()),
+            None if self.is_closed() => Err(EINTR),
             None => raw::readiness(epd, events),
         }
     }
@@ -226,8 +239,8 @@ impl Direct {
         }
     }
 
-    /// Lets go of everything: the descriptor is about to be closed. Calls of other threads that
-    /// are under way fail.
+    /// The descriptor is about to be closed, though other threads may be in calls: these stop, and
+    /// nothing is moved or mapped any more. What is mapped goes when this is dropped.
     pub fn detach(&self) {
         if let Some(opened) = self.opened.get() {
             opened.detach();

@@ -163,6 +163,9 @@ impl Opened {
     /// used.
     #[cold]
     pub(super) fn notice(&self) -> bool {
+        if self.is_closed() {
+            return false;
+        }
         let now = self.control.now();
         // Windows that have gone are not kept for their owner's sake.
         self.rma.refresh(now);
@@ -170,15 +173,21 @@ impl Opened {
             self.let_go();
             return false;
         }
-        if self.has_armed {
-            self.known.store(now.bits(), Ordering::Relaxed);
+        if !self.has_armed {
+            return false;
         }
-        self.has_armed
+        self.known.store(now.bits(), Ordering::SeqCst);
+        // Closed meanwhile: either we see it here, or what it stores is the last.
+        if self.is_closed() {
+            self.known.store(Moment::ENDED.bits(), Ordering::SeqCst);
+            return false;
+        }
+        true
     }
 
     /// Whether the descriptor has gone: its number may mean something else by now.
     pub(super) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// Unmaps what is the peer's, so that it can be freed there.
@@ -191,15 +200,11 @@ impl Opened {
         let _ = self.peer_ring.detach();
     }
 
-    /// Unmaps everything; calls that are under way see a connection that has ended.
+    /// The descriptor is about to be closed: calls that are under way stop at their next look.
+    /// What they use stays mapped until this is dropped, so that no byte goes elsewhere.
     pub(super) fn detach(&self) {
-        self.is_closed.store(true, Ordering::Release);
-        self.known.store(Moment::ENDED.bits(), Ordering::Relaxed);
-        self.let_go();
-        self.rma.refresh(Moment::ENDED);
-        // As above.
-        let _ = self.control.detach();
-        let _ = self.own.detach();
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.known.store(Moment::ENDED.bits(), Ordering::SeqCst);
     }
 
     /// Has the daemon tell the peer.
@@ -238,13 +243,15 @@ impl Opened {
         length: u64,
         flags: u32,
     ) -> bool {
-        if self.pulse.is_due() && !self.is_served() {
+        if self.is_closed() || self.pulse.is_due() && !self.is_served() {
             return false;
         }
-        let (control, choices) = (&self.control, self.choices);
+        let control = &self.control;
+        let (is_closed, choices) = (&self.is_closed, self.choices);
         let rma = &self.rma;
+        let state = (control, is_closed);
         // The daemon may have ended, and its successor moved the peer's memory, at any time.
-        rma.transfer(epd, control, choices, local, remote, length, flags) && self.reaches_peer()
+        rma.transfer(epd, state, choices, local, remote, length, flags) && self.reaches_peer()
     }
 }
 

@@ -6,6 +6,8 @@
 //! window has gone. Whatever is unusual (nothing mapped, a window gone, flags that ask for an
 //! order) is left to the daemon, and with it every error.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use libredox::Fd;
 use platform::copy::{Choices, Side};
 use platform::direct::{Pages, Readable, THIRD, Writable, are_apart, find_place};
@@ -272,6 +274,9 @@ impl Ends<'_> {
 #[derive(Clone, Copy)]
 struct Manner<'a> {
     control: &'a Control,
+    /// The descriptor has gone: what was mapped since then may be of another endpoint, which has
+    /// its number now.
+    is_closed: &'a AtomicBool,
     moment: Moment,
     choices: Choices,
     what: Use,
@@ -289,6 +294,9 @@ impl Manner<'_> {
         done: usize,
         count: usize,
     ) -> bool {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return false;
+        }
         let epoch = self.moment.epoch();
         if !enter(&mut &*self.control, epoch) {
             return false;
@@ -331,13 +339,13 @@ impl Rma {
         }
     }
 
-    /// Copies `length` bytes between `local` and the peer's windows at `remote`; `what` is done
-    /// with the latter. `false`: not, or not all of them, and the daemon has to.
+    /// Copies `length` bytes between `local` and the peer's windows at `remote`, as long as the
+    /// descriptor `epd` is not closed; `what` is done with the latter. `false`: not, or not all of them, and the daemon has to.
     #[expect(clippy::too_many_arguments, reason = "a connection's, then the call's")]
     pub fn transfer(
         &self,
         epd: usize,
-        control: &Control,
+        (control, is_closed): (&Control, &AtomicBool),
         choices: Choices,
         mut local: Local<'_>,
         remote: (i64, Use),
@@ -355,6 +363,7 @@ impl Rma {
         }
         let manner = Manner {
             control,
+            is_closed,
             moment,
             choices,
             what: remote.1,

@@ -404,11 +404,11 @@ fn the_end_of_a_connection_gives_the_count_so_far() {
         let mut buffer = [0; 8];
         assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), BLOCK), Ok(4));
         assert_eq!(&buffer[..4], b"last");
-        assert_eq!(stage.log(), "sleep 1 0, call 7 4");
         // The peer's pages are let go of, once; everything else is the daemon's.
+        assert_eq!(stage.log(), "sleep 1 0, let go, let go, call 7 4");
         stage.answer(failure(ECONNRESET));
         assert_eq!(right.send(RIGHT, b"x".as_slice(), BLOCK), Err(ECONNRESET));
-        assert_eq!(stage.log(), "let go, let go, write 4 1");
+        assert_eq!(stage.log(), "write 4 1");
         assert_eq!(right.readiness(RIGHT, 5), Ok(0));
         assert_eq!(stage.log(), "call 64 0");
     });
@@ -508,11 +508,40 @@ fn a_peer_that_does_not_say_when_it_sleeps_is_the_daemon_s() {
 #[test]
 fn a_closed_descriptor_s_number_is_not_used() {
     opened(|stage, left, _| {
+        let data = [5; 64];
+        (0..2).for_each(|_| left.vwriteto(LEFT, data.as_slice(), 0, 0).unwrap());
+        stage.window(RIGHT)[0].store(1, Relaxed);
+        stage.log();
         left.detach();
-        assert_eq!(stage.log(), "let go, let go, let go, let go");
         assert_eq!(left.send(LEFT, b"x".as_slice(), BLOCK), Err(EINTR));
         assert_eq!(left.recv(LEFT, [0].as_mut_slice(), 0), Err(EINTR));
+        assert_eq!(left.read(LEFT, &mut [0]), Err(EINTR));
+        assert_eq!(left.readiness(LEFT, 5), Err(EINTR));
+        assert_eq!(left.vwriteto(LEFT, data.as_slice(), 0, 0), Err(EINTR));
+        assert_eq!(left.writeto(LEFT, 0, 8000, 9000, 0), Err(EINTR));
+        assert_eq!(stage.window(RIGHT)[0].load(Relaxed), 1);
+        // Neither told the daemon of, nor mapped.
         assert_eq!(stage.log(), "");
+    });
+}
+
+#[test]
+fn what_is_closed_in_the_middle_of_a_call_moves_nothing_more() {
+    opened(|stage, left, right| {
+        left.set_waiting(Waiting::Sleep);
+        let (closed, reader) = (left.clone(), right.clone());
+        stage.sleep(move || {
+            closed.detach();
+            assert_eq!(reader.recv(RIGHT, [0; 3000].as_mut_slice(), 0), Ok(3000));
+            usize::from(Readiness::OUT.bits())
+        });
+        let data = vec![7; 5000];
+        assert_eq!(left.send(LEFT, data.as_slice(), BLOCK), Ok(4095));
+        assert_eq!(stage.log(), "sleep 4 0");
+        assert_eq!(get(stage.control(LEFT), SEND_LOCK_OFFSET), 0);
+        // All that was counted arrives, and nothing else.
+        assert_eq!(right.recv(RIGHT, [0; 4096].as_mut_slice(), 0), Ok(1095));
+        assert_eq!(right.recv(RIGHT, [0; 4096].as_mut_slice(), 0), Ok(0));
     });
 }
 

@@ -319,7 +319,9 @@ impl Opened {
             memory.unlock(W::SIDE);
         }
         let ready = self.sleep(W::EVENTS, kicks);
-        let is_alive = ready.is_ok_and(|ready| ready.intersects(W::EVENTS));
+        // What has ended or was closed meanwhile is not worked on any more, whatever is there.
+        let is_usable = self.is_unchanged() || self.notice();
+        let is_alive = is_usable && ready.is_ok_and(|ready| ready.intersects(W::EVENTS));
         match (is_alive, has_begun) {
             (true, true) => true,
             (true, false) => memory.try_lock(W::SIDE, self.number) || self.lock(memory, W::SIDE),
