@@ -135,6 +135,7 @@ impl Direct {
             match opened.send(from, blocking, self.waiting()) {
                 Outcome::Done(count) => return Ok(count),
                 Outcome::Daemon(count) => sent = count,
+                Outcome::Interrupted => return Err(EINTR),
             }
         }
         self.send_through_daemon(epd, data, sent, flags)
@@ -173,6 +174,7 @@ impl Direct {
             match opened.recv(to, blocking, self.waiting()) {
                 Outcome::Done(count) => return Ok(count),
                 Outcome::Daemon(count) => received = count,
+                Outcome::Interrupted => return Err(EINTR),
             }
         }
         self.recv_through_daemon(epd, buffer, received, flags)

@@ -13,7 +13,7 @@ use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{MAX_RING_BYTES, MIN_RING_BYTES};
 use scif_abi::qp::{MAGIC_OFFSET, QP_MAGIC};
 use scif_ring::{Consumer, Producer};
-use syscall::error::{EAGAIN, EIO, EMFILE, ENFILE, ENOMEM, ENOTCONN};
+use syscall::error::{EAGAIN, EINTR, EIO, EMFILE, ENFILE, ENOMEM, ENOTCONN};
 use zerocopy::IntoBytes;
 
 use super::control::{Control, Moment};
@@ -35,7 +35,7 @@ impl Failure {
 
     /// Whether it may be possible later.
     pub fn is_temporary(self) -> bool {
-        matches!(self.0, ENOTCONN | ENOMEM | ENFILE | EMFILE | EAGAIN)
+        matches!(self.0, ENOTCONN | ENOMEM | ENFILE | EMFILE | EAGAIN | EINTR)
     }
 }
 

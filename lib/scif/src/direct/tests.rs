@@ -22,7 +22,7 @@ use syscall::error::{
 use zerocopy::IntoBytes;
 
 use super::patience::Waiting;
-use super::transfer::Sending;
+use super::transfer::{Sending, Waited};
 use super::*;
 
 const PAGE: usize = 4096;
@@ -75,7 +75,7 @@ fn get(place: Bytes, offset: u64) -> u32 {
     u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
 }
 
-type Action = Box<dyn FnOnce() -> usize>;
+type Action = Box<dyn FnOnce() -> SystemResult<usize>>;
 
 struct World {
     ends: [End; 2],
@@ -178,7 +178,7 @@ impl World {
             Call::Wait { events, kicks } => {
                 self.log.push(format!("sleep {events} {kicks}"));
                 let action = self.sleeps.pop_front().expect("no sleep");
-                Ok(action())
+                action()
             }
             // Whether the daemon is there, asked whenever the time for it has come.
             Call::Kick { kicks: 0 } if self.is_dead => failure(ENODEV),
@@ -223,7 +223,13 @@ impl Stage {
         self.0.borrow_mut().answers.push_back(answer);
     }
     fn sleep(&self, action: impl FnOnce() -> usize + 'static) {
-        self.0.borrow_mut().sleeps.push_back(Box::new(action));
+        let action = Box::new(|| Ok(action()));
+        self.0.borrow_mut().sleeps.push_back(action);
+    }
+    /// A sleep that a signal ends.
+    fn signal(&self) {
+        let action = Box::new(|| failure(EINTR));
+        self.0.borrow_mut().sleeps.push_back(action);
     }
     fn control(&self, fd: usize) -> Bytes {
         self.0.borrow().end(fd).0.control
@@ -354,6 +360,22 @@ fn a_blocking_receive_sleeps_until_all_is_there() {
 }
 
 #[test]
+fn a_signal_gives_the_count_so_far() {
+    opened(|stage, left, right| {
+        let mut buffer = [0; 6];
+        stage.signal();
+        let result = right.recv(RIGHT, buffer.as_mut_slice(), BLOCK);
+        assert_eq!(result, Err(EINTR));
+        left.send(LEFT, b"ab".as_slice(), 0).unwrap();
+        stage.signal();
+        assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), BLOCK), Ok(2));
+        // The daemon is not asked to wait on.
+        assert_eq!(stage.log(), "sleep 1 0, sleep 1 0");
+        assert_eq!(get(stage.control(RIGHT), RECEIVE_LOCK_OFFSET), 0);
+    });
+}
+
+#[test]
 fn a_blocking_send_tells_a_reader_that_sleeps_too() {
     opened(|stage, left, right| {
         left.set_waiting(Waiting::Sleep);
@@ -467,7 +489,8 @@ fn who_need_not_sleep_after_all_tells_its_peer() {
         assert!(memory.try_lock(Side::Send, opened.number));
         // The peer's wish to be told was taken up before; there is room meanwhile.
         let sleep = Waiting::Sleep;
-        assert!(opened.wait::<Sending<'_>>(&mut memory, true, Kicks::BYTES, sleep));
+        let waited = opened.wait::<Sending<'_>>(&mut memory, true, Kicks::BYTES, sleep);
+        assert_eq!(waited, Waited::Ready);
         assert_eq!(stage.log(), "kick 1");
         memory.unlock(Side::Send);
     });

@@ -9,7 +9,7 @@ use platform::direct::{Readable, Writable};
 use platform::pause::yield_now;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_ring::{RingError, RingMemory, Side};
-use syscall::error::Error;
+use syscall::error::{EINTR, Error};
 
 use super::memory::Memory;
 use super::open::Opened;
@@ -26,6 +26,19 @@ pub enum Outcome {
     Done(usize),
     /// The daemon has to do the rest; so many bytes were moved.
     Daemon(usize),
+    /// A signal came before anything was moved.
+    Interrupted,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Waited {
+    /// Something may be moved; the lock is held.
+    Ready,
+    /// The daemon has to go on; the lock is not held any more.
+    Daemon,
+    /// A signal came; the lock is not held any more.
+    Interrupted,
 }
 
 /// What was moved at once.
@@ -264,8 +277,11 @@ impl Opened {
                 self.tell(kicks);
                 kicks = Kicks::empty();
             }
-            if !self.wait::<W>(&mut memory, moved > 0, kicks, waiting) {
-                return Outcome::Daemon(moved);
+            match self.wait::<W>(&mut memory, moved > 0, kicks, waiting) {
+                Waited::Ready => {}
+                Waited::Daemon => return Outcome::Daemon(moved),
+                Waited::Interrupted if moved == 0 => return Outcome::Interrupted,
+                Waited::Interrupted => return Outcome::Done(moved),
             }
             let Ok(next) = way.step(self, &mut memory, moved) else {
                 memory.unlock(W::SIDE);
@@ -276,15 +292,14 @@ impl Opened {
         }
     }
 
-    /// Waits until something may be moved. The lock is held before and after; `false`: it is not
-    /// any more, and the daemon has to go on.
+    /// Waits until something may be moved. The lock is held before.
     pub(super) fn wait<W: Way>(
         &self,
         memory: &mut Memory<'_>,
         has_begun: bool,
         kicks: Kicks,
         waiting: Waiting,
-    ) -> bool {
+    ) -> Waited {
         let mut patience = Patience::new(waiting, self.is_loopback());
         loop {
             for _ in 0..patience.looks() {
@@ -294,12 +309,12 @@ impl Opened {
                         if !kicks.is_empty() {
                             self.tell(kicks);
                         }
-                        return true;
+                        return Waited::Ready;
                     }
                     Ok(false) => core::hint::spin_loop(),
                     Err(_) => {
                         memory.unlock(W::SIDE);
-                        return false;
+                        return Waited::Daemon;
                     }
                 }
             }
@@ -308,7 +323,7 @@ impl Opened {
             let is_served = !asks || self.is_served();
             if !is_served || !self.is_unchanged() && !self.notice() {
                 memory.unlock(W::SIDE);
-                return false;
+                return Waited::Daemon;
             }
             if !patience.pause() {
                 break;
@@ -319,17 +334,25 @@ impl Opened {
             memory.unlock(W::SIDE);
         }
         let ready = self.sleep(W::EVENTS, kicks);
+        let was_interrupted = ready == Err(EINTR);
         // What has ended or was closed meanwhile is not worked on any more, whatever is there.
         let is_usable = self.is_unchanged() || self.notice();
         let is_alive = is_usable && ready.is_ok_and(|ready| ready.intersects(W::EVENTS));
-        match (is_alive, has_begun) {
-            (true, true) => true,
-            (true, false) => memory.try_lock(W::SIDE, self.number) || self.lock(memory, W::SIDE),
-            (false, true) => {
-                memory.unlock(W::SIDE);
-                false
+        let is_locked = match has_begun {
+            true => true,
+            false => {
+                is_alive && (memory.try_lock(W::SIDE, self.number) || self.lock(memory, W::SIDE))
             }
-            (false, false) => false,
+        };
+        if is_alive && is_locked {
+            return Waited::Ready;
+        }
+        if is_locked {
+            memory.unlock(W::SIDE);
+        }
+        match was_interrupted {
+            true => Waited::Interrupted,
+            false => Waited::Daemon,
         }
     }
 
