@@ -35,7 +35,10 @@ usage: scifblk serve SIZE   offers so much memory of this node as a disk (bytes,
                     serve::run(bytes)
                 }
                 _ => {
-                    runtime::eprintln!("scifblk: {size}: whole pages, at most 1024M");
+                    runtime::eprintln!(
+                        "scifblk: SIZE {size}: must be a multiple of 4096 bytes, from 4K to {}M",
+                        MAX_BYTES >> 20
+                    );
                     return 2;
                 }
             },

@@ -20,6 +20,7 @@ mod program {
     use scifctl::holdings::{self, Sources};
     use scifctl::table::Table;
     use scifctl::trace;
+    use syscall::error::{EACCES, EBUSY, EINVAL, EPERM};
 
     runtime::main!(main);
 
@@ -65,7 +66,7 @@ usage: scifctl                      node, nodes and connections at a glance
             ["programs", pid] => match pid.parse() {
                 Ok(pid) => programs(Some(pid)),
                 Err(_) => {
-                    eprintln!("scifctl: {pid} is no process number");
+                    eprintln!("scifctl: {pid} is no process number; `scifctl programs` lists them");
                     Err(STATUS_USAGE)
                 }
             },
@@ -78,15 +79,31 @@ usage: scifctl                      node, nodes and connections at a glance
             ["trace", ref rest @ ..] => trace(rest),
             ["peers"] => peers(false),
             ["peers", "watch"] => peers(true),
-            _ => {
-                eprintln!("{USAGE}");
+            ["limits", name] => {
+                eprintln!("scifctl: limits {name}: the new VALUE is missing");
                 return STATUS_USAGE;
             }
+            [command @ ("boot" | "reset" | "shutdown")] => {
+                eprintln!("scifctl: {command}: which CARD? `scifctl cards` lists them");
+                return STATUS_USAGE;
+            }
+            ["help" | "--help" | "-h"] => {
+                println!("{USAGE}");
+                return 0;
+            }
+            _ => return not_understood(&words),
         };
         match result {
             Ok(()) => 0,
             Err(status) => status,
         }
+    }
+
+    /// Says which words mean nothing here, and what would.
+    fn not_understood(words: &[&str]) -> i32 {
+        eprintln!("scifctl: `{}` is not understood", words.join(" "));
+        eprintln!("{USAGE}");
+        STATUS_USAGE
     }
 
     fn read(path: &str) -> Result<String, i32> {
@@ -180,8 +197,8 @@ usage: scifctl                      node, nodes and connections at a glance
     }
 
     /// Prints the driver's latest events, oldest first.
-    fn trace(words: &[&str]) -> Result<(), i32> {
-        let (path, words) = match words {
+    fn trace(all: &[&str]) -> Result<(), i32> {
+        let (path, words) = match all {
             ["old", rest @ ..] => (alloc::format!("{TRACE}.old"), rest),
             rest => (TRACE.into(), rest),
         };
@@ -191,7 +208,8 @@ usage: scifctl                      node, nodes and connections at a glance
             _ => None,
         };
         let Some(count) = count else {
-            eprintln!("{USAGE}");
+            let all = all.join(" ");
+            eprintln!("scifctl: trace {all}: must be COUNT or old COUNT, a number of events");
             return Err(STATUS_USAGE);
         };
         let bytes = fs::read(&path).map_err(|error| failed(&path, error))?;
@@ -210,18 +228,28 @@ usage: scifctl                      node, nodes and connections at a glance
     /// Has the driver do something with a card; what comes of it is seen in the table.
     fn command_card(command: &str, card: &str) -> Result<(), i32> {
         let cards = Table::parse(&scif("cards")?);
-        if !cards.pairs("node", "state").any(|(node, _)| node == card) {
+        let Some((_, state)) = cards.pairs("node", "state").find(|(node, _)| *node == card) else {
             eprintln!("scifctl: no card is node {card}; `scifctl cards` lists them");
             return Err(1);
-        }
+        };
         let path = alloc::format!("{SCIF}/cards");
         let line = alloc::format!("{command} {card}\n");
-        fs::write(&path, line).map_err(|error| failed(&path, error))
+        fs::write(&path, line).map_err(|error| match error.errno {
+            EBUSY => {
+                eprintln!(
+                    "scifctl: {command} {card}: not while the card is {state}; wait for another \
+                     state (`scifctl cards`), or reset it, which works in any"
+                );
+                1
+            }
+            EACCES | EPERM => only_root(&alloc::format!("{command} {card}")),
+            _ => failed(&path, error),
+        })
     }
 
     fn set_limit(name: &str, value: &str) -> Result<(), i32> {
         if value.parse::<u64>().is_err() {
-            eprintln!("scifctl: {value} is no number");
+            eprintln!("scifctl: limits {name} {value}: the value must be a whole number");
             return Err(STATUS_USAGE);
         }
         let limits = Table::with_columns("limit value", &scif("limits")?);
@@ -234,7 +262,23 @@ usage: scifctl                      node, nodes and connections at a glance
         }
         let path = alloc::format!("{SCIF}/limits");
         let line = alloc::format!("{name} {value}\n");
-        fs::write(&path, line).map_err(|error| failed(&path, error))
+        fs::write(&path, line).map_err(|error| match error.errno {
+            EINVAL => {
+                eprintln!(
+                    "scifctl: limits {name} {value}: times are 1 to 86400000 ms, and silence_ms \
+                     is at least twice heartbeat_ms"
+                );
+                1
+            }
+            EACCES | EPERM => only_root(&alloc::format!("limits {name}")),
+            _ => failed(&path, error),
+        })
+    }
+
+    /// Reports what the rights of the user do not suffice for.
+    fn only_root(what: &str) -> i32 {
+        eprintln!("scifctl: {what}: only root may do that");
+        1
     }
 
     /// Prints the nodes that are there, which the file tells first; then, to watch, the others as

@@ -45,8 +45,14 @@ pub fn arguments() -> Vec<String> {
     runtime::env::args().skip(1).collect()
 }
 
-/// Reports a wrong command line; gives the status to exit with.
-pub fn usage(text: &str) -> i32 {
+/// Reports a wrong command line; gives the status to exit with. `wrong` is the word that is wrong,
+/// `None` when words are missing or too many. `text` says how the program is called, its name
+/// first.
+pub fn usage(wrong: Option<&str>, text: &str) -> i32 {
+    if let Some(wrong) = wrong {
+        let program = text.split(' ').next().unwrap_or_default();
+        runtime::eprintln!("{program}: `{wrong}` is not understood");
+    }
     runtime::eprintln!("usage: {text}");
     2
 }

@@ -1,5 +1,6 @@
 //! Bytes per second: transfers between windows, copies through mappings, streams of messages.
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use platform::clock::ticks;
@@ -120,7 +121,9 @@ impl Ends<'_, '_> {
     fn compare(&self, own: u64) -> Result {
         match self.remote_sum()? == own {
             true => Ok(()),
-            false => Err("wrong bytes arrived".into()),
+            false => {
+                Err(format!("wrong bytes arrived in the server's {} bytes", self.bytes).into())
+            }
         }
     }
 }
@@ -273,7 +276,7 @@ fn local(settings: &Settings) -> Result {
     })?;
     match sum(&memory, bytes)? == buffer.sum(bytes) {
         true => Ok(()),
-        false => Err("wrong bytes arrived".into()),
+        false => Err(format!("wrong bytes arrived in a copy of {bytes} bytes").into()),
     }
 }
 
@@ -299,7 +302,10 @@ fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) 
             let nanoseconds = settings.rate.between(start, ticks());
             return match theirs == pattern::sum(message) {
                 true => Ok(nanoseconds),
-                false => Err("wrong bytes arrived".into()),
+                false => Err(format!(
+                    "wrong bytes arrived in a stream to the server, messages of {size}"
+                )
+                .into()),
             };
         }
         for _ in 0..count {
@@ -311,7 +317,10 @@ fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) 
         pattern::fill(&mut wanted, size);
         match wanted == message {
             true => Ok(nanoseconds),
-            false => Err("wrong bytes arrived".into()),
+            false => Err(format!(
+                "wrong bytes arrived in a stream from the server, messages of {size}"
+            )
+            .into()),
         }
     };
     if toward {
@@ -367,6 +376,6 @@ fn every_byte(session: &Session<'_>, path: Path, size: u64) -> Result {
     }
     match hear(&session.endpoint)? == sum.value() {
         true => Ok(()),
-        false => Err("wrong bytes arrived".into()),
+        false => Err(format!("wrong bytes arrived in {MESSAGES} messages of {size}").into()),
     }
 }

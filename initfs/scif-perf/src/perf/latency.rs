@@ -1,5 +1,6 @@
 //! Round trips: of a word or a few through mapped windows, and of messages.
 
+use alloc::format;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -118,7 +119,7 @@ impl<'a> Table<'a> {
             }
             wait.pause();
         }
-        Err("the ball does not come".into())
+        Err(format!("ball {number} of {} bytes does not come", self.ball.len()).into())
     }
 
     /// The checksum of the last ball.

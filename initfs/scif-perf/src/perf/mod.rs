@@ -344,6 +344,10 @@ fn run(line: &Arguments, program: Program) -> Result {
         return Ok(());
     }
     let port: Port = line.number("--port", PORT)?;
+    if port > Port::MAX - EXTRA {
+        let most = Port::MAX - EXTRA;
+        return Err(format!("--port {port}: at most {most}, as the next ones are used too").into());
+    }
     if line.has("-s") {
         if let Some(serve) = program.serve {
             let run = move || {
@@ -355,8 +359,13 @@ fn run(line: &Arguments, program: Program) -> Result {
         }
         return server::serve(port);
     }
-    let [node] = line.words.as_slice() else {
-        return Err("say -s, or the node where the server is (--help tells more)".into());
+    let node = match line.words.as_slice() {
+        [node] => node,
+        [] => return Err("say -s, or the node where the server is (--help tells more)".into()),
+        [_, more @ ..] => {
+            let more = more.join(" ");
+            return Err(format!("'{more}': one node is enough (--help tells more)").into());
+        }
     };
     let Ok(node) = node.parse() else {
         return Err(format!("'{node}' is no node number").into());
@@ -386,6 +395,13 @@ fn settings(line: &Arguments, server: PortId, program: Program) -> Result<Settin
         .has("-n")
         .then(|| line.number("-n", 0_u64))
         .transpose()?;
+    if rounds == Some(0) {
+        return Err("-n 0: at least one round trip".into());
+    }
+    let repetitions = line.number("--repetitions", 5)?;
+    if repetitions == 0 {
+        return Err("--repetitions 0: at least one".into());
+    }
     let max = line
         .has("--max")
         .then(|| line.number("--max", 0))
@@ -407,7 +423,7 @@ fn settings(line: &Arguments, server: PortId, program: Program) -> Result<Settin
         sizes: line.sizes("--size")?,
         all: line.has("--all"),
         rounds,
-        repetitions: line.number("--repetitions", 5)?,
+        repetitions,
         budget_ns: budget.saturating_mul(1_000_000),
         waits,
         path,

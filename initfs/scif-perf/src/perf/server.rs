@@ -1,5 +1,6 @@
 //! The serving role: a thread for each connection, and a second port whose connections just stay.
 
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +28,9 @@ pub fn serve(port: Port) -> Result {
         idle: Mutex::new(Vec::new()),
         stopped: AtomicBool::new(false),
     });
-    let listener = Listener::bind(port).context("the port")?;
-    let idle = Listener::bind(port + 1).context("the second port")?;
+    let listener = Listener::bind(port).context(&format!("port {port}"))?;
+    let second = port + 1;
+    let idle = Listener::bind(second).context(&format!("port {second}"))?;
     let keeper = shared.clone();
     thread::spawn(move || keep(&idle, &keeper)).context("a thread")?;
     while !shared.stopped.load(Ordering::Acquire) {

@@ -1,5 +1,7 @@
 //! A client's connection with the server, and what many tests do with it.
 
+use alloc::format;
+
 use platform::clock::ticks;
 use runtime::time::{Duration, sleep};
 use scif::{Endpoint, Errno, Error, PortId};
@@ -20,25 +22,37 @@ pub struct Session<'a> {
     pub settings: &'a Settings,
 }
 
-/// Connects, and tries again for 20 s while nobody listens there yet.
-pub fn connect(to: PortId) -> scif::Result<Endpoint> {
-    let mut left = 200;
-    loop {
+/// Tries to connect, a tenth of a second apart.
+const TRIES: u32 = 200;
+/// The try at which it is said that this goes on.
+const TOLD: u32 = 10;
+
+/// Connects, and tries again for 20 s while nobody listens there yet, or the node is still to boot.
+pub fn connect(to: PortId) -> Result<Endpoint> {
+    let (node, port) = (to.node(), to.port());
+    for tried in 0..TRIES {
         match scif::connect(to) {
-            Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) if left > 0 => {
-                left -= 1;
+            Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) => {
+                if tried == TOLD {
+                    runtime::eprintln!(
+                        "waiting for node {node}, port {port}: does `scif-perf -s` run there?"
+                    );
+                }
                 sleep(Duration::from_millis(100));
             }
-            result => return result,
+            result => return result.context(&format!("connecting to node {node}, port {port}")),
         }
     }
+    let last = scif::connect(to);
+    last.context(&format!(
+        "connecting for 20 s to node {node}, port {port} (does `scif-perf -s` run there?)"
+    ))
 }
 
 impl<'a> Session<'a> {
     /// Connects.
     pub fn open(settings: &'a Settings) -> Result<Self> {
-        let endpoint = connect(settings.server);
-        let endpoint = endpoint.context("connecting to scif-perf -s")?;
+        let endpoint = connect(settings.server)?;
         Ok(Self { endpoint, settings })
     }
 
@@ -103,7 +117,11 @@ impl<'a> Session<'a> {
         }
         match hear(&self.endpoint)? == pattern::sum(message) && back == message {
             true => Ok(times),
-            false => Err("round trip: wrong bytes came back".into()),
+            false => Err(format!(
+                "round trips of {} bytes: wrong bytes came back",
+                message.len()
+            )
+            .into()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What client and server say to each other: a request with what is to be done, and answers of
 //! eight bytes. Both are the same program, so nothing here is for others.
 
+use alloc::format;
 use scif::{Endpoint, RecvFlags, SendFlags, Waiting};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -261,7 +262,13 @@ impl Channel<'_> {
         let mut got = 0;
         while got < buffer.len() {
             match runtime::fd::read(self.endpoint.fd(), &mut buffer[got..])? {
-                0 => return Err("the file has ended".into()),
+                0 => {
+                    return Err(format!(
+                        "the file has ended after {got} bytes of {}",
+                        buffer.len()
+                    )
+                    .into());
+                }
                 count => got += count,
             }
         }

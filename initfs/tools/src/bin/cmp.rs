@@ -17,7 +17,11 @@ fn main() -> i32 {
         arguments.remove(0);
     }
     let [first, second] = arguments.as_slice() else {
-        return io::usage("cmp [-s] file file");
+        let wrong = arguments
+            .iter()
+            .find(|word| word.len() > 1 && word.starts_with('-'));
+        let wrong = wrong.or(arguments.get(2)).map(|word| word.as_str());
+        return io::usage(wrong, "cmp [-s] file file");
     };
     match compare(first, second) {
         Ok(None) => 0,

@@ -17,7 +17,7 @@ fn main() -> i32 {
     let arguments = io::arguments();
     let (target, sources) = match arguments.split_last() {
         Some((target, sources)) if !sources.is_empty() => (target, sources),
-        _ => return io::usage("cp source… target"),
+        _ => return io::usage(None, "cp source… target"),
     };
     let directory = fs::metadata(target).is_ok_and(|data| data.is_dir());
     if sources.len() > 1 && !directory {

@@ -71,7 +71,7 @@ fn main() -> i32 {
     for argument in &arguments {
         if options.set(argument).is_none() {
             runtime::eprintln!("dd: `{argument}` is not an argument dd takes");
-            return io::usage(USAGE);
+            return io::usage(None, USAGE);
         }
     }
     let Options {

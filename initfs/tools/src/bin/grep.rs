@@ -14,6 +14,8 @@ use tools::pattern::Pattern;
 
 runtime::main!(main);
 
+const USAGE: &str = "grep [-cqvF] pattern [file…]";
+
 fn main() -> i32 {
     let arguments = io::arguments();
     let (mut count_only, mut quiet, mut invert, mut fixed) = (false, false, false, false);
@@ -33,12 +35,12 @@ fn main() -> i32 {
                 'q' => quiet = true,
                 'v' => invert = true,
                 'F' => fixed = true,
-                _ => return io::usage("grep [-cqvF] pattern [file…]"),
+                _ => return io::usage(Some(first), USAGE),
             }
         }
     }
     let Some((text, paths)) = words.split_first() else {
-        return io::usage("grep [-cqvF] pattern [file…]");
+        return io::usage(None, USAGE);
     };
     let pattern = match fixed {
         true => Some(Pattern::fixed(text.as_bytes())),

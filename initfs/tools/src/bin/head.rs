@@ -16,6 +16,7 @@ fn main() -> i32 {
         && let Some(flag) = flag.strip_prefix('-').filter(|flag| !flag.is_empty())
     {
         arguments.remove(0);
+        let mut wrong = alloc::format!("-{flag}");
         // -n 5, -n5 and -5 mean the same.
         let (letters, mut value) = match flag.find(|c: char| c.is_ascii_digit()) {
             Some(at) => (&flag[..at], flag[at..].into()),
@@ -24,10 +25,11 @@ fn main() -> i32 {
         bytes = letters == "c";
         if value.is_empty() && !arguments.is_empty() {
             value = arguments.remove(0);
+            wrong = alloc::format!("{wrong} {value}");
         }
         count = match tools::number::size(&value) {
             Some(count) if matches!(letters, "" | "n" | "c") => count,
-            _ => return io::usage("head [-n lines | -c bytes] [file…]"),
+            _ => return io::usage(Some(&wrong), "head [-n lines | -c bytes] [file…]"),
         };
     }
     let mut buffer = io::Buffer::new(io::BLOCK);

@@ -21,7 +21,7 @@ fn main() -> i32 {
         _ => (15, arguments.as_slice()),
     };
     if pids.is_empty() {
-        return io::usage(USAGE);
+        return io::usage(None, USAGE);
     }
     let mut status = 0;
     for word in pids {

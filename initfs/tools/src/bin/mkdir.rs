@@ -12,17 +12,22 @@ use tools::io;
 
 runtime::main!(main);
 
+const USAGE: &str = "mkdir [-p] directory…";
+
 fn main() -> i32 {
     let mut parents = false;
     let mut paths = Vec::new();
     for argument in io::arguments() {
         match argument.as_str() {
             "-p" => parents = true,
+            _ if argument.starts_with('-') && argument.len() > 1 => {
+                return io::usage(Some(&argument), USAGE);
+            }
             _ => paths.push(argument),
         }
     }
     if paths.is_empty() {
-        return io::usage("mkdir [-p] directory…");
+        return io::usage(None, USAGE);
     }
     let mut status = 0;
     for path in &paths {

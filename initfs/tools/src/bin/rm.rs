@@ -15,6 +15,8 @@ runtime::main!(main);
 /// Directories deeper than this are not removed: removing recurses.
 const MAX_DEPTH: u32 = 100;
 
+const USAGE: &str = "rm [-f] [-r] path…";
+
 fn main() -> i32 {
     let (mut force, mut recursive) = (false, false);
     let mut paths = Vec::new();
@@ -24,13 +26,13 @@ fn main() -> i32 {
             "-r" => recursive = true,
             "-rf" | "-fr" => (force, recursive) = (true, true),
             _ if argument.starts_with('-') && argument.len() > 1 => {
-                return io::usage("rm [-f] [-r] path…");
+                return io::usage(Some(&argument), USAGE);
             }
             _ => paths.push(argument),
         }
     }
     if paths.is_empty() && !force {
-        return io::usage("rm [-f] [-r] path…");
+        return io::usage(None, USAGE);
     }
     let mut status = 0;
     for path in &paths {

@@ -19,7 +19,12 @@ fn main() -> i32 {
         Some([last]) => (1, 1, *last),
         Some([first, last]) => (*first, 1, *last),
         Some([first, step, last]) if *step != 0 => (*first, *step, *last),
-        _ => return io::usage("seq [first [step]] last (whole numbers, step not 0)"),
+        _ => {
+            let wrong = arguments.iter().find(|text| text.parse::<i64>().is_err());
+            let wrong = wrong.or(arguments.get(if arguments.len() > 3 { 3 } else { 1 }));
+            let wrong = wrong.map(String::as_str);
+            return io::usage(wrong, "seq [first [step]] last (whole numbers, step not 0)");
+        }
     };
     let mut out = String::new();
     let mut next = Some(first);

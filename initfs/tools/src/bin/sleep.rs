@@ -14,11 +14,15 @@ fn main() -> i32 {
         [text] => tools::number::seconds(text),
         _ => None,
     };
+    // The first one, or what is behind a good one.
+    let first = arguments.first();
+    let wrong = first.filter(|text| tools::number::seconds(text).is_none());
+    let wrong = wrong.or(arguments.get(1)).map(|text| text.as_str());
     match time {
         Some(time) => {
             runtime::time::sleep(Duration::from_nanos(time));
             0
         }
-        None => io::usage("sleep seconds (such as 2 or 0.25)"),
+        None => io::usage(wrong, "sleep seconds (such as 2 or 0.25)"),
     }
 }

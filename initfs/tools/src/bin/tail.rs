@@ -18,13 +18,15 @@ fn main() -> i32 {
         && let Some(flag) = flag.strip_prefix('-').filter(|flag| !flag.is_empty())
     {
         arguments.remove(0);
+        let mut wrong = alloc::format!("-{flag}");
         let mut value: alloc::string::String = flag.strip_prefix('n').unwrap_or(flag).into();
         if value.is_empty() && !arguments.is_empty() {
             value = arguments.remove(0);
+            wrong = alloc::format!("{wrong} {value}");
         }
         count = match tools::number::size(&value).and_then(|count| usize::try_from(count).ok()) {
             Some(count) => count,
-            None => return io::usage("tail [-n lines] [file…]"),
+            None => return io::usage(Some(&wrong), "tail [-n lines] [file…]"),
         };
     }
     let mut buffer = io::Buffer::new(io::BLOCK);

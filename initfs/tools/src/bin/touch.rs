@@ -9,8 +9,10 @@ runtime::main!(main);
 
 fn main() -> i32 {
     let paths = io::arguments();
-    if paths.is_empty() {
-        return io::usage("touch file…");
+    let mut words = paths.iter().map(|path| path.as_str());
+    let wrong = words.find(|word| word.len() > 1 && word.starts_with('-'));
+    if paths.is_empty() || wrong.is_some() {
+        return io::usage(wrong, "touch file…");
     }
     let mut status = 0;
     for path in &paths {
