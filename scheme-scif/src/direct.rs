@@ -31,8 +31,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     ///
     /// # Errors
     /// `EACCES` when the endpoint's file is not for reading and writing: with the rings one can do
-    /// both. `ENOTCONN`; `EOPNOTSUPP` when the peer's ring cannot be mapped; `ENOMEM`, also when the
-    /// caller has too many.
+    /// both. `ENOTCONN`; `EOPNOTSUPP` when the peer's ring cannot be mapped; `ENOMEM`, also when
+    /// the caller has too many.
     pub(crate) fn direct_handle(&mut self, id: HandleId, caller: Caller) -> Result<HandleId> {
         // A connection that is still being made is none.
         self.collect_dial(id).map_err(|error| match error.errno {

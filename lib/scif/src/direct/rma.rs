@@ -340,7 +340,8 @@ impl Rma {
     }
 
     /// Copies `length` bytes between `local` and the peer's windows at `remote`, as long as the
-    /// descriptor `epd` is not closed; `what` is done with the latter. `false`: not, or not all of them, and the daemon has to.
+    /// descriptor `epd` is not closed; `what` is done with the latter. `false`: not, or not all of
+    /// them, and the daemon has to.
     #[expect(clippy::too_many_arguments, reason = "a connection's, then the call's")]
     pub fn transfer(
         &self,
