@@ -105,6 +105,8 @@ pub struct Suite {
     /// What must happen.
     #[serde(default)]
     pub expect: Expect,
+    /// What a line of a console must contain: the reason, where a failure is expected.
+    pub says: Option<String>,
     /// How its nodes get their kernel; as BOOT= says if not given here.
     pub boot: Option<Boot>,
     /// What its nodes have or lack.

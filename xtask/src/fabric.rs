@@ -20,7 +20,7 @@
 //! takes longer then.
 
 use crate::faults::{Dice, Faults};
-use crate::report::{Context, Result};
+use crate::report::{Context, Failure, Result};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use scif_abi::link::{self, Header};
@@ -31,6 +31,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -66,6 +67,17 @@ pub enum Fault {
     Doorbells(Faults),
 }
 
+/// What the doorbells of a link had to stand until now, since it was last asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// What was asked for.
+    pub faults: Faults,
+    /// How many were rung.
+    pub rung: u64,
+    /// How many of them were lost.
+    pub lost: u64,
+}
+
 /// A running server; dropping it ends the server's thread.
 #[derive(Debug)]
 pub struct Fabric {
@@ -85,8 +97,8 @@ struct Orders {
 #[derive(Debug)]
 enum Order {
     Stop,
-    /// For the link between two nodes.
-    Fault([usize; 2], Fault),
+    /// For the link between two nodes, and where the answer is waited for.
+    Fault([usize; 2], Fault, Sender<Result<Heard>>),
 }
 
 impl Orders {
@@ -133,9 +145,15 @@ impl Fabric {
         })
     }
 
-    /// Does something to the link between two nodes, soon.
-    pub fn inject(&self, nodes: [usize; 2], fault: Fault) {
-        self.orders.give(Order::Fault(nodes, fault));
+    /// Does something to the link between two nodes; what its doorbells had to stand before.
+    ///
+    /// # Errors
+    /// There is no such link, or its doorbells are not relayed.
+    pub fn inject(&self, nodes: [usize; 2], fault: Fault) -> Result<Heard> {
+        let (sender, answer) = channel();
+        self.orders.give(Order::Fault(nodes, fault, sender));
+        let ended = |_| Err("the fabric's thread has ended".into());
+        answer.recv().unwrap_or_else(ended)
     }
 
     /// The socket on which `node` joins its link with `peer`.
@@ -159,7 +177,7 @@ struct Link {
     sides: [Side; 2],
     is_cut: bool,
     relayed: bool,
-    faults: Faults,
+    heard: Heard,
     dice: Dice,
     /// Doorbells that are late: when, of which side, which one.
     late: Vec<(Instant, usize, usize)>,
@@ -226,7 +244,7 @@ impl Link {
             sides: [side(low, high)?, side(high, low)?],
             is_cut: false,
             relayed: options.relayed,
-            faults: Faults::default(),
+            heard: Heard::default(),
             dice: Dice::new((low << 8 | high) as u64),
             late: Vec::new(),
         };
@@ -263,26 +281,29 @@ impl Link {
         Ok(())
     }
 
-    /// Does something to the link.
-    fn inject(&mut self, fault: Fault) -> Result<()> {
-        match fault {
-            Fault::Cut => self.set_cut(true),
-            Fault::Heal => self.set_cut(false),
-            Fault::Doorbells(_) if !self.relayed => {
-                Err("doorbells are not relayed in this run".into())
-            }
-            Fault::Doorbells(faults) => {
-                self.faults = faults;
-                Ok(())
-            }
+    /// Does something to the link; what its doorbells had to stand before.
+    fn inject(&mut self, fault: Fault) -> Result<Heard> {
+        if !self.relayed {
+            return Err("doorbells are not relayed in this run".into());
         }
+        let faults = match fault {
+            Fault::Doorbells(faults) => faults,
+            Fault::Cut | Fault::Heal => self.heard.faults,
+        };
+        match fault {
+            Fault::Cut => self.set_cut(true)?,
+            Fault::Heal => self.set_cut(false)?,
+            Fault::Doorbells(_) => {}
+        }
+        let fresh = Heard {
+            faults,
+            ..Heard::default()
+        };
+        Ok(std::mem::replace(&mut self.heard, fresh))
     }
 
     /// Cuts the link or mends it: says so in its memory, and rings, so that both look.
     fn set_cut(&mut self, is_cut: bool) -> Result<()> {
-        if !self.relayed {
-            return Err("doorbells are not relayed in this run".into());
-        }
         self.is_cut = is_cut;
         self.late.clear();
         let down = u32::from(is_cut).to_le_bytes();
@@ -299,9 +320,12 @@ impl Link {
             return;
         }
         let now = Instant::now();
-        for delay in self.dice.throw(&self.faults) {
-            self.late.push((now + delay, index, vector));
-        }
+        let delays = self.dice.throw(&self.heard.faults);
+        self.heard.rung += 1;
+        self.heard.lost += u64::from(delays.is_empty());
+        let late = delays.into_iter();
+        self.late
+            .extend(late.map(|delay| (now + delay, index, vector)));
     }
 
     /// Rings the doorbells that have been late for long enough.
@@ -443,24 +467,29 @@ fn serve(links: &mut [Link], orders: &Orders) {
         for order in given {
             match order {
                 Order::Stop => return,
-                Order::Fault(nodes, fault) => inject(links, nodes, fault),
+                // Nobody waits for it any more: nobody needs it.
+                Order::Fault(nodes, fault, answer) => {
+                    let _ = answer.send(inject(links, nodes, fault));
+                }
             }
         }
     }
 }
 
-fn inject(links: &mut [Link], nodes: [usize; 2], fault: Fault) {
-    let joins = |link: &&mut Link| link.sides.iter().all(|side| nodes.contains(&side.node));
+fn inject(links: &mut [Link], nodes: [usize; 2], fault: Fault) -> Result<Heard> {
     let [first, second] = nodes;
-    match links.iter_mut().find(joins) {
-        None => eprintln!("fabric: there is no link between nodes {first} and {second}"),
-        Some(link) => {
-            if let Err(failure) = link.inject(fault) {
-                let message = failure.message;
-                eprintln!("fabric: link between nodes {first} and {second}: {message}");
-            }
-        }
-    }
+    let joins = |link: &&mut Link| {
+        let [low, high] = &link.sides;
+        [low.node, high.node] == nodes || [high.node, low.node] == nodes
+    };
+    let link = links.iter_mut().find(joins);
+    let link =
+        link.ok_or_else(|| format!("there is no link between nodes {first} and {second}"))?;
+    let at = |failure: Failure| {
+        let message = failure.message;
+        format!("link between nodes {first} and {second}: {message}").into()
+    };
+    link.inject(fault).map_err(at)
 }
 
 /// Waits for the next event; whether there are orders, and what happened on each link's sides.

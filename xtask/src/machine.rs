@@ -340,14 +340,15 @@ impl Machine {
     }
 
     /// Cuts a node's power. Its end arrives as an event.
-    pub fn kill(&self, node: usize) {
+    pub fn kill(&self, node: usize) -> Result<()> {
         let Some(seat) = self.seats.get(node) else {
-            return;
+            return Err(format!("there is no node {node} among {}", self.seats.len()).into());
         };
         if let Some(child) = lock(&seat.child).as_mut() {
             // A node that ended by itself in this moment cannot be killed, nor need it be.
             let _ = child.kill();
         }
+        Ok(())
     }
 
     /// Walks all page tables of a running node, which stands still meanwhile.
@@ -387,8 +388,8 @@ impl Machine {
     }
 
     /// Does something to the link between two nodes.
-    pub fn inject(&self, nodes: [usize; 2], fault: fabric::Fault) {
-        self.fabric.inject(nodes, fault);
+    pub fn inject(&self, nodes: [usize; 2], fault: fabric::Fault) -> Result<fabric::Heard> {
+        self.fabric.inject(nodes, fault)
     }
 
     /// A way to type on a node's console.
@@ -420,7 +421,8 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         for node in 0..self.nodes() {
-            self.kill(node);
+            // The node is there.
+            let _ = self.kill(node);
         }
         for thread in self.threads.drain(..) {
             let _ = thread.join();

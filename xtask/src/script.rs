@@ -8,7 +8,7 @@
 use crate::audit::Audit;
 use crate::build::Parts;
 use crate::config::Node;
-use crate::fabric::Fault;
+use crate::fabric::{Fault, Heard};
 use crate::image;
 use crate::initfs;
 use crate::lines::{Meaning, Order, Splitter, kernel_address, meaning};
@@ -287,7 +287,7 @@ impl<'a> Watch<'a> {
                     self.running[node] = false;
                     self.ended(node, end);
                     if std::mem::take(&mut self.restarts[node]) {
-                        self.obey(Order::Start(node));
+                        self.obey(node, Order::Start(node));
                     }
                 }
             }
@@ -317,8 +317,8 @@ impl<'a> Watch<'a> {
                 self.ends[node] = Some(NodeEnd::Status(status));
                 self.script_ended(node, status);
             }
-            Some(Meaning::Order(order)) => self.obey(order),
-            Some(Meaning::BadOrder(wrong)) => eprintln!("launcher: node {node}: {wrong}"),
+            Some(Meaning::Order(order)) => self.obey(node, order),
+            Some(Meaning::BadOrder(wrong)) => self.disobeyed(node, &wrong),
             _ => {}
         }
     }
@@ -342,8 +342,32 @@ impl<'a> Watch<'a> {
         self.line(node, &format!("STEP page tables of node {node}: {step}"));
     }
 
-    /// Does what a script asks for.
-    fn obey(&mut self, order: Order) {
+    /// An order was wrong or failed: the script that gave it counts on it.
+    fn disobeyed(&mut self, node: usize, why: &str) {
+        self.line(node, &format!("STEP launcher: FAIL {why}"));
+    }
+
+    /// The doorbells of a link are treated otherwise from now on; what was asked for before must
+    /// have happened.
+    fn judge_doorbells(&mut self, node: usize, nodes: [usize; 2], heard: &Heard) {
+        let Heard { faults, rung, lost } = heard;
+        if faults.lose.0 == 0 {
+            return;
+        }
+        let [first, second] = nodes;
+        let step = match lost {
+            0 => format!("FAIL of {rung} none was lost"),
+            _ => "ok".to_string(),
+        };
+        println!("     {lost} of {rung} doorbells between {first} and {second} were lost");
+        self.line(
+            node,
+            &format!("STEP doorbells of {first} and {second}: {step}"),
+        );
+    }
+
+    /// Does what the script of a node asks for.
+    fn obey(&mut self, from: usize, order: Order) {
         let done = match order {
             Order::Start(node) if self.running.get(node) == Some(&true) => {
                 // Its former life is about to end.
@@ -358,8 +382,7 @@ impl<'a> Watch<'a> {
                 if let Some(end) = self.ends.get_mut(node).filter(|end| end.is_none()) {
                     *end = Some(NodeEnd::Killed);
                 }
-                self.machine.kill(node);
-                Ok(())
+                self.machine.kill(node)
             }
             Order::Audit(node) => {
                 self.audit(node);
@@ -376,21 +399,15 @@ impl<'a> Watch<'a> {
                 self.line(node, &format!("STEP screen of node {node}: {step}"));
                 Ok(())
             }
-            Order::Cut(nodes) => {
-                self.machine.inject(nodes, Fault::Cut);
-                Ok(())
-            }
-            Order::Heal(nodes) => {
-                self.machine.inject(nodes, Fault::Heal);
-                Ok(())
-            }
+            Order::Cut(nodes) => self.machine.inject(nodes, Fault::Cut).map(drop),
+            Order::Heal(nodes) => self.machine.inject(nodes, Fault::Heal).map(drop),
             Order::Doorbells(nodes, faults) => {
-                self.machine.inject(nodes, Fault::Doorbells(faults));
-                Ok(())
+                let heard = self.machine.inject(nodes, Fault::Doorbells(faults));
+                heard.map(|heard| self.judge_doorbells(from, nodes, &heard))
             }
         };
         if let Err(failure) = done {
-            eprintln!("launcher: {}", failure.message);
+            self.disobeyed(from, &failure.message);
         }
     }
 

@@ -345,7 +345,8 @@ pub fn guest(settings: &Settings, suite: &Suite, parts: &Parts, show: Show) -> R
         failed_steps: Vec::new(),
     };
     let outcome = run.execute(parts, &mut tail)?;
-    let verdict = judge(suite, &outcome, &tail.failed_steps);
+    let verdict = judge(suite, &outcome, &tail.failed_steps)
+        .and_then(|()| judge_words(suite.says.as_deref(), &tail.lines));
     if verdict.is_err() {
         let hidden = tail.lines.len().saturating_sub(SHOWN_LINES * suite.nodes);
         for line in &tail.lines[hidden..] {
@@ -382,6 +383,16 @@ fn judge_exceptions(suite: &Suite, found: &[(usize, String)]) -> Result<()> {
     match found.get(suite.exceptions.len()) {
         Some((_, line)) => Err(format!("an exception too many: {line}").into()),
         None => Ok(()),
+    }
+}
+
+/// Whether what a suite must say was said.
+fn judge_words(says: Option<&str>, lines: &[String]) -> Result<()> {
+    match says {
+        Some(words) if !lines.iter().any(|line| line.contains(words)) => {
+            Err(format!("no line with '{words}'").into())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -427,6 +438,7 @@ mod tests {
             scripts: Default::default(),
             timeout_s: 1,
             expect,
+            says: None,
             boot: None,
             parts: config::PcParts::default(),
             machine: None,
@@ -530,5 +542,14 @@ mod tests {
         assert!(judge(&failure, &outcome(NodeEnd::Status(7), &[], &[]), &[]).is_ok());
         assert!(judge(&failure, &outcome(NodeEnd::TimedOut, &[], &[]), &[]).is_err());
         assert!(judge(&failure, &outcome(NodeEnd::Status(0), &[], &[]), &[]).is_err());
+    }
+
+    #[test]
+    fn the_reason_of_a_failure_must_be_the_right_one() {
+        let lines = ["     [0] PANIC x: on purpose".to_string()];
+        assert!(judge_words(None, &lines).is_ok());
+        assert!(judge_words(Some("on purpose"), &lines).is_ok());
+        let failure = judge_words(Some("by accident"), &lines).unwrap_err();
+        assert_eq!(failure.message, "no line with 'by accident'");
     }
 }

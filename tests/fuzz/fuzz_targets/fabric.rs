@@ -100,6 +100,7 @@ fn descriptors() -> usize {
 
 fn play(
     fabric: &Fabric,
+    relayed: bool,
     clients: &mut [Vec<Client>; 2],
     input: &mut Unstructured<'_>,
 ) -> Result<()> {
@@ -128,7 +129,7 @@ fn play(
                 } else {
                     Fault::Heal
                 };
-                fabric.inject([0, 1], fault);
+                inject(fabric, fault, relayed);
             }
             _ => {
                 let [lose, double, late] = <[u8; 3]>::arbitrary(input)?.map(u32::from);
@@ -137,11 +138,16 @@ fn play(
                     double: (double % 4, 4),
                     late_ms: late % 3,
                 };
-                fabric.inject([0, 1], Fault::Doorbells(faults));
+                inject(fabric, Fault::Doorbells(faults), relayed);
             }
         }
     }
     Ok(())
+}
+
+/// Does something to the link, which is possible if and only if its doorbells are relayed.
+fn inject(fabric: &Fabric, fault: Fault, relayed: bool) {
+    assert_eq!(fabric.inject([0, 1], fault).is_ok(), relayed);
 }
 
 /// A fresh client is introduced to each side.
@@ -177,9 +183,9 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let mut clients = [Vec::new(), Vec::new()];
     // Input that ends early is an input like any other.
-    let _ = play(&fabric, &mut clients, &mut input);
+    let _ = play(&fabric, options.relayed, &mut clients, &mut input);
     drop(clients);
-    fabric.inject([0, 1], Fault::Heal);
+    inject(&fabric, Fault::Heal, options.relayed);
     meet(&fabric);
     drop(fabric);
     assert_eq!(descriptors(), before, "descriptors are left");

@@ -21,8 +21,7 @@ for port in 3000 3001 3002 3003; do
 done
 # The hostile node says by a connection that it is done.
 {
-    cat /scheme/scif/accept/2999 > /dev/null 2>&1
-    echo ended > /tmp/hostile-ended
+    cat /scheme/scif/accept/2999 > /dev/null && echo ended > /tmp/hostile-ended
 } &
 rounds=0
 until [ -e /tmp/hostile-ended ] || [ "$rounds" -gt 20 ]; do

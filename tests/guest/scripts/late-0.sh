@@ -40,12 +40,18 @@ step talks-to-the-late-node $? "see above"
         tries=$((tries + 1))
         sleep 0.1
     done
+    echo open > /tmp/open
     cat <&7 > /dev/null
     echo ended > /tmp/ended
 } &
-sleep 1
-[ ! -e /tmp/ended ]
-step connection-open $? "the connection ended before the node went"
+reader=$!
+tries=0
+until [ -e /tmp/open ] || [ "$tries" -gt 100 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+[ -e /tmp/open ] && kill -0 "$reader" && [ ! -e /tmp/ended ]
+step connection-open $? "no connection that stays open"
 echo "LAUNCHER kill 1"
 tries=0
 while online && [ "$tries" -lt 300 ]; do

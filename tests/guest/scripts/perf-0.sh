@@ -88,10 +88,20 @@ expect rma_read 64 bytes_per_s
 wait $! || failed=1
 
 # Mistakes are told, not measured.
-for words in "" "1 --test nonsense" "1 --test pio_rtt+nonsense" "1 --size 0" "--what" "x"; do
-    if scif-perf $words >/dev/null 2>&1; then
-        echo "STEP perf refuses $words: FAIL status 0"
+# mistake MESSAGE WORDS...: it fails, and says so.
+mistake() {
+    message=$1
+    shift
+    if scif-perf "$@" >"$out" 2>&1 || ! grep -q "$message" "$out"; then
+        echo "STEP perf refuses $*: FAIL it said: $(cat "$out")"
         failed=1
     fi
-done
+}
+
+mistake "say -s"
+mistake "no test 'nonsense'" 1 --test nonsense
+mistake "no test 'nonsense'" 1 --test pio_rtt+nonsense
+mistake "'0' is no size" 1 --size 0
+mistake "no option --what" --what
+mistake "'x' is no node number" x
 exit "$failed"

@@ -237,13 +237,13 @@ fn down(memory: &File) -> u32 {
 fn a_link_is_cut_and_healed() {
     let (_directory, fabric) = start_relayed(3, true);
     let pair = pair(&fabric);
-    fabric.inject([1, 0], Fault::Cut);
+    fabric.inject([1, 0], Fault::Cut).unwrap();
     assert!(pair.own.iter().all(|own| heard(&own[0]) > 0));
     assert_eq!(down(&pair.memory), 1);
     ring(&pair.others[0][0]);
     std::thread::sleep(Duration::from_millis(20));
     assert!(!silence(&pair.own[1][0]), "a doorbell got through");
-    fabric.inject([0, 1], Fault::Heal);
+    fabric.inject([0, 1], Fault::Heal).unwrap();
     assert!(pair.own.iter().all(|own| heard(&own[0]) > 0));
     assert_eq!(down(&pair.memory), 0);
     for index in [0, 1] {
@@ -259,24 +259,16 @@ fn relayed_doorbells_are_lost_doubled_and_late() {
     ring(&pair.others[0][1]);
     assert_eq!(heard(&pair.own[1][1]), 1);
     let faults = Faults::parse(&["lose=1/1"]).unwrap();
-    fabric.inject([0, 1], Fault::Doorbells(faults));
-    // The order may take a moment; then none is heard.
-    let mut lost = 0;
-    for _ in 0..200 {
+    let heard_before = fabric.inject([0, 1], Fault::Doorbells(faults)).unwrap();
+    assert_eq!((heard_before.rung, heard_before.lost), (1, 0));
+    for _ in 0..20 {
         ring(&pair.others[0][0]);
         std::thread::sleep(Duration::from_millis(2));
-        lost = if silence(&pair.own[1][0]) {
-            0
-        } else {
-            lost + 1
-        };
-        if lost == 20 {
-            break;
-        }
+        assert!(!silence(&pair.own[1][0]));
     }
-    assert_eq!(lost, 20);
     let faults = Faults::parse(&["double=1/1", "late_ms=5"]).unwrap();
-    fabric.inject([0, 1], Fault::Doorbells(faults));
+    let lost = fabric.inject([0, 1], Fault::Doorbells(faults)).unwrap();
+    assert!(lost.rung > 0 && lost.lost == lost.rung, "{lost:?}");
     let is_doubled = (0..200).any(|_| {
         silence(&pair.own[0][0]);
         ring(&pair.others[1][0]);
@@ -286,4 +278,17 @@ fn relayed_doorbells_are_lost_doubled_and_late() {
         heard.is_ok() && u64::from_ne_bytes(count) == 2
     });
     assert!(is_doubled);
+}
+
+#[test]
+fn orders_that_cannot_be_done_say_why() {
+    let (_directory, fabric) = start_relayed(2, true);
+    let failure = fabric.inject([0, 2], Fault::Cut).unwrap_err().message;
+    assert_eq!(failure, "there is no link between nodes 0 and 2");
+    // A node has no link with itself.
+    assert!(fabric.inject([1, 1], Fault::Cut).is_err());
+    let (_directory, fabric) = start_relayed(2, false);
+    let failure = fabric.inject([1, 0], Fault::Heal).unwrap_err().message;
+    let expected = "link between nodes 1 and 0: doorbells are not relayed in this run";
+    assert_eq!(failure, expected);
 }
