@@ -64,7 +64,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scif(error) => error.fmt(f),
-            Self::System(number) => write!(f, "error {number}"),
+            Self::System(number) => {
+                write!(f, "{} ({number})", syscall::error::Error::new(*number))
+            }
         }
     }
 }
@@ -90,6 +92,9 @@ mod tests {
     #[test]
     fn errors_say_their_names() {
         assert_eq!(Error::from_errno(104).to_string(), "ECONNRESET");
-        assert_eq!(Error::from_errno(24).to_string(), "error 24");
+        assert_eq!(
+            Error::from_errno(24).to_string(),
+            "Too many open files (24)"
+        );
     }
 }
