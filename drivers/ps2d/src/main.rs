@@ -11,7 +11,7 @@ mod program {
     use libredox::flag::{O_CLOEXEC, O_RDONLY, O_RDWR};
     use platform::port;
     use platform::{Result, daemon};
-    use ps2d::controller::{self, Keyboard, Ports};
+    use ps2d::controller::{self, Keyboard, Ports, SelfTest};
     use ps2d::keys::Keys;
     use runtime::time::{Duration, sleep};
     use syscall::error::{EINTR, Error};
@@ -46,22 +46,32 @@ mod program {
     }
 
     fn run() -> Result<()> {
-        match controller::set_up(&mut Machine(port::Ports::acquire()?)) {
-            Ok(Keyboard::Works) => log::info!("keyboard ready"),
-            Ok(Keyboard::Odd { command, answer }) => log::warn!(
-                "no keyboard yet: command {command:#x} was answered by {answer:x?}; one that is \
-                 plugged in later is used"
-            ),
+        let state = match controller::set_up(&mut Machine(port::Ports::acquire()?)) {
+            Ok(state) => state,
             Err(fault) => {
                 log::warn!("no keyboard: {fault}");
                 return Ok(());
             }
+        };
+        if state.self_test != SelfTest::Passed {
+            log::warn!("{}; the keyboard is used all the same", state.self_test);
         }
-        let input = Fd::open("/scheme/serio/0", O_RDONLY | O_CLOEXEC, 0)?;
-        let console = Fd::open("/scheme/console", O_RDWR | O_CLOEXEC, 0)?;
+        match state.keyboard {
+            Keyboard::Works => log::info!("keyboard ready"),
+            odd => log::warn!("no keyboard yet: {odd}; one that is plugged in later is used"),
+        }
+        let input = open("/scheme/serio/0", O_RDONLY)?;
+        let console = open("/scheme/console", O_RDWR)?;
         let console = Fd::new(libredox::call::dup(console.raw(), b"keyboard")?);
         daemon::seal()?;
         serve(&input, &console)
+    }
+
+    fn open(path: &str, mode: i32) -> Result<Fd> {
+        Fd::open(path, mode | O_CLOEXEC, 0).map_err(|error| {
+            log::error!("{path} cannot be opened");
+            Error::from(error)
+        })
     }
 
     /// Types on the console what the keyboard sends, for ever.
