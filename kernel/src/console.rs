@@ -7,7 +7,7 @@ use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use kernel_core::bootinfo::ScreenInfo;
-use kernel_core::screen::{Cell, Grid, Layout};
+use kernel_core::screen::{Cell, Grid};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use spin::{Mutex, Once};
 
@@ -96,6 +96,7 @@ impl Output {
         if let Some(screen) = framebuffer::get() {
             self.screen
                 .paint(|column, row, cell| screen.put(column, row, cell));
+            screen.flush();
         }
     }
 
@@ -132,7 +133,8 @@ pub fn init() {
 /// Shows the console on the screen that the loader set up, on the boot page tables. The layout is
 /// kept until `map_screen`.
 pub fn find_screen(screen: Option<ScreenInfo>) {
-    let Some((info, layout)) = screen.and_then(|info| Some((info, Layout::of(&info).ok()?))) else {
+    let usable = screen.and_then(|info| Some((info, framebuffer::layout(&info).ok()?)));
+    let Some((info, layout)) = usable else {
         return;
     };
     OUTPUT.lock().screen.resize(layout);
@@ -142,10 +144,18 @@ pub fn find_screen(screen: Option<ScreenInfo>) {
 /// Takes the screen over on the kernel's own page tables, and says what consoles there are. Before
 /// there is an address space.
 pub fn map_screen(screen: Option<ScreenInfo>) {
-    match screen.map(|info| (info, Layout::of(&info))) {
+    match screen.map(|info| (info, framebuffer::layout(&info))) {
         None => log::info!("no screen: the loader set none up; messages go to the serial port"),
         Some((info, Err(why))) => {
-            log::warn!("the screen cannot be used ({why:?}): {info:x?}; see docs/hardware.md");
+            log::warn!(
+                "the screen cannot be used: {why} ({} x {}, {} bits, {} bytes a row, at {:#x}); \
+                 see docs/hardware.md",
+                info.width,
+                info.height,
+                info.bits,
+                info.pitch,
+                info.address
+            );
         }
         Some((info, Ok(layout))) if framebuffer::init_mapped(info, layout) => {
             OUTPUT.lock().paint();
@@ -365,6 +375,9 @@ impl Write for Emergency {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         Serial.write(text.as_bytes());
         text.bytes().for_each(|byte| self.show(byte));
+        if let Some(screen) = framebuffer::get() {
+            screen.flush();
+        }
         Ok(())
     }
 }

@@ -42,6 +42,18 @@ pub struct ScreenInfo {
     pub format: ScreenFormat,
 }
 
+impl ScreenInfo {
+    /// Bytes of all rows.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.pitch) * u64::from(self.height)
+    }
+
+    /// Bytes of a pixel, or of a character with its colours.
+    pub fn unit(&self) -> usize {
+        usize::from(self.bits / 8)
+    }
+}
+
 /// What a screen's memory holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScreenFormat {
@@ -110,8 +122,12 @@ fn uefi_map(tag: &[u8]) -> MemoryMap {
     const ENTRY: u32 = 40;
     const PAGE: u64 = 4096;
     let mut map = MemoryMap::new();
-    let step = u32_at(tag, 8).unwrap_or(0).max(ENTRY) as usize;
-    for entry in tag.get(16..).unwrap_or(&[]).chunks_exact(step) {
+    let step = u32_at(tag, 8).unwrap_or(0);
+    if step < ENTRY {
+        // Nobody knows then where the entries are: better the loader's map.
+        return map;
+    }
+    for entry in tag.get(16..).unwrap_or(&[]).chunks_exact(step as usize) {
         if let (Some(kind), Some(base), Some(pages), Some(attributes)) = (
             u32_at(entry, 0),
             u64_at(entry, 8),
@@ -380,6 +396,20 @@ mod tests {
             );
             assert!(info.map.areas().iter().all(|area| area.size == 8192));
         }
+    }
+
+    #[test]
+    fn a_firmware_map_of_short_entries_loses() {
+        let mut bytes = vec![0; 8];
+        let mut map = vec![24, 0, 0, 0, 0, 0, 0, 0];
+        map.extend(e820(0, 1 << 30, 1));
+        let mut uefi = vec![39, 0, 0, 0, 1, 0, 0, 0];
+        (0..4).for_each(|i| uefi.extend(uefi_entry(7, i << 30, 2, 0xF)));
+        tag(&mut bytes, 6, &map);
+        tag(&mut bytes, 17, &uefi);
+        let info = multiboot2(&bytes, 0);
+        let sizes: Vec<_> = info.map.areas().iter().map(|area| area.size).collect();
+        assert_eq!(sizes, [1 << 30]);
     }
 
     #[test]

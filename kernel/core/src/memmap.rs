@@ -37,13 +37,13 @@ impl Area {
 /// How many areas a map can hold.
 pub const CAPACITY: usize = 128;
 
-/// A list of areas in the order given by the loader, neighbours of one kind in one piece. Areas may
-/// overlap; the less free kind wins.
+/// A list of areas in no order, those of one kind that touch in one piece. Areas of different kinds
+/// may overlap; the less free kind wins.
 #[derive(Clone, Debug)]
 pub struct MemoryMap {
     areas: [Area; CAPACITY],
     len: usize,
-    /// Areas that did not fit; reserving them is not possible, so `Free` ones are just not used.
+    /// Areas that were given up because more did not fit.
     pub dropped: usize,
 }
 
@@ -73,29 +73,46 @@ impl MemoryMap {
         if size == 0 {
             return;
         }
-        // Firmware gives neighbours of one kind by the hundred.
-        if let Some(last) = self.areas[..self.len].last_mut()
-            && last.kind == kind
-            && last.end() == base
+        let area = self.absorb(Area { base, size, kind });
+        if self.len < CAPACITY {
+            self.areas[self.len] = area;
+            self.len += 1;
+            return;
+        }
+        // The smallest free area is given up: less memory, where a lost reservation would be
+        // memory with two owners. Without any free area nothing has to be reserved.
+        self.dropped += 1;
+        let free = self.areas.iter_mut().filter(|a| a.kind == Kind::Free);
+        if let Some(smallest) = free.min_by_key(|a| a.size)
+            && (kind != Kind::Free || smallest.size < area.size)
         {
-            last.size = last.size.saturating_add(size);
-            return;
+            *smallest = area;
         }
-        if self.len == CAPACITY {
-            // A reservation that cannot be kept must not be lost: give up a free area for it.
-            self.dropped += 1;
-            let free = self.areas.iter().position(|a| a.kind == Kind::Free);
-            match (kind, free) {
-                (Kind::Free, _) | (_, None) => {}
-                (_, Some(i)) => self.areas[i] = Area { base, size, kind },
-            }
-            return;
-        }
-        self.areas[self.len] = Area { base, size, kind };
-        self.len += 1;
     }
 
-    /// The areas as given.
+    /// Takes out the areas of the same kind that touch this one, and gives the union. Firmware
+    /// lists neighbours by the hundred, not always in order.
+    fn absorb(&mut self, mut union: Area) -> Area {
+        let mut i = 0;
+        while i < self.len {
+            let other = self.areas[i];
+            let apart = other.end() < union.base || union.end() < other.base;
+            if apart || other.kind != union.kind {
+                i += 1;
+                continue;
+            }
+            let end = union.end().max(other.end());
+            union.base = union.base.min(other.base);
+            union.size = end - union.base;
+            self.len -= 1;
+            self.areas[i] = self.areas[self.len];
+            // The larger one may touch what was passed.
+            i = 0;
+        }
+        union
+    }
+
+    /// The areas.
     pub fn areas(&self) -> &[Area] {
         &self.areas[..self.len]
     }
@@ -258,5 +275,60 @@ mod tests {
         map.push(0, 0x1000, Kind::Reserved);
         assert_eq!(map.dropped, 1);
         assert_eq!(free_ranges(&map), []);
+    }
+
+    #[test]
+    fn neighbours_are_found_in_any_order() {
+        let mut map = MemoryMap::new();
+        // Every second one first, from the end; then what lies between.
+        for i in (0..CAPACITY as u64 - 1).rev() {
+            map.push(i * 0x2000, 0x1000, Kind::Reserved);
+        }
+        for i in (0..CAPACITY as u64 - 2).rev() {
+            map.push(i * 0x2000 + 0x1000, 0x1000, Kind::Reserved);
+        }
+        assert_eq!((map.areas().len(), map.dropped), (1, 0));
+        assert_eq!(map.areas()[0].base, 0);
+        assert_eq!(map.areas()[0].size, (CAPACITY as u64 * 2 - 3) * 0x1000);
+        // Overlapping ones too, but never of different kinds.
+        map.push(0x800, 0x1000_0000, Kind::Reserved);
+        map.push(0, 0x1000, Kind::Free);
+        assert_eq!(map.areas().len(), 2);
+    }
+
+    /// What a PC with a long list would be: much memory, and small areas up to the last place.
+    fn full_map() -> MemoryMap {
+        let mut map = MemoryMap::new();
+        for i in 0..CAPACITY as u64 - 1 {
+            let kind = match i % 2 {
+                0 => Kind::Free,
+                _ => Kind::Reserved,
+            };
+            map.push(i * 0x2000, 0x1000, kind);
+        }
+        map.push(1 << 32, 1 << 32, Kind::Free);
+        assert_eq!((map.areas().len(), map.dropped), (CAPACITY, 0));
+        map
+    }
+
+    #[test]
+    fn a_full_map_gives_up_its_smallest_free_area_only() {
+        let mut map = full_map();
+        let free = |map: &MemoryMap| free_ranges(map).iter().map(|r| r.1 - r.0).sum::<u64>();
+        let before = free(&map);
+        // As page tables are built: one page after the other.
+        for i in 0..2 * CAPACITY as u64 {
+            let page = map.take(0x10_0000, 1 << 36);
+            assert_eq!(page, Some((1 << 32) + i * 0x10_0000));
+        }
+        assert_eq!(map.dropped, 1);
+        let taken = 2 * CAPACITY as u64 * 0x10_0000;
+        assert_eq!(before - free(&map), taken + 0x1000);
+        // The larger one of two free areas is worth more.
+        map.push(1 << 40, 1 << 30, Kind::Free);
+        assert!(free_ranges(&map).contains(&(1 << 40, (1 << 40) + (1 << 30))));
+        map.push(1 << 41, 0x1000, Kind::Free);
+        assert_eq!(map.next_free(1 << 41), None);
+        assert_eq!(map.dropped, 3);
     }
 }

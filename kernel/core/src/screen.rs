@@ -1,8 +1,15 @@
 //! Text on a screen: what the loader says of the screen checked, the letters, and a grid of cells
 //! that does what a serial terminal does with the same bytes.
 //!
-//! The grid knows no memory: `Grid::paint` names the cells that changed, and the kernel stores them
-//! (`arch::framebuffer`). The launcher reads pictures of a guest's screen with the same letters.
+//! The grid knows no memory: `Grid::paint` names the cells that changed, `draw` says what belongs
+//! where, and the kernel stores it (`arch::framebuffer`). The launcher reads pictures of a guest's
+//! screen with the same letters.
+
+mod draw;
+
+pub use draw::{draw, empty};
+
+use core::fmt;
 
 use crate::bootinfo::{ScreenFormat, ScreenInfo};
 use font8x8::legacy::{BASIC_LEGACY, LATIN_LEGACY};
@@ -17,6 +24,8 @@ pub const MAX_COLUMNS: usize = 192;
 pub const MAX_ROWS: usize = 68;
 /// Fewest columns and rows worth showing.
 const MIN: usize = 20;
+/// Most bytes that are believed: 7680 x 4320 pixels of 4 bytes are an eighth of it.
+pub const MAX_BYTES: u64 = 1 << 30;
 
 /// How text lies on a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +49,32 @@ pub enum Unusable {
     Size(u32, u32),
     /// The rows overlap, or do not begin on a pixel's boundary: bytes from one to the next.
     Pitch(u32),
+    /// More than `MAX_BYTES`: bytes of all rows.
+    Bytes(u64),
     /// No memory can be there: address.
     Address(u64),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unusable::Format(number) => {
+                write!(f, "neither colours nor characters, format {number}")
+            }
+            Unusable::Bits(bits) => write!(
+                f,
+                "{bits} bits for a pixel, or colours beyond them; 16, 24 and 32 are known"
+            ),
+            Unusable::Size(width, height) => {
+                write!(f, "{width} x {height} is too small for text")
+            }
+            Unusable::Pitch(pitch) => {
+                write!(f, "{pitch} bytes from row to row cut pixels or rows")
+            }
+            Unusable::Bytes(bytes) => write!(f, "{bytes} bytes are more than any screen has"),
+            Unusable::Address(address) => write!(f, "no memory can be at {address:#x}"),
+        }
+    }
 }
 
 impl Layout {
@@ -58,11 +91,11 @@ impl Layout {
         }
     }
 
-    /// Checks a loader's words.
+    /// Checks a loader's words; `address_bits` is how wide the processor's physical addresses are.
     ///
     /// # Errors
     /// Why there can be no text on it.
-    pub fn of(info: &ScreenInfo) -> Result<Layout, Unusable> {
+    pub fn of(info: &ScreenInfo, address_bits: u32) -> Result<Layout, Unusable> {
         let (width, height) = (info.width as usize, info.height as usize);
         let layout = match info.format {
             ScreenFormat::Rgb { shift, bits } => {
@@ -90,15 +123,16 @@ impl Layout {
             24 => 1,
             bits => u32::from(bits / 8),
         };
-        let row = width * usize::from(info.bits / 8);
+        let row = width * info.unit();
         if (info.pitch as usize) < row || !info.pitch.is_multiple_of(boundary) {
             return Err(Unusable::Pitch(info.pitch));
         }
-        let bytes = u64::from(info.pitch) * u64::from(info.height);
-        let end = info.address.checked_add(bytes);
-        // 52 bits is what page tables can address.
+        if info.bytes() > MAX_BYTES {
+            return Err(Unusable::Bytes(info.bytes()));
+        }
+        let end = info.address.checked_add(info.bytes());
         let off_boundary = !info.address.is_multiple_of(boundary.into());
-        if info.address == 0 || off_boundary || end.is_none_or(|end| end > 1 << 52) {
+        if info.address == 0 || off_boundary || end.is_none_or(|end| end > 1 << address_bits) {
             return Err(Unusable::Address(info.address));
         }
         Ok(layout)

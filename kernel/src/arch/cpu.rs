@@ -133,6 +133,19 @@ pub fn features() -> Features {
     }
 }
 
+/// How many bits a physical address has.
+pub fn physical_address_bits() -> u32 {
+    const SIZES: u32 = 0x8000_0008;
+    // What processors have that do not tell.
+    const USUAL: u32 = 36;
+    // 52 bits is what page tables can hold.
+    const MOST: u32 = 52;
+    if __cpuid(0x8000_0000).eax < SIZES {
+        return USUAL;
+    }
+    (__cpuid(SIZES).eax & 0xFF).clamp(USUAL, MOST)
+}
+
 /// Sets up the boot processor.
 pub fn init() {
     // SAFETY: runs once at boot, when nothing else refers to the block; from here on it is the boot

@@ -42,7 +42,7 @@ mb2_header:
     .long 12
     .long 2
     .balign 8
-    .short 5, 1 # screen, if there is one: any size, 32 bits if possible
+    .short 5, 1 # screen, if there is one: any size (and depth: GRUB heeds it with a size only)
     .long 20
     .long 0, 0, 32
     .balign 8

@@ -9,6 +9,7 @@ use kernel_core::bootinfo::{self, BootInfo, ScreenInfo};
 use kernel_core::memmap::{Kind, MemoryMap};
 use spin::Once;
 
+use crate::arch::framebuffer;
 use crate::console;
 use crate::mm::{self, paging, phys};
 
@@ -87,6 +88,10 @@ pub fn kernel_args(loader: u32, info: u32) -> KernelArgs {
     areas.push(initfs.0, initfs.1, Kind::Reclaim);
     areas.push(own.0, own.1, Kind::Reclaim);
     areas.push(command_line.0, command_line.1, Kind::Reclaim);
+    // Some firmware calls the memory free that the screen shows.
+    if let Some(screen) = boot.screen.filter(|info| framebuffer::layout(info).is_ok()) {
+        areas.push(screen.address, screen.bytes(), Kind::Reserved);
+    }
     // Neither the vectors of real mode nor its video memory.
     areas.push(0, mm::PAGE_SIZE as u64, Kind::Reserved);
     let start_page = areas.take(mm::PAGE_SIZE as u64, REAL_MODE_END);

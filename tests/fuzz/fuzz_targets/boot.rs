@@ -11,7 +11,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use bootstrap::image::{Image, Kind};
 use kernel_core::bootinfo;
 use kernel_core::memmap::{self, FRAME, MemoryMap};
-use kernel_core::screen::{Grid, LETTER_HEIGHT, LETTER_WIDTH, Layout};
+use kernel_core::screen::{Grid, LETTER_HEIGHT, LETTER_WIDTH, Layout, MAX_BYTES};
 use libfuzzer_sys::fuzz_target;
 use syscall::flag::MapFlags;
 
@@ -70,9 +70,7 @@ fn check_map(map: &mut MemoryMap, size: u16) {
     assert_eq!(map.next_free(from), None, "ranges without an end");
     let limit = 1 << 32;
     let size = u64::from(size) + 1;
-    if map.areas().len() < memmap::CAPACITY
-        && let Some(taken) = map.take(size, limit)
-    {
+    if let Some(taken) = map.take(size, limit) {
         assert!(taken + size <= limit);
         let next = map.next_free(taken);
         assert!(next.is_none_or(|(start, _)| start >= taken + size));
@@ -113,7 +111,8 @@ fn loader(input: &mut Unstructured<'_>) -> Result<()> {
 /// A screen that is accepted has room for every letter of its layout, and no bytes put one
 /// elsewhere.
 fn check_screen(info: &bootinfo::ScreenInfo, text: &[u8]) {
-    let Ok(layout) = Layout::of(info) else {
+    let address_bits = 46;
+    let Ok(layout) = Layout::of(info, address_bits) else {
         return;
     };
     let (width, height, pitch) = (
@@ -128,7 +127,8 @@ fn check_screen(info: &bootinfo::ScreenInfo, text: &[u8]) {
     assert!((layout.columns * letter.0) as u64 <= width);
     assert!((layout.rows * letter.1) as u64 <= height);
     assert!(width * u64::from(info.bits / 8) <= pitch);
-    assert!(info.address.checked_add(pitch * height).is_some());
+    assert!(pitch * height <= MAX_BYTES);
+    assert!(info.address + pitch * height <= 1 << address_bits);
     let mut grid = Grid::new();
     grid.resize(layout);
     for part in text.chunks(64) {

@@ -173,7 +173,7 @@ fn layouts_of_usual_screens() {
         ((3840, 2160), (160, 45, 3)),
         ((1080, 1920), (67, 60, 2)),
     ] {
-        let layout = Layout::of(&pixels(width, height)).unwrap();
+        let layout = Layout::of(&pixels(width, height), 46).unwrap();
         let expected = Layout {
             columns,
             rows,
@@ -188,7 +188,7 @@ fn layouts_of_usual_screens() {
         format: ScreenFormat::Text,
         ..pixels(80, 25)
     };
-    let layout = Layout::of(&text).unwrap();
+    let layout = Layout::of(&text, 46).unwrap();
     assert_eq!((layout.columns, layout.rows, layout.scale), (80, 25, 0));
 }
 
@@ -235,6 +235,13 @@ fn bad_screens_are_named() {
             },
             Unusable::Pitch(4098),
         ),
+        (
+            ScreenInfo {
+                pitch: 2 << 20,
+                ..good
+            },
+            Unusable::Bytes((2 << 20) * 768),
+        ),
         (ScreenInfo { address: 0, ..good }, Unusable::Address(0)),
         (ScreenInfo { address: 6, ..good }, Unusable::Address(6)),
         (
@@ -245,8 +252,22 @@ fn bad_screens_are_named() {
             Unusable::Address(u64::MAX - 1),
         ),
     ] {
-        assert_eq!(Layout::of(&bad), Err(why));
+        assert_eq!(Layout::of(&bad, 46), Err(why));
+        // The kernel's line about it, with the numbers, is cut off beyond 256 bytes.
+        let words = std::format!("{why}");
+        assert!(words.len() < 80, "{words}");
     }
+    assert_eq!(
+        std::format!("{}", Unusable::Address(0xF000_0000)),
+        "no memory can be at 0xf0000000"
+    );
+    // The processor's own limit.
+    let high = ScreenInfo {
+        address: (1 << 36) - good.bytes(),
+        ..good
+    };
+    assert!(Layout::of(&high, 36).is_ok());
+    assert_eq!(Layout::of(&high, 35), Err(Unusable::Address(high.address)));
 }
 
 #[test]
