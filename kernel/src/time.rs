@@ -1,5 +1,5 @@
 //! Clocks and timers. The monotonic clock is the time stamp counter, timers are one-shot
-//! interrupts of the local APIC; both are calibrated at boot against the PIT.
+//! interrupts of the local APIC; both are calibrated at boot against a timer of known speed (`pit`).
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -36,6 +36,15 @@ const MAX_INTERVAL_NS: u64 = 100 * NS_PER_MS;
 
 /// Calibrates the clocks and reads the time of day. The local APIC must be on.
 pub fn init() {
+    match pit::wait_ms(1) {
+        Some(pit::Ruler::Interval) => {}
+        Some(pit::Ruler::Acpi(port)) => log::info!(
+            "the interval timer does not count: the clocks are set by ACPI's timer at {port:#x}"
+        ),
+        None => {
+            log::error!("neither the interval timer nor ACPI's timer counts: clocks will be wrong")
+        }
+    }
     // Two runs: the shorter one was disturbed less.
     let (mut tsc_ticks, mut timer_ticks) = (u64::MAX, u32::MAX);
     for _ in 0..2 {

@@ -1,30 +1,92 @@
-//! The programmable interval timer, used only as a ruler for the other clocks.
+//! Rulers for the other clocks, used by polling: the programmable interval timer (8254), or the
+//! power management timer of ACPI on machines whose firmware stopped the former.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use spin::Once;
 
 use super::port;
 
 const CHANNEL_2: u16 = 0x42;
 const MODE: u16 = 0x43;
-/// Gate (bit 0), speaker (bit 1) and output (bit 5) of channel 2.
+/// Gate, speaker and output of channel 2.
 const CONTROL: u16 = 0x61;
+const GATE: u8 = 1 << 0;
+const SPEAKER: u8 = 1 << 1;
+const OUTPUT: u8 = 1 << 5;
 const FREQUENCY: u64 = 1_193_182;
 /// Channel 2, both bytes, interrupt on terminal count.
 const ONE_SHOT: u8 = 0b1011_0000;
-/// Polls after which the timer is taken for dead.
-const PATIENCE: u32 = 100_000_000;
 
-/// Waits some milliseconds (at most 54) by polling.
-pub fn wait_ms(ms: u64) {
-    let count = (FREQUENCY * ms / 1000).min(0xFFFF) as u16;
-    let control = port::read8(CONTROL) & !0b11;
+/// Ticks of ACPI's timer in a second, and the bits that every one of them counts (ACPI
+/// specification 6.5, section 4.8.3.3).
+const ACPI_FREQUENCY: u64 = 3_579_545;
+const ACPI_BITS: u32 = 0x00FF_FFFF;
+
+/// Longest wait, in milliseconds: what 16 bits of the interval timer hold.
+const LONGEST_MS: u64 = 54;
+/// Polls after which a timer is taken for dead: no port is read in less than 0.1 µs, so this is
+/// longer than any wait.
+const PATIENCE: u32 = 1_000_000;
+
+/// The interval timer did not count.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+/// Port of ACPI's timer.
+static ACPI_TIMER: Once<u16> = Once::new();
+
+/// What measures time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ruler {
+    /// The 8254.
+    Interval,
+    /// ACPI's timer at this port.
+    Acpi(u16),
+}
+
+/// Remembers where ACPI's timer is. Once.
+pub(super) fn set_acpi_timer(port: u16) {
+    ACPI_TIMER.call_once(|| port);
+}
+
+/// Waits some milliseconds (at most 54) by polling; with what, or `None` when nothing counts: then
+/// the time that passed says nothing. The first wait finds out what counts and is longer, too.
+pub fn wait_ms(ms: u64) -> Option<Ruler> {
+    let ms = ms.min(LONGEST_MS);
+    if !STOPPED.load(Ordering::Relaxed) {
+        if wait_interval(ms) {
+            return Some(Ruler::Interval);
+        }
+        STOPPED.store(true, Ordering::Relaxed);
+    }
+    let port = *ACPI_TIMER.get()?;
+    wait_acpi(port, ms).then_some(Ruler::Acpi(port))
+}
+
+/// Whether the interval timer counted that far.
+fn wait_interval(ms: u64) -> bool {
+    let count = (FREQUENCY * ms / 1000) as u16;
+    let control = port::read8(CONTROL) & !(GATE | SPEAKER);
     port::write8(CONTROL, control);
     port::write8(MODE, ONE_SHOT);
     port::write8(CHANNEL_2, count as u8);
     port::write8(CHANNEL_2, (count >> 8) as u8);
-    port::write8(CONTROL, control | 1);
+    port::write8(CONTROL, control | GATE);
     for _ in 0..PATIENCE {
-        if port::read8(CONTROL) & 0x20 != 0 {
-            return;
+        let control = port::read8(CONTROL);
+        if control & (GATE | SPEAKER) != GATE {
+            // Not what was written: no timer is there, and the output means nothing.
+            return false;
+        }
+        if control & OUTPUT != 0 {
+            return true;
         }
     }
-    log::error!("the interval timer does not count: clocks will be wrong");
+    false
+}
+
+/// Whether ACPI's timer counted that far.
+fn wait_acpi(port: u16, ms: u64) -> bool {
+    let ticks = (ACPI_FREQUENCY * ms / 1000) as u32;
+    let start = port::read32(port);
+    (0..PATIENCE).any(|_| port::read32(port).wrapping_sub(start) & ACPI_BITS >= ticks)
 }

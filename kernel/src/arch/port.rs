@@ -14,6 +14,12 @@ pub(crate) fn write8(port: u16, value: u8) {
     unsafe { Port::new(port).write(value) }
 }
 
+/// Reads 32 bits from a port.
+pub(crate) fn read32(port: u16) -> u32 {
+    // SAFETY: as above.
+    unsafe { Port::new(port).read() }
+}
+
 /// Writes 16 bits to a port.
 pub(crate) fn write16(port: u16, value: u16) {
     // SAFETY: as above.
