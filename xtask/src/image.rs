@@ -33,6 +33,8 @@ const MENU: &[Entry<'_>] = &[
 ];
 /// How long the menu of the image for hardware waits, in seconds.
 const MENU_SECONDS: u32 = 3;
+/// The same where nobody chooses.
+const NODE_MENU_SECONDS: u32 = 1;
 
 /// The command: an image for hardware.
 pub fn command(settings: &Settings) -> Result<()> {
@@ -83,11 +85,10 @@ pub fn boot_files(
         }),
         Boot::Bios | Boot::Uefi => {
             let iso = directory.join(format!("node-{node}.iso"));
-            let entry = Entry {
-                title: "skiff",
-                command_line: line,
-            };
-            make_iso(&iso, &parts.kernel, &path, 0, &[entry])?;
+            // The menu of hardware, but for what the first entry says.
+            let mut menu = MENU.to_vec();
+            menu[0].command_line = line;
+            make_iso(&iso, &parts.kernel, &path, NODE_MENU_SECONDS, &menu)?;
             Ok(BootFiles::Iso {
                 image: iso,
                 uefi: boot == Boot::Uefi,
@@ -97,10 +98,15 @@ pub fn boot_files(
     command_lines.iter().enumerate().map(files).collect()
 }
 
-/// What GRUB is to do: show the menu for so long, then boot the first entry. The kernel's header
-/// asks for a screen of pixels, for which GRUB needs its drivers.
+/// GRUB's driver of the screen, for which the kernel's header asks: the one that uses the firmware,
+/// as PCs need it. GRUB has others: for QEMU's card, with which nothing would be tried out that PCs
+/// do, and for VGA, whose 16 colours the kernel cannot draw with; without VBE there is text.
+const SCREEN_DRIVER: &str = "if [ \"$grub_platform\" = efi ]; then\n    insmod efi_gop\nelse\n    \
+                             insmod vbe\nfi\n";
+
+/// What GRUB is to do: show the menu for so long, then boot the first entry.
 fn grub_script(seconds: u32, menu: &[Entry<'_>]) -> String {
-    let mut script = format!("set timeout={seconds}\nset default=0\ninsmod all_video\n");
+    let mut script = format!("set timeout={seconds}\nset default=0\n{SCREEN_DRIVER}");
     for Entry {
         title,
         command_line,
