@@ -18,10 +18,27 @@ step() {
 # listening PORT: waits until somebody listens there, at most 10 s.
 listening() {
     tries=0
-    until grep -q "$1  listening" /scheme/scif/ports || [ "$tries" -ge 100 ]; do
+    until grep -q "$1  listening" /scheme/scif/ports; do
         tries=$((tries + 1))
+        if [ "$tries" -gt 100 ]; then
+            return 1
+        fi
         sleep 0.1
     done
+}
+
+# ended STATUS SERVER: waits for the server, which without a client (STATUS is not 0) would wait
+# for ever. Gives STATUS, or the server's.
+ended() {
+    if [ "$1" -ne 0 ]; then
+        kill "$2" 2> /dev/null
+    fi
+    wait "$2"
+    status=$?
+    if [ "$1" -ne 0 ]; then
+        status=$1
+    fi
+    return "$status"
 }
 
 # both NAME [MIB]: an example of the client library with itself.
@@ -31,11 +48,8 @@ both() {
     "example-$name" serve "$@" > /tmp/served 2>&1 &
     server=$!
     "example-$name" "$own" "$@" > /tmp/called 2>&1
-    client=$?
-    wait "$server"
-    server=$?
-    [ "$client $server" = "0 0" ]
-    step "scif-$name" $? "client $client, server $server: $(cat /tmp/called /tmp/served)"
+    ended $? "$server"
+    step "scif-$name" $? "status $?: $(cat /tmp/called /tmp/served)"
 }
 
 echo "self-check: processors and memory"
@@ -63,22 +77,25 @@ step scif-node $? "the driver of the scif: scheme does not know its own node: se
 cat /scheme/scif/nodes
 
 cat < /scheme/scif/accept/2050 > /tmp/got &
-listening 2050
-echo hello > "/scheme/scif/$own/2050"
-wait
+server=$!
+listening 2050 && echo hello > "/scheme/scif/$own/2050"
+ended $? "$server"
+status=$?
 got=$(cat /tmp/got)
-[ "$got" = hello ]
-step scif-greeting $? "sent 'hello', received '$got'"
+[ "$status $got" = "0 hello" ]
+step scif-greeting $? "sent 'hello', received '$got', status $status"
 
 kernel=/scheme/initfs/boot/kernel
-cat /scheme/scif/accept/2051 | sha256sum > /tmp/got &
-listening 2051
-cat "$kernel" > "/scheme/scif/$own/2051"
-wait
+cat /scheme/scif/accept/2051 > /tmp/got &
+server=$!
+listening 2051 && cat "$kernel" > "/scheme/scif/$own/2051"
+ended $? "$server"
+status=$?
 sent=$(sha256sum < "$kernel")
-got=$(cat /tmp/got)
-[ "$got" = "$sent" ]
-step scif-file $? "sent $sent, received $got"
+got=$(sha256sum < /tmp/got)
+rm /tmp/got
+[ "$status $got" = "0 $sent" ]
+step scif-file $? "sent $sent, received $got, status $status"
 
 both messages
 both mapping
