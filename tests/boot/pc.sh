@@ -1,6 +1,18 @@
 # A node with screen and keyboard: what is typed arrives, what is printed is seen, and the self-check
 # passes. The launcher presses the keys and looks at the screen.
 
+# What is typed while the driver sets the keyboard up is lost.
+tries=0
+until dmesg | grep -q "ps2d: keyboard ready"; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 300 ]; then
+        echo "STEP keyboard: FAIL no line 'ps2d: keyboard ready'"
+        dmesg | grep ps2d
+        exit 1
+    fi
+    sleep 0.1
+done
+
 echo "LAUNCHER type 0 Keys: a_Z 09, ok?"
 read line
 if [ "$line" = "Keys: a_Z 09, ok?" ]; then

@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 /// Between two looks at a screen.
 pub const SCREEN_POLL: Duration = Duration::from_millis(300);
-/// How long a text may take to appear on one.
-const SCREEN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a text may take to appear on one: only a guest that hangs takes so long.
+const SCREEN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection with a QEMU that has been, or will be, told the socket.
 #[derive(Debug)]
@@ -82,8 +82,9 @@ impl Monitor {
                 .iter()
                 .map(|name| json!({ "type": "qcode", "data": name }))
                 .collect();
-            // QEMU holds the keys for so long, and only then looks at what comes next.
-            self.call("send-key", json!({ "keys": keys, "hold-time": 10 }))?;
+            // QEMU holds the keys for so long, and only then looks at what comes next. Its keyboard
+            // keeps 16 bytes, about four keys, for a guest that does not get to run.
+            self.call("send-key", json!({ "keys": keys, "hold-time": 40 }))?;
         }
         Ok(())
     }
