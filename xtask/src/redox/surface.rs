@@ -310,7 +310,8 @@ fn compare(
             complaints.push(format!("`{name}`: '{source}' is no file and function"));
         }
         for check in check.split("; ") {
-            if !checks.iter().any(|known| known.starts_with(check)) {
+            // Everything begins with nothing.
+            if check.is_empty() || !checks.iter().any(|known| known.starts_with(check)) {
                 complaints.push(format!("`{name}`: no check begins with '{check}'"));
             }
         }
@@ -383,6 +384,8 @@ mod tests { SYS_FUTEX }
         assert!(told[1].contains("`SYS_FMAP` is missing (used by x.rs)"));
         let told = complaints(&all, &DOCUMENT.replace("pipe: bytes", "pipes"));
         assert!(told[0].contains("no check begins with 'pipes'"), "{told:?}");
+        let told = complaints(&all, &DOCUMENT.replace("pipe: bytes", ""));
+        assert!(told[0].contains("no check begins with ''"), "{told:?}");
         let told = complaints(&all, &DOCUMENT.replace("`sys_read`", ""));
         assert!(told[0].contains("is no file and function"), "{told:?}");
     }
