@@ -24,6 +24,7 @@ pub unsafe fn run(count: i32, words: *const *const c_char, main: fn() -> i32) ->
         String::from_utf8_lossy(word.to_bytes()).into_owned()
     };
     env::set_args((0..count).map(text).collect());
+    // The environment is text here: what is not UTF-8 is left out.
     let variables: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
