@@ -1,5 +1,6 @@
 //! Clocks and timers. The monotonic clock is the time stamp counter, timers are one-shot
-//! interrupts of the local APIC; both are calibrated at boot against a timer of known speed (`pit`).
+//! interrupts of the local APIC; both are calibrated at boot against a timer of known speed
+//! (`pit`).
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! What a cell is in the screen's memory: the pixels of a letter, or a character of a VGA text mode.
+//! What a cell is in the screen's memory: the pixels of a letter, or a character of a VGA text
+//! mode.
 
 use super::{Cell, LETTER_HEIGHT, LETTER_WIDTH, Layout, is_lit};
 use crate::bootinfo::{ScreenFormat, ScreenInfo};
@@ -134,13 +135,19 @@ mod tests {
             (screen(800, 32, [0, 8, 16], [8; 3]), 0x66_66FF),
             (screen(800, 32, [24, 16, 8], [8; 3]), 0xFF66_6600),
             (screen(800, 24, [16, 8, 0], [8; 3]), 0xFF_6666),
-            (screen(800, 16, [11, 5, 0], [5, 6, 5]), 0b11111_011001_01100),
-            (screen(800, 16, [10, 5, 0], [5; 3]), 0b11111_01100_01100),
+            (
+                screen(800, 16, [11, 5, 0], [5, 6, 5]),
+                (31 << 11) | (25 << 5) | 12,
+            ),
+            (
+                screen(800, 16, [10, 5, 0], [5; 3]),
+                (31 << 10) | (12 << 5) | 12,
+            ),
             (screen(1920, 32, [16, 8, 0], [8; 3]), 0xFF_6666),
             (screen(3840, 24, [16, 8, 0], [8; 3]), 0xFF_6666),
             (
                 screen(3840, 16, [11, 5, 0], [5, 6, 5]),
-                0b11111_011001_01100,
+                (31 << 11) | (25 << 5) | 12,
             ),
         ] {
             let layout = Layout::of(&info, 46).unwrap();
