@@ -24,6 +24,8 @@ static ROOT: AtomicUsize = AtomicUsize::new(0);
 /// The time stamp counter of the processor that came online last.
 static STAMP: AtomicU64 = AtomicU64::new(0);
 
+// SAFETY: both labels are in the assembly below; only their addresses are taken, as the ends of the
+// code between them.
 unsafe extern "C" {
     static start_vector: u8;
     static start_vector_end: u8;
