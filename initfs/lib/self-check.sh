@@ -2,18 +2,7 @@
 # menu runs it (docs/hardware.md); from the shell: sh /scheme/initfs/lib/self-check.sh
 # Within this node; other nodes, if there are any, are only listed.
 
-passed=0
-failed=0
-
-step() {
-    if [ "$2" -eq 0 ]; then
-        echo "STEP $1: ok"
-        passed=$((passed + 1))
-    else
-        echo "STEP $1: FAIL $3"
-        failed=$((failed + 1))
-    fi
-}
+. /scheme/initfs/lib/steps.sh
 
 # listening PORT: waits until somebody listens there, at most 10 s.
 listening() {

@@ -119,7 +119,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// `Wait`: the readiness of an endpoint, once something of `events` is there. A state without
-    /// transfers ends it as well, and so does the end of a direct handle's endpoint.
+    /// transfers ends it as well, and so does the end of a direct handle's endpoint. With a direct
+    /// handle it is 0 when windows have gone since its last `Wait`: the client lets go of those it
+    /// has mapped, and waits again.
     ///
     /// # Errors
     /// Those of [`kick`](Self::kick), if there are `kicks`.
@@ -142,6 +144,12 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         if !ready.is_empty() {
             self.end_wait(request);
             return Ok(ready.bits().into());
+        }
+        if let Kind::Direct(direct) = self.handle(id)?.kind
+            && self.engine.has_news(direct.id)
+        {
+            self.end_wait(request);
+            return Ok(0);
         }
         if !begun {
             let waiting = Waiting::Ready {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use scif_abi::PortId;
-use scif_core::EndpointId;
+use scif_core::{EndpointId, Resource};
 use syscall::error::{ECANCELED, Error, Result};
 
 use crate::handle::{Endpoint, HandleId, Kind};
@@ -12,7 +12,7 @@ use crate::scif::{Fabric, ROOT, RequestId, Scif, Source, Waiting};
 impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// Forgets what `request` has begun, apart from endpoints it may have made.
     pub(crate) fn end_wait(&mut self, request: R) {
-        self.stepping.remove(&request);
+        self.stop_stepping(request);
         match self.waiting.remove(&request) {
             Some(Waiting::Accept {
                 source: Source::Shared(port),
@@ -69,7 +69,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         if let Some(ended) = self.take_ended(request) {
             return ended;
         }
-        self.stepping.remove(&request);
+        self.stop_stepping(request);
         let mut moved = 0;
         match self.waiting.get(&request).copied() {
             Some(Waiting::Dial { endpoint }) => {
@@ -119,6 +119,10 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         for &range in handle.mapped.iter() {
             self.forget_mapped(range);
         }
+        if handle.files > 0 {
+            let owner = handle.caller.owner();
+            self.engine.discharge(owner, Resource::Files, handle.files);
+        }
         match handle.kind {
             Kind::Endpoint(endpoint) => self.close_endpoint(id, &endpoint),
             Kind::Memory(Some(token)) => self.let_go(token),
@@ -160,8 +164,12 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             // Not EINTR: a kernel takes that for the answer to an interruption that did not happen.
             self.end_with(request, moved.map_err(|_| Error::new(ECANCELED)));
         }
-        let kind = &mut self.handle_mut(id)?.kind;
-        if let Kind::Endpoint(endpoint) = core::mem::replace(kind, Kind::Closed) {
+        let handle = self.handle_mut(id)?;
+        if let Kind::Endpoint(endpoint) = core::mem::replace(&mut handle.kind, Kind::Closed) {
+            // What is left of it is a file like others.
+            handle.files = 1;
+            let owner = handle.caller.owner();
+            self.engine.charge_anyway(owner, Resource::Files, 1);
             self.close_endpoint(id, &endpoint);
         }
         self.changes.handles.push(id);

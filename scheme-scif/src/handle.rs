@@ -29,6 +29,9 @@ pub(crate) struct Handle<R> {
     /// What programs have mapped through it (memory handles keep that with their object), by page
     /// of the offset it was mapped at.
     pub mapped: Ranges<Mark>,
+    /// For how many files it counts for its caller; endpoints and direct handles have limits of
+    /// their own.
+    pub files: u64,
 }
 
 /// What a mapped page is one of.
@@ -114,6 +117,7 @@ impl<R> Handle<R> {
             caller,
             kind,
             mapped: Ranges::default(),
+            files: 0,
         }
     }
 

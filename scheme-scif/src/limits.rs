@@ -74,7 +74,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             process: process as u32,
             user: user.or(opener.ok()).unwrap_or_default(),
         };
-        self.engine.charge_request(owner).map_err(system)?;
+        let charged = self.engine.charge(owner, Resource::Requests, 1);
+        charged.map_err(system)?;
         self.charged.insert(request, owner);
         Ok(())
     }
@@ -82,7 +83,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// A request does not wait any more.
     pub fn end_of_wait(&mut self, request: R) {
         if let Some(owner) = self.charged.remove(&request) {
-            self.engine.discharge_request(owner);
+            self.engine.discharge(owner, Resource::Requests, 1);
         }
     }
 

@@ -68,7 +68,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         };
         if flags & O_STAT != 0 || !matches!(kind, Kind::Name) {
             let is_peers = matches!(kind, Kind::Peers(_));
-            let id = self.insert(Handle::new(path, access, caller, kind));
+            let id = self.insert_file(Handle::new(path, access, caller, kind))?;
             if is_peers {
                 self.peers.insert(id);
             }

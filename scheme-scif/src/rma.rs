@@ -185,7 +185,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 self.waiting.insert(request, waiting);
                 self.wake_with(endpoint, request);
                 if self.engine.virtual_is_ready(ticket) {
-                    self.stepping.insert(request);
+                    self.step_later(id, request);
                 }
                 would_block()
             }

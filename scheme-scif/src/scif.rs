@@ -10,16 +10,18 @@ use alloc::vec::Vec;
 use core::hash::Hash;
 
 use hashbrown::HashMap;
-use scif_abi::limits::{LinkTiming, MAX_ENDPOINTS};
+use scif_abi::limits::{LinkTiming, MAX_ENDPOINTS, TEXT_UNIT_BYTES};
 use scif_abi::{NodeId, Port};
-use scif_core::{CopyEngine, EndpointId, Engine, Event, Memory, Owner, Place, Run, Ticket};
+use scif_core::{
+    Active, CopyEngine, EndpointId, Engine, Event, Memory, Owner, Place, Resource, Run, Ticket,
+};
 use syscall::error::{EBADF, ENOTTY, EWOULDBLOCK, Error, Result};
 
 use crate::access::{Access, Caller};
 use crate::cards::{Card, CardCommand};
 use crate::handle::{Endpoint, Handle, HandleId, Kind};
 use crate::object::{Object, Token};
-use crate::path::Path;
+use crate::path::{Path, TextFile};
 
 /// The handle of the scheme's root directory.
 pub const ROOT: HandleId = 0;
@@ -253,8 +255,11 @@ pub struct Scif<F, R> {
     pub(crate) provided: BTreeMap<u32, u64>,
     /// Slices of copying that this turn still has.
     slices_left: usize,
-    /// Transfers that go on at the next turn.
-    pub(crate) stepping: BTreeSet<R>,
+    /// Transfers whose data is beside their call and that go on at a later turn, with the process
+    /// they are counted for.
+    stepping: BTreeMap<R, u32>,
+    /// In which order they go on.
+    steps: Active<R>,
     /// Handles of the file `peers`.
     pub(crate) peers: BTreeSet<HandleId>,
     pub(crate) changes: Changes<R>,
@@ -299,7 +304,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             building: BTreeMap::new(),
             provided: BTreeMap::new(),
             slices_left: 0,
-            stepping: BTreeSet::new(),
+            stepping: BTreeMap::new(),
+            steps: Active::default(),
             peers: BTreeSet::new(),
             changes: Changes::default(),
             news: VecDeque::new(),
@@ -326,14 +332,39 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     pub fn begin_turn(&mut self) {
         self.slices_left = COPY_SLICES;
         self.build_all();
-        self.changes.requests.extend(&self.stepping);
-        self.stepping.clear();
+        for _ in 0..COPY_SLICES {
+            let Some(request) = self.steps.pop() else {
+                break;
+            };
+            self.stepping.remove(&request);
+            self.changes.requests.push(request);
+        }
+    }
+
+    /// A transfer made through a handle goes on at a later turn.
+    pub(crate) fn step_later(&mut self, id: HandleId, request: R) {
+        let charged = self.charged.get(&request).map(|owner| owner.process);
+        let opener = || {
+            self.handle(id)
+                .map_or(0, |handle| handle.caller.owner().process)
+        };
+        let process = charged.unwrap_or_else(opener);
+        if self.stepping.insert(request, process).is_none() {
+            self.steps.push(process, request);
+        }
+    }
+
+    /// A transfer does not go on.
+    pub(crate) fn stop_stepping(&mut self, request: R) {
+        if let Some(process) = self.stepping.remove(&request) {
+            self.steps.remove(process, &request);
+        }
     }
 
     /// Whether there is more work to do right away, so that the loop should not sleep but begin
     /// its next turn.
     pub fn is_busy(&self) -> bool {
-        self.engine.has_work() || !self.building.is_empty() || !self.stepping.is_empty()
+        self.engine.has_work() || !self.building.is_empty() || !self.steps.is_empty()
     }
 
     /// What the file `stats` shall tell of the event loop.
@@ -417,6 +448,25 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         self.last_handle += 1;
         self.handles.insert(self.last_handle, handle);
         self.last_handle
+    }
+
+    /// Adds a handle that is neither an endpoint nor a direct one, which count elsewhere. A text
+    /// counts for more than one file.
+    ///
+    /// # Errors
+    /// `ENOMEM`: the caller has too many. Root gets at the limits in any case.
+    pub(crate) fn insert_file(&mut self, mut handle: Handle<R>) -> Result<HandleId> {
+        let texts = handle.size() as usize / TEXT_UNIT_BYTES;
+        handle.files = 1 + texts as u64;
+        let owner = handle.caller.owner();
+        if handle.path == Path::Text(TextFile::Limits) && handle.caller.uid == 0 {
+            self.engine
+                .charge_anyway(owner, Resource::Files, handle.files);
+        } else {
+            let charged = self.engine.charge(owner, Resource::Files, handle.files);
+            charged.map_err(system)?;
+        }
+        Ok(self.insert(handle))
     }
 
     pub(crate) fn insert_endpoint(

@@ -174,6 +174,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// `dup(endpoint, "window")`: a handle that maps the windows of the endpoint's peer and does
     /// nothing else; `"own-window"`, the endpoint's own. Mappings made through it do not keep the
     /// endpoint's own file open.
+    ///
+    /// # Errors
+    /// `ENOMEM`: the caller has too many files.
     pub(crate) fn window_handle(
         &mut self,
         id: HandleId,
@@ -182,7 +185,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     ) -> Result<HandleId> {
         let kind = kind(self.endpoint(id)?.id);
         let Handle { path, access, .. } = *self.handle(id)?;
-        Ok(self.insert(Handle::new(path, access, caller, kind)))
+        self.insert_file(Handle::new(path, access, caller, kind))
     }
 
     /// How far one mapping of own windows can reach; on an endpoint, or a handle for mapping them.

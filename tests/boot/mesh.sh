@@ -42,6 +42,12 @@ for peer in $nodes; do
         status=1
     fi
 done
-# Nobody leaves while others may still be reading.
-sleep 1
+# Nobody leaves while others may still be reading: each waits for a word from each.
+for peer in $nodes; do
+    cat "/scheme/scif/accept/$((3100 + peer))" > /dev/null &
+    until { echo done > "/scheme/scif/$peer/$((3100 + own))"; } 2> /dev/null; do
+        sleep 0.1
+    done &
+done
+wait
 exit "$status"

@@ -4,16 +4,8 @@
 own=1
 peer=0
 kernel=/scheme/initfs/boot/kernel
-failed=0
 
-step() {
-    if [ "$2" -eq 0 ]; then
-        echo "STEP $1: ok"
-    else
-        echo "STEP $1: FAIL $3"
-        failed=1
-    fi
-}
+. /scheme/initfs/lib/steps.sh
 
 # introduced: whether this node knows who it is, and sees its peer.
 introduced() {
@@ -38,13 +30,8 @@ send() {
     done
 }
 
-tries=0
-until introduced || [ "$tries" -gt 200 ]; do
-    tries=$((tries + 1))
-    sleep 0.1
-done
-introduced
-step card-up $? "/scheme/scif/nodes does not show node $own and its peer $peer after 20 s"
+until_true introduced
+step card-up $? "/scheme/scif/nodes does not show node $own and its peer $peer after a minute"
 
 # 1. A greeting from the host.
 text=$(cat /scheme/scif/accept/2050)

@@ -299,7 +299,7 @@ impl Memory<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::new_memory;
+    use crate::shared_memory::new_memory;
 
     /// RAM of a small machine: kernel tables at 0x1000, a program's at 0x2000, lower tables behind.
     struct Ram {

@@ -191,7 +191,7 @@ fn binaries(package: &str) -> Result<Vec<String>> {
 }
 
 /// The directory of a workspace member.
-pub fn package_directory(package: &str) -> Result<PathBuf> {
+fn package_directory(package: &str) -> Result<PathBuf> {
     for member in workspace_members()? {
         let path = workspace::root().join(&member).join("Cargo.toml");
         let text = String::from_utf8_lossy(&read(&path)?).into_owned();

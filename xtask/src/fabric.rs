@@ -21,6 +21,7 @@
 
 use crate::faults::{Dice, Faults};
 use crate::report::{Context, Failure, Result};
+use crate::shared_memory::new_memory;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use scif_abi::link::{self, Header};
@@ -215,13 +216,7 @@ fn silence(eventfd: &OwnedFd) -> bool {
 
 impl Link {
     fn new(options: &Options, low: usize, high: usize) -> Result<Self> {
-        let flags = rustix::fs::MemfdFlags::CLOEXEC;
-        let memory = rustix::fs::memfd_create(format!("skiff-link-{low}-{high}"), flags)
-            .context(|| "make shared memory".to_string())?;
-        let memory = File::from(memory);
-        memory
-            .set_len(options.link_bytes)
-            .context(|| "size the link memory".to_string())?;
+        let memory = new_memory(&format!("link-{low}-{high}"), options.link_bytes)?;
         let side = |node, peer| -> Result<Side> {
             let path = socket_path(&options.directory, node, peer);
             let listener = UnixListener::bind(&path)

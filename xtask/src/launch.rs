@@ -65,105 +65,109 @@ fn quoted(path: &Path) -> String {
 impl Guest {
     /// The words of QEMU's command line, program name first.
     pub fn arguments(&self) -> Vec<String> {
-        let mut words = vec!["qemu-system-x86_64".to_string()];
-        let mut add = |option: &str, value: String| {
-            words.push(option.to_string());
-            if !value.is_empty() {
-                words.push(value);
-            }
-        };
-        add("-nodefaults", String::new());
-        add("-no-user-config", String::new());
-        add("-no-reboot", String::new());
-        add("-display", "none".to_string());
-        add("-name", format!("skiff-node-{}", self.node));
-        add("-accel", if self.kvm { "kvm" } else { "tcg" }.to_string());
-        add(
-            "-cpu",
-            if self.kvm {
-                "host".to_string()
-            } else {
-                self.config.cpu.clone()
-            },
-        );
-        add("-smp", self.config.smp.clone());
-        add("-m", format!("{}M", self.memory_mib));
-        let parts = &self.config.parts;
-        let keyboard = if parts.no_keyboard { ",i8042=off" } else { "" };
+        let mut words = Words(vec!["qemu-system-x86_64".to_string()]);
+        self.add_machine(&mut words);
+        self.add_console(&mut words);
+        for peer in (0..self.memories.len()).filter(|peer| *peer != self.node) {
+            self.add_link(&mut words, peer);
+        }
+        self.add_boot(&mut words);
+        words.0
+    }
+
+    /// Processor, memory and board.
+    fn add_machine(&self, words: &mut Words) {
+        for option in ["-nodefaults", "-no-user-config", "-no-reboot"] {
+            words.flag(option);
+        }
+        words.option("-display", "none");
+        words.option("-name", format!("skiff-node-{}", self.node));
+        words.option("-accel", if self.kvm { "kvm" } else { "tcg" });
+        words.option("-cpu", if self.kvm { "host" } else { &self.config.cpu });
+        words.option("-smp", &*self.config.smp);
+        words.option("-m", format!("{}M", self.memory_mib));
+        let no_keyboard = self.config.parts.no_keyboard;
+        let keyboard = if no_keyboard { ",i8042=off" } else { "" };
         let machine = &self.config.machine;
-        add(
+        words.option(
             "-machine",
             format!("{machine},memory-backend=ram{keyboard}"),
         );
+        words.option("-object", self.memory_object("ram", self.node));
+        let port = self.config.exit_port;
+        words.option(
+            "-device",
+            format!("isa-debug-exit,iobase={port:#x},iosize=4"),
+        );
+    }
+
+    /// Serial port and screen.
+    fn add_console(&self, words: &mut Words) {
+        let parts = &self.config.parts;
         if parts.screen {
             let monitor = quoted(&self.monitor);
-            add("-device", "VGA".to_string());
-            add("-chardev", format!("socket,id=monitor,path={monitor}"));
-            add("-mon", "chardev=monitor,mode=control".to_string());
+            words.option("-device", "VGA");
+            words.option("-chardev", format!("socket,id=monitor,path={monitor}"));
+            words.option("-mon", "chardev=monitor,mode=control");
         }
-        add("-object", self.memory_object("ram", self.node));
         let console = quoted(&self.console);
-        add("-chardev", format!("socket,id=console,path={console}"));
+        words.option("-chardev", format!("socket,id=console,path={console}"));
         if !parts.no_serial {
-            add("-serial", "chardev:console".to_string());
+            words.option("-serial", "chardev:console");
         }
-        add(
+    }
+
+    /// The link with `peer`: one device with two functions, doorbells and the peer's memory.
+    fn add_link(&self, words: &mut Words, peer: usize) {
+        let slot = self.config.first_link_slot + peer as u32;
+        let vectors = self.config.doorbell_vectors;
+        let socket = quoted(&self.links[peer]);
+        words.option("-chardev", format!("socket,id=link{peer},path={socket}"));
+        words.option("-object", self.memory_object(&format!("peer{peer}"), peer));
+        words.option(
             "-device",
             format!(
-                "isa-debug-exit,iobase={:#x},iosize=4",
-                self.config.exit_port
+                "ivshmem-doorbell,chardev=link{peer},vectors={vectors},addr={slot:#x}.0,\
+                 multifunction=on"
             ),
         );
-        for peer in (0..self.memories.len()).filter(|peer| *peer != self.node) {
-            let slot = self.config.first_link_slot + peer as u32;
-            let vectors = self.config.doorbell_vectors;
-            let socket = quoted(&self.links[peer]);
-            add("-chardev", format!("socket,id=link{peer},path={socket}"));
-            add("-object", self.memory_object(&format!("peer{peer}"), peer));
-            add(
-                "-device",
-                format!(
-                    "ivshmem-doorbell,chardev=link{peer},vectors={vectors},addr={slot:#x}.0,\
-                     multifunction=on"
-                ),
-            );
-            add(
-                "-device",
-                format!("ivshmem-plain,memdev=peer{peer},addr={slot:#x}.1"),
-            );
-        }
+        words.option(
+            "-device",
+            format!("ivshmem-plain,memdev=peer{peer},addr={slot:#x}.1"),
+        );
+    }
+
+    /// What it boots.
+    fn add_boot(&self, words: &mut Words) {
         match &self.boot {
             BootFiles::Direct {
                 kernel,
                 initfs,
                 command_line,
             } => {
-                add("-kernel", kernel.display().to_string());
-                add("-initrd", initfs.display().to_string());
+                words.option("-kernel", kernel.display().to_string());
+                words.option("-initrd", initfs.display().to_string());
                 if !command_line.is_empty() {
-                    add("-append", command_line.clone());
+                    words.option("-append", &**command_line);
                 }
             }
             BootFiles::Iso { image, uefi } => {
                 let file = quoted(image);
                 if *uefi {
-                    add("-bios", packages::UEFI_FIRMWARE.to_string());
+                    words.option("-bios", packages::UEFI_FIRMWARE);
                 }
-                if parts.stick {
+                if self.config.parts.stick {
                     let drive = "if=none,id=stick,format=raw,readonly=on";
-                    add("-drive", format!("{drive},file={file}"));
-                    add("-device", "qemu-xhci".to_string());
-                    add("-device", "usb-storage,drive=stick,bootindex=0".to_string());
+                    words.option("-drive", format!("{drive},file={file}"));
+                    words.option("-device", "qemu-xhci");
+                    words.option("-device", "usb-storage,drive=stick,bootindex=0");
                 } else {
-                    add(
-                        "-drive",
-                        format!("if=ide,media=cdrom,readonly=on,file={file}"),
-                    );
-                    add("-boot", "d".to_string());
+                    let drive = "if=ide,media=cdrom,readonly=on";
+                    words.option("-drive", format!("{drive},file={file}"));
+                    words.option("-boot", "d");
                 }
             }
         }
-        words
     }
 
     fn memory_object(&self, id: &str, node: usize) -> String {
@@ -178,21 +182,49 @@ impl Guest {
         let copy = file
             .try_clone()
             .context(|| format!("share {}", log.display()))?;
-        let mut words = Vec::new();
-        if let Some(core) = self.core {
-            words.extend(["taskset", "-c"].map(str::to_string));
-            words.push(core.to_string());
-        }
-        words.extend(["setpriv", "--pdeathsig", "KILL"].map(str::to_string));
-        words.extend(self.arguments());
-        Command::new(&words[0])
-            .args(&words[1..])
-            .stdin(Stdio::null())
-            .stdout(file)
-            .stderr(copy)
-            .spawn()
-            .context(|| format!("start '{}'", words.join(" ")))
+        start(&self.arguments(), self.core, file.into(), copy)
     }
+}
+
+/// The words of a command line.
+struct Words(Vec<String>);
+
+impl Words {
+    fn flag(&mut self, option: &str) {
+        self.0.push(option.to_string());
+    }
+
+    fn option(&mut self, option: &str, value: impl Into<String>) {
+        self.flag(option);
+        self.0.push(value.into());
+    }
+}
+
+/// Starts a QEMU with this command line, bound to a processor core if one is given. It ends with
+/// this process.
+pub fn start(
+    arguments: &[String],
+    core: Option<usize>,
+    output: Stdio,
+    errors: File,
+) -> Result<Child> {
+    let mut words = Vec::new();
+    if let Some(core) = core {
+        words.extend(["taskset", "-c"].map(str::to_string));
+        words.push(core.to_string());
+    }
+    words.extend(["setpriv", "--pdeathsig", "KILL"].map(str::to_string));
+    words.extend_from_slice(arguments);
+    Command::new(&words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .context(|| {
+            let first = &words[0];
+            format!("start '{}' (is {first} installed?)", words.join(" "))
+        })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::launch::{BootFiles, Guest};
 use crate::monitor::{Monitor, SCREEN_POLL};
 use crate::picture::Text;
 use crate::report::{Context, Result};
+use crate::shared_memory::new_memory;
 use crate::trace;
 use crate::workspace::{self, Place};
 use std::collections::BTreeSet;
@@ -448,18 +449,6 @@ impl Keyboard {
 /// The socket on which one can attach to a node's console.
 pub fn console_path(directory: &Path, node: usize) -> PathBuf {
     directory.join(format!("console-{node}"))
-}
-
-/// Zeroed memory that QEMU can open through /proc as long as it is open here.
-pub fn new_memory(name: &str, bytes: u64) -> Result<File> {
-    let flags = rustix::fs::MemfdFlags::CLOEXEC;
-    let memory = rustix::fs::memfd_create(format!("skiff-{name}"), flags)
-        .context(|| "make shared memory".to_string())?;
-    let memory = File::from(memory);
-    memory
-        .set_len(bytes)
-        .context(|| format!("size a memory of {bytes} bytes"))?;
-    Ok(memory)
 }
 
 /// Forgets what an earlier life of the node left in its memory. Peers have it mapped, so the size

@@ -40,6 +40,7 @@ mod report;
 mod script;
 mod serve;
 mod settings;
+mod shared_memory;
 mod terminal;
 mod toolchain;
 mod trace;

@@ -3,16 +3,21 @@
 //! `scif-loss` (tests/guest/src/bin/scif-loss).
 
 use crate::build::Contents;
-use crate::report::Result;
+use crate::report::{Context, Result};
 use crate::run;
 use crate::script::{self, Printer};
 use crate::settings::Settings;
+use crate::workspace;
 use std::time::Duration;
 
 /// Kills unless COUNT= says otherwise.
 const COUNT: u64 = 100;
 /// How long one kill may take, with the load before and the boot behind it.
 const LIMIT_S: u64 = 120;
+
+/// What the node that is killed does, as in the suite of this name. Its heart must beat as often
+/// as the first one expects.
+const VICTIM: &str = "tests/guest/scripts/loss-1.sh";
 
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
@@ -24,7 +29,9 @@ pub fn command(settings: &Settings) -> Result<()> {
     let conduct =
         format!("scif-loss kills {count}\nstatus=$?\necho \"LAUNCHER kill 1\"\nexit \"$status\"\n");
     run.scripts.insert(0, conduct.into_bytes());
-    run.scripts.insert(1, b"scif-loss serve\n".to_vec());
+    let victim = std::fs::read(workspace::root().join(VICTIM));
+    run.scripts
+        .insert(1, victim.context(|| format!("read {VICTIM}"))?);
     let outcome = run.execute(&parts, &mut Printer)?;
     script::conclude(&outcome)
 }

@@ -121,7 +121,9 @@ impl Outcome {
                 NodeEnd::Idle | NodeEnd::Killed | NodeEnd::Status(0) => return None,
                 NodeEnd::Status(status) => format!("the script ended with status {status}"),
                 NodeEnd::NoStatus => "ended without the script's status".to_string(),
-                NodeEnd::TimedOut => "still ran at the time limit".to_string(),
+                NodeEnd::TimedOut => {
+                    "still ran at the time limit (TIMEOUT= gives more seconds)".to_string()
+                }
                 NodeEnd::KernelPanic => "kernel panic".to_string(),
             };
             Some(format!("node {node}: {what} (log: {logs}/node{node}.log)"))

@@ -29,6 +29,8 @@ pub enum Step {
         /// Where it is, as the peer says.
         queue_pair: u64,
     },
+    /// Ask the peer for a sign of life and tell by [`asked`](MicFunction::asked).
+    Ask,
     /// The peer does not answer, but may still write to our memory: end what programs see of the
     /// link, keep its memory and tell by [`lost`](MicFunction::lost).
     Lose {
@@ -153,6 +155,10 @@ pub trait MicFunction {
 
     /// [`Step::Connect`] was done.
     fn connected(&mut self, usable: bool);
+
+    /// [`Step::Ask`] was done; not called when one side has left. `heard` messages have come from
+    /// the peer over this link so far; the answer to this question is not among them.
+    fn asked(&mut self, _heard: u64) {}
 
     /// [`Step::Lose`] was done: programs know that the peer is lost. A function that can do so cuts
     /// off what they have mapped of it before the peer learns that it is given up.

@@ -229,6 +229,11 @@ fn carry_out(
             }
             function.connected(result.is_ok());
         }
+        Step::Ask => {
+            if let Some(heard) = engine.ask_for_life(memory, peer) {
+                function.asked(heard);
+            }
+        }
         Step::Lose { why } => {
             match why {
                 Loss::Silence => engine.link_lost(peer),

@@ -324,19 +324,20 @@ impl Micd {
 /// Opens all MIC functions of this machine. Without any the node is alone, and a host.
 fn find_links() -> Links {
     let mut functions: Vec<Box<dyn MicFunction>> = Vec::new();
-    let found = vmic::find().map(|found| {
+    let found = vmic::find().map(|(found, is_complete)| {
         for vmic in found {
             functions.push(Box::new(vmic));
         }
+        is_complete
     });
-    let found = found.and_then(|()| x100::slot::find());
+    let found = found.and_then(|are_all| Ok((are_all, x100::slot::find()?)));
     let is_complete = match found {
-        Ok((slots, is_complete)) => {
+        Ok((are_all, (slots, is_complete))) => {
             for slot in slots {
                 let shall_run = slot.has_files();
                 x100::add(&mut functions, Box::new(slot), shall_run);
             }
-            is_complete
+            are_all && is_complete
         }
         Err(error) => {
             log::warn!("PCI functions cannot be listed ({error}): no more links than these");

@@ -1,43 +1,19 @@
 //! The `pci` scheme from a client's side, the hostile kind included.
 
-use alloc::collections::VecDeque;
 use alloc::vec;
-use alloc::vec::Vec;
 
 use platform::pci::protocol::{Address, Request, Response};
-use platform::scheme::{SchemeLoop, Transport};
+use platform::scheme::SchemeLoop;
+use platform::scheme::fake::FakeSocket;
 use platform::{Error, Result};
 use redox_scheme::scheme::SchemeSync;
 use syscall::error::*;
 use syscall::flag::{O_DIRECTORY, O_STAT};
-use syscall::schemev2::{Cqe, Opcode, Sqe};
+use syscall::schemev2::{Opcode, Sqe};
 
 use crate::scan;
 use crate::scheme::PciScheme;
 use crate::tests::machine;
-
-#[derive(Default)]
-struct FakeSocket {
-    request: VecDeque<Sqe>,
-    answers: Vec<Cqe>,
-}
-
-impl Transport for &mut FakeSocket {
-    fn blocking(&self) -> bool {
-        true
-    }
-    fn read(&mut self, requests: &mut [Sqe]) -> Result<Option<usize>> {
-        let Some(request) = self.request.pop_front() else {
-            return Ok(None);
-        };
-        requests[0] = request;
-        Ok(Some(1))
-    }
-    fn write(&mut self, answers: &[Cqe]) -> Result<usize> {
-        self.answers.extend(answers);
-        Ok(answers.len())
-    }
-}
 
 struct Client {
     scheme: PciScheme,
@@ -59,20 +35,20 @@ impl Client {
     }
 
     fn request(&mut self, opcode: Opcode, args: [u64; 6]) -> Result<usize> {
-        let mut socket = FakeSocket::default();
+        let socket = FakeSocket::default();
         let request = Sqe {
             opcode: opcode as u8,
             tag: 1,
             args,
             ..Sqe::default()
         };
-        socket.request.push_back(request);
-        SchemeLoop::with_transport(&mut socket)
+        socket.send(request);
+        SchemeLoop::with_transport(socket.clone())
             .poll(&mut self.scheme)
             .unwrap();
-        match socket.answers[..] {
-            [answer] => Error::demux(answer.result as usize),
-            _ => Ok(0),
+        match socket.answer() {
+            Some(answer) => Error::demux(answer.result as usize),
+            None => Ok(0),
         }
     }
 

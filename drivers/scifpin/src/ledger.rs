@@ -13,10 +13,10 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use syscall::error::{EAGAIN, Error, Result};
 
 /// Pages of one user at most: 1 GiB. The SCIF daemon has a limit of its own, which can be set.
-pub const PAGES_PER_USER: u64 = 1 << 18;
+const PAGES_PER_USER: u64 = 1 << 18;
 
 /// Ranges of one user at most; each one costs a thread.
-pub const RANGES_PER_USER: usize = 256;
+const RANGES_PER_USER: usize = 256;
 
 /// Set once nobody uses the pages of a range any more.
 pub type Freed = Arc<AtomicBool>;

@@ -177,7 +177,7 @@ impl<C: Contexts> Table<C> {
     }
 
     /// ESRCH for processes that are gone or about to be.
-    pub fn check_alive(&self, pid: Pid) -> Result<()> {
+    fn check_alive(&self, pid: Pid) -> Result<()> {
         match self.process(pid)?.state {
             State::New | State::Running => Ok(()),
             State::Ending(_) | State::Dead(_) => Err(Error::new(ESRCH)),

@@ -483,8 +483,8 @@ impl Display for Expression<'_> {
         for part in &self.0.parts {
             match part {
                 Part::Literal(text) => f.write_str(text)?,
-                // A lone dollar sign; the quote keeps it apart from a name that follows.
-                Part::Quoted(text) => write!(f, "{text}\"")?,
+                // Lone dollar signs; the quote keeps each apart from what follows.
+                Part::Quoted(text) => text.chars().try_for_each(|c| write!(f, "{c}\""))?,
                 Part::Parameter {
                     name, operation, ..
                 } => parameter(f, name, operation, true)?,

@@ -141,11 +141,6 @@ impl<'a> Parser<'a> {
         Ok(Some(self.fill_here_documents(list)))
     }
 
-    /// Line number of the text not yet read.
-    pub fn current_line(&self) -> u32 {
-        self.line
-    }
-
     // ---- errors ------------------------------------------------------------------------------
 
     fn error<T>(&self, line: u32, message: impl Into<String>) -> Result<T> {
@@ -315,6 +310,7 @@ mod tests {
             "(cd /; ls) && { a; b; }",
             "echo $(ls | wc -l) \"$(echo \"in $(echo deep)\")\" `date`",
             "echo $((1 + (2*$x) << 3)) ${#x} ${x:-a b} ${x-'q q'}",
+            "echo $((1 + $\"$\" + $\"x))",
             "echo \"${x:+a \\\" b}\" ${x##*/} ${x%.*}",
             "echo ${x:=y} ${x?gone} \"${x%\"$y\"}\"",
             "cat <<EOF\nhello $x \\$y\nEOF\necho after",

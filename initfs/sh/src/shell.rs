@@ -231,11 +231,6 @@ impl<S: System> Shell<S> {
         shell
     }
 
-    /// Sets `$1`, `$2` and so on.
-    pub fn set_parameters(&mut self, parameters: Vec<String>) {
-        self.parameters = parameters;
-    }
-
     /// Sets options by letter, as in `sh -ex`; false for an unknown one.
     pub fn set_options(&mut self, letters: &str) -> bool {
         letters.chars().all(|letter| self.options.set(letter, true))

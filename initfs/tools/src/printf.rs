@@ -84,7 +84,7 @@ pub fn text(format: &str, arguments: &[String]) -> (Vec<u8>, Result<(), String>)
 /// One pass over the format; true when `\c` in a `%b` argument ended the output.
 fn once(
     format: &str,
-    arguments: &mut core::slice::Iter<'_, String>,
+    arguments: &mut Arguments<'_>,
     out: &mut Vec<u8>,
     result: &mut Result<(), String>,
 ) -> Result<bool, String> {
@@ -94,105 +94,145 @@ fn once(
             return Ok(true);
         }
         rest = &rest[at + 1..];
-        let start = rest;
-        let (mut left, mut zero, mut plus, mut space, mut alternate) =
-            (false, false, false, false, false);
-        while let Some(flag) = rest.bytes().next().filter(|b| b"-0+ #".contains(b)) {
-            match flag {
-                b'-' => left = true,
-                b'0' => zero = true,
-                b'+' => plus = true,
-                b' ' => space = true,
-                _ => alternate = true,
-            }
-            rest = &rest[1..];
-        }
-        let width = field(&mut rest, arguments)?.unwrap_or(0);
-        let precision = match rest.strip_prefix('.') {
-            Some(after) => {
-                rest = after;
-                Some(field(&mut rest, arguments)?.unwrap_or(0))
-            }
-            None => None,
-        };
-        let Some(kind) = rest.chars().next() else {
-            return Err(format!("`%{start}` ends without a conversion"));
-        };
-        rest = &rest[kind.len_utf8()..];
-        let body: Vec<u8> = match kind {
-            '%' => {
-                out.push(b'%');
-                continue;
-            }
+        let specification = Specification::read(&mut rest, arguments)?;
+        match specification.kind {
+            '%' => out.push(b'%'),
             's' | 'b' | 'c' => {
                 let argument = arguments.next().map_or("", String::as_str);
-                let mut body = Vec::new();
-                match kind {
-                    'b' => {
-                        if escape(argument, true, &mut body) {
-                            out.extend(body);
-                            return Ok(true);
-                        }
-                    }
-                    'c' => body.extend(argument.chars().take(1).collect::<String>().bytes()),
-                    _ => body.extend_from_slice(argument.as_bytes()),
+                if specification.string(argument, out) {
+                    return Ok(true);
                 }
-                if let Some(precision) = precision {
-                    body.truncate(precision);
-                }
-                body
             }
             'd' | 'i' | 'u' | 'o' | 'x' | 'X' => {
                 let value = integer(arguments.next().map_or("0", String::as_str), result);
-                let digits = match kind {
-                    'd' | 'i' => value.unsigned_abs().to_string(),
-                    'u' => (value as u64).to_string(),
-                    'o' => format!("{value:o}"),
-                    'x' => format!("{value:x}"),
-                    _ => format!("{value:X}"),
-                };
-                let signed = matches!(kind, 'd' | 'i');
-                let prefix = match kind {
-                    _ if signed && value < 0 => "-",
-                    _ if signed && plus => "+",
-                    _ if signed && space => " ",
-                    'x' if alternate && value != 0 => "0x",
-                    'X' if alternate && value != 0 => "0X",
-                    'o' if alternate => "0",
-                    _ => "",
-                };
-                let least = match precision {
-                    Some(precision) => precision,
-                    None if zero && !left => width.saturating_sub(prefix.len()),
-                    None => 1,
-                };
-                let mut body = Vec::from(prefix);
-                body.resize(prefix.len() + least.saturating_sub(digits.len()), b'0');
-                body.extend_from_slice(digits.as_bytes());
-                body
+                specification.integer(value, out);
             }
             other => return Err(format!("`%{other}` is not a known conversion")),
-        };
-        let padding = width.saturating_sub(body.len());
-        if !left {
-            out.resize(out.len() + padding, b' ');
-        }
-        out.extend_from_slice(&body);
-        if left {
-            out.resize(out.len() + padding, b' ');
         }
     }
     Ok(escape(rest, false, out))
+}
+
+/// The arguments that are left.
+type Arguments<'a> = core::slice::Iter<'a, String>;
+
+/// What stands from a `%` to the letter of the conversion.
+#[derive(Default)]
+struct Specification {
+    /// `-`: the padding is behind.
+    left: bool,
+    /// `0`: zeros instead of spaces before a number.
+    zero: bool,
+    /// `+`: a sign before numbers that are not negative, too.
+    plus: bool,
+    /// A space: one before numbers that are not negative.
+    space: bool,
+    /// `#`: `0x` or `0` before a number.
+    alternate: bool,
+    /// Bytes at least; 0 if not given.
+    width: usize,
+    /// Digits at least, or bytes of a string at most.
+    precision: Option<usize>,
+    /// The letter.
+    kind: char,
+}
+
+impl Specification {
+    /// Takes one from the beginning of `rest`, which stands behind the `%`.
+    fn read(rest: &mut &str, arguments: &mut Arguments<'_>) -> Result<Self, String> {
+        let start = *rest;
+        let mut read = Self::default();
+        while let Some(flag) = rest.bytes().next().filter(|b| b"-0+ #".contains(b)) {
+            match flag {
+                b'-' => read.left = true,
+                b'0' => read.zero = true,
+                b'+' => read.plus = true,
+                b' ' => read.space = true,
+                _ => read.alternate = true,
+            }
+            *rest = &rest[1..];
+        }
+        read.width = field(rest, arguments)?.unwrap_or(0);
+        if let Some(after) = rest.strip_prefix('.') {
+            *rest = after;
+            read.precision = Some(field(rest, arguments)?.unwrap_or(0));
+        }
+        let Some(kind) = rest.chars().next() else {
+            return Err(format!("`%{start}` ends without a conversion"));
+        };
+        read.kind = kind;
+        *rest = &rest[kind.len_utf8()..];
+        Ok(read)
+    }
+
+    /// `%s`, `%b`, `%c`; true when `\c` in the argument of `%b` ended the output.
+    fn string(&self, argument: &str, out: &mut Vec<u8>) -> bool {
+        let mut body = Vec::new();
+        match self.kind {
+            'b' => {
+                if escape(argument, true, &mut body) {
+                    out.extend(body);
+                    return true;
+                }
+            }
+            'c' => body.extend(argument.chars().take(1).collect::<String>().bytes()),
+            _ => body.extend_from_slice(argument.as_bytes()),
+        }
+        if let Some(precision) = self.precision {
+            body.truncate(precision);
+        }
+        self.pad(&body, out);
+        false
+    }
+
+    /// `%d`, `%i`, `%u`, `%o`, `%x`, `%X`.
+    fn integer(&self, value: i64, out: &mut Vec<u8>) {
+        let digits = match self.kind {
+            'd' | 'i' => value.unsigned_abs().to_string(),
+            'u' => (value as u64).to_string(),
+            'o' => format!("{value:o}"),
+            'x' => format!("{value:x}"),
+            _ => format!("{value:X}"),
+        };
+        let signed = matches!(self.kind, 'd' | 'i');
+        let prefix = match self.kind {
+            _ if signed && value < 0 => "-",
+            _ if signed && self.plus => "+",
+            _ if signed && self.space => " ",
+            'x' if self.alternate && value != 0 => "0x",
+            'X' if self.alternate && value != 0 => "0X",
+            'o' if self.alternate => "0",
+            _ => "",
+        };
+        let least = match self.precision {
+            Some(precision) => precision,
+            None if self.zero && !self.left => self.width.saturating_sub(prefix.len()),
+            None => 1,
+        };
+        let mut body = Vec::from(prefix);
+        body.resize(prefix.len() + least.saturating_sub(digits.len()), b'0');
+        body.extend_from_slice(digits.as_bytes());
+        self.pad(&body, out);
+    }
+
+    /// Appends `body`, filled with spaces to the width.
+    fn pad(&self, body: &[u8], out: &mut Vec<u8>) {
+        let padding = self.width.saturating_sub(body.len());
+        if !self.left {
+            out.resize(out.len() + padding, b' ');
+        }
+        out.extend_from_slice(body);
+        if self.left {
+            out.resize(out.len() + padding, b' ');
+        }
+    }
 }
 
 /// The widest field: more is a mistake, and must not take the memory away.
 const MAX_WIDTH: usize = 4096;
 
 /// Digits, or `*` for the next argument.
-fn field(
-    rest: &mut &str,
-    arguments: &mut core::slice::Iter<'_, String>,
-) -> Result<Option<usize>, String> {
+fn field(rest: &mut &str, arguments: &mut Arguments<'_>) -> Result<Option<usize>, String> {
     let text = if let Some(after) = rest.strip_prefix('*') {
         *rest = after;
         arguments.next().map_or("0", String::as_str)
@@ -283,6 +323,14 @@ mod tests {
         assert_eq!(print("%.3d", &["7"]), "007");
         assert_eq!(print("[%s] [%d]", &[]), "[] [0]");
         assert_eq!(print("%b%s", &["x\\cy", "z"]), "x");
+        assert_eq!(
+            print("[%-6d|% d|%-05d|%+.4d]", &["-7", "7", "8", "9"]),
+            "[-7    | 7|8    |+0009]"
+        );
+        assert_eq!(
+            print("%#o %#X %X %u %i", &["8", "255", "-1", "-1", "-1"]),
+            "010 0XFF FFFFFFFFFFFFFFFF 18446744073709551615 -1"
+        );
     }
 
     #[test]

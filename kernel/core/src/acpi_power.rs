@@ -1,4 +1,25 @@
-//! Finding the soft-off values without an AML interpreter.
+//! Soft-off: finding its values without an AML interpreter, and the words of its registers (ACPI
+//! 6.5, 4.8.3.2.1 and 16.3.1).
+
+/// Bit of a PM1 control register: power management is the system's, not the firmware's.
+pub const SCI_ENABLED: u16 = 1;
+const SLEEP_TYPE_SHIFT: u16 = 10;
+const SLEEP_TYPES: u16 = 7 << SLEEP_TYPE_SHIFT;
+const SLEEP_ENABLE: u16 = 1 << 13;
+
+/// What begins the sleep of this type when it is written to a PM1 control register that reads
+/// `now`: all other bits stay.
+pub fn sleep_word(now: u16, sleep_type: u8) -> u16 {
+    let sleep_type = (u16::from(sleep_type) << SLEEP_TYPE_SHIFT) & SLEEP_TYPES;
+    now & !SLEEP_TYPES | sleep_type | SLEEP_ENABLE
+}
+
+/// The port and the byte by which the firmware is asked to give power management up, from the fixed
+/// table's SMI_CMD and ACPI_ENABLE. `None`: it need not be asked, or cannot.
+pub fn enable_request(command: u32, enable: u8) -> Option<(u16, u8)> {
+    let port = u16::try_from(command).ok()?;
+    (port != 0 && enable != 0).then_some((port, enable))
+}
 
 /// The sleep types for PM1a and PM1b of state S5, from the `_S5_` package in the byte code of a
 /// DSDT or SSDT (table header included or not). `None` when there is no such package.
@@ -49,6 +70,19 @@ mod tests {
         assert_eq!(sleep_types_s5(&board), Some((7, 5)));
         let long = [b'_', b'S', b'5', b'_', 0x12, 0x40, 1, 1, 0x0a, 5];
         assert_eq!(sleep_types_s5(&long), Some((5, 5)));
+    }
+
+    #[test]
+    fn words() {
+        // The firmware's bits stay, an old sleep type does not.
+        assert_eq!(sleep_word(0x1c07, 5), 0x3407);
+        assert_eq!(sleep_word(0, 0), 0x2000);
+        assert_eq!(sleep_word(0xffff, 0), 0xe3ff);
+        assert_eq!(sleep_word(0, 0xff), 0x3c00);
+        assert_eq!(enable_request(0xb2, 2), Some((0xb2, 2)));
+        assert_eq!(enable_request(0, 2), None);
+        assert_eq!(enable_request(0xb2, 0), None);
+        assert_eq!(enable_request(0x1_00b2, 2), None);
     }
 
     #[test]

@@ -178,7 +178,7 @@ pub fn init(rsdp: Option<u64>) {
 }
 
 /// The port of a register that has one.
-fn io_port(register: GenericAddress) -> Option<u16> {
+pub(super) fn io_port(register: GenericAddress) -> Option<u16> {
     let port = u16::try_from(register.address).ok()?;
     (register.address_space == AddressSpace::SystemIo && port != 0).then_some(port)
 }

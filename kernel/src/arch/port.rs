@@ -14,6 +14,12 @@ pub(crate) fn write8(port: u16, value: u8) {
     unsafe { Port::new(port).write(value) }
 }
 
+/// Reads 16 bits from a port.
+pub(crate) fn read16(port: u16) -> u16 {
+    // SAFETY: as above.
+    unsafe { Port::new(port).read() }
+}
+
 /// Reads 32 bits from a port.
 pub(crate) fn read32(port: u16) -> u32 {
     // SAFETY: as above.

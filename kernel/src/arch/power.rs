@@ -2,25 +2,35 @@
 
 use acpi::address::{AddressSpace, GenericAddress};
 use acpi::sdt::fadt::Fadt;
-use kernel_core::acpi_power::sleep_types_s5;
+use kernel_core::acpi_power::{SCI_ENABLED, enable_request, sleep_types_s5, sleep_word};
 use spin::Once;
 
-use super::{cpu, pit, port, smp};
+use super::{acpi::io_port, cpu, pit, port, smp};
 use crate::mm::phys;
 
 /// What soft-off and reset need, from the ACPI fixed table.
 #[derive(Clone, Copy, Debug, Default)]
 struct Registers {
-    /// PM1a and PM1b control ports, with the value that means off.
-    off: [Option<(u16, u16)>; 2],
+    /// PM1a and PM1b control ports, with the sleep type that means off.
+    off: [Option<(u16, u8)>; 2],
+    /// What makes the firmware give power management up, port and value.
+    enable: Option<(u16, u8)>,
     /// Reset register and its value.
-    reset: Option<(GenericAddress, u8)>,
+    reset: Option<(Reset, u8)>,
+}
+
+/// Where the reset register is.
+#[derive(Clone, Copy, Debug)]
+enum Reset {
+    Port(u16),
+    /// A physical address that is mapped.
+    Memory(usize),
 }
 
 static REGISTERS: Once<Registers> = Once::new();
 
-const SLEEP_ENABLE: u16 = 1 << 13;
-const SLEEP_TYPE_SHIFT: u16 = 10;
+/// How long the firmware may take to give power management up, in waits of 10 ms.
+const ENABLE_WAITS: usize = 300;
 const KEYBOARD_COMMAND: u16 = 0x64;
 const KEYBOARD_PULSE_RESET: u8 = 0xFE;
 const PCI_RESET: u16 = 0xCF9;
@@ -35,52 +45,90 @@ pub(super) fn init(fadt: &Fadt, dsdt: &[u8]) {
         log::warn!("no _S5_ in the DSDT: power-off uses sleep type 0");
         (0, 0)
     });
-    let control = |address: Option<GenericAddress>, sleep_type: u8| {
-        let address = address.filter(|a| a.address_space == AddressSpace::SystemIo)?;
-        let port = u16::try_from(address.address).ok().filter(|&p| p != 0)?;
-        Some((
-            port,
-            u16::from(sleep_type) << SLEEP_TYPE_SHIFT | SLEEP_ENABLE,
-        ))
-    };
     let flags = fadt.flags;
-    let reset = if flags.supports_system_reset_via_fadt() {
-        fadt.reset_register()
-            .ok()
-            .map(|register| (register, fadt.reset_value))
-    } else {
-        None
+    if flags.system_is_hw_reduced_acpi() {
+        log::warn!("hardware-reduced ACPI has no PM1 registers: power-off will have no effect");
+    }
+    let control = |register: Option<GenericAddress>, sleep_type: u8| {
+        Some((register.and_then(io_port)?, sleep_type))
+    };
+    let reset = match fadt.reset_register() {
+        Ok(register) if flags.supports_system_reset_via_fadt() => reset_place(register),
+        _ => None,
     };
     REGISTERS.call_once(|| Registers {
         off: [
             control(fadt.pm1a_control_block().ok(), type_a),
             control(fadt.pm1b_control_block().ok().flatten(), type_b),
         ],
-        reset,
+        enable: enable_request(fadt.smi_cmd_port, fadt.acpi_enable),
+        reset: reset.map(|place| (place, fadt.reset_value)),
     });
+}
+
+/// Where a reset register is, if it can be written to.
+fn reset_place(register: GenericAddress) -> Option<Reset> {
+    let address = usize::try_from(register.address).ok()?;
+    let place = match register.address_space {
+        AddressSpace::SystemIo => io_port(register).map(Reset::Port),
+        AddressSpace::SystemMemory => {
+            (address != 0 && phys::is_mapped(address, 1)).then_some(Reset::Memory(address))
+        }
+        _ => None,
+    };
+    if place.is_none() {
+        let space = register.address_space;
+        log::warn!("ACPI's reset register is not used: {space:?} {address:#x}");
+    }
+    place
 }
 
 /// Powers off through ACPI; when that fails, logs so and halts.
 pub fn shutdown() -> ! {
     x86_64::instructions::interrupts::disable();
     smp::stop_others();
-    for (port, value) in REGISTERS.get().iter().flat_map(|r| r.off).flatten() {
-        port::write16(port, value);
+    let registers = REGISTERS.get().copied().unwrap_or_default();
+    if let (Some((control, _)), Some(request)) = (registers.off[0], registers.enable) {
+        take_power_management(control, request);
+    }
+    for (port, sleep_type) in registers.off.into_iter().flatten() {
+        port::write16(port, sleep_word(port::read16(port), sleep_type));
     }
     pit::wait_ms(50);
-    log::error!("power-off through ACPI had no effect: the machine is halted, turn it off");
+    match registers.off {
+        [None, None] => log::error!("ACPI names no register to power off"),
+        _ => log::error!("power-off through ACPI had no effect"),
+    }
+    log::error!("the machine is halted, turn it off");
     cpu::halt()
+}
+
+/// Asks the firmware to give power management up, unless it has: before that it need not heed the
+/// registers.
+fn take_power_management(control: u16, (port, value): (u16, u8)) {
+    let is_ours = || port::read16(control) & SCI_ENABLED != 0;
+    if is_ours() {
+        return;
+    }
+    port::write8(port, value);
+    for _ in 0..ENABLE_WAITS {
+        if is_ours() {
+            return;
+        }
+        pit::wait_ms(10);
+    }
+    let now = port::read16(control);
+    log::warn!("the firmware keeps power management: PM1 control (port {control:#x}) is {now:#x}");
 }
 
 /// Resets the machine.
 pub fn reset() -> ! {
     x86_64::instructions::interrupts::disable();
     smp::stop_others();
-    if let Some((register, value)) = REGISTERS.get().and_then(|r| r.reset) {
-        match register.address_space {
-            AddressSpace::SystemIo => port::write8(register.address as u16, value),
-            AddressSpace::SystemMemory => phys::write(register.address as usize, &[value]),
-            _ => {}
+    if let Some((place, value)) = REGISTERS.get().and_then(|registers| registers.reset) {
+        match place {
+            Reset::Port(port) => port::write8(port, value),
+            Reset::Memory(address) => phys::write(address, &[value]),
         }
         pit::wait_ms(50);
     }

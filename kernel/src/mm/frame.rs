@@ -1,6 +1,7 @@
 //! Physical memory in counted 4 KiB frames.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use ::syscall::error::{ENOMEM, Error, Result};
 use kernel_core::buddy::{self, Buddy, Frame};
@@ -23,7 +24,22 @@ pub struct FrameRef {
     number: u32,
 }
 
-/// How much memory there is.
+/// What the kernel has frames for that no program maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    Heap,
+    Tables,
+    Stacks,
+}
+
+/// Frames by [`Use`], in its order.
+static USED: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+
+fn used(by: Use) -> usize {
+    USED[by as usize].load(Ordering::Relaxed)
+}
+
+/// How much memory there is, and what the kernel itself has of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stats {
     /// Frames the allocator manages.
@@ -32,6 +48,12 @@ pub struct Stats {
     pub free: usize,
     /// Frames of the longest run that can be had.
     pub largest: usize,
+    /// Frames of the kernel's heap.
+    pub heap: usize,
+    /// Frames of page tables, but for those made at boot.
+    pub tables: usize,
+    /// Frames of the kernel's stacks, but for those in its image.
+    pub stacks: usize,
 }
 
 impl FrameRef {
@@ -161,13 +183,17 @@ fn with<R>(action: impl FnOnce(&mut Buddy<'static>) -> R) -> R {
 
 /// Contiguous frames for the kernel itself, contents undefined, one reference each; physical
 /// address of the first.
-pub(super) fn alloc_raw(pages: usize) -> Option<usize> {
-    with(|frames| frames.alloc(pages)).map(|number| number as usize * PAGE_SIZE)
+pub(super) fn alloc_raw(pages: usize, by: Use) -> Option<usize> {
+    let number = with(|frames| frames.alloc(pages))?;
+    USED[by as usize].fetch_add(pages, Ordering::Relaxed);
+    Some(number as usize * PAGE_SIZE)
 }
 
 /// As `alloc_raw`, one frame, but leaves the reserve alone.
-pub(super) fn alloc_raw_checked() -> Option<usize> {
-    alloc_undefined().map(FrameRef::into_phys)
+pub(super) fn alloc_raw_checked(by: Use) -> Option<usize> {
+    let frame = alloc_undefined()?;
+    USED[by as usize].fetch_add(1, Ordering::Relaxed);
+    Some(frame.into_phys())
 }
 
 /// `ENOMEM` when so little memory is left that programs must not make the kernel take more.
@@ -184,8 +210,9 @@ pub(super) fn has_room(pages: usize) -> bool {
     with(|frames| frames.free()) >= pages.saturating_add(RESERVE)
 }
 
-/// Gives back frames of `alloc_raw`.
-pub(super) fn free_raw(phys: usize, pages: usize) {
+/// Gives back frames of `alloc_raw` or `alloc_raw_checked` for the same use.
+pub(super) fn free_raw(phys: usize, pages: usize, by: Use) {
+    USED[by as usize].fetch_sub(pages, Ordering::Relaxed);
     with(|frames| {
         for i in 0..pages {
             frames.drop_ref((phys / PAGE_SIZE + i) as u32);
@@ -266,6 +293,11 @@ impl Counts {
             .expect("the frame allocator is made before its first use")
     }
 
+    /// References to the frame at `phys`.
+    pub(super) fn refs(&mut self, phys: usize) -> u32 {
+        self.frames().refs((phys / PAGE_SIZE) as u32)
+    }
+
     /// Takes one more reference to a frame in use, for a mapping elsewhere.
     pub(super) fn retain(&mut self, phys: usize) {
         self.frames().retain((phys / PAGE_SIZE) as u32);
@@ -337,6 +369,9 @@ pub fn stats() -> Stats {
         total: frames.total(),
         free: frames.free(),
         largest: frames.largest(),
+        heap: used(Use::Heap),
+        tables: used(Use::Tables),
+        stacks: used(Use::Stacks),
     })
 }
 

@@ -10,7 +10,8 @@ use core::ptr::{self, NonNull};
 
 use spin::Mutex;
 
-use super::{PAGE_SIZE, frame, phys};
+use super::frame::{self, Use};
+use super::{PAGE_SIZE, phys};
 
 /// Object sizes. Alignment equals the size, because pages are aligned and objects start at
 /// multiples of their size. 2 KiB and more take whole pages.
@@ -63,7 +64,7 @@ fn pages_of(layout: &Layout) -> usize {
 impl Lists {
     /// Prepares a fresh page for a class and puts it into the list.
     fn add_page(&mut self, class: usize) -> Option<()> {
-        let page = phys::pointer::<Header>(frame::alloc_raw(1)?);
+        let page = phys::pointer::<Header>(frame::alloc_raw(1, Use::Heap)?);
         let size = CLASSES[class];
         let mut at = size_of::<Header>().next_multiple_of(size);
         let mut free = ptr::null_mut();
@@ -150,7 +151,7 @@ impl Lists {
             let only = (*page).next.is_null() && (*page).prev.is_null();
             if (*page).used == 0 && !only {
                 self.unlink(class, page);
-                frame::free_raw(page as usize - phys::BASE, 1);
+                frame::free_raw(page as usize - phys::BASE, 1, Use::Heap);
             }
         }
     }
@@ -165,7 +166,8 @@ unsafe impl GlobalAlloc for Heap {
                 .lock()
                 .alloc(class)
                 .map_or(ptr::null_mut(), NonNull::as_ptr),
-            None => frame::alloc_raw(pages_of(&layout)).map_or(ptr::null_mut(), phys::pointer),
+            None => frame::alloc_raw(pages_of(&layout), Use::Heap)
+                .map_or(ptr::null_mut(), phys::pointer),
         }
     }
 
@@ -173,7 +175,7 @@ unsafe impl GlobalAlloc for Heap {
         match class_of(&layout) {
             // SAFETY: the caller gives back what it got for this layout, hence this class.
             Some(class) => unsafe { self.lists.lock().dealloc(class, object) },
-            None => frame::free_raw(object as usize - phys::BASE, pages_of(&layout)),
+            None => frame::free_raw(object as usize - phys::BASE, pages_of(&layout), Use::Heap),
         }
     }
 }

@@ -18,8 +18,9 @@ use x86_64::structures::paging::{PageTableFlags as Flags, PhysFrame};
 use entry::cache_flags;
 pub use entry::{COUNTED, Entry, user_flags};
 
+use super::frame::{self, Use};
 use super::space::Cache;
-use super::{PAGE_SIZE, frame, phys};
+use super::{PAGE_SIZE, phys};
 use crate::arch::smp;
 
 /// Where kernel stacks are mapped: one top-level entry.
@@ -137,7 +138,7 @@ pub struct PageTable {
 impl PageTable {
     /// Tables with an empty lower half.
     pub fn new() -> Option<PageTable> {
-        let root = frame::alloc_raw_checked()?;
+        let root = frame::alloc_raw_checked(Use::Tables)?;
         let kernel = *KERNEL_ROOT.get()?;
         phys::zero_frame(root);
         for i in KERNEL_HALF..ENTRIES {
@@ -309,7 +310,7 @@ fn clear_level(
             clear_level(table, level - 1, here, end.min(next), freed_tables, visit);
             if base >= start && next <= end {
                 write(at, index, Entry::EMPTY);
-                frame::free_raw(table, 1);
+                frame::free_raw(table, 1, Use::Tables);
                 *freed_tables = true;
             }
         }
@@ -328,7 +329,7 @@ impl Drop for PageTable {
                 let entry = read(at, i);
                 if level > 0 && entry.is_present() {
                     free_below(entry.phys(), level - 1, 0..ENTRIES);
-                    frame::free_raw(entry.phys(), 1);
+                    frame::free_raw(entry.phys(), 1, Use::Tables);
                 }
             }
         }
@@ -341,12 +342,12 @@ impl Drop for PageTable {
         // Whoever finds the kernel's entries in a page of RAM takes it for tables in use, as the
         // test that walks all tables does.
         phys::zero_frame(self.root);
-        frame::free_raw(self.root, 1);
+        frame::free_raw(self.root, 1, Use::Tables);
     }
 }
 
 fn alloc_table() -> Option<usize> {
-    frame::alloc_raw_checked()
+    frame::alloc_raw_checked(Use::Tables)
 }
 
 /// The table an entry leads to, made if missing.
@@ -510,7 +511,7 @@ pub(super) fn map_device_page(virt: usize, phys: usize, cache: Cache) -> Option<
 pub(super) fn map_stack_page(virt: usize) -> Option<()> {
     let at = kernel_table(virt)?;
     if !read(at, index_of(virt, 0)).is_present() {
-        let frame = frame::alloc_raw_checked()?;
+        let frame = frame::alloc_raw_checked(Use::Stacks)?;
         write(at, index_of(virt, 0), Entry::new(frame, KERNEL_DATA));
     }
     Some(())
@@ -528,7 +529,7 @@ pub(super) fn unmap_stack_page(virt: usize) {
         x86_64::instructions::tlb::flush(x86_64::VirtAddr::new_truncate(virt as u64));
         // Nobody uses the page any more, so others need not do it before the frame goes.
         smp::flush_kernel_elsewhere();
-        frame::free_raw(entry.phys(), 1);
+        frame::free_raw(entry.phys(), 1, Use::Stacks);
     }
 }
 

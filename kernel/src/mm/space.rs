@@ -33,8 +33,8 @@ use spin::Mutex;
 use backing::Backing;
 pub use backing::{Anonymous, SchemeGrant, Unmapped};
 use fault::shared_entry;
-pub use tray::Tray;
 use tray::Trays;
+pub use tray::{Tray, tray_frames};
 
 use super::frame::{self, Counts, FrameRef, Releases};
 use super::paging::{self, COUNTED, Entry, PageTable};
@@ -423,6 +423,21 @@ impl AddrSpace {
         }
         let entry = self.inner.lock().table.get(addr);
         entry.is_present().then(|| entry.phys())
+    }
+
+    /// Frames of RAM that are entered, and those of them that nothing else refers to.
+    pub fn pages(&self) -> (usize, usize) {
+        let mut inner = self.inner.lock();
+        let mut counts = Counts::lock();
+        let (mut all, mut own) = (0, 0);
+        inner.table.update(0, USER_END, |_, entry| {
+            if entry.is_counted() {
+                all += 1;
+                own += usize::from(counts.refs(entry.phys()) == 1);
+            }
+            entry
+        });
+        (all, own)
     }
 
     /// Whether an area holds the address.

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     arch::{self, power},
     boot, console,
-    mm::frame,
+    mm::{frame, space::tray_frames},
     proc,
     sched::{self, ContextRef, State},
     syscall::{UserBuf, futex},
@@ -316,14 +316,25 @@ fn contexts() -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{:<6}{:<6}{:<6}{:<6}{:<6}{:<11}{:<12}{:<8}{:<8}NAME",
-        "PID", "EUID", "EGID", "STAT", "CPU", "AFFINITY", "TIME", "PRIVATE", "SHARED"
+        "{:<6}{:<6}{:<6}{:<6}{:<6}{:<11}{:<12}{:<8}{:<8}{:<8}{:<8}NAME",
+        "PID",
+        "EUID",
+        "EGID",
+        "STAT",
+        "CPU",
+        "AFFINITY",
+        "TIME",
+        "PRIVATE",
+        "SHARED",
+        "PAGES",
+        "OWN"
     );
     for (identity, context) in by_pid() {
         let (private, shared) = memory_of(&context);
+        let (pages, own) = context.space().map_or((0, 0), |space| space.pages());
         let _ = writeln!(
             text,
-            "{:<6}{:<6}{:<6}{:<6}{:<6}{:<11}{:<12}{:<8}{:<8}{}",
+            "{:<6}{:<6}{:<6}{:<6}{:<6}{:<11}{:<12}{:<8}{:<8}{pages:<8}{own:<8}{}",
             identity.pid,
             identity.euid,
             identity.egid,
@@ -421,7 +432,11 @@ fn stat() -> String {
          futex_subcribers: {futex_waiters}\n\
          pipe_subcribers: {}\n\
          frames_total: {}\n\
-         frames_free: {}\n",
+         frames_free: {}\n\
+         frames_heap: {}\n\
+         frames_tables: {}\n\
+         frames_stacks: {}\n\
+         frames_trays: {}\n",
         proc::created(),
         all.len(),
         count(State::Runnable),
@@ -429,6 +444,10 @@ fn stat() -> String {
         pipe::count(),
         memory.total,
         memory.free,
+        memory.heap,
+        memory.tables,
+        memory.stacks,
+        tray_frames(),
     );
     text
 }

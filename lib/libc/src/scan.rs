@@ -117,43 +117,144 @@ fn literal(input: &mut Counted<'_>, byte: u8) -> End {
     }
 }
 
-fn conversion(input: &mut Counted<'_>, format: &mut Bytes<'_>, targets: &mut dyn Targets) -> End {
-    let suppressed = format.peek() == Some(b'*');
-    if suppressed {
+/// What stands from a `%` to the letter of the conversion, and the set of `%[…]`.
+struct Specification {
+    /// `*`: what is read is not stored.
+    suppressed: bool,
+    /// Bytes to take at most; 0 if not given.
+    width: usize,
+    /// Size of the integer at the pointer; 8 also says `double`.
+    bytes: usize,
+    /// The letter.
+    letter: u8,
+    /// What `%[…]` takes; empty for other letters.
+    set: Set,
+}
+
+impl Specification {
+    /// Takes one from `format`, which stands behind the `%`; none if it ends before the letter.
+    fn read(format: &mut Bytes<'_>) -> Option<Self> {
+        let suppressed = format.peek() == Some(b'*');
+        if suppressed {
+            format.take();
+        }
+        let mut width = 0;
+        if format.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            let number = number::integer(format.0, 10);
+            format.0 = &format.0[number.length..];
+            width = usize::try_from(number.magnitude).unwrap_or(usize::MAX);
+        }
+        let mut bytes = 4;
+        while let Some(letter @ (b'h' | b'l' | b'j' | b'z' | b't' | b'q' | b'L')) = format.peek() {
+            bytes = match (letter, bytes) {
+                (b'h', 2) => 1,
+                (b'h', _) => 2,
+                _ => 8,
+            };
+            format.take();
+        }
+        let letter = format.peek()?;
         format.take();
-    }
-    let width = number::integer(format.0, 10);
-    let given = format.peek().is_some_and(|byte| byte.is_ascii_digit());
-    let width = if given {
-        format.0 = &format.0[width.length..];
-        usize::try_from(width.magnitude).unwrap_or(usize::MAX)
-    } else {
-        0
-    };
-    let limit = if width == 0 { usize::MAX } else { width };
-    let mut bytes = 4;
-    while let Some(letter @ (b'h' | b'l' | b'j' | b'z' | b't' | b'q' | b'L')) = format.peek() {
-        bytes = match (letter, bytes) {
-            (b'h', 2) => 1,
-            (b'h', _) => 2,
-            _ => 8,
+        let set = if letter == b'[' {
+            Set::read(format)
+        } else {
+            Set::default()
         };
-        format.take();
+        Some(Specification {
+            suppressed,
+            width,
+            bytes,
+            letter,
+            set,
+        })
     }
-    let Some(letter) = format.peek() else {
+
+    /// Bytes to take at most.
+    fn limit(&self) -> usize {
+        if self.width == 0 {
+            usize::MAX
+        } else {
+            self.width
+        }
+    }
+
+    /// Hands what was read to `store`, unless it is not to be stored.
+    fn assign(&self, store: impl FnOnce()) -> End {
+        if self.suppressed {
+            return End::Nothing;
+        }
+        store();
+        End::Assigned
+    }
+
+    /// `%d`, `%i`, `%u`, `%x`, `%X`, `%o`, `%p`.
+    fn integer(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
+        let base = match self.letter {
+            b'd' | b'u' => 10,
+            b'o' => 8,
+            b'i' => 0,
+            _ => 16,
+        };
+        let text = input.collect(self.limit(), |before, byte| {
+            integer_part(before, byte, base)
+        });
+        let found = number::integer(&text, base);
+        if found.length == 0 || found.length != text.len() {
+            return End::Mismatch;
+        }
+        let value = match self.letter {
+            b'd' | b'i' => found.signed().0,
+            _ => found.unsigned().0 as i64,
+        };
+        let bytes = if self.letter == b'p' { 8 } else { self.bytes };
+        self.assign(|| targets.integer(value, bytes))
+    }
+
+    /// `%f`, `%e`, `%g`, `%a`, small and large.
+    fn float(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
+        let text = input.collect(self.limit(), float_part);
+        let (value, length) = number::float(&text);
+        if length == 0 || length != text.len() {
+            return End::Mismatch;
+        }
+        self.assign(|| targets.float(value, self.bytes == 8))
+    }
+
+    /// `%c`: as many bytes as the width says, spaces too, without a zero byte.
+    fn characters(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
+        let wanted = self.width.max(1);
+        let text = input.collect(wanted, |_, _| true);
+        if text.len() < wanted {
+            return End::OutOfInput;
+        }
+        self.assign(|| targets.text(&text, false))
+    }
+
+    /// `%s`: up to a space.
+    fn word(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
+        let text = input.collect(self.limit(), |_, byte| !number::is_space(byte));
+        self.assign(|| targets.text(&text, true))
+    }
+
+    /// `%[…]`.
+    fn members(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
+        let text = input.collect(self.limit(), |_, byte| self.set.contains(byte));
+        if text.is_empty() {
+            return End::Mismatch;
+        }
+        self.assign(|| targets.text(&text, true))
+    }
+}
+
+fn conversion(input: &mut Counted<'_>, format: &mut Bytes<'_>, targets: &mut dyn Targets) -> End {
+    let Some(specification) = Specification::read(format) else {
         return End::Mismatch;
     };
-    format.take();
-    let set = if letter == b'[' {
-        Some(Set::read(format))
-    } else {
-        None
-    };
-    match letter {
+    match specification.letter {
         b'n' => {
-            if !suppressed {
-                targets.integer(input.taken as i64, bytes);
-            }
+            let taken = input.taken as i64;
+            specification.assign(|| targets.integer(taken, specification.bytes));
+            // It counts as no value.
             return End::Nothing;
         }
         b'c' | b'[' => {}
@@ -166,71 +267,16 @@ fn conversion(input: &mut Counted<'_>, format: &mut Bytes<'_>, targets: &mut dyn
     if input.peek().is_none() {
         return End::OutOfInput;
     }
-    let assigned = if suppressed {
-        End::Nothing
-    } else {
-        End::Assigned
-    };
-    match letter {
-        b'd' | b'i' | b'u' | b'x' | b'X' | b'o' | b'p' => {
-            let base = match letter {
-                b'd' | b'u' => 10,
-                b'o' => 8,
-                b'i' => 0,
-                _ => 16,
-            };
-            let text = input.collect(limit, |before, byte| integer_part(before, byte, base));
-            let found = number::integer(&text, base);
-            if found.length == 0 || found.length != text.len() {
-                return End::Mismatch;
-            }
-            let value = match letter {
-                b'd' | b'i' => found.signed().0,
-                _ => found.unsigned().0 as i64,
-            };
-            if !suppressed {
-                targets.integer(value, if letter == b'p' { 8 } else { bytes });
-            }
-        }
+    match specification.letter {
+        b'd' | b'i' | b'u' | b'x' | b'X' | b'o' | b'p' => specification.integer(input, targets),
         b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => {
-            let text = input.collect(limit, float_part);
-            let (value, length) = number::float(&text);
-            if length == 0 || length != text.len() {
-                return End::Mismatch;
-            }
-            if !suppressed {
-                targets.float(value, bytes == 8);
-            }
+            specification.float(input, targets)
         }
-        b's' => {
-            let text = input.collect(limit, |_, byte| !number::is_space(byte));
-            if !suppressed {
-                targets.text(&text, true);
-            }
-        }
-        b'c' => {
-            let wanted = width.max(1);
-            let text = input.collect(wanted, |_, _| true);
-            if text.len() < wanted {
-                return End::OutOfInput;
-            }
-            if !suppressed {
-                targets.text(&text, false);
-            }
-        }
-        b'[' => {
-            let set = set.unwrap_or_default();
-            let text = input.collect(limit, |_, byte| set.contains(byte));
-            if text.is_empty() {
-                return End::Mismatch;
-            }
-            if !suppressed {
-                targets.text(&text, true);
-            }
-        }
-        _ => return End::Mismatch,
+        b's' => specification.word(input, targets),
+        b'c' => specification.characters(input, targets),
+        b'[' => specification.members(input, targets),
+        _ => End::Mismatch,
     }
-    assigned
 }
 
 /// Whether `byte` can continue an integer that began with `before`.
@@ -367,5 +413,10 @@ mod tests {
         check("123456", "%3d%d", 2, &["123:4", "456:4"]);
         check("-", "%d", 0, &[]);
         check("]x", "%[]x]", 1, &["]x:true"]);
+        check("5", "%*d%n", 0, &["1:4"]);
+        check("12", "%d%hhn", 1, &["12:4", "2:1"]);
+        check(" ab", "%3c%n", 1, &[" ab:false", "3:4"]);
+        check("0x7f 9", "%p %*s", 1, &["127:8"]);
+        check("1", "%d%", 1, &["1:4"]);
     }
 }

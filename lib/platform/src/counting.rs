@@ -1,5 +1,5 @@
-//! An allocator that counts, for tests that show what allocates nothing. A test program makes it
-//! its own:
+//! Counters for tests: of what nothing else shows. How often stores were drained is counted always.
+//! Allocations are counted by an allocator, which a test program makes its own:
 //!
 //! ```
 //! #[global_allocator]
@@ -15,6 +15,7 @@ use std::alloc::System;
 
 std::thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static DRAINS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The system's heap, which counts what each thread takes from it.
@@ -23,6 +24,16 @@ pub struct Heap;
 /// How often this thread has taken memory or had it moved.
 pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
+}
+
+/// How often this thread has called [`drain_writes`](crate::direct::drain_writes).
+pub fn drains() -> u64 {
+    DRAINS.with(Cell::get)
+}
+
+pub(crate) fn count_drain() {
+    // As below.
+    let _ = DRAINS.try_with(|count| count.set(count.get() + 1));
 }
 
 fn count() {

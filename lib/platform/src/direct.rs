@@ -84,6 +84,8 @@ pub fn find_place(bytes: usize, page: usize) -> Result<usize> {
 /// stores.
 #[inline]
 pub fn drain_writes() {
+    #[cfg(not(target_os = "redox"))]
+    crate::counting::count_drain();
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the instruction, which only orders stores.
     unsafe {
@@ -180,6 +182,22 @@ impl Pages {
         // SAFETY: inside the first page, which is mapped as long as `self` lives. An atomic integer
         // may change under a shared reference.
         unsafe { AtomicU32::from_ptr(self.start.add(OFFSET).cast().as_ptr()) }
+    }
+
+    /// One of `COUNT` words (a power of two) that are `STEP` bytes apart from `OFFSET` on, all on
+    /// the first page and aligned: the one at `index` modulo `COUNT`.
+    #[inline]
+    pub fn u32_of<const OFFSET: usize, const STEP: usize, const COUNT: usize>(
+        &self,
+        index: usize,
+    ) -> &AtomicU32 {
+        const {
+            assert!(COUNT.is_power_of_two() && OFFSET + STEP * (COUNT - 1) + 4 <= PAGE);
+            assert!(OFFSET.is_multiple_of(4) && STEP.is_multiple_of(4));
+        };
+        let offset = OFFSET + STEP * (index % COUNT);
+        // SAFETY: as for `u32_at`, as the index is smaller than `COUNT`.
+        unsafe { AtomicU32::from_ptr(self.start.add(offset).cast().as_ptr()) }
     }
 
     /// The word at `OFFSET`, on the first page and aligned.

@@ -52,7 +52,8 @@ impl<T: Copy + PartialEq> Queue<T> {
     }
 
     /// Reports events of `fd` as `source` from now on; an event comes at once when the file says
-    /// that it is ready (interrupts never say so: look at the device once).
+    /// that it is ready (interrupts never say so: look at the device once). They end with the
+    /// file's last descriptor.
     pub fn subscribe(&mut self, fd: usize, flags: EventFlags, source: T) -> Result<()> {
         let data = match self.sources.iter().position(|known| *known == source) {
             Some(index) => index,
@@ -64,11 +65,6 @@ impl<T: Copy + PartialEq> Queue<T> {
         // A file that is subscribed already would keep its former source.
         let _ = self.control(fd, EventFlags::empty(), 0);
         self.control(fd, flags, data)
-    }
-
-    /// Reports no more events of `fd`. Not needed before its last descriptor is closed.
-    pub fn unsubscribe(&mut self, fd: usize) -> Result<()> {
-        self.control(fd, EventFlags::empty(), 0)
     }
 
     fn control(&self, id: usize, flags: EventFlags, data: usize) -> Result<()> {

@@ -16,7 +16,7 @@ use syscall::flag::{AcpiVerb, CallFlags};
 use crate::mem::{Cache, Region, map_physical};
 
 /// Longest table that is taken for one. The largest known are DSDTs of some hundred KiB.
-pub const MAX_TABLE_BYTES: usize = 16 << 20;
+const MAX_TABLE_BYTES: usize = 16 << 20;
 
 /// A physical address no table has, under which the handler shows the root table.
 const ROOT_ADDRESS: usize = usize::MAX & !0xfff;

@@ -43,6 +43,8 @@ pub enum Request<'a> {
     },
     /// Unmaps: address and bytes.
     Unmap(usize, usize),
+    /// `fcntl`: descriptor, command, argument.
+    Control(usize, usize, usize),
 }
 
 type System = Box<dyn FnMut(Request<'_>) -> Result<usize>>;
@@ -153,6 +155,11 @@ extern "C" fn redox_munmap_v1(address: *mut (), bytes: usize) -> usize {
     ask(Request::Unmap(address as usize, bytes))
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn redox_fcntl_v0(fd: usize, command: usize, argument: usize) -> usize {
+    ask(Request::Control(fd, command, argument))
+}
+
 /// The descriptor of the thread, in a played system.
 pub const THREAD: usize = 1_000_000;
 
@@ -175,7 +182,6 @@ macro_rules! refuse {
 
 refuse! {
     redox_clock_gettime_v1(usize, *mut ());
-    redox_fcntl_v0(usize, usize, usize);
     redox_fstatvfs_v1(usize, *mut u8);
     redox_fstat_v1(usize, *mut u8);
     redox_getdents_v0(usize, *mut u8, usize, u64);

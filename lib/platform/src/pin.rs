@@ -190,17 +190,6 @@ impl Mapping {
     pub fn end(&self) -> usize {
         self.base.saturating_add(self.size)
     }
-
-    /// Whether it is anonymous memory of this program alone, which can be replaced.
-    pub fn is_private(&self) -> bool {
-        !self.flags.intersects(
-            GrantFlags::GRANT_SHARED
-                | GrantFlags::GRANT_SCHEME
-                | GrantFlags::GRANT_PHYS
-                | GrantFlags::GRANT_PHYS_CONTIGUOUS
-                | GrantFlags::GRANT_PINNED,
-        )
-    }
 }
 
 unsafe extern "C" {
@@ -399,11 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_mappings_are_told_apart() {
-        assert!(mapping(0, 1, RW).is_private());
-        assert!(!mapping(0, 1, RW | GrantFlags::GRANT_SHARED).is_private());
-        assert!(!mapping(0, 1, RW | GrantFlags::GRANT_SCHEME).is_private());
-        assert!(!mapping(0, 1, RW | GrantFlags::GRANT_PHYS_CONTIGUOUS).is_private());
+    fn records_of_mappings_are_read() {
         let mut record = [0; 32];
         for (at, word) in [0x4000_usize, 0x2000, 0b11, 7].into_iter().enumerate() {
             record[8 * at..][..8].copy_from_slice(&word.to_ne_bytes());

@@ -48,20 +48,9 @@ impl Ports {
         }
     }
 
-    /// Reads a 16-bit port.
-    pub fn read16(&self, port: u16) -> u16 {
-        let value;
-        // SAFETY: this thread has the right (see `acquire`); port reads touch no memory of ours.
-        unsafe {
-            core::arch::asm!("in ax, dx", in("dx") port, out("ax") value,
-                options(nomem, nostack, preserves_flags));
-        }
-        value
-    }
-
     /// Writes a 16-bit port.
     pub fn write16(&self, port: u16, value: u16) {
-        // SAFETY: as for `read16`. What the write does is up to the device, whose driver calls.
+        // SAFETY: as for `read8`. What the write does is up to the device, whose driver calls.
         unsafe {
             core::arch::asm!("out dx, ax", in("dx") port, in("ax") value,
                 options(nomem, nostack, preserves_flags));
@@ -71,7 +60,7 @@ impl Ports {
     /// Reads a 32-bit port.
     pub fn read32(&self, port: u16) -> u32 {
         let value;
-        // SAFETY: as for `read16`.
+        // SAFETY: as for `read8`.
         unsafe {
             core::arch::asm!("in eax, dx", in("dx") port, out("eax") value,
                 options(nomem, nostack, preserves_flags));

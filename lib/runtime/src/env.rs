@@ -59,8 +59,3 @@ pub fn set_var(name: &str, value: &str) {
         },
     );
 }
-
-/// Removes a variable.
-pub fn remove_var(name: &str) {
-    environment(|env| env.retain(|(known, _)| known != name));
-}

@@ -362,16 +362,6 @@ pub fn open_numbers() -> Vec<usize> {
     numbers
 }
 
-/// Moves a descriptor of the upper table to the lowest free plain number.
-pub fn to_plain(fd: usize) -> Result<usize> {
-    if fd & UPPER_FDTBL_TAG == 0 {
-        return Ok(fd);
-    }
-    let plain = dup(fd, b"")?;
-    close(fd)?;
-    Ok(plain)
-}
-
 /// Answers whether the number can name a descriptor at all.
 pub fn check(fd: usize) -> Result<usize> {
     if fd == sys::NO_FD {

@@ -64,11 +64,6 @@ impl OpenOptions {
         self.set(O_CREAT, on)
     }
 
-    /// Makes the file and fails with EEXIST when it exists.
-    pub fn create_new(&mut self, on: bool) -> &mut Self {
-        self.set(if on { O_CREAT | O_EXCL } else { O_EXCL }, on)
-    }
-
     /// Further `O_*` flags.
     pub fn custom_flags(&mut self, flags: usize) -> &mut Self {
         self.set(flags, true)

@@ -84,7 +84,7 @@ pub fn split(canonical: &str) -> (&str, &str) {
 }
 
 /// Opens the root of the scheme `name`, in the upper table.
-pub fn open_root(name: &str) -> Result<usize> {
+fn open_root(name: &str) -> Result<usize> {
     let namespace = state::namespace_fd();
     fd::check(namespace).map_err(|_| Error::new(ENODEV))?;
     let mut path = String::with_capacity(8 + name.len());

@@ -60,14 +60,6 @@ pub fn peek_word(address: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The values of MXCSR and of the flags register as they are now.
-pub fn float_control() -> u32 {
-    let mut value = 0u32;
-    // SAFETY: stores 4 bytes into a local.
-    unsafe { asm!("stmxcsr [{}]", in(reg) &mut value, options(nostack)) };
-    value
-}
-
 /// Loads the FS base's first word: what a thread finds through its TLS pointer.
 pub fn read_fs() -> u64 {
     let value;

@@ -19,9 +19,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::direct::DirectRecord;
 use crate::ids::PortId;
 
-/// Words beside an operation's number. The system call carries three, the first is the number.
-pub const CALL_WORDS: usize = 2;
-
 /// What accept hands out: who asked, and the handle that `AcceptRegister` turns into an endpoint.
 #[derive(
     Clone,

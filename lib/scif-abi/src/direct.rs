@@ -7,11 +7,11 @@
 //! and each group has a cache line of its own:
 //!
 //! ```text
-//!   0  state, epoch, dma_from             written by the daemon
+//!   0  state, epoch                       written by the daemon
 //!  64  send_lock      72  sent            sent: by the holder of the lock
 //! 128  receive_lock  136  received        received: by the holder of the lock
-//! 192  rma_busy                           added to by clients
 //! 256  copy routines                      written by the daemon
+//! 1024 rma_busy, 32 of them               each added to by the clients with that slot
 //! ```
 //!
 //! The daemon believes none of what it reads there: who scribbles loses the own connection.
@@ -32,10 +32,6 @@ pub const STATE_OFFSET: u64 = 0;
 /// stops being valid (before the peer is told so), and with every change of state.
 pub const EPOCH_OFFSET: u64 = 4;
 
-/// Offset of a `u64`: copies of at least that many bytes are better left to the daemon, which has a
-/// DMA engine for them. `u64::MAX`: none are.
-pub const DMA_FROM_OFFSET: u64 = 8;
-
 /// Offset of the `u32` that locks sending: [`LOCK_FREE`], or the number of who holds it.
 pub const SEND_LOCK_OFFSET: u64 = 64;
 
@@ -50,18 +46,36 @@ pub const RECEIVE_LOCK_OFFSET: u64 = 128;
 /// the ring's size.
 pub const RECEIVED_OFFSET: u64 = 136;
 
-/// Offset of a `u32`: copies to or from windows between their look at the epoch and their last
-/// byte. The daemon waits for 0 before it lets a window go.
-pub const RMA_BUSY_OFFSET: u64 = 192;
-
 /// Offset of four `u8`: which copy routine is the fastest from own memory to own, from own to the
 /// aperture, from the aperture to own, and within the aperture. Numbers of `platform::copy`.
 pub const COPY_ROUTINES_OFFSET: u64 = 256;
 
-/// Nothing has been said yet (a fresh page).
-pub const STATE_NONE: u32 = 0;
+/// Offset of the first of [`RMA_BUSY_SLOTS`] words: see [`rma_busy_offset`].
+pub const RMA_BUSY_OFFSET: u64 = 1024;
 
-/// Connected.
+/// How many words there are that count copies. Handles that are open at the same time have one
+/// each, unless there are more of them.
+pub const RMA_BUSY_SLOTS: usize = 32;
+
+/// Bytes from one to the next: a cache line.
+pub const RMA_BUSY_STEP: u64 = 64;
+
+/// The word, by its place among them, in which a handle counts its copies.
+#[inline]
+pub const fn rma_busy_slot(handle: u32) -> usize {
+    handle as usize % RMA_BUSY_SLOTS
+}
+
+/// Offset of a `u32`: how many copies to or from windows this handle has between their look at the
+/// epoch and their last byte. The daemon waits for 0 in all words of open handles before it lets a
+/// window go, and clears the word that no open handle has any more: a client may have died while it
+/// copied.
+#[inline]
+pub const fn rma_busy_offset(handle: u32) -> u64 {
+    RMA_BUSY_OFFSET + RMA_BUSY_STEP * rma_busy_slot(handle) as u64
+}
+
+/// Connected. A fresh page has 0: nothing has been said yet.
 pub const STATE_CONNECTED: u32 = 1;
 
 /// The peer has gone; what is in the own ring can still be taken. Nothing of the peer's may be
@@ -79,12 +93,6 @@ pub const LOCK_DAEMON: u32 = 1;
 
 /// Number of the first direct handle; what a handle stores into a lock word it holds.
 pub const FIRST_HANDLE: u32 = 2;
-
-/// `DirectRecord::flags`: the peer says who sleeps ([`Extensions::ARMED`]); without it every change
-/// has to be told.
-///
-/// [`Extensions::ARMED`]: crate::message::Extensions::ARMED
-pub const DIRECT_ARMED: u32 = 1;
 
 /// `DirectRecord::flags`: stores into the peer's memory may be gathered on their way, so that an
 /// index could overtake the bytes it is about. They have to be drained before.
@@ -165,7 +173,7 @@ pub struct DirectRecord {
     /// Bytes of the peer's ring, a power of two.
     #[layout(offset = 8)]
     pub peer_ring_bytes: U32,
-    /// [`DIRECT_ARMED`] and [`DIRECT_GATHERED`], or 0.
+    /// [`DIRECT_GATHERED`], or 0.
     #[layout(offset = 12)]
     pub flags: U32,
     /// Zero.
@@ -180,22 +188,39 @@ mod tests {
     #[test]
     fn groups_have_cache_lines_of_their_own() {
         let line = |offset: u64| offset / 64;
-        assert_eq!(line(DMA_FROM_OFFSET), line(STATE_OFFSET));
+        assert_eq!(line(EPOCH_OFFSET), line(STATE_OFFSET));
         assert_eq!(line(SENT_OFFSET), line(SEND_LOCK_OFFSET));
         assert_eq!(line(RECEIVED_OFFSET), line(RECEIVE_LOCK_OFFSET));
         let groups = [
             STATE_OFFSET,
             SEND_LOCK_OFFSET,
             RECEIVE_LOCK_OFFSET,
-            RMA_BUSY_OFFSET,
             COPY_ROUTINES_OFFSET,
+            RMA_BUSY_OFFSET,
         ];
         for pair in groups.windows(2) {
             assert!(line(pair[0]) < line(pair[1]));
         }
-        for wide in [DMA_FROM_OFFSET, SENT_OFFSET, RECEIVED_OFFSET] {
+        for wide in [SENT_OFFSET, RECEIVED_OFFSET] {
             assert!(wide.is_multiple_of(8));
         }
+    }
+
+    #[test]
+    fn handles_that_are_open_together_have_words_of_their_own() {
+        let all = (FIRST_HANDLE..).take(RMA_BUSY_SLOTS).map(rma_busy_offset);
+        let mut lines: [u64; RMA_BUSY_SLOTS] = [0; RMA_BUSY_SLOTS];
+        for (line, offset) in lines.iter_mut().zip(all) {
+            assert!(offset.is_multiple_of(64) && offset >= RMA_BUSY_OFFSET);
+            assert!(offset + 4 <= CONTROL_BYTES as u64);
+            *line = offset / 64;
+        }
+        lines.sort_unstable();
+        assert!(lines.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(
+            rma_busy_offset(FIRST_HANDLE + RMA_BUSY_SLOTS as u32),
+            rma_busy_offset(FIRST_HANDLE)
+        );
     }
 
     #[test]

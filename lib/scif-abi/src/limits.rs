@@ -144,7 +144,7 @@ const fn quota(name: &'static str, per_user: u64, per_process: u64) -> Quota {
 }
 
 /// The quotas. They are for root as well.
-pub const QUOTAS: [Quota; 8] = [
+pub const QUOTAS: [Quota; 9] = [
     // So that one program cannot use up all ports.
     quota("endpoints", MAX_ENDPOINTS as u64 / 2, 8192),
     // Each has at least two pages, and at most 4096 (`MAX_UNANSWERED`) may wait for one node.
@@ -161,7 +161,14 @@ pub const QUOTAS: [Quota; 8] = [
     // Each may keep a connection that is closed, with its pages. No user alone gets to what may
     // wait for one node (`MAX_UNANSWERED`).
     quota("direct", 1024, 512),
+    // One for each window, and as many again; with the share of the endpoints no user alone gets to
+    // what there can be of all. Of texts that are 32 MiB (`TEXT_UNIT_BYTES`).
+    quota("files", 1 << 16, 1 << 15),
 ];
+
+/// Bytes of an open text file's content that count as one more file: all of it is kept while the
+/// file is open.
+pub const TEXT_UNIT_BYTES: usize = 512;
 
 /// Calls on registered memory that may wait, or whose result has not been taken, at one time.
 pub const MAX_CALLS: usize = 1 << 16;

@@ -1,4 +1,5 @@
-//! Channels: the queue of jobs of each connection, and the pump that works on all of them in turn.
+//! Channels: the queue of jobs of each connection, and the pump that works on all of them in turn:
+//! on those of each process, in the turns of the processes.
 //!
 //! Jobs of a channel are done in order. A job is *submitted* when all its descriptors were given to
 //! the copy engine, and *retired* when they have completed and so have all jobs before it. A
@@ -17,7 +18,7 @@ use crate::connection::ConnectionId;
 use crate::copy::{CopyEngine, CpuEngine, SubmitError, Submitted};
 use crate::engine::Engine;
 use crate::fence::Marks;
-use crate::job::{Job, Step, Work};
+use crate::job::{Job, Step};
 use crate::mapping::RemoteWindowId;
 use crate::memory::{Memory, Place};
 use crate::quota::Resource;
@@ -53,6 +54,9 @@ pub(crate) struct Channel {
     pub(crate) node: NodeId,
     /// The connection, until its endpoint is closed.
     pub(crate) connection: Option<ConnectionId>,
+    /// The process with which it shares its turns: the one that owned the endpoint when the first
+    /// job came.
+    process: u32,
     pub(crate) jobs: VecDeque<Job>,
     /// How many jobs at the front are submitted.
     pub(crate) submitted: usize,
@@ -117,8 +121,9 @@ enum Turn {
 }
 
 impl Engine {
-    /// Does about `budget` bytes of queued work, each connection in turn. Call it once in every
-    /// turn of the loop, before `next_event`, and whenever the copy engine has completed something.
+    /// Does about `budget` bytes of queued work, each process in turn and each of its connections.
+    /// Call it once in every turn of the loop, before `next_event`, and whenever the copy engine
+    /// has completed something.
     /// True: there is more to do right away, so do not sleep.
     pub fn pump(
         &mut self,
@@ -130,13 +135,15 @@ impl Engine {
             copier.forget(channel.0);
         }
         self.collect(mem, copier);
-        self.active.extend(self.full.drain(..));
+        for id in core::mem::take(&mut self.full) {
+            self.push_active(id);
+        }
         let mut left = budget as u64;
         while left > 0
-            && let Some(id) = self.active.pop_front()
+            && let Some(id) = self.active.pop()
         {
             match self.turn(mem, copier, id, &mut left) {
-                Turn::More => self.active.push_back(id),
+                Turn::More => self.push_active(id),
                 Turn::Full => self.full.push(id),
                 Turn::Idle => {
                     if let Some(channel) = self.channels.get_mut(id.0) {
@@ -306,11 +313,13 @@ impl Engine {
 
     /// The channel of a connection, made when it is first needed.
     pub(crate) fn channel(&mut self, id: ConnectionId) -> Result<ChannelId, Error> {
+        let process = self.owner_of(id).map_or(0, |owner| owner.process);
         let connection = self.connections.get_mut(id.0).ok_or(Error::NotConnected)?;
         if let Some(channel) = connection.channel {
             return Ok(channel);
         }
         let channel = Channel {
+            process,
             node: connection.peer.node(),
             connection: Some(id),
             jobs: VecDeque::new(),
@@ -334,7 +343,14 @@ impl Engine {
             && !channel.is_active
         {
             channel.is_active = true;
-            self.active.push_back(id);
+            self.push_active(id);
+        }
+    }
+
+    /// Puts a channel behind those of its process.
+    fn push_active(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels.get(id.0) {
+            self.active.push(channel.process, id);
         }
     }
 
@@ -531,26 +547,6 @@ impl Engine {
             job.is_over = true;
             self.activate(id);
         }
-    }
-}
-
-impl Work {
-    pub(crate) fn spans(&self) -> impl Iterator<Item = &Span> {
-        let (first, second) = match self {
-            Work::Copy(copy) => (&copy.from, Some(&copy.to)),
-            Work::Virtual(work) => (&work.remote, None),
-            Work::Store { to, .. } => (to, None),
-        };
-        core::iter::once(first).chain(second)
-    }
-
-    fn into_spans(self) -> impl Iterator<Item = Span> {
-        let (first, second) = match self {
-            Work::Copy(copy) => (copy.from, Some(copy.to)),
-            Work::Virtual(work) => (work.remote, None),
-            Work::Store { to, .. } => (to, None),
-        };
-        core::iter::once(first).chain(second)
     }
 }
 

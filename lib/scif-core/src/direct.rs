@@ -11,8 +11,8 @@
 use alloc::vec::Vec;
 
 use scif_abi::direct::{
-    CONTROL_BYTES, COPY_ROUTINES_OFFSET, DIRECT_ARMED, DIRECT_GATHERED, DMA_FROM_OFFSET,
-    DirectRecord, FIRST_HANDLE, Part, RMA_BUSY_OFFSET, STATE_CONNECTED, STATE_OFFSET,
+    CONTROL_BYTES, COPY_ROUTINES_OFFSET, DIRECT_GATHERED, DirectRecord, FIRST_HANDLE, Part,
+    RMA_BUSY_SLOTS, STATE_CONNECTED, STATE_OFFSET, rma_busy_offset, rma_busy_slot,
 };
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::PAGE_BYTES;
@@ -54,6 +54,9 @@ pub(crate) struct DirectHandle {
     number: u32,
     /// On whose account it is.
     owner: Owner,
+    /// The epoch its client was last told of: what it had mapped before may be of windows that have
+    /// gone since.
+    told: u32,
 }
 
 /// What a connection with direct handles has besides.
@@ -63,19 +66,37 @@ pub(crate) struct Direct {
     pub(crate) page: u64,
     /// Handles that are open; at least one.
     handles: usize,
+    /// How many of them count their copies in each of the control page's words.
+    slots: [u32; RMA_BUSY_SLOTS],
     /// Number of the next one.
     next: u32,
     /// The epoch in the control page.
     pub(crate) epoch: u32,
-    /// While a window waits for copies: the fewest that were seen since it waits.
-    pub(crate) least_busy: u32,
+}
+
+impl Direct {
+    /// Local addresses of the words in which open handles count their copies.
+    pub(crate) fn busy_words(&self) -> impl Iterator<Item = u64> {
+        let used = (0..).zip(self.slots).filter(|(_, handles)| *handles > 0);
+        used.map(|(slot, _)| self.page + rma_busy_offset(slot))
+    }
+
+    /// A handle is closed. Whatever copy it had under way is over, also that of a client that was
+    /// killed; nobody else is going to count it off.
+    fn forget(&mut self, mem: &mut dyn Memory, handle: u32) {
+        self.handles = self.handles.saturating_sub(1);
+        let slot = &mut self.slots[rma_busy_slot(handle)];
+        *slot = slot.saturating_sub(1);
+        if *slot == 0 {
+            mem.store_index(self.page + rma_busy_offset(handle), 0);
+        }
+    }
 }
 
 /// What the control pages tell of this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hints {
     copy_routines: [u8; 4],
-    dma_from: u64,
     gathers: bool,
 }
 
@@ -83,7 +104,6 @@ impl Default for Hints {
     fn default() -> Hints {
         Hints {
             copy_routines: [0; 4],
-            dma_from: u64::MAX,
             gathers: true,
         }
     }
@@ -94,12 +114,6 @@ impl Engine {
     /// [`COPY_ROUTINES_OFFSET`](scif_abi::direct::COPY_ROUTINES_OFFSET); for handles opened later.
     pub fn set_copy_hints(&mut self, routines: [u8; 4]) {
         self.hints.copy_routines = routines;
-    }
-
-    /// Bytes from which on clients had better leave copies to us; `u64::MAX` (as at first): none.
-    /// For handles opened later.
-    pub fn set_dma_from(&mut self, bytes: u64) {
-        self.hints.dma_from = bytes;
     }
 
     /// Whether stores into peers' memory may be gathered on their way (true at first): clients
@@ -144,8 +158,8 @@ impl Engine {
             own_ring_bytes: entry.block.ring_bytes.into(),
             peer_ring_bytes: rings.peer_ring_bytes().into(),
             flags: match is_gathered {
-                true => DIRECT_ARMED | DIRECT_GATHERED,
-                false => DIRECT_ARMED,
+                true => DIRECT_GATHERED,
+                false => 0,
             }
             .into(),
             reserved: [0; 16],
@@ -154,8 +168,10 @@ impl Engine {
             connection,
             number: direct.next,
             owner,
+            told: direct.epoch,
         };
         direct.handles += 1;
+        direct.slots[rma_busy_slot(direct.next)] += 1;
         direct.next = direct.next.checked_add(1).unwrap_or(FIRST_HANDLE);
         let id = self.directs.insert(handle).ok_or(Error::NoMemory)?;
         self.quotas.charge(owner, Resource::Direct, 1)?;
@@ -174,16 +190,15 @@ impl Engine {
             return Err(Error::NotSupported);
         }
         let page = mem.allocate(CONTROL_BYTES).ok_or(Error::NoMemory)?;
-        mem.store_position(page + DMA_FROM_OFFSET, hints.dma_from);
         mem.write(page + COPY_ROUTINES_OFFSET, &hints.copy_routines);
         rings.share(mem, page);
         mem.store_index(page + STATE_OFFSET, STATE_CONNECTED);
         connection.direct = Some(Direct {
             page,
             handles: 0,
+            slots: [0; RMA_BUSY_SLOTS],
             next: FIRST_HANDLE,
             epoch: 0,
-            least_busy: 0,
         });
         self.stats.pages += 1;
         Ok(())
@@ -218,7 +233,7 @@ impl Engine {
         let Some(direct) = &mut connection.direct else {
             return;
         };
-        direct.handles = direct.handles.saturating_sub(1);
+        direct.forget(mem, handle.number);
         let (is_last, page) = (direct.handles == 0, direct.page);
         if is_last {
             connection.direct = None;
@@ -290,6 +305,19 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Whether windows have gone, or the connection has changed, since this was last asked of the
+    /// handle: its client may have mapped what it is to let go of.
+    pub fn has_news(&mut self, id: DirectId) -> bool {
+        let Some(handle) = self.directs.get_mut(id.0) else {
+            return false;
+        };
+        let connection = self.connections.get(handle.connection.0);
+        let Some(direct) = connection.and_then(|connection| connection.direct.as_ref()) else {
+            return false;
+        };
+        core::mem::replace(&mut handle.told, direct.epoch) != direct.epoch
     }
 
     /// As [`poll`](Engine::poll), of `events` only (and HUP, ERR, NVAL), for who is about to wait:
@@ -392,9 +420,4 @@ impl Engine {
 /// Whether an address is the first of a page.
 pub(crate) fn is_page(address: u64) -> bool {
     address.is_multiple_of(PAGE_BYTES as u64)
-}
-
-/// The word that counts the copies of clients, in a control page.
-pub(crate) fn busy_word(page: u64) -> u64 {
-    page + RMA_BUSY_OFFSET
 }

@@ -9,6 +9,7 @@ use scif_abi::message::{Message, NodeMessage};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
+use crate::alive::NOBODY;
 use crate::connection::{ConnectionId, Ends, Phase};
 use crate::endpoint::Request;
 use crate::engine::Engine;
@@ -110,7 +111,10 @@ impl Engine {
                 }
             }
             NodeMessage::Disconnect { closer, peer } => {
-                let id = self.own_connection(from, peer);
+                let id = match peer {
+                    NOBODY => None,
+                    _ => self.own_connection(from, peer),
+                };
                 let connection = id.and_then(|id| self.connections.get(id.0));
                 match id.filter(|_| connection.is_some_and(|c| c.remote == closer)) {
                     Some(id) => self.on_disconnect(mem, id),
@@ -118,6 +122,8 @@ impl Engine {
                     None => self.post(mem, ends, NodeMessage::DisconnectAck { closer, peer }),
                 }
             }
+            // It lives, which the number of its messages tells.
+            NodeMessage::DisconnectAck { closer: NOBODY, .. } => {}
             NodeMessage::DisconnectAck { closer, .. } => {
                 if let Some(id) = self.expect(from, closer, &[Phase::Closing]) {
                     self.on_disconnect_ack(mem, id);

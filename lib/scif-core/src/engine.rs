@@ -12,6 +12,7 @@ use scif_abi::message::{Message, NodeMessage};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
+use crate::active::Active;
 use crate::channel::{Channel, ChannelId};
 use crate::config::{Config, Owner};
 use crate::connection::{Connection, ConnectionId, Ends, Phase};
@@ -85,7 +86,7 @@ pub struct Engine {
     /// Queues of copies.
     pub(crate) channels: Slab<Channel>,
     /// Channels that have something to submit, in the order of their turns.
-    pub(crate) active: VecDeque<ChannelId>,
+    pub(crate) active: Active<ChannelId>,
     /// Channels that have something to submit and for which the copy engine has no room now.
     pub(crate) full: Vec<ChannelId>,
     /// Channels with descriptors that complete later.
@@ -141,7 +142,7 @@ impl Engine {
             strays: BTreeMap::new(),
             quotas: Quotas::new(config.limits),
             channels: Slab::new(2 * limits::MAX_CONNECTIONS),
-            active: VecDeque::new(),
+            active: Active::default(),
             full: Vec::new(),
             busy: Vec::new(),
             forgotten: Vec::new(),

@@ -162,3 +162,25 @@ fn store_step(to: &Span, value: u64, windows: &Windows) -> Step {
         None => Step::Fail,
     }
 }
+
+impl Work {
+    /// What it reads and writes.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = &Span> {
+        let (first, second) = match self {
+            Work::Copy(copy) => (&copy.from, Some(&copy.to)),
+            Work::Virtual(work) => (&work.remote, None),
+            Work::Store { to, .. } => (to, None),
+        };
+        core::iter::once(first).chain(second)
+    }
+
+    /// The same, given away.
+    pub(crate) fn into_spans(self) -> impl Iterator<Item = Span> {
+        let (first, second) = match self {
+            Work::Copy(copy) => (copy.from, Some(copy.to)),
+            Work::Virtual(work) => (work.remote, None),
+            Work::Store { to, .. } => (to, None),
+        };
+        core::iter::once(first).chain(second)
+    }
+}

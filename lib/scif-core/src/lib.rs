@@ -25,6 +25,8 @@
 extern crate alloc;
 
 mod accept;
+mod active;
+mod alive;
 mod answers;
 mod channel;
 mod close;
@@ -68,6 +70,7 @@ mod user;
 mod watch;
 mod window;
 
+pub use active::Active;
 pub use config::{Config, Owner};
 pub use connect::{Connect, ConnectMode};
 pub use copy::{CopyEngine, CpuEngine, Descriptor, SubmitError, Submitted};

@@ -573,7 +573,7 @@ impl Engine {
 }
 
 /// The ends of a message about nodes: no ports.
-fn node_ends(node: NodeId) -> Ends {
+pub(crate) fn node_ends(node: NodeId) -> Ends {
     Ends {
         local: 0,
         peer: PortId::new(node, 0),

@@ -27,6 +27,8 @@ pub enum Resource {
     Requests,
     /// Direct handles.
     Direct,
+    /// Open files that are neither endpoints nor direct handles; counted by whoever keeps them.
+    Files,
 }
 
 impl Resource {
@@ -40,6 +42,7 @@ impl Resource {
         Resource::Transfers,
         Resource::Requests,
         Resource::Direct,
+        Resource::Files,
     ];
 
     /// Its name and the usual limits.
@@ -161,10 +164,16 @@ impl Quotas {
         amount: u64,
     ) -> Result<(), Error> {
         self.check(owner, resource, amount)?;
-        for (used, number) in self.used.iter_mut().zip(holders(owner)) {
-            used.entry(number).or_default()[resource as usize] += amount;
-        }
+        self.add(owner, resource, amount);
         Ok(())
+    }
+
+    /// Gives so much to an owner, whatever the limits are.
+    pub(crate) fn add(&mut self, owner: Owner, resource: Resource, amount: u64) {
+        for (used, number) in self.used.iter_mut().zip(holders(owner)) {
+            let sum = &mut used.entry(number).or_default()[resource as usize];
+            *sum = sum.saturating_add(amount);
+        }
     }
 
     /// Takes so much back.
@@ -203,17 +212,22 @@ impl Engine {
         self.quotas.used(resource, scope, number)
     }
 
-    /// Counts a call that waits and is kept by somebody else.
+    /// Counts what is kept by somebody else.
     ///
     /// # Errors
-    /// `ENOMEM`: too many.
-    pub fn charge_request(&mut self, owner: Owner) -> Result<(), Error> {
-        self.quotas.charge(owner, Resource::Requests, 1)
+    /// The resource's: too many.
+    pub fn charge(&mut self, owner: Owner, resource: Resource, amount: u64) -> Result<(), Error> {
+        self.quotas.charge(owner, resource, amount)
     }
 
-    /// A call counted before has ended.
-    pub fn discharge_request(&mut self, owner: Owner) {
-        self.quotas.discharge(owner, Resource::Requests, 1);
+    /// Counts what is kept by somebody else and is there already, or must be had in any case.
+    pub fn charge_anyway(&mut self, owner: Owner, resource: Resource, amount: u64) {
+        self.quotas.add(owner, resource, amount);
+    }
+
+    /// What was counted before has gone.
+    pub fn discharge(&mut self, owner: Owner, resource: Resource, amount: u64) {
+        self.quotas.discharge(owner, resource, amount);
     }
 }
 

@@ -9,14 +9,11 @@ use scif_abi::trace::What;
 use scif_ring::validity::{self, ValidityMemory};
 
 use crate::connection::{Connection, ConnectionId, Phase};
-use crate::direct::{Direct, busy_word};
+use crate::direct::Direct;
 use crate::engine::Engine;
 use crate::mapping::RemoteWindowId;
 use crate::memory::Memory;
 use crate::window::WindowId;
-
-/// Times a word that clients change all the time is tried.
-const ATTEMPTS: usize = 16;
 
 /// A window that ends, and waits for copies of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,30 +52,16 @@ impl ValidityMemory for Page<'_> {
     }
 
     fn busy(&self) -> u32 {
-        self.mem.load_index(busy_word(self.direct.page))
+        let words = self.direct.busy_words();
+        let busy = words.map(|word| self.mem.load_index(word));
+        // They may be any numbers.
+        busy.fold(0, u32::saturating_add)
     }
 
     // Only clients copy.
     fn add_busy(&mut self) {}
 
     fn remove_busy(&mut self) {}
-}
-
-impl Page<'_> {
-    /// Takes off the number of those busy what has been there all the time: clients that died while
-    /// they copied. (One that is alive and only slow has had its time; when it leaves after all the
-    /// number is wrong once more, until this is done again.)
-    fn forget_the_dead(&mut self) {
-        let word = busy_word(self.direct.page);
-        let dead = core::mem::take(&mut self.direct.least_busy);
-        for _ in 0..ATTEMPTS {
-            let busy = self.mem.load_index(word);
-            let left = busy.wrapping_sub(dead);
-            if self.mem.exchange(word, busy, left) == busy {
-                return;
-            }
-        }
-    }
 }
 
 impl Connection {
@@ -138,16 +121,21 @@ impl Engine {
         let Some(id) = connection else {
             return true;
         };
-        let connection = self.connections.get_mut(id.0);
-        let Some(mut page) = connection.and_then(|connection| connection.page(mem)) else {
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return true;
+        };
+        let endpoint = connection.endpoint;
+        let Some(mut page) = connection.page(mem) else {
             return true;
         };
         validity::advance(&mut page);
-        if validity::is_idle(&page) {
-            return true;
+        let is_idle = validity::is_idle(&page);
+        // A client that sleeps has the window mapped perhaps; it is to let go of it.
+        if let Some(endpoint) = endpoint {
+            self.announce(endpoint);
         }
-        if !self.settling.iter().any(|other| other.connection == id) {
-            page.direct.least_busy = page.busy();
+        if is_idle {
+            return true;
         }
         if self.settling.is_empty() {
             self.settle_at = self.now.saturating_add(CLIENT_RETRY_NS);
@@ -234,14 +222,19 @@ impl Engine {
             for settling in core::mem::take(&mut self.settling) {
                 let connection = self.connections.get_mut(settling.connection.0);
                 let page = connection.and_then(|connection| connection.page(mem));
-                if let Some(mut page) = page.filter(|page| !validity::is_idle(page)) {
-                    page.direct.least_busy = page.direct.least_busy.min(page.busy());
+                if page.is_some_and(|page| !validity::is_idle(&page)) {
                     if settling.until > self.now {
                         self.settling.push(settling);
                         continue;
                     }
-                    page.forget_the_dead();
-                    log::warn!("a client's copy does not end: its window goes nevertheless");
+                    self.stats.stuck_copies += 1;
+                    let count = self.stats.stuck_copies;
+                    // It may happen as often as somebody likes; ever more rarely is enough.
+                    if count.is_power_of_two() {
+                        log::warn!(
+                            "a client's copy does not end: its window goes ({count} so far)"
+                        );
+                    }
                     self.trace(What::CopyStuck, self.config.node, 0);
                 }
                 self.end_settled(mem, settling.what);

@@ -50,6 +50,8 @@ pub struct Stats {
     pub signals: u64,
     /// Pieces that could not be copied.
     pub failed_copies: u64,
+    /// Windows that went while clients said that they still copied.
+    pub stuck_copies: u64,
     /// Windows of peers that were refused: no memory, a limit, or a description without sense.
     pub refused_windows: u64,
     /// Structures lent by peers that could not be used.
@@ -94,7 +96,7 @@ impl Stats {
     }
 
     /// Name and value of each counter, in a fixed order.
-    pub fn lines(&self) -> [(&'static str, u64); 34] {
+    pub fn lines(&self) -> [(&'static str, u64); 35] {
         [
             ("bytes_sent", self.bytes_sent),
             ("bytes_received", self.bytes_received),
@@ -118,6 +120,7 @@ impl Stats {
             ("copies", self.copies),
             ("signals", self.signals),
             ("failed_copies", self.failed_copies),
+            ("stuck_copies", self.stuck_copies),
             ("refused_windows", self.refused_windows),
             ("bad_windows", self.bad_windows),
             ("missing_answers", self.missing_answers),

@@ -9,8 +9,7 @@ extern crate alloc;
 use alloc::string::String;
 use core::time::Duration;
 
-use runtime::time::sleep;
-use scif::{Endpoint, Errno, Error, Listener, NodeId, Port, PortId, RecvFlags, SendFlags};
+use scif::{Endpoint, Error, Listener, NodeId, Options, Port, PortId, RecvFlags, SendFlags};
 
 /// Why an example did not work, for people.
 #[derive(Debug)]
@@ -89,16 +88,8 @@ pub fn node_number(word: &str) -> Result<NodeId> {
 /// # Errors
 /// The last one.
 pub fn connect(to: PortId) -> scif::Result<Endpoint> {
-    let mut left = 200;
-    loop {
-        match scif::connect(to) {
-            Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) if left > 0 => {
-                left -= 1;
-                sleep(Duration::from_millis(100));
-            }
-            result => return result,
-        }
-    }
+    let patience = Duration::from_secs(20);
+    Options::new().patience(patience).connect(to)
 }
 
 /// Sends a number to the other side: the offset of a window, or that something is done.

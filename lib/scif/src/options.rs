@@ -1,9 +1,16 @@
 //! Making endpoints step by step.
 
+use core::time::Duration;
+
+use scif_abi::error::Error as Errno;
 use scif_abi::{Port, PortId};
 
 use crate::endpoint::{DEFAULT_BACKLOG, Endpoint, Listener};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::poll::poll;
+
+/// Between two tries of a [patient](Options::patience) connect.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How an endpoint is made: bound to any port, with a backlog of [`DEFAULT_BACKLOG`], unless told
 /// otherwise.
@@ -19,6 +26,7 @@ pub struct Options {
     port: Port,
     backlog: i32,
     nonblocking: bool,
+    patience: Duration,
 }
 
 impl Default for Options {
@@ -34,6 +42,7 @@ impl Options {
             port: 0,
             backlog: DEFAULT_BACKLOG,
             nonblocking: false,
+            patience: Duration::ZERO,
         }
     }
 
@@ -55,6 +64,14 @@ impl Options {
     #[must_use]
     pub const fn nonblocking(mut self, nonblocking: bool) -> Self {
         self.nonblocking = nonblocking;
+        self
+    }
+
+    /// How long [`connect`](Self::connect) tries again while nobody listens there yet, or the node
+    /// is still to boot. Unless told otherwise it tries once.
+    #[must_use]
+    pub const fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -82,11 +99,24 @@ impl Options {
     /// A connected endpoint.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind) and [`Endpoint::connect`]. Not for non-blocking endpoints:
+    /// As [`bind`](Self::bind) and [`Endpoint::connect`]; when the [patience](Self::patience) is at
+    /// its end, those of the last try. Not for non-blocking endpoints:
     /// [`bind`](Self::bind) those, as the endpoint is needed to collect the result.
     pub fn connect(&self, to: PortId) -> Result<Endpoint> {
-        let endpoint = self.nonblocking(false).bind()?;
-        endpoint.connect(to)?;
-        Ok(endpoint)
+        let options = self.nonblocking(false);
+        let connect = |endpoint: Endpoint| endpoint.connect(to).map(|_| endpoint);
+        let mut left = self.patience;
+        loop {
+            // A new endpoint for each try: one of a daemon that is gone stays without a device.
+            match options.bind().and_then(connect) {
+                Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) if !left.is_zero() => {
+                    let pause = left.min(PAUSE);
+                    // There is nothing to wait for but the time.
+                    poll(&mut [], Some(pause))?;
+                    left -= pause;
+                }
+                result => return result,
+            }
+        }
     }
 }

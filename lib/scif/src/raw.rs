@@ -9,6 +9,7 @@
 
 mod data;
 
+use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use platform::shared::{self, Provided};
 use scif_abi::call::{AcceptRecord, CachedRecord, Call, RegisterRecord, RmaRecord, SignalRecord};
@@ -17,7 +18,7 @@ use scif_abi::flags::{MapFlags, Protection, Readiness, RmaFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
 use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL};
-use syscall::flag::{CallFlags, F_SETFL, O_NONBLOCK};
+use syscall::flag::{CallFlags, F_SETFD, F_SETFL, O_NONBLOCK};
 use zerocopy::IntoBytes;
 
 pub use crate::poll::{PollFd, poll_by, poll_fds as poll};
@@ -35,6 +36,16 @@ const BOUNCE_BYTES: usize = 4096;
 
 fn number(error: libredox::error::Error) -> i32 {
     interrupted(error.errno())
+}
+
+/// A descriptor of what `name` means for an endpoint, of which nobody but this library knows. It is
+/// not passed on to programs that this one becomes: a handle that lives on in one of them would
+/// keep the connection, and whatever was locked through it.
+pub(crate) fn companion(epd: usize, name: &[u8]) -> Result<Fd> {
+    let file = Fd::new(libredox::call::dup(epd, name).map_err(number)?);
+    // The flag of the descriptor has the value of the one of `open`.
+    file.fcntl(F_SETFD, O_CLOEXEC as usize).map_err(number)?;
+    Ok(file)
 }
 
 fn system(error: syscall::error::Error) -> i32 {

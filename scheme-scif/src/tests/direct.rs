@@ -241,6 +241,46 @@ fn sleepers_are_woken_by_files_and_clients() {
 }
 
 #[test]
+fn who_sleeps_is_told_of_windows_that_go() {
+    on_both(|bed, to| {
+        let (near, far) = ends(bed, to);
+        let client = Client::new(bed, 0, near);
+        let wait = Call::Wait {
+            events: IN,
+            kicks: 0,
+        };
+        let (far_memory, own_memory) = (memory(bed, to, 2), memory(bed, 0, 2));
+        for (node, id, memory) in [(to, far, far_memory), (0, near, own_memory)] {
+            assert_eq!(register(bed, node, id, fixed(memory, 0, 2)), Ok(0));
+            let asleep = bed.submit(0, op(client.id, wait));
+            assert!(bed.is_kept(0, asleep));
+            let length = 2 * PAGE as u64;
+            let offset = 0;
+            assert_eq!(
+                call(bed, node, id, Call::Unregister { offset, length }),
+                Ok(0)
+            );
+            // Nothing to read, but reason to look; once.
+            let (result, _) = bed.answer(0, asleep).expect("still asleep");
+            assert_eq!(result, Ok(0));
+            let asleep = bed.submit(0, op(client.id, wait));
+            assert!(bed.is_kept(0, asleep));
+            assert_eq!(bed.cancel(0, asleep), error(ECANCELED));
+            // It is told as well if it was awake when the window went.
+            assert_eq!(register(bed, node, id, fixed(memory, 0, 2)), Ok(0));
+            assert_eq!(
+                call(bed, node, id, Call::Unregister { offset, length }),
+                Ok(0)
+            );
+            assert_eq!(call(bed, 0, client.id, wait), Ok(0));
+        }
+        client.end(bed);
+        bed.close(0, near);
+        bed.close(to, far);
+    });
+}
+
+#[test]
 fn a_wait_can_kick_first() {
     on_both(|bed, to| {
         let (near, far) = ends(bed, to);

@@ -8,7 +8,7 @@ use scif_abi::limits::QUOTAS;
 use syscall::error::{EACCES, EINVAL, ENOMEM, Error};
 use syscall::flag::{MapFlags, O_RDONLY, O_RDWR};
 
-use super::bed::{ADMIN, Bed, PAGE, USER};
+use super::bed::{ADMIN, Bed, Op, PAGE, USER};
 use crate::Caller;
 use crate::scif::ROOT;
 
@@ -102,6 +102,56 @@ fn endpoints_and_backlogs_are_limited() {
     assert_eq!(refused, Err(Error::new(ENOMEM)));
     bed.close(0, listener);
     assert!(bed.open_with(0, "listen/0", O_RDWR, OTHER).is_ok());
+}
+
+#[test]
+fn open_files_and_their_texts_are_limited() {
+    let mut bed = Bed::new(1);
+    let full = Err(Error::new(ENOMEM));
+    let endpoint = bed.open(0, "endpoint").unwrap();
+    set(&mut bed, "files_per_process 3\nfiles_per_user 4\n");
+    // Whatever they are, and wherever they come from.
+    let mut files: Vec<_> = ["version", "memory"]
+        .map(|path| bed.open_with(0, path, O_RDONLY, USER).unwrap())
+        .into();
+    let dup = |bed: &mut Bed, name: &[u8], caller| {
+        let (id, name) = (endpoint, name.to_vec());
+        bed.now(0, Op::Dup { id, name, caller }).0
+    };
+    files.push(dup(&mut bed, b"window", USER).unwrap());
+    for path in ["version", "memory", "peers", "listen"] {
+        assert_eq!(bed.open_with(0, path, O_RDONLY, USER), full, "{path}");
+    }
+    assert_eq!(dup(&mut bed, b"own-window", USER), full);
+    // Endpoints are counted elsewhere; the user has one more file in another process.
+    let second = bed.open_with(0, "endpoint", O_RDWR, USER).unwrap();
+    let sister = Caller { pid: 78, ..USER };
+    files.push(bed.open_with(0, "version", O_RDONLY, sister).unwrap());
+    assert_eq!(bed.open_with(0, "version", O_RDONLY, sister), full);
+    assert!(bed.open_with(0, "version", O_RDONLY, OTHER).is_ok());
+    // What is left of an endpoint that was shut down is a file, even if there are too many then.
+    let shut = scif_abi::call::Call::Shutdown;
+    assert_eq!(super::programs::call(&mut bed, 0, second, shut), Ok(0));
+    for id in files {
+        bed.close(0, id);
+    }
+    let more = [(); 2].map(|()| bed.open_with(0, "version", O_RDONLY, USER).unwrap());
+    assert_eq!(bed.open_with(0, "version", O_RDONLY, USER), full);
+    bed.close(0, second);
+    assert!(bed.open_with(0, "version", O_RDONLY, USER).is_ok());
+    for id in more {
+        bed.close(0, id);
+    }
+    // A text counts by its length: the one of the counters has more than 512 bytes.
+    set(&mut bed, "files_per_process 2\n");
+    assert_eq!(bed.open_with(0, "stats", O_RDONLY, OTHER), full);
+    set(&mut bed, "files_per_process 30\nfiles_per_user 30\n");
+    assert!(bed.open_with(0, "stats", O_RDONLY, OTHER).is_ok());
+    // Root can always undo it.
+    set(&mut bed, "files_per_user 0\n");
+    assert_eq!(bed.open_with(0, "version", O_RDONLY, ADMIN), full);
+    set(&mut bed, "files_per_user 10\n");
+    assert!(bed.open_with(0, "version", O_RDONLY, ADMIN).is_ok());
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Bytes: large writes in pieces, lanes, partial progress, giving up in the middle.
 
+use scif_abi::call::Call;
+use scif_abi::codec::Operation;
 use syscall::error::{EAGAIN, EBADF, ECANCELED, ECONNRESET, Error};
 use syscall::flag::{EventFlags, O_NONBLOCK, O_RDONLY, O_WRONLY};
 
-use super::bed::{Bed, EMPTY, Op, USER};
+use super::bed::{Bed, EMPTY, Op, PAGE, USER};
+use super::programs::{fixed, memory, register};
 
 fn error<T>(errno: i32) -> Result<T, Error> {
     Err(Error::new(errno))
@@ -182,4 +185,47 @@ fn the_access_mode_is_kept() {
     assert_eq!(bed.write(0, reader, b"x"), error(EBADF));
     assert_eq!(bed.read(0, writer, 1), error(EBADF));
     assert_eq!(bed.read(0, 12345, 1), error(EBADF));
+}
+
+#[test]
+fn transfers_beside_their_calls_take_turns_by_process() {
+    const PAGES: usize = 80;
+    let mut bed = Bed::new(2);
+    // More than is copied at the first look at each. Five of one process, then one of another.
+    let transfers: Vec<Op> = (0..6)
+        .map(|at| {
+            let (near, far) = bed.pair(0, 1, 2100 + at);
+            let theirs = memory(&mut bed, 1, PAGES);
+            assert_eq!(register(&mut bed, 1, far, fixed(theirs, 0, PAGES)), Ok(0));
+            let process = if at < 5 { 7 } else { 8 };
+            bed.nodes[0].scif.handle_mut(near).unwrap().caller.pid = process;
+            let [first, second] = Call::VirtualWriteTo {
+                remote_offset: 0,
+                flags: 0,
+            }
+            .words();
+            Op::Call {
+                id: near,
+                payload: pattern(PAGES * PAGE),
+                metadata: vec![Call::VIRTUAL_WRITE_TO, first, second],
+            }
+        })
+        .collect();
+    let submit = |op| bed.submit_only(0, op);
+    let requests: Vec<u32> = transfers.into_iter().map(submit).collect();
+    // A turn has its share of them.
+    let scif = &mut bed.nodes[0].scif;
+    scif.changes.requests.clear();
+    scif.begin_turn();
+    assert_eq!(
+        scif.changes.requests,
+        [0, 5, 1, 2].map(|at| requests[at]).to_vec()
+    );
+    assert!(scif.is_busy());
+    bed.run();
+    for request in requests {
+        let (result, _) = bed.answer(0, request).expect("it is not done");
+        assert_eq!(result, Ok(0));
+    }
+    assert!(!bed.nodes[0].scif.is_busy());
 }

@@ -1,7 +1,7 @@
 //! Contexts and address spaces through `kernel.proc` (Redox's `src/scheme/proc.rs`), and
 //! the child contexts the other checks need as a second party.
 
-use crate::suite::{Suite, expect, hold, must, scheme_id::*};
+use crate::suite::{Check, Suite, Verdict, expect, hold, must, scheme_id::*};
 use crate::sys::{self, Outcome};
 use alloc::{format, string::String};
 use runtime::probe::{self, peek, poke};
@@ -248,164 +248,184 @@ pub fn record(words: [usize; 3]) -> Result<usize, String> {
     Ok(page)
 }
 
-pub fn run(suite: &Suite) {
-    suite.check(
+const CHECKS: &[Check] = &[
+    (
         "a thread shares memory and ends by its own handle",
-        |suite| {
-            let cell = must("cell", sys::fmap_anonymous(PAGE_SIZE, rw()))?;
-            let child = Child::start(suite, Space::Same, store, share(suite, cell)?)?;
-            let (status, _) = child.join()?;
-            expect("status", status, ContextStatus::Dead as usize)?;
-            expect("stored", peek(cell), 42)
-        },
-    );
-    suite.check(
+        thread_shares_memory,
+    ),
+    (
         "a clone has its own copy of private memory, and shares MAP_SHARED",
-        |suite| {
-            let private = must("private", sys::fmap_anonymous(PAGE_SIZE, rw()))?;
-            poke(private, 1);
-            let child = Child::start(suite, Space::Clone, store, share(suite, private)?)?;
-            child.join()?;
-            expect("untouched", peek(private), 1)?;
-            let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_SHARED;
-            let shared = must("shared", sys::fmap_anonymous(PAGE_SIZE, flags))?;
-            poke(shared, 1);
-            let child = Child::start(suite, Space::Clone, store, share(suite, shared)?)?;
-            child.join()?;
-            expect("seen", peek(shared), 42)
-        },
-    );
-    suite.check(
+        clone_copies,
+    ),
+    (
         "an exception ends only its own context and is reported by status",
-        |suite| {
-            let child = Child::start(suite, Space::Clone, fault, share(suite, 0)?)?;
-            let (status, vector) = child.join()?;
-            expect("status", status, ContextStatus::UnhandledExcp as usize)?;
-            expect("page fault", vector, 14)
-        },
-    );
-    suite.check(
+        exception_ends_one,
+    ),
+    (
         "a spinning context is preempted and can be killed",
-        |suite| {
-            let child = Child::start(suite, Space::Same, spin, 0)?;
-            must("sleep", sys::nanosleep(10_000_000))?;
-            let authority = suite.root(PROC);
-            let name = format!("auth-{authority}-status");
-            let privileged = must(
-                "privileged status",
-                suite.dup(child.context, name.as_bytes()),
-            )?;
-            must("kill", write_words(privileged, &[usize::MAX]))?;
-            let (status, _) = child.join()?;
-            hold(&format!("ended, status {status}"), status != 0)?;
-            expect("close", sys::close(privileged), Ok(0))
-        },
-    );
-    suite.check(
+        spinning_is_killed,
+    ),
+    (
         "the end of a context is an event on the handle that made it",
-        |suite| {
-            let pipe = must("pipe", suite.open(PIPE, "", O_RDONLY))?;
-            let write = must("write end", suite.dup(pipe, b"write"))?;
-            let child = Child::start(suite, Space::Same, sleep_for_ever, share(suite, pipe)?)?;
-            let queue = must("queue", suite.open(EVENT, "", O_RDWR))?;
-            must(
-                "watch",
-                crate::ipc::subscribe(queue, child.context, EventFlags::EVENT_READ, 9),
-            )?;
-            let authority = suite.root(PROC);
-            let name = format!("auth-{authority}-status");
-            let privileged = must(
-                "privileged status",
-                suite.dup(child.context, name.as_bytes()),
-            )?;
-            must("sleep", sys::nanosleep(10_000_000))?;
-            must(
-                "kill a blocked context",
-                write_words(privileged, &[usize::MAX]),
-            )?;
-            let event = crate::ipc::next_event(queue).map_err(|e| format!("no event: {e}"))?;
-            expect("data", event.data, 9)?;
-            child.join()?;
-            for fd in [pipe, write, queue, privileged] {
-                must("close", sys::close(fd))?;
-            }
-            Ok(())
-        },
-    );
-    suite.check(
+        end_is_an_event,
+    ),
+    (
         "stop and kill through an unprivileged status handle are EPERM",
-        |suite| {
-            let child = Child::start(suite, Space::Same, spin, 0)?;
-            expect("stop", write_words(child.status, &[1]), Err(EPERM))?;
-            let name = format!("auth-{}-status", suite.root(PROC));
-            let privileged = must(
-                "privileged status",
-                suite.dup(child.context, name.as_bytes()),
-            )?;
-            must("kill", write_words(privileged, &[usize::MAX]))?;
-            child.join()?;
-            expect("close", sys::close(privileged), Ok(0))
-        },
-    );
-    suite.check(
+        unprivileged_status,
+    ),
+    (
         "an empty address space can be filled and borrowed",
-        |suite| {
-            let own = must("cur-context", suite.dup(suite.root(PROC), b"cur-context"))?;
-            let memory = must("addrspace", suite.dup(own, b"addrspace"))?;
-            let empty = must("empty", suite.dup(memory, b"empty"))?;
-            let at = 0x40_0000;
-            let flags = rw() | MapFlags::MAP_FIXED_NOREPLACE;
-            let words = [0, usize::MAX, 0, at, 2 * PAGE_SIZE, flags.bits()];
-            expect("map there", write_words(empty, &words), Ok(at))?;
-            let map = syscall::Map {
-                offset: at,
-                size: 2 * PAGE_SIZE,
-                flags: shared(),
-                address: 0,
-            };
-            let here = must("borrow", sys::fmap(empty, &map))?;
-            poke(here + PAGE_SIZE, 0x77);
-            // the operation records moved the descriptor's offset by the addresses they returned
-            must("rewind", sys::lseek(empty, 0, 0))?;
-            let mut list = [0u8; 128];
-            let n = must("grants", sys::read(empty, &mut list))?;
-            hold(&format!("whole records, got {n}"), n > 0 && n % 32 == 0)?;
-            let base: [u8; 8] = list[..8].try_into().unwrap_or([0; 8]);
-            expect("grant base", usize::from_le_bytes(base), at)?;
-            let again = must("borrow again", sys::fmap(empty, &map))?;
-            expect("same page", peek(again + PAGE_SIZE), 0x77)?;
-            must("unmap", sys::funmap(here, 2 * PAGE_SIZE))?;
-            must("unmap", sys::funmap(again, 2 * PAGE_SIZE))?;
-            let hole = syscall::Map {
-                offset: 0x900_0000,
-                size: PAGE_SIZE,
-                flags: shared(),
-                address: 0,
-            };
-            hold(
-                "a hole cannot be borrowed",
-                sys::fmap(empty, &hole).is_err(),
-            )?;
-            for fd in [empty, memory, own] {
-                must("close", sys::close(fd))?;
-            }
-            Ok(())
-        },
-    );
-    suite.check("FS base through regs/env", |suite| {
-        let cell = must("cell", sys::fmap_anonymous(PAGE_SIZE, rw()))?;
-        poke(cell, 0x5a);
-        let own = must("cur-context", suite.dup(suite.root(PROC), b"cur-context"))?;
-        let registers = must("regs/env", suite.dup(own, b"regs/env"))?;
-        must("write", write_words(registers, &[cell, 0]))?;
-        let found = probe::read_fs();
-        let mut back = [0u8; 16];
-        must("read back", sys::read(registers, &mut back))?;
-        must("restore", write_words(registers, &[0, 0]))?;
-        let _ = (sys::close(registers), sys::close(own));
-        expect("through fs", found, 0x5a)?;
-        expect("read back", &back[..8], cell.to_le_bytes().as_slice())
-    });
+        empty_space,
+    ),
+    ("FS base through regs/env", fs_base),
+];
+
+pub fn run(suite: &Suite) {
+    suite.check_all(CHECKS);
+}
+
+fn thread_shares_memory(suite: &Suite) -> Verdict {
+    let cell = must("cell", sys::fmap_anonymous(PAGE_SIZE, rw()))?;
+    let child = Child::start(suite, Space::Same, store, share(suite, cell)?)?;
+    let (status, _) = child.join()?;
+    expect("status", status, ContextStatus::Dead as usize)?;
+    expect("stored", peek(cell), 42)
+}
+
+fn clone_copies(suite: &Suite) -> Verdict {
+    let private = must("private", sys::fmap_anonymous(PAGE_SIZE, rw()))?;
+    poke(private, 1);
+    let child = Child::start(suite, Space::Clone, store, share(suite, private)?)?;
+    child.join()?;
+    expect("untouched", peek(private), 1)?;
+    let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_SHARED;
+    let shared = must("shared", sys::fmap_anonymous(PAGE_SIZE, flags))?;
+    poke(shared, 1);
+    let child = Child::start(suite, Space::Clone, store, share(suite, shared)?)?;
+    child.join()?;
+    expect("seen", peek(shared), 42)
+}
+
+fn exception_ends_one(suite: &Suite) -> Verdict {
+    let child = Child::start(suite, Space::Clone, fault, share(suite, 0)?)?;
+    let (status, vector) = child.join()?;
+    expect("status", status, ContextStatus::UnhandledExcp as usize)?;
+    expect("page fault", vector, 14)
+}
+
+fn spinning_is_killed(suite: &Suite) -> Verdict {
+    let child = Child::start(suite, Space::Same, spin, 0)?;
+    must("sleep", sys::nanosleep(10_000_000))?;
+    let authority = suite.root(PROC);
+    let name = format!("auth-{authority}-status");
+    let privileged = must(
+        "privileged status",
+        suite.dup(child.context, name.as_bytes()),
+    )?;
+    must("kill", write_words(privileged, &[usize::MAX]))?;
+    let (status, _) = child.join()?;
+    hold(&format!("ended, status {status}"), status != 0)?;
+    expect("close", sys::close(privileged), Ok(0))
+}
+
+fn end_is_an_event(suite: &Suite) -> Verdict {
+    let pipe = must("pipe", suite.open(PIPE, "", O_RDONLY))?;
+    let write = must("write end", suite.dup(pipe, b"write"))?;
+    let child = Child::start(suite, Space::Same, sleep_for_ever, share(suite, pipe)?)?;
+    let queue = must("queue", suite.open(EVENT, "", O_RDWR))?;
+    must(
+        "watch",
+        crate::ipc::subscribe(queue, child.context, EventFlags::EVENT_READ, 9),
+    )?;
+    let authority = suite.root(PROC);
+    let name = format!("auth-{authority}-status");
+    let privileged = must(
+        "privileged status",
+        suite.dup(child.context, name.as_bytes()),
+    )?;
+    must("sleep", sys::nanosleep(10_000_000))?;
+    must(
+        "kill a blocked context",
+        write_words(privileged, &[usize::MAX]),
+    )?;
+    let event = crate::ipc::next_event(queue).map_err(|e| format!("no event: {e}"))?;
+    expect("data", event.data, 9)?;
+    child.join()?;
+    for fd in [pipe, write, queue, privileged] {
+        must("close", sys::close(fd))?;
+    }
+    Ok(())
+}
+
+fn unprivileged_status(suite: &Suite) -> Verdict {
+    let child = Child::start(suite, Space::Same, spin, 0)?;
+    expect("stop", write_words(child.status, &[1]), Err(EPERM))?;
+    let name = format!("auth-{}-status", suite.root(PROC));
+    let privileged = must(
+        "privileged status",
+        suite.dup(child.context, name.as_bytes()),
+    )?;
+    must("kill", write_words(privileged, &[usize::MAX]))?;
+    child.join()?;
+    expect("close", sys::close(privileged), Ok(0))
+}
+
+fn empty_space(suite: &Suite) -> Verdict {
+    let own = must("cur-context", suite.dup(suite.root(PROC), b"cur-context"))?;
+    let memory = must("addrspace", suite.dup(own, b"addrspace"))?;
+    let empty = must("empty", suite.dup(memory, b"empty"))?;
+    let at = 0x40_0000;
+    let flags = rw() | MapFlags::MAP_FIXED_NOREPLACE;
+    let words = [0, usize::MAX, 0, at, 2 * PAGE_SIZE, flags.bits()];
+    expect("map there", write_words(empty, &words), Ok(at))?;
+    let map = syscall::Map {
+        offset: at,
+        size: 2 * PAGE_SIZE,
+        flags: shared(),
+        address: 0,
+    };
+    let here = must("borrow", sys::fmap(empty, &map))?;
+    poke(here + PAGE_SIZE, 0x77);
+    // the operation records moved the descriptor's offset by the addresses they returned
+    must("rewind", sys::lseek(empty, 0, 0))?;
+    let mut list = [0u8; 128];
+    let n = must("grants", sys::read(empty, &mut list))?;
+    hold(&format!("whole records, got {n}"), n > 0 && n % 32 == 0)?;
+    let base: [u8; 8] = list[..8].try_into().unwrap_or([0; 8]);
+    expect("grant base", usize::from_le_bytes(base), at)?;
+    let again = must("borrow again", sys::fmap(empty, &map))?;
+    expect("same page", peek(again + PAGE_SIZE), 0x77)?;
+    must("unmap", sys::funmap(here, 2 * PAGE_SIZE))?;
+    must("unmap", sys::funmap(again, 2 * PAGE_SIZE))?;
+    let hole = syscall::Map {
+        offset: 0x900_0000,
+        size: PAGE_SIZE,
+        flags: shared(),
+        address: 0,
+    };
+    hold(
+        "a hole cannot be borrowed",
+        sys::fmap(empty, &hole).is_err(),
+    )?;
+    for fd in [empty, memory, own] {
+        must("close", sys::close(fd))?;
+    }
+    Ok(())
+}
+
+fn fs_base(suite: &Suite) -> Verdict {
+    let cell = must("cell", sys::fmap_anonymous(PAGE_SIZE, rw()))?;
+    poke(cell, 0x5a);
+    let own = must("cur-context", suite.dup(suite.root(PROC), b"cur-context"))?;
+    let registers = must("regs/env", suite.dup(own, b"regs/env"))?;
+    must("write", write_words(registers, &[cell, 0]))?;
+    let found = probe::read_fs();
+    let mut back = [0u8; 16];
+    must("read back", sys::read(registers, &mut back))?;
+    must("restore", write_words(registers, &[0, 0]))?;
+    let _ = (sys::close(registers), sys::close(own));
+    expect("through fs", found, 0x5a)?;
+    expect("read back", &back[..8], cell.to_le_bytes().as_slice())
 }
 
 fn shared() -> MapFlags {

@@ -2,7 +2,7 @@
 //! `src/scheme/user.rs`).
 
 use crate::contexts::{self, Child, Space};
-use crate::suite::{Suite, expect, hold, must, scheme_id::*};
+use crate::suite::{Check, Suite, Verdict, expect, hold, must, scheme_id::*};
 use crate::sys;
 use alloc::{format, string::String, vec::Vec};
 use core::mem::size_of;
@@ -140,6 +140,23 @@ fn log() -> Vec<u8> {
     seen
 }
 
+/// Waits until the daemon has seen as many messages as wanted, at most 2 s, and a moment more for
+/// what must not come; then compares.
+fn told(what: &str, wanted: &[Opcode]) -> Verdict {
+    let mut seen = log();
+    for _ in 0..200 {
+        if seen.len() >= wanted.len() {
+            break;
+        }
+        must("wait", sys::nanosleep(10_000_000))?;
+        seen.extend(log());
+    }
+    must("a moment", sys::nanosleep(10_000_000))?;
+    seen.extend(log());
+    let wanted = wanted.iter().map(|opcode| *opcode as u8);
+    expect(what, seen, wanted.collect())
+}
+
 fn start_daemon(suite: &Suite) -> Result<Child, String> {
     let ready = must(
         "pipe",
@@ -160,6 +177,32 @@ fn start_daemon(suite: &Suite) -> Result<Child, String> {
     Ok(child)
 }
 
+const CHECKS: &[Check] = &[
+    ("open: the daemon's error and its object", open_and_close),
+    (
+        "dup without a name is not told to the daemon, close only once",
+        unnamed_dup,
+    ),
+    (
+        "read and write carry bytes at any alignment and length",
+        read_and_write,
+    ),
+    (
+        "a positioned object: the kernel keeps the offset, lseek knows the end",
+        kernel_offset,
+    ),
+    ("call: metadata and payload, in place", call_in_place),
+    ("fcntl, fevent, fpath reach the daemon", other_calls),
+    (
+        "fmap: the daemon's page, shared both ways, close after the last mapping",
+        fmap,
+    ),
+    (
+        "bad buffers give EFAULT and the daemon lives on",
+        bad_buffers,
+    ),
+];
+
 pub fn run(suite: &Suite) {
     let mut daemon = None;
     suite.check("a scheme socket is created and serves", |suite| {
@@ -167,178 +210,7 @@ pub fn run(suite: &Suite) {
         Ok(())
     });
     let Some(daemon) = daemon else { return };
-    suite.check("open: the daemon's error and its object", |suite| {
-        expect(
-            "absent",
-            sys::openat(ROOT, "absent", O_RDONLY, suite.slot()),
-            Err(ENOENT),
-        )?;
-        let fd = must("plain", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
-        log();
-        expect("close", sys::close(fd), Ok(0))?;
-        must("settle", sys::nanosleep(20_000_000))?;
-        expect("messages", log(), [Opcode::CloseMsg as u8].to_vec())
-    });
-    suite.check(
-        "dup without a name is not told to the daemon, close only once",
-        |suite| {
-            let fd = must("plain", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
-            let twin = must("dup", suite.dup(fd, b""))?;
-            log();
-            must("close", sys::close(fd))?;
-            must("settle", sys::nanosleep(10_000_000))?;
-            expect("nothing yet", log(), Vec::new())?;
-            let named = must("named dup", suite.dup(twin, b"other"))?;
-            must("close", sys::close(twin))?;
-            must("close", sys::close(named))?;
-            must("settle", sys::nanosleep(20_000_000))?;
-            let close = Opcode::CloseMsg as u8;
-            expect(
-                "messages",
-                log(),
-                [Opcode::Dup as u8, close, close].to_vec(),
-            )
-        },
-    );
-    suite.check(
-        "read and write carry bytes at any alignment and length",
-        |suite| {
-            let fd = must("plain", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
-            let mut area = alloc::vec![0xeeu8; 5 * PAGE_SIZE];
-            for (start, length) in [
-                (0, 0),
-                (1, 1),
-                (7, 100),
-                (4090, 20),
-                (0, 4096),
-                (13, 12_345),
-            ] {
-                area.fill(0xee);
-                let outcome = sys::read(fd, &mut area[start..start + length]);
-                expect(&format!("read {length}"), outcome, Ok(length))?;
-                // a stream passes offset -1, so the pattern starts at 255
-                let right = |i: usize| area[start + i] == (i as u8).wrapping_add(255);
-                hold(&format!("bytes of {length}"), (0..length).all(right))?;
-                hold(
-                    "guard",
-                    area[..start]
-                        .iter()
-                        .chain(&area[start + length..])
-                        .all(|b| *b == 0xee),
-                )?;
-                log();
-                let sum: usize = area[start..start + length]
-                    .iter()
-                    .map(|b| usize::from(*b))
-                    .sum();
-                let outcome = sys::write(fd, &area[start..start + length]);
-                expect(&format!("write {length}"), outcome, Ok(length))?;
-                let seen = log();
-                expect(
-                    "sum seen by the daemon",
-                    &seen[1..],
-                    (sum as u32).to_le_bytes().as_slice(),
-                )?;
-            }
-            expect("close", sys::close(fd), Ok(0))
-        },
-    );
-    suite.check(
-        "a positioned object: the kernel keeps the offset, lseek knows the end",
-        |suite| {
-            let fd = must(
-                "open",
-                sys::openat(ROOT, "positioned", O_RDWR, suite.slot()),
-            )?;
-            let mut bytes = [0; 10];
-            expect("read", sys::read(fd, &mut bytes), Ok(10))?;
-            expect("from 0", bytes[0], 0)?;
-            expect("read", sys::read(fd, &mut bytes), Ok(10))?;
-            expect("from 10", bytes[0], 10)?;
-            expect("seek", sys::lseek(fd, 100, 0), Ok(100))?;
-            expect("end", sys::lseek(fd, -1, 2), Ok(4999))?;
-            expect("before the start", sys::lseek(fd, -10_000, 1), Err(EINVAL))?;
-            expect("close", sys::close(fd), Ok(0))
-        },
-    );
-    suite.check("call: metadata and payload, in place", |suite| {
-        let fd = must("open", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
-        let mut payload = [5u8; 24];
-        let outcome = sys::call(fd, &mut payload, CallFlags::empty(), &[30, 12]);
-        expect("result", outcome, Ok(42))?;
-        expect("payload", payload[0], 6)?;
-        let unknown = CallFlags::from_bits_retain(1 << 40);
-        expect(
-            "unknown flag",
-            sys::call(fd, &mut payload, unknown, &[1, 2]),
-            Err(EINVAL),
-        )?;
-        expect("close", sys::close(fd), Ok(0))
-    });
-    suite.check("fcntl, fevent, fpath reach the daemon", |suite| {
-        let fd = must("open", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
-        expect("getfl", sys::fcntl(fd, syscall::F_GETFL, 0), Ok(O_RDWR))?;
-        expect("other command", sys::fcntl(fd, 0x5c1f, 0), Err(EINVAL))?;
-        expect("fevent", sys::fevent(fd, 3), Ok(1))?;
-        let mut path = [0; 32];
-        expect("fpath", sys::fpath(fd, &mut path), Ok(8))?;
-        expect("text", &path[..8], b"abi:path".as_slice())?;
-        expect("close", sys::close(fd), Ok(0))
-    });
-    suite.check(
-        "fmap: the daemon's page, shared both ways, close after the last mapping",
-        |suite| {
-            let fd = must("open", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
-            let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_SHARED;
-            let map = Map {
-                offset: 0,
-                size: 2 * PAGE_SIZE,
-                flags,
-                address: 0,
-            };
-            let at = must("map", sys::fmap(fd, &map))?;
-            expect("pages", (peek(at), peek(at + PAGE_SIZE)), (b'm', b'n'))?;
-            let second = Map {
-                offset: PAGE_SIZE,
-                size: PAGE_SIZE,
-                flags,
-                address: 0,
-            };
-            let other = must("map again", sys::fmap(fd, &second))?;
-            poke(other, b'X');
-            expect("shared", peek(at + PAGE_SIZE), b'X')?;
-            let unaligned = Map {
-                offset: 5,
-                size: PAGE_SIZE,
-                flags,
-                address: 0,
-            };
-            expect("unaligned", sys::fmap(fd, &unaligned), Err(EINVAL))?;
-            must("close", sys::close(fd))?;
-            log();
-            must("unmap", sys::funmap(other, PAGE_SIZE))?;
-            must("settle", sys::nanosleep(20_000_000))?;
-            expect("unmap message", log(), [Opcode::Munmap as u8].to_vec())?;
-            must("unmap", sys::funmap(at, 2 * PAGE_SIZE))?;
-            must("settle", sys::nanosleep(20_000_000))?;
-            expect(
-                "last",
-                log(),
-                [Opcode::Munmap as u8, Opcode::CloseMsg as u8].to_vec(),
-            )
-        },
-    );
-    suite.check("bad buffers give EFAULT and the daemon lives on", |suite| {
-        let fd = must("open", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
-        let nowhere = 0x5000_0000_0000;
-        let outcome = sys::raw(syscall::number::SYS_READ, [fd, nowhere, 100, 0, 0, 0]);
-        expect("read", outcome, Err(EFAULT))?;
-        let outcome = sys::raw(syscall::number::SYS_WRITE, [fd, 1 << 47, 100, 0, 0, 0]);
-        expect("write", outcome, Err(EFAULT))?;
-        let mut byte = [0; 3];
-        expect("still there", sys::read(fd, &mut byte), Ok(3))?;
-        expect("close", sys::close(fd), Ok(0))
-    });
+    suite.check_all(CHECKS);
     suite.check("when the daemon dies its scheme answers ENODEV", |suite| {
         let fd = must("open", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
         // it ends by itself: a context killed inside a call keeps the socket open upstream
@@ -354,4 +226,159 @@ pub fn run(suite: &Suite) {
         let _ = sys::close(fd);
         Ok(())
     });
+}
+
+fn open_and_close(suite: &Suite) -> Verdict {
+    expect(
+        "absent",
+        sys::openat(ROOT, "absent", O_RDONLY, suite.slot()),
+        Err(ENOENT),
+    )?;
+    let fd = must("plain", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
+    log();
+    expect("close", sys::close(fd), Ok(0))?;
+    told("messages", &[Opcode::CloseMsg])
+}
+
+fn unnamed_dup(suite: &Suite) -> Verdict {
+    let fd = must("plain", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
+    let twin = must("dup", suite.dup(fd, b""))?;
+    log();
+    must("close", sys::close(fd))?;
+    told("nothing yet", &[])?;
+    let named = must("named dup", suite.dup(twin, b"other"))?;
+    must("close", sys::close(twin))?;
+    must("close", sys::close(named))?;
+    let wanted = [Opcode::Dup, Opcode::CloseMsg, Opcode::CloseMsg];
+    told("messages", &wanted)
+}
+
+fn read_and_write(suite: &Suite) -> Verdict {
+    let fd = must("plain", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
+    let mut area = alloc::vec![0xeeu8; 5 * PAGE_SIZE];
+    for (start, length) in [
+        (0, 0),
+        (1, 1),
+        (7, 100),
+        (4090, 20),
+        (0, 4096),
+        (13, 12_345),
+    ] {
+        area.fill(0xee);
+        let outcome = sys::read(fd, &mut area[start..start + length]);
+        expect(&format!("read {length}"), outcome, Ok(length))?;
+        // a stream passes offset -1, so the pattern starts at 255
+        let right = |i: usize| area[start + i] == (i as u8).wrapping_add(255);
+        hold(&format!("bytes of {length}"), (0..length).all(right))?;
+        hold(
+            "guard",
+            area[..start]
+                .iter()
+                .chain(&area[start + length..])
+                .all(|b| *b == 0xee),
+        )?;
+        log();
+        let sum: usize = area[start..start + length]
+            .iter()
+            .map(|b| usize::from(*b))
+            .sum();
+        let outcome = sys::write(fd, &area[start..start + length]);
+        expect(&format!("write {length}"), outcome, Ok(length))?;
+        let seen = log();
+        expect(
+            "sum seen by the daemon",
+            &seen[1..],
+            (sum as u32).to_le_bytes().as_slice(),
+        )?;
+    }
+    expect("close", sys::close(fd), Ok(0))
+}
+
+fn kernel_offset(suite: &Suite) -> Verdict {
+    let fd = must(
+        "open",
+        sys::openat(ROOT, "positioned", O_RDWR, suite.slot()),
+    )?;
+    let mut bytes = [0; 10];
+    expect("read", sys::read(fd, &mut bytes), Ok(10))?;
+    expect("from 0", bytes[0], 0)?;
+    expect("read", sys::read(fd, &mut bytes), Ok(10))?;
+    expect("from 10", bytes[0], 10)?;
+    expect("seek", sys::lseek(fd, 100, 0), Ok(100))?;
+    expect("end", sys::lseek(fd, -1, 2), Ok(4999))?;
+    expect("before the start", sys::lseek(fd, -10_000, 1), Err(EINVAL))?;
+    expect("close", sys::close(fd), Ok(0))
+}
+
+fn call_in_place(suite: &Suite) -> Verdict {
+    let fd = must("open", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
+    let mut payload = [5u8; 24];
+    let outcome = sys::call(fd, &mut payload, CallFlags::empty(), &[30, 12]);
+    expect("result", outcome, Ok(42))?;
+    expect("payload", payload[0], 6)?;
+    let unknown = CallFlags::from_bits_retain(1 << 40);
+    expect(
+        "unknown flag",
+        sys::call(fd, &mut payload, unknown, &[1, 2]),
+        Err(EINVAL),
+    )?;
+    expect("close", sys::close(fd), Ok(0))
+}
+
+fn other_calls(suite: &Suite) -> Verdict {
+    let fd = must("open", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
+    expect("getfl", sys::fcntl(fd, syscall::F_GETFL, 0), Ok(O_RDWR))?;
+    expect("other command", sys::fcntl(fd, 0x5c1f, 0), Err(EINVAL))?;
+    expect("fevent", sys::fevent(fd, 3), Ok(1))?;
+    let mut path = [0; 32];
+    expect("fpath", sys::fpath(fd, &mut path), Ok(8))?;
+    expect("text", &path[..8], b"abi:path".as_slice())?;
+    expect("close", sys::close(fd), Ok(0))
+}
+
+fn fmap(suite: &Suite) -> Verdict {
+    let fd = must("open", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
+    let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_SHARED;
+    let map = Map {
+        offset: 0,
+        size: 2 * PAGE_SIZE,
+        flags,
+        address: 0,
+    };
+    let at = must("map", sys::fmap(fd, &map))?;
+    expect("pages", (peek(at), peek(at + PAGE_SIZE)), (b'm', b'n'))?;
+    let second = Map {
+        offset: PAGE_SIZE,
+        size: PAGE_SIZE,
+        flags,
+        address: 0,
+    };
+    let other = must("map again", sys::fmap(fd, &second))?;
+    poke(other, b'X');
+    expect("shared", peek(at + PAGE_SIZE), b'X')?;
+    let unaligned = Map {
+        offset: 5,
+        size: PAGE_SIZE,
+        flags,
+        address: 0,
+    };
+    expect("unaligned", sys::fmap(fd, &unaligned), Err(EINVAL))?;
+    must("close", sys::close(fd))?;
+    log();
+    must("unmap", sys::funmap(other, PAGE_SIZE))?;
+    told("unmap message", &[Opcode::Munmap])?;
+    must("unmap", sys::funmap(at, 2 * PAGE_SIZE))?;
+    told("last", &[Opcode::Munmap, Opcode::CloseMsg])
+}
+
+fn bad_buffers(suite: &Suite) -> Verdict {
+    let fd = must("open", sys::openat(ROOT, "plain", O_RDWR, suite.slot()))?;
+    let nowhere = 0x5000_0000_0000;
+    let outcome = sys::raw(syscall::number::SYS_READ, [fd, nowhere, 100, 0, 0, 0]);
+    expect("read", outcome, Err(EFAULT))?;
+    let outcome = sys::raw(syscall::number::SYS_WRITE, [fd, 1 << 47, 100, 0, 0, 0]);
+    expect("write", outcome, Err(EFAULT))?;
+    let mut byte = [0; 3];
+    expect("still there", sys::read(fd, &mut byte), Ok(3))?;
+    expect("close", sys::close(fd), Ok(0))
 }

@@ -7,6 +7,9 @@ use core::{cell::Cell, fmt::Debug};
 /// Why a check failed.
 pub type Verdict = Result<(), String>;
 
+/// A check: what it is about, in words that `abi: ok` and `abi: FAIL` give, and the check itself.
+pub type Check = (&'static str, fn(&Suite) -> Verdict);
+
 /// What every check may use: the roots the kernel handed out, and free descriptor numbers.
 pub struct Suite {
     /// Descriptor of the root of each kernel scheme, by scheme id.
@@ -109,6 +112,13 @@ impl Suite {
                 self.failed.set(self.failed.get() + 1);
                 self.say(&format!("abi: FAIL {name}: {why}"));
             }
+        }
+    }
+
+    /// Runs checks one after the other.
+    pub fn check_all(&self, checks: &[Check]) {
+        for (name, body) in checks {
+            self.check(name, body);
         }
     }
 

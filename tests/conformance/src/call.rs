@@ -189,9 +189,6 @@ impl fmt::Debug for Errno {
     }
 }
 
-/// Extra words of a reply at most.
-pub const MAX_EXTRA: usize = 16;
-
 /// What a call gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {

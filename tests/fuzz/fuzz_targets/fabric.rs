@@ -23,6 +23,8 @@ mod faults;
 #[path = "../../../xtask/src/report.rs"]
 #[allow(dead_code, reason = "only errors are needed")]
 mod report;
+#[path = "../../../xtask/src/shared_memory.rs"]
+mod shared_memory;
 
 const VECTORS: usize = 2;
 /// A server that says nothing for so long has hung.

@@ -3,7 +3,7 @@
 //! a function has one driver at most, and in the end none.
 #![no_main]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -14,11 +14,12 @@ use pcid::scheme::PciScheme;
 use platform::pci::config::ConfigSpace;
 use platform::pci::protocol::{Address, MAX_REQUEST_BYTES, Request, Response};
 use platform::pci::simulated::{SimulatedFunction, SimulatedMachine};
-use platform::scheme::{SchemeLoop, Transport};
+use platform::scheme::SchemeLoop;
+use platform::scheme::fake::FakeSocket;
 use redox_scheme::scheme::SchemeSync;
 use syscall::error::Error;
 use syscall::flag::{O_DIRECTORY, O_STAT};
-use syscall::schemev2::{Cqe, Opcode, Sqe};
+use syscall::schemev2::{Opcode, Sqe};
 
 /// Bytes as messages of either side.
 fn messages(bytes: &[u8]) {
@@ -65,29 +66,6 @@ fn machine(input: &mut Unstructured<'_>) -> Result<(SimulatedMachine, Vec<Addres
     Ok((machine, places))
 }
 
-#[derive(Default)]
-struct FakeSocket {
-    request: VecDeque<Sqe>,
-    answers: Vec<Cqe>,
-}
-
-impl Transport for &mut FakeSocket {
-    fn blocking(&self) -> bool {
-        true
-    }
-    fn read(&mut self, requests: &mut [Sqe]) -> platform::Result<Option<usize>> {
-        let Some(request) = self.request.pop_front() else {
-            return Ok(None);
-        };
-        requests[0] = request;
-        Ok(Some(1))
-    }
-    fn write(&mut self, answers: &[Cqe]) -> platform::Result<usize> {
-        self.answers.extend(answers);
-        Ok(answers.len())
-    }
-}
-
 struct Client {
     scheme: PciScheme,
     root: usize,
@@ -95,20 +73,20 @@ struct Client {
 
 impl Client {
     fn request(&mut self, opcode: u8, args: [u64; 6]) -> platform::Result<usize> {
-        let mut socket = FakeSocket::default();
+        let socket = FakeSocket::default();
         let request = Sqe {
             opcode,
             tag: 1,
             args,
             ..Sqe::default()
         };
-        socket.request.push_back(request);
-        SchemeLoop::with_transport(&mut socket)
+        socket.send(request);
+        SchemeLoop::with_transport(socket.clone())
             .poll(&mut self.scheme)
             .expect("a socket that works");
-        match socket.answers[..] {
-            [answer] => Error::demux(answer.result as usize),
-            _ => Ok(0),
+        match socket.answer() {
+            Some(answer) => Error::demux(answer.result as usize),
+            None => Ok(0),
         }
     }
 

@@ -1,28 +1,9 @@
 # A disk whose blocks are memory of node 1 (disk-1.sh): written here and read there, and the other
 # way round; the driver and the server of the disk come and go.
 
+. /scheme/initfs/lib/steps.sh
+
 disk=/scheme/disk.scif/1
-failed=0
-
-step() {
-    if [ "$2" -eq 0 ]; then
-        echo "STEP $1: ok"
-    else
-        echo "STEP $1: FAIL $3"
-        failed=1
-    fi
-}
-
-# Looks until the condition holds, at most a minute.
-until_true() {
-    tries=0
-    until "$@" || [ "$tries" -gt 600 ]; do
-        tries=$((tries + 1))
-        sleep 0.1
-    done
-    "$@"
-}
-
 say() {
     tries=0
     until { echo "$2" > "/scheme/scif/1/$1"; } 2> /dev/null || [ "$tries" -gt 600 ]; do

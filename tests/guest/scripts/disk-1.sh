@@ -1,26 +1,8 @@
 # The node that offers its memory as a disk, and has the disk as a file too (disk-0.sh).
 
+. /scheme/initfs/lib/steps.sh
+
 disk=/scheme/disk.scif/1
-failed=0
-
-step() {
-    if [ "$2" -eq 0 ]; then
-        echo "STEP $1: ok"
-    else
-        echo "STEP $1: FAIL $3"
-        failed=1
-    fi
-}
-
-until_true() {
-    tries=0
-    until "$@" || [ "$tries" -gt 600 ]; do
-        tries=$((tries + 1))
-        sleep 0.1
-    done
-    "$@"
-}
-
 say() {
     tries=0
     until { echo "$2" > "/scheme/scif/0/$1"; } 2> /dev/null || [ "$tries" -gt 600 ]; do

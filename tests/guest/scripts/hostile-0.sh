@@ -1,15 +1,7 @@
 # Node 1 breaks the protocol in every way it can (scif-hostile), node 2 is a good one. The host
 # resets the link with node 1 again and again, and everything else goes on.
 
-failed=0
-step() {
-    if [ "$2" -eq 0 ]; then
-        echo "STEP $1: ok"
-    else
-        echo "STEP $1: FAIL $3"
-        failed=1
-    fi
-}
+. /scheme/initfs/lib/steps.sh
 
 counter() {
     set -- $(grep "^$1 " /scheme/scif/stats)

@@ -1,15 +1,6 @@
 # Memory pinned where it is, the calls for other drivers, and what scifctl shows, on one node.
 
-failed=0
-
-step() {
-    if [ "$2" -eq 0 ]; then
-        echo "STEP $1: ok"
-    else
-        echo "STEP $1: FAIL $3"
-        failed=1
-    fi
-}
+. /scheme/initfs/lib/steps.sh
 
 scif-pin || failed=1
 
@@ -31,13 +22,9 @@ echo "$old" > "$limits"
 
 [ "$(scifctl peers)" = "added 0" ]
 step peers $? "$(scifctl peers)"
+listening() { scifctl ports | grep "3333.*cat$" > /dev/null; }
 cat /scheme/scif/accept/3333 > /dev/null &
-tries=0
-until scifctl ports | grep "3333.*cat$" > /dev/null || [ "$tries" -gt 200 ]; do
-    tries=$((tries + 1))
-    sleep 0.1
-done
-scifctl ports | grep "3333.*cat$" > /dev/null
+until_true listening
 step program-named $? "$(scifctl ports)"
 scifctl programs | grep "port *3333 *listening *cat$" > /dev/null
 step program-holds $? "$(scifctl programs)"

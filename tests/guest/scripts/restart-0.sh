@@ -1,25 +1,6 @@
 # micd is killed on this node while programs do everything with node 1 (restart-1.sh).
 
-failed=0
-
-step() {
-    if [ "$2" -eq 0 ]; then
-        echo "STEP $1: ok"
-    else
-        echo "STEP $1: FAIL $3"
-        failed=1
-    fi
-}
-
-# Looks until the condition holds, at most half a minute.
-until_true() {
-    tries=0
-    until "$@" || [ "$tries" -gt 300 ]; do
-        tries=$((tries + 1))
-        sleep 0.1
-    done
-    "$@"
-}
+. /scheme/initfs/lib/steps.sh
 
 pid_of() { ps | grep " $1\$" | { read -r pid rest; echo "$pid"; }; }
 another() { [ -n "$(pid_of "$1")" ] && [ "$(pid_of "$1")" != "$2" ]; }

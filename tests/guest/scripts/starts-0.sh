@@ -1,28 +1,14 @@
 # No start script has started micd. Here a spawner of drivers does, for one function of the link; on
 # node 1 it is started by hand (starts-1.sh).
 
-failed=0
-
-step() {
-    if [ "$2" -eq 0 ]; then
-        echo "STEP $1: ok"
-    else
-        echo "STEP $1: FAIL $3"
-        failed=1
-    fi
-}
+. /scheme/initfs/lib/steps.sh
 
 linked() { [ "$(cat /scheme/scif/nodes 2> /dev/null | wc -l)" -ge 3 ]; }
 
 [ ! -e /scheme/scif/version ]
 step nothing-before $? "the scheme is there already"
 spawn-driver micd || failed=1
-tries=0
-until linked || [ "$tries" -gt 300 ]; do
-    tries=$((tries + 1))
-    sleep 0.1
-done
-linked
+until_true linked
 step linked $? "$(cat /scheme/scif/nodes)"
 
 # Whoever comes later leaves the first alone.

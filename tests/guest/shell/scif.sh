@@ -71,7 +71,11 @@ listening 2054
 kill $!
 wait $!
 check killed 143 $?
-sleep 0.2
+tries=0
+while grep -q 2054 /scheme/scif/ports && [ "$tries" -lt 100 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
 check port_free 0 "$(grep -c 2054 /scheme/scif/ports)"
 
 rm /tmp/got /tmp/random

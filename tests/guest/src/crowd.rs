@@ -1,6 +1,6 @@
 //! As [`peer`](crate::peer), for many connections at once, each in a thread of its own.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,12 +15,36 @@ use crate::{settled, windows};
 /// The port `scif-crowd` listens on.
 pub const PORT: u16 = 3100;
 
-/// Serves until a connection says [`QUIT`]. Reports are kept by the seed of their stream.
+/// So many reports are kept, the newest: who compares pages must not find those of old ones.
+const REPORTS: usize = 64;
+
+/// Reports by the seed of their stream.
+#[derive(Default)]
+struct Reports(Mutex<VecDeque<(u64, Report)>>);
+
+impl Reports {
+    fn keep(&self, seed: u64, report: Report) {
+        let mut list = self.0.lock();
+        list.retain(|(known, _)| *known != seed);
+        if list.len() == REPORTS {
+            list.pop_front();
+        }
+        list.push_back((seed, report));
+    }
+
+    fn get(&self, seed: u64) -> Option<Report> {
+        let list = self.0.lock();
+        let found = list.iter().find(|(known, _)| *known == seed);
+        found.map(|(_, report)| *report)
+    }
+}
+
+/// Serves until a connection says [`QUIT`]. The newest reports are kept.
 ///
 /// # Errors
 /// Those of listening and accepting.
 pub fn serve() -> scif::Result<()> {
-    let reports: Arc<Mutex<BTreeMap<u64, Report>>> = Arc::default();
+    let reports = Arc::<Reports>::default();
     let listener = Listener::bind(PORT)?;
     let ended = Arc::new(AtomicBool::new(false));
     let own = PortId::new(scif::nodes()?.own, PORT);
@@ -47,7 +71,7 @@ pub fn serve() -> scif::Result<()> {
 }
 
 /// Serves one connection to its end; whether it said [`QUIT`].
-fn serve_one(endpoint: &Endpoint, reports: &Mutex<BTreeMap<u64, Report>>) -> bool {
+fn serve_one(endpoint: &Endpoint, reports: &Reports) -> bool {
     let mut bytes = [0; size_of::<Request>()];
     if endpoint.recv(&mut bytes, RecvFlags::BLOCK) != Ok(bytes.len()) {
         return false;
@@ -60,7 +84,7 @@ fn serve_one(endpoint: &Endpoint, reports: &Mutex<BTreeMap<u64, Report>>) -> boo
         ECHO => peer::echo(endpoint, &request),
         SINK => {
             let report = peer::sink(endpoint, &request);
-            reports.lock().insert(seed, report);
+            reports.keep(seed, report);
             // The other end may have gone.
             let _ = endpoint.send(report.as_bytes(), SendFlags::BLOCK);
         }
@@ -68,9 +92,8 @@ fn serve_one(endpoint: &Endpoint, reports: &Mutex<BTreeMap<u64, Report>>) -> boo
             peer::source(endpoint, &request);
         }
         REPORT => {
-            let known = settled(|| reports.lock().contains_key(&seed), &true);
-            let report = reports.lock().get(&seed).copied().unwrap_or_default();
-            if known {
+            settled(|| reports.get(seed).is_some(), &true);
+            if let Some(report) = reports.get(seed) {
                 let _ = endpoint.send(report.as_bytes(), SendFlags::BLOCK);
             }
         }

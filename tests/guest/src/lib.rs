@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod crowd;
+pub mod memory;
 pub mod pattern;
 pub mod peer;
 pub mod windows;
@@ -18,7 +19,7 @@ use core::fmt::Debug;
 
 use runtime::println;
 use runtime::time::{Duration, sleep};
-use scif::{Endpoint, Errno, Error, Listener, PortId};
+use scif::{Endpoint, Errno, Error, Listener, Options, PortId};
 
 /// The checks of one program.
 pub struct Suite {
@@ -119,16 +120,8 @@ fn unreachable_success() -> (Endpoint, Endpoint) {
 /// # Errors
 /// The last one.
 pub fn connect_patiently(to: PortId) -> scif::Result<Endpoint> {
-    let mut left = 200;
-    loop {
-        match scif::connect(to) {
-            Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) if left > 0 => {
-                left -= 1;
-                sleep(Duration::from_millis(100));
-            }
-            result => return result,
-        }
-    }
+    let patience = Duration::from_secs(20);
+    Options::new().patience(patience).connect(to)
 }
 
 /// Looks again and again until the value is the wanted one, at most 20 s; returns the last value,

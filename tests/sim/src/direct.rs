@@ -375,6 +375,7 @@ impl World {
         let mapped = Mapped {
             mem: mem.clone(),
             control,
+            number: record.handle.get(),
             own,
             peer: place(Part::PeerQueuePair)?.0,
             peer_ring: place(Part::PeerRing)?.0,

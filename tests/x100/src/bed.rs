@@ -13,6 +13,7 @@ use micd::x100::dma::Counters;
 use micd::x100::image::Files;
 use micd::x100::slot::{Interrupts, Slot};
 use platform::aperture::Aperture;
+use platform::counting::drains;
 use platform::irq::Interrupt;
 use platform::mem::{PAGE, Region};
 use platform::mmio::Mmio;
@@ -400,12 +401,13 @@ impl Bed {
 
     /// Accesses to registers while this is done.
     pub fn count<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> (Accesses, T) {
-        let before = self.card.borrow().accesses;
+        let (before, drained) = (self.card.borrow().accesses, drains());
         let result = what(self);
         let after = self.card.borrow().accesses;
         let counted = Accesses {
             reads: after.reads - before.reads,
             writes: after.writes - before.writes,
+            drains: drains() - drained,
         };
         (counted, result)
     }

@@ -11,10 +11,11 @@ use std::rc::Rc;
 use micd::x100::registers::{
     ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_VECTOR, CARD_INTERRUPTS, CAUSES, CHANNELS, DCR,
     DOORBELLS, DOWNLOAD, DOWNLOAD_ADDRESS, DOWNLOAD_READY, HOST_CHANNELS, ICR_SEND, MSIXPBACR,
-    MXAR0, POSTCODE, RGCR, RGCR_RESET, SDBIC_REQUEST, SIAC0, SICC0, SICE0, SICR0, SMPT_ENTRIES,
-    SMPT_SHIFT, SMPT_WINDOW, THERMAL_STATUS, apicicr, boot_processor, cause_doorbell, channel,
-    dcr_enable, dcr_owner, rdmasr, scratch, sdbic, smpt,
+    MXAR0, POSTCODE, RGCR, RGCR_RESET, SDBIC_REQUEST, SHUTDOWN_INTERRUPT, SIAC0, SICC0, SICE0,
+    SICR0, SMPT_ENTRIES, SMPT_SHIFT, SMPT_WINDOW, THERMAL_STATUS, apicicr, boot_processor,
+    cause_doorbell, channel, dcr_enable, dcr_owner, rdmasr, scratch, sdbic, smpt,
 };
+use platform::counting::drains;
 use platform::mem::Region;
 
 use crate::dma::{Channel, Done};
@@ -70,6 +71,8 @@ pub struct Accesses {
     pub reads: u64,
     /// Stores.
     pub writes: u64,
+    /// How often it drained gathered stores: in [`Bed::count`](crate::bed::Bed::count).
+    pub drains: u64,
 }
 
 /// A card.
@@ -113,6 +116,9 @@ pub struct Card {
     pub complaints: Vec<String>,
     /// What the host has done at all.
     pub accesses: Accesses,
+    /// How often it had drained gathered stores when it last told the card to look at what it had
+    /// stored.
+    drains: u64,
     /// Resets so far.
     pub resets: u32,
 }
@@ -152,12 +158,20 @@ impl Card {
             done: Done::default(),
             complaints: Vec::new(),
             accesses: Accesses::default(),
+            drains: drains(),
             resets: 0,
         }
     }
 
     pub(crate) fn complain(&mut self, what: String) {
         self.complaints.push(what);
+    }
+
+    /// The host tells the card to look at what it has stored, which must have arrived.
+    pub(crate) fn must_be_drained(&mut self, what: &str) {
+        if core::mem::replace(&mut self.drains, drains()) == drains() {
+            self.complain(format!("{what}: stores are not drained before"));
+        }
     }
 
     pub(crate) fn is_first_stepping(&self) -> bool {
@@ -388,10 +402,15 @@ impl Card {
             }
         } else if let Some(n) = index_of(offset, apicicr(0), 8, CARD_INTERRUPTS - 1) {
             if core::mem::take(&mut self.apic_read[n]) && value == self.apic[n] | ICR_SEND {
+                // Who is asked to end need not read anything.
+                if n != SHUTDOWN_INTERRUPT {
+                    self.must_be_drained("APICICR");
+                }
                 self.interrupts.push_back(Interrupt::Apic(n));
                 return;
             }
         } else if let Some(n) = index_of(offset, rdmasr(0), 4, CARD_INTERRUPTS) {
+            self.must_be_drained("RDMASR");
             self.interrupts.push_back(Interrupt::Rdma(n));
             return;
         } else if let Some((n, register)) = channel_of(offset) {
@@ -414,6 +433,7 @@ impl Card {
             && self.processor == boot_processor(self.scratch[2])
             && self.scratch[5] != 0;
         if is_ready && is_right {
+            self.must_be_drained("APICICR7");
             self.is_booted = true;
             self.scratch[2] &= DOWNLOAD_ADDRESS;
             self.interrupts.push_back(Interrupt::Boot);

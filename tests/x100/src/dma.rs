@@ -200,6 +200,7 @@ impl Card {
                 return;
             }
             channel.dhpr = value;
+            self.must_be_drained("DHPR");
         }
     }
 

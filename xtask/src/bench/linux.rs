@@ -7,16 +7,18 @@
 use crate::bench::cpio::Archive;
 use crate::bench::native;
 use crate::config::Node;
+use crate::launch;
 use crate::lines::Splitter;
-use crate::machine::{self, RunDirectory};
+use crate::machine::RunDirectory;
 use crate::packages;
 use crate::report::{Context, Result, Step};
+use crate::shared_memory::new_memory;
 use crate::workspace::{self, Place};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -148,7 +150,7 @@ impl Linux {
         line: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let directory = RunDirectory::new()?;
-        let window = machine::new_memory("window", WINDOW_MIB << 20)?;
+        let window = new_memory("window", WINDOW_MIB << 20)?;
         let network = directory.path().join("network");
         let (sender, lines) = channel();
         let mut guests = Vec::new();
@@ -286,23 +288,11 @@ impl Guest {
         let errors = File::create(workspace::root().join(&log))
             .context(|| format!("create the log {log}"))?;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let mut words: Vec<String> = Vec::new();
-        if pin {
-            words.extend(["taskset", "-c"].map(str::to_string));
-            words.push((guest % cores).to_string());
-        }
-        words.extend(["setpriv", "--pdeathsig", "KILL"].map(str::to_string));
-        words.extend_from_slice(arguments);
+        let core = pin.then_some(guest % cores);
         let mut copy = errors
             .try_clone()
             .context(|| format!("share the log {log}"))?;
-        let mut child = Command::new(&words[0])
-            .args(&words[1..])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(errors)
-            .spawn()
-            .context(|| format!("start '{}'", words.join(" ")))?;
+        let mut child = launch::start(arguments, core, Stdio::piped(), errors)?;
         let Some(mut output) = child.stdout.take() else {
             return Err("a started program has no output".into());
         };

@@ -56,7 +56,7 @@ const WORDS: &[&str] = &[
 /// Conversions of the enums above, no values of them.
 const CONVERSIONS: &[&str] = &["try_from_raw", "from_bits_retain", "empty"];
 /// Functions that ask for an object by its name.
-const ASKING: &[&str] = &["dup", "dup2", "dup_upper", "openat_upper"];
+const ASKING: &[&str] = &["companion", "dup", "dup2", "dup_upper", "openat_upper"];
 
 /// Compares.
 ///
@@ -241,10 +241,13 @@ fn methods(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// The names of the checks in a source of the ABI test.
+/// The names of the checks in a source of the ABI test: of single ones, and in tables.
 fn names_of_checks(text: &str) -> BTreeSet<String> {
-    let after = text.split(".check(").skip(1);
-    after
+    let single = text.split(".check(").skip(1);
+    let tables = text.split("&[Check] = &[").skip(1);
+    let tables = tables.filter_map(|rest| rest.split("\n];").next());
+    single
+        .chain(tables.flat_map(|table| table.split("\n    (").skip(1)))
         .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
         .map(str::to_string)
         .collect()
@@ -392,8 +395,19 @@ mod tests { SYS_FUTEX }
 
     #[test]
     fn checks_are_found_by_their_names() {
-        let text = "suite.check(\"one\", |_| Ok(()));\n  s.check(\n    \"two\",\n";
+        let text = r#"
+const CHECKS: &[Check] = &[
+    ("four (of it)", four),
+    (
+        "three",
+        three,
+    ),
+];
+    suite.check("one", |_| Ok(("none", 0)));
+    s.check(
+        "two",
+"#;
         let names: Vec<String> = names_of_checks(text).into_iter().collect();
-        assert_eq!(names, ["one", "two"]);
+        assert_eq!(names, ["four (of it)", "one", "three", "two"]);
     }
 }

@@ -98,6 +98,7 @@ impl Bed {
                 side.writes_to = None;
                 side.link.lost();
             }
+            Step::Ask => panic!("it has a heart"),
             Step::Detach => {
                 side.writes_to = None;
                 side.link.detached();
@@ -501,6 +502,7 @@ fn a_peer_that_writes_noise_into_its_record_does_no_harm() {
             Some(Step::Connect { .. }) => side.link.connected(round % 5 != 0),
             Some(Step::Lose { .. }) => side.link.lost(),
             Some(Step::Detach) => side.link.detached(),
+            Some(Step::Ask) => panic!("it has a heart"),
             None => {}
         }
     }
@@ -530,6 +532,7 @@ fn a_restless_peer_does_not_keep_us_busy() {
                 Step::Connect { .. } => side.link.connected(true),
                 Step::Lose { .. } => side.link.lost(),
                 Step::Detach => side.link.detached(),
+                Step::Ask => panic!("it has a heart"),
             }
         }
     }

@@ -34,7 +34,7 @@ use self::reach::{Lane, Reach};
 use crate::function::{Doorbell, MicFunction, Step};
 
 /// Vendor and device of both kinds of ivshmem.
-const IVSHMEM: (u16, u16) = (0x1af4, 0x1110);
+pub const IVSHMEM: (u16, u16) = (0x1af4, 0x1110);
 
 /// Registers of `ivshmem-doorbell` (QEMU, docs/specs/ivshmem-spec).
 const REGISTERS_BAR: usize = 0;
@@ -77,8 +77,12 @@ impl Doorbell for VmicDoorbell {
 }
 
 /// Finds and opens all link devices of this machine. A device that cannot be used is reported and
-/// left out.
-pub fn find() -> Result<Vec<Vmic>> {
+/// left out; the flag says that there are none, whose peers may still write to the memory of a
+/// driver before this one: nothing on this side could keep them from it.
+///
+/// # Errors
+/// Those of the `pci` scheme.
+pub fn find() -> Result<(Vec<Vmic>, bool)> {
     let access = RawAccess::open()?;
     let mut devices: BTreeMap<(u16, u8, u8), Vec<Address>> = BTreeMap::new();
     for address in pci::list()? {
@@ -119,7 +123,8 @@ pub fn find() -> Result<Vec<Vmic>> {
             Err(error) => log::error!("{doorbell}: this link cannot be used: {error}"),
         }
     }
-    Ok(found)
+    let is_complete = found.len() as u64 == count;
+    Ok((found, is_complete))
 }
 
 impl Vmic {

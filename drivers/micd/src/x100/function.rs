@@ -16,7 +16,8 @@ use syscall::error::{EAGAIN, EBUSY};
 
 use super::registers::{PAGE_HIGH, PAGE_LOW, SHUTDOWN_INTERRUPT};
 use super::{
-    DRAIN_NS, LOOK_NS, Link, MESSAGE_DOORBELL, SHUTDOWN_NS, State, X100, identity, send_interrupt,
+    DRAIN_NS, LOOK_NS, Link, MESSAGE_DOORBELL, QUESTIONS, SHUTDOWN_NS, State, X100, identity,
+    send_interrupt,
 };
 use crate::function::{Bus, Doorbell, Loss, MicFunction, Step};
 
@@ -53,6 +54,8 @@ impl MicFunction for X100 {
         if timing != self.timing {
             self.timing = timing;
             self.next_look = self.now;
+            // The questions asked until now were far apart, or close together.
+            self.ask_at_intervals();
         }
     }
 
@@ -237,10 +240,28 @@ impl MicFunction for X100 {
         }
         self.beats = 0;
         self.beat_at = self.now;
+        self.heard = 0;
+        self.ask_at_intervals();
         self.failed_boots = 0;
         self.link = Link::Connected { queue_pair };
         if let State::Booting { .. } = self.state {
             self.state = State::Running;
+        }
+    }
+
+    fn asked(&mut self, heard: u64) {
+        if heard != self.heard {
+            (self.heard, self.unanswered) = (heard, 0);
+            return;
+        }
+        self.unanswered += 1;
+        if self.unanswered >= QUESTIONS {
+            let (name, limit) = (&self.name, self.timing.silence_ns / 1_000_000);
+            log::error!(
+                "{name}: its system is silent: {QUESTIONS} questions in {limit} ms (silence_ms), \
+                 and no answer"
+            );
+            self.bring_down(Loss::Silence);
         }
     }
 

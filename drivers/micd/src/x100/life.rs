@@ -14,8 +14,8 @@ use super::registers::{
     RGCR_RESET, SDBIC1, SHUTDOWN_INTERRUPT, SICC0, boot_processor, name,
 };
 use super::{
-    BOOT_NS, CRASHED, LOOK_NS, Link, MAX_FAILED_BOOTS, READY_NS, SECOND_NS, State, X100, dma,
-    identity, slot,
+    BOOT_NS, CRASHED, LOOK_NS, Link, MAX_FAILED_BOOTS, QUESTIONS, READY_NS, SECOND_NS, State, X100,
+    dma, identity, slot,
 };
 use crate::function::{Loss, Step};
 
@@ -259,6 +259,10 @@ impl X100 {
         }
         match self.link {
             Link::Connecting { queue_pair } => Some(Step::Connect { queue_pair }),
+            Link::Connected { .. } if self.beats == 0 && self.ask_at <= now => {
+                self.ask_at = now.saturating_add(self.question_ns());
+                Some(Step::Ask)
+            }
             _ => None,
         }
     }
@@ -305,6 +309,17 @@ impl X100 {
         if beats != 0 && self.now.saturating_sub(self.beat_at) > self.timing.silence_ns {
             self.bring_down(Loss::Silence);
         }
+    }
+
+    /// Nanoseconds between two questions to a system without a heart.
+    fn question_ns(&self) -> u64 {
+        self.timing.silence_ns / u64::from(QUESTIONS)
+    }
+
+    /// From now on it is asked at intervals whether it lives.
+    pub(super) fn ask_at_intervals(&mut self) {
+        self.unanswered = 0;
+        self.ask_at = self.now.saturating_add(self.question_ns());
     }
 
     /// The card's system says that it has ended.

@@ -71,6 +71,8 @@ const BOOT_NS: u64 = 180 * SECOND_NS;
 const SHUTDOWN_NS: u64 = 60 * SECOND_NS;
 /// Between two looks whether the DMA engine is done.
 const DRAIN_NS: u64 = SECOND_NS / 100;
+/// Questions in a row that a system without a heart leaves unanswered before it is lost.
+const QUESTIONS: u32 = 3;
 /// Boots in a row that may fail.
 const MAX_FAILED_BOOTS: u32 = 3;
 
@@ -167,6 +169,11 @@ pub struct X100 {
     /// The card's heart, and when it beat last.
     beats: u64,
     beat_at: u64,
+    /// Of a card without a heart: when it is asked for a sign of life next, the messages heard of
+    /// it when it was asked last, and how often none has come since.
+    ask_at: u64,
+    heard: u64,
+    unanswered: u32,
 }
 
 /// Interrupts the card.
@@ -318,6 +325,9 @@ impl X100 {
             stall_at: None,
             beats: 0,
             beat_at: 0,
+            ask_at: 0,
+            heard: 0,
+            unanswered: 0,
         })
     }
 

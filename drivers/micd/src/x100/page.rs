@@ -3,7 +3,7 @@
 //!
 //! The first 24 bytes are those of the mainline driver (`mic_common.h`, `mic_bootparam`). The last
 //! words are an extension: a card that counts the first of them up is watched by it, and a card
-//! that leaves them 0 speaks the base protocol and is watched by its crash notices only.
+//! that leaves them 0 speaks the base protocol and is asked for signs of life instead.
 
 use platform::Result;
 use platform::mem::{PAGE, Region};

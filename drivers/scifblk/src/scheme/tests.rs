@@ -1,38 +1,13 @@
 //! The scheme behind the event loop, from a client's side.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
-
-use platform::scheme::{SchemeLoop, Transport};
+use platform::scheme::SchemeLoop;
+use platform::scheme::fake::FakeSocket;
 use syscall::error::{EINVAL, ENOSPC};
 use syscall::flag::O_RDWR;
-use syscall::schemev2::{Cqe, Opcode, Sqe};
+use syscall::schemev2::{Opcode, Sqe};
 
 use super::*;
 use crate::disk::fake::{Memory, disk};
-
-#[derive(Clone, Default)]
-struct FakeSocket {
-    requests: Rc<RefCell<VecDeque<Sqe>>>,
-    answers: Rc<RefCell<Vec<Cqe>>>,
-}
-
-impl Transport for FakeSocket {
-    fn blocking(&self) -> bool {
-        false
-    }
-    fn read(&mut self, requests: &mut [Sqe]) -> Result<Option<usize>> {
-        Ok(self.requests.borrow_mut().pop_front().map(|request| {
-            requests[0] = request;
-            1
-        }))
-    }
-    fn write(&mut self, answers: &[Cqe]) -> Result<usize> {
-        self.answers.borrow_mut().extend(answers);
-        Ok(answers.len())
-    }
-}
 
 struct Bed {
     socket: FakeSocket,
@@ -60,9 +35,9 @@ impl Bed {
             args,
             ..Sqe::default()
         };
-        self.socket.requests.borrow_mut().push_back(sqe);
+        self.socket.send(sqe);
         self.requests.poll(&mut self.scheme).unwrap();
-        let answer = self.socket.answers.borrow_mut().pop();
+        let answer = self.socket.answer();
         answer.map(|answer| Error::demux(answer.result as usize))
     }
 

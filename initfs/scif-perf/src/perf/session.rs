@@ -3,8 +3,8 @@
 use alloc::format;
 
 use platform::clock::ticks;
-use runtime::time::{Duration, sleep};
-use scif::{Endpoint, Errno, Error, PortId};
+use runtime::time::Duration;
+use scif::{Endpoint, Errno, Error, Options, PortId};
 
 use super::wire::{Channel, Request, Verb, Wait, hear};
 use super::{Context, Result, Settings};
@@ -22,31 +22,25 @@ pub struct Session<'a> {
     pub settings: &'a Settings,
 }
 
-/// Tries to connect, a tenth of a second apart.
-const TRIES: u32 = 200;
-/// The try at which it is said that this goes on.
-const TOLD: u32 = 10;
+/// How long connecting is tried, and after which part of it that is said.
+const PATIENCE: Duration = Duration::from_secs(20);
+const SILENT: Duration = Duration::from_secs(1);
 
 /// Connects, and tries again for 20 s while nobody listens there yet, or the node is still to boot.
 pub fn connect(to: PortId) -> Result<Endpoint> {
     let (node, port) = (to.node(), to.port());
-    for tried in 0..TRIES {
-        match scif::connect(to) {
-            Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) => {
-                if tried == TOLD {
-                    runtime::eprintln!(
-                        "waiting for node {node}, port {port}: does `scif-perf -s` run there?"
-                    );
-                }
-                sleep(Duration::from_millis(100));
-            }
-            result => return result.context(&format!("connecting to node {node}, port {port}")),
+    let patiently = |patience| Options::new().patience(patience).connect(to);
+    match patiently(SILENT) {
+        Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) => {
+            runtime::eprintln!(
+                "waiting for node {node}, port {port}: does `scif-perf -s` run there?"
+            );
+            patiently(PATIENCE - SILENT).context(&format!(
+                "connecting for 20 s to node {node}, port {port} (does `scif-perf -s` run there?)"
+            ))
         }
+        result => result.context(&format!("connecting to node {node}, port {port}")),
     }
-    let last = scif::connect(to);
-    last.context(&format!(
-        "connecting for 20 s to node {node}, port {port} (does `scif-perf -s` run there?)"
-    ))
 }
 
 impl<'a> Session<'a> {

@@ -4,7 +4,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::{Flow, Handle, INTERRUPTED, Job, Run, Shell};
+use super::launch::Drain;
+use super::{Descriptors, Flow, Handle, INTERRUPTED, Job, Run, Shell};
 use crate::ast::{
     AndOr, Command, CommandKind, Connector, List, OpenMode, Part, Pipeline, Target, Word,
 };
@@ -20,6 +21,24 @@ pub(super) enum Plan {
     Inside,
     /// Printed and given to another shell.
     Shell,
+}
+
+/// What has become of one command of a pipeline.
+enum Started<F> {
+    /// It runs.
+    Process(Pid),
+    /// It is to be run in this process, with these descriptors.
+    Inside(Descriptors<F>),
+    /// It does not run (any more): its status.
+    Not(i32),
+}
+
+/// The processes of a pipeline.
+fn pids<F>(started: &[Started<F>]) -> impl Iterator<Item = Pid> {
+    started.iter().filter_map(|one| match one {
+        Started::Process(pid) => Some(*pid),
+        _ => None,
+    })
 }
 
 impl<S: System> Shell<S> {
@@ -151,20 +170,15 @@ impl<S: System> Shell<S> {
         Plan::Program
     }
 
-    /// Runs a pipeline; with `job` in the background.
-    pub(super) fn pipeline(&mut self, commands: &[Command], job: Option<&mut Job>) -> Run {
-        let background = job.is_some();
+    /// How the commands of a pipeline are to be run; at most one of them [inside](Plan::Inside).
+    fn plans(&self, commands: &[Command], background: bool) -> Vec<Plan> {
         let mut plans: Vec<Plan> = commands
             .iter()
             .map(|command| self.plan(command, background))
             .collect();
         // Two files that wait for each other must not be opened one after the other.
-        if commands
-            .iter()
-            .filter(|command| opens_file(command))
-            .count()
-            > 1
-        {
+        let opening = commands.iter().filter(|command| opens_file(command));
+        if opening.count() > 1 {
             for (plan, command) in plans.iter_mut().zip(commands) {
                 if matches!(plan, Plan::Program) && opens_file(command) {
                     *plan = Plan::Shell;
@@ -185,11 +199,33 @@ impl<S: System> Shell<S> {
                 *plan = Plan::Shell;
             }
         }
+        plans
+    }
 
+    /// Runs a pipeline; with `job` in the background.
+    pub(super) fn pipeline(&mut self, commands: &[Command], job: Option<&mut Job>) -> Run {
         let mut drains = Vec::new();
-        let mut pids: Vec<Option<Pid>> = Vec::new();
-        let mut statuses = alloc::vec![0; commands.len()];
-        let mut here = None;
+        let started = self.start_all(commands, job.is_some(), &mut drains);
+        match job {
+            Some(job) => {
+                job.processes = pids(&started).map(|pid| (pid, None)).collect();
+                self.drain(drains);
+                Ok(0)
+            }
+            None => self.finish_all(commands, started, drains),
+        }
+    }
+
+    /// Starts the programs and shells of a pipeline, with pipes between its commands. The answer
+    /// has an entry for each command; without a pipe the rest is not started.
+    fn start_all(
+        &mut self,
+        commands: &[Command],
+        background: bool,
+        drains: &mut Vec<Drain<S::Fd>>,
+    ) -> Vec<Started<S::Fd>> {
+        let plans = self.plans(commands, background);
+        let mut started = Vec::new();
         let mut previous = if background { self.null() } else { None };
         for (index, (command, plan)) in commands.iter().zip(&plans).enumerate() {
             let mut descriptors = self.descriptors.clone();
@@ -205,59 +241,59 @@ impl<S: System> Shell<S> {
                     Err(error) => {
                         let message = self.describe("cannot make a pipe", error);
                         self.complain(&message);
-                        statuses[index] = 1;
+                        started.push(Started::Not(1));
                         break;
                     }
                 }
             }
-            let started = match plan {
+            let process = match plan {
                 Plan::Inside => {
-                    here = Some((index, descriptors));
-                    pids.push(None);
+                    started.push(Started::Inside(descriptors));
                     continue;
                 }
                 Plan::Shell => {
                     let text = command.to_string();
-                    self.start_shell(&text, command.line, background, &descriptors, &mut drains)
+                    self.start_shell(&text, command.line, background, &descriptors, drains)
                         .map_err(|message| {
                             self.complain(&message);
                             1
                         })
                 }
-                Plan::Program => self.start_command(command, descriptors, &mut drains),
+                Plan::Program => self.start_command(command, descriptors, drains),
             };
-            match started {
-                Ok(pid) => pids.push(Some(pid)),
-                Err(status) => {
-                    statuses[index] = status;
-                    pids.push(None);
+            started.push(process.map_or_else(Started::Not, Started::Process));
+        }
+        started.resize_with(commands.len(), || Started::Not(0));
+        started
+    }
+
+    /// Runs what has to run inside, collects the output and waits for the processes.
+    fn finish_all(
+        &mut self,
+        commands: &[Command],
+        mut started: Vec<Started<S::Fd>>,
+        drains: Vec<Drain<S::Fd>>,
+    ) -> Run {
+        let running: Vec<Pid> = pids(&started).collect();
+        self.foreground(&running);
+        let mut result = Ok(());
+        for (command, one) in commands.iter().zip(&mut started) {
+            if let Started::Inside(descriptors) = one {
+                let descriptors = core::mem::take(descriptors);
+                match self.run_here(command, descriptors) {
+                    Ok(status) => *one = Started::Not(status),
+                    Err(flow) => result = Err(flow),
                 }
             }
         }
-        drop(previous);
-
-        let running: Vec<Pid> = pids.iter().copied().flatten().collect();
-        if let Some(job) = job {
-            job.processes = running.iter().map(|pid| (*pid, None)).collect();
-            self.drain(drains);
-            return Ok(0);
-        }
-        self.foreground(&running);
-        let mut result = Ok(());
-        if let Some((index, descriptors)) = here {
-            let saved = self.save();
-            self.descriptors = descriptors;
-            let run = self.command(&commands[index]);
-            match self.leave(saved, run) {
-                Ok(status) => statuses[index] = status,
-                Err(flow) => result = Err(flow),
-            }
-        }
         self.drain(drains);
-        for (status, pid) in statuses.iter_mut().zip(&pids) {
-            if let Some(pid) = pid {
-                *status = self.wait(*pid);
-            }
+        let mut statuses = Vec::new();
+        for one in &started {
+            statuses.push(match one {
+                Started::Process(pid) => self.wait(*pid),
+                Started::Not(status) => *status,
+                Started::Inside(_) => 0,
+            });
         }
         self.foreground(&[]);
         result?;
@@ -271,6 +307,14 @@ impl<S: System> Shell<S> {
         } else {
             last
         })
+    }
+
+    /// Runs a command in this process, with these descriptors.
+    fn run_here(&mut self, command: &Command, descriptors: Descriptors<S::Fd>) -> Run {
+        let saved = self.save();
+        self.descriptors = descriptors;
+        let run = self.command(command);
+        self.leave(saved, run)
     }
 
     /// From now on an interrupt from the keyboard ends these processes.

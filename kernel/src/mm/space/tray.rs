@@ -6,6 +6,7 @@
 //! stores beside the buffer it has goes nowhere.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{AddrSpace, Placement, Prot};
 use crate::mm::PAGE_SIZE;
@@ -16,6 +17,14 @@ use crate::mm::frame::{self, FrameRef};
 const MAX_TRAYS: usize = 32;
 /// A buffer that holds no whole page lies in at most two.
 const FRAMES: usize = 2;
+
+/// Frames of all trays.
+static TRAY_FRAMES: AtomicUsize = AtomicUsize::new(0);
+
+/// Frames of the trays of all address spaces.
+pub fn tray_frames() -> usize {
+    TRAY_FRAMES.load(Ordering::Relaxed)
+}
 
 /// A place for one small buffer.
 #[derive(Debug)]
@@ -33,6 +42,12 @@ impl Tray {
     /// One of its frames, 0 or 1.
     pub fn frame(&self, index: usize) -> &FrameRef {
         &self.frames[index]
+    }
+}
+
+impl Drop for Tray {
+    fn drop(&mut self) {
+        TRAY_FRAMES.fetch_sub(FRAMES, Ordering::Relaxed);
     }
 }
 
@@ -77,6 +92,7 @@ impl AddrSpace {
             .map_frames(Placement::Any, &frames, rights, true)
             .ok()?;
         debug_assert!(base.is_multiple_of(PAGE_SIZE));
+        TRAY_FRAMES.fetch_add(FRAMES, Ordering::Relaxed);
         Some(Tray { base, frames })
     }
 

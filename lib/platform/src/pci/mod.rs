@@ -245,7 +245,7 @@ impl Function {
     }
 
     /// Reads 32 bits of configuration space.
-    pub fn read_config(&mut self, offset: u16) -> Result<u32> {
+    fn read_config(&mut self, offset: u16) -> Result<u32> {
         match self.request(Request::ReadConfig(offset))? {
             Response::ReadConfig(value) => Ok(value),
             other => Err(unexpected(&other)),
@@ -253,7 +253,7 @@ impl Function {
     }
 
     /// Writes 32 bits of configuration space.
-    pub fn write_config(&mut self, offset: u16, value: u32) -> Result<()> {
+    fn write_config(&mut self, offset: u16, value: u32) -> Result<()> {
         match self.request(Request::WriteConfig(offset, value))? {
             Response::WriteConfig => Ok(()),
             other => Err(unexpected(&other)),

@@ -19,6 +19,8 @@
 //!   [`NO_ID`] instead of whatever the message holds there.
 
 mod dispatch;
+#[cfg(not(target_os = "redox"))]
+pub mod fake;
 mod lent;
 mod parked;
 #[cfg(test)]

@@ -239,22 +239,6 @@ impl View {
             .atomic_u64(offset, true)?
             .fetch_add(value, Ordering::AcqRel))
     }
-
-    /// Replaces `expected` by `new` in one step for all; the inner error is what was there.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    pub fn compare_exchange_u64(
-        &self,
-        offset: usize,
-        expected: u64,
-        new: u64,
-    ) -> Result<core::result::Result<u64, u64>> {
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        Ok(self
-            .atomic_u64(offset, true)?
-            .compare_exchange(expected, new, success, failure))
-    }
 }
 
 /// A mapping of this process: whole pages, unmapped when the value goes.
@@ -443,8 +427,7 @@ mod tests {
     fn atomics_answer_with_the_former_value() {
         let view = view(32, Protection::ALL);
         assert_eq!(view.fetch_add_u64(8, 5), Ok(0));
-        assert_eq!(view.compare_exchange_u64(8, 5, 6), Ok(Ok(5)));
-        assert_eq!(view.compare_exchange_u64(8, 5, 7), Ok(Err(6)));
+        assert_eq!(view.fetch_add_u64(8, 1), Ok(5));
         view.store_release_u32(16, 9).unwrap();
         assert_eq!(view.load_acquire_u32(16), Ok(9));
         assert_eq!(view.load_acquire_u64(8), Ok(6));

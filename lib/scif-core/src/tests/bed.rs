@@ -313,13 +313,18 @@ impl Bed {
 
     /// A connection from a node to a node.
     pub fn connect(&mut self, from: usize, to: usize) -> (End, End) {
+        self.connect_as(from, to, USER)
+    }
+
+    /// A connection of somebody's to one of [`USER`]'s.
+    pub fn connect_as(&mut self, from: usize, to: usize, owner: Owner) -> (End, End) {
         let port = 2000 + self.now as u16;
         let server = &mut self.nodes[to];
         let listener = server.engine.open(USER).unwrap();
         server.engine.bind(listener, port).unwrap();
         server.engine.listen(listener, 1).unwrap();
         let client = &mut self.nodes[from];
-        let id = client.engine.open(USER).unwrap();
+        let id = client.engine.open(owner).unwrap();
         let mode = ConnectMode::Blocking;
         let to_port = PortId::new(to as NodeId, port);
         let memory = &mut client.memory;

@@ -4,14 +4,15 @@ use super::std::prelude::v1::*;
 
 use scif_abi::Error;
 use scif_abi::direct::{
-    EPOCH_OFFSET, FIRST_HANDLE, LOCK_DAEMON, Part, RECEIVE_LOCK_OFFSET, RMA_BUSY_OFFSET,
+    EPOCH_OFFSET, FIRST_HANDLE, LOCK_DAEMON, Part, RECEIVE_LOCK_OFFSET, RMA_BUSY_SLOTS,
     SEND_LOCK_OFFSET, SENT_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
+    rma_busy_offset,
 };
 use scif_abi::flags::{Kicks, Readiness};
-use scif_abi::limits::CLIENT_RETRY_NS;
+use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_NS};
 
 use super::bed::{BOTH, Bed, End, PAGE, USER};
-use crate::{DirectId, Event, Lane, Memory, Owner, Place, Resource, Scope};
+use crate::{DirectId, Event, Lane, Memory, Owner, Place, Resource, Scope, Ticket};
 
 /// A handle, and the local address of its control page.
 fn open(bed: &mut Bed, end: End) -> (DirectId, u64) {
@@ -269,8 +270,7 @@ fn windows_wait_for_copies_of_clients_but_not_for_ever() {
             bed.register(b, &pages, PAGE.cast_signed(), BOTH);
             let (id, page) = open(&mut bed, user);
             let epoch = word(&bed, user, page + EPOCH_OFFSET);
-            let memory = &mut bed.nodes[user.node].memory;
-            memory.store_index(page + RMA_BUSY_OFFSET, 1);
+            set_busy(&mut bed, user, page, FIRST_HANDLE, 1);
             let (engine, memory) = bed.engine(b);
             let ticket = engine.unregister(memory, b.id, PAGE.cast_signed(), PAGE);
             let ticket = ticket.unwrap();
@@ -280,8 +280,7 @@ fn windows_wait_for_copies_of_clients_but_not_for_ever() {
             assert_eq!(engine.finish(memory, ticket), None);
             if user == a {
                 // It ends.
-                let memory = &mut bed.nodes[user.node].memory;
-                memory.store_index(page + RMA_BUSY_OFFSET, 0);
+                set_busy(&mut bed, user, page, FIRST_HANDLE, 0);
                 bed.now += 2_000_000;
             } else {
                 bed.now += 1_100_000_000;
@@ -294,41 +293,95 @@ fn windows_wait_for_copies_of_clients_but_not_for_ever() {
     }
 }
 
+/// Begins to unregister a fresh window of `end`; whether that is done at once.
+fn unregister(bed: &mut Bed, end: End) -> (Ticket, bool) {
+    let pages = bed.pin(end.node, &[1]);
+    bed.register(end, &pages, 0, BOTH);
+    let (engine, memory) = bed.engine(end);
+    let ticket = engine.unregister(memory, end.id, 0, PAGE).unwrap();
+    bed.run();
+    (ticket, is_done(bed, end, ticket))
+}
+
+/// Whether a window is unregistered by now.
+fn is_done(bed: &mut Bed, end: End, ticket: Ticket) -> bool {
+    let (engine, memory) = bed.engine(end);
+    match engine.finish(memory, ticket) {
+        Some(result) => {
+            assert_eq!(result, Ok(0));
+            true
+        }
+        None => false,
+    }
+}
+
+/// Handle `number` of `end` copies so much at once.
+fn set_busy(bed: &mut Bed, end: End, page: u64, number: u32, busy: u32) {
+    let memory = &mut bed.nodes[end.node].memory;
+    memory.store_index(page + rma_busy_offset(number), busy);
+}
+
 #[test]
-fn a_client_that_died_while_it_copied_is_waited_for_once() {
+fn nobody_waits_for_a_client_that_died_while_it_copied() {
     let mut bed = Bed::new(2);
     let (a, b) = bed.connect(0, 1);
     let (dies, page) = open(&mut bed, b);
+    let (dies_too, _) = open(&mut bed, b);
     let (_stays, _) = open(&mut bed, b);
-    let memory = &mut bed.nodes[b.node].memory;
-    memory.store_index(page + RMA_BUSY_OFFSET, 1);
+    // Before the window ends, and while it waits.
+    set_busy(&mut bed, b, page, FIRST_HANDLE, 1);
     close(&mut bed, b, dies);
-    for is_first in [true, false] {
-        let pages = bed.pin(a.node, &[1]);
-        bed.register(a, &pages, 0, BOTH);
-        let (engine, memory) = bed.engine(a);
-        let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
-        bed.run();
-        if is_first {
-            let (engine, memory) = bed.engine(a);
-            assert_eq!(engine.finish(memory, ticket), None);
-            bed.now += 1_100_000_000;
-            bed.run();
-        }
-        let (engine, memory) = bed.engine(a);
-        assert_eq!(engine.finish(memory, ticket), Some(Ok(0)));
-    }
-    // Who copies now is waited for.
-    let pages = bed.pin(a.node, &[1]);
-    bed.register(a, &pages, 0, BOTH);
-    let memory = &mut bed.nodes[b.node].memory;
-    assert_eq!(memory.load_index(page + RMA_BUSY_OFFSET), 0);
-    memory.store_index(page + RMA_BUSY_OFFSET, 1);
-    let (engine, memory) = bed.engine(a);
-    let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
+    assert!(unregister(&mut bed, a).1);
+    set_busy(&mut bed, b, page, FIRST_HANDLE + 1, 1);
+    let (ticket, at_once) = unregister(&mut bed, a);
+    assert!(!at_once);
+    close(&mut bed, b, dies_too);
+    bed.now += 2 * CLIENT_RETRY_NS;
     bed.run();
-    let (engine, memory) = bed.engine(a);
-    assert_eq!(engine.finish(memory, ticket), None);
+    assert!(is_done(&mut bed, a, ticket));
+}
+
+#[test]
+fn who_copies_all_the_time_is_waited_for_each_time() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    let (_stays, page) = open(&mut bed, b);
+    let (other, _) = open(&mut bed, b);
+    // It is in the middle of one copy or another whenever somebody looks.
+    set_busy(&mut bed, b, page, FIRST_HANDLE, 1);
+    for _ in 0..2 {
+        let (ticket, at_once) = unregister(&mut bed, a);
+        assert!(!at_once);
+        bed.now += CLIENT_COPY_NS / 2;
+        bed.run();
+        assert!(!is_done(&mut bed, a, ticket));
+        bed.now += CLIENT_COPY_NS / 2;
+        bed.run();
+        assert!(is_done(&mut bed, a, ticket));
+    }
+    // What it counts stays its own.
+    set_busy(&mut bed, b, page, FIRST_HANDLE, 0);
+    assert!(unregister(&mut bed, a).1);
+    close(&mut bed, b, other);
+    assert!(unregister(&mut bed, a).1);
+}
+
+#[test]
+fn handles_that_share_a_word_are_not_forgotten() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    let (first, page) = open(&mut bed, b);
+    let others: Vec<DirectId> = (0..RMA_BUSY_SLOTS).map(|_| open(&mut bed, b).0).collect();
+    // The last of them has the word of the first.
+    set_busy(&mut bed, b, page, FIRST_HANDLE + RMA_BUSY_SLOTS as u32, 1);
+    close(&mut bed, b, first);
+    let (ticket, at_once) = unregister(&mut bed, a);
+    assert!(!at_once);
+    for id in others {
+        close(&mut bed, b, id);
+    }
+    bed.run();
+    assert!(is_done(&mut bed, a, ticket));
 }
 
 fn receive_nothing(bed: &mut Bed, end: End) {

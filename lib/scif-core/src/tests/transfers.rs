@@ -8,7 +8,7 @@ use scif_abi::flags::RmaFlags;
 
 use super::bed::{BOTH, Bed, End, PAGE, READ, WRITE};
 use super::engine::{LateEngine, Order};
-use crate::{Direction, Local, Pages, Rma};
+use crate::{CpuEngine, Direction, Local, Owner, Pages, Rma};
 
 const SYNC: u32 = RmaFlags::SYNC.bits();
 const USECPU: u32 = RmaFlags::USECPU.bits();
@@ -399,4 +399,47 @@ fn a_late_engine_completes_in_order() {
     assert_eq!((*fences, *bytes), (1, 7 * PAGE));
     let stats = bed.nodes[0].engine.stats();
     assert_eq!((stats.rma_bytes_dma, stats.rma_bytes_cpu), (7 * PAGE, 0));
+}
+
+#[test]
+fn processes_take_turns_however_many_connections_they_have() {
+    const TURN: usize = 64 << 10;
+    const PAGES: u32 = 256;
+    let mut bed = Bed::new(2);
+    let owner = |process| Owner { process, user: 1 };
+    let mut targets = Vec::new();
+    bed.nodes[0].is_pumped = false;
+    // Nine of one process, then one of another.
+    for process in [8, 8, 8, 8, 8, 8, 8, 8, 8, 9] {
+        let (a, b) = bed.connect_as(0, 1, owner(process));
+        let (here, there) = (bed.pin(0, &[PAGES]), bed.pin(1, &[PAGES]));
+        bed.register(a, &here, 0, BOTH);
+        bed.register(b, &there, 0, BOTH);
+        bed.fill(0, &here, 0x55);
+        let (engine, memory) = bed.engine(a);
+        let rma = plan(Direction::Write, 0, 0, u64::from(PAGES) * PAGE, 0);
+        engine.rma(memory, a.id, rma).unwrap();
+        targets.push(there);
+    }
+    let node = &mut bed.nodes[0];
+    node.engine
+        .pump(&mut node.memory, &mut CpuEngine, 20 * TURN);
+    node.engine.check_invariants().unwrap();
+    let moved = |pages: &Pages| {
+        let content = bed.content(1, pages);
+        content.iter().rposition(|byte| *byte != 0).unwrap_or(0)
+    };
+    let other = moved(targets.last().unwrap());
+    assert!((9 * TURN..=11 * TURN).contains(&other), "{other:#x} bytes");
+    let first: usize = targets[..9].iter().map(moved).sum();
+    assert!((9 * TURN..=11 * TURN).contains(&first), "{first:#x} bytes");
+    // The rest comes as well.
+    bed.nodes[0].is_pumped = true;
+    bed.run();
+    assert!(targets.iter().all(|pages| moved_all(&bed, pages)));
+}
+
+fn moved_all(bed: &Bed, pages: &Pages) -> bool {
+    let content = bed.content(1, pages);
+    content[content.len() - 8..].iter().any(|byte| *byte != 0)
 }

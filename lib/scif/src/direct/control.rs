@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use platform::copy::Choices;
 use platform::direct::Pages;
 use scif_abi::direct::{
-    COPY_ROUTINES_OFFSET, DMA_FROM_OFFSET, EPOCH_OFFSET, RMA_BUSY_OFFSET, STATE_CONNECTED,
-    STATE_ENDED, STATE_OFFSET,
+    COPY_ROUTINES_OFFSET, EPOCH_OFFSET, RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP,
+    STATE_CONNECTED, STATE_ENDED, STATE_OFFSET,
 };
 use scif_ring::validity::ValidityMemory;
 
@@ -44,12 +44,24 @@ impl Moment {
 /// The control page.
 pub struct Control {
     pages: Pages,
+    /// The number of the direct handle.
+    handle: u32,
 }
 
 impl Control {
-    /// The page.
-    pub fn new(pages: Pages) -> Self {
-        Self { pages }
+    /// The page, for the direct handle with this number.
+    pub fn new(pages: Pages, handle: u32) -> Self {
+        Self { pages, handle }
+    }
+
+    /// The word in which this handle counts its copies:
+    /// [`rma_busy_offset`](scif_abi::direct::rma_busy_offset).
+    #[inline]
+    fn busy_word(&self) -> &AtomicU32 {
+        const OFFSET: usize = RMA_BUSY_OFFSET as usize;
+        const STEP: usize = RMA_BUSY_STEP as usize;
+        self.pages
+            .u32_of::<OFFSET, STEP, RMA_BUSY_SLOTS>(self.handle as usize)
     }
 
     /// State and epoch now.
@@ -71,12 +83,6 @@ impl Control {
     #[inline]
     pub fn u64_at<const OFFSET: usize>(&self) -> &AtomicU64 {
         self.pages.u64_at::<OFFSET>()
-    }
-
-    /// Transfers of this many bytes are better left to the daemon.
-    pub fn dma_from(&self) -> u64 {
-        let word = self.pages.u64_at::<{ DMA_FROM_OFFSET as usize }>();
-        word.load(Ordering::Relaxed)
     }
 
     /// The routines that are the fastest here.
@@ -101,19 +107,16 @@ impl ValidityMemory for &Control {
     }
 
     fn busy(&self) -> u32 {
-        self.u32_at::<{ RMA_BUSY_OFFSET as usize }>()
-            .load(Ordering::Acquire)
+        self.busy_word().load(Ordering::Acquire)
     }
 
     #[inline]
     fn add_busy(&mut self) {
-        self.u32_at::<{ RMA_BUSY_OFFSET as usize }>()
-            .fetch_add(1, Ordering::SeqCst);
+        self.busy_word().fetch_add(1, Ordering::SeqCst);
     }
 
     #[inline]
     fn remove_busy(&mut self) {
-        self.u32_at::<{ RMA_BUSY_OFFSET as usize }>()
-            .fetch_sub(1, Ordering::Release);
+        self.busy_word().fetch_sub(1, Ordering::Release);
     }
 }

@@ -4,8 +4,8 @@
 //! data. The first few go through the daemon, as a program that sends a word and leaves should not
 //! pay for mappings; then the rings are mapped, if daemon and peer allow it, and calls work on them
 //! with plain loads and stores. Whatever is unusual goes through the daemon as before: a
-//! connection that ends, a peer that does not say when it sleeps, a lock that somebody holds for
-//! long, bad arguments. So there is one place that knows every rule and gives every error.
+//! connection that ends, a lock that somebody holds for long, bad arguments. So there is one place
+//! that knows every rule and gives every error.
 //!
 //! Other descriptors of the same endpoint, in this program or another, may be used at the same time
 //! in any way. What they must not do is close this one: the number may then mean something else.
@@ -21,6 +21,7 @@ mod windows;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
+use platform::pause::yield_now;
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::error::EINTR;
 
@@ -37,10 +38,20 @@ const FIRST_CALLS: u32 = 4;
 /// The count of calls of a descriptor that will never have anything mapped.
 const NEVER: u32 = u32::MAX;
 
+/// How threads wait for another one that maps the rings, which takes a dozen calls: on one
+/// processor it goes on only when they give that away.
+struct GiveWay;
+
+impl spin::RelaxStrategy for GiveWay {
+    fn relax() {
+        yield_now();
+    }
+}
+
 /// What one descriptor of an endpoint has mapped.
 #[derive(Default)]
 pub struct Direct {
-    opened: spin::Once<Opened>,
+    opened: spin::once::Once<Opened, GiveWay>,
     /// Calls so far; more are not counted once it is decided.
     calls: AtomicU32,
     /// A [`Waiting`].
@@ -51,7 +62,7 @@ impl Direct {
     /// Nothing is mapped.
     pub const fn new() -> Self {
         Self {
-            opened: spin::Once::new(),
+            opened: spin::once::Once::new(),
             calls: AtomicU32::new(0),
             waiting: AtomicU8::new(Waiting::Adaptive as u8),
         }

@@ -8,7 +8,7 @@ use platform::copy::{Choices, Side};
 use platform::direct::{Pages, find_place};
 use platform::shared::Protection;
 use scif_abi::call::Call;
-use scif_abi::direct::{DIRECT_ARMED, DIRECT_GATHERED, DirectRecord, FIRST_HANDLE, Part};
+use scif_abi::direct::{DIRECT_GATHERED, DirectRecord, FIRST_HANDLE, Part};
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{MAX_RING_BYTES, MIN_RING_BYTES};
 use scif_abi::qp::{MAGIC_OFFSET, QP_MAGIC};
@@ -50,9 +50,6 @@ pub struct Opened {
     pub(super) consumer: Consumer,
     /// What this handle stores into a lock word that it holds.
     pub(super) number: u32,
-    /// Whether the peer says when it sleeps. Otherwise every change has to be told, which is what
-    /// the daemon's calls do.
-    has_armed: bool,
     /// Stores into the peer's memory are to be drained before the index.
     gathers: bool,
     /// The moment for which everything is in order; calls compare it with the present one. Never
@@ -76,8 +73,7 @@ impl Opened {
     /// Of the daemon; some of them are temporary.
     pub fn new(epd: usize) -> Result<Self, Failure> {
         let side = side(epd).map_err(Failure)?;
-        let file = libredox::call::dup(epd, b"direct").map_err(|error| Failure(error.errno()))?;
-        let file = Fd::new(file);
+        let file = raw::companion(epd, b"direct").map_err(Failure)?;
         let mut record = DirectRecord::default();
         let info = Call::DirectInfo { record };
         raw::with_payload(file.raw(), info, record.as_mut_bytes()).map_err(Failure)?;
@@ -99,12 +95,8 @@ impl Opened {
             Pages::map(fd, offset, bytes(part), Protection::ALL, side, at)
                 .map_err(|error| Failure(error.errno))
         };
-        let control = Control::new(map(Part::Control, Side::Own)?);
-        let has_armed = record.flags.get() & DIRECT_ARMED != 0;
-        let known = match has_armed {
-            true => control.now(),
-            false => Moment::ENDED,
-        };
+        let control = Control::new(map(Part::Control, Side::Own)?, record.handle.get());
+        let known = control.now();
         Ok(Self {
             own: map(Part::Own, Side::Own)?,
             peer_page: map(Part::PeerQueuePair, side)?,
@@ -113,7 +105,6 @@ impl Opened {
             producer: Producer::new(peer),
             consumer: Consumer::new(own),
             number: record.handle.get(),
-            has_armed,
             gathers: record.flags.get() & DIRECT_GATHERED != 0,
             known: AtomicU64::new(known.bits()),
             is_detached: AtomicBool::new(false),
@@ -173,9 +164,6 @@ impl Opened {
             self.let_go();
             return false;
         }
-        if !self.has_armed {
-            return false;
-        }
         self.known.store(now.bits(), Ordering::SeqCst);
         // Closed meanwhile: either we see it here, or what it stores is the last.
         if self.is_closed() {
@@ -225,6 +213,7 @@ impl Opened {
     }
 
     /// Sleeps until one of `events` is there or the connection ends; has the peer told before.
+    /// Nothing is ready when there is only reason to [`look`](Self::look).
     ///
     /// # Errors
     /// Of the daemon; `EINTR`.

@@ -161,8 +161,8 @@ impl Space {
                 } else {
                     b"window"
                 };
-                match libredox::call::dup(epd, name) {
-                    Ok(file) => Fd::new(file),
+                match raw::companion(epd, name) {
+                    Ok(file) => file,
                     Err(_) => return false,
                 }
             }
@@ -355,7 +355,7 @@ impl Rma {
     ) -> bool {
         // Complete on return, so that most flags make no difference.
         let known = RmaFlags::USECPU | RmaFlags::USECACHE | RmaFlags::SYNC;
-        if flags & !known.bits() != 0 || length == 0 || length >= control.dma_from() {
+        if flags & !known.bits() != 0 || length == 0 {
             return false;
         }
         let moment = control.now();

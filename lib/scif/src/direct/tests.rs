@@ -1,26 +1,32 @@
 //! The direct path against a played system: two ends of a connection whose pages are this test's.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
+use platform::copy::Side as MemorySide;
+use platform::direct::Pages;
 use platform::host::{self, Request};
+use platform::shared::Protection;
 use scif_abi::call::Call;
 use scif_abi::codec::Operation;
 use scif_abi::direct::{
-    DIRECT_ARMED, DMA_FROM_OFFSET, DirectRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET,
-    RMA_BUSY_OFFSET, SEND_LOCK_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_OFFSET,
+    DirectRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET, SEND_LOCK_OFFSET, STATE_CONNECTED,
+    STATE_DISCONNECTED, STATE_OFFSET, rma_busy_offset,
 };
 use scif_abi::flags::Kicks;
 use scif_abi::qp::{BYTES_ARMED_OFFSET, MAGIC_OFFSET, QP_MAGIC, ROOM_ARMED_OFFSET};
+use scif_ring::validity::ValidityMemory;
 use scif_ring::{RingMemory, Side};
 use syscall::error::{
     ECONNRESET, EINTR, EINVAL, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP, Error, Result as SystemResult,
 };
+use syscall::flag::F_SETFD;
 use zerocopy::IntoBytes;
 
+use super::control::Control;
 use super::patience::Waiting;
 use super::transfer::{Sending, Waited};
 use super::*;
@@ -31,11 +37,15 @@ const RING: u32 = 4096;
 const LEFT: usize = 3;
 const RIGHT: usize = 4;
 const DIRECT: usize = 100;
+/// The number of the left one's handle.
+const DIRECT_LEFT: u32 = (DIRECT + LEFT) as u32;
 const WINDOWS: usize = 200;
 const OWN_WINDOWS: usize = 300;
 /// What `dup` answers for the direct handles: registered at offset 0 on each side.
 const WINDOW_BYTES: u64 = 64 * 1024;
 const BLOCK: u32 = 1;
+
+const CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
 type Bytes = &'static [AtomicU8];
 
@@ -57,9 +67,6 @@ impl End {
         put(end.control, STATE_OFFSET, STATE_CONNECTED);
         put(end.own, MAGIC_OFFSET, QP_MAGIC as u32);
         put(end.own, MAGIC_OFFSET + 4, (QP_MAGIC >> 32) as u32);
-        // No transfer is better left to a DMA engine.
-        put(end.control, DMA_FROM_OFFSET, u32::MAX);
-        put(end.control, DMA_FROM_OFFSET + 4, u32::MAX);
         end
     }
 }
@@ -86,9 +93,10 @@ struct World {
     answers: VecDeque<SystemResult<usize>>,
     /// What happens during sleeps, and the readiness after each.
     sleeps: VecDeque<Action>,
-    flags: u32,
+    /// Descriptors that programs would inherit which this one becomes.
+    inherited: BTreeSet<usize>,
     /// Bytes that were unmapped.
-    unmapped: usize,
+    unmapped: Rc<Cell<usize>>,
     /// Whether the peer is on another node.
     is_far: bool,
     /// The daemon has died.
@@ -106,15 +114,27 @@ impl World {
 
     fn answer(&mut self, request: Request<'_>) -> SystemResult<usize> {
         match request {
-            Request::Dup(fd, b"direct") => {
-                self.log.push(String::from("direct"));
-                self.refusal.map_or(Ok(fd + DIRECT), failure)
+            Request::Dup(fd, name) => {
+                let new = match name {
+                    b"direct" => fd + DIRECT,
+                    b"window" => fd + WINDOWS,
+                    b"own-window" => fd + OWN_WINDOWS,
+                    _ => return failure(EINVAL),
+                };
+                if name == b"direct" {
+                    self.log.push(String::from("direct"));
+                    self.refusal.map_or(Ok(()), failure)?;
+                }
+                self.inherited.insert(new);
+                Ok(new)
             }
-            Request::Dup(fd, b"window") => Ok(fd + WINDOWS),
-            Request::Dup(fd, b"own-window") => Ok(fd + OWN_WINDOWS),
+            Request::Control(fd, F_SETFD, CLOEXEC) => {
+                self.inherited.remove(&fd);
+                Ok(0)
+            }
             Request::Close(_) => Ok(0),
             Request::Unmap(_, bytes) => {
-                self.unmapped += bytes;
+                self.unmapped.update(|unmapped| unmapped + bytes);
                 Ok(0)
             }
             Request::Map {
@@ -169,7 +189,7 @@ impl World {
                     handle: (fd as u32).into(),
                     own_ring_bytes: RING.into(),
                     peer_ring_bytes: RING.into(),
-                    flags: self.flags.into(),
+                    flags: 0.into(),
                     reserved: [0; 16],
                 };
                 payload.copy_from_slice(record.as_bytes());
@@ -231,6 +251,9 @@ impl Stage {
         let action = Box::new(|| failure(EINTR));
         self.0.borrow_mut().sleeps.push_back(action);
     }
+    fn unmapped(&self) -> Rc<Cell<usize>> {
+        self.0.borrow().unmapped.clone()
+    }
     fn control(&self, fd: usize) -> Bytes {
         self.0.borrow().end(fd).0.control
     }
@@ -250,8 +273,8 @@ fn play(test: impl FnOnce(&Stage, &Rc<Direct>, &Rc<Direct>)) {
         refusal: None,
         answers: VecDeque::new(),
         sleeps: VecDeque::new(),
-        flags: DIRECT_ARMED,
-        unmapped: 0,
+        inherited: BTreeSet::new(),
+        unmapped: Rc::default(),
         is_far: false,
         is_dead: false,
     };
@@ -516,19 +539,6 @@ fn a_refusal_is_final_or_not() {
 }
 
 #[test]
-fn a_peer_that_does_not_say_when_it_sleeps_is_the_daemon_s() {
-    play(|stage, left, _| {
-        stage.0.borrow_mut().flags = 0;
-        for _ in 0..FIRST_CALLS {
-            assert_eq!(left.send(LEFT, b"x".as_slice(), 0), Ok(1));
-        }
-        assert!(stage.log().ends_with("direct"));
-        left.send(LEFT, b"x".as_slice(), 0).unwrap();
-        assert_eq!(stage.log(), "call 6 1");
-    });
-}
-
-#[test]
 fn a_closed_descriptor_s_number_is_not_used() {
     opened(|stage, left, _| {
         let data = [5; 64];
@@ -594,15 +604,31 @@ fn transfers_copy_what_is_registered() {
         assert_eq!(stage.window(LEFT)[5999].load(Relaxed), data[1099]);
         left.writeto(LEFT, 5000, 1000, 60_000, 7).unwrap();
         assert_eq!(window[60_999].load(Relaxed), data[1099]);
-        // Neither in order, nor beyond the end, nor nothing, nor for a DMA engine.
+        // Neither in order, nor beyond the end, nor nothing.
         left.writeto(LEFT, 0, 8, 0, 8).unwrap();
         left.writeto(LEFT, 0, 8, WINDOW_BYTES as i64 - 4, 0)
             .unwrap();
         left.writeto(LEFT, WINDOW_BYTES as i64, 8, 0, 0).unwrap();
         left.writeto(LEFT, 0, 0, 0, 0).unwrap();
         assert_eq!(stage.log(), ["call 11 32"; 4].join(", "));
-        assert_eq!(get(stage.control(LEFT), RMA_BUSY_OFFSET), 0);
+        assert_eq!(get(stage.control(LEFT), rma_busy_offset(DIRECT_LEFT)), 0);
         drop(right.clone());
+    });
+}
+
+#[test]
+fn copies_are_counted_in_the_word_of_the_handle() {
+    play(|stage, _, _| {
+        for handle in [2, 33, 34, DIRECT_LEFT] {
+            let fd = DIRECT + LEFT;
+            let pages = Pages::map(fd, 0, PAGE, Protection::ALL, MemorySide::Own, None).unwrap();
+            let control = &mut &Control::new(pages, handle);
+            let word = || get(stage.control(LEFT), rma_busy_offset(handle));
+            control.add_busy();
+            assert_eq!((word(), control.busy()), (1, 1));
+            control.remove_busy();
+            assert_eq!((word(), control.busy()), (0, 0));
+        }
     });
 }
 
@@ -627,7 +653,17 @@ fn windows_that_have_gone_are_not_touched() {
         stage.answer(failure(ECONNRESET));
         let result = left.vwriteto(LEFT, data.as_slice(), 0, 0);
         assert_eq!(result, Err(ECONNRESET));
-        assert_eq!(get(stage.control(LEFT), RMA_BUSY_OFFSET), 0);
+        assert_eq!(get(stage.control(LEFT), rma_busy_offset(DIRECT_LEFT)), 0);
+    });
+}
+
+#[test]
+fn nothing_is_passed_on_to_other_programs() {
+    opened(|stage, left, _| {
+        (0..3).for_each(|_| left.readfrom(LEFT, 5000, 1000, 200, 0).unwrap());
+        let log = stage.log();
+        assert!(log.contains("of 203") && log.contains("of 303"), "{log}");
+        assert_eq!(stage.0.borrow().inherited, BTreeSet::new());
     });
 }
 
@@ -638,13 +674,41 @@ fn who_looks_lets_go_of_windows_that_have_gone() {
         let log = stage.log();
         assert!(log.contains("of 203") && log.contains("of 303"), "{log}");
         let looking_unmaps = || {
-            let before = stage.0.borrow().unmapped;
+            let before = stage.unmapped().get();
             left.look();
-            stage.0.borrow().unmapped - before
+            stage.unmapped().get() - before
         };
         assert_eq!(looking_unmaps(), 0);
         put(stage.control(LEFT), EPOCH_OFFSET, 1);
         assert_eq!(looking_unmaps(), 2 * WINDOW_BYTES as usize);
+    });
+}
+
+#[test]
+fn who_sleeps_lets_go_of_windows_that_have_gone() {
+    opened(|stage, left, right| {
+        left.set_waiting(Waiting::Sleep);
+        (0..3).for_each(|_| left.readfrom(LEFT, 5000, 1000, 200, 0).unwrap());
+        stage.log();
+        // A window goes; the daemon has whoever sleeps look, though nothing else has come.
+        let control = stage.control(LEFT);
+        stage.sleep(move || {
+            put(control, EPOCH_OFFSET, 1);
+            0
+        });
+        let (unmapped, writer) = (stage.unmapped(), right.clone());
+        let before = unmapped.get();
+        stage.sleep(move || {
+            assert_eq!(unmapped.get() - before, 2 * WINDOW_BYTES as usize);
+            assert_eq!(writer.send(RIGHT, b"now".as_slice(), 0), Ok(3));
+            usize::from(Readiness::IN.bits())
+        });
+        let mut buffer = [0; 3];
+        assert_eq!(left.recv(LEFT, buffer.as_mut_slice(), BLOCK), Ok(3));
+        assert_eq!(
+            (&buffer, stage.log().as_str()),
+            (b"now", "sleep 1 0, sleep 1 0")
+        );
     });
 }
 

@@ -337,7 +337,9 @@ impl Opened {
         let was_interrupted = ready == Err(EINTR);
         // What has ended or was closed meanwhile is not worked on any more, whatever is there.
         let is_usable = self.is_unchanged() || self.notice();
-        let is_alive = is_usable && ready.is_ok_and(|ready| ready.intersects(W::EVENTS));
+        // Nothing at all: windows have gone, which we let go of just now.
+        let is_alive =
+            is_usable && ready.is_ok_and(|ready| ready.is_empty() || ready.intersects(W::EVENTS));
         let is_locked = match has_begun {
             true => true,
             false => {

@@ -2,7 +2,7 @@
 //! control page, its own ring and the peer's mapped and works on them by the ring protocol.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use platform::clock::ticks;
 use platform::copy::{Choices, Side as MemorySide, measure};
@@ -12,7 +12,7 @@ use platform::mem::{PAGE, full_fence};
 use platform::shared::Protection;
 use scif_abi::direct::{
     DirectRecord, EPOCH_OFFSET, LOCK_FREE, Part, RECEIVE_LOCK_OFFSET, RECEIVED_OFFSET,
-    RMA_BUSY_OFFSET, SEND_LOCK_OFFSET, SENT_OFFSET,
+    RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP, SEND_LOCK_OFFSET, SENT_OFFSET,
 };
 use scif_abi::qp::{BYTES_ARMED_OFFSET, LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, ROOM_ARMED_OFFSET};
 use scif_core::{Owner, Place};
@@ -116,6 +116,19 @@ impl End {
     }
 }
 
+impl View<'_> {
+    /// The word in which its handle counts its copies.
+    #[inline]
+    fn busy_word(&self) -> &AtomicU32 {
+        const OFFSET: usize = RMA_BUSY_OFFSET as usize;
+        const STEP: usize = RMA_BUSY_STEP as usize;
+        let handle = self.0.holder() as usize;
+        self.0
+            .control
+            .u32_of::<OFFSET, STEP, RMA_BUSY_SLOTS>(handle)
+    }
+}
+
 /// The epoch, and who copies.
 impl ValidityMemory for View<'_> {
     #[inline]
@@ -130,19 +143,19 @@ impl ValidityMemory for View<'_> {
     }
 
     fn busy(&self) -> u32 {
-        let word = self.0.control.u32_at::<{ RMA_BUSY_OFFSET as usize }>();
+        let word = self.busy_word();
         word.load(Ordering::Acquire)
     }
 
     #[inline]
     fn add_busy(&mut self) {
-        let word = self.0.control.u32_at::<{ RMA_BUSY_OFFSET as usize }>();
+        let word = self.busy_word();
         word.fetch_add(1, Ordering::SeqCst);
     }
 
     #[inline]
     fn remove_busy(&mut self) {
-        let word = self.0.control.u32_at::<{ RMA_BUSY_OFFSET as usize }>();
+        let word = self.busy_word();
         word.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -9,9 +9,9 @@ extern crate alloc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use guest_tests::memory::{self, Frames};
 use guest_tests::peer::{ECHO, Peer, Request};
 use guest_tests::{Suite, counter, settled, text};
-use libredox::Fd;
 use scif::{RecvFlags, SendFlags};
 
 runtime::main!(main);
@@ -28,8 +28,9 @@ const COUNTERS: &[&str] = &[
 /// Connections before the first look: the first ones make things that stay (heap, links).
 const WARM_UP: usize = 64;
 
-/// Pages that the system's free memory may differ by: heaps of daemons that happen to grow.
-const TOLERATED_PAGES: u64 = 64;
+/// Frames that each half of the connections may cost. The first one may still find a heap that must
+/// grow; one that every connection makes grow shows in the second.
+const MOST: [i64; 2] = [16, 4];
 
 fn main() -> i32 {
     let mut suite = Suite::new("scif-churn");
@@ -49,37 +50,37 @@ fn main() -> i32 {
     let is_calm = || [counter("connections"), counter("connections_closing")];
     let calm = [Ok(0), Ok(0)];
     suite.equal("connections of the warm-up", settled(is_calm, &calm), calm);
-    let before = look();
-    suite.check(&alloc::format!("{count} connections"), churn(&peer, count));
-    let counters_after = || look().ok().map(|look| look.counters);
-    let counters_before = before.as_ref().ok().map(|look| look.counters.clone());
-    settled(counters_after, &counters_before);
-    let after = look();
-    match (before, after) {
-        (Ok(before), Ok(after)) => {
-            for ((name, before), after) in COUNTERS.iter().zip(before.counters).zip(after.counters)
-            {
-                suite.equal(name, after, before);
+    match look() {
+        Ok(before) => {
+            let mut frames = Frames::now();
+            for (half, most) in (1..).zip(MOST) {
+                halve(&mut suite, &peer, half, count / 2, &before);
+                let name = alloc::format!("frames after half {half}");
+                memory::check(&mut suite, &name, &mut frames, most);
             }
-            suite.equal("ports", after.ports, before.ports);
-            let lost = before.free_pages.saturating_sub(after.free_pages);
-            let result = if lost <= TOLERATED_PAGES {
-                Ok(())
-            } else {
-                Err(alloc::format!(
-                    "{lost} pages of {} are gone",
-                    before.free_pages
-                ))
-            };
-            suite.check("free memory", result);
         }
-        (before, after) => {
-            suite.check("counters before", before.map(|_| ()));
-            suite.check("counters after", after.map(|_| ()));
-        }
+        Err(error) => suite.check("counters before", Err(error)),
     }
     peer.dismiss();
     suite.finish()
+}
+
+/// Half of the connections leave what was there before.
+fn halve(suite: &mut Suite, peer: &Peer, half: usize, count: usize, before: &Look) {
+    let name = alloc::format!("{count} connections, half {half}");
+    suite.check(&name, churn(peer, count));
+    let after = settled(look, &Ok(before.clone()));
+    match after {
+        Ok(after) => {
+            let counters = before.counters.iter().zip(&after.counters);
+            for (name, (before, after)) in COUNTERS.iter().zip(counters) {
+                suite.equal(&alloc::format!("{name} after half {half}"), after, before);
+            }
+            let name = alloc::format!("ports after half {half}");
+            suite.equal(&name, &after.ports, &before.ports);
+        }
+        Err(error) => suite.check(&alloc::format!("counters after half {half}"), Err(error)),
+    }
 }
 
 /// Opens, uses and closes `count` connections, one after the other.
@@ -110,10 +111,10 @@ fn churn(peer: &Peer, count: usize) -> Result<(), String> {
     Ok(())
 }
 
+#[derive(Clone, PartialEq)]
 struct Look {
     counters: Vec<u64>,
     ports: String,
-    free_pages: u64,
 }
 
 fn look() -> Result<Look, String> {
@@ -127,11 +128,8 @@ fn look() -> Result<Look, String> {
             .join(" ")
     });
     let ports = ports.collect::<Vec<_>>().join(", ");
-    let memory = Fd::open("/scheme/memory/zeroed", 0, 0).map_err(text("memory"))?;
-    let free_pages = memory.statvfs().map_err(text("memory"))?.f_bavail;
     Ok(Look {
         counters: counters?,
         ports,
-        free_pages,
     })
 }

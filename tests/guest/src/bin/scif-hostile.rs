@@ -278,7 +278,7 @@ fn main() -> i32 {
 
 impl Hostile {
     fn new(victim: NodeId, seed: u64) -> Result<Self, String> {
-        let functions = vmic::find().map_err(text("finding functions"))?;
+        let (functions, _) = vmic::find().map_err(text("finding functions"))?;
         // Only the link with the victim: others are none of our business.
         let functions = functions
             .into_iter()

@@ -13,9 +13,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use guest_tests::crowd::PORT;
+use guest_tests::memory::{self, Frames};
 use guest_tests::peer::{self, ECHO, Peer, REPORT, Request, SINK, SOURCE};
 use guest_tests::windows::Remote;
-use guest_tests::{Suite, connect_patiently, counter, free_pages, pattern, settled, text};
+use guest_tests::{Suite, connect_patiently, counter, pattern, settled, text};
 use libredox::Fd;
 use libredox::flag::{O_CREAT, O_RDWR};
 use runtime::process::{self, Child, Command};
@@ -449,26 +450,23 @@ fn windows_work(at: PortId, round: u64) -> Result<(), String> {
     }
 }
 
-/// Pages that may be missing after all rounds: what heaps have grown by.
-const GROWTH: u64 = 128;
+/// Frames that each half of the rounds may cost, see [`test`].
+const MOST: [i64; 2] = [128, 16];
 
 fn test(node: NodeId) -> i32 {
     let mut suite = Suite::new("scif-restart");
-    // What is used for the first time, in all programs, is used before pages are counted.
-    let mut free = Err("not counted".into());
-    for number in 0..=ROUNDS {
-        let result = round(&mut suite, node, number);
-        suite.check(&alloc::format!("round {number}"), result);
-        let now = free_pages();
-        runtime::println!("scif-restart: after round {number} {now:?} pages are free");
-        if number == 0 {
-            free = now;
+    // What is used for the first time, in all programs, is used before frames are counted.
+    let result = round(&mut suite, node, 0);
+    suite.check("round 0", result);
+    let mut frames = Frames::now();
+    for (half, most) in (0..).zip(MOST) {
+        for number in 1..=ROUNDS / 2 {
+            let number = half * ROUNDS / 2 + number;
+            let result = round(&mut suite, node, number);
+            suite.check(&alloc::format!("round {number}"), result);
         }
+        let name = alloc::format!("frames after half {}", half + 1);
+        memory::check(&mut suite, &name, &mut frames, most);
     }
-    let enough = || match (&free, free_pages()) {
-        (Ok(before), Ok(now)) => now + GROWTH >= *before,
-        _ => false,
-    };
-    suite.holds("pages are free again", settled(enough, &true));
     suite.finish()
 }

@@ -1,6 +1,6 @@
 //! The rings of a connection as a program has them mapped, until it dies.
 
-use scif_abi::direct::{EPOCH_OFFSET, LOCK_FREE, RMA_BUSY_OFFSET};
+use scif_abi::direct::{EPOCH_OFFSET, LOCK_FREE, rma_busy_offset};
 use scif_core::{Memory, Place};
 use scif_ring::validity::ValidityMemory;
 use scif_ring::{RingMemory, Side, Word};
@@ -12,6 +12,8 @@ use crate::memory::NodeMemory;
 pub(super) struct Mapped {
     pub(super) mem: NodeMemory,
     pub(super) control: u64,
+    /// The handle's.
+    pub(super) number: u32,
     pub(super) own: u64,
     pub(super) peer: Place,
     pub(super) peer_ring: Place,
@@ -52,6 +54,11 @@ impl Mapped {
         Ok(())
     }
 
+    /// The word in which it counts its copies.
+    fn busy_word(&self) -> u64 {
+        self.control + rma_busy_offset(self.number)
+    }
+
     pub(super) fn state(&self) -> u32 {
         self.mem.load_index(self.control)
     }
@@ -67,17 +74,17 @@ impl ValidityMemory for Mapped {
     fn set_epoch(&mut self, _epoch: u32) {}
 
     fn busy(&self) -> u32 {
-        self.mem.load_index(self.control + RMA_BUSY_OFFSET)
+        self.mem.load_index(self.busy_word())
     }
 
     fn add_busy(&mut self) {
         let busy = self.busy().wrapping_add(1);
-        self.mem.store_index(self.control + RMA_BUSY_OFFSET, busy);
+        self.mem.store_index(self.busy_word(), busy);
     }
 
     fn remove_busy(&mut self) {
         let busy = self.busy().wrapping_sub(1);
-        self.mem.store_index(self.control + RMA_BUSY_OFFSET, busy);
+        self.mem.store_index(self.busy_word(), busy);
     }
 }
 

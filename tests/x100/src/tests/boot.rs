@@ -2,7 +2,8 @@
 
 use micd::x100::registers::smpt;
 use scheme_scif::CardCommand as Command;
-use scif_core::Event;
+use scif_abi::limits::LinkTiming;
+use scif_core::{Event, Loss};
 use syscall::error::{EBUSY, Error};
 
 use crate::bed::{Bed, CARD, pattern};
@@ -144,12 +145,76 @@ fn a_system_that_hangs_is_noticed_by_its_heart() {
     bed.check();
 }
 
-#[test]
-fn a_base_protocol_card_without_a_heart_is_no_silent_one() {
+/// A card of the base protocol, which has no heart.
+fn base_card() -> Bed {
     let mut bed = Bed::new(2);
     bed.manners.has_heart = false;
     bed.boot();
-    assert!(!bed.run_until(100, |bed| bed.news.contains(&Event::NodeDown(CARD))));
+    bed
+}
+
+#[test]
+fn a_base_protocol_card_that_has_nothing_to_say_answers() {
+    let mut bed = base_card();
+    let lost = |bed: &mut Bed| bed.news.contains(&Event::NodeDown(CARD));
+    assert!(!bed.run_until(300, lost));
+    // One question in 10 s, and one answer to each.
+    let heard = bed.engine.stats().messages_received;
+    assert!((30..=35).contains(&heard), "{heard} messages");
+    // That there was nobody to ask for long is not the card's fault.
+    bed.now += 3_600_000_000_000;
+    assert!(!bed.run_until(60, lost));
+    assert_eq!(bed.engine.stats().stale_ids, 0);
+    let uos = bed.uos.as_ref().unwrap();
+    assert_eq!(uos.engine.stats().stale_ids, 0);
+    bed.check();
+}
+
+#[test]
+fn a_base_protocol_card_that_hangs_is_noticed_by_its_silence() {
+    let mut bed = base_card();
+    let (end, _) = bed.connect();
+    assert!(!bed.run_until(15, |bed| !bed.is_online()));
+    bed.uos.as_mut().unwrap().hang();
+    let lost = |bed: &mut Bed| bed.news.contains(&Event::NodeDown(CARD));
+    assert!(!bed.run_until(25, lost));
+    let words = said(|| assert!(bed.run_until(20, lost)));
+    let expected = "0000--03--00.0: its system is silent: 3 questions in 30000 ms";
+    assert!(words.contains(expected), "{words}");
+    let why = bed.engine.lost_nodes().map(|lost| lost.why);
+    assert_eq!(why.collect::<Vec<_>>(), [Loss::Silent]);
+    let error = bed.engine.send(&mut bed.memory, end, b"x").unwrap_err();
+    assert_eq!(error.errno(), syscall::error::ECONNRESET);
+    bed.engine.close(&mut bed.memory, end);
+    assert!(bed.run_until(5, |bed| bed.state() == "resetting"));
+    bed.boot();
+    bed.check();
+}
+
+#[test]
+fn a_base_protocol_card_that_left_is_not_asked() {
+    let mut bed = base_card();
+    let uos = bed.uos.as_mut().unwrap();
+    uos.engine.leave(&mut uos.memory);
+    assert!(bed.run_until(5, |bed| bed.news.contains(&Event::NodeDown(CARD))));
+    let resets = bed.card.borrow().resets;
+    assert!(!bed.run_until(100, |bed| bed.card.borrow().resets != resets));
+    bed.check();
+}
+
+#[test]
+fn the_silence_that_is_allowed_can_be_set() {
+    let mut bed = base_card();
+    let timing = LinkTiming {
+        heartbeat_ns: 100_000_000,
+        silence_ns: 900_000_000,
+    };
+    bed.links.set_timing(timing);
+    let lost = |bed: &mut Bed| bed.news.contains(&Event::NodeDown(CARD));
+    assert!(!bed.run_until(60, lost));
+    bed.uos.as_mut().unwrap().hang();
+    assert!(bed.run_until(2, lost));
+    bed.boot();
     bed.check();
 }
 

@@ -1,11 +1,15 @@
 //! Transfers by the DMA engine, fences, and resets in the middle of them.
 
+use micd::memory::NodeMemory;
+use platform::counting::drains;
 use platform::mem::PAGE;
 use scheme_scif::CardCommand as Command;
 use scif_abi::flags::{FenceFlags, RmaFlags};
-use scif_core::{Direction, EndpointId, Event, Local, Memory, Rma, Signal, Ticket};
+use scif_core::{Direction, EndpointId, Event, Local, Memory, Place, Rma, Signal, Ticket};
 
 use crate::bed::{Bed, CARD, pattern};
+use crate::card::LOAD;
+use crate::host::Source;
 use crate::tests::log::said;
 use crate::uos::checksum;
 
@@ -139,6 +143,33 @@ fn the_accesses_for_one_mib_are_counted() {
     // Two copies, each with one store of the head; the interrupts of both became one: SICR0 read
     // and written, SICE0 written, DCAR read, written twice and read back each time.
     assert_eq!((counted.reads, counted.writes), (4, 6));
+    // Before each head, and before the one index that is stored in the card meanwhile.
+    assert_eq!(counted.drains, 3);
+    bed.check();
+}
+
+/// The model's aperture is plain memory, so what overtakes what is not seen: drains are counted.
+#[test]
+fn stores_are_drained_before_what_announces_them() {
+    let mut bed = Bed::new(2);
+    bed.boot();
+    let (at, place) = (u64::from(LOAD), Place::Peer(CARD, LOAD.into()));
+    let memory = &mut bed.memory;
+    let mut drained = |what: &dyn Fn(&mut NodeMemory<Source>)| {
+        let before = drains();
+        what(memory);
+        drains() - before
+    };
+    assert_eq!(
+        drained(&|memory| memory.peer_store_index(CARD, at, 1).unwrap()),
+        1
+    );
+    assert_eq!(drained(&|memory| memory.store_u64(place, 1).unwrap()), 1);
+    assert_eq!(drained(&|memory| memory.fence()), 1);
+    assert_eq!(
+        drained(&|memory| memory.peer_write(CARD, 0x1000, &[1]).unwrap()),
+        0
+    );
     bed.check();
 }
 

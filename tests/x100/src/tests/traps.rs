@@ -10,6 +10,7 @@ use micd::x100::registers::{
     SICR0, channel, copy_descriptor, dcr_enable, dcr_owner, drar_high, rdmasr, sdbic, smpt,
     smpt_value, status_descriptor,
 };
+use platform::direct::drain_writes;
 use platform::mem::{PAGE, Region};
 
 use crate::bed::Bed;
@@ -60,6 +61,12 @@ impl Bare {
         self.card.borrow_mut().read(register)
     }
 
+    /// Sets a channel's head, behind the descriptors.
+    fn set_head(&self, head: u32) {
+        drain_writes();
+        self.write(channel(0, DHPR), head);
+    }
+
     fn put(&self, slot: usize, words: [u64; 2]) {
         self.ring.write(slot * 16, words[0]).unwrap();
         self.ring.write(slot * 16 + 8, words[1]).unwrap();
@@ -88,10 +95,10 @@ fn the_same_head_twice_stops_a_channel() {
     let bare = Bare::new(2);
     let (_, at) = bare.host.allocate(PAGE).unwrap();
     bare.put(0, copy_descriptor(0x1000, at - BASE + WINDOW, 64));
-    bare.write(channel(0, DHPR), 1);
+    bare.set_head(1);
     bare.run();
     assert_eq!(bare.read(channel(0, DSTAT)), 1);
-    bare.write(channel(0, DHPR), 1);
+    bare.set_head(1);
     bare.complains_of("the head 1 is written twice");
     assert_ne!(bare.read(channel(0, DCHERR)), 0);
     assert_ne!(bare.read(channel(0, DSTAT)) & DSTAT_QUIESCED, 0);
@@ -101,8 +108,8 @@ fn the_same_head_twice_stops_a_channel() {
 fn a_ring_never_fills_up() {
     let bare = Bare::new(2);
     // A head in front of the tail again is an empty ring to the engine, with 255 descriptors in it.
-    bare.write(channel(0, DHPR), 255);
-    bare.write(channel(0, DHPR), 0);
+    bare.set_head(255);
+    bare.set_head(0);
     bare.complains_of("the head 0 passes the tail 0");
     // Nor may a channel be turned off that is at work: what it copies may still arrive.
     bare.write(DCR, dcr_owner(0));
@@ -125,14 +132,14 @@ fn an_unpaired_status_descriptor_loses_its_interrupt() {
     let (words, at) = bare.host.allocate(PAGE).unwrap();
     let to = at - BASE + WINDOW;
     bare.put(0, status_descriptor(5, to, true));
-    bare.write(channel(0, DHPR), 1);
+    bare.set_head(1);
     bare.run();
     assert_eq!(words.read::<u64>(0), Ok(5));
     assert!(!bare.card.borrow_mut().has_message());
     assert_eq!(bare.card.borrow().done.lost_interrupts, 1);
     bare.put(1, status_descriptor(6, to, false));
     bare.put(2, status_descriptor(6, to, true));
-    bare.write(channel(0, DHPR), 3);
+    bare.set_head(3);
     bare.run();
     assert!(bare.card.borrow_mut().has_message());
     assert_eq!(bare.card.borrow().done.lost_interrupts, 1);
@@ -149,7 +156,7 @@ fn lengths_and_alignments_have_limits() {
         let bare = Bare::new(2);
         let (_, at) = bare.host.allocate(2 << 20).unwrap();
         bare.put(0, copy_descriptor(from, at - BASE + WINDOW, bytes));
-        bare.write(channel(0, DHPR), 1);
+        bare.set_head(1);
         bare.run();
         assert_ne!(bare.read(channel(0, DCHERR)), 0, "{from:#x} {bytes}");
         assert_eq!(bare.card.borrow().done.bytes, 0);
@@ -234,7 +241,7 @@ fn the_model_is_strict() {
     bare.complains_of("DCAR was not read back after masking");
     bare.read(channel(0, DCAR));
     bare.write(channel(0, DCAR), 0);
-    bare.write(channel(0, DHPR), 3);
+    bare.set_head(3);
     bare.complains_of("DCAR was not read back after unmasking");
     bare.write(micd::x100::registers::APICICR7, 229 | 1 << 13);
     bare.complains_of("cannot be started");

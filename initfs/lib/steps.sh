@@ -1,0 +1,28 @@
+# For scripts that report what they find. They begin with `. /scheme/initfs/lib/steps.sh` and end
+# with `exit "$failed"`.
+
+passed=0
+failed=0
+
+# step NAME STATUS DETAIL: reports a step, which went well if STATUS is 0. Who looks after the run
+# reads these lines.
+step() {
+    if [ "$2" -eq 0 ]; then
+        echo "STEP $1: ok"
+        passed=$((passed + 1))
+    else
+        echo "STEP $1: FAIL $3"
+        failed=$((failed + 1))
+    fi
+}
+
+# until_true COMMAND [ARGUMENT…]: looks until the command succeeds, at most a minute or so. Its
+# status is that of a last look.
+until_true() {
+    tries=0
+    until "$@" || [ "$tries" -gt 600 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    "$@"
+}

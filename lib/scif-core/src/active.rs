@@ -1,0 +1,109 @@
+//! Whose turn it is: things that have work to be done, sorted by the process they are for.
+//!
+//! Processes take turns, and so do the things of each, so that a process gets no more by having
+//! more of them.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+/// What has work to be done.
+#[derive(Debug)]
+pub struct Active<T> {
+    /// Processes, the next one first; each once, and with something in `of`.
+    turns: VecDeque<u32>,
+    of: BTreeMap<u32, VecDeque<T>>,
+}
+
+impl<T> Default for Active<T> {
+    fn default() -> Self {
+        Active {
+            turns: VecDeque::new(),
+            of: BTreeMap::new(),
+        }
+    }
+}
+
+impl<T: PartialEq> Active<T> {
+    /// Adds something of a process, behind all that it has.
+    pub fn push(&mut self, process: u32, thing: T) {
+        let things = self.of.entry(process).or_default();
+        if things.is_empty() {
+            self.turns.push_back(process);
+        }
+        things.push_back(thing);
+    }
+
+    /// Takes what comes next; its process is the last one then.
+    pub fn pop(&mut self) -> Option<T> {
+        let process = self.turns.pop_front()?;
+        let things = self.of.get_mut(&process)?;
+        let thing = things.pop_front();
+        if things.is_empty() {
+            self.of.remove(&process);
+        } else {
+            self.turns.push_back(process);
+        }
+        thing
+    }
+
+    /// Takes something of a process out, wherever it is.
+    pub fn remove(&mut self, process: u32, thing: &T) {
+        let Some(things) = self.of.get_mut(&process) else {
+            return;
+        };
+        things.retain(|other| other != thing);
+        if things.is_empty() {
+            self.of.remove(&process);
+            self.turns.retain(|other| *other != process);
+        }
+    }
+
+    /// Whether there is something.
+    pub fn contains(&self, thing: &T) -> bool {
+        self.of.values().any(|things| things.contains(thing))
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Active;
+
+    #[test]
+    fn processes_take_turns_and_so_do_their_things() {
+        let mut active = Active::default();
+        for (process, thing) in [(1, 10), (1, 11), (1, 12), (2, 20), (1, 13), (3, 30)] {
+            active.push(process, thing);
+        }
+        for expected in [10, 20, 30, 11] {
+            assert_eq!(active.pop(), Some(expected));
+        }
+        // Who comes back is behind those who are there.
+        active.push(2, 21);
+        active.push(1, 10);
+        assert!(active.contains(&21) && !active.contains(&20));
+        for expected in [12, 21, 13, 10] {
+            assert_eq!(active.pop(), Some(expected));
+        }
+        assert!(active.is_empty());
+        assert_eq!(active.pop(), None);
+    }
+
+    #[test]
+    fn what_is_taken_out_gets_no_turn() {
+        let mut active = Active::default();
+        for (process, thing) in [(1, 10), (2, 20), (2, 21)] {
+            active.push(process, thing);
+        }
+        active.remove(1, &10);
+        active.remove(2, &20);
+        active.remove(3, &30);
+        assert_eq!(active.pop(), Some(21));
+        assert!(active.is_empty());
+        active.push(1, 11);
+        assert_eq!(active.pop(), Some(11));
+    }
+}

@@ -1,0 +1,130 @@
+//! Where this machine's frames are, by who has them, for tests that look for lost ones.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use runtime::println;
+
+use crate::{Suite, settled, text};
+
+/// Frames in use, by who has them. One frame is 4 KiB.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frames {
+    free: u64,
+    /// What is in use: a part of the kernel, or the programs of a name, and how many it has.
+    parts: Vec<(String, u64)>,
+}
+
+impl Frames {
+    /// As the kernel counts now (`sys/stat`, `sys/context`).
+    ///
+    /// # Errors
+    /// A text that says what is missing.
+    pub fn now() -> Result<Self, String> {
+        let stat = runtime::fs::read_to_string("/scheme/sys/stat").map_err(text("stat"))?;
+        let table = runtime::fs::read_to_string("/scheme/sys/context").map_err(text("context"))?;
+        Self::parse(&stat, &table)
+    }
+
+    fn parse(stat: &str, table: &str) -> Result<Self, String> {
+        let frames = |name: &str| -> Result<u64, String> {
+            let value = stat.lines().find_map(|line| line.strip_prefix(name));
+            let value = value.and_then(|value| value.strip_prefix(": ")?.trim().parse().ok());
+            value.ok_or_else(|| format!("sys/stat has no {name}"))
+        };
+        let free = frames("frames_free")?;
+        let mut parts = Vec::new();
+        for (name, line) in [
+            ("kernel heap", "frames_heap"),
+            ("page tables", "frames_tables"),
+            ("kernel stacks", "frames_stacks"),
+            ("trays", "frames_trays"),
+        ] {
+            parts.push((String::from(name), frames(line)?));
+        }
+        for (_, name, own) in programs(table)? {
+            match parts.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += own,
+                None => parts.push((String::from(name), own)),
+            }
+        }
+        let known: u64 = parts.iter().map(|(_, count)| count).sum();
+        let others = frames("frames_total")?.checked_sub(free + known);
+        let others = others.ok_or("sys/stat and sys/context are of different moments")?;
+        parts.push((String::from("shared, or of no program"), others));
+        Ok(Self { free, parts })
+    }
+
+    /// Free frames.
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// So many fewer frames are free than were then; negative when there are more.
+    pub fn lost_since(&self, before: &Self) -> i64 {
+        before.free as i64 - self.free as i64
+    }
+
+    /// Who has more frames than then, or fewer.
+    pub fn changes_since(&self, before: &Self) -> String {
+        let count = |frames: &Self, name: &str| {
+            let part = frames.parts.iter().find(|(part, _)| part == name);
+            part.map_or(0, |(_, count)| *count as i64)
+        };
+        let is_new = |(name, _): &&(String, u64)| !before.parts.iter().any(|(n, _)| n == name);
+        let names = before.parts.iter().chain(self.parts.iter().filter(is_new));
+        let changes = names.filter_map(|(name, _)| {
+            let change = count(self, name) - count(before, name);
+            (change != 0).then(|| format!("{name} {change:+}"))
+        });
+        let changes: Vec<String> = changes.collect();
+        format!(
+            "{} fewer free: {}",
+            self.lost_since(before),
+            changes.join(", ")
+        )
+    }
+}
+
+/// Looks until at most `most` frames fewer are free than `before`, and prints who has more or
+/// fewer. What was found is the next check's `before`.
+pub fn check(suite: &mut Suite, name: &str, before: &mut Result<Frames, String>, most: i64) {
+    let found = before.clone().and_then(|before| {
+        let is_enough = || Frames::now().is_ok_and(|now| now.lost_since(&before) <= most);
+        settled(is_enough, &true);
+        let now = Frames::now()?;
+        let changes = now.changes_since(&before);
+        println!("{name}: {changes}");
+        Ok((now.lost_since(&before) <= most, changes, now))
+    });
+    let (result, now) = match found {
+        Ok((true, _, now)) => (Ok(()), Ok(now)),
+        Ok((false, changes, now)) => (Err(format!("{changes}; at most {most} may be")), Ok(now)),
+        Err(error) => (Err(error.clone()), Err(error)),
+    };
+    suite.check(name, result);
+    *before = now;
+}
+
+/// Process, name and own frames of each process in the table, whose threads have a line each.
+fn programs(table: &str) -> Result<Vec<(u64, &str, u64)>, String> {
+    let mut lines = table.lines();
+    let head = lines.next().unwrap_or_default();
+    let at = head.find("OWN").ok_or("sys/context has no column OWN")?;
+    let mut programs: Vec<(u64, &str, u64)> = Vec::new();
+    for line in lines {
+        let parsed = || {
+            let pid = line.split_whitespace().next()?.parse().ok()?;
+            let (own, name) = line.get(at..)?.split_once(' ')?;
+            Some((pid, name.trim(), own.parse().ok()?))
+        };
+        let program = parsed().ok_or_else(|| format!("sys/context: {line:?}"))?;
+        // The first daemons share a number.
+        let is_same = |other: &(u64, &str, u64)| (other.0, other.1) == (program.0, program.1);
+        if !programs.iter().any(is_same) {
+            programs.push(program);
+        }
+    }
+    Ok(programs)
+}
