@@ -135,35 +135,36 @@ impl Child {
         Ok((word(0), word(8)))
     }
 
-    /// Whether the context has ended, however it did.
-    pub fn has_ended(&self) -> Result<bool, String> {
-        let (status, _) = self.status()?;
-        if status == ContextStatus::ForceKilled as usize {
+    /// What the context ended with, however it did, as `status`; `None` while it goes on. It is one
+    /// look: on another processor the context may end between two.
+    pub fn ended_with(&self) -> Result<Option<(usize, usize)>, String> {
+        let (status, detail) = self.status()?;
+        let ended = if status == ContextStatus::ForceKilled as usize {
             // It says so as soon as it is killed, when it may still be on its way out on another
             // processor. The address space goes last.
-            return match sys::dup(self.context, b"addrspace", self.slot) {
-                Ok(space) => must("close", sys::close(space)).map(|_| false),
-                Err(ENOENT) => Ok(true),
-                Err(errno) => Err(format!("the address space of a killed context: {errno}")),
-            };
-        }
-        Ok([
-            ContextStatus::Dead as usize,
-            ContextStatus::UnhandledExcp as usize,
-        ]
-        .contains(&status))
+            match sys::dup(self.context, b"addrspace", self.slot) {
+                Ok(space) => must("close", sys::close(space)).map(|_| false)?,
+                Err(ENOENT) => true,
+                Err(errno) => {
+                    return Err(format!("the address space of a killed context: {errno}"));
+                }
+            }
+        } else {
+            status == ContextStatus::Dead as usize
+                || status == ContextStatus::UnhandledExcp as usize
+        };
+        Ok(ended.then_some((status, detail)))
     }
 
     /// Waits until the context has ended, however it did, and releases what it used.
     pub fn join(self) -> Result<(usize, usize), String> {
         for _ in 0..2000 {
-            let (status, detail) = self.status()?;
-            if self.has_ended()? {
+            if let Some(end) = self.ended_with()? {
                 for fd in [self.status, self.context] {
                     must("close", sys::close(fd))?;
                 }
                 must("stack", sys::funmap(self.stack, STACK))?;
-                return Ok((status, detail));
+                return Ok(end);
             }
             must("sleep", sys::nanosleep(2_000_000))?;
         }

@@ -250,7 +250,7 @@ fn one(suite: &Suite, seed: usize) -> Result<bool, String> {
     let kill = must("status", suite.dup(child.context, name.as_bytes()))?;
     let mut late = true;
     for _ in 0..PATIENCE {
-        if child.has_ended()? {
+        if child.ended_with()?.is_some() {
             late = false;
             break;
         }
