@@ -263,6 +263,9 @@ impl Engine {
 
     /// Adds an endpoint, within the limits.
     pub(crate) fn add_endpoint(&mut self, owner: Owner) -> Result<EndpointId, Error> {
+        // An endpoint that is shut down leaves a file, whatever the limit of those is. Who has too
+        // many of them gets no endpoint to make another of.
+        self.quotas.check(owner, Resource::Files, 0)?;
         self.quotas.charge(owner, Resource::Endpoints, 1)?;
         match self.endpoints.insert(Endpoint::new(owner)) {
             Some(id) => Ok(EndpointId(id)),

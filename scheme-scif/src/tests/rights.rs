@@ -155,6 +155,27 @@ fn open_files_and_their_texts_are_limited() {
 }
 
 #[test]
+fn shutting_endpoints_down_gets_around_no_limit() {
+    let mut bed = Bed::new(1);
+    set(&mut bed, "endpoints_per_process 1\nfiles_per_process 2\n");
+    let open = |bed: &mut Bed| bed.open_with(0, "endpoint", O_RDWR, USER);
+    let mut shut_down = Vec::new();
+    for _ in 0..3 {
+        let endpoint = open(&mut bed).unwrap();
+        let shut = scif_abi::call::Call::Shutdown;
+        assert_eq!(super::programs::call(&mut bed, 0, endpoint, shut), Ok(0));
+        shut_down.push(endpoint);
+    }
+    // Of files it has one more than it may by now.
+    assert_eq!(open(&mut bed), Err(Error::new(ENOMEM)));
+    assert!(bed.open_with(0, "endpoint", O_RDWR, OTHER).is_ok());
+    for id in shut_down.drain(..1) {
+        bed.close(0, id);
+    }
+    assert!(open(&mut bed).is_ok());
+}
+
+#[test]
 fn requests_that_wait_are_limited() {
     let mut bed = Bed::new(1);
     set(&mut bed, "requests_per_process 2\nrequests_per_user 3\n");
