@@ -129,7 +129,12 @@ impl Engine {
             return true;
         };
         validity::advance(&mut page);
-        let is_idle = validity::is_idle(&page);
+        // While earlier windows of it wait, this one does: a look for each of thousands would cost.
+        let waits = self
+            .settling
+            .last()
+            .is_some_and(|last| last.connection == id);
+        let is_idle = !waits && validity::is_idle(&page);
         // A client that sleeps has the window mapped perhaps; it is to let go of it.
         if let Some(endpoint) = endpoint {
             self.announce(endpoint);
@@ -146,6 +151,13 @@ impl Engine {
             until: self.now.saturating_add(CLIENT_COPY_NS),
         });
         false
+    }
+
+    /// Whether no client of a connection copies.
+    fn has_no_copies(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
+        let connection = self.connections.get_mut(id.0);
+        let page = connection.and_then(|connection| connection.page(mem));
+        page.is_none_or(|page| validity::is_idle(&page))
     }
 
     /// Nobody copies to or from this window any more, or has had time enough to end.
@@ -219,10 +231,16 @@ impl Engine {
         }
         if !self.settling.is_empty() && self.settle_at <= self.now {
             self.settle_at = self.now.saturating_add(CLIENT_RETRY_NS);
+            // One look for all windows of a connection, which mostly come together.
+            let mut looked = None;
             for settling in core::mem::take(&mut self.settling) {
-                let connection = self.connections.get_mut(settling.connection.0);
-                let page = connection.and_then(|connection| connection.page(mem));
-                if page.is_some_and(|page| !validity::is_idle(&page)) {
+                let id = settling.connection;
+                let is_idle = match looked {
+                    Some((connection, is_idle)) if connection == id => is_idle,
+                    _ => self.has_no_copies(mem, id),
+                };
+                looked = Some((id, is_idle));
+                if !is_idle {
                     if settling.until > self.now {
                         self.settling.push(settling);
                         continue;

@@ -289,6 +289,12 @@ fn windows_wait_for_copies_of_clients_but_not_for_ever() {
             let (engine, memory) = bed.engine(b);
             assert_eq!(engine.finish(memory, ticket), Some(Ok(0)));
             close(&mut bed, user, id);
+            let stuck: u64 = bed
+                .nodes
+                .iter()
+                .map(|node| node.engine.stats().stuck_copies)
+                .sum();
+            assert_eq!(stuck, u64::from(user == b));
         }
     }
 }
