@@ -7,7 +7,7 @@ use scif_abi::{Port, PortId};
 
 use crate::endpoint::{DEFAULT_BACKLOG, Endpoint, Listener};
 use crate::error::{Error, Result};
-use crate::poll::poll;
+use crate::poll::{now, poll};
 
 /// Between two tries of a [patient](Options::patience) connect.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -68,7 +68,8 @@ impl Options {
     }
 
     /// How long [`connect`](Self::connect) tries again while nobody listens there yet, or the node
-    /// is still to boot. Unless told otherwise it tries once.
+    /// is still to boot. Unless told otherwise it tries once. A try that has begun goes on: where
+    /// somebody listens but never accepts, it ends after the 30 s of any connect.
     #[must_use]
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -105,18 +106,74 @@ impl Options {
     pub fn connect(&self, to: PortId) -> Result<Endpoint> {
         let options = self.nonblocking(false);
         let connect = |endpoint: Endpoint| endpoint.connect(to).map(|_| endpoint);
-        let mut left = self.patience;
-        loop {
-            // A new endpoint for each try: one of a daemon that is gone stays without a device.
-            match options.bind().and_then(connect) {
-                Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) if !left.is_zero() => {
-                    let pause = left.min(PAUSE);
-                    // There is nothing to wait for but the time.
-                    poll(&mut [], Some(pause))?;
-                    left -= pause;
-                }
-                result => return result,
-            }
+        // A new endpoint for each try: one of a daemon that is gone stays without a device.
+        let attempt = || options.bind().and_then(connect);
+        // There is nothing to wait for but the time.
+        let pause = |time| poll(&mut [], Some(time)).map(drop);
+        let clock = || now().map_err(Error::from_errno);
+        retry(self.patience, attempt, pause, clock)
+    }
+}
+
+/// Tries again while nobody is there, until the time is over.
+fn retry<T>(
+    patience: Duration,
+    mut attempt: impl FnMut() -> Result<T>,
+    mut pause: impl FnMut(Duration) -> Result<()>,
+    clock: impl Fn() -> Result<Duration>,
+) -> Result<T> {
+    let end = clock()?.saturating_add(patience);
+    loop {
+        let result = attempt();
+        let Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) = result else {
+            return result;
+        };
+        let left = end.saturating_sub(clock()?);
+        if left.is_zero() {
+            return result;
         }
+        pause(left.min(PAUSE))?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+
+    use super::*;
+
+    const NOBODY: Error = Error::Scif(Errno::ConnectionRefused);
+
+    /// How often an attempt of `each` seconds is made within 20 s.
+    fn attempts(each: u64, answer: impl Fn(u32) -> Result<()>) -> (u32, Result<()>) {
+        let (time, made) = (Cell::new(Duration::from_secs(500)), Cell::new(0));
+        let attempt = || {
+            time.set(time.get() + Duration::from_secs(each));
+            made.set(made.get() + 1);
+            answer(made.get())
+        };
+        let pause = |pause| {
+            time.set(time.get() + pause);
+            Ok(())
+        };
+        let patience = Duration::from_secs(20);
+        let result = retry(patience, attempt, pause, || Ok(time.get()));
+        (made.get(), result)
+    }
+
+    #[test]
+    fn patience_is_a_time_and_not_a_number_of_tries() {
+        let nobody = |_| Err(NOBODY);
+        assert_eq!(attempts(0, nobody), (201, Err(NOBODY)));
+        assert_eq!(attempts(7, nobody), (3, Err(NOBODY)));
+        assert_eq!(attempts(30, nobody), (1, Err(NOBODY)));
+    }
+
+    #[test]
+    fn what_succeeds_or_fails_otherwise_is_not_tried_again() {
+        let third = |number| if number < 3 { Err(NOBODY) } else { Ok(()) };
+        assert_eq!(attempts(0, third), (3, Ok(())));
+        let refused = Error::Scif(Errno::AddressInUse);
+        assert_eq!(attempts(0, |_| Err(refused)), (1, Err(refused)));
     }
 }
