@@ -78,7 +78,8 @@ pub struct Link {
     next_attach: u64,
     beats: u64,
     peer_beats: u64,
-    peer_beat_at: u64,
+    /// For how long we have watched, without a beat of the peer.
+    silent_ns: u64,
     /// Whether our record changed and the peer has not been rung.
     announce: bool,
 }
@@ -139,7 +140,7 @@ impl Link {
             next_attach: 0,
             beats,
             peer_beats: 0,
-            peer_beat_at: 0,
+            silent_ns: 0,
             announce: true,
         };
         Ok((link, peer))
@@ -221,6 +222,7 @@ impl Link {
 
     /// What is to be done now; see [`MicFunction::step`](crate::function::MicFunction::step).
     pub fn step(&mut self, now: u64) -> Option<Step> {
+        let passed = now.saturating_sub(self.now);
         self.now = now;
         if now >= self.next_look {
             self.next_look = now.saturating_add(self.timing.heartbeat_ns);
@@ -228,7 +230,7 @@ impl Link {
         }
         let peer = self.peer_record();
         let is_down = self.is_down();
-        self.note_peer_beat();
+        self.listen(passed);
         let is =
             |generation| peer.state.get() == STATE_READY && peer.generation.get() == generation;
         match self.state {
@@ -311,7 +313,10 @@ impl Link {
         debug_assert!(beaten.is_ok());
     }
 
-    fn note_peer_beat(&mut self) {
+    /// Notes whether the peer's heart has beaten in the time that has passed. A look that comes late
+    /// counts as one in time: while we stood still the peer may have as well, as when both machines
+    /// are guests of one host.
+    fn listen(&mut self, passed: u64) {
         let beats = self
             .memory
             .load_acquire_u64(link::heartbeat_offset(1 - self.own));
@@ -319,12 +324,15 @@ impl Link {
             && beats != self.peer_beats
         {
             self.peer_beats = beats;
-            self.peer_beat_at = self.now;
+            self.silent_ns = 0;
+        } else {
+            let watched = passed.min(self.timing.heartbeat_ns);
+            self.silent_ns = self.silent_ns.saturating_add(watched);
         }
     }
 
     fn peer_is_silent(&self) -> bool {
-        self.now.saturating_sub(self.peer_beat_at) > self.timing.silence_ns
+        self.silent_ns > self.timing.silence_ns
     }
 
     /// How often to look, and how long to wait for a beat, from now on.
@@ -365,7 +373,7 @@ impl Link {
             return;
         };
         if usable {
-            self.peer_beat_at = self.now;
+            self.silent_ns = 0;
             self.state = State::Connected { peer };
         } else {
             // The peer may have used ours already: begin anew once it has seen that.
