@@ -1,6 +1,7 @@
 //! `sys`: what the system tells about itself as text, and the switches of the machine.
 
 use alloc::{
+    collections::BTreeMap,
     format,
     string::{String, ToString},
     sync::Arc,
@@ -329,9 +330,14 @@ fn contexts() -> String {
         "PAGES",
         "OWN"
     );
+    // The threads of a process share a space, whose tables are walked once.
+    let mut counted = BTreeMap::new();
     for (identity, context) in by_pid() {
         let (private, shared) = memory_of(&context);
-        let (pages, own) = context.space().map_or((0, 0), |space| space.pages());
+        let (pages, own) = context.space().map_or((0, 0), |space| {
+            let pages = || space.pages();
+            *counted.entry(Arc::as_ptr(&space)).or_insert_with(pages)
+        });
         let _ = writeln!(
             text,
             "{:<6}{:<6}{:<6}{:<6}{:<6}{:<11}{:<12}{:<8}{:<8}{pages:<8}{own:<8}{}",

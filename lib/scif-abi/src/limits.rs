@@ -179,7 +179,8 @@ pub const MAX_CALLS: usize = 1 << 16;
 pub struct LinkTiming {
     /// Nanoseconds between two looks at a link and two beats of our heart.
     pub heartbeat_ns: u64,
-    /// Nanoseconds without a beat of the peer's heart until it counts as lost.
+    /// Nanoseconds without a beat of the peer's heart, or without an answer where it has no heart,
+    /// until it counts as lost.
     pub silence_ns: u64,
 }
 

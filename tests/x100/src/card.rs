@@ -167,7 +167,9 @@ impl Card {
         self.complaints.push(what);
     }
 
-    /// The host tells the card to look at what it has stored, which must have arrived.
+    /// The host tells the card to look at what it has stored, so it must have drained its stores at
+    /// least once since it told the card last. That it drains after the last of them, the exact
+    /// counts of drains in the tests of messages and copies say.
     pub(crate) fn must_be_drained(&mut self, what: &str) {
         if core::mem::replace(&mut self.drains, drains()) == drains() {
             self.complain(format!("{what}: stores are not drained before"));

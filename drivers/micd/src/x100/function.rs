@@ -194,6 +194,7 @@ impl MicFunction for X100 {
             (State::Booting { until } | State::Stopping { until }, _) => until.min(self.next_look),
             (State::Gone { look }, _) => look,
             (State::Failed, _) => u64::MAX,
+            _ if is_up && self.beats == 0 => self.next_look.min(self.ask_at),
             _ => self.next_look,
         };
         own.min(self.stall_at.unwrap_or(u64::MAX))
