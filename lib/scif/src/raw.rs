@@ -43,7 +43,8 @@ fn number(error: libredox::error::Error) -> i32 {
 /// keep the connection, and whatever was locked through it.
 pub(crate) fn companion(epd: usize, name: &[u8]) -> Result<Fd> {
     let file = Fd::new(libredox::call::dup(epd, name).map_err(number)?);
-    // The flag of the descriptor has the value of the one of `open`.
+    // The flag of the descriptor has the value of the one of `open`. It is for relibc: our own
+    // runtime and C library pass on nothing that was not asked for.
     file.fcntl(F_SETFD, O_CLOEXEC as usize).map_err(number)?;
     Ok(file)
 }

@@ -658,7 +658,7 @@ fn windows_that_have_gone_are_not_touched() {
 }
 
 #[test]
-fn nothing_is_passed_on_to_other_programs() {
+fn hidden_descriptors_are_marked_to_be_closed_on_exec() {
     opened(|stage, left, _| {
         (0..3).for_each(|_| left.readfrom(LEFT, 5000, 1000, 200, 0).unwrap());
         let log = stage.log();
