@@ -128,12 +128,29 @@ pub fn connect_patiently(to: PortId) -> scif::Result<Endpoint> {
 /// to be checked. For what others do in their own time: no result depends on how fast they are.
 pub fn settled<T: PartialEq>(mut look: impl FnMut() -> T, wanted: &T) -> T {
     for _ in 0..400 {
-        if look() == *wanted {
-            break;
+        let found = look();
+        if found == *wanted {
+            return found;
         }
         sleep(Duration::from_millis(50));
     }
     look()
+}
+
+/// Looks again and again until two looks in a row find the same, which is `enough`, at most 20 s;
+/// returns the last one, to be checked.
+pub fn at_rest<T: PartialEq>(mut look: impl FnMut() -> T, enough: impl Fn(&T) -> bool) -> T {
+    let mut last = look();
+    for _ in 0..400 {
+        sleep(Duration::from_millis(50));
+        let now = look();
+        let is_at_rest = now == last && enough(&now);
+        last = now;
+        if is_at_rest {
+            break;
+        }
+    }
+    last
 }
 
 /// The value of a counter of the `stats` file.
@@ -147,17 +164,4 @@ pub fn counter(name: &str) -> Result<u64, String> {
         .find(|line| line.split_whitespace().next() == Some(name));
     let value = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
     value.ok_or_else(|| alloc::format!("no counter {name}"))
-}
-
-/// Free pages of this machine.
-///
-/// # Errors
-/// A text that says what is missing.
-pub fn free_pages() -> Result<u64, String> {
-    let stat = runtime::fs::read_to_string("/scheme/sys/stat").map_err(text("stat"))?;
-    let line = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("frames_free: "));
-    let pages = line.and_then(|count| count.trim().parse().ok());
-    pages.ok_or_else(|| "no frames_free".into())
 }

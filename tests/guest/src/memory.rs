@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use runtime::println;
 
-use crate::{Suite, settled, text};
+use crate::{Suite, at_rest, text};
 
 /// Frames in use, by who has them. One frame is 4 KiB.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,14 @@ impl Frames {
         let stat = runtime::fs::read_to_string("/scheme/sys/stat").map_err(text("stat"))?;
         let table = runtime::fs::read_to_string("/scheme/sys/context").map_err(text("context"))?;
         Self::parse(&stat, &table)
+    }
+
+    /// As soon as they are at rest: what ended before may still give frames back.
+    ///
+    /// # Errors
+    /// As [`now`](Self::now).
+    pub fn at_rest() -> Result<Self, String> {
+        at_rest(Self::now, |_| true)
     }
 
     fn parse(stat: &str, table: &str) -> Result<Self, String> {
@@ -56,11 +64,6 @@ impl Frames {
         Ok(Self { free, parts })
     }
 
-    /// Free frames.
-    pub fn free(&self) -> u64 {
-        self.free
-    }
-
     /// So many fewer frames are free than were then; negative when there are more.
     pub fn lost_since(&self, before: &Self) -> i64 {
         before.free as i64 - self.free as i64
@@ -87,13 +90,12 @@ impl Frames {
     }
 }
 
-/// Looks until at most `most` frames fewer are free than `before`, and prints who has more or
-/// fewer. What was found is the next check's `before`.
+/// Looks until at most `most` frames fewer are free than `before` and nothing changes any more, and
+/// prints who has more or fewer. What was found is the next check's `before`.
 pub fn check(suite: &mut Suite, name: &str, before: &mut Result<Frames, String>, most: i64) {
     let found = before.clone().and_then(|before| {
-        let is_enough = || Frames::now().is_ok_and(|now| now.lost_since(&before) <= most);
-        settled(is_enough, &true);
-        let now = Frames::now()?;
+        let is_enough = |now: &Frames| now.lost_since(&before) <= most;
+        let now = at_rest(Frames::now, |now| now.as_ref().is_ok_and(is_enough))?;
         let changes = now.changes_since(&before);
         println!("{name}: {changes}");
         Ok((now.lost_since(&before) <= most, changes, now))

@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::hint::black_box;
 
-use guest_tests::{Suite, settled};
+use guest_tests::{Suite, at_rest, settled};
 use libredox::Fd;
 use runtime::probe::{self, Forbidden};
 use runtime::process::{Child, Command};
@@ -158,12 +158,7 @@ fn acts(suite: &mut Suite) -> Result<()> {
     let (mut other, input) = bystander()?;
     // While this program, the bystander and all daemons run.
     runtime::println!("LAUNCHER audit 0");
-    let mut before = free();
-    let is_calm = || {
-        let last = core::mem::replace(&mut before, free());
-        last == before
-    };
-    suite.holds("memory is calm", settled(is_calm, &true));
+    let before = at_rest(free, |_| true);
     for (name, _) in ACTS {
         suite.equal(name, signal_of(name), Ok(Some(KILLED)));
     }

@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use guest_tests::{Suite, settled};
+use guest_tests::{Suite, at_rest, settled};
 use libredox::Fd;
 use runtime::io::Read;
 use runtime::process::{self, Child, Command, ExitStatus};
@@ -499,13 +499,8 @@ fn free() -> usize {
 
 fn memory(suite: &mut Suite) {
     let _ = run(&["exit", "0"]);
-    // What ended before is cleared away behind our back: until two looks give the same.
-    let mut before = free();
-    let is_calm = || {
-        let last = core::mem::replace(&mut before, free());
-        last == before
-    };
-    suite.holds("memory is calm", settled(is_calm, &true));
+    // What ended before is cleared away behind our back.
+    let before = at_rest(free, |_| true);
     let failed = (0..ROUNDS).filter(|_| run(&["exit", "0"]).is_err()).count();
     suite.equal("many processes", failed, 0);
     let is_back = settled(|| before.abs_diff(free()) <= TOLERANCE, &true);

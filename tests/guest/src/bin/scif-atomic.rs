@@ -39,6 +39,9 @@ const ACCESS_READ: u64 = 1;
 /// The lower half of the base address register of the shared memory (BAR 2).
 const MEMORY_BAR: u16 = 0x18;
 
+/// Where in the page the borrower says that it begins.
+const START: usize = 8;
+
 fn main() -> i32 {
     let mut suite = Suite::new("scif-atomic");
     let arguments = peer::arguments();
@@ -63,6 +66,15 @@ fn lend() -> Result<(), String> {
     let listener = Listener::bind(PORT).map_err(text("listen"))?;
     let (endpoint, _) = listener.accept().map_err(text("accept"))?;
     say(&endpoint, buffer.physical())?;
+    // Adding takes less time than the way there.
+    while buffer
+        .region()
+        .load_acquire_u64(START)
+        .map_err(text("the mark"))?
+        == 0
+    {
+        core::hint::spin_loop();
+    }
     let mixed = increment(buffer.region(), 0)?;
     let mixed_there = hear(&endpoint)?;
     let sum = buffer
@@ -79,6 +91,7 @@ fn borrow(node: NodeId) -> Result<(), String> {
     let endpoint = connect_patiently(PortId::new(node, PORT)).map_err(text("connect"))?;
     let physical = hear(&endpoint)?;
     let word = aperture.map(physical)?;
+    word.fetch_add_u64(START, 1).map_err(text("the mark"))?;
     let mixed = increment(&word, 0)?;
     say(&endpoint, mixed)?;
     let sum = hear(&endpoint)?;

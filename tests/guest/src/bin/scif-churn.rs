@@ -44,7 +44,7 @@ fn main() -> i32 {
     let count = runtime::env::args()
         .nth(2)
         .and_then(|word| word.parse().ok())
-        .unwrap_or(1000);
+        .unwrap_or(1000_usize);
     suite.check("warm-up", churn(&peer, WARM_UP));
     // Both ends of the last connection are closed, and the farewell is answered.
     let is_calm = || [counter("connections"), counter("connections_closing")];
@@ -52,9 +52,9 @@ fn main() -> i32 {
     suite.equal("connections of the warm-up", settled(is_calm, &calm), calm);
     match look() {
         Ok(before) => {
-            let mut frames = Frames::now();
+            let mut frames = Frames::at_rest();
             for (half, most) in (1..).zip(MOST) {
-                halve(&mut suite, &peer, half, count / 2, &before);
+                halve(&mut suite, &peer, half, count.div_ceil(2), &before);
                 let name = alloc::format!("frames after half {half}");
                 memory::check(&mut suite, &name, &mut frames, most);
             }

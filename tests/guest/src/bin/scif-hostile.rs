@@ -343,20 +343,28 @@ impl Hostile {
         }
     }
 
-    /// Waits until the link is up.
-    fn online(&mut self) -> Result<(), String> {
+    /// Waits until something is true; whether it is.
+    fn until(&mut self, is_true: impl Fn(&Self) -> bool) -> bool {
         let end = Instant::now().as_nanos() + LIMIT_MS * 1_000_000;
-        while !self.is_online {
+        while !is_true(self) {
+            if Instant::now().as_nanos() > end {
+                return false;
+            }
             self.turn();
             sleep(Duration::from_millis(1));
-            if Instant::now().as_nanos() > end {
-                return Err("the node does not come online".into());
-            }
         }
-        Ok(())
+        true
     }
 
-    /// Connections as a good peer makes them, with a stream and a window each.
+    /// Waits until the link is up.
+    fn online(&mut self) -> Result<(), String> {
+        match self.until(|hostile| hostile.is_online) {
+            true => Ok(()),
+            false => Err("the node does not come online".into()),
+        }
+    }
+
+    /// Asks for connections as a good peer does.
     fn connect(&mut self) -> Result<(), String> {
         self.memory.is_new = false;
         for index in 0..CONNECTIONS {
@@ -369,17 +377,20 @@ impl Hostile {
                 Err(error) => return Err(alloc::format!("connect: {error:?}")),
             }
         }
-        self.turns(GOOD_MS, |_| {});
+        Ok(())
+    }
+
+    /// Begins a stream on each connection.
+    fn ask(&mut self) {
         let request = Request {
             verb: SINK.into(),
             bytes: (1 << 40).into(),
             ..Request::default()
         };
         for id in self.endpoints.clone() {
-            // It may be refused, when the server is busy with what was left before.
+            // There may be no connection, when the server is busy with what was left before.
             let _ = self.engine.send(&mut self.memory, id, request.as_bytes());
         }
-        Ok(())
     }
 
     /// Registers a window on each connection. What does not work need not.
@@ -422,6 +433,8 @@ impl Hostile {
     fn round(&mut self) -> Result<(), String> {
         self.online()?;
         self.connect()?;
+        self.turns(GOOD_MS, |_| {});
+        self.ask();
         self.register();
         self.turns(GOOD_MS, Self::send_all);
         // Messages and structures first, as what follows ends the link soon.
@@ -464,6 +477,10 @@ impl Hostile {
         let (to, mode) = (PortId::new(self.victim, END_PORT), ConnectMode::NonBlocking);
         let told = self.engine.connect(&mut self.memory, end, to, mode);
         told.map_err(text("telling the end"))?;
+        // The servers first have to see the end of the connections before.
+        let ids: Vec<EndpointId> = self.endpoints.iter().copied().chain([end]).collect();
+        self.until(|hostile| ids.iter().all(|id| hostile.engine.peer(*id).is_some()));
+        self.ask();
         self.turns(GOOD_MS, Self::send_all);
         let connected = self.endpoints.clone().into_iter().filter(|id| {
             let sent = self.engine.send(&mut self.memory, *id, &[0]);
@@ -472,7 +489,7 @@ impl Hostile {
         let connected = connected.count();
         self.close_all();
         self.engine.close(&mut self.memory, end);
-        self.turns(GOOD_MS, |_| {});
+        self.until(|hostile| hostile.engine.connections().next().is_none());
         match connected {
             CONNECTIONS => Ok(()),
             count => Err(alloc::format!("{count} of {CONNECTIONS} connections work")),

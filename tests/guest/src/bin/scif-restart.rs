@@ -26,7 +26,7 @@ use scif::{
     Endpoint, Memory, NodeId, PollEntry, PortId, Protection, Readiness, RecvFlags, RmaFlags,
     SendFlags,
 };
-use syscall::error::{ECONNREFUSED, ECONNRESET, EINTR, ENODEV, ENOTCONN};
+use syscall::error::{ECONNREFUSED, ECONNRESET, EINTR, ENODEV, ENOENT, ENOTCONN};
 use zerocopy::IntoBytes;
 
 runtime::main!(main);
@@ -341,6 +341,11 @@ fn end_of(victims: Vec<Victim>) -> Result<(), String> {
 /// One death of micd.
 fn round(suite: &mut Suite, node: NodeId, round: u64) -> Result<(), String> {
     let at = PortId::new(node, PORT);
+    // What is acknowledged in this round.
+    match fs::remove_file(ACKNOWLEDGED) {
+        Err(error) if error.errno != ENOENT => return Err(text("removing the file")(error)),
+        _ => {}
+    }
     let victims = start_victims(node, round)?;
     // All but the one that waits in an open.
     let connected = ROLES.len() as u64 - 1;
@@ -348,6 +353,7 @@ fn round(suite: &mut Suite, node: NodeId, round: u64) -> Result<(), String> {
     let enough = || {
         counter("connections").is_ok_and(|count| count >= connected)
             && counter("remote_windows").is_ok_and(|count| count >= windows)
+            && acknowledged().is_ok()
     };
     let begun = settled(enough, &true);
     suite.holds(
@@ -379,12 +385,16 @@ fn round(suite: &mut Suite, node: NodeId, round: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Looks what the receivers at the peer saw of the streams that were cut.
-fn arrived(at: PortId, round: u64) -> Result<(), String> {
+/// Bytes of this round's `write` that were acknowledged.
+fn acknowledged() -> Result<u64, String> {
     let said = fs::read(ACKNOWLEDGED).map_err(text("the file"))?;
     let said = said.first_chunk().ok_or("the file is short")?;
-    let acknowledged = u64::from_ne_bytes(*said);
-    for (seed, least) in [(1000 + round, 1), (3000 + round, acknowledged)] {
+    Ok(u64::from_ne_bytes(*said))
+}
+
+/// Looks what the receivers at the peer saw of the streams that were cut.
+fn arrived(at: PortId, round: u64) -> Result<(), String> {
+    for (seed, least) in [(1000 + round, 1), (3000 + round, acknowledged()?)] {
         let endpoint = connect_patiently(at).map_err(text("connecting"))?;
         let request = request(REPORT, seed);
         let sent = endpoint.send(request.as_bytes(), SendFlags::BLOCK);
@@ -451,14 +461,17 @@ fn windows_work(at: PortId, round: u64) -> Result<(), String> {
 }
 
 /// Frames that each half of the rounds may cost, see [`test`].
-const MOST: [i64; 2] = [128, 16];
+const MOST: [i64; 2] = [128, 4];
 
 fn test(node: NodeId) -> i32 {
     let mut suite = Suite::new("scif-restart");
+    // The link comes up before the other node's programs do, and files are opened without patience.
+    let there = connect_patiently(PortId::new(node, PORT));
+    suite.check("the peer", there.map(drop).map_err(text("connecting")));
     // What is used for the first time, in all programs, is used before frames are counted.
     let result = round(&mut suite, node, 0);
     suite.check("round 0", result);
-    let mut frames = Frames::now();
+    let mut frames = Frames::at_rest();
     for (half, most) in (0..).zip(MOST) {
         for number in 1..=ROUNDS / 2 {
             let number = half * ROUNDS / 2 + number;

@@ -20,7 +20,7 @@ use alloc::string::String;
 
 use guest_tests::peer::{self, ECHO, Peer, Request};
 use guest_tests::windows::Remote;
-use guest_tests::{Suite, counter, settled, text};
+use guest_tests::{Suite, at_rest, counter, settled, text};
 use nodes::{is_online, launcher, wait_for};
 use runtime::process::{Child, Command};
 use runtime::time::{Duration, Instant, sleep};
@@ -108,8 +108,12 @@ pub fn counters() -> [Result<u64, String>; COUNTERS.len()] {
 
 /// The counters, once nothing of what was before is on its way any more.
 fn settled_counters() -> [Result<u64, String>; COUNTERS.len()] {
-    sleep(Duration::from_millis(300));
-    counters()
+    let closing = COUNTERS
+        .iter()
+        .position(|name| *name == "connections_closing");
+    at_rest(counters, |now| {
+        closing.is_some_and(|closing| now[closing] == Ok(0))
+    })
 }
 
 /// An echo of one message, over a new connection.

@@ -68,7 +68,7 @@ pub fn run(plan: Option<Plan>) -> i32 {
 fn conduct(suite: &mut Suite, plan: Option<Plan>) -> Result<(), String> {
     let own = scif::nodes().map_err(text("nodes"))?.own;
     let before = counters()?;
-    let mut frames = Frames::now();
+    let mut frames = Frames::at_rest();
     let start = Instant::now();
     let mut band = Band::new(plan.as_ref().map_or(0, |plan| plan.seed) ^ u64::from(own) << 32)?;
     let mut progress = Progress {

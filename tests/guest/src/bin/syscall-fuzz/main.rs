@@ -19,7 +19,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use guest_tests::memory::{self, Frames};
-use guest_tests::{Suite, counter, settled, text};
+use guest_tests::{Suite, at_rest, counter, settled, text};
 use libredox::Fd;
 use runtime::process::{Child, Command};
 use runtime::time::{Duration, Instant, sleep};
@@ -242,16 +242,9 @@ type Before = (
     core::result::Result<Frames, String>,
 );
 
-/// State and frames, once two looks give the same.
+/// State and frames, once nothing changes any more.
 fn calm() -> Before {
-    let look = || (state(), Frames::now());
-    let mut last = look();
-    let again = || {
-        let now = look();
-        core::mem::replace(&mut last, now.clone()) == now
-    };
-    settled(again, &true);
-    look()
+    at_rest(|| (state(), Frames::now()), |_| true)
 }
 
 fn leftovers(suite: &mut Suite, (before, mut frames): Before) {
