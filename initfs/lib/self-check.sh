@@ -4,12 +4,12 @@
 
 . /scheme/initfs/lib/steps.sh
 
-# listening PORT: waits until somebody listens there, at most 10 s.
+# listening PORT: waits until somebody listens there, at most a minute or so.
 listening() {
     tries=0
     until grep -q "$1  listening" /scheme/scif/ports; do
         tries=$((tries + 1))
-        if [ "$tries" -gt 100 ]; then
+        if [ "$tries" -gt 600 ]; then
             return 1
         fi
         sleep 0.1

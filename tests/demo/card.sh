@@ -18,12 +18,12 @@ introduced() {
     return "$missing"
 }
 
-# send FILE PORT: writes a file to the peer, waiting up to 20 s for somebody to listen there.
+# send FILE PORT: writes a file to the peer, waiting a minute or so for somebody to listen there.
 send() {
     tries=0
     until { cat "$1" > "/scheme/scif/$peer/$2"; } 2> /dev/null; do
         tries=$((tries + 1))
-        if [ "$tries" -gt 200 ]; then
+        if [ "$tries" -gt 600 ]; then
             return 1
         fi
         sleep 0.1

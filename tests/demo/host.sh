@@ -20,12 +20,12 @@ introduced() {
     return "$missing"
 }
 
-# send FILE PORT: writes a file to the peer, waiting up to 20 s for somebody to listen there.
+# send FILE PORT: writes a file to the peer, waiting a minute or so for somebody to listen there.
 send() {
     tries=0
     until { cat "$1" > "/scheme/scif/$peer/$2"; } 2> /dev/null; do
         tries=$((tries + 1))
-        if [ "$tries" -gt 200 ]; then
+        if [ "$tries" -gt 600 ]; then
             return 1
         fi
         sleep 0.1
@@ -67,7 +67,7 @@ for port in 2100 2101 2102 2103 2104 2105 2106 2107; do
 done
 tries=0
 open=0
-until [ "$open" -ge 8 ] || [ "$tries" -gt 200 ]; do
+until [ "$open" -ge 8 ] || [ "$tries" -gt 600 ]; do
     open=$(($(cat /scheme/scif/connections | wc -l) - 1))
     tries=$((tries + 1))
     sleep 0.1

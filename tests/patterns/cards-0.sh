@@ -1,3 +1,5 @@
 # Windows between two cards; the host only waits until they are done.
 
-cat /scheme/scif/accept/2999 > /dev/null
+# Node 2 waits until it was heard.
+read -r word < /scheme/scif/accept/2999
+[ "$word" = done ]

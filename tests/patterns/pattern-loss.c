@@ -161,12 +161,11 @@ static void call_the_lost(uint16_t node) {
     GIVES(scif_close(epd), 0);
     GIVES(scif_close(listener(2033, 1)), 0);
 
-    /* It boots again, as the same node, and all works as before. */
+    /* It boots again, as the same node, and all works as before. The launcher is told once: it
+     * waits for the power to be off, and a node that boots must not be started again. */
+    printf("LAUNCHER start %d\n", node);
     for (int tries = 0; online(node) != 2; tries++) {
         CHECK(tries < 2 * PATIENCE_MS / 100);
-        /* The launcher may have to be told more than once, as the power must be off first. */
-        if (tries % 50 == 0)
-            printf("LAUNCHER start %d\n", node);
         usleep(100000);
     }
     connect_to(fresh, node, 2033);

@@ -20,6 +20,11 @@ pub const SCREEN_POLL: Duration = Duration::from_millis(300);
 /// How long a text may take to appear on one: only a guest that hangs takes so long.
 const SCREEN_PATIENCE: Duration = Duration::from_secs(60);
 
+/// Between two looks for the echo of a key.
+const ECHO_POLL: Duration = Duration::from_millis(30);
+/// How long the echo of a key is waited for.
+const ECHO_PATIENCE: Duration = Duration::from_secs(10);
+
 /// A connection with a QEMU that has been, or will be, told the socket.
 #[derive(Debug)]
 pub struct Monitor {
@@ -68,25 +73,59 @@ impl Monitor {
         }
     }
 
-    /// Presses the keys that make a line of text, and enter.
+    /// Presses the keys that make a line of text, and enter. Whoever reads the line sees it on the
+    /// screen as it is typed.
+    ///
+    /// QEMU's keyboard keeps 16 bytes, about four keys, and drops what comes when it is full. So
+    /// each key waits until the one before is on the screen: the guest may not get to run.
     pub fn type_line(&mut self, text: &str) -> Result<()> {
-        for c in text.chars().chain(['\n']) {
-            let (key, shift) =
-                key_of(c).ok_or_else(|| format!("'{c}' is on no key this launcher knows"))?;
-            let names = if shift {
-                vec!["shift", key.as_str()]
-            } else {
-                vec![key.as_str()]
-            };
-            let keys: Vec<Value> = names
-                .iter()
-                .map(|name| json!({ "type": "qcode", "data": name }))
-                .collect();
-            // QEMU holds the keys for so long, and only then looks at what comes next. Its keyboard
-            // keeps 16 bytes, about four keys, for a guest that does not get to run.
-            self.call("send-key", json!({ "keys": keys, "hold-time": 40 }))?;
+        let mut row = self.cursor_row()?;
+        for c in text.chars() {
+            self.press(c)?;
+            // A space at the end of a row shows nothing.
+            if c != ' ' {
+                row = self.echo(c, &row)?;
+            }
         }
-        Ok(())
+        self.press('\n')
+    }
+
+    /// The row with the cursor.
+    fn cursor_row(&mut self) -> Result<String> {
+        let Text { mut rows, cursor } = self.screen()?;
+        let row = cursor.filter(|row| *row < rows.len());
+        Ok(row.map_or_else(String::new, |row| rows.swap_remove(row)))
+    }
+
+    /// Looks until the row with the cursor is another than before and ends with a letter; gives the
+    /// row. When a message came behind the letter it is never seen there: after a while it is taken
+    /// for typed. Who reads the line knows whether it was.
+    fn echo(&mut self, letter: char, before: &str) -> Result<String> {
+        let deadline = Instant::now() + ECHO_PATIENCE;
+        loop {
+            let row = self.cursor_row()?;
+            if (row != before && row.ends_with(letter)) || Instant::now() > deadline {
+                return Ok(row);
+            }
+            std::thread::sleep(ECHO_POLL);
+        }
+    }
+
+    /// Presses the keys that make a character.
+    fn press(&mut self, c: char) -> Result<()> {
+        let (key, shift) =
+            key_of(c).ok_or_else(|| format!("'{c}' is on no key this launcher knows"))?;
+        let names = if shift {
+            vec!["shift", key.as_str()]
+        } else {
+            vec![key.as_str()]
+        };
+        let keys: Vec<Value> = names
+            .iter()
+            .map(|name| json!({ "type": "qcode", "data": name }))
+            .collect();
+        // QEMU holds the keys for so long, and only then looks at what comes next.
+        self.call("send-key", json!({ "keys": keys, "hold-time": 40 }))
     }
 
     fn call(&mut self, command: &str, arguments: Value) -> Result<()> {
@@ -198,13 +237,15 @@ mod tests {
         let socket = directory.path().join("monitor");
         let mut monitor = Monitor::listen(&socket, directory.path().join("picture")).unwrap();
         let qemu = play(socket, "screendump");
-        monitor.type_line("aB").unwrap();
+        for c in ['a', 'B', '\n'] {
+            monitor.press(c).unwrap();
+        }
         let refusal = monitor.screen().unwrap_err().message;
         assert!(
             refusal.contains("screendump") && refusal.contains("no"),
             "{refusal}"
         );
-        assert!(monitor.type_line("\u{1f980}").is_err());
+        assert!(monitor.press('\u{1f980}').is_err());
         drop(monitor);
         let asked = qemu.join().unwrap();
         let has =

@@ -156,9 +156,10 @@ impl Child {
         Ok(ended.then_some((status, detail)))
     }
 
-    /// Waits until the context has ended, however it did, and releases what it used.
+    /// Waits until the context has ended, however it did, a minute at most, and releases what it
+    /// used.
     pub fn join(self) -> Result<(usize, usize), String> {
-        for _ in 0..2000 {
+        for _ in 0..30_000 {
             if let Some(end) = self.ended_with()? {
                 for fd in [self.status, self.context] {
                     must("close", sys::close(fd))?;

@@ -95,10 +95,9 @@ impl Suite {
         sys::dup(fd, name, self.slot())
     }
 
-    /// Prints one line.
+    /// Prints one line, in one piece: a line of the kernel's may come between two.
     pub fn say(&self, line: &str) {
-        let _ = sys::write(self.console, line.as_bytes());
-        let _ = sys::write(self.console, b"\n");
+        let _ = sys::write(self.console, format!("{line}\n").as_bytes());
     }
 
     /// Runs one check and prints its result.

@@ -3,8 +3,8 @@
 
 failed=0
 scif-windows 2 brief || failed=1
-# Node 1 says that it is done.
-word=$(cat /scheme/scif/accept/2999)
+# Node 1 says that it is done, and waits until it was heard.
+read -r word < /scheme/scif/accept/2999
 [ "$word" = done ] || failed=1
 scif-peer quit 2 || failed=1
 exit "$failed"

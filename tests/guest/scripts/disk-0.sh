@@ -84,5 +84,11 @@ step written-again $? "another content"
 kill "$driver"
 wait "$driver"
 say 2994 done
+# Only when node 1's driver has taken the word may this node be switched off.
+taken() {
+    set -- $(grep '^connections_closing ' /scheme/scif/stats)
+    [ "$2" -eq 0 ]
+}
+until_true taken
 scifctl
 exit "$failed"

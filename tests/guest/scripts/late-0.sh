@@ -22,7 +22,7 @@ step talks-to-the-late-node $? "see above"
 # A connection that is open when the other side's power goes: what it waits for ends.
 {
     tries=0
-    until { exec 7< /scheme/scif/1/3000; } 2> /dev/null || [ "$tries" -gt 50 ]; do
+    until { exec 7< /scheme/scif/1/3000; } 2> /dev/null || [ "$tries" -gt 600 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done

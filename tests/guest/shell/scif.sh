@@ -9,10 +9,10 @@ check() {
     fi
 }
 
-# listening PORT: waits until somebody listens there, at most 10 s.
+# listening PORT: waits until somebody listens there, at most a minute or so.
 listening() {
     tries=0
-    until grep -q "$1  listening" /scheme/scif/ports || [ $tries -ge 100 ]; do
+    until grep -q "$1  listening" /scheme/scif/ports || [ "$tries" -ge 600 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done
@@ -72,7 +72,7 @@ kill $!
 wait $!
 check killed 143 $?
 tries=0
-while grep -q 2054 /scheme/scif/ports && [ "$tries" -lt 100 ]; do
+while grep -q 2054 /scheme/scif/ports && [ "$tries" -lt 600 ]; do
     tries=$((tries + 1))
     sleep 0.1
 done

@@ -31,8 +31,8 @@ const CONTROL: usize = 12;
 /// Where the word is that says which doorbell it was: on the last page of a court.
 const WORD: usize = 15 * PAGE;
 
-/// The longest wait for one doorbell: none is lost.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest wait for one doorbell: none is lost, but the other side may not get to run.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An interrupt of the own, and the peer's doorbell.
 pub struct Bell {

@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use conformance::call::{Call, Errno, Reply};
 use conformance::pattern;
@@ -27,6 +28,9 @@ use crate::node;
 
 /// A number that no descriptor has, for endpoints that are closed.
 const NO_FD: usize = 1 << 30;
+
+/// Looks, a millisecond apart, until a call that was made waits for certain.
+const LOOKS: usize = 1000;
 
 /// What a call made besides its reply.
 enum Made {
@@ -134,12 +138,29 @@ impl Executor {
         if let Some(answer) = self.here(call) {
             return Ok(self.note(Begun::Ended(Reply::plain(answer))));
         }
-        let before = node::waiting();
+        let mut before = node::waiting();
         let work = self.work(call);
+        let is_made = Arc::new(AtomicBool::new(false));
+        let makes = Arc::clone(&is_made);
         // A poll waits in an event queue, not in the daemon: it takes no part in `waiting`.
         let is_poll = matches!(call, Call::PollTwo { .. });
-        let thread = thread::spawn(work).map_err(|error| format!("a thread: {error}"))?;
-        while !is_poll && !thread.is_finished() && node::waiting() <= before {
+        let thread = thread::spawn(move || {
+            makes.store(true, Ordering::Release);
+            work()
+        });
+        let thread = thread.map_err(|error| format!("a thread: {error}"))?;
+        let mut looks = 0;
+        while !thread.is_finished() {
+            if is_made.load(Ordering::Acquire) {
+                // The count is that of the node. It also falls, when a call that waited before has
+                // ended; if that goes unseen, the time must do.
+                let waiting = node::waiting();
+                if is_poll || waiting > before || looks > LOOKS {
+                    break;
+                }
+                before = before.min(waiting);
+                looks += 1;
+            }
             sleep(Duration::from_millis(1));
         }
         Ok(self.note(Begun::Thread(thread)))

@@ -16,6 +16,9 @@ use syscall::flag::EventFlags;
 
 runtime::main!(main);
 
+/// For what comes at once, unless the machine is starved.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Bytes that no endpoint's ring can take at once.
 const LARGER_THAN_A_RING: usize = 2 << 20;
 
@@ -197,7 +200,7 @@ fn polling() -> Result<(), String> {
     let client = nonblocking()?;
     let _ = client.connect(to);
     let mut entries = [PollEntry::new(&listener, Readiness::IN)];
-    let count = scif::poll(&mut entries, Some(Duration::from_secs(5))).map_err(text("poll"))?;
+    let count = scif::poll(&mut entries, Some(PATIENCE)).map_err(text("poll"))?;
     expect(
         count == 1 && entries[0].revents == Readiness::IN,
         "a request is not seen",
@@ -217,7 +220,7 @@ fn polling() -> Result<(), String> {
     )?;
     drop(server);
     let mut entries = [PollEntry::new(&client, Readiness::empty())];
-    let count = scif::poll(&mut entries, Some(Duration::from_secs(5))).map_err(text("poll"))?;
+    let count = scif::poll(&mut entries, Some(PATIENCE)).map_err(text("poll"))?;
     expect(
         count == 1 && entries[0].revents.contains(Readiness::HUP),
         "the hang-up is not seen",
@@ -249,7 +252,7 @@ fn events() -> Result<(), String> {
     expect(ready.is_empty(), "an event though nothing is there")?;
     client.send(b"x", SendFlags::BLOCK).map_err(text("send"))?;
     queue
-        .wait(Some(Duration::from_secs(5)), &mut ready)
+        .wait(Some(PATIENCE), &mut ready)
         .map_err(text("wait"))?;
     expect(
         ready.iter().any(|event| event.flags.contains(read)),

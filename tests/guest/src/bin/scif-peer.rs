@@ -8,7 +8,7 @@ extern crate alloc;
 
 use guest_tests::peer::{self, PORT, QUIT, Request};
 use runtime::eprintln;
-use scif::{PortId, SendFlags};
+use scif::{PortId, RecvFlags, SendFlags};
 use zerocopy::IntoBytes;
 
 runtime::main!(main);
@@ -53,5 +53,8 @@ fn quit(node: u16) -> scif::Result<()> {
     };
     let endpoint = scif::connect(PortId::new(node, PORT))?;
     endpoint.send(request.as_bytes(), SendFlags::BLOCK)?;
+    // Until the other side has read it and ends the connection: this node may be switched off next,
+    // and what the other driver has not taken from the link by then is lost.
+    let _ = endpoint.recv(&mut [0], RecvFlags::BLOCK);
     Ok(())
 }
