@@ -95,37 +95,76 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Throws what was caught last, as ball `number`.
-    #[inline]
-    pub fn throw(&self, number: u64) -> Result {
-        if !self.ball.is_empty() {
-            self.peer.copy_in(BALL, &self.ball)?;
+    /// Throws first, so many times, and catches what comes back; `after` each round.
+    ///
+    /// # Errors
+    /// When a ball does not come.
+    pub fn begin(&mut self, rounds: u64, mut after: impl FnMut()) -> Result {
+        let ([own, peer], wait) = (self.numbers, self.wait);
+        if self.ball.is_empty() {
+            // Nothing but the words, as a program's own loop would be, and the limit's is.
+            for number in 1..=rounds {
+                peer.store(number, Ordering::Release);
+                catch(own, number, wait)?;
+                after();
+            }
+            return Ok(());
         }
-        self.numbers[1].store(number, Ordering::Release);
+        for number in 1..=rounds {
+            self.peer.copy_in(BALL, &self.ball)?;
+            peer.store(number, Ordering::Release);
+            catch(own, number, wait)?;
+            self.own.copy_out(BALL, &mut self.ball)?;
+            after();
+        }
         Ok(())
     }
 
-    /// Waits for ball `number`.
-    #[inline]
-    pub fn catch(&mut self, number: u64) -> Result {
-        // Copied, or each look at the word would also be one at the table.
-        let (own, wait) = (self.numbers[0], self.wait);
-        for _ in 0..MAX_LOOKS {
-            if own.load(Ordering::Acquire) == number {
-                if !self.ball.is_empty() {
-                    self.own.copy_out(BALL, &mut self.ball)?;
-                }
-                return Ok(());
+    /// Throws back what the other side throws, so many times.
+    ///
+    /// # Errors
+    /// When a ball does not come.
+    pub fn answer(&mut self, rounds: u64) -> Result {
+        let ([own, peer], wait) = (self.numbers, self.wait);
+        if self.ball.is_empty() {
+            for number in 1..=rounds {
+                catch(own, number, wait)?;
+                peer.store(number, Ordering::Release);
             }
-            wait.pause();
+            return Ok(());
         }
-        Err(format!("ball {number} of {} bytes does not come", self.ball.len()).into())
+        for number in 1..=rounds {
+            catch(own, number, wait)?;
+            self.own.copy_out(BALL, &mut self.ball)?;
+            self.peer.copy_in(BALL, &self.ball)?;
+            peer.store(number, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// The checksum of the last ball.
     pub fn sum(&self) -> u64 {
         pattern::sum(&self.ball)
     }
+}
+
+/// Waits for ball `number`.
+#[inline]
+fn catch(own: &AtomicU64, number: u64, wait: Wait) -> Result {
+    for _ in 0..MAX_LOOKS {
+        if own.load(Ordering::Acquire) == number {
+            return Ok(());
+        }
+        wait.pause();
+    }
+    missed(number)
+}
+
+/// Apart, or the number would be kept in memory for its sake.
+#[cold]
+#[inline(never)]
+fn missed(number: u64) -> Result {
+    Err(format!("ball {number} does not come").into())
 }
 
 fn ping(settings: &Settings, test: &str, size: u64) -> Result {
@@ -183,13 +222,11 @@ pub fn with_table<T>(
         session.ask(&request)?;
         let mut times = Vec::with_capacity(rounds as usize);
         let mut last = ticks();
-        for number in 1..=rounds {
-            table.throw(number)?;
-            table.catch(number)?;
+        table.begin(rounds, || {
             let now = ticks();
             times.push(settings.rate.between(last, now));
             last = now;
-        }
+        })?;
         match hear(endpoint)? == sum && table.sum() == sum {
             true => Ok(times),
             false => Err(super::Failure::from("wrong bytes came back")),
