@@ -11,6 +11,7 @@ use crate::monitor::{Monitor, SCREEN_POLL};
 use crate::picture::Text;
 use crate::report::{Context, Result};
 use crate::shared_memory::new_memory;
+use crate::standstill;
 use crate::trace;
 use crate::workspace::{self, Place};
 use std::collections::BTreeSet;
@@ -33,8 +34,6 @@ const POLL: Duration = Duration::from_millis(5);
 /// Console output kept for those who attach later.
 const BACKLOG_BYTES: usize = 64 * 1024;
 const PREFIX: &str = "skiff-";
-/// How long the threads of a QEMU that is told to stop may take: one that waits for a disk is late.
-const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A private directory for sockets and files of one run, removed afterwards.
 #[derive(Debug)]
@@ -364,15 +363,7 @@ impl Machine {
         let child = child
             .as_ref()
             .ok_or_else(|| format!("node {node} does not run"))?;
-        let pid = rustix::process::Pid::from_child(child);
-        let signal = |signal| {
-            rustix::process::kill_process(pid, signal)
-                .context(|| format!("stop and continue node {node}"))
-        };
-        signal(rustix::process::Signal::STOP)?;
-        let found = wait_for_stop(child.id()).and_then(|()| audit::audit(memory));
-        signal(rustix::process::Signal::CONT)?;
-        found
+        standstill::during(child, || audit::audit(memory))
     }
 
     /// Stops a node's machine in the middle of whatever it does, or lets it go on.
@@ -536,47 +527,6 @@ fn connected(seat: &Seat, listener: &UnixListener) -> Option<UnixStream> {
     }
 }
 
-/// Waits until a process that was told to stop does so. The signal is only sent when `kill`
-/// returns: each thread goes on until it sees it.
-fn wait_for_stop(process: u32) -> Result<()> {
-    let deadline = Instant::now() + STOP_PATIENCE;
-    while !stands_still(process)? {
-        if Instant::now() > deadline {
-            return Err(format!(
-                "process {process} still runs {} s after it was told to stop",
-                STOP_PATIENCE.as_secs()
-            )
-            .into());
-        }
-        std::thread::sleep(POLL);
-    }
-    Ok(())
-}
-
-/// Whether no thread of a process runs.
-fn stands_still(process: u32) -> Result<bool> {
-    let path = format!("/proc/{process}/task");
-    let failed = || format!("read {path}");
-    for task in std::fs::read_dir(&path).context(failed)? {
-        let task = task.context(failed)?.path();
-        // A thread that has ended meanwhile has no state.
-        let stat = std::fs::read_to_string(task.join("stat"));
-        if stat.is_ok_and(|stat| !is_stopped(&stat)) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Whether the file `stat` of a thread says that it is stopped, or has ended.
-fn is_stopped(stat: &str) -> bool {
-    // The state follows the name, which is in parentheses and may hold anything.
-    let state = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.trim_start().chars().next());
-    matches!(state, Some('T' | 't' | 'Z' | 'X'))
-}
-
 /// How the node's QEMU ended, if it did.
 fn ended(seat: &Seat) -> Option<End> {
     match lock(&seat.child).as_mut()?.try_wait() {
@@ -635,24 +585,6 @@ mod tests {
             end_of(std::process::ExitStatus::from_raw(9)),
             End::Signal(9)
         );
-    }
-
-    #[test]
-    fn a_process_is_waited_for_until_it_stands_still() {
-        assert!(is_stopped("12 (a) R (b) T 1 1 0"));
-        assert!(!is_stopped("12 (T) S 1 1 0"));
-        let mut child = std::process::Command::new("sleep")
-            .arg("600")
-            .spawn()
-            .unwrap();
-        assert!(!stands_still(child.id()).unwrap());
-        let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-        let stopped = wait_for_stop(child.id());
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(stopped.is_ok());
-        assert!(stands_still(child.id()).is_err());
     }
 
     #[test]

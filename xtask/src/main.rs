@@ -41,6 +41,7 @@ mod script;
 mod serve;
 mod settings;
 mod shared_memory;
+mod standstill;
 mod terminal;
 mod toolchain;
 mod trace;

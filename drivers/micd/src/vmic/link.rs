@@ -313,9 +313,9 @@ impl Link {
         debug_assert!(beaten.is_ok());
     }
 
-    /// Notes whether the peer's heart has beaten in the time that has passed. A look that comes late
-    /// counts as one in time: while we stood still the peer may have as well, as when both machines
-    /// are guests of one host.
+    /// Notes whether the peer's heart has beaten in the time that has passed. A look that comes
+    /// late counts as one in time: while we stood still the peer may have as well, as when both
+    /// machines are guests of one host.
     fn listen(&mut self, passed: u64) {
         let beats = self
             .memory
