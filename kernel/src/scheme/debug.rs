@@ -1,19 +1,18 @@
 //! `debug`: the serial console. Writes go out and into the log, reads wait for input.
 
-use alloc::{string::String, vec, vec::Vec};
+use alloc::string::String;
 
 use ::syscall::{
     EventFlags,
     data::GlobalSchemes,
-    error::{EACCES, EAGAIN, EBADF, EINTR, EINVAL, ENOENT, EPERM, Error, Result},
-    flag::O_NONBLOCK,
+    error::{EACCES, EBADF, EINVAL, ENOENT, EPERM, Error, Result},
 };
 use spin::Mutex;
 
 use super::{
     Caller, Opened, Scheme,
     handles::{Handles, ROOT},
-    kernel_id, trigger,
+    input,
 };
 use crate::{
     console,
@@ -30,14 +29,8 @@ pub struct DebugScheme;
 /// Connects console input to the events of the handles.
 pub fn init() {
     console::on_input(|| {
-        let numbers: Vec<_> = HANDLES.lock().iter().map(|(number, ())| number).collect();
-        for number in numbers {
-            trigger(
-                kernel_id(GlobalSchemes::Debug),
-                number,
-                EventFlags::EVENT_READ,
-            );
-        }
+        let handles = HANDLES.lock().iter().map(|(number, ())| number).collect();
+        input::announce(GlobalSchemes::Debug, handles);
     });
 }
 
@@ -68,19 +61,7 @@ impl Scheme for DebugScheme {
 
     fn read(&self, number: usize, buf: UserBuf, flags: u32) -> Result<usize> {
         check(number)?;
-        if buf.is_empty() {
-            return Ok(0);
-        }
-        let mut bytes = vec![0_u8; buf.len().min(CHUNK)];
-        let mut take = || Some(console::read_input(&mut bytes)).filter(|&count| count > 0);
-        let count = if flags & O_NONBLOCK as u32 != 0 {
-            take().ok_or(Error::new(EAGAIN))?
-        } else {
-            console::INPUT
-                .wait(None, take)
-                .map_err(|_| Error::new(EINTR))?
-        };
-        buf.write(bytes.get(..count).unwrap_or(&[]))
+        input::read(buf, flags, CHUNK, &console::INPUT, console::read_input)
     }
 
     fn write(&self, number: usize, buf: UserBuf, _flags: u32) -> Result<usize> {

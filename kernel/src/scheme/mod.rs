@@ -11,6 +11,7 @@ mod dirents;
 mod dtb;
 mod event;
 mod handles;
+mod input;
 mod irq;
 mod manager;
 mod memory;

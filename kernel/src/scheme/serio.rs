@@ -3,20 +3,19 @@
 //! The kernel only takes the bytes at the interrupt, because status and data must be read together.
 //! Everything else (set-up, meaning of the bytes) is the driver's business (`ps2d`).
 
-use alloc::{collections::VecDeque, string::String, vec, vec::Vec};
+use alloc::{collections::VecDeque, string::String};
 
 use ::syscall::{
     EventFlags,
     data::GlobalSchemes,
-    error::{EACCES, EAGAIN, EINTR, ENODEV, ENOENT, EPERM, Error, Result},
-    flag::O_NONBLOCK,
+    error::{EACCES, ENODEV, ENOENT, EPERM, Error, Result},
 };
 use spin::Mutex;
 
 use super::{
     Caller, Opened, Scheme,
     handles::{Handles, ROOT},
-    kernel_id, trigger,
+    input,
 };
 use crate::{
     arch::{irq, port},
@@ -81,19 +80,9 @@ fn receive(_irq: u8) {
     }
     for (device, _) in came.iter().enumerate().filter(|(_, came)| **came) {
         DEVICES[device].readers.wake_all();
-        let numbers: Vec<_> = HANDLES
-            .lock()
-            .iter()
-            .filter(|(_, of)| **of == device)
-            .map(|(number, _)| number)
-            .collect();
-        for number in numbers {
-            trigger(
-                kernel_id(GlobalSchemes::Serio),
-                number,
-                EventFlags::EVENT_READ,
-            );
-        }
+        let of_it = |(number, of): (usize, &usize)| (*of == device).then_some(number);
+        let handles = HANDLES.lock().iter().filter_map(of_it).collect();
+        input::announce(GlobalSchemes::Serio, handles);
     }
 }
 
@@ -130,27 +119,14 @@ impl Scheme for SerioScheme {
 
     fn read(&self, number: usize, buf: UserBuf, flags: u32) -> Result<usize> {
         let device = &DEVICES[device(number)?];
-        if buf.is_empty() {
-            return Ok(0);
-        }
-        let mut bytes = vec![0_u8; buf.len().min(MAX_INPUT)];
-        let mut take = || {
+        input::read(buf, flags, MAX_INPUT, &device.readers, |bytes| {
             let mut queue = device.queue.lock();
             let count = bytes.len().min(queue.len());
             for (slot, byte) in bytes.iter_mut().zip(queue.drain(..count)) {
                 *slot = byte;
             }
-            (count > 0).then_some(count)
-        };
-        let count = if flags & O_NONBLOCK as u32 != 0 {
-            take().ok_or(Error::new(EAGAIN))?
-        } else {
-            device
-                .readers
-                .wait(None, take)
-                .map_err(|_| Error::new(EINTR))?
-        };
-        buf.write(bytes.get(..count).unwrap_or(&[]))
+            count
+        })
     }
 
     fn path(&self, number: usize) -> Result<String> {

@@ -124,6 +124,15 @@ impl Child {
         })
     }
 
+    /// A status handle that may stop and kill.
+    pub fn privileged_status(&self, suite: &Suite) -> Result<usize, String> {
+        let name = format!("auth-{}-status", suite.root(PROC));
+        must(
+            "privileged status",
+            suite.dup(self.context, name.as_bytes()),
+        )
+    }
+
     /// The status word and, after an exception, its vector and error code.
     pub fn status(&self) -> Result<(usize, usize), String> {
         let mut report = [0u8; 64];
@@ -318,12 +327,7 @@ fn exception_ends_one(suite: &Suite) -> Verdict {
 fn spinning_is_killed(suite: &Suite) -> Verdict {
     let child = Child::start(suite, Space::Same, spin, 0)?;
     must("sleep", sys::nanosleep(10_000_000))?;
-    let authority = suite.root(PROC);
-    let name = format!("auth-{authority}-status");
-    let privileged = must(
-        "privileged status",
-        suite.dup(child.context, name.as_bytes()),
-    )?;
+    let privileged = child.privileged_status(suite)?;
     must("kill", write_words(privileged, &[usize::MAX]))?;
     let (status, _) = child.join()?;
     hold(&format!("ended, status {status}"), status != 0)?;
@@ -339,12 +343,7 @@ fn end_is_an_event(suite: &Suite) -> Verdict {
         "watch",
         crate::ipc::subscribe(queue, child.context, EventFlags::EVENT_READ, 9),
     )?;
-    let authority = suite.root(PROC);
-    let name = format!("auth-{authority}-status");
-    let privileged = must(
-        "privileged status",
-        suite.dup(child.context, name.as_bytes()),
-    )?;
+    let privileged = child.privileged_status(suite)?;
     must("sleep", sys::nanosleep(10_000_000))?;
     must(
         "kill a blocked context",
@@ -362,11 +361,7 @@ fn end_is_an_event(suite: &Suite) -> Verdict {
 fn unprivileged_status(suite: &Suite) -> Verdict {
     let child = Child::start(suite, Space::Same, spin, 0)?;
     expect("stop", write_words(child.status, &[1]), Err(EPERM))?;
-    let name = format!("auth-{}-status", suite.root(PROC));
-    let privileged = must(
-        "privileged status",
-        suite.dup(child.context, name.as_bytes()),
-    )?;
+    let privileged = child.privileged_status(suite)?;
     must("kill", write_words(privileged, &[usize::MAX]))?;
     child.join()?;
     expect("close", sys::close(privileged), Ok(0))

@@ -246,8 +246,7 @@ fn one(suite: &Suite, seed: usize) -> Result<bool, String> {
     let record = contexts::record([suite.root(PROC), LAST_SLOT, seed])?;
     let fill = |table: usize| give(suite, table);
     let child = Child::start_with(suite, Space::Clone, Table::Own(&fill), round, record)?;
-    let name = format!("auth-{}-status", suite.root(PROC));
-    let kill = must("status", suite.dup(child.context, name.as_bytes()))?;
+    let kill = child.privileged_status(suite)?;
     let mut late = true;
     for _ in 0..PATIENCE {
         if child.ended_with()?.is_some() {

@@ -6,7 +6,7 @@ use crate::contexts::{self, Child, Space};
 use crate::serving::*;
 use crate::suite::{Suite, expect, hold, must, scheme_id::*};
 use crate::sys::{self, Outcome};
-use alloc::{format, string::String, vec::Vec};
+use alloc::{string::String, vec::Vec};
 use runtime::probe::{peek, poke};
 use syscall::error::*;
 use syscall::number::*;
@@ -358,14 +358,6 @@ fn descriptors(suite: &Suite, server: &Server<'_>) {
     );
 }
 
-fn privileged_status(suite: &Suite, child: &Child) -> Result<usize, String> {
-    let name = format!("auth-{}-status", suite.root(PROC));
-    must(
-        "privileged status",
-        suite.dup(child.context, name.as_bytes()),
-    )
-}
-
 fn interruptions(suite: &Suite, server: &Server<'_>) {
     suite.check(
         "an interrupted client: one Cancel, ECANCELED arrives as EINTR",
@@ -412,7 +404,7 @@ fn interruptions(suite: &Suite, server: &Server<'_>) {
             })?;
             let sqe = server.expect(Opcode::Read)?;
             let at = sqe.args[1] as usize;
-            let status = privileged_status(s, &client.child)?;
+            let status = client.child.privileged_status(s)?;
             must("kill", contexts::write_words(status, &[usize::MAX]))?;
             client.child.join()?;
             must("settle", sys::nanosleep(10_000_000))?;
@@ -434,7 +426,7 @@ fn interruptions(suite: &Suite, server: &Server<'_>) {
             let slot = s.slot();
             let client = Client::start(s, SYS_DUP_INTO, |page| [fd, page + BUFFER, 1, slot, 0, 0])?;
             let sqe = server.expect(Opcode::Dup)?;
-            let status = privileged_status(s, &client.child)?;
+            let status = client.child.privileged_status(s)?;
             must("kill", contexts::write_words(status, &[usize::MAX]))?;
             client.child.join()?;
             must("close", sys::close(status))?;
@@ -545,7 +537,7 @@ fn endings(suite: &Suite, server: &Server<'_>) {
             expect("the request under way", client.finish()?, Err(ENODEV))?;
         } else {
             // the upstream kernel lets it wait for ever
-            let status = privileged_status(s, &client.child)?;
+            let status = client.child.privileged_status(s)?;
             must("kill", contexts::write_words(status, &[usize::MAX]))?;
             client.child.join()?;
             must("close", sys::close(status))?;
