@@ -2,9 +2,9 @@
 //!
 //! `scif-flood NODE`, with `scif-crowd` on that node. One program asks for echoes, one at a time,
 //! first alone and then beside others that ask for everything at once by many threads. What is
-//! judged is progress: how many requests of all others are served for each of its own, in the middle
-//! one of some stretches, as the other node may not get to run for a while. The ratio of the times is
-//! printed for people.
+//! judged is progress: how many requests of all others are served for each of its own, in the
+//! middle one of some stretches, as the other node may not get to run for a while. The ratio of the
+//! times is printed for people.
 #![no_std]
 #![no_main]
 
