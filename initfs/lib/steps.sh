@@ -26,3 +26,16 @@ until_true() {
     done
     "$@"
 }
+
+# say_done NODE PORT: says "done" to whoever accepts there, within some minutes, and waits until the
+# connection is ended. Only then may this node be switched off: what the other driver has not taken
+# from the link by then is lost.
+say_done() {
+    tries=0
+    until { exec 7<> "/scheme/scif/$1/$2"; } 2> /dev/null || [ "$tries" -gt 1200 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    echo done >&7
+    cat <&7 > /dev/null 2>&1
+}

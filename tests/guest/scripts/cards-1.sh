@@ -1,14 +1,7 @@
 # A card that uses the memory of another card.
 
-failed=0
+. /scheme/initfs/lib/steps.sh
+
 scif-windows 2 || failed=1
-# Node 0 takes the word and ends the connection. Only then may this node be switched off: what the
-# other driver has not taken from the link by then is lost.
-tries=0
-until { exec 7<> /scheme/scif/0/2999; } 2> /dev/null || [ "$tries" -gt 1200 ]; do
-    tries=$((tries + 1))
-    sleep 0.1
-done
-echo done >&7
-cat <&7 > /dev/null 2>&1
+say_done 0 2999
 exit "$failed"
