@@ -4,7 +4,7 @@ use x86_64::instructions::port::Port;
 
 /// Reads a byte from a port.
 pub(crate) fn read8(port: u16) -> u8 {
-    // SAFETY: the callers (all in `arch` and the console) know their device.
+    // SAFETY: the callers (in `arch`, the console, and `serio`) know their device.
     unsafe { Port::new(port).read() }
 }
 
