@@ -30,6 +30,10 @@ const PATIENCE: u32 = 1_000_000;
 /// Bytes the transmitter takes at once when it is empty.
 const FIFO: usize = 16;
 
+/// Bytes of input kept from before the port is set up.
+const MAX_EARLY: usize = 256;
+/// Looks at the port before nothing more is expected of a burst, about a millisecond.
+const BURST_POLLS: u32 = 1000;
 /// Input nobody reads is dropped beyond this.
 const MAX_INPUT: usize = 4096;
 /// How much of the log is kept.
@@ -39,6 +43,8 @@ const MAX_LOG: usize = 64 * 1024;
 pub static INPUT: WaitQueue = WaitQueue::new();
 
 static QUEUE: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
+/// What the port held before it was set up, which clears its FIFO and comes before there is a heap.
+static EARLY: Mutex<([u8; MAX_EARLY], usize)> = Mutex::new(([0; MAX_EARLY], 0));
 static OUTPUT: Mutex<Output> = Mutex::new(Output {
     line_open: false,
     serial: Serial,
@@ -118,6 +124,7 @@ pub fn init() {
     };
     SERIAL_WORKS.store(keeps(0x5A) && keeps(0xA5), Ordering::Relaxed);
     port::write8(INTERRUPT_ENABLE, 0);
+    keep_early_input();
     port::write8(LINE_CONTROL, 0x80);
     port::write8(COM1, 1);
     port::write8(INTERRUPT_ENABLE, 0);
@@ -128,6 +135,26 @@ pub fn init() {
     // Setting the logger fails only when one is set already.
     let _ = log::set_logger(&LOGGER);
     log::set_max_level(LevelFilter::Info);
+}
+
+/// Takes what was typed before the port is set up. An emulator gives the next byte a moment after
+/// the last one was read.
+fn keep_early_input() {
+    if !SERIAL_WORKS.load(Ordering::Relaxed) {
+        return;
+    }
+    let comes = || port::read8(LINE_STATUS) & DATA_READY != 0;
+    let mut early = EARLY.lock();
+    let (bytes, count) = &mut *early;
+    // Without a first byte nothing is waited for.
+    let mut polls = 1;
+    while let Some(slot) = bytes.get_mut(*count)
+        && (0..polls).any(|_| comes())
+    {
+        *slot = port::read8(COM1);
+        *count += 1;
+        polls = BURST_POLLS;
+    }
 }
 
 /// Shows the console on the screen that the loader set up, on the boot page tables. The layout is
@@ -185,6 +212,10 @@ pub fn map_screen(screen: Option<ScreenInfo>) {
 pub fn enable_input() {
     if !SERIAL_WORKS.load(Ordering::Relaxed) {
         return;
+    }
+    {
+        let (bytes, count) = *EARLY.lock();
+        QUEUE.lock().extend(&bytes[..count]);
     }
     irq::register(IRQ, |_| receive());
     port::write8(INTERRUPT_ENABLE, 1);

@@ -6,6 +6,7 @@
 use crate::audit::{self, Audit};
 use crate::config::Node;
 use crate::fabric::{self, Fabric};
+use crate::keyboard::{Input, Keyboard};
 use crate::launch::{BootFiles, Guest};
 use crate::monitor::{Monitor, SCREEN_POLL};
 use crate::picture::Text;
@@ -151,7 +152,7 @@ fn end_of(status: std::process::ExitStatus) -> End {
 #[derive(Debug, Default)]
 struct Seat {
     child: Mutex<Option<Child>>,
-    input: Mutex<Option<UnixStream>>,
+    input: Arc<Mutex<Input>>,
     viewers: Mutex<Viewers>,
     /// Of a node with a screen.
     monitor: Mutex<Option<Monitor>>,
@@ -264,13 +265,14 @@ impl Machine {
         let by_screen = guest.config.parts.no_serial;
         let child = guest.spawn(&self.logs.join(format!("node{node}-qemu.log")))?;
         *lock(&seat.child) = Some(child);
+        *lock(&seat.input) = Input::Waiting(Vec::new());
         let sender = self.sender.clone();
         self.threads.push(std::thread::spawn(move || {
             if by_screen {
                 attend_screen(node, &seat, &mut log, &sender);
             }
             let end = attend(node, &seat, &listener, log, &sender);
-            *lock(&seat.input) = None;
+            *lock(&seat.input) = Input::Nowhere;
             *lock(&seat.child) = None;
             let _ = sender.send(Event::Ended { node, end });
         }));
@@ -388,9 +390,7 @@ impl Machine {
 
     /// A way to type on a node's console.
     pub fn keyboard(&self, node: usize) -> Keyboard {
-        Keyboard {
-            seat: self.seats[node].clone(),
-        }
+        Keyboard::new(&self.seats[node].input)
     }
 
     /// Lets others attach to the consoles, on the sockets `console_path` names.
@@ -420,21 +420,6 @@ impl Drop for Machine {
         }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
-        }
-    }
-}
-
-/// Types on a node's console.
-#[derive(Debug, Clone)]
-pub struct Keyboard {
-    seat: Arc<Seat>,
-}
-
-impl Keyboard {
-    /// Sends bytes to the console; a node that is not running ignores them.
-    pub fn send(&self, bytes: &[u8]) {
-        if let Some(stream) = lock(&self.seat.input).as_mut() {
-            let _ = stream.write_all(bytes);
         }
     }
 }
@@ -490,7 +475,7 @@ fn attend(
     sender: &Sender<Event>,
 ) -> End {
     if let Some(mut stream) = connected(seat, listener) {
-        *lock(&seat.input) = stream.try_clone().ok();
+        lock(&seat.input).connect(stream.try_clone().ok());
         let mut buffer = [0; 4096];
         while let Ok(count) = stream.read(&mut buffer) {
             if count == 0 {
@@ -560,7 +545,7 @@ fn view(seat: &Arc<Seat>, mut stream: UnixStream) {
         };
         viewers.streams.push(copy);
     }
-    let keyboard = Keyboard { seat: seat.clone() };
+    let keyboard = Keyboard::new(&seat.input);
     let mut buffer = [0; 256];
     while let Ok(count) = stream.read(&mut buffer) {
         if count == 0 {

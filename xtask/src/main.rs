@@ -29,6 +29,7 @@ mod audit;
 mod config;
 mod elf;
 mod initfs;
+mod keyboard;
 mod launch;
 mod lines;
 mod machine;

@@ -1,10 +1,13 @@
 //! One line being edited, and the lines before it.
 //!
 //! Only backspaces and plain characters move the cursor, so that the simplest terminal will do. The
-//! line scrolls sideways when it is longer than the room beside the prompt.
+//! line scrolls sideways when it is longer than the room beside the prompt. A character takes up
+//! none, one or two columns; one of none belongs to the character before it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
+
+use unicode_width::UnicodeWidthChar;
 
 use crate::keys::Key;
 
@@ -12,6 +15,10 @@ use crate::keys::Key;
 const HISTORY: usize = 200;
 /// Longest line, in characters; more input is refused with a bell.
 const MAX_LINE: usize = 4000;
+/// Rings.
+const BELL: u8 = 7;
+/// Moves the cursor one column to the left.
+const BACKSPACE: u8 = 8;
 
 /// What a key led to, beside a changed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +31,18 @@ pub enum Action {
     Interrupt,
     /// The screen is to be cleared.
     Clear,
+    /// The word before the cursor is to be completed: the text before the cursor.
+    Complete(String),
+}
+
+/// A search through the history (^R).
+struct Search {
+    /// What is looked for.
+    text: Vec<char>,
+    /// Where in the history it was found; none: nowhere, or nothing is looked for yet.
+    found: Option<usize>,
+    /// The line and cursor before.
+    draft: (Vec<char>, usize),
 }
 
 /// The editor.
@@ -35,8 +54,9 @@ pub struct Editor {
     history: Vec<Vec<char>>,
     /// Position in the history, and the line that was begun before going there.
     browsing: Option<(usize, Vec<char>)>,
-    /// What the screen shows of the line, where the screen's cursor is in it, and which character
-    /// comes first.
+    search: Option<Search>,
+    /// What the screen shows of the line, the column of the screen's cursor in it, and which
+    /// character comes first.
     shown: Vec<char>,
     column: usize,
     first: usize,
@@ -50,7 +70,7 @@ impl Editor {
 
     /// Columns of the screen that the line takes up now.
     pub fn shown_columns(&self) -> usize {
-        self.shown.len()
+        width(&self.shown)
     }
 
     /// The screen does not show the line any more.
@@ -61,15 +81,11 @@ impl Editor {
 
     /// Handles a key. The screen is changed by [`Editor::show`] only.
     pub fn key(&mut self, key: Key, out: &mut Vec<u8>) -> Option<Action> {
+        if self.search_key(key, out) {
+            return None;
+        }
         match key {
-            Key::Character(c) => {
-                if self.line.len() >= MAX_LINE {
-                    out.push(7);
-                } else {
-                    self.line.insert(self.cursor, c);
-                    self.cursor += 1;
-                }
-            }
+            Key::Character(c) => self.insert(&[c], out),
             Key::Backspace => {
                 if self.cursor > 0 {
                     self.cursor -= 1;
@@ -97,11 +113,22 @@ impl Editor {
             Key::CutToBegin => self.cut_from(0),
             Key::CutWord => self.cut_from(self.word_left()),
             Key::Paste => {
-                let room = MAX_LINE - self.line.len();
-                let text: Vec<char> = self.cut.iter().copied().take(room).collect();
-                let count = text.len();
-                self.line.splice(self.cursor..self.cursor, text);
-                self.cursor += count;
+                let text = core::mem::take(&mut self.cut);
+                self.insert(&text, out);
+                self.cut = text;
+            }
+            Key::Search => {
+                self.search = Some(Search {
+                    text: Vec::new(),
+                    found: None,
+                    draft: (self.line.clone(), self.cursor),
+                });
+            }
+            Key::Abort => out.push(BELL),
+            Key::Size { .. } => {}
+            Key::Tab => {
+                let text = self.line[..self.cursor].iter().collect();
+                return Some(Action::Complete(text));
             }
             Key::Clear => return Some(Action::Clear),
             Key::EndOfFile if self.line.is_empty() => return Some(Action::EndOfFile),
@@ -126,9 +153,83 @@ impl Editor {
         None
     }
 
+    /// Inserts text at the cursor, as much as a line may have; a bell says that it was too much.
+    pub fn insert(&mut self, text: &[char], out: &mut Vec<u8>) {
+        let count = text.len().min(MAX_LINE - self.line.len());
+        if count < text.len() {
+            out.push(BELL);
+        }
+        let text = text[..count].iter().copied();
+        self.line.splice(self.cursor..self.cursor, text);
+        self.cursor += count;
+    }
+
+    /// Handles a key while the history is searched; false: the search has ended, and the key means
+    /// what it usually does.
+    fn search_key(&mut self, key: Key, out: &mut Vec<u8>) -> bool {
+        let Some(mut search) = self.search.take() else {
+            return false;
+        };
+        match key {
+            Key::Character(c) => {
+                search.text.push(c);
+                // The line that is shown may still be one.
+                let newest = search.found.map_or(self.history.len(), |found| found + 1);
+                self.find(search, newest, out);
+            }
+            Key::Search => {
+                let newest = search.found.unwrap_or(self.history.len());
+                self.find(search, newest, out);
+            }
+            Key::Backspace => {
+                search.text.pop();
+                self.find(search, self.history.len(), out);
+            }
+            Key::Abort => (self.line, self.cursor) = search.draft,
+            Key::Size { .. } => self.search = Some(search),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Looks for a line older than the one at `newest` in the history. Without one, what is shown
+    /// stays.
+    fn find(&mut self, mut search: Search, newest: usize, out: &mut Vec<u8>) {
+        let place = |line: &Vec<char>| {
+            let mut windows = line.windows(search.text.len().max(1));
+            windows.position(|window| window == search.text)
+        };
+        let lines = self.history[..newest].iter().enumerate().rev();
+        let mut found = lines.filter_map(|(index, line)| Some((index, place(line)?)));
+        match found.next() {
+            Some((index, at)) => {
+                search.found = Some(index);
+                self.line = self.history[index].clone();
+                self.cursor = at;
+            }
+            None if !search.text.is_empty() => out.push(BELL),
+            None => {}
+        }
+        self.search = Some(search);
+    }
+
+    /// What is to be seen, and the place of the cursor in it.
+    fn visible(&self) -> (Vec<char>, usize) {
+        let Some(search) = &self.search else {
+            return (self.line.clone(), self.cursor);
+        };
+        let mut all: Vec<char> = "(reverse-i-search)`".chars().collect();
+        all.extend(&search.text);
+        all.extend("': ".chars());
+        let cursor = all.len() + self.cursor;
+        all.extend(&self.line);
+        (all, cursor)
+    }
+
     fn take(&mut self) -> Vec<char> {
         self.cursor = 0;
         self.browsing = None;
+        self.search = None;
         self.first = 0;
         core::mem::take(&mut self.line)
     }
@@ -183,54 +284,95 @@ impl Editor {
     /// Makes the screen show the line in the given number of columns.
     pub fn show(&mut self, columns: usize, out: &mut Vec<u8>) {
         let columns = columns.max(8);
-        if self.cursor < self.first || self.cursor > self.first + columns {
-            // Some of what is before the cursor stays in view.
-            self.first = self.cursor.saturating_sub(columns * 2 / 3);
-        }
-        if self.line.len() <= columns {
+        let (all, cursor) = self.visible();
+        if width(&all) <= columns {
             self.first = 0;
+        } else if cursor < self.first || width(&all[self.first..cursor]) > columns {
+            // Some of what is before the cursor stays in view.
+            let before = last_columns(&all[..cursor], columns * 2 / 3);
+            self.first = cursor - before;
         }
-        let end = self.line.len().min(self.first + columns);
-        let wanted: Vec<char> = self.line[self.first..end].to_vec();
-        let same = self
+        // Marks whose character is out of sight, or gone, would go to what is before the line.
+        let marks = all[self.first..]
+            .iter()
+            .take_while(|c| char_width(**c) == 0);
+        let start = self.first + marks.count();
+        let rest = &all[start..];
+        let wanted = rest[..first_columns(rest, columns)].to_vec();
+        let mut same = self
             .shown
             .iter()
             .zip(&wanted)
             .take_while(|(a, b)| a == b)
             .count();
+        let is_mark = |c: Option<&char>| c.is_some_and(|c| char_width(*c) == 0);
         if same < self.shown.len() || same < wanted.len() {
-            self.move_to(same, out);
+            // What belongs to a character is printed behind it.
+            while same > 0 && (is_mark(self.shown.get(same)) || is_mark(wanted.get(same))) {
+                same -= 1;
+            }
+            self.move_to(width(&wanted[..same]), out);
             for c in &wanted[same..] {
                 push(*c, out);
             }
-            let blanks = self.shown.len().saturating_sub(wanted.len());
+            let blanks = width(&self.shown).saturating_sub(width(&wanted));
             out.resize(out.len() + blanks, b' ');
-            self.column = wanted.len() + blanks;
+            self.column = width(&wanted) + blanks;
             self.shown = wanted;
         }
-        self.move_to(self.cursor - self.first, out);
+        let cursor = cursor.saturating_sub(start).min(self.shown.len());
+        self.move_to(width(&self.shown[..cursor]), out);
     }
 
     /// Moves the screen's cursor behind the line.
     pub fn leave(&mut self, out: &mut Vec<u8>) {
-        self.move_to(self.shown.len(), out);
+        self.move_to(width(&self.shown), out);
         self.forget_screen();
     }
 
+    /// Moves the screen's cursor to a column at which a character begins or the line ends.
     fn move_to(&mut self, column: usize, out: &mut Vec<u8>) {
         if column < self.column {
-            out.resize(out.len() + self.column - column, 8);
+            out.resize(out.len() + self.column - column, BACKSPACE);
         } else {
             // Going right means writing again what is there.
-            let passed = self
-                .shown
-                .iter()
-                .skip(self.column)
-                .take(column - self.column);
-            passed.for_each(|c| push(*c, out));
+            let passed = first_columns(&self.shown, self.column);
+            let end = first_columns(&self.shown, column);
+            for c in &self.shown[passed..end] {
+                push(*c, out);
+            }
         }
         self.column = column;
     }
+}
+
+/// Columns that a character takes up.
+pub fn char_width(c: char) -> usize {
+    c.width().unwrap_or(0)
+}
+
+/// Columns that characters take up.
+fn width(text: &[char]) -> usize {
+    text.iter().map(|c| char_width(*c)).sum()
+}
+
+/// How many of the first characters fit into so many columns.
+fn first_columns(text: &[char], columns: usize) -> usize {
+    fitting(text.iter(), columns)
+}
+
+/// How many of the last characters fit into so many columns.
+fn last_columns(text: &[char], columns: usize) -> usize {
+    fitting(text.iter().rev(), columns)
+}
+
+fn fitting<'a>(text: impl Iterator<Item = &'a char>, columns: usize) -> usize {
+    let mut used = 0;
+    text.take_while(|c| {
+        used += char_width(**c);
+        used <= columns
+    })
+    .count()
 }
 
 fn push(c: char, out: &mut Vec<u8>) {
@@ -242,10 +384,11 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
 
-    /// The least terminal: one row, backspace and printing.
+    /// The least terminal: one row, backspace and printing. A cell holds a character with its
+    /// marks; the right half of a wide one is an empty cell.
     #[derive(Default)]
     struct Row {
-        cells: Vec<char>,
+        cells: Vec<String>,
         column: usize,
     }
 
@@ -255,19 +398,35 @@ mod tests {
                 match c {
                     '\u{8}' => self.column = self.column.checked_sub(1).expect("left of the line"),
                     '\u{7}' => {}
-                    c => {
-                        if self.cells.len() == self.column {
-                            self.cells.push(' ');
+                    c if char_width(c) == 0 => {
+                        let mut base = self.column - 1;
+                        while self.cells[base].is_empty() {
+                            base -= 1;
                         }
-                        self.cells[self.column] = c;
-                        self.column += 1;
+                        self.cells[base].push(c);
+                    }
+                    c => {
+                        let end = self.column + char_width(c);
+                        if self.cells.len() < end {
+                            self.cells.resize(end, " ".into());
+                        }
+                        // Half of a wide character cannot be seen.
+                        if self.cells[self.column].is_empty() {
+                            self.cells[self.column - 1] = " ".into();
+                        }
+                        if self.cells.get(end).is_some_and(String::is_empty) {
+                            self.cells[end] = " ".into();
+                        }
+                        self.cells[self.column..end].fill(String::new());
+                        self.cells[self.column] = c.into();
+                        self.column = end;
                     }
                 }
             }
         }
 
         fn text(&self) -> String {
-            self.cells.iter().collect::<String>().trim_end().to_string()
+            self.cells.concat().trim_end().to_string()
         }
     }
 
@@ -359,13 +518,73 @@ mod tests {
     }
 
     #[test]
+    fn searching() {
+        use Key::*;
+        let mut editor = Editor::default();
+        for text in ["make one", "list", "make two"] {
+            type_text(&mut editor, text);
+            press(&mut editor, &[Enter]);
+        }
+        let search = |editor: &mut Editor, text: &str| {
+            press(editor, &[Search]);
+            type_text(editor, text);
+        };
+        type_text(&mut editor, "draft");
+        search(&mut editor, "ma");
+        assert_eq!(line(&editor), "make two");
+        let (seen, cursor) = editor.visible();
+        let seen: String = seen.iter().collect();
+        assert_eq!(seen, "(reverse-i-search)`ma': make two");
+        assert_eq!(cursor, "(reverse-i-search)`ma': ".len());
+        press(&mut editor, &[Search]);
+        assert_eq!(line(&editor), "make one");
+        let mut out = Vec::new();
+        editor.key(Search, &mut out);
+        assert_eq!(
+            (line(&editor).as_str(), out.as_slice()),
+            ("make one", &[BELL][..])
+        );
+        type_text(&mut editor, "ke on");
+        assert_eq!(line(&editor), "make one");
+        press(&mut editor, &[Abort]);
+        assert_eq!(line(&editor), "draft");
+        search(&mut editor, "list");
+        assert_eq!(
+            press(&mut editor, &[Enter]),
+            Some(Action::Line("list".into()))
+        );
+        search(&mut editor, "two");
+        press(&mut editor, &[End, Character('!')]);
+        assert_eq!(line(&editor), "make two!");
+        assert_eq!(
+            press(&mut editor, &[Search, Interrupt]),
+            Some(Action::Interrupt)
+        );
+        assert!(editor.is_empty());
+    }
+
+    #[test]
+    fn completing() {
+        use Key::*;
+        let mut editor = Editor::default();
+        type_text(&mut editor, "cat ab cd");
+        press(&mut editor, &[WordLeft, Left]);
+        let action = press(&mut editor, &[Tab]);
+        assert_eq!(action, Some(Action::Complete("cat ab".into())));
+        editor.insert(&['c', 'd'], &mut Vec::new());
+        assert_eq!(line(&editor), "cat abcd cd");
+    }
+
+    #[test]
     fn the_screen_follows_whatever_is_typed() {
         use Key::*;
         let keys = [
             Character('a'),
-            Character('b'),
-            Character('é'),
+            Character('漢'),
+            Character('\u{301}'),
             Character(' '),
+            Character('é'),
+            Character('😀'),
             Backspace,
             Delete,
             Left,
@@ -380,6 +599,8 @@ mod tests {
             Paste,
             Up,
             Down,
+            Search,
+            Enter,
         ];
         for columns in [8, 20, 200] {
             let mut editor = Editor::default();
@@ -390,16 +611,26 @@ mod tests {
                 let mut number = (seed >> 33) as usize % (keys.len() * 2);
                 // Mostly characters, so that the line grows.
                 if number >= keys.len() {
-                    number %= 4;
+                    number %= 6;
                 }
                 let mut out = Vec::new();
-                editor.key(keys[number], &mut out);
+                if editor.key(keys[number], &mut out).is_some() {
+                    editor.leave(&mut out);
+                    row = Row::default();
+                    continue;
+                }
                 editor.show(columns, &mut out);
                 row.print(&out);
-                let end = editor.line.len().min(editor.first + columns);
-                let visible: String = editor.line[editor.first..end].iter().collect();
-                assert_eq!(row.text(), visible.trim_end());
-                assert_eq!(row.column, editor.cursor - editor.first);
+                let (all, cursor) = editor.visible();
+                let marks = all[editor.first..]
+                    .iter()
+                    .take_while(|c| char_width(**c) == 0)
+                    .count();
+                let start = editor.first + marks;
+                let end = start + first_columns(&all[start..], columns);
+                let seen: String = all[start..end].iter().collect();
+                assert_eq!(row.text(), seen.trim_end());
+                assert_eq!(row.column, width(&all[start..cursor.clamp(start, end)]));
                 assert!(row.cells.len() <= columns);
             }
         }

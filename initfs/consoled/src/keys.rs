@@ -41,16 +41,33 @@ pub enum Key {
     EndOfFile,
     /// Interrupt the running program (^C).
     Interrupt,
+    /// Complete the word before the cursor.
+    Tab,
+    /// Search the history backwards (^R).
+    Search,
+    /// Give up what was begun (^G).
+    Abort,
+    /// Not a key: the terminal has this many columns and rows (`ESC [ 8 ; rows ; columns t`, as
+    /// xterm reports it; who shows the console sends it).
+    Size {
+        /// Columns.
+        columns: u16,
+        /// Rows.
+        rows: u16,
+    },
 }
+
+/// Numbers of a sequence that mean something here; the rest are dropped.
+const NUMBERS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ground,
     Escape,
-    /// After `ESC [`: the number so far and whether a second one began.
+    /// After `ESC [`: the numbers so far; the last one is being read.
     Sequence {
-        number: u16,
-        more: bool,
+        numbers: [u16; NUMBERS],
+        count: u8,
     },
     /// After `ESC O`.
     Application,
@@ -88,8 +105,8 @@ impl Decoder {
                 match byte {
                     b'[' => {
                         self.state = State::Sequence {
-                            number: 0,
-                            more: false,
+                            numbers: [0; NUMBERS],
+                            count: 1,
                         }
                     }
                     b'O' => self.state = State::Application,
@@ -104,31 +121,35 @@ impl Decoder {
                 self.state = State::Ground;
                 final_key(byte)
             }
-            State::Sequence { number, more } => {
+            State::Sequence { mut numbers, count } => {
                 self.state = State::Ground;
                 match byte {
                     b'0'..=b'9' => {
-                        let digit = u16::from(byte - b'0');
-                        let number = number.saturating_mul(10).saturating_add(digit);
-                        self.state = State::Sequence { number, more };
+                        if let Some(number) = numbers.get_mut(usize::from(count) - 1) {
+                            let digit = u16::from(byte - b'0');
+                            *number = number.saturating_mul(10).saturating_add(digit);
+                        }
+                        self.state = State::Sequence { numbers, count };
                         None
                     }
                     b';' => {
-                        // What follows tells modifiers: control with an arrow moves by words.
-                        self.state = State::Sequence {
-                            number: 0,
-                            more: true,
-                        };
+                        let count = count.saturating_add(1);
+                        self.state = State::Sequence { numbers, count };
                         None
                     }
-                    b'~' => match number {
+                    b'~' => match numbers[0] {
                         1 | 7 => Some(Key::Home),
                         3 => Some(Key::Delete),
                         4 | 8 => Some(Key::End),
                         _ => None,
                     },
-                    b'C' if more && number == 5 => Some(Key::WordRight),
-                    b'D' if more && number == 5 => Some(Key::WordLeft),
+                    b't' if count == 3 && numbers[0] == 8 => Some(Key::Size {
+                        columns: numbers[2],
+                        rows: numbers[1],
+                    }),
+                    // The second number tells modifiers: control with an arrow moves by words.
+                    b'C' if numbers[1] == 5 => Some(Key::WordRight),
+                    b'D' if numbers[1] == 5 => Some(Key::WordLeft),
                     0x40..=0x7e => final_key(byte),
                     _ => None,
                 }
@@ -162,8 +183,9 @@ impl Decoder {
             0x04 => Key::EndOfFile,
             0x05 => Key::End,
             0x06 => Key::Right,
+            0x07 => Key::Abort,
             0x08 | 0x7f => Key::Backspace,
-            b'\t' => Key::Character(' '),
+            b'\t' => Key::Tab,
             b'\n' if after_return => return None,
             b'\n' => Key::Enter,
             b'\r' => {
@@ -174,6 +196,7 @@ impl Decoder {
             0x0c => Key::Clear,
             0x0e => Key::Down,
             0x10 => Key::Up,
+            0x12 => Key::Search,
             0x15 => Key::CutToBegin,
             0x17 => Key::CutWord,
             0x19 => Key::Paste,
@@ -267,5 +290,21 @@ mod tests {
             [Character('a'), Character('b'), Right]
         );
         assert_eq!(keys(b"\x1b[999999999999999999~z"), [Character('z')]);
+        assert_eq!(keys(b"\x1b[1;2;3;4;5;5Cx"), [Right, Character('x')]);
+    }
+
+    #[test]
+    fn the_size_of_the_terminal() {
+        use Key::*;
+        let size = Size {
+            columns: 132,
+            rows: 43,
+        };
+        assert_eq!(
+            keys(b"a\x1b[8;43;132tb"),
+            [Character('a'), size, Character('b')]
+        );
+        // Other reports are none of sizes.
+        assert_eq!(keys(b"\x1b[8;43t\x1b[9;43;132t\x1b[8;43;132;1t"), []);
     }
 }

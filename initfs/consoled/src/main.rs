@@ -1,24 +1,30 @@
 //! `consoled`: the scheme `console` on the debug port.
 //!
-//! Reading gives one edited line at a time; `dup(fd, "raw")` gives a handle whose reads deliver
-//! bytes as they come, without echo. Writing passes through with line ends for a terminal.
-//! `dup(fd, "pgrp")` gives a handle that takes process ids (one `usize` each, the whole list in one
-//! write; none: nobody): the interrupt key ^C ends those of all such handles by SIGINT, and closing
-//! a handle drops its list, so that shells within shells need not know of each other. An interrupt
-//! that finds no process and no reader is kept: the next process that is put there ends at once, or
-//! a read of such a handle takes it (one byte; 0 bytes when there was none). ^D on an empty line is
-//! the end of the input for one read. What root writes to a handle of `dup(fd, "keyboard")` counts
-//! as typed: drivers of keyboards do so.
+//! Reading gives one edited line at a time. Other handles come of `dup(fd, …)`:
+//!
+//! - `raw`: reads deliver bytes as they come, without echo.
+//! - `complete`: lines like the first, and, for the tab key, the text before the cursor and a tab;
+//!   what is written to it is inserted there.
+//! - `winsize`: reading gives the terminal's rows and columns, a `u16` each.
+//! - `pgrp`: takes process ids (one `usize` each, the whole list in one write; none: nobody). The
+//!   interrupt key ^C ends those of all such handles by SIGINT, and closing a handle drops its
+//!   list, so that shells within shells need not know of each other. An interrupt that finds no
+//!   process and no reader is kept: the next process that is put there ends at once, or a read of
+//!   such a handle takes it (one byte; 0 bytes when there was none).
+//! - `keyboard`: what root writes counts as typed; drivers of keyboards do so.
+//!
+//! Writing passes through with line ends for a terminal. ^D on an empty line is the end of the
+//! input for one read. Lines of the log are shown above the line that is edited, and not while
+//! somebody reads bytes: then the screen is that program's.
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use consoled::editor::Action;
-use consoled::terminal::{Terminal, line_bytes};
+use consoled::discipline::{Discipline, Reader};
 use libredox::Fd;
 use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
 use platform::event::Queue;
@@ -35,12 +41,10 @@ use syscall::schemev2::NewFdFlags;
 
 runtime::main!(main);
 
-/// Bytes typed before somebody reads; what is beyond is dropped.
-const TYPE_AHEAD: usize = 64 * 1024;
 /// Processes that one interrupt ends.
 const MAX_FOREGROUND: usize = 64;
-/// The interrupt key, ^C.
-const INTERRUPT: u8 = 3;
+/// Where the log's lines for the console come from.
+const LOG: &str = "/scheme/log/console";
 const SIGINT: u32 = 2;
 
 fn main() -> i32 {
@@ -57,13 +61,21 @@ fn main() -> i32 {
 enum Source {
     Requests,
     Keyboard,
+    Log,
 }
 
 fn run() -> Result<()> {
     let flags = libredox::flag::O_RDWR | libredox::flag::O_NONBLOCK | libredox::flag::O_CLOEXEC;
     let port = Fd::open("/scheme/debug", flags, 0)?;
     let mut queue = Queue::new()?;
-    let mut console = Console::new(port);
+    // Without it the log shows its lines itself.
+    let log = Fd::open(
+        LOG,
+        libredox::flag::O_RDONLY | libredox::flag::O_NONBLOCK,
+        0,
+    )
+    .ok();
+    let mut console = Console::new(port, log);
     let notify = env::var(NOTIFY_VARIABLE);
     let mut requests = daemon::start(
         "console",
@@ -73,12 +85,16 @@ fn run() -> Result<()> {
     )?;
     queue.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
     queue.subscribe(console.port.raw(), EventFlags::EVENT_READ, Source::Keyboard)?;
+    if let Some(log) = &console.log {
+        queue.subscribe(log.raw(), EventFlags::EVENT_READ, Source::Log)?;
+    }
     daemon::seal()?;
 
     let mut ready = Vec::new();
     loop {
-        // Events may be merged or lost to what was read already: both sources are always looked at.
+        // Events may be merged or lost to what was read already: all sources are always looked at.
         console.take_input();
+        console.take_log();
         loop {
             match requests.poll(&mut console)? {
                 Status::Closed => return Ok(()),
@@ -92,44 +108,35 @@ fn run() -> Result<()> {
 
 enum Handle {
     Root,
-    /// Reads edited lines.
-    Lines,
-    /// Reads bytes.
-    Raw,
+    /// Reads lines or bytes.
+    Input(Reader),
     /// Takes foreground processes.
     Foreground(Vec<u32>),
     /// Takes keys.
     Keyboard,
+    /// Tells the terminal's size.
+    Size,
 }
 
 struct Console {
     port: Fd,
-    terminal: Terminal,
-    /// From the keyboard, not yet looked at.
-    typed: VecDeque<u8>,
-    /// Lines that were read only in part, or not at all yet; an empty one is the end of the input.
-    lines: VecDeque<Vec<u8>>,
+    log: Option<Fd>,
+    discipline: Discipline,
     handles: BTreeMap<usize, Handle>,
     last_handle: usize,
-    /// Reads that wait, by request: for a line, or (`true`) for bytes.
-    waiting: BTreeMap<Id, bool>,
-    changed: bool,
-    /// An interrupt found nobody.
-    interrupted: bool,
+    /// Reads that wait, by request.
+    waiting: BTreeMap<Id, Reader>,
 }
 
 impl Console {
-    fn new(port: Fd) -> Self {
+    fn new(port: Fd, log: Option<Fd>) -> Self {
         Console {
             port,
-            terminal: Terminal::default(),
-            typed: VecDeque::new(),
-            lines: VecDeque::new(),
+            log,
+            discipline: Discipline::default(),
             handles: BTreeMap::new(),
             last_handle: 0,
             waiting: BTreeMap::new(),
-            changed: false,
-            interrupted: false,
         }
     }
 
@@ -143,8 +150,10 @@ impl Console {
     }
 
     fn screen(&self, bytes: &[u8]) {
-        // A console that takes no output cannot be told about it.
-        let _ = runtime::io::write_all(self.port.raw(), bytes);
+        if !bytes.is_empty() {
+            // A console that takes no output cannot be told about it.
+            let _ = runtime::io::write_all(self.port.raw(), bytes);
+        }
     }
 
     /// Reads what the keyboard sent.
@@ -166,28 +175,29 @@ impl Console {
         self.work();
     }
 
-    fn raw_reader(&self) -> bool {
-        self.waiting.values().any(|raw| *raw)
+    /// Shows new lines of the log, unless a program that reads bytes has the screen.
+    fn take_log(&mut self) {
+        let Some(log) = &self.log else { return };
+        let is_raw = |handle: &Handle| matches!(handle, Handle::Input(Reader::Raw));
+        if self.handles.values().any(is_raw) {
+            return;
+        }
+        let mut out = Vec::new();
+        let mut block = [0; 4096];
+        // What ends it is that there is nothing more, or that the log is gone for good.
+        while let Ok(count @ 1..) = log.read(&mut block) {
+            self.discipline.terminal().log(&block[..count], &mut out);
+        }
+        self.screen(&out);
     }
 
-    /// Takes a byte. The interrupt key acts at once, unless somebody reads bytes or edits a line.
     fn key(&mut self, byte: u8) {
-        let interrupt = byte == INTERRUPT && !self.raw_reader();
-        if interrupt && (self.waiting.is_empty() || self.has_foreground()) {
-            self.typed.clear();
-            if self.terminal.waiting() {
-                // The line that was begun goes with the program that asked for it.
-                let mut out = Vec::new();
-                self.terminal.input(INTERRUPT, &mut out);
-                self.terminal.end();
-                self.screen(&out);
-            } else {
-                self.show_output(b"^C\n");
-            }
-            self.interrupted = true;
+        let mut out = Vec::new();
+        let foreground = self.has_foreground();
+        let interrupt = self.discipline.key(byte, foreground, &mut out);
+        self.screen(&out);
+        if interrupt {
             self.interrupt();
-        } else if self.typed.len() < TYPE_AHEAD {
-            self.typed.push_back(byte);
         }
     }
 
@@ -200,7 +210,7 @@ impl Console {
     /// Ends the foreground processes after an interrupt.
     fn interrupt(&mut self) {
         for pid in self.take_foreground() {
-            self.interrupted = false;
+            self.discipline.take_interrupt();
             if let Err(error) = process::kill(pid, SIGINT) {
                 // It may have ended a moment ago.
                 if error.errno != syscall::ESRCH {
@@ -223,46 +233,22 @@ impl Console {
 
     fn show_output(&mut self, bytes: &[u8]) {
         let mut out = Vec::with_capacity(bytes.len() + 32);
-        self.terminal.output(bytes, &mut out);
+        self.discipline.terminal().output(bytes, &mut out);
         self.screen(&out);
     }
 
     /// Lets keys through to those who wait.
     fn work(&mut self) {
-        if self.raw_reader() {
-            self.changed |= !self.typed.is_empty();
-            return;
-        }
         let mut out = Vec::new();
-        while self.lines.is_empty() && !self.waiting.is_empty() && !self.typed.is_empty() {
-            self.terminal.begin(&mut out);
-            let Some(byte) = self.typed.pop_front() else {
-                break;
-            };
-            let line = match self.terminal.input(byte, &mut out) {
-                None => continue,
-                Some(Action::Line(line)) => line_bytes(line),
-                // An empty line, so that a shell shows its prompt again.
-                Some(Action::Interrupt) => line_bytes(Default::default()),
-                Some(Action::EndOfFile) => Vec::new(),
-                Some(Action::Clear) => continue,
-            };
-            self.terminal.end();
-            self.lines.push_back(line);
-            self.changed = true;
-        }
+        self.discipline.work(&mut out);
         self.screen(&out);
     }
 
-    fn read_line(&mut self, buf: &mut [u8]) -> Option<usize> {
-        let line = self.lines.front_mut()?;
-        let count = line.len().min(buf.len());
-        buf[..count].copy_from_slice(&line[..count]);
-        line.drain(..count);
-        if line.is_empty() {
-            self.lines.pop_front();
+    /// A read that has waited is answered.
+    fn end_wait(&mut self, request: Id, given_up: bool) {
+        if let Some(reader) = self.waiting.remove(&request) {
+            self.discipline.end(reader, given_up);
         }
-        Some(count)
     }
 }
 
@@ -272,7 +258,7 @@ fn log_error(what: &str, error: Error) {
 
 impl SchemeDaemon for Console {
     fn changes(&mut self, changes: &mut Changes) {
-        if core::mem::take(&mut self.changed) {
+        if self.discipline.take_changed() {
             changes.everything();
             for id in self.handles.keys() {
                 changes.handle(*id);
@@ -281,10 +267,7 @@ impl SchemeDaemon for Console {
     }
 
     fn on_cancel(&mut self, request: Id) -> Result<usize> {
-        self.waiting.remove(&request);
-        if self.waiting.is_empty() && self.terminal.waiting() {
-            self.terminal.end();
-        }
+        self.end_wait(request, true);
         Err(Error::new(ECANCELED))
     }
 }
@@ -313,17 +296,19 @@ impl SchemeSync for Console {
         if flags & O_DIRECTORY != 0 {
             return Err(Error::new(ENOTDIR));
         }
-        Ok(self.add(Handle::Lines))
+        Ok(self.add(Handle::Input(Reader::Line)))
     }
 
     fn dup(&mut self, id: usize, buf: &[u8], ctx: &CallerCtx) -> Result<OpenResult> {
         match self.handles.get(&id) {
-            Some(Handle::Lines | Handle::Raw) => {}
+            Some(Handle::Input(_)) => {}
             _ => return Err(Error::new(EBADF)),
         }
         let handle = match buf {
-            b"" => Handle::Lines,
-            b"raw" => Handle::Raw,
+            b"" => Handle::Input(Reader::Line),
+            b"raw" => Handle::Input(Reader::Raw),
+            b"complete" => Handle::Input(Reader::Completer),
+            b"winsize" => Handle::Size,
             b"pgrp" => Handle::Foreground(Vec::new()),
             b"keyboard" if ctx.uid != 0 => return Err(Error::new(EPERM)),
             b"keyboard" => Handle::Keyboard,
@@ -340,43 +325,35 @@ impl SchemeSync for Console {
         fcntl_flags: u32,
         ctx: &CallerCtx,
     ) -> Result<usize> {
-        let raw = match self.handles.get(&id) {
-            Some(Handle::Lines) => false,
-            Some(Handle::Raw) => true,
-            Some(Handle::Foreground(_)) if !buf.is_empty() => {
-                buf[0] = INTERRUPT;
-                return Ok(usize::from(core::mem::take(&mut self.interrupted)));
+        let reader = match self.handles.get(&id) {
+            Some(Handle::Input(reader)) => *reader,
+            Some(Handle::Foreground(_)) => {
+                return Ok(usize::from(self.discipline.take_interrupt()));
+            }
+            Some(Handle::Size) => {
+                let (columns, rows) = self.discipline.terminal().size();
+                let bytes = [rows.to_ne_bytes(), columns.to_ne_bytes()];
+                let count = buf.len().min(bytes.as_flattened().len());
+                buf[..count].copy_from_slice(&bytes.as_flattened()[..count]);
+                return Ok(count);
             }
             _ => return Err(Error::new(EBADF)),
         };
         if buf.is_empty() {
             return Ok(0);
         }
-        let done = if raw {
-            let count = self.typed.len().min(buf.len());
-            buf.iter_mut()
-                .zip(self.typed.drain(..count))
-                .for_each(|(to, from)| *to = from);
-            (count > 0).then_some(count)
-        } else {
-            self.read_line(buf)
-        };
-        if let Some(count) = done {
-            self.waiting.remove(&ctx.id);
+        if let Some(count) = self.discipline.read(reader, buf) {
+            self.end_wait(ctx.id, false);
             return Ok(count);
         }
-        if fcntl_flags as usize & O_NONBLOCK == 0 && self.waiting.insert(ctx.id, raw).is_none() {
-            if !raw {
-                // Whoever asks for a line is not busy: what came before is over.
-                self.interrupted = false;
-                let mut out = Vec::new();
-                self.terminal.begin(&mut out);
-                self.screen(&out);
-            }
+        if fcntl_flags as usize & O_NONBLOCK == 0 && self.waiting.insert(ctx.id, reader).is_none() {
+            let mut out = Vec::new();
+            self.discipline.begin(reader, &mut out);
+            self.screen(&out);
             // Something may have been typed before anybody read.
             self.work();
-            if !raw && let Some(count) = self.read_line(buf) {
-                self.waiting.remove(&ctx.id);
+            if let Some(count) = self.discipline.read(reader, buf) {
+                self.end_wait(ctx.id, false);
                 return Ok(count);
             }
         }
@@ -392,7 +369,13 @@ impl SchemeSync for Console {
         _ctx: &CallerCtx,
     ) -> Result<usize> {
         match self.handles.get_mut(&id) {
-            Some(Handle::Lines | Handle::Raw) => self.show_output(buf),
+            Some(Handle::Input(Reader::Completer)) => {
+                let text = core::str::from_utf8(buf).map_err(|_| Error::new(EINVAL))?;
+                let mut out = Vec::new();
+                self.discipline.terminal().insert(text, &mut out);
+                self.screen(&out);
+            }
+            Some(Handle::Input(_)) => self.show_output(buf),
             Some(Handle::Keyboard) => {
                 buf.iter().for_each(|byte| self.key(*byte));
                 self.work();
@@ -408,7 +391,7 @@ impl SchemeSync for Console {
                 let pids: core::result::Result<Vec<u32>, _> = pids.collect();
                 *foreground = pids.map_err(|_| Error::new(EINVAL))?;
                 foreground.retain(|pid| *pid != 0);
-                if self.interrupted {
+                if self.discipline.interrupted() {
                     self.interrupt();
                 }
             }
@@ -423,8 +406,7 @@ impl SchemeSync for Console {
 
     fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
         let readable = match self.handles.get(&id) {
-            Some(Handle::Lines) => !self.lines.is_empty(),
-            Some(Handle::Raw) => !self.typed.is_empty(),
+            Some(Handle::Input(reader)) => self.discipline.readable(*reader),
             _ => false,
         };
         let mut ready = EventFlags::EVENT_WRITE;
@@ -436,8 +418,10 @@ impl SchemeSync for Console {
 
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
         let path: &[u8] = match self.handles.get(&id) {
-            Some(Handle::Root | Handle::Lines) => b"/scheme/console",
-            Some(Handle::Raw) => b"/scheme/console/raw",
+            Some(Handle::Root | Handle::Input(Reader::Line)) => b"/scheme/console",
+            Some(Handle::Input(Reader::Raw)) => b"/scheme/console/raw",
+            Some(Handle::Input(Reader::Completer)) => b"/scheme/console/complete",
+            Some(Handle::Size) => b"/scheme/console/winsize",
             Some(Handle::Foreground(_)) => b"/scheme/console/pgrp",
             Some(Handle::Keyboard) => b"/scheme/console/keyboard",
             None => return Err(Error::new(EBADF)),
@@ -460,6 +444,12 @@ impl SchemeSync for Console {
     }
 
     fn on_close(&mut self, id: usize) {
-        self.handles.remove(&id);
+        let closed = self.handles.remove(&id);
+        match closed {
+            Some(Handle::Input(Reader::Completer)) => self.discipline.forget_completer(),
+            // The screen is everybody's again.
+            Some(Handle::Input(Reader::Raw)) => self.take_log(),
+            _ => {}
+        }
     }
 }

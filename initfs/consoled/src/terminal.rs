@@ -3,18 +3,23 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::editor::{Action, Editor};
-use crate::keys::Decoder;
+use crate::editor::{Action, Editor, char_width};
+use crate::keys::{Decoder, Key};
 
-/// Columns of a terminal that does not tell its size.
-const WIDTH: usize = 80;
+/// Columns and rows of a terminal that does not tell its size.
+const SIZE: (u16, u16) = (80, 24);
+/// Columns that no terminal is narrower than.
+const MIN_COLUMNS: u16 = 20;
+/// Rings.
+const BELL: u8 = 7;
 /// Longest prompt that is remembered, in bytes.
 const MAX_PROMPT: usize = 256;
 
 /// The screen's state.
-#[derive(Default)]
 pub struct Terminal {
     decoder: Decoder,
+    /// Columns and rows.
+    size: (u16, u16),
     editor: Editor,
     /// Output since the last line end: what the cursor stands behind.
     partial: Vec<u8>,
@@ -24,7 +29,30 @@ pub struct Terminal {
     hidden: bool,
 }
 
+impl Default for Terminal {
+    fn default() -> Self {
+        Terminal {
+            decoder: Decoder::default(),
+            size: SIZE,
+            editor: Editor::default(),
+            partial: Vec::new(),
+            prompt: None,
+            hidden: false,
+        }
+    }
+}
+
 impl Terminal {
+    /// Columns and rows.
+    pub fn size(&self) -> (u16, u16) {
+        self.size
+    }
+
+    /// Columns that can be written without the cursor's going to the next row.
+    fn width(&self) -> usize {
+        usize::from(self.size.0) - 1
+    }
+
     /// Somebody begins to wait for a line: what was written last is the prompt.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if self.prompt.is_none() {
@@ -49,7 +77,7 @@ impl Terminal {
     /// Columns beside the prompt.
     fn room(&self) -> usize {
         let prompt = self.prompt.as_deref().map_or(0, columns);
-        (WIDTH - 1).saturating_sub(prompt)
+        self.width().saturating_sub(prompt)
     }
 
     /// Output of a program. A line feed becomes carriage return and line feed. While a line is
@@ -60,11 +88,7 @@ impl Terminal {
             && !bytes.is_empty()
         {
             let used = columns(prompt) + self.editor.shown_columns();
-            if used > 0 {
-                out.push(b'\r');
-                out.resize(out.len() + used.min(WIDTH - 1), b' ');
-                out.push(b'\r');
-            }
+            self.erase(used, out);
             self.editor.forget_screen();
             self.partial.clear();
             self.hidden = true;
@@ -90,6 +114,40 @@ impl Terminal {
         }
     }
 
+    /// Makes the row of the cursor empty, of which so many columns are used.
+    fn erase(&self, used: usize, out: &mut Vec<u8>) {
+        if used > 0 {
+            out.push(b'\r');
+            out.resize(out.len() + used.min(self.width()), b' ');
+            out.push(b'\r');
+        }
+    }
+
+    /// Whole lines that are no program's output, as those of the log: they begin at the left edge,
+    /// and what a program has written of a line is there again below them.
+    pub fn log(&mut self, lines: &[u8], out: &mut Vec<u8>) {
+        if self.prompt.is_some() && !self.hidden || self.partial.is_empty() {
+            self.output(lines, out);
+            return;
+        }
+        let used = columns(&self.partial);
+        // What is longer than a row, or not known as a whole, stays where it is.
+        let partial = if used < self.width() && self.partial.len() < MAX_PROMPT {
+            self.erase(used, out);
+            core::mem::take(&mut self.partial)
+        } else {
+            self.output(b"\n", out);
+            Vec::new()
+        };
+        // The prompt must not come back before what belongs above it is complete.
+        let prompt = self.prompt.take();
+        let hidden = core::mem::take(&mut self.hidden);
+        self.output(lines, out);
+        (self.prompt, self.hidden) = (prompt, hidden);
+        out.extend_from_slice(&partial);
+        self.partial = partial;
+    }
+
     fn show_again(&mut self, out: &mut Vec<u8>) {
         let prompt = self.prompt.clone().unwrap_or_default();
         if !self.partial.is_empty() {
@@ -104,6 +162,13 @@ impl Terminal {
     /// A byte from the keyboard while somebody waits.
     pub fn input(&mut self, byte: u8, out: &mut Vec<u8>) -> Option<Action> {
         let key = self.decoder.push(byte)?;
+        if let Key::Size { columns, rows } = key {
+            if columns >= MIN_COLUMNS && rows > 0 {
+                self.size = (columns, rows);
+                self.editor.show(self.room(), out);
+            }
+            return None;
+        }
         if self.hidden {
             self.show_again(out);
         }
@@ -128,12 +193,28 @@ impl Terminal {
                 out.extend_from_slice(b"^C");
                 self.new_line(out);
             }
+            Some(Action::Complete(_)) => {}
             Some(Action::EndOfFile) => {
                 // Nothing was typed: the cursor stands behind the prompt.
                 debug_assert_eq!(before, 0);
             }
         }
         action
+    }
+
+    /// Inserts text into the line at the cursor, or rings when there is none.
+    pub fn insert(&mut self, text: &str, out: &mut Vec<u8>) {
+        let text: Vec<char> = text.chars().filter(|c| !c.is_control()).collect();
+        if text.is_empty() {
+            out.push(BELL);
+        }
+        if self.prompt.is_some() && self.hidden {
+            self.show_again(out);
+        }
+        self.editor.insert(&text, out);
+        if self.prompt.is_some() {
+            self.editor.show(self.room(), out);
+        }
     }
 
     fn new_line(&mut self, out: &mut Vec<u8>) {
@@ -144,16 +225,16 @@ impl Terminal {
 
 /// Columns that text takes up; escape sequences and parts of characters take none.
 fn columns(text: &[u8]) -> usize {
+    let text = String::from_utf8_lossy(text);
     let mut count = 0;
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            0x1b if bytes.next() == Some(&b'[') => {
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            '\u{1b}' if characters.next() == Some('[') => {
                 // Parameters, then one final byte.
-                bytes.find(|byte| (0x40..0x7f).contains(*byte));
+                characters.find(|c| ('\u{40}'..'\u{7f}').contains(c));
             }
-            0x20..0x7f | 0xc0.. => count += 1,
-            _ => {}
+            c => count += char_width(c),
         }
     }
     count
@@ -177,6 +258,7 @@ mod tests {
         rows: Vec<Vec<char>>,
         row: usize,
         column: usize,
+        width: usize,
     }
 
     impl Screen {
@@ -185,6 +267,7 @@ mod tests {
                 rows: vec![Vec::new()],
                 row: 0,
                 column: 0,
+                width: usize::from(SIZE.0),
             }
         }
 
@@ -201,6 +284,7 @@ mod tests {
                         }
                     }
                     '\u{8}' => self.column -= 1,
+                    '\u{7}' => {}
                     c => {
                         let row = &mut self.rows[self.row];
                         if row.len() <= self.column {
@@ -208,7 +292,7 @@ mod tests {
                         }
                         row[self.column] = c;
                         self.column += 1;
-                        assert!(self.column <= WIDTH, "the line would wrap");
+                        assert!(self.column < self.width, "the line would wrap");
                     }
                 }
             }
@@ -238,6 +322,12 @@ mod tests {
         fn print(&mut self, text: &str) {
             let mut out = Vec::new();
             self.terminal.output(text.as_bytes(), &mut out);
+            self.screen.print(&out);
+        }
+
+        fn log(&mut self, text: &str) {
+            let mut out = Vec::new();
+            self.terminal.log(text.as_bytes(), &mut out);
             self.screen.print(&out);
         }
 
@@ -338,5 +428,70 @@ mod tests {
         session.press(b"c\r");
         assert_eq!(session.actions, [Action::Line("abc".into())]);
         assert_eq!(session.screen.text(), ["ab", "# abc", ""]);
+    }
+
+    #[test]
+    fn a_line_of_the_log_destroys_no_prompt() {
+        let mut session = Session::new();
+        // Before anybody waits: the prompt is a line that a program has begun.
+        session.print("host:/ # ");
+        session.log("[1] one\n");
+        assert_eq!(session.screen.text(), ["[1] one", "host:/ #"]);
+        assert_eq!(session.screen.column, 9);
+        session.read();
+        session.press(b"ab");
+        session.log("[2] two\n[3] three\n");
+        assert_eq!(
+            session.screen.text(),
+            ["[1] one", "[2] two", "[3] three", "host:/ # ab"]
+        );
+        assert_eq!(session.screen.column, 11);
+        // In the middle of a line that a program in the background writes.
+        session.print("back");
+        session.log("[4] four\n");
+        assert_eq!(session.screen.text()[3..], ["[4] four", "back"]);
+        session.print("ground\n");
+        assert_eq!(
+            session.screen.text()[3..],
+            ["[4] four", "background", "host:/ # ab"]
+        );
+        session.press(b"c\r");
+        assert_eq!(session.actions, [Action::Line("abc".into())]);
+        // What is longer than a row stays where it is.
+        session.print(&"x".repeat(79));
+        session.log("[5] five\n");
+        let rows = session.screen.text();
+        assert_eq!(rows[6..], ["x".repeat(79), "[5] five".into(), "".into()]);
+    }
+
+    #[test]
+    fn the_line_is_as_long_as_the_terminal_allows() {
+        let mut session = Session::new();
+        session.print("# ");
+        session.read();
+        session.press(b"\x1b[8;10;40t");
+        assert_eq!(session.terminal.size(), (40, 10));
+        session.screen.width = 40;
+        session.press(&[b'a'; 100]);
+        // Nonsense changes nothing.
+        session.press(b"\x1b[8;0;0t\x1b[8;10;1t");
+        assert_eq!(session.terminal.size(), (40, 10));
+    }
+
+    #[test]
+    fn completed_text_is_inserted_at_the_cursor() {
+        let mut session = Session::new();
+        session.print("# ");
+        session.read();
+        session.press(b"ca x\x1b[D\x1b[D");
+        let mut out = Vec::new();
+        let action = session.terminal.input(b'\t', &mut out);
+        assert_eq!(action, Some(Action::Complete("ca".into())));
+        // A list of what is possible goes above the line.
+        session.terminal.output(b"cal cat\n", &mut out);
+        session.terminal.insert("t", &mut out);
+        session.screen.print(&out);
+        assert_eq!(session.screen.text(), ["cal cat", "# cat x"]);
+        assert_eq!(session.screen.column, 5);
     }
 }

@@ -108,6 +108,14 @@ impl Services {
         }
     }
 
+    /// Has the log show on the console what it was told so far.
+    pub fn show_log(&self) {
+        if let Some(log) = &self.log {
+            // Lines that cannot be shown are in the log.
+            let _ = libredox::call::fsync(log.raw());
+        }
+    }
+
     /// Prepares a program: no input, output to the log.
     fn command(&self, words: &[String], variables: &[(String, String)]) -> Command {
         let mut command = Command::new(&words[0]);

@@ -5,6 +5,11 @@
 //! lines that were kept when the file was opened. A line that begins with a level (`ERROR`, `WARN`,
 //! `INFO`, `DEBUG`, `TRACE`) has that level, any other counts as `INFO`.
 //!
+//! Until somebody reads `console`, which only root may and one at a time, lines for the console go
+//! to the debug port. From then on they are read there, by who keeps them apart from what is typed
+//! (`consoled`): that one is never waited for, and what it has not read when it ends, when it falls
+//! behind, or when anybody calls `fsync`, goes to the debug port.
+//!
 //! `trace/<name>` is memory that root maps to write down what happens, and reads when it wants to
 //! know, also after the writer's end: opening it with `O_CREAT` begins it, and keeps what was there
 //! as `trace/<name>.old`.
@@ -13,6 +18,7 @@
 
 extern crate alloc;
 
+mod console;
 mod lines;
 mod traces;
 
@@ -22,18 +28,20 @@ use alloc::vec::Vec;
 
 use libredox::Fd;
 use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
-use platform::scheme::{SchemeDaemon, list_directory, read_at};
+use platform::scheme::{Changes, SchemeDaemon, list_directory, read_at};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
-use runtime::{Error, Result, env, fs, io};
+use runtime::{Error, Result, env, fs};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
-use syscall::error::{EACCES, EBADF, EISDIR, ENODEV, ENOENT, ENOTDIR};
+use syscall::error::{EACCES, EBADF, EBUSY, EISDIR, ENODEV, ENOENT, ENOTDIR, EWOULDBLOCK};
 use syscall::flag::{
-    MODE_DIR, MODE_FILE, MapFlags, MunmapFlags, O_ACCMODE, O_CREAT, O_RDONLY, O_RDWR, O_STAT,
+    EventFlags, MODE_DIR, MODE_FILE, MapFlags, MunmapFlags, O_ACCMODE, O_CREAT, O_RDONLY, O_RDWR,
+    O_STAT,
 };
 use syscall::schemev2::NewFdFlags;
 
+use crate::console::Console;
 use crate::lines::{Level, Lines};
 use crate::traces::Traces;
 
@@ -62,7 +70,8 @@ fn run() -> Result<()> {
     let level = env::var("LOG").and_then(|level| Level::parse(&level));
     let mut scheme = LogScheme {
         lines: Lines::new(KEPT_BYTES),
-        console: console.map(|file| Fd::new(file.into_raw_fd())),
+        console: Console::new(console.map(|file| Fd::new(file.into_raw_fd()))),
+        console_reader: None,
         console_level: level.unwrap_or(Level::Info),
         traces: Traces::new(),
         handles: BTreeMap::new(),
@@ -76,6 +85,8 @@ fn run() -> Result<()> {
 
 enum Handle {
     Root,
+    /// What the console is to show.
+    Console,
     /// The directory of traces.
     Traces,
     /// What was in a trace when it was opened, and its name if it may be mapped.
@@ -94,7 +105,9 @@ enum Handle {
 
 struct LogScheme {
     lines: Lines,
-    console: Option<Fd>,
+    console: Console,
+    /// The handle that reads what the console is to show.
+    console_reader: Option<usize>,
     console_level: Level,
     traces: Traces,
     handles: BTreeMap<usize, Handle>,
@@ -120,6 +133,23 @@ impl LogScheme {
         })
     }
 
+    /// Opens what the console is to show.
+    fn open_console(&mut self, uid: u32) -> Result<OpenResult> {
+        if uid != 0 {
+            return Err(Error::new(EACCES));
+        }
+        if self.console_reader.is_some() {
+            return Err(Error::new(EBUSY));
+        }
+        let number = self.add(Handle::Console);
+        self.console_reader = Some(number);
+        self.console.begin_reading();
+        Ok(OpenResult::ThisScheme {
+            number,
+            flags: NewFdFlags::empty(),
+        })
+    }
+
     fn add(&mut self, handle: Handle) -> usize {
         self.last_handle += 1;
         self.handles.insert(self.last_handle, handle);
@@ -128,10 +158,8 @@ impl LogScheme {
 
     fn line(&mut self, line: &[u8]) {
         let (text, level) = self.lines.push(line);
-        if level <= self.console_level
-            && let Some(console) = &self.console
-        {
-            let _ = io::write_all(console.raw(), text.as_bytes());
+        if level <= self.console_level {
+            self.console.show(text.as_bytes());
         }
     }
 }
@@ -166,6 +194,9 @@ impl SchemeSync for LogScheme {
                 flags: NewFdFlags::POSITIONED,
             });
         }
+        if path == "console" {
+            return self.open_console(ctx.uid);
+        }
         if !path.is_empty() {
             return Err(Error::new(ENOENT));
         }
@@ -194,6 +225,10 @@ impl SchemeSync for LogScheme {
     ) -> Result<usize> {
         match self.handles.get(&id).ok_or(Error::new(EBADF))? {
             Handle::Root | Handle::Traces => Err(Error::new(EISDIR)),
+            Handle::Console => match self.console.read(buf) {
+                0 => Err(Error::new(EWOULDBLOCK)),
+                count => Ok(count),
+            },
             Handle::Open { snapshot, .. } | Handle::Trace { snapshot, .. } => {
                 Ok(read_at(snapshot, buf, offset))
             }
@@ -229,7 +264,7 @@ impl SchemeSync for LogScheme {
 
     fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
         match self.handles.get(&id).ok_or(Error::new(EBADF))? {
-            Handle::Root | Handle::Traces => Ok(0),
+            Handle::Root | Handle::Console | Handle::Traces => Ok(0),
             Handle::Open { snapshot, .. } | Handle::Trace { snapshot, .. } => {
                 Ok(snapshot.len() as u64)
             }
@@ -240,7 +275,7 @@ impl SchemeSync for LogScheme {
         stat.st_size = self.fsize(id, ctx)?;
         stat.st_mode = match self.handles.get(&id) {
             Some(Handle::Traces) => MODE_DIR | 0o700,
-            Some(Handle::Trace { .. }) => MODE_FILE | 0o600,
+            Some(Handle::Trace { .. } | Handle::Console) => MODE_FILE | 0o600,
             _ => MODE_FILE | 0o666,
         };
         Ok(())
@@ -249,6 +284,7 @@ impl SchemeSync for LogScheme {
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
         let below = match self.handles.get(&id).ok_or(Error::new(EBADF))? {
             Handle::Root | Handle::Open { .. } => ["", ""],
+            Handle::Console => ["/console", ""],
             Handle::Traces => ["/trace", ""],
             Handle::Trace { name, .. } => ["/trace/", name],
         };
@@ -304,7 +340,24 @@ impl SchemeSync for LogScheme {
         Ok(())
     }
 
+    fn fsync(&mut self, id: usize, _ctx: &CallerCtx) -> Result<()> {
+        self.handles.get(&id).ok_or(Error::new(EBADF))?;
+        self.console.flush();
+        Ok(())
+    }
+
+    fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
+        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+            Handle::Console if self.console.is_empty() => Ok(EventFlags::empty()),
+            _ => Ok(flags & EventFlags::EVENT_READ),
+        }
+    }
+
     fn on_close(&mut self, id: usize) {
+        if self.console_reader == Some(id) {
+            self.console_reader = None;
+            self.console.end_reading();
+        }
         if let Some(Handle::Open { partial, .. }) = self.handles.remove(&id)
             && !partial.is_empty()
         {
@@ -313,4 +366,12 @@ impl SchemeSync for LogScheme {
     }
 }
 
-impl SchemeDaemon for LogScheme {}
+impl SchemeDaemon for LogScheme {
+    fn changes(&mut self, changes: &mut Changes) {
+        if let Some(reader) = self.console_reader
+            && self.console.take_changed()
+        {
+            changes.handle(reader);
+        }
+    }
+}

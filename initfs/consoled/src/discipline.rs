@@ -1,0 +1,351 @@
+//! The line discipline: what becomes of the keys, in the order in which they are typed.
+//!
+//! Keys wait until somebody reads. A reader of lines gets edited lines; a reader of bytes gets them
+//! as they are. The interrupt key is for the program in the foreground, unless a line is being
+//! edited: then it gives up the line. So it acts at once, and behind everything that was typed
+//! before it: a line that is complete is on its way to its reader, even if that one did not fetch
+//! it yet, and what it starts is what is interrupted.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::editor::Action;
+use crate::terminal::{Terminal, line_bytes};
+
+/// Bytes typed before somebody reads; what is beyond is dropped.
+pub const TYPE_AHEAD: usize = 64 * 1024;
+/// The interrupt key, ^C.
+const INTERRUPT: u8 = 3;
+
+/// Who waits for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// For a line.
+    Line,
+    /// For a line, and it completes words.
+    Completer,
+    /// For bytes.
+    Raw,
+}
+
+/// The state.
+#[derive(Default)]
+pub struct Discipline {
+    terminal: Terminal,
+    /// From the keyboard, not yet looked at.
+    typed: VecDeque<u8>,
+    /// Lines that were read only in part, or not at all yet; an empty one is the end of the input.
+    lines: VecDeque<Vec<u8>>,
+    /// Texts before the cursor, to be completed by the reader; each ends with a tab.
+    completions: VecDeque<Vec<u8>>,
+    readers: Vec<Reader>,
+    /// The reader thinks about how to complete a word.
+    completing: bool,
+    /// An interrupt found nobody.
+    interrupted: bool,
+    /// There is something for one who waits.
+    changed: bool,
+}
+
+impl Discipline {
+    /// The terminal, for output.
+    pub fn terminal(&mut self) -> &mut Terminal {
+        &mut self.terminal
+    }
+
+    /// Somebody begins to wait. A reader of lines has the prompt shown.
+    pub fn begin(&mut self, reader: Reader, out: &mut Vec<u8>) {
+        self.readers.push(reader);
+        if reader != Reader::Raw {
+            // Whoever asks for a line is not busy: what came before is over.
+            self.interrupted = false;
+            self.completing = false;
+            self.terminal.begin(out);
+        }
+    }
+
+    /// One of those who waited does not wait any more. With `given_up` it got nothing.
+    pub fn end(&mut self, reader: Reader, given_up: bool) {
+        if let Some(index) = self.readers.iter().position(|known| *known == reader) {
+            self.readers.swap_remove(index);
+        }
+        if given_up && !self.waits(Reader::Line) && !self.waits(Reader::Completer) {
+            self.terminal.end();
+        }
+    }
+
+    /// The reader that completes words is gone.
+    pub fn forget_completer(&mut self) {
+        self.completions.clear();
+        if core::mem::take(&mut self.completing) {
+            self.terminal.end();
+        }
+    }
+
+    fn waits(&self, reader: Reader) -> bool {
+        self.readers.contains(&reader)
+    }
+
+    /// Is a line being edited?
+    fn editing(&self) -> bool {
+        let waits = self.waits(Reader::Line) || self.waits(Reader::Completer);
+        self.completing || waits && self.lines.is_empty()
+    }
+
+    /// Takes a byte from the keyboard. True: an interrupt, which is to end the processes in the
+    /// foreground; `foreground` tells whether there are any.
+    pub fn key(&mut self, byte: u8, foreground: bool, out: &mut Vec<u8>) -> bool {
+        if byte == INTERRUPT && !self.waits(Reader::Raw) {
+            // What was typed before comes first.
+            self.work(out);
+            if foreground || !self.editing() {
+                self.interrupt(out);
+                return true;
+            }
+        }
+        if self.typed.len() < TYPE_AHEAD {
+            self.typed.push_back(byte);
+        }
+        false
+    }
+
+    fn interrupt(&mut self, out: &mut Vec<u8>) {
+        self.typed.clear();
+        if self.terminal.waiting() {
+            // The line that was begun goes with the program that asked for it.
+            self.terminal.input(INTERRUPT, out);
+            self.terminal.end();
+        } else {
+            self.terminal.output(b"^C\n", out);
+        }
+        self.interrupted = true;
+    }
+
+    /// Did an interrupt find nobody? It is over then.
+    pub fn take_interrupt(&mut self) -> bool {
+        core::mem::take(&mut self.interrupted)
+    }
+
+    /// Does an interrupt wait for somebody to end?
+    pub fn interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// Can one who waits go on since this was asked last?
+    pub fn take_changed(&mut self) -> bool {
+        core::mem::take(&mut self.changed)
+    }
+
+    /// Lets keys through to those who wait.
+    pub fn work(&mut self, out: &mut Vec<u8>) {
+        if self.waits(Reader::Raw) {
+            self.changed |= !self.typed.is_empty();
+            return;
+        }
+        while !self.completing && self.editing() && !self.typed.is_empty() {
+            self.terminal.begin(out);
+            let Some(byte) = self.typed.pop_front() else {
+                break;
+            };
+            let line = match self.terminal.input(byte, out) {
+                None | Some(Action::Clear) => continue,
+                Some(Action::Line(line)) => line_bytes(line),
+                // An empty line, so that a shell shows its prompt again.
+                Some(Action::Interrupt) => line_bytes(Default::default()),
+                Some(Action::EndOfFile) => Vec::new(),
+                Some(Action::Complete(text)) if self.waits(Reader::Completer) => {
+                    let mut text = text.into_bytes();
+                    text.push(b'\t');
+                    self.completions.push_back(text);
+                    self.completing = true;
+                    self.changed = true;
+                    continue;
+                }
+                // Nobody knows how: a blank, as between words.
+                Some(Action::Complete(_)) => {
+                    self.terminal.insert(" ", out);
+                    continue;
+                }
+            };
+            self.terminal.end();
+            self.lines.push_back(line);
+            self.changed = true;
+        }
+    }
+
+    /// What there is for a reader: the count of bytes stored, 0 at the end of the input; `None`:
+    /// it has to wait.
+    pub fn read(&mut self, reader: Reader, buf: &mut [u8]) -> Option<usize> {
+        if reader == Reader::Raw {
+            let count = self.typed.len().min(buf.len());
+            for (to, from) in buf.iter_mut().zip(self.typed.drain(..count)) {
+                *to = from;
+            }
+            return (count > 0).then_some(count);
+        }
+        let queue = match reader {
+            Reader::Completer if !self.completions.is_empty() => &mut self.completions,
+            _ => &mut self.lines,
+        };
+        let line = queue.front_mut()?;
+        let count = line.len().min(buf.len());
+        buf[..count].copy_from_slice(&line[..count]);
+        line.drain(..count);
+        if line.is_empty() {
+            queue.pop_front();
+        }
+        Some(count)
+    }
+
+    /// Is there something for a reader?
+    pub fn readable(&self, reader: Reader) -> bool {
+        match reader {
+            Reader::Raw => !self.typed.is_empty(),
+            Reader::Completer => !self.lines.is_empty() || !self.completions.is_empty(),
+            Reader::Line => !self.lines.is_empty(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    /// A shell that reads lines.
+    #[derive(Default)]
+    struct Session {
+        discipline: Discipline,
+        foreground: bool,
+        /// Interrupts that reached the foreground.
+        interrupts: usize,
+    }
+
+    impl Session {
+        /// Bytes that come in one piece, as fast fingers and slow machines have it.
+        fn press(&mut self, bytes: &[u8]) {
+            let mut out = Vec::new();
+            for byte in bytes {
+                let is = self.discipline.key(*byte, self.foreground, &mut out);
+                if is && core::mem::take(&mut self.foreground) {
+                    self.discipline.take_interrupt();
+                    self.interrupts += 1;
+                }
+            }
+            self.discipline.work(&mut out);
+        }
+
+        fn begin(&mut self, reader: Reader) {
+            self.discipline.begin(reader, &mut Vec::new());
+            self.discipline.work(&mut Vec::new());
+        }
+
+        /// What the reader gets that waits, if anything is there.
+        fn fetch(&mut self, reader: Reader) -> Option<String> {
+            let mut buf = [0; 256];
+            let count = self.discipline.read(reader, &mut buf)?;
+            self.discipline.end(reader, false);
+            Some(String::from_utf8_lossy(&buf[..count]).into_owned())
+        }
+
+        /// A program is started: an interrupt that waits ends it.
+        fn start(&mut self) {
+            self.foreground = true;
+            if self.discipline.take_interrupt() {
+                self.foreground = false;
+                self.interrupts += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn an_interrupt_right_behind_enter_ends_what_the_line_starts() {
+        let mut session = Session::default();
+        session.begin(Reader::Line);
+        session.press(b"sleep 10\r\x03");
+        assert_eq!(session.fetch(Reader::Line).as_deref(), Some("sleep 10\n"));
+        session.start();
+        assert_eq!(session.interrupts, 1);
+        // In two pieces: the line is complete, and nobody has fetched it yet.
+        session.begin(Reader::Line);
+        session.press(b"sleep 20\r");
+        session.press(b"\x03");
+        assert_eq!(session.fetch(Reader::Line).as_deref(), Some("sleep 20\n"));
+        session.start();
+        assert_eq!(session.interrupts, 2);
+        // It is fetched, and nothing was started yet.
+        session.begin(Reader::Line);
+        session.press(b"sleep 30\r");
+        assert_eq!(session.fetch(Reader::Line).as_deref(), Some("sleep 30\n"));
+        session.press(b"\x03");
+        session.start();
+        assert_eq!(session.interrupts, 3);
+        // Nothing was started: the interrupt is over with the next line.
+        session.begin(Reader::Line);
+        session.press(b":\r\x03");
+        assert_eq!(session.fetch(Reader::Line).as_deref(), Some(":\n"));
+        session.begin(Reader::Line);
+        session.press(b"sleep 1\r");
+        assert!(session.fetch(Reader::Line).is_some());
+        session.start();
+        assert_eq!(session.interrupts, 3);
+    }
+
+    #[test]
+    fn an_interrupt_gives_up_the_line_and_what_was_typed_for_later() {
+        let mut session = Session::default();
+        session.begin(Reader::Line);
+        session.press(b"half\x03");
+        assert_eq!(session.fetch(Reader::Line).as_deref(), Some("\n"));
+        assert_eq!(session.interrupts, 0);
+        session.start();
+        session.press(b"next\r\x03");
+        assert_eq!(session.interrupts, 1);
+        session.begin(Reader::Line);
+        assert_eq!(session.fetch(Reader::Line), None);
+        // A program in the foreground that reads lines itself.
+        session.start();
+        session.press(b"half\x03");
+        assert_eq!(session.interrupts, 2);
+    }
+
+    #[test]
+    fn keys_wait_for_a_reader() {
+        let mut session = Session::default();
+        session.press(b"one\rtwo\rthr");
+        session.begin(Reader::Line);
+        assert_eq!(session.fetch(Reader::Line).as_deref(), Some("one\n"));
+        session.begin(Reader::Line);
+        assert_eq!(session.fetch(Reader::Line).as_deref(), Some("two\n"));
+        session.begin(Reader::Raw);
+        assert_eq!(session.fetch(Reader::Raw).as_deref(), Some("thr"));
+        session.begin(Reader::Raw);
+        session.press(b"\x03");
+        assert_eq!(session.fetch(Reader::Raw).as_deref(), Some("\u{3}"));
+    }
+
+    #[test]
+    fn a_reader_that_completes_words_is_asked() {
+        let mut session = Session::default();
+        session.begin(Reader::Completer);
+        session.press(b"ca\tx\r");
+        assert_eq!(session.fetch(Reader::Completer).as_deref(), Some("ca\t"));
+        // What was typed behind it waits for the answer.
+        assert_eq!(session.fetch(Reader::Completer), None);
+        session.discipline.terminal().insert("t ", &mut Vec::new());
+        session.begin(Reader::Completer);
+        assert_eq!(session.fetch(Reader::Completer).as_deref(), Some("cat x\n"));
+        // Others get a blank.
+        session.begin(Reader::Line);
+        session.press(b"a\tb\r");
+        assert_eq!(session.fetch(Reader::Line).as_deref(), Some("a b\n"));
+        // One that goes before it answers holds nothing up.
+        session.begin(Reader::Completer);
+        session.press(b"ca\t");
+        assert!(session.fetch(Reader::Completer).is_some());
+        session.discipline.forget_completer();
+        session.begin(Reader::Line);
+        session.press(b"\r");
+        assert_eq!(session.fetch(Reader::Line).as_deref(), Some("ca\n"));
+    }
+}

@@ -1,0 +1,99 @@
+//! Lines on their way to the console: to the debug port, or to who reads them.
+
+use alloc::collections::VecDeque;
+
+use libredox::Fd;
+use runtime::io;
+
+/// Bytes that wait for the reader; when there are more, it hangs.
+const WAITING_BYTES: usize = 64 * 1024;
+
+/// The way.
+pub struct Console {
+    /// The debug port, if there is one.
+    port: Option<Fd>,
+    /// What a reader did not read yet; none: there is no reader.
+    waiting: Option<VecDeque<u8>>,
+    changed: bool,
+}
+
+impl Console {
+    /// The way to the debug port.
+    pub fn new(port: Option<Fd>) -> Self {
+        Console {
+            port,
+            waiting: None,
+            changed: false,
+        }
+    }
+
+    /// From now on lines wait to be read.
+    pub fn begin_reading(&mut self) {
+        self.waiting = Some(VecDeque::new());
+    }
+
+    /// There is no reader any more.
+    pub fn end_reading(&mut self) {
+        self.flush();
+        self.waiting = None;
+    }
+
+    /// Shows a line.
+    pub fn show(&mut self, line: &[u8]) {
+        if self
+            .waiting
+            .as_ref()
+            .is_some_and(|waiting| waiting.len() + line.len() > WAITING_BYTES)
+        {
+            self.flush();
+        }
+        match &mut self.waiting {
+            Some(waiting) => {
+                waiting.extend(line);
+                self.changed = true;
+            }
+            None => self.print(line),
+        }
+    }
+
+    /// Takes what waits: the count of bytes stored.
+    pub fn read(&mut self, buf: &mut [u8]) -> usize {
+        let Some(waiting) = &mut self.waiting else {
+            return 0;
+        };
+        let count = waiting.len().min(buf.len());
+        for (to, from) in buf.iter_mut().zip(waiting.drain(..count)) {
+            *to = from;
+        }
+        count
+    }
+
+    /// Does nothing wait?
+    pub fn is_empty(&self) -> bool {
+        self.waiting.as_ref().is_none_or(VecDeque::is_empty)
+    }
+
+    /// Did lines come since this was asked last?
+    pub fn take_changed(&mut self) -> bool {
+        core::mem::take(&mut self.changed)
+    }
+
+    /// Writes what waits to the debug port.
+    pub fn flush(&mut self) {
+        if let Some(waiting) = &mut self.waiting {
+            let lines = core::mem::take(waiting);
+            let (first, second) = lines.as_slices();
+            self.print(first);
+            self.print(second);
+        }
+    }
+
+    fn print(&self, bytes: &[u8]) {
+        if let Some(port) = &self.port
+            && !bytes.is_empty()
+        {
+            // There is no other place to say that this failed.
+            let _ = io::write_all(port.raw(), bytes);
+        }
+    }
+}
