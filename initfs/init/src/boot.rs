@@ -32,6 +32,10 @@ pub fn main() -> i32 {
         .lines()
         .find_map(|line| line.strip_prefix("SKIFF_SKIP="));
     run_scripts(&mut services, skipped);
+    let nodes = fs::read_to_string(tools::host::NODES);
+    if let Some(name) = nodes.ok().and_then(|text| tools::host::name(&text)) {
+        env::set_var("HOSTNAME", &name);
+    }
 
     let script = settings
         .lines()
@@ -40,6 +44,8 @@ pub fn main() -> i32 {
     match script {
         Some(script) => {
             let status = run_shell(&mut services, Some(script));
+            // What the log was told before belongs before the last line.
+            services.show_log();
             runtime::println!("init: script exit status {status}");
             if settings.lines().any(|line| line == "SKIFF_STAY=1") {
                 services.reap_for_ever();

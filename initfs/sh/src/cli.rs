@@ -119,7 +119,7 @@ fn from_input<S: System>(shell: &mut Shell<S>) -> i32 {
         if shell.interactive {
             let text = if pending.is_empty() {
                 shell.report_jobs();
-                prompt(shell, "PS1", "$PWD # ")
+                prompt(shell, "PS1", "${HOSTNAME:+$HOSTNAME:}$PWD # ")
             } else {
                 prompt(shell, "PS2", "> ")
             };

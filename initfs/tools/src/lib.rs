@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod condition;
 pub mod echo;
+pub mod host;
 #[cfg(target_os = "redox")]
 pub mod io;
 pub mod lines;
