@@ -2,8 +2,8 @@
 //! and the guest tests.
 //!
 //! The scripts are packed into the initfs as `etc/run/<node>.sh`. A run is over when every script
-//! has ended; nodes without a script, and nodes that stay, idle until then. When node 0's script
-//! fails, the others get a short time to end by themselves. A kernel panic ends the run at once.
+//! has ended; nodes without a script, and nodes that stay, idle until then. When a script fails, the
+//! others get a short time to end by themselves. A kernel panic ends the run at once.
 
 use crate::audit::Audit;
 use crate::build::Parts;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long other scripts may go on after node 0's failed.
+/// How long other scripts may go on after one failed.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long a node may take to print the rest of its report, or to power off.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -317,7 +317,9 @@ impl<'a> Watch<'a> {
             Some(Meaning::Exception) => self.exceptions.push((node, text.to_string())),
             Some(Meaning::ScriptStatus(status)) if self.ends[node].is_none() => {
                 self.ends[node] = Some(NodeEnd::Status(status));
-                self.script_ended(node, status);
+                if let Some(limit) = time_left(&self.ends, status) {
+                    self.close_within(limit);
+                }
             }
             Some(Meaning::Order(order)) => self.obey(node, order),
             Some(Meaning::BadOrder(wrong)) => self.disobeyed(node, &wrong),
@@ -413,16 +415,6 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// A script ended; decides how long the run goes on.
-    fn script_ended(&mut self, node: usize, status: i32) {
-        if self.ends.iter().all(Option::is_some) {
-            // All that is left is powering off.
-            self.close_within(DRAIN);
-        } else if node == 0 && status != 0 {
-            self.close_within(GRACE);
-        }
-    }
-
     /// Boots a node; one that was killed lives again, and its script is to end once more.
     fn start(&mut self, node: usize) -> Result<()> {
         self.machine.start_node(node)?;
@@ -491,6 +483,20 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// How long a run may still go on when a script has ended with this status, and nodes ended so far
+/// like this; `None`: as long as it was to.
+fn time_left(ends: &[Option<NodeEnd>], status: i32) -> Option<Duration> {
+    if ends.iter().all(Option::is_some) {
+        // All that is left is powering off.
+        Some(DRAIN)
+    } else if status != 0 {
+        // The others may wait for this one for ever.
+        Some(GRACE)
+    } else {
+        None
+    }
+}
+
 /// Turns an outcome into the result of a command: says what was wrong, and the status.
 pub fn conclude(outcome: &Outcome) -> Result<()> {
     for complaint in outcome.complaints() {
@@ -516,6 +522,16 @@ mod tests {
         };
         assert_eq!(outcome.complaints().is_empty(), outcome.status() == 0);
         outcome.status()
+    }
+
+    #[test]
+    fn a_run_ends_soon_after_any_script_failed() {
+        let open = [Some(NodeEnd::Status(0)), None];
+        assert_eq!(time_left(&open, 0), None);
+        let failed = [None, Some(NodeEnd::Status(1))];
+        assert_eq!(time_left(&failed, 1), Some(GRACE));
+        let all = [Some(NodeEnd::Idle), Some(NodeEnd::Status(1))];
+        assert_eq!(time_left(&all, 1), Some(DRAIN));
     }
 
     #[test]

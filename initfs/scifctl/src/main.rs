@@ -16,6 +16,7 @@ mod program {
 
     use runtime::fs::{self, File};
     use runtime::io::Read;
+    use runtime::time::{Duration, Instant, sleep};
     use runtime::{env, eprintln, print, println};
     use scifctl::holdings::{self, Sources};
     use scifctl::table::Table;
@@ -41,12 +42,18 @@ usage: scifctl                      node, nodes and connections at a glance
        scifctl trace [COUNT]        the driver's latest events
        scifctl trace old [COUNT]    those of the driver that ran before it
        scifctl peers [watch]        nodes that are there; with watch also those that come and go
+       scifctl wait NODE [SECONDS]  waits until a node is online (60 s; then status 1)
        scifctl version";
 
     const SCIF: &str = "/scheme/scif";
     const PINS: &str = "/scheme/scifpin/ranges";
     const TRACE: &str = "/scheme/log/trace/micd";
     const PROCESSES: &str = "/scheme/proc/ps";
+
+    /// How long `wait` waits unless it is told.
+    const WAIT_SECONDS: &str = "60";
+    /// Time between two looks whether a node is online.
+    const WAIT_STEP: Duration = Duration::from_millis(50);
 
     /// Wrong arguments.
     const STATUS_USAGE: i32 = 2;
@@ -79,6 +86,8 @@ usage: scifctl                      node, nodes and connections at a glance
             ["trace", ref rest @ ..] => trace(rest),
             ["peers"] => peers(false),
             ["peers", "watch"] => peers(true),
+            ["wait", node] => wait(node, WAIT_SECONDS),
+            ["wait", node, seconds] => wait(node, seconds),
             ["limits", name] => {
                 eprintln!("scifctl: limits {name}: the new VALUE is missing");
                 return STATUS_USAGE;
@@ -279,6 +288,26 @@ usage: scifctl                      node, nodes and connections at a glance
     fn only_root(what: &str) -> i32 {
         eprintln!("scifctl: {what}: only root may do that");
         1
+    }
+
+    /// Waits until a node is online.
+    fn wait(node: &str, seconds: &str) -> Result<(), i32> {
+        let (Ok(number), Ok(limit)) = (node.parse::<u16>(), seconds.parse()) else {
+            eprintln!("scifctl: wait {node} {seconds}: a node's number and seconds are expected");
+            return Err(STATUS_USAGE);
+        };
+        let end = Instant::now() + Duration::from_secs(limit);
+        loop {
+            let nodes = Table::parse(&scif("nodes")?);
+            if nodes.is_online(number) {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                eprintln!("scifctl: node {number} is not online after {limit} s (`scifctl nodes`)");
+                return Err(1);
+            }
+            sleep(WAIT_STEP);
+        }
     }
 
     /// Prints the nodes that are there, which the file tells first; then, to watch, the others as

@@ -79,6 +79,12 @@ impl Table {
         })
     }
 
+    /// Whether the table of nodes says that this one is online.
+    pub fn is_online(&self, node: u16) -> bool {
+        let mut states = self.pairs("node", "state");
+        states.any(|(number, state)| number.parse() == Ok(node) && state == "online")
+    }
+
     /// Names the programs behind the column `pid`, if there is one, in a column of their own.
     pub fn name_programs(&mut self, names: &BTreeMap<&str, &str>) {
         let Some(pid) = self.column("pid") else {
@@ -147,6 +153,13 @@ mod tests {
         assert_eq!(table.text(), "a  b\n1  -\n1  2\n");
         assert_eq!(table.pairs("b", "a").count(), 2);
         assert_eq!(table.pairs("c", "a").count(), 0);
+    }
+
+    #[test]
+    fn nodes_that_are_lost_are_not_online() {
+        let table = Table::parse("node role state\n0 host online\n1 card lost\n");
+        assert!(table.is_online(0) && !table.is_online(1) && !table.is_online(2));
+        assert!(!Table::parse("").is_online(0));
     }
 
     #[test]
