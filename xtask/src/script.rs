@@ -2,8 +2,8 @@
 //! and the guest tests.
 //!
 //! The scripts are packed into the initfs as `etc/run/<node>.sh`. A run is over when every script
-//! has ended; nodes without a script, and nodes that stay, idle until then. When a script fails, the
-//! others get a short time to end by themselves. A kernel panic ends the run at once.
+//! has ended; nodes without a script, and nodes that stay, idle until then. When a script fails,
+//! the others get a short time to end by themselves. A kernel panic ends the run at once.
 
 use crate::audit::Audit;
 use crate::build::Parts;
