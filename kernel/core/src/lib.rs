@@ -17,6 +17,7 @@ pub mod irq_counts;
 pub mod memmap;
 pub mod memory_path;
 pub mod pipe;
+pub mod ready;
 pub mod requests;
 pub mod screen;
 pub mod slots;

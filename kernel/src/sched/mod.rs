@@ -1,5 +1,6 @@
-//! Contexts (threads), the round-robin scheduler, wait queues.
+//! Contexts (threads), the scheduler, wait queues.
 //!
+//! Who runs next, and for how long, is decided by `kernel_core::ready`; this module carries it out.
 //! The kernel runs with interrupts off, on one processor at a time (`arch::smp`), and is never
 //! preempted; it switches only in `WaitQueue::wait`, `yield_now`, `exit_current` and on the way
 //! back to user mode. Never call these while a `spin` lock is held. A context can go on on another
@@ -8,11 +9,11 @@
 mod context;
 mod wait;
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ::syscall::error::{EFAULT, EINVAL, Error, Result};
+use kernel_core::ready::{self, Kind, Ready, Run};
 use spin::Mutex;
 
 pub use context::{Context, ContextRef, State};
@@ -23,24 +24,35 @@ use crate::mm::paging;
 use crate::mm::space::AddrSpace;
 use crate::time;
 
-/// How long a context may run while others wait, in nanoseconds.
-const QUANTUM_NS: u64 = 4_000_000;
-
 /// What a processor is doing.
 struct Cpu {
-    current: Option<ContextRef>,
-    /// When `current` got the processor.
+    current: Option<Run<ContextRef>>,
+    /// Until when `current`'s time is counted; from then on it has run since.
     since: u64,
+    turns: ready::Processor,
+}
+
+impl Cpu {
+    /// Counts what `current` has run until now.
+    fn charge(&mut self, now: u64) {
+        let ns = now.saturating_sub(self.since);
+        self.since = now;
+        if let Some(run) = &mut self.current {
+            run.context.add_run_time(ns);
+            self.turns.ran(run, ns);
+        }
+    }
 }
 
 static CPUS: [Mutex<Cpu>; cpu::MAX] = [const {
     Mutex::new(Cpu {
         current: None,
         since: 0,
+        turns: ready::Processor::new(),
     })
 }; cpu::MAX];
-/// Who else could run, in order: on whatever processor asks first and is allowed.
-static READY: Mutex<VecDeque<ContextRef>> = Mutex::new(VecDeque::new());
+/// Who else could run: on whatever processor asks first and is allowed. Locked after a processor.
+static READY: Mutex<Ready<ContextRef>> = Mutex::new(Ready::new());
 /// By processor: its context may have to do something else than return to user mode: give way, stop
 /// or end.
 static RESCHEDULE: [AtomicBool; cpu::MAX] = [const { AtomicBool::new(false) }; cpu::MAX];
@@ -63,23 +75,24 @@ pub fn current() -> ContextRef {
 
 /// The context that runs on this processor, `None` in the idle loop.
 pub fn try_current() -> Option<ContextRef> {
-    here().lock().current.clone()
+    let here = here().lock();
+    here.current.as_ref().map(|run| run.context.clone())
 }
 
 /// What `look` says of the running context, `None` in the idle loop. Cheaper than a reference of
 /// one's own; `look` must not call this module.
 pub fn with_current<T>(look: impl FnOnce(&Context) -> T) -> Option<T> {
-    here().lock().current.as_deref().map(look)
+    let here = here().lock();
+    here.current.as_ref().map(|run| look(&run.context))
 }
 
 /// The processor that runs a context.
 pub fn processor_of(context: &Context) -> Option<usize> {
     let last = context.last_processor();
-    let current = CPUS[last].lock();
-    current
-        .current
-        .as_deref()
-        .is_some_and(|current| core::ptr::eq(current, context))
+    let cpu = CPUS[last].lock();
+    cpu.current
+        .as_ref()
+        .is_some_and(|run| core::ptr::eq(&*run.context, context))
         .then_some(last)
 }
 
@@ -173,8 +186,21 @@ pub fn unstop(context: &ContextRef) {
     }
 }
 
-/// Gives the processor to the next runnable context.
+/// Why a context that can go on lets others run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// Its turn is over, or one was woken.
+    Turn,
+    /// It asked for it.
+    Yield,
+}
+
+/// Lets other contexts that can run go first.
 pub fn yield_now() {
+    give_way(Reason::Yield);
+}
+
+fn give_way(reason: Reason) {
     let this = cpu::index();
     let Some((may_stay, detained)) =
         with_current(|context| (context.may_run_on(this), is_detained(context)))
@@ -186,12 +212,23 @@ pub fn yield_now() {
         return;
     }
     {
-        let context = current();
-        READY.lock().push_back(context.clone());
-        if !may_stay || IDLE.load(Ordering::Relaxed) & context.processors() != 0 {
-            announce(&context);
+        let mut cpu = here().lock();
+        cpu.charge(time::now_ns());
+        let Cpu { current, turns, .. } = &mut *cpu;
+        let Some(run) = current.clone() else {
+            return;
+        };
+        let mut ready = READY.lock();
+        match reason {
+            Reason::Turn => ready.put_back(run),
+            Reason::Yield => ready.yields(run, turns),
         }
     }
+    let context = current();
+    if !may_stay || IDLE.load(Ordering::Relaxed) & context.processors() != 0 {
+        announce(&context);
+    }
+    drop(context);
     switch();
 }
 
@@ -209,16 +246,16 @@ pub fn exit_current() -> ! {
     unreachable!("an ended context runs again")
 }
 
-/// Puts a context at the end of the queue of runnable ones, and sees to it that a processor looks
-/// there.
+/// Lets a context that waited for something run, and sees to it that a processor looks for it.
 fn make_ready(context: &ContextRef) {
     context.set_state(State::Runnable);
-    READY.lock().push_back(context.clone());
+    READY.lock().wake(context.clone());
     announce(context);
 }
 
-/// Lets a processor look for a context that became ready: one that sleeps if there is one, else
-/// this one if the context may run here.
+/// Lets a processor look for a context that became ready: one that sleeps if there is one, else one
+/// that computes, else this one if the context may run here. One whose turn must not be
+/// interrupted looks when that ends.
 fn announce(context: &Context) {
     let set = context.processors();
     let this = cpu::index();
@@ -227,29 +264,60 @@ fn announce(context: &Context) {
     if idle & set & 1 << this != 0 {
         // An interrupt in the idle loop, which looks when it returns.
         IDLE.store(idle & !(1 << this), Ordering::Relaxed);
-    } else if let Some(sleeper) = sleepers.next() {
+        return;
+    }
+    if let Some(sleeper) = sleepers.next() {
         IDLE.store(idle & !(1 << sleeper), Ordering::Relaxed);
         smp::call(sleeper);
-    } else if set & 1 << this != 0 {
-        set_reschedule(true);
-    } else if let Some(other) = smp::numbers(set).next() {
-        RESCHEDULE[other].store(true, Ordering::Relaxed);
-        smp::call(other);
+        return;
+    }
+    let here = (set & 1 << this != 0).then_some(this);
+    let interruptible = |kind| {
+        let others = smp::numbers(set & smp::online() & !(1 << this));
+        let mut all = here.into_iter().chain(others);
+        all.find(|&number| is_interruptible(number, kind))
+    };
+    let found = interruptible(Kind::Computing).or_else(|| interruptible(Kind::Woken));
+    if let Some(found) = found {
+        RESCHEDULE[found].store(true, Ordering::Relaxed);
+        if found != this {
+            smp::call(found);
+        }
+    } else if here.is_some() {
+        // It has to be asked earlier than was thought when its turn began.
+        let cpu = CPUS[this].lock();
+        time::arm_by(cpu.since + rest_of(&cpu));
     }
 }
 
-/// Where the next context for this processor is in the queue.
-fn next_place(ready: &VecDeque<ContextRef>) -> Option<usize> {
-    if !smp::several() {
-        return (!ready.is_empty()).then_some(0);
-    }
+/// Whether a processor runs a context of this kind that a wake-up interrupts.
+fn is_interruptible(number: usize, kind: Kind) -> bool {
+    let mut cpu = CPUS[number].lock();
+    cpu.charge(time::now_ns());
+    let Cpu { current, turns, .. } = &*cpu;
+    let run = current.as_ref();
+    run.is_some_and(|run| run.kind() == kind && turns.is_interruptible(run))
+}
+
+/// How long the context that a processor runs may go on, in nanoseconds, as of `since`.
+fn rest_of(cpu: &Cpu) -> u64 {
     let this = cpu::index();
-    ready.iter().position(|context| context.may_run_on(this))
+    let Some(run) = &cpu.current else {
+        return ready::SLICE_NS;
+    };
+    let may_run = |context: &ContextRef| context.may_run_on(this);
+    READY.lock().rest_ns(run, &cpu.turns, may_run)
 }
 
 /// Whether a context waits for this processor.
 fn is_wanted() -> bool {
-    next_place(&READY.lock()).is_some()
+    let this = cpu::index();
+    READY.lock().waits(|context| context.may_run_on(this))
+}
+
+/// How many turns there were.
+pub fn turns() -> ready::Turns {
+    READY.lock().turns()
 }
 
 /// Lets a context run on these processors only, by bits; on any when none of them runs.
@@ -272,29 +340,33 @@ fn is_detained(context: &Context) -> bool {
 /// where it belongs (ready queue, wait queue) or ended it.
 fn switch() {
     let now = time::now_ns();
+    let this = cpu::index();
     let (next, previous) = {
-        let mut ready = READY.lock();
-        let next = next_place(&ready).and_then(|place| ready.remove(place));
-        drop(ready);
-        set_reschedule(next.as_deref().is_some_and(is_detained));
         let mut cpu = here().lock();
-        if let Some(previous) = &cpu.current {
-            if next
-                .as_ref()
-                .is_some_and(|next| Arc::ptr_eq(previous, next))
-            {
-                // Still its turn; `since` stays so that the run time is counted once.
-                return;
-            }
-            previous.add_run_time(now.saturating_sub(cpu.since));
+        cpu.charge(now);
+        let may_run = |context: &ContextRef| context.may_run_on(this);
+        let next = READY.lock().take(&cpu.turns, may_run);
+        let detained = next.as_ref().is_some_and(|run| is_detained(&run.context));
+        set_reschedule(detained);
+        let is_same = |run: &Run<ContextRef>| {
+            let previous = cpu.current.as_ref();
+            previous.is_some_and(|previous| Arc::ptr_eq(&previous.context, &run.context))
+        };
+        let stays = next.as_ref().is_some_and(is_same);
+        let machine = match &next {
+            Some(run) if !stays => Some(run.context.switch_in()),
+            _ => None,
+        };
+        let previous = core::mem::replace(&mut cpu.current, next);
+        if cpu.current.is_some() {
+            time::arm_by(now + rest_of(&cpu));
         }
-        cpu.since = now;
-        let machine = next.as_ref().map(|next| next.switch_in());
-        (machine, core::mem::replace(&mut cpu.current, next))
+        if stays {
+            return;
+        }
+        (machine, previous)
     };
-    if next.is_some() {
-        time::arm_by(now + QUANTUM_NS);
-    } else if smp::several() {
+    if next.is_none() && smp::several() {
         // The program may go on elsewhere. A single processor's idle loop works on any page tables:
         // often the same program goes on after it.
         paging::activate(None);
@@ -318,7 +390,7 @@ pub(crate) fn before_user_mode() {
             switch();
         } else {
             drop(context);
-            yield_now();
+            give_way(Reason::Turn);
         }
     }
 }
@@ -335,14 +407,16 @@ pub(crate) fn take_replaced() -> bool {
 
 /// Called by the timer interrupt.
 pub(crate) fn tick(now: u64) {
-    let cpu = here().lock();
+    let mut cpu = here().lock();
     if cpu.current.is_none() {
         return;
     }
-    if now.saturating_sub(cpu.since) >= QUANTUM_NS && is_wanted() {
+    cpu.charge(now);
+    let rest = rest_of(&cpu);
+    if rest == 0 {
         set_reschedule(true);
     }
-    time::arm_by(now + QUANTUM_NS);
+    time::arm_by(now + if rest == 0 { ready::SLICE_NS } else { rest });
 }
 
 /// Runs contexts for ever; called once on each processor, on the stack that becomes its idle

@@ -419,6 +419,7 @@ fn stat() -> String {
     let (futexes, futex_waiters) = futex::counts();
     let irqs = irq::counts();
     let memory = frame::stats();
+    let turns = sched::turns();
     let mut text = String::from("IRQs ");
     let _ = write!(text, "{}", irqs.iter().sum::<usize>());
     for irq in &irqs {
@@ -442,7 +443,10 @@ fn stat() -> String {
          frames_heap: {}\n\
          frames_tables: {}\n\
          frames_stacks: {}\n\
-         frames_trays: {}\n",
+         frames_trays: {}\n\
+         turns_woken: {}\n\
+         turns_computing: {}\n\
+         turns_owed: {}\n",
         proc::created(),
         all.len(),
         count(State::Runnable),
@@ -454,6 +458,9 @@ fn stat() -> String {
         memory.tables,
         memory.stacks,
         tray_frames(),
+        turns.woken,
+        turns.computing,
+        turns.owed,
     );
     text
 }

@@ -1,0 +1,2 @@
+# Whose turn it is on a processor.
+turns-test

@@ -1,0 +1,154 @@
+//! The scheduler as programs see it: two threads that wake each other run before a third one that
+//! only counts, and that one still has its turns.
+//!
+//! `turns-test`, on a node with one processor. It compares what it sees with the kernel's count of
+//! turns (`/scheme/sys/stat`): no check depends on how long something takes.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::format;
+use alloc::string::String;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use guest_tests::Suite;
+use runtime::{fs, probe, thread};
+use syscall::{FUTEX_WAIT, FUTEX_WAKE};
+
+runtime::main!(main);
+
+/// Turns of the counting thread that are waited for.
+const TURNS: u64 = 200;
+/// Rounds in which it must have had them: far more than it takes.
+const MOST_ROUNDS: u64 = 500_000;
+/// Rounds between two looks at the kernel's count.
+const ROUNDS: u64 = 64;
+
+static STOP: AtomicBool = AtomicBool::new(false);
+/// What the counting thread counts.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+/// Odd: it is the turn of the thread that answers.
+static TOKEN: AtomicU32 = AtomicU32::new(0);
+
+fn main() -> i32 {
+    let mut suite = Suite::new("turns-test");
+    match watch() {
+        Ok(Seen {
+            rounds,
+            moved,
+            owed,
+        }) => {
+            runtime::println!(
+                "turns-test: in {rounds} rounds of two wake-ups the computing thread ran in \
+                 {moved}, and was owed {owed} turns"
+            );
+            // Two of its turns may fall into one round, or one be over before it counts.
+            let some = owed / 10 + 2;
+            suite.holds("who was woken goes first", moved <= owed + some);
+            suite.holds("who computes has its turns", moved + some >= owed);
+        }
+        Err(why) => suite.check("threads that wake each other", Err(why)),
+    }
+    suite.finish()
+}
+
+/// What happened while two threads woke each other.
+struct Seen {
+    rounds: u64,
+    /// Rounds in which the counting thread ran.
+    moved: u64,
+    /// Turns of contexts that compute for which woken ones had to wait.
+    owed: u64,
+}
+
+fn watch() -> Result<Seen, String> {
+    let text = |error| format!("{error}");
+    let answering = thread::spawn(answer).map_err(text)?;
+    let counting = thread::spawn(count).map_err(text)?;
+    // It was woken, too: until it counts as one that computes.
+    let seen = see(1).and_then(|_| see(TURNS));
+    STOP.store(true, Ordering::Release);
+    TOKEN.fetch_add(1, Ordering::Release);
+    futex(FUTEX_WAKE, 1);
+    answering.join().map_err(text)?;
+    counting.join().map_err(text)?;
+    seen
+}
+
+/// Plays rounds until the counting thread was owed so many turns, or clearly has more.
+fn see(turns: u64) -> Result<Seen, String> {
+    let first = owed()?;
+    let mut seen = Seen {
+        rounds: 0,
+        moved: 0,
+        owed: 0,
+    };
+    let mut last = COUNT.load(Ordering::Relaxed);
+    let mut look = |seen: &mut Seen| {
+        let count = COUNT.load(Ordering::Relaxed);
+        seen.moved += u64::from(count != last);
+        last = count;
+    };
+    while seen.owed < turns && seen.moved < 2 * TURNS {
+        for _ in 0..ROUNDS {
+            round();
+            look(&mut seen);
+        }
+        seen.rounds += ROUNDS;
+        seen.owed = owed()? - first;
+        look(&mut seen);
+        if seen.rounds > MOST_ROUNDS {
+            return Err(format!("{} turns in {} rounds", seen.owed, seen.rounds));
+        }
+    }
+    Ok(seen)
+}
+
+/// `turns_owed` of the kernel.
+fn owed() -> Result<u64, String> {
+    let stat = fs::read_to_string("/scheme/sys/stat").map_err(|error| format!("{error}"))?;
+    let line = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("turns_owed: "));
+    line.and_then(|value| value.parse().ok())
+        .ok_or_else(|| String::from("sys/stat has no turns_owed"))
+}
+
+/// Computes.
+fn count() {
+    while !STOP.load(Ordering::Acquire) {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Wakes the answering thread, and is woken by it.
+fn round() {
+    let token = TOKEN.fetch_add(1, Ordering::Release) + 1;
+    futex(FUTEX_WAKE, 1);
+    while TOKEN.load(Ordering::Acquire) == token {
+        futex(FUTEX_WAIT, token);
+    }
+}
+
+fn answer() {
+    while !STOP.load(Ordering::Acquire) {
+        let token = TOKEN.load(Ordering::Acquire);
+        match token % 2 {
+            0 => futex(FUTEX_WAIT, token),
+            _ => {
+                TOKEN.fetch_add(1, Ordering::Release);
+                futex(FUTEX_WAKE, 1);
+            }
+        }
+    }
+}
+
+fn futex(operation: usize, value: u32) {
+    // An answer other than 0 (the word has changed, nobody waits) leads to another look.
+    let address = (&raw const TOKEN).addr();
+    probe::syscall(
+        syscall::SYS_FUTEX,
+        [address, operation, value as usize, 0, 0, 0],
+    );
+}
