@@ -5,12 +5,17 @@ use alloc::vec::Vec;
 use pci_types::capability::{MsiCapability, MsixCapability, PciCapability, PciCapabilityAddress};
 use pci_types::{CommandRegister, EndpointHeader, HeaderType, PciAddress, PciHeader};
 use platform::pci::config::{self, ConfigSpace};
-use platform::pci::protocol::{Bar, FunctionConfig, Identity, InterruptLine};
+use platform::pci::protocol::{Bar, FunctionConfig, Identity, InterruptLine, Rom};
 
 /// Most capabilities a function's 256 bytes hold: four bytes each after the header.
 const MAX_CAPABILITIES: usize = 48;
 /// Register of the first base address register.
 const FIRST_BAR: u16 = 0x10;
+/// Register with the address of the expansion ROM.
+const ROM: u16 = 0x30;
+/// Bits of that register: the address, and whether the function decodes it.
+const ROM_ADDRESS: u32 = !0x7ff;
+const ROM_ENABLED: u32 = 1;
 /// Register with the capability pointer.
 const CAPABILITY_POINTER: u16 = 0x34;
 /// Bit of the command/status register that says that capabilities exist.
@@ -49,11 +54,22 @@ impl Function {
             HeaderType::PciPciBridge => 2,
             _ => 0,
         };
+        let (mut bars, mut rom) = ([Bar::None; 6], None);
+        if bar_count != 0 {
+            without_decoding(space, address, || {
+                bars = read_bars(space, address, bar_count);
+                // The ROM's register of a bridge is elsewhere, and no driver asks for it.
+                if bar_count == 6 {
+                    rom = read_rom(space, address);
+                }
+            });
+        }
         let mut function = Self {
             address,
             config: FunctionConfig {
                 address: config::address_of(address),
-                bars: read_bars(space, address, bar_count),
+                bars,
+                rom,
                 interrupt_line: None,
                 identity: Identity {
                     vendor,
@@ -127,7 +143,7 @@ impl Function {
         self.disable_messages(space);
     }
 
-    /// Looks where the base address registers lead by now: drivers may move them.
+    /// Looks where the base address registers and the ROM's lead by now: drivers may move them.
     pub fn refresh(&mut self, space: &ConfigSpace) {
         for (index, bar) in (0..).zip(&mut self.config.bars) {
             let register = FIRST_BAR + 4 * index;
@@ -140,6 +156,11 @@ impl Function {
                 }
                 Bar::None | Bar::Port(_) => {}
             }
+        }
+        if let Some(rom) = &mut self.config.rom {
+            let value = config::read(space, self.address, ROM);
+            rom.address = value & ROM_ADDRESS;
+            rom.enabled = value & ROM_ENABLED != 0;
         }
     }
 
@@ -169,24 +190,39 @@ fn capabilities_end(space: &ConfigSpace, address: PciAddress) -> bool {
     pointer == 0
 }
 
-/// Reads addresses and sizes. A size is found by writing ones and seeing which bits stay; the
-/// function must not decode addresses meanwhile.
-fn read_bars(space: &ConfigSpace, address: PciAddress, count: u16) -> [Bar; 6] {
-    let mut bars = [Bar::None; 6];
-    if count == 0 {
-        return bars;
-    }
+/// Does something while the function decodes no addresses: a size is found by writing ones into an
+/// address and seeing which bits stay.
+fn without_decoding(space: &ConfigSpace, address: PciAddress, read: impl FnOnce()) {
     let mut header = PciHeader::new(address);
     let command = header.command(space);
     let decoding = CommandRegister::IO_ENABLE | CommandRegister::MEMORY_ENABLE;
     header.update_command(space, |command| command - decoding);
+    read();
+    header.update_command(space, |_| command);
+}
+
+/// Address and size of the expansion ROM, if there is one.
+fn read_rom(space: &ConfigSpace, address: PciAddress) -> Option<Rom> {
+    let value = config::read(space, address, ROM);
+    config::write(space, address, ROM, ROM_ADDRESS);
+    let size = config::read(space, address, ROM) & ROM_ADDRESS;
+    config::write(space, address, ROM, value);
+    (size != 0).then(|| Rom {
+        address: value & ROM_ADDRESS,
+        bytes: size.wrapping_neg(),
+        enabled: value & ROM_ENABLED != 0,
+    })
+}
+
+/// Reads addresses and sizes.
+fn read_bars(space: &ConfigSpace, address: PciAddress, count: u16) -> [Bar; 6] {
+    let mut bars = [Bar::None; 6];
     let mut index = 0;
     while index < count {
         let (bar, registers) = read_bar(space, address, index, count);
         bars[usize::from(index)] = bar;
         index += registers;
     }
-    header.update_command(space, |_| command);
     bars
 }
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use platform::pci::config::{ConfigSpace, EcamRange};
 use platform::pci::protocol::{
-    Address, Bar, Feature, FeatureInfo, Request, Response, ResponseError, SetFeature,
+    Address, Bar, Feature, FeatureInfo, Request, Response, ResponseError, Rom, SetFeature,
 };
 use platform::pci::simulated::{SimulatedFunction, SimulatedMachine};
 
@@ -32,6 +32,8 @@ fn doorbell_function() -> SimulatedFunction {
         .register(0x18, 0x0010_000c, !0xf_ffff)
         .register(0x1c, 8, !0)
         .register(0x20, 0xc001, !0x3f & 0xffff)
+        // A ROM of 64 KiB, which is on.
+        .register(0x30, 0xfeb0_0001, 0xffff_0001)
         .register(0x04, 1 << 20 | 3, 0xffff)
         .register(0x34, 0x40, 0)
         // MSI-X, two vectors, table in BAR 1.
@@ -114,6 +116,15 @@ fn the_scan_finds_what_is_there() {
     assert_eq!(doorbell.config.bars[2], link_memory);
     assert_eq!(doorbell.config.bars[3], Bar::None);
     assert_eq!(doorbell.config.bars[4], Bar::Port(0xc000));
+    let rom = Rom {
+        address: 0xfeb0_0000,
+        bytes: 0x1_0000,
+        enabled: true,
+    };
+    assert_eq!(doorbell.config.rom, Some(rom));
+    for without in [address(0, 3, 0), address(0, 5, 0)] {
+        assert_eq!(found[&without].config.rom, None);
+    }
     assert!(doorbell.msi.is_some() && doorbell.msix.is_some());
     assert_eq!(doorbell.config.identity.vendor, 0x1af4);
 }
@@ -126,8 +137,8 @@ fn sizing_leaves_registers_as_they_were() {
     let read = |offset| platform::pci::config::read(&space, place, offset);
     assert_eq!(read(COMMAND) & 0xffff, 3);
     assert_eq!(
-        (read(0x10), read(0x18), read(0x1c)),
-        (0xfebf_1000, 0x0010_000c, 8)
+        (read(0x10), read(0x18), read(0x1c), read(0x30)),
+        (0xfebf_1000, 0x0010_000c, 8, 0xfeb0_0001)
     );
 }
 
@@ -215,6 +226,10 @@ fn a_bar_that_was_moved_is_told_where_it_is() {
         Response::WriteConfig
     );
     assert_eq!(ask(Request::WriteConfig(0x1c, 0x80)), Response::WriteConfig);
+    assert_eq!(
+        ask(Request::WriteConfig(0x30, 0xfea0_0000)),
+        Response::WriteConfig
+    );
     let Response::Config(config) = ask(Request::Config) else {
         panic!("no configuration")
     };
@@ -223,6 +238,12 @@ fn a_bar_that_was_moved_is_told_where_it_is() {
         bytes: 1 << 20,
     };
     assert_eq!(config.bars[2], moved);
+    let moved = Rom {
+        address: 0xfea0_0000,
+        bytes: 0x1_0000,
+        enabled: false,
+    };
+    assert_eq!(config.rom, Some(moved));
     let first = Bar::Memory32 {
         address: 0xfebf_1000,
         bytes: 256,

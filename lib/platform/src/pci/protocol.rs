@@ -3,6 +3,10 @@
 //! The format is bincode 1.x as Redox's pcid speaks it: little endian, enum variants as 32-bit
 //! numbers, lengths of lists as 64 bits, options as one byte. The driver writes a request bare and
 //! reads a 64-bit length and the response. Pure code: bytes in, values out, never a panic.
+//!
+//! The configuration of a function has had one more field, the expansion ROM, since December 2025.
+//! It is written with the field, as pcid does now, and read with and without: see
+//! `FunctionConfig::decode`.
 
 use alloc::vec::Vec;
 
@@ -149,6 +153,17 @@ impl core::fmt::Display for Address {
     }
 }
 
+/// The expansion ROM of a function: what firmware runs from it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rom {
+    /// Physical address.
+    pub address: u32,
+    /// Bytes.
+    pub bytes: u32,
+    /// Whether the function decodes the address.
+    pub enabled: bool,
+}
+
 /// The interrupt line of a function without message-signalled interrupts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct InterruptLine {
@@ -182,6 +197,8 @@ pub struct FunctionConfig {
     pub address: Address,
     /// Its base address registers.
     pub bars: [Bar; 6],
+    /// Its expansion ROM. None, too, where pcid says nothing of ROMs.
+    pub rom: Option<Rom>,
     /// Its interrupt line.
     pub interrupt_line: Option<InterruptLine>,
     /// What.
@@ -330,7 +347,22 @@ impl Request {
 }
 
 impl FunctionConfig {
+    /// Reads the rest of a message, with the field `rom` or without it. Nothing in a message says
+    /// which form it has, but what follows the BARs has 9, 11 or 35 bytes without the field and 10,
+    /// 12, 19, 21, 36 or 45 with it, so that no message has both forms.
     fn decode(from: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let rest = from.0;
+        let read = |with_rom| {
+            let mut from = Decoder(rest);
+            let config = Self::decode_form(&mut from, with_rom)?;
+            from.end(config)
+        };
+        let config = read(true).or_else(|refused| read(false).map_err(|_| refused))?;
+        from.0 = &[];
+        Ok(config)
+    }
+
+    fn decode_form(from: &mut Decoder<'_>, with_rom: bool) -> Result<Self, DecodeError> {
         let address = Address {
             segment: from.u16()?,
             bus: from.u8()?,
@@ -353,6 +385,17 @@ impl FunctionConfig {
                 _ => return Err(DecodeError::Invalid),
             };
         }
+        let rom = if with_rom {
+            from.option(|from| {
+                Ok(Rom {
+                    address: from.u32()?,
+                    bytes: from.u32()?,
+                    enabled: from.bool()?,
+                })
+            })?
+        } else {
+            None
+        };
         let interrupt_line = from.option(|from| {
             let irq = from.u8()?;
             let route = from.option(|from| {
@@ -375,6 +418,7 @@ impl FunctionConfig {
         Ok(Self {
             address,
             bars,
+            rom,
             interrupt_line,
             identity,
         })
@@ -396,6 +440,9 @@ impl FunctionConfig {
                 Bar::Port(port) => to.u32(3).u16(port),
             };
         }
+        to.option(self.rom, |to, rom| {
+            to.u32(rom.address).u32(rom.bytes).bool(rom.enabled);
+        });
         to.option(self.interrupt_line, |to, line| {
             to.u8(line.irq)
                 .option(line.route, |to, (parent, words, used)| {
@@ -590,6 +637,11 @@ mod tests {
                 function: 7,
             },
             bars,
+            rom: Some(Rom {
+                address: 0xfeb0_0000,
+                bytes: 0x1_0000,
+                enabled: false,
+            }),
             interrupt_line: Some(InterruptLine {
                 irq: 11,
                 route: Some((1, [2, 3, 4], 3)),
@@ -623,6 +675,10 @@ mod tests {
             Response::Config(config()),
             Response::Config(FunctionConfig {
                 interrupt_line: None,
+                ..config()
+            }),
+            Response::Config(FunctionConfig {
+                rom: None,
                 ..config()
             }),
             Response::Features(vec![Feature::Msi, Feature::MsiX]),
@@ -671,6 +727,114 @@ mod tests {
         assert_eq!(list, expected);
     }
 
+    fn bytes_of(hex: &str) -> Vec<u8> {
+        let digit = |byte: u8| char::from(byte).to_digit(16).expect("a digit") as u8;
+        let pair = |pair: &[u8]| digit(pair[0]) << 4 | digit(pair[1]);
+        hex.as_bytes().chunks(2).map(pair).collect()
+    }
+
+    /// What Redox's pcid says of QEMU's card with memory shared between machines: before the ROM,
+    /// the ROM, and after it.
+    const CARD: [&str; 2] = [
+        "010000000000000800010000000000bdfe00010000010000000010bdfe0010000002000000000000\
+         00c00000000000100000000000000000000000000000000000",
+        "010b00f41a101105000001",
+    ];
+
+    fn card(rom: Option<Rom>) -> FunctionConfig {
+        let mut bars = [Bar::None; 6];
+        bars[0] = Bar::Memory32 {
+            address: 0xfebd_0000,
+            bytes: 256,
+        };
+        bars[1] = Bar::Memory32 {
+            address: 0xfebd_1000,
+            bytes: 4096,
+        };
+        bars[2] = Bar::Memory64 {
+            address: 0xc0_0000_0000,
+            bytes: 1 << 20,
+        };
+        FunctionConfig {
+            address: Address {
+                device: 8,
+                ..Address::default()
+            },
+            bars,
+            rom,
+            interrupt_line: Some(InterruptLine {
+                irq: 11,
+                route: None,
+            }),
+            identity: Identity {
+                vendor: 0x1af4,
+                device: 0x1110,
+                class: 5,
+                subclass: 0,
+                interface: 0,
+                revision: 1,
+            },
+        }
+    }
+
+    #[test]
+    fn a_function_is_understood_with_and_without_its_rom() {
+        let rom = Rom {
+            address: 0xfe00_0000,
+            bytes: 65536,
+            enabled: false,
+        };
+        let forms = [
+            ("", None),
+            ("00", None),
+            ("01000000fe0000010000", Some(rom)),
+        ];
+        for (field, rom) in forms {
+            let message = bytes_of(&[CARD[0], field, CARD[1]].concat());
+            let response = Response::Config(card(rom));
+            assert_eq!(Response::decode(&message), Ok(response.clone()), "{field}");
+            if !field.is_empty() {
+                assert_eq!(response.encode()[8..], message, "today's form is written");
+            }
+        }
+    }
+
+    #[test]
+    fn no_message_has_both_forms() {
+        let route = InterruptLine {
+            irq: 1,
+            route: Some((0, [0; 3], 0)),
+        };
+        let lines = [
+            None,
+            Some(InterruptLine {
+                route: None,
+                ..route
+            }),
+            Some(route),
+        ];
+        let rom = Rom {
+            address: 0,
+            bytes: 0,
+            enabled: true,
+        };
+        let length = |rom, interrupt_line| {
+            let config = FunctionConfig {
+                rom,
+                interrupt_line,
+                ..FunctionConfig::default()
+            };
+            Response::Config(config).encode().len()
+        };
+        let with: Vec<_> = [None, Some(rom)]
+            .into_iter()
+            .flat_map(|rom| lines.map(|line| length(rom, line)))
+            .collect();
+        for line in lines {
+            assert!(!with.contains(&(length(None, line) - 1)), "{line:?}");
+        }
+    }
+
     #[test]
     fn every_truncation_and_extension_is_refused() {
         for request in requests() {
@@ -684,7 +848,13 @@ mod tests {
         for response in responses() {
             let bytes = response.encode();
             for length in 8..bytes.len() {
-                assert!(Response::decode(&bytes[8..length]).is_err());
+                match Response::decode(&bytes[8..length]) {
+                    Err(_) => {}
+                    // What is left of a configuration can be one without the ROM; the length that
+                    // precedes a message says that it is not.
+                    Ok(Response::Config(FunctionConfig { rom: None, .. })) => {}
+                    Ok(other) => panic!("{length} bytes are {other:?}"),
+                }
             }
         }
     }
