@@ -13,19 +13,25 @@ use core::arch::{asm, naked_asm};
 pub fn syscall(number: usize, args: [usize; 6]) -> usize {
     let [a, b, c, d, e, f] = args;
     let result;
-    // SAFETY: the instruction itself only changes the registers named; what the kernel writes is
+    // SAFETY: the instruction itself only changes the registers named (r9 and the vector registers
+    // are a call's to destroy); what the kernel writes is
     // within this process and is the caller's declared purpose (see the module's first lines). The
     // asm block is assumed to touch any memory, so the compiler keeps no copies across it.
     unsafe {
         asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c,
-            in("r10") d, in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _,
-            options(nostack));
+            in("r10") d, in("r8") e, inlateout("r9") f => _,
+            lateout("rcx") _, lateout("r11") _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
+            out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _,
+            out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _,
+            out("xmm15") _, options(nostack));
     }
     result
 }
 
-/// Makes system call `number` and returns all general registers that a call must preserve, as found
-/// afterwards, when each was loaded with a known value before: rdi, rsi, rdx, r10, r8, r9.
+/// Makes system call `number` and returns the general registers of its arguments, as found
+/// afterwards, when each was loaded with a known value before: rdi, rsi, rdx, r10, r8, r9. Programs
+/// may rely on all but the last; the kernel of this project preserves that, too.
 pub fn syscall_registers(number: usize, args: [usize; 6]) -> (usize, [usize; 6]) {
     let [mut a, mut b, mut c, mut d, mut e, mut f] = args;
     let result;
@@ -33,7 +39,11 @@ pub fn syscall_registers(number: usize, args: [usize; 6]) -> (usize, [usize; 6])
     unsafe {
         asm!("syscall", inlateout("rax") number => result, inlateout("rdi") a, inlateout("rsi") b,
             inlateout("rdx") c, inlateout("r10") d, inlateout("r8") e, inlateout("r9") f,
-            lateout("rcx") _, lateout("r11") _, options(nostack));
+            lateout("rcx") _, lateout("r11") _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
+            out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _,
+            out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _,
+            out("xmm15") _, options(nostack));
     }
     (result, [a, b, c, d, e, f])
 }
