@@ -4,10 +4,12 @@
 //! made by the `*_upper` functions lie in the upper table, out of sight of programs that count.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use syscall::data::Stat;
-use syscall::error::{EBADF, EINTR, EINVAL, ENODEV, EPIPE, Error, Result};
-use syscall::flag::{CallFlags, MapFlags, StdFsCallKind, UPPER_FDTBL_TAG};
+use syscall::error::{EBADF, EINTR, EINVAL, ENAMETOOLONG, ENODEV, ENOSYS, EPIPE, Error, Result};
+use syscall::flag::{CallFlags, MapFlags, O_FCNTL_MASK, StdFsCallKind, UPPER_FDTBL_TAG};
+use syscall::{SYS_OPENAT_INTO, SYS_OPENAT_INTO2};
 
 use crate::fdtable;
 use crate::sys;
@@ -17,16 +19,39 @@ fn with_number(number: usize, create: impl FnOnce(usize) -> Result<usize>) -> Re
     create(number).inspect_err(|_| fdtable::release(number))
 }
 
+/// Whether this kernel has the older number for opening only.
+static OPENS_THE_OLD_WAY: AtomicBool = AtomicBool::new(false);
+
+/// Opens with the call that kernels have since redox_syscall 0.9.5, or the one that is to go.
 fn openat_into(dir: usize, path: &[u8], flags: usize, fcntl: usize, slot: usize) -> Result<usize> {
+    let (address, length) = (path.as_ptr() as usize, path.len());
+    // Length and flags share a word; such a path would be too long in any case.
+    if length & O_FCNTL_MASK != 0 {
+        fdtable::release(slot);
+        return Err(Error::new(ENAMETOOLONG));
+    }
+    // SAFETY: the path is a live slice; the calls write no user memory.
+    let call = |number, args| unsafe { sys::call(number, args) };
+    let old = |slot| call(SYS_OPENAT_INTO, [dir, address, length, flags, fcntl, slot]);
+    let new = |slot| {
+        let length = length | fcntl & O_FCNTL_MASK;
+        call(SYS_OPENAT_INTO2, [dir, address, length, flags, slot, 0])
+    };
+    let no_call = |result: &Result<usize>| matches!(result, Err(Error { errno: ENOSYS }));
     with_number(slot, |slot| {
-        // SAFETY: the path is a live slice; the call writes no user memory. Number 987 is the form
-        // that every kernel version knows.
-        unsafe {
-            sys::call(
-                syscall::SYS_OPENAT_INTO,
-                [dir, path.as_ptr() as usize, path.len(), flags, fcntl, slot],
-            )
+        if OPENS_THE_OLD_WAY.load(Ordering::Relaxed) {
+            return old(slot);
         }
+        let result = new(slot);
+        if !no_call(&result) {
+            return result;
+        }
+        // A scheme may say ENOSYS as well, and says so again then.
+        let result = old(slot);
+        if !no_call(&result) {
+            OPENS_THE_OLD_WAY.store(true, Ordering::Relaxed);
+        }
+        result
     })
     .map(|_| slot)
 }

@@ -32,6 +32,10 @@ const CHECKS: &[Check] = &[
         "paths: longer than 4096 is ENAMETOOLONG, not UTF-8 is EINVAL",
         paths,
     ),
+    (
+        "a file opens by the older number of the call, by the newer, or by both",
+        numbers_of_openat,
+    ),
     ("below a descriptor that is not a root: EACCES", not_a_root),
     ("fstat: the mode is a file's, st_dev is the scheme", fstat),
     ("debug: root takes no write, fpath names the scheme", debug),
@@ -194,6 +198,30 @@ fn paths(suite: &Suite) -> Verdict {
         suite.open(SYS, "no-such-file", O_RDONLY),
         Err(ENOENT),
     )
+}
+
+fn numbers_of_openat(suite: &Suite) -> Verdict {
+    let name = b"uname";
+    let open = |number, flags_of_length, slot_at: usize| {
+        let slot = suite.slot();
+        let length = name.len() | flags_of_length;
+        let mut args = [suite.root(SYS), name.as_ptr() as usize, length, 0, 0, 0];
+        args[3] = O_RDONLY;
+        args[slot_at] = slot;
+        match raw(number, args) {
+            Err(ENOSYS) => Ok(false),
+            result => {
+                expect("openat", result, Ok(slot))?;
+                expect("close", sys::close(slot), Ok(0)).map(|()| true)
+            }
+        }
+    };
+    let old = open(SYS_OPENAT_INTO, 0, 5)?;
+    let new = open(SYS_OPENAT_INTO2, 0, 4)?;
+    // The flags of the new description are in the word of the length.
+    let with_flags = open(SYS_OPENAT_INTO2, O_NONBLOCK, 4)?;
+    hold("a number", old || new)?;
+    expect("with flags", with_flags, new)
 }
 
 fn not_a_root(suite: &Suite) -> Verdict {

@@ -5,8 +5,8 @@
 use crate::contexts::{self, Child, Space};
 use crate::serving::*;
 use crate::suite::{Suite, expect, hold, must, scheme_id::*};
-use crate::sys::{self, Outcome};
-use alloc::{string::String, vec::Vec};
+use crate::sys::{self, Outcome, raw};
+use alloc::{string::String, vec, vec::Vec};
 use runtime::probe::{peek, poke};
 use syscall::error::*;
 use syscall::number::*;
@@ -150,20 +150,25 @@ fn requests(suite: &Suite, server: &Server<'_>) {
             )?;
             server.answer(&sqe, Ok(0))?;
             expect("ftruncate", client.finish()?, Ok(0))?;
-            let client = Client::start(s, SYS_CALL, |page| {
-                put_word(page + 128, 0, fd);
-                put_word(page + 128, 1, other);
-                let mut args = call(page, page + 128, 1 << 17, [11, 12, 13]);
-                args[5] = 16;
-                args
-            })?;
-            let sqe = server.expect(Opcode::Call)?;
-            hold("flag", sqe.sqe_flags.contains(SqeFlags::MULTIPLE_IDS))?;
-            expect("first", sqe.args[0] as usize, number)?;
-            expect("words and second", (sqe.args[3], sqe.args[4]), (11, 12))?;
-            expect("second", sqe.args[5] as usize, other_number)?;
-            server.answer(&sqe, Ok(5))?;
-            expect("call", client.finish()?, Ok(5))?;
+            let forms = several_descriptors();
+            hold("a form of requests to two objects", !forms.is_empty())?;
+            for form in forms {
+                let client = Client::start(s, SYS_CALL, |page| {
+                    put_word(page + 128, 0, fd);
+                    put_word(page + 128, 1, other);
+                    let (list, flags, bytes) = form.words(page + 128, 2);
+                    let mut args = call(page, list, flags, [11, 12, 13]);
+                    args[5] = bytes;
+                    args
+                })?;
+                let sqe = server.expect(Opcode::Call)?;
+                hold("flag", sqe.sqe_flags.contains(SqeFlags::MULTIPLE_IDS))?;
+                expect("first", sqe.args[0] as usize, number)?;
+                expect("words and second", (sqe.args[3], sqe.args[4]), (11, 12))?;
+                expect("second", sqe.args[5] as usize, other_number)?;
+                server.answer(&sqe, Ok(5))?;
+                expect("call", client.finish()?, Ok(5))?;
+            }
             server.close(fd, number)?;
             server.close(other, other_number)
         },
@@ -550,4 +555,34 @@ fn endings(suite: &Suite, server: &Server<'_>) {
         expect("close", sys::close(fd), Err(ENODEV))?;
         expect("it is closed", sys::close(fd), Err(EBADF))
     });
+}
+
+/// How a request names several descriptors: kernels have one of these forms, or both.
+#[derive(Clone, Copy)]
+enum Several {
+    /// The length of the list in bytes is the sixth argument.
+    Length,
+    /// The low bits of the address of the list are their number.
+    Count,
+}
+
+impl Several {
+    /// The first word of the request, its flag and its sixth word, for a list of so many.
+    fn words(self, list: usize, count: usize) -> (usize, usize, usize) {
+        match self {
+            Self::Length => (list, 1 << 17, count * size_of::<usize>()),
+            Self::Count => (list | count, CallFlags::MULTIPLE_FDS2.bits(), 0),
+        }
+    }
+}
+
+/// The forms that this kernel has: those in which a descriptor that is not there is EBADF.
+fn several_descriptors() -> Vec<Several> {
+    let nothing = [usize::MAX];
+    let mut forms = vec![Several::Length, Several::Count];
+    forms.retain(|form| {
+        let (list, flags, bytes) = form.words(nothing.as_ptr() as usize, nothing.len());
+        raw(SYS_CALL, [list, 0, 0, flags, 0, bytes]) == Err(EBADF)
+    });
+    forms
 }

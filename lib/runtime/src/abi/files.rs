@@ -1,6 +1,9 @@
 //! Descriptors: opening, reading, writing, mapping, calls.
 
+use core::sync::atomic::{AtomicU8, Ordering};
+
 use super::*;
+use syscall::error::EBADF;
 
 /// # Safety
 /// `path` must be valid for `length` bytes.
@@ -277,9 +280,39 @@ unsafe extern "C" fn redox_sys_call_v0(
     mux(unsafe { fd::call_raw(fd, payload, length, flags, metadata) })
 }
 
-/// A request that concerns several descriptors of one scheme, in the form that every kernel knows:
-/// pointer to the descriptors in the place of the descriptor, their length in bytes as sixth
-/// argument.
+/// How requests that concern several descriptors are made on this kernel: not known yet, or one of
+/// the two ways that follow.
+static MULTIPLE: AtomicU8 = AtomicU8::new(0);
+/// Pointer to the descriptors in the place of the descriptor, and their number in the low bits of
+/// the pointer (redox_syscall 0.9.5).
+const COUNT_IN_POINTER: u8 = 1;
+/// Pointer in the place of the descriptor, and the length in bytes as sixth argument (0.9.2).
+const LENGTH_AT_THE_END: u8 = 2;
+/// Bit of `CallFlags` that selects the older form; 0.9.5 names only its successor.
+const MULTIPLE_FDS: usize = 1 << 17;
+
+/// Which form this kernel has. It is found out by a request to a descriptor that does not exist:
+/// the newer form's flag is EINVAL where nobody knows it, and so can an answer of a scheme be.
+fn multiple_form() -> u8 {
+    match MULTIPLE.load(Ordering::Relaxed) {
+        0 => {
+            let nothing = [usize::MAX];
+            let list = nothing.as_ptr() as usize | nothing.len();
+            let flags = CallFlags::MULTIPLE_FDS2.bits();
+            // SAFETY: the list is live and only read, and there is no payload.
+            let answer = unsafe { sys::call(syscall::SYS_CALL, [list, 0, 0, flags, 0, 0]) };
+            let form = match answer {
+                Err(Error { errno: EBADF }) => COUNT_IN_POINTER,
+                _ => LENGTH_AT_THE_END,
+            };
+            MULTIPLE.store(form, Ordering::Relaxed);
+            form
+        }
+        form => form,
+    }
+}
+
+/// A request that concerns several descriptors of one scheme.
 ///
 /// # Safety
 /// `payload` must be valid for reads and writes of `length` bytes.
@@ -290,19 +323,25 @@ unsafe fn call_multiple(
     flags: CallFlags,
     metadata: &[u64],
 ) -> Result<usize> {
-    /// Bit of `CallFlags` that selects this form; `redox_syscall` 0.9.5 names only its successor.
-    const MULTIPLE_FDS: usize = 1 << 17;
+    let list = fds.as_ptr() as usize;
+    let (list, form, bytes) = match multiple_form() {
+        // The alignment of a word leaves three bits; no kernel takes more than two descriptors.
+        COUNT_IN_POINTER if fds.len() >= align_of::<usize>() => return Err(Error::new(EINVAL)),
+        COUNT_IN_POINTER => (list | fds.len(), CallFlags::MULTIPLE_FDS2.bits(), 0),
+        _ => (list, MULTIPLE_FDS, size_of_val(fds)),
+    };
+    let words = flags.bits() | form | metadata.len();
     // SAFETY: the slices are live, the caller vouches for the payload.
     unsafe {
         sys::call(
             syscall::SYS_CALL,
             [
-                fds.as_ptr() as usize,
+                list,
                 payload as usize,
                 length,
-                flags.bits() | MULTIPLE_FDS | metadata.len(),
+                words,
                 metadata.as_ptr() as usize,
-                size_of_val(fds),
+                bytes,
             ],
         )
     }
