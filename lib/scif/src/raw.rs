@@ -17,7 +17,8 @@ use scif_abi::codec::Operation;
 use scif_abi::flags::{MapFlags, Protection, Readiness, RmaFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
-use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL};
+use syscall::PAGE_SIZE;
+use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL, EPERM, Error};
 use syscall::flag::{CallFlags, F_SETFD, F_SETFL, O_NONBLOCK};
 use zerocopy::IntoBytes;
 
@@ -60,6 +61,31 @@ fn interrupted(number: i32) -> i32 {
         ECANCELED => EINTR,
         number => number,
     }
+}
+
+/// The error number of a call on an endpoint whose payload is a range. A bad payload is `EFAULT`:
+/// Redox's kernel says `EINVAL` of whole pages that are not there, and `EPERM` where the rights are
+/// too few, which no daemon says of a payload.
+fn refused(payload: Range<'_>, error: syscall::error::Error) -> i32 {
+    match error.errno {
+        EPERM => EFAULT,
+        EINVAL if !is_there(payload) => EFAULT,
+        _ => system(error),
+    }
+}
+
+/// Whether every page of a range can be read.
+fn is_there(range: Range<'_>) -> bool {
+    let (address, bytes) = (range.address(), range.bytes());
+    let mut at = 0;
+    while at < bytes {
+        let byte = range.part(at, 1).and_then(|byte| byte.copy_out(&mut [0]));
+        if matches!(byte, Err(Error { errno: EFAULT })) {
+            return false;
+        }
+        at += PAGE_SIZE - (address + at) % PAGE_SIZE;
+    }
+    true
 }
 
 fn metadata(call: &Call) -> [u64; 3] {
@@ -206,8 +232,8 @@ fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
             Source::Slice(bytes) => libredox::call::write(epd, &bytes[sent..]).map_err(number),
             Source::Range(range) => range
                 .part(sent, range.bytes() - sent)
-                .and_then(|rest| shared::write(epd, rest))
-                .map_err(system),
+                .map_err(system)
+                .and_then(|rest| shared::write(epd, rest).map_err(|error| refused(rest, error))),
         };
         match result {
             Ok(count) => sent += count,
@@ -230,7 +256,9 @@ pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result
     let call = Call::Recv { flags };
     match buffer.into() {
         Target::Slice(bytes) => with_payload(epd, call, bytes),
-        Target::Range(range) => shared::call(epd, range, &metadata(&call)).map_err(system),
+        Target::Range(range) => {
+            shared::call(epd, range, &metadata(&call)).map_err(|error| refused(range, error))
+        }
     }
 }
 

@@ -28,6 +28,8 @@ struct World {
     payloads: Vec<Vec<u8>>,
     /// What the endpoint answers; `Ok(0)` when nothing is left.
     answers: VecDeque<syscall::error::Result<usize>>,
+    /// What a pipe says to being written to.
+    pipe: VecDeque<syscall::error::Result<usize>>,
     /// Mappings of the process: base and bytes.
     grants: Vec<(usize, usize)>,
     listed: bool,
@@ -86,6 +88,11 @@ impl World {
                 self.log.push(format!("call {} on {fd}", metadata[0]));
                 self.answers.pop_front().unwrap_or(Ok(0))
             }
+            Request::Write(60, bytes) => {
+                self.log.push("pipe".to_string());
+                self.pipe.pop_front().unwrap_or(Ok(bytes.len()))
+            }
+            Request::Read(_, to) if !self.pipe.is_empty() => Ok(to.len()),
             Request::Write(EPD, bytes) => {
                 self.log.push(format!("write {}", bytes.len()));
                 self.answers.pop_front().unwrap_or(Ok(bytes.len()))
@@ -327,6 +334,40 @@ fn constant_data_is_copied_when_it_must_be() {
         assert_eq!(payload[..8], 0x3000_u64.to_le_bytes());
         assert_eq!(payload[8..16], 4_u64.to_le_bytes());
         assert_eq!(&payload[16..], b"constant");
+    });
+}
+
+#[test]
+fn a_payload_that_is_not_there_is_efault_whatever_the_kernel_says() {
+    play(|stage| {
+        let memory = ordinary(stage, 3 * PAGE);
+        let range = memory.range();
+        answers(stage, &[failure(EPERM), failure(EPERM)]);
+        assert_eq!(
+            recv(EPD, range, 1),
+            Err(EFAULT),
+            "without the right to write"
+        );
+        assert_eq!(
+            send(EPD, range, 1),
+            Err(EFAULT),
+            "without the right to read"
+        );
+        // The second page is not there.
+        for _ in 0..2 {
+            answers(stage, &[failure(EINVAL)]);
+            stage.borrow_mut().pipe = [Ok(1), failure(EFAULT), Ok(1)].into();
+            assert_eq!(recv(EPD, range, 1), Err(EFAULT));
+            answers(stage, &[failure(EINVAL)]);
+            stage.borrow_mut().pipe = [Ok(1), failure(EFAULT), Ok(1)].into();
+            assert_eq!(send(EPD, range, 1), Err(EFAULT));
+        }
+        // All pages are there: it is the daemon that says so.
+        answers(stage, &[failure(EINVAL)]);
+        stage.borrow_mut().pipe = [Ok(1), Ok(1), Ok(1), Ok(1)].into();
+        assert_eq!(recv(EPD, range, 9), Err(EINVAL));
+        answers(stage, &[failure(ENOTCONN)]);
+        assert_eq!(recv(EPD, range, 1), Err(ENOTCONN));
     });
 }
 
