@@ -28,7 +28,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// `dup(listener, "accept")`: takes one connection; waits unless the listener has `O_NONBLOCK`.
-    /// `dup(endpoint, "window")`, `"own-window"`, `"direct"`: a handle for mappings.
+    /// `dup(endpoint, "window")`, `"own-window"`, `"direct"`: a handle for mappings; `"memory"`: a
+    /// memory handle, as opening that path gives it.
     ///
     /// # Errors
     /// `EINVAL` for other names and for handles that do not listen; those of the others.
@@ -50,6 +51,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             b"window" => return self.window_handle(id, caller, Kind::Window),
             b"direct" => return self.direct_handle(id, caller),
             b"own-window" => return self.window_handle(id, caller, Kind::OwnWindow),
+            b"memory" => return self.memory_handle(id, caller),
             _ => return Err(Error::new(EINVAL)),
         }
         let synchronous = !self.endpoint(id)?.nonblocking;

@@ -6,19 +6,18 @@
 //! down. The kernel here does that by itself. On a kernel that does it in the daemon, requests with
 //! whole-page buffers must not be kept for long.
 
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use platform::mem::Region;
-use platform::scheme::{Changes, NO_ID, Payload, SchemeDaemon, list_directory};
+use libredox::Fd;
+use platform::scheme::{Changes, NO_ID, SchemeDaemon, list_directory};
 use redox_scheme::scheme::SchemeSync;
-use redox_scheme::{CallerCtx, Id, OpenResult};
-use scif_abi::call::MemoryCall;
-use scif_abi::codec::Operation;
+use redox_scheme::{CallerCtx, Id, OpenResult, SendFdRequest, Socket};
 use scif_core::CopyEngine;
 use syscall::data::Stat;
 use syscall::dirent::DirentBuf;
 use syscall::error::{EINVAL, Error, Result};
-use syscall::flag::{EventFlags, MapFlags, MunmapFlags};
+use syscall::flag::{EventFlags, FobtainFdFlags, MapFlags, MunmapFlags};
 use syscall::schemev2::NewFdFlags;
 
 use crate::access::Caller;
@@ -26,11 +25,13 @@ use crate::files::Entry;
 use crate::scif::{Fabric, ROOT, Scif};
 
 /// [`Scif`] behind the interface of a scheme daemon.
-pub struct Daemon<F, C> {
+pub struct Daemon<F: Fabric, C> {
     /// The scheme itself, for those who bring links up and down.
     pub scif: Scif<F, Id>,
     /// What copies for transfers.
     pub copier: C,
+    /// Where descriptors come that programs send; once the scheme has one.
+    pub socket: Option<Rc<Socket>>,
 }
 
 fn caller(ctx: &CallerCtx) -> Caller {
@@ -41,7 +42,7 @@ fn caller(ctx: &CallerCtx) -> Caller {
     }
 }
 
-impl<F: Fabric<Lent = Region>, C: CopyEngine> SchemeSync for Daemon<F, C> {
+impl<F: Fabric<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<F, C> {
     fn scheme_root(&mut self) -> Result<usize> {
         Ok(ROOT)
     }
@@ -107,6 +108,22 @@ impl<F: Fabric<Lent = Region>, C: CopyEngine> SchemeSync for Daemon<F, C> {
         self.scif.call(id, payload, metadata, ctx.id)
     }
 
+    fn on_sendfd(&mut self, request: &SendFdRequest) -> Result<usize> {
+        let socket = self.socket.as_ref().ok_or(Error::new(EINVAL))?;
+        // All are taken, wanted or not: those that are not are closed with the answer, by this
+        // task, which must not be the one to let go of an address space.
+        let mut slots = alloc::vec![usize::MAX; request.num_fds()];
+        request.obtain_fd(socket, FobtainFdFlags::UPPER_TBL, &mut slots)?;
+        if let [slot] = slots[..] {
+            let word = request.metadata().first().copied().unwrap_or(0);
+            return self.scif.take_space(request.id(), word, Fd::new(slot));
+        }
+        for slot in slots {
+            self.scif.refuse_space(Some(Fd::new(slot)));
+        }
+        Err(Error::new(EINVAL))
+    }
+
     fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
         self.scif.ready(id, flags)
     }
@@ -164,7 +181,7 @@ impl<F: Fabric<Lent = Region>, C: CopyEngine> SchemeSync for Daemon<F, C> {
     }
 }
 
-impl<F: Fabric<Lent = Region>, C: CopyEngine> SchemeDaemon for Daemon<F, C> {
+impl<F: Fabric<Space = Fd>, C: CopyEngine> SchemeDaemon for Daemon<F, C> {
     fn changes(&mut self, changes: &mut Changes) {
         let taken = self.scif.take_changes(&mut self.copier);
         taken.handles.drain(..).for_each(|id| changes.handle(id));
@@ -175,25 +192,6 @@ impl<F: Fabric<Lent = Region>, C: CopyEngine> SchemeDaemon for Daemon<F, C> {
         if core::mem::take(&mut taken.progress) {
             changes.progress();
         }
-    }
-
-    fn call_with(
-        &mut self,
-        id: usize,
-        payload: Payload<'_>,
-        metadata: &[u64],
-        ctx: &CallerCtx,
-    ) -> Result<usize> {
-        let word = |index: usize| metadata.get(index).copied().unwrap_or(0);
-        let number = word(0);
-        let with_memory = number == MemoryCall::OFFER || number == MemoryCall::PIN;
-        if !with_memory || payload.is_empty() {
-            return self.call(id, payload.into_bytes(), metadata, ctx);
-        }
-        // The payload is no structure but the memory itself.
-        let call = MemoryCall::decode(number, [word(1), word(2)], &[]);
-        let call = call.map_err(|_| Error::new(EINVAL))?;
-        self.scif.offer(id, payload.keep()?, call, ctx.id)
     }
 
     fn on_wait(&mut self, handle: usize, ctx: &CallerCtx) -> Result<()> {

@@ -123,6 +123,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             let owner = handle.caller.owner();
             self.engine.discharge(owner, Resource::Files, handle.files);
         }
+        let space = self.spaces.remove(&id);
+        self.refuse_space(space);
         match handle.kind {
             Kind::Endpoint(endpoint) => self.close_endpoint(id, &endpoint),
             Kind::Memory(Some(token)) => self.let_go(token),

@@ -16,7 +16,7 @@ use syscall::flag::{EventFlags, F_GETFL, F_SETFL, O_NONBLOCK};
 
 use crate::access::Caller;
 use crate::handle::{Handle, HandleId, Kind};
-use crate::object::PAGE;
+use crate::object::{Object, PAGE};
 use crate::path::{Path, TextFile};
 use crate::scif::{Fabric, RequestId, Scif};
 use crate::text::Table;
@@ -36,6 +36,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             TextFile::Connections => self.connections(viewer),
             TextFile::Windows => self.windows(viewer),
             TextFile::Mappings => self.mappings(viewer),
+            TextFile::Pins => self.pins(viewer),
             TextFile::Cards => self.card_table(),
             TextFile::Limits => self.limits(),
             TextFile::Stats => self.stats(),
@@ -184,6 +185,16 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                     table.row([id, &pid, &"memory", &offset, &range.pages]);
                 }
             }
+        }
+        table.finish()
+    }
+
+    /// One line for each object of a program's own pages.
+    fn pins(&self, viewer: Caller) -> String {
+        let mut table = Table::new(["uid", "pid", "pages", "uses"]);
+        let seen = |object: &&Object| object.is_pinned() && viewer.sees(object.owner);
+        for object in self.objects.values().filter(seen) {
+            table.row([&object.owner, &object.pid, &object.pages, &object.uses()]);
         }
         table.finish()
     }

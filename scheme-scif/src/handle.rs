@@ -14,6 +14,7 @@ use crate::object::{Made, Token};
 use crate::path::Path;
 use crate::peers::Peers;
 use crate::ranges::Ranges;
+use crate::scif::JoinId;
 
 /// Names a handle: the number the kernel knows it by. Never reused, because the kernel keys events
 /// and closes by it.
@@ -37,8 +38,8 @@ pub(crate) struct Handle<R> {
 /// What a mapped page is one of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Mark {
-    /// A window of the peer.
-    Peer(RemoteWindowId),
+    /// A window of the peer, and the range of addresses that was made of its pieces for this.
+    Peer(RemoteWindowId, Option<JoinId>),
     /// A memory object that an own window was made of.
     Own(Token),
     /// A part of what direct clients map.
@@ -49,7 +50,7 @@ impl Mark {
     /// What the file `mappings` calls it.
     pub fn name(self) -> &'static str {
         match self {
-            Mark::Peer(_) => "window",
+            Mark::Peer(..) => "window",
             Mark::Own(_) => "own-window",
             Mark::Part => "direct",
         }

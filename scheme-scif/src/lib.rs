@@ -48,5 +48,6 @@ pub use files::{Entry, SCHEME};
 pub use handle::HandleId;
 pub use object::Token;
 pub use scif::{
-    Changes, DEFAULT_BACKLOG, Fabric, LoopCounters, MAX_HANDLES, News, ROOT, RequestId, Scif,
+    Changes, DEFAULT_BACKLOG, Fabric, JoinId, LoopCounters, MAX_HANDLES, News, Progress, ROOT,
+    RequestId, Scif, View,
 };

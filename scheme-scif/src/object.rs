@@ -1,29 +1,29 @@
-//! Memory objects: the pages that windows are made of, each behind a handle of the path `memory`.
+//! Memory objects: the pages that windows are made of, each behind a memory handle (path `memory`,
+//! or `dup(endpoint, "memory")`).
 //!
-//! A program has the daemon *provide* pages and maps them, or a trusted helper *offers* pages of
-//! somebody else's as the payload of a call that stays unanswered as long as they are in use. Both
-//! come into being step by step, one in each turn of the loop, because clearing or looking up many
-//! pages takes time. From then on the object is a list of physical runs behind one range of
-//! addresses, known by its token.
+//! A program has the daemon *provide* pages and maps them, or *pins* pages of its own, which stay
+//! where they are: it sends the descriptor of its address space over the handle and says which.
+//! Both come into being step by step, because clearing or looking up many pages takes time. From
+//! then on the object is a list of physical runs behind one range of addresses, known by its token.
 //!
 //! An object lives while its maker holds it, while the engine uses it (a window or a transfer of
 //! its pages), and while pages of it are mapped as pages of a window. The maker holds it by the
-//! open file, so that it lasts as long as the last mapping; what is offered or pinned can be given
-//! up before that. Once its maker has let go, an object is no longer found by its token.
+//! open file, so that it lasts as long as the last mapping. Once its maker has let go, an object is
+//! no longer found by its token.
 
 use alloc::vec::Vec;
 
-use scif_abi::call::MemoryCall;
+use scif_abi::call::{MemoryCall, PinRecord, SEND_SPACE};
+use scif_abi::flags::Protection;
 use scif_abi::limits::PAGE_BYTES;
 use scif_core::{Pages, PinId, Resource, Run, Scope};
-use syscall::error::{
-    EACCES, EAGAIN, EFAULT, EINVAL, ENOENT, ENOTTY, ENXIO, EOPNOTSUPP, Error, Result,
-};
+use syscall::error::{EACCES, EAGAIN, EFAULT, EINVAL, ENOTTY, ENXIO, EPERM, Error, Result};
 
-use crate::access::Caller;
-use crate::handle::{HandleId, Kind};
+use crate::access::{Access, Caller};
+use crate::handle::{Handle, HandleId, Kind};
+use crate::path::Path;
 use crate::ranges::Ranges;
-use crate::scif::{Fabric, RequestId, Scif, Waiting, would_block};
+use crate::scif::{Fabric, Progress, RequestId, Scif, Waiting, would_block};
 
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -31,110 +31,136 @@ pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 pub type Token = u64;
 
 /// A memory object.
-pub(crate) struct Object<R> {
+pub(crate) struct Object {
     /// The user who may use it, beside root; whose limit it counts against.
     pub owner: u32,
+    /// The process that made it.
+    pub pid: usize,
     pub pages: u64,
     /// Its pages, once it is complete.
     runs: Option<Vec<Run>>,
-    /// Held until it is unpinned, and charged to nobody.
+    /// A program's own pages, which are mapped there and not from here.
     is_pinned: bool,
-    /// Somebody else's pages.
-    is_offered: bool,
+    /// Whether windows of it may be written.
+    is_writable: bool,
+    is_charged: bool,
     is_held: bool,
     uses: u32,
     /// Pages of it that are mapped as pages of windows; each as often as it is mapped.
     viewed: u64,
-    /// The request whose payload the offered pages are.
-    offer: Option<R>,
     /// What programs map of it.
     pub mapped: Ranges<()>,
 }
 
-/// The object behind a handle of the path `memory`, complete or not, once one is being made.
-pub(crate) type Made = Option<Token>;
+impl Object {
+    /// A complete object of a program's own pages: one that the file `pins` shows.
+    pub fn is_pinned(&self) -> bool {
+        self.is_pinned && self.runs.is_some()
+    }
 
-/// How an object is made.
-enum Source<L> {
-    Provided(u64),
-    Offered(L),
+    /// Windows and transfers of it.
+    pub fn uses(&self) -> u32 {
+        self.uses
+    }
 }
 
-/// For whom it is made.
-struct Terms {
-    owner: u32,
-    is_pinned: bool,
+/// The object behind a memory handle, complete or not, once one is being made.
+pub(crate) type Made = Option<Token>;
+
+/// An object that is not complete.
+pub(crate) struct Building<R> {
+    /// The handle and the request that make it.
+    handle: HandleId,
+    request: R,
+    /// Whether there is nothing to do but wait.
+    pub waits: bool,
+}
+
+/// How an object is made.
+enum Source<S> {
+    Provided(u64),
+    Pinned(S, PinRecord),
 }
 
 impl<F: Fabric, R: RequestId> Scif<F, R> {
-    /// An operation on a memory handle, apart from those that bring a payload.
+    /// `dup(endpoint, "memory")`: a memory handle, which has nothing else to do with the endpoint.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTTY`: it is no endpoint; `ENOMEM`: the caller has too many files.
+    pub(crate) fn memory_handle(&mut self, id: HandleId, caller: Caller) -> Result<HandleId> {
+        self.endpoint(id)?;
+        let handle = Handle::new(Path::Memory, Access::BOTH, caller, Kind::Memory(None));
+        self.insert_file(handle)
+    }
+
+    /// An operation on a memory handle.
     pub(crate) fn memory_call(
         &mut self,
         id: HandleId,
         call: MemoryCall,
         request: R,
     ) -> Result<usize> {
-        let caller = self.handle(id)?.caller;
-        match call {
-            MemoryCall::Provide { pages } => {
-                let terms = Terms {
-                    owner: caller.uid,
-                    is_pinned: false,
-                };
-                self.make(id, Source::Provided(pages), terms, request)
-            }
-            MemoryCall::Pin { pages } => {
-                root(caller)?;
-                let terms = Terms {
-                    owner: caller.uid,
-                    is_pinned: true,
-                };
-                self.make(id, Source::Provided(pages), terms, request)
-            }
-            MemoryCall::Token => self.token(id),
-            MemoryCall::Unpin { token } => {
-                root(caller)?;
-                self.unpin(token).map(|()| 0)
-            }
-            // Without pages there is nothing to offer.
-            MemoryCall::Offer { .. } => Err(Error::new(EINVAL)),
-        }
-    }
-
-    /// The operations whose payload is memory that the caller offers: `lent` for as long as
-    /// `request` is not answered.
-    ///
-    /// # Errors
-    /// `EBADF`, `ENOTTY`, `EINVAL`, `EACCES`, `EAGAIN`, `EFAULT`, `ENOMEM`; `EWOULDBLOCK` as
-    /// everywhere.
-    pub fn offer(
-        &mut self,
-        id: HandleId,
-        lent: F::Lent,
-        call: MemoryCall,
-        request: R,
-    ) -> Result<usize> {
-        if let Some(ended) = self.take_ended(request) {
-            return ended;
-        }
         if self.waiting.contains_key(&request) {
             return would_block();
         }
-        self.made(id)?;
-        let caller = self.handle(id)?.caller;
-        root(caller)?;
-        let terms = match call {
-            MemoryCall::Offer { owner } => Terms {
-                owner,
-                is_pinned: false,
-            },
-            MemoryCall::Pin { pages: 0 } => Terms {
-                owner: caller.uid,
-                is_pinned: true,
-            },
-            _ => return Err(Error::new(EINVAL)),
+        let source = match call {
+            MemoryCall::Provide { pages } => Source::Provided(pages),
+            MemoryCall::Pin { record } => {
+                self.check_pin(id, &record)?;
+                let space = self.spaces.remove(&id).ok_or(Error::new(EINVAL))?;
+                Source::Pinned(space, record)
+            }
         };
-        self.make(id, Source::Offered(lent), terms, request)
+        self.make(id, source, request)
+    }
+
+    /// # Errors
+    /// `EINVAL` unless the record is of whole pages, at least one, with a known protection and
+    /// known flags; `EPERM` when only root may have it so.
+    fn check_pin(&self, id: HandleId, record: &PinRecord) -> Result<()> {
+        let whole = |bytes: u64| bytes.is_multiple_of(PAGE);
+        let (address, length) = (record.address.get(), record.length.get());
+        let protection = Protection::from_bits(record.protection.get());
+        let flags = record.flags.get();
+        if !whole(address)
+            || !whole(length)
+            || length == 0
+            || protection.is_none_or(|protection| protection.is_empty())
+            || flags & !PinRecord::UNCHARGED != 0
+        {
+            return Err(Error::new(EINVAL));
+        }
+        if flags != 0 && self.handle(id)?.caller.uid != 0 {
+            return Err(Error::new(EPERM));
+        }
+        Ok(())
+    }
+
+    /// A program sends the descriptor of its address space over a memory handle, for the `Pin` that
+    /// follows. One that was sent before goes.
+    ///
+    /// # Errors
+    /// `EBADF`; `ENOTTY` unless it is a memory handle; `EINVAL` when `word` does not say that it is
+    /// an address space, or the handle has its object.
+    pub fn take_space(&mut self, id: HandleId, word: u64, space: F::Space) -> Result<usize> {
+        let expected = match self.made(id) {
+            Ok(None) if word == SEND_SPACE => Ok(0),
+            Ok(_) => Err(Error::new(EINVAL)),
+            Err(error) => Err(error),
+        };
+        let unused = match expected {
+            Ok(_) => self.spaces.insert(id, space),
+            Err(_) => Some(space),
+        };
+        self.refuse_space(unused);
+        expected
+    }
+
+    /// Nothing is to be pinned of a space that was sent, if there is one.
+    pub fn refuse_space(&mut self, space: Option<F::Space>) {
+        if let Some(space) = space {
+            self.fabric.let_go(space);
+        }
     }
 
     fn made(&mut self, id: HandleId) -> Result<&mut Made> {
@@ -144,59 +170,61 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         }
     }
 
-    fn make(
-        &mut self,
-        id: HandleId,
-        source: Source<F::Lent>,
-        terms: Terms,
-        request: R,
-    ) -> Result<usize> {
-        if self.waiting.contains_key(&request) {
-            return would_block();
-        }
+    fn make(&mut self, id: HandleId, source: Source<F::Space>, request: R) -> Result<usize> {
         if self.made(id)?.is_some() {
             return Err(Error::new(EINVAL));
         }
-        let Terms { owner, is_pinned } = terms;
-        let pages = match &source {
-            Source::Provided(pages) => *pages,
-            Source::Offered(lent) => self.fabric.lent_pages(lent),
+        let caller = self.handle(id)?.caller;
+        let (pages, is_pinned, is_charged, is_writable) = match &source {
+            Source::Provided(pages) => (*pages, false, true, true),
+            Source::Pinned(_, record) => {
+                let protection = Protection::from_bits_truncate(record.protection.get());
+                let is_writable = protection.contains(Protection::WRITE);
+                let is_charged = record.flags.get() & PinRecord::UNCHARGED == 0;
+                (record.length.get() / PAGE, true, is_charged, is_writable)
+            }
         };
         if pages == 0 || pages.checked_mul(PAGE).is_none() {
             return Err(Error::new(EINVAL));
         }
-        if !is_pinned {
-            self.charge(owner, pages)?;
+        if is_charged {
+            self.charge(caller.uid, pages)?;
         }
         let token = self.last_token + 1;
-        let (begun, offer) = match source {
-            Source::Provided(pages) => (self.fabric.provide(token, pages), None),
-            Source::Offered(lent) => (self.fabric.offer(token, lent), Some(request)),
+        let begun = match source {
+            Source::Provided(pages) => self.fabric.provide(token, pages),
+            Source::Pinned(space, record) => self.fabric.pin(token, space, &record),
         };
         if let Err(error) = begun {
-            if !is_pinned {
-                self.discharge(owner, pages);
+            if is_charged {
+                self.discharge(caller.uid, pages);
             }
             return Err(error);
         }
         self.last_token = token;
         let object = Object {
-            owner,
+            owner: caller.uid,
+            pid: caller.pid,
             pages,
             runs: None,
             is_pinned,
-            is_offered: offer.is_some(),
+            is_writable,
+            is_charged,
             is_held: true,
             uses: 0,
             viewed: 0,
-            offer,
             mapped: Ranges::default(),
         };
         self.objects.insert(token, object);
         *self.made(id)? = Some(token);
         let waiting = Waiting::Memory { handle: id, token };
         self.waiting.insert(request, waiting);
-        self.building.insert(token, (id, request));
+        let building = Building {
+            handle: id,
+            request,
+            waits: false,
+        };
+        self.building.insert(token, building);
         // Small ones are complete at once.
         self.build(token);
         match self.take_ended(request) {
@@ -212,48 +240,35 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     fn build(&mut self, token: Token) {
-        let Some(&(id, request)) = self.building.get(&token) else {
+        let Some(building) = self.building.get_mut(&token) else {
             return;
         };
-        match self.fabric.build(token) {
-            Ok(None) => return,
-            Ok(Some(runs)) => {
+        let (id, request) = (building.handle, building.request);
+        let ended = match self.fabric.build(token) {
+            Ok(Progress::More) => {
+                building.waits = false;
+                return;
+            }
+            Ok(Progress::Waits) => {
+                building.waits = true;
+                return;
+            }
+            Ok(Progress::Complete(runs)) => {
                 if let Some(object) = self.objects.get_mut(&token) {
                     object.runs = Some(runs);
-                    if !object.is_offered {
-                        self.end_with(request, Ok(token as usize));
-                    }
                 }
+                Ok(token as usize)
             }
             Err(error) => {
                 if let Ok(made) = self.made(id) {
                     *made = None;
                 }
-                self.remove_object(token, Err(error));
-                self.end_with(request, Err(error));
+                self.remove_object(token);
+                Err(error)
             }
-        }
+        };
         self.building.remove(&token);
-    }
-
-    /// The token of the handle's object, once that is complete.
-    fn token(&mut self, id: HandleId) -> Result<usize> {
-        let made = *self.made(id)?;
-        match made {
-            Some(token) if !self.building.contains_key(&token) => Ok(token as usize),
-            _ => Err(Error::new(ENOENT)),
-        }
-    }
-
-    /// Ends the hold of a pinned or offered object's maker.
-    fn unpin(&mut self, token: Token) -> Result<()> {
-        let object = self.objects.get(&token);
-        if object.is_some_and(|object| (object.is_pinned || object.is_offered) && object.is_held) {
-            self.let_go(token);
-            Ok(())
-        } else {
-            Err(Error::new(EINVAL))
-        }
+        self.end_with(request, ended);
     }
 
     /// The maker of an object holds it no longer.
@@ -264,11 +279,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         self.drop_unused(token);
     }
 
-    /// The request that makes an object, or offers it, is given up.
+    /// The request that makes an object is given up.
     pub(crate) fn cancel_make(&mut self, id: HandleId, token: Token) {
-        if let Some(object) = self.objects.get_mut(&token) {
-            object.offer = None;
-        }
         if let Ok(made) = self.made(id) {
             *made = None;
         }
@@ -288,12 +300,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// Some pages of an object are mapped as pages of a window; they stay until they are not.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` when they are somebody else's pages, which are not ours to keep.
+    /// `ENXIO`: there is no such object.
     pub(crate) fn begin_view(&mut self, token: Token, pages: u64) -> Result<()> {
         let object = self.objects.get_mut(&token).ok_or(Error::new(ENXIO))?;
-        if object.is_offered {
-            return Err(Error::new(EOPNOTSUPP));
-        }
         object.viewed += pages;
         Ok(())
     }
@@ -307,23 +316,20 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     fn drop_unused(&mut self, token: Token) {
-        let unused = |object: &Object<R>| !object.is_held && object.uses == 0 && object.viewed == 0;
+        let unused = |object: &Object| !object.is_held && object.uses == 0 && object.viewed == 0;
         if self.objects.get(&token).is_some_and(unused) {
-            self.remove_object(token, Ok(0));
+            self.remove_object(token);
         }
     }
 
-    fn remove_object(&mut self, token: Token, offer_ends: Result<usize>) {
+    fn remove_object(&mut self, token: Token) {
         self.building.remove(&token);
         let Some(object) = self.objects.remove(&token) else {
             return;
         };
         self.fabric.discard(token);
-        if !object.is_pinned {
+        if object.is_charged {
             self.discharge(object.owner, object.pages);
-        }
-        if let Some(request) = object.offer {
-            self.end_with(request, offer_ends);
         }
     }
 
@@ -357,9 +363,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     ///
     /// # Errors
     /// `EFAULT`: whoever names memory that is not theirs names no memory.
-    fn usable(&mut self, token: Token, caller: Caller) -> Result<&mut Object<R>> {
+    fn usable(&mut self, token: Token, caller: Caller) -> Result<&mut Object> {
         let mine =
-            |object: &Object<R>| object.is_held && (caller.uid == 0 || caller.uid == object.owner);
+            |object: &Object| object.is_held && (caller.uid == 0 || caller.uid == object.owner);
         let object = self.objects.get_mut(&token);
         object
             .filter(|object| mine(object))
@@ -372,14 +378,14 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     ///
     /// # Errors
     /// `EINVAL` for no bytes; `EFAULT` when the object has not so many, or is not the caller's, or
-    /// when a page is mapped by nobody: what the program means by its address is then something
-    /// else. Pinned and offered objects are mapped elsewhere; they pass unless `only_mapped`.
+    /// was pinned to be read and is to be written, or when a provided page is mapped by nobody:
+    /// what the program means by its address is then something else.
     pub(crate) fn pages_for_use(
         &mut self,
         token: Token,
         caller: Caller,
         (offset, length): (u64, u64),
-        only_mapped: bool,
+        writes: bool,
     ) -> Result<(Pages, u64)> {
         if length == 0 {
             return Err(Error::new(EINVAL));
@@ -388,16 +394,15 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         let end = offset.checked_add(length).ok_or(Error::new(EFAULT))?;
         let first = offset / PAGE;
         let pages = end.div_ceil(PAGE) - first;
-        let is_elsewhere = object.is_pinned || object.is_offered;
-        let needs_mapping = only_mapped || !is_elsewhere;
-        if end > object.pages * PAGE || needs_mapping && !object.mapped.covers(first, pages) {
+        let is_mapped = object.is_pinned || object.mapped.covers(first, pages);
+        if end > object.pages * PAGE || !is_mapped || writes && !object.is_writable {
             return Err(Error::new(EFAULT));
         }
         let runs = object.runs.as_deref().ok_or(Error::new(EFAULT))?;
         let pages = Pages {
             pin: PinId(token),
             runs: part_of(runs, first, pages),
-            is_charged: !object.is_pinned,
+            is_charged: object.is_charged,
         };
         object.uses += 1;
         Ok((pages, offset % PAGE))
@@ -416,7 +421,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         if !inside || object.runs.is_none() {
             return Err(Error::new(ENXIO));
         }
-        if object.is_offered {
+        if object.is_pinned {
             // The pages are their owner's, who has them mapped.
             return Err(Error::new(EACCES));
         }

@@ -54,6 +54,8 @@ pub enum TextFile {
     Windows,
     /// What programs of this node have mapped.
     Mappings,
+    /// Pages of programs that are pinned where they are.
+    Pins,
     /// Coprocessor cards, which root can command.
     Cards,
     /// Limits, which root can change.
@@ -66,12 +68,13 @@ pub enum TextFile {
 
 impl TextFile {
     /// All text files, in the order of a listing.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Nodes,
         Self::Ports,
         Self::Connections,
         Self::Windows,
         Self::Mappings,
+        Self::Pins,
         Self::Cards,
         Self::Limits,
         Self::Stats,
@@ -91,6 +94,7 @@ impl TextFile {
             Self::Connections => "connections",
             Self::Windows => "windows",
             Self::Mappings => "mappings",
+            Self::Pins => "pins",
             Self::Cards => "cards",
             Self::Limits => "limits",
             Self::Stats => "stats",

@@ -4,6 +4,7 @@
 //! endpoint changes; a request that is given up abandons its ticket.
 
 use scif_abi::call::{CachedRecord, RegisterRecord, RmaRecord, SignalRecord};
+use scif_abi::flags::Protection;
 use scif_core::{Direction, EndpointId, EndpointState, Local, Rma, Signal, Ticket};
 use syscall::error::{EBADF, ECONNRESET, EINVAL, ENOTCONN, Error, Result};
 
@@ -56,7 +57,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             }
             let caller = scif.handle(id)?.caller;
             let memory = record.memory.get();
-            let found = scif.pages_for_use(memory, caller, (offset, length), false);
+            let protection = Protection::from_bits_truncate(record.protection.get());
+            let writes = protection.contains(Protection::WRITE);
+            let found = scif.pages_for_use(memory, caller, (offset, length), writes);
             // An endpoint in the wrong state is named before memory that is none.
             let (pages, _) = found.map_err(|error| scif.wrong_state(endpoint).unwrap_or(error))?;
             let pin = pages.pin;
@@ -120,8 +123,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         })
     }
 
-    /// A transfer with memory that is no window but known here, and mapped by somebody: when the
-    /// program has unmapped it, what it means by the address is something else.
+    /// A transfer with memory that is no window but known here. Provided memory has to be mapped:
+    /// when the program has unmapped it, what it means by the address is something else.
     pub(crate) fn cached_rma(
         &mut self,
         id: HandleId,
@@ -133,7 +136,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             let caller = scif.handle(id)?.caller;
             let memory = record.memory.get();
             let range = (record.memory_offset.get(), record.length.get());
-            let (pages, offset) = scif.pages_for_use(memory, caller, range, true)?;
+            let writes = matches!(direction, Direction::Read);
+            let (pages, offset) = scif.pages_for_use(memory, caller, range, writes)?;
             let pin = pages.pin;
             let rma = Rma {
                 direction,

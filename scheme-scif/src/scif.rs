@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::hash::Hash;
 
 use hashbrown::HashMap;
+use scif_abi::call::PinRecord;
 use scif_abi::limits::{LinkTiming, MAX_ENDPOINTS, TEXT_UNIT_BYTES};
 use scif_abi::{NodeId, Port};
 use scif_core::{
@@ -20,7 +21,7 @@ use syscall::error::{EBADF, ENOTTY, EWOULDBLOCK, Error, Result};
 use crate::access::{Access, Caller};
 use crate::cards::{Card, CardCommand};
 use crate::handle::{Endpoint, Handle, HandleId, Kind};
-use crate::object::{Object, Token};
+use crate::object::{Building, Object, Token};
 use crate::path::{Path, TextFile};
 
 /// The handle of the scheme's root directory.
@@ -48,8 +49,8 @@ impl<T: Copy + Ord + Hash> RequestId for T {}
 /// that the memory of objects, which programs map and the engine knows as runs of pages; an object
 /// is named by its token.
 pub trait Fabric: Memory {
-    /// Somebody else's pages, usable as long as it exists.
-    type Lent;
+    /// A program's address space, as the program sent it.
+    type Space;
 
     /// Rings the doorbell of `node`: there are messages in its ring.
     fn ring(&mut self, node: NodeId);
@@ -57,26 +58,29 @@ pub trait Fabric: Memory {
     /// Bytes of own memory that are handed out to the engine at present.
     fn allocated_bytes(&self) -> usize;
 
-    /// Pages of what is lent.
-    fn lent_pages(&self, lent: &Self::Lent) -> u64;
-
     /// Begins an object of `pages` zeroed pages; [`build`](Self::build) completes it.
     ///
     /// # Errors
     /// `ENOMEM`.
     fn provide(&mut self, token: Token, pages: u64) -> Result<()>;
 
-    /// Begins an object of somebody else's pages; [`build`](Self::build) completes it.
+    /// Lets go of a space that nothing is to be pinned of. Whoever holds the last reference to one
+    /// may have to tear it down, so this is not for the task that serves the scheme to do.
+    fn let_go(&mut self, space: Self::Space);
+
+    /// Begins an object of pages of the program behind `space`, whole ones; [`build`](Self::build)
+    /// completes it.
     ///
     /// # Errors
     /// `ENOMEM`.
-    fn offer(&mut self, token: Token, lent: Self::Lent) -> Result<()>;
+    fn pin(&mut self, token: Token, space: Self::Space, record: &PinRecord) -> Result<()>;
 
-    /// Does a bounded piece of the work on an object; its runs, in order, once it is complete.
+    /// Does a bounded piece of the work on an object.
     ///
     /// # Errors
-    /// `ENOMEM`; `EFAULT` when an offered page is not there.
-    fn build(&mut self, token: Token) -> Result<Option<Vec<Run>>>;
+    /// `ENOMEM`; `EINVAL` when what was sent is no address space; `EFAULT` when a page to be pinned
+    /// is not there, does not allow what the record says, or is no ordinary memory.
+    fn build(&mut self, token: Token) -> Result<Progress>;
 
     /// Gives up an object, complete or not.
     fn discard(&mut self, token: Token);
@@ -87,8 +91,38 @@ pub trait Fabric: Memory {
     /// Address in this task of `bytes` contiguous bytes at a place; `None` when it has none.
     fn view_of(&self, place: Place, bytes: usize) -> Option<usize>;
 
+    /// Makes pieces, of own memory or all of one peer's, one range of addresses in this task,
+    /// unless they are one already. `None` when that cannot be.
+    fn join(&mut self, pieces: &[(Place, u64)]) -> Option<View>;
+
+    /// A range that [`join`](Self::join) made is needed no longer.
+    fn end_join(&mut self, id: JoinId);
+
     /// Address of a place for this node's processors and devices; `None` when it has none.
     fn physical(&self, place: Place) -> Option<u64>;
+}
+
+/// Names a range of addresses that was made of pieces.
+pub type JoinId = u64;
+
+/// Pieces of memory as one range of addresses in this task.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct View {
+    /// Of the first byte.
+    pub address: usize,
+    /// For [`Fabric::end_join`], if the range was made for this.
+    pub join: Option<JoinId>,
+}
+
+/// How far an object is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Progress {
+    /// There is more to do.
+    More,
+    /// Somebody else is at work; the driver's loop wakes when that has changed.
+    Waits,
+    /// It is complete: its runs, in order.
+    Complete(Vec<Run>),
 }
 
 /// What the node's driver has to know of the engine's events.
@@ -210,7 +244,7 @@ pub(crate) enum Waiting {
         handle: HandleId,
         endpoint: EndpointId,
     },
-    /// Making a memory object, or offering one.
+    /// Making a memory object.
     Memory { handle: HandleId, token: Token },
     /// Nothing any more: this is the answer.
     Ended(Result<usize>),
@@ -233,7 +267,7 @@ pub(crate) struct Unclaimed {
 }
 
 /// The scheme's state. `F` is memory and doorbells, `R` names requests.
-pub struct Scif<F, R> {
+pub struct Scif<F: Fabric, R> {
     pub(crate) engine: Engine,
     pub(crate) fabric: F,
     pub(crate) handles: BTreeMap<HandleId, Handle<R>>,
@@ -247,10 +281,14 @@ pub struct Scif<F, R> {
     pub(crate) listeners: BTreeMap<Port, HandleId>,
     pub(crate) unclaimed: BTreeMap<u64, Unclaimed>,
     pub(crate) last_claim: u64,
-    pub(crate) objects: BTreeMap<Token, Object<R>>,
+    pub(crate) objects: BTreeMap<Token, Object>,
     pub(crate) last_token: Token,
-    /// Objects that are not complete, with the handle and the request that make them.
-    pub(crate) building: BTreeMap<Token, (HandleId, R)>,
+    /// Objects that are not complete.
+    pub(crate) building: BTreeMap<Token, Building<R>>,
+    /// Address spaces that programs sent over memory handles, until they say what to pin.
+    pub(crate) spaces: BTreeMap<HandleId, F::Space>,
+    /// How many pages are mapped of each range that was made of pieces.
+    pub(crate) joins: BTreeMap<JoinId, u64>,
     /// Pages of objects by the user they count against.
     pub(crate) provided: BTreeMap<u32, u64>,
     /// Slices of copying that this turn still has.
@@ -302,6 +340,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             objects: BTreeMap::new(),
             last_token: 0,
             building: BTreeMap::new(),
+            spaces: BTreeMap::new(),
+            joins: BTreeMap::new(),
             provided: BTreeMap::new(),
             slices_left: 0,
             stepping: BTreeMap::new(),
@@ -364,7 +404,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// Whether there is more work to do right away, so that the loop should not sleep but begin
     /// its next turn.
     pub fn is_busy(&self) -> bool {
-        self.engine.has_work() || !self.building.is_empty() || !self.steps.is_empty()
+        let builds = self.building.values().any(|building| !building.waits);
+        self.engine.has_work() || builds || !self.steps.is_empty()
     }
 
     /// What the file `stats` shall tell of the event loop.

@@ -21,7 +21,11 @@ use crate::access::Caller;
 use crate::handle::{Handle, HandleId, Kind, Mark};
 use crate::object::{PAGE, root};
 use crate::ranges::Range;
-use crate::scif::{Fabric, RequestId, Scif, system};
+use crate::scif::{Fabric, JoinId, RequestId, Scif, system};
+
+/// Bytes of a window that are put together of pieces for one mapping, at most: a system call for
+/// each page, while other clients wait.
+const JOINED_BYTES: u64 = 4 << 20;
 
 /// Bytes of a page address in the answer to `GetPages`.
 const ADDRESS_BYTES: usize = size_of::<u64>();
@@ -92,24 +96,28 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         let endpoint = self.window_endpoint(id)?;
         let start = i64::try_from(offset).map_err(|_| Error::new(EINVAL))?;
         let length = pages.checked_mul(PAGE).ok_or(Error::new(EINVAL))?;
-        let bits = protection.bits();
         let mapped = self
             .engine
-            .map(&mut self.fabric, endpoint, start, length, bits)
+            .map_pieces(&mut self.fabric, endpoint, start, length, protection.bits())
             .map_err(system)?;
-        let view = usize::try_from(length)
-            .ok()
-            .and_then(|length| self.fabric.view_of(mapped.place, length));
-        let Some(address) = view else {
-            log::error!("{:?}, {length:#x} bytes, cannot be mapped", mapped.place);
-            self.engine
-                .unmap(&mut self.fabric, mapped.window, mapped.pages);
-            return Err(Error::new(EOVERFLOW));
+        let count = mapped.pieces.len() as u64;
+        let view = if count <= JOINED_BYTES / PAGE {
+            let view = self.fabric.join(&mapped.pieces);
+            view.ok_or(Error::new(EOVERFLOW))
+        } else {
+            Err(Error::new(EXDEV))
         };
+        let view = view.inspect_err(|error| {
+            log::warn!("{length:#x} bytes in {count} pieces are not mapped: {error}");
+            self.engine.unmap(&mut self.fabric, mapped.window, pages);
+        })?;
+        if let Some(join) = view.join {
+            self.joins.insert(join, pages);
+        }
         let handle = self.handle_mut(id)?;
-        let mark = Mark::Peer(mapped.window);
+        let mark = Mark::Peer(mapped.window, view.join);
         handle.mapped.add(offset / PAGE, pages, mark);
-        Ok(address)
+        Ok(view.address)
     }
 
     /// The endpoint whose peer's windows a handle maps.
@@ -137,10 +145,26 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// Gives back what was mapped by pages that are mapped no longer.
     pub(crate) fn forget_mapped(&mut self, range: Range<Mark>) {
         match range.mark {
-            Mark::Peer(window) => self.engine.unmap(&mut self.fabric, window, range.pages),
+            Mark::Peer(window, join) => {
+                self.engine.unmap(&mut self.fabric, window, range.pages);
+                if let Some(join) = join {
+                    self.unmap_join(join, range.pages);
+                }
+            }
             Mark::Own(token) => self.end_view(token, range.pages),
             // The engine counts handles, and this one is open as long as anything is mapped.
             Mark::Part => {}
+        }
+    }
+
+    /// Pages of a range that was made of pieces are mapped no longer.
+    fn unmap_join(&mut self, join: JoinId, pages: u64) {
+        if let Some(left) = self.joins.get_mut(&join) {
+            *left = left.saturating_sub(pages);
+            if *left == 0 {
+                self.joins.remove(&join);
+                self.fabric.end_join(join);
+            }
         }
     }
 
@@ -154,17 +178,18 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     ) -> Result<usize> {
         let start = i64::try_from(offset).map_err(|_| Error::new(EINVAL))?;
         let length = pages.checked_mul(PAGE).ok_or(Error::new(EINVAL))?;
-        let run = self
+        let part = self
             .engine
-            .own_run(endpoint, start, length, protection.bits())
+            .own_part(endpoint, start, length, protection.bits())
             .map_err(system)?;
-        if run.bytes != length {
+        if part.bytes != length {
             return Err(Error::new(EXDEV));
         }
-        let bytes = usize::try_from(length).map_err(|_| Error::new(EOVERFLOW))?;
-        let view = self.fabric.view_of(run.place, bytes);
-        let address = view.ok_or(Error::new(EOVERFLOW))?;
-        let token = run.pin.0;
+        // An object is one range of addresses, and so is every part of it.
+        let view = self.fabric.join(&part.pieces);
+        let view = view.filter(|view| view.join.is_none());
+        let address = view.ok_or(Error::new(EOVERFLOW))?.address;
+        let token = part.pin.0;
         self.begin_view(token, pages)?;
         let handle = self.handle_mut(id)?;
         handle.mapped.add(offset / PAGE, pages, Mark::Own(token));
@@ -195,14 +220,19 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             _ => self.endpoint(id)?.id,
         };
         let none = Protection::empty().bits();
-        let run = self.engine.own_run(endpoint, offset, length, none);
-        run.map(|run| run.bytes as usize).map_err(system)
+        let part = self.engine.own_part(endpoint, offset, length, none);
+        part.map(|part| part.bytes as usize).map_err(system)
     }
 
+    /// How far one mapping of the peer's windows can reach: as far as its memory is contiguous
+    /// there, or through as many pieces of a window as are put together at a time.
     pub(crate) fn map_run(&mut self, id: HandleId, offset: i64, length: u64) -> Result<usize> {
         let endpoint = self.endpoint(id)?.id;
-        let run = self.engine.map_run(endpoint, offset, length);
-        run.map(|bytes| bytes as usize).map_err(system)
+        let contiguous = self.engine.map_run(endpoint, offset, length);
+        let contiguous = contiguous.map_err(system)?;
+        let joined = self.engine.window_run(endpoint, offset, length);
+        let joined = joined.map_err(system)?.min(JOINED_BYTES);
+        Ok(contiguous.max(joined) as usize)
     }
 
     /// `GetPages`: a header, then the address of every page as this node's processors and devices

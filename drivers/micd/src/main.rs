@@ -7,10 +7,14 @@
 
 extern crate alloc;
 
+mod pinner;
+
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use libredox::Fd;
 use micd::copier::Copier;
 use micd::function::MicFunction;
 use micd::links::Links;
@@ -19,7 +23,6 @@ use micd::patience::{Patience, Time};
 use micd::{trace, vmic, x100};
 use platform::clock::{Clock, Rate, ticks};
 use platform::daemon::{self, LEASE_VARIABLE, Lease, Mode, NOTIFY_VARIABLE};
-use platform::dma::Allocator;
 use platform::event::{Queue, Ready};
 use platform::pause::yield_now;
 use platform::pci::{CHANNEL_VARIABLE, Function};
@@ -110,13 +113,17 @@ enum Source {
     Requests,
     /// The interrupt of the link with this index.
     Link(usize),
+    /// The thread that borrows programs' pages.
+    Pinner,
 }
 
 struct Micd {
     links: Links,
-    scheme: Daemon<NodeMemory<Allocator>, Copier>,
+    scheme: Daemon<NodeMemory<pinner::Source>, Copier>,
     requests: SchemeLoop,
     events: Queue<Source>,
+    /// See [`pinner::Source::new`].
+    pins_ended: Fd,
     /// The memory of a micd that ran before this one: peers may still store into it.
     predecessor: Lease,
     /// When to look at the cards again.
@@ -138,7 +145,8 @@ impl Micd {
             ring_budget_bytes: RING_BUDGET_BYTES,
             ..Config::new(links.node())
         };
-        let memory = NodeMemory::new(Allocator::new()?);
+        let (source, pins_ended) = pinner::Source::new()?;
+        let memory = NodeMemory::new(source);
         let mut engine = Engine::new(config);
         engine.set_copy_hints(copies.choices.numbers());
         engine.set_gathers(links.gather_stores());
@@ -157,9 +165,12 @@ impl Micd {
         let mut scheme = Daemon {
             scif,
             copier: links.copier(),
+            socket: None,
         };
         let requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut scheme)?;
+        scheme.socket = Some(Rc::clone(requests.socket()));
         events.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
+        events.subscribe(pins_ended.raw(), EventFlags::EVENT_READ, Source::Pinner)?;
         introduce(&links);
         let predecessor = Lease::inherited(runtime::env::var(LEASE_VARIABLE).as_deref())?;
         Ok(Self {
@@ -167,6 +178,7 @@ impl Micd {
             scheme,
             requests,
             events,
+            pins_ended,
             predecessor,
             next_cards: 0,
             started,
@@ -201,6 +213,10 @@ impl Micd {
                         self.links.interrupt(index);
                     }
                     Source::Requests => requests = true,
+                    Source::Pinner => {
+                        while let Ok(1..) = self.pins_ended.read(&mut [0; 64]) {}
+                        memory.take_borrowed();
+                    }
                 }
             }
             self.links.set_timing(timing);

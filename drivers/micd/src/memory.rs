@@ -1,26 +1,30 @@
 //! The memory the engine works on: this node's shared pages and the peers' RAM.
 //!
 //! A block's local address is its physical address; what a peer calls it, its [`Bus`] says. An
-//! aperture shows the RAM of its node from that node's physical address 0. A page that a client
-//! offers may be in another block already; it gets a local address of its own then, by bits above
-//! the physical address (see [`PHYSICAL_BITS`]), because each block is at an address of its own in
-//! this task.
+//! aperture shows the RAM of its node from that node's physical address 0. A page of a program may
+//! be in another block already, as programs register it as often as they like; it gets a local
+//! address of its own then, by bits above the physical address (see [`PHYSICAL_BITS`]), because
+//! each block is at an address of its own in this task.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
+use libredox::Fd;
 use platform::aperture::Aperture;
+use platform::borrow::{Frames, Wanted};
 use platform::direct::drain_writes;
 use platform::dma::{Allocator, Scattered};
 use platform::mem::{PAGE, Region};
-use scheme_scif::{Fabric, Token};
+use scheme_scif::{Fabric, JoinId, Progress, Token, View};
 use scif_abi::NodeId;
+use scif_abi::call::PinRecord;
+use scif_abi::flags::Protection;
 use scif_core::{BadAddress, Memory, Place, Run};
-use syscall::error::{EFAULT, EINVAL, ENOMEM, Error, Result as SysResult};
+use syscall::error::{EFAULT, EINVAL, ENOMEM, EOPNOTSUPP, Error, Result as SysResult};
 
 use crate::function::{Bus, Doorbell};
-use crate::object::{Object, PhysicalRun, engine_runs};
+use crate::object::{Complete, Object, PhysicalRun, Step, engine_runs};
 
 /// Bits of a local address that are the physical address: more than any processor has.
 const PHYSICAL_BITS: u32 = 52;
@@ -29,7 +33,7 @@ const PHYSICAL_BITS: u32 = 52;
 const NOWHERE: u64 = !(PAGE as u64 - 1);
 
 /// Blocks that may share a page at most, beside the first.
-const MAX_ALIASES: u64 = 63;
+const MAX_ALIASES: u64 = (1 << (u64::BITS - PHYSICAL_BITS)) - 1;
 
 fn physical_of(address: u64) -> u64 {
     address & ((1 << PHYSICAL_BITS) - 1)
@@ -53,9 +57,39 @@ pub trait BlockSource {
     /// `ENOMEM`.
     fn fill(&mut self, scattered: &mut Scattered) -> SysResult<bool>;
 
-    /// The physical address of a byte of this task's memory; `None` when its page is not there.
-    fn translate(&self, address: usize) -> Option<u64>;
+    /// Makes parts of this task's address space, whole pages with nothing behind them but a
+    /// device, one range.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: that cannot be done here; `ENOMEM`.
+    fn join(&mut self, parts: &[Region]) -> SysResult<Region> {
+        let _ = parts;
+        Err(Error::new(EOPNOTSUPP))
+    }
+
+    /// Begins to borrow pages of the program behind `space` for an object;
+    /// [`take_borrowed`](Self::take_borrowed) tells what came of it.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: there are no programs here.
+    fn borrow(&mut self, token: Token, space: Fd, wanted: Wanted) -> SysResult<()> {
+        let _ = (token, space, wanted);
+        Err(Error::new(EOPNOTSUPP))
+    }
+
+    /// Lets go of a program's address space, of which nothing is to be borrowed.
+    fn let_go(&mut self, space: Fd) {
+        drop(space);
+    }
+
+    /// The next borrowing that has come to its end: pages as memory of this task and their frames.
+    fn take_borrowed(&mut self) -> Option<Borrowed> {
+        None
+    }
 }
+
+/// What came of borrowing pages for an object: memory of this task, and its frames.
+pub type Borrowed = (Token, SysResult<(Region, Vec<Frames>)>);
 
 impl BlockSource for Allocator {
     fn allocate(&mut self, bytes: usize) -> Option<(Region, u64)> {
@@ -74,10 +108,6 @@ impl BlockSource for Allocator {
 
     fn fill(&mut self, scattered: &mut Scattered) -> SysResult<bool> {
         Allocator::fill(self, scattered)
-    }
-
-    fn translate(&self, address: usize) -> Option<u64> {
-        Allocator::translate(self, address).ok()
     }
 }
 
@@ -103,10 +133,26 @@ pub trait PeerMemory: Memory {
 pub struct NodeMemory<S> {
     source: S,
     /// Own blocks by local address.
-    blocks: BTreeMap<u64, Region>,
+    blocks: BTreeMap<u64, Block>,
     allocated_bytes: usize,
     objects: BTreeMap<Token, Entry>,
+    /// Ranges of this task's addresses that were made of pieces.
+    joins: BTreeMap<JoinId, Region>,
+    last_join: JoinId,
     peers: BTreeMap<NodeId, Peer>,
+}
+
+/// Own memory in one piece.
+struct Block {
+    region: Region,
+    writable: bool,
+}
+
+/// What is to be done with memory.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Access {
+    Read,
+    Write,
 }
 
 /// A memory object, and the local addresses of its runs once it is complete.
@@ -123,6 +169,8 @@ impl<S: BlockSource> NodeMemory<S> {
             blocks: BTreeMap::new(),
             allocated_bytes: 0,
             objects: BTreeMap::new(),
+            joins: BTreeMap::new(),
+            last_join: 0,
             peers: BTreeMap::new(),
         }
     }
@@ -143,20 +191,24 @@ impl<S: BlockSource> NodeMemory<S> {
     /// The block that holds a local address, and the offset in it.
     fn place(&self, address: u64) -> (&Region, usize) {
         let block = self.blocks.range(..=address).next_back();
-        let Some((start, region)) = block else {
+        let Some((start, block)) = block else {
             panic!("local address {address:#x} was never given out");
         };
-        (region, (address - start) as usize)
+        (&block.region, (address - start) as usize)
     }
 
     /// The memory of a place, checked to have `bytes` bytes.
-    fn range(&self, place: Place, bytes: usize) -> Result<Region, BadAddress> {
+    fn range(&self, place: Place, bytes: usize, access: Access) -> Result<Region, BadAddress> {
         match place {
             Place::Own(address) => {
                 let block = self.blocks.range(..=address).next_back();
-                let (start, region) = block.ok_or(BadAddress)?;
+                let (start, block) = block.ok_or(BadAddress)?;
+                // The engine asks for what windows allow; a store would be this task's end.
+                if access == Access::Write && !block.writable {
+                    return Err(BadAddress);
+                }
                 let offset = usize::try_from(address - start).map_err(|_| BadAddress)?;
-                region.part(offset, bytes).map_err(|_| BadAddress)
+                block.region.part(offset, bytes).map_err(|_| BadAddress)
             }
             Place::Peer(node, address) => self.window(node, address, bytes),
         }
@@ -167,7 +219,7 @@ impl<S: BlockSource> NodeMemory<S> {
         let is_free = |address: &u64| {
             let end = address + run.bytes() as u64;
             let before = self.blocks.range(..end).next_back();
-            before.is_none_or(|(start, region)| start + region.len() as u64 <= *address)
+            before.is_none_or(|(start, block)| start + block.region.len() as u64 <= *address)
         };
         (0..=MAX_ALIASES)
             .map(|alias| alias << PHYSICAL_BITS | run.physical)
@@ -177,24 +229,26 @@ impl<S: BlockSource> NodeMemory<S> {
     /// Makes the runs of a complete object known as blocks.
     ///
     /// # Errors
-    /// `EFAULT` when a page is offered too often, or a peer cannot reach it.
+    /// `EFAULT` when a page is in too many objects, or a peer cannot reach it.
     fn enter(&mut self, token: Token) -> SysResult<Vec<Run>> {
         let entry = self.objects.get(&token).ok_or(Error::new(EINVAL))?;
-        let Object::Complete(region, runs) = &entry.object else {
-            return Err(Error::new(EINVAL));
-        };
-        let (region, runs) = (region.clone(), runs.clone());
+        let complete = entry.object.complete().ok_or(Error::new(EINVAL))?;
+        let Complete {
+            region,
+            runs,
+            writable,
+        } = complete.clone();
         let mut addresses = Vec::new();
         let mut offset = 0;
         for &run in &runs {
             let is_reached = self.is_reached(physical_of(run.physical), run.bytes());
             let address = self.address_for(run).filter(|_| is_reached);
             let part = region.part(offset, run.bytes());
-            let (Some(address), Ok(part)) = (address, part) else {
+            let (Some(address), Ok(region)) = (address, part) else {
                 self.leave(&addresses);
                 return Err(Error::new(EFAULT));
             };
-            self.blocks.insert(address, part);
+            self.blocks.insert(address, Block { region, writable });
             addresses.push(address);
             offset += run.bytes();
         }
@@ -208,6 +262,15 @@ impl<S: BlockSource> NodeMemory<S> {
     fn leave(&mut self, addresses: &[u64]) {
         for address in addresses {
             self.blocks.remove(address);
+        }
+    }
+
+    /// Notes what came of borrowings. Pages of an object that was given up meanwhile go.
+    pub fn take_borrowed(&mut self) {
+        while let Some((token, result)) = self.source.take_borrowed() {
+            if let Some(entry) = self.objects.get_mut(&token) {
+                entry.object.borrowed(result);
+            }
         }
     }
 
@@ -242,7 +305,11 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
             return None;
         }
         self.allocated_bytes += bytes;
-        self.blocks.insert(physical, region.part(0, bytes).ok()?);
+        let block = Block {
+            region: region.part(0, bytes).ok()?,
+            writable: true,
+        };
+        self.blocks.insert(physical, block);
         Some(physical)
     }
 
@@ -330,12 +397,13 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
     }
 
     fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), BadAddress> {
-        let (from, to) = (self.range(from, bytes)?, self.range(to, bytes)?);
+        let from = self.range(from, bytes, Access::Read)?;
+        let to = self.range(to, bytes, Access::Write)?;
         to.copy_from(0, &from, 0, bytes).map_err(|_| BadAddress)
     }
 
     fn store_u64(&mut self, to: Place, value: u64) -> Result<(), BadAddress> {
-        let to = self.range(to, size_of::<u64>())?;
+        let to = self.range(to, size_of::<u64>(), Access::Write)?;
         self.fence();
         let stored = if to.address().is_multiple_of(size_of::<u64>()) {
             to.store_release_u64(0, value)
@@ -360,7 +428,7 @@ impl<S: BlockSource> PeerMemory for NodeMemory<S> {
 }
 
 impl<S: BlockSource> Fabric for NodeMemory<S> {
-    type Lent = Region;
+    type Space = Fd;
 
     fn ring(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get(&node) {
@@ -372,10 +440,6 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
         self.allocated_bytes
     }
 
-    fn lent_pages(&self, lent: &Region) -> u64 {
-        (lent.len() / PAGE) as u64
-    }
-
     fn provide(&mut self, token: Token, pages: u64) -> SysResult<()> {
         let bytes = usize::try_from(pages)
             .ok()
@@ -385,17 +449,32 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
         Ok(())
     }
 
-    fn offer(&mut self, token: Token, lent: Region) -> SysResult<()> {
-        self.begin(token, Object::of_lent(lent));
+    fn let_go(&mut self, space: Fd) {
+        self.source.let_go(space);
+    }
+
+    fn pin(&mut self, token: Token, space: Fd, record: &PinRecord) -> SysResult<()> {
+        let size = |value: u64| usize::try_from(value).map_err(|_| Error::new(EFAULT));
+        let protection = Protection::from_bits_truncate(record.protection.get());
+        let writable = protection.contains(Protection::WRITE);
+        let wanted = Wanted {
+            address: size(record.address.get())?,
+            bytes: size(record.length.get())?,
+            writable,
+        };
+        self.source.borrow(token, space, wanted)?;
+        self.begin(token, Object::Borrowing { writable });
         Ok(())
     }
 
-    fn build(&mut self, token: Token) -> SysResult<Option<Vec<Run>>> {
+    fn build(&mut self, token: Token) -> SysResult<Progress> {
+        self.take_borrowed();
         let entry = self.objects.get_mut(&token).ok_or(Error::new(EINVAL))?;
-        if !entry.object.step(&mut self.source)? {
-            return Ok(None);
-        }
-        self.enter(token).map(Some)
+        Ok(match entry.object.step(&mut self.source)? {
+            Step::More => Progress::More,
+            Step::Waits => Progress::Waits,
+            Step::Complete => Progress::Complete(self.enter(token)?),
+        })
     }
 
     fn discard(&mut self, token: Token) {
@@ -405,11 +484,49 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
     }
 
     fn view(&self, token: Token) -> Option<usize> {
-        Some(self.objects.get(&token)?.object.region().address())
+        let complete = self.objects.get(&token)?.object.complete()?;
+        Some(complete.region.address())
     }
 
     fn view_of(&self, place: Place, bytes: usize) -> Option<usize> {
-        self.range(place, bytes).ok().map(|region| region.address())
+        let region = self.range(place, bytes, Access::Read).ok()?;
+        Some(region.address())
+    }
+
+    fn join(&mut self, pieces: &[(Place, u64)]) -> Option<View> {
+        let parts: Option<Vec<Region>> = pieces
+            .iter()
+            .map(|&(place, bytes)| {
+                let bytes = usize::try_from(bytes).ok()?;
+                self.range(place, bytes, Access::Read).ok()
+            })
+            .collect();
+        let parts = parts?;
+        let address = parts.first()?.address();
+        let follows = |two: &[Region]| two[0].address() + two[0].len() == two[1].address();
+        if parts.windows(2).all(follows) {
+            return Some(View {
+                address,
+                join: None,
+            });
+        }
+        match self.source.join(&parts) {
+            Ok(joined) => {
+                let address = joined.address();
+                self.last_join += 1;
+                self.joins.insert(self.last_join, joined);
+                let join = Some(self.last_join);
+                Some(View { address, join })
+            }
+            Err(error) => {
+                log::warn!("{} pieces of memory cannot be joined: {error}", parts.len());
+                None
+            }
+        }
+    }
+
+    fn end_join(&mut self, id: JoinId) {
+        self.joins.remove(&id);
     }
 
     fn physical(&self, place: Place) -> Option<u64> {
@@ -428,8 +545,8 @@ mod tests {
     struct Plain {
         next: u64,
         left: usize,
-        /// Physical addresses of pages by their addresses here.
-        pages: BTreeMap<usize, u64>,
+        /// Borrowings that have come to their end.
+        borrowed: Vec<Borrowed>,
     }
 
     impl Plain {
@@ -437,7 +554,7 @@ mod tests {
             Self {
                 next: 0x10_0000,
                 left,
-                pages: BTreeMap::new(),
+                borrowed: Vec::new(),
             }
         }
     }
@@ -463,15 +580,21 @@ mod tests {
             })
         }
 
-        fn translate(&self, address: usize) -> Option<u64> {
-            self.pages.get(&address).copied()
+        fn borrow(&mut self, _: Token, _: Fd, _: Wanted) -> SysResult<()> {
+            Ok(())
+        }
+
+        fn take_borrowed(&mut self) -> Option<Borrowed> {
+            self.borrowed.pop()
         }
     }
 
     fn complete(memory: &mut NodeMemory<Plain>, token: Token) -> SysResult<Vec<Run>> {
         loop {
-            if let Some(runs) = memory.build(token)? {
-                return Ok(runs);
+            match memory.build(token)? {
+                Progress::Complete(runs) => return Ok(runs),
+                Progress::More => {}
+                Progress::Waits => panic!("nobody else is at work"),
             }
         }
     }
@@ -484,7 +607,7 @@ mod tests {
     fn provided_pages_are_reached_by_address_and_by_view() {
         let mut memory = NodeMemory::new(Plain::new(usize::MAX));
         memory.provide(1, 5).unwrap();
-        assert_eq!(memory.build(1), Ok(None));
+        assert_eq!(memory.build(1), Ok(Progress::More));
         let runs = complete(&mut memory, 1).unwrap();
         assert_eq!(pages(&runs), [2, 2, 1]);
         let view = memory.view(1).unwrap();
@@ -536,26 +659,42 @@ mod tests {
         assert_eq!(memory.provide(2, u64::MAX), Err(Error::new(ENOMEM)));
     }
 
-    /// Pages with the physical page numbers `frames`.
-    fn lent(memory: &mut NodeMemory<Plain>, frames: &[u64]) -> Region {
-        let region = Region::heap(frames.len() * PAGE);
-        for (page, frame) in frames.iter().enumerate() {
-            let address = region.address() + page * PAGE;
-            memory.source.pages.insert(address, frame * PAGE as u64);
-        }
+    /// Begins to pin so many pages of a program.
+    fn pin(memory: &mut NodeMemory<Plain>, token: Token, pages: usize, protection: Protection) {
+        let record = PinRecord {
+            address: 0x40_0000.into(),
+            length: ((pages * PAGE) as u64).into(),
+            protection: protection.bits().into(),
+            flags: 0.into(),
+        };
+        memory.pin(token, Fd::new(usize::MAX), &record).unwrap();
+        assert_eq!(memory.build(token), Ok(Progress::Waits));
+    }
+
+    /// Borrowing for an object ends with pages whose frames have these numbers, in runs.
+    fn lend(memory: &mut NodeMemory<Plain>, token: Token, runs: &[(u64, u32)]) -> Region {
+        let pages: u32 = runs.iter().map(|(_, pages)| pages).sum();
+        let region = Region::heap(pages as usize * PAGE);
+        let frames = |&(first, pages): &(u64, u32)| Frames {
+            physical: first * PAGE as u64,
+            pages,
+        };
+        let frames = runs.iter().map(frames).collect();
+        let ended = (token, Ok((region.clone(), frames)));
+        memory.source.borrowed.push(ended);
         region
     }
 
     #[test]
-    fn offered_pages_may_be_in_use_already() {
+    fn pinned_pages_may_be_in_use_already() {
         let mut memory = NodeMemory::new(Plain::new(usize::MAX));
         // Contiguous, then a page that comes twice, then one alone.
-        let region = lent(&mut memory, &[10, 11, 12, 11, 40]);
-        memory.offer(1, region.clone()).unwrap();
+        pin(&mut memory, 1, 5, Protection::all());
+        pin(&mut memory, 2, 2, Protection::all());
+        let region = lend(&mut memory, 1, &[(10, 3), (11, 1), (40, 1)]);
+        let again = lend(&mut memory, 2, &[(9, 2)]);
         let runs = complete(&mut memory, 1).unwrap();
         assert_eq!(pages(&runs), [3, 1, 1]);
-        let again = lent(&mut memory, &[9, 10]);
-        memory.offer(2, again.clone()).unwrap();
         let other = complete(&mut memory, 2).unwrap();
         // Each has an address of its own, and the same physical one.
         for (run, frame) in [(runs[0], 10), (runs[1], 11), (runs[2], 40), (other[0], 9)] {
@@ -577,17 +716,48 @@ mod tests {
     }
 
     #[test]
-    fn an_offered_page_that_is_not_there_or_comes_too_often() {
+    fn a_page_may_be_in_thousands_of_objects_but_not_in_any_number() {
         let mut memory = NodeMemory::new(Plain::new(usize::MAX));
-        let region = lent(&mut memory, &[10, 11]);
-        memory.source.pages.remove(&(region.address() + PAGE));
-        memory.offer(1, region).unwrap();
+        for token in 1..=MAX_ALIASES + 1 {
+            pin(&mut memory, token, 1, Protection::all());
+            lend(&mut memory, token, &[(7, 1)]);
+            assert!(complete(&mut memory, token).is_ok(), "{token}");
+        }
+        pin(&mut memory, 9999, 1, Protection::all());
+        lend(&mut memory, 9999, &[(7, 1)]);
+        assert_eq!(complete(&mut memory, 9999), Err(Error::new(EFAULT)));
+        memory.discard(5);
+        pin(&mut memory, 10_000, 1, Protection::all());
+        lend(&mut memory, 10_000, &[(7, 1)]);
+        assert!(complete(&mut memory, 10_000).is_ok());
+    }
+
+    #[test]
+    fn what_cannot_be_pinned_leaves_nothing() {
+        let mut memory = NodeMemory::new(Plain::new(usize::MAX));
+        pin(&mut memory, 1, 2, Protection::all());
+        let ended = (1, Err(Error::new(EFAULT)));
+        memory.source.borrowed.push(ended);
         assert_eq!(complete(&mut memory, 1), Err(Error::new(EFAULT)));
         memory.discard(1);
-        let region = lent(&mut memory, &[7; 65]);
-        memory.offer(2, region).unwrap();
-        assert_eq!(complete(&mut memory, 2), Err(Error::new(EFAULT)));
+        // Given up before the pages came: they go.
+        pin(&mut memory, 2, 2, Protection::all());
         memory.discard(2);
-        assert!(memory.blocks.is_empty());
+        lend(&mut memory, 2, &[(7, 2)]);
+        memory.take_borrowed();
+        assert!(memory.blocks.is_empty() && memory.objects.is_empty());
+    }
+
+    #[test]
+    fn what_was_pinned_to_be_read_is_never_written() {
+        let mut memory = NodeMemory::new(Plain::new(usize::MAX));
+        pin(&mut memory, 1, 1, Protection::READ);
+        lend(&mut memory, 1, &[(7, 1)]);
+        let constant = Place::Own(complete(&mut memory, 1).unwrap()[0].address);
+        memory.provide(2, 1).unwrap();
+        let other = Place::Own(complete(&mut memory, 2).unwrap()[0].address);
+        assert_eq!(memory.copy(constant, other, 8), Ok(()));
+        assert_eq!(memory.copy(other, constant, 8), Err(BadAddress));
+        assert_eq!(memory.store_u64(constant, 1), Err(BadAddress));
     }
 }

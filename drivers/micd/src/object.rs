@@ -1,33 +1,54 @@
 //! Memory objects of this node: pages that programs map and peers reach.
 //!
 //! Either the system's memory, put together from physically contiguous pieces as large as there
-//! are, or a client's own pages, kept as the payload of its call. Both are one range of addresses
-//! in this task and a list of physical runs.
+//! are, or a program's own pages, borrowed where they are. Both are one range of addresses in this
+//! task and a list of physical runs.
 
 use alloc::vec::Vec;
 
+use platform::borrow::Frames;
 use platform::dma::Scattered;
 use platform::mem::{PAGE, Region};
 use scif_core::Run;
-use syscall::error::{EFAULT, Error, Result};
+use syscall::error::{Error, Result};
 
 use crate::memory::BlockSource;
-
-/// Pages of a client whose addresses are looked up in one step: a system call each.
-const LOOKUPS_PER_STEP: usize = 512;
-
-/// Pages of a payload that the kernel enters into our address space before we see it. What is
-/// missing among them is missing at its owner's; pages behind them come when they are touched.
-const PAGES_THERE: usize = 4096;
 
 /// An object.
 pub enum Object {
     /// The system's memory, being put together.
     Filling(Scattered),
-    /// A client's pages and the physical addresses of the first of them.
-    Lookup(Region, Vec<u64>),
-    /// Complete: where it is, and its runs of physical memory in order.
-    Complete(Region, Vec<PhysicalRun>),
+    /// A program's pages, being borrowed.
+    Borrowing {
+        /// Whether they will be written here.
+        writable: bool,
+    },
+    /// They could not be borrowed.
+    Failed(Error),
+    /// There it is.
+    Complete(Complete),
+}
+
+/// A complete object.
+#[derive(Clone)]
+pub struct Complete {
+    /// Where it is.
+    pub region: Region,
+    /// Its runs of physical memory in order.
+    pub runs: Vec<PhysicalRun>,
+    /// Whether it can be written.
+    pub writable: bool,
+}
+
+/// How far an object is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Step {
+    /// There is more to do.
+    More,
+    /// Somebody else is at work.
+    Waits,
+    /// Nothing is left to do.
+    Complete,
 }
 
 /// Pages that are contiguous both in this task and in physical memory.
@@ -59,63 +80,62 @@ fn append(runs: &mut Vec<PhysicalRun>, physical: u64, pages: u32) {
 }
 
 impl Object {
-    /// A client's pages.
-    pub fn of_lent(lent: Region) -> Self {
-        Object::Lookup(lent, Vec::new())
-    }
-
-    /// Its first byte is here.
-    pub fn region(&self) -> &Region {
+    /// The object, once it is complete.
+    pub fn complete(&self) -> Option<&Complete> {
         match self {
-            Object::Filling(scattered) => scattered.region(),
-            Object::Lookup(region, _) | Object::Complete(region, _) => region,
+            Object::Complete(complete) => Some(complete),
+            _ => None,
         }
     }
 
-    /// Does a bounded piece of the work and returns whether the object is complete.
+    /// Does a bounded piece of the work.
     ///
     /// # Errors
-    /// `ENOMEM`; `EFAULT` when a client's page is not there.
-    pub fn step<S: BlockSource>(&mut self, source: &mut S) -> Result<bool> {
-        let mut runs = Vec::new();
+    /// `ENOMEM`; those of borrowing.
+    pub fn step<S: BlockSource>(&mut self, source: &mut S) -> Result<Step> {
         match self {
             Object::Filling(scattered) => {
                 if source.fill(scattered)? {
-                    return Ok(false);
+                    return Ok(Step::More);
                 }
+                let mut runs = Vec::new();
                 for piece in scattered.pieces() {
                     append(&mut runs, piece.physical, (piece.bytes / PAGE) as u32);
                 }
+                let region = scattered.region().clone();
+                *self = Object::Complete(Complete {
+                    region,
+                    runs,
+                    writable: true,
+                });
+                Ok(Step::Complete)
             }
-            Object::Lookup(region, found) => {
-                let pages = region.len() / PAGE;
-                let end = pages.min(found.len() + LOOKUPS_PER_STEP);
-                for page in found.len()..end {
-                    found.push(look_up(source, region, page)?);
-                }
-                if found.len() < pages {
-                    return Ok(false);
-                }
-                found
-                    .iter()
-                    .for_each(|&physical| append(&mut runs, physical, 1));
-            }
-            Object::Complete(..) => return Ok(true),
+            Object::Borrowing { .. } => Ok(Step::Waits),
+            Object::Failed(error) => Err(*error),
+            Object::Complete(_) => Ok(Step::Complete),
         }
-        *self = Object::Complete(self.region().clone(), runs);
-        Ok(true)
     }
-}
 
-/// The physical address of a page of a client.
-fn look_up<S: BlockSource>(source: &S, region: &Region, page: usize) -> Result<u64> {
-    let offset = page * PAGE;
-    let address = region.address() + offset;
-    if page >= PAGES_THERE {
-        // Brings the page in, and changes nothing even if its owner writes to it meanwhile.
-        region.fetch_add_u32(offset, 0)?;
+    /// What came of borrowing.
+    pub fn borrowed(&mut self, result: Result<(Region, Vec<Frames>)>) {
+        let Object::Borrowing { writable } = *self else {
+            return;
+        };
+        *self = match result {
+            Ok((region, frames)) => {
+                let run = |frames: &Frames| PhysicalRun {
+                    physical: frames.physical,
+                    pages: frames.pages,
+                };
+                Object::Complete(Complete {
+                    region,
+                    runs: frames.iter().map(run).collect(),
+                    writable,
+                })
+            }
+            Err(error) => Object::Failed(error),
+        };
     }
-    source.translate(address).ok_or(Error::new(EFAULT))
 }
 
 /// The runs as the engine knows them, once each has its local address.

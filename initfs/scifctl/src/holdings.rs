@@ -16,7 +16,7 @@ pub struct Sources<'a> {
     pub connections: &'a str,
     /// `mappings`.
     pub mappings: &'a str,
-    /// The ranges of `scifpin`.
+    /// `pins`.
     pub pins: &'a str,
 }
 
@@ -58,7 +58,7 @@ pub fn table(sources: Sources<'_>, only: Option<u32>) -> Table {
     });
     add(sources.pins, &|cell| {
         let pages = format!("{}-pages", cell("pages"));
-        Some(["pin".into(), pages, cell("state")])
+        Some(["pin".into(), pages, format!("{}-uses", cell("uses"))])
     });
     lines.sort_by_key(|(pid, _)| *pid);
     let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
@@ -73,7 +73,7 @@ mod tests {
         ports: "port state waiting pid endpoint\n95 listening 0 7 1\n1088 connected - 9 2\n",
         connections: "id local peer state in out pid\n2 0/1088 1/95 connected 5 6 9\n",
         mappings: "handle pid what offset pages\n4 9 window 0x1000 3\n",
-        pins: "token uid pid pages state\n1 0 7 16 pinned\n",
+        pins: "uid pid pages uses\n0 7 16 2\n",
     };
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
             .collect();
         assert_eq!(lines[0], ["pid", "kind", "name", "state"]);
         assert_eq!(lines[1], ["7", "port", "95", "listening"]);
-        assert_eq!(lines[2], ["7", "pin", "16-pages", "pinned"]);
+        assert_eq!(lines[2], ["7", "pin", "16-pages", "2-uses"]);
         assert_eq!(lines[3], ["9", "connection", "0/1088-1/95", "connected"]);
         assert_eq!(lines[4], ["9", "mapping", "window+0x1000", "3-pages"]);
         assert_eq!(lines.len(), 5);

@@ -46,7 +46,6 @@ usage: scifctl                      node, nodes and connections at a glance
        scifctl version";
 
     const SCIF: &str = "/scheme/scif";
-    const PINS: &str = "/scheme/scifpin/ranges";
     const TRACE: &str = "/scheme/log/trace/micd";
     const PROCESSES: &str = "/scheme/proc/ps";
 
@@ -77,7 +76,7 @@ usage: scifctl                      node, nodes and connections at a glance
                     Err(STATUS_USAGE)
                 }
             },
-            ["pins"] => read(PINS).and_then(|text| show(Table::parse(&text))),
+            ["pins"] => scif("pins").and_then(|text| show(Table::parse(&text))),
             ["stats", ref names @ ..] => return counters(names),
             ["limits"] => {
                 scif("limits").and_then(|text| show(Table::with_columns("limit value", &text)))
@@ -145,10 +144,9 @@ usage: scifctl                      node, nodes and connections at a glance
 
     /// Prints what programs hold.
     fn programs(only: Option<u32>) -> Result<(), i32> {
-        let [ports, connections, mappings] = ["ports", "connections", "mappings"].map(scif);
-        let (ports, connections, mappings) = (ports?, connections?, mappings?);
-        // Nothing is pinned where nobody pins.
-        let pins = fs::read_to_string(PINS).unwrap_or_default();
+        let names = ["ports", "connections", "mappings", "pins"];
+        let [ports, connections, mappings, pins] = names.map(scif);
+        let (ports, connections, mappings, pins) = (ports?, connections?, mappings?, pins?);
         show(holdings::table(
             Sources {
                 ports: &ports,

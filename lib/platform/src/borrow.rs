@@ -1,32 +1,37 @@
-//! Borrowing pages of another program and lending them on: what a daemon does that pins memory
-//! where it is.
+//! Borrowing pages of another program for as long as somebody needs them: the daemon's side of
+//! [`pin`](crate::pin).
 //!
-//! A [`Borrowed`] range shows pages of the program whose address space descriptor the daemon was
-//! given. While the range is mapped it keeps that whole address space alive, so it is meant to be
-//! short: [`Borrowed::lend`] passes the pages on as the payload of a request, and once the receiver
-//! has them, [`Borrowed::unmap`] ends the loan on this side. The receiver keeps the pages, and
-//! neither side keeps anything else of the program.
+//! A mapping made from a program's address space keeps that whole space alive, as does a
+//! descriptor of it. A daemon must not hold either: the program's other mappings would stay as long
+//! as the daemon holds them. So pages take a detour. They are mapped into an address space in which
+//! nothing runs, from there into the daemon's own, and then the mapping in the middle is undone.
+//! What stays here are references to the frames, and to the space in the middle, which is empty.
+//!
+//! Who drops the last reference to an address space whose program was killed may have to tear it
+//! down, and wait for the daemons of its mappings. [`Borrower`] is therefore for a thread of its
+//! own: the thread that serves the scheme must never drop such a reference. The descriptor of the
+//! space is the last one to go, so that nothing is locked meanwhile.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use libredox::Fd;
-use libredox::call::{Call, MmapArgs, mmap, munmap};
-use libredox::flag::{
-    MAP_PRIVATE, MAP_SHARED, O_CLOEXEC, O_RDWR, PROT_NONE, PROT_READ, PROT_WRITE,
-};
+use libredox::call::{MmapArgs, mmap, munmap};
+use libredox::flag::{MAP_SHARED, O_CLOEXEC, O_RDWR, PROT_READ, PROT_WRITE};
+use scif_abi::flags::Protection;
 use syscall::data::GlobalSchemes;
 use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result};
-use syscall::flag::{CallFlags, MapFlags};
+use syscall::flag::{ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MUNMAP, CallFlags, MapFlags};
 
-use crate::mem::PAGE;
+use crate::copy::Side;
+use crate::mem::{self, PAGE, Region};
 use crate::pin::{self, Mapping};
 
-/// Bytes borrowed by one request: so many the kernel enters at once.
-const CHUNK: usize = 4096 * PAGE;
+/// Pages borrowed by one step. The kernel enters so many at once.
+const PAGES_PER_STEP: usize = 1024;
 
-/// Pages looked at before the pipe is emptied. It holds 64 KiB.
-const TOUCHES: usize = 4096;
+/// Where the pages of one step are in the space in the middle.
+const MIDDLE: usize = 0x1000_0000;
 
 unsafe extern "C" {
     fn redox_write_v1(fd: usize, bytes: *const u8, count: usize) -> usize;
@@ -38,44 +43,148 @@ pub struct Borrower {
     physical: Fd,
     pipe: Fd,
     pipe_end: Fd,
+    middle: Middle,
+    ram: KnownRam,
 }
 
-/// The address space of another program.
-pub struct Space(Fd);
+/// An address space in which nothing runs.
+struct Middle(Fd);
 
-impl Space {
-    /// An address space from a descriptor that a program sent. It may be any descriptor: one of a
-    /// pipe, say, that would keep waiting whoever reads it.
-    ///
-    /// # Errors
-    /// `EINVAL` unless it is the kernel's own, of the scheme of address spaces.
-    pub fn new(file: Fd) -> Result<Self> {
-        // The kernel itself fills in the device number.
-        let stat = file.stat().map_err(|_| Error::new(EINVAL))?;
-        if stat.st_dev != GlobalSchemes::Proc as u64 {
-            return Err(Error::new(EINVAL));
-        }
-        Ok(Self(file))
-    }
-
-    /// Its mappings, ascending. Once only: the list goes on where it ended.
-    ///
-    /// # Errors
-    /// `EFAULT` when the descriptor does not list mappings.
-    pub fn mappings(&self) -> Result<Vec<Mapping>> {
-        pin::mappings(&self.0).map_err(|_| Error::new(EFAULT))
-    }
+/// Which pages of which program.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// First byte in the program's address space; a multiple of the page size.
+    pub address: usize,
+    /// Bytes; a multiple of the page size.
+    pub bytes: usize,
+    /// Whether the pages are to be written here.
+    pub writable: bool,
 }
 
-/// A range of pages of another program, mapped here.
+/// Consecutive frames.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Frames {
+    /// Physical address of the first.
+    pub physical: u64,
+    /// How many.
+    pub pages: u32,
+}
+
+/// Pages of another program on their way here.
+pub struct Borrowing {
+    space: Fd,
+    wanted: Wanted,
+    /// Where they will be.
+    place: Place,
+    /// Those of the program, when it began.
+    mappings: Vec<Mapping>,
+    done: usize,
+    frames: Vec<Frames>,
+}
+
+/// Pages of another program, mapped here, and where in physical memory they are.
 pub struct Borrowed {
+    place: Place,
+    frames: Vec<Frames>,
+}
+
+/// A range of this daemon's addresses, unmapped when it goes.
+struct Place {
     address: usize,
-    length: usize,
-    mapped: AtomicBool,
+    bytes: usize,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            // SAFETY: mapped for this object alone, which gives out no references.
+            if let Err(error) = unsafe { munmap(self.address as *mut (), self.bytes) } {
+                log::warn!("unmap of {:#x} borrowed bytes failed: {error}", self.bytes);
+            }
+        }
+    }
+}
+
+impl Borrowed {
+    /// The pages as memory of the daemon, and their frames in order.
+    pub fn into_region(mut self) -> (Region, Vec<Frames>) {
+        let place = core::mem::replace(
+            &mut self.place,
+            Place {
+                address: 0,
+                bytes: 0,
+            },
+        );
+        let (address, bytes) = (place.address, place.bytes);
+        core::mem::forget(place);
+        // SAFETY: the mapping was made for this value alone, and it is forgotten here.
+        let region = unsafe { Region::of_mapping(address, bytes, Side::Own) };
+        (region, core::mem::take(&mut self.frames))
+    }
+}
+
+impl Middle {
+    /// A new one; `own` is any address space.
+    fn new(own: &Fd) -> Result<Self> {
+        Ok(Self(Fd::new(own.dup(b"empty")?)))
+    }
+
+    /// Maps `bytes` bytes of `space` from `from` on, `at` bytes behind the start of the place.
+    fn map(&self, space: &Fd, from: usize, at: usize, bytes: usize, writable: bool) -> Result<()> {
+        let mut flags = MapFlags::PROT_READ | MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+        flags.set(MapFlags::PROT_WRITE, writable);
+        let operation = [
+            ADDRSPACE_OP_MMAP,
+            space.raw(),
+            from,
+            MIDDLE + at,
+            bytes,
+            flags.bits(),
+        ];
+        self.change(&operation).map_err(|error| {
+            // A hole is EINVAL, a right that is missing EPERM.
+            let no_memory = error.errno == ENOMEM;
+            Error::new(if no_memory { ENOMEM } else { EFAULT })
+        })
+    }
+
+    /// Unmaps the first `bytes` bytes of the place.
+    fn unmap(&self, bytes: usize) -> Result<()> {
+        self.change(&[ADDRSPACE_OP_MUNMAP, MIDDLE, bytes])
+    }
+
+    fn change(&self, words: &[usize]) -> Result<()> {
+        let mut bytes = [0; 6 * size_of::<usize>()];
+        let bytes = &mut bytes[..size_of_val(words)];
+        for (place, word) in bytes.chunks_exact_mut(size_of::<usize>()).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        self.0.write(bytes)?;
+        Ok(())
+    }
+
+    /// Maps the first `bytes` bytes of the place at `here` in this task, which was reserved.
+    fn map_here(&self, here: usize, bytes: usize, writable: bool) -> Result<()> {
+        // SAFETY: the place was reserved for these pages, and nobody uses it.
+        unsafe {
+            mmap(MmapArgs {
+                addr: here as *mut (),
+                length: bytes,
+                prot: PROT_READ | if writable { PROT_WRITE } else { 0 },
+                flags: MAP_SHARED | MapFlags::MAP_FIXED.bits() as u32,
+                fd: self.0.raw(),
+                offset: MIDDLE as u64,
+            })?
+        };
+        Ok(())
+    }
 }
 
 impl Borrower {
-    /// Opens the kernel's files for it; root only (`EACCES`).
+    /// Opens the kernel's files for it and makes the space in the middle.
+    ///
+    /// # Errors
+    /// `EACCES` for callers other than root; those of the kernel's schemes.
     pub fn new() -> Result<Self> {
         let open = |path| Fd::open(path, O_CLOEXEC, 0);
         let pipe = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0)?;
@@ -85,81 +194,121 @@ impl Borrower {
             physical: open("/scheme/memory/physical@wb")?,
             pipe,
             pipe_end,
+            middle: Middle::new(&pin::own_space()?)?,
+            ram: KnownRam::default(),
         })
     }
 
-    /// Borrows whole pages of the program behind `space`, for reading and writing. Afterwards every
-    /// page is present, belongs to that program alone and is ordinary memory.
+    /// Begins to borrow pages of the program that sent the descriptor `space`.
     ///
     /// # Errors
-    /// `EFAULT` when a page is not mapped there, is not writable though shared, or is device
-    /// memory; `ENOMEM`.
-    pub fn borrow(&self, space: &Space, address: usize, length: usize) -> Result<Borrowed> {
-        let borrowed = reserve(length)?;
-        for offset in (0..length).step_by(CHUNK) {
-            let chunk = CHUNK.min(length - offset);
-            // SAFETY: the place is inside the range reserved above, which nobody uses.
-            let mapped = unsafe {
-                mmap(MmapArgs {
-                    addr: (borrowed.address + offset) as *mut (),
-                    length: chunk,
-                    prot: PROT_READ | PROT_WRITE,
-                    flags: MAP_SHARED | (MapFlags::MAP_FIXED.bits() & 0xffff) as u32,
-                    fd: space.0.raw(),
-                    offset: (address + offset) as u64,
-                })
-            };
-            if let Err(error) = mapped {
-                let errno = error.errno();
-                return Err(Error::new(if errno == ENOMEM { ENOMEM } else { EFAULT }));
-            }
+    /// `EINVAL` when it is no address space; `EFAULT` when the range is beyond user space;
+    /// `ENOMEM`.
+    pub fn begin(&self, space: Fd, wanted: Wanted) -> Result<Borrowing> {
+        // It may be any descriptor. The kernel itself fills in the device number of its own.
+        let status = space.stat().map_err(|_| Error::new(EINVAL))?;
+        if status.st_dev != GlobalSchemes::Proc as u64 {
+            return Err(Error::new(EINVAL));
         }
-        self.touch(&borrowed)?;
-        for page in (0..length).step_by(PAGE) {
-            self.check_ordinary(borrowed.address + page)?;
+        let end = wanted.address.checked_add(wanted.bytes);
+        if end.is_none_or(|end| end > USER_END) {
+            return Err(Error::new(EFAULT));
         }
-        Ok(borrowed)
+        // The program changes its mappings as it likes, so this proves nothing; but the kernel
+        // borrows private memory with any rights, and it is a mapping at a time that is borrowed.
+        let mappings = pin::mappings(&space).map_err(|_| Error::new(EFAULT))?;
+        let mut protection = Protection::READ;
+        protection.set(Protection::WRITE, wanted.writable);
+        pin::check(&mappings, wanted.address, wanted.bytes, protection)?;
+        Ok(Borrowing {
+            space,
+            wanted,
+            place: Place {
+                address: mem::reserve_addresses(wanted.bytes)?,
+                bytes: wanted.bytes,
+            },
+            mappings,
+            done: 0,
+            frames: Vec::new(),
+        })
     }
 
-    /// Makes all pages present. The kernel reads each one for us: where there is nothing any more
-    /// (the program changes its mappings as it likes) it says so, where a load of our own would be
-    /// the end of this daemon.
-    fn touch(&self, borrowed: &Borrowed) -> Result<()> {
-        let mut drain = [0; TOUCHES];
-        let pages = borrowed.length / PAGE;
-        for first in (0..pages).step_by(TOUCHES) {
-            let count = TOUCHES.min(pages - first);
-            let mut result = Ok(());
-            let mut written = 0;
-            for page in first..first + count {
-                let byte = (borrowed.address + page * PAGE) as *const u8;
-                // SAFETY: the kernel reads the byte, or refuses; no reference is made.
-                let raw = unsafe { redox_write_v1(self.pipe_end.raw(), byte, 1) };
-                if let Err(error) = libredox::error::Error::demux(raw) {
-                    let errno = error.errno();
-                    result = Err(Error::new(if errno == ENOMEM { ENOMEM } else { EFAULT }));
-                    break;
-                }
-                written += 1;
+    /// Borrows some more pages. After an error the borrowing is to be dropped.
+    ///
+    /// # Errors
+    /// `EFAULT` when a page is not mapped there, does not allow what is wanted, or is no ordinary
+    /// memory; `ENOMEM`.
+    pub fn step(&mut self, borrowing: &mut Borrowing) -> Result<()> {
+        let wanted = borrowing.wanted;
+        let bytes = (wanted.bytes - borrowing.done).min(PAGES_PER_STEP * PAGE);
+        let from = wanted.address + borrowing.done;
+        let here = borrowing.place.address + borrowing.done;
+        let (space, writable) = (&borrowing.space, wanted.writable);
+        let parts = pin::parts(&borrowing.mappings, from, bytes);
+        let mut mapped = Ok(());
+        for (start, end, _) in parts {
+            mapped = self
+                .middle
+                .map(space, start, start - from, end - start, writable);
+            if mapped.is_err() {
+                break;
             }
-            while written > 0 {
-                match self.pipe.read(&mut drain[..written])? {
-                    0 => return Err(Error::new(EIO)),
-                    read => written -= read.min(written),
+        }
+        let borrowed = mapped.and_then(|()| self.middle.map_here(here, bytes, writable));
+        let borrowed = borrowed.and_then(|()| self.look_up(here, bytes, &mut borrowing.frames));
+        // Undone in any case: the next step needs the place.
+        self.middle.unmap(bytes)?;
+        borrowed?;
+        borrowing.done += bytes;
+        Ok(())
+    }
+
+    /// Finds the frames of pages that were mapped here.
+    fn look_up(&mut self, here: usize, bytes: usize, frames: &mut Vec<Frames>) -> Result<()> {
+        for address in (here..here + bytes).step_by(PAGE) {
+            let frame = match self.translate(address) {
+                Some(frame) => frame,
+                None => {
+                    self.touch(address)?;
+                    self.translate(address).ok_or(Error::new(EFAULT))?
                 }
+            };
+            if !self.ram.holds(frame) {
+                self.check_ram(address, frame)?;
+                self.ram.add(frame);
             }
-            result?;
+            append(frames, frame);
         }
         Ok(())
     }
 
-    /// Checks that a page is ordinary memory, by what the kernel thinks of its frame: only device
-    /// memory may be mapped by physical address.
-    fn check_ordinary(&self, address: usize) -> Result<()> {
+    /// Physical address of a page that is there.
+    fn translate(&self, address: usize) -> Option<u64> {
         let mut word = address.to_ne_bytes();
-        self.translation
-            .call_rw(&mut word, CallFlags::empty(), &[])?;
-        let frame = usize::from_ne_bytes(word) as u64;
+        let flags = CallFlags::empty();
+        self.translation.call_rw(&mut word, flags, &[]).ok()?;
+        Some(usize::from_ne_bytes(word) as u64 & !(PAGE as u64 - 1))
+    }
+
+    /// Makes a page present. The kernel reads it for us: where there is nothing any more (the
+    /// program changes its mappings as it likes) it says so, where a load of our own would be the
+    /// end of this daemon.
+    fn touch(&self, address: usize) -> Result<()> {
+        // SAFETY: the kernel reads the byte, or refuses; no reference is made.
+        let raw = unsafe { redox_write_v1(self.pipe_end.raw(), address as *const u8, 1) };
+        if let Err(error) = libredox::error::Error::demux(raw) {
+            let no_memory = error.errno() == ENOMEM;
+            return Err(Error::new(if no_memory { ENOMEM } else { EFAULT }));
+        }
+        match self.pipe.read(&mut [0])? {
+            1 => Ok(()),
+            _ => Err(Error::new(EIO)),
+        }
+    }
+
+    /// Checks that a frame is ordinary memory, by what the kernel thinks of it: only device memory
+    /// may be mapped by physical address.
+    fn check_ram(&self, address: usize, frame: u64) -> Result<()> {
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let mapped = unsafe {
             mmap(MmapArgs {
@@ -175,6 +324,7 @@ impl Borrower {
             Ok(device) => {
                 // SAFETY: mapped just now and used by nobody.
                 unsafe { munmap(device, PAGE) }?;
+                log::warn!("the page at {address:#x} is no ordinary memory");
                 Err(Error::new(EFAULT))
             }
             Err(error) if error.errno() == EPERM => Ok(()),
@@ -183,65 +333,171 @@ impl Borrower {
     }
 }
 
-/// A range of addresses with nothing behind them.
-fn reserve(length: usize) -> Result<Borrowed> {
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let address = unsafe {
-        mmap(MmapArgs {
-            addr: core::ptr::null_mut(),
-            length,
-            prot: PROT_NONE,
-            flags: MAP_PRIVATE,
-            fd: usize::MAX,
-            offset: 0,
-        })
-    }?;
-    Ok(Borrowed {
-        address: address as usize,
-        length,
-        mapped: AtomicBool::new(true),
-    })
-}
-
-impl Borrowed {
-    /// Bytes of the range.
-    #[expect(clippy::len_without_is_empty, reason = "an empty range has no use")]
-    pub fn len(&self) -> usize {
-        self.length
+impl Borrowing {
+    /// Whether all pages are here.
+    pub fn is_complete(&self) -> bool {
+        self.done == self.wanted.bytes
     }
 
-    /// Makes a request with the whole range as payload. Returns what the receiver answers, when it
-    /// does; until then the receiver has the pages, also if they are unmapped here meanwhile.
+    /// The pages, once they are all here. The program's address space is let go.
+    pub fn finish(self) -> Borrowed {
+        Borrowed {
+            place: self.place,
+            frames: self.frames,
+        }
+    }
+}
+
+/// Makes pieces of this task's own address space one range, by the same detour.
+pub struct Joiner {
+    own: Fd,
+    middle: Middle,
+}
+
+impl Joiner {
+    /// Opens the own address space and makes one in the middle.
     ///
     /// # Errors
-    /// Those of the request.
-    pub fn lend(&self, file: &Fd, metadata: &[u64]) -> Result<usize> {
-        let (payload, flags) = (self.address as *mut u8, CallFlags::empty());
-        // SAFETY: the range consists of whole pages that nothing here refers to; the kernel looks
-        // at what is mapped there and touches nothing else.
-        let result = unsafe { file.raw().raw_call(payload, self.length, flags, metadata) };
-        Ok(result?)
+    /// Those of the kernel's scheme.
+    pub fn new() -> Result<Self> {
+        let own = pin::own_space()?;
+        let middle = Middle::new(&own)?;
+        Ok(Self { own, middle })
     }
 
-    /// Unmaps the range, piece by piece as it was mapped.
-    pub fn unmap(&self) {
-        if !self.mapped.swap(false, Ordering::AcqRel) {
-            return;
-        }
-        for offset in (0..self.length).step_by(CHUNK) {
-            let chunk = CHUNK.min(self.length - offset);
-            // SAFETY: the range was mapped for this object, which gives no references to it, and
-            // only the first to come here unmaps it.
-            let result = unsafe { munmap((self.address + offset) as *mut (), chunk) };
-            if let Err(error) = result {
-                log::warn!("unmap of {chunk:#x} borrowed bytes failed: {error}");
+    /// The pages of `parts`, whole ones, one after the other: memory of a device, which does not go
+    /// when its mapping does. They are read once.
+    ///
+    /// # Errors
+    /// `EINVAL` for incomplete pages and for nothing; `ENOMEM`.
+    pub fn join(&self, parts: &[Region]) -> Result<Region> {
+        let mut bytes = 0;
+        let mut mapped = Ok(());
+        for part in parts {
+            // The kernel borrows what is there already.
+            part.read::<u8>(0)?;
+            mapped = self
+                .middle
+                .map(&self.own, part.address(), bytes, part.len(), true);
+            if mapped.is_err() {
+                break;
             }
+            bytes += part.len();
         }
+        let joined = mapped.and_then(|()| {
+            let place = Place {
+                address: mem::reserve_addresses(bytes)?,
+                bytes,
+            };
+            self.middle.map_here(place.address, bytes, true)?;
+            Ok(place)
+        });
+        // Undone in any case: the next ones need the place.
+        if bytes > 0 {
+            self.middle.unmap(bytes)?;
+        }
+        let place = joined?;
+        let address = place.address;
+        core::mem::forget(place);
+        // SAFETY: the mapping was made above, for nobody else.
+        Ok(unsafe { Region::of_mapping(address, bytes, Side::Aperture) })
     }
 }
 
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        self.unmap();
+/// End of the lower half of the address space, which belongs to programs.
+const USER_END: usize = 1 << 47;
+
+/// Adds a frame behind the others: to the last run, if it continues it.
+fn append(frames: &mut Vec<Frames>, physical: u64) {
+    if let Some(last) = frames.last_mut()
+        && last.physical + u64::from(last.pages) * PAGE as u64 == physical
+        && let Some(pages) = last.pages.checked_add(1)
+    {
+        last.pages = pages;
+        return;
+    }
+    frames.push(Frames { physical, pages: 1 });
+}
+
+/// Frames that are known to be ordinary memory. That never changes.
+#[derive(Debug, Default)]
+struct KnownRam {
+    /// End by start; ranges that touch are one.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl KnownRam {
+    fn holds(&self, frame: u64) -> bool {
+        let range = self.ranges.range(..=frame).next_back();
+        range.is_some_and(|(_, end)| frame < *end)
+    }
+
+    /// Adds a frame that is not held.
+    fn add(&mut self, frame: u64) {
+        let (mut start, mut end) = (frame, frame + PAGE as u64);
+        if let Some(behind) = self.ranges.remove(&end) {
+            end = behind;
+        }
+        if let Some((&before, &its_end)) = self.ranges.range(..frame).next_back()
+            && its_end == frame
+        {
+            start = before;
+        }
+        self.ranges.insert(start, end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = super::PAGE as u64;
+
+    #[test]
+    fn frames_that_follow_each_other_are_one_run() {
+        let mut frames = Vec::new();
+        for frame in [7, 8, 9, 3, 2, 3, 4] {
+            append(&mut frames, frame * PAGE);
+        }
+        let run = |first: u64, pages| Frames {
+            physical: first * PAGE,
+            pages,
+        };
+        assert_eq!(frames, [run(7, 3), run(3, 1), run(2, 3)]);
+    }
+
+    #[test]
+    fn known_frames_are_kept_as_ranges() {
+        let mut ram = KnownRam::default();
+        for frame in [5, 3, 9, 4, 0, 8] {
+            assert!(!ram.holds(frame * PAGE));
+            ram.add(frame * PAGE);
+        }
+        let held: Vec<u64> = (0..12).filter(|frame| ram.holds(frame * PAGE)).collect();
+        assert_eq!(held, [0, 3, 4, 5, 8, 9]);
+        let ranges: Vec<(u64, u64)> = ram
+            .ranges
+            .iter()
+            .map(|(s, e)| (s / PAGE, e / PAGE))
+            .collect();
+        assert_eq!(ranges, [(0, 1), (3, 6), (8, 10)]);
+    }
+
+    #[test]
+    fn known_frames_are_those_of_a_plain_array() {
+        let mut state = 9_u64;
+        let mut ram = KnownRam::default();
+        let mut known = [false; 256];
+        for _ in 0..2000 {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let frame = (state >> 40) % 256;
+            assert_eq!(ram.holds(frame * PAGE), known[frame as usize]);
+            if !known[frame as usize] {
+                ram.add(frame * PAGE);
+                known[frame as usize] = true;
+            }
+        }
     }
 }

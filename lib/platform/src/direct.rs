@@ -12,13 +12,14 @@
 //! all of them: a quarter slower. Memory that is copied to and fro is therefore kept [`THIRD`]
 //! apart ([`find_place`]); [`are_apart`] tells whether it is well placed.
 
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use libredox::call::{MmapArgs, mmap, munmap};
 use libredox::flag::{MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE};
-use syscall::error::{EEXIST, EFAULT, Error, Result};
+use syscall::error::{EEXIST, EFAULT, ENOMEM, Error, Result};
 use syscall::flag::MapFlags;
 
 use crate::copy::{self, Choices, Side};
@@ -384,6 +385,21 @@ impl<'a> Readable<'a> {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// A copy of the bytes.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(self.bytes)
+            .map_err(|_| Error::new(ENOMEM))?;
+        bytes.resize(self.bytes, 0);
+        // SAFETY: the source can be read (that is what it is), the target is our own.
+        unsafe { copy::copy(self.start.as_ptr(), bytes.as_mut_ptr(), self.bytes) };
+        Ok(bytes)
     }
 
     /// At most `bytes` bytes from `offset` on; fewer, or none, where it ends.

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use libredox::Fd;
 use libredox::call::{MmapArgs, mmap, munmap};
-use libredox::flag::{MAP_PRIVATE, MAP_SHARED, O_CLOEXEC, PROT_READ, PROT_WRITE};
+use libredox::flag::{MAP_PRIVATE, MAP_SHARED, O_CLOEXEC, PROT_NONE, PROT_READ, PROT_WRITE};
 use syscall::error::{EFAULT, EINVAL, EOVERFLOW, Error, Result};
 use syscall::flag::MapFlags;
 
@@ -148,6 +148,26 @@ impl Region {
             bytes,
             backing,
         })
+    }
+
+    /// Takes over a mapping of whole pages. Stores to it are for those who know that it allows
+    /// them.
+    ///
+    /// # Safety
+    /// `address` starts a mapping of `bytes` bytes that can be read, and that nothing else unmaps
+    /// or reaches through references.
+    pub(crate) unsafe fn of_mapping(address: usize, bytes: usize, side: Side) -> Self {
+        let backing = Rc::new(Backing::Mapping {
+            address,
+            bytes,
+            side,
+        });
+        Self {
+            // A mapping of the kernel's choice is never at 0.
+            start: NonNull::new(address as *mut u8).unwrap_or(NonNull::dangling()),
+            bytes,
+            backing,
+        }
     }
 
     /// A client's pages in the buffer of a request.
@@ -487,6 +507,25 @@ pub fn map_shared(file: &Fd, bytes: usize) -> Result<Region> {
     };
     // SAFETY: the mapping made above, known to nobody else.
     unsafe { Region::from_mapping(address, bytes, Side::Own) }
+}
+
+/// Addresses of this process with nothing behind them, to be replaced piece by piece.
+///
+/// # Errors
+/// `ENOMEM`; `EINVAL` for no bytes.
+pub(crate) fn reserve_addresses(bytes: usize) -> Result<usize> {
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let address = unsafe {
+        mmap(MmapArgs {
+            addr: core::ptr::null_mut(),
+            length: bytes,
+            prot: PROT_NONE,
+            flags: MAP_PRIVATE,
+            fd: ANONYMOUS,
+            offset: 0,
+        })?
+    };
+    Ok(address as usize)
 }
 
 /// Room in this process's address space: memory that costs nothing until it is touched, to be

@@ -1,177 +1,98 @@
-//! Pinning memory where it is: the client's side of the `scifpin` scheme, and the protocol both
-//! sides share.
+//! Pinning memory where it is: the program's side.
 //!
-//! Registered memory normally belongs to the SCIF daemon. A range that must keep its pages is
-//! pinned in place instead: the program hands the descriptor of its address space to `scifpin`,
-//! which borrows the pages and offers them to the SCIF daemon as a memory object. The object's
-//! *token* is then used like that of memory the daemon provided.
-//!
-//! One descriptor of `/scheme/scifpin/range` stands for one range:
-//!
-//! 1. the client sends its address space over it (`call` with `FD | WRITE`, metadata
-//!    [`SEND_SPACE`]); the daemon keeps it for the next step only;
-//! 2. the client calls [`PIN`] with a [`PinRecord`] as payload; the result is the token;
-//! 3. closing the descriptor, or the end of the program, lets the range go. Its pages stay pinned
-//!    until the last window on them is gone too.
+//! A program that registers memory keeps its pages; the SCIF daemon borrows them. The daemon finds
+//! them through the descriptor of the program's address space, which the program sends over a
+//! memory handle (`scif_abi::call::SEND_SPACE`) and which the daemon keeps no longer than it looks
+//! for the pages. What was pinned stays the same pages until the last window on them has gone,
+//! whatever the program maps at their addresses meanwhile.
 
 use alloc::vec::Vec;
+use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use libredox::Fd;
-use libredox::flag::{O_CLOEXEC, O_RDWR};
+use scif_abi::call::{MemoryCall, PinRecord, SEND_SPACE};
+use scif_abi::codec::Operation;
+use scif_abi::flags::Protection;
 use syscall::data::{GrantDesc, GrantFlags};
-use syscall::error::{EFAULT, EINVAL, EIO, Error, Result};
+use syscall::error::{EFAULT, EIO, Error, Result};
 use syscall::flag::CallFlags;
 
 use crate::mem::PAGE;
 use crate::shared::Range;
 
-/// Name of the scheme.
-pub const SCHEME: &str = "scifpin";
-/// Opens a descriptor for one range, as yet unpinned.
-pub const RANGE_PATH: &str = "/scheme/scifpin/range";
-/// Text file: one line per pinned range.
-pub const LIST_PATH: &str = "/scheme/scifpin/ranges";
-
-/// Metadata word that comes with the descriptor of the client's address space.
-pub const SEND_SPACE: u64 = 1;
-/// Operation: pin a range of that space; the payload is a [`PinRecord`]. Result: the token.
-pub const PIN: u64 = 2;
-
-/// The range may be read by peers; the value of `SCIF_PROT_READ`.
-pub const READ: u32 = 1;
-/// The range may be written by peers; the value of `SCIF_PROT_WRITE`.
-pub const WRITE: u32 = 2;
-
-/// Flag of [`PinRecord`], root only: the pages count against nobody's limit.
-pub const UNCHARGED: u32 = 1;
-
-/// What [`PIN`] pins.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct PinRecord {
-    /// First byte; a multiple of the page size.
-    pub address: u64,
-    /// Bytes; a multiple of the page size, not 0.
-    pub length: u64,
-    /// [`READ`] and [`WRITE`]: what the program itself must be allowed to do with every page.
-    pub protection: u32,
-    /// 0 or [`UNCHARGED`].
-    pub flags: u32,
-}
-
-impl PinRecord {
-    /// Bytes of a record on its way to the daemon.
-    pub const BYTES: usize = 24;
-
-    /// The record as it travels: the fields in order, little endian.
-    pub fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        bytes[..8].copy_from_slice(&self.address.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.length.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.protection.to_le_bytes());
-        bytes[20..].copy_from_slice(&self.flags.to_le_bytes());
-        bytes
-    }
-
-    /// The record from a payload, which must have exactly its length.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
-        let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        let half = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        Some(Self {
-            address: word(0)?,
-            length: word(8)?,
-            protection: half(16)?,
-            flags: half(20)?,
-        })
-    }
-
-    /// Address and length, if they are whole pages of user space and the other fields make sense.
-    ///
-    /// # Errors
-    /// `EINVAL` as above, `EFAULT` beyond user space.
-    pub fn range(&self) -> Result<(usize, usize)> {
-        let aligned = |value: u64| value.is_multiple_of(PAGE as u64);
-        if !aligned(self.address) || !aligned(self.length) || self.length == 0 {
-            return Err(Error::new(EINVAL));
-        }
-        if self.protection & !(READ | WRITE) != 0 || self.flags & !UNCHARGED != 0 {
-            return Err(Error::new(EINVAL));
-        }
-        match self.address.checked_add(self.length) {
-            Some(end) if end <= USER_END => Ok((self.address as usize, self.length as usize)),
-            _ => Err(Error::new(EFAULT)),
-        }
-    }
-}
-
-/// End of the lower half of the address space, which belongs to programs.
-const USER_END: u64 = 1 << 47;
-
-/// A pinned range. Dropping it lets the range go; windows on it keep its pages.
+/// Pinned pages. Dropping the value lets them go; windows on them keep them.
 pub struct Pin {
+    /// The memory handle.
     file: Fd,
     token: u64,
 }
 
+impl fmt::Debug for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pin({:#x})", self.token)
+    }
+}
+
 impl Pin {
-    /// Pins `length` bytes at `address` of this program where they are. `protection` is what peers
-    /// may do, [`READ`] and [`WRITE`]; `flags` is 0 or [`UNCHARGED`].
-    ///
-    /// # Safety
-    /// From now on others may read and change the memory at any time: nothing may refer to it as
-    /// if it were ordinary memory of the program's own.
+    /// Pins the pages of `range` (whole pages) through a memory handle that `open` opens.
+    /// `protection` is what windows on them may allow.
     ///
     /// # Errors
-    /// `EINVAL` for an incomplete page or an unknown flag; `EFAULT` when a page is not mapped, not
-    /// allowed to the program itself, or no ordinary memory; `EAGAIN` at a limit of the user;
-    /// `ENOMEM`; `EPERM` for [`UNCHARGED`] without being root; `ENODEV` without SCIF daemon;
-    /// `ENOENT` without `scifpin`.
-    pub unsafe fn new(address: usize, length: usize, protection: u32, flags: u32) -> Result<Self> {
+    /// `EINVAL` for incomplete or no pages; `EFAULT` when a page is not mapped, does not allow the
+    /// program itself what `protection` says, or is no ordinary memory; `EAGAIN` at a limit of the
+    /// user; `ENOMEM`; `EPERM` for [`PinRecord::UNCHARGED`] without being root; those of `open`.
+    pub fn new(
+        open: impl FnOnce() -> Result<Fd>,
+        range: Range<'_>,
+        protection: Protection,
+        flags: u32,
+    ) -> Result<Self> {
+        range.check_pages()?;
+        let mappings = own_mappings()?;
+        check(&mappings, range.address(), range.bytes(), protection)?;
+        touch(&mappings, range.address(), range.bytes());
         let record = PinRecord {
-            address: address as u64,
-            length: length as u64,
-            protection,
-            flags,
+            address: (range.address() as u64).into(),
+            length: (range.bytes() as u64).into(),
+            protection: protection.bits().into(),
+            flags: flags.into(),
         };
-        record.range()?;
-        let mappings = mappings(&own_space()?)?;
-        check(&mappings, address, length, protection)?;
-        touch(&mappings, address, length);
-        let file = Fd::open(RANGE_PATH, O_RDWR | O_CLOEXEC, 0)?;
-        // A fresh one: the daemon lists the mappings too.
-        let sent = own_space()?.into_raw();
-        if let Err(error) = file.call_wo(&sent.to_ne_bytes(), CallFlags::FD, &[SEND_SPACE]) {
-            // Whether the descriptor is still there depends on how far the call came.
-            let _ = libredox::call::close(sent);
-            return Err(error.into());
-        }
-        let mut payload = record.to_bytes();
-        let token = file.call_rw(&mut payload, CallFlags::empty(), &[PIN])?;
-        Ok(Self {
-            file,
-            token: token as u64,
-        })
+        let file = open()?;
+        // A fresh descriptor: the daemon lists the mappings too.
+        let token = pin(&file, own_space()?, record)?;
+        Ok(Self { file, token })
     }
 
-    /// As [`new`](Self::new), for memory that is known to change.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn of_range(range: Range<'_>, protection: u32, flags: u32) -> Result<Self> {
-        // SAFETY: a range is memory that may change at any time.
-        unsafe { Self::new(range.address(), range.bytes(), protection, flags) }
-    }
-
-    /// What register and the cached transfers of the SCIF daemon call the memory.
+    /// What `register` and the cached transfers of the daemon call the pages.
     pub fn token(&self) -> u64 {
         self.token
     }
 
-    /// The descriptor that keeps the range pinned.
+    /// The memory handle.
     pub fn fd(&self) -> usize {
         self.file.raw()
     }
+}
+
+/// Asks the daemon behind the memory handle `file` to pin pages of `space`. Returns their token.
+///
+/// # Errors
+/// Those of the daemon.
+pub fn pin(file: &Fd, space: Fd, record: PinRecord) -> Result<u64> {
+    let sent = space.into_raw();
+    if let Err(error) = file.call_wo(&sent.to_ne_bytes(), CallFlags::FD, &[SEND_SPACE]) {
+        // Whether the descriptor is still there depends on how far the call came.
+        let _ = libredox::call::close(sent);
+        return Err(error.into());
+    }
+    let call = MemoryCall::Pin { record };
+    let [first, second] = call.words();
+    let mut payload = [0; size_of::<PinRecord>()];
+    payload.copy_from_slice(call.payload());
+    let metadata = [call.number(), first, second];
+    let token = file.call_rw(&mut payload, CallFlags::empty(), &metadata)?;
+    Ok(token as u64)
 }
 
 /// One mapping of an address space.
@@ -205,8 +126,19 @@ pub fn own_space() -> Result<Fd> {
     )?))
 }
 
+/// The mappings of this program, ascending.
+///
+/// # Errors
+/// Those of the handle of the own address space.
+pub fn own_mappings() -> Result<Vec<Mapping>> {
+    mappings(&own_space()?)
+}
+
 /// The mappings of an address space, ascending. Reads on from where the descriptor stands, so give
 /// a fresh one.
+///
+/// # Errors
+/// Those of reading the descriptor.
 pub fn mappings(space: &Fd) -> Result<Vec<Mapping>> {
     const PER_READ: usize = 16;
     let mut mappings = Vec::new();
@@ -214,10 +146,11 @@ pub fn mappings(space: &Fd) -> Result<Vec<Mapping>> {
     loop {
         let count = space.read(&mut buffer)?;
         let records = buffer.get(..count).ok_or(Error::new(EIO))?;
-        if records.is_empty() {
+        mappings.extend(records.chunks_exact(size_of::<GrantDesc>()).map(parse));
+        // The kernel stores as many as fit.
+        if count < buffer.len() {
             return Ok(mappings);
         }
-        mappings.extend(records.chunks_exact(size_of::<GrantDesc>()).map(parse));
     }
 }
 
@@ -234,8 +167,9 @@ fn parse(record: &[u8]) -> Mapping {
     }
 }
 
-/// The parts of `mappings` (ascending) that lie in a range, whose end is not beyond user space.
-fn parts(
+/// The parts of `mappings` (ascending) in a range, whose end is not beyond user space: first
+/// address, the one behind the last, and rights.
+pub(crate) fn parts(
     mappings: &[Mapping],
     address: usize,
     length: usize,
@@ -255,10 +189,19 @@ fn parts(
 ///
 /// # Errors
 /// `EFAULT`.
-pub fn check(mappings: &[Mapping], address: usize, length: usize, protection: u32) -> Result<()> {
-    let mut need = GrantFlags::empty();
-    need.set(GrantFlags::GRANT_READ, protection & READ != 0);
-    need.set(GrantFlags::GRANT_WRITE, protection & WRITE != 0);
+pub fn check(
+    mappings: &[Mapping],
+    address: usize,
+    length: usize,
+    protection: Protection,
+) -> Result<()> {
+    let end = address.checked_add(length).ok_or(Error::new(EFAULT))?;
+    // There is no memory that can be written and not read.
+    let mut need = GrantFlags::GRANT_READ;
+    need.set(
+        GrantFlags::GRANT_WRITE,
+        protection.contains(Protection::WRITE),
+    );
     let mut at = address;
     for (start, end, flags) in parts(mappings, address, length) {
         if start != at || !flags.contains(need) || flags.contains(GrantFlags::GRANT_PHYS) {
@@ -266,7 +209,7 @@ pub fn check(mappings: &[Mapping], address: usize, length: usize, protection: u3
         }
         at = end;
     }
-    if at == address + length {
+    if at == end {
         Ok(())
     } else {
         Err(Error::new(EFAULT))
@@ -296,67 +239,10 @@ mod tests {
     use super::*;
 
     const RW: GrantFlags = GrantFlags::GRANT_READ.union(GrantFlags::GRANT_WRITE);
+    const NONE: Protection = Protection::empty();
 
     fn mapping(base: usize, size: usize, flags: GrantFlags) -> Mapping {
         Mapping { base, size, flags }
-    }
-
-    #[test]
-    fn records_survive_the_way() {
-        let record = PinRecord {
-            address: 0x1122_3344_5566_7000,
-            length: 0x8000,
-            protection: WRITE,
-            flags: UNCHARGED,
-        };
-        assert_eq!(PinRecord::from_bytes(&record.to_bytes()), Some(record));
-        assert_eq!(PinRecord::from_bytes(&[0; 23]), None);
-        assert_eq!(PinRecord::from_bytes(&[0; 25]), None);
-    }
-
-    #[test]
-    fn ranges_are_whole_pages_of_user_space() {
-        let good = PinRecord {
-            address: 0x5000,
-            length: 0x2000,
-            protection: READ | WRITE,
-            flags: 0,
-        };
-        assert_eq!(good.range(), Ok((0x5000, 0x2000)));
-        let invalid = Err(Error::new(EINVAL));
-        assert_eq!(PinRecord { length: 0, ..good }.range(), invalid);
-        assert_eq!(
-            PinRecord {
-                length: 0x2001,
-                ..good
-            }
-            .range(),
-            invalid
-        );
-        assert_eq!(
-            PinRecord {
-                address: 0x5001,
-                ..good
-            }
-            .range(),
-            invalid
-        );
-        assert_eq!(
-            PinRecord {
-                protection: 4,
-                ..good
-            }
-            .range(),
-            invalid
-        );
-        assert_eq!(PinRecord { flags: 2, ..good }.range(), invalid);
-        let fault = Err(Error::new(EFAULT));
-        let address = USER_END - 0x1000;
-        assert_eq!(PinRecord { address, ..good }.range(), fault);
-        let address = u64::MAX - 0xFFF;
-        assert_eq!(PinRecord { address, ..good }.range(), fault);
-        let address = USER_END - 0x2000;
-        assert!(PinRecord { address, ..good }.range().is_ok());
     }
 
     #[test]
@@ -370,21 +256,22 @@ mod tests {
             mapping(0xA000, 0x1000, GrantFlags::empty()),
         ];
         let fault = Err(Error::new(EFAULT));
-        assert_eq!(check(&list, 0x4000, 0x2000, READ | WRITE), Ok(()));
-        assert_eq!(check(&list, 0x5000, 0x1000, WRITE), Ok(()));
+        assert_eq!(check(&list, 0x4000, 0x2000, Protection::all()), Ok(()));
+        assert_eq!(check(&list, 0x5000, 0x1000, Protection::WRITE), Ok(()));
         // Over a border, and with what one of the two allows.
-        assert_eq!(check(&list, 0x5000, 0x3000, READ), Ok(()));
-        assert_eq!(check(&list, 0x5000, 0x3000, WRITE), fault);
+        assert_eq!(check(&list, 0x5000, 0x3000, Protection::READ), Ok(()));
+        assert_eq!(check(&list, 0x5000, 0x3000, Protection::WRITE), fault);
         // Holes before, in the middle, behind; nothing at all.
-        assert_eq!(check(&list, 0x3000, 0x2000, READ), fault);
-        assert_eq!(check(&list, 0x1000, 0x4000, READ), fault);
-        assert_eq!(check(&list, 0x7000, 0x2000, READ), fault);
-        assert_eq!(check(&list, 0x2000, 0x1000, 0), fault);
-        assert_eq!(check(&[], 0x2000, 0x1000, 0), fault);
+        assert_eq!(check(&list, 0x3000, 0x2000, Protection::READ), fault);
+        assert_eq!(check(&list, 0x1000, 0x4000, Protection::READ), fault);
+        assert_eq!(check(&list, 0x7000, 0x2000, Protection::READ), fault);
+        assert_eq!(check(&list, 0x2000, 0x1000, NONE), fault);
+        assert_eq!(check(&[], 0x2000, 0x1000, NONE), fault);
+        assert_eq!(check(&list, usize::MAX - 0xfff, 0x2000, NONE), fault);
         // Device memory; no rights at all.
-        assert_eq!(check(&list, 0x9000, 0x1000, READ), fault);
-        assert_eq!(check(&list, 0xA000, 0x1000, READ), fault);
-        assert_eq!(check(&list, 0xA000, 0x1000, 0), Ok(()));
+        assert_eq!(check(&list, 0x9000, 0x1000, Protection::READ), fault);
+        assert_eq!(check(&list, 0xA000, 0x1000, Protection::READ), fault);
+        assert_eq!(check(&list, 0xA000, 0x1000, NONE), fault);
     }
 
     #[test]

@@ -1,18 +1,16 @@
 //! Memory of a SCIF program that others reach: the memory it registers and the windows of peers
 //! that it maps.
 //!
-//! The `scif:` daemon can only lend out memory of its own. So a range that a program registers is
-//! replaced, once, by memory of the daemon with the same content at the same address
-//! ([`provide`]); the program does not notice, unless other threads write to the range at that very
-//! moment: such writes may be lost. Ranges that cannot be replaced stay where they are and are lent
-//! to the daemon by the helper `scifpin`. A table of the process knows what is whose; entries go
-//! when memory is unmapped through this module, or when the daemon says that its memory is no
+//! A page that a program owns stays where it is: registering it has the `scif:` daemon borrow it
+//! ([`provide`]). Memory that belongs to the daemon is what a program asked for as such
+//! ([`Memory::new`]); it is physically contiguous as far as possible, and registering it needs no
+//! borrowing. A table of the process knows which memory that is; entries go when it is unmapped or
+//! loses rights through this module ([`changed`]), or when the daemon says that its memory is no
 //! longer mapped here ([`forget`]).
 //!
 //! No memory of this kind is ever seen through a reference.
 
 mod memory;
-mod plan;
 mod reach;
 mod table;
 mod window;
@@ -22,18 +20,16 @@ use core::marker::PhantomData;
 
 use libredox::Fd;
 use libredox::call::{Call, MmapArgs, mmap, munmap};
-use libredox::flag::{MAP_SHARED, O_CLOEXEC, O_RDWR, PROT_READ, PROT_WRITE};
+use libredox::flag::{MAP_SHARED, O_CLOEXEC, O_RDWR};
 use scif_abi::call::MemoryCall;
 use scif_abi::codec::Operation;
 use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, Error, Result};
 use syscall::flag::{CallFlags, MapFlags};
 
-use crate::copy;
 use crate::direct::{Readable, Writable};
 use crate::lock::Mutex;
 use crate::mem::PAGE;
-use crate::pin::{self, Pin};
-use plan::Plan;
+use crate::pin::Pin;
 use table::Table;
 
 pub use memory::{Memory, View};
@@ -55,9 +51,6 @@ unsafe extern "C" {
 /// `MAP_FIXED` as `mmap` takes it.
 const MAP_FIXED: u32 = MapFlags::MAP_FIXED.bits() as u32;
 
-/// Bytes below the stack pointer that the replacing of memory may use, far more than it does.
-const STACK_BELOW: usize = 256 * 1024;
-
 /// Memory of this process by address, for calls that name memory the way C does. It may be no
 /// memory at all: the calls find that out.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +65,7 @@ impl<'a> Range<'a> {
     ///
     /// # Safety
     /// What is mapped there, now and as long as the value is used, is memory that may change at
-    /// any time: no reference leads there, and other threads do not write to it while it is
-    /// registered for the first time.
+    /// any time: no reference leads there.
     pub const unsafe fn new(address: usize, bytes: usize) -> Self {
         Self {
             address,
@@ -124,6 +116,20 @@ impl<'a> Range<'a> {
             bytes,
             memory: self.memory,
         })
+    }
+
+    /// The whole pages that hold the range, and where in them it begins; `None` when it is empty or
+    /// no part of the address space. What lies beside the range is not for the caller to change.
+    pub fn around(self) -> Option<(Self, usize)> {
+        let start = self.address - self.address % PAGE;
+        let end = self.address.checked_add(self.bytes)?;
+        let end = end.checked_next_multiple_of(PAGE)?;
+        let pages = Self {
+            address: start,
+            bytes: end - start,
+            memory: self.memory,
+        };
+        (self.bytes > 0).then_some((pages, self.address - start))
     }
 
     /// Copies the first bytes out, through the kernel, which finds out whether they are there.
@@ -217,75 +223,56 @@ pub fn write(fd: usize, data: Range<'_>) -> Result<usize> {
 }
 
 /// Memory as the daemon knows it.
+#[derive(Debug)]
 pub struct Provided {
     /// Names the memory object.
     pub token: u64,
     /// Where in the object the range begins, in bytes.
     pub offset: u64,
-    /// Memory that stays in place is lent until this goes, and until its last window is gone.
-    lent: Option<Pin>,
+    /// Pages of the program's own are pinned until this goes, and until their last window is gone.
+    pin: Option<Pin>,
 }
 
 impl Provided {
-    /// Whether the memory stayed where it was, and is lent for as long as this value lives, or the
-    /// windows made of it.
-    pub fn is_in_place(&self) -> bool {
-        self.lent.is_some()
+    /// Whether the pages are the program's own, pinned as long as this value lives, or the windows
+    /// made of it.
+    pub fn is_pinned(&self) -> bool {
+        self.pin.is_some()
     }
 }
 
 /// Makes a range memory that the daemon knows: finds it in the table or, if it is whole pages,
-/// replaces it or, when that is not possible, lends it. `writable` demands that it can be written.
+/// pins it where it is, for windows with `protection` at most. `open` opens a memory handle for
+/// that.
 ///
 /// # Errors
-/// `EINVAL` unless the range is whole pages or known, `EFAULT` when they are not mapped, not
-/// readable or not writable, `EAGAIN` or `ENOMEM` when there is no memory for the user.
-// Not inlined, so that what it knows about its place on the stack holds.
-#[inline(never)]
-pub fn provide(range: Range<'_>, writable: bool) -> Result<Provided> {
-    let mut table = TABLE.lock();
-    let (address, bytes) = (range.address, range.bytes);
-    if let Some((token, offset)) = table.find(address, bytes) {
-        return Ok(Provided {
-            token,
-            offset,
-            lent: None,
-        });
+/// `EINVAL` unless the range is whole pages or known, `EFAULT` when they are not mapped, or do not
+/// allow the program itself what `protection` says, or are a device's; `EAGAIN` or `ENOMEM` when
+/// there is no memory for the user; those of `open`.
+pub fn provide(
+    range: Range<'_>,
+    protection: scif_abi::flags::Protection,
+    open: impl FnOnce() -> Result<Fd>,
+) -> Result<Provided> {
+    if let Some(known) = known(range) {
+        return Ok(known);
     }
     range.check_pages()?;
-    let mappings = plan::own_mappings()?;
-    // This function's variables, and the stack of the functions it calls.
-    let here = &raw const mappings as usize;
-    let busy = (here.saturating_sub(STACK_BELOW), here + PAGE);
-    match plan::plan(&mappings, address, bytes, writable, busy)? {
-        Plan::Replace(runs) => {
-            let token = replace(&mut table, range, &runs)?;
-            Ok(Provided {
-                token,
-                offset: 0,
-                lent: None,
-            })
-        }
-        Plan::InPlace => {
-            drop(table);
-            lend(range, writable)
-        }
-    }
+    let pin = Pin::new(open, range, protection, 0)?;
+    Ok(Provided {
+        token: pin.token(),
+        offset: 0,
+        pin: Some(pin),
+    })
 }
 
-/// Makes whole pages known to the daemon without replacing them, through the helper `scifpin`.
-///
-/// # Errors
-/// As [`provide`], and those of the helper.
-pub fn lend(range: Range<'_>, writable: bool) -> Result<Provided> {
-    range.check_pages()?;
-    let protection = pin::READ | if writable { pin::WRITE } else { 0 };
-    // SAFETY: a range is memory that may change at any time.
-    let lent = unsafe { Pin::new(range.address, range.bytes, protection, 0)? };
-    Ok(Provided {
-        token: lent.token(),
-        offset: 0,
-        lent: Some(lent),
+/// The range, if it is the daemon's memory.
+pub fn known(range: Range<'_>) -> Option<Provided> {
+    let (token, offset) = TABLE.lock().find(range.address, range.bytes)?;
+    Some(Provided {
+        token,
+        offset,
+        pin: None,
     })
 }
 
@@ -301,6 +288,7 @@ pub fn forget(range: Range<'_>) {
 /// To be called after something was mapped over a range, or rights to it were taken away, by other
 /// means than this module's.
 pub fn changed(range: Range<'_>) {
+    forget(range);
     reach::forget(range);
 }
 
@@ -327,36 +315,6 @@ fn new_object(bytes: usize) -> Result<(Fd, u64)> {
     let metadata = [request.number(), first, second];
     let token = file.call_rw(&mut [], CallFlags::empty(), &metadata)?;
     Ok((file, token as u64))
-}
-
-/// Replaces a range by a new object of the daemon, content kept; returns the object's token.
-fn replace(table: &mut Table, range: Range<'_>, runs: &[plan::Run]) -> Result<u64> {
-    let (file, token) = new_object(range.bytes)?;
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let view = unsafe { map(&file, 0, range.bytes, PROT_READ | PROT_WRITE, None)? };
-    // SAFETY: all of the range is readable (planned so), the view is as long and known only here.
-    unsafe { copy::copy(range.address as *const u8, view as *mut u8, range.bytes) };
-    let mut result = Ok(token);
-    for run in runs {
-        let write = if run.writable { PROT_WRITE } else { 0 };
-        let offset = run.address - range.address;
-        // SAFETY: the same bytes come to the same addresses, and no reference leads there.
-        let mapped = unsafe {
-            let at = Some(run.address);
-            map(&file, offset, run.bytes, PROT_READ | write, at)
-        };
-        if let Err(error) = mapped {
-            result = Err(error);
-            break;
-        }
-        table.insert(run.address, run.bytes, token, offset as u64);
-    }
-    // SAFETY: the view was made above and is used no more.
-    unsafe { munmap(view as *mut (), range.bytes)? };
-    if result.is_ok() {
-        table.insert(range.address, range.bytes, token, 0);
-    }
-    result
 }
 
 /// Maps a part of a scheme's file, shared, at `address` or where the kernel likes.
@@ -387,16 +345,21 @@ unsafe fn map(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scif_abi::flags::Protection;
 
     fn pages(address: usize, bytes: usize) -> Range<'static> {
         // SAFETY: nothing is accessed by these tests.
         unsafe { Range::new(address, bytes) }
     }
 
+    fn unopened() -> Result<Fd> {
+        panic!("nothing is to be pinned")
+    }
+
     #[test]
-    fn only_whole_pages_can_be_provided() {
+    fn only_whole_pages_can_be_pinned() {
         for (address, bytes) in [(0x1001, 0x1000), (0x1000, 0x1001), (0x1000, 0)] {
-            let result = provide(pages(address, bytes), true);
+            let result = provide(pages(address, bytes), Protection::all(), unopened);
             assert_eq!(result.err().map(|error| error.errno), Some(EINVAL));
         }
     }
@@ -405,15 +368,33 @@ mod tests {
     fn what_is_known_needs_no_system_call() {
         let range = pages(0x10_0000, 0x3000);
         TABLE.lock().insert(0x10_0000, 0x3000, 9, 0x2000);
-        let known = provide(range.part(0x1000, 0x1000).unwrap(), true).unwrap();
-        assert_eq!((known.token, known.offset), (9, 0x3000));
-        assert!(!known.is_in_place());
-        let odd = provide(range.part(0x10, 3).unwrap(), true).unwrap();
+        let part = range.part(0x1000, 0x1000).unwrap();
+        let found = provide(part, Protection::all(), unopened).unwrap();
+        assert_eq!((found.token, found.offset), (9, 0x3000));
+        assert!(!found.is_pinned());
+        let odd = provide(range.part(0x10, 3).unwrap(), Protection::all(), unopened).unwrap();
         assert_eq!((odd.token, odd.offset), (9, 0x2010));
         forget(range.part(0x10, 3).unwrap());
-        assert!(provide(range, true).is_err());
+        assert!(known(range).is_none());
+        assert!(known(part).is_some());
+        // What loses rights is no longer known: it is asked for its rights each time.
+        changed(part);
+        assert!(known(part).is_none());
         forget(range);
-        assert!(provide(range, true).is_err());
+    }
+
+    #[test]
+    fn the_pages_around_a_range_hold_it() {
+        let around = |address, bytes| {
+            let (whole, offset) = pages(address, bytes).around()?;
+            Some((whole.address(), whole.bytes(), offset))
+        };
+        assert_eq!(around(0x1000, 0x1000), Some((0x1000, 0x1000, 0)));
+        assert_eq!(around(0x1fff, 2), Some((0x1000, 0x2000, 0xfff)));
+        assert_eq!(around(0x1001, 0xfff), Some((0x1000, 0x1000, 1)));
+        assert_eq!(around(0x1001, 0), None);
+        assert_eq!(around(usize::MAX - 1, 1), None);
+        assert_eq!(around(usize::MAX, 2), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //!
 //! Flag words are plain numbers here, as unknown bits have to be refused by each call in its own
 //! order; their meanings are in [`flags`](crate::flags). Memory is named by its *token*, which
-//! [`MemoryCall::Provide`] and [`MemoryCall::Token`] give out: the user who made it may use it, and
+//! [`MemoryCall::Provide`] and [`MemoryCall::Pin`] give out: the user who made it may use it, and
 //! root.
 
 use syscall_derive::{Layout, Operation};
@@ -468,9 +468,46 @@ pub enum Call {
     },
 }
 
-/// An operation on a memory handle: a descriptor of the path `memory`, one memory object each. The
-/// object goes when the last descriptor and the last mapping of it have gone; windows keep its
-/// pages beyond that.
+/// Which pages a program pins.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+    Layout,
+)]
+#[layout(size = 24, align = 1)]
+#[repr(C)]
+pub struct PinRecord {
+    /// First byte in the program's address space, a multiple of the page size.
+    #[layout(offset = 0)]
+    pub address: U64,
+    /// Bytes, a multiple of the page size, not 0.
+    #[layout(offset = 8)]
+    pub length: U64,
+    /// What windows of the pages may allow: [`Protection`](crate::flags::Protection).
+    #[layout(offset = 16)]
+    pub protection: U32,
+    /// 0 or [`UNCHARGED`](PinRecord::UNCHARGED).
+    #[layout(offset = 20)]
+    pub flags: U32,
+}
+
+impl PinRecord {
+    /// Root only: the pages count against nobody's limit.
+    pub const UNCHARGED: u32 = 1;
+}
+
+/// An operation on a memory handle: a descriptor of the path `memory`, or `dup(endpoint,
+/// "memory")`, one memory object each. The object goes when the last descriptor and the last
+/// mapping of it have gone; windows keep its pages beyond that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Operation)]
 #[operation(number = u64, words = 2)]
 pub enum MemoryCall {
@@ -481,44 +518,26 @@ pub enum MemoryCall {
         #[word(0)]
         pages: u64,
     },
-    /// Result: the token of the object; `ENOENT` while the handle has none, also while an `Offer`
-    /// is on its way.
-    #[op(81)]
-    Token,
-    /// Makes the object of the caller's own pages, which are the payload: whole pages. Root only,
-    /// on behalf of somebody. The pages must all be present. The call keeps the handle open and the
-    /// payload lent; it returns when `Unpin` has given the object up and no window uses it any
-    /// more. Result: 0.
-    #[op(82)]
-    Offer {
-        /// Uid of the user who may use the token, whose limit it counts against.
-        #[word(0)]
-        owner: u32,
-    },
-    /// `scif_pin_pages`, root only: as `Provide`, or as `Offer` when there is a payload (`pages`
-    /// is 0 then). Such an object counts against nobody's limit and holds one reference to its
-    /// pages that `Unpin` gives back. Result: as `Provide` or `Offer`.
+    /// Makes the object of pages of the address space that was sent over the handle before
+    /// ([`SEND_SPACE`]). They stay where they are and what they are, also when the program unmaps
+    /// them, until nobody uses the object any more. Result: the token.
     #[op(83)]
     Pin {
-        /// Pages, or 0 with a payload.
-        #[word(0)]
-        pages: u64,
-    },
-    /// `scif_unpin_pages`, root only: from now on nothing new is registered on the object, and it
-    /// goes with its last window. Result: 0; `EINVAL` for any other token.
-    #[op(84)]
-    Unpin {
-        /// Token of an object that `Pin` or `Offer` made.
-        #[word(0)]
-        token: u64,
+        /// Which pages.
+        #[payload]
+        record: PinRecord,
     },
 }
+
+/// The metadata word that comes with the descriptor of an address space sent over a memory handle,
+/// for the [`MemoryCall::Pin`] that follows. No number of an operation.
+pub const SEND_SPACE: u64 = 85;
 
 #[cfg(test)]
 mod tests {
     use super::{
-        AcceptRecord, CachedRecord, Call, DirectRecord, MemoryCall, RegisterRecord, RmaRecord,
-        SignalRecord,
+        AcceptRecord, CachedRecord, Call, DirectRecord, MemoryCall, PinRecord, RegisterRecord,
+        RmaRecord, SignalRecord,
     };
     use crate::codec::{DecodeError, Operation as _};
     use crate::ids::PortId;
@@ -647,10 +666,14 @@ mod tests {
     fn memory_calls_survive_the_way_too() {
         let calls = [
             MemoryCall::Provide { pages: 1 << 40 },
-            MemoryCall::Token,
-            MemoryCall::Offer { owner: 1000 },
-            MemoryCall::Pin { pages: 7 },
-            MemoryCall::Unpin { token: 9 },
+            MemoryCall::Pin {
+                record: PinRecord {
+                    address: 0x7000.into(),
+                    length: 0x2000.into(),
+                    protection: 3.into(),
+                    flags: PinRecord::UNCHARGED.into(),
+                },
+            },
         ];
         for call in calls {
             let decoded = MemoryCall::decode(call.number(), call.words(), call.payload());

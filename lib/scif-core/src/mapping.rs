@@ -39,6 +39,15 @@ pub struct Mapped {
     pub pages: u64,
 }
 
+/// What [`Engine::map_pieces`] gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedPieces {
+    /// For [`Engine::unmap`].
+    pub window: RemoteWindowId,
+    /// Where the pages are: contiguous pieces in order, with their bytes.
+    pub pieces: Vec<(Place, u64)>,
+}
+
 /// What [`Engine::get_pages`] gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GotPages {
@@ -99,6 +108,44 @@ impl Engine {
             window.mapped += found.pages;
         }
         Ok(found)
+    }
+
+    /// How many bytes of the peer's registered address space from `offset` on, at most `length`,
+    /// are in one window, so that one [`Engine::map_pieces`] can cover them.
+    ///
+    /// # Errors
+    /// As [`Engine::map_run`].
+    pub fn window_run(&self, id: EndpointId, offset: i64, length: u64) -> Result<u64, Error> {
+        let (_, found) = self.find_run(id, offset, length, Protection::empty())?;
+        let window = self.windows.remote(found.window);
+        let pages = window.map_or(0, |window| window.chunks.pages());
+        Ok(length.min((pages - found.first_page) * PAGE))
+    }
+
+    /// `scif_mmap` of a range within one window, in as many pieces as its memory has there: notes a
+    /// use of the pages, as [`Engine::map`] does.
+    ///
+    /// # Errors
+    /// As [`Engine::map`]; `EXDEV`: the range is registered but not all in one window.
+    pub fn map_pieces(
+        &mut self,
+        _mem: &mut dyn Memory,
+        id: EndpointId,
+        offset: i64,
+        length: u64,
+        protection: u32,
+    ) -> Result<MappedPieces, Error> {
+        let need = Protection::from_bits(protection).ok_or(Error::InvalidArgument)?;
+        let (_, first) = self.find_run(id, offset, length, need)?;
+        let window = self.windows.remote_mut(first.window);
+        let window = window.ok_or(Error::NoSuchAddress)?;
+        let at = first.first_page * PAGE;
+        let pieces = window.chunks.pieces(at, length).ok_or(Error::CrossesRuns)?;
+        window.mapped += length / PAGE;
+        Ok(MappedPieces {
+            window: first.window,
+            pieces,
+        })
     }
 
     /// `scif_munmap`: `pages` pages of a mapping of `window` are gone. Works in every state, after
@@ -185,15 +232,10 @@ impl Engine {
         let (connection, first) = self.find_run(id, offset, length, Protection::empty())?;
         let window = self.windows.remote_mut(first.window);
         let window = window.ok_or(Error::NoSuchAddress)?;
-        let (mut at, pages) = (first.first_page * PAGE, length / PAGE);
-        let end = at + length;
-        let mut runs = Vec::new();
-        while at < end {
-            let (place, rest) = window.chunks.place(at).ok_or(Error::NoSuchAddress)?;
-            let bytes = rest.min(end - at);
-            runs.push((place, bytes / PAGE));
-            at += bytes;
-        }
+        let (at, pages) = (first.first_page * PAGE, length / PAGE);
+        let pieces = window.chunks.pieces(at, length);
+        let mut runs = pieces.ok_or(Error::NoSuchAddress)?;
+        runs.iter_mut().for_each(|(_, bytes)| *bytes /= PAGE);
         window.mapped += pages;
         let protection = window.protection.bits();
         self.last_cookie += 1;

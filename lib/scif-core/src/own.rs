@@ -4,6 +4,8 @@
 //! The engine only looks this up. Who maps the pages keeps the memory they are in, which is the
 //! driver's; a window can be unregistered meanwhile, as it can while its owner has it mapped.
 
+use alloc::vec::Vec;
+
 use scif_abi::Error;
 use scif_abi::flags::Protection;
 
@@ -14,33 +16,33 @@ use crate::pages::PinId;
 use crate::registration::check_range;
 use crate::window::WindowState;
 
-/// Contiguous bytes of an own window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnRun {
+/// A part of an own window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnPart {
     /// The memory the window is made of.
     pub pin: PinId,
-    /// Of the first byte.
-    pub place: Place,
-    /// How many, a multiple of the page size.
+    /// Where it is: contiguous pieces in order, with their bytes.
+    pub pieces: Vec<(Place, u64)>,
+    /// How many bytes, a multiple of the page size.
     pub bytes: u64,
 }
 
 impl Engine {
-    /// The first contiguous piece of a range of the own registered address space: at most `length`
-    /// bytes from `offset` on. `protection` is what all windows of the range must allow
-    /// (`Protection` bits).
+    /// The part of a range of the own registered address space that lies in its first window: at
+    /// most `length` bytes from `offset` on. `protection` is what all windows of the range must
+    /// allow (`Protection` bits).
     ///
     /// # Errors
     /// `EINVAL`: offset negative or unaligned, length unaligned or 0, the end beyond the last
     /// offset, or unknown bits in `protection`. `ECONNRESET`, `ENOTCONN`, `ENODEV`. `ENXIO`: the
     /// range is not all registered. `EACCES`: a window does not allow it.
-    pub fn own_run(
+    pub fn own_part(
         &self,
         id: EndpointId,
         offset: i64,
         length: u64,
         protection: u32,
-    ) -> Result<OwnRun, Error> {
+    ) -> Result<OwnPart, Error> {
         let need = Protection::from_bits(protection).ok_or(Error::InvalidArgument)?;
         check_range(offset, length)?;
         let id = self.verify(id)?;
@@ -59,11 +61,12 @@ impl Engine {
             return Err(Error::AccessDenied);
         }
         let at = offset.abs_diff(start);
-        let (place, rest) = window.chunks.place(at).ok_or(Error::NoSuchAddress)?;
-        Ok(OwnRun {
+        let bytes = length.min(window.chunks.bytes().saturating_sub(at));
+        let pieces = window.chunks.pieces(at, bytes);
+        Ok(OwnPart {
             pin: window.pin,
-            place,
-            bytes: rest.min(length),
+            pieces: pieces.ok_or(Error::NoSuchAddress)?,
+            bytes,
         })
     }
 }

@@ -139,4 +139,20 @@ impl Chunks {
     pub(crate) fn place(&self, at: u64) -> Option<(Place, u64)> {
         self.run(self.find(at), at)
     }
+
+    /// Where `length` bytes from byte `at` on are, piece by piece, with the bytes of each; `None`
+    /// when some of them are beyond the end.
+    pub(crate) fn pieces(&self, at: u64, length: u64) -> Option<Vec<(Place, u64)>> {
+        let end = at.checked_add(length).filter(|end| *end <= self.bytes())?;
+        let mut pieces = Vec::new();
+        let (mut at, mut index) = (at, self.find(at));
+        while at < end {
+            let (place, rest) = self.run(index, at)?;
+            let bytes = rest.min(end - at);
+            pieces.push((place, bytes));
+            at += bytes;
+            index += 1;
+        }
+        Some(pieces)
+    }
 }

@@ -103,6 +103,16 @@ pub(crate) fn with_payload(epd: usize, call: Call, payload: &mut [u8]) -> Result
     libredox::call::call_rw(epd, payload, CallFlags::empty(), &metadata(&call)).map_err(number)
 }
 
+/// A call that fills memory named by address.
+fn fill(epd: usize, range: Range<'_>, call: &Call) -> Result<usize> {
+    // The kernel gives the scheme whole pages of private memory whatever rights the program itself
+    // has: constants would be written.
+    if range.bytes() > 0 && range.writable().is_none() {
+        return Err(EFAULT);
+    }
+    shared::call(epd, range, &metadata(call)).map_err(|error| refused(range, error))
+}
+
 /// A call whose payload is its structure.
 pub(crate) fn with_record(epd: usize, call: Call) -> Result<usize> {
     // The payload of a call must be writable memory.
@@ -256,14 +266,12 @@ pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result
     let call = Call::Recv { flags };
     match buffer.into() {
         Target::Slice(bytes) => with_payload(epd, call, bytes),
-        Target::Range(range) => {
-            shared::call(epd, range, &metadata(&call)).map_err(|error| refused(range, error))
-        }
+        Target::Range(range) => fill(epd, range, &call),
     }
 }
 
-/// `scif_register`. Returns the window's offset. The memory becomes the daemon's (see
-/// [`platform::shared`]) and stays usable as before.
+/// `scif_register`. Returns the window's offset. The pages stay where they are (see
+/// [`platform::shared`]), whatever else they are used for.
 ///
 /// # Errors
 /// `EADDRINUSE`, `EAGAIN`, `ECONNRESET`, `EFAULT`, `EINVAL`, `ENODEV`, `ENOMEM`, `ENOTCONN`.
@@ -273,31 +281,6 @@ pub fn register(
     offset: i64,
     protection: u32,
     flags: u32,
-) -> Result<i64> {
-    register_by(epd, memory, offset, protection, flags, shared::provide)
-}
-
-/// As [`register`], but the memory is never replaced: the helper `scifpin` pins it where it is.
-///
-/// # Errors
-/// As [`register`]; `ENODEV` or `ENOENT` without the helper.
-pub fn register_in_place(
-    epd: usize,
-    memory: Range<'_>,
-    offset: i64,
-    protection: u32,
-    flags: u32,
-) -> Result<i64> {
-    register_by(epd, memory, offset, protection, flags, shared::lend)
-}
-
-fn register_by(
-    epd: usize,
-    memory: Range<'_>,
-    offset: i64,
-    protection: u32,
-    flags: u32,
-    provide: impl Fn(Range<'_>, bool) -> syscall::error::Result<Provided>,
 ) -> Result<i64> {
     let ask = |token: u64, memory_offset: u64| {
         let record = RegisterRecord {
@@ -310,7 +293,7 @@ fn register_by(
         };
         with_record(epd, Call::Register { record }).map(|offset| offset as i64)
     };
-    // What the daemon would refuse anyway must not replace memory before.
+    // What the daemon would refuse anyway need not be pinned before.
     let asked = Protection::from_bits(protection).ok_or(EINVAL)?;
     if asked.is_empty() || flags & !MapFlags::FIXED.bits() != 0 {
         return Err(EINVAL);
@@ -325,17 +308,23 @@ fn register_by(
         },
         error => error,
     };
-    let known = provide(memory, asked.contains(Protection::WRITE))
-        .map_err(|error| refused(system(error)))?;
+    let provide = || provide(epd, memory, asked).map_err(refused);
+    let known = provide()?;
     match ask(known.token, known.offset) {
         // Unmapped behind our back since: what the table says is no longer so.
-        Err(EFAULT) if !known.is_in_place() => {
+        Err(EFAULT) if !known.is_pinned() => {
             shared::forget(memory);
-            let fresh = provide(memory, asked.contains(Protection::WRITE)).map_err(system)?;
+            let fresh = provide()?;
             ask(fresh.token, fresh.offset)
         }
         result => result,
     }
+}
+
+/// Has the daemon know whole pages: by their object, or pinned.
+fn provide(epd: usize, pages: Range<'_>, protection: Protection) -> Result<Provided> {
+    let open = || companion(epd, b"memory").map_err(syscall::error::Error::new);
+    shared::provide(pages, protection, open).map_err(system)
 }
 
 /// `scif_unregister`.
@@ -403,7 +392,7 @@ fn rma_record(local: i64, length: u64, remote: i64, flags: u32) -> RmaRecord {
 }
 
 /// `scif_vreadfrom`. Complete on return, unless the flags hold `SCIF_RMA_USECACHE` without
-/// `SCIF_RMA_SYNC`.
+/// `SCIF_RMA_SYNC`. Nothing is stored beside the target.
 ///
 /// # Errors
 /// As [`readfrom`], and `EFAULT`.
@@ -416,17 +405,17 @@ pub fn vreadfrom<'a>(epd: usize, to: impl Into<Target<'a>>, remote: i64, flags: 
         Target::Slice(bytes) => with_payload(epd, call, bytes).map(|_| ()),
         Target::Range(range) => {
             let cached = |record| Call::CachedReadFrom { record };
-            if let Some(result) = cached_transfer(epd, range, true, remote, flags, cached) {
+            let transfer = Transfer { epd, remote, flags };
+            if let Some(result) = transfer.run(range, Protection::WRITE, cached) {
                 return result;
             }
-            let result = shared::call(epd, range, &metadata(&call));
-            result.map(|_| ()).map_err(system)
+            fill(epd, range, &call).map(|_| ())
         }
     }
 }
 
 /// `scif_vwriteto`. Complete on return, unless the flags hold `SCIF_RMA_USECACHE` without
-/// `SCIF_RMA_SYNC`.
+/// `SCIF_RMA_SYNC`. Nothing is stored to the source.
 ///
 /// # Errors
 /// As [`readfrom`], and `EFAULT`.
@@ -440,71 +429,74 @@ pub fn vwriteto<'a>(
         remote_offset: remote,
         flags,
     };
-    let from = from.into();
-    let result = match from {
-        Source::Slice(bytes) => {
-            let data = libredox::call::call_wo(epd, bytes, CallFlags::empty(), &metadata(&call));
-            data.map_err(number)
-        }
+    // The kernel writes the pieces of pages at both ends of a payload back: over what other
+    // threads have stored meanwhile, or with an error when the source is constant.
+    let mut copy = match from.into() {
+        Source::Slice(bytes) => bytes.to_vec(),
         Source::Range(range) => {
             let cached = |record| Call::CachedWriteTo { record };
-            if let Some(result) = cached_transfer(epd, range, false, remote, flags, cached) {
+            let transfer = Transfer { epd, remote, flags };
+            if let Some(result) = transfer.run(range, Protection::READ, cached) {
                 return result;
             }
-            shared::call(epd, range, &metadata(&call)).map_err(system)
+            match range.readable() {
+                Some(bytes) => bytes.to_vec().map_err(system)?,
+                None => range.to_vec().map_err(system)?,
+            }
         }
     };
-    match result {
-        Ok(_) => Ok(()),
-        // The kernel writes back the pieces of pages at both ends, which fails when the data is
-        // constant, after it has been transferred. The same again with a copy does no harm.
-        Err(EFAULT) => {
-            let mut copy = match from {
-                Source::Slice(bytes) => bytes.to_vec(),
-                Source::Range(range) => range.to_vec().map_err(system)?,
-            };
-            with_payload(epd, call, &mut copy).map(|_| ())
-        }
-        Err(error) => Err(error),
-    }
+    with_payload(epd, call, &mut copy).map(|_| ())
 }
 
-/// A transfer that `SCIF_RMA_USECACHE` lets run on memory that stays known to the daemon. `None`
-/// when the range is not suited: the flag is a hint.
-fn cached_transfer(
+/// From so many bytes on a transfer is made with pinned pages; fewer are copied beside the call.
+const PINNED_BYTES: usize = 64 * 1024;
+
+/// A transfer between memory that is not registered and the peer's windows.
+struct Transfer {
     epd: usize,
-    range: Range<'_>,
-    writable: bool,
     remote: i64,
     flags: u32,
-    call: impl Fn(CachedRecord) -> Call,
-) -> Option<Result<()>> {
-    if flags & RmaFlags::USECACHE.bits() == 0 {
-        return None;
-    }
-    let mut last = None;
-    for _ in 0..2 {
-        let known = shared::provide(range, writable).ok()?;
-        if known.is_in_place() {
+}
+
+impl Transfer {
+    /// Makes the transfer with memory that the daemon knows: its own where `SCIF_RMA_USECACHE`
+    /// allows that, or pages that are pinned as long as the transfer runs. `None` when it is better
+    /// made in another way: the flag is a hint.
+    fn run(
+        &self,
+        range: Range<'_>,
+        protection: Protection,
+        call: impl Fn(CachedRecord) -> Call,
+    ) -> Option<Result<()>> {
+        let ask = |token: u64, offset: u64, flags: u32| {
+            let record = CachedRecord {
+                memory: token.into(),
+                memory_offset: offset.into(),
+                length: (range.bytes() as u64).into(),
+                remote_offset: self.remote.into(),
+                flags: flags.into(),
+                reserved: 0.into(),
+            };
+            with_record(self.epd, call(record)).map(|_| ())
+        };
+        let may_cache = self.flags & RmaFlags::USECACHE.bits() != 0;
+        if may_cache && let Some(known) = shared::known(range) {
+            let result = ask(known.token, known.offset, self.flags);
+            if result != Err(EFAULT) {
+                return Some(result);
+            }
+            // Unmapped behind our back since.
+            shared::forget(range);
+        }
+        if range.bytes() < PINNED_BYTES {
             return None;
         }
-        let record = CachedRecord {
-            memory: known.token.into(),
-            memory_offset: known.offset.into(),
-            length: (range.bytes() as u64).into(),
-            remote_offset: remote.into(),
-            flags: flags.into(),
-            reserved: 0.into(),
-        };
-        let result = with_record(epd, call(record)).map(|_| ());
-        if result != Err(EFAULT) {
-            return Some(result);
-        }
-        // Unmapped behind our back since.
-        shared::forget(range);
-        last = Some(result);
+        let (pages, offset) = range.around()?;
+        let pinned = provide(self.epd, pages, protection).ok()?;
+        let at_once = if may_cache { 0 } else { RmaFlags::SYNC.bits() };
+        let offset = pinned.offset + offset as u64;
+        Some(ask(pinned.token, offset, self.flags | at_once))
     }
-    last
 }
 
 /// `scif_fence_mark`. Returns the mark.

@@ -17,7 +17,6 @@ use crate::raw;
 pub struct RegisterOptions {
     protection: Protection,
     offset: Option<i64>,
-    in_place: bool,
 }
 
 impl Default for RegisterOptions {
@@ -32,7 +31,6 @@ impl RegisterOptions {
         Self {
             protection: Protection::all(),
             offset: None,
-            in_place: false,
         }
     }
 
@@ -48,14 +46,6 @@ impl RegisterOptions {
     #[must_use]
     pub const fn fixed(mut self, offset: i64) -> Self {
         self.offset = Some(offset);
-        self
-    }
-
-    /// Pins ordinary memory where it is instead of replacing it by memory of the daemon, with the
-    /// help of `scifpin`. For memory that others know already.
-    #[must_use]
-    pub const fn in_place(mut self) -> Self {
-        self.in_place = true;
         self
     }
 
@@ -172,13 +162,8 @@ impl Endpoint {
         let range = memory.range().part(place.start, length)?;
         let (offset, flags) = options.offset_and_flags();
         let protection = options.protection.bits();
-        let register = if options.in_place {
-            raw::register_in_place
-        } else {
-            raw::register
-        };
         self.direct().look();
-        let offset = register(self.fd(), range, offset, protection, flags)?;
+        let offset = raw::register(self.fd(), range, offset, protection, flags)?;
         Ok(Window {
             endpoint: self,
             memory,

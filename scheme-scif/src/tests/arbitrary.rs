@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use scif_abi::call::{Call, MemoryCall};
+use scif_abi::call::{Call, MemoryCall, SEND_SPACE};
 use syscall::flag::{MapFlags, O_RDONLY, O_RDWR};
 
 use super::bed::{ADMIN, Bed, Op, PAGE, USER};
-use super::memory::shared;
+use super::memory::{shared, space};
 use super::programs::{fixed, memory_of, register, state};
 use crate::HandleId;
 
@@ -100,9 +100,15 @@ impl Play {
         let (node, id) = self.handle(connected)?;
         let random = &mut self.random;
         if random.below(12) == 0 {
-            let name = b"window".to_vec();
+            let name = random.of(&[&b"window"[..], b"memory"]).to_vec();
             let caller = USER;
             return Some((node, Op::Dup { id, name, caller }));
+        }
+        if !connected && random.below(3) == 0 {
+            // A program all of whose pages are the one that is nobody's.
+            let space = space(&[(0, 1); 4][..random.below(5) as usize]);
+            let word = random.of(&[SEND_SPACE, SEND_SPACE, SEND_SPACE, 0]);
+            return Some((node, Op::Send { id, word, space }));
         }
         let number = if connected {
             let likely = [
@@ -115,11 +121,12 @@ impl Play {
                 random.of(&likely)
             }
         } else {
-            random.of(&[80, 80, 80, 81, 82, 83, 83, 84, 8, 67])
+            random.of(&[80, 80, 80, 81, 83, 83, 83, 83, 8, 67])
         };
         let length = match number {
             8 | 17 | 18 | 19 => 40,
             10 | 11 => 32,
+            83 => 24,
             12 | 13 => random.below(3 * PAGE as u64) as usize,
             90 => random.below(100) as usize,
             _ => 0,
@@ -161,12 +168,18 @@ impl Play {
                 let at = length - 8;
                 payload[at..].copy_from_slice(&flags.to_le_bytes());
             }
+            83 => {
+                let (pages, rights) = (random.below(5), random.of(&[1, 2, 3, 3, 4]));
+                let values = [0x40_0000, pages * PAGE as u64, rights];
+                for (word, value) in words.zip(values) {
+                    word.copy_from_slice(&value.to_le_bytes());
+                }
+            }
             _ => {}
         }
         let pages = random.below(6);
         let metadata = match number {
-            80 | 83 => vec![number, pages, 0],
-            84 => vec![number, random.below(12), 0],
+            80 => vec![number, pages, 0],
             _ => vec![number, random.word(), random.word()],
         };
         let op = Op::Call {

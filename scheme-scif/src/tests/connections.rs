@@ -356,7 +356,7 @@ fn directories_can_be_listed_and_opened_below() {
         entries.into_iter().map(|(name, _)| name).collect()
     };
     let all = "0 1 accept listen endpoint memory peers nodes ports connections windows mappings \
-               cards limits stats version";
+               pins cards limits stats version";
     assert_eq!(names(&mut bed, "").join(" "), all);
     assert_eq!(names(&mut bed, "0"), ["2050"]);
     assert_eq!(names(&mut bed, "listen"), ["2050"]);

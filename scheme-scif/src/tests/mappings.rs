@@ -1,12 +1,12 @@
 //! The peer's windows in programs' address spaces, and what of them outlives what.
 
-use scif_abi::call::{Call, MemoryCall, PagesHeader, RegisterRecord};
+use scif_abi::call::{Call, PagesHeader, RegisterRecord};
 use syscall::error::*;
 use syscall::flag::{MapFlags, O_RDONLY, O_RDWR};
 use zerocopy::FromBytes;
 
 use super::bed::{ADMIN, Bed, Op, PAGE, PHYSICAL, USER};
-use super::memory::{lent, shared, start_offer, words};
+use super::memory::{pin, record as pin_record, shared, space};
 use super::programs::*;
 
 #[test]
@@ -29,13 +29,13 @@ fn windows_are_mapped_and_outlive_everything() {
                 },
             )
         };
-        assert_eq!(run(bed, 0, 8 * PAGE64), Ok(3 * PAGE));
-        assert_eq!(run(bed, 1, 8 * PAGE64 - PAGE64), Ok(2 * PAGE));
+        // They are put together for one mapping.
+        assert_eq!(run(bed, 0, 8 * PAGE64), Ok(8 * PAGE));
+        assert_eq!(run(bed, 1, 8 * PAGE64 - PAGE64), Ok(7 * PAGE));
         assert_eq!(run(bed, 6, PAGE64), Ok(PAGE));
         assert_eq!(run(bed, 7, 2 * PAGE64), error(ENXIO));
         assert_eq!(run(bed, 0, 1), error(EINVAL));
         let flags = shared(READ_WRITE);
-        assert_eq!(bed.map(0, near, offset, 4 * PAGE, flags), error(EXDEV));
         let name = b"window".to_vec();
         let dup = Op::Dup {
             id: near,
@@ -43,6 +43,19 @@ fn windows_are_mapped_and_outlive_everything() {
             caller: USER,
         };
         let window = bed.now(0, dup).0.unwrap();
+        let all = bed.map(0, window, offset, 8 * PAGE, flags).unwrap();
+        let joined = |bed: &mut Bed| bed.nodes[0].scif.engine().1.joined();
+        // An object of the own node is one range already.
+        assert_eq!(joined(bed), to);
+        for page in 0..8 {
+            bed.poke(0, all + page * PAGE + 9, &[page as u8 + 1]);
+            let place = theirs.address + page * PAGE + 9;
+            assert_eq!(bed.peek(to, place, 1), [page as u8 + 1]);
+        }
+        bed.unmap(0, window, offset + 3 * PAGE64, 5 * PAGE).unwrap();
+        assert_eq!(joined(bed), to);
+        bed.unmap(0, window, offset, 3 * PAGE).unwrap();
+        assert_eq!(joined(bed), 0);
         let address = bed.map(0, window, offset, 3 * PAGE, flags).unwrap();
         let direct = bed.map(0, near, offset + 3 * PAGE64, PAGE, flags).unwrap();
         assert_eq!(bed.counter(0, "mapped_pages"), 4);
@@ -157,7 +170,7 @@ fn own_windows_are_mapped_and_keep_their_pages() {
                 let offset = (offset + page * PAGE64) as i64;
                 call(bed, 0, id, Call::MapRunOwn { offset, length })
             };
-            assert_eq!(run(bed, 0, 8 * PAGE64), Ok(3 * PAGE));
+            assert_eq!(run(bed, 0, 8 * PAGE64), Ok(8 * PAGE));
             assert_eq!(run(bed, 7, 2 * PAGE64), error(ENXIO));
             assert_eq!(run(bed, 0, 1), error(EINVAL));
         }
@@ -171,7 +184,18 @@ fn own_windows_are_mapped_and_keep_their_pages() {
         assert_eq!(bed.read(0, own, 1), error(EINVAL));
 
         let read = shared(MapFlags::PROT_READ);
-        assert_eq!(bed.map(0, own, offset, 4 * PAGE, read), error(EXDEV));
+        // One window only.
+        let behind = memory(bed, 0, 1);
+        let next = fixed(behind, offset + 8 * PAGE64, 1);
+        register(bed, 0, near, next).unwrap();
+        let both = bed.map(0, own, offset + 7 * PAGE64, 2 * PAGE, read);
+        assert_eq!(both, error(EXDEV));
+        let unregister = Call::Unregister {
+            offset: (offset + 8 * PAGE64) as i64,
+            length: PAGE64,
+        };
+        assert_eq!(call(bed, 0, near, unregister), Ok(0));
+        forget(bed, 0, behind, 1);
         assert_eq!(
             bed.map(0, own, offset + 8 * PAGE64, PAGE, read),
             error(ENXIO)
@@ -210,31 +234,35 @@ fn own_windows_are_mapped_and_keep_their_pages() {
 }
 
 #[test]
-fn an_own_window_of_offered_pages_is_not_mapped() {
+fn an_own_window_of_pinned_pages_is_mapped_and_keeps_them() {
     let mut bed = Bed::new(1);
-    let (near, _) = bed.pair(0, 0, 2050);
-    let pages = lent(&[(0x10_0000, 2)]);
-    let memory = bed.open_with(0, "memory", O_RDWR, ADMIN).unwrap();
-    start_offer(&mut bed, memory, &pages, MemoryCall::Offer { owner: 0 });
-    let token = bed
-        .call(0, memory, &[], words(MemoryCall::Token))
-        .0
-        .unwrap();
-    let offered = Memory {
+    let before = state(&mut bed);
+    let (near, far) = bed.pair(0, 0, 2050);
+    let pages = space(&[(0x10_0000, 2)]);
+    let memory = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
+    let token = pin(&mut bed, memory, &pages, pin_record(2, 3)).unwrap();
+    let pinned = Memory {
         id: memory,
         token: token as u64,
         address: 0,
     };
-    register(&mut bed, 0, near, fixed(offered, 0, 2)).unwrap();
+    register(&mut bed, 0, near, fixed(pinned, 0, 2)).unwrap();
     let name = b"own-window".to_vec();
     let dup = Op::Dup {
         id: near,
         name,
-        caller: ADMIN,
+        caller: USER,
     };
     let own = bed.now(0, dup).0.unwrap();
-    let found = bed.map(0, own, 0, PAGE, shared(READ_WRITE));
-    assert_eq!(found, error(EOPNOTSUPP));
+    let address = bed.map(0, own, 0, 2 * PAGE, shared(READ_WRITE)).unwrap();
+    assert_eq!(bed.nodes[0].scif.engine().1.local(address), 0x10_0000);
+    bed.close(0, memory);
+    bed.close(0, near);
+    bed.close(0, far);
+    assert_eq!(bed.counter(0, "memory_pages"), 2);
+    bed.unmap(0, own, 0, 2 * PAGE).unwrap();
+    bed.close(0, own);
+    assert_eq!(state(&mut bed), before);
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use scif_abi::call::MemoryCall;
+use scif_abi::call::{MemoryCall, PinRecord, SEND_SPACE};
 use scif_abi::codec::Operation;
 use scif_core::{Resource, Run, Scope};
 use syscall::error::*;
 use syscall::flag::{MapFlags, O_RDONLY, O_RDWR, O_WRONLY};
 
-use super::bed::{ADMIN, Bed, Lent, Op, PAGE, USER};
+use super::bed::{ADMIN, Bed, LATE, Op, PAGE, Space, USER};
 use crate::HandleId;
 
 fn error<T>(errno: i32) -> Result<T> {
@@ -46,10 +46,8 @@ fn pages_are_provided_and_mapped() {
     let mut bed = Bed::new(1);
     let before = state(&mut bed);
     let memory = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
-    assert_eq!(call(&mut bed, memory, MemoryCall::Token), error(ENOENT));
     let token = call(&mut bed, memory, MemoryCall::Provide { pages: 2 });
     assert_eq!(token, Ok(1));
-    assert_eq!(call(&mut bed, memory, MemoryCall::Token), token);
     let again = MemoryCall::Provide { pages: 1 };
     assert_eq!(call(&mut bed, memory, again), error(EINVAL));
     let address = bed.map(0, memory, 0, 2 * PAGE, shared(READ_WRITE)).unwrap();
@@ -82,11 +80,7 @@ fn large_objects_come_step_by_step_and_can_be_given_up() {
     };
     let request = bed.submit_only(0, op.clone());
     assert!(bed.is_kept(0, request));
-    // While it is being made it has no token, cannot be mapped, and is no second one.
-    assert_eq!(
-        bed.call_only(0, memory, words(MemoryCall::Token)),
-        error(ENOENT)
-    );
+    // While it is being made it cannot be mapped, and is no second one.
     assert_eq!(bed.call_only(0, memory, provide), error(EINVAL));
     let flags = shared(MapFlags::PROT_READ);
     assert_eq!(bed.nodes[0].scif.map(memory, 0, PAGE, flags), error(ENXIO));
@@ -174,9 +168,13 @@ fn scarce_memory_and_limits() {
     // The limit is each user's, root's too, but not that of pinned memory.
     let root = bed.open_with(0, "memory", O_RDWR, ADMIN).unwrap();
     assert_eq!(provide(&mut bed, root, 9), error(EAGAIN));
-    let pin = words(MemoryCall::Pin { pages: 9 });
-    let request = bed.start_call(0, root, &[], pin);
-    assert!(bed.answer(0, request).unwrap().0.is_ok());
+    let nine = space(&[(0x10_0000, 9)]);
+    let uncharged = PinRecord {
+        flags: PinRecord::UNCHARGED.into(),
+        ..record(9, 3)
+    };
+    assert_eq!(pin(&mut bed, root, &nine, record(9, 3)), error(EAGAIN));
+    assert!(pin(&mut bed, root, &nine, uncharged).is_ok());
     bed.close(0, memory);
     assert!(provide(&mut bed, other, 8).is_ok());
     bed.close(0, other);
@@ -223,95 +221,201 @@ fn mapping_is_checked() {
     assert_eq!(bed.map(0, 9999, 0, PAGE, read), error(EBADF));
 }
 
-pub fn lent(runs: &[(u64, u32)]) -> Lent {
+/// A program whose pages these are.
+pub fn space(runs: &[(u64, u32)]) -> Space {
     let run = |&(address, pages)| Run { address, pages };
     Rc::new(runs.iter().map(run).collect())
 }
 
-pub fn start_offer(bed: &mut Bed, id: HandleId, lent: &Lent, call: MemoryCall) -> u32 {
-    let lent = lent.clone();
-    bed.submit(0, Op::Offer { id, lent, call })
+/// A record that pins so many pages.
+pub fn record(pages: u64, protection: u32) -> PinRecord {
+    PinRecord {
+        address: 0x40_0000.into(),
+        length: (pages * PAGE as u64).into(),
+        protection: protection.into(),
+        flags: 0.into(),
+    }
+}
+
+fn send(bed: &mut Bed, id: HandleId, word: u64, space: &Space) -> Result<usize> {
+    let space = space.clone();
+    bed.now(0, Op::Send { id, word, space }).0
+}
+
+fn start_pin(bed: &mut Bed, id: HandleId, record: PinRecord) -> u32 {
+    let call = MemoryCall::Pin { record };
+    bed.start_call(0, id, call.payload(), words(call))
+}
+
+/// Sends a program's space over a handle and pins pages of it.
+pub fn pin(bed: &mut Bed, id: HandleId, space: &Space, record: PinRecord) -> Result<usize> {
+    send(bed, id, SEND_SPACE, space)?;
+    let request = start_pin(bed, id, record);
+    bed.answer(0, request).unwrap().0
 }
 
 #[test]
-fn an_offer_lasts_until_it_is_given_up() {
+fn pinned_pages_last_as_long_as_their_handle() {
     let mut bed = Bed::new(1);
     let before = state(&mut bed);
-    let memory = bed.open_with(0, "memory", O_RDWR, ADMIN).unwrap();
-    let pages = lent(&[(0x10_0000, 2), (0x20_0000, 1)]);
-    let offer = MemoryCall::Offer { owner: 1000 };
-    let request = start_offer(&mut bed, memory, &pages, offer);
-    assert!(bed.is_kept(0, request));
-    let token = call(&mut bed, memory, MemoryCall::Token).unwrap() as u64;
+    let memory = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
+    let pages = space(&[(0x10_0000, 2), (0x20_0000, 1)]);
+    assert!(pin(&mut bed, memory, &pages, record(3, 1)).is_ok());
     assert_eq!(bed.counter(0, "memory_pages"), 3);
+    assert!(bed.text(0, "pins").contains("1000  77   3      0\n"));
+    // Whose they are has them mapped.
     let flags = shared(MapFlags::PROT_READ);
     assert_eq!(bed.map(0, memory, 0, PAGE, flags), error(EACCES));
-    // Given up through another handle, by root only.
-    let user = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
-    let unpin = MemoryCall::Unpin { token };
-    assert_eq!(call(&mut bed, user, unpin), error(EACCES));
-    let other = bed.open_with(0, "memory", O_RDWR, ADMIN).unwrap();
-    let wrong = MemoryCall::Unpin { token: token + 1 };
-    assert_eq!(call(&mut bed, other, wrong), error(EINVAL));
-    assert!(bed.is_kept(0, request));
-    assert_eq!(call(&mut bed, other, unpin), Ok(0));
-    assert_eq!(bed.answer(0, request).unwrap().0, Ok(0));
-    assert_eq!(call(&mut bed, other, unpin), error(EINVAL));
+    assert_eq!(send(&mut bed, memory, SEND_SPACE, &pages), error(EINVAL));
+    // Nothing but the test keeps the space.
+    bed.close(0, memory);
     assert_eq!(Rc::strong_count(&pages), 1);
-    for id in [memory, user, other] {
-        bed.close(0, id);
-    }
     assert_eq!(state(&mut bed), before);
+    assert_eq!(bed.text(0, "pins").lines().count(), 1);
 }
 
 #[test]
-fn offers_are_checked() {
+fn a_pin_may_wait_and_be_given_up_meanwhile() {
     let mut bed = Bed::new(1);
     let before = state(&mut bed);
-    let pages = lent(&[(0x10_0000, 2)]);
-    let offer = MemoryCall::Offer { owner: 1000 };
-    let user = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
-    let expect = |bed: &mut Bed, id, lent: &Lent, call, errno: i32| {
-        let request = start_offer(bed, id, lent, call);
-        assert_eq!(bed.answer(0, request).unwrap().0, error(errno));
-    };
-    expect(&mut bed, user, &pages, offer, EACCES);
-    expect(&mut bed, user, &pages, MemoryCall::Pin { pages: 0 }, EACCES);
-    bed.close(0, user);
-    let memory = bed.open_with(0, "memory", O_RDWR, ADMIN).unwrap();
-    expect(
-        &mut bed,
-        memory,
-        &pages,
-        MemoryCall::Pin { pages: 1 },
-        EINVAL,
-    );
-    expect(&mut bed, memory, &pages, MemoryCall::Token, EINVAL);
-    expect(&mut bed, memory, &lent(&[]), offer, EINVAL);
-    // A page that is not there, found late.
-    let hole = lent(&[(0x10_0000, 2), (u64::MAX, 1)]);
-    expect(&mut bed, memory, &hole, offer, EFAULT);
-    assert_eq!(call(&mut bed, memory, MemoryCall::Token), error(ENOENT));
-    // Without a payload there is nothing to offer.
-    assert_eq!(call(&mut bed, memory, offer), error(EINVAL));
-    let endpoint = bed.open(0, "endpoint").unwrap();
-    expect(&mut bed, endpoint, &pages, offer, ENOTTY);
-    expect(&mut bed, 9999, &pages, offer, EBADF);
-    // Its owner's limit counts; a second object behind one handle does not exist.
-    bed.nodes[0]
-        .scif
-        .engine()
-        .0
-        .set_limit(Resource::Pages, Scope::User, 2);
-    let three = lent(&[(0x10_0000, 3)]);
-    expect(&mut bed, memory, &three, offer, EAGAIN);
-    let request = start_offer(&mut bed, memory, &pages, offer);
-    assert!(bed.is_kept(0, request));
-    expect(&mut bed, memory, &pages, offer, EINVAL);
-    // The caller is killed.
-    assert_eq!(bed.cancel(0, request), error(ECANCELED));
-    assert_eq!(bed.counter(0, "memory_objects"), 0);
+    let pages = space(&[(LATE, 1), (LATE, 1), (0x10_0000, 2)]);
+    for is_cancelled in [false, true] {
+        let memory = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
+        assert_eq!(send(&mut bed, memory, SEND_SPACE, &pages), Ok(0));
+        let call = MemoryCall::Pin {
+            record: record(2, 3),
+        };
+        let op = Op::Call {
+            id: memory,
+            payload: call.payload().to_vec(),
+            metadata: words(call).to_vec(),
+        };
+        let request = bed.submit_only(0, op);
+        assert!(bed.is_kept(0, request));
+        // The loop need not go on by itself: whoever is at work wakes it.
+        assert!(!bed.nodes[0].scif.is_busy());
+        if is_cancelled {
+            assert_eq!(bed.cancel(0, request), error(ECANCELED));
+        } else {
+            assert_eq!(bed.text(0, "pins").lines().count(), 1);
+            bed.run();
+            assert!(bed.answer(0, request).unwrap().0.is_ok());
+            assert_eq!(bed.text(0, "pins").lines().count(), 2);
+        }
+        bed.close(0, memory);
+        assert_eq!(state(&mut bed), before);
+    }
     assert_eq!(Rc::strong_count(&pages), 1);
+}
+
+#[test]
+fn what_is_pinned_is_checked() {
+    let mut bed = Bed::new(1);
+    let before = state(&mut bed);
+    let pages = space(&[(0x10_0000, 2)]);
+    let memory = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
+    let good = record(2, 3);
+    // Without a space there is nothing to pin; another word does not bring one.
+    let request = start_pin(&mut bed, memory, good);
+    assert_eq!(bed.answer(0, request).unwrap().0, error(EINVAL));
+    assert_eq!(
+        send(&mut bed, memory, SEND_SPACE + 1, &pages),
+        error(EINVAL)
+    );
+    let table = [
+        (
+            PinRecord {
+                length: 0.into(),
+                ..good
+            },
+            EINVAL,
+        ),
+        (
+            PinRecord {
+                length: 100.into(),
+                ..good
+            },
+            EINVAL,
+        ),
+        (
+            PinRecord {
+                address: 1.into(),
+                ..good
+            },
+            EINVAL,
+        ),
+        (
+            PinRecord {
+                protection: 0.into(),
+                ..good
+            },
+            EINVAL,
+        ),
+        (
+            PinRecord {
+                protection: 4.into(),
+                ..good
+            },
+            EINVAL,
+        ),
+        (
+            PinRecord {
+                flags: 2.into(),
+                ..good
+            },
+            EINVAL,
+        ),
+        (
+            PinRecord {
+                flags: PinRecord::UNCHARGED.into(),
+                ..good
+            },
+            EPERM,
+        ),
+        (
+            PinRecord {
+                length: (1_u64 << 63).into(),
+                ..good
+            },
+            EAGAIN,
+        ),
+        // There are just two.
+        (record(3, 3), EFAULT),
+    ];
+    for (record, errno) in table {
+        assert_eq!(
+            pin(&mut bed, memory, &pages, record),
+            error(errno),
+            "{record:?}"
+        );
+    }
+    // A page that is not there, found late.
+    let hole = space(&[(0x10_0000, 2), (u64::MAX, 1)]);
+    assert_eq!(pin(&mut bed, memory, &hole, record(3, 3)), error(EFAULT));
+    let endpoint = bed.open(0, "endpoint").unwrap();
+    assert_eq!(send(&mut bed, endpoint, SEND_SPACE, &pages), error(ENOTTY));
+    assert_eq!(send(&mut bed, 9999, SEND_SPACE, &pages), error(EBADF));
+    // A space that is sent goes with the handle, or with the next one.
+    assert_eq!(send(&mut bed, memory, SEND_SPACE, &pages), Ok(0));
+    assert_eq!(send(&mut bed, memory, SEND_SPACE, &pages), Ok(0));
+    assert_eq!(Rc::strong_count(&pages), 2);
+    bed.close(0, memory);
+    assert_eq!(Rc::strong_count(&pages), 1);
+    // Its owner's limit counts.
+    let limit = |bed: &mut Bed, pages| {
+        let engine = bed.nodes[0].scif.engine().0;
+        engine.set_limit(Resource::Pages, Scope::User, pages);
+    };
+    limit(&mut bed, 1);
+    let dup = Op::Dup {
+        id: endpoint,
+        name: b"memory".to_vec(),
+        caller: USER,
+    };
+    let memory = bed.now(0, dup).0.unwrap();
+    assert_eq!(pin(&mut bed, memory, &pages, good), error(EAGAIN));
+    limit(&mut bed, 2);
+    assert!(pin(&mut bed, memory, &pages, good).is_ok());
     bed.close(0, memory);
     bed.close(0, endpoint);
     assert_eq!(state(&mut bed), before);
@@ -334,6 +438,11 @@ fn memory_operations_are_for_memory_handles() {
         caller: USER,
     };
     assert_eq!(bed.now(0, dup).0, error(ENOTTY));
-    let pin = MemoryCall::Pin { pages: 1 };
-    assert_eq!(call(&mut bed, memory, pin), error(EACCES));
+    let name = b"memory".to_vec();
+    let dup = Op::Dup {
+        id: memory,
+        name,
+        caller: USER,
+    };
+    assert_eq!(bed.now(0, dup).0, error(ENOTTY));
 }

@@ -3,15 +3,15 @@
 
 use std::rc::Rc;
 
-use scif_abi::call::{CachedRecord, Call, MemoryCall, RegisterRecord, SignalRecord};
+use scif_abi::call::{CachedRecord, Call, RegisterRecord, SignalRecord};
 use scif_abi::codec::Operation;
 use scif_abi::flags::{FenceFlags, RmaFlags};
-use scif_core::{Resource, Run, Scope};
+use scif_core::{Resource, Scope};
 use syscall::error::*;
 use syscall::flag::{MapFlags, O_RDWR};
 
-use super::bed::{ADMIN, Bed, Op, PAGE, USER};
-use super::memory::{shared, words as memory_words};
+use super::bed::{Bed, Op, PAGE, USER};
+use super::memory::{pin, record as pin_record, shared, space};
 use super::programs::*;
 use crate::Caller;
 
@@ -516,51 +516,62 @@ fn waiting_calls_end_when_the_endpoint_is_shut_down() {
 }
 
 #[test]
-fn offered_pages_are_registered_and_released() {
+fn pinned_pages_are_registered_and_released() {
     let mut bed = Bed::new(2);
     let (near, far) = ends(&mut bed, 1);
     let theirs = memory(&mut bed, 1, 2);
     register(&mut bed, 1, far, fixed(theirs, 0, 2)).unwrap();
-    // Pages of some program on node 0, which the helper offers.
+    // Pages of some program on node 0.
     let program = memory(&mut bed, 0, 2);
     bed.poke(0, program.address, &pattern(2 * PAGE, 4));
     let view = bed.nodes[0].scif.engine().1.local(program.address);
-    let lent = Rc::new(vec![Run {
-        address: view,
-        pages: 2,
-    }]);
-    let helper = bed.open_with(0, "memory", O_RDWR, ADMIN).unwrap();
-    let offer = Op::Offer {
-        id: helper,
-        lent: lent.clone(),
-        call: MemoryCall::Offer { owner: USER.uid },
+    let pages = space(&[(view, 2)]);
+    let pinned = |bed: &mut Bed, protection| {
+        let id = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
+        let token = pin(bed, id, &pages, pin_record(2, protection)).unwrap() as u64;
+        Memory {
+            id,
+            token,
+            ..program
+        }
     };
-    let request = bed.submit(0, offer);
-    let token = bed.call(0, helper, &[], memory_words(MemoryCall::Token));
-    let token = token.0.unwrap() as u64;
-    let offered = Memory { token, ..program };
-    register(&mut bed, 0, near, fixed(offered, 0, 2)).unwrap();
+    let mine = pinned(&mut bed, 3);
+    register(&mut bed, 0, near, fixed(mine, 0, 2)).unwrap();
     let record = rma(0, 2 * PAGE, 0, SYNC);
     assert_eq!(call(&mut bed, 0, near, Call::WriteTo { record }), Ok(0));
     let data = pattern(2 * PAGE, 4);
     assert_eq!(bed.peek(1, theirs.address, 2 * PAGE), data);
-    // Memory that nobody maps through the daemon is never good for cached transfers.
-    let cached = CachedRecord {
-        memory: token.into(),
+    let cached = |memory: Memory, offset: u64| CachedRecord {
+        memory: memory.token.into(),
+        memory_offset: offset.into(),
         length: 8.into(),
         ..CachedRecord::default()
     };
-    let write = Call::CachedWriteTo { record: cached };
-    assert_eq!(call(&mut bed, 0, near, write), error(EFAULT));
-    // Given up: nothing new, but the window stays and so does the payload.
-    let unpin = memory_words(MemoryCall::Unpin { token });
-    let other = bed.open_with(0, "memory", O_RDWR, ADMIN).unwrap();
-    assert_eq!(bed.call(0, other, &[], unpin).0, Ok(0));
-    assert!(bed.is_kept(0, request));
-    let again = fixed(offered, 0x10000, 1);
+    let record = cached(mine, 5);
+    let write = Call::CachedWriteTo { record };
+    assert_eq!(call(&mut bed, 0, near, write), Ok(0));
+    assert_eq!(bed.peek(1, theirs.address, 8), data[5..13]);
+    // What was pinned to be read is not written, by windows or by transfers.
+    let constant = pinned(&mut bed, 1);
+    let writable = fixed(constant, 0x20000, 2);
+    assert_eq!(register(&mut bed, 0, near, writable), error(EFAULT));
+    let record = cached(constant, 0);
+    let read = Call::CachedReadFrom { record };
+    assert_eq!(call(&mut bed, 0, near, read), error(EFAULT));
+    let write = Call::CachedWriteTo { record };
+    assert_eq!(call(&mut bed, 0, near, write), Ok(0));
+    let mut readable = fixed(constant, 0x20000, 2);
+    readable.protection = 1.into();
+    assert!(register(&mut bed, 0, near, readable).is_ok());
+    bed.close(0, constant.id);
+    // Given up: nothing new, but the window stays and so do the pages.
+    bed.close(0, mine.id);
+    let again = fixed(mine, 0x10000, 1);
     assert_eq!(register(&mut bed, 0, near, again), error(EFAULT));
+    let record = rma(0, 2 * PAGE, 0, SYNC);
     assert_eq!(call(&mut bed, 0, near, Call::WriteTo { record }), Ok(0));
+    assert_eq!(bed.text(0, "pins").lines().count(), 3);
     bed.close(0, near);
-    assert_eq!(bed.answer(0, request).unwrap().0, Ok(0));
-    assert_eq!(Rc::strong_count(&lent), 1);
+    assert_eq!(bed.text(0, "pins").lines().count(), 1);
+    assert_eq!(Rc::strong_count(&pages), 1);
 }

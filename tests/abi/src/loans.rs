@@ -145,6 +145,57 @@ pub fn run(suite: &Suite) {
             expect("unmap", sys::funmap(page, 4 * PAGE_SIZE), Ok(0))
         },
     );
+    suite.check(
+        "pages stay where they were borrowed, though lender and owner go",
+        |s| {
+            // How pages of a program are pinned: through a space in which nothing runs.
+            let before = free_blocks(s)?;
+            let owner = third_program(s)?;
+            let middle = empty_space(s)?;
+            let flags = SHARED | MapFlags::MAP_FIXED;
+            let pass = [ADDRSPACE_OP_MMAP, owner, THERE, HERE, SIZE, flags.bits()];
+            let look = |space, offset| {
+                let map = Map {
+                    offset,
+                    size: SIZE,
+                    flags: SHARED,
+                    address: 0,
+                };
+                must("look", sys::fmap(space, &map))
+            };
+            // The pages are there before they are passed on.
+            let own = look(owner, THERE)?;
+            poke(own, 0x61);
+            poke(own + PAGE_SIZE, 0x62);
+            expect("into the middle", write_words(middle, &pass), Ok(HERE))?;
+            let at = look(middle, HERE)?;
+            let frames = [translate(s, at)?, translate(s, at + PAGE_SIZE)?];
+            let theirs = [translate(s, own)?, translate(s, own + PAGE_SIZE)?];
+            expect("the owner's frames", frames, theirs)?;
+            let unmap = [ADDRSPACE_OP_MUNMAP, HERE, SIZE];
+            expect("out of the middle", write_words(middle, &unmap), Ok(24))?;
+            poke(own, 0x63);
+            expect("seen here", peek(at), 0x63)?;
+            poke(at + PAGE_SIZE, 0x64);
+            expect("seen there", peek(own + PAGE_SIZE), 0x64)?;
+            // The next one takes the same place in the middle, and changes nothing of this.
+            expect("once more", write_words(middle, &pass), Ok(HERE))?;
+            expect("out again", write_words(middle, &unmap), Ok(24))?;
+            expect("look away", sys::funmap(own, SIZE), Ok(0))?;
+            expect("the owner ends", sys::close(owner), Ok(0))?;
+            expect("first page", peek(at), 0x63)?;
+            expect("second page", peek(at + PAGE_SIZE), 0x64)?;
+            let now = [translate(s, at)?, translate(s, at + PAGE_SIZE)?];
+            expect("same frames", now, frames)?;
+            expect("unmap", sys::funmap(at, SIZE), Ok(0))?;
+            expect("the middle ends", sys::close(middle), Ok(0))?;
+            let after = free_blocks(s)?;
+            hold(
+                &format!("free pages {before} then {after}"),
+                before.abs_diff(after) <= 16,
+            )
+        },
+    );
     suite.check("a borrowed range cannot be had with more rights", |s| {
         let space = third_program(s)?;
         // Shared memory has the rights it is mapped with; private memory is exempt.
@@ -172,12 +223,18 @@ fn protect(space: usize) -> sys::Outcome {
 
 /// The address space of a program without threads, with two shared pages.
 fn third_program(suite: &Suite) -> Result<usize, alloc::string::String> {
-    let own = must("cur-context", suite.dup(suite.root(PROC), b"cur-context"))?;
-    let memory = must("addrspace", suite.dup(own, b"addrspace"))?;
-    let space = must("empty", suite.dup(memory, b"empty"))?;
+    let space = empty_space(suite)?;
     let flags = SHARED | MapFlags::MAP_FIXED_NOREPLACE;
     let words = [ADDRSPACE_OP_MMAP, usize::MAX, 0, THERE, SIZE, flags.bits()];
     expect("map there", write_words(space, &words), Ok(THERE))?;
+    Ok(space)
+}
+
+/// An address space with nothing in it.
+fn empty_space(suite: &Suite) -> Result<usize, alloc::string::String> {
+    let own = must("cur-context", suite.dup(suite.root(PROC), b"cur-context"))?;
+    let memory = must("addrspace", suite.dup(own, b"addrspace"))?;
+    let space = must("empty", suite.dup(memory, b"empty"))?;
     for fd in [memory, own] {
         must("close", sys::close(fd))?;
     }

@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use scheme_scif::bed::{ADMIN, Bed, Op, PAGE, USER, state};
+use scheme_scif::bed::{ADMIN, Bed, LATE, Op, PAGE, USER, state};
 use scheme_scif::{Caller, HandleId, ROOT};
-use scif_abi::call::{Call, MemoryCall};
+use scif_abi::call::{Call, MemoryCall, PinRecord, SEND_SPACE};
 use scif_abi::codec::Operation;
 use scif_core::Run;
 use syscall::data::Stat;
@@ -138,7 +138,7 @@ impl Play {
         let id = self.handle(node, input)?;
         let number = match u8::arbitrary(input)? % 4 {
             0 => u64::from(u8::arbitrary(input)? & 127),
-            1 => *input.choose(&[MemoryCall::PROVIDE, MemoryCall::PIN, MemoryCall::TOKEN])?,
+            1 => *input.choose(&[MemoryCall::PROVIDE, MemoryCall::PIN])?,
             _ => *input.choose(&[
                 Call::REGISTER,
                 Call::UNREGISTER,
@@ -151,7 +151,7 @@ impl Play {
             ])?,
         };
         let mut payload = structure(input, number)?;
-        if [MemoryCall::PROVIDE, MemoryCall::PIN, MemoryCall::TOKEN].contains(&number) {
+        if number == MemoryCall::PROVIDE {
             payload.clear();
         }
         let metadata = vec![number, word(input)?, word(input)?];
@@ -163,19 +163,35 @@ impl Play {
         self.submit(node, op, input)
     }
 
-    fn offer(&mut self, node: usize, input: &mut Unstructured<'_>) -> Result<()> {
-        // The page that is nobody's, which is there, or one that is not.
-        let run = |is_there: bool| Run {
-            address: if is_there { 0 } else { u64::MAX },
-            pages: 1,
+    /// A program sends its address space; often it says which pages are to be pinned.
+    fn send(&mut self, node: usize, input: &mut Unstructured<'_>) -> Result<()> {
+        let id = self.handle(node, input)?;
+        // The page that is nobody's, which is there, one that is not, or one that takes a while.
+        let pages: Vec<u64> = (0..input.int_in_range(0..=4)?)
+            .map(|_| input.choose(&[0, 0, 0, u64::MAX, LATE]).copied())
+            .collect::<Result<_>>()?;
+        let run = |&address: &u64| Run { address, pages: 1 };
+        let op = Op::Send {
+            id,
+            word: *input.choose(&[SEND_SPACE, SEND_SPACE, SEND_SPACE, 0])?,
+            space: Rc::new(pages.iter().map(run).collect()),
         };
-        let pages = <[bool; 3]>::arbitrary(input)?;
-        let op = Op::Offer {
-            id: self.handle(node, input)?,
-            lent: Rc::new(pages.map(run).to_vec()),
-            call: MemoryCall::Offer {
-                owner: caller(input)?.uid,
-            },
+        self.submit(node, op, input)?;
+        if input.ratio(1, 4)? {
+            return Ok(());
+        }
+        let late = pages.iter().filter(|page| **page == LATE).count();
+        let record = PinRecord {
+            address: 0x40_0000.into(),
+            length: (((pages.len() - late) * PAGE) as u64).into(),
+            protection: input.int_in_range(0..=3)?.into(),
+            flags: input.int_in_range(0..=1)?.into(),
+        };
+        let call = MemoryCall::Pin { record };
+        let op = Op::Call {
+            id,
+            payload: call.payload().to_vec(),
+            metadata: vec![call.number(), 0, 0],
         };
         self.submit(node, op, input)
     }
@@ -332,7 +348,7 @@ impl Play {
                 }
             }
             10 => self.ask(node, input)?,
-            11 => self.offer(node, input)?,
+            11 => self.send(node, input)?,
             _ => self.operate(node, input)?,
         }
         self.collect();

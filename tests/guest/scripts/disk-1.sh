@@ -12,7 +12,7 @@ say() {
 }
 
 there() { [ -e "$disk" ]; }
-nothing_pinned() { [ "$(cat /scheme/scifpin/ranges | wc -l)" -eq 1 ]; }
+nothing_pinned() { [ "$(cat /scheme/scif/pins | wc -l)" -eq 1 ]; }
 
 scifblk serve 1M &
 server=$!
@@ -31,11 +31,11 @@ say 2997 "$(sha256sum < /tmp/block)"
 [ "$(cat /scheme/scif/accept/2996)" = stop ]
 step told-to-stop $? "another word came"
 ! nothing_pinned
-step pages-pinned $? "scifpin knows of none"
+step pages-pinned $? "nothing is pinned"
 kill "$server"
 wait "$server"
 until_true nothing_pinned
-step pages-free-again $? "$(cat /scheme/scifpin/ranges)"
+step pages-free-again $? "$(cat /scheme/scif/pins)"
 
 [ "$(cat /scheme/scif/accept/2995)" = start ]
 step told-to-start $? "another word came"
@@ -47,6 +47,6 @@ kill "$driver" "$server"
 wait "$driver"
 wait "$server"
 until_true nothing_pinned
-step nothing-left $? "$(cat /scheme/scifpin/ranges)"
+step nothing-left $? "$(cat /scheme/scif/pins)"
 scifctl
 exit "$failed"

@@ -39,14 +39,6 @@ kill "$driver" "$server"
 wait "$driver"
 wait "$server"
 
-# scifpin alone.
-scifpin=$(pid_of scifpin)
-micd=$(pid_of micd)
-kill -9 "$scifpin"
-until_true another scifpin "$scifpin"
-step scifpin-came-back $? "$(ps)"
-! another micd "$micd"
-step micd-stayed $? "it was started again too"
 scif-pin || failed=1
 
 scifctl

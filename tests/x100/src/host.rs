@@ -66,8 +66,4 @@ impl BlockSource for Source {
     fn fill(&mut self, _scattered: &mut Scattered) -> Result<bool> {
         Err(Error::new(ENOMEM))
     }
-
-    fn translate(&self, _address: usize) -> Option<u64> {
-        None
-    }
 }

@@ -264,7 +264,7 @@ impl Memory {
         unsafe { Self::from_mapping(address, bytes, Protection::ALL) }
     }
 
-    /// Zeroed ordinary memory, as any program has. Registering it replaces it.
+    /// Zeroed ordinary memory, as any program has. Registering it pins its pages.
     ///
     /// # Errors
     /// `EINVAL` unless whole pages, `ENOMEM`.
@@ -298,6 +298,13 @@ impl Memory {
         let address = map_window(endpoint, offset, bytes, protection, None)?;
         // SAFETY: the mapping made just now, known to nobody else.
         unsafe { Self::from_mapping(address, bytes, protection) }
+    }
+
+    /// Leaves the memory mapped and returns its address; [`unmap`](super::unmap) takes it down.
+    pub fn leak(self) -> usize {
+        let address = self.view.address();
+        core::mem::forget(self);
+        address
     }
 
     /// Takes over a mapping.

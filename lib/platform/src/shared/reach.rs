@@ -9,10 +9,10 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 use syscall::data::GrantFlags;
 
-use super::{Range, plan};
+use super::Range;
 use crate::direct::{Readable, Writable};
 use crate::lock::Mutex;
-use crate::pin::Mapping;
+use crate::pin::{self, Mapping};
 
 /// Ranges remembered.
 const SLOTS: usize = 8;
@@ -93,7 +93,7 @@ fn is_there(range: Range<'_>, write: bool) -> bool {
         return true;
     }
     let mut next = WRITER.lock();
-    let Ok(mappings) = plan::own_mappings() else {
+    let Ok(mappings) = pin::own_mappings() else {
         return false;
     };
     let Some((first, last)) = around(&mappings, start, write) else {

@@ -50,6 +50,32 @@ fn a_mapping_covers_one_run() {
 }
 
 #[test]
+fn a_mapping_in_pieces_covers_one_window() {
+    for nodes in [1, 2] {
+        let (mut bed, a, _) = ends(nodes);
+        let (engine, memory) = bed.engine(a);
+        assert_eq!(engine.window_run(a.id, 0, 7 * PAGE), Ok(3 * PAGE));
+        assert_eq!(engine.window_run(a.id, P, PAGE), Ok(PAGE));
+        assert_eq!(engine.window_run(a.id, P, 6 * PAGE), Ok(2 * PAGE));
+        let none = engine.window_run(a.id, P, 7 * PAGE);
+        assert_eq!(none, Err(Error::NoSuchAddress));
+        let two = engine.map_pieces(memory, a.id, 0, 4 * PAGE, READ);
+        assert_eq!(two, Err(Error::CrossesRuns));
+        let more = engine.map_pieces(memory, a.id, 3 * P, PAGE, WRITE);
+        assert_eq!(more, Err(Error::AccessDenied));
+        assert_eq!(engine.stats().mapped_pages, 0);
+        let mapped = engine.map_pieces(memory, a.id, P, 2 * PAGE, BOTH).unwrap();
+        assert_eq!(engine.stats().mapped_pages, 2);
+        // The pieces are where single runs are found.
+        let first = engine.map(memory, a.id, P, PAGE, BOTH).unwrap();
+        let second = engine.map(memory, a.id, 2 * P, PAGE, BOTH).unwrap();
+        assert_eq!(mapped.pieces, [(first.place, PAGE), (second.place, PAGE)]);
+        engine.unmap(memory, mapped.window, 4);
+        assert_eq!(engine.stats().mapped_pages, 0);
+    }
+}
+
+#[test]
 fn mappings_are_checked() {
     for nodes in [1, 2] {
         let (mut bed, a, b) = ends(nodes);
@@ -85,18 +111,21 @@ fn mappings_are_checked() {
 }
 
 #[test]
-fn own_windows_are_found_run_by_run() {
+fn own_windows_are_found_with_their_pieces() {
     for nodes in [1, 2] {
         let (mut bed, a, b) = ends(nodes);
         let (engine, memory) = bed.engine(b);
-        let run = engine.own_run(b.id, 0, 7 * PAGE, READ).unwrap();
-        assert_eq!(run.bytes, 2 * PAGE);
-        memory.store_u64(run.place.offset(PAGE), 99).unwrap();
-        let rest = engine.own_run(b.id, 2 * P, PAGE, BOTH).unwrap();
-        assert_eq!((rest.bytes, rest.pin), (PAGE, run.pin));
-        let second = engine.own_run(b.id, 4 * P, 2 * PAGE, READ).unwrap();
-        assert_eq!(second.bytes, 2 * PAGE);
-        assert_ne!(second.pin, run.pin);
+        let part = engine.own_part(b.id, 0, 7 * PAGE, READ).unwrap();
+        assert_eq!(part.bytes, 3 * PAGE);
+        let bytes: Vec<u64> = part.pieces.iter().map(|(_, bytes)| *bytes).collect();
+        assert_eq!(bytes, [2 * PAGE, PAGE]);
+        memory.store_u64(part.pieces[0].0.offset(PAGE), 99).unwrap();
+        let rest = engine.own_part(b.id, 2 * P, PAGE, BOTH).unwrap();
+        assert_eq!(rest.pieces, part.pieces[1..]);
+        assert_eq!((rest.bytes, rest.pin), (PAGE, part.pin));
+        let second = engine.own_part(b.id, 4 * P, 2 * PAGE, READ).unwrap();
+        assert_eq!((second.bytes, second.pieces.len()), (2 * PAGE, 1));
+        assert_ne!(second.pin, part.pin);
         for (offset, length, protection, error) in [
             (0, 0, READ, Error::InvalidArgument),
             (1, PAGE, READ, Error::InvalidArgument),
@@ -105,12 +134,12 @@ fn own_windows_are_found_run_by_run() {
             (2 * P, 2 * PAGE, BOTH, Error::AccessDenied),
             (3 * P, 5 * PAGE, READ, Error::NoSuchAddress),
         ] {
-            let result = engine.own_run(b.id, offset, length, protection);
+            let result = engine.own_part(b.id, offset, length, protection);
             assert_eq!(result, Err(error), "{offset} {length} {protection}");
         }
         // What is the owner's here is the peer's there, and the same page.
         let (engine, memory) = bed.engine(a);
-        let none = engine.own_run(a.id, 0, PAGE, READ);
+        let none = engine.own_part(a.id, 0, PAGE, READ);
         assert_eq!(none, Err(Error::NoSuchAddress));
         let mapped = engine.map(memory, a.id, P, PAGE, READ).unwrap();
         let mut word = [0; 8];
@@ -123,12 +152,12 @@ fn own_windows_are_found_run_by_run() {
         // From the word to the peer on, nothing new is found.
         let (engine, memory) = bed.engine(b);
         engine.unregister(memory, b.id, 0, 3 * PAGE).unwrap();
-        let gone = engine.own_run(b.id, 0, PAGE, READ);
+        let gone = engine.own_part(b.id, 0, PAGE, READ);
         assert_eq!(gone, Err(Error::NoSuchAddress));
         bed.close(a);
         bed.run();
         let (engine, _) = bed.engine(b);
-        let gone = engine.own_run(b.id, 4 * P, PAGE, READ);
+        let gone = engine.own_part(b.id, 4 * P, PAGE, READ);
         assert_eq!(gone, Err(Error::ConnectionReset));
     }
 }

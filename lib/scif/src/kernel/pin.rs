@@ -1,10 +1,12 @@
 //! `scif_pin_pages`, `scif_unpin_pages`, `scif_register_pinned_pages`.
 
-use platform::pin::{Pin, UNCHARGED};
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_RDWR};
+use platform::pin::Pin;
 use platform::shared::Range;
-use scif_abi::call::{Call, RegisterRecord};
+use scif_abi::call::{Call, PinRecord, RegisterRecord};
 use scif_abi::flags::{MapFlags, Protection};
-use syscall::error::EINVAL;
+use syscall::error::{EINVAL, EPERM};
 
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
@@ -35,7 +37,11 @@ impl PinnedPages {
         if !known || !MapFlags::KERNEL.contains(flags) {
             return Err(Error::from_errno(EINVAL));
         }
-        let pin = Pin::of_range(range, protection.bits(), UNCHARGED)?;
+        if libredox::call::geteuid()? != 0 {
+            return Err(Error::from_errno(EPERM));
+        }
+        let open = || Ok(Fd::open("/scheme/scif/memory", O_RDWR | O_CLOEXEC, 0)?);
+        let pin = Pin::new(open, range, protection, PinRecord::UNCHARGED)?;
         Ok(Self {
             pin,
             bytes: range.bytes(),

@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::AtomicU8;
 
 use platform::host::{self, Request, THREAD};
 use platform::shared::Memory;
+use scif_abi::call::PinRecord;
 use syscall::error::{ECONNRESET, ENODEV, ENOENT, ENOMEM, ENOTCONN, ENXIO, Error};
 use zerocopy::FromBytes;
 
@@ -32,10 +33,14 @@ struct World {
     pipe: VecDeque<syscall::error::Result<usize>>,
     /// Mappings of the process: base and bytes.
     grants: Vec<(usize, usize)>,
+    /// Flags of their descriptions.
+    rights: usize,
     listed: bool,
     /// Memory objects by descriptor.
     objects: Vec<(usize, &'static [AtomicU8])>,
     last_fd: usize,
+    /// The payload of the last call on another descriptor.
+    pinned: Vec<u8>,
     /// Which mapping with a fixed address fails, counted from 1.
     bad_map: usize,
     fixed_maps: usize,
@@ -62,7 +67,7 @@ impl World {
                 let mut count = 0;
                 if !self.listed {
                     for (place, grant) in to.chunks_exact_mut(32).zip(&self.grants) {
-                        let words = [grant.0, grant.1, GRANT_RW, 0];
+                        let words = [grant.0, grant.1, self.rights, 0];
                         place.copy_from_slice(words.map(usize::to_ne_bytes).as_flattened());
                         count += 32;
                     }
@@ -84,8 +89,9 @@ impl World {
                     .push((fd, host::pages(*pages as usize * PAGE)?));
                 Ok(1000 + fd)
             }
-            Request::Call(fd, _, metadata) => {
+            Request::Call(fd, payload, metadata) => {
                 self.log.push(format!("call {} on {fd}", metadata[0]));
+                self.pinned = payload.to_vec();
                 self.answers.pop_front().unwrap_or(Ok(0))
             }
             Request::Write(60, bytes) => {
@@ -108,7 +114,7 @@ impl World {
                 self.log.push(format!("unmap {bytes:#x}"));
                 Ok(0)
             }
-            Request::Close(50) => Ok(0),
+            Request::Control(..) | Request::Close(50) => Ok(0),
             Request::Close(fd) => {
                 self.log.push(format!("close {fd}"));
                 Ok(0)
@@ -149,6 +155,7 @@ type Stage = Rc<RefCell<World>>;
 /// Runs a test in a new world.
 fn play(test: impl FnOnce(&Stage)) {
     let stage = Stage::default();
+    stage.borrow_mut().rights = GRANT_RW;
     let system = stage.clone();
     let answer = move |request: Request<'_>| system.borrow_mut().answer(request);
     host::play(answer, || test(&stage));
@@ -184,60 +191,73 @@ fn last_payload<T: FromBytes>(stage: &Stage) -> T {
     T::read_from_bytes(&payload[16..]).unwrap()
 }
 
+/// What pinning asks of the system.
+const PINNING: &str = "dup 3 memory, call 85 on 60, call 83 on 60";
+
 #[test]
-fn registering_replaces_memory_once() {
+fn registering_pins_pages_where_they_are() {
     play(|stage| {
         let memory = ordinary(stage, 4 * PAGE);
-        memory.copy_in(PAGE, b"content").unwrap();
-        answers(stage, &[Ok(0x7000)]);
         let part = memory.range().part(PAGE, 2 * PAGE).unwrap();
+        answers(stage, &[Ok(1), Ok(77), Ok(0x7000)]);
         assert_eq!(register(EPD, part, 0x5000, 3, 0x10), Ok(0x7000));
-        assert_eq!(
-            log(stage),
-            "open /scheme/scif/memory, provide 2, map 0x2000, fixed 0x2000 from 0x0, \
-             unmap 0x2000, close 101, call 8"
-        );
+        assert_eq!(log(stage), format!("{PINNING}, call 8, close 60"));
+        let record: PinRecord = pinned(stage);
+        assert_eq!(record.address.get(), (memory.address() + PAGE) as u64);
+        assert_eq!(record.length.get(), 2 * PAGE as u64);
+        assert_eq!((record.protection.get(), record.flags.get()), (3, 0));
         let record: RegisterRecord = last_payload(stage);
-        assert_eq!(record.memory.get(), 1101);
+        assert_eq!(record.memory.get(), 77);
         assert_eq!(record.memory_offset.get(), 0);
         assert_eq!(record.length.get(), 2 * PAGE as u64);
         assert_eq!(record.offset.get(), 0x5000);
         assert_eq!((record.protection.get(), record.flags.get()), (3, 0x10));
-        // The content went along.
-        let object = stage.borrow().objects[0].1;
-        let kept: Vec<u8> = object[..7]
-            .iter()
-            .map(|byte| byte.load(Ordering::Relaxed))
-            .collect();
-        assert_eq!(kept, b"content");
-
+        // Once more, and with other rights: the pages are asked for theirs each time.
         let second = part.part(PAGE, PAGE).unwrap();
+        answers(stage, &[Ok(1), Ok(78), Ok(0)]);
         assert_eq!(register(EPD, second, 0, 1, 0), Ok(0));
-        assert_eq!(log(stage), "call 8", "it is known already");
-        let record: RegisterRecord = last_payload(stage);
-        assert_eq!(record.memory.get(), 1101);
-        assert_eq!(record.memory_offset.get(), PAGE as u64);
+        assert_eq!(log(stage), format!("{PINNING}, call 8, close 60"));
+        assert_eq!(pinned::<PinRecord>(stage).protection.get(), 1);
     });
 }
 
 #[test]
-fn memory_unmapped_behind_our_back_is_provided_again() {
+fn what_cannot_be_pinned_leaves_no_handle() {
     play(|stage| {
         let memory = ordinary(stage, PAGE);
-        register(EPD, memory.range(), 0, 3, 0).unwrap();
-        log(stage);
-        answers(stage, &[failure(EFAULT), Ok(0x1000)]);
-        assert_eq!(register(EPD, memory.range(), 0, 3, 0), Ok(0x1000));
-        let what = log(stage);
-        assert!(what.starts_with("call 8, open"), "{what}");
-        assert!(what.ends_with("call 8"), "{what}");
-        let record: RegisterRecord = last_payload(stage);
-        assert_eq!(record.memory.get(), 1102, "the new object");
+        answers(stage, &[Ok(1), failure(ENOMEM)]);
+        assert_eq!(register(EPD, memory.range(), 0, 3, 0), Err(ENOMEM));
+        assert_eq!(log(stage), format!("{PINNING}, close 60"));
+        // Rights that the program itself does not have.
+        stage.borrow_mut().rights = 1;
+        answers(stage, &[failure(EFAULT)]);
+        assert_eq!(register(EPD, memory.range(), 0, 2, 0), Err(EFAULT));
+        assert_eq!(log(stage), "call 8", "only to ask for the endpoint's state");
     });
 }
 
 #[test]
-fn bad_arguments_replace_nothing() {
+fn daemon_memory_that_was_unmapped_behind_our_back_is_pinned() {
+    play(|stage| {
+        let memory = Memory::new(PAGE).unwrap();
+        stage.borrow_mut().grants.push((memory.address(), PAGE));
+        log(stage);
+        let answers_there = [failure(EFAULT), Ok(1), Ok(77), Ok(0x1000)];
+        answers(stage, &answers_there);
+        assert_eq!(register(EPD, memory.range(), 0, 3, 0), Ok(0x1000));
+        assert_eq!(log(stage), format!("call 8, {PINNING}, call 8, close 60"));
+        let record: RegisterRecord = last_payload(stage);
+        assert_eq!(record.memory.get(), 77);
+    });
+}
+
+/// The structure of the last call on another descriptor than the endpoint.
+fn pinned<T: FromBytes>(stage: &Stage) -> T {
+    T::read_from_bytes(&stage.borrow().pinned).unwrap()
+}
+
+#[test]
+fn bad_arguments_pin_nothing() {
     play(|stage| {
         let memory = ordinary(stage, 2 * PAGE);
         let all = memory.range();
@@ -260,20 +280,6 @@ fn bad_arguments_replace_nothing() {
         assert_eq!(register(EPD, absent, 0, 3, 0), Err(EFAULT));
         let record: RegisterRecord = last_payload(stage);
         assert_eq!(record.memory.get(), NO_TOKEN);
-    });
-}
-
-#[test]
-fn a_replacement_that_fails_leaves_no_view_behind() {
-    play(|stage| {
-        let memory = ordinary(stage, 2 * PAGE);
-        stage.borrow_mut().bad_map = 1;
-        assert_eq!(register(EPD, memory.range(), 0, 3, 0), Err(ENOMEM));
-        assert_eq!(
-            log(stage),
-            "open /scheme/scif/memory, provide 2, map 0x2000, fixed 0x2000 from 0x0, \
-             unmap 0x2000, close 101"
-        );
     });
 }
 
@@ -309,31 +315,74 @@ fn caching_is_a_hint() {
         let memory = ordinary(stage, 2 * PAGE);
         let odd = memory.range().part(1, 100).unwrap();
         vreadfrom(EPD, odd, 0, 2).unwrap();
-        assert_eq!(log(stage), "call 12", "it is no whole page");
-        vreadfrom(EPD, memory.range(), 0, 0).unwrap();
-        assert_eq!(log(stage), "call 12", "nobody asked for it");
+        assert_eq!(log(stage), "call 12", "the daemon does not know it");
         let mut slice = [0; 8];
         vreadfrom(EPD, &mut slice[..], 0, 2).unwrap();
         assert_eq!(log(stage), "call 12", "a slice is not shared");
+    });
+    play(|stage| {
+        let memory = Memory::new(2 * PAGE).unwrap();
+        stage.borrow_mut().grants.push((memory.address(), 2 * PAGE));
+        log(stage);
+        vreadfrom(EPD, memory.range(), 0, 0).unwrap();
+        assert_eq!(log(stage), "call 12", "nobody asked for it");
         vreadfrom(EPD, memory.range(), 0, 2).unwrap();
-        assert!(log(stage).ends_with("call 18"));
+        assert_eq!(log(stage), "call 18");
         answers(stage, &[failure(EFAULT), failure(ENXIO)]);
         assert_eq!(vreadfrom(EPD, memory.range(), 0, 2), Err(ENXIO));
-        assert!(log(stage).starts_with("call 18, open"));
+        assert_eq!(log(stage), "call 18, call 12", "it is the daemon's no more");
     });
 }
 
 #[test]
-fn constant_data_is_copied_when_it_must_be() {
+fn large_transfers_pin_their_pages() {
     play(|stage| {
-        answers(stage, &[failure(EFAULT), Ok(0)]);
+        let memory = ordinary(stage, 32 * PAGE);
+        let odd = memory.range().part(PAGE + 5, 20 * PAGE).unwrap();
+        answers(stage, &[Ok(1), Ok(77)]);
+        vwriteto(EPD, odd, 0x9000, 0).unwrap();
+        assert_eq!(log(stage), format!("{PINNING}, call 19, close 60"));
+        let record: PinRecord = pinned(stage);
+        assert_eq!(record.address.get(), (memory.address() + PAGE) as u64);
+        assert_eq!(record.length.get(), 21 * PAGE as u64);
+        assert_eq!(record.protection.get(), 1, "a source is not written");
+        let record: CachedRecord = last_payload(stage);
+        assert_eq!((record.memory.get(), record.memory_offset.get()), (77, 5));
+        assert_eq!(record.length.get(), 20 * PAGE as u64);
+        assert_eq!(record.flags.get(), 4, "complete on return");
+        answers(stage, &[Ok(1), Ok(78)]);
+        vreadfrom(EPD, odd, 0x9000, 2).unwrap();
+        assert_eq!(log(stage), format!("{PINNING}, call 18, close 60"));
+        assert_eq!(pinned::<PinRecord>(stage).protection.get(), 2);
+        let record: CachedRecord = last_payload(stage);
+        assert_eq!(
+            record.flags.get(),
+            2,
+            "it may go on behind the caller's back"
+        );
+        // What cannot be pinned goes another way.
+        answers(stage, &[Ok(1), failure(EAGAIN), Ok(0)]);
+        vwriteto(EPD, odd, 0x9000, 0).unwrap();
+        assert_eq!(log(stage), format!("{PINNING}, close 60, call 13"));
+    });
+}
+
+#[test]
+fn small_sources_are_copied() {
+    play(|stage| {
         assert_eq!(vwriteto(EPD, &b"constant"[..], 0x3000, 4), Ok(()));
-        assert_eq!(log(stage), "call 13, call 13");
+        let memory = ordinary(stage, PAGE);
+        memory.copy_in(9, b"range").unwrap();
+        let range = memory.range().part(9, 5).unwrap();
+        assert_eq!(vwriteto(EPD, range, 0x3000, 4), Ok(()));
+        assert_eq!(log(stage), "call 13");
         let world = stage.borrow();
-        let payload = world.payloads.last().unwrap();
-        assert_eq!(payload[..8], 0x3000_u64.to_le_bytes());
-        assert_eq!(payload[8..16], 4_u64.to_le_bytes());
-        assert_eq!(&payload[16..], b"constant");
+        for (payload, data) in world.payloads.iter().zip([&b"constant"[..], b"range"]) {
+            assert_eq!(payload[..8], 0x3000_u64.to_le_bytes());
+            assert_eq!(payload[8..16], 4_u64.to_le_bytes());
+            assert_eq!(&payload[16..], data);
+        }
+        assert_eq!(world.payloads.len(), 2);
     });
 }
 
@@ -435,9 +484,9 @@ fn mappings_are_made_of_runs() {
             log(stage),
             "call 68, dup 3 window, fixed 0x1000 from 0x4000, close 60"
         );
-        assert!(platform::shared::provide(first, false).is_err());
+        assert!(platform::shared::known(first).is_none());
         let second = memory.range().part(PAGE, PAGE).unwrap();
-        assert!(platform::shared::provide(second, false).is_ok());
+        assert!(platform::shared::known(second).is_some());
 
         // A hole is found before anything is mapped.
         answers(stage, &[Ok(PAGE), failure(ENXIO)]);

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use scif_abi::NodeId;
+use scif_abi::call::PinRecord;
 use scif_core::{BadAddress, Memory, Place, Run};
 use syscall::error::{EFAULT, ENOMEM, Error, Result};
 
 use super::PAGE;
-use crate::{Fabric, Token};
+use crate::{Fabric, JoinId, Progress, Token, View};
 
 /// Pages of the largest run an object is made of, so that objects have several; a hole follows
 /// each.
@@ -38,18 +39,25 @@ pub struct PlainMemory {
     pub allocated: usize,
     objects: BTreeMap<Token, PlainObject>,
     next_view: usize,
+    /// Ranges made of pieces: address, and the pieces.
+    joins: BTreeMap<JoinId, (usize, Vec<(Place, u64)>)>,
+    last_join: JoinId,
     /// Pages there are for objects.
     pub pages_left: u64,
 }
 
-/// Somebody else's pages: local addresses of runs. An address of `u64::MAX` is not there.
-pub type Lent = Rc<Vec<Run>>;
+/// A program's pages, in place of its address space: local addresses of runs. An address of
+/// `u64::MAX` is not there, and whoever pins one of [`LATE`] first waits for a look.
+pub type Space = Rc<Vec<Run>>;
+
+/// See [`Space`].
+pub const LATE: u64 = u64::MAX - 0xfff;
 
 struct PlainObject {
     view: usize,
     pages: u64,
     runs: Vec<Run>,
-    lent: Option<Lent>,
+    space: Option<Space>,
 }
 
 impl World {
@@ -76,6 +84,11 @@ impl World {
 }
 
 impl PlainMemory {
+    /// Ranges made of pieces that there are.
+    pub fn joined(&self) -> usize {
+        self.joins.len()
+    }
+
     /// The memory of a node of `world`.
     pub fn new(node: NodeId, world: Rc<RefCell<World>>) -> Self {
         Self {
@@ -84,6 +97,8 @@ impl PlainMemory {
             allocated: 0,
             objects: BTreeMap::new(),
             next_view: VIEWS,
+            joins: BTreeMap::new(),
+            last_join: 0,
             pages_left: 1 << 20,
         }
     }
@@ -234,6 +249,17 @@ impl PlainMemory {
             let node = (rest >> NODE_SHIFT) as NodeId;
             return (node, (rest & ((1 << NODE_SHIFT) - 1)) as u64);
         }
+        for (start, pieces) in self.joins.values() {
+            let Some(mut offset) = address.checked_sub(*start).map(|at| at as u64) else {
+                continue;
+            };
+            for (place, bytes) in pieces {
+                if offset < *bytes {
+                    return self.split(place.offset(offset));
+                }
+                offset -= bytes;
+            }
+        }
         let holds = |object: &&PlainObject| {
             object.view <= address && address < object.view + object.pages as usize * PAGE
         };
@@ -258,12 +284,12 @@ impl PlainMemory {
         self.translate(address).1
     }
 
-    fn begin(&mut self, token: Token, pages: u64, lent: Option<Lent>) {
+    fn begin(&mut self, token: Token, pages: u64, space: Option<Space>) {
         let object = PlainObject {
             view: self.next_view,
             pages,
             runs: Vec::new(),
-            lent,
+            space,
         };
         self.next_view += (pages as usize + 1) * PAGE;
         assert!(self.objects.insert(token, object).is_none());
@@ -271,7 +297,7 @@ impl PlainMemory {
 }
 
 impl Fabric for PlainMemory {
-    type Lent = Lent;
+    type Space = Space;
 
     fn ring(&mut self, node: NodeId) {
         self.world.borrow_mut().rings.push((self.node, node));
@@ -281,30 +307,41 @@ impl Fabric for PlainMemory {
         self.allocated
     }
 
-    fn lent_pages(&self, lent: &Lent) -> u64 {
-        lent.iter().map(|run| u64::from(run.pages)).sum()
-    }
-
     fn provide(&mut self, token: Token, pages: u64) -> Result<()> {
         self.begin(token, pages, None);
         Ok(())
     }
 
-    fn offer(&mut self, token: Token, lent: Lent) -> Result<()> {
-        self.begin(token, self.lent_pages(&lent), Some(lent));
+    fn let_go(&mut self, _space: Space) {}
+
+    fn pin(&mut self, token: Token, space: Space, record: &PinRecord) -> Result<()> {
+        self.begin(token, record.length.get() / PAGE as u64, Some(space));
         Ok(())
     }
 
-    fn build(&mut self, token: Token) -> Result<Option<Vec<Run>>> {
+    fn build(&mut self, token: Token) -> Result<Progress> {
         let object = self.objects.get_mut(&token).unwrap();
         let done: u64 = object.runs.iter().map(|run| u64::from(run.pages)).sum();
-        if let Some(lent) = &object.lent {
-            let run = lent[object.runs.len()];
-            if run.address == u64::MAX {
+        if let Some(space) = &object.space {
+            // The record's address is not looked at: a space has just the pages to be pinned.
+            let late = space.iter().position(|run| run.address == LATE);
+            if let Some(late) = late {
+                let mut runs = Vec::clone(space);
+                runs.remove(late);
+                object.space = Some(Rc::new(runs));
+                return Ok(Progress::Waits);
+            }
+            let Some(&run) = space.get(object.runs.len()) else {
+                return Err(Error::new(EFAULT));
+            };
+            if run.address == u64::MAX || done + u64::from(run.pages) > object.pages {
                 return Err(Error::new(EFAULT));
             }
             object.runs.push(run);
-            return Ok((object.runs.len() == lent.len()).then(|| object.runs.clone()));
+            return Ok(match done + u64::from(run.pages) == object.pages {
+                true => Progress::Complete(object.runs.clone()),
+                false => Progress::More,
+            });
         }
         let pages = (object.pages - done).min(RUN_PAGES as u64);
         if pages > self.pages_left {
@@ -319,12 +356,15 @@ impl Fabric for PlainMemory {
             address: address as u64,
             pages: pages as u32,
         });
-        Ok((done + pages == object.pages).then(|| object.runs.clone()))
+        Ok(match done + pages == object.pages {
+            true => Progress::Complete(object.runs.clone()),
+            false => Progress::More,
+        })
     }
 
     fn discard(&mut self, token: Token) {
         let object = self.objects.remove(&token).expect("discarded twice");
-        if object.lent.is_none() {
+        if object.space.is_none() {
             let pages = object.runs.iter().map(|run| u64::from(run.pages));
             self.pages_left += pages.sum::<u64>();
         }
@@ -353,6 +393,31 @@ impl Fabric for PlainMemory {
         });
         // What is no object's is the engine's.
         found.or_else(|| Some(seen(self.node, address)))
+    }
+
+    fn join(&mut self, pieces: &[(Place, u64)]) -> Option<View> {
+        let views: Option<Vec<(usize, u64)>> = pieces
+            .iter()
+            .map(|&(place, bytes)| Some((self.view_of(place, bytes as usize)?, bytes)))
+            .collect();
+        let views = views?;
+        let follows = |two: &[(usize, u64)]| two[0].0 + two[0].1 as usize == two[1].0;
+        if views.windows(2).all(follows) {
+            let (address, join) = (views[0].0, None);
+            return Some(View { address, join });
+        }
+        let address = self.next_view;
+        let bytes: u64 = pieces.iter().map(|(_, bytes)| bytes).sum();
+        self.next_view += bytes as usize + PAGE;
+        self.last_join += 1;
+        let join = self.last_join;
+        self.joins.insert(join, (address, pieces.to_vec()));
+        let join = Some(join);
+        Some(View { address, join })
+    }
+
+    fn end_join(&mut self, id: JoinId) {
+        self.joins.remove(&id).expect("ended twice");
     }
 
     fn physical(&self, place: Place) -> Option<u64> {

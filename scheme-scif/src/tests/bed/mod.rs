@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use scif_abi::call::MemoryCall;
 use scif_core::{Config, CopyEngine, CpuEngine, Engine};
 use syscall::error::{EWOULDBLOCK, Error, Result};
 use syscall::flag::{EventFlags, MapFlags, O_RDONLY, O_RDWR, O_WRONLY};
@@ -14,7 +13,7 @@ use crate::{Caller, HandleId, News, ROOT, Scif};
 
 mod memory;
 
-pub use memory::{Lent, PHYSICAL};
+pub use memory::{LATE, PHYSICAL, Space};
 use memory::{PlainMemory, World};
 
 pub const USER: Caller = Caller {
@@ -60,10 +59,10 @@ pub enum Op {
         payload: Vec<u8>,
         metadata: Vec<u64>,
     },
-    Offer {
+    Send {
         id: HandleId,
-        lent: Lent,
-        call: MemoryCall,
+        word: u64,
+        space: Space,
     },
 }
 
@@ -109,7 +108,7 @@ impl Node {
             Op::Write { id, bytes, flags } => scif.write(*id, bytes, *flags, request),
             Op::Dup { id, name, caller } => scif.dup(*id, name, *caller, request),
             Op::Call { id, metadata, .. } => scif.call(*id, &mut kept.buffer, metadata, request),
-            Op::Offer { id, lent, call } => scif.offer(*id, lent.clone(), *call, request),
+            Op::Send { id, word, space } => scif.take_space(*id, *word, space.clone()),
         };
         if result == Err(Error::new(EWOULDBLOCK)) {
             self.kept.insert(request, kept);
@@ -122,7 +121,7 @@ impl Node {
         match op {
             Op::Open { directory, .. } => *directory,
             Op::Read { id, .. } | Op::Write { id, .. } | Op::Dup { id, .. } => *id,
-            Op::Call { id, .. } | Op::Offer { id, .. } => *id,
+            Op::Call { id, .. } | Op::Send { id, .. } => *id,
         }
     }
 

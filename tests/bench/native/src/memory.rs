@@ -49,11 +49,6 @@ impl BlockSource for Ram {
     fn fill(&mut self, _scattered: &mut Scattered) -> platform::Result<bool> {
         Err(platform::Error::new(NO_MEMORY))
     }
-
-    fn translate(&self, address: usize) -> Option<u64> {
-        let offset = address.checked_sub(self.region.address())?;
-        (offset < self.region.len()).then_some(offset as u64)
-    }
 }
 
 /// `ENOMEM`: there are no memory objects here, only blocks.

@@ -24,7 +24,7 @@ use micd::memory::{NodeMemory, Peer, PeerMemory};
 use micd::vmic;
 use platform::dma::Allocator;
 use runtime::time::{Duration, Instant, sleep};
-use scheme_scif::Fabric;
+use scheme_scif::{Fabric, Progress};
 use scif_abi::limits::LinkTiming;
 use scif_abi::message::MESSAGE_BYTES;
 use scif_abi::{NodeId, PortId};
@@ -401,8 +401,8 @@ impl Hostile {
         }
         let runs = loop {
             match self.memory.memory.build(TOKEN) {
-                Ok(Some(runs)) => break runs,
-                Ok(None) => {}
+                Ok(Progress::Complete(runs)) => break runs,
+                Ok(_) => {}
                 Err(_) => return,
             }
         };

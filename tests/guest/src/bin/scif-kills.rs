@@ -25,7 +25,7 @@ use runtime::process::{Child, Command};
 use runtime::time::{Duration, sleep};
 use scif::{
     Endpoint, Initiator, Listener, Memory, NodeId, PollEntry, PortId, Protection, Readiness,
-    RecvFlags, RegisterOptions, RmaFlags, SendFlags,
+    RecvFlags, RmaFlags, SendFlags,
 };
 use zerocopy::IntoBytes;
 
@@ -103,7 +103,7 @@ impl Holdings {
                 .map(|name| counter(name))
                 .collect::<Result<_, _>>()?,
             ports: lines("/scheme/scif/ports")?,
-            pins: lines("/scheme/scifpin/ranges")?,
+            pins: lines("/scheme/scif/pins")?,
         })
     }
 
@@ -138,12 +138,10 @@ impl Holdings {
 
 fn idle() -> i32 {
     let mut suite = Suite::new("scif-kills");
-    // The file itself is a handle.
-    let nothing = |name: &str| u64::from(name == "handles");
     // Some pages are the rings of the links.
     for name in COUNTERS.into_iter().filter(|name| *name != "pages") {
-        let found = settled(|| counter(name), &Ok(nothing(name)));
-        suite.equal(&alloc::format!("idle {name}"), found, Ok(nothing(name)));
+        let found = settled(|| counter(name), &Ok(0));
+        suite.equal(&alloc::format!("idle {name}"), found, Ok(0));
     }
     suite.finish()
 }
@@ -448,8 +446,7 @@ fn mappings(at: PortId) -> Result<(), String> {
 fn pins(at: PortId) -> Result<(), String> {
     let remote = Remote::new(&Peer::known(at), WINDOW)?;
     let memory = Memory::ordinary(WINDOW).map_err(text("memory"))?;
-    let options = RegisterOptions::new().in_place();
-    let window = remote.endpoint.register_with(&memory, 0..WINDOW, options);
+    let window = remote.endpoint.register(&memory);
     let window = window.map_err(text("register"))?;
     let flags = RmaFlags::SYNC.bits();
     let there = remote.register(0, WINDOW, 0, Protection::all().bits(), 0);

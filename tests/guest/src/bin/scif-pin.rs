@@ -1,5 +1,4 @@
-//! `scif-pin`: memory pinned where it is, by `scifpin`, and the calls for other drivers that use
-//! it.
+//! `scif-pin`: programs' memory pinned where it is, and the calls for other drivers that use it.
 //!
 //! `scif-pin hold` pins a range and waits to be killed; `scif-pin user` tries, as another user,
 //! what only root may do.
@@ -15,18 +14,23 @@ use guest_tests::{Suite, pair, settled, text};
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use platform::mem::{Cache, map_physical};
-use platform::pin::{self, Pin, PinRecord};
+use platform::pin::{self, Pin};
+use platform::shared::Range;
 use runtime::process::Command;
 use runtime::{fs, println, thread};
 use scif::kernel::{Client, PinnedPages, Registration, get_pages};
 use scif::{Endpoint, MapFlags, Memory, NodeId, Protection, RegisterOptions, RmaFlags, raw};
+use scif_abi::call::{MemoryCall, PinRecord, SEND_SPACE};
+use scif_abi::codec::Operation as _;
 use syscall::error::{EACCES, EADDRINUSE, EAGAIN, EFAULT, EINVAL, ENOTCONN, ENXIO, EPERM, Error};
 use syscall::flag::CallFlags;
 
 runtime::main!(main);
 
 const PAGE: usize = 4096;
-const RW: u32 = pin::READ | pin::WRITE;
+const RW: Protection = Protection::all();
+/// Text file: one line for each object of pinned pages.
+const PINS: &str = "/scheme/scif/pins";
 const LIMITS: &str = "/scheme/scif/limits";
 
 fn main() -> i32 {
@@ -53,9 +57,9 @@ fn main() -> i32 {
     suite.finish()
 }
 
-/// Pinned ranges of all users.
+/// Pinned objects of all users.
 fn ranges() -> usize {
-    let text = fs::read_to_string(pin::LIST_PATH).unwrap_or_default();
+    let text = fs::read_to_string(PINS).unwrap_or_default();
     text.lines().count()
 }
 
@@ -72,21 +76,35 @@ fn errno<T>(result: scif::Result<T>) -> i32 {
 }
 
 /// Pins any range of addresses, whatever is there: what the library would not send.
-fn pin_raw(address: usize, length: usize, protection: u32) -> Result<Fd, i32> {
+fn pin_raw(address: usize, length: usize, protection: Protection) -> Result<Fd, i32> {
     let ask = || -> runtime::Result<Fd> {
-        let file = Fd::open(pin::RANGE_PATH, O_RDWR | O_CLOEXEC, 0)?;
-        let space = pin::own_space()?.into_raw();
-        file.call_wo(&space.to_ne_bytes(), CallFlags::FD, &[pin::SEND_SPACE])?;
-        let record = PinRecord {
-            address: address as u64,
-            length: length as u64,
-            protection,
-            flags: 0,
-        };
-        file.call_rw(&mut record.to_bytes(), CallFlags::empty(), &[pin::PIN])?;
+        let file = memory_handle()?;
+        pin::pin(
+            &file,
+            pin::own_space()?,
+            record(address, length, protection),
+        )?;
         Ok(file)
     };
     ask().map_err(|error| error.errno)
+}
+
+fn memory_handle() -> runtime::Result<Fd> {
+    Ok(Fd::open("/scheme/scif/memory", O_RDWR | O_CLOEXEC, 0)?)
+}
+
+fn record(address: usize, length: usize, protection: Protection) -> PinRecord {
+    PinRecord {
+        address: (address as u64).into(),
+        length: (length as u64).into(),
+        protection: protection.bits().into(),
+        flags: 0.into(),
+    }
+}
+
+/// Pins a range as the library does.
+fn pin_range(range: Range<'_>, protection: Protection) -> runtime::Result<Pin> {
+    Pin::new(memory_handle, range, protection, 0)
 }
 
 /// A window in place: both sides see the same pages, at the same address as before.
@@ -98,10 +116,7 @@ fn in_place() -> Result<(), String> {
         memory.write(offset, value).map_err(text("write"))?;
     }
     let before = ranges();
-    let options = RegisterOptions::new().in_place();
-    let window = server
-        .register_with(&memory, 0..memory.len(), options)
-        .map_err(text("register"))?;
+    let window = server.register(&memory).map_err(text("register"))?;
     expect("one range more", ranges(), before + 1)?;
     let mapping = client
         .map(window.offset(), memory.len(), Protection::all())
@@ -138,11 +153,24 @@ fn bad_ranges() -> Result<(), String> {
         ("length 0", address, 0, RW, EINVAL),
         ("incomplete page", address, PAGE + 1, RW, EINVAL),
         ("odd address", address + 8, PAGE, RW, EINVAL),
-        ("unknown right", address, PAGE, 4, EINVAL),
+        (
+            "unknown right",
+            address,
+            PAGE,
+            Protection::from_bits_retain(4),
+            EINVAL,
+        ),
+        ("no right", address, PAGE, Protection::empty(), EINVAL),
         ("nothing there", hole, PAGE, RW, EFAULT),
         ("kernel half", 1 << 47, PAGE, RW, EFAULT),
         ("overflow", usize::MAX - PAGE + 1, PAGE, RW, EFAULT),
-        ("device memory", bios.address(), PAGE, pin::READ, EFAULT),
+        (
+            "device memory",
+            bios.address(),
+            PAGE,
+            Protection::READ,
+            EFAULT,
+        ),
         ("read-only code", program, PAGE, RW, EFAULT),
     ] {
         expect(
@@ -150,34 +178,36 @@ fn bad_ranges() -> Result<(), String> {
             pin_raw(address, length, protection).err(),
             Some(wanted),
         )?;
-        let library = Pin::of_range(raw::Range::absent(length), protection, 0);
-        if wanted == EINVAL && length > 0 && address % PAGE == 0 {
+        let library = pin_range(Range::absent(length), protection);
+        if length == 0 || length % PAGE != 0 {
             expect(what, library.err(), Some(Error::new(EINVAL)))?;
         }
     }
     // Something that is no address space, and would keep waiting whoever reads it.
     let pipe = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0).map_err(text("pipe"))?;
-    let file = Fd::open(pin::RANGE_PATH, O_RDWR | O_CLOEXEC, 0).map_err(text("open"))?;
-    let sent = pipe.into_raw().to_ne_bytes();
-    let sent = file.call_wo(&sent, CallFlags::FD, &[pin::SEND_SPACE]);
-    expect("a pipe", sent.map_err(|error| error.errno()), Err(EINVAL))?;
-    // Without an address space nothing can be pinned.
-    let file = Fd::open(pin::RANGE_PATH, O_RDWR | O_CLOEXEC, 0).map_err(text("open"))?;
-    let record = PinRecord {
-        address: address as u64,
-        length: PAGE as u64,
-        protection: RW,
-        flags: 0,
+    let file = memory_handle().map_err(text("open"))?;
+    let result = pin::pin(&file, pipe, record(address, PAGE, RW));
+    expect("a pipe", result, Err(Error::new(EINVAL)))?;
+    // A file of the very daemon that is asked.
+    let other = memory_handle().map_err(text("open"))?;
+    let result = pin::pin(&file, other, record(address, PAGE, RW));
+    expect("a file of the daemon", result, Err(Error::new(EINVAL)))?;
+    // Without an address space nothing can be pinned, and with other words none is sent.
+    let call = MemoryCall::Pin {
+        record: record(address, PAGE, RW),
     };
-    let early = file.call_rw(&mut record.to_bytes(), CallFlags::empty(), &[pin::PIN]);
-    expect(
-        "too early",
-        early.map_err(|error| error.errno()),
-        Err(EINVAL),
-    )?;
+    let mut payload = [0; 24];
+    payload.copy_from_slice(call.payload());
+    let early = file.call_rw(&mut payload, CallFlags::empty(), &[call.number()]);
+    let early = early.map_err(|error| error.errno());
+    expect("too early", early, Err(EINVAL))?;
+    let space = pin::own_space().map_err(text("space"))?.into_raw();
+    let sent = file.call_wo(&space.to_ne_bytes(), CallFlags::FD, &[SEND_SPACE + 1]);
+    let sent = sent.map_err(|error| error.errno());
+    expect("another word", sent, Err(EINVAL))?;
     let good = pin_raw(address, 4 * PAGE, RW);
     expect("a good one", good.map(|_| ()), Ok(()))?;
-    let code = pin_raw(program, PAGE, pin::READ);
+    let code = pin_raw(program, PAGE, Protection::READ);
     expect("code, to be read", code.map(|_| ()), Ok(()))
 }
 
@@ -220,7 +250,7 @@ fn changing_ranges() -> Result<(), String> {
 fn hold() -> i32 {
     let held = pair().and_then(|(client, server)| {
         let memory = Memory::ordinary(8 * PAGE)?;
-        let offset = raw::register_in_place(server.fd(), memory.range(), 0, RW, 0)?;
+        let offset = raw::register(server.fd(), memory.range(), 0, RW.bits(), 0)?;
         // A mapping of the own window: it and the window would keep each other, if the address
         // space were what is pinned.
         let mapping = client.map(offset, 8 * PAGE, Protection::all())?;
@@ -258,11 +288,11 @@ fn limit() -> Result<(), String> {
     let set = |text: &str| fs::write(LIMITS, text.as_bytes());
     set("pinned_pages_per_user 16\n").map_err(text("set limit"))?;
     let memory = Memory::ordinary(17 * PAGE).map_err(text("memory"))?;
-    let over = Pin::of_range(memory.range(), RW, 0).err();
+    let over = pin_range(memory.range(), RW).err();
     let under = memory
         .range()
         .part(0, 16 * PAGE)
-        .and_then(|part| Pin::of_range(part, RW, 0));
+        .and_then(|part| pin_range(part, RW));
     let free = PinnedPages::pin(memory.range(), Protection::all(), MapFlags::empty());
     set(&old).map_err(text("restore limit"))?;
     expect("over the limit", over, Some(Error::new(EAGAIN)))?;
@@ -405,7 +435,7 @@ fn user() -> i32 {
         let pinned = PinnedPages::pin(memory.range(), Protection::all(), none);
         expect("pin_pages", errno(pinned), EPERM)?;
         expect("register", errno(Registration::new()), EPERM)?;
-        let own = Pin::of_range(memory.range(), RW, 0).map(|_| ());
+        let own = pin_range(memory.range(), RW).map(|_| ());
         expect("an ordinary pin", own, Ok(()))?;
         let (client, server) = pair().map_err(text("pair"))?;
         let shared = Memory::new(PAGE).map_err(text("memory"))?;

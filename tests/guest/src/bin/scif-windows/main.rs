@@ -18,9 +18,7 @@ use guest_tests::peer::{Peer, arguments};
 use guest_tests::windows::{Remote, compare, difference, fill};
 use guest_tests::{Suite, counter, pair, settled, text};
 use matrix::Kind;
-use scif::{
-    Endpoint, Errno, Error, Initiator, Memory, Protection, RegisterOptions, RmaFlags, Window,
-};
+use scif::{Errno, Error, Initiator, Memory, Protection, RegisterOptions, RmaFlags, Window};
 
 runtime::main!(main);
 
@@ -72,7 +70,6 @@ fn main() -> i32 {
     suite.check("marks", fences::marks(&peer));
     suite.check("signals", fences::signals(&peer));
     suite.check("ordinary memory", ordinary(&peer));
-    suite.check("memory in place", in_place(&peer));
     suite.check("unregister and register again", again(&peer));
     let length = if brief { LARGE / 8 } else { LARGE };
     suite.check("a large transfer", large(&peer, length));
@@ -298,29 +295,6 @@ fn ordinary(peer: &Peer) -> Result<(), String> {
         .map_err(text("write from the window around"))?;
     memory.copy_out(PAGE, &mut two).map_err(text("copy"))?;
     remote.compare(PAGE, PAGE, 14, false)
-}
-
-/// Memory that stays where it is, through the helper `scifpin`.
-fn in_place(peer: &Peer) -> Result<(), String> {
-    let remote = Remote::new(peer, BYTES)?;
-    let endpoint: &Endpoint = &remote.endpoint;
-    let offset = remote.register(0, BYTES, 0, READ_WRITE, 0);
-    let offset = offset.map_err(text("the peer's window"))?;
-    let memory = Memory::ordinary(BYTES).map_err(text("memory"))?;
-    fill(&memory, 0, BYTES, 21).map_err(text("filling"))?;
-    let options = RegisterOptions::new().in_place();
-    let window = endpoint.register_with(&memory, 0..BYTES, options);
-    let window = window.map_err(text("window"))?;
-    let written = endpoint.write_to(window.all(), offset, RmaFlags::SYNC);
-    written.map_err(text("write"))?;
-    remote.compare(0, BYTES, 21, false)?;
-    remote.fill(0, BYTES, 22)?;
-    let read = endpoint.read_from(window.all(), offset, RmaFlags::SYNC);
-    read.map_err(text("read"))?;
-    match compare(&memory, 0, BYTES, 22, false).map_err(text("comparing"))? {
-        None => window.unregister().map_err(text("unregister")),
-        Some(at) => Err(difference(at, BYTES)),
-    }
 }
 
 /// The same fixed offset many times, with and without a mapping in between.
