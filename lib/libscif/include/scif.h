@@ -177,6 +177,12 @@ int scif_get_fd(scif_epd_t epd);
 /* The version of the interface: 1. */
 int scif_get_driver_version(void);
 
+/* Zeroed memory of SCIF's own, length rounded up to pages, in pieces of consecutive physical pages
+ * as large as there are; munmap() gives it back. scif_register takes any memory of a program and
+ * leaves it where it is; this is quicker to register, and copied in larger pieces. Not in Intel's
+ * library. NULL and errno: EAGAIN the user's limit, EINVAL, ENOMEM. */
+void *scif_memory(size_t length);
+
 #ifdef __cplusplus
 }
 #endif

@@ -475,6 +475,21 @@ unsafe extern "C" fn skiff_scif_mmap(
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn scif_memory(length: usize) -> *mut c_void {
+    let length = length.checked_next_multiple_of(PAGE_SIZE);
+    let memory = length
+        .ok_or(EINVAL)
+        .and_then(|length| shared::Memory::new(length).map_err(|error| error.errno));
+    match memory {
+        Ok(memory) => memory.leak() as *mut c_void,
+        Err(number) => {
+            errno::set(number);
+            core::ptr::null_mut()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn scif_munmap(address: *mut c_void, length: usize) -> c_int {
     // SAFETY: the caller gives the range up.
     done(raw::munmap(unsafe { range(address, length) }))
