@@ -580,4 +580,6 @@ pub fn readiness(epd: usize, events: u16) -> Result<u16> {
 }
 
 #[cfg(test)]
+mod pinning;
+#[cfg(test)]
 mod tests;
