@@ -100,6 +100,10 @@ step signal $? "the host's part failed"
 pattern-windows call "$peer"
 step c-program $? "the host's part failed"
 
+# 9. What malloc gives is registered, and stays where it is.
+pattern-pinning heap-call "$peer"
+step heap $? "the host's part failed"
+
 # The card waits for this word before it powers off.
 echo done > /tmp/done
 send /tmp/done 2099

@@ -1,4 +1,4 @@
-/* Registered memory stays where it is: patterns 60 to 63. */
+/* Registered memory stays where it is: patterns 60 to 64. */
 #include "pattern.h"
 
 #include <sys/mman.h>
@@ -437,17 +437,52 @@ static void call_beside(uint16_t node) {
     }
 }
 
+/* 64: what malloc gives, read and written by the peer where it is. */
+static void serve_heap(void) {
+    obey(serve_one(2064));
+}
+
+static void call_heap(uint16_t node) {
+    scif_epd_t epd = call_one(node, 2064);
+    size_t length = (3 << 20) + 77;
+    unsigned char *buffer = malloc(length);
+    CHECK(buffer != NULL);
+    fill_part(buffer, 0, length, 17);
+    uintptr_t first = (uintptr_t)buffer & ~(uintptr_t)(PAGE - 1);
+    uintptr_t end = ((uintptr_t)buffer + length + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+    off_t offset = scif_register(epd, (void *)first, end - first, 0, ALL, 0);
+    CHECK(offset != SCIF_REGISTER_FAILED);
+    off_t at = offset + (off_t)((uintptr_t)buffer - first);
+    give_order(epd, 'r', at, 0, length, 17);
+    give_order(epd, 'w', at, 0, length, 18);
+    CHECK(mismatch_part(buffer, 0, length, 18) == length);
+    printf("malloc gave %p; the peer has read and written its %zu bytes there\n", (void *)buffer,
+           length);
+    give_order(epd, 'q', 0, 0, 0, 0);
+    GIVES(scif_close(epd), 0);
+    free(buffer);
+}
+
 const struct pattern patterns[] = {
     { 60, "overlapping and neighbouring ranges in every order", serve_orders, call_orders },
     { 61, "threads register pieces of a heap that others use", serve_threads, call_threads },
     { 62, "constants, and rights of the pages each time", serve_constants, call_constants },
     { 63, "transfers change nothing beside their target", serve_beside, call_beside },
+    { 64, "a buffer of the heap, used by the peer where it is", serve_heap, call_heap },
     { 0, NULL, NULL, NULL },
 };
 
+/* `heap-serve`, `heap-call n`: pattern 64 alone. */
 int play_part(const char *part, int count, char **arguments) {
-    (void)count;
-    (void)arguments;
+    playing = 64;
+    if (!strcmp(part, "heap-serve")) {
+        serve_heap();
+        return 0;
+    }
+    if (!strcmp(part, "heap-call") && count == 1) {
+        call_heap((uint16_t)atoi(arguments[0]));
+        return 0;
+    }
     printf("there is no part %s\n", part);
     return 2;
 }

@@ -59,6 +59,10 @@ const STEPS: &[(&str, &str)] = &[
         "c-program",
         "a C program on both nodes, written for scif.h (tests/patterns)",
     ),
+    (
+        "heap",
+        "a malloc buffer registered, read and written by the card where it is",
+    ),
 ];
 
 /// Those of a demo with a second card.
