@@ -222,6 +222,10 @@ fn pair(quick: bool) -> Vec<String> {
         format!("scif-bare 1 {copies} --test bare_write+rma_write --size 1M,16M,64M"),
         format!("scif-bare 1 {copies} --test bare_read+rma_read --size 1M,16M,64M"),
         format!("scif-bare 1 {fast} --test bare_write+bare_read+stream --size 4K"),
+        format!(
+            "scif-bare 1 {copies} --test own_rma_write+rma_write,own_rma_read+rma_read --size 1M"
+        ),
+        format!("scif-bare 1 {copies} --test own_register+copy_register --size 256K,2M"),
         format!("scif-bare 1 {} --test file_stream --stop", effort(quick)),
     ]
 }

@@ -7,7 +7,7 @@ use platform::clock::ticks;
 use scif::{Memory, Protection, RmaFlags, View};
 
 use super::latency::path_name;
-use super::server::{fill, sum};
+use super::server::{fill, sum, touched};
 use super::session::{PAGE, Session};
 use super::wire::{Request, Verb, Wait, hear, tell};
 use super::{Context, Path, Result, Settings};
@@ -27,9 +27,14 @@ const DISTANCE: usize = 37;
 
 /// Runs the tests of this module that are asked for.
 pub fn run(settings: &Settings) -> Result {
-    for (test, toward) in [("rma_write", true), ("rma_read", false)] {
+    for (test, toward, is_own) in [
+        ("rma_write", true, false),
+        ("rma_read", false, false),
+        ("own_rma_write", true, true),
+        ("own_rma_read", false, true),
+    ] {
         if settings.wants(test) {
-            between_windows(settings, test, toward).context(test)?;
+            between_windows(settings, test, toward, is_own).context(test)?;
         }
     }
     for (test, toward) in [("vrma_write", true), ("vrma_read", false)] {
@@ -130,11 +135,17 @@ impl Ends<'_, '_> {
 
 const SEED: u64 = 0x5eed;
 
-fn between_windows(settings: &Settings, test: &str, toward: bool) -> Result {
+/// Transfers between windows: of the programs' own memory at both ends, or of the daemons'.
+fn between_windows(settings: &Settings, test: &str, toward: bool, is_own: bool) -> Result {
     let session = Session::open(settings)?;
     let bytes = whole(settings);
-    let remote = session.borrow(bytes as u64)?;
-    let memory = Memory::new(bytes).context("memory for a window")?;
+    let (remote, memory) = match is_own {
+        true => (session.borrow_own(bytes as u64)?, touched(bytes)?),
+        false => {
+            let memory = Memory::new(bytes).context("memory for a window")?;
+            (session.borrow(bytes as u64)?, memory)
+        }
+    };
     let window = session.endpoint.register(&memory)?;
     let transfer = |size: usize| {
         let part = window.part(0..size)?;

@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use platform::clock::ticks;
 use runtime::thread;
-use scif::{Memory, PortId, Protection};
+use scif::{Memory, PortId, Protection, raw};
 
 use super::latency::path_name;
+use super::server::touched;
 use super::session::{Session, connect};
 use super::wire::{Request, Verb, Wait};
 use super::{Context, Failure, Result, Settings};
@@ -26,6 +27,16 @@ pub fn run(settings: &Settings) -> Result {
     if settings.wants("register") {
         for size in settings.sizes(WINDOWS) {
             registering(settings, size).context("register")?;
+        }
+    }
+    for (test, end, is_copied) in [
+        ("own_register", "own_unregister", false),
+        ("copy_register", "copy_unregister", true),
+    ] {
+        if settings.wants(test) {
+            for size in settings.sizes(WINDOWS) {
+                registering_own(settings, [test, end], size, is_copied).context(test)?;
+            }
         }
     }
     if settings.wants("map") {
@@ -94,6 +105,33 @@ fn registering(settings: &Settings, size: u64) -> Result {
         || Ok(session.endpoint.register(&memory)?),
         |window| Ok(window.unregister()?),
     )
+}
+
+/// Registers memory of the program's own: its pages as they are or, to compare with, a copy of them
+/// in memory that is asked of the daemon for it.
+fn registering_own(settings: &Settings, tests: [&str; 2], size: u64, is_copied: bool) -> Result {
+    let session = Session::open(settings)?;
+    let endpoint = &session.endpoint;
+    let memory = touched(size as usize)?;
+    if !is_copied {
+        let register = || Ok(endpoint.register(&memory)?);
+        return two_steps(settings, tests, size, register, |window| {
+            Ok(window.unregister()?)
+        });
+    }
+    let mut content = alloc::vec![0; size as usize];
+    memory.copy_out(0, &mut content)?;
+    let register = || {
+        let copy = Memory::new(size as usize)?;
+        copy.copy_in(0, &content)?;
+        let offset = raw::register(endpoint.fd(), copy.range(), 0, Protection::all().bits(), 0);
+        Ok((offset.map_err(scif::Error::from)?, copy))
+    };
+    two_steps(settings, tests, size, register, |(offset, copy)| {
+        let ended = raw::unregister(endpoint.fd(), offset, size);
+        drop(copy);
+        Ok(ended.map_err(scif::Error::from)?)
+    })
 }
 
 fn mapping(settings: &Settings) -> Result {

@@ -48,6 +48,7 @@ tests:
   bandwidth          rma_write rma_read pio_write pio_read stream file_stream
   costs              register map connect pairs
   growth             idle windows pages
+  own                own_rma_write own_rma_read own_register copy_register (to compare with)
   others             ring_rtt vrma_write vrma_read local_copy stream_read file_stream_read nodes
 examples:
   scif-perf -s &
@@ -93,6 +94,15 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("costs", &["register", "map", "connect", "pairs"]),
     ("growth", &["idle", "windows", "pages"]),
+    (
+        "own",
+        &[
+            "own_rma_write",
+            "own_rma_read",
+            "own_register",
+            "copy_register",
+        ],
+    ),
     (
         "others",
         &[

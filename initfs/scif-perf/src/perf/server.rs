@@ -76,7 +76,7 @@ fn keep(listener: &Listener, shared: &Shared) {
 fn attend(endpoint: &Endpoint, shared: &Shared) -> Result {
     while let Some(request) = Request::hear(endpoint)? {
         match request.verb {
-            Verb::Lend => lend(endpoint, request.size, shared)?,
+            Verb::Lend | Verb::LendOwn => lend(endpoint, &request, shared)?,
             _ => carry_out(endpoint, &request, shared)?,
         }
         if shared.stopped.load(Ordering::Acquire) {
@@ -141,8 +141,12 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
 }
 
 /// Lends memory until the client says [`Verb::Release`], and does what else it asks for.
-fn lend(endpoint: &Endpoint, bytes: u64, shared: &Shared) -> Result {
-    let memory = Memory::new(bytes as usize).context("memory for a window")?;
+fn lend(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result {
+    let bytes = request.size as usize;
+    let memory = match request.verb {
+        Verb::LendOwn => touched(bytes)?,
+        _ => Memory::new(bytes).context("memory for a window")?,
+    };
     let window = endpoint.register(&memory).context("the window")?;
     let mut more: Vec<Window<'_>> = Vec::new();
     tell(endpoint, window.offset() as u64)?;
@@ -185,6 +189,13 @@ fn lend(endpoint: &Endpoint, bytes: u64, shared: &Shared) -> Result {
         }
     }
     Ok(())
+}
+
+/// Memory of this program's own, each page of which is there.
+pub fn touched(bytes: usize) -> Result<Memory> {
+    let memory = Memory::ordinary(bytes).context("memory of one's own")?;
+    memory.fill(0, bytes, 1)?;
+    Ok(memory)
 }
 
 /// The connection may have ended, and the window with it.

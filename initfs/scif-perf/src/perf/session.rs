@@ -63,6 +63,13 @@ impl<'a> Session<'a> {
         Ok(offset.context("the server's window")? as i64)
     }
 
+    /// As [`borrow`](Self::borrow), a window of the server's own memory: its pages are scattered.
+    pub fn borrow_own(&self, bytes: u64) -> Result<i64> {
+        let bytes = bytes.next_multiple_of(PAGE as u64);
+        let offset = self.ask(&Request::new(Verb::LendOwn, bytes));
+        Ok(offset.context("the server's window")? as i64)
+    }
+
     /// Has the server take its windows back.
     pub fn release(&self) -> Result {
         self.ask(&Request::new(Verb::Release, 0)).map(|_| ())

@@ -37,9 +37,11 @@ pub enum Verb {
     Forget = 10,
     /// End the server.
     Stop = 11,
+    /// As `Lend`, memory of the server's own instead of the daemon's.
+    LendOwn = 12,
 }
 
-const VERBS: [Verb; 11] = [
+const VERBS: [Verb; 12] = [
     Verb::Echo,
     Verb::Sink,
     Verb::Source,
@@ -51,6 +53,7 @@ const VERBS: [Verb; 11] = [
     Verb::Multiply,
     Verb::Forget,
     Verb::Stop,
+    Verb::LendOwn,
 ];
 
 /// How a side waits for messages.
