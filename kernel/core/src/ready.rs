@@ -41,6 +41,8 @@ pub struct Run<T> {
     kind: Kind,
     /// Woken: nanoseconds since the wake-up. Computing: nanoseconds of the slice.
     used_ns: u64,
+    /// A slice has ended in this turn. What it runs until that is noticed is of the next one.
+    slice_is_over: bool,
     /// Nanoseconds of this turn.
     turn_ns: u64,
 }
@@ -92,6 +94,7 @@ impl<T> Ready<T> {
             context,
             kind: Kind::Woken,
             used_ns: 0,
+            slice_is_over: false,
             turn_ns: 0,
         });
     }
@@ -100,9 +103,8 @@ impl<T> Ready<T> {
     pub fn put_back(&mut self, run: Run<T>) {
         match run.kind {
             Kind::Woken => self.first.push_back(run),
-            Kind::Computing if run.used_ns > 0 => self.computing.push_front(run),
-            // Its slice is over.
-            Kind::Computing => self.computing.push_back(run),
+            Kind::Computing if run.slice_is_over => self.computing.push_back(run),
+            Kind::Computing => self.computing.push_front(run),
         }
     }
 
@@ -128,6 +130,7 @@ impl<T> Ready<T> {
             (None, None) => None,
         }?;
         run.turn_ns = 0;
+        run.slice_is_over = false;
         match run.kind {
             Kind::Woken => self.turns.woken += 1,
             Kind::Computing => self.turns.computing += 1,
@@ -156,10 +159,9 @@ impl<T> Ready<T> {
     ) -> u64 {
         let waits = |queue: &VecDeque<Run<T>>| queue.iter().any(|run| may_run(&run.context));
         let (first, computing) = (waits(&self.first), waits(&self.computing));
-        let slice_is_over = run.kind == Kind::Computing && run.used_ns == 0 && run.turn_ns > 0;
         match run.kind {
             _ if !first && !computing => SLICE_NS,
-            _ if slice_is_over => 0,
+            _ if run.slice_is_over => 0,
             // Every turn of a woken context is part of the balance.
             Kind::Woken if computing => WOKEN_TURN_NS - processor.balance_ns,
             Kind::Woken => WOKEN_TURN_NS.saturating_sub(run.turn_ns),
@@ -209,6 +211,7 @@ impl Processor {
         if run.used_ns >= SLICE_NS {
             run.kind = Kind::Computing;
             run.used_ns = 0;
+            run.slice_is_over = true;
         }
     }
 
@@ -513,6 +516,26 @@ mod tests {
             ready.yields(run, &mut processor);
         }
         panic!("the owner of the lock never runs");
+    }
+
+    #[test]
+    fn those_that_compute_take_turns_though_the_end_of_a_slice_is_noticed_late() {
+        let mut ready = Ready::new();
+        let mut processor = Processor::new();
+        ready.wake(0);
+        ready.wake(1);
+        let mut turns = [0_u32; 2];
+        for _ in 0..200 {
+            let mut run = ready.take(&processor, |_| true).unwrap();
+            turns[run.context] += 1;
+            while ready.rest_ns(&run, &processor, |_| true) > 0 {
+                processor.ran(&mut run, WOKEN_TURN_NS);
+            }
+            // The way from the timer's interrupt to the switch.
+            processor.ran(&mut run, MICROSECOND);
+            ready.put_back(run);
+        }
+        assert!(turns[0].abs_diff(turns[1]) <= 2, "{turns:?}");
     }
 
     #[test]
