@@ -1,4 +1,4 @@
-/* Registered memory stays where it is: patterns 60 to 64. */
+/* Registered memory stays where it is: patterns 60 to 65. */
 #include "pattern.h"
 
 #include <sys/mman.h>
@@ -30,12 +30,23 @@ static size_t mismatch_part(const unsigned char *place, size_t first, size_t len
  * that was filled with `seed`.
  */
 struct order {
-    char what; /* 'r' compare, 'w' write, 'e' a write that must fail with EACCES, 'q' quit */
+    char what; /* 'r' compare, 'w' write, 'e' a write that must fail with EACCES, 'm' map, compare and
+                  store what was filled with the next seed, 'q' quit */
     char pad[3];
     uint32_t seed;
     int64_t offset;
     uint64_t first, length;
 };
+
+/* Maps a window, compares what is there and stores something else. */
+static size_t map_and_store(scif_epd_t epd, const struct order *order) {
+    unsigned char *place = scif_mmap(NULL, order->length, ALL, 0, epd, order->offset);
+    CHECK(place != SCIF_MMAP_FAILED);
+    size_t right = mismatch_part(place, order->first, order->length, order->seed);
+    fill_part(place, order->first, order->length, order->seed + 1);
+    GIVES(scif_munmap(place, order->length), 0);
+    return right;
+}
 
 /* Obeys one connection's orders until the last; answers each with how many bytes were right. */
 static void obey(scif_epd_t epd) {
@@ -44,6 +55,10 @@ static void obey(scif_epd_t epd) {
         recv_all(epd, &order, sizeof order);
         if (order.what == 'q')
             break;
+        if (order.what == 'm') {
+            tell_number(epd, (int64_t)map_and_store(epd, &order));
+            continue;
+        }
         unsigned char *copy = malloc(order.length);
         CHECK(copy != NULL);
         size_t right = order.length;
@@ -463,12 +478,41 @@ static void call_heap(uint16_t node) {
     free(buffer);
 }
 
+/* 65: a large window of scattered pages, mapped. */
+static void serve_large(void) {
+    obey(serve_one(2065));
+}
+
+static void call_large(uint16_t node) {
+    scif_epd_t epd = call_one(node, 2065);
+    size_t length = 40 << 20;
+    unsigned char *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                                 -1, 0);
+    CHECK(memory != MAP_FAILED);
+    /* Pages come when they are touched: pieces of some pages, the last piece first. */
+    size_t piece = 100 * PAGE;
+    for (size_t end = length; end > 0;) {
+        size_t start = end > piece ? end - piece : 0;
+        fill_part(memory + start, start, end - start, 21);
+        end = start;
+    }
+    off_t offset = scif_register(epd, memory, length, 0, ALL, 0);
+    CHECK(offset != SCIF_REGISTER_FAILED);
+    give_order(epd, 'm', offset, 0, length, 21);
+    CHECK(mismatch_part(memory, 0, length, 22) == length);
+    GIVES(scif_unregister(epd, offset, length), 0);
+    give_order(epd, 'q', 0, 0, 0, 0);
+    GIVES(scif_close(epd), 0);
+    GIVES(munmap(memory, length), 0);
+}
+
 const struct pattern patterns[] = {
     { 60, "overlapping and neighbouring ranges in every order", serve_orders, call_orders },
     { 61, "threads register pieces of a heap that others use", serve_threads, call_threads },
     { 62, "constants, and rights of the pages each time", serve_constants, call_constants },
     { 63, "transfers change nothing beside their target", serve_beside, call_beside },
     { 64, "a buffer of the heap, used by the peer where it is", serve_heap, call_heap },
+    { 65, "a large window of scattered pages, mapped", serve_large, call_large },
     { 0, NULL, NULL, NULL },
 };
 

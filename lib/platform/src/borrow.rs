@@ -366,7 +366,7 @@ impl Joiner {
     }
 
     /// The pages of `parts`, whole ones, one after the other: memory of a device, which does not go
-    /// when its mapping does. They are read once.
+    /// when its mapping does. A byte of each is read.
     ///
     /// # Errors
     /// `EINVAL` for incomplete pages and for nothing; `ENOMEM`.
@@ -374,8 +374,11 @@ impl Joiner {
         let mut bytes = 0;
         let mut mapped = Ok(());
         for part in parts {
-            // The kernel borrows what is there already.
-            part.read::<u8>(0)?;
+            // The kernel borrows what is there already, and brings in a page of a device when it is
+            // touched.
+            for offset in (0..part.len()).step_by(PAGE) {
+                part.read::<u8>(offset)?;
+            }
             mapped = self
                 .middle
                 .map(&self.own, part.address(), bytes, part.len(), true);
