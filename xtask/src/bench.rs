@@ -23,6 +23,7 @@ use crate::config::{self, Node};
 use crate::packages;
 use crate::report::{Context, Failure, Result};
 use crate::settings::Settings;
+use crate::toolchain::Purpose;
 use crate::workspace::{self, Place};
 use linux::Linux;
 use results::{Entry, Setting};
@@ -72,8 +73,8 @@ pub fn command(settings: &Settings) -> Result<()> {
         node: config::node()?,
         parts: match any(Step::boots_ours) {
             true => Some((
-                build::build(Contents::Product)?,
-                build::build(Contents::Bench)?,
+                build::build(&Contents::product(Purpose::Release))?,
+                build::build(&Contents::bench())?,
             )),
             false => None,
         },

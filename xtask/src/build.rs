@@ -2,15 +2,20 @@
 //!
 //! Cargo decides what is out of date; packing takes milliseconds and is always done.
 
-use crate::config;
+use crate::config::{self, Image};
 use crate::elf;
 use crate::initfs::{self, Tree};
 use crate::report::{Context, Failure, Result, Step};
 use crate::sdk;
 use crate::settings::Settings;
-use crate::toolchain::{self, Target, Toolchain};
+use crate::toolchain::{self, Purpose, Target, Toolchain};
 use crate::workspace::{self, Place};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the first build costs, for who waits for it.
+const FIRST_TIME: &str = "three on two free processors, and 1 GB below target/";
 
 /// Kernel and files of the image, in memory, before a run adds its own.
 pub struct Parts {
@@ -22,7 +27,7 @@ pub struct Parts {
 
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
-    let parts = build(Contents::Product)?;
+    let parts = build(&Contents::product(settings.purpose()?))?;
     let initfs = parts.pack(None, settings.files()?.as_deref(), &[])?;
     let directory = workspace::make(Place::Image)?;
     let path = directory.join("initfs");
@@ -32,54 +37,112 @@ pub fn command(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Which programs go into the image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contents {
-    /// What a user gets.
-    Product,
-    /// The same and the test programs, those in C too.
-    Tests,
-    /// The same and the test programs in Rust, among them the benchmarks' own.
-    Bench,
+/// Which programs go into the image, and how they are compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    purpose: Purpose,
+    tests: TestPrograms,
 }
 
-/// Compiles everything. The test programs are always compiled along: cargo builds libraries with
-/// the features of all packages it is given, so another list would build everything again.
-pub fn build(contents: Contents) -> Result<Parts> {
+/// The test programs in an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum TestPrograms {
+    /// All of them.
+    All,
+    /// Those in Rust, among them the benchmarks' own.
+    Rust,
+    /// Of each package one of whose programs is among these words, all; and so of those in C.
+    Named(BTreeSet<String>),
+}
+
+impl TestPrograms {
+    /// Whether programs, which come together, are wanted. `in_c`: they are written in C.
+    fn want(&self, programs: &[String], in_c: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Rust => !in_c,
+            Self::Named(words) => programs.iter().any(|program| words.contains(program)),
+        }
+    }
+}
+
+impl Contents {
+    /// What a user gets: no test programs.
+    pub fn product(purpose: Purpose) -> Self {
+        Self::named_in(purpose, [])
+    }
+
+    /// The same and all test programs.
+    pub fn tests(purpose: Purpose) -> Self {
+        Self {
+            purpose,
+            tests: TestPrograms::All,
+        }
+    }
+
+    /// What the benchmark boots.
+    pub fn bench() -> Self {
+        Self {
+            purpose: Purpose::Release,
+            tests: TestPrograms::Rust,
+        }
+    }
+
+    /// What a user gets, and the test programs whose names are words of these scripts.
+    pub fn named_in<'a>(purpose: Purpose, scripts: impl IntoIterator<Item = &'a str>) -> Self {
+        let in_name = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+        let words = |script: &'a str| script.split(move |letter| !in_name(letter));
+        let words = scripts.into_iter().flat_map(words).map(str::to_string);
+        Self {
+            purpose,
+            tests: TestPrograms::Named(words.collect()),
+        }
+    }
+}
+
+/// Compiles what goes into an image, and reads it.
+pub fn build(contents: &Contents) -> Result<Parts> {
     let image = config::image()?;
     let toolchain = toolchain::find()?;
-    let packages = image.packages();
+    let mut in_image = image.programs.clone();
+    let mut others = vec![image.bootstrap.clone()];
+    for (packages, chosen) in [
+        (&image.test_programs, &mut in_image),
+        (&image.test_bootstraps, &mut others),
+    ] {
+        for package in packages {
+            if contents.tests.want(&binaries(package)?, false) {
+                chosen.push(package.clone());
+            }
+        }
+    }
     let step = Step::start(format!(
         "building kernel and programs with {}",
         toolchain.name
     ));
-    compile(
-        &toolchain,
-        Target::Kernel,
-        std::slice::from_ref(&image.kernel),
-    )?;
-    compile(&toolchain, Target::Program, &packages)?;
+    if !Place::Guest.path().exists() {
+        eprintln!("    the first time this takes minutes: {FIRST_TIME}");
+    }
+    let programs = [in_image.as_slice(), &others].concat();
+    compile(&toolchain, contents.purpose, &image, &programs)?;
     step.done();
 
     let kernel = built(Target::Kernel, &image.kernel);
     let mut tree = Tree::default();
-    let tests = image
-        .test_programs
-        .iter()
-        .filter(|_| contents != Contents::Product);
-    for package in image.programs.iter().chain(tests) {
+    for package in &in_image {
         for binary in binaries(package)? {
             let path = built(Target::Program, &binary);
-            tree.insert(&format!("bin/{binary}"), read(&path)?, 0o755)?;
+            tree.insert(&format!("bin/{binary}"), read_built(&path)?, 0o755)?;
         }
     }
-    if contents == Contents::Tests {
-        for program in sdk::compile_all(&workspace::root().join(&image.test_c_programs))? {
+    let c_programs = workspace::root().join(&image.test_c_programs);
+    if contents.tests.want(&sdk::programs(&c_programs)?, true) {
+        for program in sdk::compile_all(&c_programs)? {
             let name = program.file_name().unwrap_or_default().to_string_lossy();
             tree.insert(&format!("bin/{name}"), read(&program)?, 0o755)?;
         }
     }
-    tree.insert("boot/kernel", read(&kernel)?, 0o644)?;
+    tree.insert("boot/kernel", read_built(&kernel)?, 0o644)?;
     for (inside, here) in &image.files {
         let path = workspace::root().join(here);
         if path.is_dir() {
@@ -122,33 +185,59 @@ impl Parts {
     }
 }
 
+/// Reads a file that must be the same wherever it is built.
+fn read_built(path: &Path) -> Result<Vec<u8>> {
+    let bytes = read(path)?;
+    match workspace::place_in(&bytes) {
+        Some(place) => Err(format!("{} names {place}", path.display()).into()),
+        None => Ok(bytes),
+    }
+}
+
 fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).context(|| format!("read {}", path.display()))
 }
 
-fn compile(toolchain: &Toolchain, target: Target, packages: &[String]) -> Result<()> {
-    let mut command = toolchain.cargo("build", target);
-    for package in packages {
-        command.args(["--package", package]);
+/// Compiles the kernel and packages of programs, side by side: each takes a while in which it has
+/// work for one processor only.
+fn compile(
+    toolchain: &Toolchain,
+    purpose: Purpose,
+    image: &Image,
+    programs: &[String],
+) -> Result<()> {
+    let mut kernel = toolchain.cargo("build", Target::Kernel, purpose);
+    // Of two bars of progress nobody could read either.
+    kernel.args(["--quiet", "--package", &image.kernel]);
+    let mut cargo = toolchain.cargo("build", Target::Program, purpose);
+    for package in programs {
+        cargo.args(["--package", package]);
     }
-    let status = command.status().context(|| "start cargo".to_string())?;
+    cargo.args(image.common_features());
+    std::thread::scope(|scope| {
+        let kernel = scope.spawn(|| finish(&mut kernel, &image.kernel, Target::Kernel));
+        let programs = finish(&mut cargo, "programs", Target::Program);
+        let kernel = kernel.join().unwrap_or_else(|_| Err(Failure::silent(1)));
+        programs.and(kernel)
+    })
+}
+
+/// Runs a call of cargo to its end.
+fn finish(cargo: &mut Command, what: &str, target: Target) -> Result<()> {
+    let status = cargo.status().context(|| "start cargo".to_string())?;
     if status.success() {
         return Ok(());
     }
     Err(Failure::from(format!(
-        "building {} for {} failed; cargo's words are above",
-        packages.join(", "),
+        "building {what} for {} failed; cargo's words are above",
         target.triple()
     )))
 }
 
 /// The file cargo makes of a binary target.
 fn built(target: Target, binary: &str) -> PathBuf {
-    Place::Guest
-        .path()
-        .join(target.triple())
-        .join("release")
-        .join(binary)
+    let place = target.place().path();
+    place.join(target.triple()).join("release").join(binary)
 }
 
 /// The names of a package's binaries, by cargo's own rules: `src/main.rs`, `src/bin/*` and the
@@ -222,4 +311,70 @@ pub fn workspace_members() -> Result<Vec<String>> {
         .filter_map(|member| member.as_str())
         .map(str::to_string)
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_chosen_by_the_words_of_scripts() {
+        let script = "# comment\nscif-kills 40 7 1 || exit 1\npattern-windows serve &\n";
+        let chosen = Contents::named_in(Purpose::Edit, [script]).tests;
+        let wants = |program: &str, in_c| chosen.want(&[program.to_string()], in_c);
+        assert!(wants("scif-kills", false) && wants("pattern-windows", true));
+        assert!(!wants("scif-kill", false) && !wants("pattern", true));
+        let product = Contents::product(Purpose::Release).tests;
+        assert!(!product.want(&["scif-kills".to_string()], false));
+        assert!(TestPrograms::All.want(&[], true) && !TestPrograms::Rust.want(&[], true));
+    }
+
+    /// Or libraries would be compiled anew whenever other packages are asked for.
+    #[test]
+    fn libraries_have_the_same_features_whatever_is_built() {
+        let image = config::image().unwrap();
+        let mut few = image.programs.clone();
+        few.push(image.bootstrap.clone());
+        let few = features(&image, &few);
+        let all = features(&image, &image.packages());
+        for (package, features) in &few {
+            assert_eq!(all.get(package), Some(features), "{package}: {COMMON}");
+        }
+    }
+
+    const COMMON: &str = "add what differs to common_features in config/image.toml";
+
+    /// The features that each package is built with for the image, if these packages are asked
+    /// for: cargo's own plan of the build, in which nothing is compiled.
+    fn features(
+        image: &Image,
+        packages: &[String],
+    ) -> std::collections::BTreeMap<String, BTreeSet<String>> {
+        let mut cargo = toolchain::clean(Command::new("cargo"));
+        cargo
+            .current_dir(workspace::root())
+            .env("RUSTC_BOOTSTRAP", "1")
+            .args(["build", "--quiet", "--unit-graph", "-Zunstable-options"])
+            .args(["--target", Target::Program.triple()])
+            .args(image.common_features());
+        for package in packages {
+            cargo.args(["--package", package]);
+        }
+        let output = cargo.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let plan: serde_json::Value = serde_json::from_str(&text)
+            .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+        let mut features = std::collections::BTreeMap::<_, BTreeSet<_>>::new();
+        for unit in plan["units"].as_array().unwrap() {
+            // Those of this machine, such as derive macros, are a matter of their own.
+            if unit["platform"].is_string() {
+                let package = unit["pkg_id"].as_str().unwrap().to_string();
+                let words = unit["features"].as_array().unwrap();
+                let words = words.iter().map(|word| word.as_str().unwrap().to_string());
+                features.entry(package).or_default().extend(words);
+            }
+        }
+        assert!(features.len() > packages.len());
+        features
+    }
 }

@@ -20,6 +20,8 @@ pub struct Image {
     pub test_programs: Vec<String>,
     /// Packages of programs that take the bootstrap's place in suites that say so.
     pub test_bootstraps: Vec<String>,
+    /// Features, as `package/feature`, that some programs need of a library of the workspace.
+    pub common_features: Vec<String>,
     /// Directory of C programs: in images made for tests each file becomes `bin/<name>`.
     pub test_c_programs: String,
     /// Directories or files of the project laid into the image: path inside = path here.
@@ -34,6 +36,18 @@ impl Image {
         packages.extend(self.test_bootstraps.iter().cloned());
         packages.push(self.bootstrap.clone());
         packages
+    }
+
+    /// The words by which cargo builds libraries with the features that any program needs,
+    /// whichever programs it is asked for.
+    pub fn common_features(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for feature in &self.common_features {
+            // Cargo wants the package among those it builds.
+            let package = feature.split('/').next().unwrap_or_default();
+            words.extend(["--package", package, "--features", feature].map(str::to_string));
+        }
+        words
     }
 }
 

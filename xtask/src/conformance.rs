@@ -38,7 +38,10 @@ pub fn command(settings: &Settings) -> Result<()> {
         return Err(format!("ONLY={only}: in the name of no place; they are {known}").into());
     }
     if !places.is_empty() {
-        let parts = run::prepare(settings, Contents::Tests)?;
+        let scripts = test::scripts(places.iter().map(|(_, suite)| *suite))?;
+        let scripts = scripts.iter().map(String::as_str);
+        let contents = Contents::named_in(settings.purpose()?, scripts);
+        let parts = run::prepare(settings, &contents)?;
         for (place, suite) in places {
             if let Err(failure) = test::guest(settings, suite, &parts, Show::Cases) {
                 failed.push(format!("{place} ({})", failure.message));

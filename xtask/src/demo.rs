@@ -79,7 +79,10 @@ const CARD_STEPS: &[(&str, &str)] = &[
 
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
-    let parts = run::prepare(settings, Contents::Tests)?;
+    let scripts = scripts()?;
+    let scripts = scripts.iter().map(|(_, text)| text.as_str());
+    let contents = Contents::named_in(settings.purpose()?, scripts);
+    let parts = run::prepare(settings, &contents)?;
     let passed = play(settings, &parts)?;
     if passed {
         Ok(())
@@ -88,21 +91,28 @@ pub fn command(settings: &Settings) -> Result<()> {
     }
 }
 
+/// The scripts, each with its node.
+pub fn scripts() -> Result<Vec<(usize, String)>> {
+    let mut scripts = Vec::new();
+    for (node, name) in ["host.sh", "card.sh", "second-card.sh"].iter().enumerate() {
+        let path = workspace::root().join("tests/demo").join(name);
+        let text = std::fs::read_to_string(&path);
+        scripts.push((node, text.context(|| format!("read {}", path.display()))?));
+    }
+    Ok(scripts)
+}
+
 /// Plays it; whether all was right.
 pub fn play(settings: &Settings, parts: &crate::build::Parts) -> Result<bool> {
     let mut demo = run::run_of("demo", settings, LIMIT)?;
     if demo.nodes < 2 {
         return Err("the demo needs two nodes: leave NODES out, or give NODES=2 or more".into());
     }
-    for (node, name) in [(0, "host.sh"), (1, "card.sh"), (2, "second-card.sh")] {
-        if node >= demo.nodes {
-            continue;
+    for (node, text) in scripts()? {
+        if node < demo.nodes {
+            let script = format!("nodes={}\n{text}", demo.nodes);
+            demo.scripts.insert(node, script.into_bytes());
         }
-        let path = workspace::root().join("tests/demo").join(name);
-        let text = std::fs::read(&path).context(|| format!("read {}", path.display()))?;
-        let mut script = format!("nodes={}\n", demo.nodes).into_bytes();
-        script.extend(text);
-        demo.scripts.insert(node, script);
     }
     println!("booting {} nodes", demo.nodes);
     let mut score = Score::new(demo.nodes);

@@ -9,6 +9,7 @@ use crate::launch::BootFiles;
 use crate::packages::{self, Package};
 use crate::report::{Context, Failure, Result, Step};
 use crate::settings::{Boot, Settings};
+use crate::toolchain::Purpose;
 use crate::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,7 +41,7 @@ const NODE_MENU_SECONDS: u32 = 1;
 pub fn command(settings: &Settings) -> Result<()> {
     // Before minutes of building.
     packages::ensure(packages::ISO)?;
-    let parts = build::build(Contents::Product)?;
+    let parts = build::build(&Contents::product(Purpose::Release))?;
     let initfs = parts.pack(None, settings.files()?.as_deref(), &[])?;
     let directory = workspace::make(Place::Image)?;
     let initfs_path = directory.join("initfs");

@@ -65,13 +65,13 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "run",
         help: "boot host and card; shell, demo without a terminal, or scripts",
-        settings: "SCRIPT NODES FILES MEM TIMEOUT BOOT ACCEL PIN",
+        settings: "SCRIPT NODES FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
         run: run::command,
     },
     Command {
         name: "demo",
         help: "boot two nodes, play the demo, power off",
-        settings: "NODES FILES MEM TIMEOUT BOOT ACCEL PIN",
+        settings: "NODES FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
         run: demo::command,
     },
     Command {
@@ -83,7 +83,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         help: "everything continuous integration runs",
-        settings: "ONLY FILES MEM TIMEOUT BOOT ACCEL PIN",
+        settings: "ONLY FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
         run: test::command,
     },
     Command {
@@ -101,7 +101,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "build",
         help: "build kernel and programs, pack initfs",
-        settings: "FILES",
+        settings: "FILES BUILD",
         run: build::command,
     },
     Command {
@@ -137,7 +137,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "soak",
         help: "random load on three nodes while programs and nodes are killed",
-        settings: "MINUTES SEED NODES FILES MEM TIMEOUT BOOT ACCEL PIN",
+        settings: "MINUTES SEED NODES FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
         run: soak::command,
     },
     Command {
@@ -155,13 +155,13 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "node-kills",
         help: "cut a node's power again and again in mid-transfer",
-        settings: "COUNT FILES MEM TIMEOUT BOOT ACCEL PIN",
+        settings: "COUNT FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
         run: node_kills::command,
     },
     Command {
         name: "conformance",
         help: "run the conformance suite alone: sim, loopback, pair",
-        settings: "ONLY FILES MEM TIMEOUT BOOT ACCEL PIN",
+        settings: "ONLY FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
         run: conformance::command,
     },
     Command {

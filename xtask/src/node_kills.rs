@@ -22,16 +22,19 @@ const VICTIM: &str = "tests/guest/scripts/loss-1.sh";
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
     let count = settings.count()?.unwrap_or(COUNT);
-    let parts = run::prepare(settings, Contents::Tests)?;
     let limit = Duration::from_secs((count + 1) * LIMIT_S);
     let mut run = run::run_of("node-kills", settings, limit)?;
     run.nodes = 2;
     let conduct =
         format!("scif-loss kills {count}\nstatus=$?\necho \"LAUNCHER kill 1\"\nexit \"$status\"\n");
-    run.scripts.insert(0, conduct.into_bytes());
-    let victim = std::fs::read(workspace::root().join(VICTIM));
-    run.scripts
-        .insert(1, victim.context(|| format!("read {VICTIM}"))?);
+    let victim = std::fs::read_to_string(workspace::root().join(VICTIM));
+    let victim = victim.context(|| format!("read {VICTIM}"))?;
+    let scripts = [conduct.as_str(), &victim];
+    let contents = Contents::named_in(settings.purpose()?, scripts);
+    let parts = run::prepare(settings, &contents)?;
+    for (node, script) in scripts.iter().enumerate() {
+        run.scripts.insert(node, script.as_bytes().to_vec());
+    }
     let outcome = run.execute(&parts, &mut Printer)?;
     script::conclude(&outcome)
 }

@@ -25,7 +25,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     if settings.scripts.is_empty() && !terminal::present() {
         return demo::command(settings);
     }
-    let parts = prepare(settings, Contents::Product)?;
+    let parts = prepare(settings, &Contents::product(settings.purpose()?))?;
     if settings.scripts.is_empty() {
         interactive(settings, &parts)
     } else {
@@ -34,7 +34,7 @@ pub fn command(settings: &Settings) -> Result<()> {
 }
 
 /// Makes sure that nodes can be started, and builds what they boot.
-pub fn prepare(settings: &Settings, contents: Contents) -> Result<Parts> {
+pub fn prepare(settings: &Settings, contents: &Contents) -> Result<Parts> {
     let mut wanted = image::packages_for(settings.boot()?);
     wanted.extend(packages::NODES);
     packages::ensure(&wanted)?;

@@ -7,7 +7,7 @@
 use crate::packages;
 use crate::report::{Context, Failure, Result, Step};
 use crate::settings::Settings;
-use crate::toolchain::{self, Target};
+use crate::toolchain::{self, Purpose, Target};
 use crate::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,17 +39,12 @@ pub fn make() -> Result<PathBuf> {
     packages::ensure(&[packages::ARCHIVER])?;
     let toolchain = toolchain::find()?;
     let step = Step::start(format!("building the C libraries with {}", toolchain.name));
-    // A directory of its own, as the flags differ: no path of this machine goes into the objects.
-    let build = Place::SdkBuild.path();
-    let mut cargo = toolchain.cargo("build", Target::Program);
-    cargo
-        .args(["--quiet", "--package", PACKAGE])
-        .env("CARGO_TARGET_DIR", &build);
-    toolchain.without_paths(&mut cargo)?;
-    run(&mut cargo)?;
+    let mut cargo = toolchain.cargo("build", Target::Program, Purpose::Release);
+    run(cargo.args(["--quiet", "--package", PACKAGE]))?;
     step.done();
 
-    let library = build
+    let library = Target::Program.place().path();
+    let library = library
         .join(Target::Program.triple())
         .join("release")
         .join(LIBRARY);
@@ -83,15 +78,26 @@ pub fn compile_all(directory: &Path) -> Result<Vec<PathBuf>> {
     let sdk = make()?;
     let place = Place::Patterns.path();
     make_dir(&place)?;
-    let mut programs = Vec::new();
+    let mut built = Vec::new();
+    for program in programs(directory)? {
+        let source = directory.join(&program).with_extension("c");
+        let program = place.join(program);
+        compile(&sdk, &[source], &program)?;
+        built.push(program);
+    }
+    Ok(built)
+}
+
+/// The names of the programs that a directory of C files makes.
+pub fn programs(directory: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
     for source in entries(directory)? {
         if source.extension().is_some_and(|extension| extension == "c") {
-            let program = place.join(source.file_stem().unwrap_or_default());
-            compile(&sdk, std::slice::from_ref(&source), &program)?;
-            programs.push(program);
+            let name = source.file_stem().unwrap_or_default();
+            names.push(name.to_string_lossy().into_owned());
         }
     }
-    Ok(programs)
+    Ok(names)
 }
 
 /// Compiles one C program; the messages of the compiler, warnings included, are errors.
@@ -196,13 +202,6 @@ fn crate_of(object: &Path) -> String {
 
 /// Looks for paths of this machine in the SDK; says where one is.
 fn find_path(directory: &Path) -> Result<Option<String>> {
-    let mut wanted = vec![workspace::root()];
-    wanted.extend(toolchain::cargo_home());
-    let wanted: Vec<_> = wanted
-        .iter()
-        .map(|path| path.to_string_lossy().into_owned())
-        .filter(|path| path.len() > 1)
-        .collect();
     for path in entries(directory)? {
         if path.is_dir() {
             if let Some(problem) = find_path(&path)? {
@@ -211,22 +210,11 @@ fn find_path(directory: &Path) -> Result<Option<String>> {
             continue;
         }
         let bytes = std::fs::read(&path).context(|| format!("read {}", path.display()))?;
-        let found = wanted.iter().find(|text| contains(&bytes, text.as_bytes()));
-        if let Some(text) = found {
-            return Ok(Some(format!("{text} in {}", workspace::display(&path))));
+        if let Some(place) = workspace::place_in(&bytes) {
+            return Ok(Some(format!("{place} in {}", workspace::display(&path))));
         }
     }
     Ok(None)
-}
-
-fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
-    let Some(first) = wanted.first() else {
-        return true;
-    };
-    let starts = bytes.iter().enumerate().filter(|(_, byte)| *byte == first);
-    starts
-        .into_iter()
-        .any(|(start, _)| bytes[start..].starts_with(wanted))
 }
 
 #[cfg(test)]
@@ -239,13 +227,6 @@ mod tests {
         assert_eq!(of("scif-8f3a.scif.1b-cgu.0.rcgu.o"), "scif");
         assert_eq!(of("scif_abi-8f3a.scif_abi.1b-cgu.0.rcgu.o"), "scif_abi");
         assert_eq!(of("libscif.1b-cgu.0.rcgu.o"), "libscif");
-    }
-
-    #[test]
-    fn paths_are_found_anywhere() {
-        assert!(contains(b"x/a/b", b"/a"));
-        assert!(!contains(b"/", b"/a"));
-        assert!(contains(b"//a", b"/a"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The KEY=VALUE words of the command line, checked once and turned into values.
 
 use crate::report::{Context, Result};
+use crate::toolchain::Purpose;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,13 @@ const ALL: &[Explained] = &[
         "ACCEL",
         "how",
         "tcg: emulation (default); kvm; auto: KVM where a probe finds it to work",
+    ),
+    explained(
+        "BUILD",
+        "how",
+        "edit: programs compiled so that the next change costs seconds (default);\n\
+         release: as fast as in the image for hardware, in the benchmark and in\n\
+         a whole `make test`",
     ),
     explained("PIN", "0", "do not bind each node to a processor core"),
     explained("NODE", "n", "which node to attach to (1)"),
@@ -195,6 +203,7 @@ impl Settings {
         self.timeout()?;
         self.boot()?;
         self.accel()?;
+        self.purpose()?;
         self.pin()?;
         self.repetitions()?;
         self.quick()?;
@@ -258,6 +267,21 @@ impl Settings {
             Some("auto") => Ok(Accel::Auto),
             Some(other) => Err(format!("ACCEL={other}: must be tcg, kvm or auto").into()),
         }
+    }
+
+    /// What programs are compiled for, if given.
+    pub fn given_purpose(&self) -> Result<Option<Purpose>> {
+        match self.values.get("BUILD").map(String::as_str) {
+            None => Ok(None),
+            Some("edit") => Ok(Some(Purpose::Edit)),
+            Some("release") => Ok(Some(Purpose::Release)),
+            Some(other) => Err(format!("BUILD={other}: must be edit or release").into()),
+        }
+    }
+
+    /// What programs are compiled for: trying out, unless BUILD= says otherwise.
+    pub fn purpose(&self) -> Result<Purpose> {
+        Ok(self.given_purpose()?.unwrap_or(Purpose::Edit))
     }
 
     /// Whether nodes are bound to cores.
@@ -390,6 +414,7 @@ mod tests {
             "MEM=1",
             "BOOT=iso",
             "ACCEL=x",
+            "BUILD=x",
             "FOO=1",
             "run",
             "SCRIPT9=x",

@@ -22,11 +22,15 @@ const RESTART_S: u64 = 30;
 /// How long the end may take: programs end, nodes compare what they hold, machines power off.
 const END: Duration = Duration::from_secs(300);
 
+/// The load.
+const PROGRAM: &str = "scif-soak";
+
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
     let minutes = settings.minutes()?.unwrap_or(MINUTES);
     let seed = settings.seed()?.unwrap_or(1);
-    let parts = run::prepare(settings, Contents::Tests)?;
+    let contents = Contents::named_in(settings.purpose()?, [PROGRAM]);
+    let parts = run::prepare(settings, &contents)?;
     let mut run = run::run_of("soak", settings, Duration::from_secs(minutes * 60) + END)?;
     run.nodes = settings.nodes(3)?;
     let restart_s = if run.nodes > 1 { RESTART_S } else { 0 };

@@ -5,7 +5,7 @@
 //! them. Each has a hard time limit, and a panic of a kernel or of any program fails it.
 
 use crate::bench;
-use crate::build::{self, Contents, Parts};
+use crate::build::{Contents, Parts};
 use crate::config::{self, Expect, Suite, Tests};
 use crate::demo;
 use crate::fuzz;
@@ -18,7 +18,7 @@ use crate::script::{NodeEnd, Observer, Outcome};
 use crate::sdk;
 use crate::settings::Settings;
 use crate::tidy;
-use crate::toolchain::{self, Target};
+use crate::toolchain::{self, Purpose, Target};
 use crate::workspace::{self, Place};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -50,9 +50,11 @@ pub fn command(settings: &Settings) -> Result<()> {
         .filter(|suite| score.wants(&stage_name(suite)));
     let suites: Vec<_> = suites.collect();
     let mut parts = None;
-    if !suites.is_empty() || score.wants("demo") || score.wants("build") {
+    let demo = score.wants("demo");
+    if !suites.is_empty() || demo || score.wants("build") {
+        let contents = contents(settings, &suites, demo)?;
         score.required("build", || {
-            parts = Some(run::prepare(settings, Contents::Tests)?);
+            parts = Some(run::prepare(settings, &contents)?);
             Ok(())
         });
     }
@@ -62,9 +64,44 @@ pub fn command(settings: &Settings) -> Result<()> {
                 guest(settings, suite, parts, Show::Summaries)
             });
         }
-        score.stage("demo", || demonstrate(settings));
+        score.stage("demo", || demonstrate(settings, parts));
     }
     score.conclude()
+}
+
+/// What the stages boot. A whole run tests what is given away. Single stages are a matter of
+/// seconds: they get what their scripts name, compiled for trying out.
+fn contents(settings: &Settings, suites: &[&Suite], demo: bool) -> Result<Contents> {
+    let purpose = settings.given_purpose()?;
+    if settings.only().is_none() {
+        return Ok(Contents::tests(purpose.unwrap_or(Purpose::Release)));
+    }
+    let purpose = purpose.unwrap_or(Purpose::Edit);
+    let mut scripts = scripts(suites.iter().copied())?;
+    if demo {
+        scripts.extend(demo::scripts()?.into_iter().map(|(_, text)| text));
+    }
+    match scripts.is_empty() {
+        // The build alone.
+        true => Ok(Contents::tests(purpose)),
+        false => Ok(Contents::named_in(
+            purpose,
+            scripts.iter().map(String::as_str),
+        )),
+    }
+}
+
+/// The texts of the scripts of suites, and the programs that take the bootstrap's place.
+pub fn scripts<'a>(suites: impl IntoIterator<Item = &'a Suite>) -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    for suite in suites {
+        texts.extend(suite.bootstrap.clone());
+        for script in suite.scripts.values() {
+            let text = std::fs::read_to_string(workspace::root().join(script));
+            texts.push(text.context(|| format!("read {script}"))?);
+        }
+    }
+    Ok(texts)
 }
 
 fn stage_name(suite: &Suite) -> String {
@@ -254,7 +291,7 @@ fn lint_guest() -> Result<()> {
         (Target::Kernel, vec![image.kernel]),
         (Target::Program, programs),
     ] {
-        let mut command = toolchain.cargo("clippy", target);
+        let mut command = toolchain.cargo("clippy", target, Purpose::Edit);
         command.arg("--quiet");
         for package in &packages {
             command.args(["--package", package]);
@@ -264,9 +301,8 @@ fn lint_guest() -> Result<()> {
     Ok(())
 }
 
-fn demonstrate(settings: &Settings) -> Result<()> {
-    let parts = build::build(Contents::Tests)?;
-    if demo::play(settings, &parts)? {
+fn demonstrate(settings: &Settings, parts: &Parts) -> Result<()> {
+    if demo::play(settings, parts)? {
         Ok(())
     } else {
         Err("see the steps above".into())

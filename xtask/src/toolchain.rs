@@ -32,6 +32,15 @@ impl Target {
         }
     }
 
+    /// Where it is built. Cargo lets one build at a time into a directory, and the two targets are
+    /// built side by side.
+    pub fn place(self) -> Place {
+        match self {
+            Self::Kernel => Place::GuestKernel,
+            Self::Program => Place::Guest,
+        }
+    }
+
     fn rustflags(self) -> &'static str {
         match self {
             Self::Kernel => {
@@ -44,6 +53,16 @@ impl Target {
             }
         }
     }
+}
+
+/// What a build is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be used, measured or given away: as fast as it gets.
+    Release,
+    /// To be tried out after an edit: programs are compiled in pieces that are kept, so that a
+    /// changed line costs seconds; they run slower. The kernel is the same for both.
+    Edit,
 }
 
 /// A toolchain with library source.
@@ -189,22 +208,27 @@ pub fn clean(mut command: Command) -> Command {
 
 impl Toolchain {
     /// A call of cargo for one of the image's targets: the options are set, packages are not.
-    pub fn cargo(&self, subcommand: &str, target: Target) -> Command {
+    pub fn cargo(&self, subcommand: &str, target: Target, purpose: Purpose) -> Command {
         let mut command = self.cargo_for(subcommand, target);
         command
-            .env("CARGO_TARGET_DIR", Place::Guest.path())
+            .env("CARGO_TARGET_DIR", target.place().path())
             .arg("-Zbuild-std=core,alloc,compiler_builtins")
             .arg("-Zbuild-std-features=compiler-builtins-mem");
-        if target == Target::Kernel {
-            // Every call and every page of code costs where translations have just been flushed:
-            // one unit makes a system call or a switch of contexts a tenth shorter.
-            command.env("CARGO_PROFILE_RELEASE_LTO", "fat");
-            command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
+        match target {
+            Target::Kernel => {
+                // Every call and every page of code costs where translations have just been
+                // flushed: one unit makes a system call or a switch of contexts a tenth shorter.
+                command.env("CARGO_PROFILE_RELEASE_LTO", "fat");
+                command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
+            }
+            Target::Program => {
+                // Line tables of the programs would double the image; the kernel keeps its own.
+                command.env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+                command.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+            }
         }
-        if target == Target::Program {
-            // Line tables of the programs would double the image; the kernel keeps its own.
-            command.env("CARGO_PROFILE_RELEASE_DEBUG", "0");
-            command.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+        if target == Target::Program && purpose == Purpose::Edit {
+            command.env("CARGO_INCREMENTAL", "1");
         }
         command
     }
@@ -236,32 +260,13 @@ impl Toolchain {
                 format!("CARGO_TARGET_{variable}_RUSTFLAGS"),
                 target.rustflags(),
             )
-            .args([subcommand, "--release", "--target", target.triple()]);
+            // No place of this machine goes into what is built: the same sources give the same
+            // bytes in any directory.
+            .env("CARGO_PROFILE_RELEASE_TRIM_PATHS", "all")
+            .env_remove("CARGO_INCREMENTAL")
+            .args([subcommand, "--release", "--target", target.triple()])
+            .arg("-Ztrim-paths");
         command
-    }
-
-    /// Makes a call of cargo for programs leave the paths of this machine out of what it builds.
-    /// Its target directory must be one of its own: other flags build everything anew.
-    pub fn without_paths(&self, command: &mut Command) -> Result<()> {
-        let sysroot = output_of(&self.bin.join("rustc"), &["--print", "sysroot"])?;
-        let library = Path::new(&sysroot).join("lib/rustlib/src/rust");
-        let mut flags = Target::Program.rustflags().to_string();
-        let places = [
-            (Some(workspace::root()), "skiff"),
-            (cargo_home().map(|home| home.join("registry/src")), "crates"),
-            (Some(library), "rust"),
-        ];
-        for (place, name) in places {
-            let Some(place) = place else { continue };
-            let place = place.display().to_string();
-            // Flags are separated by blanks. A path with one stays; the SDK's check will tell.
-            if !place.contains(' ') {
-                flags.push_str(&format!(" --remap-path-prefix={place}={name}"));
-            }
-        }
-        let variable = Target::Program.triple().to_uppercase().replace('-', "_");
-        command.env(format!("CARGO_TARGET_{variable}_RUSTFLAGS"), flags);
-        Ok(())
     }
 
     /// Makes sure that `cargo clippy` works with this toolchain.

@@ -1,6 +1,7 @@
 //! Where things are: the project's root and the places below `target/`.
 
 use crate::report::{Context, Result};
+use crate::toolchain;
 use std::path::PathBuf;
 
 /// The project's root directory.
@@ -26,8 +27,10 @@ pub enum Place {
     Image,
     /// Logs and records of runs.
     Run,
-    /// Build of kernel and programs; elsewhere if `SKIFF_GUEST_TARGET` says so.
+    /// Build of the programs; elsewhere if `SKIFF_GUEST_TARGET` says so.
     Guest,
+    /// Build of the kernel, in the directory of the programs.
+    GuestKernel,
     /// Build of the image's libraries for their tests on this machine.
     Libraries,
     /// Check of the programs with `std`.
@@ -36,8 +39,6 @@ pub enum Place {
     Sdk,
     /// The next SDK, while it is made.
     NextSdk,
-    /// Build of the SDK's libraries.
-    SdkBuild,
     /// C programs of the tests.
     Patterns,
     /// Build of the fuzz targets, and inputs that were found.
@@ -60,11 +61,11 @@ impl Place {
                 Some(path) => return PathBuf::from(path),
                 None => "guest",
             },
+            Self::GuestKernel => return Self::Guest.path().join("kernel"),
             Self::Libraries => "libraries",
             Self::Redox => "redox",
             Self::Sdk => "sdk",
             Self::NextSdk => "sdk.new",
-            Self::SdkBuild => "sdk-build",
             Self::Patterns => "patterns",
             Self::Fuzz => "fuzz",
             Self::Bench => "bench",
@@ -86,10 +87,33 @@ fn make_dir(path: PathBuf) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// A place of this machine that is named in a file's bytes: the project's or cargo's directory.
+/// What is built names neither.
+pub fn place_in(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let places = [Some(root()), toolchain::cargo_home()];
+    let names = places.into_iter().flatten();
+    let mut names = names.map(|place| place.to_string_lossy().into_owned());
+    names.find(|name| name.len() > 1 && text.contains(name))
+}
+
 /// A path as the user would write it: relative to the project where possible.
 pub fn display(path: &std::path::Path) -> String {
     path.strip_prefix(root())
         .unwrap_or(path)
         .display()
         .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_this_machine_are_found_anywhere() {
+        let name = root().display().to_string();
+        let bytes = [b"\xff\x00", name.as_bytes(), b"/kernel\xff"].concat();
+        assert_eq!(place_in(&bytes), Some(name));
+        assert_eq!(place_in(b"\xffkernel/src/main.rs\x00"), None);
+    }
 }
