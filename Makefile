@@ -9,7 +9,7 @@ help: prepare
 	@cargo xtask help
 
 prepare:
-	@sh xtask/prepare.sh
+	@sh xtask/prepare.sh $(MAKECMDGOALS)
 
 $(COMMANDS): prepare
 	@cargo xtask $@ $(MAKEOVERRIDES)

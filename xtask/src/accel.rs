@@ -4,7 +4,8 @@
 use crate::report::{Context, Result};
 use crate::settings::Accel;
 use crate::workspace::{self, Place};
-use std::process::{Command, Stdio};
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A boot sector: enables SSE, executes one SSE2 instruction, then ends QEMU with status 33.
@@ -31,7 +32,15 @@ const PROBE_LIMIT: Duration = Duration::from_secs(10);
 pub fn use_kvm(accel: Accel) -> Result<bool> {
     match accel {
         Accel::Tcg => Ok(false),
-        Accel::Kvm => Ok(true),
+        Accel::Kvm => match probe("kvm", PROBE_LIMIT)? {
+            Ok(()) => Ok(true),
+            // Nodes would not get far either, and nobody would say why.
+            Err(why) => Err(format!(
+                "ACCEL=kvm: KVM does not work on this machine: a guest of a few instructions {why}; \
+                 use ACCEL=tcg, or auto"
+            )
+            .into()),
+        },
         Accel::Auto => auto(),
     }
 }
@@ -42,7 +51,7 @@ fn auto() -> Result<bool> {
     if let Ok(answer) = std::fs::read_to_string(&record) {
         return Ok(answer.trim() == "yes");
     }
-    let works = probe("kvm", PROBE_LIMIT)?;
+    let works = probe("kvm", PROBE_LIMIT)?.is_ok();
     let answer = if works { "yes" } else { "no" };
     eprintln!(
         "    KVM {}",
@@ -56,8 +65,8 @@ fn auto() -> Result<bool> {
     Ok(works)
 }
 
-/// Whether the tiny guest comes to its end with this accelerator, in this time.
-fn probe(accelerator: &str, limit: Duration) -> Result<bool> {
+/// Whether the tiny guest comes to its end with this accelerator, in this time; else what happened.
+fn probe(accelerator: &str, limit: Duration) -> Result<std::result::Result<(), String>> {
     let mut sector = PROBE.to_vec();
     sector.resize(510, 0);
     sector.extend_from_slice(&[0x55, 0xaa]);
@@ -79,26 +88,42 @@ fn probe(accelerator: &str, limit: Duration) -> Result<bool> {
         ))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .context(|| "start qemu-system-x86_64".to_string())?;
     let start = Instant::now();
-    let status = loop {
+    let result = loop {
         if let Some(status) = child
             .try_wait()
             .context(|| "wait for the probe".to_string())?
         {
-            break status.code();
+            break match status.code() {
+                Some(PROBE_STATUS) => Ok(()),
+                _ => Err(format!("ended QEMU with {status}{}", words(&mut child))),
+            };
         }
         if start.elapsed() > limit {
             let _ = child.kill();
             let _ = child.wait();
-            break None;
+            break Err(format!("did not end within {} s", limit.as_secs()));
         }
         std::thread::sleep(Duration::from_millis(20));
     };
     let _ = std::fs::remove_file(&path);
-    Ok(status == Some(PROBE_STATUS))
+    Ok(result)
+}
+
+/// What a QEMU that has ended said, with a colon in front, if it said anything.
+fn words(child: &mut Child) -> String {
+    let mut text = String::new();
+    if let Some(mut output) = child.stderr.take() {
+        // An output that cannot be read says nothing.
+        let _ = output.read_to_string(&mut text);
+    }
+    match text.trim() {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
 }
 
 #[cfg(test)]
@@ -111,8 +136,12 @@ mod tests {
         // The machine that tests may be busy with other things, too.
         let limit = Duration::from_secs(60);
         if crate::packages::QEMU.present() {
-            assert!(probe("tcg", limit).unwrap());
+            assert_eq!(probe("tcg", limit).unwrap(), Ok(()));
+            let why = probe("no-such-accelerator", limit).unwrap().unwrap_err();
+            assert!(why.contains("no-such-accelerator"), "{why}");
+            // Nothing comes to its end in no time.
+            let why = probe("tcg", Duration::ZERO).unwrap().unwrap_err();
+            assert!(why.contains("did not end"), "{why}");
         }
-        assert!(!probe("no-such-accelerator", limit).unwrap_or(false));
     }
 }

@@ -65,7 +65,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     }
     // Before an hour of measuring.
     workspace::make(Place::Bench)?;
-    packages::ensure(packages::NODES)?;
+    packages::ensure(&[packages::NODES, &Contents::bench().packages()?].concat())?;
     let any = |wanted: fn(Step) -> bool| steps.iter().any(|(step, _)| wanted(*step));
     let mut bench = Bench {
         settings,

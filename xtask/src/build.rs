@@ -5,6 +5,7 @@
 use crate::config::{self, Image};
 use crate::elf;
 use crate::initfs::{self, Tree};
+use crate::packages::{self, Package};
 use crate::report::{Context, Failure, Result, Step};
 use crate::sdk;
 use crate::settings::Settings;
@@ -67,6 +68,16 @@ impl TestPrograms {
 }
 
 impl Contents {
+    /// The Debian packages that building it takes.
+    pub fn packages(&self) -> Result<Vec<Package>> {
+        let mut wanted = toolchain::packages();
+        let c_programs = workspace::root().join(config::image()?.test_c_programs);
+        if self.tests.want(&sdk::programs(&c_programs)?, true) {
+            wanted.extend(sdk::PACKAGES);
+        }
+        Ok(wanted)
+    }
+
     /// What a user gets: no test programs.
     pub fn product(purpose: Purpose) -> Self {
         Self::named_in(purpose, [])
@@ -103,6 +114,7 @@ impl Contents {
 /// Compiles what goes into an image, and reads it.
 pub fn build(contents: &Contents) -> Result<Parts> {
     let image = config::image()?;
+    packages::ensure(&contents.packages()?)?;
     let toolchain = toolchain::find()?;
     let mut in_image = image.programs.clone();
     let mut others = vec![image.bootstrap.clone()];

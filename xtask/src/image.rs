@@ -40,8 +40,9 @@ const NODE_MENU_SECONDS: u32 = 1;
 /// The command: an image for hardware.
 pub fn command(settings: &Settings) -> Result<()> {
     // Before minutes of building.
-    packages::ensure(packages::ISO)?;
-    let parts = build::build(&Contents::product(Purpose::Release))?;
+    let contents = Contents::product(Purpose::Release);
+    packages::ensure(&[packages::ISO, &contents.packages()?].concat())?;
+    let parts = build::build(&contents)?;
     let initfs = parts.pack(None, settings.files()?.as_deref(), &[])?;
     let directory = workspace::make(Place::Image)?;
     let initfs_path = directory.join("initfs");

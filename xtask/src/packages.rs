@@ -313,6 +313,23 @@ mod tests {
         assert_eq!(first_dependency(text, "linux-headers-"), None);
     }
 
+    /// The script has a list of its own, as it runs where nothing can be compiled yet.
+    #[test]
+    fn who_lacks_everything_is_told_once() {
+        let script = crate::workspace::root().join("xtask/prepare.sh");
+        let script = std::fs::read_to_string(script).unwrap();
+        let words: Vec<_> = script
+            .split(|letter: char| letter.is_whitespace() || "\";".contains(letter))
+            .collect();
+        let needed = all().into_iter().chain(TOOLCHAIN.iter().copied());
+        for package in needed.chain([LINTER, FORMATTER]) {
+            // Part of every Debian.
+            if package.name != "util-linux" {
+                assert!(words.contains(&package.name), "{}", package.name);
+            }
+        }
+    }
+
     #[test]
     fn signs_are_looked_up_in_path_or_absolutely() {
         let shell = Package {

@@ -35,8 +35,10 @@ pub fn command(settings: &Settings) -> Result<()> {
 
 /// Makes sure that nodes can be started, and builds what they boot.
 pub fn prepare(settings: &Settings, contents: &Contents) -> Result<Parts> {
+    // All at once, not one after the other.
     let mut wanted = image::packages_for(settings.boot()?);
     wanted.extend(packages::NODES);
+    wanted.extend(contents.packages()?);
     packages::ensure(&wanted)?;
     build::build(contents)
 }

@@ -4,7 +4,7 @@
 //! crates behind `scif.h`, libc.a all others, start-up code included. Nothing in the directory
 //! names a place of this machine, so it can be moved and given away.
 
-use crate::packages;
+use crate::packages::{self, Package};
 use crate::report::{Context, Failure, Result, Step};
 use crate::settings::Settings;
 use crate::toolchain::{self, Purpose, Target};
@@ -12,6 +12,8 @@ use crate::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What making it and compiling the tests' programs takes, besides the toolchain.
+pub const PACKAGES: &[Package] = &[packages::ARCHIVER, packages::C_COMPILER];
 /// The package whose static library it is, and the file cargo makes.
 pub const PACKAGE: &str = "libscif";
 const LIBRARY: &str = "liblibscif.a";
@@ -36,7 +38,9 @@ pub fn command(_settings: &Settings) -> Result<()> {
 
 /// Makes the SDK; returns its directory.
 pub fn make() -> Result<PathBuf> {
-    packages::ensure(&[packages::ARCHIVER])?;
+    let mut wanted = toolchain::packages();
+    wanted.push(packages::ARCHIVER);
+    packages::ensure(&wanted)?;
     let toolchain = toolchain::find()?;
     let step = Step::start(format!("building the C libraries with {}", toolchain.name));
     let mut cargo = toolchain.cargo("build", Target::Program, Purpose::Release);

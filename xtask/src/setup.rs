@@ -8,7 +8,7 @@ use crate::toolchain;
 
 /// The command.
 pub fn command(_settings: &Settings) -> Result<()> {
-    packages::ensure(&packages::all())?;
+    packages::ensure(&test::packages_wanted())?;
     let toolchain = toolchain::find()?;
     toolchain.ensure_linter()?;
     test::ensure_components()?;

@@ -31,7 +31,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     let tests = config::tests()?;
     if settings.only().is_none() {
         // At once, in place of one after the other and after long stages.
-        packages::ensure(&packages::all())?;
+        packages::ensure(&packages_wanted())?;
     }
     let mut score = Score {
         only: settings.only().map(str::to_string),
@@ -44,6 +44,9 @@ pub fn command(settings: &Settings) -> Result<()> {
     score.stage("fuzz", fuzz::smoke);
     score.stage("lint-guest", lint_guest);
     score.stage("check-redox", || redox::command(settings));
+    score.names.push("build".to_string());
+    score.names.extend(tests.suite.iter().map(stage_name));
+    score.names.push("demo".to_string());
     let suites = tests
         .suite
         .iter()
@@ -64,7 +67,9 @@ pub fn command(settings: &Settings) -> Result<()> {
                 guest(settings, suite, parts, Show::Summaries)
             });
         }
-        score.stage("demo", || demonstrate(settings, parts));
+        if demo {
+            score.required("demo", || demonstrate(settings, parts));
+        }
     }
     score.conclude()
 }
@@ -112,6 +117,8 @@ fn stage_name(suite: &Suite) -> String {
 #[derive(Default)]
 struct Score {
     only: Option<String>,
+    /// The stages there are.
+    names: Vec<String>,
     passed: usize,
     failed: Vec<String>,
 }
@@ -125,6 +132,7 @@ impl Score {
 
     /// Runs a stage if it was asked for.
     fn stage(&mut self, name: &str, work: impl FnOnce() -> Result<()>) {
+        self.names.push(name.to_string());
         if self.wants(name) {
             self.required(name, work);
         }
@@ -152,7 +160,8 @@ impl Score {
             .only
             .filter(|_| self.passed == 0 && self.failed.is_empty())
         {
-            return Err(format!("ONLY={only}: no stage's name contains that word").into());
+            let names = self.names.join(" ");
+            return Err(format!("ONLY={only}: in the name of no stage; they are {names}").into());
         }
         for name in &self.failed {
             println!("failed: {name}");
@@ -208,6 +217,17 @@ fn library_cargo(subcommand: &str) -> Command {
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_DIR", Place::Libraries.path());
     command
+}
+
+/// The packages that everything here takes.
+pub fn packages_wanted() -> Vec<Package> {
+    let mut wanted = packages::all();
+    wanted.extend(toolchain::packages());
+    // A cargo of rustup gets these as components.
+    if Command::new("rustup").arg("--version").output().is_err() {
+        wanted.extend([packages::FORMATTER, packages::LINTER]);
+    }
+    wanted
 }
 
 /// Makes sure that the user's cargo has a subcommand that comes apart from it: as a component of
@@ -498,6 +518,21 @@ mod tests {
             kernel_addresses: Vec::new(),
             logs: PathBuf::new(),
         }
+    }
+
+    #[test]
+    fn a_word_in_no_name_is_answered_with_the_names() {
+        let mut score = Score {
+            only: Some("nosuch".to_string()),
+            ..Score::default()
+        };
+        score.stage("format", || panic!("was not asked for"));
+        score.stage("tidy", || panic!("was not asked for"));
+        let message = score.conclude().unwrap_err().message;
+        assert_eq!(
+            message,
+            "ONLY=nosuch: in the name of no stage; they are format tidy"
+        );
     }
 
     #[test]

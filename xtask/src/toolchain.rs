@@ -3,7 +3,7 @@
 //! Order: the one named by SKIFF_TOOLCHAIN; a rustup toolchain with rust-src; Debian's packages,
 //! which are installed when missing. The build uses unstable options, so RUSTC_BOOTSTRAP is set.
 
-use crate::packages;
+use crate::packages::{self, Package};
 use crate::report::{Context, Result};
 use crate::workspace::{self, Place};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use std::process::Command;
 
 /// Oldest compiler the sources are built with.
 const MIN_MINOR: u32 = 95;
+/// The environment variable that names a toolchain.
+const CHOICE: &str = "SKIFF_TOOLCHAIN";
 /// Path below a sysroot that shows that the library source is there.
 const SOURCE_SIGN: &str = "lib/rustlib/src/rust/library/core/src/lib.rs";
 
@@ -74,12 +76,35 @@ pub struct Toolchain {
     bin: PathBuf,
 }
 
+/// The packages that building for the image takes: the linker, and Debian's toolchain when there is
+/// no other. Says why others are passed over, if Debian's is not there yet.
+pub fn packages() -> Vec<Package> {
+    let mut wanted = vec![packages::LINKER];
+    if std::env::var_os(CHOICE).is_some() {
+        return wanted;
+    }
+    if let Err(passed_over) = any_of_rustup() {
+        if packages::TOOLCHAIN.iter().any(|package| !package.present()) {
+            for why in passed_over {
+                eprintln!("    passed over: {why}");
+            }
+        }
+        wanted.extend(packages::TOOLCHAIN);
+    }
+    wanted
+}
+
 /// Finds the toolchain, installing Debian's when there is no other.
 pub fn find() -> Result<Toolchain> {
-    packages::ensure(&[packages::LINKER])?;
-    if let Ok(wanted) = std::env::var("SKIFF_TOOLCHAIN") {
+    packages::ensure(&packages())?;
+    if let Ok(wanted) = std::env::var(CHOICE) {
         return named(&wanted);
     }
+    any_of_rustup().or_else(|_| check(Path::new("/usr"), "Debian's rustc-web".to_string()))
+}
+
+/// The first toolchain of rustup that will do; else why each will not.
+fn any_of_rustup() -> std::result::Result<Toolchain, Vec<String>> {
     let mut passed_over = Vec::new();
     for name in rustup_names() {
         match from_rustup(&name) {
@@ -87,14 +112,7 @@ pub fn find() -> Result<Toolchain> {
             Err(failure) => passed_over.push(failure.message),
         }
     }
-    if packages::TOOLCHAIN.iter().any(|package| !package.present()) {
-        for why in passed_over {
-            eprintln!("    passed over: {why}");
-        }
-    }
-    packages::ensure(packages::TOOLCHAIN)?;
-    let sysroot = Path::new("/usr");
-    check(sysroot, "Debian's rustc-web".to_string())
+    Err(passed_over)
 }
 
 /// The toolchain SKIFF_TOOLCHAIN names: a directory, or a rustup toolchain.
