@@ -1,36 +1,36 @@
 //! `console NODE=n`: attaches this terminal to a node of the machine that `make run` runs in
 //! another terminal.
 
+use crate::logs;
 use crate::machine;
 use crate::report::{Context, Result};
 use crate::settings::{MAX_NODES, Settings};
 use crate::terminal::{self, Raw};
-use crate::workspace::{self, Place};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// The file that names the running machine's directory.
-fn record() -> Result<PathBuf> {
-    Ok(workspace::make(Place::Run)?.join("current"))
-}
-
-/// Says where the consoles of the machine that runs now are.
-pub fn announce(machine: &machine::Machine) -> Result<()> {
-    let path = record()?;
-    std::fs::write(&path, machine.directory().display().to_string())
-        .context(|| format!("write {}", path.display()))
+/// The directory of the sockets of one of the runs that go on.
+fn choose(runs: &[(String, PathBuf)], wanted: Option<&str>) -> Result<PathBuf> {
+    let names: Vec<_> = runs.iter().map(|(name, _)| name.as_str()).collect();
+    let names = names.join(", ");
+    match (runs, wanted) {
+        ([], _) => {
+            Err("no machine runs here: start one with `make run` in another terminal".into())
+        }
+        (runs, Some(wanted)) => match runs.iter().find(|(name, _)| name == wanted) {
+            Some((_, directory)) => Ok(directory.clone()),
+            None => Err(format!("RUN={wanted}: does not run; there is {names}").into()),
+        },
+        ([(_, directory)], None) => Ok(directory.clone()),
+        (_, None) => Err(format!("several machines run: add RUN=, which is one of {names}").into()),
+    }
 }
 
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
     let node = settings.node()?;
-    let nothing_runs = "no machine runs here: start one with `make run` in another terminal";
-    let directory = std::fs::read_to_string(record()?).map_err(|_| nothing_runs.to_string())?;
-    let directory = PathBuf::from(directory.trim());
-    if !directory.is_dir() {
-        return Err(nothing_runs.into());
-    }
+    let directory = choose(&logs::running()?, settings.run())?;
     let path = machine::console_path(&directory, node);
     let mut stream = UnixStream::connect(&path).map_err(|error| {
         let nodes: Vec<_> = (0..MAX_NODES)
@@ -64,4 +64,22 @@ pub fn command(settings: &Settings) -> Result<()> {
         terminal::show(&buffer[..count]);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_several_runs_one_must_be_named() {
+        let run = |name: &str| (name.to_string(), PathBuf::from(format!("/{name}")));
+        let runs = [run("run"), run("run-2")];
+        assert!(choose(&[], None).is_err());
+        assert_eq!(choose(&runs[..1], None).unwrap(), PathBuf::from("/run"));
+        let message = choose(&runs, None).unwrap_err().message;
+        assert!(message.ends_with("one of run, run-2"), "{message}");
+        let second = choose(&runs, Some("run-2")).unwrap();
+        assert_eq!(second, PathBuf::from("/run-2"));
+        assert!(choose(&runs, Some("run-3")).is_err());
+    }
 }

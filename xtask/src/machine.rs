@@ -8,13 +8,13 @@ use crate::config::Node;
 use crate::fabric::{self, Fabric};
 use crate::keyboard::{Input, Keyboard};
 use crate::launch::{BootFiles, Guest};
+use crate::logs::Logs;
 use crate::monitor::{Monitor, SCREEN_POLL};
 use crate::picture::Text;
 use crate::report::{Context, Result};
 use crate::shared_memory::new_memory;
 use crate::standstill;
 use crate::trace;
-use crate::workspace::{self, Place};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -87,7 +87,7 @@ fn remove_stale(base: &Path) {
 /// What the machine is made of.
 #[derive(Debug)]
 pub struct Plan {
-    /// Name of the directory for logs below `target/run`.
+    /// Name of the folder for logs below `target/run`.
     pub name: String,
     /// Description of every node.
     pub config: Node,
@@ -175,7 +175,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Machine {
     plan: Plan,
     directory: RunDirectory,
-    logs: PathBuf,
+    logs: Logs,
     /// RAM of the nodes; QEMU opens it through /proc, so it must stay open here.
     memories: Vec<File>,
     seats: Vec<Arc<Seat>>,
@@ -199,8 +199,7 @@ impl Machine {
         let memories = (0..nodes)
             .map(|node| new_memory(&format!("ram-{node}"), plan.memory_mib << 20))
             .collect::<Result<Vec<_>>>()?;
-        let logs = workspace::make(Place::Run)?.join(&plan.name);
-        std::fs::create_dir_all(&logs).context(|| format!("create {}", logs.display()))?;
+        let logs = Logs::take(&plan.name)?;
         let (sender, events) = channel();
         let mut machine = Self {
             directory,
@@ -227,7 +226,7 @@ impl Machine {
     }
 
     /// Where logs of this machine are.
-    pub fn logs(&self) -> &Path {
+    pub fn logs(&self) -> &Logs {
         &self.logs
     }
 
@@ -253,17 +252,17 @@ impl Machine {
         listener
             .set_nonblocking(true)
             .context(|| "set up the console's socket".to_string())?;
-        let mut log = File::create(self.logs.join(format!("node{node}.log")))
-            .context(|| format!("create a log in {}", self.logs.display()))?;
+        let mut log = File::create(self.logs.path().join(format!("node{node}.log")))
+            .context(|| format!("create a log in {}", self.logs.path().display()))?;
         let guest = self.guest(node, console);
         if guest.config.parts.screen {
             // As above.
             let _ = std::fs::remove_file(&guest.monitor);
-            let picture = self.logs.join(format!("node{node}.ppm"));
+            let picture = self.logs.path().join(format!("node{node}.ppm"));
             *lock(&seat.monitor) = Some(Monitor::listen(&guest.monitor, picture)?);
         }
         let by_screen = guest.config.parts.no_serial;
-        let child = guest.spawn(&self.logs.join(format!("node{node}-qemu.log")))?;
+        let child = guest.spawn(&self.logs.path().join(format!("node{node}-qemu.log")))?;
         *lock(&seat.child) = Some(child);
         *lock(&seat.input) = Input::Waiting(Vec::new());
         let sender = self.sender.clone();
@@ -330,7 +329,7 @@ impl Machine {
         let Some(memory) = self.memories.get(node) else {
             return Ok(None);
         };
-        let path = self.logs.join(format!("node{node}.trace"));
+        let path = self.logs.path().join(format!("node{node}.trace"));
         // One of an earlier run would be taken for this one's.
         let _ = std::fs::remove_file(&path);
         let events = trace::save(memory, &path)?;

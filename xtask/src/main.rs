@@ -32,6 +32,7 @@ mod initfs;
 mod keyboard;
 mod launch;
 mod lines;
+mod logs;
 mod machine;
 mod monitor;
 mod node_kills;
@@ -77,7 +78,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "console",
         help: "attach to a running node",
-        settings: "NODE",
+        settings: "NODE RUN",
         run: console::command,
     },
     Command {

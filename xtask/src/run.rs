@@ -3,7 +3,6 @@
 
 use crate::build::{self, Contents, Parts};
 use crate::config;
-use crate::console;
 use crate::demo;
 use crate::image;
 use crate::machine::{Event, Machine, Plan, RunDirectory};
@@ -15,6 +14,8 @@ use crate::terminal::{self, Raw};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// The name of interactive runs.
+const NAME: &str = "run";
 /// Hard limit for user's scripts unless TIMEOUT= says otherwise.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
 /// An interactive session has no limit; this is long enough to be none.
@@ -77,7 +78,7 @@ fn scripts(settings: &Settings, parts: &Parts) -> Result<()> {
 }
 
 fn interactive(settings: &Settings, parts: &Parts) -> Result<()> {
-    let run = run_of("run", settings, NO_LIMIT)?;
+    let run = run_of(NAME, settings, NO_LIMIT)?;
     let directory = RunDirectory::new()?;
     let initfs = parts.pack(None, run.overlay.as_deref(), &[])?;
     let lines = vec!["SKIFF_CONSOLE=1".to_string(); run.nodes];
@@ -94,10 +95,17 @@ fn interactive(settings: &Settings, parts: &Parts) -> Result<()> {
     };
     let machine = Machine::start(plan, directory)?;
     machine.offer_consoles()?;
-    console::announce(&machine)?;
+    let logs = machine.logs();
+    logs.announce(machine.directory())?;
+    let which = match logs.name() {
+        name if name == NAME => String::new(),
+        name => format!(" RUN={name}"),
+    };
     eprintln!("==> this is the console of node 0, the host; Ctrl-] ends all nodes");
     for node in 1..run.nodes {
-        eprintln!("    console of node {node}: make console NODE={node} (in another terminal)");
+        eprintln!(
+            "    console of node {node}: make console NODE={node}{which} (in another terminal)"
+        );
     }
     eprintln!("    try: scifctl nodes; cat /scheme/scif/accept/2050 on one, then");
     eprintln!("         echo hello > /scheme/scif/<node>/2050 on the other");

@@ -203,7 +203,7 @@ impl Run {
             relayed: self.asks_for_faults(),
         };
         let machine = Machine::start(plan, directory)?;
-        let logs = machine.logs().to_path_buf();
+        let logs = machine.logs().path().to_path_buf();
         let mut watch = Watch::new(machine, self, observer);
         watch.until_done();
         watch.save_traces();
@@ -433,7 +433,11 @@ impl<'a> Watch<'a> {
                 eprintln!(
                     "launcher: node {node} ended early ({end:?}); QEMU's words are in {}",
                     crate::workspace::display(
-                        &self.machine.logs().join(format!("node{node}-qemu.log"))
+                        &self
+                            .machine
+                            .logs()
+                            .path()
+                            .join(format!("node{node}-qemu.log"))
                     )
                 );
                 NodeEnd::NoStatus

@@ -67,6 +67,11 @@ const ALL: &[Explained] = &[
     explained("PIN", "0", "do not bind each node to a processor core"),
     explained("NODE", "n", "which node to attach to (1)"),
     explained(
+        "RUN",
+        "name",
+        "of which run, if several go on: the name of its folder in target/run",
+    ),
+    explained(
         "ONLY",
         "word",
         "only stages and suites, steps or places whose name contains the word",
@@ -310,6 +315,11 @@ impl Settings {
             return Err(format!("FILES={value}: must be a directory").into());
         }
         Ok(Some(path))
+    }
+
+    /// The run to attach to, if given.
+    pub fn run(&self) -> Option<&str> {
+        self.values.get("RUN").map(String::as_str)
     }
 
     /// Word that selects tests.

@@ -10,7 +10,7 @@ use crate::report::{Context, Failure, Result};
 use crate::run;
 use crate::script::{Observer, Outcome};
 use crate::settings::Settings;
-use crate::workspace::{self, Place};
+use crate::workspace;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     let mut watch = Watch::default();
     let outcome = run.execute(&parts, &mut watch)?;
     let text = report(&watch, &outcome, seed, start.elapsed());
-    let path = workspace::make(Place::Run)?.join("soak/report.txt");
+    let path = outcome.logs.join("report.txt");
     std::fs::write(&path, &text).context(|| format!("write {}", path.display()))?;
     print!("\n{text}");
     println!("report: {}", workspace::display(&path));
