@@ -2,7 +2,7 @@
 
 use crate::bench::measures::relative;
 use crate::bench::results::absolute;
-use crate::bench::sample::{Sample, Samples, median};
+use crate::bench::sample::{Samples, median, quartiles};
 use crate::bench::svg::{Axis, Plot, Scale, Series};
 
 /// A plot's file name, without its end, and what it shows.
@@ -41,12 +41,19 @@ const SIZE: Axis = Axis {
     format: bytes,
 };
 
-/// A test's values over its sizes.
-fn over_sizes(samples: &Samples, test: &str, value: impl Fn(&Sample) -> Option<f64>) -> Points {
-    let series = samples.series(test).into_iter();
-    series
-        .filter_map(|(size, sample)| Some((size.max(1) as f64, value(&sample)?)))
-        .collect()
+/// The medians of a test's repetitions over its sizes, with their quartiles; `unit` is how many of
+/// the test's own unit make one of the plot.
+fn over_sizes(samples: &Samples, name: &str, test: &str, unit: f64, dashed: bool) -> Series {
+    let mut line = series(name, Points::new(), dashed);
+    for (size, sample) in samples.series(test) {
+        let size = size.max(1) as f64;
+        line.points
+            .extend(sample.median().map(|median| (size, median / unit)));
+        let quartiles = quartiles(&sample.repetitions);
+        line.quartiles
+            .extend(quartiles.map(|pair| (size, pair.map(|value| value / unit))));
+    }
+    line
 }
 
 type Points = Vec<(f64, f64)>;
@@ -55,6 +62,7 @@ fn series(name: &str, points: Points, dashed: bool) -> Series {
     Series {
         name: name.to_string(),
         points,
+        quartiles: Vec::new(),
         dashed,
     }
 }
@@ -71,9 +79,8 @@ pub fn plots(samples: &Samples) -> Vec<Named> {
 }
 
 fn bandwidth(samples: &Samples) -> Plot {
-    let rate = |sample: &Sample| Some(sample.median()? / 1e9);
     let lines = [
-        ("limit: raw copy to the peer", "bare_write", true),
+        ("raw copy to the peer", "bare_write", true),
         ("RMA, write", "rma_write", false),
         ("RMA, read", "rma_read", false),
         ("messages, user level", "stream", false),
@@ -82,10 +89,9 @@ fn bandwidth(samples: &Samples) -> Plot {
         ("TCP, MTU 65535", "tcp65535_stream", true),
         ("TCP, MTU 1500", "tcp1500_stream", true),
     ];
-    let lines =
-        lines.map(|(name, test, dashed)| series(name, over_sizes(samples, test, rate), dashed));
+    let lines = lines.map(|(name, test, dashed)| over_sizes(samples, name, test, 1e9, dashed));
     Plot {
-        title: "Bandwidth against transfer size",
+        title: "Bandwidth against transfer size: median and quartiles",
         x: SIZE,
         y: Axis {
             label: "GB/s",
@@ -143,11 +149,9 @@ fn messages(samples: &Samples) -> Plot {
         ("read and write, polling", "msg_rtt_poll_file", false),
         ("read and write, sleeping", "msg_rtt_block_file", false),
     ];
-    let lines = lines.map(|(name, test, dashed)| {
-        series(name, over_sizes(samples, test, Sample::median), dashed)
-    });
+    let lines = lines.map(|(name, test, dashed)| over_sizes(samples, name, test, 1.0, dashed));
     Plot {
-        title: "Round trips against message size",
+        title: "Round trips against message size: median and quartiles",
         x: SIZE,
         y: Axis {
             label: "round trip",

@@ -13,6 +13,11 @@ const BOTTOM: f64 = 55.0;
 const COLOURS: [&str; 8] = [
     "#888888", "#0b84c6", "#d55e00", "#009e73", "#b8860b", "#cc5fa3", "#7a5fd0", "#5aa9d6",
 ];
+/// The picture has a background of its own: the page around it may be dark where the system is
+/// light, and the other way round.
+const STYLE: &str = "<style>.page{fill:#fff}text{fill:#222}.axis{stroke:#222}.grid{stroke:#8884}\
+                     @media(prefers-color-scheme:dark){.page{fill:#181818}text{fill:#ddd}\
+                     .axis{stroke:#ddd}}</style>";
 /// Distance of the legend's lines.
 const LEGEND_STEP: f64 = 20.0;
 
@@ -45,6 +50,8 @@ pub struct Series {
     pub name: String,
     /// Points from left to right; on a logarithmic axis positive.
     pub points: Vec<(f64, f64)>,
+    /// Of points whose values vary: where, and the lower and the upper quartile.
+    pub quartiles: Vec<(f64, [f64; 2])>,
     /// Drawn with dashes: something to compare with, not ours.
     pub dashed: bool,
 }
@@ -132,7 +139,9 @@ impl Plot {
     pub fn render(&self) -> Option<String> {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let x: Vec<f64> = points().map(|(x, _)| *x).collect();
-        let y: Vec<f64> = points().map(|(_, y)| *y).collect();
+        let quartiles = self.series.iter().flat_map(|series| &series.quartiles);
+        let mut y: Vec<f64> = quartiles.flat_map(|(_, quartiles)| *quartiles).collect();
+        y.extend(points().map(|(_, y)| *y));
         let (x, y) = (Range::new(self.x.scale, &x)?, Range::new(self.y.scale, &y)?);
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -141,14 +150,14 @@ impl Plot {
     }
 
     fn draw(&self, out: &mut String, x: &Range, y: &Range) -> std::fmt::Result {
+        let title = escaped(self.title);
         writeln!(
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
              font-family=\"sans-serif\" font-size=\"13\">\n\
-             <style>text{{fill:#222}}.axis{{stroke:#222}}.grid{{stroke:#8884}}\
-             @media(prefers-color-scheme:dark){{text{{fill:#ddd}}.axis{{stroke:#ddd}}}}</style>\n\
-             <text x=\"{LEFT}\" y=\"22\" font-size=\"16\">{}</text>",
-            escaped(self.title)
+             <title>{title}</title>\n{STYLE}\n\
+             <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n\
+             <text x=\"{LEFT}\" y=\"22\" font-size=\"16\">{title}</text>"
         )?;
         let right = WIDTH - RIGHT;
         let bottom = HEIGHT - BOTTOM;
@@ -225,6 +234,14 @@ impl Series {
             .map(|(x, y)| format!("{:.1},{:.1}", across(*x), up(*y)))
             .collect();
         writeln!(out, "<polyline {style} points=\"{}\"/>", places.join(" "))?;
+        for (x, [lower, upper]) in &self.quartiles {
+            let (x, lower, upper) = (across(*x), up(*lower), up(*upper));
+            writeln!(
+                out,
+                "<path stroke=\"{colour}\" stroke-opacity=\".5\" stroke-width=\"4\" \
+                 d=\"M{x:.1} {lower:.1}V{upper:.1}\"/>"
+            )?;
+        }
         for (x, y) in &self.points {
             let (x, y) = (across(*x), up(*y));
             write!(
@@ -264,6 +281,7 @@ mod tests {
             series: vec![Series {
                 name: "line".to_string(),
                 points: points.to_vec(),
+                quartiles: points.iter().map(|(x, y)| (*x, [*y, y + 1.0])).collect(),
                 dashed: true,
             }],
         }
@@ -276,11 +294,16 @@ mod tests {
 
     #[test]
     fn points_go_to_the_corners() {
-        let text = plot(Scale::Log(10.0), Scale::Linear, &[(1.0, 0.0), (100.0, 4.0)]).render();
+        let text = plot(Scale::Log(10.0), Scale::Linear, &[(1.0, 0.0), (100.0, 3.0)]).render();
         let text = text.unwrap();
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        let corners = format!("points=\"{LEFT:.1},{bottom:.1} {right:.1},{TOP:.1}\"");
+        // The highest is a quartile.
+        let quarter = TOP + (bottom - TOP) / 4.0;
+        let corners = format!("points=\"{LEFT:.1},{bottom:.1} {right:.1},{quarter:.1}\"");
         assert!(text.contains(&corners), "{text}");
+        let bar = format!("d=\"M{right:.1} {quarter:.1}V{TOP:.1}\"");
+        assert!(text.contains(&bar), "{text}");
+        assert!(text.contains("<title>x &lt; y</title>") && text.contains("<rect class"));
         assert!(text.contains("x &lt; y") && text.contains("a &amp; b"));
         assert!(text.contains("stroke-dasharray") && text.ends_with("</svg>\n"));
         assert_eq!(text.matches("<circle").count(), 2);
