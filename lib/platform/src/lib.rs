@@ -22,6 +22,7 @@ pub mod direct;
 pub mod directory;
 pub mod dma;
 pub mod event;
+#[cfg(feature = "acpi")]
 pub mod firmware;
 #[cfg(not(target_os = "redox"))]
 pub mod host;

@@ -15,7 +15,6 @@ pub type Port = u16;
 #[derive(
     Clone,
     Copy,
-    Debug,
     Default,
     PartialEq,
     Eq,
@@ -58,9 +57,30 @@ impl PortId {
     }
 }
 
+impl fmt::Debug for PortId {
+    /// As people read it: like [`fmt::Display`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl fmt::Display for PortId {
     /// `node/port`, the spelling of the scheme's paths.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.node(), self.port())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::PortId;
+    use std::format;
+
+    #[test]
+    fn a_port_id_is_printed_as_in_paths() {
+        let peer = PortId::new(1, 2050);
+        assert_eq!(format!("{peer} {:?}", Some(peer)), "1/2050 Some(1/2050)");
     }
 }
