@@ -36,8 +36,8 @@ pub fn use_kvm(accel: Accel) -> Result<bool> {
             Ok(()) => Ok(true),
             // Nodes would not get far either, and nobody would say why.
             Err(why) => Err(format!(
-                "ACCEL=kvm: KVM does not work on this machine: a guest of a few instructions {why}; \
-                 use ACCEL=tcg, or auto"
+                "ACCEL=kvm: KVM does not work on this machine: a guest of a few instructions \
+                 {why}; use ACCEL=tcg, or auto"
             )
             .into()),
         },

@@ -6,7 +6,7 @@
 //! way stays below `target/fuzz`; the inputs in the repository are only ever read.
 
 use crate::packages;
-use crate::report::{Context, Failure, Result};
+use crate::report::{Context, Failure, Result, Step};
 use crate::settings::Settings;
 use crate::toolchain;
 use crate::workspace::{self, Place};
@@ -59,7 +59,7 @@ pub fn command(settings: &Settings) -> Result<()> {
         None => targets()?,
     };
     let input = settings.input()?;
-    build()?;
+    build(&targets)?;
     if let Some((input, target)) = input {
         return repeat(target, input);
     }
@@ -69,8 +69,9 @@ pub fn command(settings: &Settings) -> Result<()> {
 
 /// The stage of `make test`: all targets get through all inputs that are kept, and a little beyond.
 pub fn smoke() -> Result<()> {
-    build()?;
-    run_all(&targets()?, SMOKE)
+    let targets = targets()?;
+    build(&targets)?;
+    run_all(&targets, SMOKE)
 }
 
 /// The names of all targets.
@@ -95,21 +96,26 @@ fn checked(name: &str) -> Result<String> {
     Err(format!("TARGET={name}: must be one of {}", targets.join(", ")).into())
 }
 
-/// Builds all targets.
-fn build() -> Result<()> {
+/// Builds targets.
+fn build(targets: &[String]) -> Result<()> {
     packages::ensure(&[packages::CXX_COMPILER])?;
     let mut command = toolchain::clean(Command::new("cargo"));
     command
         .current_dir(workspace::root())
         .args(["build", "--release", "--quiet", "--package", PACKAGE])
-        .args(["--bins", "--target", TRIPLE])
+        .args(["--target", TRIPLE])
         .env("CARGO_TARGET_DIR", directory())
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", FLAGS)
         // Much of the time to build would be spent on what nobody looks at.
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+    for target in targets {
+        command.args(["--bin", target]);
+    }
+    let step = Step::start(format!("building the fuzz targets {}", targets.join(" ")));
     let status = command.status().context(|| "start cargo".to_string())?;
     if status.success() {
+        step.done();
         return Ok(());
     }
     Err(format!("the fuzz targets do not build: {status}").into())

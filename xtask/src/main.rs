@@ -10,6 +10,7 @@ mod clean;
 mod conformance;
 mod console;
 mod demo;
+mod doc;
 mod fabric;
 mod faults;
 mod fuzz;
@@ -66,7 +67,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "run",
         help: "boot host and card; shell, demo without a terminal, or scripts",
-        settings: "SCRIPT NODES FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
+        settings: "SCRIPT SUITE NODES FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
         run: run::command,
     },
     Command {
@@ -110,6 +111,12 @@ const COMMANDS: &[Command] = &[
         help: "headers, libraries and skiff-cc for C programs",
         settings: "",
         run: sdk::command,
+    },
+    Command {
+        name: "doc",
+        help: "documentation of the libraries as web pages",
+        settings: "",
+        run: doc::command,
     },
     Command {
         name: "setup",

@@ -11,6 +11,7 @@ use crate::report::{Context, Result};
 use crate::script::{self, Printer, Run};
 use crate::settings::Settings;
 use crate::terminal::{self, Raw};
+use crate::test;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -23,15 +24,17 @@ const NO_LIMIT: Duration = Duration::from_secs(365 * 86_400);
 
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
+    if let Some(name) = settings.suite() {
+        return suite(settings, name);
+    }
     if settings.scripts.is_empty() && !terminal::present() {
         return demo::command(settings);
     }
-    let parts = prepare(settings, &Contents::product(settings.purpose()?))?;
     if settings.scripts.is_empty() {
-        interactive(settings, &parts)
-    } else {
-        scripts(settings, &parts)
+        let contents = Contents::product(settings.purpose()?);
+        return interactive(settings, &prepare(settings, &contents)?);
     }
+    scripts(settings)
 }
 
 /// Makes sure that nodes can be started, and builds what they boot.
@@ -66,14 +69,37 @@ pub fn run_of(name: &str, settings: &Settings, limit: Duration) -> Result<Run> {
     })
 }
 
-fn scripts(settings: &Settings, parts: &Parts) -> Result<()> {
+fn scripts(settings: &Settings) -> Result<()> {
     let mut run = run_of("script", settings, SCRIPT_LIMIT)?;
     run.stay = true;
+    let mut texts = Vec::new();
     for (node, path) in &settings.scripts {
         let text = std::fs::read(path).context(|| format!("read {}", path.display()))?;
+        texts.push(String::from_utf8_lossy(&text).into_owned());
         run.scripts.insert(*node, text);
     }
-    let outcome = run.execute(parts, &mut Printer)?;
+    let texts = texts.iter().map(String::as_str);
+    let parts = prepare(settings, &Contents::named_in(settings.purpose()?, texts))?;
+    let outcome = run.execute(&parts, &mut Printer)?;
+    script::conclude(&outcome)
+}
+
+/// Runs a suite of the tests as if its scripts were the user's, with all that its nodes print.
+fn suite(settings: &Settings, name: &str) -> Result<()> {
+    if !settings.scripts.is_empty() {
+        return Err(format!("SUITE={name}: has scripts of its own, leave SCRIPT= out").into());
+    }
+    let suites = config::tests()?.suite;
+    let Some(suite) = suites.iter().find(|suite| suite.name == name) else {
+        let names: Vec<_> = suites.iter().map(|suite| suite.name.as_str()).collect();
+        let names = names.join(" ");
+        return Err(format!("SUITE={name}: there is none; the suites are {names}").into());
+    };
+    let scripts = test::scripts([suite])?;
+    let scripts = scripts.iter().map(String::as_str);
+    let contents = Contents::named_in(settings.purpose()?, scripts);
+    let parts = prepare(settings, &contents)?;
+    let outcome = test::run_of(settings, suite)?.execute(&parts, &mut Printer)?;
     script::conclude(&outcome)
 }
 

@@ -32,6 +32,11 @@ const ALL: &[Explained] = &[
          a script wait for the others",
     ),
     explained(
+        "SUITE",
+        "name",
+        "run the scripts of this suite of the tests (config/tests.toml)",
+    ),
+    explained(
         "FILES",
         "dir",
         "lay the files of a directory over the root of the initfs",
@@ -320,6 +325,11 @@ impl Settings {
     /// The run to attach to, if given.
     pub fn run(&self) -> Option<&str> {
         self.values.get("RUN").map(String::as_str)
+    }
+
+    /// The suite to run.
+    pub fn suite(&self) -> Option<&str> {
+        self.values.get("SUITE").map(String::as_str)
     }
 
     /// Word that selects tests.

@@ -14,7 +14,7 @@ use crate::packages::{self, Package};
 use crate::redox;
 use crate::report::{Context, Failure, Result};
 use crate::run;
-use crate::script::{NodeEnd, Observer, Outcome};
+use crate::script::{NodeEnd, Observer, Outcome, Run};
 use crate::sdk;
 use crate::settings::Settings;
 use crate::tidy;
@@ -362,11 +362,8 @@ impl Observer for Tail {
     }
 }
 
-/// Runs one suite.
-///
-/// # Errors
-/// What is wrong with how it ended.
-pub fn guest(settings: &Settings, suite: &Suite, parts: &Parts, show: Show) -> Result<()> {
+/// The run of a suite.
+pub fn run_of(settings: &Settings, suite: &Suite) -> Result<Run> {
     let limit = Duration::from_secs(suite.timeout_s);
     let mut run = run::run_of(&suite.name, settings, limit)?;
     run.nodes = suite.nodes;
@@ -395,6 +392,15 @@ pub fn guest(settings: &Settings, suite: &Suite, parts: &Parts, show: Show) -> R
         let text = std::fs::read(&path).context(|| format!("read {script}"))?;
         run.scripts.insert(number, text);
     }
+    Ok(run)
+}
+
+/// Runs one suite.
+///
+/// # Errors
+/// What is wrong with how it ended.
+pub fn guest(settings: &Settings, suite: &Suite, parts: &Parts, show: Show) -> Result<()> {
+    let run = run_of(settings, suite)?;
     let mut tail = Tail {
         show,
         lines: Vec::new(),
