@@ -27,6 +27,7 @@ mod tidy;
 
 mod accel;
 mod audit;
+mod columns;
 mod config;
 mod elf;
 mod initfs;

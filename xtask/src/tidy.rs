@@ -2,6 +2,7 @@
 //! a file's text to findings, and has a test in which it fires.
 
 use crate::build;
+use crate::columns;
 use crate::report::{Context, Failure, Result};
 use crate::settings::Settings;
 use crate::workspace;
@@ -62,6 +63,13 @@ pub fn command(_settings: &Settings) -> Result<()> {
 
 fn check() -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
+    let text = |name: &str| {
+        let path = workspace::root().join(name);
+        std::fs::read_to_string(path).context(|| format!("read {name}"))
+    };
+    for complaint in columns::complaints(&text(columns::CODE)?, &text(columns::PAGE)?) {
+        findings.push(Finding::new(columns::PAGE, 1, complaint));
+    }
     let mut corpora = 0;
     for path in files()? {
         let name = workspace::display(&path);
