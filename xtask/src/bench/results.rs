@@ -489,6 +489,7 @@ pub mod tests {
         assert!(lines[1].contains("1.10  1.10 to 1.10  at most 1.05"));
         assert!(lines[1].contains("MISSED"));
         let column = |line: &str| line.find("at most").map(|at| line[..at].chars().count());
-        assert_eq!(column(lines[1]), column(lines[9]));
+        let columns: Vec<_> = lines.iter().filter_map(|line| column(line)).collect();
+        assert!(columns.len() > 1 && columns.iter().all(|at| *at == columns[0]));
     }
 }
