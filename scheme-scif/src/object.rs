@@ -27,8 +27,13 @@ use crate::scif::{Fabric, Progress, RequestId, Scif, Waiting, would_block};
 
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
-/// Names a memory object, here and in requests. Never 0, never reused.
+/// Names a memory object, here and in requests. Never 0, and random, so that only who was told it
+/// can name the object.
 pub type Token = u64;
+
+/// The bits of a token. It is the result of calls, where a negative number is an error, and so is
+/// one whose lower half is (`syscall::Error::demux`).
+const TOKEN_BITS: u64 = !(1 << 63 | 1 << 31);
 
 /// A memory object.
 pub(crate) struct Object {
@@ -190,7 +195,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         if is_charged {
             self.charge(caller.uid, pages)?;
         }
-        let token = self.last_token + 1;
+        let token = self.new_token();
         let begun = match source {
             Source::Provided(pages) => self.fabric.provide(token, pages),
             Source::Pinned(space, record) => self.fabric.pin(token, space, &record),
@@ -201,7 +206,6 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             }
             return Err(error);
         }
-        self.last_token = token;
         let object = Object {
             owner: caller.uid,
             pid: caller.pid,
@@ -230,6 +234,16 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         match self.take_ended(request) {
             Some(ended) => ended,
             None => would_block(),
+        }
+    }
+
+    /// A token that no object has.
+    fn new_token(&mut self) -> Token {
+        loop {
+            let token = self.fabric.random() & TOKEN_BITS;
+            if token != 0 && !self.objects.contains_key(&token) {
+                return token;
+            }
         }
     }
 

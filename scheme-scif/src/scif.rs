@@ -55,6 +55,9 @@ pub trait Fabric: Memory {
     /// Rings the doorbell of `node`: there are messages in its ring.
     fn ring(&mut self, node: NodeId);
 
+    /// 64 random bits that nobody can guess.
+    fn random(&mut self) -> u64;
+
     /// Bytes of own memory that are handed out to the engine at present.
     fn allocated_bytes(&self) -> usize;
 
@@ -282,7 +285,6 @@ pub struct Scif<F: Fabric, R> {
     pub(crate) unclaimed: BTreeMap<u64, Unclaimed>,
     pub(crate) last_claim: u64,
     pub(crate) objects: BTreeMap<Token, Object>,
-    pub(crate) last_token: Token,
     /// Objects that are not complete.
     pub(crate) building: BTreeMap<Token, Building<R>>,
     /// Address spaces that programs sent over memory handles, until they say what to pin.
@@ -338,7 +340,6 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             unclaimed: BTreeMap::new(),
             last_claim: 0,
             objects: BTreeMap::new(),
-            last_token: 0,
             building: BTreeMap::new(),
             spaces: BTreeMap::new(),
             joins: BTreeMap::new(),
@@ -359,12 +360,6 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// what is done with them are taken by the next [`take_changes`](Self::take_changes).
     pub fn engine(&mut self) -> (&mut Engine, &mut F) {
         (&mut self.engine, &mut self.fabric)
-    }
-
-    /// Has tokens of memory objects begin behind `last`. A program that remembers a token of a
-    /// daemon that has died must not meet somebody else's object.
-    pub fn number_tokens_from(&mut self, last: Token) {
-        self.last_token = self.last_token.max(last);
     }
 
     /// Begins a turn of the event loop, which has its share of the work that goes on by itself:

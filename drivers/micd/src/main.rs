@@ -151,8 +151,7 @@ impl Micd {
         engine.set_copy_hints(copies.choices.numbers());
         engine.set_gathers(links.gather_stores());
         trace::begin(&mut engine, runtime::process::id());
-        let mut scif = Scif::new(engine, memory);
-        scif.number_tokens_from(system_time());
+        let scif = Scif::new(engine, memory);
 
         // Interrupts are edges: they are listened to before the first can come.
         let mut events = Queue::new()?;

@@ -436,6 +436,10 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
         }
     }
 
+    fn random(&mut self) -> u64 {
+        platform::random::word()
+    }
+
     fn allocated_bytes(&self) -> usize {
         self.allocated_bytes
     }

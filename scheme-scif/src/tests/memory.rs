@@ -67,6 +67,24 @@ fn pages_are_provided_and_mapped() {
 }
 
 #[test]
+fn a_token_is_what_chance_says_and_no_other_object_s() {
+    let mut bed = Bed::new(1);
+    let chance = [0, 1 << 40, 1 << 40, u64::MAX, (-12_i64) as u64];
+    bed.nodes[0].scif.engine().1.random = chance.into();
+    let mut memories = Vec::new();
+    // 0 is no token, none comes twice, and none looks like an error to who is answered with it.
+    for expected in [1 << 40, 0x7fff_ffff_7fff_ffff, 0x7fff_ffff_7fff_fff4] {
+        let memory = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
+        let token = call(&mut bed, memory, MemoryCall::Provide { pages: 1 });
+        assert_eq!(token, Ok(expected));
+        assert_eq!(Error::demux(Error::mux(token)), Ok(expected));
+        assert_eq!(call(&mut bed, memory, MemoryCall::Token), Ok(expected));
+        memories.push(memory);
+    }
+    memories.into_iter().for_each(|id| bed.close(0, id));
+}
+
+#[test]
 fn large_objects_come_step_by_step_and_can_be_given_up() {
     let mut bed = Bed::new(1);
     let before = state(&mut bed);

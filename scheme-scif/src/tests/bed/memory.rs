@@ -2,7 +2,7 @@
 //! offsets in it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use scif_abi::NodeId;
@@ -42,6 +42,10 @@ pub struct PlainMemory {
     /// Ranges made of pieces: address, and the pieces.
     joins: BTreeMap<JoinId, (usize, Vec<(Place, u64)>)>,
     last_join: JoinId,
+    /// What [`Fabric::random`] gives: these first, then 1, 2 and so on, so that arbitrary requests
+    /// name objects now and then.
+    pub random: VecDeque<u64>,
+    last_random: u64,
     /// Pages there are for objects.
     pub pages_left: u64,
 }
@@ -99,6 +103,8 @@ impl PlainMemory {
             next_view: VIEWS,
             joins: BTreeMap::new(),
             last_join: 0,
+            random: VecDeque::new(),
+            last_random: 0,
             pages_left: 1 << 20,
         }
     }
@@ -301,6 +307,14 @@ impl Fabric for PlainMemory {
 
     fn ring(&mut self, node: NodeId) {
         self.world.borrow_mut().rings.push((self.node, node));
+    }
+
+    fn random(&mut self) -> u64 {
+        if let Some(next) = self.random.pop_front() {
+            return next;
+        }
+        self.last_random += 1;
+        self.last_random
     }
 
     fn allocated_bytes(&self) -> usize {
