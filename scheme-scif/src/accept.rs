@@ -29,7 +29,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     /// `dup(listener, "accept")`: takes one connection; waits unless the listener has `O_NONBLOCK`.
     /// `dup(endpoint, "window")`, `"own-window"`, `"direct"`: a handle for mappings; `"memory"`: a
-    /// memory handle, as opening that path gives it.
+    /// memory handle, as opening that path gives it; `"end"`: one for waiting until nothing of the
+    /// endpoint is under way once it is closed.
     ///
     /// # Errors
     /// `EINVAL` for other names and for handles that do not listen; those of the others.
@@ -52,6 +53,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             b"direct" => return self.direct_handle(id, caller),
             b"own-window" => return self.window_handle(id, caller, Kind::OwnWindow),
             b"memory" => return self.memory_handle(id, caller),
+            b"end" => return self.window_handle(id, caller, Kind::End),
             _ => return Err(Error::new(EINVAL)),
         }
         let synchronous = !self.endpoint(id)?.nonblocking;

@@ -7,7 +7,7 @@ use scif_core::{EndpointId, Resource};
 use syscall::error::{ECANCELED, Error, Result};
 
 use crate::handle::{Endpoint, HandleId, Kind};
-use crate::scif::{Fabric, ROOT, RequestId, Scif, Source, Waiting};
+use crate::scif::{Fabric, ROOT, RequestId, Scif, Source, Waiting, would_block};
 
 impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// Forgets what `request` has begun, apart from endpoints it may have made.
@@ -34,6 +34,14 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 | Waiting::Ready { endpoint, .. },
             ) => {
                 self.lose_interest(endpoint, request);
+            }
+            Some(Waiting::Departure { endpoint }) => {
+                self.lose_interest(endpoint, request);
+                // Nobody else removes what is kept for an endpoint that is closed.
+                let interest = self.interest.get(&endpoint);
+                if interest.is_some_and(|interest| interest.requests.is_empty()) {
+                    self.interest.remove(&endpoint);
+                }
             }
             _ => {}
         }
@@ -89,7 +97,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             Some(Waiting::Send { handle } | Waiting::Receive { handle }) => {
                 moved = self.leave_lane(handle, request);
             }
-            Some(Waiting::Ready { .. }) => self.end_wait(request),
+            Some(Waiting::Ready { .. } | Waiting::Departure { .. }) => self.end_wait(request),
             Some(Waiting::Ticket { ticket, .. }) => {
                 self.engine.abandon(&mut self.fabric, ticket);
                 self.end_wait(request);
@@ -144,8 +152,26 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// `scif_close` for a file that lives on in mappings: the endpoint is closed, those who wait on
-    /// it are interrupted, and the handle keeps nothing but what is mapped through it.
-    pub(crate) fn shut_down(&mut self, id: HandleId) -> Result<usize> {
+    /// it are interrupted, and the handle keeps nothing but what is mapped through it. Waits until
+    /// nothing of the endpoint is under way; on a handle for its end that is all, and there is
+    /// nothing to wait for while the endpoint is not closed.
+    pub(crate) fn shut_down(&mut self, id: HandleId, request: R) -> Result<usize> {
+        let endpoint = match (self.waiting.get(&request), &self.handle(id)?.kind) {
+            (Some(&Waiting::Departure { endpoint }), _) | (_, &Kind::End(endpoint)) => endpoint,
+            _ => self.close_early(id)?,
+        };
+        if self.engine.is_departing(endpoint) {
+            self.wake_with(endpoint, request);
+            self.waiting
+                .insert(request, Waiting::Departure { endpoint });
+            return would_block();
+        }
+        self.end_wait(request);
+        Ok(0)
+    }
+
+    /// Closes the endpoint of a handle that stays.
+    fn close_early(&mut self, id: HandleId) -> Result<EndpointId> {
         let endpoint = self.endpoint(id)?.id;
         let here = |waiting: &Waiting| match *waiting {
             Waiting::Connect { endpoint: at } => at == endpoint,
@@ -175,7 +201,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             self.close_endpoint(id, &endpoint);
         }
         self.changes.handles.push(id);
-        Ok(0)
+        Ok(endpoint)
     }
 
     fn close_listener(&mut self, id: HandleId, endpoint: EndpointId) {

@@ -71,6 +71,8 @@ pub(crate) enum Kind<R> {
     Window(EndpointId),
     /// The endpoint's own windows, for mapping.
     OwnWindow(EndpointId),
+    /// What an endpoint leaves when it is closed: for waiting until its copies have ended.
+    End(EndpointId),
     /// A connection's rings, for a client that works on them by itself.
     Direct(Direct),
     /// A memory object, or nothing yet.

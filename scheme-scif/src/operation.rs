@@ -50,6 +50,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             Call::Wait { events, kicks } => return self.wait(id, events, kicks, request),
             Call::Kick { kicks } => return self.kick(id, kicks),
             Call::DirectInfo { .. } => return self.direct_info(id, payload),
+            Call::Shutdown => return self.shut_down(id, request),
             _ => {}
         }
         if !matches!(self.waiting.get(&request), Some(Waiting::Ticket { .. })) {
@@ -123,7 +124,6 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 let peer = self.engine.peer(endpoint);
                 peer.map(word_of).ok_or(Error::new(ENOTCONN))
             }
-            Call::Shutdown => self.shut_down(id),
             Call::MapRun {
                 remote_offset,
                 length,
@@ -136,6 +136,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             | Call::VirtualWriteTo { .. }
             | Call::GetPages { .. }
             | Call::GetNodeIds
+            | Call::Shutdown
             // The daemon hands out no direct handles.
             | Call::Wait { .. }
             | Call::Kick { .. }

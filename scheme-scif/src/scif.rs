@@ -247,6 +247,8 @@ pub(crate) enum Waiting {
         handle: HandleId,
         endpoint: EndpointId,
     },
+    /// Waiting until nothing of a closed endpoint is under way.
+    Departure { endpoint: EndpointId },
     /// Making a memory object.
     Memory { handle: HandleId, token: Token },
     /// Nothing any more: this is the answer.
@@ -437,6 +439,11 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                     if let Some(interest) = self.interest.get(&endpoint) {
                         self.changes.handles.extend(interest.handle);
                         self.changes.requests.extend(&interest.requests);
+                    }
+                }
+                Event::Departed(endpoint) => {
+                    if let Some(interest) = self.interest.remove(&endpoint) {
+                        self.changes.requests.extend(interest.requests);
                     }
                 }
                 Event::Ring(node) => self.fabric.ring(node),

@@ -16,6 +16,7 @@ use scif_abi::{Error, NodeId};
 use crate::config::Owner;
 use crate::connection::ConnectionId;
 use crate::copy::{CopyEngine, CpuEngine, SubmitError, Submitted};
+use crate::endpoint::EndpointId;
 use crate::engine::Engine;
 use crate::fence::Marks;
 use crate::job::{Job, Step};
@@ -54,6 +55,8 @@ pub(crate) struct Channel {
     pub(crate) node: NodeId,
     /// The connection, until its endpoint is closed.
     pub(crate) connection: Option<ConnectionId>,
+    /// The endpoint that was closed while jobs were queued.
+    pub(crate) departing: Option<EndpointId>,
     /// The process with which it shares its turns: the one that owned the endpoint when the first
     /// job came.
     process: u32,
@@ -322,6 +325,7 @@ impl Engine {
             process,
             node: connection.peer.node(),
             connection: Some(id),
+            departing: None,
             jobs: VecDeque::new(),
             submitted: 0,
             retired: 0,
@@ -406,12 +410,12 @@ impl Engine {
         }
     }
 
-    /// A remote window has so many uses less; tells its owner, later, when that was the last.
+    /// A remote window has so many uses less; tells its owner, later, if it waits for that.
     pub(crate) fn release_remote(&mut self, id: RemoteWindowId, pages: u64, jobs: u32) {
         if let Some(window) = self.windows.remote_mut(id) {
             window.mapped = window.mapped.saturating_sub(pages);
             window.jobs = window.jobs.saturating_sub(jobs);
-            if window.is_unused() {
+            if window.owes_word() {
                 self.ended.push(id);
             }
         } else {
@@ -471,10 +475,14 @@ impl Engine {
     }
 
     /// The endpoint of a channel was closed: jobs run on, waits end.
-    pub(crate) fn detach_channel(&mut self, id: ChannelId) {
+    pub(crate) fn detach_channel(&mut self, id: ChannelId, endpoint: EndpointId) {
         self.end_all_waits(id);
         if let Some(channel) = self.channels.get_mut(id.0) {
             channel.connection = None;
+            if !channel.jobs.is_empty() {
+                channel.departing = Some(endpoint);
+                self.begin_departure(endpoint);
+            }
         }
         self.drop_channel_if_done(id);
     }
@@ -533,9 +541,11 @@ impl Engine {
         let done = self.channels.get(id.0).is_some_and(|channel| {
             channel.jobs.is_empty() && channel.connection.is_none() && !channel.is_active
         });
-        if done {
-            self.channels.remove(id.0);
+        if done && let Some(channel) = self.channels.remove(id.0) {
             self.forgotten.push(id);
+            if let Some(endpoint) = channel.departing {
+                self.end_departure(endpoint);
+            }
         }
     }
 

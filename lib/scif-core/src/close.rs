@@ -10,12 +10,14 @@ use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::loss::Loss;
 use crate::memory::Memory;
+use crate::settle::Ending;
 
 impl Engine {
     /// `scif_close`, also for the endpoints of a process that died. Always succeeds; endpoint and
     /// port are free at once, whatever still has to be settled with the peer. Bytes already sent
     /// stay readable for the peer, bytes not received are thrown away. A listener refuses its
-    /// queued requests.
+    /// queued requests. Copies that have begun run on: [`is_departing`](Self::is_departing) tells
+    /// who has to wait for them.
     pub fn close(&mut self, mem: &mut dyn Memory, id: EndpointId) {
         let Some(mut endpoint) = self.remove_endpoint(id) else {
             return;
@@ -34,7 +36,7 @@ impl Engine {
         match endpoint.state {
             EndpointState::Connecting => self.withdraw(mem, connection),
             EndpointState::Connected => {
-                self.leave_memory(mem, connection);
+                self.leave_memory(mem, connection, id);
                 self.detach(connection);
                 self.restate(connection);
                 self.disconnect(mem, connection);
@@ -43,7 +45,7 @@ impl Engine {
                 if endpoint.state == EndpointState::Accepting {
                     self.expect_last_word(connection);
                 }
-                self.leave_memory(mem, connection);
+                self.leave_memory(mem, connection, id);
                 self.detach(connection);
                 self.restate(connection);
                 self.free_if_done(mem, connection);
@@ -54,17 +56,20 @@ impl Engine {
 
     /// Ends everything an endpoint has to do with registered memory: its windows are unregistered,
     /// its calls end with `ENOTCONN`. Copies run on, and mappings stay.
-    fn leave_memory(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+    fn leave_memory(&mut self, mem: &mut dyn Memory, id: ConnectionId, endpoint: EndpointId) {
         self.end_all_calls(id, Error::NotConnected);
         self.put_all_pages(mem, id);
-        self.unwant_all_windows(mem, id);
+        if !self.settle(mem, Some(id), Ending::Endpoint(endpoint)) {
+            self.begin_departure(endpoint);
+        }
+        self.unwant_all_windows(mem, id, endpoint);
         self.leave_remote_space(id);
         let channel = self
             .connections
             .get_mut(id.0)
             .and_then(|c| c.channel.take());
         if let Some(channel) = channel {
-            self.detach_channel(channel);
+            self.detach_channel(channel, endpoint);
         }
     }
 

@@ -97,6 +97,8 @@ pub struct Engine {
     pub(crate) wait_count: u64,
     /// Calls whose result has not been taken.
     pub(crate) calls: Slab<Call>,
+    /// What closed endpoints have under way: how many things each.
+    pub(crate) departures: BTreeMap<EndpointId, usize>,
     /// The last cookie given out for pages.
     pub(crate) last_cookie: u64,
     /// Windows of peers whose last use has ended, which the owners have not been told.
@@ -148,6 +150,7 @@ impl Engine {
             forgotten: Vec::new(),
             wait_count: 0,
             calls: Slab::new(limits::MAX_CALLS),
+            departures: BTreeMap::new(),
             last_cookie: 0,
             ended: Vec::new(),
             events: VecDeque::new(),
@@ -223,7 +226,8 @@ impl Engine {
                     }
                     _ => continue,
                 },
-                Event::NodeUp(_)
+                Event::Departed(_)
+                | Event::NodeUp(_)
                 | Event::NodeDown(_)
                 | Event::LinkFailed(_)
                 | Event::Released(_) => {}

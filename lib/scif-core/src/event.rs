@@ -12,6 +12,9 @@ pub enum Event {
     /// Something about this endpoint changed: retry the calls that wait on it, ask for its
     /// readiness again. Changes of one endpoint merge into one event.
     Changed(EndpointId),
+    /// Nothing of this endpoint, which was closed, is under way any more
+    /// ([`Engine::is_departing`](crate::Engine::is_departing)).
+    Departed(EndpointId),
     /// Ring this node's doorbell: there are messages in its ring. One for any number of messages.
     Ring(NodeId),
     /// This node is online; connects to it are possible.

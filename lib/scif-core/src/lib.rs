@@ -34,6 +34,7 @@ mod config;
 mod connect;
 mod connection;
 mod copy;
+mod departure;
 mod direct;
 mod dispatch;
 mod endpoint;

@@ -101,7 +101,7 @@ impl Engine {
                 id,
             )?;
             rule(
-                !window.is_unused() || self.ended.contains(&RemoteWindowId(id)),
+                !window.owes_word() || self.ended.contains(&RemoteWindowId(id)),
                 "the owner of a window that nothing uses will be told",
                 id,
             )?;

@@ -190,6 +190,7 @@ impl Engine {
             is_unwanted: false,
             jobs: 0,
             call: None,
+            departing: None,
             asked_at: self.now,
         };
         let (ends, peer) = (window.ends, window.peer);
@@ -323,7 +324,12 @@ impl Engine {
     }
 
     /// The endpoint is closed: all its windows end.
-    pub(crate) fn unwant_all_windows(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+    pub(crate) fn unwant_all_windows(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: ConnectionId,
+        endpoint: EndpointId,
+    ) {
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };
@@ -331,6 +337,8 @@ impl Engine {
         for id in ids {
             if let Some(window) = self.windows.own.get_mut(id) {
                 window.connection = None;
+                window.departing = Some(endpoint);
+                self.begin_departure(endpoint);
             }
             self.unwant_window(mem, WindowId(id));
         }
@@ -357,6 +365,9 @@ impl Engine {
         self.events.push_back(Event::Released(window.pin));
         if let Some(call) = window.call {
             self.count_window(call);
+        }
+        if let Some(endpoint) = window.departing {
+            self.end_departure(endpoint);
         }
     }
 
@@ -527,13 +538,23 @@ impl Engine {
         }
     }
 
-    /// A window that ends is still used by the peer: who waits for its end is told so.
+    /// A window that ends is still used by the peer: who waits for its end is told so. Its offsets
+    /// are free, as the peer finds it there no longer; its pages stay until nothing uses them.
     pub(crate) fn count_as_used(&mut self, id: WindowId) {
-        if let Some(window) = self.windows.own.get_mut(id.0) {
-            window.state = WindowState::Used;
-            if let Some(call) = window.call.take() {
-                self.count_window(call);
-            }
+        let Some(window) = self.windows.own.get_mut(id.0) else {
+            return;
+        };
+        window.state = WindowState::Used;
+        let (call, departing) = (window.call.take(), window.departing.take());
+        let (connection, offset) = (window.connection.take(), window.offset);
+        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
+            connection.own.remove(offset);
+        }
+        if let Some(call) = call {
+            self.count_window(call);
+        }
+        if let Some(endpoint) = departing {
+            self.end_departure(endpoint);
         }
     }
 

@@ -10,6 +10,7 @@ use scif_ring::validity::{self, ValidityMemory};
 
 use crate::connection::{Connection, ConnectionId, Phase};
 use crate::direct::Direct;
+use crate::endpoint::EndpointId;
 use crate::engine::Engine;
 use crate::mapping::RemoteWindowId;
 use crate::memory::Memory;
@@ -31,6 +32,8 @@ pub(crate) enum Ending {
     Remote(RemoteWindowId),
     /// An own one, of which the peer has not been told.
     Own(WindowId),
+    /// An endpoint that was closed.
+    Endpoint(EndpointId),
 }
 
 /// The words of a control page.
@@ -165,6 +168,7 @@ impl Engine {
         match what {
             Ending::Remote(id) => self.answer_unregister(mem, id),
             Ending::Own(id) => self.tell_unregister(mem, id),
+            Ending::Endpoint(id) => self.end_departure(id),
         }
     }
 

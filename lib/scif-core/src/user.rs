@@ -18,10 +18,12 @@ use crate::settle::Ending;
 use crate::window::{Farewell, Remote, RemoteWindow, Slot, range_end};
 
 impl RemoteWindow {
-    /// Whether the owner waits for the last use to end, and it has ended.
-    pub(crate) fn is_unused(&self) -> bool {
+    /// Whether the owner waits for a word that can be said now: that the window is not used any
+    /// more, or first that it is still mapped. Copies end soon, so that is said when they have.
+    pub(crate) fn owes_word(&self) -> bool {
         let is_wanted = self.farewell == Farewell::None || self.is_settling;
-        !is_wanted && self.mapped == 0 && self.jobs == 0
+        let is_answer = self.farewell == Farewell::Answer;
+        !is_wanted && self.jobs == 0 && (self.mapped == 0 || is_answer)
     }
 }
 
@@ -170,6 +172,7 @@ impl Engine {
         let chunks = self.windows.burden(node).chunks + announced.chunks.len();
         (is_free && chunks <= MAX_PEER_CHUNKS).then_some(RemoteWindow {
             connection: Some(connection),
+            through: connection,
             ends,
             owner,
             owner_window,
@@ -201,8 +204,8 @@ impl Engine {
         }
     }
 
-    /// UNREGISTER: no new use from now on. Answered when nothing uses the window any more, or at
-    /// once when something does that may take long.
+    /// UNREGISTER: no new use from now on. Answered when nothing copies to or from the window any
+    /// more: that it is not used, or that it is mapped, which may last.
     pub(crate) fn on_unregister(
         &mut self,
         mem: &mut dyn Memory,
@@ -232,10 +235,11 @@ impl Engine {
         window.farewell = Farewell::Answer;
         window.is_settling = true;
         let (offset, connection) = (window.offset, window.connection.take());
+        let through = window.through;
         if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
             connection.remote_space.remove(offset);
         }
-        if self.settle(mem, connection, Ending::Remote(id)) {
+        if self.settle(mem, Some(through), Ending::Remote(id)) {
             self.answer_unregister(mem, id);
         }
     }
@@ -246,25 +250,34 @@ impl Engine {
             return;
         };
         window.is_settling = false;
-        if window.mapped > 0 {
-            // Mappings last as long as their programs like; copies end soon, so these are awaited.
-            window.farewell = Farewell::Munmap;
-            let (ends, owner, owner_window) = (window.ends, window.owner, window.owner_window);
-            let body = NodeMessage::UnregisterNack {
-                owner,
-                owner_window,
-            };
-            self.post(mem, ends, body);
-        } else if window.jobs == 0 {
-            self.say_farewell(mem, id);
+        if window.owes_word() {
+            self.say_word(mem, id);
         }
     }
 
-    /// Tells the owners of windows whose last use has ended.
+    /// Tells the owner that nothing uses its window any more, or that only mappings do: these last
+    /// as long as their programs like.
+    fn say_word(&mut self, mem: &mut dyn Memory, id: RemoteWindowId) {
+        let Some(window) = self.windows.remote_mut(id) else {
+            return;
+        };
+        if window.mapped == 0 {
+            return self.say_farewell(mem, id);
+        }
+        window.farewell = Farewell::Munmap;
+        let (ends, owner, owner_window) = (window.ends, window.owner, window.owner_window);
+        let body = NodeMessage::UnregisterNack {
+            owner,
+            owner_window,
+        };
+        self.post(mem, ends, body);
+    }
+
+    /// Tells the owners of windows whose uses have ended.
     pub(crate) fn answer_ended(&mut self, mem: &mut dyn Memory) {
         while let Some(id) = self.ended.pop() {
-            if self.windows.remote(id).is_some_and(RemoteWindow::is_unused) {
-                self.say_farewell(mem, id);
+            if self.windows.remote(id).is_some_and(RemoteWindow::owes_word) {
+                self.say_word(mem, id);
             }
         }
     }

@@ -13,6 +13,7 @@ use scif_abi::{Error, NodeId};
 
 use crate::config::Owner;
 use crate::connection::{ConnectionId, Ends};
+use crate::endpoint::EndpointId;
 use crate::loan::Loan;
 use crate::mapping::RemoteWindowId;
 use crate::pages::{Chunks, PinId};
@@ -54,7 +55,8 @@ impl WindowState {
 /// An own window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// The connection in whose own space it is, while that space exists.
+    /// The connection in whose own space it is, while that space exists and its offsets are not
+    /// free for another one.
     pub(crate) connection: Option<ConnectionId>,
     /// Both ends of that connection, for messages after it.
     pub(crate) ends: Ends,
@@ -76,6 +78,8 @@ pub(crate) struct Window {
     pub(crate) jobs: u32,
     /// The call that waits for it.
     pub(crate) call: Option<u64>,
+    /// The endpoint that was closed while the peer could read or write it.
+    pub(crate) departing: Option<EndpointId>,
     /// When (ns) the peer was asked last.
     pub(crate) asked_at: u64,
 }
@@ -105,6 +109,8 @@ pub(crate) struct RemoteWindow {
     /// The connection in whose remote space it is; none once it is being unregistered or our end
     /// was closed.
     pub(crate) connection: Option<ConnectionId>,
+    /// The connection whose clients copy to and from it, also after our end was closed.
+    pub(crate) through: ConnectionId,
     pub(crate) ends: Ends,
     /// The owner's id of its end.
     pub(crate) owner: u64,

@@ -133,7 +133,7 @@ pub fn ends(bed: &mut Bed, to: usize) -> (HandleId, HandleId) {
 }
 
 /// The tests that hold for two nodes and for one that is connected with itself.
-pub fn on_both(test: fn(&mut Bed, usize)) {
+pub fn on_both(mut test: impl FnMut(&mut Bed, usize)) {
     for (nodes, to) in [(2, 1), (1, 0)] {
         test(&mut Bed::new(nodes), to);
     }

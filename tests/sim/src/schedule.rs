@@ -243,7 +243,10 @@ impl World {
                     let ready = engine.poll(&mut node.memory, endpoint);
                     ready.intersects(Readiness::HUP | Readiness::ERR)
                 })?,
-                Event::NodeUp(_) | Event::NodeDown(_) | Event::LinkFailed(_) => {}
+                Event::Departed(_)
+                | Event::NodeUp(_)
+                | Event::NodeDown(_)
+                | Event::LinkFailed(_) => {}
             }
         }
     }

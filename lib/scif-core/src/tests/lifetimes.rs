@@ -4,8 +4,9 @@ use super::std::prelude::v1::*;
 
 use scif_abi::Error;
 use scif_abi::flags::{FenceFlags, RmaFlags};
+use scif_abi::limits::ANSWER_TIMEOUT_NS;
 
-use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ};
+use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, USER};
 use super::engine::LateEngine;
 use crate::{Direction, LinkState, Local, Memory, Pages, Rma, WindowState};
 
@@ -71,8 +72,14 @@ fn an_unregistered_window_stays_as_long_as_it_is_mapped() {
         memory.store_u64(mapped.place, 99).unwrap();
         assert_eq!(bed.content(b.node, &at_b)[0], 99);
         assert_eq!(bed.unregister(b, 0, PAGE), Err(Error::NoSuchAddress));
-        let used = bed.start_register(b, &at_b, 0, BOTH, FIXED);
-        assert_eq!(used, Err(Error::AddressInUse));
+        // Another window may be there, while the mappings are of the old one.
+        let other = bed.pin(b.node, &[1]);
+        bed.register(b, &other, 0, BOTH);
+        let (engine, memory) = bed.engine(a);
+        let of_other = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+        memory.store_u64(of_other.place, 55).unwrap();
+        assert_eq!(bed.content(b.node, &other)[0], 55);
+        assert_eq!(bed.content(b.node, &at_b)[0], 99);
         let (engine, memory) = bed.engine(a);
         engine.unmap(memory, mapped.window, 1);
         bed.run();
@@ -81,7 +88,15 @@ fn an_unregistered_window_stays_as_long_as_it_is_mapped() {
         engine.unmap(memory, mapped.window, 1);
         bed.run();
         assert_eq!(bed.nodes[b.node].released, [at_b.pin]);
-        bed.register(b, &at_b, 0, BOTH);
+        // The end of the old one was not the end of the new one.
+        let used = bed.start_register(b, &at_b, 0, BOTH, FIXED);
+        assert_eq!(used, Err(Error::AddressInUse));
+        let (engine, memory) = bed.engine(a);
+        engine.unmap(memory, of_other.window, 1);
+        assert_eq!(bed.unregister(b, 0, PAGE), Ok(0));
+        bed.close(b);
+        bed.run();
+        assert_eq!(bed.nodes[b.node].released, [at_b.pin, other.pin]);
     }
 }
 
@@ -144,6 +159,139 @@ fn copies_run_on_when_everybody_closes() {
         bed.run();
         assert!(bed.content(b.node, &at_b) == data);
         bed.assert_clean();
+    }
+}
+
+/// Runs node by node until nothing of a closed endpoint is under way.
+fn depart(bed: &mut Bed, end: End) {
+    let mut turns = 0..1000;
+    while bed.nodes[end.node].engine.is_departing(end.id) {
+        assert!(turns.next().is_some(), "the close does not end");
+        for node in 0..bed.nodes.len() {
+            bed.turn(node);
+        }
+    }
+}
+
+#[test]
+fn a_close_has_ended_when_no_copy_of_either_end_is_under_way() {
+    for nodes in [1, 2] {
+        for (closer, is_mapped) in [(0, false), (1, false), (1, true)] {
+            let Pair {
+                mut bed,
+                a,
+                b,
+                at_a,
+                at_b,
+            } = pair(nodes);
+            let data = bed.fill(a.node, &at_a, 4);
+            bed.nodes[0].is_pumped = false;
+            let (engine, memory) = bed.engine(a);
+            if is_mapped {
+                engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+            }
+            engine.rma(memory, a.id, write()).unwrap();
+            let closer = [a, b][closer];
+            bed.close(closer);
+            bed.run();
+            assert!(bed.nodes[closer.node].engine.is_departing(closer.id));
+            bed.nodes[0].is_pumped = true;
+            depart(&mut bed, closer);
+            // Every byte is as it was when the close began, whatever is stored afterwards.
+            assert!(bed.content(b.node, &at_b) == data);
+            bed.fill(a.node, &at_a, 5);
+            bed.run();
+            assert!(bed.content(b.node, &at_b) == data);
+        }
+    }
+}
+
+#[test]
+fn a_close_tells_when_it_has_ended() {
+    let Pair { mut bed, a, b, .. } = pair(2);
+    bed.close(a);
+    let [node, peer] = &mut bed.nodes[..] else {
+        unreachable!();
+    };
+    let mut told = 0;
+    for _ in 0..2 {
+        while let Some(event) = node.engine.next_event(&mut node.memory) {
+            told += usize::from(event == crate::Event::Departed(a.id));
+        }
+        assert_eq!(told > 0, !node.engine.is_departing(a.id));
+        peer.engine.doorbell(&mut peer.memory, a.node as u16);
+        while peer.engine.next_event(&mut peer.memory).is_some() {}
+        node.engine.doorbell(&mut node.memory, b.node as u16);
+    }
+    assert_eq!(told, 1);
+    // What was closed without windows and copies, or is unknown, leaves nothing.
+    let listener = node.engine.open(USER).unwrap();
+    assert!(!node.engine.is_departing(listener));
+    node.engine.close(&mut node.memory, listener);
+    assert!(!node.engine.is_departing(listener));
+}
+
+#[test]
+fn a_close_ends_though_the_peer_is_silent_or_lost() {
+    // It says nothing.
+    let Pair { mut bed, a, .. } = pair(2);
+    bed.close(a);
+    let node = &mut bed.nodes[a.node];
+    let due = node.engine.now() + ANSWER_TIMEOUT_NS;
+    node.engine.tick(&mut node.memory, due - 1);
+    assert!(node.engine.is_departing(a.id));
+    node.engine.tick(&mut node.memory, due + 1);
+    assert!(!node.engine.is_departing(a.id));
+    // It goes, before or after the close, with a copy queued.
+    for is_lost_first in [true, false] {
+        let Pair { mut bed, a, .. } = pair(2);
+        bed.nodes[0].is_pumped = false;
+        let (engine, memory) = bed.engine(a);
+        engine.rma(memory, a.id, write()).unwrap();
+        if is_lost_first {
+            lose(&mut bed);
+        }
+        bed.close(a);
+        if !is_lost_first {
+            lose(&mut bed);
+        }
+        let (engine, memory) = bed.engine(a);
+        assert!(engine.is_departing(a.id));
+        engine.link_down(memory, 1);
+        bed.nodes[0].is_pumped = true;
+        bed.turn(0);
+        assert!(!bed.nodes[0].engine.is_departing(a.id));
+    }
+}
+
+#[test]
+fn unregistering_waits_for_copies_though_a_page_is_mapped() {
+    for nodes in [1, 2] {
+        let Pair {
+            mut bed,
+            a,
+            b,
+            at_a,
+            at_b,
+        } = pair(nodes);
+        let data = bed.fill(a.node, &at_a, 6);
+        bed.nodes[0].is_pumped = false;
+        let (engine, memory) = bed.engine(a);
+        let mapped = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+        engine.rma(memory, a.id, write()).unwrap();
+        let (engine, memory) = bed.engine(b);
+        let ticket = engine.unregister(memory, b.id, 0, PAGE).unwrap();
+        bed.run();
+        let (engine, memory) = bed.engine(b);
+        assert_eq!(engine.finish(memory, ticket), None);
+        bed.nodes[0].is_pumped = true;
+        assert_eq!(bed.finish(b, Ok(ticket)), Ok(0));
+        assert!(bed.content(b.node, &at_b) == data);
+        assert_eq!(bed.nodes[b.node].released, []);
+        let (engine, memory) = bed.engine(a);
+        engine.unmap(memory, mapped.window, 1);
+        bed.run();
+        assert_eq!(bed.nodes[b.node].released, [at_b.pin]);
     }
 }
 

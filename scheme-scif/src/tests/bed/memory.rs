@@ -81,6 +81,11 @@ impl World {
         self.rings.clear();
     }
 
+    /// Some bytes of a node's memory.
+    pub fn bytes(&mut self, node: NodeId, address: u64, count: usize) -> &mut [u8] {
+        &mut self.memories[usize::from(node)][address as usize..][..count]
+    }
+
     /// A byte of a node's memory.
     pub fn byte(&mut self, node: NodeId, address: u64) -> &mut u8 {
         &mut self.memories[usize::from(node)][address as usize]

@@ -209,21 +209,30 @@ impl Bed {
 
     /// Runs all nodes until nothing changes any more.
     pub fn run(&mut self) {
-        loop {
-            let mut busy = false;
-            for node in &mut self.nodes {
-                busy |= node.settle();
-            }
-            let rings = self.world.borrow_mut().take_rings();
-            for (from, to) in rings {
-                busy = true;
-                let (engine, memory) = self.nodes[usize::from(to)].scif.engine();
-                engine.doorbell(memory, from);
-            }
-            if !busy {
-                return;
-            }
+        while self.turn() {}
+    }
+
+    /// Runs all nodes turn by turn until something is so.
+    #[track_caller]
+    pub fn run_until(&mut self, mut is_so: impl FnMut(&mut Self) -> bool) {
+        while !is_so(self) {
+            assert!(self.turn(), "nothing changes any more");
         }
+    }
+
+    /// One turn of every node; whether anything changed.
+    fn turn(&mut self) -> bool {
+        let mut busy = false;
+        for node in &mut self.nodes {
+            busy |= node.settle();
+        }
+        let rings = self.world.borrow_mut().take_rings();
+        for (from, to) in rings {
+            busy = true;
+            let (engine, memory) = self.nodes[usize::from(to)].scif.engine();
+            engine.doorbell(memory, from);
+        }
+        busy
     }
 
     /// Makes a request and runs until nothing changes; returns its number.
@@ -471,21 +480,28 @@ impl Bed {
     pub fn peek(&mut self, node: usize, address: usize, bytes: usize) -> Vec<u8> {
         let memory = self.nodes[node].scif.engine().1;
         let mut world = self.world.borrow_mut();
-        (address..address + bytes)
-            .map(|at| {
-                let (node, address) = memory.translate(at);
-                *world.byte(node, address)
-            })
-            .collect()
+        let mut seen = Vec::new();
+        while seen.len() < bytes {
+            let at = address + seen.len();
+            let count = (PAGE - at % PAGE).min(bytes - seen.len());
+            let (node, address) = memory.translate(at);
+            seen.extend_from_slice(world.bytes(node, address, count));
+        }
+        seen
     }
 
     /// A program's stores to pages it has mapped from `address`.
     pub fn poke(&mut self, node: usize, address: usize, bytes: &[u8]) {
         let memory = self.nodes[node].scif.engine().1;
         let mut world = self.world.borrow_mut();
-        for (at, &byte) in (address..).zip(bytes) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = address + done;
+            let count = (PAGE - at % PAGE).min(bytes.len() - done);
             let (node, address) = memory.translate(at);
-            *world.byte(node, address) = byte;
+            let page = world.bytes(node, address, count);
+            page.copy_from_slice(&bytes[done..done + count]);
+            done += count;
         }
     }
 
