@@ -5,7 +5,7 @@ use core::task::Poll;
 
 use scif_abi::{Port, PortId};
 use scif_core::EndpointId;
-use syscall::error::{EINVAL, ENFILE, EWOULDBLOCK, Error, Result};
+use syscall::error::{EINVAL, ENFILE, ENODEV, EWOULDBLOCK, Error, Result};
 
 use crate::access::{Access, Caller};
 use crate::handle::{Endpoint, HandleId, Kind};
@@ -28,9 +28,10 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// `dup(listener, "accept")`: takes one connection; waits unless the listener has `O_NONBLOCK`.
-    /// `dup(endpoint, "window")`, `"own-window"`, `"direct"`: a handle for mappings; `"memory"`: a
-    /// memory handle, as opening that path gives it; `"end"`: one for waiting until nothing of the
-    /// endpoint is under way once it is closed.
+    /// `"accept-wait"` and `"accept-now"` wait and do not, whatever it has.
+    /// `dup(endpoint, "window")`, `"cached-window"`, `"own-window"`, `"direct"`: a handle for
+    /// mappings; `"memory"`: a memory handle, as opening that path gives it; `"end"`: one for waiting
+    /// until nothing of the endpoint is under way once it is closed.
     ///
     /// # Errors
     /// `EINVAL` for other names and for handles that do not listen; those of the others.
@@ -47,16 +48,18 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         if self.handles.len() >= MAX_HANDLES {
             return Err(Error::new(ENFILE));
         }
-        match name {
-            b"accept" => {}
+        let synchronous = match name {
+            b"accept" => !self.endpoint(id)?.nonblocking,
+            b"accept-wait" => true,
+            b"accept-now" => false,
             b"window" => return self.window_handle(id, caller, Kind::Window),
+            b"cached-window" => return self.window_handle(id, caller, Kind::CachedWindow),
             b"direct" => return self.direct_handle(id, caller),
             b"own-window" => return self.window_handle(id, caller, Kind::OwnWindow),
             b"memory" => return self.memory_handle(id, caller),
             b"end" => return self.window_handle(id, caller, Kind::End),
             _ => return Err(Error::new(EINVAL)),
-        }
-        let synchronous = !self.endpoint(id)?.nonblocking;
+        };
         let endpoint = self.accept_from(id, caller, synchronous, request)?;
         let port = self.engine.local_port(endpoint).map_or(0, PortId::port);
         let endpoint = Endpoint::new(endpoint, false);
@@ -96,7 +99,13 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             self.end_wait(request);
             return Err(system(scif_abi::Error::WouldBlock));
         }
-        accepted
+        match accepted {
+            // What the documents say where nobody waits: the connector did not complete its request.
+            Err(Error { errno: ENODEV }) if !synchronous => {
+                Err(system(scif_abi::Error::WouldBlock))
+            }
+            accepted => accepted,
+        }
     }
 
     /// Moves the accept of `request` on: takes a request, grants it, waits for the connector. Those

@@ -40,6 +40,8 @@ pub(crate) struct Handle<R> {
 pub(crate) enum Mark {
     /// A window of the peer, and the range of addresses that was made of its pieces for this.
     Peer(RemoteWindowId, Option<JoinId>),
+    /// The same, kept by a library.
+    Cached(RemoteWindowId, Option<JoinId>),
     /// A memory object that an own window was made of.
     Own(Token),
     /// A part of what direct clients map.
@@ -51,6 +53,7 @@ impl Mark {
     pub fn name(self) -> &'static str {
         match self {
             Mark::Peer(..) => "window",
+            Mark::Cached(..) => "cached-window",
             Mark::Own(_) => "own-window",
             Mark::Part => "direct",
         }
@@ -69,6 +72,8 @@ pub(crate) enum Kind<R> {
     Closed,
     /// The windows of an endpoint's peer, for mapping.
     Window(EndpointId),
+    /// The same, for a library that keeps what it has mapped.
+    CachedWindow(EndpointId),
     /// The endpoint's own windows, for mapping.
     OwnWindow(EndpointId),
     /// What an endpoint leaves when it is closed: for waiting until its copies have ended.

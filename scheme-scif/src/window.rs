@@ -51,6 +51,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             Kind::Memory(_)
                 | Kind::Endpoint(_)
                 | Kind::Window(_)
+                | Kind::CachedWindow(_)
                 | Kind::OwnWindow(_)
                 | Kind::Direct(_)
                 | Kind::Closed
@@ -93,7 +94,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         pages: u64,
         protection: Protection,
     ) -> Result<usize> {
-        let endpoint = self.window_endpoint(id)?;
+        let (endpoint, is_cached) = self.window_endpoint(id)?;
         let start = i64::try_from(offset).map_err(|_| Error::new(EINVAL))?;
         let length = pages.checked_mul(PAGE).ok_or(Error::new(EINVAL))?;
         let mapped = self
@@ -114,17 +115,24 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         if let Some(join) = view.join {
             self.joins.insert(join, pages);
         }
+        if is_cached {
+            self.engine.note_cached(mapped.window, pages);
+        }
         let handle = self.handle_mut(id)?;
-        let mark = Mark::Peer(mapped.window, view.join);
+        let mark = match is_cached {
+            true => Mark::Cached(mapped.window, view.join),
+            false => Mark::Peer(mapped.window, view.join),
+        };
         handle.mapped.add(offset / PAGE, pages, mark);
         Ok(view.address)
     }
 
-    /// The endpoint whose peer's windows a handle maps.
-    fn window_endpoint(&mut self, id: HandleId) -> Result<EndpointId> {
+    /// The endpoint whose peer's windows a handle maps, and whether a library keeps them.
+    fn window_endpoint(&mut self, id: HandleId) -> Result<(EndpointId, bool)> {
         match self.handle(id)?.kind {
-            Kind::Window(endpoint) => Ok(endpoint),
-            _ => Ok(self.endpoint(id)?.id),
+            Kind::Window(endpoint) => Ok((endpoint, false)),
+            Kind::CachedWindow(endpoint) => Ok((endpoint, true)),
+            _ => Ok((self.endpoint(id)?.id, false)),
         }
     }
 
@@ -147,9 +155,12 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         match range.mark {
             Mark::Peer(window, join) => {
                 self.engine.unmap(&mut self.fabric, window, range.pages);
-                if let Some(join) = join {
-                    self.unmap_join(join, range.pages);
-                }
+                self.unmap_join(join, range.pages);
+            }
+            Mark::Cached(window, join) => {
+                let fabric = &mut self.fabric;
+                self.engine.unmap_cached(fabric, window, range.pages);
+                self.unmap_join(join, range.pages);
             }
             Mark::Own(token) => self.end_view(token, range.pages),
             // The engine counts handles, and this one is open as long as anything is mapped.
@@ -158,8 +169,10 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// Pages of a range that was made of pieces are mapped no longer.
-    fn unmap_join(&mut self, join: JoinId, pages: u64) {
-        if let Some(left) = self.joins.get_mut(&join) {
+    fn unmap_join(&mut self, join: Option<JoinId>, pages: u64) {
+        if let Some(join) = join
+            && let Some(left) = self.joins.get_mut(&join)
+        {
             *left = left.saturating_sub(pages);
             if *left == 0 {
                 self.joins.remove(&join);

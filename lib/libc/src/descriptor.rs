@@ -5,13 +5,15 @@ use alloc::vec::Vec;
 use core::ffi::c_int;
 
 use runtime::{Error, Result, fd};
-use syscall::error::EBADF;
+use syscall::error::{EBADF, ENOTTY};
 
 use crate::sync::Shared;
 
 unsafe extern "C" {
     /// Takes a SCIF listener down though other threads wait in it; in `libscif`.
     safe fn skiff_scif_shutdown(number: c_int);
+    /// Closes an endpoint's descriptor and waits for what is under way; 0 or an error number.
+    safe fn skiff_scif_close(number: c_int) -> c_int;
     /// Lets go of what belongs to an endpoint's number; in `libscif`.
     safe fn skiff_scif_forget(number: c_int);
 }
@@ -97,6 +99,14 @@ pub fn close(number: c_int) -> Result<()> {
         skiff_scif_shutdown(number as c_int);
     }
     skiff_scif_forget(number as c_int);
+    if known.scif == Some(true) {
+        match skiff_scif_close(number as c_int) {
+            0 => return Ok(()),
+            // A file of the scheme that is no endpoint.
+            ENOTTY => {}
+            error => return Err(Error::new(error)),
+        }
+    }
     fd::close(number)
 }
 

@@ -162,7 +162,23 @@ extern "C" fn scif_accept(
 
 #[unsafe(no_mangle)]
 extern "C" fn scif_close(epd: c_int) -> c_int {
-    done(endpoint(epd).and_then(|_| descriptor::close(epd).map_err(|error| error.errno)))
+    let close = || {
+        // Other files of the scheme are no endpoints, and stay open.
+        match raw::local(endpoint(epd)?) {
+            Err(syscall::ENOTTY) => Err(syscall::ENOTTY),
+            _ => descriptor::close(epd).map_err(|error| error.errno),
+        }
+    };
+    done(close())
+}
+
+/// For the C library's `close` of an endpoint: closes it as `scif_close` does. 0 or an error number.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_close(epd: c_int) -> c_int {
+    let Ok(number) = usize::try_from(epd) else {
+        return syscall::EBADF;
+    };
+    raw::close(number).err().unwrap_or(0)
 }
 
 /// For the C library's `close`: takes a listener down though other threads wait in it.
@@ -354,7 +370,10 @@ fn store_node_ids(nodes: usize, length: u32, own: usize) -> Result<c_int> {
     for (index, id) in ids[..wanted].iter().take(count).enumerate() {
         user::store(nodes.wrapping_add(2 * index), &id.to_ne_bytes())?;
     }
-    user::store(own, &this.to_ne_bytes())?;
+    // Programs written for Intel's library pass no place for what they do not want to know.
+    if own != 0 {
+        user::store(own, &this.to_ne_bytes())?;
+    }
     Ok(count as c_int)
 }
 
@@ -451,7 +470,10 @@ unsafe extern "C" fn scif_mmap(
     if flags & !(MAP_FIXED | MAP_SHARED) != 0 {
         return address_of(Err(EINVAL));
     }
-    // SAFETY: the same contract.
+    let Some(length) = length.checked_next_multiple_of(PAGE_SIZE) else {
+        return address_of(Err(EINVAL));
+    };
+    // SAFETY: the same contract, for whole pages, as the system's calls have it.
     address_of(unsafe { map(epd, address, length, protection, flags, offset) })
 }
 
@@ -491,6 +513,10 @@ extern "C" fn scif_memory(length: usize) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn scif_munmap(address: *mut c_void, length: usize) -> c_int {
+    // As the system's `munmap`: pages are mapped as a whole, and so they are given back.
+    let Some(length) = length.checked_next_multiple_of(PAGE_SIZE) else {
+        return done(Err(EINVAL));
+    };
     // SAFETY: the caller gives the range up.
     done(raw::munmap(unsafe { range(address, length) }))
 }

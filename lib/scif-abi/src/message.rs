@@ -303,6 +303,10 @@ pub enum NodeMessage {
         /// The owner's id of the window.
         #[word(1)]
         owner_window: u64,
+        /// 1: no program has mapped it, only libraries have, for copies. Nobody finds it at its
+        /// offsets any more, so these are free. Drivers that do not know this word send 0.
+        #[word(2)]
+        is_offset_free: u64,
     },
     /// ALLOC_REQ, owner to user: lend me a window structure, so that I can write my page list to
     /// it. Answered by ALLOC_GNT or ALLOC_REJ.
@@ -639,10 +643,11 @@ mod tests {
             ),
             (
                 24,
-                [1, 2, 0, 0],
+                [1, 2, 3, 0],
                 NodeMessage::UnregisterNack {
                     owner: 1,
                     owner_window: 2,
+                    is_offset_free: 3,
                 },
             ),
             (

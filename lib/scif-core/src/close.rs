@@ -118,6 +118,8 @@ impl Engine {
                     endpoint.state = EndpointState::Disconnected;
                 }
                 self.end_answers(id);
+                // As the documents want it: the windows of both ends are released.
+                self.unwant_windows(mem, id);
                 self.restate(id);
                 if let Some(endpoint) = endpoint {
                     self.announce(endpoint);

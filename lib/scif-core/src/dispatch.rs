@@ -176,9 +176,11 @@ impl Engine {
             }
             NodeMessage::UnregisterAck { owner_window, .. }
             | NodeMessage::Munmap { owner_window } => self.on_window_unused(from, owner_window),
-            NodeMessage::UnregisterNack { owner_window, .. } => {
-                self.on_window_used(from, owner_window);
-            }
+            NodeMessage::UnregisterNack {
+                owner_window,
+                is_offset_free,
+                ..
+            } => self.on_window_used(from, owner_window, is_offset_free == 1),
             _ => {
                 if !self.handle_fence_message(mem, ends, body) {
                     self.stats.unexpected_messages += 1;

@@ -148,6 +148,23 @@ impl Engine {
         })
     }
 
+    /// A library that copies by itself keeps `pages` pages of what was mapped of `window`, and its
+    /// program does not know: the owner may use the offsets again once it has unregistered the
+    /// window. For [`Engine::unmap_cached`].
+    pub fn note_cached(&mut self, window: RemoteWindowId, pages: u64) {
+        if let Some(window) = self.windows.remote_mut(window) {
+            window.cached += pages;
+        }
+    }
+
+    /// `pages` pages of what [`Engine::note_cached`] was told of are gone.
+    pub fn unmap_cached(&mut self, mem: &mut dyn Memory, window: RemoteWindowId, pages: u64) {
+        if let Some(remote) = self.windows.remote_mut(window) {
+            remote.cached = remote.cached.saturating_sub(pages);
+        }
+        self.unmap(mem, window, pages);
+    }
+
     /// `scif_munmap`: `pages` pages of a mapping of `window` are gone. Works in every state, after
     /// close, unregister and the loss of the node too.
     pub fn unmap(&mut self, _mem: &mut dyn Memory, window: RemoteWindowId, pages: u64) {

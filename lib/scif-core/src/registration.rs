@@ -323,7 +323,26 @@ impl Engine {
         }
     }
 
-    /// The endpoint is closed: all its windows end.
+    /// The peer has closed its end: all windows of ours end.
+    pub(crate) fn unwant_windows(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id.0) else {
+            return;
+        };
+        let ids: Vec<u64> = connection.own.iter().map(|(_, slot)| slot.id).collect();
+        for id in ids {
+            let window = self.windows.own.get(id);
+            let is_ending = |window: &Window| {
+                use WindowState::{Gone, Unregistering, Used};
+                matches!(window.state, Unregistering | Used | Gone)
+            };
+            // Somebody may wait for the end of those that end already.
+            if !window.is_none_or(is_ending) {
+                self.unwant_window(mem, WindowId(id));
+            }
+        }
+    }
+
+    /// The endpoint is closed: all its windows end, and nobody finds them by offset.
     pub(crate) fn unwant_all_windows(
         &mut self,
         mem: &mut dyn Memory,
@@ -337,8 +356,11 @@ impl Engine {
         for id in ids {
             if let Some(window) = self.windows.own.get_mut(id) {
                 window.connection = None;
-                window.departing = Some(endpoint);
-                self.begin_departure(endpoint);
+                // The peer's copies have ended when it says that a window is only mapped.
+                if window.state != WindowState::Used {
+                    window.departing = Some(endpoint);
+                    self.begin_departure(endpoint);
+                }
             }
             self.unwant_window(mem, WindowId(id));
         }
@@ -530,26 +552,29 @@ impl Engine {
         }
     }
 
-    /// UNREGISTER_NACK: something does; MUNMAP will follow.
-    pub(crate) fn on_window_used(&mut self, from: NodeId, id: u64) {
+    /// UNREGISTER_NACK: something does; MUNMAP will follow. The documents keep the offsets of a
+    /// window as long as a program has it mapped; what a library keeps mapped is no matter of
+    /// programs.
+    pub(crate) fn on_window_used(&mut self, from: NodeId, id: u64, is_offset_free: bool) {
         let states = [WindowState::Unregistering];
-        if self.expect_window(from, id, &states).is_some() {
-            self.count_as_used(WindowId(id));
+        let Some(window) = self.expect_window(from, id, &states) else {
+            return;
+        };
+        let offset = window.offset;
+        let connection = window.connection.take_if(|_| is_offset_free);
+        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
+            connection.own.remove(offset);
         }
+        self.count_as_used(WindowId(id));
     }
 
-    /// A window that ends is still used by the peer: who waits for its end is told so. Its offsets
-    /// are free, as the peer finds it there no longer; its pages stay until nothing uses them.
+    /// A window that ends is still used by the peer: who waits for its end is told so.
     pub(crate) fn count_as_used(&mut self, id: WindowId) {
         let Some(window) = self.windows.own.get_mut(id.0) else {
             return;
         };
         window.state = WindowState::Used;
         let (call, departing) = (window.call.take(), window.departing.take());
-        let (connection, offset) = (window.connection.take(), window.offset);
-        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
-            connection.own.remove(offset);
-        }
         if let Some(call) = call {
             self.count_window(call);
         }

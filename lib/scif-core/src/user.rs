@@ -182,6 +182,7 @@ impl Engine {
             farewell: Farewell::None,
             is_settling: false,
             mapped: 0,
+            cached: 0,
             jobs: 0,
         })
     }
@@ -265,10 +266,12 @@ impl Engine {
             return self.say_farewell(mem, id);
         }
         window.farewell = Farewell::Munmap;
+        let is_offset_free = u64::from(window.mapped == window.cached);
         let (ends, owner, owner_window) = (window.ends, window.owner, window.owner_window);
         let body = NodeMessage::UnregisterNack {
             owner,
             owner_window,
+            is_offset_free,
         };
         self.post(mem, ends, body);
     }

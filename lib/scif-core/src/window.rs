@@ -55,8 +55,8 @@ impl WindowState {
 /// An own window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// The connection in whose own space it is, while that space exists and its offsets are not
-    /// free for another one.
+    /// The connection in whose own space it is, while that space exists and until its offsets
+    /// are free for another one.
     pub(crate) connection: Option<ConnectionId>,
     /// Both ends of that connection, for messages after it.
     pub(crate) ends: Ends,
@@ -124,6 +124,8 @@ pub(crate) struct RemoteWindow {
     pub(crate) is_settling: bool,
     /// Pages mapped or got; a page mapped twice counts twice.
     pub(crate) mapped: u64,
+    /// Those of them that libraries have mapped for copies, of which their programs do not know.
+    pub(crate) cached: u64,
     /// Own jobs that read or write it.
     pub(crate) jobs: u32,
 }

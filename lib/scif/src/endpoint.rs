@@ -18,9 +18,27 @@ pub const DEFAULT_BACKLOG: i32 = 128;
 /// An endpoint: unbound, bound, or one end of a connection. Threads may share it: blocking sends do
 /// not mix, and neither do blocking receives.
 pub struct Endpoint {
-    /// Before the file, so that what is mapped goes before the connection ends.
+    /// Before the descriptor, so that what is mapped goes before the connection ends.
     direct: Direct,
-    file: Fd,
+    file: Descriptor,
+}
+
+/// A descriptor that is closed as `scif_close` does it.
+struct Descriptor(usize);
+
+impl Descriptor {
+    fn close(self) -> raw::Result<()> {
+        let number = self.0;
+        core::mem::forget(self);
+        raw::close(number)
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // The error says that it is no endpoint (any more), and there is nobody to tell.
+        let _ = raw::close(self.0);
+    }
 }
 
 /// An endpoint that listens.
@@ -69,8 +87,10 @@ impl Endpoint {
 
     /// An endpoint from a file of the scheme, opened by path.
     pub fn from_file(file: Fd) -> Self {
-        let direct = Direct::new();
-        Self { direct, file }
+        Self {
+            direct: Direct::new(),
+            file: Descriptor(file.into_raw()),
+        }
     }
 
     /// The data path of this descriptor.
@@ -80,7 +100,7 @@ impl Endpoint {
 
     /// The descriptor, for event queues, `fcntl`-like calls and [`raw`].
     pub fn fd(&self) -> usize {
-        self.file.raw()
+        self.file.0
     }
 
     /// Sets or clears `O_NONBLOCK`, which concerns [`connect`](Self::connect) and
@@ -185,11 +205,12 @@ impl Endpoint {
         Ok(Readiness::from_bits_truncate(bits))
     }
 
-    /// Ends the connection now, as dropping the endpoint does. Mappings of the peer's windows live
-    /// on, windows of this endpoint do not.
+    /// `scif_close`: ends the connection now, as dropping the endpoint does, and returns when the
+    /// transfers through either end have ended ([`raw::close`] has the details). Mappings of the
+    /// peer's windows live on, windows of this endpoint do not.
     ///
     /// # Errors
-    /// Those of the call.
+    /// `ENOTTY`: the file it was made from is no endpoint; it stays open.
     pub fn close(self) -> Result<()> {
         let Self { direct, file } = self;
         drop(direct);

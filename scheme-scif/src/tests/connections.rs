@@ -2,12 +2,14 @@
 
 use scif_abi::error::Error as Errno;
 use syscall::error::{
-    EACCES, EAGAIN, ECANCELED, ECONNREFUSED, ECONNRESET, EINVAL, ENODEV, ENOTDIR, Error,
+    EACCES, EAGAIN, ECANCELED, ECONNREFUSED, ECONNRESET, EINVAL, ENODEV, ENOMEM, ENOTDIR, Error,
 };
 use syscall::flag::{EventFlags, O_DIRECTORY, O_NONBLOCK, O_RDONLY, O_RDWR, O_STAT};
 
-use super::bed::{ADMIN, Bed, EMPTY, Op, USER};
-use crate::{Caller, News, ROOT};
+use scif_core::{Resource, Scope};
+
+use super::bed::{ADMIN, Bed, EMPTY, Op, USER, state};
+use crate::{Caller, HandleId, News, ROOT};
 
 fn error<T>(errno: i32) -> Result<T, Error> {
     Err(Error::new(errno))
@@ -90,6 +92,67 @@ fn accept_without_waiting() {
         caller: USER,
     };
     assert_eq!(bed.now(0, op).0, error(EINVAL));
+}
+
+fn take(listener: HandleId, name: &[u8]) -> Op {
+    Op::Dup {
+        id: listener,
+        name: name.to_vec(),
+        caller: USER,
+    }
+}
+
+#[test]
+fn an_accept_whose_connector_is_lost() {
+    for (name, expected) in [(&b"accept-wait"[..], ENODEV), (b"accept-now", EAGAIN)] {
+        let mut bed = Bed::new(2);
+        let listener = bed.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
+        let before = bed.counter(0, "endpoints");
+        bed.start_open(1, "0/2050");
+        let accept = bed.submit_only(0, take(listener, name));
+        assert!(bed.is_kept(0, accept), "the grant is not acknowledged");
+        bed.lose(1);
+        assert_eq!(bed.answer(0, accept).unwrap().0, error(expected));
+        assert_eq!(bed.counter(0, "endpoints"), before);
+        assert_eq!(bed.nodes[0].scif.waiting.len(), 0);
+    }
+}
+
+#[test]
+fn an_accept_at_a_limit_connects_nobody() {
+    for name in [&b"accept-wait"[..], b"accept-now", b"accept"] {
+        let mut bed = Bed::new(2);
+        let listener = bed.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
+        let (engine, _) = bed.nodes[0].scif.engine();
+        engine.set_limit(Resource::Endpoints, Scope::Process, 1);
+        let before = state(&mut bed);
+        let connect = bed.start_open(1, "0/2050");
+        assert_eq!(bed.now(0, take(listener, name)).0, error(ENOMEM));
+        assert_eq!(bed.answer(1, connect).unwrap().0, error(ECONNREFUSED));
+        assert_eq!(state(&mut bed), before);
+        // With room the next one is connected.
+        let (engine, _) = bed.nodes[0].scif.engine();
+        engine.set_limit(Resource::Endpoints, Scope::Process, 2);
+        let connect = bed.start_open(1, "0/2050");
+        assert!(bed.now(0, take(listener, name)).0.is_ok());
+        assert!(bed.answer(1, connect).unwrap().0.is_ok());
+    }
+}
+
+#[test]
+fn an_accept_that_is_killed_leaves_nothing() {
+    let mut bed = Bed::new(2);
+    let listener = bed.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
+    let before = state(&mut bed);
+    let connect = bed.start_open(1, "0/2050");
+    let accept = bed.submit_only(0, take(listener, b"accept-wait"));
+    assert!(bed.is_kept(0, accept), "the grant is not acknowledged");
+    assert_eq!(bed.cancel(0, accept), error(ECANCELED));
+    // The connector sees a peer that has gone.
+    let handle = bed.answer(1, connect).unwrap().0.unwrap();
+    assert_eq!(bed.read(1, handle, 1), error(ECONNRESET));
+    bed.close(1, handle);
+    assert_eq!(state(&mut bed), before);
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn serve_one(endpoint: &Endpoint, reports: &Reports) -> bool {
                 let _ = endpoint.send(report.as_bytes(), SendFlags::BLOCK);
             }
         }
-        WINDOWS => windows::serve(endpoint),
+        WINDOWS => windows::serve(endpoint, &mut None),
         QUIT => return true,
         other => runtime::eprintln!("scif-crowd: no request has the number {other}"),
     }

@@ -182,7 +182,7 @@ pub fn echo(endpoint: &Endpoint, request: &Request) {
 /// Those of listening and accepting.
 pub fn serve(port: u16) -> scif::Result<()> {
     let listener = Listener::bind(port)?;
-    let mut last = Report::default();
+    let (mut last, mut kept) = (Report::default(), None);
     loop {
         let (endpoint, _) = listener.accept()?;
         let mut bytes = [0; size_of::<Request>()];
@@ -208,7 +208,7 @@ pub fn serve(port: u16) -> scif::Result<()> {
             REPORT => {
                 let _ = endpoint.send(last.as_bytes(), SendFlags::BLOCK);
             }
-            WINDOWS => crate::windows::serve(&endpoint),
+            WINDOWS => crate::windows::serve(&endpoint, &mut kept),
             QUIT => return Ok(()),
             other => runtime::eprintln!("scif-peer: no request has the number {other}"),
         }

@@ -51,18 +51,28 @@ const AWAIT: u32 = 8;
 const STORE: u32 = 9;
 /// Adds 1 to the word at `place`, `length` times.
 const ADD: u32 = 10;
+/// Keeps the memory when the connection ends, for the next one.
+const KEEP: u32 = 11;
+/// Takes the memory that the connection before has kept.
+const RECALL: u32 = 12;
 
-/// Serves the commands of a connection until it ends.
-pub fn serve(endpoint: &Endpoint) {
-    let mut memory = None;
+/// Serves the commands of a connection until it ends. `kept` is memory that one connection has left
+/// for the next.
+pub fn serve(endpoint: &Endpoint, kept: &mut Option<Memory>) {
+    let (mut memory, mut is_kept) = (None, false);
     let mut bytes = [0; size_of::<Command>()];
     while let Ok(count) = endpoint.recv(&mut bytes, RecvFlags::BLOCK) {
         let Some(command) = Command::read_from_bytes(&bytes)
             .ok()
             .filter(|_| count == bytes.len())
         else {
-            return;
+            break;
         };
+        match command.verb.get() {
+            KEEP => is_kept = true,
+            RECALL => memory = kept.take(),
+            _ => {}
+        }
         let answer = match obey(endpoint, &mut memory, &command) {
             Ok(value) => value,
             Err(errno) => -i64::from(errno),
@@ -71,9 +81,10 @@ pub fn serve(endpoint: &Endpoint) {
             .send(&answer.to_le_bytes(), SendFlags::BLOCK)
             .is_err()
         {
-            return;
+            break;
         }
     }
+    *kept = memory.filter(|_| is_kept);
 }
 
 fn obey(endpoint: &Endpoint, memory: &mut Option<Memory>, command: &Command) -> raw::Result<i64> {
@@ -110,6 +121,7 @@ fn obey(endpoint: &Endpoint, memory: &mut Option<Memory>, command: &Command) -> 
             let found = settled(|| memory.load_acquire_u64(place), &Ok(value));
             Ok(i64::from(found.map_err(number)? != value))
         }
+        KEEP | RECALL => Ok(0),
         STORE => memory
             .store_release_u64(place, value)
             .map(|()| 0)
@@ -206,14 +218,38 @@ impl Remote {
     /// # Errors
     /// A text that says what failed.
     pub fn new(peer: &Peer, bytes: usize) -> Result<Self, String> {
+        let remote = Self::connect(peer)?;
+        remote.memory(bytes, false)?;
+        Ok(remote)
+    }
+
+    /// A connection to a peer, which has the memory that the connection before [kept](Self::keep).
+    ///
+    /// # Errors
+    /// A text that says what failed.
+    pub fn recall(peer: &Peer) -> Result<Self, String> {
+        let remote = Self::connect(peer)?;
+        let recalled = remote.on_range(RECALL, 0, 0, 0, 0);
+        recalled.map_err(failed("recalling memory"))?;
+        Ok(remote)
+    }
+
+    fn connect(peer: &Peer) -> Result<Self, String> {
         let request = Request {
             verb: WINDOWS.into(),
             ..Request::default()
         };
         let endpoint = peer.connect(&request)?;
-        let remote = Self { endpoint };
-        remote.memory(bytes, false)?;
-        Ok(remote)
+        Ok(Self { endpoint })
+    }
+
+    /// Lets the peer keep its memory when this connection ends.
+    ///
+    /// # Errors
+    /// A text that says what failed.
+    pub fn keep(&self) -> Result<(), String> {
+        let kept = self.on_range(KEEP, 0, 0, 0, 0);
+        kept.map(|_| ()).map_err(failed("keeping memory"))
     }
 
     /// Gives the peer other memory.

@@ -67,6 +67,7 @@ fn a_mainline_node_registers_windows_with_us() {
     let used = Say::UnregisterNack {
         owner: THEIRS,
         owner_window,
+        is_offset_free: 0,
     };
     assert_eq!(pair.heard(), [used]);
     let Talk { engine, memory, .. } = &mut pair.talk;
@@ -144,6 +145,7 @@ fn we_register_windows_with_a_mainline_node() {
     pair.tell(Say::UnregisterNack {
         owner: pair.ours,
         owner_window,
+        is_offset_free: 0,
     });
     assert_eq!(pair.finish(ticket), Some(Ok(0)));
     let is_released = |event: &Event| matches!(event, Event::Released(_));

@@ -309,7 +309,7 @@ impl Bed {
                     self.links.give_up(node);
                 }
                 Event::NodeUp(_) | Event::NodeDown(_) => self.news.push(event),
-                Event::Changed(_) => {}
+                Event::Changed(_) | Event::Departed(_) => {}
             }
         }
         engine.check_invariants().expect("the host's engine");

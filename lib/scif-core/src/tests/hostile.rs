@@ -240,6 +240,7 @@ fn answers_out_of_turn_change_nothing() {
             NodeMessage::UnregisterNack {
                 owner,
                 owner_window,
+                is_offset_free: 1,
             },
             NodeMessage::Munmap { owner_window },
             NodeMessage::AllocReject {

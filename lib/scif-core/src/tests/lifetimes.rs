@@ -72,14 +72,8 @@ fn an_unregistered_window_stays_as_long_as_it_is_mapped() {
         memory.store_u64(mapped.place, 99).unwrap();
         assert_eq!(bed.content(b.node, &at_b)[0], 99);
         assert_eq!(bed.unregister(b, 0, PAGE), Err(Error::NoSuchAddress));
-        // Another window may be there, while the mappings are of the old one.
-        let other = bed.pin(b.node, &[1]);
-        bed.register(b, &other, 0, BOTH);
-        let (engine, memory) = bed.engine(a);
-        let of_other = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
-        memory.store_u64(of_other.place, 55).unwrap();
-        assert_eq!(bed.content(b.node, &other)[0], 55);
-        assert_eq!(bed.content(b.node, &at_b)[0], 99);
+        let used = bed.start_register(b, &at_b, 0, BOTH, FIXED);
+        assert_eq!(used, Err(Error::AddressInUse));
         let (engine, memory) = bed.engine(a);
         engine.unmap(memory, mapped.window, 1);
         bed.run();
@@ -88,14 +82,87 @@ fn an_unregistered_window_stays_as_long_as_it_is_mapped() {
         engine.unmap(memory, mapped.window, 1);
         bed.run();
         assert_eq!(bed.nodes[b.node].released, [at_b.pin]);
+        bed.register(b, &at_b, 0, BOTH);
+    }
+}
+
+#[test]
+fn a_peer_that_closes_releases_the_windows_of_both_ends() {
+    for nodes in [1, 2] {
+        let Pair {
+            mut bed,
+            a,
+            b,
+            at_a,
+            at_b,
+        } = pair(nodes);
+        bed.close(b);
+        bed.run();
+        for (end, pages) in [(a, at_a), (b, at_b)] {
+            assert!(bed.nodes[end.node].released.contains(&pages.pin));
+        }
+        let stats = bed.nodes[a.node].engine.stats();
+        assert_eq!((stats.windows, stats.pinned_pages), (0, 0));
+        let none = bed.unregister(a, 0, PAGE);
+        assert_eq!(none, Err(Error::ConnectionReset));
+        bed.close(a);
+        assert!(!bed.nodes[a.node].engine.is_departing(a.id));
+        bed.run();
+        bed.assert_clean();
+    }
+}
+
+#[test]
+fn an_unregister_that_waits_ends_though_the_peer_closes() {
+    for nodes in [1, 2] {
+        let Pair { mut bed, a, b, .. } = pair(nodes);
+        bed.nodes[0].is_pumped = false;
+        let (engine, memory) = bed.engine(a);
+        engine.rma(memory, a.id, write()).unwrap();
+        let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
+        bed.close(b);
+        bed.run();
+        bed.nodes[0].is_pumped = true;
+        assert_eq!(bed.finish(a, Ok(ticket)), Ok(0));
+    }
+}
+
+#[test]
+fn what_only_a_library_has_mapped_keeps_pages_and_no_offsets() {
+    for nodes in [1, 2] {
+        let Pair {
+            mut bed,
+            a,
+            b,
+            at_b,
+            ..
+        } = pair(nodes);
+        let (engine, memory) = bed.engine(a);
+        let cached = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+        engine.note_cached(cached.window, 1);
+        let mapped = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+        engine.unmap(memory, mapped.window, 1);
+        memory.store_u64(cached.place, 99).unwrap();
+        assert_eq!(bed.unregister(b, 0, PAGE), Ok(0));
+        // Another window may be there, while the old pages are kept.
+        let other = bed.pin(b.node, &[1]);
+        bed.register(b, &other, 0, BOTH);
+        let (engine, memory) = bed.engine(a);
+        let of_other = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+        memory.store_u64(of_other.place, 55).unwrap();
+        assert_eq!(bed.content(b.node, &other)[0], 55);
+        assert_eq!(bed.content(b.node, &at_b)[0], 99);
+        assert_eq!(bed.nodes[b.node].released, []);
+        let (engine, memory) = bed.engine(a);
+        engine.unmap_cached(memory, cached.window, 1);
+        bed.run();
+        assert_eq!(bed.nodes[b.node].released, [at_b.pin]);
         // The end of the old one was not the end of the new one.
         let used = bed.start_register(b, &at_b, 0, BOTH, FIXED);
         assert_eq!(used, Err(Error::AddressInUse));
         let (engine, memory) = bed.engine(a);
         engine.unmap(memory, of_other.window, 1);
         assert_eq!(bed.unregister(b, 0, PAGE), Ok(0));
-        bed.close(b);
-        bed.run();
         assert_eq!(bed.nodes[b.node].released, [at_b.pin, other.pin]);
     }
 }

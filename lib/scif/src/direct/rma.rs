@@ -159,7 +159,7 @@ impl Space {
                 let name: &[u8] = if self.is_own {
                     b"own-window"
                 } else {
-                    b"window"
+                    b"cached-window"
                 };
                 match raw::companion(epd, name) {
                     Ok(file) => file,

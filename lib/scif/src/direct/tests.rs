@@ -117,7 +117,7 @@ impl World {
             Request::Dup(fd, name) => {
                 let new = match name {
                     b"direct" => fd + DIRECT,
-                    b"window" => fd + WINDOWS,
+                    b"cached-window" => fd + WINDOWS,
                     b"own-window" => fd + OWN_WINDOWS,
                     _ => return failure(EINVAL),
                 };

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU8;
 use platform::host::{self, Request, THREAD};
 use platform::shared::Memory;
 use scif_abi::call::PinRecord;
-use syscall::error::{ECONNRESET, ENODEV, ENOENT, ENOMEM, ENOTCONN, ENXIO, Error};
+use syscall::error::{ECONNRESET, EMFILE, ENOENT, ENOMEM, ENOTCONN, ENXIO, Error};
 use zerocopy::FromBytes;
 
 use super::*;
@@ -31,6 +31,8 @@ struct World {
     answers: VecDeque<syscall::error::Result<usize>>,
     /// What a pipe says to being written to.
     pipe: VecDeque<syscall::error::Result<usize>>,
+    /// Why descriptors of the endpoint are refused; none when nothing is left.
+    dups: VecDeque<i32>,
     /// Mappings of the process: base and bytes.
     grants: Vec<(usize, usize)>,
     /// Flags of their descriptions.
@@ -61,8 +63,13 @@ impl World {
             Request::Dup(fd, name) => {
                 let name = String::from_utf8_lossy(name);
                 self.log.push(format!("dup {fd} {name}"));
-                Ok(60)
+                match self.dups.pop_front() {
+                    Some(failure) => Err(Error::new(failure)),
+                    None => Ok(60),
+                }
             }
+            // Close-on-exec.
+            Request::Control(60, _, _) => Ok(0),
             Request::Read(50, to) => {
                 let mut count = 0;
                 if !self.listed {
@@ -444,17 +451,52 @@ fn blocking_sends_write_and_others_call() {
 }
 
 #[test]
-fn an_accept_that_fails_leaves_no_descriptor() {
+fn an_accept_that_fails_leaves_no_descriptor_and_takes_no_connection() {
     play(|stage| {
-        answers(stage, &[failure(EAGAIN)]);
+        stage.borrow_mut().dups.push_back(EAGAIN);
         assert_eq!(accept(EPD, 0), Err(EAGAIN));
+        assert_eq!(log(stage), "dup 3 accept-now");
+        answers(stage, &[failure(ENODEV)]);
+        assert_eq!(accept(EPD, 1), Err(ENODEV));
+        assert_eq!(log(stage), "dup 3 accept-wait, call 66 on 60, close 60");
+        // The connection and its descriptor come by one call.
+        answers(stage, &[Ok(1 << 16 | 2050)]);
+        assert_eq!(accept(EPD, 1), Ok((60, PortId::new(1, 2050))));
+        assert_eq!(log(stage), "dup 3 accept-wait, call 66 on 60");
+        // Who refuses flags that there are not is the daemon.
+        answers(stage, &[failure(EINVAL)]);
+        assert_eq!(accept(EPD, 6), Err(EINVAL));
         assert_eq!(log(stage), "call 4");
-        answers(stage, &[Ok(0), failure(ENOENT)]);
-        assert_eq!(accept(EPD, 1), Err(ENOENT));
+    });
+}
+
+#[test]
+fn a_close_waits_for_what_is_under_way() {
+    play(|stage| {
+        // Also when it is interrupted.
+        answers(stage, &[failure(EINTR), failure(ECANCELED), Ok(0)]);
+        assert_eq!(close(EPD), Ok(()));
         assert_eq!(
             log(stage),
-            "call 4, open /scheme/scif/endpoint, call 5 on 101, close 101"
+            "dup 3 end, close 3, call 67 on 60, call 67 on 60, call 67 on 60, close 60"
         );
+        // The daemon dies meanwhile.
+        answers(stage, &[failure(ENODEV)]);
+        assert_eq!(close(EPD), Ok(()));
+        assert_eq!(log(stage), "dup 3 end, close 3, call 67 on 60, close 60");
+        // No descriptor is left, or the endpoint was shut down: it is closed all the same.
+        for (error, calls) in [(EMFILE, "call 65, "), (ENOMEM, "call 65, "), (EBADF, "")] {
+            stage.borrow_mut().dups.push_back(error);
+            assert_eq!(close(EPD), Ok(()));
+            assert_eq!(log(stage), format!("dup 3 end, {calls}close 3"));
+        }
+        // What is no endpoint stays open.
+        for error in [ENOTTY, EINVAL] {
+            stage.borrow_mut().dups.push_back(error);
+            answers(stage, &[failure(ENOTTY)]);
+            assert_eq!(close(EPD), Err(ENOTTY));
+            assert_eq!(log(stage), "dup 3 end, call 65");
+        }
     });
 }
 

@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use conformance::call::{Call, Errno, Reply};
 use conformance::pattern;
+use libredox::Fd;
 use libredox::call::call_ro;
 use libredox::flag::O_RDONLY;
 use runtime::thread::{self, JoinHandle};
@@ -233,12 +234,13 @@ impl Executor {
         let Slot { fd, direct } = self.endpoints.remove(&slot).ok_or(Errno(EBADF))?;
         direct.detach();
         drop(direct);
-        let ended = match raw::shutdown(fd) {
-            // No endpoint: there is only the descriptor to close.
-            Err(ENOTTY) => Ok(()),
-            result => result,
-        };
-        nothing(raw::close(fd).and(ended))
+        let ended = raw::shutdown(fd);
+        let closed = raw::close(fd);
+        if closed == Err(ENOTTY) {
+            // What is no endpoint stays open, so there is a descriptor to close.
+            drop(Fd::new(fd));
+        }
+        nothing(closed.and(ended))
     }
 
     /// A call as something any thread can do.

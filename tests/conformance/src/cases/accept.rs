@@ -195,13 +195,31 @@ pub const ACCEPT: Section = Section {
                 "EAGAIN or ENODEV",
                 "waits while its node lives",
             ],
-            "ENODEV after 10 s; a late acknowledgement is answered by a disconnect",
-            &[(
-                "tests/sim/tests/states.rs",
-                "a_grant_that_nobody_acknowledges_times_out",
-            )],
+            "ENODEV after 10 s, EAGAIN without SYNC; a late acknowledgement is answered by a disconnect",
+            &[
+                (
+                    "tests/sim/tests/states.rs",
+                    "a_grant_that_nobody_acknowledges_times_out",
+                ),
+                (
+                    "scheme-scif/src/tests/connections.rs",
+                    "an_accept_whose_connector_is_lost",
+                ),
+            ],
         )
         .because("an accept must not hang for ever because of a peer"),
+        Row::elsewhere(
+            [
+                "there is no room for one more endpoint",
+                "ENOMEM",
+                "ENOMEM",
+            ],
+            "ENOMEM; the connector gets ECONNREFUSED, and nobody is connected to nobody",
+            &[(
+                "scheme-scif/src/tests/connections.rs",
+                "an_accept_at_a_limit_connects_nobody",
+            )],
+        ),
         Row::elsewhere(
             [
                 "the connector closes before it has acknowledged the grant",

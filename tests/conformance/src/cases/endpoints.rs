@@ -215,6 +215,29 @@ pub const BIND: Section = Section {
             InvalidArgument,
             |b| Ok(b.bound(Side::A)?.0.bind(5003)),
         ),
+        Row::fails(
+            [
+                "listening",
+                "EINVAL: bound already",
+                "EISCONN",
+            ],
+            scif_abi::Error::IsConnected,
+            |b| Ok(b.listener(Side::A, 1)?.0.bind(5003)),
+        )
+        .because(
+            "the documents have EINVAL for bound and EISCONN for connected; an endpoint that listens \
+             or connects has a use that excludes another one, which both drivers call EISCONN",
+        ),
+        Row::fails(
+            [
+                "connected",
+                "EINVAL: bound already; EISCONN: connected",
+                "EISCONN",
+            ],
+            scif_abi::Error::IsConnected,
+            |b| Ok(b.pair()?.0.bind(5003)),
+        )
+        .because("both hold; the more special one is said"),
         Row::story(
             ["a bind that failed", "–", "the endpoint stays unbound"],
             "the endpoint stays unbound and can be bound",

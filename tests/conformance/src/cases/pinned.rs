@@ -29,9 +29,17 @@ pub const PINNED: Section = Section {
             PIN_TESTS,
         ),
         Row::elsewhere(
-            ["pin of pages that are not there", "EFAULT", "EFAULT"],
+            [
+                "pin of pages that are not there",
+                "only EINVAL and ENOMEM are listed",
+                "EFAULT",
+            ],
             "EFAULT",
             PIN_TESTS,
+        )
+        .because(
+            "neither a flag nor the offset is invalid, and there is space enough; scif_register says \
+             EFAULT for such addresses",
         ),
         Row::elsewhere(
             [
@@ -41,6 +49,10 @@ pub const PINNED: Section = Section {
             ],
             "EPERM",
             USER_TESTS,
+        )
+        .because(
+            "who refuses it is the kernel, which says EPERM to whoever wants pages to stay; \
+             scif_get_pages is refused by the driver: EACCES, as for everything else of root's",
         ),
         Row::elsewhere(
             [

@@ -393,6 +393,11 @@ pub const ERRORS: Section = Section {
                 equal("the call", result, Err(ConnectionReset.into()))
             },
         )
+        .because(
+            "the documents list both. The loss of a node resets its connections, and that is what \
+             every later call on such an endpoint says, also when the node has come back; ENODEV is \
+             what a connect to the node gives",
+        )
         .only(crate::bench::Place::SIM),
     ],
 };

@@ -124,7 +124,7 @@ const LINES: &[Line] = &[
     Line { call: "poll", make: |_, ep| Ok(ep.poll(IN | OUT)), gives:
         [P_ERR, P_ERR, NONE, P_ERR, NONE, P_OUT, P_OUT, P_OUT, P_HUP, P_NVAL, P_NVAL] },
     Line { call: "close", make: |_, ep| Ok(ep.close()), gives:
-        [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF, ZERO] },
+        [ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, BADF, NOTTY] },
 ];
 
 fn connect(b: &mut Bench<'_>, ep: Ep) -> Checked<Ask> {

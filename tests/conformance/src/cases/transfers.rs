@@ -320,36 +320,74 @@ pub const DATA: Section = Section {
             },
         ),
         Row::story(
-            ["the endpoint is closed meanwhile", "completes", "completes"],
-            "whole bytes of source or destination; all pages are released in the end",
+            [
+                "the endpoint is closed meanwhile",
+                "completes before the close returns",
+                "completes",
+            ],
+            "completes before the close returns: what is stored afterwards goes nowhere, and nothing \
+             is stored; all pages are released",
             |b| {
                 let before = b.counts()?;
                 let e = ends(b, 256)?;
                 b.ok(e.local.fill(0, 256 * PAGE, 9))?;
                 b.gives(e.active.write_to(0, 256 * PAGE, 0, 0), 0)?;
                 b.ok(e.active.close())?;
+                b.ok(e.local.fill(0, 256 * PAGE, 10))?;
+                b.holds_pattern(e.remote, 0, 256 * PAGE, 9)?;
                 b.becomes(e.passive.poll(0), crate::ask::HUP.into())?;
                 b.ok(e.passive.close())?;
                 b.settles_at(before)
             },
+        )
+        .because(
+            "a peer that does not answer is waited for 30 s, and a lost node not at all. Who closes \
+             the last descriptor without `scif_close` (a process that ends, a bare `close` of a Rust \
+             program) does not wait: the pages are kept until the copies have ended",
         ),
         Row::story(
             [
                 "the peer closes meanwhile",
-                "–",
+                "completes before its close returns",
                 "its pages stay pinned until it is over",
             ],
-            "ends; all pages are released in the end",
+            "completes before the peer's close returns",
             |b| {
                 let before = b.counts()?;
                 let e = ends(b, 256)?;
+                b.ok(e.remote.fill(0, 256 * PAGE, 11))?;
                 b.gives(e.active.read_from(0, 256 * PAGE, 0, 0), 0)?;
                 b.ok(e.passive.close())?;
+                b.ok(e.remote.fill(0, 256 * PAGE, 12))?;
+                b.holds_pattern(e.local, 0, 256 * PAGE, 11)?;
                 b.becomes(e.active.poll(0), crate::ask::HUP.into())?;
                 b.ok(e.active.close())?;
                 b.settles_at(before)
             },
         ),
+        Row::story(
+            [
+                "a small transfer behind a large one, neither SYNC",
+                "the order \"is non-deterministic\"",
+                "one after the other",
+            ],
+            "the small one may be done first; a fence waits for both",
+            |b| {
+                let e = ends(b, 256)?;
+                b.ok(e.local.fill(0, 256 * PAGE, 13))?;
+                // The library carries small ones out by itself after a few.
+                for _ in 0..4 {
+                    b.gives(e.active.write_to(0, 64, 0, 0), 0)?;
+                }
+                b.gives(e.active.write_to(0, 255 * PAGE, 0, 0), 0)?;
+                b.gives(e.active.write_to(255 * PAGE, 64, 255 * PAGE, 0), 0)?;
+                let mark = b.ok(e.active.fence_mark(crate::ask::SELF))?;
+                b.gives(e.active.fence_wait(mark), 0)?;
+                b.holds_pattern(e.remote, 0, 255 * PAGE, 13)?;
+                b.gives(e.remote.check_from(255 * PAGE, 64, 13, 255 * PAGE), -1)
+            },
+        )
+        .because("a program that copies by itself does not wait for what the daemon has queued"),
         Row::story(
             [
                 "a range that is source and destination in one memory",

@@ -4,7 +4,7 @@ use scif_abi::Error::{
     AddressInUse, ConnectionReset, InvalidArgument, NoSuchAddress, NotConnected,
 };
 
-use crate::ask::{FIXED, HUP, LOCAL, PAGE, READ, REMOTE, SELF, WRITE};
+use crate::ask::{FIXED, HUP, LOCAL, PAGE, READ, REMOTE, RMA_SYNC, SELF, WRITE};
 use crate::bench::{Ask, Bench, Checked, Ep, Side};
 use crate::table::{Row, Section};
 
@@ -261,6 +261,37 @@ pub const UNREGISTER: Section = Section {
                 b.ok(mapping.unmap(PAGE, PAGE))?;
                 b.gives(again, 0)
             },
+        ),
+        Row::story(
+            [
+                "the peer has copied to it many times, and FIXED again",
+                "the offsets are free when nothing refers to the window",
+                "ok",
+            ],
+            "works at once",
+            |b| {
+                let (active, passive) = b.pair()?;
+                let memory = b.window(active, 2, 0, BOTH)?;
+                let copy = b.window(passive, 2, 0, BOTH)?;
+                for seed in 0..6 {
+                    b.ok(copy.fill(0, 64, seed))?;
+                    b.gives(passive.write_to(0, 64, 0, RMA_SYNC), 0)?;
+                    b.holds_pattern(memory, 0, 64, seed)?;
+                }
+                for seed in 6..11 {
+                    b.gives(active.unregister(0, 2 * PAGE), 0)?;
+                    let other = b.memory(active.side, 2)?;
+                    b.gives(active.register(other, 0, 2 * PAGE, 0, BOTH, FIXED), 0)?;
+                    b.ok(copy.fill(0, 64, seed))?;
+                    b.gives(passive.write_to(0, 64, 0, RMA_SYNC), 0)?;
+                    b.holds_pattern(other, 0, 64, seed)?;
+                }
+                b.holds_pattern(memory, 0, 64, 5)
+            },
+        )
+        .because(
+            "what a library keeps mapped for its copies is no reference of a program: it keeps pages, \
+             not offsets",
         ),
         Row::story(
             ["and FIXED again, many times", "–", "ok / may take 10 s"],

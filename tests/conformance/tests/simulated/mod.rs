@@ -105,6 +105,9 @@ impl Simulated {
                 node.engine.state(id).ok_or(Error::BadDescriptor)?;
                 node.engine.close(&mut node.memory, id);
                 self.holders[holder].nonblocking.remove(&slot);
+                while self.world.nodes[number].engine.is_departing(id) {
+                    assert!(self.world.pump(), "the close does not end");
+                }
                 Ok(0)
             }),
             Call::Bind { slot, port } => self.with(side, slot, |node, id| {

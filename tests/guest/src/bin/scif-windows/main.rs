@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod closing;
 mod fences;
 mod matrix;
 
@@ -73,6 +74,10 @@ fn main() -> i32 {
     suite.check("unregister and register again", again(&peer));
     let length = if brief { LARGE / 8 } else { LARGE };
     suite.check("a large transfer", large(&peer, length));
+    suite.check("writes and a close", closing::writes(&peer));
+    suite.check("reads and a close", closing::reads(&peer));
+    suite.check("the peer's writes and a close", closing::peer_writes(&peer));
+    suite.check("the peer's reads and a close", closing::peer_reads(&peer));
     let after = settled(look, &before);
     for ((name, after), before) in COUNTERS.iter().zip(after).zip(before) {
         suite.equal(name, after, before);
@@ -321,7 +326,7 @@ fn again(peer: &Peer) -> Result<(), String> {
         let unregistered = remote.unregister(at, 2 * PAGE);
         unregistered.map_err(text("unregister"))?;
         if mapped.is_some() {
-            // The offset is taken as long as somebody can reach the memory.
+            // The offset is taken as long as a program has it mapped.
             let taken = remote.register(place, PAGE, at, READ, FIXED);
             if taken != Err(Errno::AddressInUse.errno()) {
                 return Err(alloc::format!("round {round}: mapped, but {taken:?}"));
