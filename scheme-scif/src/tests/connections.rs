@@ -156,6 +156,28 @@ fn an_accept_that_is_killed_leaves_nothing() {
 }
 
 #[test]
+fn an_accept_port_is_shared_within_a_user_only() {
+    let mut bed = Bed::new(2);
+    let open = |caller: Caller| Op::Open {
+        directory: ROOT,
+        path: "accept/2050".into(),
+        flags: O_RDWR,
+        caller,
+    };
+    let stranger = Caller { uid: 1001, ..USER };
+    let mine = bed.submit(0, open(USER));
+    assert!(bed.is_kept(0, mine));
+    // Nobody listens but the open of another user.
+    assert_eq!(bed.now(0, open(stranger)).0, error(EINVAL));
+    let also_mine = bed.submit(0, open(USER));
+    let of_root = bed.submit(0, open(ADMIN));
+    assert!(bed.is_kept(0, also_mine) && bed.is_kept(0, of_root));
+    let connect = bed.start_open(1, "0/2050");
+    assert!(bed.answer(1, connect).unwrap().0.is_ok());
+    assert!(bed.answer(0, mine).unwrap().0.is_ok());
+}
+
+#[test]
 fn a_free_port_is_given_out_and_named() {
     let mut bed = Bed::new(1);
     let first = bed.open_with(0, "listen/0", O_RDWR, USER).unwrap();

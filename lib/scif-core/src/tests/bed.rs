@@ -43,6 +43,9 @@ pub struct PlainMemory {
     next: u64,
     free: Vec<(u64, usize)>,
     pub allocated: usize,
+    /// A word behind whose store nothing may be loaded before a full fence, and whether that is owed.
+    pub fenced_word: Cell<Option<u64>>,
+    owes_fence: Cell<bool>,
     /// The next own load of so many bytes finds this number in front.
     pub lie: Cell<Option<(usize, u64)>>,
 }
@@ -115,12 +118,16 @@ impl Memory for PlainMemory {
     }
 
     fn load_index(&self, address: u64) -> u32 {
+        assert!(!self.owes_fence.get(), "a load overtakes the store");
         let mut word = [0; 4];
         self.read(address, &mut word);
         u32::from_le_bytes(word)
     }
 
     fn store_index(&mut self, address: u64, value: u32) {
+        if self.fenced_word.get() == Some(address) {
+            self.owes_fence.set(true);
+        }
         self.write(address, &value.to_le_bytes());
     }
 
@@ -143,7 +150,9 @@ impl Memory for PlainMemory {
         self.write(address, &value.to_le_bytes());
     }
 
-    fn full_fence(&self) {}
+    fn full_fence(&self) {
+        self.owes_fence.set(false);
+    }
 
     fn peer_reaches(&self, _node: NodeId, address: u64, bytes: usize) -> bool {
         self.bus(address, bytes).is_ok()
@@ -231,6 +240,8 @@ impl Bed {
                 next: PAGE,
                 free: Vec::new(),
                 allocated: 0,
+                fenced_word: Cell::new(None),
+                owes_fence: Cell::new(false),
                 lie: Cell::new(None),
             },
             copier: Box::new(CpuEngine),

@@ -4,9 +4,9 @@ use super::std::prelude::v1::*;
 
 use scif_abi::Error;
 use scif_abi::direct::{
-    EPOCH_OFFSET, FIRST_HANDLE, LOCK_DAEMON, Part, RECEIVE_LOCK_OFFSET, RMA_BUSY_SLOTS,
-    SEND_LOCK_OFFSET, SENT_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
-    rma_busy_offset,
+    DIRECT_GATHERED, EPOCH_OFFSET, FIRST_HANDLE, LOCK_DAEMON, Part, RECEIVE_LOCK_OFFSET,
+    RMA_BUSY_SLOTS, SEND_LOCK_OFFSET, SENT_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED,
+    STATE_ENDED, STATE_OFFSET, rma_busy_offset,
 };
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_NS};
@@ -325,6 +325,66 @@ fn is_done(bed: &mut Bed, end: End, ticket: Ticket) -> bool {
 fn set_busy(bed: &mut Bed, end: End, page: u64, number: u32, busy: u32) {
     let memory = &mut bed.nodes[end.node].memory;
     memory.store_index(page + rma_busy_offset(number), busy);
+}
+
+#[test]
+fn no_look_at_clients_overtakes_the_epoch() {
+    for nodes in [1, 2] {
+        let mut bed = Bed::new(nodes);
+        let (a, b) = bed.connect(0, nodes - 1);
+        for end in [a, b] {
+            let (_, page) = open(&mut bed, end);
+            let word = page + EPOCH_OFFSET;
+            bed.nodes[end.node].memory.fenced_word.set(Some(word));
+            let before = bed.nodes[end.node].memory.load_index(word);
+            // The memory checks that a fence lies between the epoch's store and the next load.
+            unregister(&mut bed, b);
+            assert!(bed.nodes[end.node].memory.load_index(word) != before);
+        }
+    }
+}
+
+#[test]
+fn clients_are_told_whose_stores_are_gathered() {
+    for gathers in [false, true] {
+        for (nodes, is_far) in [(1, false), (2, true)] {
+            let mut bed = Bed::new(nodes);
+            let (a, _) = bed.connect(0, nodes - 1);
+            let (engine, memory) = bed.engine(a);
+            engine.set_gathers(gathers);
+            let (_, record) = engine.open_direct(memory, a.id, USER).unwrap();
+            let is_told = record.flags.get() & DIRECT_GATHERED != 0;
+            assert_eq!(is_told, gathers && is_far);
+        }
+    }
+}
+
+#[test]
+fn a_close_waits_for_copies_of_clients() {
+    for is_over in [true, false] {
+        let mut bed = Bed::new(2);
+        let (a, b) = bed.connect(0, 1);
+        for end in [a, b] {
+            let (id, page) = open(&mut bed, end);
+            set_busy(&mut bed, end, page, FIRST_HANDLE, 1);
+            bed.close(end);
+            bed.run();
+            assert!(bed.nodes[end.node].engine.is_departing(end.id));
+            bed.now += match is_over {
+                true => 2 * CLIENT_RETRY_NS,
+                // It never ends: the time that any copy is given.
+                false => CLIENT_COPY_NS + CLIENT_RETRY_NS,
+            };
+            if is_over {
+                set_busy(&mut bed, end, page, FIRST_HANDLE, 0);
+            }
+            bed.run();
+            assert!(!bed.nodes[end.node].engine.is_departing(end.id));
+            close(&mut bed, end, id);
+        }
+        bed.run();
+        bed.assert_clean();
+    }
 }
 
 #[test]

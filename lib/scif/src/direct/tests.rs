@@ -101,6 +101,10 @@ struct World {
     is_far: bool,
     /// The daemon has died.
     is_dead: bool,
+    /// What happens while a window is mapped.
+    on_map: Option<Box<dyn FnOnce()>>,
+    /// The peer's window is the left end's control page, so that a copy there changes it.
+    is_control: bool,
 }
 
 impl World {
@@ -168,13 +172,17 @@ impl World {
             (DIRECT, Some(Part::Own)) => own.own,
             (DIRECT, Some(Part::PeerQueuePair)) => &peer.own[..PAGE],
             (DIRECT, Some(Part::PeerRing)) => &peer.own[PAGE..],
+            (WINDOWS, _) if self.is_control => own.control,
             (WINDOWS, _) => &peer.window[offset as usize..],
             (OWN_WINDOWS, _) => &own.window[offset as usize..],
             _ => return failure(EINVAL),
         };
-        assert!(bytes <= place.len());
+        assert!(bytes <= place.len() || self.is_control);
         if fd >= WINDOWS {
             self.log.push(format!("map {bytes:#x} of {fd}"));
+            if let Some(action) = self.on_map.take() {
+                action();
+            }
         }
         Ok(place.as_ptr() as usize)
     }
@@ -277,6 +285,8 @@ fn play(test: impl FnOnce(&Stage, &Rc<Direct>, &Rc<Direct>)) {
         unmapped: Rc::default(),
         is_far: false,
         is_dead: false,
+        on_map: None,
+        is_control: false,
     };
     let stage = Stage(Rc::new(RefCell::new(world)));
     let system = stage.clone();
@@ -575,6 +585,38 @@ fn what_is_closed_in_the_middle_of_a_call_moves_nothing_more() {
         // All that was counted arrives, and nothing else.
         assert_eq!(right.recv(RIGHT, [0; 4096].as_mut_slice(), 0), Ok(1095));
         assert_eq!(right.recv(RIGHT, [0; 4096].as_mut_slice(), 0), Ok(0));
+    });
+}
+
+#[test]
+fn what_is_closed_in_the_middle_of_a_transfer_is_not_copied() {
+    opened(|stage, left, _| {
+        let data = [5; 64];
+        left.vwriteto(LEFT, data.as_slice(), 0, 0).unwrap();
+        // Another thread closes the descriptor while this one maps: it may be of another endpoint.
+        let closed = left.clone();
+        stage.0.borrow_mut().on_map = Some(Box::new(move || closed.detach()));
+        stage.log();
+        let result = left.vwriteto(LEFT, data.as_slice(), 0, 0);
+        assert_eq!(result, Err(EINTR));
+        assert_eq!(stage.log(), "map 0x10000 of 203");
+        assert_eq!(stage.window(RIGHT)[0].load(Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_copy_whose_window_goes_meanwhile_does_not_count() {
+    opened(|stage, left, _| {
+        stage.0.borrow_mut().is_control = true;
+        // The copy itself stores another epoch, as the daemon does when a window goes.
+        let epoch = [9_u8, 0, 0, 0];
+        let place = EPOCH_OFFSET as i64;
+        left.vwriteto(LEFT, epoch.as_slice(), place, 0).unwrap();
+        assert_eq!(stage.log(), "call 13 4");
+        // It is made, and then asked of the daemon all the same.
+        left.vwriteto(LEFT, epoch.as_slice(), place, 0).unwrap();
+        assert_eq!(get(stage.control(LEFT), EPOCH_OFFSET), 9);
+        assert_eq!(stage.log(), "map 0x10000 of 203, call 13 4");
     });
 }
 

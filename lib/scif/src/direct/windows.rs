@@ -429,6 +429,19 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
+    fn a_transfer_that_is_not_all_registered_leaves_nothing_mapped() {
+        let space = Space::new(&[(0, MIB, Rights::ALL), (2 * MIB as i64, MIB, Rights::ALL)]);
+        let mut windows = Windows::new();
+        for _ in 0..3 {
+            // Behind the end, and over a hole that begins in another piece.
+            assert!(!windows.cover(&space, MIB as i64 - 100, 200, Use::Read));
+            assert!(!windows.cover(&space, 0, 3 * MIB, Use::Read));
+        }
+        assert!(space.mapped().is_empty());
+        assert!(windows.cover(&space, MIB as i64 - 100, 100, Use::Read));
+    }
+
+    #[test]
     fn a_place_is_mapped_when_it_is_used_again() {
         let space = Space::new(&[(0, 16 * MIB, Rights::ALL)]);
         let mut windows = Windows::new();
