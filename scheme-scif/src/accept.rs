@@ -100,7 +100,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             return Err(system(scif_abi::Error::WouldBlock));
         }
         match accepted {
-            // What the documents say where nobody waits: the connector did not complete its request.
+            // The documents, where nobody waits: the connector did not complete its request.
             Err(Error { errno: ENODEV }) if !synchronous => {
                 Err(system(scif_abi::Error::WouldBlock))
             }

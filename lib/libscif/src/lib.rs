@@ -172,7 +172,8 @@ extern "C" fn scif_close(epd: c_int) -> c_int {
     done(close())
 }
 
-/// For the C library's `close` of an endpoint: closes it as `scif_close` does. 0 or an error number.
+/// For the C library's `close` of an endpoint: closes it as `scif_close` does. 0 or an error
+/// number.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_close(epd: c_int) -> c_int {
     let Ok(number) = usize::try_from(epd) else {

@@ -4,9 +4,14 @@
 //! from the endpoint's windows, until the peer says that it has let go of these. `scif_close`
 //! returns only then; who cannot wait (the daemon, when a process dies) does not.
 
+use alloc::vec::Vec;
+
+use crate::connection::ConnectionId;
 use crate::endpoint::EndpointId;
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::memory::Memory;
+use crate::window::{Window, WindowId, WindowState};
 
 impl Engine {
     /// Whether anything of a closed endpoint is still under way: copies of its own, copies of its
@@ -34,6 +39,49 @@ impl Engine {
         if *left == 0 {
             self.departures.remove(&id);
             self.events.push_back(Event::Departed(id));
+        }
+    }
+
+    /// The peer has closed its end: all windows of ours end.
+    pub(crate) fn unwant_windows(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id.0) else {
+            return;
+        };
+        let ids: Vec<u64> = connection.own.iter().map(|(_, slot)| slot.id).collect();
+        for id in ids {
+            let window = self.windows.own.get(id);
+            let is_ending = |window: &Window| {
+                use WindowState::{Gone, Unregistering, Used};
+                matches!(window.state, Unregistering | Used | Gone)
+            };
+            // Somebody may wait for the end of those that end already.
+            if !window.is_none_or(is_ending) {
+                self.unwant_window(mem, WindowId(id));
+            }
+        }
+    }
+
+    /// The endpoint is closed: all its windows end, and nobody finds them by offset.
+    pub(crate) fn unwant_all_windows(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: ConnectionId,
+        endpoint: EndpointId,
+    ) {
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        let ids: Vec<u64> = connection.own.take().collect();
+        for id in ids {
+            if let Some(window) = self.windows.own.get_mut(id) {
+                window.connection = None;
+                // The peer's copies have ended when it says that a window is only mapped.
+                if window.state != WindowState::Used {
+                    window.departing = Some(endpoint);
+                    self.begin_departure(endpoint);
+                }
+            }
+            self.unwant_window(mem, WindowId(id));
         }
     }
 }

@@ -8,24 +8,23 @@
 //! memory of the program.
 
 mod data;
+mod ends;
 
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use platform::shared::{self, Provided};
-use scif_abi::call::{AcceptRecord, CachedRecord, Call, RegisterRecord, RmaRecord, SignalRecord};
+use scif_abi::call::{CachedRecord, Call, RegisterRecord, RmaRecord, SignalRecord};
 use scif_abi::codec::Operation;
-use scif_abi::flags::{AcceptFlags, MapFlags, Protection, Readiness, RmaFlags, SendFlags};
+use scif_abi::flags::{MapFlags, Protection, Readiness, RmaFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
 use syscall::PAGE_SIZE;
-use syscall::error::{
-    EAGAIN, EBADF, ECANCELED, EFAULT, EINTR, EINVAL, ENODEV, ENOTTY, EPERM, Error,
-};
+use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL, EPERM, Error};
 use syscall::flag::{CallFlags, F_SETFD, F_SETFL, O_NONBLOCK};
-use zerocopy::IntoBytes;
 
 pub use crate::poll::{PollFd, poll_by, poll_fds as poll};
 pub use data::{Source, Target};
+pub use ends::{accept, close, shutdown};
 pub use platform::shared::Range;
 
 /// The result of a call; the error is a positive error number.
@@ -33,9 +32,6 @@ pub type Result<T> = core::result::Result<T, i32>;
 
 /// No memory has this token.
 const NO_TOKEN: u64 = 0;
-
-/// What to ask an endpoint for to wait until nothing of it is under way.
-const END: &[u8] = b"end";
 
 /// Bytes of one non-blocking send at most; a ring of the base protocol takes 4095.
 const BOUNCE_BYTES: usize = 4096;
@@ -136,48 +132,6 @@ pub fn open() -> Result<usize> {
     libredox::call::open("/scheme/scif/endpoint", O_RDWR | O_CLOEXEC, 0).map_err(number)
 }
 
-/// `scif_close`: closes the descriptor. If it was the endpoint's last one, the endpoint ends, and
-/// this returns when every transfer through either end of the connection has ended: what is stored
-/// in the own memory afterwards goes nowhere, and nobody else stores there. Mappings of the peer's
-/// windows live on, and those that the peer has.
-///
-/// A peer that does not answer is waited for 30 s at most ([`ANSWER_TIMEOUT_NS`]), and a node that is
-/// lost not at all: 0 then, too. A program that may have no more descriptors does not wait.
-///
-/// [`ANSWER_TIMEOUT_NS`]: scif_abi::limits::ANSWER_TIMEOUT_NS
-///
-/// # Errors
-/// `EBADF`; `ENOTTY` for what is no endpoint, which stays open.
-pub fn close(epd: usize) -> Result<()> {
-    let end = match companion(epd, END) {
-        Ok(end) => Some(end),
-        // It was shut down, or is none.
-        Err(EBADF) => None,
-        Err(error) => match local(epd) {
-            // There is no room for another descriptor, or nobody to ask.
-            Ok(_) | Err(ENODEV) => None,
-            Err(EBADF) => return Err(EBADF),
-            Err(_) if matches!(error, ENODEV) => None,
-            Err(_) => return Err(ENOTTY),
-        },
-    };
-    libredox::call::close(epd).map_err(number)?;
-    if let Some(end) = end {
-        // Whoever is interrupted still has to know when its memory is its own again.
-        while plain(end.raw(), Call::Shutdown) == Err(EINTR) {}
-    }
-    Ok(())
-}
-
-/// Ends the endpoint as closing its last descriptor would, though descriptors may be left, and waits
-/// as [`close`] does.
-///
-/// # Errors
-/// `EBADF`.
-pub fn shutdown(epd: usize) -> Result<()> {
-    plain(epd, Call::Shutdown).map(|_| ())
-}
-
 /// `scif_bind`. Returns the port.
 ///
 /// # Errors
@@ -201,30 +155,6 @@ pub fn listen(epd: usize, backlog: i32) -> Result<()> {
 pub fn connect(epd: usize, to: PortId) -> Result<Port> {
     let (node, port) = (to.node(), to.port());
     plain(epd, Call::Connect { node, port }).map(|port| port as Port)
-}
-
-/// `scif_accept`. Returns the new endpoint's descriptor and the peer.
-///
-/// # Errors
-/// `EAGAIN`, `EINTR`, `EINVAL`, `EMFILE`, `ENODEV`, `ENOMEM`.
-pub fn accept(epd: usize, flags: u32) -> Result<(usize, PortId)> {
-    // In one call: there is no moment in which a connection is accepted and nobody has it.
-    let name: &[u8] = match AcceptFlags::from_bits(flags) {
-        Some(flags) if flags.contains(AcceptFlags::SYNC) => b"accept-wait",
-        Some(_) => b"accept-now",
-        None => return refused_accept(epd, flags),
-    };
-    let new = companion(epd, name)?;
-    let from = peer(new.raw())?;
-    Ok((new.into_raw(), from))
-}
-
-/// An accept with flags that there are not: what the daemon says to it.
-fn refused_accept<T>(epd: usize, flags: u32) -> Result<T> {
-    let mut record = AcceptRecord::default();
-    let request = Call::AcceptRequest { flags, record };
-    with_payload(epd, request, record.as_mut_bytes())?;
-    Err(EINVAL)
 }
 
 /// Where the endpoint is bound; port 0 when it is not.

@@ -3,6 +3,7 @@
 mod arbitrary;
 mod cards;
 mod client;
+mod closing;
 mod connections;
 mod counts;
 mod direct;

@@ -43,7 +43,8 @@ pub struct PlainMemory {
     next: u64,
     free: Vec<(u64, usize)>,
     pub allocated: usize,
-    /// A word behind whose store nothing may be loaded before a full fence, and whether that is owed.
+    /// A word behind whose store nothing may be loaded before a full fence, and whether one is
+    /// owed.
     pub fenced_word: Cell<Option<u64>>,
     owes_fence: Cell<bool>,
     /// The next own load of so many bytes finds this number in front.

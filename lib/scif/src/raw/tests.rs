@@ -8,8 +8,10 @@ use std::sync::atomic::AtomicU8;
 use platform::host::{self, Request, THREAD};
 use platform::shared::Memory;
 use scif_abi::call::PinRecord;
-use syscall::error::{ECONNRESET, EMFILE, ENOENT, ENOMEM, ENOTCONN, ENXIO, Error};
-use zerocopy::FromBytes;
+use syscall::error::{
+    EBADF, ECONNRESET, EMFILE, ENODEV, ENOENT, ENOMEM, ENOTCONN, ENOTTY, ENXIO, Error,
+};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
 

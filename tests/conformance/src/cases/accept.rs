@@ -195,7 +195,8 @@ pub const ACCEPT: Section = Section {
                 "EAGAIN or ENODEV",
                 "waits while its node lives",
             ],
-            "ENODEV after 10 s, EAGAIN without SYNC; a late acknowledgement is answered by a disconnect",
+            "ENODEV after 10 s, EAGAIN without SYNC; a late acknowledgement is answered by a \
+             disconnect",
             &[
                 (
                     "tests/sim/tests/states.rs",
@@ -209,11 +210,7 @@ pub const ACCEPT: Section = Section {
         )
         .because("an accept must not hang for ever because of a peer"),
         Row::elsewhere(
-            [
-                "there is no room for one more endpoint",
-                "ENOMEM",
-                "ENOMEM",
-            ],
+            ["there is no room for one more endpoint", "ENOMEM", "ENOMEM"],
             "ENOMEM; the connector gets ECONNREFUSED, and nobody is connected to nobody",
             &[(
                 "scheme-scif/src/tests/connections.rs",

@@ -216,17 +216,14 @@ pub const BIND: Section = Section {
             |b| Ok(b.bound(Side::A)?.0.bind(5003)),
         ),
         Row::fails(
-            [
-                "listening",
-                "EINVAL: bound already",
-                "EISCONN",
-            ],
+            ["listening", "EINVAL: bound already", "EISCONN"],
             scif_abi::Error::IsConnected,
             |b| Ok(b.listener(Side::A, 1)?.0.bind(5003)),
         )
         .because(
-            "the documents have EINVAL for bound and EISCONN for connected; an endpoint that listens \
-             or connects has a use that excludes another one, which both drivers call EISCONN",
+            "the documents have EINVAL for bound and EISCONN for connected; an endpoint that \
+             listens or connects has a use that excludes another one, which both drivers call \
+             EISCONN",
         ),
         Row::fails(
             [

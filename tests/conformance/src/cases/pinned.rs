@@ -38,8 +38,8 @@ pub const PINNED: Section = Section {
             PIN_TESTS,
         )
         .because(
-            "neither a flag nor the offset is invalid, and there is space enough; scif_register says \
-             EFAULT for such addresses",
+            "neither a flag nor the offset is invalid, and there is space enough; scif_register \
+             says EFAULT for such addresses",
         ),
         Row::elsewhere(
             [

@@ -395,8 +395,8 @@ pub const ERRORS: Section = Section {
         )
         .because(
             "the documents list both. The loss of a node resets its connections, and that is what \
-             every later call on such an endpoint says, also when the node has come back; ENODEV is \
-             what a connect to the node gives",
+             every later call on such an endpoint says, also when the node has come back; \
+             ENODEV is what a connect to the node gives",
         )
         .only(crate::bench::Place::SIM),
     ],

@@ -325,8 +325,8 @@ pub const DATA: Section = Section {
                 "completes before the close returns",
                 "completes",
             ],
-            "completes before the close returns: what is stored afterwards goes nowhere, and nothing \
-             is stored; all pages are released",
+            "completes before the close returns: what is stored afterwards goes nowhere, and \
+             nothing is stored; all pages are released",
             |b| {
                 let before = b.counts()?;
                 let e = ends(b, 256)?;
@@ -341,9 +341,9 @@ pub const DATA: Section = Section {
             },
         )
         .because(
-            "a peer that does not answer is waited for 30 s, and a lost node not at all. Who closes \
-             the last descriptor without `scif_close` (a process that ends, a bare `close` of a Rust \
-             program) does not wait: the pages are kept until the copies have ended",
+            "a peer that does not answer is waited for 30 s, and a lost node not at all. Who \
+             closes the last descriptor without `scif_close` (a process that ends, a bare `close` \
+             of a Rust program) does not wait: the pages are kept until the copies have ended",
         ),
         Row::story(
             [

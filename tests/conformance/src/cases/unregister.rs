@@ -290,8 +290,8 @@ pub const UNREGISTER: Section = Section {
             },
         )
         .because(
-            "what a library keeps mapped for its copies is no reference of a program: it keeps pages, \
-             not offsets",
+            "what a library keeps mapped for its copies is no reference of a program: it keeps \
+             pages, not offsets",
         ),
         Row::story(
             ["and FIXED again, many times", "–", "ok / may take 10 s"],

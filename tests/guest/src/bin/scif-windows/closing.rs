@@ -1,5 +1,5 @@
-//! Transfers that are under way when an endpoint is closed: they have ended when that returns. Every
-//! byte is looked at.
+//! Transfers that are under way when an endpoint is closed: they have ended when that returns.
+//! Every byte is looked at.
 
 use alloc::string::String;
 

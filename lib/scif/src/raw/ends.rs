@@ -1,0 +1,78 @@
+//! How endpoints begin with a connection, and how they end.
+
+use scif_abi::PortId;
+use scif_abi::call::{AcceptRecord, Call};
+use scif_abi::flags::AcceptFlags;
+use syscall::error::{EBADF, EINTR, EINVAL, ENODEV, ENOTTY};
+use zerocopy::IntoBytes;
+
+use super::{Result, companion, local, number, peer, plain, with_payload};
+
+/// What to ask an endpoint for to wait until nothing of it is under way.
+const END: &[u8] = b"end";
+
+/// `scif_close`: closes the descriptor. If it was the endpoint's last one, the endpoint ends, and
+/// this returns when every transfer through either end of the connection has ended: what is stored
+/// in the own memory afterwards goes nowhere, and nobody else stores there. Mappings of the peer's
+/// windows live on, and those that the peer has.
+///
+/// A peer that does not answer is waited for 30 s at most ([`ANSWER_TIMEOUT_NS`]), and a node that
+/// is lost not at all: 0 then, too. A program that may have no more descriptors does not wait.
+///
+/// [`ANSWER_TIMEOUT_NS`]: scif_abi::limits::ANSWER_TIMEOUT_NS
+///
+/// # Errors
+/// `EBADF`; `ENOTTY` for what is no endpoint, which stays open.
+pub fn close(epd: usize) -> Result<()> {
+    let end = match companion(epd, END) {
+        Ok(end) => Some(end),
+        // It was shut down, or is none.
+        Err(EBADF) => None,
+        Err(error) => match local(epd) {
+            // There is no room for another descriptor, or nobody to ask.
+            Ok(_) | Err(ENODEV) => None,
+            Err(EBADF) => return Err(EBADF),
+            Err(_) if matches!(error, ENODEV) => None,
+            Err(_) => return Err(ENOTTY),
+        },
+    };
+    libredox::call::close(epd).map_err(number)?;
+    if let Some(end) = end {
+        // Whoever is interrupted still has to know when its memory is its own again.
+        while plain(end.raw(), Call::Shutdown) == Err(EINTR) {}
+    }
+    Ok(())
+}
+
+/// Ends the endpoint as closing its last descriptor would, though descriptors may be left, and
+/// waits as [`close`] does.
+///
+/// # Errors
+/// `EBADF`.
+pub fn shutdown(epd: usize) -> Result<()> {
+    plain(epd, Call::Shutdown).map(|_| ())
+}
+
+/// `scif_accept`. Returns the new endpoint's descriptor and the peer.
+///
+/// # Errors
+/// `EAGAIN`, `EINTR`, `EINVAL`, `EMFILE`, `ENODEV`, `ENOMEM`.
+pub fn accept(epd: usize, flags: u32) -> Result<(usize, PortId)> {
+    // In one call: there is no moment in which a connection is accepted and nobody has it.
+    let name: &[u8] = match AcceptFlags::from_bits(flags) {
+        Some(flags) if flags.contains(AcceptFlags::SYNC) => b"accept-wait",
+        Some(_) => b"accept-now",
+        None => return refused_accept(epd, flags),
+    };
+    let new = companion(epd, name)?;
+    let from = peer(new.raw())?;
+    Ok((new.into_raw(), from))
+}
+
+/// An accept with flags that there are not: what the daemon says to it.
+fn refused_accept<T>(epd: usize, flags: u32) -> Result<T> {
+    let mut record = AcceptRecord::default();
+    let request = Call::AcceptRequest { flags, record };
+    with_payload(epd, request, record.as_mut_bytes())?;
+    Err(EINVAL)
+}
