@@ -30,8 +30,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// `dup(listener, "accept")`: takes one connection; waits unless the listener has `O_NONBLOCK`.
     /// `"accept-wait"` and `"accept-now"` wait and do not, whatever it has.
     /// `dup(endpoint, "window")`, `"cached-window"`, `"own-window"`, `"direct"`: a handle for
-    /// mappings; `"memory"`: a memory handle, as opening that path gives it; `"end"`: one for waiting
-    /// until nothing of the endpoint is under way once it is closed.
+    /// mappings; `"memory"`: a memory handle, as opening that path gives it; `"end"`: one for
+    /// waiting until nothing of the endpoint is under way once it is closed.
     ///
     /// # Errors
     /// `EINVAL` for other names and for handles that do not listen; those of the others.

@@ -78,7 +78,6 @@ fn a_token_is_what_chance_says_and_no_other_object_s() {
         let token = call(&mut bed, memory, MemoryCall::Provide { pages: 1 });
         assert_eq!(token, Ok(expected));
         assert_eq!(Error::demux(Error::mux(token)), Ok(expected));
-        assert_eq!(call(&mut bed, memory, MemoryCall::Token), Ok(expected));
         memories.push(memory);
     }
     memories.into_iter().for_each(|id| bed.close(0, id));
