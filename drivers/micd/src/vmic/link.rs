@@ -35,6 +35,10 @@ const ATTACH_RETRY_NS: u64 = 1_000_000_000;
 /// busy with making new ones.
 const ATTACH_INTERVAL_NS: u64 = 100_000_000;
 
+/// How often a silent peer is rung before its link is lost: its heart beats by its own clock, which
+/// may lose time, as that of an emulated machine under load does, but at every doorbell as well.
+const QUESTIONS: u64 = 3;
+
 /// Where what nobody reads begins in the link memory: behind the records, on a page of its own.
 const SPARE_OFFSET: usize = link::MIN_LINK_BYTES.next_multiple_of(PAGE);
 
@@ -226,8 +230,9 @@ impl Link {
         self.now = now;
         if now >= self.next_look {
             self.next_look = now.saturating_add(self.timing.heartbeat_ns);
-            self.beat();
         }
+        // At doorbells, too: the peer may ask for a sign of life.
+        self.beat();
         let peer = self.peer_record();
         let is_down = self.is_down();
         self.listen(passed);
@@ -327,7 +332,12 @@ impl Link {
             self.silent_ns = 0;
         } else {
             let watched = passed.min(self.timing.heartbeat_ns);
+            let interval = (self.timing.silence_ns / (QUESTIONS + 1)).max(1);
+            let questions = |silent_ns: u64| silent_ns / interval;
+            let asked = questions(self.silent_ns);
             self.silent_ns = self.silent_ns.saturating_add(watched);
+            let is_due = questions(self.silent_ns) > asked;
+            self.announce |= is_due && self.is_connected();
         }
     }
 

@@ -346,6 +346,46 @@ fn who_stood_still_itself_blames_nobody() {
     assert!(!bed.connected());
 }
 
+/// Passes time by side 0's clock; side 1's stands still, and it looks when it is rung, if it
+/// answers. Returns how often it was rung.
+fn pass_for_one(bed: &mut Bed, nanoseconds: u64, answers: bool) -> u32 {
+    let (start, mut rung) = (bed.now, 0);
+    while bed.now < start + nanoseconds {
+        bed.now += LOOK_INTERVAL_NS;
+        bed.turn(0);
+        let [Some(own), Some(peer)] = &mut bed.sides else {
+            panic!("both are there");
+        };
+        if own.link.take_announcement() {
+            rung += 1;
+            if answers {
+                assert_eq!(peer.link.step(start), None);
+            }
+        }
+    }
+    rung
+}
+
+#[test]
+fn a_peer_whose_clock_stands_still_is_asked_and_answers() {
+    let mut bed = both();
+    let is_changed = |side: &mut Side| side.link.take_announcement();
+    assert!(bed.sides.iter_mut().flatten().all(is_changed));
+    let rung = pass_for_one(&mut bed, 10 * SILENCE_NS, true);
+    assert!(bed.connected());
+    assert!((30..=50).contains(&rung), "{rung} questions");
+}
+
+#[test]
+fn a_peer_that_does_not_answer_is_asked_and_lost() {
+    let mut bed = both();
+    bed.sides[0].as_mut().unwrap().link.take_announcement();
+    assert_eq!(pass_for_one(&mut bed, SILENCE_NS, false), 3);
+    assert!(bed.connected());
+    pass_for_one(&mut bed, 2 * LOOK_INTERVAL_NS, false);
+    assert!(!bed.connected());
+}
+
 #[test]
 fn timing_is_taken_over_by_a_link_that_runs() {
     const MS: u64 = 1_000_000;
