@@ -32,6 +32,8 @@ pub struct Daemon<F: Fabric, C> {
     pub copier: C,
     /// Where descriptors come that programs send; once the scheme has one.
     pub socket: Option<Rc<Socket>>,
+    /// Whether a process is no more.
+    pub is_gone: fn(usize) -> bool,
 }
 
 fn caller(ctx: &CallerCtx) -> Caller {
@@ -201,6 +203,10 @@ impl<F: Fabric<Space = Fd>, C: CopyEngine> SchemeDaemon for Daemon<F, C> {
 
     fn on_waited(&mut self, request: Id) {
         self.scif.end_of_wait(request);
+    }
+
+    fn is_gone(&mut self, pid: usize) -> bool {
+        (self.is_gone)(pid)
     }
 
     fn on_cancel(&mut self, request: Id) -> Result<usize> {

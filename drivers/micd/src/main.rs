@@ -33,6 +33,7 @@ use scheme_scif::{Daemon, LoopCounters, News, SCHEME, Scif};
 use scif_abi::NodeId;
 use scif_abi::limits::HOST_NODE;
 use scif_core::{Config, Engine};
+use syscall::error::{ESRCH, Error};
 use syscall::flag::EventFlags;
 
 runtime::main!(main);
@@ -49,6 +50,12 @@ const RING_BUDGET_BYTES: usize = 32 << 20;
 
 /// Nanoseconds between two looks at what the file `cards` tells.
 const CARDS_NS: u64 = 1_000_000_000;
+
+/// Nanoseconds between two looks for processes that were killed while they waited in an open, and
+/// how many are asked about each time.
+const WATCH_NS: u64 = 1_000_000_000;
+/// As above.
+const WATCHED: usize = 32;
 
 /// Turns in a row that answer requests before the event queue is looked at: it may have more.
 const MAX_ANSWERING: u32 = 16;
@@ -128,6 +135,8 @@ struct Micd {
     predecessor: Lease,
     /// When to look at the cards again.
     next_cards: u64,
+    /// When to look for killed processes, if any request waits.
+    next_watch: u64,
     /// When it started, by the clock (ns) and the processor's counter.
     started: (u64, u64),
 }
@@ -165,6 +174,7 @@ impl Micd {
             scif,
             copier: links.copier(),
             socket: None,
+            is_gone,
         };
         let requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut scheme)?;
         scheme.socket = Some(Rc::clone(requests.socket()));
@@ -180,6 +190,7 @@ impl Micd {
             pins_ended,
             predecessor,
             next_cards: 0,
+            next_watch: 0,
             started,
         })
     }
@@ -225,6 +236,7 @@ impl Micd {
             self.scheme.scif.begin_turn();
             // Before somebody reads of them, however long nothing happened.
             self.show_cards(now);
+            self.watch_processes(now);
             let answers = self.requests.counters().answers;
             // The event queue tells of every request that comes after the socket was found empty.
             status = match requests {
@@ -313,6 +325,14 @@ impl Micd {
         }
     }
 
+    /// Ends the opens of processes that are no more.
+    fn watch_processes(&mut self, now: u64) {
+        if now >= self.next_watch {
+            self.next_watch = now.saturating_add(WATCH_NS);
+            self.requests.give_up_the_gone(WATCHED, &mut self.scheme);
+        }
+    }
+
     fn online(&mut self) -> String {
         let nodes: Vec<NodeId> = self.scheme.scif.engine().0.online_nodes().collect();
         alloc::format!("online: {}", words(nodes))
@@ -321,7 +341,9 @@ impl Micd {
     /// The next time-out of the engine or a link, by the monotonic clock.
     fn deadline(&mut self) -> Option<u64> {
         let engine = self.scheme.scif.engine().0.next_deadline();
-        engine.into_iter().chain(self.links.deadline()).min()
+        let deadlines = engine.into_iter().chain(self.links.deadline());
+        let waits = self.requests.parked() > 0;
+        deadlines.chain(waits.then_some(self.next_watch)).min()
     }
 
     /// Has the file `stats` tell how much each turn of the loop is worth.
@@ -334,6 +356,13 @@ impl Micd {
         counters.retries = loop_counters.retries;
         self.scheme.scif.set_loop_counters(*counters);
     }
+}
+
+/// Whether the process manager knows of no such process.
+fn is_gone(pid: usize) -> bool {
+    // Signal 0 is none: it is only looked whether it could be sent.
+    let sent = u32::try_from(pid).map(|pid| runtime::process::kill(pid, 0));
+    matches!(sent, Ok(Err(Error { errno: ESRCH })))
 }
 
 /// Opens all MIC functions of this machine. Without any the node is alone, and a host.

@@ -9,7 +9,7 @@ use core::mem::size_of;
 use redox_scheme::scheme::{Op, OpCall, SchemeResponse, SchemeSync};
 use redox_scheme::{CallerCtx, Id, OpenResult, Request, RequestKind};
 use syscall::data::{Stat, StatVfs, TimeSpec};
-use syscall::error::{EAGAIN, EINVAL, ENOSYS, EOPNOTSUPP, EWOULDBLOCK, Error, Result};
+use syscall::error::{EAGAIN, ECANCELED, EINVAL, ENOSYS, EOPNOTSUPP, EWOULDBLOCK, Error, Result};
 use syscall::flag::{F_GETFL, F_SETFL, StdFsCallKind};
 use syscall::schemev2::{CqeOpcode, Opcode, Sqe, SqeFlags};
 
@@ -60,7 +60,7 @@ impl<T: Transport> SchemeLoop<T> {
             tag,
             lent: None,
         };
-        if let Some(parked) = self.attempt(parked, scheme) {
+        if let Some(parked) = self.attempt(parked, false, scheme) {
             self.park(parked, scheme);
         }
     }
@@ -71,7 +71,7 @@ impl<T: Transport> SchemeLoop<T> {
             return;
         };
         self.counters.retries += 1;
-        match self.attempt(parked, scheme) {
+        match self.attempt(parked, true, scheme) {
             Some(parked) => self.parked.put_back(request, parked),
             None => {
                 self.parked.remove(request);
@@ -80,8 +80,14 @@ impl<T: Transport> SchemeLoop<T> {
         }
     }
 
-    /// Calls the handler and queues its answer, or gives the request back when it has to wait.
-    fn attempt<S: SchemeDaemon>(&mut self, mut parked: Parked, scheme: &mut S) -> Option<Parked> {
+    /// Calls the handler and queues its answer, or gives the request back when it has to wait;
+    /// `has_waited` says whether it has done so before.
+    fn attempt<S: SchemeDaemon>(
+        &mut self,
+        mut parked: Parked,
+        has_waited: bool,
+        scheme: &mut S,
+    ) -> Option<Parked> {
         let Parked {
             op, caller, lent, ..
         } = &mut parked;
@@ -98,7 +104,19 @@ impl<T: Transport> SchemeLoop<T> {
             SchemeResponse::RegularAndNotifyOnDetach(result) => {
                 (CqeOpcode::RespondAndNotifyOnDetach, result, 0)
             }
-            SchemeResponse::Opened(result) => opened(result),
+            SchemeResponse::Opened(result) => {
+                let is_ours = matches!(result, Ok(OpenResult::ThisScheme { .. }));
+                let (opcode, result, extra) = opened(result);
+                match result {
+                    // Nobody would ever close what is made for a process that was killed while it
+                    // waited, on a kernel that tells nobody.
+                    Ok(number) if is_ours && has_waited && scheme.is_gone(caller.pid) => {
+                        scheme.on_close(number);
+                        (opcode, Err(Error::new(ECANCELED)), 0)
+                    }
+                    result => (opcode, result, extra),
+                }
+            }
         };
         let result = match result {
             Err(Error { errno: EWOULDBLOCK }) if nonblocking => Err(Error::new(EAGAIN)),

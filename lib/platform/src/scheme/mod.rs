@@ -32,7 +32,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use redox_scheme::scheme::{SchemeState, SchemeSync};
+use redox_scheme::scheme::{Op, SchemeState, SchemeSync};
 use redox_scheme::{CallerCtx, Id, Socket};
 use syscall::dirent::{DirEntry, DirentBuf, DirentKind};
 use syscall::error::{ECANCELED, EINTR, EINVAL, Error, Result};
@@ -94,6 +94,13 @@ pub trait SchemeDaemon: SchemeSync {
     /// A request that [`on_wait`](Self::on_wait) let wait was answered or given up.
     fn on_waited(&mut self, request: Id) {
         let _ = request;
+    }
+
+    /// Whether the process `pid` is no more. Asked before a request that has waited gives a process
+    /// a new handle: Redox's kernel tells nobody that it was killed meanwhile.
+    fn is_gone(&mut self, pid: usize) -> bool {
+        let _ = pid;
+        false
     }
 
     /// A kept request was given up by its caller; `request` is the `ctx.id` its handler saw. The
@@ -211,6 +218,8 @@ pub struct SchemeLoop<T = SocketTransport> {
     /// Requests to be tried again, empty between two looks.
     again: Vec<Id>,
     counters: Counters,
+    /// The process that was asked about last; see [`Self::give_up_the_gone`].
+    last_asked: usize,
     state: SchemeState,
 }
 
@@ -249,6 +258,7 @@ impl<T: Transport> SchemeLoop<T> {
             looked_at: Changes::default(),
             again: Vec::new(),
             counters: Counters::default(),
+            last_asked: 0,
             state: SchemeState::new(),
         }
     }
@@ -256,6 +266,35 @@ impl<T: Transport> SchemeLoop<T> {
     /// Requests that wait for a change.
     pub fn parked(&self) -> usize {
         self.parked.len()
+    }
+
+    /// Gives up the opens of processes that were killed while they waited, of which Redox's kernel
+    /// tells nobody: those of which [`SchemeDaemon::is_gone`] says so. At most `most` processes are
+    /// asked about, others with each call. The answers are written by the next
+    /// [`settle`](Self::settle) or [`poll`](Self::poll).
+    ///
+    /// Other requests need no such care: they end with their handle, which goes with its process.
+    /// Opens wait at the directory, which stays.
+    pub fn give_up_the_gone<S: SchemeDaemon>(&mut self, most: usize, scheme: &mut S) {
+        let opens = || self.parked.iter().filter(|kept| is_open(&kept.op));
+        let mut waiting: Vec<usize> = opens().map(|kept| kept.caller.pid).collect();
+        waiting.sort_unstable();
+        waiting.dedup();
+        let start = waiting.partition_point(|pid| *pid <= self.last_asked);
+        let turn = waiting.iter().cycle().skip(start).take(waiting.len());
+        let (mut gone, mut last) = (Vec::new(), self.last_asked);
+        for &pid in turn.take(most) {
+            last = pid;
+            if scheme.is_gone(pid) {
+                gone.push(pid);
+            }
+        }
+        let of_gone = opens().filter(|kept| gone.contains(&kept.caller.pid));
+        let requests: Vec<Id> = of_gone.map(|kept| kept.caller.id).collect();
+        self.last_asked = last;
+        for request in requests {
+            self.cancel(request, scheme);
+        }
     }
 
     /// What the loop has done so far.
@@ -531,6 +570,11 @@ impl<T: Transport> SchemeLoop<T> {
             result: Error::mux(result) as u64,
         });
     }
+}
+
+/// Whether a request is for a new handle of a path.
+fn is_open(op: &Op) -> bool {
+    matches!(op, Op::OpenAt(_))
 }
 
 /// Fills a directory listing: `entries` from index `opaque` on, as many as fit.

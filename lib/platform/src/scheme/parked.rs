@@ -158,6 +158,12 @@ impl<T> ParkedRequests<T> {
         }
     }
 
+    /// What is kept of each request, in no particular order; not of those that are looked at.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        let waiting = self.entries.iter().flatten();
+        waiting.filter_map(|entry| entry.parked.as_ref())
+    }
+
     /// Adds all requests, in no particular order.
     pub(super) fn all(&self, requests: &mut Vec<Id>) {
         requests.extend(self.by_request.keys());

@@ -1,6 +1,7 @@
 //! The loop against a fake socket and a scheme of byte queues.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
 use alloc::vec::Vec;
 use core::mem::size_of;
 
@@ -60,6 +61,8 @@ struct Queues {
     last_uid: u32,
     endless: bool,
     progress: bool,
+    gone: Vec<usize>,
+    asked: Vec<usize>,
     offered: Option<Region>,
     mapped: Vec<(usize, u64, usize)>,
 }
@@ -177,6 +180,10 @@ impl SchemeDaemon for Queues {
         self.offered = Some(payload.keep()?);
         Err(Error::new(EWOULDBLOCK))
     }
+    fn is_gone(&mut self, pid: usize) -> bool {
+        self.asked.push(pid);
+        self.gone.contains(&pid)
+    }
     fn on_cancel(&mut self, request: Id) -> Result<usize> {
         self.cancelled.push(request);
         Err(Error::new(ECANCELED))
@@ -198,11 +205,14 @@ impl Bed {
         }
     }
     fn send(&mut self, opcode: Opcode, tag: u32, args: [u64; 6]) {
+        self.send_as(7, opcode, tag, args);
+    }
+    fn send_as(&mut self, caller: u64, opcode: Opcode, tag: u32, args: [u64; 6]) {
         self.event_loop.transport.requests.push_back(Sqe {
             opcode: opcode as u8,
             tag,
             args,
-            caller: 7,
+            caller,
             ..Sqe::default()
         });
     }
@@ -286,6 +296,70 @@ fn an_open_can_wait_too() {
     bed.scheme.bytes.insert(5, VecDeque::new());
     bed.scheme.changed.push(0);
     assert_eq!(bed.answers(), [(4, Ok(99))]);
+}
+
+/// Processes 7, 8 and 9 wait in opens, 8 in two; 8 is gone.
+#[test]
+fn opens_of_killed_processes_are_given_up() {
+    let mut bed = Bed::new();
+    bed.scheme.bytes.clear();
+    let path = b"99";
+    let args = [0, path.as_ptr() as u64, 2, 0, 0, 0];
+    for (tag, caller) in [(1, 7), (2, 8), (3, 9), (4, 8)] {
+        bed.send_as(caller, Opcode::OpenAt, tag, args);
+    }
+    while bed.event_loop.parked() < 4 {
+        assert_eq!(bed.event_loop.poll(&mut bed.scheme).map(|_| ()), Ok(()));
+    }
+    bed.scheme.gone.push(8);
+    // Two are asked about at a time, and the others then.
+    bed.event_loop.give_up_the_gone(2, &mut bed.scheme);
+    assert_eq!(bed.scheme.asked, [7, 8]);
+    let mut answers = bed.answers();
+    answers.sort_unstable_by_key(|(tag, _)| *tag);
+    assert_eq!(answers, [(2, error(ECANCELED)), (4, error(ECANCELED))]);
+    assert_eq!(
+        (bed.scheme.cancelled.len(), bed.event_loop.parked()),
+        (2, 2)
+    );
+    bed.event_loop.give_up_the_gone(2, &mut bed.scheme);
+    bed.event_loop.give_up_the_gone(9, &mut bed.scheme);
+    assert_eq!(bed.scheme.asked, [7, 8, 9, 7, 9, 7]);
+    assert_eq!(bed.answers(), []);
+}
+
+#[test]
+fn only_opens_are_asked_about() {
+    let mut bed = Bed::new();
+    let mut buf = [0; 8];
+    bed.read(3, &mut buf, 0);
+    assert_eq!(bed.answers(), []);
+    bed.scheme.gone.push(7);
+    bed.event_loop.give_up_the_gone(9, &mut bed.scheme);
+    assert_eq!((bed.scheme.asked.len(), bed.event_loop.parked()), (0, 1));
+}
+
+#[test]
+fn what_is_opened_for_a_killed_process_is_closed() {
+    let path = b"99";
+    for is_gone in [false, true] {
+        let mut bed = Bed::new();
+        bed.scheme.bytes.clear();
+        bed.send(Opcode::OpenAt, 4, [0, path.as_ptr() as u64, 2, 0, 0, 0]);
+        assert_eq!(bed.answers(), []);
+        bed.scheme.gone.extend(is_gone.then_some(7));
+        bed.scheme.bytes.insert(5, VecDeque::new());
+        bed.scheme.changed.push(0);
+        let (answer, closed) = match is_gone {
+            true => (error(ECANCELED), vec![99]),
+            false => (Ok(99), vec![]),
+        };
+        assert_eq!(
+            (bed.answers(), bed.scheme.closed),
+            (vec![(4, answer)], closed)
+        );
+        assert_eq!(bed.scheme.asked, [7]);
+    }
 }
 
 #[test]
