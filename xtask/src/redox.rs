@@ -31,14 +31,7 @@ pub fn command(_settings: &Settings) -> Result<()> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recipe {
-    source: Source,
     build: Build,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Source {
-    path: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -117,9 +110,9 @@ fn check_files() -> Result<Vec<String>> {
 
 /// The packages in the recipe's loop, if it is the one that is understood here.
 fn recipe_packages(recipe: &Recipe) -> Result<Vec<String>> {
-    let Recipe { source, build } = recipe;
-    if source.path.is_empty() || build.template != "custom" {
-        return Err(format!("{FILES}/recipe.toml: not a custom recipe of a local checkout").into());
+    let Recipe { build } = recipe;
+    if build.template != "custom" {
+        return Err(format!("{FILES}/recipe.toml: not a custom recipe").into());
     }
     let list = build
         .script
@@ -290,9 +283,6 @@ mod tests {
     #[test]
     fn the_recipe_tells_its_packages() {
         let recipe = |script: &str| Recipe {
-            source: Source {
-                path: "x".to_string(),
-            },
             build: Build {
                 template: "custom".to_string(),
                 script: script.to_string(),
