@@ -149,6 +149,10 @@ impl World {
                 ..
             } => self.map(address, bytes, fd, offset),
             Request::Call(fd, payload, metadata) => self.call(fd, payload, metadata),
+            Request::Read(fd, buffer) => {
+                self.log.push(format!("read {fd} {}", buffer.len()));
+                self.answers.pop_front().unwrap_or(Ok(buffer.len()))
+            }
             Request::Write(fd, bytes) => {
                 self.log.push(format!("write {fd} {}", bytes.len()));
                 self.answers.pop_front().unwrap_or(Ok(bytes.len()))
@@ -466,6 +470,21 @@ fn the_end_of_a_connection_gives_the_count_so_far() {
         assert_eq!(stage.log(), "write 4 1");
         assert_eq!(right.readiness(RIGHT, 5), Ok(0));
         assert_eq!(stage.log(), "call 64 0");
+    });
+}
+
+/// Redox's kernel would lend the pages, and the daemon tear down who is killed meanwhile.
+#[test]
+fn a_read_that_waits_lends_no_whole_page_once_rings_are_mapped() {
+    play(|stage, left, right| {
+        let mut buffer = vec![0; 3 * 4096];
+        assert_eq!(right.read(RIGHT, &mut buffer), Ok(3 * 4096));
+        assert_eq!(stage.log(), format!("read {RIGHT} 12288"));
+        open(stage, left, LEFT);
+        stage.log();
+        assert_eq!(left.read(LEFT, &mut buffer), Ok(4095));
+        assert_eq!(left.read(LEFT, &mut buffer[..9]), Ok(9));
+        assert_eq!(stage.log(), format!("read {LEFT} 4095, read {LEFT} 9"));
     });
 }
 
