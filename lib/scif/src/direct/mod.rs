@@ -35,10 +35,10 @@ pub use patience::Waiting;
 
 /// Calls that go through the daemon before anything is mapped.
 const FIRST_CALLS: u32 = 4;
-/// Bytes that a read of a descriptor with mapped rings waits for in the daemon at most, so that there
-/// is no whole page among them. Redox's kernel lends whole pages as they are, with the address space
-/// they are from: when the program is killed meanwhile, that is torn down in the daemon, which then
-/// waits for itself to unmap the rings.
+/// Bytes that a read of a descriptor with mapped rings waits for in the daemon at most, so that
+/// there is no whole page among them. Redox's kernel lends whole pages as they are, with the
+/// address space they are from: when the program is killed meanwhile, that is torn down in the
+/// daemon, which then waits for itself to unmap the rings.
 const MOST_WAITING: usize = 4095;
 /// The count of calls of a descriptor that will never have anything mapped.
 const NEVER: u32 = u32::MAX;
