@@ -392,6 +392,23 @@ pub fn set_ids(process: usize, uid: Option<u32>, gid: Option<u32>) -> Result<()>
     fd::call_rw(process, &mut payload, &[ProcCall::SetResugid as u64]).map(|_| ())
 }
 
+/// Sets all user and group ids of this process (only root may change them).
+pub fn set_own_ids(uid: u32, gid: u32) -> Result<()> {
+    set_ids(fd::check(state::proc_fd())?, Some(uid), Some(gid))
+}
+
+/// Makes this process the first of a process group of its own, in which those that it starts are,
+/// too.
+pub fn lead_group() -> Result<()> {
+    let process = fd::check(state::proc_fd())?;
+    fd::call(process, &[ProcCall::Setpgid as u64, 0, 0]).map(|_| ())
+}
+
+/// Sends a signal to all of this process's group, itself included.
+pub fn kill_group(signal: u32) -> Result<()> {
+    kill(0, signal)
+}
+
 /// A started process. Dropping it neither kills nor reaps.
 #[derive(Debug)]
 pub struct Child {

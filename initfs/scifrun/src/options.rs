@@ -1,0 +1,236 @@
+//! The command line of `scifrun`.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::protocol::is_plain_name;
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+usage: scifrun [OPTION…] NODE PROGRAM [ARGUMENT…]
+
+Runs a program on another node, as ssh does, or on this one: standard input goes
+to it, its output and errors come back, and its exit status is scifrun's. A PROGRAM
+with a slash is a file of this node and is sent; one without is found there by
+PATH. ^C, or any other end of scifrun, ends the program and all it has started.
+Only root may do so.
+
+NODE is a number, `host` or `card1`.
+
+  -f FILE[:NAME]   send a file, too; the program runs in a directory of its own
+                   that holds the files, and goes with it in the end
+  -g NAME[:FILE]   get this file of the directory when the program has ended
+  -e NAME=VALUE    set a variable of the program
+  -d DIRECTORY     run in this directory of the node
+  -u UID           run as this user and group
+  -r               PROGRAM is a path of the node: do not send it
+  -n               no standard input
+  -h, --help       print this
+  -V, --version    print the version
+
+Exit status: the program's, 128 and the signal that ended it, 127 when it was not
+found, 126 when it cannot be run, 255 when the node cannot be reached.
+";
+
+/// A file that goes one way or the other: its path here, its name there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Here.
+    pub path: String,
+    /// There, in the directory of the run.
+    pub name: String,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The node.
+    pub node: u16,
+    /// The program and its arguments, as the node is told.
+    pub arguments: Vec<String>,
+    /// Files to send; the program is the last one if it is sent.
+    pub send: Vec<Transfer>,
+    /// Files to get.
+    pub get: Vec<Transfer>,
+    /// Variables.
+    pub environment: Vec<String>,
+    /// Directory of the node; empty: none was named.
+    pub directory: String,
+    /// User and group.
+    pub user: u32,
+    /// Standard input is not passed on.
+    pub no_input: bool,
+}
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Run a program.
+    Run(Options),
+    /// Print the help.
+    Help,
+    /// Print the version.
+    Version,
+}
+
+/// Reads the words after the program's name.
+///
+/// # Errors
+/// What is wrong, for people.
+pub fn parse(words: &[String]) -> Result<Command, String> {
+    let mut options = Options::default();
+    let mut remote = false;
+    let mut words = words.iter();
+    let node = loop {
+        let word = words.next().ok_or("NODE and PROGRAM are missing")?;
+        let mut value = |what: &str| {
+            let value = words.next().cloned();
+            value.ok_or_else(|| format!("{word} needs {what}"))
+        };
+        match word.as_str() {
+            "-h" | "--help" => return Ok(Command::Help),
+            "-V" | "--version" => return Ok(Command::Version),
+            "-f" => {
+                let (path, name) = split(&value("a FILE")?);
+                let name = name.unwrap_or_else(|| last_part(&path));
+                options.send.push(transfer(path, name)?);
+            }
+            "-g" => {
+                let (name, path) = split(&value("a NAME")?);
+                let path = path.unwrap_or_else(|| name.clone());
+                options.get.push(transfer(path, name)?);
+            }
+            "-e" => {
+                let pair = value("NAME=VALUE")?;
+                if pair.split_once('=').is_none_or(|(name, _)| name.is_empty()) {
+                    return Err(format!("-e {pair}: NAME=VALUE is expected"));
+                }
+                options.environment.push(pair);
+            }
+            "-d" => options.directory = value("a DIRECTORY")?,
+            "-u" => {
+                let user = value("a UID")?;
+                options.user = user
+                    .parse()
+                    .map_err(|_| format!("-u {user}: a number is expected"))?;
+            }
+            "-r" => remote = true,
+            "-n" => options.no_input = true,
+            "--" => break words.next().ok_or("NODE and PROGRAM are missing")?,
+            _ if word.starts_with('-') => return Err(format!("`{word}` is not understood")),
+            _ => break word,
+        }
+    };
+    options.node = parse_node(node).ok_or_else(|| format!("`{node}` is no node"))?;
+    options.arguments = words.cloned().collect();
+    let program = options.arguments.first_mut().ok_or("PROGRAM is missing")?;
+    if program.contains('/') && !remote {
+        let name = last_part(program);
+        options.send.push(transfer(program.clone(), name.clone())?);
+        *program = format!("./{name}");
+    }
+    Ok(Command::Run(options))
+}
+
+/// A node by number or by the name that prompts have.
+fn parse_node(word: &str) -> Option<u16> {
+    match word {
+        "host" => Some(0),
+        word => word.strip_prefix("card").unwrap_or(word).parse().ok(),
+    }
+}
+
+/// Splits at the last colon, if there is one.
+fn split(text: &str) -> (String, Option<String>) {
+    match text.rsplit_once(':') {
+        Some((first, second)) => (first.to_string(), Some(second.to_string())),
+        None => (text.to_string(), None),
+    }
+}
+
+fn last_part(path: &str) -> String {
+    let path = path.trim_end_matches('/');
+    path.rsplit('/').next().unwrap_or(path).to_string()
+}
+
+fn transfer(path: String, name: String) -> Result<Transfer, String> {
+    if path.is_empty() || !is_plain_name(&name) {
+        return Err(format!(
+            "`{name}` must be the name of a file, without directories"
+        ));
+    }
+    Ok(Transfer { path, name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(String::from).collect()
+    }
+
+    fn run(text: &str) -> Options {
+        match parse(&words(text)) {
+            Ok(Command::Run(options)) => options,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    fn of(path: &str, name: &str) -> Transfer {
+        transfer(path.into(), name.into()).unwrap()
+    }
+
+    #[test]
+    fn options_come_before_the_node() {
+        let options = run("-n -u 5 -e A=b=c -d /tmp card2 ls -n --help");
+        assert_eq!((options.node, options.user, options.no_input), (2, 5, true));
+        assert_eq!(options.arguments, words("ls -n --help"));
+        assert_eq!(options.environment, words("A=b=c"));
+        assert_eq!(options.directory, "/tmp");
+        assert!(options.send.is_empty());
+        assert_eq!(run("host true").node, 0);
+        assert_eq!(run("-- 1 true").node, 1);
+    }
+
+    #[test]
+    fn files_go_and_come() {
+        let options = run("-f /tmp/in.dat -f x:y -g out -g log:/tmp/l 1 ./bin/solve in.dat");
+        assert_eq!(
+            options.send,
+            [
+                of("/tmp/in.dat", "in.dat"),
+                of("x", "y"),
+                of("./bin/solve", "solve")
+            ]
+        );
+        assert_eq!(options.get, [of("out", "out"), of("/tmp/l", "log")]);
+        assert_eq!(options.arguments, words("./solve in.dat"));
+        let there = run("-r 1 /scheme/initfs/bin/ls");
+        assert!(there.send.is_empty());
+        assert_eq!(there.arguments, words("/scheme/initfs/bin/ls"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (line, says) in [
+            ("", "missing"),
+            ("1", "PROGRAM"),
+            ("x ls", "`x` is no node"),
+            ("70000 ls", "no node"),
+            ("-z 1 ls", "`-z`"),
+            ("-e =x 1 ls", "NAME=VALUE"),
+            ("-u me 1 ls", "number"),
+            ("-f", "FILE"),
+            ("-f a:b/c 1 ls", "directories"),
+            ("-g ../x 1 ls", "directories"),
+            ("1 /", "directories"),
+        ] {
+            let error = parse(&words(line)).unwrap_err();
+            assert!(error.contains(says), "{line}: {error}");
+        }
+        assert_eq!(parse(&words("--help")), Ok(Command::Help));
+        assert_eq!(parse(&words("-V 1 ls")), Ok(Command::Version));
+    }
+}

@@ -1,0 +1,415 @@
+//! What the two say to each other: frames of a kind, a length and a payload. Numbers are
+//! little-endian; a text is its length (`u32`) and its bytes, UTF-8; a list is its count (`u32`)
+//! and its members.
+//!
+//! | from the client | payload |
+//! | --- | --- |
+//! | `Request`, first | the fields of [`Request`], behind the version |
+//! | `File` | mode, size (`u64`), name; `Data` frames of so many bytes follow |
+//! | `Start` | none: everything is there |
+//! | `Stdin` | bytes, together at most [`STDIN_WINDOW`] that were not `Taken` |
+//! | `StdinEnd` | none |
+//! | `Signal` | the number |
+//!
+//! | from the server | payload |
+//! | --- | --- |
+//! | `Refused`, last | error number, text |
+//! | `Started` | process id |
+//! | `Stdout`, `Stderr` | bytes |
+//! | `Taken` | bytes of standard input that the program's pipe has taken |
+//! | `File`, `Data` | as from the client |
+//! | `Exit`, last | exit status, or 0; signal that ended the program, or 0 |
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The port `scifrund` listens on: one of those that only root may bind.
+pub const PORT: u16 = 22;
+/// Of the protocol; both must have the same.
+pub const VERSION: u32 = 1;
+/// Longest payload, in bytes, but of a request.
+pub const MAX_PAYLOAD: usize = 64 * 1024;
+/// Longest request: arguments and environment.
+pub const MAX_REQUEST: usize = 1024 * 1024;
+/// Bytes of standard input on their way that the program did not take. They fit into a pipe.
+pub const STDIN_WINDOW: usize = 32 * 1024;
+/// Bytes of a frame before its payload.
+pub const HEADER: usize = 8;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[allow(missing_docs)] // The table above says it.
+pub enum Kind {
+    Request = 1,
+    File = 2,
+    Data = 3,
+    Start = 4,
+    Stdin = 5,
+    StdinEnd = 6,
+    Signal = 7,
+    Refused = 8,
+    Started = 9,
+    Stdout = 10,
+    Stderr = 11,
+    Taken = 12,
+    Exit = 13,
+}
+
+const KINDS: [Kind; 13] = [
+    Kind::Request,
+    Kind::File,
+    Kind::Data,
+    Kind::Start,
+    Kind::Stdin,
+    Kind::StdinEnd,
+    Kind::Signal,
+    Kind::Refused,
+    Kind::Started,
+    Kind::Stdout,
+    Kind::Stderr,
+    Kind::Taken,
+    Kind::Exit,
+];
+
+/// The peer does not keep to the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// The beginning of a frame.
+pub fn header(kind: Kind, length: usize) -> [u8; HEADER] {
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    let mut bytes = [0; HEADER];
+    bytes[..4].copy_from_slice(&(kind as u32).to_le_bytes());
+    bytes[4..].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+/// Kind and length of the payload.
+///
+/// # Errors
+/// The kind is unknown, or the payload too long for it.
+pub fn parse_header(bytes: &[u8; HEADER]) -> Result<(Kind, usize), Malformed> {
+    let mut fields = Fields(bytes);
+    let (kind, length) = (fields.number()?, fields.number()? as usize);
+    let kind = KINDS
+        .into_iter()
+        .find(|known| *known as u32 == kind)
+        .ok_or(Malformed)?;
+    let most = match kind {
+        Kind::Request => MAX_REQUEST,
+        _ => MAX_PAYLOAD,
+    };
+    if length > most {
+        return Err(Malformed);
+    }
+    Ok((kind, length))
+}
+
+/// What is to be run, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// User it runs as.
+    pub uid: u32,
+    /// Group it runs as.
+    pub gid: u32,
+    /// Where it runs; empty: in the directory of the files, or where `scifrund` is.
+    pub directory: String,
+    /// The program and its arguments.
+    pub arguments: Vec<String>,
+    /// Variables, beside those of `scifrund`.
+    pub environment: Vec<String>,
+    /// Names of files that are to be sent back in the end.
+    pub fetch: Vec<String>,
+}
+
+impl Request {
+    /// The payload.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for number in [VERSION, self.uid, self.gid] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        put_text(&mut out, &self.directory);
+        for list in [&self.arguments, &self.environment, &self.fetch] {
+            put_number(&mut out, list.len());
+            list.iter().for_each(|text| put_text(&mut out, text));
+        }
+        out
+    }
+
+    /// Reads the payload.
+    ///
+    /// # Errors
+    /// It is none of this version, there is no program, or a name is no [plain](is_plain_name) one.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields(bytes);
+        if fields.number()? != VERSION {
+            return Err(Malformed);
+        }
+        let request = Request {
+            uid: fields.number()?,
+            gid: fields.number()?,
+            directory: fields.text()?,
+            arguments: fields.list()?,
+            environment: fields.list()?,
+            fetch: fields.list()?,
+        };
+        fields.end()?;
+        let named = |list: &[String]| list.iter().all(|name| is_plain_name(name));
+        if request.arguments.is_empty() || !named(&request.fetch) {
+            return Err(Malformed);
+        }
+        Ok(request)
+    }
+}
+
+/// A file that is sent: what comes before its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHeader {
+    /// Permissions.
+    pub mode: u32,
+    /// Bytes that follow.
+    pub size: u64,
+    /// A plain name.
+    pub name: String,
+}
+
+impl FileHeader {
+    /// The payload.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&self.mode.to_le_bytes());
+        out.extend_from_slice(&self.size.to_le_bytes());
+        put_text(&mut out, &self.name);
+        out
+    }
+
+    /// Reads the payload.
+    ///
+    /// # Errors
+    /// The name is no [plain](is_plain_name) one.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields(bytes);
+        let mode = fields.number()? & 0o777;
+        let (low, high) = (fields.number()?, fields.number()?);
+        let file = FileHeader {
+            mode,
+            size: u64::from(low) | u64::from(high) << 32,
+            name: fields.text()?,
+        };
+        fields.end()?;
+        is_plain_name(&file.name).then_some(file).ok_or(Malformed)
+    }
+}
+
+/// Why nothing was run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Error number, 0 for none.
+    pub errno: u32,
+    /// For people.
+    pub text: String,
+}
+
+impl Refusal {
+    /// The payload.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::from(self.errno.to_le_bytes());
+        put_text(&mut out, &self.text);
+        out
+    }
+
+    /// Reads the payload.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut fields = Fields(bytes);
+        let refusal = Refusal {
+            errno: fields.number()?,
+            text: fields.text()?,
+        };
+        fields.end()?;
+        Ok(refusal)
+    }
+}
+
+/// The payload of `Taken`, `Signal` and `Started`.
+///
+/// # Errors
+/// It is no number.
+pub fn decode_number(bytes: &[u8]) -> Result<u32, Malformed> {
+    let mut fields = Fields(bytes);
+    let number = fields.number()?;
+    fields.end()?;
+    Ok(number)
+}
+
+/// The payload of `Exit`.
+pub fn encode_exit(status: u32, signal: u32) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&status.to_le_bytes());
+    bytes[4..].copy_from_slice(&signal.to_le_bytes());
+    bytes
+}
+
+/// The status a shell has for the payload of `Exit`.
+///
+/// # Errors
+/// It is none.
+pub fn decode_exit(bytes: &[u8]) -> Result<i32, Malformed> {
+    let mut fields = Fields(bytes);
+    let (status, signal) = (fields.number()?, fields.number()?);
+    fields.end()?;
+    let number = if signal == 0 {
+        status
+    } else {
+        128 + (signal & 0x7f)
+    };
+    Ok((number & 0xff) as i32)
+}
+
+/// Whether a name is that of a file in the directory of a run, and of none elsewhere.
+pub fn is_plain_name(name: &str) -> bool {
+    let odd = |c: char| matches!(c, '/' | ':') || c.is_control();
+    !matches!(name, "" | "." | "..") && name.len() <= 255 && !name.contains(odd)
+}
+
+fn put_number(out: &mut Vec<u8>, number: usize) {
+    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_number(out, text.len());
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// What is left of a payload.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn number(&mut self) -> Result<u32, Malformed> {
+        let bytes = self.take(4)?.try_into().map_err(|_| Malformed)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// A text without the byte 0, which no argument or name has.
+    fn text(&mut self) -> Result<String, Malformed> {
+        let length = self.number()? as usize;
+        let text = core::str::from_utf8(self.take(length)?).map_err(|_| Malformed)?;
+        if text.contains('\0') {
+            return Err(Malformed);
+        }
+        Ok(text.into())
+    }
+
+    fn list(&mut self) -> Result<Vec<String>, Malformed> {
+        // Each takes at least the bytes of its length, so a wrong count costs nothing.
+        let count = self.number()?;
+        (0..count).map(|_| self.text()).collect()
+    }
+
+    fn end(&self) -> Result<(), Malformed> {
+        self.0.is_empty().then_some(()).ok_or(Malformed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Request {
+        Request {
+            uid: 7,
+            gid: 8,
+            directory: "/tmp".into(),
+            arguments: ["echo".into(), "".into(), "grüß".into()].into(),
+            environment: ["A=b".into()].into(),
+            fetch: ["out.dat".into()].into(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Request::decode(&request().encode()), Ok(request()));
+        let file = FileHeader {
+            mode: 0o755,
+            size: 1 << 40,
+            name: "a.out".into(),
+        };
+        assert_eq!(FileHeader::decode(&file.encode()), Ok(file));
+        let refusal = Refusal {
+            errno: 13,
+            text: "no".into(),
+        };
+        assert_eq!(Refusal::decode(&refusal.encode()), Ok(refusal));
+        for kind in KINDS {
+            assert_eq!(parse_header(&header(kind, 77)), Ok((kind, 77)));
+        }
+        assert_eq!(decode_exit(&encode_exit(3, 0)), Ok(3));
+        assert_eq!(decode_exit(&encode_exit(0, 15)), Ok(143));
+        assert_eq!(decode_exit(&encode_exit(256 + 5, 0)), Ok(5));
+        assert_eq!(decode_number(&9u32.to_le_bytes()), Ok(9));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert_eq!(
+            parse_header(&header(Kind::Data, MAX_PAYLOAD + 1)),
+            Err(Malformed)
+        );
+        assert_eq!(
+            parse_header(&header(Kind::Request, MAX_REQUEST + 1)),
+            Err(Malformed)
+        );
+        assert_eq!(parse_header(&[0; HEADER]), Err(Malformed));
+        assert_eq!(parse_header(&[0xff; HEADER]), Err(Malformed));
+        let good = request().encode();
+        for length in 0..good.len() {
+            assert_eq!(Request::decode(&good[..length]), Err(Malformed));
+        }
+        assert_eq!(
+            Request::decode(&[good.as_slice(), b"x"].concat()),
+            Err(Malformed)
+        );
+        // Any single byte may be wrong: nothing bad comes of it.
+        for at in 0..good.len() {
+            for byte in [0, 1, 0x7f, 0xff] {
+                let mut bad = good.clone();
+                bad[at] = byte;
+                if let Ok(request) = Request::decode(&bad) {
+                    assert!(!request.arguments.is_empty());
+                    assert_eq!(request.encode(), bad);
+                }
+            }
+        }
+        let mut nothing = request();
+        nothing.arguments.clear();
+        assert_eq!(Request::decode(&nothing.encode()), Err(Malformed));
+        let mut zero = request();
+        zero.arguments.push("a\0b".into());
+        assert_eq!(Request::decode(&zero.encode()), Err(Malformed));
+    }
+
+    #[test]
+    fn names_stay_in_the_directory() {
+        for good in ["a", "a.out", "..a", "ä b"] {
+            assert!(is_plain_name(good), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "/etc", "../x", "scif:1", "a\nb"] {
+            assert!(!is_plain_name(bad), "{bad}");
+            let mut request = request();
+            request.fetch = [bad.into()].into();
+            assert_eq!(Request::decode(&request.encode()), Err(Malformed));
+        }
+        assert!(!is_plain_name(&"x".repeat(256)));
+    }
+}

@@ -1,0 +1,303 @@
+//! `scifrun`: runs a program on another node. `scifrun --help` says how, the library what goes over
+//! the connection.
+#![cfg_attr(target_os = "redox", no_std, no_main)]
+
+#[cfg(target_os = "redox")]
+extern crate alloc;
+
+#[cfg(target_os = "redox")]
+mod client {
+    use alloc::format;
+    use alloc::string::{String, ToString};
+    use alloc::sync::Arc;
+    use alloc::vec::Vec;
+
+    use libredox::Fd;
+    use libredox::flag::O_CLOEXEC;
+    use runtime::io::{Read, Write};
+    use runtime::{env, eprintln, io, print, println, process, thread};
+    use scif::{Endpoint, Errno, PortId};
+    use scifrun::connection::{Connection, Failure, Incoming};
+    use scifrun::options::{self, Command, HELP, Options};
+    use scifrun::protocol::{
+        self, FileHeader, Kind, Malformed, PORT, Refusal, Request, STDIN_WINDOW,
+    };
+    use syscall::error::{EINTR, ENOENT, Error};
+
+    /// Own ports: those that only root may bind, from the last one down.
+    const OWN_PORTS: core::ops::Range<u16> = 512..1024;
+
+    /// Wrong arguments.
+    const STATUS_USAGE: i32 = 2;
+    /// The node cannot be reached, as ssh has it.
+    const STATUS_UNREACHED: i32 = 255;
+    /// A file was not there.
+    const STATUS_NO_FILE: i32 = 1;
+    /// The program was not found; it cannot be run.
+    const STATUS_NOT_FOUND: i32 = 127;
+    const STATUS_CANNOT_RUN: i32 = 126;
+
+    runtime::main!(main);
+
+    fn main() -> i32 {
+        let words: Vec<String> = env::args().skip(1).collect();
+        match options::parse(&words) {
+            Ok(Command::Help) => {
+                print!("{HELP}");
+                0
+            }
+            Ok(Command::Version) => {
+                println!("scifrun (Skiff) {}", env!("CARGO_PKG_VERSION"));
+                0
+            }
+            Ok(Command::Run(options)) => run(&options).unwrap_or_else(|problem| {
+                eprintln!("scifrun: {}", problem.text);
+                problem.status
+            }),
+            Err(problem) => {
+                eprintln!("scifrun: {problem}");
+                eprintln!("`scifrun --help` says more");
+                STATUS_USAGE
+            }
+        }
+    }
+
+    /// Why it did not work.
+    struct Problem {
+        status: i32,
+        text: String,
+    }
+
+    fn unreached(text: impl Into<String>) -> Problem {
+        Problem {
+            status: STATUS_UNREACHED,
+            text: text.into(),
+        }
+    }
+
+    fn local(what: &str, error: Error) -> Problem {
+        Problem {
+            status: STATUS_NO_FILE,
+            text: format!("{what}: {error}"),
+        }
+    }
+
+    fn run(options: &Options) -> Result<i32, Problem> {
+        let node = options.node;
+        let connection = Arc::new(connect(node)?);
+        let lost =
+            |Failure(error)| unreached(format!("node {node}: the connection ended: {error}"));
+        let request = Request {
+            uid: options.user,
+            gid: options.user,
+            directory: options.directory.clone(),
+            arguments: options.arguments.clone(),
+            environment: options.environment.clone(),
+            fetch: options.get.iter().map(|get| get.name.clone()).collect(),
+        };
+        // What the other side says when it refuses comes after it has stopped to listen.
+        let sent = send(&connection, options, &request)?;
+        let credit = match (sent, options.no_input) {
+            (Ok(()), false) => {
+                Some(pass_input(&connection).map_err(|error| local("input", error))?)
+            }
+            _ => None,
+        };
+        let status = Client::new(options, credit)
+            .listen(&connection)
+            .map_err(lost)?;
+        status.map_err(|text| Problem {
+            text: format!("node {node}: {}", text.text),
+            ..text
+        })
+    }
+
+    /// Connects from a port that shows that root asks.
+    fn connect(node: u16) -> Result<Connection, Problem> {
+        let failed = |error: scif::Error| unreached(format!("node {node}: {error}"));
+        for port in OWN_PORTS.rev() {
+            let endpoint = Endpoint::open().map_err(failed)?;
+            match endpoint.bind(port) {
+                Ok(_) => {}
+                // Somebody has it.
+                Err(scif::Error::Scif(Errno::InvalidArgument)) => continue,
+                Err(scif::Error::Scif(Errno::AccessDenied)) => {
+                    return Err(unreached("only root may run programs on other nodes"));
+                }
+                Err(error) => return Err(failed(error)),
+            }
+            return match endpoint.connect(PortId::new(node, PORT)) {
+                Ok(_) => Ok(Connection::new(endpoint)),
+                Err(scif::Error::Scif(Errno::NoDevice)) => Err(unreached(format!(
+                    "node {node} is not online (`scifctl nodes`; `scifctl wait {node}`)"
+                ))),
+                Err(scif::Error::Scif(Errno::ConnectionRefused)) => Err(unreached(format!(
+                    "node {node}: scifrund does not run there"
+                ))),
+                Err(error) => Err(failed(error)),
+            };
+        }
+        Err(unreached("all ports that only root may bind are in use"))
+    }
+
+    /// Sends everything that the program needs. The inner error: the other side has gone, and may
+    /// have said why.
+    fn send(
+        connection: &Connection,
+        options: &Options,
+        request: &Request,
+    ) -> Result<Result<(), Error>, Problem> {
+        if let Err(error) = connection.send(Kind::Request, &request.encode()) {
+            return Ok(Err(error));
+        }
+        for file in &options.send {
+            match connection.send_file(&file.path, &file.name) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(local(&file.path, error)),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(connection.send(Kind::Start, &[]))
+    }
+
+    /// Has a thread pass standard input on; it is told through the pipe how much was taken.
+    fn pass_input(connection: &Arc<Connection>) -> Result<Fd, Error> {
+        let taken = Fd::open("/scheme/pipe", O_CLOEXEC, 0)?;
+        let credit = Fd::new(libredox::call::dup(taken.raw(), b"write")?);
+        let connection = connection.clone();
+        thread::spawn(move || input(&connection, &taken))?;
+        Ok(credit)
+    }
+
+    fn input(connection: &Connection, taken: &Fd) {
+        let mut window = STDIN_WINDOW;
+        let mut block = alloc::vec![0; STDIN_WINDOW];
+        loop {
+            while window == 0 {
+                let mut number = [0; 4];
+                match taken.read(&mut number) {
+                    Ok(4) => window += u32::from_ne_bytes(number) as usize,
+                    Err(error) if error.errno() == EINTR => {}
+                    _ => return,
+                }
+            }
+            match io::stdin().read(&mut block[..window]) {
+                Ok(0) => break,
+                Ok(count) => {
+                    if connection.send(Kind::Stdin, &block[..count]).is_err() {
+                        // Whoever listens hears of it.
+                        return;
+                    }
+                    window -= count;
+                }
+                Err(error) if error.errno == EINTR => {}
+                Err(_) => break,
+            }
+        }
+        let _ = connection.send(Kind::StdinEnd, &[]);
+    }
+
+    /// What listens to the other side.
+    struct Client<'a> {
+        options: &'a Options,
+        credit: Option<Fd>,
+        /// The file that is coming, and which came.
+        incoming: Option<Incoming>,
+        came: Vec<String>,
+        problem: Option<Problem>,
+    }
+
+    impl<'a> Client<'a> {
+        fn new(options: &'a Options, credit: Option<Fd>) -> Self {
+            Client {
+                options,
+                credit,
+                incoming: None,
+                came: Vec::new(),
+                problem: None,
+            }
+        }
+
+        /// Takes what comes until the program has ended: its status, or why it did not run.
+        fn listen(mut self, connection: &Connection) -> Result<Result<i32, Problem>, Failure> {
+            let mut payload = Vec::new();
+            loop {
+                match connection.receive(&mut payload)? {
+                    Kind::Started if self.options.no_input => {
+                        // It may have ended already; what it said is still to come.
+                        let _ = connection.send(Kind::StdinEnd, &[]);
+                    }
+                    Kind::Started => {}
+                    Kind::Stdout => write(&mut io::stdout(), &payload),
+                    Kind::Stderr => write(&mut io::stderr(), &payload),
+                    Kind::Taken => {
+                        let count = protocol::decode_number(&payload)?;
+                        if let Some(credit) = &self.credit {
+                            // At the end of the input nobody wants to know any more.
+                            let _ = io::write_all(credit.raw(), &count.to_ne_bytes());
+                        }
+                    }
+                    Kind::File => self.file(&FileHeader::decode(&payload)?)?,
+                    Kind::Data => self.data(&payload),
+                    Kind::Refused => return Ok(Err(refused(&payload)?)),
+                    Kind::Exit => return Ok(self.end(protocol::decode_exit(&payload)?)),
+                    _ => return Err(Malformed.into()),
+                }
+            }
+        }
+
+        fn file(&mut self, header: &FileHeader) -> Result<(), Failure> {
+            let wanted = self.options.get.iter().find(|get| get.name == header.name);
+            // Nothing is written that was not asked for.
+            let wanted = wanted.ok_or(Malformed)?;
+            self.came.push(header.name.clone());
+            match Incoming::create(&wanted.path, header) {
+                Ok(file) => self.incoming = Some(file),
+                Err(error) => self.problem = Some(local(&wanted.path, error)),
+            }
+            Ok(())
+        }
+
+        fn data(&mut self, payload: &[u8]) {
+            if let Some(file) = &mut self.incoming
+                && let Err(error) = file.write(payload)
+            {
+                self.incoming = None;
+                self.problem = Some(local("writing a file", error));
+            }
+        }
+
+        fn end(self, status: i32) -> Result<i32, Problem> {
+            if let Some(problem) = self.problem {
+                return Err(problem);
+            }
+            let mut missing = self.options.get.iter().map(|get| &get.name);
+            match missing.find(|name| !self.came.contains(name)) {
+                Some(name) if status == 0 => Err(local(name, Error::new(ENOENT))),
+                _ => Ok(status),
+            }
+        }
+    }
+
+    fn refused(payload: &[u8]) -> Result<Problem, Malformed> {
+        let refusal = Refusal::decode(payload)?;
+        Ok(Problem {
+            status: match refusal.errno.cast_signed() {
+                ENOENT => STATUS_NOT_FOUND,
+                _ => STATUS_CANNOT_RUN,
+            },
+            text: refusal.text.to_string(),
+        })
+    }
+
+    /// Writes what came; who reads it and has gone ends the run.
+    fn write(stream: &mut impl Write, bytes: &[u8]) {
+        if stream.write_all(bytes).is_err() {
+            process::exit(STATUS_NO_FILE);
+        }
+    }
+}
+
+/// The program runs on Redox only; elsewhere the library is tested.
+#[cfg(not(target_os = "redox"))]
+fn main() {}

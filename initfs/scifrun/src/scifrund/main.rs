@@ -1,0 +1,136 @@
+//! `scifrund`: runs programs that root on other nodes asks for (`scifrun`). A start script starts
+//! it on each node; for each connection it starts itself once more, so that nothing of one run is
+//! in another's process.
+#![cfg_attr(target_os = "redox", no_std, no_main)]
+
+#[cfg(target_os = "redox")]
+extern crate alloc;
+
+#[cfg(target_os = "redox")]
+mod pump;
+#[cfg(target_os = "redox")]
+mod session;
+
+#[cfg(target_os = "redox")]
+mod server {
+    use alloc::vec::Vec;
+
+    use platform::daemon::{self, NOTIFY_VARIABLE};
+    use platform::event::Queue;
+    use runtime::process::{self, Command};
+    use runtime::{env, eprintln, fs};
+    use scif::{Endpoint, Listener, PortId};
+    use scifrun::connection::Connection;
+    use scifrun::protocol::{Kind, PORT, Refusal};
+    use syscall::error::{EACCES, EAGAIN, Error};
+    use syscall::flag::EventFlags;
+
+    use crate::session;
+
+    /// Ports below this one can be bound by root only.
+    const PRIVILEGED_PORTS: u16 = 1024;
+    /// Programs at one time, of all nodes together.
+    const MAX_SESSIONS: usize = 64;
+    /// The word by which it starts itself for a connection, and the connection's descriptor then.
+    const SESSION: &str = "--session";
+    const SESSION_FD: usize = 3;
+
+    /// The program.
+    pub fn main() -> i32 {
+        let arguments: Vec<_> = env::args().skip(1).collect();
+        match arguments.first().map(|word| word.as_str()) {
+            None => serve(),
+            Some(SESSION) => session::main(SESSION_FD),
+            Some(_) => {
+                eprintln!("usage: scifrund      (start scripts do so; see scifrun --help)");
+                2
+            }
+        }
+    }
+
+    fn serve() -> i32 {
+        let listener = match Listener::bind(PORT) {
+            Ok(listener) => listener,
+            Err(error) => {
+                eprintln!("ERROR scifrund: cannot listen on port {PORT}: {error}");
+                return 1;
+            }
+        };
+        if let Err(error) = daemon::notify_ready(env::var(NOTIFY_VARIABLE).as_deref()) {
+            eprintln!("ERROR scifrund: cannot say that it is ready: {error}");
+        }
+        let nodes = fs::read_to_string(tools::host::NODES);
+        if let Some(name) = nodes.ok().and_then(|text| tools::host::name(&text)) {
+            env::set_var("HOSTNAME", &name);
+        }
+        match accept(&listener) {
+            Ok(()) => 0,
+            Err(error) => {
+                // The driver is gone; init starts both again.
+                eprintln!("INFO scifrund: accepting connections failed: {error}");
+                1
+            }
+        }
+    }
+
+    /// Serves connections until that is not possible any more. No call of it waits in the driver,
+    /// where those that do are counted.
+    fn accept(listener: &Listener) -> scif::Result<()> {
+        let mut queue = Queue::new()?;
+        queue.subscribe(listener.fd(), EventFlags::EVENT_READ, ())?;
+        let mut ready = Vec::new();
+        let mut sessions = 0;
+        loop {
+            while let Some((endpoint, peer)) = listener.try_accept()? {
+                while let Ok(Some(_)) = process::wait_any(true) {
+                    sessions -= 1;
+                }
+                sessions += usize::from(start(endpoint, peer, sessions));
+            }
+            queue.wait(None, &mut ready)?;
+        }
+    }
+
+    /// Starts a process for a connection; whether it runs.
+    fn start(endpoint: Endpoint, peer: PortId, sessions: usize) -> bool {
+        let problem = if peer.port() >= PRIVILEGED_PORTS {
+            Some((EACCES, "only root may run programs on other nodes"))
+        } else if sessions >= MAX_SESSIONS {
+            Some((EAGAIN, "too many programs of other nodes run there already"))
+        } else {
+            None
+        };
+        if let Some((errno, text)) = problem {
+            refuse(endpoint, errno, text);
+            return false;
+        }
+        let started = Command::new("scifrund")
+            .arg(SESSION)
+            .fd(SESSION_FD, endpoint.fd())
+            .spawn();
+        match started {
+            Ok(_) => true,
+            Err(error) => {
+                refuse(endpoint, error.errno, "it cannot be served there");
+                false
+            }
+        }
+    }
+
+    /// Says no. The peer has not sent anything that would be lost unread.
+    fn refuse(endpoint: Endpoint, errno: i32, text: &str) {
+        let refusal = Refusal {
+            errno: errno.unsigned_abs(),
+            text: alloc::format!("{text} ({})", Error::new(errno)),
+        };
+        // A peer that has gone needs no answer.
+        let _ = Connection::new(endpoint).send(Kind::Refused, &refusal.encode());
+    }
+}
+
+#[cfg(target_os = "redox")]
+runtime::main!(server::main);
+
+/// The program runs on Redox only; elsewhere the library is tested.
+#[cfg(not(target_os = "redox"))]
+fn main() {}

@@ -1,0 +1,169 @@
+//! The threads that pass a program's streams on.
+//!
+//! One thread takes the input, in its own pace, out of a pipe into the program's; one waits for the
+//! program's end. Both tell a third one through a pipe of *news*; that one alone sends to the
+//! client: output, errors and the news.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use libredox::Fd;
+use platform::event::Queue;
+use runtime::process::ExitStatus;
+use scifrun::connection::Connection;
+use scifrun::protocol::{self, Kind};
+use syscall::error::{EAGAIN, EINTR, EWOULDBLOCK, Result};
+use syscall::flag::{EventFlags, F_SETFL, O_NONBLOCK};
+
+/// Bytes passed on at once.
+const BLOCK: usize = 16 * 1024;
+/// Bytes of one piece of news: what, and a number.
+const NEWS: usize = 8;
+/// So many bytes of input were taken.
+const TAKEN: u32 = 1;
+/// The program has ended, with this status as waiting tells it.
+const ENDED: u32 = 2;
+
+fn piece_of_news(what: u32, number: u32) -> [u8; NEWS] {
+    let mut bytes = [0; NEWS];
+    bytes[..4].copy_from_slice(&what.to_ne_bytes());
+    bytes[4..].copy_from_slice(&number.to_ne_bytes());
+    bytes
+}
+
+/// The news of the program's end.
+pub fn ended(status: i32) -> [u8; NEWS] {
+    piece_of_news(ENDED, status.cast_unsigned())
+}
+
+/// Passes input on to its end. A program that takes no more must not hold its client up.
+pub fn input(from: &Fd, to: Fd, news: &Fd) {
+    let mut to = Some(to);
+    let mut block = alloc::vec![0; BLOCK];
+    loop {
+        let count = match from.read(&mut block) {
+            Ok(0) => return,
+            Ok(count) => count,
+            Err(error) if error.errno() == EINTR => continue,
+            Err(_) => return,
+        };
+        if let Some(open) = &to
+            && runtime::io::write_all(open.raw(), &block[..count]).is_err()
+        {
+            to = None;
+        }
+        // A block is less than 4 GiB.
+        let _ = runtime::io::write_all(news.raw(), &piece_of_news(TAKEN, count as u32));
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Source {
+    Stdout,
+    Stderr,
+    News,
+}
+
+/// What comes from a program.
+pub struct Output {
+    /// To the client.
+    pub connection: Arc<Connection>,
+    /// The program's output.
+    pub stdout: Fd,
+    /// Its errors.
+    pub stderr: Fd,
+    /// From the other threads.
+    pub news: Fd,
+    /// Names of files that are sent in the end.
+    pub fetch: Vec<String>,
+    /// Where they are.
+    pub directory: String,
+}
+
+/// What there is to read.
+enum Read {
+    Bytes(usize),
+    Nothing,
+    End,
+}
+
+fn read(file: &Fd, block: &mut [u8]) -> Read {
+    match file.read(block) {
+        Ok(0) => Read::End,
+        Ok(count) => Read::Bytes(count),
+        Err(error) if matches!(error.errno(), EAGAIN | EWOULDBLOCK | EINTR) => Read::Nothing,
+        Err(_) => Read::End,
+    }
+}
+
+impl Output {
+    /// Passes everything on: output until all who have it have ended, then the files, then the
+    /// status.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub fn run(self) -> Result<()> {
+        let mut queue = Queue::new()?;
+        let sources = [
+            (&self.stdout, Source::Stdout),
+            (&self.stderr, Source::Stderr),
+            (&self.news, Source::News),
+        ];
+        for (file, source) in sources {
+            libredox::call::fcntl(file.raw(), F_SETFL, O_NONBLOCK)?;
+            queue.subscribe(file.raw(), EventFlags::EVENT_READ, source)?;
+        }
+        let mut open = [
+            Some((&self.stdout, Kind::Stdout)),
+            Some((&self.stderr, Kind::Stderr)),
+        ];
+        let mut status = None;
+        let mut block = alloc::vec![0; BLOCK];
+        let mut ready = Vec::new();
+        loop {
+            let mut idle = true;
+            for stream in &mut open {
+                let Some((file, kind)) = *stream else {
+                    continue;
+                };
+                match read(file, &mut block) {
+                    Read::Bytes(count) => {
+                        idle = false;
+                        self.connection.send(kind, &block[..count])?;
+                    }
+                    Read::Nothing => {}
+                    Read::End => *stream = None,
+                }
+            }
+            let mut piece = [0; NEWS];
+            if let Read::Bytes(NEWS) = read(&self.news, &mut piece) {
+                idle = false;
+                let (pieces, _) = piece.as_chunks();
+                let [what, number] = [0, 1].map(|index| u32::from_ne_bytes(pieces[index]));
+                match what {
+                    TAKEN => self.connection.send(Kind::Taken, &number.to_le_bytes())?,
+                    _ => status = Some(ExitStatus::from_raw(number.cast_signed())),
+                }
+            }
+            match status {
+                Some(status) if open.iter().all(Option::is_none) => return self.end(status),
+                _ if idle => queue.wait(None, &mut ready)?,
+                _ => {}
+            }
+        }
+    }
+
+    fn end(&self, status: ExitStatus) -> Result<()> {
+        for name in &self.fetch {
+            // The client misses those that are not there.
+            let _ = self
+                .connection
+                .send_file(&format!("{}/{name}", self.directory), name)?;
+        }
+        let number = |number: Option<i32>| number.unwrap_or(0).unsigned_abs();
+        let exit = protocol::encode_exit(number(status.code()), number(status.signal()));
+        self.connection.send(Kind::Exit, &exit)
+    }
+}

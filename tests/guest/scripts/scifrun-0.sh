@@ -1,0 +1,90 @@
+# Programs that node 0 starts on node 1 (scifrun-1.sh only waits).
+. /scheme/initfs/lib/steps.sh
+
+failed=0
+check() {
+    if [ "$2" = "$3" ]; then
+        step "$1" 0
+    else
+        step "$1" 1 "got '$2' in place of '$3'"
+        failed=1
+    fi
+}
+
+scifctl wait 7 0 2> /dev/null
+check "wait for no node" $? 1
+scifctl wait 1 60
+check "wait for the card" $? 0
+# The card is there before its services are.
+until_true scifrun -n 1 true
+before=$(scifctl stats endpoints)
+
+check "output" "$(scifrun 1 echo one two)" "one two"
+check "name of the node" "$(scifrun -n card1 sh -c 'echo $HOSTNAME')" "card1"
+check "errors" "$(scifrun 1 ls /none 2>&1 > /tmp/out; cat /tmp/out)" "ls: /none: No such file or directory"
+check "input" "$(echo some words | scifrun 1 wc -w)" "2"
+scifrun 1 sh -c 'exit 7'
+check "exit status" $? 7
+scifrun 1 sh -c 'kill -9 $$'
+check "signal" $? 137
+scifrun 1 no-such-program 2> /tmp/out
+check "no such program" "$? $(cat /tmp/out)" "127 scifrun: node 1: no-such-program: No such file or directory"
+scifrun -r 1 /scheme/initfs/lib 2> /dev/null
+check "not a program" $? 126
+scifrun 9 true 2> /dev/null
+check "no such node" $? 255
+check "this node" "$(scifrun -n 0 echo here)" "here"
+
+# Large streams both ways at once, and a program that reads nothing.
+dd if=/scheme/zero of=/tmp/large bs=65536 count=64 2> /dev/null
+large=$(sha256sum < /tmp/large)
+check "large streams" "$(scifrun 1 cat < /tmp/large | sha256sum)" "$large"
+check "input that nobody wants" "$(scifrun 1 echo done < /tmp/large)" "done"
+
+# Files there and back, a script among them.
+echo 'tr_in=$(cat in.txt); echo "$tr_in, $WORD" > out.txt; pwd' > /tmp/job
+echo hello > /tmp/in.txt
+directory=$(scifrun -f /tmp/in.txt -e WORD=card -g out.txt:/tmp/back 1 /tmp/job)
+check "status of a script" $? 0
+check "a file came back" "$(cat /tmp/back)" "hello, card"
+scifrun -n 1 test -e "$directory"
+check "the directory is gone" $? 1
+scifrun -n -d /tmp 1 pwd > /tmp/out
+check "directory" "$(cat /tmp/out)" "/tmp"
+scifrun -n -g none 1 true 2> /dev/null
+check "a file that is not there" $? 1
+
+# Only root, and with a user's rights.
+as 5 scifrun -n 1 true 2> /tmp/out
+check "not root" "$? $(cat /tmp/out)" "255 scifrun: only root may run programs on other nodes"
+as 5 sh -c 'echo x > /scheme/scif/1/22' 2> /dev/null
+scifrun -n -u 5 1 sh -c 'echo 1 > /scheme/scif/limits' 2> /dev/null
+check "a user's rights" $? 1
+
+# The end of scifrun is the end of what it has started.
+scifrun -n 1 sh -c 'cat /scheme/scif/accept/4001 & cat /scheme/scif/accept/4002' &
+client=$!
+cats() { scifrun -n 1 ps | grep -c ' cat$'; }
+two_cats() { [ "$(cats)" -eq 2 ]; }
+no_cats() { [ "$(cats)" -eq 0 ]; }
+until_true two_cats
+step "programs run there" $? "$(scifrun -n 1 ps)"
+kill $client
+wait $client
+until_true no_cats
+step "programs end with scifrun" $? "$(scifrun -n 1 ps)"
+
+# Twenty at once.
+all=""
+for number in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    scifrun -n 1 echo "$number" > "/tmp/many-$number" &
+    all="$all $!"
+done
+wait $all
+check "many at once" "$(cat /tmp/many-* | wc -l)" "20"
+
+nothing_left() { [ "$(scifctl stats endpoints)" -le "$before" ]; }
+until_true nothing_left
+step "nothing is left" $? "$(scifctl connections)"
+echo bye | scifrun 1 sh -c 'cat > /tmp/bye'
+exit $failed
