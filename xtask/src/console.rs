@@ -52,6 +52,12 @@ pub fn command(settings: &Settings) -> Result<()> {
     let mut keyboard = stream
         .try_clone()
         .context(|| "share a connection".to_string())?;
+    if terminal::present() {
+        let mut sizes = keyboard
+            .try_clone()
+            .context(|| "share a connection".to_string())?;
+        terminal::follow_size(move |report| sizes.write_all(report).is_ok());
+    }
     std::thread::spawn(move || {
         terminal::read_keys(|keys| keyboard.write_all(keys).is_ok());
         let _ = keyboard.shutdown(std::net::Shutdown::Both);

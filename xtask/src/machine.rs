@@ -403,7 +403,7 @@ impl Machine {
             std::thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
                     let seat = seat.clone();
-                    std::thread::spawn(move || view(&seat, stream));
+                    std::thread::spawn(move || view(node, &seat, stream));
                 }
             });
         }
@@ -531,7 +531,7 @@ fn show(seat: &Seat, bytes: &[u8]) {
 }
 
 /// Serves one who attached: earlier output first, then what comes; his keys go to the console.
-fn view(seat: &Arc<Seat>, mut stream: UnixStream) {
+fn view(node: usize, seat: &Arc<Seat>, mut stream: UnixStream) {
     {
         let mut viewers = lock(&seat.viewers);
         // A viewer who does not read must not hold up the console.
@@ -543,6 +543,10 @@ fn view(seat: &Arc<Seat>, mut stream: UnixStream) {
             return;
         };
         viewers.streams.push(copy);
+        if lock(&seat.child).is_none() {
+            // One who watches a node that is off would wait for its words for ever.
+            let _ = stream.write_all(format!("\r\n[node {node} is off]\r\n").as_bytes());
+        }
     }
     let keyboard = Keyboard::new(&seat.input);
     let mut buffer = [0; 256];

@@ -142,6 +142,11 @@ fn interactive(settings: &Settings, parts: &Parts) -> Result<()> {
 fn converse(machine: &Machine) -> Result<()> {
     let raw = Raw::enter()?;
     let keyboard = machine.keyboard(0);
+    let sizes = keyboard.clone();
+    terminal::follow_size(move |report| {
+        sizes.send(report);
+        true
+    });
     let (leave, left) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         terminal::read_keys(|keys| {

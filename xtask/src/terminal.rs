@@ -1,11 +1,14 @@
 //! The user's terminal: raw while a console is shown on it, and as it was afterwards.
 
 use crate::report::{Context, Result};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{IsTerminal, Read, Write};
+use std::time::Duration;
 
 /// The key that leaves a console: Ctrl-].
 pub const ESCAPE: u8 = 0x1d;
+/// How often a terminal's size is looked at.
+const SIZE_POLL: Duration = Duration::from_millis(250);
 
 /// Whether somebody sits there: both input and output are a terminal.
 pub fn present() -> bool {
@@ -33,6 +36,33 @@ impl Raw {
 impl Drop for Raw {
     fn drop(&mut self) {
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+    }
+}
+
+/// Tells a console how large this terminal is, now and whenever that changes, until `send` gives
+/// false: as keys, in the words by which xterm reports it.
+pub fn follow_size(mut send: impl FnMut(&[u8]) -> bool + Send + 'static) {
+    std::thread::spawn(move || {
+        let mut told = None;
+        loop {
+            let size = tcgetwinsize(std::io::stdout()).ok();
+            let size = size.map(|size| (size.ws_row, size.ws_col));
+            if let Some((rows, columns)) = size.filter(|_| size != told)
+                && !send(&size_report(rows, columns))
+            {
+                return;
+            }
+            told = size;
+            std::thread::sleep(SIZE_POLL);
+        }
+    });
+}
+
+/// A terminal that says nothing of its size has none.
+fn size_report(rows: u16, columns: u16) -> Vec<u8> {
+    match (rows, columns) {
+        (0, _) | (_, 0) => Vec::new(),
+        _ => format!("\x1b[8;{rows};{columns}t").into_bytes(),
     }
 }
 
@@ -72,6 +102,12 @@ fn with_returns(bytes: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_size_is_told_as_xterm_does() {
+        assert_eq!(super::size_report(43, 132), b"\x1b[8;43;132t");
+        assert!(super::size_report(0, 0).is_empty());
+    }
+
     #[test]
     fn lines_begin_at_the_left_edge() {
         assert_eq!(super::with_returns(b"a\nb\r\n"), b"a\r\nb\r\r\n");

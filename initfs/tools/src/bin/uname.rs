@@ -1,0 +1,49 @@
+//! `uname`: prints the system's name.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tools::{host, io};
+
+runtime::main!(main);
+
+/// The letters, in the order in which their words are printed.
+const LETTERS: &str = "snrvm";
+
+fn main() -> i32 {
+    let arguments = io::arguments();
+    let mut words = io::Options::new(&arguments, "");
+    let mut wanted = String::new();
+    while let Some((letter, _)) = words.next() {
+        match letter {
+            'a' => wanted.push_str(LETTERS),
+            letter if LETTERS.contains(letter) => wanted.push(letter),
+            _ => return io::usage(Some(words.word())),
+        }
+    }
+    if let Some(word) = words.rest().first() {
+        return io::usage(Some(word));
+    }
+    if wanted.is_empty() {
+        wanted.push('s');
+    }
+    let nodes = runtime::fs::read_to_string(host::NODES).unwrap_or_default();
+    let parts = LETTERS.chars().filter(|letter| wanted.contains(*letter));
+    let parts: Vec<String> = parts
+        .map(|letter| match letter {
+            's' => "Skiff".into(),
+            'n' => host::name(&nodes).unwrap_or_else(|| "unknown".into()),
+            'r' => env!("CARGO_PKG_VERSION").into(),
+            'v' => "microkernel with SCIF".into(),
+            _ => "x86_64".into(),
+        })
+        .collect();
+    match io::output((parts.join(" ") + "\n").as_bytes()) {
+        Ok(()) => 0,
+        Err(error) => io::output_failed("uname", error),
+    }
+}

@@ -1,0 +1,348 @@
+//! A page for each program: what `--help`, `man` and the shell's `help` print.
+
+use alloc::format;
+use alloc::string::String;
+
+/// What is to be known of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Its name.
+    pub name: &'static str,
+    /// Its arguments.
+    pub arguments: &'static str,
+    /// What it does, in one line.
+    pub purpose: &'static str,
+    /// What its options mean, a line each; may be empty.
+    pub details: &'static str,
+}
+
+/// For a program without a page.
+pub const UNKNOWN: Page = page_of("?", "", "", "");
+
+const fn page_of(
+    name: &'static str,
+    arguments: &'static str,
+    purpose: &'static str,
+    details: &'static str,
+) -> Page {
+    Page {
+        name,
+        arguments,
+        purpose,
+        details,
+    }
+}
+
+/// All pages, by name.
+pub const PAGES: &[Page] = &[
+    page_of(
+        "as",
+        "uid program [argument…]",
+        "run a program as another user and group (root)",
+        "",
+    ),
+    page_of("cat", "[file…]", "write files to standard output", ""),
+    page_of("clear", "", "clear the screen", ""),
+    page_of(
+        "cmp",
+        "[-s] file file",
+        "compare byte by byte: 0 the same, 1 different, 2 trouble",
+        "-s  print nothing\n",
+    ),
+    page_of(
+        "cp",
+        "source… target",
+        "copy files; the target may be a directory",
+        "",
+    ),
+    page_of(
+        "cut",
+        "-b|-c|-f list [-d character] [-s] [file…]",
+        "print parts of lines",
+        "-b list  bytes\n-c list  characters\n-f list  fields, separated by tabs or -d\n\
+         -d c     the character between fields\n-s       leave lines without it out\n\
+         list: 1 2-4 5- -3, separated by commas\n",
+    ),
+    page_of("date", "", "print the time of day (UTC)", ""),
+    page_of(
+        "dd",
+        "[if=file] [of=file] [bs=size] [count=blocks] [skip=blocks] [pause=seconds]",
+        "copy in blocks of a chosen size",
+        "iflag=fullblock  fill each block\nstatus=none      print no counts\n",
+    ),
+    page_of("dmesg", "", "print the log", ""),
+    page_of(
+        "echo",
+        "[-n] [-e] [word…]",
+        "write the words",
+        "-n  no line end\n-e  \\n, \\t and so on mean something\n",
+    ),
+    page_of(
+        "env",
+        "[name=value…] [program argument…]",
+        "print the environment, or run a program with another",
+        "",
+    ),
+    page_of("false", "", "fail", ""),
+    page_of(
+        "find",
+        "[path…] [expression]",
+        "list files below directories",
+        "-name pattern  whose name matches\n-type f|d      files, or directories\n\
+         -maxdepth n    at most so many levels below the path\n\
+         -size +n|-n    more or less than n bytes\n\
+         -print         print (done in any case)\n! before a test turns it round\n",
+    ),
+    page_of("free", "", "memory of the machine, in KiB", ""),
+    page_of(
+        "grep",
+        "[-EFchilnoqvwx] [-e pattern] pattern [file…]",
+        "print lines that match; 0 when there are some, 1 when not",
+        "basic regular expressions as in POSIX; the first alternative wins, not the longest\n\
+         -E  extended ones           -F  a fixed text\n\
+         -c  count only              -l  names of files only\n\
+         -i  in any case             -n  with line numbers\n\
+         -o  the matches only        -q  nothing\n\
+         -v  lines that do not match -w  whole words\n\
+         -x  whole lines             -h  no names of files\n",
+    ),
+    page_of(
+        "head",
+        "[-n lines | -c bytes] [file…]",
+        "the beginning of files",
+        "",
+    ),
+    page_of("hexdump", "[file…]", "bytes as numbers and characters", ""),
+    page_of(
+        "hostname",
+        "",
+        "print the name of this node: host, card1…",
+        "",
+    ),
+    page_of(
+        "id",
+        "[-u | -g]",
+        "print user and group",
+        "-u  the user only\n-g  the group only\n",
+    ),
+    page_of(
+        "kill",
+        "[-signal] pid…",
+        "send a signal (TERM); each ends the program",
+        "",
+    ),
+    page_of(
+        "ls",
+        "[-l] [-a] [-1] [path…]",
+        "list directories",
+        "-l  with attributes\n-a  also names that begin with a dot\n",
+    ),
+    page_of(
+        "man",
+        "[name]",
+        "print the page of a program, or list all",
+        "",
+    ),
+    page_of(
+        "mkdir",
+        "[-p] directory…",
+        "make directories",
+        "-p  also those above; existing ones are no error\n",
+    ),
+    page_of(
+        "mv",
+        "[-f] source… target",
+        "rename files; the target may be a directory",
+        "",
+    ),
+    page_of("poweroff", "", "switch the machine off (root)", ""),
+    page_of("printf", "format [argument…]", "write formatted text", ""),
+    page_of("ps", "", "list the processes", ""),
+    page_of("pwd", "", "print the current directory", ""),
+    page_of("reboot", "", "start the machine again (root)", ""),
+    page_of(
+        "rm",
+        "[-f] [-r] path…",
+        "remove files",
+        "-f  nothing there is no error\n-r  directories and what is in them\n",
+    ),
+    page_of("rmdir", "directory…", "remove empty directories", ""),
+    page_of("scif-perf", "…", "measure SCIF; scif-perf --help", ""),
+    page_of(
+        "scifctl",
+        "…",
+        "nodes, connections, memory and limits of SCIF; scifctl --help",
+        "",
+    ),
+    page_of(
+        "scifrun",
+        "node program [argument…]",
+        "run a program on another node; scifrun --help",
+        "",
+    ),
+    page_of(
+        "sed",
+        "[-E] [-n] [-e script] script [file…]",
+        "edit a stream",
+        "-E  extended regular expressions\n-n  print only what p prints\n\
+         -e  one of several scripts\n\
+         addresses: 5  $  /re/  a,b  a!    commands: s/re/text/[gpiN]  d  p  q  =  y/abc/xyz/\n\
+         a text  i text  c text\n",
+    ),
+    page_of(
+        "seq",
+        "[first [step]] last",
+        "write numbers, one a line",
+        "",
+    ),
+    page_of(
+        "sh",
+        "[-efiux] [-c commands | script] [argument…]",
+        "the shell; `help` lists its commands",
+        "",
+    ),
+    page_of("sha256sum", "[file…]", "print the SHA-256 of files", ""),
+    page_of("sleep", "seconds", "wait; fractions are allowed", ""),
+    page_of(
+        "sort",
+        "[-fnru] [-t character] [-k from[,to]]… [file…]",
+        "sort lines",
+        "-f  in any case   -n  by number   -r  the other way   -u  equal lines once\n\
+         -t c     the character between fields (blanks)\n\
+         -k 2     from field 2 on; -k 2,2 field 2 only; n, r and f behind it\n",
+    ),
+    page_of("tail", "[-n lines] [file…]", "the end of files", ""),
+    page_of(
+        "tee",
+        "[-a] [file…]",
+        "copy standard input to standard output and to files",
+        "-a  append\n",
+    ),
+    page_of(
+        "test",
+        "expression",
+        "0 when it is true, 1 when false, 2 when it is malformed",
+        "",
+    ),
+    page_of(
+        "top",
+        "[seconds]",
+        "the processes, again and again (^C ends it)",
+        "",
+    ),
+    page_of("touch", "file…", "make files that do not exist", ""),
+    page_of(
+        "tr",
+        "[-c] [-d] [-s] set [set]",
+        "replace or remove characters of standard input",
+        "-c  the characters that are not in the first set\n-d  remove them\n\
+         -s  one in place of several equal ones\n\
+         sets: abc a-z \\n \\t \\\\ \\101 [:alpha:] [:upper:] [:space:] …\n",
+    ),
+    page_of("true", "", "succeed", ""),
+    page_of(
+        "uname",
+        "[-amnrsv]",
+        "print the system's name",
+        "-s  system  -n  node  -r  release  -v  version  -m  machine  -a  all\n",
+    ),
+    page_of("uptime", "", "seconds since the machine started", ""),
+    page_of(
+        "watch",
+        "[-n seconds] program [argument…]",
+        "run a program again and again (^C ends it)",
+        "",
+    ),
+    page_of(
+        "wc",
+        "[-l] [-w] [-c] [file…]",
+        "count lines, words and bytes",
+        "",
+    ),
+    page_of("whoami", "", "print the user: root or a number", ""),
+    page_of(
+        "yes",
+        "[word…]",
+        "write the words for ever, or until nobody reads",
+        "",
+    ),
+];
+
+/// The page of a program, by its name or path.
+pub fn page(program: &str) -> Option<&'static Page> {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    PAGES.iter().find(|page| page.name == name)
+}
+
+impl Page {
+    /// How it is called.
+    pub fn usage(&self) -> String {
+        let space = if self.arguments.is_empty() { "" } else { " " };
+        format!("{}{space}{}", self.name, self.arguments)
+    }
+
+    /// All of it.
+    pub fn text(&self) -> String {
+        let mut text = format!("usage: {}\n\n{}\n", self.usage(), self.purpose);
+        if !self.details.is_empty() {
+            text.push('\n');
+        }
+        for line in self.details.lines() {
+            text.push_str(&format!("  {line}\n"));
+        }
+        text
+    }
+
+    /// Name and version.
+    pub fn version(&self) -> String {
+        format!("{} (Skiff) {}\n", self.name, env!("CARGO_PKG_VERSION"))
+    }
+
+    /// A line of a list.
+    pub fn line(&self) -> String {
+        format!("  {:12} {}\n", self.name, self.purpose)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn every_program_has_a_page() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bin");
+        let mut programs: Vec<String> = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .map(|name| name.trim_end_matches(".rs").into())
+            .collect();
+        let elsewhere = ["scif-perf", "scifctl", "scifrun", "sh"];
+        programs.extend(elsewhere.map(String::from));
+        programs.sort();
+        let pages: Vec<&str> = PAGES.iter().map(|page| page.name).collect();
+        assert_eq!(pages, programs);
+    }
+
+    #[test]
+    fn pages_are_found_and_printed() {
+        let text = page("/scheme/initfs/bin/rm").unwrap().text();
+        let expected = "usage: rm [-f] [-r] path…\n\nremove files\n\n  -f  nothing there";
+        assert!(text.starts_with(expected), "{text}");
+        assert_eq!(
+            page("pwd").unwrap().text(),
+            "usage: pwd\n\nprint the current directory\n"
+        );
+        assert!(page("pwd").unwrap().version().starts_with("pwd (Skiff) "));
+        assert!(page("none").is_none());
+    }
+
+    #[test]
+    fn lines_fit_a_screen() {
+        for page in PAGES {
+            assert!(page.line().chars().count() <= 80, "{}", page.name);
+        }
+    }
+}
