@@ -16,11 +16,17 @@ use crate::service::{self, Daemon, Ready, Services};
 
 /// Directory of the start scripts.
 const SCRIPTS: &str = "/scheme/initfs/lib/init.d";
+/// The process that starts everything.
+const INIT: u32 = 1;
 /// Status of a script whose shell could not be started, as shells have it.
 const CANNOT_RUN: i32 = 127;
 
 /// Runs process 1.
 pub fn main() -> i32 {
+    if runtime::process::id() != INIT {
+        runtime::eprintln!("init: starts the services as process 1, and runs already");
+        return 2;
+    }
     let settings = fs::read_to_string("/scheme/sys/env").unwrap_or_default();
     for line in settings.lines() {
         if let Some((name @ "LOG", value)) = line.split_once('=') {

@@ -28,7 +28,7 @@ mod program {
     const USAGE: &str = "\
 usage: scifctl                      node, nodes and connections at a glance
        scifctl nodes                nodes that are online or lost
-       scifctl cards                coprocessor cards of this host
+       scifctl cards                Xeon Phi cards of this host (other nodes boot by themselves)
        scifctl boot|reset|shutdown CARD   commands one, by its node's number (root)
        scifctl ports                ports in use on this node
        scifctl connections          connections of this node
@@ -236,7 +236,19 @@ usage: scifctl                      node, nodes and connections at a glance
     fn command_card(command: &str, card: &str) -> Result<(), i32> {
         let cards = Table::parse(&scif("cards")?);
         let Some((_, state)) = cards.pairs("node", "state").find(|(node, _)| *node == card) else {
-            eprintln!("scifctl: no card is node {card}; `scifctl cards` lists them");
+            let nodes = Table::parse(&scif("nodes")?);
+            let mut known = nodes.pairs("node", "state");
+            match known.any(|(node, _)| node == card) {
+                true => eprintln!(
+                    "scifctl: node {card} is no Xeon Phi card: it boots by itself, and is \
+                     commanded at its own console"
+                ),
+                false => {
+                    eprintln!(
+                        "scifctl: no Xeon Phi card is node {card}; `scifctl cards` lists them"
+                    );
+                }
+            }
             return Err(1);
         };
         let path = alloc::format!("{SCIF}/cards");

@@ -264,7 +264,7 @@ pub fn quote(text: &str) -> String {
 }
 
 /// Words with a meaning where a command may begin.
-const RESERVED: &[&str] = &[
+pub const RESERVED: &[&str] = &[
     "if", "then", "elif", "else", "fi", "while", "until", "for", "in", "do", "done", "case",
     "esac", "{", "}", "!", "time",
 ];

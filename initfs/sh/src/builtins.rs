@@ -7,6 +7,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use tools::manual::{self, Page};
+
 use crate::arith::Variables;
 use crate::ast::{is_reserved, quote};
 use crate::shell::{Flow, Run, Shell};
@@ -43,7 +45,13 @@ const BUILTINS: &[(&str, &str, &str)] = &[
     ("exit", "[status]", "leave the shell"),
     ("export", "name[=value]…", "pass variables on to programs"),
     ("false", "", "fail"),
+    (
+        "fg",
+        "[%job]",
+        "wait for a background command, which ^C ends",
+    ),
     ("help", "", "print this list"),
+    ("history", "[count]", "print the lines that were typed"),
     ("jobs", "", "list background commands"),
     ("kill", "[-signal] pid|%job…", "send a signal"),
     (
@@ -84,6 +92,10 @@ impl<S: System> Shell<S> {
         BUILTINS.iter().any(|(known, _, _)| *known == name)
     }
 
+    pub(crate) fn builtin_names() -> impl Iterator<Item = &'static str> {
+        BUILTINS.iter().map(|(name, _, _)| *name)
+    }
+
     /// Runs the builtin that the first argument names.
     pub(crate) fn builtin(&mut self, arguments: &[String]) -> Run {
         let Some((name, rest)) = arguments.split_first() else {
@@ -105,7 +117,9 @@ impl<S: System> Shell<S> {
             "exec" => return self.exec(rest),
             "exit" => return self.exit(rest),
             "export" | "readonly" => self.mark(name, rest),
+            "fg" => return self.to_foreground(rest),
             "help" => self.help(),
+            "history" => self.show_history(rest),
             "jobs" => self.list_jobs(),
             "kill" => self.kill(rest),
             "local" => self.local(rest),
@@ -310,7 +324,7 @@ impl<S: System> Shell<S> {
     }
 
     fn help(&mut self) -> Result<i32, String> {
-        let mut out = String::from("Commands of the shell (programs: ls /scheme/initfs/bin):\n");
+        let mut out = String::from("Commands of the shell:\n");
         for (name, arguments, purpose) in BUILTINS {
             let usage = format!("{name} {arguments}");
             let padding = 36usize.saturating_sub(usage.chars().count());
@@ -319,6 +333,11 @@ impl<S: System> Shell<S> {
         out.push_str(
             "Syntax: a | b, a && b, a || b, ! a, a &, ( … ), { …; }, if, while, until, for, case,\n\
              name() { …; }, time a, < > >> <> 2> 2>&1 <<, $x ${x:-y} $(a) $((1 + 2)) * ?\n",
+        );
+        out.push_str("Programs (`man NAME` and `NAME --help` say more):\n");
+        out.extend(manual::PAGES.iter().map(Page::line));
+        out.push_str(
+            "Keys: Tab completes, ^R searches the history, ^C interrupts, ^D ends the input\n",
         );
         self.write(1, out.as_bytes()).map(|()| 0)
     }

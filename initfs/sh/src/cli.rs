@@ -126,7 +126,7 @@ fn from_input<S: System>(shell: &mut Shell<S>) -> i32 {
             // When this fails the read below fails as well.
             let _ = shell.write(2, text.as_bytes());
         }
-        let line = match shell.read_line() {
+        let line = match shell.read_typed_line() {
             Ok(line) => line,
             Err(message) => {
                 shell.complain(&format!("standard input: {message}"));
@@ -134,6 +134,11 @@ fn from_input<S: System>(shell: &mut Shell<S>) -> i32 {
             }
         };
         let end = line.is_none();
+        if shell.interactive
+            && let Some(line) = &line
+        {
+            shell.remember(&String::from_utf8_lossy(line));
+        }
         if let Some(line) = &line {
             pending.push_str(&String::from_utf8_lossy(line));
             pending.push('\n');

@@ -111,6 +111,10 @@ impl System for Host {
         fd.is_terminal()
     }
 
+    fn completer(&mut self, _: &Self::Fd) -> Option<Self::Fd> {
+        None
+    }
+
     fn spawn(&mut self, program: &Program<'_, Self::Fd>) -> Result<Pid> {
         let mut command = command(program);
         let child = command.spawn().map_err(|error| errno(&error))?;
@@ -198,7 +202,7 @@ impl System for Host {
         })
     }
 
-    fn names(&mut self, path: &str) -> Result<Vec<String>> {
+    fn names(&self, path: &str) -> Result<Vec<String>> {
         let entries = std::fs::read_dir(path).map_err(|error| errno(&error))?;
         Ok(entries
             .flatten()

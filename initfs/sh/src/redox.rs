@@ -146,6 +146,11 @@ impl System for Redox {
         is_console(fd.raw())
     }
 
+    fn completer(&mut self, fd: &Self::Fd) -> Option<Self::Fd> {
+        let completer = libredox::call::dup(fd.raw(), b"complete").ok()?;
+        Some(Rc::new(Open::Own(Fd::new(completer))))
+    }
+
     fn spawn(&mut self, program: &Program<'_, Self::Fd>) -> Result<Pid> {
         let mut command = command(program);
         command.spawn().map(|child| child.pid()).map_err(errno)
@@ -226,7 +231,7 @@ impl System for Redox {
         })
     }
 
-    fn names(&mut self, path: &str) -> Result<Vec<String>> {
+    fn names(&self, path: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(path).map_err(errno)? {
             let entry = entry.map_err(errno)?;

@@ -25,6 +25,7 @@ use crate::parser::{self, Parser};
 use crate::system::{Errno, Pid, System};
 
 mod commands;
+mod interactive;
 mod launch;
 mod pipeline;
 mod subshell;
@@ -157,6 +158,8 @@ pub struct Shell<S: System> {
     pub(crate) last_background: Option<Pid>,
     pub(crate) exit_trap: Option<String>,
     pub(crate) interactive: bool,
+    /// Lines a person has typed.
+    pub(crate) history: Vec<String>,
     /// Status of the last command.
     pub(crate) status: i32,
     /// Enclosing loops of the current function.
@@ -214,6 +217,7 @@ impl<S: System> Shell<S> {
             last_background: None,
             exit_trap: None,
             interactive: false,
+            history: Vec::new(),
             status: 0,
             loops: 0,
             functions_deep: 0,

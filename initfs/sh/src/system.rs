@@ -56,6 +56,9 @@ pub trait System {
     fn write(&mut self, fd: &Self::Fd, bytes: &[u8]) -> Result<()>;
     /// Does a person sit at the other end?
     fn is_terminal(&self, fd: &Self::Fd) -> bool;
+    /// The same terminal as a file that asks for words to be completed, if it can: reads deliver
+    /// lines, or the text before the cursor and a tab; what is written is inserted there.
+    fn completer(&mut self, fd: &Self::Fd) -> Option<Self::Fd>;
 
     /// Starts a program.
     fn spawn(&mut self, program: &Program<'_, Self::Fd>) -> Result<Pid>;
@@ -83,7 +86,7 @@ pub trait System {
     /// What is under the path.
     fn facts(&self, path: &str) -> Option<Facts>;
     /// The names in a directory, without `.` and `..`.
-    fn names(&mut self, path: &str) -> Result<Vec<String>>;
+    fn names(&self, path: &str) -> Result<Vec<String>>;
 
     /// Nanoseconds of a clock that only goes forward.
     fn now(&self) -> u64;

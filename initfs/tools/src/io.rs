@@ -6,9 +6,12 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::lines::Lines;
+use crate::manual;
 use libredox::Fd;
 use runtime::fs::File;
 use runtime::io::{Read, Write};
+use runtime::process::Command;
 use syscall::error::{ECONNRESET, EISDIR, EPIPE, Error, Result};
 
 /// Bytes moved at once. Buffers of whole pages are handed to a scheme without a copy.
@@ -40,20 +43,49 @@ impl Buffer {
     }
 }
 
-/// Arguments without the program's name.
+/// Arguments without the program's name. `--help` and `--version` as the first one are answered
+/// here, from the program's [page](manual), and end the program.
 pub fn arguments() -> Vec<String> {
-    runtime::env::args().skip(1).collect()
+    let words: Vec<String> = runtime::env::args().skip(1).collect();
+    let answer = match words.first().map(String::as_str) {
+        Some("--help") => page().text(),
+        Some("--version") => page().version(),
+        _ => return words,
+    };
+    let status = match output(answer.as_bytes()) {
+        Ok(()) => 0,
+        Err(error) => output_failed(page().name, error),
+    };
+    runtime::process::exit(status)
+}
+
+/// For programs that take no arguments; the status to exit with when there are some.
+pub fn no_arguments() -> Option<i32> {
+    let words = arguments();
+    words.first().map(|word| usage(Some(word)))
+}
+
+/// The page of the program that runs.
+fn page() -> &'static manual::Page {
+    manual::page(&runtime::env::program_name()).unwrap_or(&manual::UNKNOWN)
+}
+
+/// Is a word an option? A dash alone stands for standard input.
+pub fn is_option(word: &str) -> bool {
+    word.starts_with('-') && word.len() > 1
 }
 
 /// Reports a wrong command line; gives the status to exit with. `wrong` is the word that is wrong,
-/// `None` when words are missing or too many. `text` says how the program is called, its name
-/// first.
-pub fn usage(wrong: Option<&str>, text: &str) -> i32 {
-    if let Some(wrong) = wrong {
-        let program = text.split(' ').next().unwrap_or_default();
-        runtime::eprintln!("{program}: `{wrong}` is not understood");
+/// `None` when words are missing or too many.
+pub fn usage(wrong: Option<&str>) -> i32 {
+    let page = page();
+    let name = page.name;
+    match wrong {
+        Some(wrong) => runtime::eprintln!("{name}: `{wrong}` is not understood"),
+        None => runtime::eprintln!("{name}: arguments are missing, or too many"),
     }
-    runtime::eprintln!("usage: {text}");
+    runtime::eprintln!("usage: {}", page.usage());
+    runtime::eprintln!("`{name} --help` says more");
     2
 }
 
@@ -129,6 +161,8 @@ pub enum CopyError {
     Input(Error),
     /// Writing.
     Output(Error),
+    /// Nothing: the rest is not wanted.
+    Enough,
 }
 
 /// Passes all blocks of the input to `each`, whose error is one of output.
@@ -164,9 +198,139 @@ pub fn for_each_input(
             Ok(()) => {}
             Err(CopyError::Input(error)) => status = report(program, path, error),
             Err(CopyError::Output(error)) => return output_failed(program, error),
+            Err(CopyError::Enough) => return status,
         }
     }
     status
+}
+
+/// Runs `each` for every line, without its end, of every path (standard input when there is none),
+/// with the output so far, to which it adds. Gives the status to exit with.
+pub fn for_each_line(
+    program: &str,
+    paths: &[String],
+    mut each: impl FnMut(&[u8], &mut Vec<u8>) -> core::result::Result<(), CopyError>,
+) -> i32 {
+    let mut buffer = Buffer::new(BLOCK);
+    for_each_input(program, paths, |_, input| {
+        let mut lines = Lines::new();
+        let mut out = Vec::new();
+        let mut over = Ok(());
+        let mut one = |line: &[u8], out: &mut Vec<u8>| {
+            over = each(line.strip_suffix(b"\n").unwrap_or(line), out);
+            over.is_ok()
+        };
+        loop {
+            let count = input.read(buffer.bytes()).map_err(CopyError::Input)?;
+            let block = &buffer.bytes()[..count];
+            let mut go_on = lines.push(block, |line| one(line, &mut out));
+            if count == 0
+                && let Some(rest) = lines.finish()
+            {
+                go_on = one(&rest, &mut out);
+            }
+            output(&out).map_err(CopyError::Output)?;
+            out.clear();
+            if count == 0 || !go_on {
+                break;
+            }
+        }
+        over
+    })
+}
+
+/// The options of a command line: letters, several in a word, some of which have a value, in the
+/// same word or the next one. They end with the first other word, or with `--`.
+pub struct Options<'a> {
+    words: &'a [String],
+    /// Letters of the present word that are left.
+    letters: &'a str,
+    word: &'a str,
+    with_value: &'static str,
+}
+
+impl<'a> Options<'a> {
+    /// The options in `words`; the letters in `with_value` have one.
+    pub fn new(words: &'a [String], with_value: &'static str) -> Self {
+        Options {
+            words,
+            letters: "",
+            word: "",
+            with_value,
+        }
+    }
+
+    /// The next letter, and its value. A letter without the value that it must have comes as `?`.
+    #[allow(clippy::should_implement_trait)] // The rest is asked for behind the last one.
+    pub fn next(&mut self) -> Option<(char, Option<&'a str>)> {
+        if self.letters.is_empty() {
+            let (first, rest) = self.words.split_first()?;
+            if !is_option(first) {
+                return None;
+            }
+            self.words = rest;
+            if first == "--" {
+                return None;
+            }
+            (self.word, self.letters) = (first, &first[1..]);
+        }
+        let letter = self.letters.chars().next()?;
+        self.letters = &self.letters[letter.len_utf8()..];
+        if !self.with_value.contains(letter) {
+            return Some((letter, None));
+        }
+        let value = core::mem::take(&mut self.letters);
+        if !value.is_empty() {
+            return Some((letter, Some(value)));
+        }
+        match self.words.split_first() {
+            Some((value, rest)) => {
+                self.words = rest;
+                Some((letter, Some(value)))
+            }
+            None => Some(('?', None)),
+        }
+    }
+
+    /// The word of the last letter.
+    pub fn word(&self) -> &'a str {
+        self.word
+    }
+
+    /// The words behind the options.
+    pub fn rest(&self) -> &'a [String] {
+        self.words
+    }
+}
+
+/// The name of a user or group.
+pub fn user_name(id: u32) -> String {
+    match id {
+        0 => "root".into(),
+        id => alloc::format!("{id}"),
+    }
+}
+
+/// Clears the screen and runs a program, again and again; gives the status of a run that failed to
+/// begin. An interrupt ends it.
+pub fn repeat(name: &str, program: &[String], pause: core::time::Duration) -> i32 {
+    let title = alloc::format!(
+        "\x1b[H\x1b[2Jevery {} ms: {}\n\n",
+        pause.as_millis(),
+        program.join(" ")
+    );
+    loop {
+        if let Err(error) = output(title.as_bytes()) {
+            return output_failed(name, error);
+        }
+        let mut command = Command::new(&program[0]);
+        command.args(&program[1..]);
+        if let Err(error) = command.spawn().and_then(|mut child| child.wait()) {
+            report(name, &program[0], error);
+            return 127;
+        }
+        runtime::time::sleep(pause);
+    }
 }
 
 /// Room in the scheme `memory`: total and free bytes.

@@ -8,12 +8,18 @@
 extern crate alloc;
 
 pub mod condition;
+pub mod cut;
 pub mod echo;
+pub mod glob;
 pub mod host;
 #[cfg(target_os = "redox")]
 pub mod io;
 pub mod lines;
+pub mod manual;
 pub mod number;
-pub mod pattern;
 pub mod printf;
+pub mod regex;
+pub mod sed;
 pub mod signal;
+pub mod sort;
+pub mod tr;

@@ -30,6 +30,45 @@ check grep_invert last "$(grep -v o text | tail -n 1)"
 check grep_pattern 1 "$(printf "1 up\n0 1\n" | grep -c "^1 ")"
 grep -q nothing text
 check grep_status 1 $?
+check cut "b:d" "$(echo a:b:c:d | cut -d : -f 2,4)"
+check tr "HELLO" "$(echo hello | tr a-z A-Z)"
+check tr_delete "ac" "$(echo abc | tr -d b)"
+check sort "1 2 10" "$(echo $(printf '10\n1\n2\n' | sort -n))"
+check sort_keys "b:1 a:2" "$(echo $(printf 'a:2\nb:1\n' | sort -t : -k 2))"
+check sed "one 2 words" "$(sed -n 's/two/one 2/p' text)"
+check sed_quit "1 2" "$(echo $(sed 2q five))"
+check sed_last 5 "$(sed -n '$p' five)"
+check grep_extended "2" "$(grep -c -E '^(one|two)' text)"
+check grep_options "4:last" "$(grep -in LAST text)"
+check grep_only "tw wo wo" "$(echo $(grep -o 'tw\|wo' text; echo two | grep -o wo))"
+check grep_names text "$(grep -l two five text)"
+mkdir -p /tmp/tools/found/below
+touch found/x.c found/below/y.c found/z
+check find "found/below/y.c found/x.c" "$(echo $(find found -name '*.c'))"
+check find_type "found found/below" "$(echo $(find found -type d))"
+check find_depth "found found/below found/x.c found/z" "$(echo $(find found -maxdepth 1))"
+mv found/z found/below
+check mv "below x.c z y.c" "$(echo $(ls found | sort) $(ls found/below | sort -r))"
+rm -r found
+check hostname host "$(hostname)"
+check uname "Skiff host" "$(uname -sn)"
+check id "uid=0(root) gid=0(root)" "$(id)"
+check whoami root "$(whoami)"
+check whoami_other 5 "$(as 5 whoami)"
+for program in rm poweroff reboot cat grep uptime; do
+    check "help of $program" "usage: $program" "$($program --help | head -n 1 | cut -c 1-$((7 + ${#program})))"
+    check "version of $program" "$program (Skiff)" "$($program --version | cut -d ' ' -f 1,2)"
+done
+date nonsense 2>other
+check unknown_argument "2 date: \`nonsense\` is not understood" "$? $(head -n 1 other)"
+poweroff now 2>other
+check unknown_argument_of_poweroff 2 $?
+init 2>other
+check init "2 init: starts the services as process 1, and runs already" "$? $(cat other)"
+check man "usage: cut" "$(man cut | head -n 1 | cut -c 1-10)"
+check help 2 "$(help | grep -c -E '^  (cut|scifrun) ')"
+check home /root "$(cd; pwd)"
+
 check tee "1 2 3 4 5" "$(cat five | tee copy other >/dev/null; echo $(cat copy))"
 cmp copy other
 check tee_files 0 $?

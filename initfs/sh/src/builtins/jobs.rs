@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::shell::Shell;
+use crate::shell::{Flow, INTERRUPTED, Run, Shell};
 use crate::system::{Pid, System};
 
 impl<S: System> Shell<S> {
@@ -60,6 +60,34 @@ impl<S: System> Shell<S> {
             .jobs
             .iter()
             .position(|job| job.processes.iter().any(|(id, _)| *id == pid)))
+    }
+
+    /// Waits for one job, the newest one unless told otherwise, as for a command in the foreground.
+    pub(super) fn to_foreground(&mut self, rest: &[String]) -> Run {
+        self.reap();
+        let found = match rest {
+            [] => Ok(self.jobs.len().checked_sub(1)),
+            [word] => self.find_job(word),
+            _ => Err("one job is expected".into()),
+        };
+        let index = match found {
+            Ok(Some(index)) => index,
+            Ok(None) => {
+                self.complain("fg: there is no such job");
+                return Ok(1);
+            }
+            Err(message) => {
+                self.complain(&format!("fg: {message}"));
+                return Ok(1);
+            }
+        };
+        let text = format!("{}\n", self.jobs[index].text);
+        // The terminal may be gone; the next read finds out.
+        let _ = self.write(2, text.as_bytes());
+        match self.wait_job(index) {
+            INTERRUPTED if self.interactive => Err(Flow::Interrupt),
+            status => Ok(status),
+        }
     }
 
     pub(super) fn wait_builtin(&mut self, rest: &[String]) -> Result<i32, String> {

@@ -17,7 +17,7 @@ fn main() -> i32 {
                 return 2;
             }
         },
-        _ => return io::usage(None, "as uid program [argument…]"),
+        _ => return io::usage(None),
     };
     let mut command = Command::new(name);
     command.args(rest).uid(uid).gid(uid);

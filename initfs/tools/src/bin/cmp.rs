@@ -21,7 +21,7 @@ fn main() -> i32 {
             .iter()
             .find(|word| word.len() > 1 && word.starts_with('-'));
         let wrong = wrong.or(arguments.get(2)).map(|word| word.as_str());
-        return io::usage(wrong, "cmp [-s] file file");
+        return io::usage(wrong);
     };
     match compare(first, second) {
         Ok(None) => 0,

@@ -15,9 +15,12 @@ runtime::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();
+    if let Some(option) = arguments.iter().find(|word| io::is_option(word)) {
+        return io::usage(Some(option));
+    }
     let (target, sources) = match arguments.split_last() {
         Some((target, sources)) if !sources.is_empty() => (target, sources),
-        _ => return io::usage(None, "cp source… target"),
+        _ => return io::usage(None),
     };
     let directory = fs::metadata(target).is_ok_and(|data| data.is_dir());
     if sources.len() > 1 && !directory {
@@ -37,6 +40,7 @@ fn main() -> i32 {
             Ok(()) => continue,
             Err(CopyError::Input(error)) => io::report("cp", source, error),
             Err(CopyError::Output(error)) => io::report("cp", &target, error),
+            Err(CopyError::Enough) => continue,
         };
     }
     status

@@ -7,6 +7,9 @@ use tools::{io, number};
 runtime::main!(main);
 
 fn main() -> i32 {
+    if let Some(status) = io::no_arguments() {
+        return status;
+    }
     let text = number::show_date(runtime::time::unix_time().as_secs()) + " UTC\n";
     match io::output(text.as_bytes()) {
         Ok(()) => 0,

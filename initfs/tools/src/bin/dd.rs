@@ -18,8 +18,6 @@ use tools::number;
 
 runtime::main!(main);
 
-const USAGE: &str = "dd [if=file] [of=file] [bs=size] [count=blocks] [skip=blocks] \
-                     [pause=seconds] [fullblock=1] [status=none]";
 /// Largest block: it is one buffer in memory.
 const MAX_BLOCK: u64 = 16 << 20;
 
@@ -70,8 +68,7 @@ fn main() -> i32 {
     };
     for argument in &arguments {
         if options.set(argument).is_none() {
-            runtime::eprintln!("dd: `{argument}` is not an argument dd takes");
-            return io::usage(None, USAGE);
+            return io::usage(Some(argument));
         }
     }
     let Options {

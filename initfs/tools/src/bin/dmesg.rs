@@ -7,6 +7,9 @@ use tools::io;
 runtime::main!(main);
 
 fn main() -> i32 {
+    if let Some(status) = io::no_arguments() {
+        return status;
+    }
     match runtime::fs::read("/scheme/log") {
         Ok(text) => match io::output(&text) {
             Ok(()) => 0,

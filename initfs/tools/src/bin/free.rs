@@ -11,6 +11,9 @@ use tools::io;
 runtime::main!(main);
 
 fn main() -> i32 {
+    if let Some(status) = io::no_arguments() {
+        return status;
+    }
     let (total, free) = match io::memory() {
         Ok(memory) => memory,
         Err(error) => return io::report("free", "/scheme/memory", error),

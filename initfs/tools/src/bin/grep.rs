@@ -1,94 +1,123 @@
-//! `grep [-cqvF] pattern [file…]`: lines that match a basic regular expression (with -F: hold a
-//! fixed text); status 0 when there are some.
+//! `grep`: lines that match a regular expression; status 0 when there are some.
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
 use alloc::format;
-use alloc::vec::Vec;
+use alloc::string::String;
 
 use tools::io::{self, CopyError};
-use tools::lines::Lines;
-use tools::pattern::Pattern;
+use tools::regex::{self, Options, Syntax};
 
 runtime::main!(main);
 
-const USAGE: &str = "grep [-cqvF] pattern [file…]";
+#[derive(Default)]
+struct Output {
+    count_only: bool,
+    names_only: bool,
+    quiet: bool,
+    invert: bool,
+    numbers: bool,
+    matches_only: bool,
+    no_names: bool,
+}
 
 fn main() -> i32 {
     let arguments = io::arguments();
-    let (mut count_only, mut quiet, mut invert, mut fixed) = (false, false, false, false);
-    let mut words = arguments.as_slice();
-    while let Some((first, rest)) = words.split_first()
-        && let Some(letters) = first
-            .strip_prefix('-')
-            .filter(|letters| !letters.is_empty())
-    {
-        words = rest;
-        if letters == "-" {
-            break;
-        }
-        for letter in letters.chars() {
-            match letter {
-                'c' => count_only = true,
-                'q' => quiet = true,
-                'v' => invert = true,
-                'F' => fixed = true,
-                _ => return io::usage(Some(first), USAGE),
-            }
+    let mut words = io::Options::new(&arguments, "e");
+    let (mut options, mut show, mut expression) = (Options::default(), Output::default(), None);
+    while let Some((letter, value)) = words.next() {
+        match (letter, value) {
+            ('E', None) => options.syntax = Syntax::Extended,
+            ('F', None) => options.syntax = Syntax::Fixed,
+            ('i', None) => options.ignore_case = true,
+            ('w', None) => options.words = true,
+            ('x', None) => options.lines = true,
+            ('c', None) => show.count_only = true,
+            ('l', None) => show.names_only = true,
+            ('q', None) => show.quiet = true,
+            ('v', None) => show.invert = true,
+            ('n', None) => show.numbers = true,
+            ('o', None) => show.matches_only = true,
+            ('h', None) => show.no_names = true,
+            ('e', Some(text)) => expression = Some(text),
+            _ => return io::usage(Some(words.word())),
         }
     }
-    let Some((text, paths)) = words.split_first() else {
-        return io::usage(None, USAGE);
+    let mut paths = words.rest();
+    let text = match (expression, paths.split_first()) {
+        (Some(text), _) => text,
+        (None, Some((text, rest))) => {
+            paths = rest;
+            text
+        }
+        (None, None) => return io::usage(None),
     };
-    let pattern = match fixed {
-        true => Some(Pattern::fixed(text.as_bytes())),
-        false => Pattern::parse(text.as_bytes()),
-    };
-    let Some(pattern) = pattern else {
-        runtime::eprintln!("grep: {text}: an unclosed [ or a \\ at the end; try -F");
-        return 2;
+    let regex = match regex::parse(text, options) {
+        Ok(regex) => regex,
+        Err(wrong) => {
+            runtime::eprintln!("grep: {wrong}");
+            return 2;
+        }
     };
     let mut found = false;
-    let mut buffer = io::Buffer::new(io::BLOCK);
-    let status = io::for_each_input("grep", paths, |path, input| {
-        let prefix = if paths.len() > 1 {
+    let several = paths.len() > 1 && !show.no_names;
+    let one = [String::from("-")];
+    let mut status = 0;
+    for path in if paths.is_empty() { &one } else { paths } {
+        let prefix = if several {
             format!("{path}:")
         } else {
-            Default::default()
+            String::new()
         };
-        let mut matches = 0u64;
-        let mut out = Vec::new();
-        let mut line = |line: &[u8], out: &mut Vec<u8>| {
-            if pattern.matches(line.strip_suffix(b"\n").unwrap_or(line)) != invert {
-                matches += 1;
-                if !count_only && !quiet {
-                    out.extend_from_slice(prefix.as_bytes());
-                    out.extend_from_slice(line);
-                }
+        let (mut matches, mut number) = (0u64, 0u64);
+        let result = io::for_each_line("grep", core::slice::from_ref(path), |line, out| {
+            number += 1;
+            let text = String::from_utf8_lossy(line);
+            if regex.is_match(&text) == show.invert {
+                return Ok(());
             }
-        };
-        let mut lines = Lines::new();
-        io::blocks(input, &mut buffer, |block| {
-            lines.push(block, |text| {
-                line(text, &mut out);
-                true
-            });
-            io::output(&out)?;
-            out.clear();
+            matches += 1;
+            if show.quiet || show.names_only {
+                return Err(CopyError::Enough);
+            }
+            if show.count_only {
+                return Ok(());
+            }
+            let mut put = |part: &[u8]| {
+                out.extend_from_slice(prefix.as_bytes());
+                if show.numbers {
+                    out.extend_from_slice(format!("{number}:").as_bytes());
+                }
+                out.extend_from_slice(part);
+                out.push(b'\n');
+            };
+            if show.matches_only {
+                let parts = regex.find_iter(&text).map(|found| found.as_str());
+                parts
+                    .filter(|part| !part.is_empty())
+                    .for_each(|part| put(part.as_bytes()));
+            } else {
+                put(line);
+            }
             Ok(())
-        })?;
-        if let Some(mut rest) = lines.finish() {
-            rest.push(b'\n');
-            line(&rest, &mut out);
-        }
+        });
+        status = status.max(result);
         found |= matches > 0;
-        if count_only && !quiet {
-            out = format!("{prefix}{matches}\n").into_bytes();
+        let summary = if show.quiet {
+            String::new()
+        } else if show.names_only && matches > 0 {
+            format!("{path}\n")
+        } else if show.count_only && !show.names_only {
+            format!("{prefix}{matches}\n")
+        } else {
+            String::new()
+        };
+        if let Err(error) = io::output(summary.as_bytes()) {
+            return io::output_failed("grep", error);
         }
-        io::output(&out).map_err(CopyError::Output)
-    });
+    }
     match status {
         0 => i32::from(!found),
         _ => 2,

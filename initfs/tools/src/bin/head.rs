@@ -29,7 +29,7 @@ fn main() -> i32 {
         }
         count = match tools::number::size(&value) {
             Some(count) if matches!(letters, "" | "n" | "c") => count,
-            _ => return io::usage(Some(&wrong), "head [-n lines | -c bytes] [file…]"),
+            _ => return io::usage(Some(&wrong)),
         };
     }
     let mut buffer = io::Buffer::new(io::BLOCK);

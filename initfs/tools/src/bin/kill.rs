@@ -6,8 +6,6 @@ use tools::{io, signal};
 
 runtime::main!(main);
 
-const USAGE: &str = "kill [-signal] pid…";
-
 fn main() -> i32 {
     let arguments = io::arguments();
     let (number, pids) = match arguments.split_first() {
@@ -21,7 +19,7 @@ fn main() -> i32 {
         _ => (15, arguments.as_slice()),
     };
     if pids.is_empty() {
-        return io::usage(None, USAGE);
+        return io::usage(None);
     }
     let mut status = 0;
     for word in pids {

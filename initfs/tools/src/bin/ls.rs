@@ -34,7 +34,7 @@ fn main() -> i32 {
                         'l' => options.long = true,
                         'a' => options.all = true,
                         '1' => {}
-                        _ => return io::usage(Some(&argument), "ls [-l] [-a] [-1] [path…]"),
+                        _ => return io::usage(Some(&argument)),
                     }
                 }
             }

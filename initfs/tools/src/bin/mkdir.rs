@@ -12,8 +12,6 @@ use tools::io;
 
 runtime::main!(main);
 
-const USAGE: &str = "mkdir [-p] directory…";
-
 fn main() -> i32 {
     let mut parents = false;
     let mut paths = Vec::new();
@@ -21,13 +19,13 @@ fn main() -> i32 {
         match argument.as_str() {
             "-p" => parents = true,
             _ if argument.starts_with('-') && argument.len() > 1 => {
-                return io::usage(Some(&argument), USAGE);
+                return io::usage(Some(&argument));
             }
             _ => paths.push(argument),
         }
     }
     if paths.is_empty() {
-        return io::usage(None, USAGE);
+        return io::usage(None);
     }
     let mut status = 0;
     for path in &paths {

@@ -9,7 +9,7 @@ runtime::main!(main);
 fn main() -> i32 {
     let arguments = io::arguments();
     let Some((format, arguments)) = arguments.split_first() else {
-        return io::usage(None, "printf format [argument…]");
+        return io::usage(None);
     };
     let (text, result) = tools::printf::text(format, arguments);
     if let Err(error) = io::output(&text) {

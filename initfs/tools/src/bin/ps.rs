@@ -7,6 +7,9 @@ use tools::io;
 runtime::main!(main);
 
 fn main() -> i32 {
+    if let Some(status) = io::no_arguments() {
+        return status;
+    }
     let text = runtime::fs::read("/scheme/proc/ps")
         .or_else(|error| runtime::fs::read("/scheme/sys/context").map_err(|_| error));
     match text {

@@ -7,6 +7,9 @@ use tools::io;
 runtime::main!(main);
 
 fn main() -> i32 {
+    if let Some(status) = io::no_arguments() {
+        return status;
+    }
     let text = runtime::env::current_dir() + "\n";
     match io::output(text.as_bytes()) {
         Ok(()) => 0,

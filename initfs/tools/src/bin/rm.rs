@@ -15,8 +15,6 @@ runtime::main!(main);
 /// Directories deeper than this are not removed: removing recurses.
 const MAX_DEPTH: u32 = 100;
 
-const USAGE: &str = "rm [-f] [-r] path…";
-
 fn main() -> i32 {
     let (mut force, mut recursive) = (false, false);
     let mut paths = Vec::new();
@@ -26,13 +24,13 @@ fn main() -> i32 {
             "-r" => recursive = true,
             "-rf" | "-fr" => (force, recursive) = (true, true),
             _ if argument.starts_with('-') && argument.len() > 1 => {
-                return io::usage(Some(&argument), USAGE);
+                return io::usage(Some(&argument));
             }
             _ => paths.push(argument),
         }
     }
     if paths.is_empty() && !force {
-        return io::usage(None, USAGE);
+        return io::usage(None);
     }
     let mut status = 0;
     for path in &paths {

@@ -9,7 +9,7 @@ runtime::main!(main);
 fn main() -> i32 {
     let paths = io::arguments();
     if paths.is_empty() {
-        return io::usage(None, "rmdir directory…");
+        return io::usage(None);
     }
     let mut status = 0;
     for path in &paths {

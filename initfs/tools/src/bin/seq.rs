@@ -23,7 +23,7 @@ fn main() -> i32 {
             let wrong = arguments.iter().find(|text| text.parse::<i64>().is_err());
             let wrong = wrong.or(arguments.get(if arguments.len() > 3 { 3 } else { 1 }));
             let wrong = wrong.map(String::as_str);
-            return io::usage(wrong, "seq [first [step]] last (whole numbers, step not 0)");
+            return io::usage(wrong);
         }
     };
     let mut out = String::new();

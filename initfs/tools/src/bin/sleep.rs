@@ -23,6 +23,6 @@ fn main() -> i32 {
             runtime::time::sleep(Duration::from_nanos(time));
             0
         }
-        None => io::usage(wrong, "sleep seconds (such as 2 or 0.25)"),
+        None => io::usage(wrong),
     }
 }

@@ -26,7 +26,7 @@ fn main() -> i32 {
         }
         count = match tools::number::size(&value).and_then(|count| usize::try_from(count).ok()) {
             Some(count) => count,
-            None => return io::usage(Some(&wrong), "tail [-n lines] [file…]"),
+            None => return io::usage(Some(&wrong)),
         };
     }
     let mut buffer = io::Buffer::new(io::BLOCK);

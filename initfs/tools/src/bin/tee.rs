@@ -50,7 +50,7 @@ fn main() -> i32 {
             })
         });
     match result {
-        Ok(()) => status,
+        Ok(()) | Err(CopyError::Enough) => status,
         Err(CopyError::Input(error)) => io::report("tee", "standard input", error),
         Err(CopyError::Output(error)) => io::output_failed("tee", error),
     }

@@ -12,7 +12,7 @@ fn main() -> i32 {
     let mut words = paths.iter().map(|path| path.as_str());
     let wrong = words.find(|word| word.len() > 1 && word.starts_with('-'));
     if paths.is_empty() || wrong.is_some() {
-        return io::usage(wrong, "touch file…");
+        return io::usage(wrong);
     }
     let mut status = 0;
     for path in &paths {

@@ -25,7 +25,7 @@ fn main() -> i32 {
                 for letter in letters.chars() {
                     match "lwc".find(letter) {
                         Some(index) => show[index] = true,
-                        None => return io::usage(Some(&argument), "wc [-l] [-w] [-c] [file…]"),
+                        None => return io::usage(Some(&argument)),
                     }
                 }
             }
