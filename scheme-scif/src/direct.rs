@@ -91,8 +91,15 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             log::error!("{part:?} at {place:?}, {bytes:#x} bytes, cannot be mapped");
             return Err(Error::new(EOVERFLOW));
         };
+        let mark = match part {
+            Part::Control | Part::Own => Mark::OwnPart,
+            Part::PeerQueuePair | Part::PeerRing => Mark::PeerPart(direct),
+        };
         let handle = self.handle_mut(id)?;
-        handle.mapped.add(offset / PAGE, pages, Mark::Part);
+        handle.mapped.add(offset / PAGE, pages, mark);
+        if matches!(mark, Mark::PeerPart(_)) {
+            self.engine.map_direct(direct, pages);
+        }
         Ok(address)
     }
 

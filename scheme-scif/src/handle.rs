@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use scif_abi::PortId;
 use scif_abi::flags::Readiness;
-use scif_core::{EndpointId, RemoteWindowId};
+use scif_core::{DirectId, EndpointId, RemoteWindowId};
 use syscall::flag::{MODE_CHR, MODE_DIR, MODE_FILE};
 
 use crate::access::{Access, Caller};
@@ -44,8 +44,10 @@ pub(crate) enum Mark {
     Cached(RemoteWindowId, Option<JoinId>),
     /// A memory object that an own window was made of.
     Own(Token),
-    /// A part of what direct clients map.
-    Part,
+    /// What direct clients map of this node's memory.
+    OwnPart,
+    /// What they map of the peer's.
+    PeerPart(DirectId),
 }
 
 impl Mark {
@@ -55,7 +57,7 @@ impl Mark {
             Mark::Peer(..) => "window",
             Mark::Cached(..) => "cached-window",
             Mark::Own(_) => "own-window",
-            Mark::Part => "direct",
+            Mark::OwnPart | Mark::PeerPart(_) => "direct",
         }
     }
 }

@@ -163,8 +163,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 self.unmap_join(join, range.pages);
             }
             Mark::Own(token) => self.end_view(token, range.pages),
+            Mark::PeerPart(direct) => self.engine.unmap_direct(direct, range.pages),
             // The engine counts handles, and this one is open as long as anything is mapped.
-            Mark::Part => {}
+            Mark::OwnPart => {}
         }
     }
 

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 
 use libredox::Fd;
 use micd::copier::Copier;
+use micd::farewell::Farewell;
 use micd::function::MicFunction;
 use micd::links::Links;
 use micd::memory::NodeMemory;
@@ -26,6 +27,7 @@ use platform::daemon::{self, LEASE_VARIABLE, Lease, Mode, NOTIFY_VARIABLE};
 use platform::event::{Queue, Ready};
 use platform::pause::yield_now;
 use platform::pci::{CHANNEL_VARIABLE, Function};
+use platform::power::PowerOffNotice;
 use platform::scheme::{SchemeLoop, Status};
 use platform::{Result, copy};
 use runtime::time::Instant;
@@ -122,6 +124,8 @@ enum Source {
     Link(usize),
     /// The thread that borrows programs' pages.
     Pinner,
+    /// The machine is about to be switched off.
+    PowerOff,
 }
 
 struct Micd {
@@ -133,6 +137,9 @@ struct Micd {
     pins_ended: Fd,
     /// The memory of a micd that ran before this one: peers may still store into it.
     predecessor: Lease,
+    /// The kernel waits for us before it switches the machine off, until this is gone.
+    power_off: Option<PowerOffNotice>,
+    farewell: Farewell,
     /// When to look at the cards again.
     next_cards: u64,
     /// When to look for killed processes, if any request waits.
@@ -176,6 +183,10 @@ impl Micd {
             socket: None,
             is_gone,
         };
+        let power_off = notice_of_power_off();
+        if let Some(notice) = &power_off {
+            events.subscribe(notice.fd(), EventFlags::EVENT_READ, Source::PowerOff)?;
+        }
         let requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut scheme)?;
         scheme.socket = Some(Rc::clone(requests.socket()));
         events.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
@@ -189,13 +200,15 @@ impl Micd {
             events,
             pins_ended,
             predecessor,
+            power_off,
+            farewell: Farewell::default(),
             next_cards: 0,
             next_watch: 0,
             started,
         })
     }
 
-    /// Serves until the scheme's socket is closed.
+    /// Serves until the scheme's socket is closed and the other nodes know that this one leaves.
     fn serve(mut self) -> Result<()> {
         if let Err(error) = daemon::seal() {
             log::warn!("running with all names: {error}");
@@ -216,6 +229,7 @@ impl Micd {
             engine.watch();
             engine.tick(memory, now);
             let mut requests = status == Status::More || answering > 0;
+            let mut leaves = status == Status::Closed;
             for event in &ready {
                 match event.source {
                     Source::Link(index) => {
@@ -227,9 +241,14 @@ impl Micd {
                         while let Ok(1..) = self.pins_ended.read(&mut [0; 64]) {}
                         memory.take_borrowed();
                     }
+                    Source::PowerOff => leaves |= is_switched_off(self.power_off.as_ref()),
                 }
             }
+            if leaves {
+                self.say_farewell(now);
+            }
             self.links.set_timing(timing);
+            let (engine, memory) = self.scheme.scif.engine();
             self.links.turn(now, engine, memory);
             engine.look(memory);
             self.give_predecessor_free();
@@ -240,16 +259,21 @@ impl Micd {
             let answers = self.requests.counters().answers;
             // The event queue tells of every request that comes after the socket was found empty.
             status = match requests {
+                _ if status == Status::Closed => self.serve_nobody(),
                 true => self.requests.poll(&mut self.scheme)?,
                 false if self.requests.settle(&mut self.scheme)? => Status::More,
                 false => Status::Idle,
             };
             self.tell_news(now);
+            self.end_farewell(now);
             counters.turns += 1;
             self.count(&mut counters);
             ready.clear();
             let deadline = match status {
-                Status::Closed => break,
+                Status::Closed if self.farewell == Farewell::Over => break,
+                // To say farewell.
+                Status::Closed if self.farewell == Farewell::Unsaid => Some(now),
+                Status::Closed => self.deadline(),
                 // A busy client must not keep the links waiting.
                 Status::More => Some(now),
                 Status::Idle if self.scheme.scif.is_busy() => Some(now),
@@ -275,9 +299,35 @@ impl Micd {
             clock.distrust();
             patience.woke(&Processor, ready.iter().any(by_link));
         }
-        log::info!("the scheme is closed, leaving");
-        self.links.leave();
+        log::info!("the scheme is closed");
         Ok(())
+    }
+
+    /// A turn after the scheme's socket was closed: only peers and copies are served.
+    fn serve_nobody(&mut self) -> Status {
+        let changes = self.scheme.scif.take_changes(&mut self.scheme.copier);
+        changes.handles.clear();
+        changes.requests.clear();
+        Status::Closed
+    }
+
+    /// Tells all nodes that this one leaves.
+    fn say_farewell(&mut self, now: u64) {
+        if self.farewell == Farewell::Unsaid {
+            log::info!("this node leaves");
+        }
+        let (engine, memory) = self.scheme.scif.engine();
+        self.farewell.begin(now, engine, memory);
+    }
+
+    /// The nodes know that this one leaves, or have had time to: no link is used any more, and the
+    /// kernel may switch the machine off.
+    fn end_farewell(&mut self, now: u64) {
+        let (engine, _) = self.scheme.scif.engine();
+        if self.farewell.ends(now, engine) {
+            self.links.leave();
+            self.power_off = None;
+        }
     }
 
     /// The rate of the processor's counter. It has counted long enough since the start.
@@ -341,7 +391,8 @@ impl Micd {
     /// The next time-out of the engine or a link, by the monotonic clock.
     fn deadline(&mut self) -> Option<u64> {
         let engine = self.scheme.scif.engine().0.next_deadline();
-        let deadlines = engine.into_iter().chain(self.links.deadline());
+        let others = [self.links.deadline(), self.farewell.deadline()];
+        let deadlines = engine.into_iter().chain(others.into_iter().flatten());
         let waits = self.requests.parked() > 0;
         deadlines.chain(waits.then_some(self.next_watch)).min()
     }
@@ -363,6 +414,24 @@ fn is_gone(pid: usize) -> bool {
     // Signal 0 is none: it is only looked whether it could be sent.
     let sent = u32::try_from(pid).map(|pid| runtime::process::kill(pid, 0));
     matches!(sent, Ok(Err(Error { errno: ESRCH })))
+}
+
+/// Whether the notice that came is that of switching off.
+fn is_switched_off(notice: Option<&PowerOffNotice>) -> bool {
+    let Some(notice) = notice else {
+        return false;
+    };
+    notice.is_due().unwrap_or_else(|error| {
+        log::warn!("whether the machine is switched off cannot be told: {error}");
+        false
+    })
+}
+
+/// Asks to be told before the machine is switched off. Without, peers notice by their links.
+fn notice_of_power_off() -> Option<PowerOffNotice> {
+    let notice = PowerOffNotice::open();
+    let report = |error| log::info!("this driver is not told when the machine stops: {error}");
+    notice.map_err(report).ok()
 }
 
 /// Opens all MIC functions of this machine. Without any the node is alone, and a host.

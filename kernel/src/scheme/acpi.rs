@@ -1,6 +1,7 @@
-//! `kernel.acpi`: the root table of ACPI, and the request to power off for the ACPI daemon.
+//! `kernel.acpi`: the root table of ACPI, and the request to power off for the ACPI daemon and for
+//! drivers that have something to end before.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ::syscall::{
     CallFlags, EventFlags,
@@ -22,11 +23,13 @@ const KSTOP: usize = 4;
 /// The root object.
 pub const ROOT: usize = READ_TABLE | OPEN_KSTOP;
 
-/// How long the ACPI daemon may take to power off, in nanoseconds.
+/// How long those who have `kstop` open may take to power off or to end what they have to, in
+/// nanoseconds.
 const SHUTDOWN_PATIENCE: u64 = 1_000_000_000;
 
 static STOP_REQUESTED: AtomicBool = AtomicBool::new(false);
-static KSTOP_OPENED: AtomicBool = AtomicBool::new(false);
+/// Open `kstop` handles.
+static KSTOP_HANDLES: AtomicUsize = AtomicUsize::new(0);
 
 pub struct AcpiScheme;
 
@@ -45,7 +48,7 @@ impl Scheme for AcpiScheme {
                 Err(Error::new(EACCES))
             }
             "kstop" | "/kstop" => {
-                KSTOP_OPENED.store(true, Ordering::Relaxed);
+                KSTOP_HANDLES.fetch_add(1, Ordering::Relaxed);
                 Opened::plain(KSTOP)
             }
             _ => Err(Error::new(ENOENT)),
@@ -76,21 +79,25 @@ impl Scheme for AcpiScheme {
             _ => Err(Error::new(EINVAL)),
         }
     }
+
+    fn close(&self, number: usize) {
+        if number == KSTOP {
+            KSTOP_HANDLES.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
-/// Asks the ACPI daemon to power off and gives it a second; returns when it did not.
+/// Tells those who have `kstop` open that the machine stops, and waits until all have closed it, at
+/// most a second. Returns when none of them has powered off.
 pub fn request_shutdown() {
     STOP_REQUESTED.store(true, Ordering::Relaxed);
-    if !KSTOP_OPENED.load(Ordering::Relaxed) {
-        return;
-    }
     trigger(
         kernel_id(GlobalSchemes::Acpi),
         KSTOP,
         EventFlags::EVENT_READ,
     );
     let end = now_ns().saturating_add(SHUTDOWN_PATIENCE);
-    while now_ns() < end {
+    while KSTOP_HANDLES.load(Ordering::Relaxed) != 0 && now_ns() < end {
         sched::yield_now();
     }
 }

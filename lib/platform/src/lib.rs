@@ -36,6 +36,7 @@ pub mod pause;
 pub mod pci;
 pub mod pin;
 pub mod port;
+pub mod power;
 pub mod random;
 pub mod retire;
 pub mod scheme;

@@ -73,6 +73,12 @@ pub const MAX_QUEUED_MESSAGES: usize = 4 * MAX_CONNECTIONS;
 /// mainline driver's 10 s are short for a server that starts up under emulation.
 pub const CONNECT_TIMEOUT_NS: u64 = 30_000_000_000;
 
+/// Nanoseconds a connection request may wait to be accepted if its connector cannot withdraw it.
+/// Such a connector (mainline) gives up after 30 s, frees what the request names and says nothing:
+/// an answer that comes later destroys its memory. Half of that leaves time for an answer that is
+/// on its way, in a ring that is full or behind a processor that is busy.
+pub const BASE_REQUEST_NS: u64 = 15_000_000_000;
+
 /// Nanoseconds a granted connection waits for the connector's acknowledgement (mainline's 10 s).
 pub const HANDSHAKE_TIMEOUT_NS: u64 = 10_000_000_000;
 

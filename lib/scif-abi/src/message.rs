@@ -312,7 +312,7 @@ pub enum NodeMessage {
     /// it. Answered by ALLOC_GNT or ALLOC_REJ.
     #[op(25)]
     AllocRequest {
-        /// The receiver's endpoint id. The mainline driver leaves it undefined.
+        /// The receiver's endpoint id, which nobody reads. The mainline driver says 0.
         #[word(0)]
         peer: u64,
         /// Pages of the window.

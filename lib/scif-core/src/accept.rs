@@ -1,11 +1,12 @@
 //! accept: the passive side of a connection, from the queued request to the acknowledged grant.
 
+use alloc::vec::Vec;
 use core::task::Poll;
 
-use scif_abi::limits::HANDSHAKE_TIMEOUT_NS;
+use scif_abi::limits::{BASE_REQUEST_NS, HANDSHAKE_TIMEOUT_NS};
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
-use scif_abi::{Error, PortId};
+use scif_abi::{Error, NodeId, PortId};
 
 use crate::config::Owner;
 use crate::connection::{ConnectionId, Ends, Phase};
@@ -101,6 +102,41 @@ impl Engine {
         };
         self.post(mem, ends, body);
         Ok(new)
+    }
+
+    /// When a request of `from` that is handled now is void; `None`: never, as it is withdrawn in
+    /// time. It is taken for as old as it can be: its ring may have held it for a while.
+    pub(crate) fn request_is_void_at(&self, from: NodeId) -> Option<u64> {
+        let since = self.nodes.get(&from)?.came_after;
+        let is_withdrawn = self.understands(from, Extensions::WITHDRAW);
+        (!is_withdrawn).then(|| since.saturating_add(BASE_REQUEST_NS))
+    }
+
+    /// A request is queued that is void from `at` on.
+    pub(crate) fn note_void(&mut self, at: Option<u64>) {
+        self.void_at = self.void_at.into_iter().chain(at).min();
+    }
+
+    /// Forgets requests whose connectors may have given up, without a word to them.
+    pub(crate) fn tick_requests(&mut self) {
+        let now = self.now;
+        if self.void_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let listeners: Vec<EndpointId> = self.ports.listeners().map(|(_, id)| id).collect();
+        let (mut next, mut count) = (None, 0);
+        for listener in listeners {
+            let Some(endpoint) = self.endpoints.get_mut(listener.0) else {
+                continue;
+            };
+            let before = endpoint.requests.len();
+            endpoint.requests.retain(|request| !request.is_void(now));
+            count += before - endpoint.requests.len();
+            let left = endpoint.requests.iter().filter_map(|r| r.void_at);
+            next = left.chain(next).min();
+        }
+        self.void_at = next;
+        self.stats.void_requests += count as u64;
     }
 
     /// Answers a request with CNCT_REJ.

@@ -87,6 +87,8 @@ pub(crate) struct Connection {
     pub(crate) is_listed: bool,
     /// It is in the list of connections whose peers wait for more room.
     pub(crate) is_stinting: bool,
+    /// Somebody waits for room at its peer, which does not ask who wants to hear of it.
+    pub(crate) is_starved: bool,
     /// When the current phase times out; mirrored in the engine's timers.
     pub(crate) deadline: Option<u64>,
     /// Bytes sent and received by rings that were spoilt and are gone.
@@ -138,6 +140,7 @@ impl Connection {
             owed: Owed::default(),
             is_listed: false,
             is_stinting: false,
+            is_starved: false,
             deadline: None,
             moved: [0; 2],
             queued: [0; 2],

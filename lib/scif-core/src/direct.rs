@@ -54,6 +54,8 @@ pub(crate) struct DirectHandle {
     number: u32,
     /// On whose account it is.
     owner: Owner,
+    /// Pages of the peer's parts that its client has mapped.
+    peer_pages: u64,
     /// The epoch its client was last told of: what it had mapped before may be of windows that have
     /// gone since.
     told: u32,
@@ -168,6 +170,7 @@ impl Engine {
             connection,
             number: direct.next,
             owner,
+            peer_pages: 0,
             told: direct.epoch,
         };
         direct.handles += 1;
@@ -279,6 +282,21 @@ impl Engine {
         let rings = rings.ok_or(Error::ConnectionReset)?;
         let bytes = part.bytes(connection.block.ring_bytes, rings.peer_ring_bytes());
         Ok((place.ok_or(Error::ConnectionReset)?, bytes))
+    }
+
+    /// A client has mapped pages of a part that is the peer's: a node that leaves waits until they
+    /// are unmapped ([`unmap_direct`](Self::unmap_direct)) or the handle is closed.
+    pub fn map_direct(&mut self, id: DirectId, pages: u64) {
+        if let Some(handle) = self.directs.get_mut(id.0) {
+            handle.peer_pages = handle.peer_pages.saturating_add(pages);
+        }
+    }
+
+    /// Such pages are unmapped.
+    pub fn unmap_direct(&mut self, id: DirectId, pages: u64) {
+        if let Some(handle) = self.directs.get_mut(id.0) {
+            handle.peer_pages = handle.peer_pages.saturating_sub(pages);
+        }
     }
 
     /// Tells the peer to look, as a client asks that has found its word armed. Does nothing when
@@ -407,7 +425,20 @@ impl Engine {
         }
     }
 
-    /// Whether clients have memory of `node` mapped to work on rings there.
+    /// Whether clients have parts of `node` mapped now, or copy to or from windows there.
+    pub(crate) fn is_touched_by_clients(&self, mem: &dyn Memory, node: NodeId) -> bool {
+        self.directs.iter().any(|(_, handle)| {
+            let connection = self.connections.get(handle.connection.0);
+            let Some(connection) = connection.filter(|c| c.peer.node() == node) else {
+                return false;
+            };
+            let mut busy = connection.direct.iter().flat_map(Direct::busy_words);
+            handle.peer_pages > 0 || busy.any(|word| mem.load_index(word) != 0)
+        })
+    }
+
+    /// Whether clients may have memory of `node` mapped to work on rings there, or had it when the
+    /// node was lost.
     pub(crate) fn is_worked_on(&self, node: NodeId) -> bool {
         let mut connections = self
             .directs

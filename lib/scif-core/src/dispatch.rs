@@ -59,15 +59,14 @@ impl Engine {
                 connector,
                 queue_pair,
             } => {
-                self.on_request(
-                    mem,
-                    ends,
-                    Request {
-                        source,
-                        connector,
-                        queue_pair,
-                    },
-                );
+                let void_at = self.request_is_void_at(from);
+                let request = Request {
+                    source,
+                    connector,
+                    queue_pair,
+                    void_at,
+                };
+                self.on_request(mem, ends, request);
             }
             NodeMessage::ConnectWithdraw { connector } => {
                 self.on_withdraw(mem, ends, connector);
@@ -219,11 +218,16 @@ impl Engine {
 
     /// CNCT_REQ: queued if somebody listens and there is room, else refused at once.
     fn on_request(&mut self, mem: &mut dyn Memory, ends: Ends, request: Request) {
+        if request.is_void(self.now) {
+            self.stats.void_requests += 1;
+            return;
+        }
         let listener = self.ports.listener(ends.local);
         let endpoint = listener.and_then(|id| self.endpoints.get_mut(id.0));
         match (listener, endpoint) {
             (Some(listener), Some(endpoint)) if endpoint.requests.len() < endpoint.backlog => {
                 endpoint.requests.push_back(request);
+                self.note_void(request.void_at);
                 self.announce(listener);
             }
             _ => self.refuse(mem, ends.local, &request),

@@ -65,6 +65,15 @@ pub(crate) struct Request {
     pub(crate) connector: u64,
     /// Bus address of the connector's queue pair.
     pub(crate) queue_pair: u64,
+    /// When (ns) it is void: its connector cannot withdraw it, and may have given up from then on.
+    pub(crate) void_at: Option<u64>,
+}
+
+impl Request {
+    /// Whether its connector may have freed what it names: not even a refusal may be sent.
+    pub(crate) fn is_void(&self, now: u64) -> bool {
+        self.void_at.is_some_and(|at| at <= now)
+    }
 }
 
 /// A connect that was started and whose result has not been taken.

@@ -28,6 +28,7 @@ use crate::quota::{Quotas, Resource};
 use crate::ring::{Block, Reach};
 use crate::settle::Settling;
 use crate::slab::Slab;
+use crate::starved::Starved;
 use crate::stats::Stats;
 use crate::ticket::Call;
 use crate::trace::Trace;
@@ -43,6 +44,8 @@ pub struct Engine {
     pub(crate) now: u64,
     /// When (ns) to look for answers that peers owe us for too long; `None`: none is owed.
     pub(crate) answers_at: Option<u64>,
+    /// When (ns) the first queued request may have to be forgotten; `None`: none has to.
+    pub(crate) void_at: Option<u64>,
     pub(crate) endpoints: Slab<Endpoint>,
     pub(crate) connections: Slab<Connection>,
     pub(crate) ports: PortTable,
@@ -68,6 +71,8 @@ pub struct Engine {
     /// time (ns).
     pub(crate) stinting: Vec<ConnectionId>,
     pub(crate) stinting_until: u64,
+    /// Connections whose peers of the base protocol have no room.
+    pub(crate) starved: Starved,
     /// Windows that go when no client copies any more, and when (ns) to look again.
     pub(crate) settling: Vec<Settling>,
     pub(crate) settle_at: u64,
@@ -121,6 +126,7 @@ impl Engine {
             config,
             now: 0,
             answers_at: None,
+            void_at: None,
             endpoints: Slab::new(limits::MAX_ENDPOINTS),
             connections: Slab::new(limits::MAX_CONNECTIONS),
             ports: PortTable::new(),
@@ -135,6 +141,7 @@ impl Engine {
             is_watching: false,
             stinting: Vec::new(),
             stinting_until: 0,
+            starved: Starved::default(),
             settling: Vec::new(),
             settle_at: 0,
             owing: Vec::new(),
@@ -180,10 +187,12 @@ impl Engine {
             self.set_deadline(id, None);
             self.on_deadline(mem, id);
         }
+        self.tick_requests();
         self.tick_answers(mem);
         self.tick_links(mem);
         self.tick_clients(mem);
         self.tick_room(mem);
+        self.feed_starved(mem);
     }
 
     /// When `tick` must be called at the latest (same clock); `None`: no time-out is running.
@@ -193,6 +202,8 @@ impl Engine {
             .into_iter()
             .chain(self.next_link_deadline())
             .chain(self.answers_at)
+            .chain(self.void_at)
+            .chain(self.next_feeding())
             .chain(self.next_client_deadline())
             .chain((!self.stinting.is_empty()).then_some(self.stinting_until))
             .min()
@@ -248,6 +259,7 @@ impl Engine {
             }
         }
         self.tell_states(mem);
+        self.say_last_words(mem);
         for (number, node) in &self.nodes {
             if node.owes_doorbell {
                 self.events.push_back(Event::Ring(*number));

@@ -63,6 +63,7 @@ mod settle;
 mod slab;
 mod snapshot;
 mod span;
+mod starved;
 mod stats;
 mod ticket;
 mod trace;

@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
-use scif_abi::limits::{EXIT_TIMEOUT_NS, HOST_NODE, NODE_RING_RETRY_NS, NODE_RING_STALL_NS};
+use scif_abi::limits::{
+    CLIENT_RETRY_NS, EXIT_TIMEOUT_NS, HOST_NODE, NODE_RING_RETRY_NS, NODE_RING_STALL_NS,
+};
 use scif_abi::message::{Extensions, MESSAGE_BYTES, Message, NodeMessage};
 use scif_abi::qp::QP_BYTES;
 use scif_abi::trace::What;
@@ -93,7 +95,7 @@ impl Engine {
             self.trace(What::BadQueuePair, node, peer_qp);
             return Err(LinkError::BadQueuePair);
         };
-        link.connect(&remote, OWN_EXTENSIONS);
+        link.connect(&remote, OWN_EXTENSIONS, self.now);
         self.post(mem, node_ends(node), NodeMessage::Init);
         self.drain(mem, node);
         Ok(())
@@ -142,11 +144,13 @@ impl Engine {
     }
 
     /// Leaves the network in order: resets all connections with other nodes and tells every node
-    /// (EXIT). `Event::NodeDown` for each when it has answered or a second has passed.
+    /// (EXIT) that has heard our INIT. `Event::NodeDown` for each that was online when it has
+    /// answered or a second has passed.
     pub fn leave(&mut self, mem: &mut dyn Memory) {
-        let online =
-            |(number, node): (&NodeId, &Node)| (node.state == LinkState::Online).then_some(*number);
-        let numbers: Vec<NodeId> = self.nodes.iter().filter_map(online).collect();
+        let greeted = |(number, node): (&NodeId, &Node)| {
+            matches!(node.state, LinkState::Greeting | LinkState::Online).then_some(*number)
+        };
+        let numbers: Vec<NodeId> = self.nodes.iter().filter_map(greeted).collect();
         let deadline = self.now.saturating_add(EXIT_TIMEOUT_NS);
         for number in numbers {
             self.cut(mem, number, Phase::Severed);
@@ -158,10 +162,16 @@ impl Engine {
         }
     }
 
+    /// Whether a node has not yet had EXIT or EXIT_ACK from us, or has not answered the former.
+    pub fn is_leaving(&self) -> bool {
+        let mut nodes = self.nodes.values();
+        nodes.any(|node| node.state == LinkState::Leaving)
+    }
+
     /// Says EXIT or EXIT_ACK: from then on the peer's memory is not touched any more, so what the
     /// copy engine has begun must have ended, and clients must have let go of the peer's rings.
     fn say_last_word(&mut self, mem: &mut dyn Memory, number: NodeId, body: NodeMessage) {
-        if !self.is_touched(number) {
+        if !self.is_touched(mem, number) {
             self.post(mem, node_ends(number), body);
         } else if let Some(node) = self.nodes.get_mut(&number) {
             node.last_word = Some(body);
@@ -169,14 +179,14 @@ impl Engine {
     }
 
     /// Whether anything of ours may touch the memory of a node.
-    fn is_touched(&self, number: NodeId) -> bool {
-        self.is_copying(number) || self.is_worked_on(number)
+    fn is_touched(&self, mem: &dyn Memory, number: NodeId) -> bool {
+        self.is_copying(number) || self.is_touched_by_clients(mem, number)
     }
 
     /// Says what had to wait for the copy engine, or for clients.
     pub(crate) fn say_last_words(&mut self, mem: &mut dyn Memory) {
         let waiting = |(number, node): (&NodeId, &Node)| {
-            let is_done = node.last_word.is_some() && !self.is_touched(*number);
+            let is_done = node.last_word.is_some() && !self.is_touched(mem, *number);
             is_done.then_some(*number)
         };
         let numbers: Vec<NodeId> = self.nodes.iter().filter_map(waiting).collect();
@@ -203,6 +213,7 @@ impl Engine {
     /// Takes and handles the messages in a node's ring, at most one ring full at a time.
     pub(crate) fn drain(&mut self, mem: &mut dyn Memory, number: NodeId) {
         let budget = self.config.node_ring_bytes as usize / MESSAGE_BYTES;
+        let now = self.now;
         let mut handled = 0;
         while handled < budget {
             let Some(node) = self.nodes.get_mut(&number) else {
@@ -216,7 +227,7 @@ impl Engine {
                 // Its rings may be gone soon: not even the read index is stored any more.
                 break;
             }
-            let message = match node.receive(mem) {
+            let message = match node.receive(mem, now) {
                 Ok(Some(message)) => message,
                 Ok(None) => break,
                 Err(error) => return self.fail_ring(mem, number, error),
@@ -346,7 +357,9 @@ impl Engine {
                 let retry = node
                     .stuck_since
                     .map(|_| now.saturating_add(NODE_RING_RETRY_NS));
-                [unread, retry, node.exit_deadline]
+                // Nobody tells when a client's copy has ended.
+                let last_word = node.last_word.map(|_| now.saturating_add(CLIENT_RETRY_NS));
+                [unread, retry, last_word, node.exit_deadline]
             })
             .flatten()
             .min()
@@ -435,16 +448,12 @@ impl Engine {
         }
     }
 
-    /// The host says that a node is lost. Only the host may say so.
+    /// The host has lost a node. That says nothing about our own link to it, which does not pass
+    /// through the host and notices its end by itself. Only the host may say so.
     fn on_node_remove(&mut self, mem: &mut dyn Memory, from: NodeId, lost: u64) {
         if from != HOST_NODE {
             self.stats.unexpected_messages += 1;
             return;
-        }
-        if let Ok(lost) = NodeId::try_from(lost)
-            && lost != from
-        {
-            self.fail_link(lost, Loss::Removed);
         }
         self.post(
             mem,

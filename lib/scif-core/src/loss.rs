@@ -22,8 +22,6 @@ pub enum Loss {
     Reset,
     /// It left in order, or we did.
     Left,
-    /// The host said that the node is lost.
-    Removed,
     /// An index it stored in our queue pair cannot be. Which is which cannot be told: both, as they
     /// are.
     BadIndex {
@@ -49,7 +47,6 @@ impl Loss {
             Loss::Cut => "cut",
             Loss::Reset => "reset",
             Loss::Left => "left",
-            Loss::Removed => "removed",
             Loss::BadIndex { .. } => "bad-index",
             Loss::BadAddress(_) => "bad-address",
             Loss::Stuck(_) => "stuck",
@@ -66,7 +63,6 @@ impl Display for Loss {
             Loss::Cut => f.write_str("the link is cut"),
             Loss::Reset => f.write_str("its card is reset"),
             Loss::Left => f.write_str("it has left"),
-            Loss::Removed => f.write_str("the host says that it is lost"),
             Loss::BadIndex { write, read } => write!(
                 f,
                 "it stored a bad index (write {write:#x}, read {read:#x}) in the node ring"

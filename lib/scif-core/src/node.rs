@@ -69,6 +69,10 @@ pub(crate) struct Node {
     pub(crate) owes_doorbell: bool,
     /// When (ns) the doorbell was last rung.
     rung_at: u64,
+    /// When (ns) we last looked how far the peer has written the inbound ring.
+    looked_at: u64,
+    /// When (ns) we had looked before that: the messages that are taken now came later.
+    pub(crate) came_after: u64,
     /// The inbound ring was left before it was empty.
     pub(crate) has_unread: bool,
     /// The inbound ring was found empty and the peer was not asked to ring, as we look ourselves.
@@ -94,6 +98,8 @@ impl Node {
             is_dismissed: false,
             owes_doorbell: false,
             rung_at: 0,
+            looked_at: 0,
+            came_after: 0,
             has_unread: false,
             is_unasked: false,
             unread: 0,
@@ -102,13 +108,19 @@ impl Node {
         }
     }
 
-    /// The peer's queue pair is known: both directions can be used.
-    pub(crate) fn connect(&mut self, remote: &RemoteQueuePair, own_extensions: Extensions) {
+    /// The peer's queue pair is known: both directions can be used, from `now` (ns) on.
+    pub(crate) fn connect(
+        &mut self,
+        remote: &RemoteQueuePair,
+        own_extensions: Extensions,
+        now: u64,
+    ) {
         let offered = Extensions::from_word(remote.extensions);
         self.extensions = offered & own_extensions;
         let is_armable = self.extensions.contains(Extensions::ARMED);
         self.rings = Some(Rings::new(&self.block, remote, is_armable));
         self.state = LinkState::Greeting;
+        self.looked_at = now;
     }
 
     /// Bus address of the peer's queue pair; 0 when it is not known, or not any more.
@@ -237,11 +249,17 @@ impl Node {
     }
 
     /// Takes the next message out of the ring, without giving its room back.
-    pub(crate) fn receive(&mut self, mem: &mut dyn Memory) -> Result<Option<Message>, RingError> {
+    /// `now` (ns) tells how old a message can be.
+    pub(crate) fn receive(
+        &mut self,
+        mem: &mut dyn Memory,
+        now: u64,
+    ) -> Result<Option<Message>, RingError> {
         let Some(rings) = &mut self.rings else {
             return Ok(None);
         };
         if self.unread == 0 {
+            self.came_after = core::mem::replace(&mut self.looked_at, now);
             self.unread = rings.available(mem)? as usize;
             // Writers make whole messages visible, never parts.
             if !self.unread.is_multiple_of(MESSAGE_BYTES) {

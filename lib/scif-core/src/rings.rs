@@ -372,6 +372,12 @@ impl Rings {
         Ok([there, room])
     }
 
+    /// Bytes that can be put now. For rings that nobody shares.
+    pub(crate) fn room(&mut self, mem: &mut dyn Memory) -> Result<u32, RingError> {
+        let (access, producer, _) = self.parts(mem);
+        Ok(producer.room(&access)?)
+    }
+
     /// Asks the other side to tell us when bytes come; whether some are there now, as `look`.
     pub(crate) fn arm_bytes(&mut self, mem: &mut dyn Memory) -> Result<Option<bool>, RingError> {
         let (mut access, _, consumer) = self.parts(mem);

@@ -15,6 +15,8 @@ pub struct Stats {
     pub accepted: u64,
     /// Requests of peers that were refused.
     pub refused: u64,
+    /// Requests that were forgotten because their connectors may have given up.
+    pub void_requests: u64,
     /// Messages put into node rings.
     pub messages_sent: u64,
     /// Messages taken out of node rings and of the loopback queue.
@@ -96,13 +98,14 @@ impl Stats {
     }
 
     /// Name and value of each counter, in a fixed order.
-    pub fn lines(&self) -> [(&'static str, u64); 35] {
+    pub fn lines(&self) -> [(&'static str, u64); 36] {
         [
             ("bytes_sent", self.bytes_sent),
             ("bytes_received", self.bytes_received),
             ("connected", self.connected),
             ("accepted", self.accepted),
             ("refused", self.refused),
+            ("void_requests", self.void_requests),
             ("messages_sent", self.messages_sent),
             ("messages_received", self.messages_received),
             ("doorbells_rung", self.doorbells_rung),

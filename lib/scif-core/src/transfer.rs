@@ -63,6 +63,7 @@ impl Engine {
             Moved::Bytes(count) => {
                 connection.locked_looks = 0;
                 if count == 0 {
+                    self.starve(id);
                     return Ok(0);
                 }
                 connection.owed.sent = connection.owed.sent.max(Due::Look);
@@ -190,12 +191,18 @@ impl Engine {
         if found.contains(&None) {
             self.retry_soon(id);
         }
+        if found[1] == Some(false) {
+            self.starve(id);
+        }
         Ok(readiness)
     }
 
     /// The peer told something, or a client may have been told in our place: whoever waits shall
     /// look, and those who subscribed want to hear more.
     pub(crate) fn on_told(&mut self, mem: &mut dyn Memory, id: ConnectionId, what: Readiness) {
+        if what == Readiness::OUT && self.lets_room_grow(mem, id) {
+            return;
+        }
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };

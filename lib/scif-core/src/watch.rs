@@ -25,13 +25,15 @@ impl Engine {
         self.is_watching = true;
     }
 
-    /// Whether a node that was not asked to ring has put messages: [`look`](Self::look) takes them.
+    /// Whether a node that was not asked to ring has put messages, or one that tells of everything
+    /// has made room without having told: [`look`](Self::look) takes them.
     pub fn sees_messages(&mut self, mem: &mut dyn Memory) -> bool {
-        self.nodes.values_mut().any(|node| node.sees_messages(mem))
+        self.nodes.values_mut().any(|node| node.sees_messages(mem)) || self.sees_room(mem)
     }
 
-    /// Takes and handles the messages that no doorbell tells of.
+    /// Takes and handles the messages that no doorbell tells of, and goes on where there is room.
     pub fn look(&mut self, mem: &mut dyn Memory) {
+        self.feed_starved(mem);
         let mut next = 0;
         loop {
             let mut nodes = self.nodes.range_mut(next..);

@@ -277,6 +277,16 @@ fn devices(suite: &Suite) {
         expect("signature", &start[1..], b"SDT".as_slice())?;
         expect("close", sys::close(fd), Ok(0))
     });
+    suite.check(
+        "kernel.acpi: kstop says that nobody stops the machine",
+        |s| {
+            let fd = must("open", s.open(ACPI, "kstop", O_RDONLY))?;
+            let verb = [AcpiVerb::CheckShutdown as u64];
+            let outcome = sys::call(fd, &mut [], CallFlags::READ, &verb);
+            expect("not asked for", outcome, Ok(0))?;
+            expect("close", sys::close(fd), Ok(0))
+        },
+    );
     suite.check("irq: a cpu lists its free vectors, lines are quiet", |s| {
         let flags = O_RDONLY | O_DIRECTORY;
         let directory = must("cpu", s.open(IRQ, "cpu-00", flags))?;

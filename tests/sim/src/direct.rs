@@ -382,6 +382,7 @@ impl World {
             life: None,
             locks: self.bug != Some(Bug::NoLock),
         };
+        engine.map_direct(handle, 2);
         Ok(Some(Handle {
             id: handle,
             number: record.handle.get(),

@@ -15,6 +15,7 @@ pub mod faults;
 pub mod hostile;
 mod hostile_windows;
 mod links;
+pub mod mainline;
 pub mod mapping;
 pub mod memory;
 pub mod model;

@@ -106,6 +106,25 @@ fn a_peer_that_leaves_is_answered_and_not_touched_again() {
     assert_eq!(talk.engine.stats().pages, 0);
 }
 
+/// It has heard our INIT and may use our memory already, though its own is still on its way.
+#[test]
+fn a_node_that_is_being_greeted_hears_that_we_leave() {
+    let mut talk = Talk::new(US);
+    let own_qp = talk.engine.attach(&mut talk.memory, PEER).unwrap();
+    let peer_qp = talk.peer.begin(own_qp, 0);
+    let memory = &mut talk.memory;
+    talk.engine.link_up(memory, PEER, peer_qp).unwrap();
+    assert!(!talk.engine.is_leaving());
+    talk.engine.leave(memory);
+    assert!(talk.engine.is_leaving());
+    assert_eq!(talk.heard(), [Say::Init, Say::Exit]);
+    talk.tell(0, 0, Say::Init);
+    assert_eq!(talk.heard(), []);
+    talk.tell(0, 0, Say::ExitAck);
+    assert!(!talk.engine.is_leaving());
+    assert_eq!(talk.engine.link_state(PEER), Some(LinkState::Left));
+}
+
 #[test]
 fn leaving_waits_for_the_answer_but_not_for_ever() {
     let mut answered = Talk::online(US);

@@ -12,7 +12,7 @@ use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_NS};
 
 use super::bed::{BOTH, Bed, End, PAGE, USER};
-use crate::{DirectId, Event, Lane, Memory, Owner, Place, Resource, Scope, Ticket};
+use crate::{DirectId, Event, Lane, LinkState, Memory, Owner, Place, Resource, Scope, Ticket};
 
 /// A handle, and the local address of its control page.
 fn open(bed: &mut Bed, end: End) -> (DirectId, u64) {
@@ -506,4 +506,41 @@ fn only_who_asked_is_told() {
     engine.kick(a.id, Kicks::BYTES | Kicks::ROOM).unwrap();
     bed.run();
     assert_eq!(sent(&bed), before + 2);
+}
+
+/// EXIT promises that the peer's memory is not touched any more: it waits for clients that have it
+/// mapped or copy there, and only for them.
+#[test]
+fn leaving_waits_for_clients_that_reach_the_peer() {
+    let mut bed = Bed::new(2);
+    let (a, _) = bed.connect(0, 1);
+    let (idle, _) = open(&mut bed, a);
+    let (id, page) = open(&mut bed, a);
+    let (engine, _) = bed.engine(a);
+    engine.map_direct(id, 3);
+    let (engine, memory) = bed.engine(a);
+    engine.leave(memory);
+    bed.run();
+    let has_heard = |bed: &Bed| bed.nodes[1].engine.link_state(0) != Some(LinkState::Online);
+    assert!(!has_heard(&bed));
+    // They are told, and let go: of one part, of the other; a copy is still under way.
+    assert_eq!(word(&bed, a, page + STATE_OFFSET), STATE_DISCONNECTED);
+    let busy = page + rma_busy_offset(FIRST_HANDLE + 1);
+    bed.nodes[0].memory.store_index(busy, 1);
+    let (engine, _) = bed.engine(a);
+    engine.unmap_direct(id, 1);
+    bed.run();
+    let (engine, _) = bed.engine(a);
+    engine.unmap_direct(id, 2);
+    bed.run();
+    assert!(!has_heard(&bed));
+    let due = bed.nodes[0].engine.next_deadline();
+    assert!(due.is_some_and(|due| due <= bed.now + CLIENT_RETRY_NS));
+    bed.nodes[0].memory.store_index(busy, 0);
+    bed.run();
+    assert!(has_heard(&bed));
+    assert!(!bed.nodes[0].engine.is_leaving());
+    for id in [idle, id] {
+        close(&mut bed, a, id);
+    }
 }

@@ -2,9 +2,10 @@
 
 use super::std::prelude::v1::*;
 
-use scif_abi::Error;
 use scif_abi::flags::{FenceFlags, RmaFlags};
 use scif_abi::limits::ANSWER_TIMEOUT_NS;
+use scif_abi::message::{Message, NodeMessage};
+use scif_abi::{Error, PortId};
 
 use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, USER};
 use super::engine::LateEngine;
@@ -572,4 +573,36 @@ fn the_peer_closing_while_a_window_is_registered_ends_the_call() {
             bed.assert_clean();
         }
     }
+}
+
+/// The host tells its cards which node it has lost. A link between two cards is their own.
+#[test]
+fn what_the_host_has_lost_leaves_a_living_link_alone() {
+    let mut bed = Bed::new(3);
+    let (a, b) = bed.connect(2, 1);
+    let pages = bed.pin(1, &[1]);
+    bed.register(b, &pages, 0, BOTH);
+    let host = &mut bed.nodes[0];
+    let body = NodeMessage::NodeRemove { node: 1 };
+    let message = Message::new(PortId::new(0, 0), PortId::new(2, 0), body);
+    host.engine.post_by(&mut host.memory, 2, message);
+    let unexpected = |bed: &Bed| bed.nodes[0].engine.stats().unexpected_messages;
+    let before = unexpected(&bed);
+    bed.run();
+    assert_eq!(unexpected(&bed), before + 1, "the acknowledgement");
+    assert_eq!(bed.nodes[2].engine.link_state(1), Some(LinkState::Online));
+    let (engine, memory) = bed.engine(a);
+    assert_eq!(engine.send(memory, a.id, b"still here"), Ok(10));
+    let rma = Rma {
+        direction: Direction::Read,
+        local: Local::Window(0),
+        remote: 0,
+        length: PAGE,
+        flags: SYNC,
+    };
+    let own = bed.pin(2, &[1]);
+    bed.register(a, &own, 0, BOTH);
+    let (engine, memory) = bed.engine(a);
+    let ticket = engine.rma(memory, a.id, rma);
+    assert_eq!(bed.finish(a, ticket), Ok(0));
 }

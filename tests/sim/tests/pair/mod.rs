@@ -74,6 +74,7 @@ impl Pair {
     pub fn tell(&mut self, body: Say) {
         let mut message = Message::new(PortId::new(0, 0), PortId::new(0, 0), body);
         let undefined = match body {
+            // 0 in fact, which nobody may rely on.
             Say::AllocRequest { .. } => &[0, 3][..],
             Say::Unregister { .. } => &[2, 3],
             Say::Munmap { .. } => &[1, 2, 3],

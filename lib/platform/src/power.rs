@@ -1,0 +1,45 @@
+//! The notice that the machine is about to be switched off, for drivers that have something to end
+//! first.
+//!
+//! The kernel waits for those who have asked for the notice, for at most a second. On the in-tree
+//! kernel a driver that is done says so by dropping its notice, and nobody waits longer than that.
+
+use libredox::Fd;
+use libredox::flag::O_CLOEXEC;
+use syscall::CallFlags;
+use syscall::error::Result;
+use syscall::flag::AcpiVerb;
+
+/// Where the kernel tells who subscribes.
+const KSTOP: &str = "/scheme/kernel.acpi/kstop";
+
+/// The wish to be told. Subscribe its descriptor for reading.
+pub struct PowerOffNotice {
+    file: Fd,
+}
+
+impl PowerOffNotice {
+    /// From now on the kernel waits for this driver when the machine is to be switched off.
+    ///
+    /// # Errors
+    /// `EACCES` for who is not root, or the kernel's.
+    pub fn open() -> Result<Self> {
+        let file = Fd::open(KSTOP, O_CLOEXEC, 0)?;
+        Ok(Self { file })
+    }
+
+    /// The descriptor to subscribe.
+    pub fn fd(&self) -> usize {
+        self.file.raw()
+    }
+
+    /// Whether the machine is about to be switched off.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn is_due(&self) -> Result<bool> {
+        let verb = [AcpiVerb::CheckShutdown as u64];
+        let answer = self.file.call_ro(&mut [], CallFlags::empty(), &verb)?;
+        Ok(answer != 0)
+    }
+}
