@@ -20,7 +20,7 @@
 //!
 //! A consumer keeps room back as long as the producer sees enough of it and does not wait for more
 //! ([`Consumer::give_back`]); a producer that then fills the ring may see up to a quarter of it
-//! less than there is.
+//! less than there is, but never less than a ring of 4 KiB has.
 //!
 //! # Sleeping and waking
 //! Who wants to sleep *arms*: it stores 1 into a word in the other side's memory, and then looks at

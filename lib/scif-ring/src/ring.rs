@@ -7,6 +7,9 @@ use crate::access::{RingMemory, Side, Word};
 /// Times `look` tries to see position and index at one moment.
 const LOOKS: usize = 64;
 
+/// Bytes that a ring of the base protocol takes: 4 KiB, of which one stays free.
+const BASE_RING_ROOM: u64 = 4095;
+
 /// Why a ring was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingError<E> {
@@ -355,7 +358,8 @@ impl Consumer {
     /// Otherwise room is kept back, because each store of the index takes a cache line away from
     /// the other side, or is a write on the bus. Nobody waits for what is kept: a writer that finds
     /// no room meanwhile has three quarters unread before it, and the next `take` of those gives
-    /// everything back and sees that it waits.
+    /// everything back and sees that it waits. What a ring of the base protocol takes is there
+    /// always: programs may both send so much before either receives.
     ///
     /// # Errors
     /// `Memory`.
@@ -365,7 +369,8 @@ impl Consumer {
         let given = self.given.load(Ordering::Relaxed);
         let filled = u64::from(mem.load(Word::LocalWrite)).wrapping_sub(given) & self.mask;
         let kept = mem.position(Side::Receive).wrapping_sub(given);
-        let is_due = filled.max(kept) > self.mask / 4 || mem.load(Word::RoomArmed) != 0;
+        let most = (self.mask / 4).min(self.mask.saturating_sub(BASE_RING_ROOM));
+        let is_due = filled.max(kept) > most || mem.load(Word::RoomArmed) != 0;
         if is_due {
             self.publish(mem)?;
         }

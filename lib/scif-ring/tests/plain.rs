@@ -118,8 +118,9 @@ fn who_asked_is_told_once() {
 
 #[test]
 fn room_is_kept_back_while_there_is_plenty_and_nobody_waits() {
-    let (mut left, mut right) = pair(64);
-    let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+    const RING: u32 = 16384;
+    let (mut left, mut right) = pair(RING as usize);
+    let (producer, consumer) = (Producer::new(RING), Consumer::new(RING));
     let send = |left: &mut _, bytes: usize| {
         let bytes = vec![1; bytes];
         producer.send(left, ME, &bytes).unwrap().bytes
@@ -128,29 +129,46 @@ fn room_is_kept_back_while_there_is_plenty_and_nobody_waits() {
         let mut buffer = vec![0; bytes];
         consumer.receive(right, ME, &mut buffer).unwrap()
     };
-    assert_eq!(send(&mut left, 15), 15);
-    assert_eq!(take(&mut right, 5), moved(5));
-    assert_eq!(producer.look(&left), Ok(Some(48)));
+    assert_eq!(send(&mut left, 4095), 4095);
+    assert_eq!(take(&mut right, 1000), moved(1000));
+    assert_eq!(producer.look(&left), Ok(Some(12288)));
     // The writer sees more than a quarter filled: it gets everything back, and from now on at once.
     assert_eq!(send(&mut left, 1), 1);
     assert_eq!(take(&mut right, 1), moved(1));
-    assert_eq!(producer.look(&left), Ok(Some(53)));
-    assert_eq!(send(&mut left, 100), 53);
+    assert_eq!(producer.look(&left), Ok(Some(13288)));
+    assert_eq!(send(&mut left, 20000), 13288);
     for _ in 0..3 {
         assert_eq!(send(&mut left, 1), 0);
         assert_eq!(take(&mut right, 2), moved(2));
         assert_eq!(send(&mut left, 100), 2);
     }
     // A writer that asks gets what there is.
-    assert_eq!(take(&mut right, 60), moved(60));
+    assert_eq!(take(&mut right, 16380), moved(16380));
     assert_eq!(take(&mut right, 1), moved(1));
-    assert_eq!(producer.arm(&mut left), Ok(Some(60)));
+    assert_eq!(producer.arm(&mut left), Ok(Some(16380)));
     assert!(take(&mut right, 1).notify);
-    assert_eq!(producer.look(&left), Ok(Some(62)));
+    assert_eq!(producer.look(&left), Ok(Some(16382)));
     // Who gives room back knows nothing of what others have given: too early is harmless.
-    let other = Consumer::new(64);
+    let other = Consumer::new(RING);
     assert_eq!(other.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
-    assert_eq!(producer.look(&left), Ok(Some(63)));
+    assert_eq!(producer.look(&left), Ok(Some(RING - 1)));
+}
+
+/// Programs rely on what the base protocol's rings take: two that both send 4095 bytes before they
+/// receive anything must not wait for each other, whatever was said before.
+#[test]
+fn what_a_base_ring_takes_is_never_kept_back() {
+    for ring in [64_u32, 4096, 8192, 1 << 16] {
+        let (mut left, mut right) = pair(ring as usize);
+        let (producer, consumer) = (Producer::new(ring), Consumer::new(ring));
+        for small in (1..40).cycle().take(3 * ring as usize) {
+            let bytes = vec![1; small];
+            assert_eq!(producer.send(&mut left, ME, &bytes).unwrap().bytes, small);
+            assert_eq!(receive(&consumer, &mut right, small).len(), small);
+            let room = producer.look(&left).unwrap().unwrap();
+            assert!(room >= 4095.min(ring - 1), "{room} of {ring}");
+        }
+    }
 }
 
 #[test]
