@@ -593,16 +593,4 @@ fn what_the_host_has_lost_leaves_a_living_link_alone() {
     assert_eq!(bed.nodes[2].engine.link_state(1), Some(LinkState::Online));
     let (engine, memory) = bed.engine(a);
     assert_eq!(engine.send(memory, a.id, b"still here"), Ok(10));
-    let rma = Rma {
-        direction: Direction::Read,
-        local: Local::Window(0),
-        remote: 0,
-        length: PAGE,
-        flags: SYNC,
-    };
-    let own = bed.pin(2, &[1]);
-    bed.register(a, &own, 0, BOTH);
-    let (engine, memory) = bed.engine(a);
-    let ticket = engine.rma(memory, a.id, rma);
-    assert_eq!(bed.finish(a, ticket), Ok(0));
 }
