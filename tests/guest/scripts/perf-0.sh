@@ -75,6 +75,12 @@ done
 expect pages_rma 1 ns
 expect pages_rtt 1 ns
 
+run scif-perf 1 $few -n 20 --test beside
+for place in idle own peer; do
+    expect echo_$place 64 ns
+    expect register_$place 262144 ns
+done
+
 run scif-perf 1 $few -n 20 --size 64 --test msg_rtt --path file --block --stop
 expect msg_rtt_block 64 ns
 

@@ -15,6 +15,8 @@ pub enum Step {
     LinuxPair,
     /// Two of our nodes: limits and ours in turn.
     Pair,
+    /// Two of our nodes: beside a thread that computes.
+    Beside,
     /// One of our nodes: connections inside it.
     Loopback,
     /// Programs on this machine, without QEMU.
@@ -39,6 +41,7 @@ const REPEATED: &[Step] = &[
     Step::SkiffBoot,
     Step::LinuxPair,
     Step::Pair,
+    Step::Beside,
     Step::Loopback,
     Step::Native,
     Step::Connections,
@@ -109,6 +112,7 @@ impl Step {
             Self::SkiffBoot => "skiff-boot",
             Self::LinuxPair => "linux-pair",
             Self::Pair => "skiff-pair",
+            Self::Beside => "skiff-beside",
             Self::Loopback => "skiff-loopback",
             Self::Native => "native",
             Self::LinuxSizes => "linux-sizes",
@@ -127,6 +131,7 @@ impl Step {
             Self::SkiffBoot => "our node: boot to the shell's prompt".to_string(),
             Self::LinuxPair => "two Linux guests: TCP".to_string(),
             Self::Pair => "two of our nodes: limits and ours in turn".to_string(),
+            Self::Beside => "two of our nodes: beside a thread that computes".to_string(),
             Self::Loopback => "one of our nodes: loopback".to_string(),
             Self::Native => "without QEMU".to_string(),
             Self::LinuxSizes => "two Linux guests: all sizes".to_string(),
@@ -177,6 +182,7 @@ impl Step {
         let lines = match self {
             Self::Pair => pair(quick),
             Self::Sizes => sizes(quick),
+            Self::Beside => beside(quick),
             Self::Loopback => return Some(loopback(quick)),
             Self::Connections => growth("idle", 4000, 1000),
             Self::Windows => growth("windows", 100000, 100),
@@ -227,6 +233,17 @@ fn pair(quick: bool) -> Vec<String> {
         ),
         format!("scif-bare 1 {copies} --test own_register+copy_register --size 256K,2M"),
         format!("scif-bare 1 {} --test file_stream --stop", effort(quick)),
+    ]
+}
+
+/// Node 0's part of what is compared with itself beside a thread that computes.
+fn beside(quick: bool) -> Vec<String> {
+    let effort = turns(quick, 18, 20);
+    let echo = "echo_idle+echo_own+echo_peer";
+    vec![
+        format!("scif-perf 1 {effort} --test {echo}"),
+        format!("scif-perf 1 {effort} --test {echo} --block"),
+        format!("scif-perf 1 {effort} --test register_idle+register_own+register_peer --stop"),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! The program: its options, its two roles, and how results are told.
 
 mod bandwidth;
+mod beside;
 mod costs;
 mod growth;
 mod latency;
@@ -27,9 +28,9 @@ use wire::Wait;
 const HELP: &str = "\
 scif-perf -s [--port P]        serves, until a client says --stop
 scif-perf NODE [options]       measures against the server on that node
-  --test LIST        names separated by commas, or groups: latency, bandwidth, costs, growth
-                     (default: latency,bandwidth); tests with a + between them run in turn, one
-                     repetition of each after the other, to be compared
+  --test LIST        names separated by commas, or groups: latency, bandwidth, costs, growth,
+                     beside (default: latency,bandwidth); tests with a + between them run in turn,
+                     one repetition of each after the other, to be compared
   --size LIST        only these sizes, for example 8,4K,1M
   --all              every power of two from 64 to 64M for bandwidth (default: every fourth)
   -n N               round trips of a repetition (default: what fits into the budget)
@@ -49,6 +50,8 @@ tests:
   costs              register map connect pairs
   growth             idle windows pages
   own                own_rma_write own_rma_read own_register copy_register (to compare with)
+  beside             echo_idle echo_own echo_peer register_idle register_own register_peer:
+                     means, beside a thread that only computes nowhere, here, on the peer's node
   others             ring_rtt vrma_write vrma_read local_copy stream_read file_stream_read nodes
 examples:
   scif-perf -s &
@@ -101,6 +104,17 @@ const GROUPS: &[(&str, &[&str])] = &[
             "own_rma_read",
             "own_register",
             "copy_register",
+        ],
+    ),
+    (
+        "beside",
+        &[
+            "echo_idle",
+            "echo_own",
+            "echo_peer",
+            "register_idle",
+            "register_own",
+            "register_peer",
         ],
     ),
     (
@@ -495,5 +509,6 @@ fn measure(settings: &Settings) -> Result {
     latency::run(settings)?;
     bandwidth::run(settings)?;
     costs::run(settings)?;
-    growth::run(settings)
+    growth::run(settings)?;
+    beside::run(settings)
 }

@@ -10,6 +10,7 @@ use runtime::thread;
 use runtime::time::Duration;
 use scif::{Endpoint, Errno, Error, Listener, Memory, Port, Protection, RegisterOptions, Window};
 
+use super::beside::Spinner;
 use super::latency::Table;
 use super::session::PAGE;
 use super::wire::{Channel, Request, Verb, hear, tell};
@@ -20,6 +21,8 @@ use crate::pattern::{self, Sum};
 struct Shared {
     idle: Mutex<Vec<Endpoint>>,
     stopped: AtomicBool,
+    /// The thread of [`Verb::Spin`].
+    spinner: Mutex<Option<Spinner>>,
 }
 
 /// Serves until a client says [`Verb::Stop`].
@@ -27,6 +30,7 @@ pub fn serve(port: Port) -> Result {
     let shared = Arc::new(Shared {
         idle: Mutex::new(Vec::new()),
         stopped: AtomicBool::new(false),
+        spinner: Mutex::new(None),
     });
     let listener = Listener::bind(port).context(&format!("port {port}"))?;
     let second = port + 1;
@@ -131,6 +135,12 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
             let count = idle.len() as u64;
             drop(idle);
             tell(endpoint, count)
+        }
+        Verb::Spin => {
+            let spinner = (request.count != 0).then(Spinner::start).transpose()?;
+            let before = core::mem::replace(&mut *shared.spinner.lock(), spinner);
+            drop(before);
+            tell(endpoint, 0)
         }
         Verb::Stop => {
             shared.stopped.store(true, Ordering::Release);

@@ -39,9 +39,11 @@ pub enum Verb {
     Stop = 11,
     /// As `Lend`, memory of the server's own instead of the daemon's.
     LendOwn = 12,
+    /// Have a thread compute until the same request says 0: `count` is 1 to start it, 0 to stop it.
+    Spin = 13,
 }
 
-const VERBS: [Verb; 12] = [
+const VERBS: [Verb; 13] = [
     Verb::Echo,
     Verb::Sink,
     Verb::Source,
@@ -54,6 +56,7 @@ const VERBS: [Verb; 12] = [
     Verb::Forget,
     Verb::Stop,
     Verb::LendOwn,
+    Verb::Spin,
 ];
 
 /// How a side waits for messages.
@@ -65,6 +68,8 @@ pub enum Wait {
     Yield = 1,
     /// Sleeps.
     Block = 2,
+    /// As programs do that ask for nothing: looks for a while, then sleeps.
+    Usual = 3,
 }
 
 impl Wait {
@@ -74,6 +79,7 @@ impl Wait {
             Self::Poll => "poll",
             Self::Yield => "yield",
             Self::Block => "block",
+            Self::Usual => "usual",
         }
     }
 
@@ -161,6 +167,7 @@ impl Request {
             wait: match record.wait.get() {
                 0 => Wait::Poll,
                 1 => Wait::Yield,
+                3 => Wait::Usual,
                 _ => Wait::Block,
             },
             path: match record.path.get() {
@@ -208,8 +215,13 @@ impl Channel<'_> {
     pub fn begin_echo(&self) {
         self.endpoint.set_waiting(match self.wait {
             Wait::Block => Waiting::Sleep,
-            Wait::Poll | Wait::Yield => Waiting::Adaptive,
+            Wait::Poll | Wait::Yield | Wait::Usual => Waiting::Adaptive,
         });
+    }
+
+    /// Whether the library waits, not the loops here.
+    fn sleeps(&self) -> bool {
+        matches!(self.wait, Wait::Block | Wait::Usual)
     }
 
     /// Sends a whole message.
@@ -218,7 +230,7 @@ impl Channel<'_> {
         if self.path == Path::File {
             return self.write(message);
         }
-        if self.wait == Wait::Block {
+        if self.sleeps() {
             return whole(
                 self.endpoint.send(message, SendFlags::BLOCK)?,
                 message.len(),
@@ -238,7 +250,7 @@ impl Channel<'_> {
         if self.path == Path::File {
             return self.read(buffer);
         }
-        if self.wait == Wait::Block {
+        if self.sleeps() {
             let length = buffer.len();
             return whole(self.endpoint.recv(buffer, RecvFlags::BLOCK)?, length);
         }

@@ -1,0 +1,186 @@
+//! What round trips and registering cost beside a thread that only computes: on no node, on the own
+//! one, on the server's.
+//!
+//! Each value is the mean of a repetition, not its median: who waits for the processor now and then
+//! waits long, and a median would not show it.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hint::black_box;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use platform::clock::ticks;
+use runtime::thread::{self, JoinHandle};
+use runtime::time::{Duration, sleep};
+use scif::Memory;
+
+use super::latency::path_name;
+use super::session::Session;
+use super::wire::{Request, Verb, Wait};
+use super::{Context, Result, Settings};
+use crate::report::Unit;
+use crate::samples::Samples;
+
+/// The tests: what is done, and where a thread computes meanwhile.
+const TESTS: &[(&str, Work, Place)] = &[
+    ("echo_idle", Work::Echo, Place::Nowhere),
+    ("echo_own", Work::Echo, Place::Own),
+    ("echo_peer", Work::Echo, Place::Peer),
+    ("register_idle", Work::Register, Place::Nowhere),
+    ("register_own", Work::Register, Place::Own),
+    ("register_peer", Work::Register, Place::Peer),
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Work {
+    /// Round trips of messages.
+    Echo,
+    /// A window of this size, registered and unregistered.
+    Register,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Nowhere,
+    Own,
+    Peer,
+}
+
+/// Bytes of a message, and of a window, unless others are asked for.
+const MESSAGE: u64 = 64;
+const WINDOW: u64 = 64 * 4096;
+/// How long a thread computes before it counts as one that does: some turns of any kernel.
+const SETTLING: Duration = Duration::from_millis(20);
+
+/// Runs the tests of this module that are asked for.
+pub fn run(settings: &Settings) -> Result {
+    for &(test, work, place) in TESTS {
+        if !settings.wants(test) {
+            continue;
+        }
+        let size = if work == Work::Echo { MESSAGE } else { WINDOW };
+        for size in settings.sizes(&[size]) {
+            match work {
+                Work::Echo => echo(settings, test, place, size),
+                Work::Register => register(settings, test, place, size),
+            }
+            .context(test)?;
+        }
+    }
+    Ok(())
+}
+
+/// A thread that computes until it is dropped.
+pub struct Spinner {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Spinner {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When there is no thread to be had.
+    pub fn start() -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = stop.clone();
+        // Numbers, and no pauses: QEMU's emulator leaves its loop for each pause, for a lock that
+        // its timers and doorbells need.
+        let spin = move || {
+            let mut number = 0_u64;
+            while !seen.load(Ordering::Relaxed) {
+                for _ in 0..1000 {
+                    number = black_box(number.wrapping_mul(3).wrapping_add(1));
+                }
+            }
+        };
+        Ok(Self {
+            stop,
+            thread: Some(thread::spawn(spin).context("a thread")?),
+        })
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It returns nothing, and cannot panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Does something beside a thread that computes; on the peer's node `session` asks for it.
+fn beside<T>(session: &Session<'_>, place: Place, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let own = (place == Place::Own).then(Spinner::start).transpose()?;
+    let ask = |count| {
+        let request = Request {
+            count,
+            ..Request::new(Verb::Spin, 0)
+        };
+        match place {
+            Place::Peer => session.ask(&request).map(drop),
+            _ => Ok(()),
+        }
+    };
+    ask(1)?;
+    sleep(SETTLING);
+    let result = work();
+    drop(own);
+    ask(0)?;
+    result
+}
+
+fn mean(times: &[f64]) -> Vec<f64> {
+    [times.iter().sum::<f64>() / times.len().max(1) as f64].to_vec()
+}
+
+fn echo(settings: &Settings, test: &str, place: Place, size: u64) -> Result {
+    let wait = match settings.waits().contains(&Wait::Block) && settings.waits().len() == 1 {
+        true => Wait::Block,
+        false => Wait::Usual,
+    };
+    // The spinning one is asked for by another connection than that of the echoes.
+    let (session, asking) = (Session::open(settings)?, Session::open(settings)?);
+    let message = alloc::vec![0x5a; size as usize];
+    const WARM_UP: u64 = 20;
+    let warm = session.echo(wait, &message, WARM_UP)?;
+    let rounds = settings.rounds(mean(&warm)[0]);
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.repetition(test, size, repetition)?;
+        let times = beside(&asking, place, || session.echo(wait, &message, rounds))?;
+        samples.add(mean(&times));
+    }
+    settings.print_with(test, size, Unit::Nanoseconds, samples, |line| {
+        line.with_text("path", path_name(settings))
+            .with_text("wait", wait.name())
+    });
+    Ok(())
+}
+
+fn register(settings: &Settings, test: &str, place: Place, size: u64) -> Result {
+    /// As few as there must be for a mean.
+    const LEAST: usize = 5;
+    let session = Session::open(settings)?;
+    let memory = Memory::new(size as usize).context("memory for a window")?;
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.repetition(test, size, repetition)?;
+        let times = beside(&session, place, || {
+            let mut times = Vec::new();
+            let limit = ticks() + settings.rate.ticks(settings.budget_ns);
+            while times.len() < LEAST || ticks() < limit {
+                let start = ticks();
+                let window = session.endpoint.register(&memory)?;
+                times.push(settings.rate.between(start, ticks()));
+                window.unregister()?;
+            }
+            Ok(times)
+        })?;
+        samples.add(mean(&times));
+    }
+    settings.print(test, size, Unit::Nanoseconds, samples);
+    Ok(())
+}
