@@ -1,10 +1,11 @@
 //! Clocks and timers. The monotonic clock is the time stamp counter, timers are one-shot
 //! interrupts of the local APIC; both are calibrated at boot against a timer of known speed
-//! (`pit`).
+//! (`pit`; how: `kernel_core::calibration`).
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use kernel_core::calibration::{self, Rates, Reading};
 pub use kernel_core::timers::TimerId;
 use kernel_core::timers::TimerQueue;
 use spin::Mutex;
@@ -30,8 +31,12 @@ static OFFSET: Mutex<i128> = Mutex::new(0);
 
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_SECOND: u64 = 1_000_000_000;
-/// Length of a calibration.
-const CALIBRATION_MS: u64 = 20;
+/// What is assumed of a machine on which nothing says how time passes.
+const UNKNOWN: Rates = Rates {
+    tsc: NS_PER_SECOND,
+    timer: NS_PER_SECOND / 16,
+    is_sure: false,
+};
 /// Longest interval the timer is armed for; it is armed again when it ends early.
 const MAX_INTERVAL_NS: u64 = 100 * NS_PER_MS;
 
@@ -46,25 +51,13 @@ pub fn init() {
             log::error!("neither the interval timer nor ACPI's timer counts: clocks will be wrong")
         }
     }
-    // Two runs: the shorter one was disturbed less.
-    let (mut tsc_ticks, mut timer_ticks) = (u64::MAX, u32::MAX);
-    for _ in 0..2 {
-        apic::timer_count_silently();
-        let start = cpu::time_stamp();
-        pit::wait_ms(CALIBRATION_MS);
-        let ticks = cpu::time_stamp() - start;
-        let counted = apic::timer_counted();
-        if ticks < tsc_ticks {
-            (tsc_ticks, timer_ticks) = (ticks, counted);
-        }
-    }
-    let ns = u128::from(CALIBRATION_MS * NS_PER_MS);
+    let rates = calibrate();
     TSC_SCALE.store(
-        ((ns << 32) / u128::from(tsc_ticks.max(1))) as u64,
+        ((u128::from(NS_PER_SECOND) << 32) / u128::from(rates.tsc)) as u64,
         Ordering::Relaxed,
     );
     TIMER_RATE.store(
-        (timer_ticks / CALIBRATION_MS as u32).max(1),
+        u32::try_from(rates.timer / 1000).unwrap_or(u32::MAX).max(1),
         Ordering::Relaxed,
     );
     TSC_START.store(cpu::time_stamp(), Ordering::Relaxed);
@@ -75,9 +68,30 @@ pub fn init() {
     irq::register(irq::TIMER, |_| interrupt());
     log::info!(
         "clock: TSC {} MHz, timer {} kHz",
-        tsc_ticks / CALIBRATION_MS / 1000,
+        rates.tsc / 1_000_000,
         TIMER_RATE.load(Ordering::Relaxed)
     );
+}
+
+/// How fast the time stamp counter and the local timer count.
+fn calibrate() -> Rates {
+    apic::timer_count_silently();
+    let measured = pit::Ruler::find().and_then(|ruler| {
+        calibration::measure(ruler.speed(), || Reading {
+            before: cpu::time_stamp(),
+            ruler: ruler.read(),
+            timer: apic::timer_counted(),
+            after: cpu::time_stamp(),
+        })
+    });
+    match measured {
+        Some(rates) if !rates.is_sure => {
+            log::warn!("the clocks may be wrong: no two measurements of them agreed");
+            rates
+        }
+        Some(rates) => rates,
+        None => UNKNOWN,
+    }
 }
 
 /// Nanoseconds since boot.

@@ -10,9 +10,9 @@ fi
 
 # kernel: clock: TSC <MHz> MHz, timer <kHz> kHz
 set -- $(grep "kernel: clock:" /scheme/sys/log)
-# The timer of QEMU's local APIC counts 62500 kHz; what a busy machine adds is far from the 30 that
-# a ruler gives that does not wait.
-if [ "$7" -gt 40000 ] && [ "$7" -lt 1000000 ]; then
+# The timer of QEMU's local APIC counts 62500 kHz. The clocks are measured so that it does not
+# matter how busy the machine is: 2 % is much.
+if [ "$7" -ge 61250 ] && [ "$7" -le 63750 ]; then
     echo "STEP clock: ok"
 else
     echo "STEP clock: FAIL the local APIC's timer counts $7 kHz, expected 62500"

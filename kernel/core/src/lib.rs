@@ -12,6 +12,7 @@ pub mod bitset;
 pub mod bootinfo;
 pub mod buddy;
 pub mod calendar;
+pub mod calibration;
 pub mod events;
 pub mod irq_counts;
 pub mod memmap;

@@ -1,8 +1,9 @@
-//! Rulers for the other clocks, used by polling: the programmable interval timer (8254), or the
-//! power management timer of ACPI on machines whose firmware stopped the former.
+//! Rulers for the other clocks, and short waits by polling: the programmable interval timer (8254),
+//! or the power management timer of ACPI on machines whose firmware stopped the former.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use kernel_core::calibration;
 use spin::Once;
 
 use super::port;
@@ -17,6 +18,10 @@ const OUTPUT: u8 = 1 << 5;
 const FREQUENCY: u64 = 1_193_182;
 /// Channel 2, both bytes, interrupt on terminal count.
 const ONE_SHOT: u8 = 0b1011_0000;
+/// Channel 2, both bytes, counts down again and again.
+const PERIODIC: u8 = 0b1011_0100;
+/// Keeps what channel 2 has counted until it is read.
+const LATCH: u8 = 0b1000_0000;
 
 /// Ticks of ACPI's timer in a second, and the bits that every one of them counts (ACPI
 /// specification 6.5, section 4.8.3.3).
@@ -60,6 +65,55 @@ pub fn wait_ms(ms: u64) -> Option<Ruler> {
     }
     let port = *ACPI_TIMER.get()?;
     wait_acpi(port, ms).then_some(Ruler::Acpi(port))
+}
+
+impl Ruler {
+    /// What can be read and counts: ACPI's timer, which takes one access, or else the interval
+    /// timer, which is started for it.
+    pub fn find() -> Option<Self> {
+        let acpi = ACPI_TIMER.get().map(|&port| Self::Acpi(port));
+        let counts = |ruler: &Self| {
+            let first = ruler.read();
+            (0..PATIENCE).any(|_| ruler.read() != first)
+        };
+        acpi.filter(counts).or_else(|| {
+            let control = port::read8(CONTROL) & !(GATE | SPEAKER);
+            port::write8(CONTROL, control);
+            port::write8(MODE, PERIODIC);
+            // 65536.
+            port::write8(CHANNEL_2, 0);
+            port::write8(CHANNEL_2, 0);
+            port::write8(CONTROL, control | GATE);
+            Some(Self::Interval).filter(counts)
+        })
+    }
+
+    /// How fast it counts.
+    pub fn speed(&self) -> calibration::Ruler {
+        match self {
+            Self::Interval => calibration::Ruler {
+                frequency: FREQUENCY,
+                mask: 0xFFFF,
+            },
+            Self::Acpi(_) => calibration::Ruler {
+                frequency: ACPI_FREQUENCY,
+                mask: ACPI_BITS,
+            },
+        }
+    }
+
+    /// What it has counted, upwards.
+    pub fn read(&self) -> u32 {
+        match self {
+            Self::Acpi(port) => port::read32(*port),
+            Self::Interval => {
+                port::write8(MODE, LATCH);
+                let low = port::read8(CHANNEL_2);
+                let high = port::read8(CHANNEL_2);
+                0_u32.wrapping_sub(u16::from_le_bytes([low, high]).into())
+            }
+        }
+    }
 }
 
 /// Whether the interval timer counted that far.

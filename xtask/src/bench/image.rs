@@ -68,15 +68,37 @@ pub struct Nodes {
     pub limit: Duration,
 }
 
-/// Gives the lines of node 0 to a function.
-struct Lines<'a>(&'a mut dyn FnMut(&str));
+/// Gives the lines of node 0 to a function, and notes what the kernels say of their clocks.
+struct Lines<'a> {
+    take: &'a mut dyn FnMut(&str),
+    wrong_clocks: Vec<String>,
+}
 
 impl Observer for Lines<'_> {
     fn line(&mut self, node: usize, text: &str, _: Option<&Meaning>) {
+        if let Some(khz) = timer_khz(text)
+            && khz.abs_diff(TIMER_KHZ) > TIMER_KHZ / MOST_OFF
+        {
+            let wrong = format!("node {node} took its timer of {TIMER_KHZ} kHz for {khz} kHz");
+            self.wrong_clocks.push(wrong);
+        }
         if node == 0 {
-            (self.0)(text);
+            (self.take)(text);
         }
     }
+}
+
+/// How fast the local timer counts that QEMU gives a guest: 1 GHz, divided by 16. A kernel measures
+/// its clock in the same windows, so both are as wrong as this reading of it.
+const TIMER_KHZ: u64 = 62_500;
+/// A guest whose reading is more than this part off is refused: 2 %.
+const MOST_OFF: u64 = 50;
+
+/// What our kernel says of its local timer: `kernel: clock: TSC <MHz> MHz, timer <kHz> kHz`.
+fn timer_khz(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once("kernel: clock: ")?;
+    let (_, rest) = rest.split_once(", timer ")?;
+    rest.split_once(" kHz")?.0.parse().ok()
 }
 
 impl Nodes {
@@ -94,8 +116,13 @@ impl Nodes {
         for (node, text) in &self.scripts {
             run.scripts.insert(*node, text.clone().into_bytes());
         }
-        let outcome = run.execute(parts, &mut Lines(line))?;
+        let mut lines = Lines {
+            take: line,
+            wrong_clocks: Vec::new(),
+        };
+        let outcome = run.execute(parts, &mut lines)?;
         let mut complaints = outcome.complaints();
+        complaints.append(&mut lines.wrong_clocks);
         for (node, text) in outcome.program_panics.iter().chain(&outcome.exceptions) {
             complaints.push(format!("node {node}: {text}"));
         }
@@ -103,5 +130,29 @@ impl Nodes {
             return Ok(());
         }
         Err(Failure::from(complaints.join("; ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_with_a_wrong_clock_is_noticed() {
+        let mut seen = Vec::new();
+        let mut take = |text: &str| seen.push(text.to_string());
+        let mut lines = Lines {
+            take: &mut take,
+            wrong_clocks: Vec::new(),
+        };
+        let clock = |khz: u64| format!("kernel: clock: TSC 2500 MHz, timer {khz} kHz");
+        lines.line(0, &clock(62_500), None);
+        lines.line(0, "kernel: clock: what?", None);
+        lines.line(1, &clock(63_700), None);
+        assert!(lines.wrong_clocks.is_empty());
+        lines.line(1, &clock(63_800), None);
+        lines.line(0, &clock(61_200), None);
+        assert_eq!(lines.wrong_clocks.len(), 2);
+        assert_eq!(seen.len(), 3);
     }
 }
