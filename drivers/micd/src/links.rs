@@ -159,8 +159,9 @@ impl Links {
     /// the time in nanoseconds, the same as for [`Engine::tick`].
     pub fn turn(&mut self, now: u64, engine: &mut Engine, memory: &mut impl PeerMemory) {
         for (function, rang) in self.functions.iter_mut().zip(&mut self.rang) {
+            let rang = core::mem::take(rang);
             // What a lost doorbell announced is found when the function is due.
-            if !core::mem::take(rang) && function.deadline() > now {
+            if !rang && function.deadline() > now {
                 continue;
             }
             for _ in 0..MAX_STEPS {
@@ -171,7 +172,10 @@ impl Links {
             }
             // In this order, so that nothing is stored in the memory of a peer that has begun
             // anew: that is what its first doorbell announces.
-            engine.doorbell(memory, function.peer());
+            match rang {
+                true => engine.doorbell(memory, function.peer()),
+                false => engine.look_at(memory, function.peer()),
+            }
         }
     }
 

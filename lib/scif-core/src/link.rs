@@ -136,10 +136,16 @@ impl Engine {
         self.fail_link(node, Loss::Reset);
     }
 
-    /// The node's doorbell rang, or may have: takes and handles the messages in its ring. Does no
-    /// harm when there are none.
+    /// The node's doorbell rang: takes and handles the messages in its ring. Does no harm when
+    /// there are none.
     pub fn doorbell(&mut self, mem: &mut dyn Memory, node: NodeId) {
         self.stats.doorbells_received += 1;
+        self.look_at(mem, node);
+    }
+
+    /// Does what a doorbell of the node asks for, without one: it may have got lost, or not been
+    /// needed.
+    pub fn look_at(&mut self, mem: &mut dyn Memory, node: NodeId) {
         self.drain(mem, node);
     }
 

@@ -25,7 +25,7 @@ pub struct Stats {
     pub doorbells_rung: u64,
     /// Doorbells not needed: the peer had not yet found its ring empty since the last.
     pub doorbells_saved: u64,
-    /// Doorbells received.
+    /// Doorbells received: those that come together count once; looks without one do not count.
     pub doorbells_received: u64,
     /// Links that came up.
     pub links_up: u64,

@@ -176,6 +176,13 @@ fn who_watches_is_not_rung_until_it_rests() {
     let node = &mut bed.nodes[1];
     node.engine.doorbell(&mut node.memory, 0);
     assert_eq!(received(&bed), before + 1);
+    // Looks find messages, too, and are no doorbells.
+    let doorbells = bed.nodes[1].engine.stats().doorbells_received;
+    let node = &mut bed.nodes[1];
+    node.engine.look_at(&mut node.memory, 0);
+    assert_eq!(node.engine.stats().doorbells_received, doorbells);
+    node.engine.doorbell(&mut node.memory, 0);
+    assert_eq!(node.engine.stats().doorbells_received, doorbells + 1);
     // Now it is seen, and no doorbell is rung.
     for round in 2..5 {
         assert!(!sees(&mut bed));
