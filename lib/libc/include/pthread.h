@@ -1,11 +1,11 @@
-/* Threads, mutexes, conditions, keys. */
+/* Threads, mutexes, conditions, read-write locks, barriers, spin locks, keys. Processes share none
+ * of them. */
 #ifndef _PTHREAD_H
 #define _PTHREAD_H
 #include <sys/types.h>
 #include <sched.h>
 #include <time.h>
 
-typedef const struct __skiff_thread *pthread_t;
 typedef unsigned pthread_key_t;
 typedef unsigned pthread_once_t;
 typedef int pthread_mutexattr_t;
@@ -29,6 +29,22 @@ typedef struct {
     int __clock;
 } pthread_cond_t;
 
+typedef int pthread_rwlockattr_t;
+typedef int pthread_barrierattr_t;
+typedef unsigned pthread_spinlock_t;
+
+typedef struct {
+    unsigned __state;
+    unsigned __writers;
+} pthread_rwlock_t;
+
+typedef struct {
+    unsigned __wanted;
+    unsigned __arrived;
+    unsigned __round;
+    unsigned __inside;
+} pthread_barrier_t;
+
 #define PTHREAD_MUTEX_NORMAL 0
 #define PTHREAD_MUTEX_DEFAULT 0
 #define PTHREAD_MUTEX_RECURSIVE 1
@@ -38,6 +54,10 @@ typedef struct {
 #define PTHREAD_MUTEX_INITIALIZER { 0, 0, 0, 0 }
 #define PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP { 0, PTHREAD_MUTEX_RECURSIVE, 0, 0 }
 #define PTHREAD_COND_INITIALIZER { 0, 0 }
+#define PTHREAD_RWLOCK_INITIALIZER { 0, 0 }
+#define PTHREAD_BARRIER_SERIAL_THREAD (-1)
+#define PTHREAD_PROCESS_PRIVATE 0
+#define PTHREAD_PROCESS_SHARED 1
 #define PTHREAD_ONCE_INIT 0
 
 __BEGIN_DECLS
@@ -52,7 +72,12 @@ int pthread_cancel(pthread_t thread);
 int pthread_attr_init(pthread_attr_t *attributes);
 int pthread_attr_destroy(pthread_attr_t *attributes);
 int pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size);
+int pthread_attr_getstacksize(const pthread_attr_t *attributes, size_t *size);
 int pthread_attr_setdetachstate(pthread_attr_t *attributes, int detached);
+int pthread_attr_getdetachstate(const pthread_attr_t *attributes, int *detached);
+int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *set);
+int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *set);
+int pthread_setname_np(pthread_t thread, const char *name);
 
 int pthread_mutexattr_init(pthread_mutexattr_t *attributes);
 int pthread_mutexattr_destroy(pthread_mutexattr_t *attributes);
@@ -74,6 +99,25 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
                            const struct timespec *end);
 int pthread_cond_signal(pthread_cond_t *condition);
 int pthread_cond_broadcast(pthread_cond_t *condition);
+
+int pthread_rwlock_init(pthread_rwlock_t *lock, const pthread_rwlockattr_t *attributes);
+int pthread_rwlock_destroy(pthread_rwlock_t *lock);
+int pthread_rwlock_rdlock(pthread_rwlock_t *lock);
+int pthread_rwlock_tryrdlock(pthread_rwlock_t *lock);
+int pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct timespec *end);
+int pthread_rwlock_wrlock(pthread_rwlock_t *lock);
+int pthread_rwlock_trywrlock(pthread_rwlock_t *lock);
+int pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *end);
+int pthread_rwlock_unlock(pthread_rwlock_t *lock);
+int pthread_barrier_init(pthread_barrier_t *barrier, const pthread_barrierattr_t *attributes,
+                         unsigned count);
+int pthread_barrier_destroy(pthread_barrier_t *barrier);
+int pthread_barrier_wait(pthread_barrier_t *barrier);
+int pthread_spin_init(pthread_spinlock_t *lock, int shared);
+int pthread_spin_destroy(pthread_spinlock_t *lock);
+int pthread_spin_lock(pthread_spinlock_t *lock);
+int pthread_spin_trylock(pthread_spinlock_t *lock);
+int pthread_spin_unlock(pthread_spinlock_t *lock);
 
 int pthread_once(pthread_once_t *once, void (*action)(void));
 int pthread_key_create(pthread_key_t *key, void (*destructor)(void *));

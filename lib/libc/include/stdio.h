@@ -1,5 +1,4 @@
-/* Streams and formatted text. Not there: long double, wide characters, %n$ arguments, popen,
- * temporary files, rename. */
+/* Streams and formatted text. Not there: wide streams, %n$ arguments, popen. */
 #ifndef _STDIO_H
 #define _STDIO_H
 #include <features.h>
@@ -17,6 +16,7 @@ typedef long fpos_t;
 #define SEEK_SET 0
 #define SEEK_CUR 1
 #define SEEK_END 2
+#define P_tmpdir "/tmp"
 #define _IOFBF 0
 #define _IOLBF 1
 #define _IONBF 2
@@ -63,6 +63,8 @@ off_t ftello(FILE *file);
 void rewind(FILE *file);
 void perror(const char *text);
 int remove(const char *path);
+int rename(const char *from, const char *to);
+FILE *tmpfile(void);
 
 int printf(const char *format, ...) __printf_like(1, 2);
 int fprintf(FILE *file, const char *format, ...) __printf_like(2, 3);

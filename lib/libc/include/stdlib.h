@@ -2,12 +2,13 @@
 #ifndef _STDLIB_H
 #define _STDLIB_H
 #include <features.h>
+#include <alloca.h>
 #include <stddef.h>
 
 #define EXIT_SUCCESS 0
 #define EXIT_FAILURE 1
 #define RAND_MAX 0x7fffffff
-#define MB_CUR_MAX 1
+#define MB_CUR_MAX 4
 
 typedef struct {
     int quot, rem;
@@ -15,6 +16,9 @@ typedef struct {
 typedef struct {
     long quot, rem;
 } ldiv_t;
+typedef struct {
+    long long quot, rem;
+} lldiv_t;
 
 __BEGIN_DECLS
 void *malloc(size_t size) __attribute__((__malloc__));
@@ -37,12 +41,14 @@ long long strtoll(const char *text, char **end, int base);
 unsigned long long strtoull(const char *text, char **end, int base);
 double strtod(const char *text, char **end);
 float strtof(const char *text, char **end);
+long double strtold(const char *text, char **end);
 
 int abs(int value);
 long labs(long value);
 long long llabs(long long value);
 div_t div(int number, int by);
 ldiv_t ldiv(long number, long by);
+lldiv_t lldiv(long long number, long long by);
 
 void qsort(void *start, size_t count, size_t size, int (*compare)(const void *, const void *));
 void *bsearch(const void *key, const void *start, size_t count, size_t size,
@@ -53,6 +59,24 @@ int rand_r(unsigned *seed);
 long random(void);
 void srandom(unsigned seed);
 
+double drand48(void);
+double erand48(unsigned short seed[3]);
+long lrand48(void);
+long nrand48(unsigned short seed[3]);
+long mrand48(void);
+long jrand48(unsigned short seed[3]);
+void srand48(long seed);
+unsigned short *seed48(unsigned short seed[3]);
+void lcong48(unsigned short parameters[7]);
+
+int mblen(const char *text, size_t limit);
+int mbtowc(wchar_t *place, const char *text, size_t limit);
+int wctomb(char *place, wchar_t c);
+size_t mbstowcs(wchar_t *place, const char *text, size_t limit);
+size_t wcstombs(char *place, const wchar_t *text, size_t limit);
+
+int mkstemp(char *path);
+char *mkdtemp(char *path);
 char *getenv(const char *name);
 int setenv(const char *name, const char *value, int overwrite);
 int unsetenv(const char *name);

@@ -10,6 +10,9 @@ void bcopy(const void *from, void *to, size_t count);
 void bzero(void *start, size_t count);
 char *index(const char *text, int c);
 char *rindex(const char *text, int c);
+int ffs(int value);
+int ffsl(long value);
+int ffsll(long long value);
 int strcasecmp(const char *a, const char *b);
 int strncasecmp(const char *a, const char *b, size_t count);
 __END_DECLS

@@ -9,6 +9,8 @@
 #define CLOCK_PROCESS_CPUTIME_ID 2
 #define CLOCK_THREAD_CPUTIME_ID 3
 #define CLOCK_MONOTONIC_RAW 4
+#define TIMER_ABSTIME 1
+#define TIME_UTC 1
 
 struct timespec {
     time_t tv_sec;
@@ -36,6 +38,9 @@ double difftime(time_t end, time_t start);
 int clock_gettime(clockid_t clock, struct timespec *time);
 int clock_getres(clockid_t clock, struct timespec *step);
 int nanosleep(const struct timespec *length, struct timespec *left);
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *length,
+                    struct timespec *left);
+int timespec_get(struct timespec *place, int base);
 struct tm *gmtime(const time_t *time);
 struct tm *gmtime_r(const time_t *time, struct tm *place);
 struct tm *localtime(const time_t *time);

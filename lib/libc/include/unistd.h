@@ -3,6 +3,7 @@
 #define _UNISTD_H
 #include <sys/types.h>
 #include <getopt.h>
+#include <stdint.h>
 
 #define STDIN_FILENO 0
 #define STDOUT_FILENO 1
@@ -19,6 +20,7 @@
 
 #define _POSIX_VERSION 200809L
 #define _SC_OPEN_MAX 4
+#define _SC_CLK_TCK 2
 #define _SC_PAGESIZE 30
 #define _SC_PAGE_SIZE _SC_PAGESIZE
 #define _SC_IOV_MAX 60
@@ -32,7 +34,12 @@ ssize_t read(int fd, void *place, size_t size);
 ssize_t write(int fd, const void *place, size_t size);
 int close(int fd);
 off_t lseek(int fd, off_t offset, int whence);
+ssize_t pread(int fd, void *place, size_t size, off_t offset);
+ssize_t pwrite(int fd, const void *place, size_t size, off_t offset);
+int ftruncate(int fd, off_t length);
+int truncate(const char *path, off_t length);
 int fsync(int fd);
+int fdatasync(int fd);
 int dup(int fd);
 int dup2(int fd, int number);
 int pipe(int pair[2]);
@@ -46,6 +53,7 @@ char *getcwd(char *place, size_t size);
 
 pid_t getpid(void);
 pid_t getppid(void);
+pid_t gettid(void);
 uid_t getuid(void);
 uid_t geteuid(void);
 gid_t getgid(void);

@@ -120,6 +120,11 @@ extern "C" fn fsync(number: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn fdatasync(number: c_int) -> c_int {
+    fsync(number)
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn dup(number: c_int) -> c_int {
     let copy = descriptor::check(number).and_then(|number| fd::dup(number, b""));
     errno::give(copy.map(|number| descriptor::opened(number, false)))

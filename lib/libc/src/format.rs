@@ -195,7 +195,8 @@ fn specification(reader: &mut Reader<'_>, arguments: &mut dyn Arguments) -> Spec
         found.length = match (reader.peek(), found.length) {
             (Some(b'h'), Length::Short) => Length::Char,
             (Some(b'h'), _) => Length::Short,
-            (Some(b'l' | b'j' | b'z' | b't' | b'q'), _) => Length::Long,
+            // A `long double` is a `double` here.
+            (Some(b'l' | b'j' | b'z' | b't' | b'q' | b'L'), _) => Length::Long,
             _ => return found,
         };
         reader.next();

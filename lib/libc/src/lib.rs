@@ -7,17 +7,27 @@
 //! each is exported with its C name and documented there, not here. Their safety contract is the
 //! one of C: pointers are valid for what the function does with them, strings end with a zero byte.
 //!
-//! [`format`], [`scan`], [`number`] and [`calendar`] hold what needs no system.
+//! [`format`], [`scan`], [`number`], [`calendar`] and [`random`] hold what needs no system.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(target_os = "redox", feature(c_variadic))]
+// The compiler knows what `stpcpy` and others do. It would make `strcpy`, which calls it, a call of
+// itself, and then nothing at all.
+#![no_builtins]
 
 extern crate alloc;
 
 pub mod calendar;
 pub mod format;
 pub mod number;
+pub mod random;
 pub mod scan;
 
+#[cfg(target_os = "redox")]
+mod absent;
+#[cfg(target_os = "redox")]
+mod builtins;
+#[cfg(target_os = "redox")]
+mod complex;
 #[cfg(target_os = "redox")]
 mod control;
 #[cfg(target_os = "redox")]
@@ -29,6 +39,8 @@ mod environment;
 #[cfg(target_os = "redox")]
 pub mod errno;
 #[cfg(target_os = "redox")]
+mod fenv;
+#[cfg(target_os = "redox")]
 mod files;
 #[cfg(target_os = "redox")]
 mod jump;
@@ -37,9 +49,15 @@ mod locks;
 #[cfg(target_os = "redox")]
 mod malloc;
 #[cfg(target_os = "redox")]
+mod math;
+#[cfg(target_os = "redox")]
+mod messages;
+#[cfg(target_os = "redox")]
 mod mman;
 #[cfg(target_os = "redox")]
 mod options;
+#[cfg(target_os = "redox")]
+mod plusplus;
 #[cfg(target_os = "redox")]
 mod poll;
 #[cfg(target_os = "redox")]
@@ -63,6 +81,18 @@ mod strings;
 #[cfg(target_os = "redox")]
 mod sync;
 #[cfg(target_os = "redox")]
+mod threads;
+#[cfg(target_os = "redox")]
 mod time;
 #[cfg(target_os = "redox")]
 mod tls;
+#[cfg(target_os = "redox")]
+mod transfers;
+#[cfg(target_os = "redox")]
+mod usage;
+#[cfg(target_os = "redox")]
+mod users;
+#[cfg(target_os = "redox")]
+mod waits;
+#[cfg(target_os = "redox")]
+mod wide;

@@ -45,7 +45,7 @@ unsafe extern "C" fn pthread_mutexattr_settype(place: *mut c_int, kind: c_int) -
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutex_init(mutex: *mut Mutex, kind: *const c_int) -> c_int {
+pub unsafe extern "C" fn pthread_mutex_init(mutex: *mut Mutex, kind: *const c_int) -> c_int {
     // SAFETY: the caller's place; the attribute is null or initialised.
     unsafe {
         mutex.write(Mutex {
@@ -100,20 +100,20 @@ unsafe fn lock(mutex: *mut Mutex, deadline: Option<u64>, tries: bool) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
+pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the same contract.
     unsafe { lock(mutex, None, false) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut Mutex) -> c_int {
+pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the same contract.
     unsafe { lock(mutex, None, true) }
 }
 
 /// The deadline is one of the wall clock.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, end: *const Timespec) -> c_int {
+pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, end: *const Timespec) -> c_int {
     // SAFETY: the caller's structure.
     let deadline = unsafe { &*end }
         .duration()
@@ -126,7 +126,7 @@ unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, end: *const Time
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
+pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex; see `lock`.
     unsafe {
         if (*mutex).kind != 0 {
@@ -178,7 +178,10 @@ unsafe extern "C" fn pthread_condattr_setclock(place: *mut c_int, clock: c_int) 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_cond_init(condition: *mut Condition, clock: *const c_int) -> c_int {
+pub unsafe extern "C" fn pthread_cond_init(
+    condition: *mut Condition,
+    clock: *const c_int,
+) -> c_int {
     // SAFETY: the caller's place; the attribute is null or initialised.
     unsafe {
         condition.write(Condition {
@@ -218,13 +221,13 @@ unsafe fn wait(condition: *mut Condition, mutex: *mut Mutex, deadline: Option<u6
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_cond_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int {
+pub unsafe extern "C" fn pthread_cond_wait(condition: *mut Condition, mutex: *mut Mutex) -> c_int {
     // SAFETY: the same contract.
     unsafe { wait(condition, mutex, None) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_cond_timedwait(
+pub unsafe extern "C" fn pthread_cond_timedwait(
     condition: *mut Condition,
     mutex: *mut Mutex,
     end: *const Timespec,
@@ -239,7 +242,7 @@ unsafe extern "C" fn pthread_cond_timedwait(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_cond_signal(condition: *mut Condition) -> c_int {
+pub unsafe extern "C" fn pthread_cond_signal(condition: *mut Condition) -> c_int {
     // SAFETY: the caller's condition.
     let sequence = &unsafe { &*condition }.sequence;
     sequence.fetch_add(1, Ordering::Release);
@@ -248,7 +251,7 @@ unsafe extern "C" fn pthread_cond_signal(condition: *mut Condition) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_cond_broadcast(condition: *mut Condition) -> c_int {
+pub unsafe extern "C" fn pthread_cond_broadcast(condition: *mut Condition) -> c_int {
     // SAFETY: the caller's condition.
     let sequence = &unsafe { &*condition }.sequence;
     sequence.fetch_add(1, Ordering::Release);
@@ -258,7 +261,7 @@ unsafe extern "C" fn pthread_cond_broadcast(condition: *mut Condition) -> c_int 
 
 /// `pthread_once_t`: 0 not yet, 1 under way, 2 done.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_once(once: *mut u32, action: extern "C" fn()) -> c_int {
+pub unsafe extern "C" fn pthread_once(once: *mut u32, action: extern "C" fn()) -> c_int {
     // SAFETY: the caller's word.
     let once = unsafe { AtomicU32::from_ptr(once) };
     loop {

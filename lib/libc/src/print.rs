@@ -67,7 +67,10 @@ unsafe fn store(place: *mut u8, bytes: usize, value: i64) {
 }
 
 /// Formats into memory.
-unsafe fn text(format: *const c_char, list: &mut VaList<'_>) -> Vec<u8> {
+///
+/// # Safety
+/// A string, and the arguments it names.
+pub unsafe fn text(format: *const c_char, list: &mut VaList<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     // SAFETY: the caller's string.
     format::print(

@@ -22,7 +22,7 @@ unsafe extern "C" {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn atexit(handler: Handler) -> c_int {
+pub extern "C" fn atexit(handler: Handler) -> c_int {
     AT_EXIT.with(|handlers| handlers.push(handler));
     0
 }
@@ -424,7 +424,11 @@ unsafe extern "C" fn system(text: *const c_char) -> c_int {
     errno::give(run())
 }
 
+/// Descriptors a process can have.
+pub const OPEN_MAX: c_long = 65_536;
+
 /// Numbers of `sysconf`, Linux's.
+const SC_CLOCK: c_int = 2;
 const SC_OPEN_MAX: c_int = 4;
 const SC_PAGESIZE: c_int = 30;
 const SC_IOV_MAX: c_int = 60;
@@ -434,7 +438,8 @@ const SC_NPROCESSORS_ONLN: c_int = 84;
 #[unsafe(no_mangle)]
 extern "C" fn sysconf(name: c_int) -> c_long {
     match name {
-        SC_OPEN_MAX => 65_536,
+        SC_OPEN_MAX => OPEN_MAX,
+        SC_CLOCK => 1_000_000,
         SC_PAGESIZE => syscall::PAGE_SIZE as c_long,
         SC_IOV_MAX => 1024,
         // Those that the kernel could not start are in nobody's list.
@@ -444,7 +449,7 @@ extern "C" fn sysconf(name: c_int) -> c_long {
 }
 
 /// The processors that the kernel uses.
-fn processors() -> Result<c_long> {
+pub fn processors() -> Result<c_long> {
     let text = runtime::fs::read_to_string("/scheme/sys/cpu")?;
     processors_of(&text).ok_or(Error::new(EINVAL))
 }
@@ -502,99 +507,4 @@ unsafe extern "C" fn gethostname(buffer: *mut c_char, size: usize) -> c_int {
             .copy_from_nonoverlapping(NAME.as_ptr(), NAME.len())
     };
     0
-}
-
-// What compilers of C++ expect besides: static objects and the like. There are no exceptions.
-
-#[unsafe(no_mangle)]
-static __dso_handle: c_int = 0;
-
-static DESTRUCTORS: Shared<Vec<(extern "C" fn(*mut u8), *mut u8)>> = Shared::new(Vec::new());
-
-#[unsafe(no_mangle)]
-extern "C" fn __cxa_atexit(
-    destructor: extern "C" fn(*mut u8),
-    object: *mut u8,
-    _library: *const u8,
-) -> c_int {
-    extern "C" fn destroy() {
-        if let Some((destructor, object)) = DESTRUCTORS.with(Vec::pop) {
-            destructor(object);
-        }
-    }
-    DESTRUCTORS.with(|list| list.push((destructor, object)));
-    atexit(destroy)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn __cxa_pure_virtual() -> ! {
-    runtime::io::emergency("pure virtual method called\n");
-    end_abnormally()
-}
-
-/// Whether the caller has to make a function's static object.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __cxa_guard_acquire(guard: *mut u8) -> c_int {
-    use core::sync::atomic::{AtomicU8, Ordering};
-    // SAFETY: the compiler's guard: byte 0 says made, byte 1 is ours.
-    let (made, busy) = unsafe { (AtomicU8::from_ptr(guard), AtomicU8::from_ptr(guard.add(1))) };
-    loop {
-        if made.load(Ordering::Acquire) != 0 {
-            return 0;
-        }
-        if busy.swap(1, Ordering::Acquire) == 0 {
-            return 1;
-        }
-        runtime::thread::yield_now();
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __cxa_guard_release(guard: *mut u8) {
-    use core::sync::atomic::{AtomicU8, Ordering};
-    // SAFETY: as above.
-    unsafe {
-        AtomicU8::from_ptr(guard).store(1, Ordering::Release);
-        AtomicU8::from_ptr(guard.add(1)).store(0, Ordering::Release);
-    }
-}
-
-/// `operator new`, `operator new[]`: without memory the program ends, as there are no exceptions.
-fn new(size: usize) -> *mut u8 {
-    let block = crate::malloc::allocate(size, 0);
-    if block.is_null() {
-        runtime::io::emergency("operator new: no memory\n");
-        end_abnormally()
-    }
-    block.cast()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn _Znwm(size: usize) -> *mut u8 {
-    new(size)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn _Znam(size: usize) -> *mut u8 {
-    new(size)
-}
-
-macro_rules! deletes {
-    ($($name:ident($($extra:ident),*);)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(block: *mut u8, $($extra: usize),*) {
-                $(let _ = $extra;)*
-                // SAFETY: what `operator new` gave.
-                unsafe { crate::malloc::free(block.cast()) };
-            }
-        )*
-    };
-}
-
-deletes! {
-    _ZdlPv();
-    _ZdaPv();
-    _ZdlPvm(size);
-    _ZdaPvm(size);
 }

@@ -2,19 +2,21 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use runtime::sys::NO_FD;
 use runtime::thread::{Builder, JoinHandle};
-use syscall::error::{EAGAIN, EDEADLK, EINVAL, ENOMEM, ESRCH, Error};
+use runtime::{Result, process, state};
+use syscall::error::{EAGAIN, EDEADLK, EINVAL, ENOMEM, ERANGE, ESRCH, Error};
 
-use crate::jump;
 use crate::sync::{self, Shared};
 use crate::tls::{self, Block};
+use crate::{jump, strings};
 
 type Main = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
-type Destructor = unsafe extern "C" fn(*mut c_void);
+pub type Destructor = unsafe extern "C" fn(*mut c_void);
 
 /// Keys a process can have.
 const KEYS: usize = 64;
@@ -25,6 +27,10 @@ const DESTRUCTOR_ROUNDS: usize = 4;
 pub struct Record {
     /// Taken by the one that joins or detaches; none for the first thread.
     handle: Shared<Option<JoinHandle<Value>>>,
+    /// The thread's descriptor, [`NO_FD`] when it has run.
+    thread: AtomicUsize,
+    /// What `gettid` gives.
+    id: c_int,
     values: Shared<[*mut c_void; KEYS]>,
 }
 
@@ -35,9 +41,11 @@ struct Value(*mut c_void);
 unsafe impl Send for Value {}
 
 impl Record {
-    fn new() -> Arc<Record> {
+    fn new(thread: usize, id: c_int) -> Arc<Record> {
         Arc::new(Record {
             handle: Shared::new(None),
+            thread: AtomicUsize::new(thread),
+            id,
             values: Shared::new([null_mut(); KEYS]),
         })
     }
@@ -48,8 +56,37 @@ static RUNNING: AtomicU32 = AtomicU32::new(1);
 
 /// Makes the first thread known.
 pub fn adopt_main(block: Block) {
+    let record = Record::new(state::thread_fd(), process::id() as c_int);
     // SAFETY: the calling thread's own block, just made.
-    unsafe { (*block.control()).record = Arc::into_raw(Record::new()) };
+    unsafe { (*block.control()).record = Arc::into_raw(record) };
+}
+
+/// A number that no other thread of any process has: the process's number and one behind it.
+fn next_id() -> c_int {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed) % 0xffff + 1;
+    (process::id() << 16 | number) as c_int
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gettid() -> c_int {
+    // SAFETY: the thread's own record lives as long as the thread.
+    unsafe { &*own() }.id
+}
+
+/// The descriptor of a thread.
+///
+/// # Errors
+/// `ESRCH` the thread has run.
+pub fn handle_of(thread: *const Record) -> Result<usize> {
+    // SAFETY: a thread that was neither joined nor detached, or the calling one.
+    let record = unsafe { &*thread };
+    // Until `pthread_create` has done, the descriptor is not in the record.
+    record.handle.with(|_| ());
+    match record.thread.load(Ordering::Relaxed) {
+        NO_FD => Err(Error::new(ESRCH)),
+        thread => Ok(thread),
+    }
 }
 
 /// Runs the C program's `main`; returns its status, which is 0 after `pthread_exit`.
@@ -149,6 +186,37 @@ unsafe extern "C" fn pthread_attr_setstacksize(attributes: *mut Attributes, size
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_getstacksize(
+    attributes: *const Attributes,
+    size: *mut usize,
+) -> c_int {
+    // SAFETY: initialised before; the caller's place.
+    unsafe { *size = (*attributes).stack_size };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_getdetachstate(
+    attributes: *const Attributes,
+    detached: *mut c_int,
+) -> c_int {
+    // SAFETY: initialised before; the caller's place.
+    unsafe { *detached = (*attributes).detached };
+    0
+}
+
+/// Threads have no names: only a name that would fit is accepted.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_setname_np(_thread: *const Record, name: *const c_char) -> c_int {
+    const LONGEST: usize = 15;
+    // SAFETY: the caller's string.
+    if unsafe { strings::bytes(name) }.len() > LONGEST {
+        return ERANGE;
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_attr_setdetachstate(
     attributes: *mut Attributes,
     detached: c_int,
@@ -162,7 +230,7 @@ unsafe extern "C" fn pthread_attr_setdetachstate(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_create(
+pub unsafe extern "C" fn pthread_create(
     place: *mut *const Record,
     attributes: *const Attributes,
     main: Main,
@@ -176,7 +244,7 @@ unsafe extern "C" fn pthread_create(
     let Some(block) = Block::new() else {
         return ENOMEM;
     };
-    let record = Record::new();
+    let record = Record::new(NO_FD, next_id());
     let argument = Value(argument);
     // SAFETY: the block is not in use yet.
     unsafe { (*block.control()).record = Arc::into_raw(Arc::clone(&record)) };
@@ -189,6 +257,7 @@ unsafe extern "C" fn pthread_create(
             .spawn(move || run(main, argument, block));
         match thread {
             Ok(thread) => {
+                record.thread.store(thread.thread_fd(), Ordering::Relaxed);
                 *handle = (!detached).then_some(thread);
                 Ok(())
             }
@@ -246,6 +315,12 @@ fn run(main: Main, argument: Value, block: Block) -> Value {
         jump::enter(call, (&raw mut state).cast(), place)
     };
     run_destructors();
+    // The runtime is about to close it.
+    // SAFETY: the thread's own record, which is dropped below.
+    unsafe { &*own() }.handle.with(|_| {
+        // SAFETY: as above.
+        unsafe { &*own() }.thread.store(NO_FD, Ordering::Relaxed);
+    });
     // SAFETY: made by `pthread_create`; nothing of this thread's C code runs any more, and what
     // the runtime still does in it looks neither at `errno` nor at the record.
     unsafe {
@@ -257,7 +332,7 @@ fn run(main: Main, argument: Value, block: Block) -> Value {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_exit(value: *mut c_void) -> ! {
+pub unsafe extern "C" fn pthread_exit(value: *mut c_void) -> ! {
     // SAFETY: every thread of a C program runs below `enter`, which stored the place.
     unsafe {
         let stack = (*tls::control()).leave;
@@ -266,7 +341,7 @@ unsafe extern "C" fn pthread_exit(value: *mut c_void) -> ! {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_join(thread: *const Record, place: *mut *mut c_void) -> c_int {
+pub unsafe extern "C" fn pthread_join(thread: *const Record, place: *mut *mut c_void) -> c_int {
     if thread == own() {
         return EDEADLK;
     }
@@ -290,7 +365,7 @@ unsafe extern "C" fn pthread_join(thread: *const Record, place: *mut *mut c_void
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_detach(thread: *const Record) -> c_int {
+pub unsafe extern "C" fn pthread_detach(thread: *const Record) -> c_int {
     // SAFETY: as for `pthread_join`.
     match unsafe { &*thread }.handle.with(Option::take) {
         Some(handle) => {
@@ -317,7 +392,10 @@ extern "C" fn pthread_equal(a: *const Record, b: *const Record) -> c_int {
 static KEYS_IN_USE: Shared<Vec<Option<Option<Destructor>>>> = Shared::new(Vec::new());
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_key_create(key: *mut u32, destructor: Option<Destructor>) -> c_int {
+pub unsafe extern "C" fn pthread_key_create(
+    key: *mut u32,
+    destructor: Option<Destructor>,
+) -> c_int {
     let index = KEYS_IN_USE.with(|keys| {
         let free = keys.iter().position(Option::is_none);
         let index = free.unwrap_or(keys.len());
@@ -341,7 +419,7 @@ unsafe extern "C" fn pthread_key_create(key: *mut u32, destructor: Option<Destru
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn pthread_key_delete(key: u32) -> c_int {
+pub extern "C" fn pthread_key_delete(key: u32) -> c_int {
     let known = KEYS_IN_USE.with(|keys| keys.get_mut(key as usize).and_then(Option::take));
     if known.is_some() { 0 } else { EINVAL }
 }
@@ -352,7 +430,7 @@ fn values<T>(action: impl FnOnce(&mut [*mut c_void; KEYS]) -> T) -> T {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn pthread_setspecific(key: u32, value: *const c_void) -> c_int {
+pub extern "C" fn pthread_setspecific(key: u32, value: *const c_void) -> c_int {
     if !KEYS_IN_USE.with(|keys| keys.get(key as usize).is_some_and(Option::is_some)) {
         return EINVAL;
     }
@@ -361,7 +439,7 @@ extern "C" fn pthread_setspecific(key: u32, value: *const c_void) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn pthread_getspecific(key: u32) -> *mut c_void {
+pub extern "C" fn pthread_getspecific(key: u32) -> *mut c_void {
     values(|values| values.get(key as usize).copied().unwrap_or(null_mut()))
 }
 

@@ -24,6 +24,11 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 static program_invocation_name: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 
+/// That name; null before start-up is over.
+pub fn name() -> *mut c_char {
+    program_invocation_name.load(Ordering::Relaxed)
+}
+
 /// Keeps a string for the rest of the program's life.
 fn keep(text: alloc::string::String) -> *mut c_char {
     // Neither an argument nor a variable can contain a zero byte: zero bytes end them.

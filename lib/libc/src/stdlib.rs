@@ -118,6 +118,13 @@ unsafe extern "C" fn strtof(text: *const c_char, end: *mut *mut c_char) -> f32 {
     unsafe { strtod(text, end) as f32 }
 }
 
+/// A `long double` is a `double` here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn strtold(text: *const c_char, end: *mut *mut c_char) -> c_double {
+    // SAFETY: the same contract.
+    unsafe { strtod(text, end) }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn atof(text: *const c_char) -> c_double {
     // SAFETY: the same contract.
@@ -156,6 +163,11 @@ extern "C" fn div(number: c_int, by: c_int) -> Division<c_int> {
 extern "C" fn ldiv(number: c_long, by: c_long) -> Division<c_long> {
     let (quotient, rest) = (number.wrapping_div(by), number.wrapping_rem(by));
     Division { quotient, rest }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lldiv(number: c_longlong, by: c_longlong) -> Division<c_longlong> {
+    ldiv(number, by)
 }
 
 type Compare = unsafe extern "C" fn(*const c_void, *const c_void) -> c_int;

@@ -138,7 +138,7 @@ extern "C" fn difftime(end: i64, start: i64) -> f64 {
 
 /// Sleeps are never interrupted, so nothing is ever left.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nanosleep(length: *const Timespec, left: *mut Timespec) -> c_int {
+pub unsafe extern "C" fn nanosleep(length: *const Timespec, left: *mut Timespec) -> c_int {
     // SAFETY: the caller's structure.
     let Some(duration) = unsafe { &*length }.duration() else {
         return errno::fail(EINVAL);
@@ -149,6 +149,43 @@ unsafe extern "C" fn nanosleep(length: *const Timespec, left: *mut Timespec) -> 
         unsafe { left.write(Timespec::default()) };
     }
     0
+}
+
+/// The result is the error number. Sleeps are never interrupted.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clock_nanosleep(
+    clock: c_int,
+    flags: c_int,
+    length: *const Timespec,
+    left: *mut Timespec,
+) -> c_int {
+    const ABSOLUTE: c_int = 1;
+    // SAFETY: the caller's structure.
+    let (Some(length), Some(now)) = (unsafe { &*length }.duration(), clock_time(clock)) else {
+        return EINVAL;
+    };
+    if flags & ABSOLUTE != 0 {
+        time::sleep(length.saturating_sub(now));
+        return 0;
+    }
+    time::sleep(length);
+    if !left.is_null() {
+        // SAFETY: the caller's place for the structure.
+        unsafe { left.write(Timespec::default()) };
+    }
+    0
+}
+
+/// C11's name for the present time of the wall clock; 0 for another base.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn timespec_get(place: *mut Timespec, base: c_int) -> c_int {
+    const UTC: c_int = 1;
+    if base != UTC {
+        return 0;
+    }
+    // SAFETY: the caller's place for the structure.
+    unsafe { place.write(time::unix_time().into()) };
+    UTC
 }
 
 #[unsafe(no_mangle)]

@@ -111,6 +111,7 @@ fn is_over(status: usize) -> bool {
 
 /// A started thread. Dropping it lets the thread run on by itself.
 pub struct JoinHandle<T> {
+    thread: usize,
     done: Arc<Signal>,
     result: Arc<Mutex<Option<T>>>,
 }
@@ -121,6 +122,11 @@ impl<T> JoinHandle<T> {
         self.done.wait();
         let result = self.result.lock().take();
         result.ok_or(Error::new(EINVAL))
+    }
+
+    /// The descriptor of the thread. The thread closes it when it has run.
+    pub fn thread_fd(&self) -> usize {
+        self.thread
     }
 
     /// Whether the thread has run.
@@ -201,8 +207,12 @@ impl Builder {
         match run(thread.raw(), pointer) {
             Ok(()) => {
                 // The thread closes its handle itself.
-                thread.into_raw();
-                Ok(JoinHandle { done, result })
+                let thread = thread.into_raw();
+                Ok(JoinHandle {
+                    thread,
+                    done,
+                    result,
+                })
             }
             Err(error) => {
                 // SAFETY: the thread does not run, so record and stack are still ours.

@@ -17,6 +17,9 @@
 #define MAP_NORESERVE 0
 #define MAP_FAILED ((void *)-1)
 #define MADV_NORMAL 0
+#define MADV_RANDOM 1
+#define MADV_SEQUENTIAL 2
+#define MADV_WILLNEED 3
 #define MADV_DONTFORK 10
 #define MADV_DOFORK 11
 #define MADV_HUGEPAGE 14

@@ -1,0 +1,2 @@
+/* Types alone. */
+#include <linux/types.h>

@@ -1,0 +1,17 @@
+/* Groups. There is no list of them: root is the only one with a name. */
+#ifndef _GRP_H
+#define _GRP_H
+#include <sys/types.h>
+
+struct group {
+    char *gr_name;
+    char *gr_passwd;
+    gid_t gr_gid;
+    char **gr_mem;
+};
+
+__BEGIN_DECLS
+struct group *getgrgid(gid_t group);
+struct group *getgrnam(const char *name);
+__END_DECLS
+#endif

@@ -1,0 +1,2 @@
+/* The system's numbers are Linux's. */
+#include <errno.h>

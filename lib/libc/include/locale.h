@@ -1,0 +1,31 @@
+/* Locales. There is one, "C", whose characters are UTF-8. */
+#ifndef _LOCALE_H
+#define _LOCALE_H
+#include <features.h>
+#include <stddef.h>
+
+#define LC_CTYPE 0
+#define LC_NUMERIC 1
+#define LC_TIME 2
+#define LC_COLLATE 3
+#define LC_MONETARY 4
+#define LC_MESSAGES 5
+#define LC_ALL 6
+
+struct lconv {
+    char *decimal_point, *thousands_sep, *grouping;
+    char *int_curr_symbol, *currency_symbol;
+    char *mon_decimal_point, *mon_thousands_sep, *mon_grouping;
+    char *positive_sign, *negative_sign;
+    char int_frac_digits, frac_digits;
+    char p_cs_precedes, p_sep_by_space, n_cs_precedes, n_sep_by_space;
+    char p_sign_posn, n_sign_posn;
+    char int_p_cs_precedes, int_p_sep_by_space, int_n_cs_precedes, int_n_sep_by_space;
+    char int_p_sign_posn, int_n_sign_posn;
+};
+
+__BEGIN_DECLS
+char *setlocale(int category, const char *name);
+struct lconv *localeconv(void);
+__END_DECLS
+#endif

@@ -1,0 +1,2 @@
+/* The older place of errno.h. */
+#include <errno.h>

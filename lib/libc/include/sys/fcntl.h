@@ -1,0 +1,2 @@
+/* The older place of fcntl.h. */
+#include <fcntl.h>

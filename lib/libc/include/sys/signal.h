@@ -1,0 +1,2 @@
+/* The older place of signal.h. */
+#include <signal.h>

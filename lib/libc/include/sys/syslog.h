@@ -1,0 +1,2 @@
+/* The older place of syslog.h. */
+#include <syslog.h>

@@ -1,0 +1,2 @@
+/* The older place of unistd.h. */
+#include <unistd.h>

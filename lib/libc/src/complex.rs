@@ -1,0 +1,163 @@
+//! `complex.h`: the functions of the crate `num-complex` under their C names, and the products and
+//! quotients that compilers call for.
+
+use num_complex::Complex;
+
+/// Functions for a type of number.
+macro_rules! complex {
+    ($float:ty: unary $($name:ident = $method:ident),*;
+        creal $creal:ident cimag $cimag:ident cabs $cabs:ident carg $carg:ident conj $conj:ident
+        cproj $cproj:ident cpow $cpow:ident) => {
+        $(
+            #[unsafe(no_mangle)]
+            extern "C" fn $name(z: Complex<$float>) -> Complex<$float> {
+                z.$method()
+            }
+        )*
+
+        #[unsafe(no_mangle)]
+        extern "C" fn $creal(z: Complex<$float>) -> $float {
+            z.re
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn $cimag(z: Complex<$float>) -> $float {
+            z.im
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn $cabs(z: Complex<$float>) -> $float {
+            z.norm()
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn $carg(z: Complex<$float>) -> $float {
+            z.arg()
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn $conj(z: Complex<$float>) -> Complex<$float> {
+            z.conj()
+        }
+
+        /// All infinities are one.
+        #[unsafe(no_mangle)]
+        extern "C" fn $cproj(z: Complex<$float>) -> Complex<$float> {
+            if z.re.is_infinite() || z.im.is_infinite() {
+                Complex::new(<$float>::INFINITY, (0.0 as $float).copysign(z.im))
+            } else {
+                z
+            }
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn $cpow(z: Complex<$float>, w: Complex<$float>) -> Complex<$float> {
+            z.powc(w)
+        }
+    };
+}
+
+complex!(f64: unary cexp = exp, clog = ln, csqrt = sqrt, csin = sin, ccos = cos, ctan = tan,
+    casin = asin, cacos = acos, catan = atan, csinh = sinh, ccosh = cosh, ctanh = tanh,
+    casinh = asinh, cacosh = acosh, catanh = atanh;
+    creal creal cimag cimag cabs cabs carg carg conj conj cproj cproj cpow cpow);
+complex!(f32: unary cexpf = exp, clogf = ln, csqrtf = sqrt, csinf = sin, ccosf = cos,
+    ctanf = tan, casinf = asin, cacosf = acos, catanf = atan, csinhf = sinh, ccoshf = cosh,
+    ctanhf = tanh, casinhf = asinh, cacoshf = acosh, catanhf = atanh;
+    creal crealf cimag cimagf cabs cabsf carg cargf conj conjf cproj cprojf cpow cpowf);
+complex!(f64: unary cexpl = exp, clogl = ln, csqrtl = sqrt, csinl = sin, ccosl = cos, ctanl = tan,
+    casinl = asin, cacosl = acos, catanl = atan, csinhl = sinh, ccoshl = cosh, ctanhl = tanh,
+    casinhl = asinh, cacoshl = acosh, catanhl = atanh;
+    creal creall cimag cimagl cabs cabsl carg cargl conj conjl cproj cprojl cpow cpowl);
+
+/// What compilers call for the product of two complex numbers (real and imaginary parts of each in
+/// turn) and for their quotient, with C's rules for infinities.
+macro_rules! arithmetic {
+    ($float:ty: $multiply:ident $divide:ident $scale:path, $exponent:path) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn $multiply(a: $float, b: $float, c: $float, d: $float) -> Complex<$float> {
+            let (x, y) = (a * c - b * d, a * d + b * c);
+            if !(x.is_nan() && y.is_nan()) {
+                return Complex::new(x, y);
+            }
+            let infinite = |x: $float, y: $float| x.is_infinite() || y.is_infinite();
+            // An infinite factor: its parts as 1 and 0; what is no number of the other one as 0.
+            let (first, second) = (infinite(a, b), infinite(c, d));
+            let (mut a, mut b, mut c, mut d) = (a, b, c, d);
+            if first {
+                (a, b) = (unit(a.is_infinite(), a), unit(b.is_infinite(), b));
+                (c, d) = (number(c), number(d));
+            }
+            if second {
+                (c, d) = (unit(c.is_infinite(), c), unit(d.is_infinite(), d));
+                (a, b) = (number(a), number(b));
+            }
+            // Finite factors, but a product of two parts that is not.
+            let grown =
+                !first && !second && [a * c, b * d, a * d, b * c].iter().any(|p| p.is_infinite());
+            if grown {
+                (a, b, c, d) = (number(a), number(b), number(c), number(d));
+            }
+            if first || second || grown {
+                let infinity = <$float>::INFINITY;
+                return Complex::new(infinity * (a * c - b * d), infinity * (a * d + b * c));
+            }
+            return Complex::new(x, y);
+
+            fn unit(infinite: bool, part: $float) -> $float {
+                (if infinite { 1.0 as $float } else { 0.0 }).copysign(part)
+            }
+
+            fn number(part: $float) -> $float {
+                if part.is_nan() {
+                    (0.0 as $float).copysign(part)
+                } else {
+                    part
+                }
+            }
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn $divide(a: $float, b: $float, c: $float, d: $float) -> Complex<$float> {
+            // The divisor is brought near to 1, or its square would overflow before its time.
+            let largest = c.abs().max(d.abs());
+            let exponent = if largest.is_finite() && largest != 0.0 {
+                $exponent(largest)
+            } else {
+                0
+            };
+            let (c, d) = ($scale(c, -exponent), $scale(d, -exponent));
+            let square = c * c + d * d;
+            let part = |sum: $float| $scale(sum / square, -exponent);
+            let (x, y) = (part(a * c + b * d), part(b * c - a * d));
+            if !(x.is_nan() && y.is_nan()) {
+                return Complex::new(x, y);
+            }
+            let infinity = <$float>::INFINITY;
+            let unit = |part: $float| -> $float {
+                (if part.is_infinite() {
+                    1.0 as $float
+                } else {
+                    0.0
+                })
+                .copysign(part)
+            };
+            if square == 0.0 && !(a.is_nan() && b.is_nan()) {
+                let infinity = infinity.copysign(c);
+                return Complex::new(infinity * a, infinity * b);
+            }
+            if (a.is_infinite() || b.is_infinite()) && c.is_finite() && d.is_finite() {
+                let (a, b) = (unit(a), unit(b));
+                return Complex::new(infinity * (a * c + b * d), infinity * (b * c - a * d));
+            }
+            if largest.is_infinite() && a.is_finite() && b.is_finite() {
+                let (c, d) = (unit(c), unit(d));
+                return Complex::new(0.0 * (a * c + b * d), 0.0 * (b * c - a * d));
+            }
+            Complex::new(x, y)
+        }
+    };
+}
+
+arithmetic!(f64: __muldc3 __divdc3 libm::scalbn, libm::ilogb);
+arithmetic!(f32: __mulsc3 __divsc3 libm::scalbnf, libm::ilogbf);

@@ -1,0 +1,213 @@
+//! What files have beside `files.rs`: transfers at a position, lengths, other names, and files with
+//! names that nobody has taken.
+
+use alloc::string::String;
+use core::ffi::{c_char, c_int, c_long, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use runtime::{Error, Result, fd, path, process, sys, time};
+use syscall::error::{EEXIST, EINVAL, ESPIPE, EXDEV};
+use syscall::flag::{O_CREAT, O_DIRECTORY, O_EXCL, O_RDWR, O_STAT, O_WRONLY};
+
+use crate::files::{open_path, path_of};
+use crate::stream::{self, File, Mode};
+use crate::{descriptor, errno, strings};
+
+const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
+
+/// The descriptor of something that has positions, and the position.
+fn place(number: c_int, offset: c_long) -> Result<(usize, usize)> {
+    const TYPE: u16 = 0o170_000;
+    const FIFO: u16 = 0o010_000;
+    const SOCKET: u16 = 0o140_000;
+    let offset = usize::try_from(offset).map_err(|_| Error::new(EINVAL))?;
+    if descriptor::is_scif(number)? {
+        return Err(Error::new(ESPIPE));
+    }
+    let number = descriptor::check(number)?;
+    match fd::fstat(number)?.st_mode & TYPE {
+        FIFO | SOCKET => Err(Error::new(ESPIPE)),
+        _ => Ok((number, offset)),
+    }
+}
+
+/// The flags of the descriptor itself.
+const OWN_FLAGS: usize = usize::MAX;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pread(
+    number: c_int,
+    buffer: *mut c_void,
+    size: usize,
+    offset: c_long,
+) -> isize {
+    let result = place(number, offset).and_then(|(number, offset)| {
+        let arguments = [number, buffer as usize, size, offset, OWN_FLAGS, 0];
+        // SAFETY: the caller's buffer, which the kernel checks.
+        unsafe { sys::call(syscall::SYS_READ2, arguments) }
+    });
+    errno::give(result.map(|count| count as isize))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pwrite(number: c_int, buffer: *const c_void, size: usize, offset: c_long) -> isize {
+    let result = place(number, offset).and_then(|(number, offset)| {
+        let arguments = [number, buffer as usize, size, offset, OWN_FLAGS, 0];
+        // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.
+        unsafe { sys::call(syscall::SYS_WRITE2, arguments) }
+    });
+    errno::give(result.map(|count| count as isize))
+}
+
+fn set_length(number: usize, length: c_long) -> Result<()> {
+    let length = u64::try_from(length).map_err(|_| Error::new(EINVAL))?;
+    fd::truncate(number, length)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ftruncate(number: c_int, length: c_long) -> c_int {
+    errno::done(descriptor::check(number).and_then(|number| set_length(number, length)))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn truncate(path: *const c_char, length: c_long) -> c_int {
+    // SAFETY: the caller's string.
+    let result = unsafe { path_of(path) }.and_then(|path| {
+        let number = path::open(path, O_WRONLY | O_CLOEXEC)?;
+        let result = set_length(number, length);
+        fd::close(number)?;
+        result
+    });
+    errno::done(result)
+}
+
+fn rename_path(from: &str, to: &str) -> Result<()> {
+    let (from, to) = (path::canonical(from)?, path::canonical(to)?);
+    if path::split(&from).0 != path::split(&to).0 {
+        return Err(Error::new(EXDEV));
+    }
+    let number = path::open(&from, O_STAT | O_CLOEXEC)?;
+    let arguments = [number, to.as_ptr() as usize, to.len(), 0, 0, 0];
+    // SAFETY: the path lives across the call, which only reads it.
+    let renamed = unsafe { sys::call(syscall::SYS_FRENAME, arguments) };
+    fd::close(number)?;
+    renamed.map(|_| ())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
+    // SAFETY: the caller's strings.
+    let (from, to) = unsafe { (path_of(from), path_of(to)) };
+    errno::done(from.and_then(|from| rename_path(from, to?)))
+}
+
+/// Fills the six letters at the end of a path with others until `make` has made something there.
+///
+/// # Safety
+/// `path` is a string that may be written to.
+unsafe fn with_free_name(
+    path: *mut c_char,
+    mut make: impl FnMut(&str) -> Result<c_int>,
+) -> Result<c_int> {
+    const LETTERS: &[u8; 6] = b"XXXXXX";
+    const TRIES: usize = 1000;
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // SAFETY: the caller's string.
+    let mut name = unsafe { path_of(path) }.map(String::from)?;
+    if !name.as_bytes().ends_with(LETTERS) {
+        return Err(Error::new(EINVAL));
+    }
+    let start = name.len() - LETTERS.len();
+    for _ in 0..TRIES {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) ^ time::Instant::now().as_nanos();
+        let mut rest = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(process::id());
+        name.truncate(start);
+        for _ in LETTERS {
+            const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+            name.push(char::from(DIGITS[(rest >> 59) as usize]));
+            rest <<= 5;
+        }
+        match make(&name) {
+            Err(Error { errno: EEXIST }) => {}
+            result => {
+                // SAFETY: the caller's string, which is as long.
+                unsafe {
+                    let end = path.cast::<u8>().add(start);
+                    end.copy_from_nonoverlapping(name[start..].as_ptr(), LETTERS.len());
+                }
+                return result;
+            }
+        }
+    }
+    Err(Error::new(EEXIST))
+}
+
+/// Opens a file that nobody else has.
+fn open_new(path: &str) -> Result<c_int> {
+    open_path(path, (O_RDWR | O_CREAT | O_EXCL) as c_int, 0o600)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mkstemp(path: *mut c_char) -> c_int {
+    // SAFETY: the caller's string.
+    errno::give(unsafe { with_free_name(path, open_new) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mkdtemp(path: *mut c_char) -> *mut c_char {
+    let make = |path: &str| {
+        let flags = O_CREAT | O_EXCL | O_DIRECTORY | O_CLOEXEC;
+        fd::close(path::open(path, flags | 0o700)?).map(|()| 0)
+    };
+    // SAFETY: the caller's string.
+    match unsafe { with_free_name(path, make) } {
+        Ok(_) => path,
+        Err(error) => {
+            errno::set(error.errno);
+            core::ptr::null_mut()
+        }
+    }
+}
+
+/// A stream over a file without a name.
+#[unsafe(no_mangle)]
+extern "C" fn tmpfile() -> *mut File {
+    let mut path = *b"/tmp/file-XXXXXX\0";
+    let make = |path: &str| {
+        let number = open_new(path)?;
+        runtime::fs::remove_file(path).map(|()| number)
+    };
+    // SAFETY: a local string.
+    match unsafe { with_free_name(path.as_mut_ptr().cast(), make) } {
+        Ok(number) => stream::open(number, true, true, Mode::Full),
+        Err(error) => {
+            errno::set(error.errno);
+            core::ptr::null_mut()
+        }
+    }
+}
+
+/// The directory part of a path, which may be cut in place.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dirname(path: *mut c_char) -> *mut c_char {
+    const HERE: &core::ffi::CStr = c".";
+    const ROOT: &core::ffi::CStr = c"/";
+    if path.is_null() {
+        return HERE.as_ptr().cast_mut();
+    }
+    // SAFETY: the caller's string.
+    let text = unsafe { strings::bytes(path) };
+    let named = text.iter().rposition(|byte| *byte != b'/');
+    let slash = named.and_then(|end| text[..end].iter().rposition(|byte| *byte == b'/'));
+    let end = slash.and_then(|slash| text[..slash].iter().rposition(|byte| *byte != b'/'));
+    match (end, slash, named) {
+        (Some(end), _, _) => {
+            // SAFETY: within the caller's string, which it lets be cut.
+            unsafe { *path.add(end + 1) = 0 };
+            path
+        }
+        (None, Some(_), _) => ROOT.as_ptr().cast_mut(),
+        (None, None, None) if !text.is_empty() => ROOT.as_ptr().cast_mut(),
+        _ => HERE.as_ptr().cast_mut(),
+    }
+}

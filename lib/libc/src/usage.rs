@@ -1,0 +1,259 @@
+//! `sys/resource.h` and `sched.h`: what a process has used, its limits, and the processors that its
+//! threads may run on.
+
+use core::ffi::{c_int, c_long};
+use core::time::Duration;
+
+use runtime::{Error, Result, fd, fs, process};
+use syscall::error::{EINVAL, EPERM, ESRCH};
+
+use crate::pthread::{self, Record};
+use crate::{errno, process as own_process};
+
+/// C's `struct timeval`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Time {
+    seconds: i64,
+    microseconds: c_long,
+}
+
+/// C's `struct rusage`.
+#[repr(C)]
+struct Usage {
+    user: Time,
+    system: Time,
+    counts: [c_long; 14],
+}
+
+/// The time that the threads of a process have run, by the kernel's list of all threads.
+fn run_time(process: u32) -> Result<Duration> {
+    let text = fs::read_to_string("/scheme/sys/context")?;
+    Ok(run_time_of(&text, process))
+}
+
+/// The sum of the column TIME over the lines of a process.
+fn run_time_of(text: &str, process: u32) -> Duration {
+    let mut lines = text.lines();
+    let column = |name: &str, line: &str| line.split_whitespace().position(|word| word == name);
+    let header = lines.next().unwrap_or_default();
+    let (Some(pid), Some(time)) = (column("PID", header), column("TIME", header)) else {
+        return Duration::ZERO;
+    };
+    let of_line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let found: u32 = words.clone().nth(pid)?.parse().ok()?;
+        (found == process).then_some(())?;
+        parse_time(words.nth(time)?)
+    };
+    lines.filter_map(of_line).sum()
+}
+
+/// Hours, minutes and seconds with a fraction, as in `00:01:02.50`.
+fn parse_time(text: &str) -> Option<Duration> {
+    let mut parts = text.split(':');
+    let hours: u64 = parts.next()?.parse().ok()?;
+    let minutes: u64 = parts.next()?.parse().ok()?;
+    let seconds: f64 = parts.next()?.parse().ok()?;
+    let whole = Duration::from_secs(hours * 3600 + minutes * 60);
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .map(|part| whole + part)
+}
+
+/// The time of the process is all that is known, and not how much of it the kernel used.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getrusage(who: c_int, place: *mut Usage) -> c_int {
+    const SELF: c_int = 0;
+    const CHILDREN: c_int = -1;
+    let used = match who {
+        SELF => run_time(process::id()),
+        CHILDREN => Ok(Duration::ZERO),
+        _ => Err(Error::new(EINVAL)),
+    };
+    errno::done(used.map(|used| {
+        let usage = Usage {
+            user: Time {
+                seconds: used.as_secs() as i64,
+                microseconds: used.subsec_micros().into(),
+            },
+            system: Time::default(),
+            counts: [0; 14],
+        };
+        // SAFETY: the caller's place for the structure.
+        unsafe { place.write(usage) };
+    }))
+}
+
+/// C's `struct rlimit`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Limit {
+    current: u64,
+    highest: u64,
+}
+
+const RLIMIT_COUNT: c_int = 16;
+const RLIMIT_NOFILE: c_int = 7;
+const INFINITY: u64 = u64::MAX;
+
+fn limit_of(resource: c_int) -> Result<Limit> {
+    let value = match resource {
+        RLIMIT_NOFILE => own_process::OPEN_MAX as u64,
+        0..RLIMIT_COUNT => INFINITY,
+        _ => return Err(Error::new(EINVAL)),
+    };
+    Ok(Limit {
+        current: value,
+        highest: value,
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getrlimit(resource: c_int, place: *mut Limit) -> c_int {
+    // SAFETY: the caller's place for the structure.
+    errno::done(limit_of(resource).map(|limit| unsafe { place.write(limit) }))
+}
+
+/// Limits cannot be changed: `EPERM`, unless the one that holds is asked for.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setrlimit(resource: c_int, limit: *const Limit) -> c_int {
+    // SAFETY: the caller's structure.
+    let wanted = unsafe { *limit };
+    errno::done(limit_of(resource).and_then(|limit| {
+        match wanted.current == limit.current && wanted.highest == limit.highest {
+            true => Ok(()),
+            false => Err(Error::new(EPERM)),
+        }
+    }))
+}
+
+/// The kernel's set of processors.
+type Set = [u8; 32];
+
+/// Runs `action` on the handle of a thread's set of processors.
+fn with_set<T>(thread: usize, action: impl FnOnce(usize) -> Result<T>) -> Result<T> {
+    let handle = fd::dup_upper(thread, b"sched-affinity")?;
+    let result = action(handle);
+    fd::close(handle)?;
+    result
+}
+
+/// # Safety
+/// `place` is the caller's set of `size` bytes.
+unsafe fn get_set(thread: usize, size: usize, place: *mut u8) -> Result<()> {
+    let mut set: Set = [0; 32];
+    with_set(thread, |handle| fd::read(handle, &mut set))?;
+    // Processors that the machine does not have are no part of any set.
+    let count = own_process::processors()? as usize;
+    for (index, byte) in set.iter_mut().enumerate() {
+        let left = count.saturating_sub(8 * index).min(8);
+        *byte &= ((1_u16 << left) - 1) as u8;
+    }
+    if size < set.len() {
+        return Err(Error::new(EINVAL));
+    }
+    // SAFETY: the caller's promise; what is longer than the kernel's set is empty.
+    unsafe {
+        place.write_bytes(0, size);
+        place.copy_from_nonoverlapping(set.as_ptr(), set.len());
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `place` is the caller's set of `size` bytes.
+unsafe fn set_set(thread: usize, size: usize, place: *const u8) -> Result<()> {
+    let mut set: Set = [0; 32];
+    // SAFETY: the caller's promise; no more than both have.
+    unsafe {
+        set.as_mut_ptr()
+            .copy_from_nonoverlapping(place, size.min(set.len()));
+    }
+    let count = own_process::processors()? as usize;
+    let known = |cpu: usize| set[cpu / 8] >> (cpu % 8) & 1 != 0;
+    if !(0..count.min(8 * set.len())).any(known) {
+        return Err(Error::new(EINVAL));
+    }
+    with_set(thread, |handle| fd::write(handle, &set)).map(|_| ())
+}
+
+/// The calling thread, which is all that 0 and the own process's number can mean.
+fn calling(process: c_int) -> Result<usize> {
+    if process != 0 && process as u32 != process::id() {
+        return Err(Error::new(ESRCH));
+    }
+    pthread::handle_of(pthread::own())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sched_getaffinity(process: c_int, size: usize, set: *mut u8) -> c_int {
+    // SAFETY: the same contract.
+    errno::done(calling(process).and_then(|thread| unsafe { get_set(thread, size, set) }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sched_setaffinity(process: c_int, size: usize, set: *const u8) -> c_int {
+    // SAFETY: the same contract.
+    errno::done(calling(process).and_then(|thread| unsafe { set_set(thread, size, set) }))
+}
+
+fn number(result: Result<()>) -> c_int {
+    result.err().map_or(0, |error| error.errno)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_getaffinity_np(
+    thread: *const Record,
+    size: usize,
+    set: *mut u8,
+) -> c_int {
+    // SAFETY: the same contract.
+    number(pthread::handle_of(thread).and_then(|thread| unsafe { get_set(thread, size, set) }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_setaffinity_np(
+    thread: *const Record,
+    size: usize,
+    set: *const u8,
+) -> c_int {
+    // SAFETY: the same contract.
+    number(pthread::handle_of(thread).and_then(|thread| unsafe { set_set(thread, size, set) }))
+}
+
+/// The processor that runs the calling thread, by the number its own registers give it.
+#[unsafe(no_mangle)]
+extern "C" fn sched_getcpu() -> c_int {
+    const IDENTITY: u32 = 1;
+    let cpu = core::arch::x86_64::__cpuid(IDENTITY).ebx >> 24;
+    cpu as c_int
+}
+
+/// Programs have no priorities.
+#[unsafe(no_mangle)]
+extern "C" fn sched_get_priority_min(policy: c_int) -> c_int {
+    priority(policy)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sched_get_priority_max(policy: c_int) -> c_int {
+    priority(policy)
+}
+
+fn priority(policy: c_int) -> c_int {
+    match policy {
+        0..=2 => 0,
+        _ => errno::fail(EINVAL),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn get_nprocs() -> c_int {
+    errno::give(own_process::processors().map(|count| count as c_int))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn get_nprocs_conf() -> c_int {
+    get_nprocs()
+}

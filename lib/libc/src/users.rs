@@ -1,0 +1,153 @@
+//! `pwd.h` and `grp.h`. The system keeps no list of users: root is the only one with a name.
+
+use core::ffi::{CStr, c_char, c_int, c_uint};
+use core::ptr::null_mut;
+
+use syscall::error::ERANGE;
+
+use crate::strings;
+use crate::sync::Shared;
+
+/// C's `struct passwd`.
+#[repr(C)]
+struct User {
+    name: *mut c_char,
+    password: *mut c_char,
+    user: c_uint,
+    group: c_uint,
+    comment: *mut c_char,
+    directory: *mut c_char,
+    shell: *mut c_char,
+}
+
+/// C's `struct group`.
+#[repr(C)]
+struct Group {
+    name: *mut c_char,
+    password: *mut c_char,
+    group: c_uint,
+    members: *mut *mut c_char,
+}
+
+const NAME: &CStr = c"root";
+/// No password is kept here.
+const PASSWORD: &CStr = c"x";
+
+/// A constant as C's structures have texts; nobody may write to it.
+const fn text(text: &'static CStr) -> *mut c_char {
+    text.as_ptr().cast_mut()
+}
+
+const ROOT: User = User {
+    name: text(NAME),
+    password: text(PASSWORD),
+    user: 0,
+    group: 0,
+    comment: text(NAME),
+    directory: text(c"/"),
+    shell: text(c"/scheme/initfs/bin/sh"),
+};
+
+static USER: Shared<User> = Shared::new(ROOT);
+static MEMBERS: Shared<[*mut c_char; 1]> = Shared::new([null_mut()]);
+static GROUP: Shared<Group> = Shared::new(Group {
+    name: text(NAME),
+    password: text(PASSWORD),
+    group: 0,
+    members: null_mut(),
+});
+
+/// Whether a name is root's.
+///
+/// # Safety
+/// It is a string.
+unsafe fn is_root(name: *const c_char) -> bool {
+    // SAFETY: the caller's promise.
+    let name = unsafe { strings::bytes(name) };
+    name == NAME.to_bytes()
+}
+
+fn user_if(known: bool) -> *mut User {
+    // The structure lies in memory that the next call fills again, as POSIX allows.
+    let fill = |user: &mut User| {
+        *user = ROOT;
+        &raw mut *user
+    };
+    if known { USER.with(fill) } else { null_mut() }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getpwuid(user: c_uint) -> *mut User {
+    user_if(user == 0)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getpwnam(name: *const c_char) -> *mut User {
+    // SAFETY: the caller's string.
+    user_if(unsafe { is_root(name) })
+}
+
+/// Fills the caller's structure; the texts are constants, so the buffer is only asked to be there.
+///
+/// # Safety
+/// The caller's places for the structure and for a pointer.
+unsafe fn fill(known: bool, place: *mut User, size: usize, found: *mut *mut User) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        found.write(null_mut());
+        if known {
+            if size == 0 {
+                return ERANGE;
+            }
+            place.write(ROOT);
+            found.write(place);
+        }
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getpwuid_r(
+    user: c_uint,
+    place: *mut User,
+    _buffer: *mut c_char,
+    size: usize,
+    found: *mut *mut User,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { fill(user == 0, place, size, found) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getpwnam_r(
+    name: *const c_char,
+    place: *mut User,
+    _buffer: *mut c_char,
+    size: usize,
+    found: *mut *mut User,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { fill(is_root(name), place, size, found) }
+}
+
+fn group_if(known: bool) -> *mut Group {
+    if !known {
+        return null_mut();
+    }
+    let members = MEMBERS.with(|members| members.as_mut_ptr());
+    GROUP.with(|group| {
+        group.members = members;
+        &raw mut *group
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getgrgid(group: c_uint) -> *mut Group {
+    group_if(group == 0)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getgrnam(name: *const c_char) -> *mut Group {
+    // SAFETY: the caller's string.
+    group_if(unsafe { is_root(name) })
+}

@@ -1,0 +1,371 @@
+//! Read-write locks, barriers and spin locks of `pthread.h`, and `semaphore.h`: each a word that is
+//! waited for.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use syscall::error::{EAGAIN, EBUSY, EINTR, EINVAL, ENOSYS, EOVERFLOW, EPERM, ETIMEDOUT, Error};
+
+use crate::files::Timespec;
+use crate::{errno, sync, time};
+
+/// All threads that wait for a word.
+const ALL: usize = usize::MAX >> 1;
+
+/// A point of the wall clock as one of the clock that waits are measured by.
+///
+/// # Safety
+/// `end` is the caller's structure.
+unsafe fn deadline(end: *const Timespec) -> Result<u64, c_int> {
+    // SAFETY: the caller's promise.
+    let end = unsafe { &*end }.duration();
+    end.and_then(|end| time::monotonic(0, end)).ok_or(EINVAL)
+}
+
+/// `pthread_rwlock_t`; all zero is a free one. Readers come before writers.
+#[repr(C)]
+struct RwLock {
+    /// Readers that have it, or [`WRITER`].
+    state: AtomicU32,
+    /// Threads that wait.
+    waiting: AtomicU32,
+}
+
+const WRITER: u32 = u32::MAX;
+
+impl RwLock {
+    /// Takes it; with `limit` asks for the end of the wait only when there is one.
+    fn take(&self, writes: bool, limit: impl Fn() -> Result<Option<u64>, c_int>) -> c_int {
+        loop {
+            let state = self.state.load(Ordering::Relaxed);
+            let next = match (state, writes) {
+                (0, true) => WRITER,
+                (_, true) | (WRITER, false) => {
+                    let end = match limit() {
+                        Ok(end) => end,
+                        Err(number) => return number,
+                    };
+                    self.waiting.fetch_add(1, Ordering::SeqCst);
+                    let waited = sync::wait(&self.state, state, end);
+                    self.waiting.fetch_sub(1, Ordering::Relaxed);
+                    if let Err(Error { errno: ETIMEDOUT }) = waited {
+                        return ETIMEDOUT;
+                    }
+                    continue;
+                }
+                (readers, false) if readers == WRITER - 1 => return EAGAIN,
+                (readers, false) => readers + 1,
+            };
+            let taken =
+                self.state
+                    .compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed);
+            if taken.is_ok() {
+                return 0;
+            }
+        }
+    }
+
+    fn give_back(&self) -> c_int {
+        let state = self.state.load(Ordering::Relaxed);
+        let left = match state {
+            0 => return EPERM,
+            WRITER => {
+                self.state.store(0, Ordering::SeqCst);
+                0
+            }
+            _ => self.state.fetch_sub(1, Ordering::SeqCst) - 1,
+        };
+        if left == 0 && self.waiting.load(Ordering::SeqCst) != 0 {
+            sync::wake(&self.state, ALL);
+        }
+        0
+    }
+}
+
+fn forever() -> Result<Option<u64>, c_int> {
+    Ok(None)
+}
+
+fn never() -> Result<Option<u64>, c_int> {
+    Err(EBUSY)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_rwlock_init(lock: *mut RwLock, _attributes: *const c_void) -> c_int {
+    let free = RwLock {
+        state: AtomicU32::new(0),
+        waiting: AtomicU32::new(0),
+    };
+    // SAFETY: the caller's place.
+    unsafe { lock.write(free) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_rwlock_destroy(lock: *mut RwLock) -> c_int {
+    // SAFETY: the caller's lock.
+    match unsafe { &*lock }.state.load(Ordering::Acquire) {
+        0 => 0,
+        _ => EBUSY,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_rwlock_rdlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: the caller's lock.
+    unsafe { &*lock }.take(false, forever)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_rwlock_tryrdlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: the caller's lock.
+    unsafe { &*lock }.take(false, never)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_rwlock_timedrdlock(lock: *mut RwLock, end: *const Timespec) -> c_int {
+    // SAFETY: the caller's lock and structure.
+    unsafe { (*lock).take(false, || deadline(end).map(Some)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_rwlock_wrlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: the caller's lock.
+    unsafe { &*lock }.take(true, forever)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_rwlock_trywrlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: the caller's lock.
+    unsafe { &*lock }.take(true, never)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_rwlock_timedwrlock(lock: *mut RwLock, end: *const Timespec) -> c_int {
+    // SAFETY: the caller's lock and structure.
+    unsafe { (*lock).take(true, || deadline(end).map(Some)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: the caller's lock.
+    unsafe { &*lock }.give_back()
+}
+
+/// `pthread_barrier_t`.
+#[repr(C)]
+struct Barrier {
+    wanted: u32,
+    arrived: AtomicU32,
+    /// Changes when all have arrived.
+    round: AtomicU32,
+    /// Threads that may still look at the words above.
+    inside: AtomicU32,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_barrier_init(
+    barrier: *mut Barrier,
+    _attributes: *const c_void,
+    wanted: u32,
+) -> c_int {
+    if wanted == 0 {
+        return EINVAL;
+    }
+    let fresh = Barrier {
+        wanted,
+        arrived: AtomicU32::new(0),
+        round: AtomicU32::new(0),
+        inside: AtomicU32::new(0),
+    };
+    // SAFETY: the caller's place.
+    unsafe { barrier.write(fresh) };
+    0
+}
+
+/// Waits until those that were let through have gone.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut Barrier) -> c_int {
+    // SAFETY: the caller's barrier.
+    let barrier = unsafe { &*barrier };
+    if barrier.arrived.load(Ordering::Acquire) != 0 {
+        return EBUSY;
+    }
+    while barrier.inside.load(Ordering::Acquire) != 0 {
+        runtime::thread::yield_now();
+    }
+    0
+}
+
+/// -1 for one of the threads, 0 for the others.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_barrier_wait(barrier: *mut Barrier) -> c_int {
+    // SAFETY: the caller's barrier.
+    let barrier = unsafe { &*barrier };
+    barrier.inside.fetch_add(1, Ordering::Relaxed);
+    let round = barrier.round.load(Ordering::Acquire);
+    let last = barrier.arrived.fetch_add(1, Ordering::AcqRel) + 1 == barrier.wanted;
+    if last {
+        barrier.arrived.store(0, Ordering::Relaxed);
+        barrier.round.fetch_add(1, Ordering::Release);
+        sync::wake(&barrier.round, ALL);
+    } else {
+        while barrier.round.load(Ordering::Acquire) == round {
+            // Any answer leads to another look.
+            let _ = sync::wait(&barrier.round, round, None);
+        }
+    }
+    barrier.inside.fetch_sub(1, Ordering::Release);
+    if last { -1 } else { 0 }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_spin_init(lock: *mut u32, _shared: c_int) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { lock.write(0) };
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pthread_spin_destroy(_lock: *mut u32) -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_spin_trylock(lock: *mut u32) -> c_int {
+    // SAFETY: the caller's word.
+    match unsafe { AtomicU32::from_ptr(lock) }.swap(1, Ordering::Acquire) {
+        0 => 0,
+        _ => EBUSY,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_spin_lock(lock: *mut u32) -> c_int {
+    /// Looks before another thread gets the processor: whoever has the lock may need it.
+    const LOOKS: u32 = 100;
+    let mut looks = 0;
+    // SAFETY: the same contract.
+    while unsafe { pthread_spin_trylock(lock) } != 0 {
+        looks += 1;
+        if looks % LOOKS == 0 {
+            runtime::thread::yield_now();
+        } else {
+            core::hint::spin_loop();
+        }
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_spin_unlock(lock: *mut u32) -> c_int {
+    // SAFETY: the caller's word.
+    unsafe { AtomicU32::from_ptr(lock) }.store(0, Ordering::Release);
+    0
+}
+
+/// `sem_t`: the count in the low half of a word, those that wait in the high one. Both change at
+/// once: who is let through may give the semaphore up while its poster is still in `sem_post`.
+type Semaphore = AtomicU64;
+
+const WAITER: u64 = 1 << 32;
+const LARGEST: u32 = 0x7fff_ffff;
+
+/// The half that is waited for.
+fn count_of(semaphore: &Semaphore) -> &AtomicU32 {
+    // SAFETY: the low half of a living word, on a little-endian machine; only the kernel looks at
+    // it as such.
+    unsafe { AtomicU32::from_ptr(semaphore.as_ptr().cast()) }
+}
+
+/// Takes one; false when there is none.
+fn take(semaphore: &Semaphore) -> bool {
+    let taken = |word: u64| (word as u32 != 0).then(|| word - 1);
+    let update = semaphore.fetch_update(Ordering::Acquire, Ordering::Relaxed, taken);
+    update.is_ok()
+}
+
+fn wait_for(semaphore: &Semaphore, end: Option<u64>) -> c_int {
+    while !take(semaphore) {
+        semaphore.fetch_add(WAITER, Ordering::SeqCst);
+        let waited = sync::wait(count_of(semaphore), 0, end);
+        semaphore.fetch_sub(WAITER, Ordering::Relaxed);
+        match waited {
+            Err(Error { errno: ETIMEDOUT }) => return errno::fail(ETIMEDOUT),
+            Err(Error { errno: EINTR }) => return errno::fail(EINTR),
+            _ => {}
+        }
+    }
+    0
+}
+
+/// `ENOSYS` for one that processes are to share.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sem_init(semaphore: *mut u64, shared: c_int, count: u32) -> c_int {
+    if shared != 0 || count > LARGEST {
+        return errno::fail(if shared != 0 { ENOSYS } else { EINVAL });
+    }
+    // SAFETY: the caller's place.
+    unsafe { semaphore.write(count.into()) };
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sem_destroy(_semaphore: *mut u64) -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sem_wait(semaphore: *mut u64) -> c_int {
+    // SAFETY: the caller's semaphore.
+    wait_for(unsafe { Semaphore::from_ptr(semaphore) }, None)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sem_trywait(semaphore: *mut u64) -> c_int {
+    // SAFETY: the caller's semaphore.
+    match take(unsafe { Semaphore::from_ptr(semaphore) }) {
+        true => 0,
+        false => errno::fail(EAGAIN),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sem_timedwait(semaphore: *mut u64, end: *const Timespec) -> c_int {
+    // SAFETY: the caller's semaphore and structure.
+    let (semaphore, end) = unsafe { (Semaphore::from_ptr(semaphore), end) };
+    if take(semaphore) {
+        return 0;
+    }
+    // SAFETY: as above.
+    match unsafe { deadline(end) } {
+        Ok(end) => wait_for(semaphore, Some(end)),
+        Err(number) => errno::fail(number),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sem_post(semaphore: *mut u64) -> c_int {
+    // SAFETY: the caller's semaphore.
+    let semaphore = unsafe { Semaphore::from_ptr(semaphore) };
+    let more = |word: u64| (word as u32 != LARGEST).then(|| word + 1);
+    match semaphore.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more) {
+        Ok(before) => {
+            if before >= WAITER {
+                sync::wake(count_of(semaphore), 1);
+            }
+            0
+        }
+        Err(_) => errno::fail(EOVERFLOW),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sem_getvalue(semaphore: *mut u64, place: *mut c_int) -> c_int {
+    // SAFETY: the caller's semaphore and place.
+    unsafe { place.write(Semaphore::from_ptr(semaphore).load(Ordering::Acquire) as u32 as c_int) };
+    0
+}
+
+// The sizes that the headers promise.
+const _: () = assert!(size_of::<RwLock>() == 8 && size_of::<Barrier>() == 16);

@@ -1,0 +1,581 @@
+//! `wchar.h`, `wctype.h` and the wide characters of `stdlib.h`: a `wchar_t` is a Unicode character,
+//! text in bytes is UTF-8. Wide streams and formats are not there.
+
+use core::ffi::{c_char, c_int, c_long, c_ulong};
+use core::ptr::{null, null_mut};
+use core::slice;
+
+use syscall::error::EILSEQ;
+
+use crate::sync::Shared;
+use crate::{errno, malloc};
+
+/// `wchar_t`.
+type Wide = i32;
+/// `wint_t`, whose largest value stands for the end.
+type WideOrEnd = u32;
+const END: WideOrEnd = u32::MAX;
+/// What the functions on bytes give for a wrong and for an incomplete character.
+const WRONG: usize = usize::MAX;
+const INCOMPLETE: usize = usize::MAX - 1;
+
+/// `mbstate_t`: the bytes of a character that has begun.
+#[repr(C)]
+#[derive(Default)]
+struct Partial {
+    bytes: [u8; 4],
+    count: u32,
+}
+
+enum Step {
+    Whole(char),
+    More,
+    Wrong,
+}
+
+impl Partial {
+    /// Takes a byte.
+    fn push(&mut self, byte: u8) -> Step {
+        let used = (self.count as usize).min(self.bytes.len() - 1);
+        self.bytes[used] = byte;
+        let step = match core::str::from_utf8(&self.bytes[..=used]) {
+            Ok(text) => text.chars().next().map_or(Step::Wrong, Step::Whole),
+            Err(error) if error.error_len().is_none() => Step::More,
+            Err(_) => Step::Wrong,
+        };
+        self.count = match step {
+            Step::More => used as u32 + 1,
+            _ => 0,
+        };
+        step
+    }
+}
+
+/// For calls without a state of their own.
+static STATE: Shared<Partial> = Shared::new(Partial {
+    bytes: [0; 4],
+    count: 0,
+});
+
+fn with_state<T>(state: *mut Partial, action: impl FnOnce(&mut Partial) -> T) -> T {
+    if state.is_null() {
+        return STATE.with(action);
+    }
+    // SAFETY: the caller's state.
+    action(unsafe { &mut *state })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mbsinit(state: *const Partial) -> c_int {
+    // SAFETY: the caller's state or null.
+    unsafe { state.as_ref() }
+        .is_none_or(|state| state.count == 0)
+        .into()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mbrtowc(
+    place: *mut Wide,
+    text: *const u8,
+    limit: usize,
+    state: *mut Partial,
+) -> usize {
+    with_state(state, |state| {
+        if text.is_null() {
+            let whole = state.count == 0;
+            *state = Partial::default();
+            return if whole {
+                0
+            } else {
+                errno::set(EILSEQ);
+                WRONG
+            };
+        }
+        for taken in 0..limit {
+            // SAFETY: within the caller's bytes; none behind a whole character is read.
+            match state.push(unsafe { *text.add(taken) }) {
+                Step::More => {}
+                Step::Wrong => {
+                    errno::set(EILSEQ);
+                    return WRONG;
+                }
+                Step::Whole(c) => {
+                    if !place.is_null() {
+                        // SAFETY: the caller's place.
+                        unsafe { *place = c as Wide };
+                    }
+                    return if c == '\0' { 0 } else { taken + 1 };
+                }
+            }
+        }
+        INCOMPLETE
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mbrlen(text: *const u8, limit: usize, state: *mut Partial) -> usize {
+    // SAFETY: the same contract.
+    unsafe { mbrtowc(null_mut(), text, limit, state) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mbtowc(place: *mut Wide, text: *const u8, limit: usize) -> c_int {
+    if text.is_null() {
+        return 0;
+    }
+    let mut state = Partial::default();
+    // SAFETY: the same contract.
+    match unsafe { mbrtowc(place, text, limit, &raw mut state) } {
+        WRONG => -1,
+        INCOMPLETE => errno::fail(EILSEQ),
+        length => length as c_int,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mblen(text: *const u8, limit: usize) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { mbtowc(null_mut(), text, limit) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcrtomb(place: *mut u8, wide: Wide, _state: *mut Partial) -> usize {
+    if place.is_null() {
+        return 1;
+    }
+    let Some(c) = char::from_u32(wide as u32) else {
+        errno::set(EILSEQ);
+        return WRONG;
+    };
+    let mut bytes = [0; 4];
+    let text = c.encode_utf8(&mut bytes);
+    // SAFETY: the caller's place has MB_CUR_MAX bytes, the longest a character is.
+    unsafe { place.copy_from_nonoverlapping(text.as_ptr(), text.len()) };
+    text.len()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wctomb(place: *mut u8, wide: Wide) -> c_int {
+    if place.is_null() {
+        return 0;
+    }
+    // SAFETY: the same contract.
+    unsafe { wcrtomb(place, wide, null_mut()) as c_int }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mbsrtowcs(
+    place: *mut Wide,
+    text: *mut *const u8,
+    limit: usize,
+    state: *mut Partial,
+) -> usize {
+    let mut count = 0;
+    // SAFETY: the caller's string, read up to its end; no more than `limit` places are filled.
+    unsafe {
+        let mut next = *text;
+        loop {
+            if !place.is_null() && count == limit {
+                *text = next;
+                return count;
+            }
+            let mut wide = 0;
+            let length = mbrtowc(&raw mut wide, next, 4, state);
+            if length == WRONG {
+                if !place.is_null() {
+                    *text = next;
+                }
+                return WRONG;
+            }
+            if !place.is_null() {
+                *place.add(count) = wide;
+            }
+            if length == 0 {
+                if !place.is_null() {
+                    *text = null();
+                }
+                return count;
+            }
+            next = next.add(length);
+            count += 1;
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mbstowcs(place: *mut Wide, mut text: *const u8, limit: usize) -> usize {
+    let mut state = Partial::default();
+    // SAFETY: the same contract.
+    unsafe { mbsrtowcs(place, &raw mut text, limit, &raw mut state) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsrtombs(
+    place: *mut u8,
+    text: *mut *const Wide,
+    limit: usize,
+    _state: *mut Partial,
+) -> usize {
+    let mut count = 0;
+    // SAFETY: the caller's string, read up to its end; no more than `limit` bytes are filled.
+    unsafe {
+        let mut next = *text;
+        loop {
+            let mut bytes = [0; 4];
+            let length = wcrtomb(bytes.as_mut_ptr(), *next, null_mut());
+            if length == WRONG {
+                return WRONG;
+            }
+            let ends = *next == 0;
+            if !place.is_null() {
+                if count + length > limit {
+                    *text = next;
+                    return count;
+                }
+                place
+                    .add(count)
+                    .copy_from_nonoverlapping(bytes.as_ptr(), length);
+                *text = if ends { null() } else { next.add(1) };
+            }
+            if ends {
+                return count;
+            }
+            next = next.add(1);
+            count += length;
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcstombs(place: *mut u8, mut text: *const Wide, limit: usize) -> usize {
+    // SAFETY: the same contract.
+    unsafe { wcsrtombs(place, &raw mut text, limit, null_mut()) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn btowc(byte: c_int) -> WideOrEnd {
+    if (0..0x80).contains(&byte) {
+        byte as WideOrEnd
+    } else {
+        END
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn wctob(wide: WideOrEnd) -> c_int {
+    if wide < 0x80 { wide as c_int } else { -1 }
+}
+
+/// The characters of a wide string, the zero not included.
+///
+/// # Safety
+/// It is one, and nobody writes to it meanwhile.
+unsafe fn wides<'a>(text: *const Wide) -> &'a [Wide] {
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts(text, wcslen(text)) }
+}
+
+fn at(text: *const Wide, index: Option<usize>) -> *mut Wide {
+    index.map_or(null_mut(), |index| text.wrapping_add(index).cast_mut())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcslen(text: *const Wide) -> usize {
+    // SAFETY: the caller's string.
+    unsafe { wcsnlen(text, usize::MAX) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsnlen(text: *const Wide, limit: usize) -> usize {
+    let mut length = 0;
+    // SAFETY: nothing behind the zero or the limit is read.
+    while length < limit && unsafe { *text.add(length) } != 0 {
+        length += 1;
+    }
+    length
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcscpy(to: *mut Wide, from: *const Wide) -> *mut Wide {
+    // SAFETY: the caller's string and place, the zero included.
+    unsafe { to.copy_from_nonoverlapping(from, wcslen(from) + 1) };
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsncpy(to: *mut Wide, from: *const Wide, count: usize) -> *mut Wide {
+    // SAFETY: the caller's string and place for `count` characters.
+    unsafe {
+        let length = wcsnlen(from, count);
+        to.copy_from_nonoverlapping(from, length);
+        to.add(length).write_bytes(0, count - length);
+    }
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcscat(to: *mut Wide, from: *const Wide) -> *mut Wide {
+    // SAFETY: the caller's strings, with room behind the first.
+    unsafe { wcscpy(to.add(wcslen(to)), from) };
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsncat(to: *mut Wide, from: *const Wide, count: usize) -> *mut Wide {
+    // SAFETY: the caller's strings, with room behind the first.
+    unsafe {
+        let (end, length) = (to.add(wcslen(to)), wcsnlen(from, count));
+        end.copy_from_nonoverlapping(from, length);
+        end.add(length).write(0);
+    }
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcscmp(a: *const Wide, b: *const Wide) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { wcsncmp(a, b, usize::MAX) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsncmp(a: *const Wide, b: *const Wide, count: usize) -> c_int {
+    for index in 0..count {
+        // SAFETY: the caller's strings; nothing behind the end of either is read.
+        let (x, y) = unsafe { (*a.add(index), *b.add(index)) };
+        if x != y || x == 0 {
+            return x.cmp(&y) as c_int;
+        }
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcscoll(a: *const Wide, b: *const Wide) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { wcscmp(a, b) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcschr(text: *const Wide, wanted: Wide) -> *mut Wide {
+    // SAFETY: the caller's string, the zero included.
+    let all = unsafe { slice::from_raw_parts(text, wcslen(text) + 1) };
+    at(text, all.iter().position(|wide| *wide == wanted))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsrchr(text: *const Wide, wanted: Wide) -> *mut Wide {
+    // SAFETY: the caller's string, the zero included.
+    let all = unsafe { slice::from_raw_parts(text, wcslen(text) + 1) };
+    at(text, all.iter().rposition(|wide| *wide == wanted))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsstr(text: *const Wide, wanted: *const Wide) -> *mut Wide {
+    // SAFETY: the caller's strings.
+    let (all, wanted) = unsafe { (wides(text), wides(wanted)) };
+    if wanted.is_empty() {
+        return text.cast_mut();
+    }
+    at(
+        text,
+        all.windows(wanted.len()).position(|part| part == wanted),
+    )
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsspn(text: *const Wide, members: *const Wide) -> usize {
+    // SAFETY: the caller's strings.
+    let (all, members) = unsafe { (wides(text), wides(members)) };
+    let other = all.iter().position(|wide| !members.contains(wide));
+    other.unwrap_or(all.len())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcscspn(text: *const Wide, members: *const Wide) -> usize {
+    // SAFETY: the caller's strings.
+    let (all, members) = unsafe { (wides(text), wides(members)) };
+    let found = all.iter().position(|wide| members.contains(wide));
+    found.unwrap_or(all.len())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcspbrk(text: *const Wide, members: *const Wide) -> *mut Wide {
+    // SAFETY: the caller's strings.
+    let (all, members) = unsafe { (wides(text), wides(members)) };
+    at(text, all.iter().position(|wide| members.contains(wide)))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcstok(
+    text: *mut Wide,
+    members: *const Wide,
+    place: *mut *mut Wide,
+) -> *mut Wide {
+    // SAFETY: the caller's string, or what an earlier call left in `place`.
+    unsafe {
+        let start = if text.is_null() { *place } else { text };
+        if start.is_null() {
+            return null_mut();
+        }
+        let start = start.add(wcsspn(start, members));
+        if *start == 0 {
+            *place = null_mut();
+            return null_mut();
+        }
+        let end = start.add(wcscspn(start, members));
+        *place = if *end == 0 {
+            null_mut()
+        } else {
+            *end = 0;
+            end.add(1)
+        };
+        start
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsdup(text: *const Wide) -> *mut Wide {
+    // SAFETY: the caller's string; the block has room for it and its zero.
+    unsafe {
+        let length = wcslen(text) + 1;
+        let copy = malloc::allocate(length * size_of::<Wide>(), 0).cast::<Wide>();
+        if !copy.is_null() {
+            copy.copy_from_nonoverlapping(text, length);
+        }
+        copy
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wmemcpy(to: *mut Wide, from: *const Wide, count: usize) -> *mut Wide {
+    // SAFETY: the caller's ranges.
+    unsafe { to.copy_from_nonoverlapping(from, count) };
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wmemmove(to: *mut Wide, from: *const Wide, count: usize) -> *mut Wide {
+    // SAFETY: the caller's ranges.
+    unsafe { to.copy_from(from, count) };
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wmemset(start: *mut Wide, wide: Wide, count: usize) -> *mut Wide {
+    // SAFETY: the caller's range.
+    unsafe { slice::from_raw_parts_mut(start, count) }.fill(wide);
+    start
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wmemcmp(a: *const Wide, b: *const Wide, count: usize) -> c_int {
+    // SAFETY: the caller's ranges.
+    let (a, b) = unsafe {
+        (
+            slice::from_raw_parts(a, count),
+            slice::from_raw_parts(b, count),
+        )
+    };
+    a.cmp(b) as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wmemchr(start: *const Wide, wanted: Wide, count: usize) -> *mut Wide {
+    // SAFETY: the caller's range.
+    let all = unsafe { slice::from_raw_parts(start, count) };
+    at(start, all.iter().position(|wide| *wide == wanted))
+}
+
+unsafe extern "C" {
+    fn strtol(text: *const c_char, end: *mut *mut c_char, base: c_int) -> c_long;
+    fn strtoul(text: *const c_char, end: *mut *mut c_char, base: c_int) -> c_ulong;
+    fn strtod(text: *const c_char, end: *mut *mut c_char) -> f64;
+}
+
+/// Reads a number by the function for bytes: each character that can be part of one is a byte.
+///
+/// # Safety
+/// The caller's string, and a place for a pointer or null.
+unsafe fn number<T>(
+    text: *const Wide,
+    end: *mut *mut Wide,
+    read: impl FnOnce(*const c_char, *mut *mut c_char) -> T,
+) -> T {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let byte = |wide: &Wide| u8::try_from(*wide).ok().filter(u8::is_ascii);
+        let mut bytes: alloc::vec::Vec<u8> = wides(text).iter().map_while(byte).collect();
+        bytes.push(0);
+        let start = bytes.as_ptr().cast::<c_char>();
+        let mut stop = null_mut();
+        let value = read(start, &raw mut stop);
+        if !end.is_null() {
+            *end = text.add(stop as usize - start as usize).cast_mut();
+        }
+        value
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcstol(text: *const Wide, end: *mut *mut Wide, base: c_int) -> c_long {
+    // SAFETY: the same contract.
+    unsafe { number(text, end, |text, end| strtol(text, end, base)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcstoul(text: *const Wide, end: *mut *mut Wide, base: c_int) -> c_ulong {
+    // SAFETY: the same contract.
+    unsafe { number(text, end, |text, end| strtoul(text, end, base)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcstod(text: *const Wide, end: *mut *mut Wide) -> f64 {
+    // SAFETY: the same contract.
+    unsafe { number(text, end, |text, end| strtod(text, end)) }
+}
+
+macro_rules! classes {
+    ($($name:ident = $of:expr;)*) => { $(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(wide: WideOrEnd) -> c_int {
+            let of: fn(char) -> bool = $of;
+            char::from_u32(wide).is_some_and(of).into()
+        }
+    )* };
+}
+
+classes! {
+    iswalnum = char::is_alphanumeric;
+    iswalpha = char::is_alphabetic;
+    iswblank = |c| c == ' ' || c == '\t';
+    iswcntrl = char::is_control;
+    iswdigit = |c| c.is_ascii_digit();
+    iswgraph = |c| !c.is_control() && !c.is_whitespace();
+    iswlower = char::is_lowercase;
+    iswprint = |c| !c.is_control();
+    iswpunct = |c| !c.is_control() && !c.is_whitespace() && !c.is_alphanumeric();
+    iswspace = char::is_whitespace;
+    iswupper = char::is_uppercase;
+    iswxdigit = |c| c.is_ascii_hexdigit();
+}
+
+/// The other case, when it is one character.
+fn changed(wide: WideOrEnd, change: impl FnOnce(char) -> Option<char>) -> WideOrEnd {
+    char::from_u32(wide)
+        .and_then(change)
+        .map_or(wide, WideOrEnd::from)
+}
+
+fn only(mut characters: impl Iterator<Item = char>) -> Option<char> {
+    characters.next().filter(|_| characters.next().is_none())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towlower(wide: WideOrEnd) -> WideOrEnd {
+    changed(wide, |c| only(c.to_lowercase()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towupper(wide: WideOrEnd) -> WideOrEnd {
+    changed(wide, |c| only(c.to_uppercase()))
+}
