@@ -45,17 +45,23 @@ pub const ARCHIVER: Package = Package {
     sign: "ar",
     why: "puts the C libraries of the SDK together",
 };
+/// Compiles the engine of the fuzz targets, and programs of the tests.
+pub const CXX_COMPILER: Package = Package {
+    name: "g++",
+    sign: "g++",
+    why: "compiles the C++ programs of the tests and libFuzzer",
+};
 /// Compiles the C programs of the tests.
 pub const C_COMPILER: Package = Package {
     name: "gcc",
     sign: "gcc",
     why: "compiles the C programs of the tests",
 };
-/// Compiles the engine of the fuzz targets.
-pub const CXX_COMPILER: Package = Package {
-    name: "g++",
-    sign: "g++",
-    why: "compiles libFuzzer, the engine of the fuzz targets",
+/// Compiles the C and C++ programs of the tests once more.
+pub const CLANG: Package = Package {
+    name: "clang",
+    sign: "clang",
+    why: "compiles the C and C++ programs of the tests once more",
 };
 /// The UEFI firmware of nodes that boot the ISO image with it.
 pub const UEFI: Package = Package {
@@ -127,7 +133,8 @@ pub const FORMATTER: Package = Package {
 /// What building, running and testing call; a toolchain has its own search (`toolchain`), and
 /// cargo's components theirs (`test::ensure_components`).
 pub fn all() -> Vec<Package> {
-    let mut all = vec![UEFI, LINKER, ARCHIVER, C_COMPILER, CXX_COMPILER];
+    let mut all = vec![UEFI, LINKER, ARCHIVER];
+    all.extend([C_COMPILER, CXX_COMPILER, CLANG]);
     all.extend(NODES);
     all.extend(ISO);
     all

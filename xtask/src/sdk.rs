@@ -1,8 +1,11 @@
 //! `sdk`: lays out what a C programmer needs in `target/sdk`: headers, libraries, `skiff-cc`.
 //!
 //! The libraries are one static library of Rust's, taken apart: libscif.a has the objects of the
-//! crates behind `scif.h`, libc.a all others, start-up code included. Nothing in the directory
-//! names a place of this machine, so it can be moved and given away.
+//! crates behind `scif.h`, libc.a all others, start-up code included. All they define is weak, so
+//! that a program may define any of their functions itself, `scif_send` as well as `malloc`: an
+//! object of Rust's holds many functions, and would otherwise clash with the program's as soon as
+//! one of the others is needed. Nothing in the directory names a place of this machine, so it can
+//! be moved and given away.
 
 use crate::packages::{self, Package};
 use crate::report::{Context, Failure, Result, Step};
@@ -13,12 +16,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What making it and compiling the tests' programs takes, besides the toolchain.
-pub const PACKAGES: &[Package] = &[packages::ARCHIVER, packages::C_COMPILER];
+pub const PACKAGES: &[Package] = &[
+    packages::ARCHIVER,
+    packages::C_COMPILER,
+    packages::CXX_COMPILER,
+    packages::CLANG,
+];
 /// The package whose static library it is, and the file cargo makes.
 pub const PACKAGE: &str = "libscif";
 const LIBRARY: &str = "liblibscif.a";
 /// Crates whose objects belong to libscif.a.
 const SCIF_CRATES: &[&str] = &["libscif", "scif"];
+/// The crates of the C library, and of what compilers call for.
+const C_LIBRARY: &str = "skiff_libc";
+const BUILTINS: &str = "compiler_builtins";
 /// Libraries that programs name though all of them is in libc.a.
 const EMPTY: &[&str] = &["libm.a", "libpthread.a", "librt.a", "libdl.a"];
 /// Where headers come from, in the project.
@@ -76,42 +87,105 @@ pub fn make() -> Result<PathBuf> {
     Ok(sdk)
 }
 
-/// Makes the SDK and compiles each C file of a directory with it; returns the programs.
+/// Makes the SDK and compiles each C and C++ file of a directory with it, by either compiler;
+/// returns the programs.
 pub fn compile_all(directory: &Path) -> Result<Vec<PathBuf>> {
-    packages::ensure(&[packages::C_COMPILER])?;
+    packages::ensure(PACKAGES)?;
     let sdk = make()?;
     let place = Place::Patterns.path();
     make_dir(&place)?;
     let mut built = Vec::new();
-    for program in programs(directory)? {
-        let source = directory.join(&program).with_extension("c");
-        let program = place.join(program);
-        compile(&sdk, &[source], &program)?;
-        built.push(program);
+    for program in all_programs(directory)? {
+        let place = place.join(&program.name);
+        compile(
+            &sdk,
+            program.compiler,
+            program.language,
+            &program.source,
+            &place,
+        )?;
+        built.push(place);
     }
     Ok(built)
 }
 
-/// The names of the programs that a directory of C files makes.
+/// The names of the programs that a directory of C and C++ files makes.
 pub fn programs(directory: &Path) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for source in entries(directory)? {
-        if source.extension().is_some_and(|extension| extension == "c") {
-            let name = source.file_stem().unwrap_or_default();
-            names.push(name.to_string_lossy().into_owned());
-        }
-    }
-    Ok(names)
+    let programs = all_programs(directory)?.into_iter();
+    Ok(programs.map(|program| program.name).collect())
 }
 
-/// Compiles one C program; the messages of the compiler, warnings included, are errors.
-fn compile(sdk: &Path, sources: &[PathBuf], program: &Path) -> Result<()> {
+/// A program to be compiled.
+struct Program {
+    name: String,
+    source: PathBuf,
+    language: Language,
+    compiler: &'static str,
+}
+
+/// Each source by each compiler.
+fn all_programs(directory: &Path) -> Result<Vec<Program>> {
+    let mut programs = Vec::new();
+    for source in entries(directory)? {
+        let Some(language) = source.extension().and_then(Language::of) else {
+            continue;
+        };
+        for (compiler, suffix) in COMPILERS {
+            let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+            programs.push(Program {
+                name: format!("{stem}{suffix}"),
+                source: source.clone(),
+                language,
+                compiler,
+            });
+        }
+    }
+    Ok(programs)
+}
+
+/// The compilers of the tests, and what the names of their programs end in.
+const COMPILERS: [(&str, &str); 2] = [("gcc", ""), ("clang", "-clang")];
+
+/// What a source is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    C,
+    CPlusPlus,
+}
+
+impl Language {
+    /// By the end of a file's name.
+    fn of(extension: &std::ffi::OsStr) -> Option<Language> {
+        match extension.to_str() {
+            Some("c") => Some(Self::C),
+            Some("cc") => Some(Self::CPlusPlus),
+            _ => None,
+        }
+    }
+
+    fn standard(self) -> &'static str {
+        match self {
+            Self::C => "-std=gnu11",
+            Self::CPlusPlus => "-std=gnu++17",
+        }
+    }
+}
+
+/// Compiles one program; the messages of the compiler, warnings included, are errors.
+fn compile(
+    sdk: &Path,
+    compiler: &str,
+    language: Language,
+    source: &Path,
+    program: &Path,
+) -> Result<()> {
     let mut command = Command::new(sdk.join("bin/skiff-cc"));
     command
-        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-s"])
-        .arg("-o")
+        .env("SKIFF_CC", compiler)
+        .arg(language.standard())
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-s", "-o"])
         .arg(program)
-        .args(sources);
+        .arg(source);
     run(&mut command)
 }
 
@@ -180,6 +254,10 @@ fn split(library: &Path, to: &Path) -> Result<()> {
     if members.is_empty() || members.len() != listed.count() {
         return Err("two objects of the static library have the same name".into());
     }
+    hide_doubles(&members)?;
+    for object in &members {
+        weaken(object)?;
+    }
     let (scif, rest): (Vec<_>, Vec<_>) = members
         .into_iter()
         .partition(|path| SCIF_CRATES.contains(&crate_of(path).as_str()));
@@ -190,6 +268,60 @@ fn split(library: &Path, to: &Path) -> Result<()> {
         archive(&to.join(name), &[])?;
     }
     remove(&objects)
+}
+
+/// Hides what the compiler's own library defines besides the C library: its `sqrt` sets no `errno`,
+/// and which of the two a program got would depend on the order of the objects.
+fn hide_doubles(objects: &[PathBuf]) -> Result<()> {
+    let (ours, others): (Vec<_>, Vec<_>) = objects
+        .iter()
+        .partition(|object| crate_of(object) == C_LIBRARY);
+    let mut names = String::new();
+    for object in ours {
+        names += &defined(object)?;
+    }
+    for object in others {
+        if crate_of(object) == BUILTINS {
+            change_symbols(object, "--localize-symbols=", &names)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes weak what an object defines, and only that: a reference that is weak makes no linker look
+/// into an archive.
+fn weaken(object: &Path) -> Result<()> {
+    change_symbols(object, "--weaken-symbols=", &defined(object)?)
+}
+
+/// The names an object defines for others, a line each.
+fn defined(object: &Path) -> Result<String> {
+    let listed = Command::new("nm")
+        .args(["--extern-only", "--defined-only", "--format=posix"])
+        .arg(object)
+        .output()
+        .context(|| "start nm".to_string())?;
+    Ok(first_words(&String::from_utf8_lossy(&listed.stdout)))
+}
+
+/// Does to the symbols of an object what an option of `objcopy` does to a list of names.
+fn change_symbols(object: &Path, option: &str, names: &str) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let list = object.with_extension("names");
+    std::fs::write(&list, names).context(|| format!("write {}", list.display()))?;
+    let mut option = std::ffi::OsString::from(option);
+    option.push(&list);
+    run(Command::new("objcopy").arg(option).arg(object))
+}
+
+/// The first word of each line, a line each.
+fn first_words(text: &str) -> String {
+    let words = text.lines().filter_map(|line| line.split(' ').next());
+    words
+        .filter(|word| !word.is_empty())
+        .fold(String::new(), |all, word| all + word + "\n")
 }
 
 /// Makes an archive with an index, the same bytes for the same objects.
@@ -231,6 +363,22 @@ mod tests {
         assert_eq!(of("scif-8f3a.scif.1b-cgu.0.rcgu.o"), "scif");
         assert_eq!(of("scif_abi-8f3a.scif_abi.1b-cgu.0.rcgu.o"), "scif_abi");
         assert_eq!(of("libscif.1b-cgu.0.rcgu.o"), "libscif");
+    }
+
+    #[test]
+    fn sources_are_told_apart_by_the_end_of_their_name() {
+        let of = |name: &str| Path::new(name).extension().and_then(Language::of);
+        assert_eq!(of("a.c"), Some(Language::C));
+        assert_eq!(of("a.cc"), Some(Language::CPlusPlus));
+        assert_eq!((of("a.h"), of("a.sh"), of("c")), (None, None, None));
+    }
+
+    #[test]
+    fn names_are_the_first_words_of_a_listing() {
+        assert_eq!(
+            first_words("scif_open T 0 1f\n\nmain T 0\n"),
+            "scif_open\nmain\n"
+        );
     }
 
     #[test]

@@ -11,10 +11,14 @@
 #ifndef __SCIF_H__
 #define __SCIF_H__
 
+/* Programs count on these coming with this header. */
+#include <errno.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/select.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <scif_ioctl.h>
 
@@ -30,38 +34,38 @@ typedef int scif_epd_t;
 #define SCIF_REGISTER_FAILED ((off_t)-1)
 #define SCIF_MMAP_FAILED ((void *)-1)
 
+/* All flags are macros, so that programs can ask for them by #ifdef. */
+
 /* Flags of scif_accept, scif_send and scif_recv: wait. */
 #define SCIF_ACCEPT_SYNC 1
 #define SCIF_SEND_BLOCK 1
 #define SCIF_RECV_BLOCK 1
+/* The names of their first version. */
+#define ACCEPT_SYNC SCIF_ACCEPT_SYNC
+#define SEND_BLOCK SCIF_SEND_BLOCK
+#define RECV_BLOCK SCIF_RECV_BLOCK
 
 /* What a window allows. */
-enum {
-    SCIF_PROT_READ = (1 << 0),
-    SCIF_PROT_WRITE = (1 << 1)
-};
+#define SCIF_PROT_READ (1 << 0)
+#define SCIF_PROT_WRITE (1 << 1)
 
 /* Flags of scif_register and scif_mmap. SCIF_MAP_KERNEL is for drivers: EINVAL here. */
-enum {
-    SCIF_MAP_FIXED = 0x10,
-    SCIF_MAP_KERNEL = 0x20
-};
+#define SCIF_MAP_FIXED 0x10
+#define SCIF_MAP_KERNEL 0x20
 
-/* Flags of the fences. */
-enum {
-    SCIF_FENCE_INIT_SELF = (1 << 0),
-    SCIF_FENCE_INIT_PEER = (1 << 1),
-    SCIF_SIGNAL_LOCAL = (1 << 4),
-    SCIF_SIGNAL_REMOTE = (1 << 5)
-};
+/* Flags of the fences. The two with RAS were never open to programs: EINVAL. */
+#define SCIF_FENCE_INIT_SELF (1 << 0)
+#define SCIF_FENCE_INIT_PEER (1 << 1)
+#define SCIF_FENCE_RAS_SELF (1 << 2)
+#define SCIF_FENCE_RAS_PEER (1 << 3)
+#define SCIF_SIGNAL_LOCAL (1 << 4)
+#define SCIF_SIGNAL_REMOTE (1 << 5)
 
 /* Flags of the transfers. */
-enum {
-    SCIF_RMA_USECPU = (1 << 0),
-    SCIF_RMA_USECACHE = (1 << 1),
-    SCIF_RMA_SYNC = (1 << 2),
-    SCIF_RMA_ORDERED = (1 << 3)
-};
+#define SCIF_RMA_USECPU (1 << 0)
+#define SCIF_RMA_USECACHE (1 << 1)
+#define SCIF_RMA_SYNC (1 << 2)
+#define SCIF_RMA_ORDERED (1 << 3)
 
 /* What scif_poll waits for and reports: the values of poll. */
 #define SCIF_POLLIN POLLIN
@@ -73,6 +77,106 @@ enum {
 /* Ports below are for privileged users; ports below the second are reserved for services. */
 #define SCIF_ADMIN_PORT_END 1024
 #define SCIF_PORT_RSVD 1088
+
+/* The ports that the services of a Xeon Phi are known by: ten each. */
+#define SCIF_COI_PORT_0 40
+#define SCIF_COI_PORT_1 41
+#define SCIF_COI_PORT_2 42
+#define SCIF_COI_PORT_3 43
+#define SCIF_COI_PORT_4 44
+#define SCIF_COI_PORT_5 45
+#define SCIF_COI_PORT_6 46
+#define SCIF_COI_PORT_7 47
+#define SCIF_COI_PORT_8 48
+#define SCIF_COI_PORT_9 49
+#define SCIF_OFED_PORT_0 60
+#define SCIF_OFED_PORT_1 61
+#define SCIF_OFED_PORT_2 62
+#define SCIF_OFED_PORT_3 63
+#define SCIF_OFED_PORT_4 64
+#define SCIF_OFED_PORT_5 65
+#define SCIF_OFED_PORT_6 66
+#define SCIF_OFED_PORT_7 67
+#define SCIF_OFED_PORT_8 68
+#define SCIF_OFED_PORT_9 69
+#define SCIF_NETDEV_PORT_0 80
+#define SCIF_NETDEV_PORT_1 81
+#define SCIF_NETDEV_PORT_2 82
+#define SCIF_NETDEV_PORT_3 83
+#define SCIF_NETDEV_PORT_4 84
+#define SCIF_NETDEV_PORT_5 85
+#define SCIF_NETDEV_PORT_6 86
+#define SCIF_NETDEV_PORT_7 87
+#define SCIF_NETDEV_PORT_8 88
+#define SCIF_NETDEV_PORT_9 89
+#define SCIF_RAS_PORT_0 100
+#define SCIF_RAS_PORT_1 101
+#define SCIF_RAS_PORT_2 102
+#define SCIF_RAS_PORT_3 103
+#define SCIF_RAS_PORT_4 104
+#define SCIF_RAS_PORT_5 105
+#define SCIF_RAS_PORT_6 106
+#define SCIF_RAS_PORT_7 107
+#define SCIF_RAS_PORT_8 108
+#define SCIF_RAS_PORT_9 109
+#define SCIF_PM_PORT_0 120
+#define SCIF_PM_PORT_1 121
+#define SCIF_PM_PORT_2 122
+#define SCIF_PM_PORT_3 123
+#define SCIF_PM_PORT_4 124
+#define SCIF_PM_PORT_5 125
+#define SCIF_PM_PORT_6 126
+#define SCIF_PM_PORT_7 127
+#define SCIF_PM_PORT_8 128
+#define SCIF_PM_PORT_9 129
+#define SCIF_BT_PORT_0 130
+#define SCIF_BT_PORT_1 131
+#define SCIF_BT_PORT_2 132
+#define SCIF_BT_PORT_3 133
+#define SCIF_BT_PORT_4 134
+#define SCIF_BT_PORT_5 135
+#define SCIF_BT_PORT_6 136
+#define SCIF_BT_PORT_7 137
+#define SCIF_BT_PORT_8 138
+#define SCIF_BT_PORT_9 139
+#define MPSSD_MONRECV 160
+#define MIC_NOTIFY 161
+#define MPSSD_CRED 162
+#define MPSSD_MONSEND 163
+#define MPSSD_MICCTRL 164
+#define MPSSD_RESV5 165
+#define MPSSD_RESV6 166
+#define MPSSD_RESV7 167
+#define MPSSD_RESV8 168
+#define MPSSD_RESV9 169
+#define SCIF_COSM_LISTEN_PORT 201
+#define SCIF_MYO_PORT_0 1025
+#define SCIF_MYO_PORT_1 1026
+#define SCIF_MYO_PORT_2 1027
+#define SCIF_MYO_PORT_3 1028
+#define SCIF_MYO_PORT_4 1029
+#define SCIF_MYO_PORT_5 1030
+#define SCIF_MYO_PORT_6 1031
+#define SCIF_MYO_PORT_7 1032
+#define SCIF_MYO_PORT_8 1033
+#define SCIF_MYO_PORT_9 1034
+#define SCIF_ST_PORT_0 1044
+#define SCIF_ST_PORT_1 1045
+#define SCIF_ST_PORT_2 1046
+#define SCIF_ST_PORT_3 1047
+#define SCIF_ST_PORT_4 1048
+#define SCIF_ST_PORT_5 1049
+#define SCIF_ST_PORT_6 1050
+#define SCIF_ST_PORT_7 1051
+#define SCIF_ST_PORT_8 1052
+#define SCIF_ST_PORT_9 1053
+
+/* Intel's older spellings of a port of a node. */
+#define portID scif_portID
+typedef struct portID portID_t;
+
+/* What Intel's header puts before declarations on other systems. */
+#define MICACCESSAPI
 
 /* An endpoint for scif_poll. */
 struct scif_pollepd {

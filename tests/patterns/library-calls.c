@@ -1,0 +1,303 @@
+/* Files, users, messages, limits, processors, random numbers: each function with its edges. */
+#include "library.h"
+
+#include <asm/types.h>
+#include <byteswap.h>
+#include <dlfcn.h>
+#include <endian.h>
+#include <err.h>
+#include <error.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <libgen.h>
+#include <linux/errno.h>
+#include <linux/types.h>
+#include <locale.h>
+#include <pwd.h>
+#include <sched.h>
+#include <scif.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+static void positions(void) {
+    char path[] = "/tmp/library-XXXXXX", text[16] = "";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && strcmp(path, "/tmp/library-XXXXXX") != 0);
+    CHECK(write(fd, "0123456789", 10) == 10);
+    CHECK(pread(fd, text, 4, 3) == 4 && !memcmp(text, "3456", 4));
+    CHECK(pwrite(fd, "ab", 2, 8) == 2 && lseek(fd, 0, SEEK_CUR) == 10);
+    CHECK(pread(fd, text, 16, 8) == 2 && !memcmp(text, "ab", 2));
+    CHECK(pread(fd, text, 16, 10) == 0 && pread(fd, text, 0, 0) == 0);
+    CHECK(pwrite(fd, "z", 1, 14) == 1 && pread(fd, text, 16, 10) == 5);
+    CHECK(!memcmp(text, "\0\0\0\0z", 5));
+    FAILS(pread(fd, text, 1, -1), EINVAL);
+    FAILS(pread(-1, text, 1, 0), EBADF);
+    FAILS(pread(fd, (void *)8, 1, 0), EFAULT);
+    CHECK(ftruncate(fd, 3) == 0 && pread(fd, text, 16, 0) == 3);
+    CHECK(ftruncate(fd, 5) == 0 && pread(fd, text, 16, 0) == 5 && text[4] == 0);
+    FAILS(ftruncate(fd, -1), EINVAL);
+    CHECK(fsync(fd) == 0 && fdatasync(fd) == 0 && close(fd) == 0);
+    CHECK(truncate(path, 1) == 0);
+    FAILS(truncate("/tmp/no-such-file", 1), ENOENT);
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    FAILS(pread(ends[0], text, 1, 0), ESPIPE);
+    FAILS(pwrite(ends[1], text, 1, 0), ESPIPE);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+    scif_epd_t epd = scif_open();
+    FAILS(pread(epd, text, 1, 0), ESPIPE);
+    CHECK(scif_close(epd) == 0);
+
+    char other[] = "/tmp/library-other";
+    struct stat found;
+    CHECK(rename(path, other) == 0 && stat(other, &found) == 0 && found.st_size == 1);
+    FAILS(stat(path, &found), ENOENT);
+    FAILS(rename(path, other), ENOENT);
+    fd = open(path, O_RDWR | O_CREAT, 0600);
+    CHECK(fd >= 0 && write(fd, "new", 3) == 3 && close(fd) == 0);
+    CHECK(rename(path, other) == 0 && stat(other, &found) == 0 && found.st_size == 3);
+    FAILS(rename(other, "/scheme/initfs/other"), EXDEV);
+    CHECK(unlink(other) == 0);
+
+    char wrong[] = "/tmp/library-XXXXX";
+    FAILS(mkstemp(wrong), EINVAL);
+    char nowhere[] = "/tmp/no-such-place/XXXXXX";
+    FAILS(mkstemp(nowhere), ENOENT);
+    char directory[] = "/tmp/directory-XXXXXX";
+    CHECK(mkdtemp(directory) == directory && stat(directory, &found) == 0);
+    CHECK(S_ISDIR(found.st_mode) && rmdir(directory) == 0);
+    FILE *file = tmpfile();
+    CHECK(file && fputs("kept", file) >= 0 && fseek(file, 0, SEEK_SET) == 0);
+    CHECK(fgets(text, sizeof text, file) && !strcmp(text, "kept") && fclose(file) == 0);
+}
+
+static const char *directory_of(const char *path) {
+    static char place[64];
+    strcpy(place, path);
+    return dirname(place);
+}
+
+static void names(void) {
+    CHECK(!strcmp(directory_of("/a/b"), "/a") && !strcmp(directory_of("/a/b//"), "/a"));
+    CHECK(!strcmp(directory_of("/a"), "/") && !strcmp(directory_of("a"), "."));
+    CHECK(!strcmp(directory_of("//"), "/") && !strcmp(directory_of(""), "."));
+    CHECK(!strcmp(directory_of("a//b"), "a") && !strcmp(dirname(NULL), "."));
+}
+
+static void users(void) {
+    struct passwd *user = getpwuid(0);
+    CHECK(user && !strcmp(user->pw_name, "root") && user->pw_uid == 0 && user->pw_dir[0] == '/');
+    CHECK(getpwnam("root") && !getpwnam("nobody") && !getpwuid(4711));
+    struct passwd place, *found = &place;
+    char buffer[64];
+    CHECK(getpwuid_r(0, &place, buffer, sizeof buffer, &found) == 0 && found == &place);
+    CHECK(getpwuid_r(4711, &place, buffer, sizeof buffer, &found) == 0 && found == NULL);
+    CHECK(getpwnam_r("root", &place, buffer, 0, &found) == ERANGE && found == NULL);
+    struct group *group = getgrgid(0);
+    CHECK(group && !strcmp(group->gr_name, "root") && group->gr_mem[0] == NULL);
+    CHECK(!getgrnam("wheel"));
+}
+
+static void bytes(void) {
+    CHECK(bswap_16(0x1234) == 0x3412 && bswap_32(0x12345678) == 0x78563412);
+    CHECK(bswap_64(0x0102030405060708) == 0x0807060504030201);
+    CHECK(htobe16(1) == 0x100 && be32toh(0x01000000) == 1 && htole64(7) == 7 && le16toh(9) == 9);
+    volatile long value = 0x50;
+    volatile __int128 large = (__int128)value << 64;
+    CHECK(__builtin_popcountl(value) == 2 && __builtin_parityl(value) == 0 && ffsl(value) == 5);
+    CHECK(__builtin_clzl(value) == 57 && __builtin_ctzl(value) == 4 && ffs(0) == 0);
+    CHECK(large / 3 * 3 + large % 3 == large && __builtin_clrsbl(-value) == 56);
+    CHECK(__BYTE_ORDER == __LITTLE_ENDIAN && BYTE_ORDER != BIG_ENDIAN);
+    __u8 byte = 0xff;
+    __s16 small = -1;
+    __le64 wide = 1;
+    CHECK(byte == 255 && small == -1 && sizeof wide == 8 && sizeof(__u32) == 4);
+    CHECK(PAGE_SIZE == (unsigned long)getpagesize() && sysconf(_SC_CLK_TCK) == CLOCKS_PER_SEC);
+}
+
+static void processors(void) {
+    cpu_set_t set, before, one;
+    int count = get_nprocs();
+    CHECK(count >= 1 && get_nprocs_conf() == count && sysconf(_SC_NPROCESSORS_ONLN) == count);
+    CHECK(sched_getaffinity(0, sizeof before, &before) == 0 && CPU_COUNT(&before) >= 1);
+    CHECK(CPU_COUNT(&before) <= count);
+    int last = -1;
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &before))
+            last = i;
+    CPU_ZERO(&one);
+    CPU_SET(last, &one);
+    CHECK(CPU_COUNT(&one) == 1 && sched_setaffinity(0, sizeof one, &one) == 0);
+    CHECK(sched_getaffinity(getpid(), sizeof set, &set) == 0 && CPU_EQUAL(&set, &one));
+    for (int i = 0; i < 100; i++) {
+        sched_yield();
+        CHECK(sched_getcpu() == last);
+    }
+    CHECK(sched_setaffinity(0, sizeof before, &before) == 0);
+    CPU_ZERO(&set);
+    FAILS(sched_setaffinity(0, sizeof set, &set), EINVAL);
+    CPU_SET(CPU_SETSIZE - 1, &set);
+    FAILS(sched_setaffinity(0, sizeof set, &set), EINVAL);
+    FAILS(sched_getaffinity(0, 1, &set), EINVAL);
+    FAILS(sched_setaffinity(getppid(), sizeof before, &before), ESRCH);
+    CPU_SET(CPU_SETSIZE, &set);
+    CHECK(!CPU_ISSET(CPU_SETSIZE, &set) && !CPU_ISSET(-1, &set));
+    CPU_CLR(CPU_SETSIZE - 1, &set);
+    CHECK(CPU_COUNT(&set) == 0);
+    CPU_OR(&set, &one, &before);
+    CPU_AND(&set, &set, &one);
+    CHECK(CPU_EQUAL(&set, &one));
+    CPU_XOR(&set, &set, &one);
+    CHECK(CPU_COUNT(&set) == 0);
+    CHECK(sched_get_priority_min(SCHED_OTHER) == 0 && sched_get_priority_max(SCHED_RR) == 0);
+}
+
+static void usage(void) {
+    struct rusage before, after;
+    CHECK(getrusage(RUSAGE_SELF, &before) == 0);
+    volatile unsigned long sum = 0;
+    /* As long as it takes until the clock has gone on by two of its steps. */
+    int tries = 0;
+    do {
+        for (int i = 0; i < 10000000; i++)
+            sum = sum + (unsigned long)i;
+        CHECK(getrusage(RUSAGE_SELF, &after) == 0);
+    } while (!timercmp(&after.ru_utime, &before.ru_utime, >) && tries++ < 1000);
+    CHECK(timercmp(&after.ru_utime, &before.ru_utime, >));
+    FAILS(getrusage(77, &after), EINVAL);
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= 1024);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur--;
+    FAILS(setrlimit(RLIMIT_NOFILE, &limit), EPERM);
+    CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_max == RLIM_INFINITY);
+    FAILS(getrlimit(-1, &limit), EINVAL);
+}
+
+static void clocks(void) {
+    struct timespec start, end, left = { 1, 1 };
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &start) == 0);
+    end = start;
+    end.tv_nsec += 20000000;
+    end.tv_sec += end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
+    CHECK(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == 0);
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &start) == 0);
+    CHECK(start.tv_sec > end.tv_sec ||
+          (start.tv_sec == end.tv_sec && start.tv_nsec >= end.tv_nsec));
+    /* A point that has passed. */
+    CHECK(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == 0);
+    struct timespec shortly = { 0, 1000 }, wrong = { 0, 1000000000 };
+    CHECK(clock_nanosleep(CLOCK_REALTIME, 0, &shortly, &left) == 0 && left.tv_nsec == 0);
+    CHECK(clock_nanosleep(CLOCK_REALTIME, 0, &wrong, NULL) == EINVAL);
+    CHECK(clock_nanosleep(99, 0, &shortly, NULL) == EINVAL);
+    CHECK(timespec_get(&start, TIME_UTC) == TIME_UTC && start.tv_sec == time(NULL));
+    CHECK(timespec_get(&start, 0) == 0);
+}
+
+static void numbers(void) {
+    unsigned short seed[3] = { 0x330e, 1, 0 }, *former;
+    srand48(1);
+    CHECK(drand48() == 0.041630344771878214 && erand48(seed) == 0.041630344771878214);
+    srand48(1);
+    long first = lrand48();
+    CHECK(first == 89400484 && nrand48(seed) == lrand48());
+    srand48(1);
+    CHECK(mrand48() == 178800969 && jrand48(seed) >= -2147483648L);
+    unsigned short zero[3] = { 0, 0, 0 };
+    former = seed48(zero);
+    CHECK(former[0] != 0 && lrand48() == 0 && lrand48() != 0);
+    unsigned short parameters[7] = { 5, 0, 0, 3, 0, 0, 2 };
+    lcong48(parameters);
+    CHECK(drand48() == 17.0 / 281474976710656.0);
+    lldiv_t parts = lldiv(-7, 2);
+    CHECK(parts.quot == -3 && parts.rem == -1);
+}
+
+/* Has a child do something that ends it; gives its status and what it printed to its error. */
+static int child(const char *program, const char *what, char *text, size_t size) {
+    char command[128], path[] = "/tmp/message-XXXXXX";
+    int fd = mkstemp(path);
+    snprintf(command, sizeof command, "%s %s 2> %s", program, what, path);
+    int status = system(command);
+    ssize_t count = pread(fd, text, size - 1, 0);
+    text[count > 0 ? count : 0] = 0;
+    close(fd);
+    unlink(path);
+    return WEXITSTATUS(status);
+}
+
+static void messages(const char *program) {
+    const char *name = strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
+    char text[256], wanted[256];
+    CHECK(child(program, "err", text, sizeof text) == 3);
+    snprintf(wanted, sizeof wanted, "%s: opening 7: %s\n", name, strerror(ENOENT));
+    CHECK(!strcmp(text, wanted));
+    CHECK(child(program, "errx", text, sizeof text) == 4);
+    snprintf(wanted, sizeof wanted, "%s: no error\n", name);
+    CHECK(!strcmp(text, wanted));
+    CHECK(child(program, "error", text, sizeof text) == 5);
+    snprintf(wanted, sizeof wanted, "%s: twice: %s\n%s: end\n", name, strerror(EACCES), name);
+    CHECK(!strcmp(text, wanted));
+    CHECK(setlogmask(0) == 0xff && setlogmask(LOG_UPTO(LOG_WARNING)) == 0xff);
+    openlog("library", LOG_PID, LOG_USER);
+    syslog(LOG_INFO, "not logged");
+    syslog(LOG_WARNING, "logged: %d%%", 100);
+    closelog();
+    FILE *log = fopen("/scheme/log", "r");
+    int seen = 0, wrong = 0;
+    while (log && fgets(text, sizeof text, log)) {
+        snprintf(wanted, sizeof wanted, "WARN library[%d]: logged: 100%%\n", getpid());
+        seen += strstr(text, wanted) != NULL;
+        wrong += strstr(text, "not logged") != NULL;
+    }
+    CHECK(log && fclose(log) == 0 && seen == 1 && wrong == 0);
+}
+
+static int message_of(const char *what) {
+    errno = ENOENT;
+    if (!strcmp(what, "err"))
+        err(3, "opening %d", 7);
+    if (!strcmp(what, "errx"))
+        errx(4, "no error");
+    error(0, EACCES, "twice");
+    error(5, 0, "end");
+    return 0;
+}
+
+static void absent(void) {
+    void *places[4] = { (void *)0x1000, 0, 0, 0 };
+    CHECK(dlopen("libm.so", RTLD_NOW) == NULL && dlerror() != NULL && dlerror() == NULL);
+    CHECK(dlsym(RTLD_DEFAULT, "main") == NULL && dlclose(NULL) != 0);
+    CHECK(backtrace(places, 4) == 0);
+    char **lines = backtrace_symbols(places, 1);
+    CHECK(lines && !strcmp(lines[0], "[0x1000]"));
+    free(lines);
+    CHECK(!strcmp(setlocale(LC_ALL, ""), "C") && !setlocale(LC_ALL, "de_DE"));
+    CHECK(!setlocale(99, "C") && !strcmp(localeconv()->decimal_point, "."));
+}
+
+int main(int count, char **arguments) {
+    if (count > 1)
+        return message_of(arguments[1]);
+    positions();
+    names();
+    users();
+    bytes();
+    processors();
+    usage();
+    clocks();
+    numbers();
+    messages(arguments[0]);
+    absent();
+    return finish("calls");
+}

@@ -1,0 +1,95 @@
+/* The functions on strings and bytes as they are in the library: called by pointers, as compilers
+ * put code of their own in the place of calls by name. */
+#include "library.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* The function itself. */
+#define OWN(function) (*(__typeof__(&function) volatile[]){ function })
+
+static char place[64];
+
+static const char *cleared(void) {
+    memset(place, '#', sizeof place);
+    place[0] = 0;
+    return place;
+}
+
+static void copies(void) {
+    cleared();
+    CHECK(OWN(strcpy)(place, "copy") == place && !memcmp(place, "copy\0#", 6));
+    CHECK(OWN(strcpy)(place, "") == place && place[0] == 0 && place[1] == 'o');
+    CHECK(OWN(strcat)(place, "abc") == place && OWN(strcat)(place, "de") == place);
+    CHECK(!memcmp(place, "abcde\0#", 7));
+    CHECK(OWN(stpcpy)(place, "xyz") == place + 3 && !strcmp(place, "xyz"));
+    CHECK(OWN(strncpy)(place, "ab", 4) == place && !memcmp(place, "ab\0\0e\0#", 7));
+    CHECK(OWN(strncpy)(place, "abcdef", 3) == place && !memcmp(place, "abc\0e", 5));
+    CHECK(OWN(strncat)(place, "defg", 2) == place && !strcmp(place, "abcde"));
+    cleared();
+    CHECK(OWN(memcpy)(place, "bytes", 6) == place && !strcmp(place, "bytes"));
+    CHECK(OWN(mempcpy)(place, "by", 2) == place + 2 && place[2] == 't');
+    CHECK(OWN(memmove)(place + 1, place, 5) == place + 1 && !memcmp(place, "bbytes#", 7));
+    CHECK(OWN(memmove)(place, place + 1, 5) == place && !memcmp(place, "bytess#", 7));
+    CHECK(OWN(memset)(place, 'x', 3) == place && !memcmp(place, "xxxes", 5));
+    OWN(bcopy)("ab", place, 2);
+    OWN(bzero)(place + 2, 2);
+    CHECK(!memcmp(place, "ab\0\0s", 5));
+    CHECK(OWN(strlcpy)(place, "abcdef", 4) == 6 && !strcmp(place, "abc"));
+    CHECK(OWN(strlcat)(place, "xyz", 5) == 6 && !strcmp(place, "abcx"));
+    char *copy = OWN(strdup)("twice"), *part = OWN(strndup)("twice", 2);
+    CHECK(copy && part && !strcmp(copy, "twice") && !strcmp(part, "tw"));
+    free(copy);
+    free(part);
+}
+
+static void looks(void) {
+    const char *text = "abcabc";
+    CHECK(OWN(strlen)(text) == 6 && OWN(strnlen)(text, 4) == 4 && OWN(strlen)("") == 0);
+    CHECK(OWN(strcmp)("a", "b") < 0 && OWN(strcmp)("\xff", "a") > 0 && OWN(strcmp)("a", "a") == 0);
+    CHECK(OWN(strncmp)("ab", "ac", 1) == 0 && OWN(strncmp)("ab", "ac", 2) < 0);
+    CHECK(OWN(strcasecmp)("aB", "Ab") == 0 && OWN(strncasecmp)("aBc", "Abd", 2) == 0);
+    CHECK(OWN(memcmp)("a\0b", "a\0c", 3) < 0 && OWN(memcmp)("x", "y", 0) == 0);
+    CHECK(OWN(bcmp)("ab", "ab", 2) == 0 && OWN(bcmp)("ab", "ac", 2) != 0);
+    CHECK(OWN(strchr)(text, 'c') == text + 2 && OWN(strchr)(text, 0) == text + 6);
+    CHECK(OWN(strrchr)(text, 'c') == text + 5 && !OWN(strrchr)(text, 'x'));
+    CHECK(OWN(index)(text, 'b') == text + 1 && OWN(rindex)(text, 'b') == text + 4);
+    CHECK(OWN(strchrnul)(text, 'x') == text + 6 && OWN(memchr)(text, 'c', 2) == NULL);
+    CHECK(OWN(memchr)(text, 'c', 3) == text + 2 && OWN(memrchr)(text, 'a', 6) == text + 3);
+    CHECK(OWN(strstr)(text, "ca") == text + 2 && OWN(strstr)(text, "") == text);
+    CHECK(OWN(strcasestr)(text, "CA") == text + 2 && OWN(memmem)(text, 6, "bc", 2) == text + 1);
+    CHECK(OWN(strspn)(text, "ab") == 2 && OWN(strcspn)(text, "c") == 2);
+    CHECK(OWN(strpbrk)(text, "xc") == text + 2 && !OWN(strpbrk)(text, "x"));
+    char *rest = NULL;
+    OWN(strcpy)(place, ",a,,b");
+    CHECK(!strcmp(OWN(strtok_r)(place, ",", &rest), "a"));
+    CHECK(!strcmp(OWN(strtok_r)(NULL, ",", &rest), "b") && !OWN(strtok_r)(NULL, ",", &rest));
+    OWN(strcpy)(place, "a,,b");
+    rest = place;
+    CHECK(!strcmp(OWN(strsep)(&rest, ","), "a") && *OWN(strsep)(&rest, ",") == 0);
+    CHECK(!strcmp(OWN(strsep)(&rest, ","), "b") && !OWN(strsep)(&rest, ","));
+}
+
+static void others(void) {
+    CHECK(OWN(atoi)(" -12x") == -12 && OWN(atol)("7") == 7 && OWN(abs)(-3) == 3);
+    CHECK(OWN(sprintf)(place, "%s", "text") == 4 && !strcmp(place, "text"));
+    CHECK(OWN(snprintf)(place, 3, "%d", 12345) == 5 && !strcmp(place, "12"));
+    char *block = OWN(calloc)(3, 5);
+    CHECK(block && !memcmp(block, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 15));
+    block = OWN(realloc)(block, 100);
+    CHECK(block && block[14] == 0);
+    OWN(free)(block);
+    volatile size_t many = (size_t)-1 / 2;
+    CHECK(OWN(calloc)(many, 4) == NULL);
+    /* Nothing but the line itself is to be seen. */
+    CHECK(OWN(puts)("strings:") >= 0 && OWN(fputs)("", stdout) >= 0 && OWN(putchar)('\n') == '\n');
+}
+
+int main(void) {
+    copies();
+    looks();
+    others();
+    return finish("strings");
+}

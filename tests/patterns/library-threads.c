@@ -1,0 +1,278 @@
+/* What threads wait for: read-write locks, barriers, spin locks, semaphores, C11's threads. */
+#include "library.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <threads.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS 4
+#define ROUNDS 2000
+
+static const struct timespec past = { 1, 0 };
+
+static struct timespec soon(void) {
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_nsec += 20000000;
+    end.tv_sec += end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
+    return end;
+}
+
+static void together(void *(*main)(void *), int count) {
+    pthread_t threads[THREADS];
+    for (long i = 0; i < count; i++)
+        CHECK(pthread_create(&threads[i], NULL, main, (void *)i) == 0);
+    for (int i = 0; i < count; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static long guarded[2];
+static int readers, most_readers;
+
+static void *read_and_write(void *argument) {
+    for (int i = 0; i < ROUNDS; i++) {
+        if ((i + (long)argument) % 4 == 0) {
+            CHECK(pthread_rwlock_wrlock(&lock) == 0);
+            guarded[0]++;
+            if (i % 64 == 0)
+                sched_yield();
+            guarded[1]++;
+        } else {
+            CHECK(pthread_rwlock_rdlock(&lock) == 0);
+            int now = __atomic_add_fetch(&readers, 1, __ATOMIC_RELAXED);
+            if (now > __atomic_load_n(&most_readers, __ATOMIC_RELAXED))
+                __atomic_store_n(&most_readers, now, __ATOMIC_RELAXED);
+            if (guarded[0] != guarded[1])
+                CHECK(!"a reader beside a writer");
+            if (i % 64 == 1)
+                sched_yield();
+            __atomic_sub_fetch(&readers, 1, __ATOMIC_RELAXED);
+        }
+        CHECK(pthread_rwlock_unlock(&lock) == 0);
+    }
+    return NULL;
+}
+
+static void *cannot_lock(void *argument) {
+    struct timespec end = soon();
+    CHECK(pthread_rwlock_tryrdlock(&lock) == EBUSY && pthread_rwlock_trywrlock(&lock) == EBUSY);
+    CHECK(pthread_rwlock_timedrdlock(&lock, &end) == ETIMEDOUT);
+    CHECK(pthread_rwlock_timedwrlock(&lock, &past) == ETIMEDOUT);
+    return argument;
+}
+
+static void read_write_locks(void) {
+    together(read_and_write, THREADS);
+    CHECK(guarded[0] == THREADS * ROUNDS / 4 && guarded[0] == guarded[1] && most_readers >= 1);
+    CHECK(pthread_rwlock_wrlock(&lock) == 0 && pthread_rwlock_destroy(&lock) == EBUSY);
+    together(cannot_lock, 1);
+    CHECK(pthread_rwlock_unlock(&lock) == 0 && pthread_rwlock_unlock(&lock) == EPERM);
+    CHECK(pthread_rwlock_rdlock(&lock) == 0 && pthread_rwlock_tryrdlock(&lock) == 0);
+    CHECK(pthread_rwlock_trywrlock(&lock) == EBUSY && pthread_rwlock_unlock(&lock) == 0);
+    CHECK(pthread_rwlock_unlock(&lock) == 0 && pthread_rwlock_trywrlock(&lock) == 0);
+    CHECK(pthread_rwlock_unlock(&lock) == 0 && pthread_rwlock_destroy(&lock) == 0);
+    CHECK(pthread_rwlock_init(&lock, NULL) == 0);
+}
+
+static pthread_barrier_t *barrier;
+static int serial, step[THREADS];
+
+static void *meet(void *argument) {
+    for (int i = 1; i <= ROUNDS / 4; i++) {
+        step[(long)argument] = i;
+        int first = pthread_barrier_wait(barrier);
+        for (int other = 0; other < THREADS; other++)
+            if (step[other] != i)
+                CHECK(!"a thread went ahead");
+        CHECK(first == 0 || first == PTHREAD_BARRIER_SERIAL_THREAD);
+        if (first)
+            serial++;
+        pthread_barrier_wait(barrier);
+    }
+    return NULL;
+}
+
+static void barriers(void) {
+    barrier = malloc(sizeof *barrier);
+    CHECK(pthread_barrier_init(barrier, NULL, 0) == EINVAL);
+    CHECK(pthread_barrier_init(barrier, NULL, THREADS) == 0);
+    together(meet, THREADS);
+    CHECK(serial == ROUNDS / 4 && pthread_barrier_destroy(barrier) == 0);
+    CHECK(pthread_barrier_init(barrier, NULL, 1) == 0);
+    CHECK(pthread_barrier_wait(barrier) == PTHREAD_BARRIER_SERIAL_THREAD);
+    CHECK(pthread_barrier_destroy(barrier) == 0);
+    free(barrier);
+}
+
+static pthread_spinlock_t spin;
+static long spun;
+
+static void *spin_and_count(void *argument) {
+    for (int i = 0; i < ROUNDS; i++) {
+        CHECK(pthread_spin_lock(&spin) == 0);
+        spun++;
+        CHECK(pthread_spin_unlock(&spin) == 0);
+    }
+    return argument;
+}
+
+static void spin_locks(void) {
+    CHECK(pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE) == 0);
+    together(spin_and_count, THREADS);
+    CHECK(spun == THREADS * ROUNDS && pthread_spin_trylock(&spin) == 0);
+    CHECK(pthread_spin_trylock(&spin) == EBUSY && pthread_spin_unlock(&spin) == 0);
+    CHECK(pthread_spin_destroy(&spin) == 0);
+}
+
+static sem_t items, rooms;
+static long taken;
+
+static void *produce_or_consume(void *argument) {
+    for (int i = 0; i < ROUNDS; i++) {
+        if ((long)argument % 2) {
+            CHECK(sem_wait(&rooms) == 0 && sem_post(&items) == 0);
+        } else {
+            CHECK(sem_wait(&items) == 0);
+            __atomic_add_fetch(&taken, 1, __ATOMIC_RELAXED);
+            CHECK(sem_post(&rooms) == 0);
+        }
+    }
+    return NULL;
+}
+
+static void semaphores(void) {
+    int count = -1;
+    CHECK(sem_init(&items, 0, 0) == 0 && sem_init(&rooms, 0, 3) == 0);
+    together(produce_or_consume, THREADS);
+    CHECK(taken == THREADS / 2 * ROUNDS && sem_getvalue(&items, &count) == 0 && count == 0);
+    CHECK(sem_getvalue(&rooms, &count) == 0 && count == 3);
+    FAILS(sem_trywait(&items), EAGAIN);
+    struct timespec end = soon(), wrong = { 0, -1 };
+    FAILS(sem_timedwait(&items, &end), ETIMEDOUT);
+    FAILS(sem_timedwait(&items, &wrong), EINVAL);
+    CHECK(sem_timedwait(&rooms, &wrong) == 0 && sem_trywait(&rooms) == 0);
+    FAILS(sem_init(&items, 0, 1U + SEM_VALUE_MAX), EINVAL);
+    FAILS(sem_init(&items, 1, 0), ENOSYS);
+    CHECK(sem_init(&items, 0, SEM_VALUE_MAX) == 0);
+    FAILS(sem_post(&items), EOVERFLOW);
+    CHECK(sem_destroy(&items) == 0 && sem_destroy(&rooms) == 0);
+}
+
+static mtx_t mutex;
+static cnd_t condition;
+static tss_t key;
+static int turn, destroyed, once;
+
+static void destroy(void *value) {
+    destroyed += *(int *)value;
+}
+
+static void count_once(void) {
+    once++;
+}
+
+static int take_turns(void *argument) {
+    static once_flag flag = ONCE_FLAG_INIT;
+    int own = *(int *)argument;
+    call_once(&flag, count_once);
+    CHECK(tss_set(key, argument) == thrd_success && tss_get(key) == argument);
+    for (int i = 0; i < 100; i++) {
+        CHECK(mtx_lock(&mutex) == thrd_success);
+        while (turn % 2 != own - 1)
+            CHECK(cnd_wait(&condition, &mutex) == thrd_success);
+        turn++;
+        CHECK(cnd_broadcast(&condition) == thrd_success && mtx_unlock(&mutex) == thrd_success);
+    }
+    if (own == 2)
+        thrd_exit(-own);
+    return -own;
+}
+
+static int holds(void *argument) {
+    struct timespec end = soon();
+    CHECK(mtx_trylock(&mutex) == thrd_busy && mtx_timedlock(&mutex, &end) == thrd_timedout);
+    return argument != NULL;
+}
+
+static void c11(void) {
+    static int numbers[2] = { 1, 2 };
+    thrd_t threads[2];
+    CHECK(mtx_init(&mutex, mtx_timed) == thrd_success && cnd_init(&condition) == thrd_success);
+    CHECK(tss_create(&key, destroy) == thrd_success);
+    for (int i = 0; i < 2; i++)
+        CHECK(thrd_create(&threads[i], take_turns, &numbers[i]) == thrd_success);
+    for (int i = 0; i < 2; i++) {
+        int status = 0;
+        CHECK(thrd_join(threads[i], &status) == thrd_success && status == -i - 1);
+    }
+    CHECK(turn == 200 && destroyed == 3 && once == 1);
+    tss_delete(key);
+    CHECK(mtx_lock(&mutex) == thrd_success);
+    CHECK(thrd_create(&threads[0], holds, NULL) == thrd_success);
+    CHECK(thrd_join(threads[0], NULL) == thrd_success);
+    struct timespec end = soon();
+    CHECK(cnd_timedwait(&condition, &mutex, &end) == thrd_timedout);
+    CHECK(mtx_unlock(&mutex) == thrd_success && thrd_equal(thrd_current(), thrd_current()));
+    mtx_destroy(&mutex);
+    CHECK(mtx_init(&mutex, mtx_plain | mtx_recursive) == thrd_success);
+    CHECK(mtx_lock(&mutex) == thrd_success && mtx_trylock(&mutex) == thrd_success);
+    CHECK(mtx_unlock(&mutex) == thrd_success && mtx_unlock(&mutex) == thrd_success);
+    struct timespec shortly = { 0, 1000 }, wrong = { -1, 0 };
+    CHECK(thrd_sleep(&shortly, NULL) == 0 && thrd_sleep(&wrong, NULL) < 0);
+    thrd_yield();
+}
+
+static sem_t go, seen;
+static pid_t id;
+static cpu_set_t found;
+
+static void *on_its_processor(void *argument) {
+    id = gettid();
+    sem_post(&seen);
+    sem_wait(&go);
+    CHECK(sched_getaffinity(0, sizeof found, &found) == 0);
+    return argument;
+}
+
+static void threads_and_processors(void) {
+    pthread_attr_t attributes;
+    size_t size = 0;
+    int detached = -1;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstacksize(&attributes, 65536) == 0);
+    CHECK(pthread_attr_getstacksize(&attributes, &size) == 0 && size == 65536);
+    CHECK(pthread_attr_getdetachstate(&attributes, &detached) == 0);
+    CHECK(detached == PTHREAD_CREATE_JOINABLE);
+    CHECK(sem_init(&go, 0, 0) == 0 && sem_init(&seen, 0, 0) == 0 && gettid() == getpid());
+    pthread_t thread;
+    CHECK(pthread_create(&thread, &attributes, on_its_processor, NULL) == 0);
+    CHECK(sem_wait(&seen) == 0 && id != gettid() && id > 0);
+    cpu_set_t all, one;
+    CHECK(pthread_getaffinity_np(thread, sizeof all, &all) == 0);
+    CPU_ZERO(&one);
+    for (int i = CPU_SETSIZE - 1; CPU_COUNT(&one) == 0; i--)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, &one);
+    CHECK(pthread_setaffinity_np(thread, sizeof one, &one) == 0);
+    CHECK(pthread_setname_np(thread, "short") == 0);
+    CHECK(pthread_setname_np(thread, "a name that is too long") == ERANGE);
+    CHECK(sem_post(&go) == 0 && pthread_join(thread, NULL) == 0 && CPU_EQUAL(&found, &one));
+    CHECK(sched_getaffinity(0, sizeof found, &found) == 0 && CPU_EQUAL(&found, &all));
+}
+
+int main(void) {
+    read_write_locks();
+    barriers();
+    spin_locks();
+    semaphores();
+    c11();
+    threads_and_processors();
+    return finish("threads");
+}

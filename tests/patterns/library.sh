@@ -1,0 +1,16 @@
+# The C library and what programs expect of the headers, by both compilers, in C and in C++; and the
+# usage patterns in one node once more, by the second compiler.
+
+failed=0
+for compiler in '' -clang; do
+    for part in math calls strings threads wide; do
+        library-$part$compiler || failed=1
+    done
+    interpose$compiler || failed=1
+    user-header$compiler || failed=1
+    plusplus$compiler || failed=1
+done
+for program in messages connections windows ioctl posted limits; do
+    pattern-$program-clang || failed=1
+done
+exit "$failed"
