@@ -117,7 +117,7 @@ impl<S: System> Shell<S> {
             "exec" => return self.exec(rest),
             "exit" => return self.exit(rest),
             "export" | "readonly" => self.mark(name, rest),
-            "fg" => return self.to_foreground(rest),
+            "fg" => return self.bring_forward(rest),
             "help" => self.help(),
             "history" => self.show_history(rest),
             "jobs" => self.list_jobs(),

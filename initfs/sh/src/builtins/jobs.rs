@@ -63,7 +63,7 @@ impl<S: System> Shell<S> {
     }
 
     /// Waits for one job, the newest one unless told otherwise, as for a command in the foreground.
-    pub(super) fn to_foreground(&mut self, rest: &[String]) -> Run {
+    pub(super) fn bring_forward(&mut self, rest: &[String]) -> Run {
         self.reap();
         let found = match rest {
             [] => Ok(self.jobs.len().checked_sub(1)),
