@@ -33,6 +33,7 @@ if [ -n "$packages" ]; then
     case " $* " in
     *" test "* | *" setup "*)
         want g++ g++
+        want clang clang
         want ovmf /usr/share/ovmf/OVMF.fd
         want grub-common grub-mkrescue
         want grub-pc-bin /usr/lib/grub/i386-pc/multiboot2.mod

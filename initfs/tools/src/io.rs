@@ -303,8 +303,18 @@ impl<'a> Options<'a> {
     }
 }
 
+/// The user that this process acts as.
+pub fn own_user() -> usize {
+    libredox::call::geteuid().unwrap_or_default()
+}
+
+/// The group that this process acts as.
+pub fn own_group() -> usize {
+    libredox::call::getegid().unwrap_or_default()
+}
+
 /// The name of a user or group.
-pub fn user_name(id: u32) -> String {
+pub fn user_name(id: usize) -> String {
     match id {
         0 => "root".into(),
         id => alloc::format!("{id}"),

@@ -15,6 +15,9 @@ use syscall::{
     CallFlags, Map, MapFlags, O_DIRECTORY, O_RDONLY, O_RDWR, O_WRONLY, PAGE_SIZE, UPPER_FDTBL_TAG,
 };
 
+/// Bytes of a context's set of processors: one bit for each of 256.
+const CPU_SET_BYTES: usize = 32;
+
 pub fn run(suite: &Suite) {
     start(suite);
     memory(suite);
@@ -148,6 +151,28 @@ fn tables(suite: &Suite) {
             Ok(())
         },
     );
+    suite.check("affinity: a context's processors are what was set", |s| {
+        let context = must("new-context", s.dup(s.root(PROC), b"new-context"))?;
+        let affinity = must("sched-affinity", s.dup(context, b"sched-affinity"))?;
+        let mut all = [0; CPU_SET_BYTES];
+        let count = must("read", sys::read(affinity, &mut all))?;
+        expect("bytes of the set", count, CPU_SET_BYTES)?;
+        hold(
+            "a new context may run on the first processor",
+            all[0] & 1 != 0,
+        )?;
+        let mut first = [0; CPU_SET_BYTES];
+        first[0] = 1;
+        let count = must("write", sys::write(affinity, &first))?;
+        expect("bytes taken", count, CPU_SET_BYTES)?;
+        let mut set = [0; CPU_SET_BYTES];
+        must("read again", sys::read(affinity, &mut set))?;
+        expect("the set", set, first)?;
+        for fd in [affinity, context] {
+            must("close", sys::close(fd))?;
+        }
+        Ok(())
+    });
 }
 
 /// Puts a path into a client's page; gives its address and length.

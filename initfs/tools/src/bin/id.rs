@@ -12,8 +12,7 @@ runtime::main!(main);
 
 fn main() -> i32 {
     let arguments = io::arguments();
-    let meta = runtime::process::own_meta();
-    let (user, group) = (meta.euid, meta.egid);
+    let (user, group) = (io::own_user(), io::own_group());
     let text = match arguments.as_slice() {
         [] => format!(
             "uid={user}({}) gid={group}({})\n",

@@ -12,7 +12,7 @@ fn main() -> i32 {
     if let Some(status) = io::no_arguments() {
         return status;
     }
-    let name = io::user_name(runtime::process::own_meta().euid);
+    let name = io::user_name(io::own_user());
     match io::output(alloc::format!("{name}\n").as_bytes()) {
         Ok(()) => 0,
         Err(error) => io::output_failed("whoami", error),
