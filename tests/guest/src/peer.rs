@@ -1,6 +1,7 @@
 //! The other end: `scif-peer` serves one connection after the other, each saying in its first
 //! record what it wants. Tests use it through [`Peer`].
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -182,9 +183,9 @@ pub fn echo(endpoint: &Endpoint, request: &Request) {
 /// Those of listening and accepting.
 pub fn serve(port: u16) -> scif::Result<()> {
     let listener = Listener::bind(port)?;
-    let (mut last, mut kept) = (Report::default(), None);
+    let (mut last, mut kept) = (Report::default(), BTreeMap::new());
     loop {
-        let (endpoint, _) = listener.accept()?;
+        let (endpoint, from) = listener.accept()?;
         let mut bytes = [0; size_of::<Request>()];
         match endpoint.recv(&mut bytes, RecvFlags::BLOCK) {
             Ok(count) if count == bytes.len() => {}
@@ -208,7 +209,7 @@ pub fn serve(port: u16) -> scif::Result<()> {
             REPORT => {
                 let _ = endpoint.send(last.as_bytes(), SendFlags::BLOCK);
             }
-            WINDOWS => crate::windows::serve(&endpoint, &mut kept),
+            WINDOWS => crate::windows::serve(&endpoint, kept.entry(from.node()).or_default()),
             QUIT => return Ok(()),
             other => runtime::eprintln!("scif-peer: no request has the number {other}"),
         }

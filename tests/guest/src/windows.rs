@@ -51,13 +51,13 @@ const AWAIT: u32 = 8;
 const STORE: u32 = 9;
 /// Adds 1 to the word at `place`, `length` times.
 const ADD: u32 = 10;
-/// Keeps the memory when the connection ends, for the next one.
+/// Keeps the memory when the connection ends, for the next one from the same node.
 const KEEP: u32 = 11;
-/// Takes the memory that the connection before has kept.
+/// Takes the memory that a connection from the same node has kept.
 const RECALL: u32 = 12;
 
-/// Serves the commands of a connection until it ends. `kept` is memory that one connection has left
-/// for the next.
+/// Serves the commands of a connection until it ends. `kept` is memory that one connection from its
+/// node has left for the next: nodes take turns with one peer.
 pub fn serve(endpoint: &Endpoint, kept: &mut Option<Memory>) {
     let (mut memory, mut is_kept) = (None, false);
     let mut bytes = [0; size_of::<Command>()];
@@ -84,7 +84,9 @@ pub fn serve(endpoint: &Endpoint, kept: &mut Option<Memory>) {
             break;
         }
     }
-    *kept = memory.filter(|_| is_kept);
+    if is_kept {
+        *kept = memory;
+    }
 }
 
 fn obey(endpoint: &Endpoint, memory: &mut Option<Memory>, command: &Command) -> raw::Result<i64> {
@@ -223,7 +225,7 @@ impl Remote {
         Ok(remote)
     }
 
-    /// A connection to a peer, which has the memory that the connection before [kept](Self::keep).
+    /// A connection to a peer, which has the memory that one from this node [kept](Self::keep).
     ///
     /// # Errors
     /// A text that says what failed.

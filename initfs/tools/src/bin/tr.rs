@@ -34,7 +34,7 @@ fn main() -> i32 {
     let mut buffer = io::Buffer::new(io::BLOCK);
     // The bytes of a character whose end did not come yet.
     let mut pending = Vec::new();
-    let status = io::for_each_input("tr", &[], |_, input| {
+    io::for_each_input("tr", &[], |_, input| {
         io::blocks(input, &mut buffer, |block| {
             pending.extend_from_slice(block);
             let whole = match core::str::from_utf8(&pending) {
@@ -47,6 +47,5 @@ fn main() -> i32 {
         })?;
         let text = translation.apply(&String::from_utf8_lossy(&pending));
         io::output(text.as_bytes()).map_err(CopyError::Output)
-    });
-    status
+    })
 }
