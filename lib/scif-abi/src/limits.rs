@@ -56,9 +56,14 @@ pub const CLIENT_RETRY_NS: u64 = 1_000_000;
 /// for hours, and thousands of them.
 pub const CLIENT_RETRY_DOUBLINGS: u32 = 6;
 
-/// Nanoseconds a window waits for copies of clients. They copy in slices of at most 1 MiB, so only
-/// one that is stuck, or says what is not so, takes longer.
+/// Nanoseconds a window waits for copies of clients, of those in which we watched. They copy in
+/// slices of at most 1 MiB, so only one that is stuck, or says what is not so, takes longer.
 pub const CLIENT_COPY_NS: u64 = 1_000_000_000;
+
+/// Nanoseconds that count at most between two looks at copies of clients. Looks are
+/// [`CLIENT_RETRY_NS`] apart; one that comes much later comes from a machine that stood still, and
+/// the clients with it.
+pub const CLIENT_LOOK_NS: u64 = 10 * CLIENT_RETRY_NS;
 
 /// Connections with one node that may have no endpoint here any more and wait for that node's last
 /// word. An honest peer answers at once; one that never does costs us this many blocks of pages,

@@ -76,6 +76,8 @@ pub struct Engine {
     /// Windows that go when no client copies any more, and when (ns) to look again.
     pub(crate) settling: Vec<Settling>,
     pub(crate) settle_at: u64,
+    /// When (ns) we looked at them last.
+    pub(crate) settled_at: u64,
     /// Connections that owe their peer a notification.
     pub(crate) owing: Vec<ConnectionId>,
     /// Messages from this node to itself.
@@ -144,6 +146,7 @@ impl Engine {
             starved: Starved::default(),
             settling: Vec::new(),
             settle_at: 0,
+            settled_at: 0,
             owing: Vec::new(),
             loopback: VecDeque::new(),
             windows: Windows::new(),

@@ -4,7 +4,7 @@
 use scif_abi::direct::{
     EPOCH_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
 };
-use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_DOUBLINGS, CLIENT_RETRY_NS};
+use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_LOOK_NS, CLIENT_RETRY_DOUBLINGS, CLIENT_RETRY_NS};
 use scif_abi::trace::What;
 use scif_ring::validity::{self, ValidityMemory};
 
@@ -21,8 +21,8 @@ use crate::window::WindowId;
 pub(crate) struct Settling {
     connection: ConnectionId,
     what: Ending,
-    /// When (ns) it waits no longer.
-    until: u64,
+    /// For how long (ns) it still waits, of the time in which we watch.
+    left: u64,
 }
 
 /// What ends.
@@ -147,11 +147,12 @@ impl Engine {
         }
         if self.settling.is_empty() {
             self.settle_at = self.now.saturating_add(CLIENT_RETRY_NS);
+            self.settled_at = self.now;
         }
         self.settling.push(Settling {
             connection: id,
             what,
-            until: self.now.saturating_add(CLIENT_COPY_NS),
+            left: CLIENT_COPY_NS,
         });
         false
     }
@@ -235,9 +236,11 @@ impl Engine {
         }
         if !self.settling.is_empty() && self.settle_at <= self.now {
             self.settle_at = self.now.saturating_add(CLIENT_RETRY_NS);
+            let watched = (self.now - self.settled_at).min(CLIENT_LOOK_NS);
+            self.settled_at = self.now;
             // One look for all windows of a connection, which mostly come together.
             let mut looked = None;
-            for settling in core::mem::take(&mut self.settling) {
+            for mut settling in core::mem::take(&mut self.settling) {
                 let id = settling.connection;
                 let is_idle = match looked {
                     Some((connection, is_idle)) if connection == id => is_idle,
@@ -245,7 +248,8 @@ impl Engine {
                 };
                 looked = Some((id, is_idle));
                 if !is_idle {
-                    if settling.until > self.now {
+                    settling.left = settling.left.saturating_sub(watched);
+                    if settling.left > 0 {
                         self.settling.push(settling);
                         continue;
                     }

@@ -6,7 +6,7 @@
 
 use scif_abi::Error;
 use scif_abi::flags::{MapFlags, Protection};
-use scif_abi::limits::{CLIENT_COPY_NS, PAGE_BYTES};
+use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_LOOK_NS, PAGE_BYTES};
 use scif_core::{Memory, Pages, PinId, Place, Run, Ticket};
 use scif_ring::validity::{self, ValidityMemory};
 
@@ -287,12 +287,15 @@ impl World {
 
     /// Time enough for whatever waits for copies that never end.
     pub(super) fn settle_windows(&mut self) -> Result<(), String> {
-        for _ in 0..4 {
-            self.settle()?;
-            self.now += CLIENT_COPY_NS;
-        }
-        self.settle()?;
         let waits = |window: &Window| window.state != State::Live;
+        self.settle()?;
+        for _ in 0..4 * CLIENT_COPY_NS / CLIENT_LOOK_NS {
+            if !self.windows.values().any(waits) {
+                break;
+            }
+            self.now += CLIENT_LOOK_NS;
+            self.settle()?;
+        }
         match self.windows.iter().find(|(_, window)| waits(window)) {
             Some(((at, side), _)) => Err(format!(
                 "connection {at}: a call for a window of end {side} does not return"
