@@ -93,13 +93,8 @@ pub type Borrowed = (Token, SysResult<(Region, Vec<Frames>)>);
 
 impl BlockSource for Allocator {
     fn allocate(&mut self, bytes: usize) -> Option<(Region, u64)> {
-        match Allocator::allocate(self, bytes) {
-            Ok(buffer) => Some((buffer.region().clone(), buffer.physical())),
-            Err(error) => {
-                log::warn!("no {bytes} bytes of shared memory: {error}");
-                None
-            }
-        }
+        let buffer = Allocator::allocate(self, bytes).ok()?;
+        Some((buffer.region().clone(), buffer.physical()))
     }
 
     fn reserve(&mut self, bytes: usize) -> SysResult<Scattered> {
@@ -135,6 +130,8 @@ pub struct NodeMemory<S> {
     /// Own blocks by local address.
     blocks: BTreeMap<u64, Block>,
     allocated_bytes: usize,
+    /// Pieces of contiguous memory that were not there.
+    refused: u64,
     objects: BTreeMap<Token, Entry>,
     /// Ranges of this task's addresses that were made of pieces.
     joins: BTreeMap<JoinId, Region>,
@@ -168,6 +165,7 @@ impl<S: BlockSource> NodeMemory<S> {
             source,
             blocks: BTreeMap::new(),
             allocated_bytes: 0,
+            refused: 0,
             objects: BTreeMap::new(),
             joins: BTreeMap::new(),
             last_join: 0,
@@ -299,7 +297,15 @@ fn own<T>(result: Result<T, platform::mem::BoundsError>) -> T {
 
 impl<S: BlockSource> Memory for NodeMemory<S> {
     fn allocate(&mut self, bytes: usize) -> Option<u64> {
-        let (region, physical) = self.source.allocate(bytes)?;
+        let Some((region, physical)) = self.source.allocate(bytes) else {
+            self.refused += 1;
+            // It may happen at each connect; ever more rarely is enough.
+            if self.refused.is_power_of_two() {
+                let count = self.refused;
+                log::warn!("no {bytes} bytes of contiguous memory ({count} refusals so far)");
+            }
+            return None;
+        };
         if !self.is_reached(physical, bytes) {
             log::warn!("memory at {physical:#x} is not reached by all peers");
             return None;

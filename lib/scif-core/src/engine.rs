@@ -342,9 +342,9 @@ impl Engine {
         if self.connections.is_full() || self.leaves_unanswered(ends.peer.node()) {
             return Err(Error::NoMemory);
         }
-        let ring_bytes = self.next_ring_bytes();
-        let block = Block::allocate(mem, self.reach(ends.peer.node()), ring_bytes, 0)
-            .ok_or(Error::NoMemory)?;
+        let (reach, most) = (self.reach(ends.peer.node()), self.next_ring_bytes());
+        let block = Block::allocate_at_most(mem, reach, most).ok_or(Error::NoMemory)?;
+        let ring_bytes = block.ring_bytes;
         let connection = Connection::new(phase, endpoint, ends, block);
         match self.connections.insert(connection) {
             Some(id) => {

@@ -122,6 +122,15 @@ impl Block {
         })
     }
 
+    /// As `allocate` for a connection, with a ring of at most `most` bytes. A block is contiguous
+    /// memory, which may be there in small pieces only: then the ring is smaller, a page at least.
+    pub(crate) fn allocate_at_most(mem: &mut dyn Memory, reach: Reach, most: u32) -> Option<Block> {
+        let least = most.min(limits::PAGE_BYTES as u32);
+        let sizes = core::iter::successors(Some(most), |bytes| Some(bytes / 2));
+        let mut sizes = sizes.take_while(|bytes| *bytes >= least);
+        sizes.find_map(|bytes| Block::allocate(mem, reach, bytes, 0))
+    }
+
     fn bytes_for(ring_bytes: u32) -> usize {
         limits::PAGE_BYTES + (ring_bytes as usize).next_multiple_of(limits::PAGE_BYTES)
     }

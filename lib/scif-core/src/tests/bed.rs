@@ -47,6 +47,8 @@ pub struct PlainMemory {
     /// owed.
     pub fenced_word: Cell<Option<u64>>,
     owes_fence: Cell<bool>,
+    /// Contiguous memory is in pieces of at most so many bytes.
+    pub largest: usize,
     /// The next own load of so many bytes finds this number in front.
     pub lie: Cell<Option<(usize, u64)>>,
 }
@@ -75,6 +77,9 @@ impl PlainMemory {
 
 impl Memory for PlainMemory {
     fn allocate(&mut self, bytes: usize) -> Option<u64> {
+        if bytes > self.largest {
+            return None;
+        }
         self.allocated += bytes;
         let reuse = self.free.iter().position(|(_, length)| *length == bytes);
         let address = match reuse {
@@ -243,6 +248,7 @@ impl Bed {
                 allocated: 0,
                 fenced_word: Cell::new(None),
                 owes_fence: Cell::new(false),
+                largest: usize::MAX,
                 lie: Cell::new(None),
             },
             copier: Box::new(CpuEngine),
