@@ -1,7 +1,6 @@
 //! What outlives what: windows, mappings and copies beyond unregister, close and the loss of nodes.
 
 use super::std::prelude::v1::*;
-use super::std::vec;
 
 use scif_abi::flags::{FenceFlags, RmaFlags};
 use scif_abi::limits::ANSWER_TIMEOUT_NS;
@@ -10,7 +9,7 @@ use scif_abi::{Error, PortId};
 
 use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, USER};
 use super::engine::LateEngine;
-use crate::{ConnectMode, Direction, LinkState, Local, Memory, Pages, Rma, WindowState};
+use crate::{Direction, LinkState, Local, Memory, Pages, Rma, WindowState};
 
 const SYNC: u32 = RmaFlags::SYNC.bits();
 
@@ -594,40 +593,4 @@ fn what_the_host_has_lost_leaves_a_living_link_alone() {
     assert_eq!(bed.nodes[2].engine.link_state(1), Some(LinkState::Online));
     let (engine, memory) = bed.engine(a);
     assert_eq!(engine.send(memory, a.id, b"still here"), Ok(10));
-}
-
-/// There is memory, but not in one piece: the ring is as large as the pieces, and a page at least.
-#[test]
-fn a_connection_in_scattered_memory_gets_a_smaller_ring() {
-    const MOST: u32 = 1 << 18;
-    let page = PAGE as usize;
-    for (largest, ring) in [
-        (usize::MAX, MOST),
-        (32 * page, 1 << 16),
-        (2 * page, 1 << 12),
-    ] {
-        let mut bed = Bed::new(2);
-        bed.nodes[0].engine.config.endpoint_ring_bytes = MOST;
-        bed.nodes[0].memory.largest = largest;
-        let before = bed.nodes[0].memory.allocated;
-        let (a, b) = bed.connect(0, 1);
-        let taken = bed.nodes[0].memory.allocated - before;
-        assert_eq!(taken, page + ring as usize);
-        let (engine, memory) = bed.engine(b);
-        let sent = engine.send(memory, b.id, &vec![7; MOST as usize]);
-        assert_eq!(sent, Ok(ring as usize - 1));
-        for end in [a, b] {
-            bed.close(end);
-        }
-        bed.run();
-        bed.assert_clean();
-    }
-    let mut bed = Bed::new(1);
-    bed.nodes[0].memory.largest = page;
-    let id = bed.nodes[0].engine.open(USER).unwrap();
-    let node = &mut bed.nodes[0];
-    let to = PortId::new(0, 2000);
-    let mode = ConnectMode::Blocking;
-    let refused = node.engine.connect(&mut node.memory, id, to, mode);
-    assert_eq!(refused, Err(Error::NoMemory));
 }

@@ -12,5 +12,6 @@ mod lifetimes;
 mod mappings;
 mod random;
 mod registering;
+mod scarcity;
 mod telling;
 mod transfers;

@@ -1,0 +1,44 @@
+//! What connections do where memory is scarce.
+
+use super::std::vec;
+
+use scif_abi::{Error, PortId};
+
+use super::bed::{Bed, PAGE, USER};
+use crate::ConnectMode;
+
+/// There is memory, but not in one piece: the ring is as large as the pieces, and a page at least.
+#[test]
+fn a_connection_in_scattered_memory_gets_a_smaller_ring() {
+    const MOST: u32 = 1 << 18;
+    let page = PAGE as usize;
+    for (largest, ring) in [
+        (usize::MAX, MOST),
+        (32 * page, 1 << 16),
+        (2 * page, 1 << 12),
+    ] {
+        let mut bed = Bed::new(2);
+        bed.nodes[0].engine.config.endpoint_ring_bytes = MOST;
+        bed.nodes[0].memory.largest = largest;
+        let before = bed.nodes[0].memory.allocated;
+        let (a, b) = bed.connect(0, 1);
+        let taken = bed.nodes[0].memory.allocated - before;
+        assert_eq!(taken, page + ring as usize);
+        let (engine, memory) = bed.engine(b);
+        let sent = engine.send(memory, b.id, &vec![7; MOST as usize]);
+        assert_eq!(sent, Ok(ring as usize - 1));
+        for end in [a, b] {
+            bed.close(end);
+        }
+        bed.run();
+        bed.assert_clean();
+    }
+    let mut bed = Bed::new(1);
+    bed.nodes[0].memory.largest = page;
+    let id = bed.nodes[0].engine.open(USER).unwrap();
+    let node = &mut bed.nodes[0];
+    let to = PortId::new(0, 2000);
+    let mode = ConnectMode::Blocking;
+    let refused = node.engine.connect(&mut node.memory, id, to, mode);
+    assert_eq!(refused, Err(Error::NoMemory));
+}
