@@ -52,7 +52,8 @@ enum TestPrograms {
     All,
     /// Those in Rust, among them the benchmarks' own.
     Rust,
-    /// Of each package one of whose programs is among these words, all; and so of those in C.
+    /// Of each package one of whose programs is among these words, all; and so of those in C. A
+    /// word that ends in a dash, as of `pattern-$name`, stands for all that begin so.
     Named(BTreeSet<String>),
 }
 
@@ -62,7 +63,15 @@ impl TestPrograms {
         match self {
             Self::All => true,
             Self::Rust => !in_c,
-            Self::Named(words) => programs.iter().any(|program| words.contains(program)),
+            Self::Named(words) => {
+                // `pattern-$name` begins with the word `pattern-`.
+                let is_beginning = |word: &String| word.ends_with('-') && !word.starts_with('-');
+                let means = |word: &String, program: &String| {
+                    word == program || is_beginning(word) && program.starts_with(word)
+                };
+                let is_named = |program| words.iter().any(|word| means(word, program));
+                programs.iter().any(is_named)
+            }
         }
     }
 }
@@ -336,6 +345,10 @@ mod tests {
         let wants = |program: &str, in_c| chosen.want(&[program.to_string()], in_c);
         assert!(wants("scif-kills", false) && wants("pattern-windows", true));
         assert!(!wants("scif-kill", false) && !wants("pattern", true));
+        let begun = "pattern-$name call - $other --flag-";
+        let begun = Contents::named_in(Purpose::Edit, [begun]).tests;
+        assert!(begun.want(&["pattern-windows".to_string()], true));
+        assert!(!begun.want(&["pat".to_string(), "--flag-x".to_string()], true));
         let product = Contents::product(Purpose::Release).tests;
         assert!(!product.want(&["scif-kills".to_string()], false));
         assert!(TestPrograms::All.want(&[], true) && !TestPrograms::Rust.want(&[], true));
