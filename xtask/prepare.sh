@@ -26,7 +26,7 @@ if ! command -v cc > /dev/null; then
     packages="$packages gcc libc6-dev"
 fi
 if [ -n "$packages" ]; then
-    # What xtask would ask for next, so that nobody is asked twice (xtask/src/packages.rs).
+    # What xtask would ask for next, so that nobody is asked twice (tests/harness/src/base/packages.rs).
     want lld ld.lld
     want binutils ar
     want qemu-system-x86 qemu-system-x86_64

@@ -1,7 +1,7 @@
 # The host's half of the demo (node 0); card.sh is the other half. Played by `make demo`.
 #
 # Lines `STEP <name>: ok` or `STEP <name>: FAIL <detail>` are results; lines `VALUE <name>: <value>`
-# must agree between the nodes. The launcher knows which steps must come (xtask/src/demo.rs).
+# must agree between the nodes. The launcher knows which steps must come (tests/harness/src/command/demo.rs).
 
 own=0
 peer=1

@@ -4,51 +4,79 @@
 //! commands share is below them: the toolchain, the image, the PCI fabric and the launcher.
 
 mod behaviour;
+#[path = "../../tests/bench/runner/src/lib.rs"]
 mod bench;
 mod build;
 mod clean;
+#[path = "../../tests/harness/src/command/conformance.rs"]
 mod conformance;
+#[path = "../../tests/harness/src/command/console.rs"]
 mod console;
+#[path = "../../tests/harness/src/command/demo.rs"]
 mod demo;
 mod doc;
+#[path = "../../tests/harness/src/network/fabric.rs"]
 mod fabric;
+#[path = "../../tests/harness/src/network/faults.rs"]
 mod faults;
 mod fuzz;
 mod image;
 mod redox;
+#[path = "../../tests/harness/src/command/run.rs"]
 mod run;
 mod sanitize;
 mod sdk;
 mod setup;
 mod sim;
+#[path = "../../tests/harness/src/command/soak.rs"]
 mod soak;
 mod test;
 mod tidy;
 
+#[path = "../../tests/harness/src/node/accel.rs"]
 mod accel;
+#[path = "../../tests/harness/src/node/page_table_audit.rs"]
 mod audit;
 mod columns;
 mod config;
 mod elf;
 mod initfs;
+#[path = "../../tests/harness/src/node/keyboard.rs"]
 mod keyboard;
+#[path = "../../tests/harness/src/node/launch.rs"]
 mod launch;
+#[path = "../../tests/harness/src/suite/console_protocol.rs"]
 mod lines;
+#[path = "../../tests/harness/src/node/logs.rs"]
 mod logs;
+#[path = "../../tests/harness/src/node/machine.rs"]
 mod machine;
+#[path = "../../tests/harness/src/node/monitor.rs"]
 mod monitor;
+#[path = "../../tests/harness/src/command/node_kills.rs"]
 mod node_kills;
+#[path = "../../tests/harness/src/base/packages.rs"]
 mod packages;
+#[path = "../../tests/harness/src/node/screen_text.rs"]
 mod picture;
+#[path = "../../tests/harness/src/base/report.rs"]
 mod report;
+#[path = "../../tests/harness/src/suite/suite_run.rs"]
 mod script;
+#[path = "../../tests/harness/src/command/serve.rs"]
 mod serve;
+#[path = "../../tests/harness/src/base/settings.rs"]
 mod settings;
+#[path = "../../tests/harness/src/network/shared_memory.rs"]
 mod shared_memory;
+#[path = "../../tests/harness/src/node/freeze.rs"]
 mod standstill;
+#[path = "../../tests/harness/src/command/terminal.rs"]
 mod terminal;
 mod toolchain;
+#[path = "../../tests/harness/src/node/trace.rs"]
 mod trace;
+#[path = "../../tests/harness/src/base/workspace.rs"]
 mod workspace;
 
 use report::Result;

@@ -21,7 +21,7 @@ use syscall::flag::MapFlags;
 mod elf;
 #[path = "../../../xtask/src/elf.rs"]
 mod packer;
-#[path = "../../../xtask/src/report.rs"]
+#[path = "../../harness/src/base/report.rs"]
 #[allow(dead_code, reason = "the packer's error is all that is needed")]
 mod report;
 

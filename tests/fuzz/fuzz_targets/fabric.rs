@@ -15,15 +15,15 @@ use faults::Faults;
 use libfuzzer_sys::fuzz_target;
 
 // Parts of the build tool, which is no library.
-#[path = "../../../xtask/src/fabric.rs"]
+#[path = "../../harness/src/network/fabric.rs"]
 mod fabric;
-#[path = "../../../xtask/src/faults.rs"]
+#[path = "../../harness/src/network/faults.rs"]
 #[allow(dead_code, reason = "faults are not read from words here")]
 mod faults;
-#[path = "../../../xtask/src/report.rs"]
+#[path = "../../harness/src/base/report.rs"]
 #[allow(dead_code, reason = "only errors are needed")]
 mod report;
-#[path = "../../../xtask/src/shared_memory.rs"]
+#[path = "../../harness/src/network/shared_memory.rs"]
 mod shared_memory;
 
 const VECTORS: usize = 2;

@@ -6,10 +6,10 @@
 //! become entries with an error; the command then fails. A goal that is missed is no failure.
 
 mod cpio;
-mod image;
 mod linux;
 mod measures;
 pub mod native;
+mod nodes;
 mod page;
 mod plots;
 mod results;
@@ -125,7 +125,7 @@ impl Bench<'_> {
                 self.samples.add_time("boot_linux", time);
             }
             Step::SkiffBoot => {
-                let time = image::boot(self.settings, &parts?.0)?;
+                let time = nodes::boot(self.settings, &parts?.0)?;
                 self.samples.add_time("boot_skiff", time);
             }
             Step::LinuxPair | Step::LinuxSizes => {
