@@ -12,7 +12,7 @@ use scif_abi::limits::LinkTiming;
 use scif_core::Engine;
 use syscall::error::{EAGAIN, ENODEV};
 
-use crate::copier::Copier;
+use crate::copy_router::Copier;
 use crate::function::{Loss, MicFunction, Step};
 use crate::memory::{Peer, PeerMemory};
 

@@ -15,12 +15,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use libredox::Fd;
-use micd::copier::Copier;
-use micd::farewell::Farewell;
+use micd::busy_poll::{Patience, Time};
+use micd::copy_router::Copier;
+use micd::departure::Farewell;
 use micd::function::MicFunction;
 use micd::links::Links;
 use micd::memory::NodeMemory;
-use micd::patience::{Patience, Time};
 use micd::{trace, vmic, x100};
 use platform::clock::{Clock, Rate, ticks};
 use platform::daemon::{self, LEASE_VARIABLE, Lease, Mode, NOTIFY_VARIABLE};

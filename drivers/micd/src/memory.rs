@@ -24,7 +24,7 @@ use scif_core::{BadAddress, Memory, Place, Run};
 use syscall::error::{EFAULT, EINVAL, ENOMEM, EOPNOTSUPP, Error, Result as SysResult};
 
 use crate::function::{Bus, Doorbell};
-use crate::object::{Complete, Object, PhysicalRun, Step, engine_runs};
+use crate::memory_object::{Complete, Object, PhysicalRun, Step, engine_runs};
 
 /// Bits of a local address that are the physical address: more than any processor has.
 const PHYSICAL_BITS: u32 = 52;

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use micd::copier::Copier;
+use micd::copy_router::Copier;
 use micd::function::MicFunction;
 use micd::links::Links;
 use micd::memory::NodeMemory;

@@ -3,14 +3,15 @@
 //! Function 0 is an `ivshmem-doorbell`: registers, MSI-X, and a small memory both sides see (the
 //! link memory, see `scif_abi::link`). Function 1 is an `ivshmem-plain` whose memory is the peer's
 //! whole RAM: offset in the BAR = physical address at the peer. It has no place of its own: when a
-//! link ends, it moves, and whoever has mapped it reaches nothing any more (`reach`, `places`).
+//! link ends, it moves, and whoever has mapped it reaches nothing any more (`aperture_window`,
+//! `address_pool`).
 //!
 //! Doorbells merge and carry no count: one means "look". They are dropped silently while nobody
 //! is there or bus mastering is off.
 
+mod address_pool;
+mod aperture_window;
 pub mod link;
-mod places;
-mod reach;
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -29,8 +30,8 @@ use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming;
 use syscall::error::{EINVAL, ENODEV};
 
+use self::aperture_window::{Lane, Reach};
 use self::link::Link;
-use self::reach::{Lane, Reach};
 use crate::function::{Doorbell, MicFunction, Step};
 
 /// Vendor and device of both kinds of ivshmem.
@@ -108,7 +109,7 @@ pub fn find() -> Result<(Vec<Vmic>, bool)> {
             taken.extend(access.memory_bars(address)?);
         }
     }
-    let space = places::space(physical_bits(), &taken);
+    let space = address_pool::space(physical_bits(), &taken);
     let count = pairs.len() as u64;
     let mut found = Vec::new();
     for (index, (doorbell, plain)) in (0..).zip(pairs) {

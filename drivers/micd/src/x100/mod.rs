@@ -29,7 +29,7 @@ mod function;
 pub mod identity;
 pub mod image;
 mod interrupts;
-mod life;
+mod lifecycle;
 pub mod page;
 pub mod registers;
 pub mod slot;
@@ -256,7 +256,7 @@ impl X100 {
         let card = Self::with_registers(slot, registers.clone(), peer, shall_run);
         if card.is_err() {
             // Something may run on it: the driver before this one did not end it.
-            life::write_reset(&*registers);
+            lifecycle::write_reset(&*registers);
         }
         card
     }

@@ -10,7 +10,7 @@ use platform::{Error, Result};
 use syscall::error::{ENODEV, EOVERFLOW};
 
 use super::MEMORY_BAR;
-use super::places::Places;
+use super::address_pool::Places;
 
 /// Which lane of the address space a link has.
 #[derive(Clone, Debug)]
