@@ -101,15 +101,15 @@ fn data(epd: usize, call: &Call, address: u64, length: u64) -> Result<u64> {
         Call::VirtualReadFrom {
             remote_offset,
             flags,
-        } => table::with(epd, |direct| {
-            direct.vreadfrom(epd, memory, remote_offset, flags)
+        } => table::with(epd, |bypass| {
+            bypass.vreadfrom(epd, memory, remote_offset, flags)
         })
         .map(|()| 0),
         Call::VirtualWriteTo {
             remote_offset,
             flags,
-        } => table::with(epd, |direct| {
-            direct.vwriteto(epd, memory, remote_offset, flags)
+        } => table::with(epd, |bypass| {
+            bypass.vwriteto(epd, memory, remote_offset, flags)
         })
         .map(|()| 0),
         _ => Err(EINVAL),

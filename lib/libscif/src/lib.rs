@@ -193,12 +193,12 @@ extern "C" fn skiff_scif_shutdown(epd: c_int) {
 
 /// `scif_send` of memory that may not be there.
 fn send_range(epd: usize, message: raw::Range<'_>, flags: u32) -> Result<usize> {
-    table::with(epd, |direct| direct.send(epd, message, flags))
+    table::with(epd, |bypass| bypass.send(epd, message, flags))
 }
 
 /// `scif_recv` into memory that may not be there.
 fn recv_range(epd: usize, buffer: raw::Range<'_>, flags: u32) -> Result<usize> {
-    table::with(epd, |direct| direct.recv(epd, buffer, flags))
+    table::with(epd, |bypass| bypass.recv(epd, buffer, flags))
 }
 
 #[unsafe(no_mangle)]
@@ -273,8 +273,8 @@ extern "C" fn scif_readfrom(
 ) -> c_int {
     let length = length as u64;
     done(endpoint(epd).and_then(|epd| {
-        table::with(epd, |direct| {
-            direct.readfrom(epd, local, length, remote, flags as u32)
+        table::with(epd, |bypass| {
+            bypass.readfrom(epd, local, length, remote, flags as u32)
         })
     }))
 }
@@ -289,8 +289,8 @@ extern "C" fn scif_writeto(
 ) -> c_int {
     let length = length as u64;
     done(endpoint(epd).and_then(|epd| {
-        table::with(epd, |direct| {
-            direct.writeto(epd, local, length, remote, flags as u32)
+        table::with(epd, |bypass| {
+            bypass.writeto(epd, local, length, remote, flags as u32)
         })
     }))
 }
@@ -306,8 +306,8 @@ unsafe extern "C" fn scif_vreadfrom(
     done(endpoint(epd).and_then(|epd| {
         // SAFETY: the caller's memory, which it lets be written.
         let to = unsafe { range(address, length) };
-        table::with(epd, |direct| {
-            direct.vreadfrom(epd, to, remote, flags as u32)
+        table::with(epd, |bypass| {
+            bypass.vreadfrom(epd, to, remote, flags as u32)
         })
     }))
 }
@@ -323,8 +323,8 @@ unsafe extern "C" fn scif_vwriteto(
     done(endpoint(epd).and_then(|epd| {
         // SAFETY: the caller's memory, which is only read.
         let from = unsafe { range(address, length) };
-        table::with(epd, |direct| {
-            direct.vwriteto(epd, from, remote, flags as u32)
+        table::with(epd, |bypass| {
+            bypass.vwriteto(epd, from, remote, flags as u32)
         })
     }))
 }
@@ -418,7 +418,7 @@ unsafe extern "C" fn scif_poll(
 /// For the C library's `poll`: what an endpoint is ready for, or a negated error number.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_readiness(epd: c_int, events: c_int) -> c_int {
-    let look = |epd| table::with(epd, |direct| direct.readiness(epd, events as u16));
+    let look = |epd| table::with(epd, |bypass| bypass.readiness(epd, events as u16));
     match endpoint(epd).and_then(look) {
         Ok(ready) => ready.into(),
         Err(number) => -number,

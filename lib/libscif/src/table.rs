@@ -14,7 +14,7 @@ use core::ptr::{null_mut, with_exposed_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use platform::retire::Retired;
-use scif::direct::{Direct, Waiting};
+use scif::bypass::{Bypass, Waiting};
 
 /// Descriptors in a row of the table.
 const ROW: usize = 256;
@@ -31,7 +31,7 @@ unsafe extern "C" {
 
 struct Slot {
     /// From a box; null: none yet.
-    direct: AtomicPtr<Direct>,
+    bypass: AtomicPtr<Bypass>,
     /// Threads that are in a call on the number, and what was closed meanwhile: addresses of boxes.
     retired: Retired<usize>,
 }
@@ -41,7 +41,7 @@ static TABLE: [spin::Once<Box<[Slot]>>; ROWS] = [const { spin::Once::new() }; RO
 fn slot(number: usize) -> Option<&'static Slot> {
     let row = TABLE.get(number / ROW)?;
     let empty = || Slot {
-        direct: AtomicPtr::new(null_mut()),
+        bypass: AtomicPtr::new(null_mut()),
         retired: Retired::default(),
     };
     let row = row.call_once(|| (0..ROW).map(|_| empty()).collect());
@@ -69,7 +69,7 @@ fn reclaim(boxes: Vec<usize>) {
     for address in boxes {
         // SAFETY: from `Box::into_raw` below, taken out of the slot once and given back once, when
         // nobody who entered before that is in a call any more.
-        drop(unsafe { Box::from_raw(with_exposed_provenance_mut::<Direct>(address)) });
+        drop(unsafe { Box::from_raw(with_exposed_provenance_mut::<Bypass>(address)) });
     }
 }
 
@@ -92,20 +92,20 @@ fn waiting() -> Waiting {
 }
 
 /// Does something with the data path of an endpoint.
-pub fn with<T>(number: usize, action: impl FnOnce(&Direct) -> T) -> T {
+pub fn with<T>(number: usize, action: impl FnOnce(&Bypass) -> T) -> T {
     let Some(slot) = slot(number) else {
         // No process has so many descriptors; nothing is kept for this one.
-        return action(&Direct::new());
+        return action(&Bypass::new());
     };
     let _user = User::enter(slot);
-    let mut direct = slot.direct.load(Ordering::SeqCst);
-    if direct.is_null() {
-        let new = Direct::new();
+    let mut bypass = slot.bypass.load(Ordering::SeqCst);
+    if bypass.is_null() {
+        let new = Bypass::new();
         new.set_waiting(waiting());
         let new = Box::into_raw(Box::new(new));
         let order = (Ordering::SeqCst, Ordering::SeqCst);
-        direct = match slot
-            .direct
+        bypass = match slot
+            .bypass
             .compare_exchange(null_mut(), new, order.0, order.1)
         {
             Ok(_) => new,
@@ -117,7 +117,7 @@ pub fn with<T>(number: usize, action: impl FnOnce(&Direct) -> T) -> T {
         };
     }
     // SAFETY: from a box that is not dropped as long as `_user` is there.
-    action(unsafe { &*direct })
+    action(unsafe { &*bypass })
 }
 
 /// Lets go of what an endpoint's data path, if it has one, has mapped of windows that have gone.
@@ -126,10 +126,10 @@ pub fn look(number: usize) {
         return;
     };
     let _user = User::enter(slot);
-    let direct = slot.direct.load(Ordering::SeqCst);
-    if !direct.is_null() {
+    let bypass = slot.bypass.load(Ordering::SeqCst);
+    if !bypass.is_null() {
         // SAFETY: as in `with`.
-        unsafe { &*direct }.look();
+        unsafe { &*bypass }.release_stale();
     }
 }
 
@@ -142,7 +142,7 @@ extern "C" fn skiff_scif_forget(number: c_int) {
     }) else {
         return;
     };
-    let old = row.direct.swap(null_mut(), Ordering::SeqCst);
+    let old = row.bypass.swap(null_mut(), Ordering::SeqCst);
     if old.is_null() {
         return;
     }

@@ -8,7 +8,7 @@ use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
 
-use crate::direct::{Direct, Waiting};
+use crate::bypass::{Bypass, Waiting};
 use crate::error::{Error, Result};
 use crate::raw;
 
@@ -19,7 +19,7 @@ pub const DEFAULT_BACKLOG: i32 = 128;
 /// not mix, and neither do blocking receives.
 pub struct Endpoint {
     /// Before the descriptor, so that what is mapped goes before the connection ends.
-    direct: Direct,
+    bypass: Bypass,
     file: Descriptor,
 }
 
@@ -88,14 +88,14 @@ impl Endpoint {
     /// An endpoint from a file of the scheme, opened by path.
     pub fn from_file(file: Fd) -> Self {
         Self {
-            direct: Direct::new(),
+            bypass: Bypass::new(),
             file: Descriptor(file.into_raw()),
         }
     }
 
     /// The data path of this descriptor.
-    pub(crate) fn direct(&self) -> &Direct {
-        &self.direct
+    pub(crate) fn bypass(&self) -> &Bypass {
+        &self.bypass
     }
 
     /// The descriptor, for event queues, `fcntl`-like calls and [`raw`].
@@ -145,7 +145,7 @@ impl Endpoint {
     /// `ECONNRESET`, `ENOTCONN`. A connection that ends in the middle of a blocking send gives the
     /// count so far.
     pub fn send(&self, bytes: &[u8], flags: SendFlags) -> Result<usize> {
-        Ok(self.direct.send(self.fd(), bytes, flags.bits())?)
+        Ok(self.bypass.send(self.fd(), bytes, flags.bits())?)
     }
 
     /// `scif_recv`: with `BLOCK` fills `buffer`, without gives what is there, perhaps 0.
@@ -154,7 +154,7 @@ impl Endpoint {
     /// `ECONNRESET` when the peer is gone and nothing is left, `ENOTCONN`. A connection that ends
     /// in the middle of a blocking receive gives the count so far.
     pub fn recv(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<usize> {
-        Ok(self.direct.recv(self.fd(), buffer, flags.bits())?)
+        Ok(self.bypass.recv(self.fd(), buffer, flags.bits())?)
     }
 
     /// Maps the connection's rings into this program now, so that data moves without a system call.
@@ -163,12 +163,12 @@ impl Endpoint {
     /// # Errors
     /// `ENOTCONN`, `EOPNOTSUPP` when it is not possible for this connection, `ENOMEM`.
     pub fn prepare(&self) -> Result<()> {
-        Ok(self.direct.prepare(self.fd())?)
+        Ok(self.bypass.prepare(self.fd())?)
     }
 
     /// How blocking calls wait for the peer, once data moves without system calls.
     pub fn set_waiting(&self, waiting: Waiting) {
-        self.direct.set_waiting(waiting);
+        self.bypass.set_waiting(waiting);
     }
 
     /// Waits for at least one byte and gives what is there: `read` of the file. `EAGAIN` instead of
@@ -177,7 +177,7 @@ impl Endpoint {
     /// # Errors
     /// As [`recv`](Self::recv), and `EAGAIN`.
     pub fn read(&self, buffer: &mut [u8]) -> Result<usize> {
-        Ok(self.direct.read(self.fd(), buffer)?)
+        Ok(self.bypass.read(self.fd(), buffer)?)
     }
 
     /// Where the endpoint is bound; port 0 when it is not.
@@ -201,7 +201,7 @@ impl Endpoint {
     /// # Errors
     /// Those of the call.
     pub fn readiness(&self, events: Readiness) -> Result<Readiness> {
-        let bits = self.direct.readiness(self.fd(), events.bits())?;
+        let bits = self.bypass.readiness(self.fd(), events.bits())?;
         Ok(Readiness::from_bits_truncate(bits))
     }
 
@@ -212,8 +212,8 @@ impl Endpoint {
     /// # Errors
     /// `ENOTTY`: the file it was made from is no endpoint; it stays open.
     pub fn close(self) -> Result<()> {
-        let Self { direct, file } = self;
-        drop(direct);
+        let Self { bypass, file } = self;
+        drop(bypass);
         Ok(file.close()?)
     }
 }

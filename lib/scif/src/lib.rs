@@ -47,7 +47,7 @@
 
 extern crate alloc;
 
-pub mod direct;
+pub mod bypass;
 mod endpoint;
 mod error;
 mod events;
@@ -59,7 +59,7 @@ pub mod raw;
 mod rma;
 mod window;
 
-pub use direct::Waiting;
+pub use bypass::Waiting;
 pub use endpoint::{DEFAULT_BACKLOG, Endpoint, Listener, Nodes, connect, nodes};
 pub use error::{Error, Result};
 pub use events::{NodeEvent, NodeEvents};

@@ -86,7 +86,7 @@ pub fn poll(entries: &mut [PollEntry<'_>], limit: Option<Duration>) -> Result<us
     let mut fds: Vec<PollFd> = entries.iter().map(by_fd).collect();
     let readiness = |index: usize, fd: &PollFd| {
         let endpoint = entries[index].endpoint.endpoint();
-        endpoint.direct().readiness(fd.epd, fd.events)
+        endpoint.bypass().readiness(fd.epd, fd.events)
     };
     let ready = poll_by(&mut fds, limit, readiness).map_err(Error::from_errno)?;
     for (entry, fd) in entries.iter_mut().zip(&fds) {

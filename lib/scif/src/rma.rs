@@ -59,7 +59,7 @@ impl Endpoint {
     pub fn read_from(&self, local: Part<'_>, remote: i64, flags: RmaFlags) -> Result<()> {
         let (offset, length) = (local.offset(), local.length());
         Ok(self
-            .direct()
+            .bypass()
             .readfrom(self.fd(), offset, length, remote, flags.bits())?)
     }
 
@@ -70,7 +70,7 @@ impl Endpoint {
     pub fn write_to(&self, local: Part<'_>, remote: i64, flags: RmaFlags) -> Result<()> {
         let (offset, length) = (local.offset(), local.length());
         Ok(self
-            .direct()
+            .bypass()
             .writeto(self.fd(), offset, length, remote, flags.bits())?)
     }
 
@@ -80,7 +80,7 @@ impl Endpoint {
     /// As [`read_from`](Self::read_from).
     pub fn vread_from(&self, buffer: &mut [u8], remote: i64, flags: RmaFlags) -> Result<()> {
         Ok(self
-            .direct()
+            .bypass()
             .vreadfrom(self.fd(), buffer, remote, flags.bits())?)
     }
 
@@ -90,7 +90,7 @@ impl Endpoint {
     /// As [`read_from`](Self::read_from).
     pub fn vwrite_to(&self, data: &[u8], remote: i64, flags: RmaFlags) -> Result<()> {
         Ok(self
-            .direct()
+            .bypass()
             .vwriteto(self.fd(), data, remote, flags.bits())?)
     }
 
@@ -109,7 +109,7 @@ impl Endpoint {
     ) -> Result<()> {
         let range = part_of(memory, place)?;
         Ok(self
-            .direct()
+            .bypass()
             .vreadfrom(self.fd(), range, remote, flags.bits())?)
     }
 
@@ -127,7 +127,7 @@ impl Endpoint {
     ) -> Result<()> {
         let range = part_of(memory, place)?;
         Ok(self
-            .direct()
+            .bypass()
             .vwriteto(self.fd(), range, remote, flags.bits())?)
     }
 
@@ -136,7 +136,7 @@ impl Endpoint {
     /// # Errors
     /// `ECONNRESET`, `ENODEV`, `ENOMEM`, `ENOTCONN`.
     pub fn fence_mark(&self, initiator: Initiator) -> Result<Mark> {
-        self.direct().look();
+        self.bypass().release_stale();
         Ok(Mark(raw::fence_mark(self.fd(), initiator.flag().bits())?))
     }
 
@@ -145,7 +145,7 @@ impl Endpoint {
     /// # Errors
     /// `ECONNRESET`, `EINVAL` when the mark is another endpoint's, `ENODEV`, `ENOMEM`, `ENOTCONN`.
     pub fn fence_wait(&self, mark: Mark) -> Result<()> {
-        self.direct().look();
+        self.bypass().release_stale();
         Ok(raw::fence_wait(self.fd(), mark.0)?)
     }
 
@@ -170,7 +170,7 @@ impl Endpoint {
         flags.set(FenceFlags::SIGNAL_LOCAL, local.is_some());
         flags.set(FenceFlags::SIGNAL_REMOTE, remote.is_some());
         let (local, remote) = (local.unwrap_or(none), remote.unwrap_or(none));
-        self.direct().look();
+        self.bypass().release_stale();
         Ok(raw::fence_signal(
             self.fd(),
             local.offset,

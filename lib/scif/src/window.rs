@@ -162,7 +162,7 @@ impl Endpoint {
         let range = memory.range().part(place.start, length)?;
         let (offset, flags) = options.offset_and_flags();
         let protection = options.protection.bits();
-        self.direct().look();
+        self.bypass().release_stale();
         let offset = raw::register(self.fd(), range, offset, protection, flags)?;
         Ok(Window {
             endpoint: self,
@@ -183,7 +183,7 @@ impl Endpoint {
             read: protection.contains(Protection::READ),
             write: protection.contains(Protection::WRITE),
         };
-        self.direct().look();
+        self.bypass().release_stale();
         Ok(Mapping {
             memory: Memory::map_window(self.fd(), offset, length, allowed)?,
         })
@@ -251,7 +251,7 @@ impl<'a> Window<'a> {
     fn end(&self) -> Result<()> {
         let length = self.place.len() as u64;
         let result = raw::unregister(self.endpoint.fd(), self.offset, length);
-        self.endpoint.direct().look();
+        self.endpoint.bypass().release_stale();
         Ok(result?)
     }
 }

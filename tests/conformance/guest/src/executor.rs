@@ -16,7 +16,7 @@ use libredox::call::call_ro;
 use libredox::flag::O_RDONLY;
 use runtime::thread::{self, JoinHandle};
 use runtime::time::{Duration, sleep};
-use scif::direct::Direct;
+use scif::bypass::Bypass;
 use scif::raw::{self, PollFd};
 use scif_abi::PortId;
 use scif_abi::call::Call as Operation;
@@ -78,13 +78,13 @@ enum Begun {
 #[derive(Clone)]
 struct Slot {
     fd: usize,
-    direct: Arc<Direct>,
+    bypass: Arc<Bypass>,
 }
 
 impl Slot {
     fn new(fd: usize) -> Self {
-        let direct = Arc::new(Direct::new());
-        let slot = Self { fd, direct };
+        let bypass = Arc::new(Bypass::new());
+        let slot = Self { fd, bypass };
         slot.prepare();
         slot
     }
@@ -93,7 +93,7 @@ impl Slot {
     /// that path. (What the daemon's own does is shown by the simulator and by files.)
     fn prepare(&self) {
         // Without a connection there is nothing to prepare.
-        let _ = self.direct.prepare(self.fd);
+        let _ = self.bypass.prepare(self.fd);
     }
 
     fn connected<T>(&self, result: raw::Result<T>) -> raw::Result<T> {
@@ -118,7 +118,7 @@ impl Executor {
     fn slot(&self, slot: u32) -> Slot {
         self.endpoints.get(&slot).cloned().unwrap_or_else(|| Slot {
             fd: NO_FD,
-            direct: Arc::new(Direct::new()),
+            bypass: Arc::new(Bypass::new()),
         })
     }
 
@@ -235,9 +235,9 @@ impl Executor {
 
     /// `scif_close`: the endpoint ends although mappings, or calls that wait, keep its file.
     fn close(&mut self, slot: u32) -> Answer {
-        let Slot { fd, direct } = self.endpoints.remove(&slot).ok_or(Errno(EBADF))?;
-        direct.detach();
-        drop(direct);
+        let Slot { fd, bypass } = self.endpoints.remove(&slot).ok_or(Errno(EBADF))?;
+        bypass.detach();
+        drop(bypass);
         let ended = raw::shutdown(fd);
         let closed = raw::close(fd);
         if closed == Err(ENOTTY) {
@@ -295,7 +295,7 @@ impl Executor {
             } => Box::new(move || {
                 let mut bytes = vec![0; length as usize];
                 pattern::fill(seed, from, &mut bytes);
-                plain(answer(slot.direct.send(fd, bytes.as_slice(), flags)))
+                plain(answer(slot.bypass.send(fd, bytes.as_slice(), flags)))
             }),
             Call::Recv {
                 length,
@@ -358,7 +358,7 @@ impl Executor {
 
     /// The calls that name own memory.
     fn with_memory(&self, endpoint: Slot, call: &Call) -> Work {
-        let Slot { fd, direct } = endpoint;
+        let Slot { fd, bypass } = endpoint;
         let (slot, at, length) = match *call {
             Call::Register {
                 memory, at, length, ..
@@ -384,10 +384,10 @@ impl Executor {
                         ..
                     } => raw::register(fd, range, offset, protection, flags).map_err(Errno),
                     Call::VirtualReadFrom { remote, flags, .. } => {
-                        nothing(direct.vreadfrom(fd, range, remote, flags))
+                        nothing(bypass.vreadfrom(fd, range, remote, flags))
                     }
                     Call::VirtualWriteTo { remote, flags, .. } => {
-                        nothing(direct.vwriteto(fd, range, remote, flags))
+                        nothing(bypass.vwriteto(fd, range, remote, flags))
                     }
                     _ => Err(Errno(EINVAL)),
                 }
@@ -399,7 +399,7 @@ impl Executor {
 
 /// Calls of plain numbers.
 fn simple(slot: &Slot, call: &Call) -> Answer {
-    let Slot { fd, ref direct } = *slot;
+    let Slot { fd, ref bypass } = *slot;
     match *call {
         Call::Bind { port, .. } => answer(raw::bind(fd, port)),
         Call::Listen { backlog, .. } => nothing(raw::listen(fd, backlog)),
@@ -423,14 +423,14 @@ fn simple(slot: &Slot, call: &Call) -> Answer {
             remote,
             flags,
             ..
-        } => nothing(direct.readfrom(fd, local, length, remote, flags)),
+        } => nothing(bypass.readfrom(fd, local, length, remote, flags)),
         Call::WriteTo {
             local,
             length,
             remote,
             flags,
             ..
-        } => nothing(direct.writeto(fd, local, length, remote, flags)),
+        } => nothing(bypass.writeto(fd, local, length, remote, flags)),
         Call::FenceMark { flags, .. } => answer(raw::fence_mark(fd, flags)),
         Call::FenceWait { mark, .. } => nothing(raw::fence_wait(fd, mark)),
         Call::FenceSignal {
@@ -448,7 +448,7 @@ fn simple(slot: &Slot, call: &Call) -> Answer {
             remote_value,
             flags,
         )),
-        Call::Poll { events, .. } => match direct.readiness(fd, events as u16) {
+        Call::Poll { events, .. } => match bypass.readiness(fd, events as u16) {
             // What scif_poll says of a descriptor that is none of an endpoint.
             Err(EBADF | ENOTTY) => Ok(Readiness::NVAL.bits().into()),
             result => answer(result),
@@ -484,7 +484,7 @@ fn accept(fd: usize, into: u32, flags: u32) -> Done {
 
 fn receive(slot: &Slot, length: usize, flags: u32, seed: u64, from: u64) -> Done {
     let mut bytes = vec![0; length];
-    match slot.direct.recv(slot.fd, bytes.as_mut_slice(), flags) {
+    match slot.bypass.recv(slot.fd, bytes.as_mut_slice(), flags) {
         Ok(count) => {
             let wrong = pattern::mismatch(seed, from, &bytes[..count]);
             Done {
@@ -503,7 +503,7 @@ fn poll(slots: [Slot; 2], events: u16, timeout_ms: i32) -> Done {
     let mut entries = [0, 1].map(|index: usize| PollFd::new(slots[index].fd, events));
     let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     let readiness =
-        |index: usize, entry: &PollFd| slots[index].direct.readiness(entry.epd, entry.events);
+        |index: usize, entry: &PollFd| slots[index].bypass.readiness(entry.epd, entry.events);
     match raw::poll_by(&mut entries, limit, readiness) {
         Ok(ready) => Done {
             reply: Reply {

@@ -1,4 +1,4 @@
-//! What is mapped of a connection, and how it gets mapped.
+//! The mapped rings of a connection, and how they get mapped.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,14 +16,14 @@ use scif_ring::{Consumer, Producer};
 use syscall::error::{EAGAIN, EINTR, EIO, EMFILE, ENFILE, ENOMEM, ENOTCONN};
 use zerocopy::IntoBytes;
 
-use super::control::{Control, Moment};
+use super::control::{Control, StateWord};
+use super::liveness::DaemonLiveness;
 use super::memory::Memory;
-use super::pulse::Pulse;
 use super::rma::{Local, Rma};
 use super::windows::Use;
 use crate::raw;
 
-/// Why nothing could be mapped.
+/// The reason why the rings could not be mapped.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure(i32);
 
@@ -33,14 +33,14 @@ impl Failure {
         self.0
     }
 
-    /// Whether it may be possible later.
+    /// Whether a later try may succeed.
     pub fn is_temporary(self) -> bool {
         matches!(self.0, ENOTCONN | ENOMEM | ENFILE | EMFILE | EAGAIN | EINTR)
     }
 }
 
-/// What is mapped of a connection.
-pub struct Opened {
+/// The pages of one connection that this program has mapped, and the bypass handle behind them.
+pub struct MappedRings {
     control: Control,
     own: Pages,
     peer_page: Pages,
@@ -48,29 +48,29 @@ pub struct Opened {
     choices: Choices,
     pub(super) producer: Producer,
     pub(super) consumer: Consumer,
-    /// What this handle stores into a lock word that it holds.
+    /// The number of the handle, stored into a lock word to take the lock.
     pub(super) number: u32,
-    /// Stores into the peer's memory are to be drained before the index.
+    /// Whether stores into the peer's memory must be drained before the index is stored.
     gathers: bool,
-    /// The moment for which everything is in order; calls compare it with the present one. Never
-    /// one of a connection when the rings cannot be used.
+    /// The state word for which everything mapped is valid; calls compare the present one with it.
+    /// [`StateWord::ENDED`] when the rings cannot be used.
     known: AtomicU64,
     /// The peer's pages are not mapped any more.
     is_detached: AtomicBool,
-    /// The descriptor this was opened for has gone.
+    /// The descriptor for which the rings were mapped is closed.
     is_closed: AtomicBool,
-    pub(super) pulse: Pulse,
+    pub(super) liveness: DaemonLiveness,
     /// In a box, as endpoints that copy nothing should stay small.
     rma: Box<Rma>,
-    /// The direct handle. The last one, so that it is closed after everything is unmapped.
+    /// The bypass handle; the last field, so that it is closed after everything is unmapped.
     file: Fd,
 }
 
-impl Opened {
+impl MappedRings {
     /// Maps the rings of a connected endpoint.
     ///
     /// # Errors
-    /// Of the daemon; some of them are temporary.
+    /// Those of the daemon; some of them are temporary.
     pub fn new(epd: usize) -> Result<Self, Failure> {
         let side = side(epd).map_err(Failure)?;
         let file = raw::companion(epd, b"direct").map_err(Failure)?;
@@ -84,7 +84,7 @@ impl Opened {
         if !is_sane(own) || !is_sane(peer) || record.handle.get() < FIRST_HANDLE {
             return Err(Failure(EIO));
         }
-        // One behind the other, so that none of them gets in another's way.
+        // Side by side, so that no two parts share an entry of an emulator's address cache.
         let bytes = |part: Part| part.bytes(own, peer);
         let total = Part::ALL.into_iter().map(bytes).sum();
         let mut place = find_place(total, 0).ok();
@@ -109,7 +109,7 @@ impl Opened {
             known: AtomicU64::new(known.bits()),
             is_detached: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
-            pulse: Pulse::default(),
+            liveness: DaemonLiveness::default(),
             rma: Box::new(Rma::new(side)),
             control,
             file,
@@ -121,16 +121,16 @@ impl Opened {
         self.peer_ring.side() == Side::Own
     }
 
-    /// Whether the connection is as it was when we last looked.
+    /// Whether nothing has changed since the last [`refresh`](Self::refresh).
     #[inline]
-    pub(super) fn is_unchanged(&self) -> bool {
+    pub(super) fn is_current(&self) -> bool {
         self.control.now().bits() == self.known.load(Ordering::Relaxed)
     }
 
-    /// The rings, if the connection lives and they can be used.
+    /// The memory of the rings, if the connection lives and they can be used.
     #[inline]
-    pub(super) fn rings(&self) -> Option<Memory<'_>> {
-        if !self.is_unchanged() && !self.notice() {
+    pub(super) fn memory(&self) -> Option<Memory<'_>> {
+        if !self.is_current() && !self.refresh() {
             return None;
         }
         Some(Memory {
@@ -143,87 +143,89 @@ impl Opened {
         })
     }
 
-    /// Lets go of windows that have gone, if any have.
-    pub(super) fn look(&self) {
-        if !self.is_unchanged() {
-            self.notice();
+    /// Unmaps windows that were unregistered since the last call.
+    pub(super) fn release_stale(&self) {
+        if !self.is_current() {
+            self.refresh();
         }
     }
 
-    /// Something has changed: windows have gone, or the connection has. Whether the rings can be
-    /// used.
+    /// Takes notice of a changed state word: unmaps windows that have gone, and the peer's pages
+    /// when the connection has. Returns whether the rings can be used.
     #[cold]
-    pub(super) fn notice(&self) -> bool {
+    pub(super) fn refresh(&self) -> bool {
         if self.is_closed() {
             return false;
         }
         let now = self.control.now();
-        // Windows that have gone are not kept for their owner's sake.
+        // Their owner gets pages back only when no client has them mapped.
         self.rma.refresh(now);
         if !now.is_connected() || self.is_detached.load(Ordering::Relaxed) {
-            self.let_go();
+            self.unmap_peer();
             return false;
         }
         self.known.store(now.bits(), Ordering::SeqCst);
-        // Closed meanwhile: either we see it here, or what it stores is the last.
+        // A concurrent close either is seen here or stores its own word last.
         if self.is_closed() {
-            self.known.store(Moment::ENDED.bits(), Ordering::SeqCst);
+            self.known.store(StateWord::ENDED.bits(), Ordering::SeqCst);
             return false;
         }
         true
     }
 
-    /// Whether the descriptor has gone: its number may mean something else by now.
+    /// Whether the descriptor is closed, so that its number may mean another file.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Unmaps what is the peer's, so that it can be freed there.
-    fn let_go(&self) {
+    /// Unmaps the peer's pages, so that the peer can free them.
+    fn unmap_peer(&self) {
         if self.is_detached.swap(true, Ordering::Relaxed) {
             return;
         }
-        // All or nothing of it may fail, for want of memory; then the handle's end unmaps it.
+        // For want of memory either may fail; the pages are then unmapped with the handle.
         let _ = self.peer_page.detach();
         let _ = self.peer_ring.detach();
     }
 
-    /// The descriptor is about to be closed: calls that are under way stop at their next look.
-    /// What they use stays mapped until this is dropped, so that no byte goes elsewhere.
+    /// Says that the descriptor is about to be closed: calls that are under way stop at their next
+    /// check. What they use stays mapped until this value is dropped, so that no byte goes
+    /// elsewhere.
     pub(super) fn detach(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
-        self.known.store(Moment::ENDED.bits(), Ordering::SeqCst);
+        self.known.store(StateWord::ENDED.bits(), Ordering::SeqCst);
     }
 
-    /// Has the daemon tell the peer.
+    /// Has the daemon notify the peer.
     ///
     /// # Errors
-    /// Of the daemon.
+    /// Those of the daemon.
     pub(super) fn kick(&self, kicks: Kicks) -> raw::Result<()> {
         let kicks = kicks.bits();
         raw::plain(self.file.raw(), Call::Kick { kicks }).map(|_| ())
     }
 
-    /// Whether what is mapped of the peer is the peer's memory. When a node is lost, its memory
-    /// moves away from all mappings, at once; then something else, or nothing, is where the peer
-    /// keeps the first word of its queue pair. Loads before this one are good if this is.
+    /// Whether the peer's pages are still the peer's memory. When a node is lost, its memory
+    /// disappears behind all mappings at once, and the first word of its queue pair no longer
+    /// reads as the magic number. If it does, all loads made before this one were good too.
     fn reaches_peer(&self) -> bool {
         let magic = self.peer_page.u64_at::<{ MAGIC_OFFSET as usize }>();
         self.is_loopback() || magic.load(Ordering::Acquire) == QP_MAGIC
     }
 
-    /// Sleeps until one of `events` is there or the connection ends; has the peer told before.
-    /// Nothing is ready when there is only reason to [`look`](Self::look).
+    /// Sleeps until one of `events` is there or the connection ends, and has the peer notified
+    /// before. An empty answer means only that windows have gone
+    /// ([`release_stale`](Self::release_stale)).
     ///
     /// # Errors
-    /// Of the daemon; `EINTR`.
+    /// Those of the daemon; `EINTR`.
     pub(super) fn sleep(&self, events: Readiness, kicks: Kicks) -> raw::Result<Readiness> {
         let (events, kicks) = (events.bits(), kicks.bits());
         let ready = raw::plain(self.file.raw(), Call::Wait { events, kicks })?;
         Ok(Readiness::from_bits_truncate(ready as u16))
     }
 
-    /// Copies between own memory and the peer's windows, if that can be done here.
+    /// Copies between own memory and the peer's windows, if the bypass can do it.
     pub(super) fn transfer(
         &self,
         epd: usize,
@@ -232,7 +234,7 @@ impl Opened {
         length: u64,
         flags: u32,
     ) -> bool {
-        if self.is_closed() || self.pulse.is_due() && !self.is_served() {
+        if self.is_closed() || self.liveness.is_due() && !self.is_served() {
             return false;
         }
         let control = &self.control;
@@ -244,7 +246,7 @@ impl Opened {
     }
 }
 
-/// Where the memory of an endpoint's peer is.
+/// Whether an endpoint's peer is on this node or behind the aperture.
 fn side(epd: usize) -> raw::Result<Side> {
     let own = raw::local(epd)?.node();
     let peer = raw::peer(epd)?.node();

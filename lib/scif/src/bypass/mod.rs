@@ -1,20 +1,22 @@
-//! The data path without the daemon: a connection's rings, and windows, mapped into this program.
+//! The bypass: a connection's rings and windows, mapped into this program, so that data moves
+//! without the daemon.
 //!
-//! A [`Direct`] accompanies one descriptor of an endpoint and offers the calls of [`raw`] that move
-//! data. The first few go through the daemon, as a program that sends a word and leaves should not
-//! pay for mappings; then the rings are mapped, if daemon and peer allow it, and calls work on them
-//! with plain loads and stores. Whatever is unusual goes through the daemon as before: a
-//! connection that ends, a lock that somebody holds for long, bad arguments. So there is one place
-//! that knows every rule and gives every error.
+//! A [`Bypass`] belongs to one descriptor of an endpoint and offers the calls of [`raw`] that move
+//! data. The first few calls go through the daemon, because a program that sends a word and leaves
+//! should not pay for mappings. Then the rings are mapped, if daemon and peer allow it, and calls
+//! work on them with plain loads and stores. Every unusual case still goes through the daemon: a
+//! connection that ends, a lock that is held for long, bad arguments. So the daemon alone knows
+//! every rule and gives every error.
 //!
-//! Other descriptors of the same endpoint, in this program or another, may be used at the same time
-//! in any way. What they must not do is close this one: the number may then mean something else.
+//! Other descriptors of the same endpoint, in this program or another, may be used at the same
+//! time. A program that closes the descriptor under a call must say so first
+//! ([`Bypass::detach`]), because the number may then mean another file.
 
+mod busy_poll;
 mod control;
+mod liveness;
 mod memory;
 mod open;
-mod patience;
-mod pulse;
 mod rma;
 mod transfer;
 mod windows;
@@ -26,25 +28,25 @@ use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::error::EINTR;
 
 use crate::raw::{self, Result, Source, Target};
-use open::Opened;
+use open::MappedRings;
 use rma::Local;
 use transfer::Outcome;
 use windows::Use;
 
-pub use patience::Waiting;
+pub use busy_poll::Waiting;
 
 /// Calls that go through the daemon before anything is mapped.
 const FIRST_CALLS: u32 = 4;
-/// Bytes that a read of a descriptor with mapped rings waits for in the daemon at most, so that
-/// there is no whole page among them. Redox's kernel lends whole pages as they are, with the
-/// address space they are from: when the program is killed meanwhile, that is torn down in the
-/// daemon, which then waits for itself to unmap the rings.
+/// Most bytes of one read that waits in the daemon while rings are mapped: less than a page.
+/// Redox's kernel grants the daemon whole pages of a buffer together with a reference to the
+/// program's address space. If the program is killed during the read, the daemon would drop the
+/// last reference, and wait for itself to unmap the rings.
 const MOST_WAITING: usize = 4095;
-/// The count of calls of a descriptor that will never have anything mapped.
+/// The count that stands for a descriptor whose rings cannot be mapped at all.
 const NEVER: u32 = u32::MAX;
 
-/// How threads wait for another one that maps the rings, which takes a dozen calls: on one
-/// processor it goes on only when they give that away.
+/// Waiting for another thread that is mapping the rings, which takes a dozen system calls: by
+/// yielding, because that thread may need this processor.
 struct GiveWay;
 
 impl spin::RelaxStrategy for GiveWay {
@@ -53,61 +55,61 @@ impl spin::RelaxStrategy for GiveWay {
     }
 }
 
-/// What one descriptor of an endpoint has mapped.
+/// The bypass of one descriptor of an endpoint.
 #[derive(Default)]
-pub struct Direct {
-    opened: spin::once::Once<Opened, GiveWay>,
-    /// Calls so far; more are not counted once it is decided.
+pub struct Bypass {
+    rings: spin::once::Once<MappedRings, GiveWay>,
+    /// Calls through the daemon so far, until the rings are mapped.
     calls: AtomicU32,
     /// A [`Waiting`].
     waiting: AtomicU8,
 }
 
-impl Direct {
-    /// Nothing is mapped.
+impl Bypass {
+    /// A bypass with nothing mapped.
     pub const fn new() -> Self {
         Self {
-            opened: spin::once::Once::new(),
+            rings: spin::once::Once::new(),
             calls: AtomicU32::new(0),
             waiting: AtomicU8::new(Waiting::Adaptive as u8),
         }
     }
 
-    /// Maps the rings now: for who knows that much will be sent.
+    /// Maps the rings now instead of after some calls: for programs that will send much.
     ///
     /// # Errors
     /// `ENOTCONN`, `EOPNOTSUPP` when daemon or peer do not allow it, `ENOMEM`.
     pub fn prepare(&self, epd: usize) -> Result<()> {
-        match self.opened.try_call_once(|| Opened::new(epd)) {
+        match self.rings.try_call_once(|| MappedRings::new(epd)) {
             Ok(_) => Ok(()),
             Err(failure) => Err(failure.number()),
         }
     }
 
-    /// Counts a call that the daemon has carried out, and maps the rings if it is time to. Not
-    /// before, so that calls that fail leave nothing behind.
+    /// Counts a call that the daemon has carried out, and maps the rings after some of them. Failed
+    /// calls are not counted, so that they leave nothing mapped.
     #[cold]
     fn count(&self, epd: usize) {
         let calls = self.calls.load(Ordering::Relaxed);
-        if calls == NEVER || self.opened.is_completed() {
+        if calls == NEVER || self.rings.is_completed() {
             return;
         }
-        // Threads that count at the same time count one call less.
+        // Concurrent calls may be counted as one.
         let mut calls = calls + 1;
         if calls >= FIRST_CALLS {
-            let opened = self.opened.try_call_once(|| Opened::new(epd));
-            let is_final = opened.is_err_and(|failure| !failure.is_temporary());
+            let rings = self.rings.try_call_once(|| MappedRings::new(epd));
+            let is_final = rings.is_err_and(|failure| !failure.is_temporary());
             calls = if is_final { NEVER } else { 0 };
         }
         self.calls.store(calls, Ordering::Relaxed);
     }
 
-    /// Whether another thread has closed the descriptor, while rings were mapped.
+    /// Whether another thread has closed the descriptor while rings were mapped.
     fn is_closed(&self) -> bool {
-        self.opened.get().is_some_and(Opened::is_closed)
+        self.rings.get().is_some_and(MappedRings::is_closed)
     }
 
-    /// Makes a call of the daemon's that stands for one of the direct path.
+    /// Makes a call through the daemon in place of one that the bypass cannot do.
     ///
     /// # Errors
     /// Those of the call. `EINTR`: another thread has closed the descriptor, whose number may be
@@ -123,12 +125,12 @@ impl Direct {
         result
     }
 
-    /// How blocking calls wait from now on.
+    /// Sets how blocking calls wait from now on.
     pub fn set_waiting(&self, waiting: Waiting) {
         self.waiting.store(waiting as u8, Ordering::Relaxed);
     }
 
-    /// The number of the way blocking calls wait.
+    /// The number of the [`Waiting`] in force.
     #[inline]
     fn waiting(&self) -> u8 {
         self.waiting.load(Ordering::Relaxed)
@@ -145,10 +147,10 @@ impl Direct {
         let is_usual = (flags == 0 || blocking) && data.bytes() > 0;
         let mut sent = 0;
         if is_usual
-            && let Some(opened) = self.opened.get()
+            && let Some(rings) = self.rings.get()
             && let Some(from) = data.readable()
         {
-            match opened.send(from, blocking, self.waiting()) {
+            match rings.send(from, blocking, self.waiting()) {
                 Outcome::Done(count) => return Ok(count),
                 Outcome::Daemon(count) => sent = count,
                 Outcome::Interrupted => return Err(EINTR),
@@ -157,7 +159,7 @@ impl Direct {
         self.send_through_daemon(epd, data, sent, flags)
     }
 
-    /// Sends what is behind the first `sent` bytes.
+    /// Sends the bytes after the first `sent` ones.
     #[cold]
     #[inline(never)]
     fn send_through_daemon(
@@ -167,8 +169,8 @@ impl Direct {
         sent: usize,
         flags: u32,
     ) -> Result<usize> {
-        match self.opened.get() {
-            Some(opened) => finish(opened, sent, || raw::send(epd, data.rest(sent)?, flags)),
+        match self.rings.get() {
+            Some(rings) => finish(rings, sent, || raw::send(epd, data.rest(sent)?, flags)),
             None => self.through_daemon(epd, || raw::send(epd, data, flags)),
         }
     }
@@ -184,10 +186,10 @@ impl Direct {
         let is_usual = (flags == 0 || blocking) && buffer.bytes() > 0;
         let mut received = 0;
         if is_usual
-            && let Some(opened) = self.opened.get()
+            && let Some(rings) = self.rings.get()
             && let Some(to) = buffer.writable()
         {
-            match opened.recv(to, blocking, self.waiting()) {
+            match rings.recv(to, blocking, self.waiting()) {
                 Outcome::Done(count) => return Ok(count),
                 Outcome::Daemon(count) => received = count,
                 Outcome::Interrupted => return Err(EINTR),
@@ -196,7 +198,7 @@ impl Direct {
         self.recv_through_daemon(epd, buffer, received, flags)
     }
 
-    /// Receives what is behind the first `received` bytes.
+    /// Receives the bytes after the first `received` ones.
     #[cold]
     #[inline(never)]
     fn recv_through_daemon(
@@ -206,27 +208,27 @@ impl Direct {
         received: usize,
         flags: u32,
     ) -> Result<usize> {
-        match self.opened.get() {
-            Some(opened) => finish(opened, received, || {
+        match self.rings.get() {
+            Some(rings) => finish(rings, received, || {
                 raw::recv(epd, buffer.rest(received)?, flags)
             }),
             None => self.through_daemon(epd, || raw::recv(epd, buffer, flags)),
         }
     }
 
-    /// Takes what is there, as `read` of the file does; waits for the first byte.
+    /// Takes the bytes that have arrived, as `read` of the file does; waits for the first one.
     ///
     /// # Errors
     /// As `read`.
     pub fn read(&self, epd: usize, buffer: &mut [u8]) -> Result<usize> {
-        if let Some(opened) = self.opened.get() {
-            let there = opened.recv(buffer.into(), false, self.waiting());
+        if let Some(rings) = self.rings.get() {
+            let there = rings.recv(buffer.into(), false, self.waiting());
             if let Outcome::Done(count @ 1..) = there {
                 return Ok(count);
             }
         }
-        // There is nothing: whether to wait for it is a matter of the descriptor's flags.
-        let most = match self.opened.get() {
+        // The ring is empty: the descriptor's flags, which the daemon knows, say whether to wait.
+        let most = match self.rings.get() {
             Some(_) => buffer.len().min(MOST_WAITING),
             None => buffer.len(),
         };
@@ -241,10 +243,7 @@ impl Direct {
     /// As there.
     pub fn readiness(&self, epd: usize, events: u16) -> Result<u16> {
         let wanted = Readiness::from_bits_truncate(events);
-        let found = self
-            .opened
-            .get()
-            .and_then(|opened| opened.readiness(wanted));
+        let found = self.rings.get().and_then(|rings| rings.readiness(wanted));
         match found {
             Some(ready) => Ok(ready.bits()),
             None if self.is_closed() => Err(EINTR),
@@ -252,20 +251,20 @@ impl Direct {
         }
     }
 
-    /// Lets go of windows that have gone since the last call, the peer's and own ones: for calls
-    /// that move nothing and go through the daemon anyway. Before one that registers memory and
-    /// after one that unregisters, as what is mapped still counts as registered.
-    pub fn look(&self) {
-        if let Some(opened) = self.opened.get() {
-            opened.look();
+    /// Unmaps windows, of either side, that were unregistered since the last call. To be called
+    /// before a registration and after an unregistration, because a window counts as registered
+    /// while a client has it mapped.
+    pub fn release_stale(&self) {
+        if let Some(rings) = self.rings.get() {
+            rings.release_stale();
         }
     }
 
-    /// The descriptor is about to be closed, though other threads may be in calls: these stop, and
-    /// nothing is moved or mapped any more. What is mapped goes when this is dropped.
+    /// Says that the descriptor is about to be closed. Calls of other threads stop, and nothing is
+    /// moved or mapped any more. The mappings go when this value is dropped.
     pub fn detach(&self) {
-        if let Some(opened) = self.opened.get() {
-            opened.detach();
+        if let Some(rings) = self.rings.get() {
+            rings.detach();
         }
     }
 
@@ -359,15 +358,19 @@ impl Direct {
         length: u64,
         flags: u32,
     ) -> bool {
-        let opened = self.opened.get();
-        opened.is_some_and(|opened| opened.transfer(epd, local, remote, length, flags))
+        let rings = self.rings.get();
+        rings.is_some_and(|rings| rings.transfer(epd, local, remote, length, flags))
     }
 }
 
-/// What a call gives that moved `moved` bytes before it asked the daemon for the rest.
+/// The result of a call that moved `moved` bytes itself and has the daemon move the rest.
 #[cold]
-fn finish(opened: &Opened, moved: usize, rest: impl FnOnce() -> Result<usize>) -> Result<usize> {
-    let result = if opened.is_closed() {
+fn finish(
+    rings: &MappedRings,
+    moved: usize,
+    rest: impl FnOnce() -> Result<usize>,
+) -> Result<usize> {
+    let result = if rings.is_closed() {
         // Another thread has closed the descriptor; its number may be another endpoint's by now.
         Err(EINTR)
     } else {
@@ -375,7 +378,7 @@ fn finish(opened: &Opened, moved: usize, rest: impl FnOnce() -> Result<usize>) -
     };
     match result {
         Ok(count) => Ok(moved + count),
-        // As if the daemon had moved all of it: the next call fails.
+        // As for a call that the daemon made alone: the bytes are reported, the next call fails.
         Err(_) if moved > 0 => Ok(moved),
         Err(error) => Err(error),
     }

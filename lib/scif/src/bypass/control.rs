@@ -1,4 +1,4 @@
-//! The control page of a connection, as a direct client sees it; see [`scif_abi::direct`].
+//! The control page of a connection, as a bypass client sees it; see [`scif_abi::direct`].
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -10,46 +10,46 @@ use scif_abi::direct::{
 };
 use scif_ring::validity::ValidityMemory;
 
-/// State and epoch, as they were at one moment.
+/// The state word of a connection: its state and its epoch, read with one load.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Moment(u64);
+pub struct StateWord(u64);
 
-impl Moment {
-    /// Connected, in an epoch.
+impl StateWord {
+    /// The state word of a living connection in an epoch.
     pub const fn connected(epoch: u32) -> Self {
         Self((epoch as u64) << 32 | STATE_CONNECTED as u64)
     }
 
-    /// No moment of a connection.
+    /// The state word of a connection that has ended.
     pub const ENDED: Self = Self(STATE_ENDED as u64);
 
-    /// Whether the connection is.
+    /// Whether the connection lives.
     #[inline]
     pub const fn is_connected(self) -> bool {
         self.0 as u32 == STATE_CONNECTED
     }
 
-    /// Its epoch.
+    /// The epoch, which changes when a window goes.
     pub const fn epoch(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The word.
+    /// The word as it is stored.
     #[inline]
     pub const fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// The control page.
+/// The mapped control page.
 pub struct Control {
     pages: Pages,
-    /// The number of the direct handle.
+    /// The number of the bypass handle.
     handle: u32,
 }
 
 impl Control {
-    /// The page, for the direct handle with this number.
+    /// The control page, for the bypass handle with this number.
     pub fn new(pages: Pages, handle: u32) -> Self {
         Self { pages, handle }
     }
@@ -64,13 +64,13 @@ impl Control {
             .u32_of::<OFFSET, STEP, RMA_BUSY_SLOTS>(self.handle as usize)
     }
 
-    /// State and epoch now.
+    /// The state word now.
     #[inline]
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> StateWord {
         // Both with one load.
         const { assert!(EPOCH_OFFSET == STATE_OFFSET + 4) };
         let word = self.pages.u64_at::<{ STATE_OFFSET as usize }>();
-        Moment(word.load(Ordering::Acquire))
+        StateWord(word.load(Ordering::Acquire))
     }
 
     /// The word at an offset.
@@ -85,14 +85,14 @@ impl Control {
         self.pages.u64_at::<OFFSET>()
     }
 
-    /// The routines that are the fastest here.
+    /// The copy routines that the daemon measured as the fastest on this machine.
     pub fn choices(&self) -> Choices {
         let word = self.pages.u32_at::<{ COPY_ROUTINES_OFFSET as usize }>();
         Choices::from_numbers(word.load(Ordering::Relaxed).to_le_bytes())
     }
 }
 
-/// The epoch, and who copies.
+/// The epoch, and the count of copies that are under way.
 impl ValidityMemory for &Control {
     #[inline]
     fn epoch(&self) -> u32 {
@@ -101,7 +101,7 @@ impl ValidityMemory for &Control {
     }
 
     fn set_epoch(&mut self, epoch: u32) {
-        // The daemon's alone; here for completeness.
+        // Only the daemon changes the epoch; the trait asks for this method.
         self.u32_at::<{ EPOCH_OFFSET as usize }>()
             .store(epoch, Ordering::SeqCst);
     }

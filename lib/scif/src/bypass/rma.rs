@@ -1,10 +1,10 @@
 //! Transfers to and from windows by loads and stores of this program.
 //!
-//! A mapping says nothing about whether a window is still registered, so each copy is made between
-//! two looks at the epoch of the connection (see [`scif_ring::validity`]): the daemon changes it
-//! when a window goes, and waits for copies that are under way before it tells anybody that the
-//! window has gone. Whatever is unusual (nothing mapped, a window gone, flags that ask for an
-//! order) is left to the daemon, and with it every error.
+//! A mapping does not say whether its window is still registered, so each copy is made between two
+//! loads of the connection's epoch (see [`scif_ring::validity`]). The daemon changes the epoch when
+//! a window goes, and waits for copies that are under way before it reports that the window has
+//! gone. Every unusual case (nothing mapped, a window gone, flags that ask for an order) is left to
+//! the daemon, and with it every error.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,37 +19,37 @@ use scif_abi::flags::RmaFlags;
 use scif_ring::validity::{enter, leave};
 use syscall::error::{EFAULT, Error};
 
-use super::control::{Control, Moment};
+use super::control::{Control, StateWord};
 use super::windows::{Mapper, Piece, Rights, Use, Windows};
 use crate::raw;
 
-/// Bytes copied in one go: the daemon does not wait longer for one that is under way.
+/// Most bytes of one copy, which bounds the time that the daemon waits for a copy under way.
 const SLICE_BYTES: u64 = 1 << 20;
 
-/// Transfers of up to this many bytes are made while the list of mappings is locked: other threads
-/// wait hardly longer, and the mappings need no names of their own.
+/// Most bytes of a transfer that is made while the list of mappings is locked: other threads wait
+/// hardly longer, and the mappings need not be counted.
 const SMALL_BYTES: u64 = 4096;
 
-/// By how many pages the places of own windows are ahead of their offsets, so that the first ones
-/// are not in the way of the connection's own pages.
+/// The pages by which the addresses of local windows are ahead of their offsets, so that the first
+/// ones share no entry of an emulator's address cache with the connection's pages.
 const OWN_SHIFT: usize = 11;
 
-/// The own end of a transfer.
+/// The local end of a transfer.
 pub enum Local<'a> {
-    /// Own windows at this offset.
+    /// Local windows from this offset on.
     Window(i64),
-    /// Memory that is copied to the peer.
+    /// Memory of the program that is copied to the peer.
     From(Readable<'a>),
-    /// Memory that is filled from the peer.
+    /// Memory of the program that is filled from the peer.
     To(Writable<'a>),
 }
 
-/// One registered address space.
+/// The mapped windows of one registered address space.
 struct Space {
     is_own: bool,
     side: Side,
     windows: Windows<Pages>,
-    /// For mapping; opened with the first one.
+    /// The descriptor for mapping, opened with the first mapping.
     file: Option<Fd>,
 }
 
@@ -59,23 +59,23 @@ pub struct Rma {
 }
 
 struct Spaces {
-    /// When what is mapped was valid.
-    moment: Moment,
+    /// The state word for which everything mapped is valid.
+    state: StateWord,
     own: Space,
     peer: Space,
 }
 
-/// What a transfer needs of a space, and where its other end is.
+/// The range of a space that a transfer needs, and the address of its other end.
 #[derive(Clone, Copy)]
 struct Need {
     offset: i64,
     bytes: u64,
     what: Use,
-    /// The address of the other end's first byte.
+    /// Address of the first byte at the other end.
     other: usize,
 }
 
-/// Maps windows of one end.
+/// The [`Mapper`] for the windows of one end.
 struct Maps<'a> {
     epd: usize,
     is_own: bool,
@@ -85,7 +85,7 @@ struct Maps<'a> {
 }
 
 impl Maps<'_> {
-    /// Where the other end has the byte at `offset`, or would have it.
+    /// The address at which the other end has the byte at `offset`, or would have it.
     fn other(&self, offset: i64) -> usize {
         let ahead = offset.wrapping_sub(self.need.offset) as usize;
         self.need.other.wrapping_add(ahead)
@@ -110,8 +110,8 @@ impl Mapper for Maps<'_> {
     }
 
     fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<(Pages, bool)> {
-        // The peer's window goes where it suits the own end, which may be anywhere. Pages that
-        // follow each other keep the order, so that all of a transfer is as far apart.
+        // The peer's window is placed to suit the local end, which may be anywhere. Consecutive
+        // pages stay consecutive, so that both ends are equally far apart in the whole transfer.
         let page = if self.is_own {
             place_of_own(offset) / PAGE
         } else {
@@ -136,7 +136,7 @@ impl Mapper for Maps<'_> {
     }
 }
 
-/// Where own windows are mapped, modulo what an emulator's tables have at most.
+/// The address for a local window, modulo the size of an emulator's address cache.
 fn place_of_own(offset: i64) -> usize {
     (offset as usize).wrapping_add(OWN_SHIFT * PAGE)
 }
@@ -151,7 +151,7 @@ impl Space {
         }
     }
 
-    /// Whether all of a range is mapped, by now.
+    /// Maps all of a range, if that is worth it; whether all of it is mapped now.
     fn cover(&mut self, epd: usize, need: Need) -> bool {
         let file = match self.file.take() {
             Some(file) => file,
@@ -184,21 +184,21 @@ impl Space {
 /// Both ends of a part of a transfer.
 struct Ends<'a> {
     peer: Piece<'a, Pages>,
-    /// Nothing where the own end is memory of the program.
+    /// None where the local end is memory of the program.
     own: Option<Piece<'a, Pages>>,
     bytes: u64,
 }
 
 impl Spaces {
-    /// Lets go of what was mapped before `moment`.
+    /// Unmaps everything that was mapped before `state`.
     #[cold]
-    fn renew(&mut self, moment: Moment) {
-        self.moment = moment;
+    fn renew(&mut self, state: StateWord) {
+        self.state = state;
         self.own.windows.clear();
         self.peer.windows.clear();
     }
 
-    /// Maps all of a transfer, if that is possible and worth it.
+    /// Maps both ends of a transfer, if that is possible and worth it.
     fn cover(&mut self, epd: usize, local: &Local<'_>, remote: (i64, Use), bytes: u64) -> bool {
         let (offset, what) = remote;
         let other = match local {
@@ -215,7 +215,7 @@ impl Spaces {
             what,
             other,
         };
-        // The peer's first: of its windows this program knows least.
+        // The peer's end first, because it is the more likely to fail.
         self.peer.cover(epd, need)
             && match local {
                 Local::Window(offset) => {
@@ -231,7 +231,7 @@ impl Spaces {
             }
     }
 
-    /// What is mapped of a transfer that has got to `done`, at most `bytes` bytes in one piece at
+    /// The mapped ends of a transfer from byte `done` on: at most `bytes` bytes, in one piece at
     /// either end.
     #[inline]
     fn find(
@@ -256,7 +256,7 @@ impl Spaces {
 }
 
 impl Ends<'_> {
-    /// Whether no end would be better at another place.
+    /// Whether neither end would be better at another address.
     #[inline]
     fn are_well_placed(&self, local: &Local<'_>) -> bool {
         let own = match (&self.own, local) {
@@ -270,21 +270,21 @@ impl Ends<'_> {
     }
 }
 
-/// How transfers are made at a moment.
+/// How the copies of one transfer are made.
 #[derive(Clone, Copy)]
-struct Manner<'a> {
+struct CopyPlan<'a> {
     control: &'a Control,
-    /// The descriptor has gone: what was mapped since then may be of another endpoint, which has
-    /// its number now.
+    /// Whether the descriptor is closed: windows mapped since then may be those of another endpoint
+    /// that has got its number.
     is_closed: &'a AtomicBool,
-    moment: Moment,
+    state: StateWord,
     choices: Choices,
     what: Use,
 }
 
-impl Manner<'_> {
-    /// Copies `count` bytes at most, unless something has gone or goes meanwhile. `own` is for
-    /// transfers between windows; `done` is where in the program's memory others have got to.
+impl CopyPlan<'_> {
+    /// Copies at most `count` bytes, unless a window has gone or goes meanwhile. `own` is for
+    /// transfers between windows; `done` is the first byte of the program's memory that is left.
     #[inline]
     fn copy(
         &self,
@@ -297,7 +297,7 @@ impl Manner<'_> {
         if self.is_closed.load(Ordering::SeqCst) {
             return false;
         }
-        let epoch = self.moment.epoch();
+        let epoch = self.state.epoch();
         if !enter(&mut &*self.control, epoch) {
             return false;
         }
@@ -320,28 +320,27 @@ impl Manner<'_> {
 }
 
 impl Rma {
-    /// Nothing is mapped. `side` is where the peer's memory is.
+    /// Address spaces with nothing mapped. `side` says where the peer's memory is.
     pub fn new(side: Side) -> Self {
         Self {
             spaces: Mutex::new(Spaces {
-                moment: Moment::connected(0),
+                state: StateWord::connected(0),
                 own: Space::new(true, Side::Own),
                 peer: Space::new(false, side),
             }),
         }
     }
 
-    /// Lets go of what was mapped before `moment`: of windows that may have gone, or of all.
-    pub fn refresh(&self, moment: Moment) {
+    /// Unmaps everything that was mapped before `state`, because windows may have gone since.
+    pub fn refresh(&self, state: StateWord) {
         let mut spaces = self.spaces.lock();
-        if spaces.moment != moment {
-            spaces.renew(moment);
+        if spaces.state != state {
+            spaces.renew(state);
         }
     }
 
     /// Copies `length` bytes between `local` and the peer's windows at `remote`, as long as the
-    /// descriptor `epd` is not closed; `what` is done with the latter. `false`: not, or not all of
-    /// them, and the daemon has to.
+    /// descriptor `epd` is not closed. `false`: not all of them were copied, and the daemon has to.
     #[expect(clippy::too_many_arguments, reason = "a connection's, then the call's")]
     pub fn transfer(
         &self,
@@ -353,25 +352,25 @@ impl Rma {
         length: u64,
         flags: u32,
     ) -> bool {
-        // Complete on return, so that most flags make no difference.
+        // The copy is complete on return, so that most flags make no difference.
         let known = RmaFlags::USECPU | RmaFlags::USECACHE | RmaFlags::SYNC;
         if flags & !known.bits() != 0 || length == 0 {
             return false;
         }
-        let moment = control.now();
-        if !moment.is_connected() {
+        let state = control.now();
+        if !state.is_connected() {
             return false;
         }
-        let manner = Manner {
+        let plan = CopyPlan {
             control,
             is_closed,
-            moment,
+            state,
             choices,
             what: remote.1,
         };
         let mut spaces = self.spaces.lock();
-        if spaces.moment != moment {
-            spaces.renew(moment);
+        if spaces.state != state {
+            spaces.renew(state);
         }
         if length <= SMALL_BYTES
             && let Some(ends) = spaces.find(&local, remote, 0, length)
@@ -380,16 +379,16 @@ impl Rma {
         {
             let peer = (&**ends.peer.pages, ends.peer.at);
             let own = ends.own.as_ref().map(|own| (&**own.pages, own.at));
-            return manner.copy(peer, own, &mut local, 0, length as usize);
+            return plan.copy(peer, own, &mut local, 0, length as usize);
         }
-        // All of it before the first byte is copied: a transfer that fails must not have begun.
+        // Everything is mapped before the first byte is copied: a failing transfer copies nothing.
         if !spaces.cover(epd, &local, remote, length) {
             return false;
         }
         drop(spaces);
         let mut done = 0;
         while done < length {
-            match self.piece(manner, &mut local, remote, done, length - done) {
+            match self.piece(plan, &mut local, remote, done, length - done) {
                 Some(count) => done += count,
                 None => return false,
             }
@@ -397,11 +396,11 @@ impl Rma {
         true
     }
 
-    /// Copies what of at most `count` bytes is in one piece from where the transfer has got to;
-    /// returns how much.
+    /// Copies the bytes, at most `count`, that are in one piece from byte `done` on; returns their
+    /// number.
     fn piece(
         &self,
-        manner: Manner<'_>,
+        plan: CopyPlan<'_>,
         local: &mut Local<'_>,
         remote: (i64, Use),
         done: u64,
@@ -412,7 +411,7 @@ impl Rma {
         let bytes = ends.bytes;
         let (peer, at) = (ends.peer.pages.clone(), ends.peer.at);
         let own = ends.own.map(|own| (own.pages.clone(), own.at));
-        // Other threads may copy meanwhile; the pieces keep their mappings.
+        // Other threads may copy meanwhile; counting keeps the mappings of this piece alive.
         drop(spaces);
         let mut copied = 0;
         while copied < bytes {
@@ -420,7 +419,7 @@ impl Rma {
             let ahead = copied as usize;
             let own = own.as_ref().map(|(pages, at)| (&**pages, at + ahead));
             let from = done as usize + ahead;
-            if !manner.copy((&*peer, at + ahead), own, local, from, count) {
+            if !plan.copy((&*peer, at + ahead), own, local, from, count) {
                 return None;
             }
             copied += count as u64;
@@ -429,7 +428,7 @@ impl Rma {
     }
 }
 
-/// What is done with the other end.
+/// The use of the other end.
 const fn opposite(what: Use) -> Use {
     match what {
         Use::Read => Use::Write,

@@ -1,4 +1,4 @@
-//! The mapped pages of a connection, as the ring protocol wants them.
+//! The mapped pages of a connection, in the form that the ring protocol uses.
 
 use core::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use syscall::error::Error;
 
 use super::control::Control;
 
-/// Everything a call on the rings reaches; one is made for each call.
+/// All memory that one call on the rings reaches; made anew for each call.
 #[derive(Clone, Copy)]
 pub struct Memory<'a> {
     pub control: &'a Control,
@@ -22,12 +22,12 @@ pub struct Memory<'a> {
     pub own: &'a Pages,
     pub peer_page: &'a Pages,
     pub peer_ring: &'a Pages,
-    /// Stores into the peer's memory are to be drained before the index.
+    /// Whether stores into the peer's memory must be drained before the index is stored.
     pub gathers: bool,
     pub choices: Choices,
 }
 
-/// Does the same with a word whose offset is known when the program is compiled.
+/// Applies an action to a word whose offset is a constant.
 macro_rules! at_word {
     ($pages:expr, $word:expr, $at:ident => $action:expr) => {
         match $word {
@@ -51,7 +51,7 @@ macro_rules! at_word {
     };
 }
 
-/// Does the same with a side's lock or position.
+/// Applies an action to a side's lock or position.
 macro_rules! at_side {
     (
         $control:expr, $side:expr, $take:ident, $send:ident, $receive:ident, $at:ident => $do:expr
@@ -98,7 +98,7 @@ impl RingMemory for Memory<'_> {
 
     #[inline]
     fn store_peer(&mut self, word: Word, value: u32) -> Result<(), Error> {
-        // On the usual path an instruction for it costs more than all the others.
+        // The instruction costs more than all others of the usual path together.
         if self.gathers {
             drain_writes();
         }
@@ -114,7 +114,7 @@ impl RingMemory for Memory<'_> {
 
     #[inline]
     fn read(&self, offset: usize, buffer: &mut [u8]) {
-        // It fails beyond the end of the ring only, where nobody reads.
+        // It fails only beyond the end of the ring, which the ring protocol never reads.
         let _ = self.take(offset, &buffer.into());
     }
 

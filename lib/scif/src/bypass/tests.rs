@@ -1,4 +1,4 @@
-//! The direct path against a played system: two ends of a connection whose pages are this test's.
+//! The bypass against a simulated system: both ends of a connection, whose pages are the test's.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -26,14 +26,14 @@ use syscall::error::{
 use syscall::flag::F_SETFD;
 use zerocopy::IntoBytes;
 
+use super::busy_poll::Waiting;
 use super::control::Control;
-use super::patience::Waiting;
 use super::transfer::{Sending, Waited};
 use super::*;
 
 const PAGE: usize = 4096;
 const RING: u32 = 4096;
-/// Descriptors of the two endpoints; of their direct handles 100 more, of windows 200 and 300 more.
+/// Descriptors of the two endpoints; of their bypass handles 100 more, of windows 200 and 300 more.
 const LEFT: usize = 3;
 const RIGHT: usize = 4;
 const DIRECT: usize = 100;
@@ -41,7 +41,7 @@ const DIRECT: usize = 100;
 const DIRECT_LEFT: u32 = (DIRECT + LEFT) as u32;
 const WINDOWS: usize = 200;
 const OWN_WINDOWS: usize = 300;
-/// What `dup` answers for the direct handles: registered at offset 0 on each side.
+/// What `dup` answers for the bypass handles: registered at offset 0 on each side.
 const WINDOW_BYTES: u64 = 64 * 1024;
 const BLOCK: u32 = 1;
 
@@ -278,7 +278,7 @@ impl Stage {
 }
 
 /// Runs a test with both ends of a connection.
-fn play(test: impl FnOnce(&Stage, &Rc<Direct>, &Rc<Direct>)) {
+fn play(test: impl FnOnce(&Stage, &Rc<Bypass>, &Rc<Bypass>)) {
     let world = World {
         ends: [End::new(), End::new()],
         log: Vec::new(),
@@ -295,22 +295,22 @@ fn play(test: impl FnOnce(&Stage, &Rc<Direct>, &Rc<Direct>)) {
     let stage = Stage(Rc::new(RefCell::new(world)));
     let system = stage.clone();
     let answer = move |request: Request<'_>| system.0.borrow_mut().answer(request);
-    let [left, right] = [(); 2].map(|()| Rc::new(Direct::new()));
+    let [left, right] = [(); 2].map(|()| Rc::new(Bypass::new()));
     host::play(answer, || test(&stage, &left, &right));
 }
 
 /// Makes the calls after which the rings are mapped.
-fn open(stage: &Stage, direct: &Direct, epd: usize) {
+fn open(stage: &Stage, bypass: &Bypass, epd: usize) {
     for _ in 0..FIRST_CALLS {
-        assert_eq!(direct.recv(epd, [0; 8].as_mut_slice(), 0), Ok(8));
+        assert_eq!(bypass.recv(epd, [0; 8].as_mut_slice(), 0), Ok(8));
     }
     let calls = ["call 7 8"; FIRST_CALLS as usize].join(", ");
     assert_eq!(stage.log(), calls + ", direct");
-    assert_eq!(direct.recv(epd, [0; 8].as_mut_slice(), 0), Ok(0));
+    assert_eq!(bypass.recv(epd, [0; 8].as_mut_slice(), 0), Ok(0));
     assert_eq!(stage.log(), "");
 }
 
-fn opened(test: impl FnOnce(&Stage, &Rc<Direct>, &Rc<Direct>)) {
+fn rings(test: impl FnOnce(&Stage, &Rc<Bypass>, &Rc<Bypass>)) {
     play(|stage, left, right| {
         open(stage, left, LEFT);
         open(stage, right, RIGHT);
@@ -320,7 +320,7 @@ fn opened(test: impl FnOnce(&Stage, &Rc<Direct>, &Rc<Direct>)) {
 
 #[test]
 fn streams_of_all_sizes_arrive_without_the_daemon() {
-    opened(|stage, left, right| {
+    rings(|stage, left, right| {
         let mut state = 1_u64;
         let mut random = |limit: u64| {
             state = state
@@ -354,7 +354,7 @@ fn streams_of_all_sizes_arrive_without_the_daemon() {
 
 #[test]
 fn who_sleeps_is_woken_once() {
-    opened(|stage, left, right| {
+    rings(|stage, left, right| {
         left.send(LEFT, b"one".as_slice(), 0).unwrap();
         assert_eq!(stage.log(), "");
         // The right side says that it sleeps.
@@ -372,7 +372,7 @@ fn who_sleeps_is_woken_once() {
 
 #[test]
 fn a_blocking_receive_sleeps_until_all_is_there() {
-    opened(|stage, left, right| {
+    rings(|stage, left, right| {
         let control = stage.control(RIGHT);
         let is_locked = move || get(control, RECEIVE_LOCK_OFFSET) != 0;
         for way in [Waiting::Adaptive, Waiting::Sleep] {
@@ -397,7 +397,7 @@ fn a_blocking_receive_sleeps_until_all_is_there() {
 
 #[test]
 fn a_signal_gives_the_count_so_far() {
-    opened(|stage, left, right| {
+    rings(|stage, left, right| {
         let mut buffer = [0; 6];
         stage.signal();
         let result = right.recv(RIGHT, buffer.as_mut_slice(), BLOCK);
@@ -413,7 +413,7 @@ fn a_signal_gives_the_count_so_far() {
 
 #[test]
 fn a_blocking_send_tells_a_reader_that_sleeps_too() {
-    opened(|stage, left, right| {
+    rings(|stage, left, right| {
         left.set_waiting(Waiting::Sleep);
         put(stage.own(LEFT), BYTES_ARMED_OFFSET, 1);
         let reader = right.clone();
@@ -431,7 +431,7 @@ fn a_blocking_send_tells_a_reader_that_sleeps_too() {
 
 #[test]
 fn what_is_unusual_goes_through_the_daemon() {
-    opened(|stage, left, _| {
+    rings(|stage, left, _| {
         assert_eq!(left.send(LEFT, b"x".as_slice(), 2), Ok(1));
         assert_eq!(left.send(LEFT, [].as_slice(), 0), Ok(0));
         assert_eq!(stage.log(), "call 6 1, call 6 0");
@@ -450,7 +450,7 @@ fn what_is_unusual_goes_through_the_daemon() {
 
 #[test]
 fn the_end_of_a_connection_gives_the_count_so_far() {
-    opened(|stage, left, right| {
+    rings(|stage, left, right| {
         left.send(LEFT, b"last".as_slice(), 0).unwrap();
         let control = stage.control(RIGHT);
         stage.sleep(move || {
@@ -489,7 +489,7 @@ fn a_read_that_waits_lends_no_whole_page_once_rings_are_mapped() {
 
 #[test]
 fn readiness_is_seen_in_the_rings() {
-    opened(|stage, left, right| {
+    rings(|stage, left, right| {
         assert_eq!(right.readiness(RIGHT, 5), Ok(4));
         assert_eq!(left.send(LEFT, vec![1; 5000].as_slice(), 0), Ok(4095));
         assert_eq!(right.readiness(RIGHT, 5), Ok(5));
@@ -501,7 +501,7 @@ fn readiness_is_seen_in_the_rings() {
 
 #[test]
 fn a_daemon_that_died_is_noticed_without_waiting() {
-    opened(|stage, left, _| {
+    rings(|stage, left, _| {
         stage.0.borrow_mut().is_dead = true;
         stage.answer(failure(ENODEV));
         let mut buffer = [0; 8];
@@ -517,7 +517,7 @@ fn a_daemon_that_died_is_noticed_without_waiting() {
 
 #[test]
 fn a_daemon_that_died_is_noticed_by_who_only_sends() {
-    opened(|stage, left, right| {
+    rings(|stage, left, right| {
         stage.0.borrow_mut().is_dead = true;
         stage.answer(failure(ENODEV));
         let mut buffer = [0; 8];
@@ -534,13 +534,13 @@ fn a_daemon_that_died_is_noticed_by_who_only_sends() {
 
 #[test]
 fn who_need_not_sleep_after_all_tells_its_peer() {
-    opened(|stage, left, _| {
-        let opened = left.opened.get().unwrap();
-        let mut memory = opened.rings().unwrap();
-        assert!(memory.try_lock(Side::Send, opened.number));
+    rings(|stage, left, _| {
+        let rings = left.rings.get().unwrap();
+        let mut memory = rings.memory().unwrap();
+        assert!(memory.try_lock(Side::Send, rings.number));
         // The peer's wish to be told was taken up before; there is room meanwhile.
         let sleep = Waiting::Sleep;
-        let waited = opened.wait::<Sending<'_>>(&mut memory, true, Kicks::BYTES, sleep);
+        let waited = rings.wait::<Sending<'_>>(&mut memory, true, Kicks::BYTES, sleep);
         assert_eq!(waited, Waited::Ready);
         assert_eq!(stage.log(), "kick 1");
         memory.unlock(Side::Send);
@@ -550,9 +550,9 @@ fn who_need_not_sleep_after_all_tells_its_peer() {
 #[test]
 fn a_refusal_is_final_or_not() {
     play(|stage, left, right| {
-        let calls = |direct: &Direct, epd, count| {
+        let calls = |bypass: &Bypass, epd, count| {
             for _ in 0..count {
-                assert_eq!(direct.recv(epd, [0; 8].as_mut_slice(), 0), Ok(8));
+                assert_eq!(bypass.recv(epd, [0; 8].as_mut_slice(), 0), Ok(8));
             }
             stage.log().matches("direct").count()
         };
@@ -568,7 +568,7 @@ fn a_refusal_is_final_or_not() {
 
 #[test]
 fn a_closed_descriptor_s_number_is_not_used() {
-    opened(|stage, left, _| {
+    rings(|stage, left, _| {
         let data = [5; 64];
         (0..2).for_each(|_| left.vwriteto(LEFT, data.as_slice(), 0, 0).unwrap());
         stage.window(RIGHT)[0].store(1, Relaxed);
@@ -588,7 +588,7 @@ fn a_closed_descriptor_s_number_is_not_used() {
 
 #[test]
 fn what_is_closed_in_the_middle_of_a_call_moves_nothing_more() {
-    opened(|stage, left, right| {
+    rings(|stage, left, right| {
         left.set_waiting(Waiting::Sleep);
         let (closed, reader) = (left.clone(), right.clone());
         stage.sleep(move || {
@@ -608,7 +608,7 @@ fn what_is_closed_in_the_middle_of_a_call_moves_nothing_more() {
 
 #[test]
 fn what_is_closed_in_the_middle_of_a_transfer_is_not_copied() {
-    opened(|stage, left, _| {
+    rings(|stage, left, _| {
         let data = [5; 64];
         left.vwriteto(LEFT, data.as_slice(), 0, 0).unwrap();
         // Another thread closes the descriptor while this one maps: it may be of another endpoint.
@@ -624,7 +624,7 @@ fn what_is_closed_in_the_middle_of_a_transfer_is_not_copied() {
 
 #[test]
 fn a_copy_whose_window_goes_meanwhile_does_not_count() {
-    opened(|stage, left, _| {
+    rings(|stage, left, _| {
         stage.0.borrow_mut().is_control = true;
         // The copy itself stores another epoch, as the daemon does when a window goes.
         let epoch = [9_u8, 0, 0, 0];
@@ -640,7 +640,7 @@ fn a_copy_whose_window_goes_meanwhile_does_not_count() {
 
 #[test]
 fn transfers_copy_what_is_registered() {
-    opened(|stage, left, right| {
+    rings(|stage, left, right| {
         let data: Vec<u8> = (0..20_000_u32).map(|i| (i * 7) as u8).collect();
         let window = stage.window(RIGHT);
         // The first one tells that the place is used at all.
@@ -694,7 +694,7 @@ fn copies_are_counted_in_the_word_of_the_handle() {
 
 #[test]
 fn windows_that_have_gone_are_not_touched() {
-    opened(|stage, left, _| {
+    rings(|stage, left, _| {
         let data = [5; 64];
         for _ in 0..2 {
             left.vwriteto(LEFT, data.as_slice(), 0, 0).unwrap();
@@ -719,7 +719,7 @@ fn windows_that_have_gone_are_not_touched() {
 
 #[test]
 fn hidden_descriptors_are_marked_to_be_closed_on_exec() {
-    opened(|stage, left, _| {
+    rings(|stage, left, _| {
         (0..3).for_each(|_| left.readfrom(LEFT, 5000, 1000, 200, 0).unwrap());
         let log = stage.log();
         assert!(log.contains("of 203") && log.contains("of 303"), "{log}");
@@ -729,13 +729,13 @@ fn hidden_descriptors_are_marked_to_be_closed_on_exec() {
 
 #[test]
 fn who_looks_lets_go_of_windows_that_have_gone() {
-    opened(|stage, left, _| {
+    rings(|stage, left, _| {
         (0..3).for_each(|_| left.readfrom(LEFT, 5000, 1000, 200, 0).unwrap());
         let log = stage.log();
         assert!(log.contains("of 203") && log.contains("of 303"), "{log}");
         let looking_unmaps = || {
             let before = stage.unmapped().get();
-            left.look();
+            left.release_stale();
             stage.unmapped().get() - before
         };
         assert_eq!(looking_unmaps(), 0);
@@ -746,7 +746,7 @@ fn who_looks_lets_go_of_windows_that_have_gone() {
 
 #[test]
 fn who_sleeps_lets_go_of_windows_that_have_gone() {
-    opened(|stage, left, right| {
+    rings(|stage, left, right| {
         left.set_waiting(Waiting::Sleep);
         (0..3).for_each(|_| left.readfrom(LEFT, 5000, 1000, 200, 0).unwrap());
         stage.log();

@@ -1,42 +1,41 @@
-//! Which parts of a registered address space this program has mapped for its transfers, and how
-//! more of it gets mapped.
+//! The cache of window mappings: the parts of a registered address space that this program has
+//! mapped for its transfers.
 //!
-//! A first transfer costs less through the daemon than a mapping does, so a place is mapped when it
-//! is used again. Then as much around it is mapped as lies in one piece, up to [`CHUNK`], so that a
-//! program that walks through a large window does not map each step. Mappings are limited in bytes
-//! and number; beyond that, those go that were not used for the longest time, and only places that
-//! are used again page by page get in: a program that jumps about in far more memory than the limit
-//! is served by the daemon instead of mapping and unmapping all the time.
+//! One transfer through the daemon costs less than a mapping, so a range is mapped at its second
+//! use. Then up to [`CHUNK`] bytes around it are mapped, so that a program that walks through a
+//! large window does not map every step. Bytes and number of mappings are limited. At the limit the
+//! least recently used one goes, and only a page that is used twice is mapped: a program with
+//! random accesses to far more memory than the limit is served by the daemon instead of mapping and
+//! unmapping without end.
 //!
-//! A mapping whose place does not suit the other end of a transfer is made again at another place,
-//! a few times at most.
+//! A mapping whose address does not suit the other end of a transfer is made again at another
+//! address, a few times at most.
 //!
-//! Finding a mapping is a look at the last one that was found, then a binary search, whatever their
-//! number.
+//! A look-up tries the mapping that was found last, then searches the sorted list.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Bytes that one mapping covers at most, and the alignment of such pieces.
+/// Most bytes of one mapping, and the alignment of such a mapping.
 pub const CHUNK: u64 = 4 << 20;
 
-/// Pieces that are tried, the largest first; then just what is asked for.
+/// Sizes of mappings that are tried, the largest first, before the range itself.
 const PIECES: [u64; 4] = [CHUNK, CHUNK >> 2, CHUNK >> 4, CHUNK >> 6];
 
 const PAGE: u64 = 4096;
 
-/// Mappings that a cache holds at most.
+/// Most mappings of a cache.
 const MAX_ENTRIES: usize = 512;
-/// Bytes that a cache maps at most.
+/// Most bytes that a cache maps.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// How often a mapping is made again because of its place.
+/// Most times that a mapping is made again because of its address.
 const MAX_MOVES: u8 = 3;
 
-/// Places whose first use is remembered.
+/// Ranges whose first use is remembered.
 const CANDIDATES: usize = 64;
 
-/// What a transfer wants to do with the memory.
+/// What a transfer does with the memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Use {
     /// Copy out of it.
@@ -45,7 +44,7 @@ pub enum Use {
     Write,
 }
 
-/// What can be done with mapped memory.
+/// The accesses that mapped memory allows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rights {
     /// Copying out of it.
@@ -75,20 +74,20 @@ impl Rights {
     }
 }
 
-/// How parts of an address space get mapped. Offsets and lengths are multiples of the page size.
+/// The source of mappings of one address space. Offsets and lengths are multiples of a page.
 pub trait Mapper {
-    /// A mapping; unmapped when it goes.
+    /// A mapping, which is unmapped when it is dropped.
     type Pages;
 
-    /// How many bytes from `offset` on one mapping can cover, at most `bytes`; `None` when not all
+    /// The bytes from `offset` on that one mapping can cover, at most `bytes`; `None` when not all
     /// of them are registered.
     fn run(&self, offset: i64, bytes: u64) -> Option<u64>;
 
-    /// Maps one run, and says whether it got the place it wanted; `None` when it is not possible.
+    /// Maps one run; the flag says whether it got the address it asked for. `None` on failure.
     fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<(Self::Pages, bool)>;
 
-    /// Whether the place of a mapping is good enough for the transfer it is wanted for, whose byte
-    /// at `offset` is the mapping's at `at`.
+    /// Whether the address of a mapping suits the transfer; byte `at` of the mapping is the one at
+    /// `offset`.
     fn suits(&self, pages: &Self::Pages, at: usize, offset: i64) -> bool;
 }
 
@@ -99,15 +98,15 @@ struct Entry<P> {
     rights: Rights,
     pages: Arc<P>,
     used: u64,
-    /// How often it was made again because of its place.
+    /// How often it was made again because of its address.
     moves: u8,
 }
 
 impl<P> Entry<P> {
-    /// How many bytes are mapped from `offset` on; none when it does not lie in it.
+    /// The bytes mapped from `offset` on; `None` when `offset` is outside.
     #[inline]
     fn from(&self, offset: i64) -> Option<u64> {
-        // Offsets before the beginning become large numbers.
+        // An offset before the beginning becomes a large number.
         let inside = offset.wrapping_sub(self.offset) as u64;
         (inside < self.bytes).then(|| self.bytes - inside)
     }
@@ -117,11 +116,11 @@ impl<P> Entry<P> {
 pub struct Piece<'a, P> {
     /// The mapping.
     pub pages: &'a Arc<P>,
-    /// Where in it the part begins.
+    /// The part's first byte in the mapping.
     pub at: usize,
-    /// How many bytes it has.
+    /// The part's length in bytes.
     pub bytes: u64,
-    /// Whether it would be made again if its place did not suit.
+    /// Whether the mapping may be made again at another address.
     pub can_move: bool,
 }
 
@@ -139,17 +138,17 @@ fn is_registered(mapper: &impl Mapper, offset: i64, bytes: u64) -> bool {
 pub struct Windows<P> {
     /// By offset; they do not overlap.
     entries: Vec<Entry<P>>,
-    /// The number of the entry that was found last, if it is still there.
+    /// The index of the entry that was found last; it may be stale.
     last: usize,
     bytes: u64,
     /// Counts uses.
     clock: u64,
-    /// Keys of places that were used once.
+    /// Keys of ranges that were used once.
     candidates: [u64; CANDIDATES],
 }
 
 impl<P> Windows<P> {
-    /// Nothing is mapped.
+    /// A cache with nothing mapped.
     pub const fn new() -> Self {
         Self {
             entries: Vec::new(),
@@ -160,21 +159,21 @@ impl<P> Windows<P> {
         }
     }
 
-    /// Forgets all mappings, and all uses: of a window that goes after one transfer nothing is ever
-    /// mapped, so its owner gets pages and offset back at once.
+    /// Unmaps everything and forgets first uses, so that a window that lives for one transfer is
+    /// never mapped and its owner gets its pages back at once.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.bytes = 0;
         self.candidates = [0; CANDIDATES];
     }
 
-    /// The number of the last mapping that begins at or before an offset, and of the next one.
+    /// The indices of the last mapping that begins at or before an offset, and of the next one.
     fn position(&self, offset: i64) -> (Option<usize>, usize) {
         let next = self.entries.partition_point(|entry| entry.offset <= offset);
         (next.checked_sub(1), next)
     }
 
-    /// The number of the mapping that holds the byte at `offset`.
+    /// The index of the mapping that holds the byte at `offset`.
     #[inline]
     fn index(&self, offset: i64) -> Option<usize> {
         let holds = |index: &usize| {
@@ -186,7 +185,7 @@ impl<P> Windows<P> {
             .or_else(|| self.position(offset).0.filter(holds))
     }
 
-    /// What is mapped from `offset` on, at most `bytes` bytes.
+    /// The mapped part from `offset` on, at most `bytes` bytes.
     #[inline]
     pub fn find(&mut self, offset: i64, bytes: u64, what: Use) -> Option<Piece<'_, P>> {
         let index = self.index(offset)?;
@@ -203,7 +202,7 @@ impl<P> Windows<P> {
         })
     }
 
-    /// Whether all of a range is mapped. What is not gets mapped if it is worth it.
+    /// Maps the unmapped parts of a range, if that is worth it; whether all of it is mapped now.
     pub fn cover(
         &mut self,
         mapper: &impl Mapper<Pages = P>,
@@ -211,7 +210,7 @@ impl<P> Windows<P> {
         bytes: u64,
         what: Use,
     ) -> bool {
-        // More than may be mapped at all is not even begun.
+        // A range beyond the limit is not even begun.
         if bytes > MAX_BYTES || offset.checked_add_unsigned(bytes).is_none() {
             return false;
         }
@@ -227,7 +226,7 @@ impl<P> Windows<P> {
                 }
                 continue;
             }
-            // A transfer that is going to fail leaves nothing behind.
+            // A transfer that is going to fail leaves nothing mapped.
             is_worth_it =
                 is_worth_it || self.is_used_again(at) && is_registered(mapper, at, bytes - done);
             if !is_worth_it || !self.add(mapper, at, bytes - done, what) {
@@ -237,25 +236,25 @@ impl<P> Windows<P> {
         true
     }
 
-    /// Notes the use of a place that is not mapped; whether it is not the first one.
+    /// Notes the use of an unmapped range; whether it was used before.
     fn is_used_again(&mut self, offset: i64) -> bool {
         let is_full = self.entries.len() >= MAX_ENTRIES || self.bytes > MAX_BYTES - CHUNK;
         let unit = if is_full { PAGE } else { CHUNK };
-        // One more, as 0 stands for nothing.
+        // The key 0 stands for an empty slot.
         let key = (offset as u64 / unit) + 1;
         let slot = &mut self.candidates[key as usize % CANDIDATES];
         core::mem::replace(slot, key) == key
     }
 
-    /// Maps a piece that holds the byte at `offset`, at least as much as is wanted of it if that
-    /// lies in one run.
+    /// Makes a mapping that holds the byte at `offset`, and all `bytes` from there on if they are
+    /// one run.
     fn add(&mut self, mapper: &impl Mapper<Pages = P>, offset: i64, bytes: u64, what: Use) -> bool {
         let (before, next) = self.position(offset);
         let mut lowest = i64::MIN;
         if let Some(index) = before {
             let entry = &self.entries[index];
             if entry.from(offset).is_some() {
-                // It is mapped, but not for this: once more, with the rights that are needed.
+                // It is mapped without the right that is needed: map it again with it.
                 return self.map_again(mapper, offset, what);
             }
             lowest = entry.offset.wrapping_add_unsigned(entry.bytes);
@@ -280,7 +279,7 @@ impl<P> Windows<P> {
                 continue;
             };
             match mapper.run(start, length) {
-                // The run must reach the byte it is about.
+                // The run must reach the byte at `offset`.
                 Some(run) if start.wrapping_add_unsigned(run) > offset => {
                     return self.insert(mapper, start, run, what, 0);
                 }
@@ -291,7 +290,7 @@ impl<P> Windows<P> {
         false
     }
 
-    /// Maps the run that begins at a page.
+    /// Makes a mapping of the run that begins at a page.
     fn map_page_on(
         &mut self,
         mapper: &impl Mapper<Pages = P>,
@@ -303,7 +302,7 @@ impl<P> Windows<P> {
         run.is_some_and(|run| self.insert(mapper, page, run, what, 0))
     }
 
-    /// Makes the mapping that holds the byte at `offset` again.
+    /// Replaces the mapping that holds the byte at `offset` by a new one.
     fn map_again(&mut self, mapper: &impl Mapper<Pages = P>, offset: i64, what: Use) -> bool {
         let Some(index) = self.index(offset) else {
             return false;
@@ -314,7 +313,7 @@ impl<P> Windows<P> {
         self.insert(mapper, entry.offset, entry.bytes, what, moves)
     }
 
-    /// Maps a run and notes it; makes room before.
+    /// Evicts mappings until there is room, then maps a run and notes it.
     fn insert(
         &mut self,
         mapper: &impl Mapper<Pages = P>,
@@ -328,7 +327,7 @@ impl<P> Windows<P> {
         {
             self.evict();
         }
-        // With all rights if possible, so that the other direction finds it mapped.
+        // With all rights if possible, so that transfers of the other direction can use it.
         let mut rights = Rights::ALL;
         let pages = mapper.map(offset, bytes, rights).or_else(|| {
             rights = Rights::of(what);
@@ -344,7 +343,7 @@ impl<P> Windows<P> {
             rights,
             pages: Arc::new(pages),
             used: self.clock,
-            // Who did not get the place it wanted need not try again.
+            // A mapping that did not get its address would not get it next time.
             moves: if is_placed { moves } else { MAX_MOVES },
         };
         self.entries.insert(next, entry);
@@ -352,7 +351,7 @@ impl<P> Windows<P> {
         true
     }
 
-    /// Lets go of the mapping that was not used for the longest time.
+    /// Unmaps the least recently used mapping.
     fn evict(&mut self) {
         let entries = self.entries.iter().enumerate();
         let oldest = entries.min_by_key(|(_, entry)| entry.used);

@@ -1,9 +1,9 @@
 //! Sending and receiving on mapped rings.
 //!
-//! A call takes the lock of its side, moves what can be moved, gives the lock back and wakes the
-//! peer if that asked for it. A blocking call that is not done waits: it looks a while, then sleeps
-//! in the daemon, which wakes it when the peer has moved something. Once it has moved a part it
-//! keeps the lock until the end, so that its bytes stay together.
+//! A call takes the lock of its side, moves the bytes that can be moved, releases the lock and
+//! wakes the peer if the peer asked for it. A blocking call that is not done waits: it polls for a
+//! while, then sleeps in the daemon, which wakes it when the peer has moved something. After its
+//! first byte it holds the lock until the end, so that its bytes stay together.
 
 use platform::direct::{Readable, Writable};
 use platform::pause::yield_now;
@@ -11,77 +11,77 @@ use scif_abi::flags::{Kicks, Readiness};
 use scif_ring::{RingError, RingMemory, Side};
 use syscall::error::{EINTR, Error};
 
+use super::busy_poll::{BusyPoll, Waiting};
 use super::memory::Memory;
-use super::open::Opened;
-use super::patience::{Patience, Waiting};
+use super::open::MappedRings;
 
-/// Times a lock that somebody holds is tried again, giving the processor away in between. Then the
-/// daemon is asked, where everybody waits in turn.
+/// Tries of a contended lock, with a yield before each. After them the call goes through the
+/// daemon, which serves callers in order.
 const LOCK_TRIES: usize = 50;
 
-/// How a call went.
+/// The outcome of a call on the rings.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// It is done; so many bytes were moved.
+    /// The call is done and moved this number of bytes.
     Done(usize),
-    /// The daemon has to do the rest; so many bytes were moved.
+    /// The call moved this number of bytes; the daemon has to do the rest.
     Daemon(usize),
     /// A signal came before anything was moved.
     Interrupted,
 }
 
-/// How a wait ended.
+/// The outcome of a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Waited {
-    /// Something may be moved; the lock is held.
+    /// Bytes may be moved; the lock is held.
     Ready,
-    /// The daemon has to go on; the lock is not held any more.
+    /// The daemon has to go on; the lock is released.
     Daemon,
-    /// A signal came; the lock is not held any more.
+    /// A signal came; the lock is released.
     Interrupted,
 }
 
-/// What was moved at once.
+/// The result of moving bytes once.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     bytes: usize,
-    /// The peer can see it, and may have asked to be told.
+    /// Whether the peer can see it, and so may have asked for a notification.
     is_visible: bool,
 }
 
-/// A direction of a transfer: what differs between sending and receiving.
-pub(super) trait Way {
+/// The direction of a transfer: the differences between sending and receiving.
+pub(super) trait Direction {
     const SIDE: Side;
-    /// What a sleeper waits for.
+    /// The event that a sleeping caller waits for.
     const EVENTS: Readiness;
-    /// What the peer waits for.
+    /// The event that the peer waits for.
     const KICKS: Kicks;
 
-    /// Bytes in all.
+    /// The bytes of the whole call.
     fn bytes(&self) -> usize;
 
-    /// Moves what can be moved now of the bytes from `done` on; who calls holds the lock.
+    /// Moves the bytes that can be moved now, from byte `done` on; the caller holds the lock.
     fn step(
         &mut self,
-        opened: &Opened,
+        rings: &MappedRings,
         memory: &mut Memory<'_>,
         done: usize,
     ) -> Result<Step, RingError<Error>>;
 
-    /// Whether something can be moved.
-    fn is_ready(opened: &Opened, memory: &Memory<'_>) -> Result<bool, RingError<Error>>;
+    /// Whether any byte can be moved.
+    fn is_ready(rings: &MappedRings, memory: &Memory<'_>) -> Result<bool, RingError<Error>>;
 
-    /// Whether it is plain without the lock that nothing can be moved.
-    fn is_idle(opened: &Opened, memory: &Memory<'_>) -> bool;
+    /// Whether a look without the lock shows that nothing can be moved.
+    fn is_idle(rings: &MappedRings, memory: &Memory<'_>) -> bool;
 
-    /// Whether the peer asked to be told, which is thereby done.
-    fn must_notify(opened: &Opened, memory: &mut Memory<'_>) -> bool;
+    /// Whether the peer asked for a notification; its request is taken back by this.
+    fn must_notify(rings: &MappedRings, memory: &mut Memory<'_>) -> bool;
 }
 
 /// A send.
 pub(super) struct Sending<'a>(Readable<'a>);
 
-impl Way for Sending<'_> {
+impl Direction for Sending<'_> {
     const SIDE: Side = Side::Send;
     const EVENTS: Readiness = Readiness::OUT;
     const KICKS: Kicks = Kicks::BYTES;
@@ -94,7 +94,7 @@ impl Way for Sending<'_> {
     #[inline]
     fn step(
         &mut self,
-        opened: &Opened,
+        rings: &MappedRings,
         memory: &mut Memory<'_>,
         done: usize,
     ) -> Result<Step, RingError<Error>> {
@@ -102,7 +102,7 @@ impl Way for Sending<'_> {
         let put = |memory: &mut Memory<'_>, offset, from, count| {
             memory.put(offset, self.0.part(done + from, count))
         };
-        let bytes = opened.producer.put_with(memory, left, put)?;
+        let bytes = rings.producer.put_with(memory, left, put)?;
         Ok(Step {
             bytes,
             is_visible: bytes > 0,
@@ -110,25 +110,25 @@ impl Way for Sending<'_> {
     }
 
     #[inline]
-    fn is_ready(opened: &Opened, memory: &Memory<'_>) -> Result<bool, RingError<Error>> {
-        Ok(opened.producer.room(memory)? > 0)
+    fn is_ready(rings: &MappedRings, memory: &Memory<'_>) -> Result<bool, RingError<Error>> {
+        Ok(rings.producer.room(memory)? > 0)
     }
 
     #[inline]
-    fn is_idle(_: &Opened, _: &Memory<'_>) -> bool {
-        // There is room nearly always.
+    fn is_idle(_: &MappedRings, _: &Memory<'_>) -> bool {
+        // There is nearly always room, so the look would be wasted.
         false
     }
 
     #[inline]
-    fn must_notify(opened: &Opened, memory: &mut Memory<'_>) -> bool {
-        opened.producer.must_notify(memory)
+    fn must_notify(rings: &MappedRings, memory: &mut Memory<'_>) -> bool {
+        rings.producer.must_notify(memory)
     }
 }
 
 struct Receiving<'a>(Writable<'a>);
 
-impl Way for Receiving<'_> {
+impl Direction for Receiving<'_> {
     const SIDE: Side = Side::Receive;
     const EVENTS: Readiness = Readiness::IN;
     const KICKS: Kicks = Kicks::ROOM;
@@ -141,7 +141,7 @@ impl Way for Receiving<'_> {
     #[inline]
     fn step(
         &mut self,
-        opened: &Opened,
+        rings: &MappedRings,
         memory: &mut Memory<'_>,
         done: usize,
     ) -> Result<Step, RingError<Error>> {
@@ -150,69 +150,69 @@ impl Way for Receiving<'_> {
         let take = |memory: &mut Memory<'_>, offset, from, count| {
             memory.take(offset, &to.part(done + from, count))
         };
-        let bytes = opened.consumer.take_with(memory, left, take)?;
+        let bytes = rings.consumer.take_with(memory, left, take)?;
         Ok(Step {
             bytes,
-            is_visible: bytes > 0 && opened.consumer.give_back(memory)?,
+            is_visible: bytes > 0 && rings.consumer.give_back(memory)?,
         })
     }
 
     #[inline]
-    fn is_ready(opened: &Opened, memory: &Memory<'_>) -> Result<bool, RingError<Error>> {
-        Ok(!opened.consumer.is_empty(memory) && opened.consumer.available(memory)? > 0)
+    fn is_ready(rings: &MappedRings, memory: &Memory<'_>) -> Result<bool, RingError<Error>> {
+        Ok(!rings.consumer.is_empty(memory) && rings.consumer.available(memory)? > 0)
     }
 
     #[inline]
-    fn is_idle(opened: &Opened, memory: &Memory<'_>) -> bool {
+    fn is_idle(rings: &MappedRings, memory: &Memory<'_>) -> bool {
         // Programs that poll look here far more often than they find something.
-        opened.consumer.is_empty(memory)
+        rings.consumer.is_empty(memory)
     }
 
     #[inline]
-    fn must_notify(opened: &Opened, memory: &mut Memory<'_>) -> bool {
-        opened.consumer.must_notify(memory)
+    fn must_notify(rings: &MappedRings, memory: &mut Memory<'_>) -> bool {
+        rings.consumer.must_notify(memory)
     }
 }
 
-impl Opened {
-    /// `scif_send`. Nothing to send is not asked for. `waiting` is the number of a [`Waiting`].
+impl MappedRings {
+    /// `scif_send` of at least one byte. `waiting` is the number of a [`Waiting`].
     #[inline]
     pub(super) fn send(&self, from: Readable<'_>, blocking: bool, waiting: u8) -> Outcome {
         self.run(Sending(from), blocking, waiting)
     }
 
-    /// `scif_recv`. An empty buffer is not asked for. `waiting` as for `send`.
+    /// `scif_recv` into at least one byte. `waiting` as for `send`.
     #[inline]
     pub(super) fn recv(&self, to: Writable<'_>, blocking: bool, waiting: u8) -> Outcome {
         self.run(Receiving(to), blocking, waiting)
     }
 
     #[inline]
-    fn run<W: Way>(&self, mut way: W, blocking: bool, waiting: u8) -> Outcome {
-        let Some(mut memory) = self.rings() else {
+    fn run<W: Direction>(&self, mut direction: W, blocking: bool, waiting: u8) -> Outcome {
+        let Some(mut memory) = self.memory() else {
             return Outcome::Daemon(0);
         };
         if !blocking && W::is_idle(self, &memory) {
             return self.nothing();
         }
-        // Nobody would take what is sent after the daemon's end; what was received is good.
-        if W::SIDE == Side::Send && self.pulse.is_due_to_send() && !self.is_served() {
+        // Bytes sent after the daemon's death are lost; bytes received after it are good.
+        if W::SIDE == Side::Send && self.liveness.is_due_to_send() && !self.is_served() {
             return Outcome::Daemon(0);
         }
         if !memory.try_lock(W::SIDE, self.number) && !self.lock(&mut memory, W::SIDE) {
             return Outcome::Daemon(0);
         }
-        let Ok(step) = way.step(self, &mut memory, 0) else {
-            // The daemon says what is wrong with the ring.
+        let Ok(step) = direction.step(self, &mut memory, 0) else {
+            // The daemon finds what is wrong with the ring and gives the error.
             memory.unlock(W::SIDE);
             return Outcome::Daemon(0);
         };
-        if step.bytes < way.bytes() && blocking {
-            return self.rest(way, memory, step, Waiting::from_number(waiting));
+        if step.bytes < direction.bytes() && blocking {
+            return self.rest(direction, memory, step, Waiting::from_number(waiting));
         }
         memory.unlock(W::SIDE);
         if step.is_visible && W::must_notify(self, &mut memory) {
-            self.tell(W::KICKS);
+            self.notify_peer(W::KICKS);
         }
         match step.bytes {
             0 => self.nothing(),
@@ -220,10 +220,10 @@ impl Opened {
         }
     }
 
-    /// Nothing can be moved, or the daemon has died.
+    /// The outcome when nothing can be moved, which may be because the daemon has died.
     #[inline]
     fn nothing(&self) -> Outcome {
-        match self.pulse.is_wanted() && !self.is_served() {
+        match self.liveness.is_wanted() && !self.is_served() {
             true => Outcome::Daemon(0),
             false => Outcome::Done(0),
         }
@@ -235,7 +235,7 @@ impl Opened {
         self.kick(Kicks::empty()).is_ok()
     }
 
-    /// Takes a lock that somebody else holds, if it gets free soon.
+    /// Takes a contended lock if it is released soon.
     #[cold]
     fn lock(&self, memory: &mut Memory<'_>, side: Side) -> bool {
         (0..LOCK_TRIES).any(|_| {
@@ -244,18 +244,18 @@ impl Opened {
         })
     }
 
-    /// Has the peer woken.
+    /// Has the daemon wake the peer.
     #[cold]
-    fn tell(&self, kicks: Kicks) {
-        // It fails when the connection has gone, of which the peer is told anyway.
+    fn notify_peer(&self, kicks: Kicks) {
+        // It fails when the connection has gone, which wakes the peer too.
         let _ = self.kick(kicks);
     }
 
-    /// The rest of a blocking call, which holds the lock.
+    /// Does the rest of a blocking call, which holds the lock.
     #[cold]
-    fn rest<W: Way>(
+    fn rest<W: Direction>(
         &self,
-        mut way: W,
+        mut direction: W,
         mut memory: Memory<'_>,
         mut step: Step,
         waiting: Waiting,
@@ -266,15 +266,15 @@ impl Opened {
             if step.is_visible && W::must_notify(self, &mut memory) {
                 kicks = W::KICKS;
             }
-            if moved == way.bytes() {
+            if moved == direction.bytes() {
                 memory.unlock(W::SIDE);
                 if !kicks.is_empty() {
-                    self.tell(kicks);
+                    self.notify_peer(kicks);
                 }
                 return Outcome::Done(moved);
             }
             if !kicks.is_empty() && waiting != Waiting::Sleep {
-                self.tell(kicks);
+                self.notify_peer(kicks);
                 kicks = Kicks::empty();
             }
             match self.wait::<W>(&mut memory, moved > 0, kicks, waiting) {
@@ -283,7 +283,7 @@ impl Opened {
                 Waited::Interrupted if moved == 0 => return Outcome::Interrupted,
                 Waited::Interrupted => return Outcome::Done(moved),
             }
-            let Ok(next) = way.step(self, &mut memory, moved) else {
+            let Ok(next) = direction.step(self, &mut memory, moved) else {
                 memory.unlock(W::SIDE);
                 return Outcome::Daemon(moved);
             };
@@ -292,22 +292,22 @@ impl Opened {
         }
     }
 
-    /// Waits until something may be moved. The lock is held before.
-    pub(super) fn wait<W: Way>(
+    /// Waits until bytes may be moved. The caller holds the lock.
+    pub(super) fn wait<W: Direction>(
         &self,
         memory: &mut Memory<'_>,
         has_begun: bool,
         kicks: Kicks,
         waiting: Waiting,
     ) -> Waited {
-        let mut patience = Patience::new(waiting, self.is_loopback());
+        let mut busy_poll = BusyPoll::new(waiting, self.is_loopback());
         loop {
-            for _ in 0..patience.looks() {
+            for _ in 0..busy_poll.spins() {
                 match W::is_ready(self, memory) {
                     Ok(true) => {
-                        // The peer's wish was taken up, and no sleep passes it on.
+                        // The peer's request was taken back, and no sleep passes it on.
                         if !kicks.is_empty() {
-                            self.tell(kicks);
+                            self.notify_peer(kicks);
                         }
                         return Waited::Ready;
                     }
@@ -318,26 +318,26 @@ impl Opened {
                     }
                 }
             }
-            // Who never sleeps hears of the daemon's end only by asking.
-            let asks = waiting == Waiting::Poll && self.pulse.is_due();
+            // A caller that never sleeps learns of the daemon's death only by a probe.
+            let asks = waiting == Waiting::Poll && self.liveness.is_due();
             let is_served = !asks || self.is_served();
-            if !is_served || !self.is_unchanged() && !self.notice() {
+            if !is_served || !self.is_current() && !self.refresh() {
                 memory.unlock(W::SIDE);
                 return Waited::Daemon;
             }
-            if !patience.pause() {
+            if !busy_poll.give_way() {
                 break;
             }
         }
-        // Others may have their turn meanwhile, unless their bytes would come between ours.
+        // Other callers may go first, unless their bytes would come between this call's.
         if !has_begun {
             memory.unlock(W::SIDE);
         }
         let ready = self.sleep(W::EVENTS, kicks);
         let was_interrupted = ready == Err(EINTR);
-        // What has ended or was closed meanwhile is not worked on any more, whatever is there.
-        let is_usable = self.is_unchanged() || self.notice();
-        // Nothing at all: windows have gone, which we let go of just now.
+        // A connection that has ended or was closed is left alone, whatever its rings hold.
+        let is_usable = self.is_current() || self.refresh();
+        // An empty answer: windows have gone, and `refresh` has just unmapped them.
         let is_alive =
             is_usable && ready.is_ok_and(|ready| ready.is_empty() || ready.intersects(W::EVENTS));
         let is_locked = match has_begun {
@@ -358,9 +358,9 @@ impl Opened {
         }
     }
 
-    /// What the endpoint is ready for, of `events`; `None` when only the daemon can tell.
+    /// Those of `events` for which the endpoint is ready; `None` when only the daemon knows.
     pub(super) fn readiness(&self, events: Readiness) -> Option<Readiness> {
-        let memory = self.rings()?;
+        let memory = self.memory()?;
         let mut ready = Readiness::empty();
         if events.contains(Readiness::IN) {
             ready.set(Readiness::IN, self.consumer.look(&memory).ok()?? > 0);
@@ -368,10 +368,10 @@ impl Opened {
         if events.contains(Readiness::OUT) {
             ready.set(Readiness::OUT, self.producer.look(&memory).ok()?? > 0);
         }
-        if self.pulse.is_wanted() && !self.is_served() {
+        if self.liveness.is_wanted() && !self.is_served() {
             return None;
         }
-        // Bytes that came before the end are told with it.
-        self.is_unchanged().then_some(ready)
+        // At the end of a connection the daemon reports it together with the last bytes.
+        self.is_current().then_some(ready)
     }
 }

@@ -1,0 +1,127 @@
+//! Daemon liveness: when a call that never sleeps probes whether the daemon still runs.
+//!
+//! The mapped pages do not change when the daemon dies, although the connection dies with it. A
+//! call that sleeps does so in the daemon and gets an error from there. Three kinds of calls do
+//! not sleep: a send that finds room, a transfer to or from a window, and a call that finds nothing
+//! to move. A program that finds nothing and then sleeps elsewhere, in an event queue for example,
+//! must have learned of the daemon's death before; a program that polls in a loop must not pay for
+//! a probe each time. A probe takes longer than a message's round trip, so two programs that poll
+//! for each other's messages would probe without end because of their probes: hence [`REST`].
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use platform::clock::ticks;
+
+/// Most ticks of the processor's counter between two polls of a program that only polls: some ten
+/// microseconds, less than a sleep takes.
+const LOOKING: u64 = 60_000;
+/// Fewest ticks between two probes, whatever the program did in between: some milliseconds, of
+/// which a probe takes a few percent at most.
+const REST: u64 = 5_000_000;
+/// Ticks after which a probe is due in any case: about a second, as between two heartbeats of a
+/// link. Under the emulator a change of address space costs a program all translations of its
+/// pages: with a period of ten milliseconds, copies of 16 MiB and more lost a third of their rate.
+const PERIOD: u64 = 2_500_000_000;
+
+/// Sends between two reads of the counter, one of which takes a twentieth of a short message's
+/// round trip.
+const SENDS: u32 = 8;
+
+/// The times of the last probe and of the last poll that found nothing, by the processor's counter.
+#[derive(Default)]
+pub struct DaemonLiveness {
+    /// Sends so far. Concurrent sends may be counted as one.
+    sends: AtomicU32,
+    probed: AtomicU64,
+    found_nothing: AtomicU64,
+}
+
+impl DaemonLiveness {
+    /// Notes that a call found nothing to move; whether the daemon is to be probed.
+    pub fn is_wanted(&self) -> bool {
+        self.is_wanted_at(ticks())
+    }
+
+    /// Whether the last probe is longer ago than [`PERIOD`].
+    pub fn is_due(&self) -> bool {
+        self.is_due_at(ticks())
+    }
+
+    /// Whether a probe is due before this send. Bytes sent after the daemon's death are lost, so a
+    /// sender that always finds room must still notice it after some sends and some time.
+    #[inline]
+    pub fn is_due_to_send(&self) -> bool {
+        let sends = self.sends.load(Ordering::Relaxed).wrapping_add(1);
+        self.sends.store(sends, Ordering::Relaxed);
+        sends.is_multiple_of(SENDS) && self.is_due()
+    }
+
+    fn is_wanted_at(&self, now: u64) -> bool {
+        let before = self.found_nothing.swap(now, Ordering::Relaxed);
+        let was_elsewhere = now.wrapping_sub(before) > LOOKING;
+        self.is_after(if was_elsewhere { REST } else { PERIOD }, now)
+    }
+
+    fn is_due_at(&self, now: u64) -> bool {
+        self.is_after(PERIOD, now)
+    }
+
+    /// Whether the last probe is longer ago than `pause`; if so, this one is noted.
+    fn is_after(&self, pause: u64, now: u64) -> bool {
+        let is_after = now.wrapping_sub(self.probed.load(Ordering::Relaxed)) > pause;
+        if is_after {
+            self.probed.store(now, Ordering::Relaxed);
+        }
+        is_after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some time after the processor's start.
+    const START: u64 = 1 << 40;
+
+    #[test]
+    fn a_polling_program_probes_once_in_a_period() {
+        let liveness = DaemonLiveness::default();
+        let looks = (START..START + 3 * PERIOD).step_by(LOOKING as usize);
+        let asked = looks.filter(|now| liveness.is_wanted_at(*now));
+        assert_eq!(asked.count(), 3);
+    }
+
+    #[test]
+    fn a_program_that_did_other_work_probes() {
+        let liveness = DaemonLiveness::default();
+        for time in 0..5 {
+            let now = START + time * (REST + 1);
+            assert!(liveness.is_wanted_at(now));
+            assert!(!liveness.is_wanted_at(now + LOOKING + 1));
+        }
+    }
+
+    #[test]
+    fn a_probe_is_no_reason_for_a_probe() {
+        // The time between two polls is that of a probe, of this program or of its peer.
+        let liveness = DaemonLiveness::default();
+        let looks = (START..START + 3 * PERIOD).step_by(2 * LOOKING as usize);
+        let asked = looks.filter(|now| liveness.is_wanted_at(*now)).count() as u64;
+        assert!(asked <= 3 * PERIOD / REST, "asked {asked} times");
+    }
+
+    #[test]
+    fn most_sends_do_not_read_the_counter() {
+        let liveness = DaemonLiveness::default();
+        let due = (0..3 * SENDS).map(|_| liveness.is_due_to_send());
+        // The counter is far beyond a period at its first read; the second one comes too soon.
+        assert_eq!(due.filter(|due| *due).count(), 1);
+    }
+
+    #[test]
+    fn transfers_probe_once_in_a_period() {
+        let liveness = DaemonLiveness::default();
+        assert!(liveness.is_due_at(START) && !liveness.is_due_at(START + PERIOD));
+        assert!(liveness.is_due_at(START + PERIOD + 1));
+    }
+}
