@@ -1,15 +1,12 @@
 //! `behaviour`: writes `docs/behaviour.md` anew from the data of the conformance suite.
 
-use crate::report::{Context, Result};
-use crate::settings::Settings;
-use crate::toolchain;
-use crate::workspace;
-use std::process::Command;
+use harness::base::cargo;
+use harness::base::report::{Context, Result};
+use harness::base::settings::Settings;
 
 /// The command: the test that compares the document, told to write it instead.
 pub fn command(_settings: &Settings) -> Result<()> {
-    let mut command = toolchain::clean(Command::new("cargo"));
-    command.current_dir(workspace::root());
+    let mut command = cargo::in_project();
     command.args(["test", "--quiet", "--package", "conformance"]);
     command.args(["--test", "document", "the_document_is_written"]);
     command.env("SKIFF_REWRITE", "1");

@@ -5,13 +5,13 @@
 use crate::config::{self, Image};
 use crate::elf;
 use crate::initfs::{self, Tree};
-use crate::packages::{self, Package};
-use crate::report::{Context, Failure, Result, Step};
 use crate::sdk;
-use crate::settings::Settings;
-use crate::toolchain::{self, Purpose, Target, Toolchain};
-use crate::workspace::{self, Place};
-use std::collections::BTreeSet;
+use crate::toolchain::{self, Target, Toolchain};
+use harness::base::packages::{self, Package};
+use harness::base::report::{Context, Failure, Result, Step};
+use harness::base::settings::{Purpose, Settings};
+use harness::base::workspace::{self, Place};
+use harness::node::image::{Additions, Contents};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,7 +29,11 @@ pub struct Parts {
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
     let parts = build(&Contents::product(settings.purpose()?))?;
-    let initfs = parts.pack(None, settings.files()?.as_deref(), &[])?;
+    let overlay = settings.files()?;
+    let initfs = parts.pack(&Additions {
+        overlay: overlay.as_deref(),
+        ..Additions::default()
+    })?;
     let directory = workspace::make(Place::Image)?;
     let path = directory.join("initfs");
     std::fs::write(&path, &initfs).context(|| format!("write {}", path.display()))?;
@@ -38,92 +42,20 @@ pub fn command(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Which programs go into the image, and how they are compiled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contents {
-    purpose: Purpose,
-    tests: TestPrograms,
-}
-
-/// The test programs in an image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum TestPrograms {
-    /// All of them.
-    All,
-    /// Those in Rust, among them the benchmarks' own.
-    Rust,
-    /// Of each package one of whose programs is among these words, all; and so of those in C. A
-    /// word that ends in a dash, as of `pattern-$name`, stands for all that begin so.
-    Named(BTreeSet<String>),
-}
-
-impl TestPrograms {
-    /// Whether programs, which come together, are wanted. `in_c`: they are written in C.
-    fn want(&self, programs: &[String], in_c: bool) -> bool {
-        match self {
-            Self::All => true,
-            Self::Rust => !in_c,
-            Self::Named(words) => {
-                // `pattern-$name` begins with the word `pattern-`.
-                let is_beginning = |word: &String| word.ends_with('-') && !word.starts_with('-');
-                let means = |word: &String, program: &String| {
-                    word == program || is_beginning(word) && program.starts_with(word)
-                };
-                let is_named = |program| words.iter().any(|word| means(word, program));
-                programs.iter().any(is_named)
-            }
-        }
+/// The Debian packages that building it takes.
+pub fn packages(contents: &Contents) -> Result<Vec<Package>> {
+    let mut wanted = toolchain::packages();
+    let c_programs = workspace::root().join(config::image()?.test_c_programs);
+    if contents.tests.want(&sdk::programs(&c_programs)?, true) {
+        wanted.extend(sdk::PACKAGES);
     }
-}
-
-impl Contents {
-    /// The Debian packages that building it takes.
-    pub fn packages(&self) -> Result<Vec<Package>> {
-        let mut wanted = toolchain::packages();
-        let c_programs = workspace::root().join(config::image()?.test_c_programs);
-        if self.tests.want(&sdk::programs(&c_programs)?, true) {
-            wanted.extend(sdk::PACKAGES);
-        }
-        Ok(wanted)
-    }
-
-    /// What a user gets: no test programs.
-    pub fn product(purpose: Purpose) -> Self {
-        Self::named_in(purpose, [])
-    }
-
-    /// The same and all test programs.
-    pub fn tests(purpose: Purpose) -> Self {
-        Self {
-            purpose,
-            tests: TestPrograms::All,
-        }
-    }
-
-    /// What the benchmark boots.
-    pub fn bench() -> Self {
-        Self {
-            purpose: Purpose::Release,
-            tests: TestPrograms::Rust,
-        }
-    }
-
-    /// What a user gets, and the test programs whose names are words of these scripts.
-    pub fn named_in<'a>(purpose: Purpose, scripts: impl IntoIterator<Item = &'a str>) -> Self {
-        let in_name = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
-        let words = |script: &'a str| script.split(move |letter| !in_name(letter));
-        let words = scripts.into_iter().flat_map(words).map(str::to_string);
-        Self {
-            purpose,
-            tests: TestPrograms::Named(words.collect()),
-        }
-    }
+    Ok(wanted)
 }
 
 /// Compiles what goes into an image, and reads it.
 pub fn build(contents: &Contents) -> Result<Parts> {
     let image = config::image()?;
-    packages::ensure(&contents.packages()?)?;
+    packages::ensure(&packages(contents)?)?;
     let toolchain = toolchain::find()?;
     let mut in_image = image.programs.clone();
     let mut others = vec![image.bootstrap.clone()];
@@ -180,27 +112,25 @@ pub fn build(contents: &Contents) -> Result<Parts> {
 }
 
 impl Parts {
-    /// Packs the image with a user's files laid over it, and `extra` files over those. `first` is
-    /// the program the kernel starts, if not the bootstrap.
-    pub fn pack(
-        &self,
-        first: Option<&str>,
-        overlay: Option<&Path>,
-        extra: &[(String, Vec<u8>)],
-    ) -> Result<Vec<u8>> {
+    /// Packs the image with what a run adds.
+    pub fn pack(&self, additions: &Additions<'_>) -> Result<Vec<u8>> {
         let mut tree = self.tree.clone();
-        if let Some(directory) = overlay {
+        if let Some(directory) = additions.overlay {
             tree.overlay(directory, "")?;
         }
-        for (path, data) in extra {
+        for (path, data) in additions.files {
             tree.insert(path, data.clone(), 0o644)?;
         }
-        let program = built(Target::Program, first.unwrap_or(&self.bootstrap));
+        let first = additions.first.unwrap_or(&self.bootstrap);
+        let program = built(Target::Program, first);
         let bootstrap = elf::flatten(&read(&program)?, initfs::BOOTSTRAP_ADDRESS)
             .map_err(|failure| format!("{}: {}", program.display(), failure.message))?;
-        let image = initfs::pack(&bootstrap, &tree)?;
+        let mut image = initfs::pack(&bootstrap, &tree)?;
         if initfs::unpack(&image)? != tree {
             return Err("the packed initfs does not read back as packed: a fault of xtask".into());
+        }
+        if additions.spoiled {
+            initfs::spoil(&mut image);
         }
         Ok(image)
     }
@@ -337,22 +267,8 @@ pub fn workspace_members() -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn test_programs_are_chosen_by_the_words_of_scripts() {
-        let script = "# comment\nscif-kills 40 7 1 || exit 1\npattern-windows serve &\n";
-        let chosen = Contents::named_in(Purpose::Edit, [script]).tests;
-        let wants = |program: &str, in_c| chosen.want(&[program.to_string()], in_c);
-        assert!(wants("scif-kills", false) && wants("pattern-windows", true));
-        assert!(!wants("scif-kill", false) && !wants("pattern", true));
-        let begun = "pattern-$name call - $other --flag-";
-        let begun = Contents::named_in(Purpose::Edit, [begun]).tests;
-        assert!(begun.want(&["pattern-windows".to_string()], true));
-        assert!(!begun.want(&["pat".to_string(), "--flag-x".to_string()], true));
-        let product = Contents::product(Purpose::Release).tests;
-        assert!(!product.want(&["scif-kills".to_string()], false));
-        assert!(TestPrograms::All.want(&[], true) && !TestPrograms::Rust.want(&[], true));
-    }
+    use harness::base::cargo;
+    use std::collections::BTreeSet;
 
     /// Or libraries would be compiled anew whenever other packages are asked for.
     #[test]
@@ -375,9 +291,8 @@ mod tests {
         image: &Image,
         packages: &[String],
     ) -> std::collections::BTreeMap<String, BTreeSet<String>> {
-        let mut cargo = toolchain::clean(Command::new("cargo"));
+        let mut cargo = cargo::in_project();
         cargo
-            .current_dir(workspace::root())
             .env("RUSTC_BOOTSTRAP", "1")
             .args(["build", "--quiet", "--unit-graph", "-Zunstable-options"])
             .args(["--target", Target::Program.triple()])

@@ -1,8 +1,8 @@
 //! `clean`: removes what was built.
 
-use crate::report::{Context, Result};
-use crate::settings::Settings;
-use crate::workspace::{self, Place};
+use harness::base::report::{Context, Result};
+use harness::base::settings::Settings;
+use harness::base::workspace::{self, Place};
 
 /// The command. This tool itself lies below `target/`, and may be removed while it runs; cargo
 /// builds it again at the next call.

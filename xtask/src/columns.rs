@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn all_tables_of_the_code_are_found() {
-        let code = std::fs::read_to_string(crate::workspace::root().join(CODE)).unwrap();
+        let code = std::fs::read_to_string(harness::base::workspace::root().join(CODE)).unwrap();
         assert_eq!(files(&code).len(), code.matches(TABLE).count());
     }
 }

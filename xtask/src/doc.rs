@@ -1,21 +1,18 @@
 //! `doc`: the documentation of the libraries, as pages for a browser.
 
-use crate::config;
-use crate::report::{Context, Failure, Result};
-use crate::settings::Settings;
-use crate::toolchain;
-use crate::workspace;
-use std::process::Command;
+use harness::base::cargo;
+use harness::base::config;
+use harness::base::report::{Context, Failure, Result};
+use harness::base::settings::Settings;
+use harness::base::workspace;
 
 /// The page to begin with: the client library.
 const START: &str = "doc/scif/index.html";
 
 /// The command.
 pub fn command(_settings: &Settings) -> Result<()> {
-    let mut cargo = toolchain::clean(Command::new("cargo"));
-    cargo
-        .current_dir(workspace::root())
-        .args(["doc", "--no-deps", "--lib"]);
+    let mut cargo = cargo::in_project();
+    cargo.args(["doc", "--no-deps", "--lib"]);
     for package in config::tests()?.host_libraries {
         cargo.args(["--package", &package]);
     }

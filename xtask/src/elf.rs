@@ -3,7 +3,7 @@
 //! Only what the packer needs: the bootstrap program has no loader in front of it, so its segments
 //! are placed in the image beforehand, zero data included.
 
-use crate::report::Result;
+use harness::base::report::Result;
 
 const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;

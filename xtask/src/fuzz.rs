@@ -5,11 +5,11 @@
 //! coverage when told to, and libFuzzer comes from crates.io as C++ source. What is found on the
 //! way stays below `target/fuzz`; the inputs in the repository are only ever read.
 
-use crate::packages;
-use crate::report::{Context, Failure, Result, Step};
-use crate::settings::Settings;
-use crate::toolchain;
-use crate::workspace::{self, Place};
+use harness::base::cargo;
+use harness::base::packages;
+use harness::base::report::{Context, Failure, Result, Step};
+use harness::base::settings::Settings;
+use harness::base::workspace::{self, Place};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -99,9 +99,8 @@ fn checked(name: &str) -> Result<String> {
 /// Builds targets.
 fn build(targets: &[String]) -> Result<()> {
     packages::ensure(&[packages::CXX_COMPILER])?;
-    let mut command = toolchain::clean(Command::new("cargo"));
+    let mut command = cargo::in_project();
     command
-        .current_dir(workspace::root())
         .args(["build", "--release", "--quiet", "--package", PACKAGE])
         .args(["--target", TRIPLE])
         .env("CARGO_TARGET_DIR", directory())

@@ -4,13 +4,12 @@
 //! One file serves BIOS and UEFI, on a disc or a stick: it holds GRUB twice, a boot sector of
 //! either kind and a partition table ([hardware.md](../../docs/hardware.md)).
 
-use crate::build::{self, Contents, Parts};
-use crate::launch::BootFiles;
-use crate::packages::{self, Package};
-use crate::report::{Context, Failure, Result, Step};
-use crate::settings::{Boot, Settings};
-use crate::toolchain::Purpose;
-use crate::workspace::{self, Place};
+use crate::build::{self, Parts};
+use harness::base::packages::{self, Package};
+use harness::base::report::{Context, Failure, Result, Step};
+use harness::base::settings::{Boot, Purpose, Settings};
+use harness::base::workspace::{self, Place};
+use harness::node::image::{Additions, BootFiles, Builder, Contents, Image, packages_for};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,9 +40,13 @@ const NODE_MENU_SECONDS: u32 = 1;
 pub fn command(settings: &Settings) -> Result<()> {
     // Before minutes of building.
     let contents = Contents::product(Purpose::Release);
-    packages::ensure(&[packages::ISO, &contents.packages()?].concat())?;
+    packages::ensure(&[packages::ISO, &build::packages(&contents)?].concat())?;
     let parts = build::build(&contents)?;
-    let initfs = parts.pack(None, settings.files()?.as_deref(), &[])?;
+    let overlay = settings.files()?;
+    let initfs = parts.pack(&Additions {
+        overlay: overlay.as_deref(),
+        ..Additions::default()
+    })?;
     let directory = workspace::make(Place::Image)?;
     let initfs_path = directory.join("initfs");
     std::fs::write(&initfs_path, &initfs).context(|| format!("write {}", initfs_path.display()))?;
@@ -56,48 +59,52 @@ pub fn command(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// What it takes to boot nodes so, beside QEMU.
-pub fn packages_for(boot: Boot) -> Vec<Package> {
-    let mut wanted = Vec::new();
-    if boot != Boot::Direct {
-        wanted.extend(packages::ISO);
+/// Builds the images that nodes boot.
+#[derive(Debug)]
+pub struct ImageBuilder;
+
+impl Builder for ImageBuilder {
+    fn packages(&self, contents: &Contents) -> Result<Vec<Package>> {
+        build::packages(contents)
     }
-    if boot == Boot::Uefi {
-        wanted.push(packages::UEFI);
+
+    fn build(&self, contents: &Contents) -> Result<Box<dyn Image>> {
+        Ok(Box::new(build::build(contents)?))
     }
-    wanted
 }
 
-/// Writes what nodes boot into a run's directory: one initfs for all, one command line for each.
-pub fn boot_files(
-    boot: Boot,
-    parts: &Parts,
-    initfs: &[u8],
-    command_lines: &[String],
-    directory: &Path,
-) -> Result<Vec<BootFiles>> {
-    packages::ensure(&packages_for(boot))?;
-    let path = directory.join("initfs");
-    std::fs::write(&path, initfs).context(|| format!("write {}", path.display()))?;
-    let files = |(node, line): (usize, &String)| match boot {
-        Boot::Direct => Ok(BootFiles::Direct {
-            kernel: parts.kernel.clone(),
-            initfs: path.clone(),
-            command_line: line.clone(),
-        }),
-        Boot::Bios | Boot::Uefi => {
-            let iso = directory.join(format!("node-{node}.iso"));
-            // The menu of hardware, but for what the first entry says.
-            let mut menu = MENU.to_vec();
-            menu[0].command_line = line;
-            make_iso(&iso, &parts.kernel, &path, NODE_MENU_SECONDS, &menu)?;
-            Ok(BootFiles::Iso {
-                image: iso,
-                uefi: boot == Boot::Uefi,
-            })
-        }
-    };
-    command_lines.iter().enumerate().map(files).collect()
+impl Image for Parts {
+    fn boot_files(
+        &self,
+        boot: Boot,
+        additions: &Additions<'_>,
+        command_lines: &[String],
+        directory: &Path,
+    ) -> Result<Vec<BootFiles>> {
+        packages::ensure(&packages_for(boot))?;
+        let path = directory.join("initfs");
+        let initfs = self.pack(additions)?;
+        std::fs::write(&path, initfs).context(|| format!("write {}", path.display()))?;
+        let files = |(node, line): (usize, &String)| match boot {
+            Boot::Direct => Ok(BootFiles::Direct {
+                kernel: self.kernel.clone(),
+                initfs: path.clone(),
+                command_line: line.clone(),
+            }),
+            Boot::Bios | Boot::Uefi => {
+                let iso = directory.join(format!("node-{node}.iso"));
+                // The menu of hardware, but for what the first entry says.
+                let mut menu = MENU.to_vec();
+                menu[0].command_line = line;
+                make_iso(&iso, &self.kernel, &path, NODE_MENU_SECONDS, &menu)?;
+                Ok(BootFiles::Iso {
+                    image: iso,
+                    uefi: boot == Boot::Uefi,
+                })
+            }
+        };
+        command_lines.iter().enumerate().map(files).collect()
+    }
 }
 
 /// GRUB's driver of the screen, for which the kernel's header asks: the one that uses the firmware,
@@ -180,7 +187,7 @@ mod tests {
             MENU.iter()
                 .all(|entry| !entry.title.contains(['"', '{', '}']))
         );
-        let file = crate::workspace::root().join("initfs/lib/self-check.sh");
+        let file = harness::base::workspace::root().join("initfs/lib/self-check.sh");
         assert!(file.is_file());
     }
 }

@@ -6,7 +6,7 @@
 //! image is padded to whole pages, because a kernel counts whole pages only.
 
 use crate::elf::Flat;
-use crate::report::{Context, Result};
+use harness::base::report::{Context, Result};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

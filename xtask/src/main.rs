@@ -1,86 +1,33 @@
 //! `cargo xtask <command> [KEY=VALUE ...]`: the one tool behind the Makefile.
 //!
-//! This file is the table of contents: one line per command, each in a module of its own. What the
-//! commands share is below them: the toolchain, the image, the PCI fabric and the launcher.
+//! This file is the table of contents: one line per command. What makes things is a module here;
+//! what runs nodes is in the crate `harness`, which the image is handed to; what measures is in
+//! `bench-runner`.
 
 mod behaviour;
-#[path = "../../tests/bench/runner/src/lib.rs"]
-mod bench;
 mod build;
 mod clean;
-#[path = "../../tests/harness/src/command/conformance.rs"]
-mod conformance;
-#[path = "../../tests/harness/src/command/console.rs"]
-mod console;
-#[path = "../../tests/harness/src/command/demo.rs"]
-mod demo;
 mod doc;
-#[path = "../../tests/harness/src/network/fabric.rs"]
-mod fabric;
-#[path = "../../tests/harness/src/network/faults.rs"]
-mod faults;
 mod fuzz;
 mod image;
 mod redox;
-#[path = "../../tests/harness/src/command/run.rs"]
-mod run;
 mod sanitize;
 mod sdk;
 mod setup;
 mod sim;
-#[path = "../../tests/harness/src/command/soak.rs"]
-mod soak;
 mod test;
 mod tidy;
 
-#[path = "../../tests/harness/src/node/accel.rs"]
-mod accel;
-#[path = "../../tests/harness/src/node/page_table_audit.rs"]
-mod audit;
 mod columns;
 mod config;
 mod elf;
 mod initfs;
-#[path = "../../tests/harness/src/node/keyboard.rs"]
-mod keyboard;
-#[path = "../../tests/harness/src/node/launch.rs"]
-mod launch;
-#[path = "../../tests/harness/src/suite/console_protocol.rs"]
-mod lines;
-#[path = "../../tests/harness/src/node/logs.rs"]
-mod logs;
-#[path = "../../tests/harness/src/node/machine.rs"]
-mod machine;
-#[path = "../../tests/harness/src/node/monitor.rs"]
-mod monitor;
-#[path = "../../tests/harness/src/command/node_kills.rs"]
-mod node_kills;
-#[path = "../../tests/harness/src/base/packages.rs"]
-mod packages;
-#[path = "../../tests/harness/src/node/screen_text.rs"]
-mod picture;
-#[path = "../../tests/harness/src/base/report.rs"]
-mod report;
-#[path = "../../tests/harness/src/suite/suite_run.rs"]
-mod script;
-#[path = "../../tests/harness/src/command/serve.rs"]
-mod serve;
-#[path = "../../tests/harness/src/base/settings.rs"]
-mod settings;
-#[path = "../../tests/harness/src/network/shared_memory.rs"]
-mod shared_memory;
-#[path = "../../tests/harness/src/node/freeze.rs"]
-mod standstill;
-#[path = "../../tests/harness/src/command/terminal.rs"]
-mod terminal;
 mod toolchain;
-#[path = "../../tests/harness/src/node/trace.rs"]
-mod trace;
-#[path = "../../tests/harness/src/base/workspace.rs"]
-mod workspace;
 
-use report::Result;
-use settings::Settings;
+use harness::base::report::Result;
+use harness::base::settings::{self, Settings};
+use harness::command::{conformance, console, demo, node_kills, run, serve, soak};
+use image::ImageBuilder;
 use std::process::ExitCode;
 
 /// A command of this tool: its name, what it does in one line, the settings it reads with a blank
@@ -97,13 +44,13 @@ const COMMANDS: &[Command] = &[
         name: "run",
         help: "boot host and card; shell, demo without a terminal, or scripts",
         settings: "SCRIPT SUITE NODES FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
-        run: run::command,
+        run: |settings| run::command(&ImageBuilder, settings),
     },
     Command {
         name: "demo",
         help: "boot two nodes, play the demo, power off",
         settings: "NODES FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
-        run: demo::command,
+        run: |settings| demo::command(&ImageBuilder, settings),
     },
     Command {
         name: "console",
@@ -121,7 +68,7 @@ const COMMANDS: &[Command] = &[
         name: "bench",
         help: "measure ours beside limits and peers",
         settings: "ONLY REPS QUICK PIN",
-        run: bench::command,
+        run: |settings| bench_runner::command(&ImageBuilder, settings),
     },
     Command {
         name: "image",
@@ -175,7 +122,7 @@ const COMMANDS: &[Command] = &[
         name: "soak",
         help: "random load on three nodes while programs and nodes are killed",
         settings: "MINUTES SEED NODES FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
-        run: soak::command,
+        run: |settings| soak::command(&ImageBuilder, settings),
     },
     Command {
         name: "fuzz",
@@ -193,13 +140,13 @@ const COMMANDS: &[Command] = &[
         name: "node-kills",
         help: "cut a node's power again and again in mid-transfer",
         settings: "COUNT FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
-        run: node_kills::command,
+        run: |settings| node_kills::command(&ImageBuilder, settings),
     },
     Command {
         name: "conformance",
         help: "run the conformance suite alone: sim, loopback, pair",
         settings: "ONLY FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
-        run: conformance::command,
+        run: |settings| conformance::command(&ImageBuilder, settings),
     },
     Command {
         name: "behaviour",
@@ -268,4 +215,20 @@ fn print_help() {
         "\nsettings (what holds without them in brackets):\n{}",
         settings::help()
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Every setting that a command reads exists, and every one is read by a command.
+    #[test]
+    fn commands_and_settings_agree() {
+        let read: BTreeSet<_> = COMMANDS
+            .iter()
+            .flat_map(|command| command.settings.split_whitespace())
+            .collect();
+        assert_eq!(read, settings::keys().collect());
+    }
 }

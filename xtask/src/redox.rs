@@ -4,10 +4,10 @@
 
 mod surface;
 
-use crate::report::{Context, Failure, Result};
-use crate::settings::Settings;
 use crate::toolchain::{self, Target};
-use crate::workspace;
+use harness::base::report::{Context, Failure, Result};
+use harness::base::settings::Settings;
+use harness::base::workspace;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -6,11 +6,10 @@
 //! it does for us is inlined into our code and checked there.
 
 use crate::fuzz::TRIPLE;
-use crate::report::{Context, Result};
-use crate::settings::Settings;
-use crate::toolchain;
-use crate::workspace::{self, Place};
-use std::process::Command;
+use harness::base::cargo;
+use harness::base::report::{Context, Result};
+use harness::base::settings::Settings;
+use harness::base::workspace::Place;
 
 /// A sanitizer and what runs under it.
 struct Kind {
@@ -74,9 +73,8 @@ fn run(kind: &Kind, call: &str) -> Result<()> {
     let target = ["--target", TRIPLE];
     let at = end.unwrap_or(words.len());
     words.splice(at..at, target);
-    let mut command = toolchain::clean(Command::new("cargo"));
+    let mut command = cargo::in_project();
     command
-        .current_dir(workspace::root())
         .args(words)
         // Each in a place of its own, as flags change all that is built.
         .env("CARGO_TARGET_DIR", kind.place.path())

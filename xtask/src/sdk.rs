@@ -7,11 +7,11 @@
 //! one of the others is needed. Nothing in the directory names a place of this machine, so it can
 //! be moved and given away.
 
-use crate::packages::{self, Package};
-use crate::report::{Context, Failure, Result, Step};
-use crate::settings::Settings;
-use crate::toolchain::{self, Purpose, Target};
-use crate::workspace::{self, Place};
+use crate::toolchain::{self, Target};
+use harness::base::packages::{self, Package};
+use harness::base::report::{Context, Failure, Result, Step};
+use harness::base::settings::{Purpose, Settings};
+use harness::base::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

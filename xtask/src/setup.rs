@@ -1,10 +1,10 @@
 //! `setup`: installs everything that building, running and testing need.
 
-use crate::packages;
-use crate::report::Result;
-use crate::settings::Settings;
 use crate::test;
 use crate::toolchain;
+use harness::base::packages;
+use harness::base::report::Result;
+use harness::base::settings::Settings;
 
 /// The command.
 pub fn command(_settings: &Settings) -> Result<()> {

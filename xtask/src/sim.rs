@@ -1,10 +1,8 @@
 //! `sim`: runs the protocol simulator for as many seeds as wanted, or one seed to repeat a failure.
 
-use crate::report::{Context, Failure, Result};
-use crate::settings::Settings;
-use crate::toolchain;
-use crate::workspace;
-use std::process::Command;
+use harness::base::cargo;
+use harness::base::report::{Context, Failure, Result};
+use harness::base::settings::Settings;
 
 /// Seeds that are run when nobody says how many.
 const USUAL_SEEDS: u64 = 200;
@@ -14,8 +12,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     let seed = settings.seed()?;
     let usual = if seed.is_some() { 1 } else { USUAL_SEEDS };
     let seeds = settings.seeds()?.unwrap_or(usual);
-    let mut command = toolchain::clean(Command::new("cargo"));
-    command.current_dir(workspace::root());
+    let mut command = cargo::in_project();
     command.args(["run", "--profile=sim", "--quiet", "--package=sim", "--"]);
     command.args([seed.unwrap_or(0).to_string(), seeds.to_string()]);
     let status = command.status().context(|| "start cargo".to_string())?;

@@ -3,9 +3,9 @@
 
 use crate::build;
 use crate::columns;
-use crate::report::{Context, Failure, Result};
-use crate::settings::Settings;
-use crate::workspace;
+use harness::base::report::{Context, Failure, Result};
+use harness::base::settings::Settings;
+use harness::base::workspace;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 

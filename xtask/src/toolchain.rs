@@ -3,9 +3,11 @@
 //! Order: the one named by SKIFF_TOOLCHAIN; a rustup toolchain with rust-src; Debian's packages,
 //! which are installed when missing. The build uses unstable options, so RUSTC_BOOTSTRAP is set.
 
-use crate::packages::{self, Package};
-use crate::report::{Context, Result};
-use crate::workspace::{self, Place};
+use harness::base::cargo;
+use harness::base::packages::{self, Package};
+use harness::base::report::{Context, Result};
+use harness::base::settings::Purpose;
+use harness::base::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -55,16 +57,6 @@ impl Target {
             }
         }
     }
-}
-
-/// What a build is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// To be used, measured or given away: as fast as it gets.
-    Release,
-    /// To be tried out after an edit: programs are compiled in pieces that are kept, so that a
-    /// changed line costs seconds; they run slower. The kernel is the same for both.
-    Edit,
 }
 
 /// A toolchain with library source.
@@ -132,7 +124,7 @@ fn named(wanted: &str) -> Result<Toolchain> {
 }
 
 fn rustup_names() -> Vec<String> {
-    let Ok(output) = clean(Command::new("rustup"))
+    let Ok(output) = cargo::clean(Command::new("rustup"))
         .args(["toolchain", "list"])
         .output()
     else {
@@ -146,7 +138,7 @@ fn rustup_names() -> Vec<String> {
 }
 
 fn from_rustup(name: &str) -> Result<Toolchain> {
-    let output = clean(Command::new("rustup"))
+    let output = cargo::clean(Command::new("rustup"))
         .args(["run", name, "rustc", "--print", "sysroot"])
         .output()
         .context(|| "start rustup".to_string())?;
@@ -182,7 +174,7 @@ fn check(directory: &Path, name: String) -> Result<Toolchain> {
 }
 
 fn output_of(program: &Path, words: &[&str]) -> Result<String> {
-    let output = clean(Command::new(program))
+    let output = cargo::clean(Command::new(program))
         .args(words)
         .output()
         .context(|| format!("start {}", program.display()))?;
@@ -196,32 +188,6 @@ fn minor_version(text: &str) -> Option<u32> {
         .next()?
         .parse()
         .ok()
-}
-
-/// The directory where cargo keeps the sources of crates.
-pub fn cargo_home() -> Option<PathBuf> {
-    let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
-}
-
-/// Removes what the cargo that runs this tool put into the environment for its own children.
-pub fn clean(mut command: Command) -> Command {
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        let ours = text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_");
-        let flags = text.starts_with("CARGO_TARGET_") && text != "CARGO_TARGET_DIR";
-        let named = [
-            "CARGO",
-            "RUSTC",
-            "RUSTFLAGS",
-            "CARGO_ENCODED_RUSTFLAGS",
-            "RUSTUP_TOOLCHAIN",
-        ];
-        if ours || flags || text == "LD_LIBRARY_PATH" || named.contains(&text.as_ref()) {
-            command.env_remove(&name);
-        }
-    }
-    command
 }
 
 impl Toolchain {
@@ -262,7 +228,7 @@ impl Toolchain {
     }
 
     fn cargo_for(&self, subcommand: &str, target: Target) -> Command {
-        let mut command = clean(Command::new(self.bin.join("cargo")));
+        let mut command = cargo::clean(Command::new(self.bin.join("cargo")));
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths(
             std::iter::once(self.bin.clone()).chain(std::env::split_paths(&path)),

@@ -21,9 +21,6 @@ use syscall::flag::MapFlags;
 mod elf;
 #[path = "../../../xtask/src/elf.rs"]
 mod packer;
-#[path = "../../harness/src/base/report.rs"]
-#[allow(dead_code, reason = "the packer's error is all that is needed")]
-mod report;
 
 /// Memory maps of overlapping areas, as the loader may give them: what is found free is free.
 fn memory_map(input: &mut Unstructured<'_>) -> Result<()> {

@@ -10,21 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use fabric::{Fabric, Fault, Options};
-use faults::Faults;
+use harness::network::fabric::{Fabric, Fault, Options};
+use harness::network::faults::Faults;
 use libfuzzer_sys::fuzz_target;
-
-// Parts of the build tool, which is no library.
-#[path = "../../harness/src/network/fabric.rs"]
-mod fabric;
-#[path = "../../harness/src/network/faults.rs"]
-#[allow(dead_code, reason = "faults are not read from words here")]
-mod faults;
-#[path = "../../harness/src/base/report.rs"]
-#[allow(dead_code, reason = "only errors are needed")]
-mod report;
-#[path = "../../harness/src/network/shared_memory.rs"]
-mod shared_memory;
 
 const VECTORS: usize = 2;
 /// A server that says nothing for so long has hung.

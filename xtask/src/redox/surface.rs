@@ -4,8 +4,8 @@
 //! What is used is found by its names in the sources: constants of the published crates, paths of
 //! kernel schemes, names with which descriptors are duplicated, methods of scheme daemons.
 
-use crate::report::{Context, Result};
-use crate::workspace;
+use harness::base::report::{Context, Result};
+use harness::base::workspace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

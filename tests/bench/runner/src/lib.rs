@@ -10,6 +10,7 @@ mod linux;
 mod measures;
 pub mod native;
 mod nodes;
+mod numbers;
 mod page;
 mod plots;
 mod results;
@@ -18,13 +19,12 @@ mod setting;
 mod step;
 mod svg;
 
-use crate::build::{self, Contents, Parts};
-use crate::config::{self, Node};
-use crate::packages;
-use crate::report::{Context, Failure, Result};
-use crate::settings::Settings;
-use crate::toolchain::Purpose;
-use crate::workspace::{self, Place};
+use harness::base::config::{self, Node};
+use harness::base::packages;
+use harness::base::report::{Context, Failure, Result};
+use harness::base::settings::{Purpose, Settings};
+use harness::base::workspace::{self, Place};
+use harness::node::image::{Builder, Contents, Image};
 use linux::Linux;
 use results::{Entry, Setting};
 use sample::{Line, Samples};
@@ -43,7 +43,7 @@ struct Bench<'a> {
     quick: bool,
     node: Node,
     /// Our image, when a step boots it, and the same with the test programs.
-    parts: Option<(Parts, Parts)>,
+    images: Option<(Box<dyn Image>, Box<dyn Image>)>,
     /// The peers, when a step boots them.
     linux: Option<Linux>,
     samples: Samples,
@@ -52,7 +52,7 @@ struct Bench<'a> {
 }
 
 /// The command.
-pub fn command(settings: &Settings) -> Result<()> {
+pub fn command(builder: &dyn Builder, settings: &Settings) -> Result<()> {
     let start = Instant::now();
     let boots = settings.repetitions()?.unwrap_or(BOOTS);
     let quick = settings.quick()?;
@@ -65,16 +65,16 @@ pub fn command(settings: &Settings) -> Result<()> {
     }
     // Before an hour of measuring.
     workspace::make(Place::Bench)?;
-    packages::ensure(&[packages::NODES, &Contents::bench().packages()?].concat())?;
+    packages::ensure(&[packages::NODES, &builder.packages(&Contents::bench())?].concat())?;
     let any = |wanted: fn(Step) -> bool| steps.iter().any(|(step, _)| wanted(*step));
     let mut bench = Bench {
         settings,
         quick,
         node: config::node()?,
-        parts: match any(Step::boots_ours) {
+        images: match any(Step::boots_ours) {
             true => Some((
-                build::build(&Contents::product(Purpose::Release))?,
-                build::build(&Contents::bench())?,
+                builder.build(&Contents::product(Purpose::Release))?,
+                builder.build(&Contents::bench())?,
             )),
             false => None,
         },
@@ -116,7 +116,7 @@ impl Bench<'_> {
         let pin = self.settings.pin()?;
         // Both are there for every step that says it boots them.
         let linux = self.linux.as_ref().ok_or("no Linux guest was prepared");
-        let parts = self.parts.as_ref().ok_or("no image was built");
+        let images = self.images.as_ref().ok_or("no image was built");
         let (samples, failures) = (&mut self.samples, &mut self.failures);
         let mut line = |text: &str| take(samples, failures, step, text);
         match step {
@@ -125,7 +125,7 @@ impl Bench<'_> {
                 self.samples.add_time("boot_linux", time);
             }
             Step::SkiffBoot => {
-                let time = nodes::boot(self.settings, &parts?.0)?;
+                let time = nodes::boot(self.settings, &*images?.0)?;
                 self.samples.add_time("boot_skiff", time);
             }
             Step::LinuxPair | Step::LinuxSizes => {
@@ -134,7 +134,7 @@ impl Bench<'_> {
             Step::Native => native::run(self.quick, &mut line)?,
             _ => {
                 let nodes = step.on_nodes(self.quick).ok_or("a step without a run")?;
-                nodes.run(self.settings, &parts?.1, &mut line)?;
+                nodes.run(self.settings, &*images?.1, &mut line)?;
             }
         }
         Ok(())

@@ -4,16 +4,16 @@
 //! Kernel and busybox come from Debian packages that are downloaded and unpacked below
 //! `target/bench`, not installed: a machine needs no second kernel for this.
 
-use crate::bench::cpio::Archive;
-use crate::bench::native;
-use crate::config::Node;
-use crate::launch;
-use crate::lines::Splitter;
-use crate::machine::RunDirectory;
-use crate::packages;
-use crate::report::{Context, Result, Step};
-use crate::shared_memory::new_memory;
-use crate::workspace::{self, Place};
+use crate::cpio::Archive;
+use crate::native;
+use harness::base::config::Node;
+use harness::base::packages;
+use harness::base::report::{Context, Result, Step};
+use harness::base::run_directory::RunDirectory;
+use harness::base::workspace::{self, Place};
+use harness::network::shared_memory::new_memory;
+use harness::node::launch;
+use harness::suite::console_protocol::Splitter;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -415,7 +415,7 @@ fn download(directory: &Path, root: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config;
+    use harness::base::config;
 
     fn linux() -> Linux {
         Linux {

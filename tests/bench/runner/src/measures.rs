@@ -1,6 +1,6 @@
 //! The measures with their goals: what is compared with what.
 
-use crate::bench::sample::{Sample, Samples, pairs};
+use crate::sample::{Sample, Samples, pairs};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy)]
@@ -506,7 +506,7 @@ pub fn relative(samples: &Samples, test: &str, size: u64) -> Result<Vec<f64>, St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::sample::tests::samples;
+    use crate::sample::tests::samples;
 
     #[test]
     fn names_are_unique_and_goals_positive() {

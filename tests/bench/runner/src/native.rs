@@ -1,9 +1,9 @@
 //! Programs of this machine: those of the benchmark are built here, and the one that measures
 //! without QEMU is run.
 
-use crate::report::{Context, Result, Step};
-use crate::toolchain;
-use crate::workspace::{self, Place};
+use harness::base::cargo;
+use harness::base::report::{Context, Result, Step};
+use harness::base::workspace::Place;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -17,8 +17,7 @@ pub fn build(package: &str) -> Result<PathBuf> {
     const TRIPLE: &str = "x86_64-unknown-linux-gnu";
     let step = Step::start(format!("building {package}"));
     let target = Place::Bench.path().join("build");
-    let status = toolchain::clean(Command::new("cargo"))
-        .current_dir(workspace::root())
+    let status = cargo::in_project()
         // Two of their dependencies use unstable features (see `test`).
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", "-Ctarget-feature=+crt-static")

@@ -1,13 +1,12 @@
 //! Runs on our own nodes: boot to shell, the bare nodes that give the limits, and `scif-perf`.
 
-use crate::build::Parts;
-use crate::image;
-use crate::lines::Meaning;
-use crate::machine::{Event, Machine, Plan, RunDirectory};
-use crate::report::{Failure, Result};
-use crate::run;
-use crate::script::Observer;
-use crate::settings::Settings;
+use harness::base::report::{Failure, Result};
+use harness::base::run_directory::RunDirectory;
+use harness::base::settings::Settings;
+use harness::node::image::{Additions, Image};
+use harness::node::machine::{Event, Machine, Plan};
+use harness::suite::console_protocol::Meaning;
+use harness::suite::suite_run::{Observer, Run};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -18,12 +17,11 @@ const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Boots one node, alone, with a shell on its console; nanoseconds from the start of QEMU to the
 /// shell's first prompt.
-pub fn boot(settings: &Settings, parts: &Parts) -> Result<f64> {
-    let run = run::run_of("bench-boot", settings, BOOT_LIMIT)?;
+pub fn boot(settings: &Settings, image: &dyn Image) -> Result<f64> {
+    let run = Run::new("bench-boot", settings, BOOT_LIMIT)?;
     let directory = RunDirectory::new()?;
-    let initfs = parts.pack(None, None, &[])?;
     let lines = ["SKIFF_CONSOLE=1".to_string()];
-    let boot = image::boot_files(run.boot, parts, &initfs, &lines, directory.path())?;
+    let boot = image.boot_files(run.boot, &Additions::default(), &lines, directory.path())?;
     let plan = Plan {
         name: run.name,
         config: run.config,
@@ -106,10 +104,10 @@ impl Nodes {
     pub fn run(
         &self,
         settings: &Settings,
-        parts: &Parts,
+        image: &dyn Image,
         line: &mut dyn FnMut(&str),
     ) -> Result<()> {
-        let mut run = run::run_of(self.name, settings, self.limit)?;
+        let mut run = Run::new(self.name, settings, self.limit)?;
         run.nodes = self.nodes;
         run.timeout = self.limit;
         run.stay = true;
@@ -120,7 +118,7 @@ impl Nodes {
             take: line,
             wrong_clocks: Vec::new(),
         };
-        let outcome = run.execute(parts, &mut lines)?;
+        let outcome = run.execute(image, &mut lines)?;
         let mut complaints = outcome.complaints();
         complaints.append(&mut lines.wrong_clocks);
         for (node, text) in outcome.program_panics.iter().chain(&outcome.exceptions) {

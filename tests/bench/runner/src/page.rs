@@ -1,8 +1,8 @@
 //! The generated part of `docs/performance.md`: where the results are from, the table, the plots.
 
-use crate::bench::results::{Entry, HEADS, Setting, rows};
-use crate::bench::sample::Neighbours;
-use crate::report::Result;
+use crate::results::{Entry, HEADS, Setting, rows};
+use crate::sample::Neighbours;
+use harness::base::report::Result;
 
 /// Where the generated part begins and ends.
 const BEGIN: &str = "<!-- begin: written by `make bench` -->";
@@ -62,8 +62,8 @@ pub fn replaced(page: &str, generated: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::results::{self, tests::setting};
-    use crate::bench::sample::tests::samples;
+    use crate::results::{self, tests::setting};
+    use crate::sample::tests::samples;
 
     #[test]
     fn the_hand_written_part_stays() {

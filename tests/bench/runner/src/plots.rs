@@ -1,9 +1,9 @@
 //! The plots of a run, from its results.
 
-use crate::bench::measures::relative;
-use crate::bench::results::absolute;
-use crate::bench::sample::{Samples, median, quartiles};
-use crate::bench::svg::{Axis, Plot, Scale, Series};
+use crate::measures::relative;
+use crate::numbers::absolute;
+use crate::sample::{Samples, median, quartiles};
+use crate::svg::{Axis, Plot, Scale, Series};
 
 /// A plot's file name, without its end, and what it shows.
 pub struct Named {
@@ -204,7 +204,7 @@ fn growth(samples: &Samples) -> Plot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::sample::tests::samples;
+    use crate::sample::tests::samples;
 
     #[test]
     fn every_plot_shows_what_was_measured() {

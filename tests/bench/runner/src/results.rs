@@ -1,8 +1,9 @@
 //! The results: one entry for each measure, as a table and as `results.json`.
 
-use crate::bench::measures::{Against, MEASURES, Measure, Source, Value, relative};
-use crate::bench::sample::{Neighbours, Sample, Samples, median, pairs, quartiles};
-use crate::report::Context;
+use crate::measures::{Against, MEASURES, Measure, Source, Value, relative};
+use crate::numbers::{absolute, digits};
+use crate::sample::{Neighbours, Sample, Samples, median, pairs, quartiles};
+use harness::base::report::Context;
 use serde::Serialize;
 
 /// One measure of `results.json`. Times are in nanoseconds, rates in bytes per second.
@@ -202,7 +203,7 @@ pub fn json(
     entries: &[Entry],
     samples: &Samples,
     failures: &[(String, String)],
-) -> crate::report::Result<String> {
+) -> harness::base::report::Result<String> {
     let steps = failures.iter().map(|(what, error)| Failed {
         what: what.clone(),
         error,
@@ -228,31 +229,6 @@ pub fn json(
     let text = serde_json::to_string_pretty(&document);
     text.context(|| "write the results as JSON".to_string())
         .map(|text| text + "\n")
-}
-
-/// A number with three or four digits that count.
-fn digits(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 0.095 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
-/// A value with its unit: times in ns to s, rates in MB/s or GB/s (powers of ten), sizes in bytes.
-pub fn absolute(value: f64, unit: &str) -> String {
-    let scaled = |factors: &[(f64, &str)]| {
-        let fits = factors.iter().find(|(factor, _)| value >= *factor);
-        let (factor, name) = fits.or(factors.last()).copied().unwrap_or((1.0, ""));
-        format!("{} {name}", digits(value / factor))
-    };
-    match unit {
-        "ns" => scaled(&[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")]),
-        "bytes_per_s" => scaled(&[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")]),
-        "bytes" => format!("{value:.0} B"),
-        other => format!("{} {other}", digits(value)),
-    }
 }
 
 /// Rows of the table: title, ratio, quartiles of the ratios, goal, whether met, ours, the other.
@@ -337,7 +313,7 @@ pub fn table(entries: &[Entry]) -> String {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::bench::sample::tests::samples;
+    use crate::sample::tests::samples;
 
     /// Some setting.
     pub fn setting() -> Setting {
@@ -463,17 +439,6 @@ pub mod tests {
         assert_eq!(value["samples"][0]["test"], "bare_pingpong");
         assert_eq!(value["samples"][0]["repetitions"][0], 300.0);
         assert_eq!(value["setting"]["boots"], 3);
-    }
-
-    #[test]
-    fn numbers_for_people() {
-        assert_eq!(absolute(310.0, "ns"), "310 ns");
-        assert_eq!(absolute(404_000.0, "ns"), "404 µs");
-        assert_eq!(absolute(1_910_000_000.0, "ns"), "1.91 s");
-        assert_eq!(absolute(0.5, "ns"), "0.50 ns");
-        assert_eq!(absolute(4_560_000_000.0, "bytes_per_s"), "4.56 GB/s");
-        assert_eq!(absolute(179_000_000.0, "bytes_per_s"), "179 MB/s");
-        assert_eq!(absolute(16384.0, "bytes"), "16384 B");
     }
 
     #[test]

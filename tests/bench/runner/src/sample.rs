@@ -9,7 +9,7 @@
 //! repetition of one belongs to the i-th of the other. What cannot run in turn, as it needs other
 //! guests, is compared boot by boot.
 
-use crate::bench::results::absolute;
+use crate::numbers::absolute;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Where results were taken: the machine, the programs' versions, the day.
 
-use crate::bench::results::Setting;
-use crate::workspace;
+use crate::results::Setting;
+use harness::base::workspace;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 

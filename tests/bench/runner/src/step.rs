@@ -1,6 +1,6 @@
 //! The steps of a run: what each boots or starts, and the scripts of those that run on our nodes.
 
-use crate::bench::nodes::Nodes;
+use crate::nodes::Nodes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

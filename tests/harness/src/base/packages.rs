@@ -1,6 +1,6 @@
 //! Programs this tool calls that come from Debian packages, and how to get the missing ones.
 
-use crate::report::{Context, Failure, Result, Step};
+use crate::base::report::{Context, Failure, Result, Step};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -323,7 +323,7 @@ mod tests {
     /// The script has a list of its own, as it runs where nothing can be compiled yet.
     #[test]
     fn who_lacks_everything_is_told_once() {
-        let script = crate::workspace::root().join("xtask/prepare.sh");
+        let script = crate::base::workspace::root().join("xtask/prepare.sh");
         let script = std::fs::read_to_string(script).unwrap();
         let words: Vec<_> = script
             .split(|letter: char| letter.is_whitespace() || "\";".contains(letter))

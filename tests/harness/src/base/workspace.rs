@@ -1,17 +1,20 @@
 //! Where things are: the project's root and the places below `target/`.
 
-use crate::report::{Context, Result};
-use crate::toolchain;
+use crate::base::report::{Context, Result};
 use std::path::PathBuf;
+
+/// A file that is in the project's root directory only.
+const SIGN: &str = "Cargo.lock";
 
 /// The project's root directory.
 pub fn root() -> PathBuf {
-    // Cargo sets the variable for `cargo xtask` and for tests; the compile-time value serves a
-    // binary that is started by hand.
+    // Cargo sets the variable, to the directory of the package whose program or test runs, for
+    // `cargo xtask` and for tests; the compile-time value serves a binary that is started by hand.
     let here = std::env::var("CARGO_MANIFEST_DIR")
         .unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_string());
     let here = PathBuf::from(here);
-    here.parent().map(PathBuf::from).unwrap_or(here)
+    let root = here.ancestors().find(|path| path.join(SIGN).is_file());
+    root.map(PathBuf::from).unwrap_or(here)
 }
 
 /// The directory everything built goes to. Cargo puts what runs on this machine into it, with the
@@ -87,11 +90,17 @@ fn make_dir(path: PathBuf) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The directory where cargo keeps the sources of crates.
+fn cargo_home() -> Option<PathBuf> {
+    let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
+}
+
 /// A place of this machine that is named in a file's bytes: the project's or cargo's directory.
 /// What is built names neither.
 pub fn place_in(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
-    let places = [Some(root()), toolchain::cargo_home()];
+    let places = [Some(root()), cargo_home()];
     let names = places.into_iter().flatten();
     let mut names = names.map(|place| place.to_string_lossy().into_owned());
     names.find(|name| name.len() > 1 && text.contains(name))

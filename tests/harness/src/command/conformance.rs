@@ -1,21 +1,18 @@
 //! `conformance`: runs the conformance suite alone, in all three places: over the simulator, in one
 //! booted node, and between two. ONLY=word selects places whose name contains it.
 
-use crate::build::Contents;
-use crate::config;
-use crate::report::{Context, Failure, Result};
-use crate::run;
-use crate::settings::Settings;
-use crate::test::{self, Show};
-use crate::toolchain;
-use crate::workspace;
-use std::process::Command;
+use crate::base::cargo;
+use crate::base::config;
+use crate::base::report::{Context, Failure, Result};
+use crate::base::settings::Settings;
+use crate::node::image::{Builder, Contents, prepare};
+use crate::suite::suites::{self, Show};
 
 /// What the names of its guest suites begin with; the rest is the place.
 const PREFIX: &str = "conformance-";
 
 /// The command.
-pub fn command(settings: &Settings) -> Result<()> {
+pub fn command(builder: &dyn Builder, settings: &Settings) -> Result<()> {
     let wanted = |place: &str| settings.only().is_none_or(|only| place.contains(only));
     let mut failed = Vec::new();
     if wanted("sim")
@@ -38,12 +35,12 @@ pub fn command(settings: &Settings) -> Result<()> {
         return Err(format!("ONLY={only}: in the name of no place; they are {known}").into());
     }
     if !places.is_empty() {
-        let scripts = test::scripts(places.iter().map(|(_, suite)| *suite))?;
+        let scripts = suites::scripts(places.iter().map(|(_, suite)| *suite))?;
         let scripts = scripts.iter().map(String::as_str);
         let contents = Contents::named_in(settings.purpose()?, scripts);
-        let parts = run::prepare(settings, &contents)?;
+        let image = prepare(builder, settings, &contents)?;
         for (place, suite) in places {
-            if let Err(failure) = test::guest(settings, suite, &parts, Show::Cases) {
+            if let Err(failure) = suites::guest(settings, suite, &*image, Show::Cases) {
                 failed.push(format!("{place} ({})", failure.message));
             }
         }
@@ -56,8 +53,7 @@ pub fn command(settings: &Settings) -> Result<()> {
 
 /// The part that needs no guest: a test program of the suite's own package.
 fn simulator() -> Result<()> {
-    let mut command = toolchain::clean(Command::new("cargo"));
-    command.current_dir(workspace::root());
+    let mut command = cargo::in_project();
     command.args([
         "test",
         "--quiet",

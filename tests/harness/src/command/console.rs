@@ -1,11 +1,11 @@
 //! `console NODE=n`: attaches this terminal to a node of the machine that `make run` runs in
 //! another terminal.
 
-use crate::logs;
-use crate::machine;
-use crate::report::{Context, Result};
-use crate::settings::{MAX_NODES, Settings};
-use crate::terminal::{self, Raw};
+use crate::base::report::{Context, Result};
+use crate::base::settings::{MAX_NODES, Settings};
+use crate::command::terminal::{self, Raw};
+use crate::node::logs;
+use crate::node::machine;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;

@@ -3,13 +3,12 @@
 //! The scripts are in `tests/demo`; they print `STEP` lines, and `VALUE` lines that must agree
 //! between the nodes. The demo passes only when every step of the list below passed.
 
-use crate::build::Contents;
-use crate::lines::Meaning;
-use crate::report::{Context, Failure, Result};
-use crate::run;
-use crate::script::{self, Observer};
-use crate::settings::Settings;
-use crate::workspace;
+use crate::base::report::{Context, Failure, Result};
+use crate::base::settings::Settings;
+use crate::base::workspace;
+use crate::node::image::{Builder, Contents, Image, prepare};
+use crate::suite::console_protocol::Meaning;
+use crate::suite::suite_run::{self, Observer, Run};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -78,12 +77,12 @@ const CARD_STEPS: &[(&str, &str)] = &[
 ];
 
 /// The command.
-pub fn command(settings: &Settings) -> Result<()> {
+pub fn command(builder: &dyn Builder, settings: &Settings) -> Result<()> {
     let scripts = scripts()?;
     let scripts = scripts.iter().map(|(_, text)| text.as_str());
     let contents = Contents::named_in(settings.purpose()?, scripts);
-    let parts = run::prepare(settings, &contents)?;
-    let passed = play(settings, &parts)?;
+    let image = prepare(builder, settings, &contents)?;
+    let passed = play(settings, &*image)?;
     if passed {
         Ok(())
     } else {
@@ -103,8 +102,8 @@ pub fn scripts() -> Result<Vec<(usize, String)>> {
 }
 
 /// Plays it; whether all was right.
-pub fn play(settings: &Settings, parts: &crate::build::Parts) -> Result<bool> {
-    let mut demo = run::run_of("demo", settings, LIMIT)?;
+pub fn play(settings: &Settings, image: &dyn Image) -> Result<bool> {
+    let mut demo = Run::new("demo", settings, LIMIT)?;
     if demo.nodes < 2 {
         return Err("the demo needs two nodes: leave NODES out, or give NODES=2 or more".into());
     }
@@ -116,7 +115,7 @@ pub fn play(settings: &Settings, parts: &crate::build::Parts) -> Result<bool> {
     }
     println!("booting {} nodes", demo.nodes);
     let mut score = Score::new(demo.nodes);
-    let outcome = demo.execute(parts, &mut score)?;
+    let outcome = demo.execute(image, &mut score)?;
     let quiet = outcome.program_panics.is_empty() && outcome.exceptions.is_empty();
     for (node, line) in outcome.program_panics.iter().chain(&outcome.exceptions) {
         println!("✗ node {node}: {line}");
@@ -139,7 +138,7 @@ pub fn play(settings: &Settings, parts: &crate::build::Parts) -> Result<bool> {
     );
     // Kept apart from the steps: the status of the scripts was printed above.
     if !passed && outcome.status() != 0 {
-        script::conclude(&outcome).ok();
+        suite_run::conclude(&outcome).ok();
     }
     Ok(passed)
 }
@@ -240,7 +239,11 @@ mod tests {
     use super::*;
 
     fn see(score: &mut Score, node: usize, text: &str) {
-        score.line(node, text, crate::lines::meaning(text).as_ref());
+        score.line(
+            node,
+            text,
+            crate::suite::console_protocol::meaning(text).as_ref(),
+        );
     }
 
     fn all_but(left_out: &str) -> Score {

@@ -2,12 +2,11 @@
 //! middle of transfers of all kinds; the first one counts what is left of it. The programs are
 //! `scif-loss` (tests/guest/src/bin/scif-loss).
 
-use crate::build::Contents;
-use crate::report::{Context, Result};
-use crate::run;
-use crate::script::{self, Printer};
-use crate::settings::Settings;
-use crate::workspace;
+use crate::base::report::{Context, Result};
+use crate::base::settings::Settings;
+use crate::base::workspace;
+use crate::node::image::{Builder, Contents, prepare};
+use crate::suite::suite_run::{self, Printer, Run};
 use std::time::Duration;
 
 /// Kills unless COUNT= says otherwise.
@@ -20,10 +19,10 @@ const LIMIT_S: u64 = 120;
 const VICTIM: &str = "tests/guest/scripts/loss-1.sh";
 
 /// The command.
-pub fn command(settings: &Settings) -> Result<()> {
+pub fn command(builder: &dyn Builder, settings: &Settings) -> Result<()> {
     let count = settings.count()?.unwrap_or(COUNT);
     let limit = Duration::from_secs((count + 1) * LIMIT_S);
-    let mut run = run::run_of("node-kills", settings, limit)?;
+    let mut run = Run::new("node-kills", settings, limit)?;
     run.nodes = 2;
     let conduct =
         format!("scif-loss kills {count}\nstatus=$?\necho \"LAUNCHER kill 1\"\nexit \"$status\"\n");
@@ -31,10 +30,10 @@ pub fn command(settings: &Settings) -> Result<()> {
     let victim = victim.context(|| format!("read {VICTIM}"))?;
     let scripts = [conduct.as_str(), &victim];
     let contents = Contents::named_in(settings.purpose()?, scripts);
-    let parts = run::prepare(settings, &contents)?;
+    let image = prepare(builder, settings, &contents)?;
     for (node, script) in scripts.iter().enumerate() {
         run.scripts.insert(node, script.as_bytes().to_vec());
     }
-    let outcome = run.execute(&parts, &mut Printer)?;
-    script::conclude(&outcome)
+    let outcome = run.execute(&*image, &mut Printer)?;
+    suite_run::conclude(&outcome)
 }

@@ -1,18 +1,16 @@
 //! `run`: boots the nodes. With SCRIPT= it runs scripts; on a terminal it gives the host's console;
 //! without a terminal it plays the demo.
 
-use crate::build::{self, Contents, Parts};
-use crate::config;
-use crate::demo;
-use crate::image;
-use crate::machine::{Event, Machine, Plan, RunDirectory};
-use crate::packages;
-use crate::report::{Context, Result};
-use crate::script::{self, Printer, Run};
-use crate::settings::Settings;
-use crate::terminal::{self, Raw};
-use crate::test;
-use std::collections::BTreeMap;
+use crate::base::config;
+use crate::base::report::{Context, Result};
+use crate::base::run_directory::RunDirectory;
+use crate::base::settings::Settings;
+use crate::command::demo;
+use crate::command::terminal::{self, Raw};
+use crate::node::image::{Additions, Builder, Contents, Image, prepare};
+use crate::node::machine::{Event, Machine, Plan};
+use crate::suite::suite_run::{self, Printer, Run};
+use crate::suite::suites;
 use std::time::{Duration, Instant};
 
 /// The name of interactive runs.
@@ -23,54 +21,22 @@ const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
 const NO_LIMIT: Duration = Duration::from_secs(365 * 86_400);
 
 /// The command.
-pub fn command(settings: &Settings) -> Result<()> {
+pub fn command(builder: &dyn Builder, settings: &Settings) -> Result<()> {
     if let Some(name) = settings.suite() {
-        return suite(settings, name);
+        return suite(builder, settings, name);
     }
     if settings.scripts.is_empty() && !terminal::present() {
-        return demo::command(settings);
+        return demo::command(builder, settings);
     }
     if settings.scripts.is_empty() {
         let contents = Contents::product(settings.purpose()?);
-        return interactive(settings, &prepare(settings, &contents)?);
+        return interactive(settings, &*prepare(builder, settings, &contents)?);
     }
-    scripts(settings)
+    scripts(builder, settings)
 }
 
-/// Makes sure that nodes can be started, and builds what they boot.
-pub fn prepare(settings: &Settings, contents: &Contents) -> Result<Parts> {
-    // All at once, not one after the other.
-    let mut wanted = image::packages_for(settings.boot()?);
-    wanted.extend(packages::NODES);
-    wanted.extend(contents.packages()?);
-    packages::ensure(&wanted)?;
-    build::build(contents)
-}
-
-/// A run of scripts with the user's settings and nothing to run yet.
-pub fn run_of(name: &str, settings: &Settings, limit: Duration) -> Result<Run> {
-    let config = config::node()?;
-    Ok(Run {
-        name: name.to_string(),
-        memory_mib: settings.memory_mib()?.unwrap_or(config.memory_mib),
-        config,
-        nodes: settings.nodes(2)?,
-        scripts: BTreeMap::new(),
-        overlay: settings.files()?,
-        late: Vec::new(),
-        skip: BTreeMap::new(),
-        bootstrap: None,
-        no_bootstrap: false,
-        timeout: settings.timeout()?.unwrap_or(limit),
-        boot: settings.boot()?,
-        accel: settings.accel()?,
-        pin: settings.pin()?,
-        stay: false,
-    })
-}
-
-fn scripts(settings: &Settings) -> Result<()> {
-    let mut run = run_of("script", settings, SCRIPT_LIMIT)?;
+fn scripts(builder: &dyn Builder, settings: &Settings) -> Result<()> {
+    let mut run = Run::new("script", settings, SCRIPT_LIMIT)?;
     run.stay = true;
     let mut texts = Vec::new();
     for (node, path) in &settings.scripts {
@@ -79,13 +45,14 @@ fn scripts(settings: &Settings) -> Result<()> {
         run.scripts.insert(*node, text);
     }
     let texts = texts.iter().map(String::as_str);
-    let parts = prepare(settings, &Contents::named_in(settings.purpose()?, texts))?;
-    let outcome = run.execute(&parts, &mut Printer)?;
-    script::conclude(&outcome)
+    let contents = Contents::named_in(settings.purpose()?, texts);
+    let image = prepare(builder, settings, &contents)?;
+    let outcome = run.execute(&*image, &mut Printer)?;
+    suite_run::conclude(&outcome)
 }
 
 /// Runs a suite of the tests as if its scripts were the user's, with all that its nodes print.
-fn suite(settings: &Settings, name: &str) -> Result<()> {
+fn suite(builder: &dyn Builder, settings: &Settings, name: &str) -> Result<()> {
     if !settings.scripts.is_empty() {
         return Err(format!("SUITE={name}: has scripts of its own, leave SCRIPT= out").into());
     }
@@ -95,25 +62,28 @@ fn suite(settings: &Settings, name: &str) -> Result<()> {
         let names = names.join(" ");
         return Err(format!("SUITE={name}: there is none; the suites are {names}").into());
     };
-    let scripts = test::scripts([suite])?;
+    let scripts = suites::scripts([suite])?;
     let scripts = scripts.iter().map(String::as_str);
     let contents = Contents::named_in(settings.purpose()?, scripts);
-    let parts = prepare(settings, &contents)?;
-    let outcome = test::run_of(settings, suite)?.execute(&parts, &mut Printer)?;
-    script::conclude(&outcome)
+    let image = prepare(builder, settings, &contents)?;
+    let outcome = suites::run_of(settings, suite)?.execute(&*image, &mut Printer)?;
+    suite_run::conclude(&outcome)
 }
 
-fn interactive(settings: &Settings, parts: &Parts) -> Result<()> {
-    let run = run_of(NAME, settings, NO_LIMIT)?;
+fn interactive(settings: &Settings, image: &dyn Image) -> Result<()> {
+    let run = Run::new(NAME, settings, NO_LIMIT)?;
     let directory = RunDirectory::new()?;
-    let initfs = parts.pack(None, run.overlay.as_deref(), &[])?;
+    let additions = Additions {
+        overlay: run.overlay.as_deref(),
+        ..Additions::default()
+    };
     let lines = vec!["SKIFF_CONSOLE=1".to_string(); run.nodes];
-    let boot = image::boot_files(run.boot, parts, &initfs, &lines, directory.path())?;
+    let boot = image.boot_files(run.boot, &additions, &lines, directory.path())?;
     let plan = Plan {
         name: run.name,
         config: run.config,
         memory_mib: run.memory_mib,
-        kvm: crate::accel::use_kvm(run.accel)?,
+        kvm: crate::node::accel::use_kvm(run.accel)?,
         pin: run.pin,
         boot,
         late: Vec::new(),

@@ -1,14 +1,14 @@
 //! `fabric`: only the PCI fabric server, for QEMUs started by hand.
 
-use crate::config;
-use crate::fabric::{Fabric, Options};
-use crate::report::Result;
-use crate::settings::Settings;
+use crate::base::config;
+use crate::base::report::Result;
+use crate::base::settings::Settings;
+use crate::network::fabric::{Fabric, Options};
 
 /// The command: only the server, for QEMUs started by hand.
 pub fn command(settings: &Settings) -> Result<()> {
     let node = config::node()?;
-    let directory = crate::machine::RunDirectory::new()?;
+    let directory = crate::base::run_directory::RunDirectory::new()?;
     let options = Options {
         directory: directory.path().to_path_buf(),
         nodes: settings.nodes(2)?,

@@ -4,13 +4,12 @@
 //! The load is `scif-soak` (tests/guest/src/bin/scif-soak); this side boots it, adds its sums up
 //! and writes the report.
 
-use crate::build::Contents;
-use crate::lines::{Meaning, Order};
-use crate::report::{Context, Failure, Result};
-use crate::run;
-use crate::script::{Observer, Outcome};
-use crate::settings::Settings;
-use crate::workspace;
+use crate::base::report::{Context, Failure, Result};
+use crate::base::settings::Settings;
+use crate::base::workspace;
+use crate::node::image::{Builder, Contents, prepare};
+use crate::suite::console_protocol::{Meaning, Order};
+use crate::suite::suite_run::{Observer, Outcome, Run};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -26,12 +25,12 @@ const END: Duration = Duration::from_secs(300);
 const PROGRAM: &str = "scif-soak";
 
 /// The command.
-pub fn command(settings: &Settings) -> Result<()> {
+pub fn command(builder: &dyn Builder, settings: &Settings) -> Result<()> {
     let minutes = settings.minutes()?.unwrap_or(MINUTES);
     let seed = settings.seed()?.unwrap_or(1);
     let contents = Contents::named_in(settings.purpose()?, [PROGRAM]);
-    let parts = run::prepare(settings, &contents)?;
-    let mut run = run::run_of("soak", settings, Duration::from_secs(minutes * 60) + END)?;
+    let image = prepare(builder, settings, &contents)?;
+    let mut run = Run::new("soak", settings, Duration::from_secs(minutes * 60) + END)?;
     run.nodes = settings.nodes(3)?;
     let restart_s = if run.nodes > 1 { RESTART_S } else { 0 };
     for node in 0..run.nodes {
@@ -44,7 +43,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     println!("soak: {} nodes, {minutes} minutes, seed {seed}", run.nodes);
     let start = Instant::now();
     let mut watch = Watch::default();
-    let outcome = run.execute(&parts, &mut watch)?;
+    let outcome = run.execute(&*image, &mut watch)?;
     let text = report(&watch, &outcome, seed, start.elapsed());
     let path = outcome.logs.join("report.txt");
     std::fs::write(&path, &text).context(|| format!("write {}", path.display()))?;
@@ -223,7 +222,7 @@ fn report(watch: &Watch, outcome: &Outcome, seed: u64, took: Duration) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::NodeEnd;
+    use crate::suite::suite_run::NodeEnd;
 
     fn outcome(end: NodeEnd) -> Outcome {
         Outcome {

@@ -1,6 +1,6 @@
 //! The user's terminal: raw while a console is shown on it, and as it was afterwards.
 
-use crate::report::{Context, Result};
+use crate::base::report::{Context, Result};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{IsTerminal, Read, Write};
 use std::time::Duration;

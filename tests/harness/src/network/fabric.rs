@@ -19,9 +19,9 @@
 //! than those that QEMU listens to. It does so only if asked for at the start, as each doorbell
 //! takes longer then.
 
-use crate::faults::{Dice, Faults};
-use crate::report::{Context, Failure, Result};
-use crate::shared_memory::new_memory;
+use crate::base::report::{Context, Failure, Result};
+use crate::network::faults::{Dice, Faults};
+use crate::network::shared_memory::new_memory;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use scif_abi::link::{self, Header};

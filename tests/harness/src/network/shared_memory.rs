@@ -1,6 +1,6 @@
 //! Memory without a file, which several QEMUs share.
 
-use crate::report::{Context, Result};
+use crate::base::report::{Context, Result};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 

@@ -1,9 +1,9 @@
 //! Decides whether KVM is used. A device that opens proves nothing: on some machines the first SSE
 //! instruction of a guest fails. So ACCEL=auto boots a guest of a few instructions and looks.
 
-use crate::report::{Context, Result};
-use crate::settings::Accel;
-use crate::workspace::{self, Place};
+use crate::base::report::{Context, Result};
+use crate::base::settings::Accel;
+use crate::base::workspace::{self, Place};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -135,7 +135,7 @@ mod tests {
     fn the_probe_comes_to_its_end_under_emulation() {
         // The machine that tests may be busy with other things, too.
         let limit = Duration::from_secs(60);
-        if crate::packages::QEMU.present() {
+        if crate::base::packages::QEMU.present() {
             assert_eq!(probe("tcg", limit).unwrap(), Ok(()));
             let why = probe("no-such-accelerator", limit).unwrap().unwrap_err();
             assert!(why.contains("no-such-accelerator"), "{why}");

@@ -1,6 +1,6 @@
 //! Has a process stand still while something is done, and go on afterwards.
 
-use crate::report::{Context, Result};
+use crate::base::report::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Child;
 use std::time::{Duration, Instant};

@@ -4,33 +4,13 @@
 //! can map it as their aperture, and nothing is left behind when this process ends, however it
 //! ends: the kernel frees the memory and kills the QEMUs (`setpriv --pdeathsig`).
 
-use crate::config::Node;
-use crate::packages;
-use crate::report::{Context, Result};
+use crate::base::config::Node;
+use crate::base::packages;
+use crate::base::report::{Context, Result};
+use crate::node::image::BootFiles;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-
-/// What a node is started from.
-#[derive(Debug, Clone)]
-pub enum BootFiles {
-    /// QEMU loads these itself.
-    Direct {
-        /// The kernel's ELF file with a PVH entry.
-        kernel: PathBuf,
-        /// The packed initfs.
-        initfs: PathBuf,
-        /// Words KEY=VALUE for the kernel's environment.
-        command_line: String,
-    },
-    /// The image for hardware, with boot loaders; the command line is inside.
-    Iso {
-        /// The ISO image.
-        image: PathBuf,
-        /// Whether UEFI firmware boots it, or a BIOS.
-        uefi: bool,
-    },
-}
 
 /// Everything that makes one node.
 #[derive(Debug, Clone)]
@@ -230,7 +210,7 @@ pub fn start(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config;
+    use crate::base::config;
 
     fn guest(node: usize, nodes: usize) -> Guest {
         Guest {

@@ -2,8 +2,8 @@
 //! its own: another one of the same name gets a folder with a number behind the name. When it is
 //! over, the next one writes over what is there.
 
-use crate::report::{Context, Result};
-use crate::workspace::{self, Place};
+use crate::base::report::{Context, Result};
+use crate::base::workspace::{self, Place};
 use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -106,7 +106,7 @@ fn lock(path: &Path) -> Result<Option<File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::RunDirectory;
+    use crate::base::run_directory::RunDirectory;
 
     #[test]
     fn runs_at_the_same_time_have_folders_of_their_own() {

@@ -3,28 +3,28 @@
 //! Each node has a thread that reads its console and notices its end; everything arrives in one
 //! queue of events. Dropping the machine ends all nodes.
 
-use crate::audit::{self, Audit};
-use crate::config::Node;
-use crate::fabric::{self, Fabric};
-use crate::keyboard::{Input, Keyboard};
-use crate::launch::{BootFiles, Guest};
-use crate::logs::Logs;
-use crate::monitor::{Monitor, SCREEN_POLL};
-use crate::picture::Text;
-use crate::report::{Context, Result};
-use crate::shared_memory::new_memory;
-use crate::standstill;
-use crate::trace;
+use crate::base::config::Node;
+use crate::base::report::{Context, Result};
+use crate::base::run_directory::RunDirectory;
+use crate::network::fabric::{self, Fabric};
+use crate::network::shared_memory::new_memory;
+use crate::node::freeze;
+use crate::node::image::BootFiles;
+use crate::node::keyboard::{Input, Keyboard};
+use crate::node::launch::Guest;
+use crate::node::logs::Logs;
+use crate::node::monitor::{Monitor, SCREEN_POLL};
+use crate::node::page_table_audit::{self, Audit};
+use crate::node::screen_text::Text;
+use crate::node::trace;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -34,55 +34,6 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(5);
 /// Console output kept for those who attach later.
 const BACKLOG_BYTES: usize = 64 * 1024;
-const PREFIX: &str = "skiff-";
-
-/// A private directory for sockets and files of one run, removed afterwards.
-#[derive(Debug)]
-pub struct RunDirectory {
-    path: PathBuf,
-}
-
-impl RunDirectory {
-    /// Makes one, and removes those of runs that were killed.
-    pub fn new() -> Result<Self> {
-        static COUNTER: AtomicUsize = AtomicUsize::new(0);
-        let base = std::env::temp_dir();
-        remove_stale(&base);
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let path = base.join(format!("{PREFIX}{}-{number}", std::process::id()));
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .context(|| format!("create the directory {}", path.display()))?;
-        Ok(Self { path })
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for RunDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
-}
-
-fn remove_stale(base: &Path) {
-    for item in std::fs::read_dir(base).into_iter().flatten().flatten() {
-        let name = item.file_name().to_string_lossy().into_owned();
-        let owner = name
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.split('-').next());
-        let Some(owner) = owner.and_then(|owner| owner.parse::<u32>().ok()) else {
-            continue;
-        };
-        if !Path::new(&format!("/proc/{owner}")).exists() {
-            let _ = std::fs::remove_dir_all(item.path());
-        }
-    }
-}
 
 /// What the machine is made of.
 #[derive(Debug)]
@@ -364,7 +315,7 @@ impl Machine {
         let child = child
             .as_ref()
             .ok_or_else(|| format!("node {node} does not run"))?;
-        standstill::during(child, || audit::audit(memory))
+        freeze::during(child, || page_table_audit::audit(memory))
     }
 
     /// Stops a node's machine in the middle of whatever it does, or lets it go on.
@@ -573,29 +524,5 @@ mod tests {
             end_of(std::process::ExitStatus::from_raw(9)),
             End::Signal(9)
         );
-    }
-
-    #[test]
-    fn run_directories_are_private_and_removed() {
-        let first = RunDirectory::new().unwrap();
-        let second = RunDirectory::new().unwrap();
-        assert_ne!(first.path(), second.path());
-        let path = first.path().to_path_buf();
-        assert!(path.is_dir());
-        drop(first);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn directories_of_dead_processes_are_removed() {
-        let base = RunDirectory::new().unwrap();
-        let stale = base.path().join(format!("{PREFIX}4194999-0"));
-        let alive = base
-            .path()
-            .join(format!("{PREFIX}{}-9", std::process::id()));
-        std::fs::create_dir(&stale).unwrap();
-        std::fs::create_dir(&alive).unwrap();
-        remove_stale(base.path());
-        assert!(!stale.exists() && alive.exists());
     }
 }

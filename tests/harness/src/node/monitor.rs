@@ -3,8 +3,8 @@
 //! One JSON object a line. QEMU greets, then answers each command with `return` or `error`; events
 //! may come in between.
 
-use crate::picture::{self, Text};
-use crate::report::{Context, Result};
+use crate::base::report::{Context, Result};
+use crate::node::screen_text::{self, Text};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -54,7 +54,7 @@ impl Monitor {
         let path = self.pictures.clone();
         self.call("screendump", json!({ "filename": path.to_string_lossy() }))?;
         let ppm = std::fs::read(&path).context(|| format!("read {}", path.display()))?;
-        Ok(picture::read(&ppm)?)
+        Ok(screen_text::read(&ppm)?)
     }
 
     /// Looks for a row that begins with a text until there is one, for a while.
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn keys_are_pressed_in_order_and_refusals_are_told() {
-        let directory = crate::machine::RunDirectory::new().unwrap();
+        let directory = crate::base::run_directory::RunDirectory::new().unwrap();
         let socket = directory.path().join("monitor");
         let mut monitor = Monitor::listen(&socket, directory.path().join("picture")).unwrap();
         let qemu = play(socket, "screendump");

@@ -5,7 +5,7 @@
 //! guest helps. The node must stand still meanwhile. RAM is one piece from physical 0 on, as in
 //! QEMU's machines of less than 2 GiB.
 
-use crate::report::{Context, Result};
+use crate::base::report::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -299,7 +299,7 @@ impl Memory<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared_memory::new_memory;
+    use crate::network::shared_memory::new_memory;
 
     /// RAM of a small machine: kernel tables at 0x1000, a program's at 0x2000, lower tables behind.
     struct Ram {

@@ -4,7 +4,7 @@
 //! A node that panicked or hangs cannot be asked. Its log daemon keeps the trace in contiguous
 //! memory that begins with a signature, at the start of a page.
 
-use crate::report::{Context, Result};
+use crate::base::report::{Context, Result};
 use scif_abi::trace::{Entry, MAGIC, TRACE_BYTES, whole_entries};
 use std::fmt::Write as _;
 use std::fs::File;

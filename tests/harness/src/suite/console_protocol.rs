@@ -1,6 +1,6 @@
 //! Cuts console output into lines, and recognises the lines that mean something to the launcher.
 
-use crate::faults::Faults;
+use crate::network::faults::Faults;
 
 /// Longest line that is kept together; a console without line ends must not eat the memory.
 const MAX_LINE_BYTES: usize = 16 * 1024;

@@ -5,16 +5,15 @@
 //! has ended; nodes without a script, and nodes that stay, idle until then. When a script fails,
 //! the others get a short time to end by themselves. A kernel panic ends the run at once.
 
-use crate::audit::Audit;
-use crate::build::Parts;
-use crate::config::Node;
-use crate::fabric::{Fault, Heard};
-use crate::image;
-use crate::initfs;
-use crate::lines::{Meaning, Order, Splitter, kernel_address, meaning};
-use crate::machine::{End, Event, Machine, Plan, RunDirectory};
-use crate::report::{Failure, Result, status};
-use crate::settings::{Accel, Boot};
+use crate::base::config::{self, Node};
+use crate::base::report::{Failure, Result, status};
+use crate::base::run_directory::RunDirectory;
+use crate::base::settings::{Accel, Boot, Settings};
+use crate::network::fabric::{Fault, Heard};
+use crate::node::image::{Additions, Image};
+use crate::node::machine::{End, Event, Machine, Plan};
+use crate::node::page_table_audit::Audit;
+use crate::suite::console_protocol::{Meaning, Order, Splitter, kernel_address, meaning};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -115,7 +114,7 @@ impl Outcome {
 
     /// One sentence for each node that did not end well.
     pub fn complaints(&self) -> Vec<String> {
-        let logs = crate::workspace::display(&self.logs);
+        let logs = crate::base::workspace::display(&self.logs);
         let complaint = |(node, end): (usize, &NodeEnd)| {
             let what = match end {
                 NodeEnd::Idle | NodeEnd::Killed | NodeEnd::Status(0) => return None,
@@ -154,6 +153,28 @@ fn script_path(node: usize) -> String {
 }
 
 impl Run {
+    /// A run of scripts with the user's settings and nothing to run yet.
+    pub fn new(name: &str, settings: &Settings, limit: Duration) -> Result<Self> {
+        let config = config::node()?;
+        Ok(Self {
+            name: name.to_string(),
+            memory_mib: settings.memory_mib()?.unwrap_or(config.memory_mib),
+            config,
+            nodes: settings.nodes(2)?,
+            scripts: BTreeMap::new(),
+            overlay: settings.files()?,
+            late: Vec::new(),
+            skip: BTreeMap::new(),
+            bootstrap: None,
+            no_bootstrap: false,
+            timeout: settings.timeout()?.unwrap_or(limit),
+            boot: settings.boot()?,
+            accel: settings.accel()?,
+            pin: settings.pin()?,
+            stay: false,
+        })
+    }
+
     /// Whether the node stays up after its script. What only a screen shows must stay on it.
     fn stays(&self, node: usize) -> bool {
         (self.stay && node != 0) || self.config.parts.no_serial
@@ -169,18 +190,19 @@ impl Run {
     }
 
     /// Runs it to its end.
-    pub fn execute(&self, parts: &Parts, observer: &mut dyn Observer) -> Result<Outcome> {
+    pub fn execute(&self, image: &dyn Image, observer: &mut dyn Observer) -> Result<Outcome> {
         let directory = RunDirectory::new()?;
         let extra: Vec<_> = self
             .scripts
             .iter()
             .map(|(node, text)| (script_path(*node), text.clone()))
             .collect();
-        let first = self.bootstrap.as_deref();
-        let mut initfs = parts.pack(first, self.overlay.as_deref(), &extra)?;
-        if self.no_bootstrap {
-            initfs::spoil(&mut initfs);
-        }
+        let additions = Additions {
+            first: self.bootstrap.as_deref(),
+            overlay: self.overlay.as_deref(),
+            files: &extra,
+            spoiled: self.no_bootstrap,
+        };
         let line = |node| match self.scripts.contains_key(&node) {
             true if self.stays(node) => format!("{} SKIFF_STAY=1", run_setting(node)),
             true => run_setting(node),
@@ -191,12 +213,12 @@ impl Run {
             None => line(node),
         };
         let lines: Vec<_> = (0..self.nodes).map(skipped).collect();
-        let boot = image::boot_files(self.boot, parts, &initfs, &lines, directory.path())?;
+        let boot = image.boot_files(self.boot, &additions, &lines, directory.path())?;
         let plan = Plan {
             name: self.name.clone(),
             config: self.config.clone(),
             memory_mib: self.memory_mib,
-            kvm: crate::accel::use_kvm(self.accel)?,
+            kvm: crate::node::accel::use_kvm(self.accel)?,
             pin: self.pin,
             boot,
             late: self.late.clone(),
@@ -432,7 +454,7 @@ impl<'a> Watch<'a> {
             End::PowerOff | End::Signal(_) | End::Failed(_) => {
                 eprintln!(
                     "launcher: node {node} ended early ({end:?}); QEMU's words are in {}",
-                    crate::workspace::display(
+                    crate::base::workspace::display(
                         &self
                             .machine
                             .logs()
@@ -458,7 +480,7 @@ impl<'a> Watch<'a> {
                     Ok(None) => {}
                     Ok(Some((events, path))) => eprintln!(
                         "launcher: the last {events} events of node {node}'s SCIF driver are in {}",
-                        crate::workspace::display(&path)
+                        crate::base::workspace::display(&path)
                     ),
                     Err(failure) => eprintln!("launcher: {}", failure.message),
                 }

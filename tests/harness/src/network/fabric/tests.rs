@@ -1,7 +1,7 @@
 //! The fabric server against a client that speaks QEMU's side of the protocol.
 
 use super::*;
-use crate::machine::RunDirectory;
+use crate::base::run_directory::RunDirectory;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use std::io::IoSliceMut;
 use std::time::Duration;

@@ -1,0 +1,10 @@
+//! What all of the tool uses: reports, settings, places in the tree, descriptions in `config/`,
+//! packages of the system, and calls of cargo.
+
+pub mod cargo;
+pub mod config;
+pub mod packages;
+pub mod report;
+pub mod run_directory;
+pub mod settings;
+pub mod workspace;
