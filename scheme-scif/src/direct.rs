@@ -1,11 +1,11 @@
 //! Direct clients: programs that work on a connection's rings by themselves.
 //!
-//! A direct handle maps what they need (`scif_abi::direct::Part`). The daemon is left with what
+//! A direct handle maps what they need (`scif_abi::bypass::Part`). The daemon is left with what
 //! takes two: waking the peer (`Kick`), and sleeping until the peer has something to tell (`Wait`).
 //! Both work on the endpoint itself as well. Files and direct clients may be used on one endpoint
 //! as one likes; they lock each other out, see [`transfer`](crate::transfer).
 
-use scif_abi::direct::{DirectRecord, Part};
+use scif_abi::bypass::{DirectRecord, Part};
 use scif_abi::flags::{Kicks, Readiness};
 use scif_core::{DirectId, EndpointId};
 use syscall::error::{EACCES, EINVAL, ENOTCONN, ENOTTY, EOVERFLOW, EWOULDBLOCK, Error, Result};

@@ -4,7 +4,7 @@
 //! `metadata[0]` is the operation's number, `metadata[1]` and `metadata[2]` its words, the payload
 //! either the operation's structure or, where the description says so, plain data. Numbers 1 to 17
 //! are those of the ioctls of `scif_ioctl.h`; what the ioctls do not have begins at 18 for
-//! transfers and [direct](crate::direct) clients, at 64 for questions, at 80 for memory handles and
+//! transfers and [direct](crate::bypass) clients, at 64 for questions, at 80 for memory handles and
 //! at 90 for trusted drivers. A result is the return value of the call; an error its errno.
 //!
 //! Flag words are plain numbers here, as unknown bits have to be refused by each call in its own
@@ -16,7 +16,7 @@ use syscall_derive::{Layout, Operation};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::direct::DirectRecord;
+use crate::bypass::DirectRecord;
 use crate::ids::PortId;
 
 /// What accept hands out: who asked, and the handle that `AcceptRegister` turns into an endpoint.

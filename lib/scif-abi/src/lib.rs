@@ -8,9 +8,9 @@
 // The derive macros name this crate by its outside name, here as everywhere.
 extern crate self as scif_abi;
 
+pub mod bypass;
 pub mod call;
 pub mod codec;
-pub mod direct;
 pub mod error;
 pub mod flags;
 pub mod ids;

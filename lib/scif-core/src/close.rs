@@ -6,11 +6,11 @@ use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
 
 use crate::connection::{Connection, ConnectionId, Ends, Owed, Phase};
+use crate::down::Loss;
 use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
-use crate::loss::Loss;
 use crate::memory::Memory;
-use crate::settle::Ending;
+use crate::quiesce::Ending;
 
 impl Engine {
     /// `scif_close`, also for the endpoints of a process that died. Always succeeds; endpoint and

@@ -10,9 +10,9 @@ use scif_abi::flags::Readiness;
 use scif_abi::{Port, PortId};
 use scif_ring::Side;
 
+use crate::bypass::Direct;
 use crate::channel::ChannelId;
 use crate::config::Owner;
-use crate::direct::Direct;
 use crate::endpoint::EndpointId;
 use crate::mapping::Got;
 use crate::ring::Block;

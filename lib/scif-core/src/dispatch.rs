@@ -9,11 +9,11 @@ use scif_abi::message::{Message, NodeMessage};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
-use crate::alive::NOBODY;
 use crate::connection::{ConnectionId, Ends, Phase};
 use crate::endpoint::Request;
 use crate::engine::Engine;
 use crate::memory::Memory;
+use crate::probe::NOBODY;
 
 impl Engine {
     /// Handles the messages this node sent to itself.

@@ -11,10 +11,10 @@ use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
 use crate::connection::{ConnectionId, Ends, Owed, Phase};
+use crate::down::Loss;
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::loss::Loss;
 use crate::memory::Memory;
 use crate::node::{LinkState, Node, is_peer};
 use crate::ring::{Block, Reach, RemoteQueuePair};

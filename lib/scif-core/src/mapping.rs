@@ -9,9 +9,9 @@ use scif_abi::{Error, NodeId};
 use crate::connection::ConnectionId;
 use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
+use crate::local::check_range;
 use crate::memory::{Memory, Place};
 use crate::pages::PAGE;
-use crate::registration::check_range;
 use crate::window::Remote;
 
 /// A window of a peer (or of this node, for connections within it), by a name that is never reused

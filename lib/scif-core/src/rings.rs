@@ -1,11 +1,11 @@
 //! Both rings of a queue pair at work, by the protocol of `scif-ring`. Positions and locks are
 //! here, or, as soon as clients work on the rings themselves, in a control page shared with them.
 
-use scif_abi::direct::{LOCK_DAEMON, LOCK_FREE};
+use scif_abi::bypass::{LOCK_DAEMON, LOCK_FREE};
 use scif_abi::limits::PAGE_BYTES;
 use scif_ring::{Consumer, Producer, RingMemory, Side, Word};
 
-use crate::direct::is_page;
+use crate::bypass::is_page;
 use crate::memory::{BadAddress, Memory, Place};
 use crate::ring::{Block, Reach, RemoteQueuePair};
 

@@ -14,8 +14,8 @@ use scif_abi::{Error, NodeId};
 use crate::config::Owner;
 use crate::connection::{ConnectionId, Ends};
 use crate::endpoint::EndpointId;
-use crate::loan::Loan;
 use crate::mapping::RemoteWindowId;
+use crate::page_list::Loan;
 use crate::pages::{Chunks, PinId};
 use crate::slab::Slab;
 

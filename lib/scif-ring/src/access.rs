@@ -1,6 +1,6 @@
 //! How the code of this crate reaches memory.
 
-use scif_abi::direct::{RECEIVE_LOCK_OFFSET, RECEIVED_OFFSET, SEND_LOCK_OFFSET, SENT_OFFSET};
+use scif_abi::bypass::{RECEIVE_LOCK_OFFSET, RECEIVED_OFFSET, SEND_LOCK_OFFSET, SENT_OFFSET};
 use scif_abi::qp::{BYTES_ARMED_OFFSET, LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, ROOM_ARMED_OFFSET};
 
 /// A word of a queue pair page. Each is stored by the other side and loaded by the owner.

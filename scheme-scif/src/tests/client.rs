@@ -2,8 +2,8 @@
 
 use core::cell::RefCell;
 
+use scif_abi::bypass::{DirectRecord, LOCK_FREE, Part};
 use scif_abi::call::Call;
-use scif_abi::direct::{DirectRecord, LOCK_FREE, Part};
 use scif_abi::flags::Kicks;
 use scif_ring::{Consumer, Producer, RingMemory, Side, Word};
 use syscall::error::Result;

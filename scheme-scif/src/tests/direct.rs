@@ -1,10 +1,10 @@
 //! Direct clients: programs with a connection's rings mapped, beside and among file calls.
 
-use scif_abi::call::Call;
-use scif_abi::direct::{
+use scif_abi::bypass::{
     CONTROL_BYTES, COPY_ROUTINES_OFFSET, LOCK_DAEMON, LOCK_FREE, Part, SEND_LOCK_OFFSET,
     STATE_CONNECTED, STATE_DISCONNECTED, STATE_OFFSET,
 };
+use scif_abi::call::Call;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_ring::{RingError, RingMemory, Side, Word};
 use syscall::error::*;

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::rc::Rc;
 
-use scif_abi::direct::Part;
+use scif_abi::bypass::Part;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::message::Extensions;
 use scif_abi::{Error, NodeId, PortId};

@@ -2,16 +2,16 @@
 
 extern crate std;
 
-mod answers;
 mod bed;
-mod direct;
+mod bypass;
 mod engine;
 mod fences;
 mod hostile;
 mod lifetimes;
 mod mappings;
+mod notifications;
 mod random;
 mod registering;
+mod responses;
 mod scarcity;
-mod telling;
 mod transfers;

@@ -1,10 +1,10 @@
-//! The control page of a connection, as a bypass client sees it; see [`scif_abi::direct`].
+//! The control page of a connection, as a bypass client sees it; see [`scif_abi::bypass`].
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use platform::copy::Choices;
 use platform::direct::Pages;
-use scif_abi::direct::{
+use scif_abi::bypass::{
     COPY_ROUTINES_OFFSET, EPOCH_OFFSET, RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP,
     STATE_CONNECTED, STATE_ENDED, STATE_OFFSET,
 };
@@ -55,7 +55,7 @@ impl Control {
     }
 
     /// The word in which this handle counts its copies:
-    /// [`rma_busy_offset`](scif_abi::direct::rma_busy_offset).
+    /// [`rma_busy_offset`](scif_abi::bypass::rma_busy_offset).
     #[inline]
     fn busy_word(&self) -> &AtomicU32 {
         const OFFSET: usize = RMA_BUSY_OFFSET as usize;

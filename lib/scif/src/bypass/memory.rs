@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use platform::copy::Choices;
 use platform::direct::{Pages, Readable, Writable, drain_writes};
 use platform::mem::{PAGE, full_fence};
-use scif_abi::direct::{
+use scif_abi::bypass::{
     LOCK_FREE, RECEIVE_LOCK_OFFSET, RECEIVED_OFFSET, SEND_LOCK_OFFSET, SENT_OFFSET,
 };
 use scif_abi::qp::{BYTES_ARMED_OFFSET, LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, ROOM_ARMED_OFFSET};

@@ -10,12 +10,12 @@ use platform::copy::Side as MemorySide;
 use platform::direct::Pages;
 use platform::host::{self, Request};
 use platform::shared::Protection;
-use scif_abi::call::Call;
-use scif_abi::codec::Operation;
-use scif_abi::direct::{
+use scif_abi::bypass::{
     DirectRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET, SEND_LOCK_OFFSET, STATE_CONNECTED,
     STATE_DISCONNECTED, STATE_OFFSET, rma_busy_offset,
 };
+use scif_abi::call::Call;
+use scif_abi::codec::Operation;
 use scif_abi::flags::Kicks;
 use scif_abi::qp::{BYTES_ARMED_OFFSET, MAGIC_OFFSET, QP_MAGIC, ROOM_ARMED_OFFSET};
 use scif_ring::validity::ValidityMemory;

@@ -10,7 +10,7 @@ use platform::direct::Pages;
 use platform::host;
 use platform::mem::{PAGE, full_fence};
 use platform::shared::Protection;
-use scif_abi::direct::{
+use scif_abi::bypass::{
     DirectRecord, EPOCH_OFFSET, LOCK_FREE, Part, RECEIVE_LOCK_OFFSET, RECEIVED_OFFSET,
     RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP, SEND_LOCK_OFFSET, SENT_OFFSET,
 };

@@ -24,9 +24,9 @@ use scif::{
     Endpoint, Error, Listener, MapFlags, Memory, Protection, Readiness, RecvFlags, RegisterOptions,
     RmaFlags, SendFlags,
 };
+use scif_abi::bypass::{DirectRecord, Part};
 use scif_abi::call::{AcceptRecord, Call};
 use scif_abi::codec::Operation;
-use scif_abi::direct::{DirectRecord, Part};
 use syscall::error::{EACCES, EINVAL, ENXIO, EPERM};
 use syscall::flag::{ADDRSPACE_OP_MPROTECT, MapFlags as Rights};
 use zerocopy::IntoBytes;

@@ -1,7 +1,7 @@
 //! The end of a world of direct clients: whoever sleeps beside something to do is found, and
 //! nothing may be left.
 
-use scif_abi::direct::STATE_CONNECTED;
+use scif_abi::bypass::STATE_CONNECTED;
 use scif_abi::flags::Readiness;
 use scif_core::Lane;
 use scif_ring::RingMemory;

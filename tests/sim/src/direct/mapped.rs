@@ -1,6 +1,6 @@
 //! The rings of a connection as a program has them mapped, until it dies.
 
-use scif_abi::direct::{EPOCH_OFFSET, LOCK_FREE, rma_busy_offset};
+use scif_abi::bypass::{EPOCH_OFFSET, LOCK_FREE, rma_busy_offset};
 use scif_core::{Memory, Place};
 use scif_ring::validity::ValidityMemory;
 use scif_ring::{RingMemory, Side, Word};

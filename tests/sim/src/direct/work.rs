@@ -1,7 +1,7 @@
 //! What the programs do, by the engine or with the rings themselves.
 
 use scif_abi::Error;
-use scif_abi::direct::{STATE_CONNECTED, STATE_DISCONNECTED};
+use scif_abi::bypass::{STATE_CONNECTED, STATE_DISCONNECTED};
 use scif_abi::flags::{Kicks, Readiness};
 use scif_core::{Lane, Place};
 use scif_ring::{RingError, RingMemory, Side};

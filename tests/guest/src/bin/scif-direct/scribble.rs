@@ -12,7 +12,7 @@ use platform::direct::Pages;
 use platform::shared::Protection;
 use runtime::process::Command;
 use scif::{Endpoint, PortId, RecvFlags, SendFlags};
-use scif_abi::direct::Part;
+use scif_abi::bypass::Part;
 use zerocopy::IntoBytes;
 
 /// Programs that scribble, one after the other, and strokes of each.

@@ -1,15 +1,15 @@
 //! What clients that work on their own are told by their control pages, and what has to wait for
 //! them: windows that end while they copy, rings that they hold locked.
 
-use scif_abi::direct::{
+use scif_abi::bypass::{
     EPOCH_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
 };
 use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_LOOK_NS, CLIENT_RETRY_DOUBLINGS, CLIENT_RETRY_NS};
 use scif_abi::trace::What;
 use scif_ring::validity::{self, ValidityMemory};
 
+use crate::bypass::Direct;
 use crate::connection::{Connection, ConnectionId, Phase};
-use crate::direct::Direct;
 use crate::endpoint::EndpointId;
 use crate::engine::Engine;
 use crate::mapping::RemoteWindowId;

@@ -10,7 +10,7 @@
 
 use alloc::vec::Vec;
 
-use scif_abi::direct::{
+use scif_abi::bypass::{
     CONTROL_BYTES, COPY_ROUTINES_OFFSET, DIRECT_GATHERED, DirectRecord, FIRST_HANDLE, Part,
     RMA_BUSY_SLOTS, STATE_CONNECTED, STATE_OFFSET, rma_busy_offset, rma_busy_slot,
 };
@@ -113,7 +113,7 @@ impl Default for Hints {
 
 impl Engine {
     /// Numbers of the fastest copy routines, in the order of
-    /// [`COPY_ROUTINES_OFFSET`](scif_abi::direct::COPY_ROUTINES_OFFSET); for handles opened later.
+    /// [`COPY_ROUTINES_OFFSET`](scif_abi::bypass::COPY_ROUTINES_OFFSET); for handles opened later.
     pub fn set_copy_hints(&mut self, routines: [u8; 4]) {
         self.hints.copy_routines = routines;
     }

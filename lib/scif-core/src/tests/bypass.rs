@@ -3,7 +3,7 @@
 use super::std::prelude::v1::*;
 
 use scif_abi::Error;
-use scif_abi::direct::{
+use scif_abi::bypass::{
     DIRECT_GATHERED, EPOCH_OFFSET, FIRST_HANDLE, LOCK_DAEMON, Part, RECEIVE_LOCK_OFFSET,
     RMA_BUSY_SLOTS, SEND_LOCK_OFFSET, SENT_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED,
     STATE_ENDED, STATE_OFFSET, rma_busy_offset,

@@ -11,9 +11,9 @@ use scif_abi::flags::Protection;
 
 use crate::endpoint::EndpointId;
 use crate::engine::Engine;
+use crate::local::check_range;
 use crate::memory::Place;
 use crate::pages::PinId;
-use crate::registration::check_range;
 use crate::window::WindowState;
 
 /// A part of an own window.

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use scif_abi::NodeId;
 use scif_abi::limits::ANSWER_TIMEOUT_NS;
 
+use crate::down::Loss;
 use crate::engine::Engine;
-use crate::loss::Loss;
 use crate::memory::Memory;
 use crate::window::{WindowId, WindowState};
 

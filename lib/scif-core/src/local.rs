@@ -12,12 +12,12 @@ use crate::connection::{ConnectionId, Ends, Phase};
 use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::loan;
 use crate::memory::Memory;
+use crate::page_list;
 use crate::pages::{Chunks, PAGE, Pages};
+use crate::quiesce::Ending;
 use crate::quota::Resource;
 use crate::ring::Reach;
-use crate::settle::Ending;
 use crate::ticket::{Ticket, Waits};
 use crate::window::{Slot, Window, WindowId, WindowState, range_end};
 
@@ -56,7 +56,7 @@ impl Engine {
             check_range(offset, chunks.bytes())?;
         }
         let connection = self.verify(id)?;
-        if !loan::is_size_allowed(chunks.pages()) {
+        if !page_list::is_size_allowed(chunks.pages()) {
             return Err(Error::NoMemory);
         }
         let offset = if is_fixed {
@@ -431,7 +431,7 @@ impl Engine {
             .windows
             .loan(user_window)
             .filter(|_| reach == Reach::Own);
-        if loan::fill(mem, reach, lent, address, &fill, &window.chunks).is_err() {
+        if page_list::fill(mem, reach, lent, address, &fill, &window.chunks).is_err() {
             self.stats.bad_windows += 1;
             self.give_back(mem, ends, peer, user_window, waiter);
             return self.fail_window(WindowId(waiter), Error::NoMemory);

@@ -10,11 +10,11 @@ use scif_abi::trace::What;
 
 use crate::connection::{ConnectionId, Ends, Phase};
 use crate::engine::Engine;
-use crate::loan::{Loan, is_size_allowed, loan_pages};
 use crate::mapping::RemoteWindowId;
 use crate::memory::Memory;
+use crate::page_list::{Loan, is_size_allowed, loan_pages};
+use crate::quiesce::Ending;
 use crate::ring::Reach;
-use crate::settle::Ending;
 use crate::window::{Farewell, Remote, RemoteWindow, Slot, range_end};
 
 impl RemoteWindow {
