@@ -5,9 +5,9 @@
 //! Both work on the endpoint itself as well. Files and direct clients may be used on one endpoint
 //! as one likes; they lock each other out, see [`transfer`](crate::transfer).
 
-use scif_abi::bypass::{DirectRecord, Part};
+use scif_abi::bypass::{BypassRecord, Part};
 use scif_abi::flags::{Kicks, Readiness};
-use scif_core::{DirectId, EndpointId};
+use scif_core::{BypassId, EndpointId};
 use syscall::error::{EACCES, EINVAL, ENOTCONN, ENOTTY, EOVERFLOW, EWOULDBLOCK, Error, Result};
 use zerocopy::IntoBytes;
 
@@ -19,11 +19,11 @@ use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
 /// What a direct handle stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Direct {
-    pub id: DirectId,
+    pub id: BypassId,
     /// Whose rings they are; it may have been closed.
     pub endpoint: EndpointId,
     /// What its client has to know.
-    record: DirectRecord,
+    record: BypassRecord,
 }
 
 impl<F: Fabric, R: RequestId> Scif<F, R> {
@@ -45,7 +45,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             return Err(Error::new(EACCES));
         }
         let owner = caller.owner();
-        let opened = self.engine.open_direct(&mut self.fabric, endpoint, owner);
+        let opened = self.engine.open_bypass(&mut self.fabric, endpoint, owner);
         let (direct, record) = opened.map_err(system)?;
         let kind = Kind::Direct(Direct {
             id: direct,
@@ -55,7 +55,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         Ok(self.insert(Handle::new(path, access, caller, kind)))
     }
 
-    /// `DirectInfo`: fills in what the handle's client has to know.
+    /// `BypassInfo`: fills in what the handle's client has to know.
     pub(crate) fn direct_info(&mut self, id: HandleId, payload: &mut [u8]) -> Result<usize> {
         let Kind::Direct(Direct { record, .. }) = self.handle(id)?.kind else {
             return Err(Error::new(ENOTTY));
@@ -70,15 +70,15 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// # Errors
     /// `EINVAL` outside the parts; `ECONNRESET` when the connection is over and the part is the
     /// peer's.
-    pub(crate) fn map_direct(
+    pub(crate) fn map_bypass(
         &mut self,
         id: HandleId,
-        direct: DirectId,
+        direct: BypassId,
         offset: u64,
         pages: u64,
     ) -> Result<usize> {
         let (part, within) = part_at(offset);
-        let (place, part_bytes) = self.engine.direct_place(direct, part).map_err(system)?;
+        let (place, part_bytes) = self.engine.bypass_place(direct, part).map_err(system)?;
         let bytes = pages.checked_mul(PAGE).ok_or(Error::new(EINVAL))?;
         let end = within.checked_add(bytes).ok_or(Error::new(EINVAL))?;
         if end > part_bytes as u64 {
@@ -92,13 +92,13 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             return Err(Error::new(EOVERFLOW));
         };
         let mark = match part {
-            Part::Control | Part::Own => Mark::OwnPart,
+            Part::Control | Part::Own => Mark::LocalPart,
             Part::PeerQueuePair | Part::PeerRing => Mark::PeerPart(direct),
         };
         let handle = self.handle_mut(id)?;
         handle.mapped.add(offset / PAGE, pages, mark);
         if matches!(mark, Mark::PeerPart(_)) {
-            self.engine.map_direct(direct, pages);
+            self.engine.map_bypass(direct, pages);
         }
         Ok(address)
     }
@@ -153,7 +153,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             return Ok(ready.bits().into());
         }
         if let Kind::Direct(direct) = self.handle(id)?.kind
-            && self.engine.has_news(direct.id)
+            && self.engine.epoch_changed(direct.id)
         {
             self.end_wait(request);
             return Ok(0);

@@ -136,7 +136,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         match handle.kind {
             Kind::Endpoint(endpoint) => self.close_endpoint(id, &endpoint),
             Kind::Memory(Some(token)) => self.let_go(token),
-            Kind::Direct(direct) => self.engine.close_direct(&mut self.fabric, direct.id),
+            Kind::Direct(direct) => self.engine.close_bypass(&mut self.fabric, direct.id),
             Kind::Peers(_) => {
                 self.peers.remove(&id);
             }

@@ -49,7 +49,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         let mut rows = BTreeMap::new();
         for lost in self.engine.lost_nodes() {
             let since = Seconds(self.engine.now().saturating_sub(lost.since));
-            rows.insert(lost.node, ("lost", since.to_string(), lost.why.name()));
+            rows.insert(lost.node, ("lost", since.to_string(), lost.reason.name()));
         }
         for info in self.engine.nodes() {
             if info.state == LinkState::Online {

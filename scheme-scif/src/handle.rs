@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use scif_abi::PortId;
 use scif_abi::flags::Readiness;
-use scif_core::{DirectId, EndpointId, RemoteWindowId};
+use scif_core::{BypassId, EndpointId, RemoteWindowId};
 use syscall::flag::{MODE_CHR, MODE_DIR, MODE_FILE};
 
 use crate::access::{Access, Caller};
@@ -45,9 +45,9 @@ pub(crate) enum Mark {
     /// A memory object that an own window was made of.
     Own(Token),
     /// What direct clients map of this node's memory.
-    OwnPart,
+    LocalPart,
     /// What they map of the peer's.
-    PeerPart(DirectId),
+    PeerPart(BypassId),
 }
 
 impl Mark {
@@ -57,7 +57,7 @@ impl Mark {
             Mark::Peer(..) => "window",
             Mark::Cached(..) => "cached-window",
             Mark::Own(_) => "own-window",
-            Mark::OwnPart | Mark::PeerPart(_) => "direct",
+            Mark::LocalPart | Mark::PeerPart(_) => "direct",
         }
     }
 }

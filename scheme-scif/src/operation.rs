@@ -49,7 +49,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             Call::MapRunOwn { offset, length } => return self.map_run_own(id, offset, length),
             Call::Wait { events, kicks } => return self.wait(id, events, kicks, request),
             Call::Kick { kicks } => return self.kick(id, kicks),
-            Call::DirectInfo { .. } => return self.direct_info(id, payload),
+            Call::BypassInfo { .. } => return self.direct_info(id, payload),
             Call::Shutdown => return self.shut_down(id, request),
             _ => {}
         }
@@ -140,7 +140,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             // The daemon hands out no direct handles.
             | Call::Wait { .. }
             | Call::Kick { .. }
-            | Call::DirectInfo { .. }
+            | Call::BypassInfo { .. }
             | Call::MapRunOwn { .. } => Err(Error::new(ENOTTY)),
         }
     }

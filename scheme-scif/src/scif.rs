@@ -14,7 +14,7 @@ use scif_abi::call::PinRecord;
 use scif_abi::limits::{LinkTiming, MAX_ENDPOINTS, TEXT_UNIT_BYTES};
 use scif_abi::{NodeId, Port};
 use scif_core::{
-    Active, CopyEngine, EndpointId, Engine, Event, Memory, Owner, Place, Resource, Run, Ticket,
+    CopyEngine, EndpointId, Engine, Event, FairQueue, Memory, Owner, Place, Resource, Run, Ticket,
 };
 use syscall::error::{EBADF, ENOTTY, EWOULDBLOCK, Error, Result};
 
@@ -301,7 +301,7 @@ pub struct Scif<F: Fabric, R> {
     /// they are counted for.
     stepping: BTreeMap<R, u32>,
     /// In which order they go on.
-    steps: Active<R>,
+    steps: FairQueue<R>,
     /// Handles of the file `peers`.
     pub(crate) peers: BTreeSet<HandleId>,
     pub(crate) changes: Changes<R>,
@@ -348,7 +348,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             provided: BTreeMap::new(),
             slices_left: 0,
             stepping: BTreeMap::new(),
-            steps: Active::default(),
+            steps: FairQueue::default(),
             peers: BTreeSet::new(),
             changes: Changes::default(),
             news: VecDeque::new(),
@@ -456,7 +456,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                     self.news.push_back(News::Down(node));
                 }
                 Event::LinkFailed(node) => self.news.push_back(News::LinkFailed(node)),
-                Event::Released(pin) => self.released(pin),
+                Event::Unpin(pin) => self.released(pin),
             }
         }
     }

@@ -8,7 +8,7 @@
 use syscall::error::{EAGAIN, EBADF, EINVAL, EISDIR, EWOULDBLOCK, Error, Result};
 use syscall::flag::O_NONBLOCK;
 
-use scif_core::Lane;
+use scif_core::Side;
 
 use crate::handle::{Handle, HandleId, Kind};
 use crate::path::{Path, TextFile};
@@ -117,7 +117,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             self.waiting.insert(request, Waiting::Send { handle: id });
             return would_block();
         };
-        self.keep_turn(id, Lane::Send, true);
+        self.hold_ring(id, Side::Send, true);
         let error = loop {
             let rest = bytes.get(done..).unwrap_or(&[]);
             if rest.is_empty() {
@@ -133,7 +133,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 Err(error) => break Some(error),
             }
         };
-        self.keep_turn(id, Lane::Send, false);
+        self.hold_ring(id, Side::Send, false);
         self.leave_lane(id, request);
         Self::result(done, error)
     }
@@ -152,7 +152,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             self.waiting.insert(request, waiting);
             return would_block();
         };
-        self.keep_turn(id, Lane::Receive, true);
+        self.hold_ring(id, Side::Receive, true);
         let error = loop {
             let rest = buffer.get_mut(done..).unwrap_or(&mut []);
             if rest.is_empty() || (until == Until::Any && done > 0) {
@@ -168,17 +168,17 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 Err(error) => break Some(error),
             }
         };
-        self.keep_turn(id, Lane::Receive, false);
+        self.hold_ring(id, Side::Receive, false);
         self.leave_lane(id, request);
         Self::result(done, error)
     }
 
     /// Keeps direct clients out from the first byte of a transfer to its last, or lets them in
     /// again: what they move shall not get between its pieces.
-    fn keep_turn(&mut self, id: HandleId, lane: Lane, keeps: bool) {
+    fn hold_ring(&mut self, id: HandleId, side: Side, keeps: bool) {
         if let Ok(endpoint) = self.endpoint(id).map(|endpoint| endpoint.id) {
             self.engine
-                .keep_turn(&mut self.fabric, endpoint, lane, keeps);
+                .hold_ring(&mut self.fabric, endpoint, side, keeps);
         }
     }
 
@@ -222,14 +222,14 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             return 0;
         };
         let (lane, side) = match waiting {
-            Some(Waiting::Send { .. }) => (&mut endpoint.outgoing, Lane::Send),
-            Some(Waiting::Receive { .. }) => (&mut endpoint.incoming, Lane::Receive),
+            Some(Waiting::Send { .. }) => (&mut endpoint.outgoing, Side::Send),
+            Some(Waiting::Receive { .. }) => (&mut endpoint.incoming, Side::Receive),
             _ => return 0,
         };
         let was_front = lane.is_front(request);
         let (moved, others) = lane.leave(request);
         if was_front {
-            self.keep_turn(id, side, false);
+            self.hold_ring(id, side, false);
         }
         if others {
             // The next in line is kept under the same handle.

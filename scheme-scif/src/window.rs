@@ -79,7 +79,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         protection.set(Protection::WRITE, writes);
         match handle.kind {
             Kind::Memory(_) => self.map_object(id, offset, pages),
-            Kind::Direct(direct) => self.map_direct(id, direct.id, offset, pages),
+            Kind::Direct(direct) => self.map_bypass(id, direct.id, offset, pages),
             Kind::OwnWindow(endpoint) => {
                 self.map_own_window(id, endpoint, offset, pages, protection)
             }
@@ -163,9 +163,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 self.unmap_join(join, range.pages);
             }
             Mark::Own(token) => self.end_view(token, range.pages),
-            Mark::PeerPart(direct) => self.engine.unmap_direct(direct, range.pages),
+            Mark::PeerPart(direct) => self.engine.unmap_bypass(direct, range.pages),
             // The engine counts handles, and this one is open as long as anything is mapped.
-            Mark::OwnPart => {}
+            Mark::LocalPart => {}
         }
     }
 
@@ -194,7 +194,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         let length = pages.checked_mul(PAGE).ok_or(Error::new(EINVAL))?;
         let part = self
             .engine
-            .own_part(endpoint, start, length, protection.bits())
+            .local_part(endpoint, start, length, protection.bits())
             .map_err(system)?;
         if part.bytes != length {
             return Err(Error::new(EXDEV));
@@ -234,7 +234,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             _ => self.endpoint(id)?.id,
         };
         let none = Protection::empty().bits();
-        let part = self.engine.own_part(endpoint, offset, length, none);
+        let part = self.engine.local_part(endpoint, offset, length, none);
         part.map(|part| part.bytes as usize).map_err(system)
     }
 

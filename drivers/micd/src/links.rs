@@ -9,7 +9,7 @@ use platform::{Error, Result};
 use scheme_scif::{Card, CardCommand};
 use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming;
-use scif_core::Engine;
+use scif_core::{DownReason, Engine};
 use syscall::error::{EAGAIN, ENODEV};
 
 use crate::copy_router::Copier;
@@ -174,7 +174,7 @@ impl Links {
             // anew: that is what its first doorbell announces.
             match rang {
                 true => engine.doorbell(memory, function.peer()),
-                false => engine.look_at(memory, function.peer()),
+                false => engine.poll_node(memory, function.peer()),
             }
         }
     }
@@ -234,15 +234,15 @@ fn carry_out(
             function.connected(result.is_ok());
         }
         Step::Ask => {
-            if let Some(heard) = engine.ask_for_life(memory, peer) {
+            if let Some(heard) = engine.probe_peer(memory, peer) {
                 function.asked(heard);
             }
         }
         Step::Lose { why } => {
             match why {
-                Loss::Silence => engine.link_lost(peer),
-                Loss::Cut => engine.link_cut(peer),
-                Loss::Reset => engine.link_reset(peer),
+                Loss::Silence => engine.link_failed(peer, DownReason::Silent),
+                Loss::Cut => engine.link_failed(peer, DownReason::Cut),
+                Loss::Reset => engine.link_failed(peer, DownReason::Reset),
             }
             function.lost();
         }

@@ -226,7 +226,7 @@ impl Micd {
             let now = clock.now(system_time);
             let timing = self.scheme.scif.link_timing();
             let (engine, memory) = self.scheme.scif.engine();
-            engine.watch();
+            engine.start_polling();
             engine.tick(memory, now);
             let mut requests = status == Status::More || answering > 0;
             let mut leaves = status == Status::Closed;
@@ -250,7 +250,7 @@ impl Micd {
             self.links.set_timing(timing);
             let (engine, memory) = self.scheme.scif.engine();
             self.links.turn(now, engine, memory);
-            engine.look(memory);
+            engine.poll_rings(memory);
             self.give_predecessor_free();
             self.scheme.scif.begin_turn();
             // Before somebody reads of them, however long nothing happened.
@@ -286,10 +286,10 @@ impl Micd {
                     }
                     answering = 0;
                     let (engine, memory) = self.scheme.scif.engine();
-                    if patience.look(&Processor, || engine.sees_messages(memory)) {
+                    if patience.look(&Processor, || engine.has_unpolled_messages(memory)) {
                         continue;
                     }
-                    engine.rest(memory);
+                    engine.stop_polling(memory);
                     self.deadline()
                 }
             };

@@ -94,9 +94,9 @@ pub const LOCK_DAEMON: u32 = 1;
 /// Number of the first direct handle; what a handle stores into a lock word it holds.
 pub const FIRST_HANDLE: u32 = 2;
 
-/// `DirectRecord::flags`: stores into the peer's memory may be gathered on their way, so that an
+/// `BypassRecord::flags`: stores into the peer's memory may be gathered on their way, so that an
 /// index could overtake the bytes it is about. They have to be drained before.
-pub const DIRECT_GATHERED: u32 = 2;
+pub const BYPASS_GATHERED: u32 = 2;
 
 /// What `fmap` of a direct handle maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl Part {
     }
 }
 
-/// What a direct client has to know, from `Call::DirectInfo`.
+/// What a direct client has to know, from `Call::BypassInfo`.
 #[derive(
     Clone,
     Copy,
@@ -163,7 +163,7 @@ impl Part {
 )]
 #[layout(size = 32, align = 1)]
 #[repr(C)]
-pub struct DirectRecord {
+pub struct BypassRecord {
     /// Number of the handle, from [`FIRST_HANDLE`] on: what it stores into a lock word.
     #[layout(offset = 0)]
     pub handle: U32,
@@ -173,7 +173,7 @@ pub struct DirectRecord {
     /// Bytes of the peer's ring, a power of two.
     #[layout(offset = 8)]
     pub peer_ring_bytes: U32,
-    /// [`DIRECT_GATHERED`], or 0.
+    /// [`BYPASS_GATHERED`], or 0.
     #[layout(offset = 12)]
     pub flags: U32,
     /// Zero.

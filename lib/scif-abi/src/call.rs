@@ -16,7 +16,7 @@ use syscall_derive::{Layout, Operation};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::bypass::DirectRecord;
+use crate::bypass::BypassRecord;
 use crate::ids::PortId;
 
 /// What accept hands out: who asked, and the handle that `AcceptRegister` turns into an endpoint.
@@ -406,10 +406,10 @@ pub enum Call {
     },
     /// What a direct handle is for. Result: 0, and the record is filled in.
     #[op(22)]
-    DirectInfo {
+    BypassInfo {
         /// In: zero; out: the rings of this handle.
         #[payload]
-        record: DirectRecord,
+        record: BypassRecord,
     },
     /// `scif_poll` for this endpoint, without waiting. Result: `Readiness` bits.
     #[op(64)]
@@ -536,7 +536,7 @@ pub const SEND_SPACE: u64 = 85;
 #[cfg(test)]
 mod tests {
     use super::{
-        AcceptRecord, CachedRecord, Call, DirectRecord, MemoryCall, PinRecord, RegisterRecord,
+        AcceptRecord, BypassRecord, CachedRecord, Call, MemoryCall, PinRecord, RegisterRecord,
         RmaRecord, SignalRecord,
     };
     use crate::codec::{DecodeError, Operation as _};
@@ -593,7 +593,7 @@ mod tests {
             flags: 0x31.into(),
             reserved: 0.into(),
         };
-        let direct = DirectRecord {
+        let direct = BypassRecord {
             handle: 2.into(),
             own_ring_bytes: 65536.into(),
             peer_ring_bytes: 4096.into(),
@@ -618,7 +618,7 @@ mod tests {
                 kicks: 3,
             },
             Call::Kick { kicks: 2 },
-            Call::DirectInfo { record: direct },
+            Call::BypassInfo { record: direct },
             Call::LocalPort,
             Call::PeerPort,
             Call::Register { record: register() },

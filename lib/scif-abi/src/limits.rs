@@ -46,7 +46,7 @@ pub const MAX_CONNECTIONS: usize = 1 << 16;
 
 /// Direct handles one engine gives out at most: one for each connection, and as many again for
 /// endpoints that several programs work on.
-pub const MAX_DIRECT_HANDLES: usize = 2 * MAX_CONNECTIONS;
+pub const MAX_BYPASS_HANDLES: usize = 2 * MAX_CONNECTIONS;
 
 /// Nanoseconds between two looks at a lock that a client holds, or at copies of clients that have
 /// to end before a window goes: nothing tells when that happens.

@@ -1,6 +1,6 @@
-//! Direct clients: those that have the rings of a connection mapped and work on them themselves.
+//! Bypass clients: those that have the rings of a connection mapped and work on them themselves.
 //!
-//! The first direct handle of a connection moves its positions into a control page, which we
+//! The first bypass handle of a connection moves its positions into a control page, which we
 //! share with the clients; the last one that closes brings them back. While there is a handle,
 //! neither the control page nor our rings are freed, and the peer does not hear DISCNCT or
 //! DISCNT_ACK, after which it may free its own. Clients are told by the control page that it is
@@ -11,7 +11,7 @@
 use alloc::vec::Vec;
 
 use scif_abi::bypass::{
-    CONTROL_BYTES, COPY_ROUTINES_OFFSET, DIRECT_GATHERED, DirectRecord, FIRST_HANDLE, Part,
+    BYPASS_GATHERED, BypassRecord, CONTROL_BYTES, COPY_ROUTINES_OFFSET, FIRST_HANDLE, Part,
     RMA_BUSY_SLOTS, STATE_CONNECTED, STATE_OFFSET, rma_busy_offset, rma_busy_slot,
 };
 use scif_abi::flags::{Kicks, Readiness};
@@ -20,35 +20,26 @@ use scif_abi::{Error, NodeId};
 use scif_ring::Side;
 
 use crate::config::Owner;
-use crate::connection::{Connection, ConnectionId, Due, Phase};
+use crate::connection::{Connection, ConnectionId, Notify, Phase};
 use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::{Memory, Place};
 use crate::quota::Resource;
 
-/// Names a direct handle; never reused.
+/// Names a bypass handle; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DirectId(pub(crate) u64);
+pub struct BypassId(pub(crate) u64);
 
-impl DirectId {
+impl BypassId {
     /// The id as a number, for tables and logs.
     pub fn number(self) -> u64 {
         self.0
     }
 }
 
-/// The direction of a transfer; for [`Engine::keep_turn`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// `send`.
-    Send,
-    /// `recv`.
-    Receive,
-}
-
-/// A direct handle.
+/// A bypass handle.
 #[derive(Debug)]
-pub(crate) struct DirectHandle {
+pub(crate) struct BypassHandle {
     connection: ConnectionId,
     /// What it stores into lock words.
     number: u32,
@@ -58,12 +49,12 @@ pub(crate) struct DirectHandle {
     peer_pages: u64,
     /// The epoch its client was last told of: what it had mapped before may be of windows that have
     /// gone since.
-    told: u32,
+    known_epoch: u32,
 }
 
-/// What a connection with direct handles has besides.
+/// What a connection with bypass handles has besides.
 #[derive(Debug)]
-pub(crate) struct Direct {
+pub(crate) struct Bypass {
     /// Local address of the control page.
     pub(crate) page: u64,
     /// Handles that are open; at least one.
@@ -76,7 +67,7 @@ pub(crate) struct Direct {
     pub(crate) epoch: u32,
 }
 
-impl Direct {
+impl Bypass {
     /// Local addresses of the words in which open handles count their copies.
     pub(crate) fn busy_words(&self) -> impl Iterator<Item = u64> {
         let used = (0..).zip(self.slots).filter(|(_, handles)| *handles > 0);
@@ -97,14 +88,14 @@ impl Direct {
 
 /// What the control pages tell of this machine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hints {
+pub(crate) struct ClientHints {
     copy_routines: [u8; 4],
     gathers: bool,
 }
 
-impl Default for Hints {
-    fn default() -> Hints {
-        Hints {
+impl Default for ClientHints {
+    fn default() -> ClientHints {
+        ClientHints {
             copy_routines: [0; 4],
             gathers: true,
         }
@@ -115,88 +106,88 @@ impl Engine {
     /// Numbers of the fastest copy routines, in the order of
     /// [`COPY_ROUTINES_OFFSET`](scif_abi::bypass::COPY_ROUTINES_OFFSET); for handles opened later.
     pub fn set_copy_hints(&mut self, routines: [u8; 4]) {
-        self.hints.copy_routines = routines;
+        self.client_hints.copy_routines = routines;
     }
 
     /// Whether stores into peers' memory may be gathered on their way (true at first): clients
     /// drain them then before each index. For handles opened later.
     pub fn set_gathers(&mut self, gathers: bool) {
-        self.hints.gathers = gathers;
+        self.client_hints.gathers = gathers;
     }
 
     /// Lets a client work on the rings of a connected endpoint itself: its handle, and what it has
-    /// to know. The handle lives on when the endpoint is closed. Close it ([`close_direct`]) when
+    /// to know. The handle lives on when the endpoint is closed. Close it ([`close_bypass`]) when
     /// nothing of it is mapped any more; until then it counts for `owner`.
     ///
     /// # Errors
     /// `EBADF`. `ENOTCONN`: not connected. `EOPNOTSUPP`: the peer's rings have no pages of their
     /// own. `ENOMEM`, also when the owner has too many.
     ///
-    /// [`close_direct`]: Engine::close_direct
-    pub fn open_direct(
+    /// [`close_bypass`]: Engine::close_bypass
+    pub fn open_bypass(
         &mut self,
         mem: &mut dyn Memory,
         id: EndpointId,
         owner: Owner,
-    ) -> Result<(DirectId, DirectRecord), Error> {
+    ) -> Result<(BypassId, BypassRecord), Error> {
         let endpoint = self.endpoint(id)?;
         let connection = match (endpoint.state, endpoint.connection) {
             (EndpointState::Connected, Some(connection)) => connection,
             _ => return Err(Error::NotConnected),
         };
-        if self.directs.is_full() {
+        if self.bypass_handles.is_full() {
             return Err(Error::NoMemory);
         }
-        self.quotas.check(owner, Resource::Direct, 1)?;
+        self.quotas.check(owner, Resource::Bypass, 1)?;
         self.share_rings(mem, connection)?;
         let entry = self.connections.get_mut(connection.0);
         let entry = entry.ok_or(Error::NotConnected)?;
-        let (Some(direct), Some(rings)) = (&mut entry.direct, &entry.rings) else {
+        let (Some(bypass), Some(rings)) = (&mut entry.bypass, &entry.rings) else {
             return Err(Error::NotConnected);
         };
-        let is_gathered = self.hints.gathers && entry.peer.node() != self.config.node;
-        let record = DirectRecord {
-            handle: direct.next.into(),
+        let is_gathered = self.client_hints.gathers && entry.peer.node() != self.config.node;
+        let record = BypassRecord {
+            handle: bypass.next.into(),
             own_ring_bytes: entry.block.ring_bytes.into(),
             peer_ring_bytes: rings.peer_ring_bytes().into(),
             flags: match is_gathered {
-                true => DIRECT_GATHERED,
+                true => BYPASS_GATHERED,
                 false => 0,
             }
             .into(),
             reserved: [0; 16],
         };
-        let handle = DirectHandle {
+        let handle = BypassHandle {
             connection,
-            number: direct.next,
+            number: bypass.next,
             owner,
             peer_pages: 0,
-            told: direct.epoch,
+            known_epoch: bypass.epoch,
         };
-        direct.handles += 1;
-        direct.slots[rma_busy_slot(direct.next)] += 1;
-        direct.next = direct.next.checked_add(1).unwrap_or(FIRST_HANDLE);
-        let id = self.directs.insert(handle).ok_or(Error::NoMemory)?;
-        self.quotas.charge(owner, Resource::Direct, 1)?;
-        Ok((DirectId(id), record))
+        bypass.handles += 1;
+        bypass.slots[rma_busy_slot(bypass.next)] += 1;
+        bypass.next = bypass.next.checked_add(1).unwrap_or(FIRST_HANDLE);
+        let id = self.bypass_handles.insert(handle).ok_or(Error::NoMemory)?;
+        self.quotas.charge(owner, Resource::Bypass, 1)?;
+        Ok((BypassId(id), record))
     }
 
     /// Makes the control page of a connection, unless it has one.
     fn share_rings(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> Result<(), Error> {
-        let hints = self.hints;
+        let client_hints = self.client_hints;
         let connection = self.connections.get_mut(id.0).ok_or(Error::NotConnected)?;
         let rings = connection.rings.as_mut().ok_or(Error::NotConnected)?;
-        if connection.direct.is_some() {
+        if connection.bypass.is_some() {
             return Ok(());
         }
         if !rings.have_own_pages(mem) {
             return Err(Error::NotSupported);
         }
         let page = mem.allocate(CONTROL_BYTES).ok_or(Error::NoMemory)?;
-        mem.write(page + COPY_ROUTINES_OFFSET, &hints.copy_routines);
+        mem.write(page + COPY_ROUTINES_OFFSET, &client_hints.copy_routines);
         rings.share(mem, page);
         mem.store_index(page + STATE_OFFSET, STATE_CONNECTED);
-        connection.direct = Some(Direct {
+        connection.bypass = Some(Bypass {
             page,
             handles: 0,
             slots: [0; RMA_BUSY_SLOTS],
@@ -207,13 +198,13 @@ impl Engine {
         Ok(())
     }
 
-    /// A direct handle is closed, also that of a client that was killed; nothing of it is mapped
+    /// A bypass handle is closed, also that of a client that was killed; nothing of it is mapped
     /// any more. What it had locked is free, what it may not have told is told.
-    pub fn close_direct(&mut self, mem: &mut dyn Memory, id: DirectId) {
-        let Some(handle) = self.directs.remove(id.0) else {
+    pub fn close_bypass(&mut self, mem: &mut dyn Memory, id: BypassId) {
+        let Some(handle) = self.bypass_handles.remove(id.0) else {
             return;
         };
-        self.quotas.discharge(handle.owner, Resource::Direct, 1);
+        self.quotas.discharge(handle.owner, Resource::Bypass, 1);
         let id = handle.connection;
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
@@ -226,55 +217,55 @@ impl Engine {
         if is_connected {
             // It may have died between moving bytes and telling so, or between being told, in the
             // place of all who wait here, and passing it on.
-            connection.owed.sent = Due::Tell;
-            connection.owed.received = Due::Tell;
-            self.list_owing(id);
+            connection.notify.sent = Notify::Always;
+            connection.notify.received = Notify::Always;
+            self.queue_notification(id);
         }
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };
-        let Some(direct) = &mut connection.direct else {
+        let Some(bypass) = &mut connection.bypass else {
             return;
         };
-        direct.forget(mem, handle.number);
-        let (is_last, page) = (direct.handles == 0, direct.page);
+        bypass.forget(mem, handle.number);
+        let (is_last, page) = (bypass.handles == 0, bypass.page);
         if is_last {
-            connection.direct = None;
+            connection.bypass = None;
             if let Some(rings) = &mut connection.rings {
                 outcome = outcome.and(rings.unshare(mem));
             }
             if connection.endpoint.is_none() {
-                self.count_unanswered(id);
+                self.count_half_closed(id);
             }
             self.count_moved(id);
-            self.settle_all(mem, id);
+            self.end_all_quiescing(mem, id);
             mem.free(page, CONTROL_BYTES);
             self.stats.pages -= 1;
         }
         if outcome.is_err() && is_connected {
             self.reset_connection(mem, id);
         } else if is_connected {
-            self.on_told(mem, id, Readiness::IN | Readiness::OUT);
+            self.on_notification(mem, id, Readiness::IN | Readiness::OUT);
         }
         if is_last {
             self.on_unmapped(mem, id);
         }
     }
 
-    /// Where a part of a direct handle is, and its bytes.
+    /// Where a part of a bypass handle is, and its bytes.
     ///
     /// # Errors
     /// `EBADF`: no such handle. `ECONNRESET`: the connection is over, so the peer's parts, and the
     /// own rings of a connection that was reset, are no longer given out.
-    pub fn direct_place(&self, id: DirectId, part: Part) -> Result<(Place, usize), Error> {
-        let handle = self.directs.get(id.0).ok_or(Error::BadDescriptor)?;
+    pub fn bypass_place(&self, id: BypassId, part: Part) -> Result<(Place, usize), Error> {
+        let handle = self.bypass_handles.get(id.0).ok_or(Error::BadDescriptor)?;
         let connection = self.connections.get(handle.connection.0);
         let connection = connection.ok_or(Error::BadDescriptor)?;
-        let direct = connection.direct.as_ref().ok_or(Error::BadDescriptor)?;
+        let bypass = connection.bypass.as_ref().ok_or(Error::BadDescriptor)?;
         let rings = connection.rings.as_ref();
         let is_connected = connection.phase == Phase::Connected;
         let place = match part {
-            Part::Control => return Ok((Place::Own(direct.page), CONTROL_BYTES)),
+            Part::Control => return Ok((Place::Own(bypass.page), CONTROL_BYTES)),
             Part::Own => Some(Place::Own(connection.block.address)),
             Part::PeerQueuePair => rings.filter(|_| is_connected).map(|r| r.peer_place()),
             Part::PeerRing => rings.filter(|_| is_connected).map(|r| r.peer_ring_place()),
@@ -285,16 +276,16 @@ impl Engine {
     }
 
     /// A client has mapped pages of a part that is the peer's: a node that leaves waits until they
-    /// are unmapped ([`unmap_direct`](Self::unmap_direct)) or the handle is closed.
-    pub fn map_direct(&mut self, id: DirectId, pages: u64) {
-        if let Some(handle) = self.directs.get_mut(id.0) {
+    /// are unmapped ([`unmap_bypass`](Self::unmap_bypass)) or the handle is closed.
+    pub fn map_bypass(&mut self, id: BypassId, pages: u64) {
+        if let Some(handle) = self.bypass_handles.get_mut(id.0) {
             handle.peer_pages = handle.peer_pages.saturating_add(pages);
         }
     }
 
     /// Such pages are unmapped.
-    pub fn unmap_direct(&mut self, id: DirectId, pages: u64) {
-        if let Some(handle) = self.directs.get_mut(id.0) {
+    pub fn unmap_bypass(&mut self, id: BypassId, pages: u64) {
+        if let Some(handle) = self.bypass_handles.get_mut(id.0) {
             handle.peer_pages = handle.peer_pages.saturating_sub(pages);
         }
     }
@@ -313,13 +304,13 @@ impl Engine {
         };
         if let Some(connection) = self.connections.get_mut(id.0) {
             if kicks.contains(Kicks::BYTES) {
-                connection.owed.sent = Due::Tell;
+                connection.notify.sent = Notify::Always;
             }
             if kicks.contains(Kicks::ROOM) {
-                connection.owed.received = Due::Tell;
+                connection.notify.received = Notify::Always;
             }
             if !kicks.is_empty() {
-                self.list_owing(id);
+                self.queue_notification(id);
             }
         }
         Ok(())
@@ -327,15 +318,15 @@ impl Engine {
 
     /// Whether windows have gone, or the connection has changed, since this was last asked of the
     /// handle: its client may have mapped what it is to let go of.
-    pub fn has_news(&mut self, id: DirectId) -> bool {
-        let Some(handle) = self.directs.get_mut(id.0) else {
+    pub fn epoch_changed(&mut self, id: BypassId) -> bool {
+        let Some(handle) = self.bypass_handles.get_mut(id.0) else {
             return false;
         };
         let connection = self.connections.get(handle.connection.0);
-        let Some(direct) = connection.and_then(|connection| connection.direct.as_ref()) else {
+        let Some(bypass) = connection.and_then(|connection| connection.bypass.as_ref()) else {
             return false;
         };
-        core::mem::replace(&mut handle.told, direct.epoch) != direct.epoch
+        core::mem::replace(&mut handle.known_epoch, bypass.epoch) != bypass.epoch
     }
 
     /// As [`poll`](Engine::poll), of `events` only (and HUP, ERR, NVAL), for who is about to wait:
@@ -364,23 +355,19 @@ impl Engine {
             return;
         }
         if connection.is_mapped() {
-            self.on_told(mem, id, new);
+            self.on_notification(mem, id, new);
         } else if connection.arm(mem, new).is_err() {
             self.reset_connection(mem, id);
         }
     }
 
-    /// A transfer that takes several calls begins (`keeps`) or ends: from its first byte to its end
+    /// A transfer that takes several calls begins (`holds`) or ends: from its first byte to its end
     /// no client's bytes come between its own. Costs nothing where no client is.
-    pub fn keep_turn(&mut self, mem: &mut dyn Memory, id: EndpointId, lane: Lane, keeps: bool) {
+    pub fn hold_ring(&mut self, mem: &mut dyn Memory, id: EndpointId, side: Side, holds: bool) {
         let connection = self.endpoint(id).ok().and_then(|e| e.connection);
         let connection = connection.and_then(|id| self.connections.get_mut(id.0));
         if let Some(rings) = connection.and_then(|connection| connection.rings.as_mut()) {
-            let side = match lane {
-                Lane::Send => Side::Send,
-                Lane::Receive => Side::Receive,
-            };
-            rings.keep(mem, side, keeps);
+            rings.hold(mem, side, holds);
         }
     }
 
@@ -398,7 +385,7 @@ impl Engine {
             let Some(rings) = connection.rings.as_mut() else {
                 continue;
             };
-            let is_shared = connection.direct.is_some();
+            let is_shared = connection.bypass.is_some();
             let seen = if is_shared {
                 rings.refresh(mem)
             } else {
@@ -427,12 +414,12 @@ impl Engine {
 
     /// Whether clients have parts of `node` mapped now, or copy to or from windows there.
     pub(crate) fn is_touched_by_clients(&self, mem: &dyn Memory, node: NodeId) -> bool {
-        self.directs.iter().any(|(_, handle)| {
+        self.bypass_handles.iter().any(|(_, handle)| {
             let connection = self.connections.get(handle.connection.0);
             let Some(connection) = connection.filter(|c| c.peer.node() == node) else {
                 return false;
             };
-            let mut busy = connection.direct.iter().flat_map(Direct::busy_words);
+            let mut busy = connection.bypass.iter().flat_map(Bypass::busy_words);
             handle.peer_pages > 0 || busy.any(|word| mem.load_index(word) != 0)
         })
     }
@@ -441,7 +428,7 @@ impl Engine {
     /// node was lost.
     pub(crate) fn is_worked_on(&self, node: NodeId) -> bool {
         let mut connections = self
-            .directs
+            .bypass_handles
             .iter()
             .filter_map(|(_, handle)| self.connections.get(handle.connection.0));
         connections.any(|connection| connection.peer.node() == node)

@@ -31,7 +31,7 @@ use crate::window::WindowId;
 pub(crate) struct ChannelId(pub(crate) u64);
 
 /// Bytes copied for one channel before the next one gets its turn.
-const TURN_BYTES: u64 = 64 << 10;
+const SLICE_BYTES: u64 = 64 << 10;
 
 /// What a descriptor costs at least, in bytes, so that many small ones are bounded too.
 const MIN_COST_BYTES: u64 = 512;
@@ -114,7 +114,7 @@ impl Channel {
 }
 
 /// How a channel's turn ended.
-enum Turn {
+enum SliceEnd {
     /// There is more to submit.
     More,
     /// There is nothing to submit.
@@ -145,10 +145,10 @@ impl Engine {
         while left > 0
             && let Some(id) = self.active.pop()
         {
-            match self.turn(mem, copier, id, &mut left) {
-                Turn::More => self.push_active(id),
-                Turn::Full => self.full.push(id),
-                Turn::Idle => {
+            match self.submit_slice(mem, copier, id, &mut left) {
+                SliceEnd::More => self.push_active(id),
+                SliceEnd::Full => self.full.push(id),
+                SliceEnd::Idle => {
                     if let Some(channel) = self.channels.get_mut(id.0) {
                         channel.is_active = false;
                     }
@@ -156,7 +156,7 @@ impl Engine {
                 }
             }
         }
-        self.say_last_words(mem);
+        self.send_waiting_exits(mem);
         self.has_work()
     }
 
@@ -195,20 +195,20 @@ impl Engine {
     }
 
     /// Works on one channel until its share or the budget is used up.
-    fn turn(
+    fn submit_slice(
         &mut self,
         mem: &mut dyn Memory,
         copier: &mut dyn CopyEngine,
         id: ChannelId,
         budget: &mut u64,
-    ) -> Turn {
-        let mut share = TURN_BYTES.min(*budget);
+    ) -> SliceEnd {
+        let mut share = SLICE_BYTES.min(*budget);
         while share > 0 {
             let Some(channel) = self.channels.get_mut(id.0) else {
-                return Turn::Idle;
+                return SliceEnd::Idle;
             };
             let Some(job) = channel.jobs.get_mut(channel.submitted) else {
-                return Turn::Idle;
+                return SliceEnd::Idle;
             };
             let node = channel.node;
             let mut cost = MIN_COST_BYTES;
@@ -218,7 +218,7 @@ impl Engine {
                         let endpoint = call.endpoint;
                         self.announce(endpoint);
                     }
-                    return Turn::Idle;
+                    return SliceEnd::Idle;
                 }
                 Step::Over => {
                     channel.submitted += 1;
@@ -227,7 +227,7 @@ impl Engine {
                 Step::Fail => job.fail(Error::ConnectionReset),
                 Step::StoreParts(places, value) => {
                     if channel.submitted > 0 {
-                        return Turn::Full;
+                        return SliceEnd::Full;
                     }
                     match store_parts(mem, places, value) {
                         Ok(()) => job.is_over = true,
@@ -247,7 +247,7 @@ impl Engine {
                                 self.busy.push(id);
                             }
                         }
-                        Err(SubmitError::Full) => return Turn::Full,
+                        Err(SubmitError::Full) => return SliceEnd::Full,
                         Err(SubmitError::Failed) => {
                             self.stats.failed_copies += 1;
                             job.fail(Error::NoDevice);
@@ -263,7 +263,7 @@ impl Engine {
             share = share.saturating_sub(cost);
             *budget = budget.saturating_sub(cost);
         }
-        Turn::More
+        SliceEnd::More
     }
 
     /// Queues a job on a connection's channel; its number.
@@ -291,7 +291,7 @@ impl Engine {
             hold(&mut self.windows, span);
         }
         if job.is_for_peer {
-            self.windows.burden_mut(node).fences += 1;
+            self.windows.peer_usage_mut(node).fences += 1;
         }
         channel.jobs.push_back(job);
         self.activate(id);
@@ -380,8 +380,8 @@ impl Engine {
     /// Ends a job: its windows, pages and call.
     fn end_job(&mut self, job: Job, node: NodeId) {
         if job.is_for_peer {
-            let burden = self.windows.burden_mut(node);
-            burden.fences = burden.fences.saturating_sub(1);
+            let peer_usage = self.windows.peer_usage_mut(node);
+            peer_usage.fences = peer_usage.fences.saturating_sub(1);
         }
         if let Some(owner) = job.owner {
             self.quotas.discharge(owner, Resource::Transfers, 1);
@@ -397,14 +397,14 @@ impl Engine {
     /// A span is no longer needed.
     fn release(&mut self, span: Span) {
         match span.backing {
-            Backing::Own(ids) => ids.iter().for_each(|id| self.release_own(*id)),
+            Backing::Local(ids) => ids.iter().for_each(|id| self.release_local(*id)),
             Backing::Remote(ids) => ids.iter().for_each(|id| self.release_remote(*id, 0, 1)),
-            Backing::Pages(pin, _) => self.events.push_back(crate::Event::Released(pin)),
+            Backing::Pages(pin, _) => self.events.push_back(crate::Event::Unpin(pin)),
         }
     }
 
-    fn release_own(&mut self, id: WindowId) {
-        if let Some(window) = self.windows.own.get_mut(id.0) {
+    fn release_local(&mut self, id: WindowId) {
+        if let Some(window) = self.windows.local.get_mut(id.0) {
             window.jobs = window.jobs.saturating_sub(1);
             self.free_window_if_gone(id);
         }
@@ -415,11 +415,11 @@ impl Engine {
         if let Some(window) = self.windows.remote_mut(id) {
             window.mapped = window.mapped.saturating_sub(pages);
             window.jobs = window.jobs.saturating_sub(jobs);
-            if window.owes_word() {
+            if window.can_reply() {
                 self.ended.push(id);
             }
         } else {
-            self.release_stray(id, pages);
+            self.release_orphan(id, pages);
         }
     }
 
@@ -447,8 +447,8 @@ impl Engine {
             match waiter {
                 Waiter::Call(call) => self.complete(call, Ok(0)),
                 Waiter::Peer(waiter) => {
-                    let burden = self.windows.burden_mut(node);
-                    burden.fences = burden.fences.saturating_sub(1);
+                    let peer_usage = self.windows.peer_usage_mut(node);
+                    peer_usage.fences = peer_usage.fences.saturating_sub(1);
                     self.post_to_peer(mem, connection, |requester| NodeMessage::WaitAck {
                         requester,
                         waiter,
@@ -495,8 +495,8 @@ impl Engine {
         let node = channel.node;
         for waiter in core::mem::take(&mut channel.waiters).into_values() {
             if matches!(waiter, Waiter::Peer(_)) {
-                let burden = self.windows.burden_mut(node);
-                burden.fences = burden.fences.saturating_sub(1);
+                let peer_usage = self.windows.peer_usage_mut(node);
+                peer_usage.fences = peer_usage.fences.saturating_sub(1);
             }
         }
     }
@@ -563,9 +563,9 @@ impl Engine {
 /// Counts a span as a job in its windows.
 fn hold(windows: &mut crate::window::Windows, span: &Span) {
     match &span.backing {
-        Backing::Own(ids) => {
+        Backing::Local(ids) => {
             for id in ids {
-                if let Some(window) = windows.own.get_mut(id.0) {
+                if let Some(window) = windows.local.get_mut(id.0) {
                     window.jobs += 1;
                 }
             }

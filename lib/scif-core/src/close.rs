@@ -5,8 +5,8 @@ use scif_abi::limits::ANSWER_TIMEOUT_NS;
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
 
-use crate::connection::{Connection, ConnectionId, Ends, Owed, Phase};
-use crate::down::Loss;
+use crate::connection::{Connection, ConnectionId, Ends, Notifications, Phase};
+use crate::down::DownReason;
 use crate::endpoint::{EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::Memory;
@@ -38,16 +38,16 @@ impl Engine {
             EndpointState::Connected => {
                 self.leave_memory(mem, connection, id);
                 self.detach(connection);
-                self.restate(connection);
+                self.publish_state(connection);
                 self.disconnect(mem, connection);
             }
             EndpointState::Disconnected | EndpointState::Accepting => {
                 if endpoint.state == EndpointState::Accepting {
-                    self.expect_last_word(connection);
+                    self.expect_final_ack(connection);
                 }
                 self.leave_memory(mem, connection, id);
                 self.detach(connection);
-                self.restate(connection);
+                self.publish_state(connection);
                 self.free_if_done(mem, connection);
             }
             _ => {}
@@ -59,10 +59,10 @@ impl Engine {
     fn leave_memory(&mut self, mem: &mut dyn Memory, id: ConnectionId, endpoint: EndpointId) {
         self.end_all_calls(id, Error::NotConnected);
         self.put_all_pages(mem, id);
-        if !self.settle(mem, Some(id), Ending::Endpoint(endpoint)) {
+        if !self.quiesce(mem, Some(id), Ending::Endpoint(endpoint)) {
             self.begin_departure(endpoint);
         }
-        self.unwant_all_windows(mem, id, endpoint);
+        self.cancel_all_windows(mem, id, endpoint);
         self.leave_remote_space(id);
         let channel = self
             .connections
@@ -85,16 +85,16 @@ impl Engine {
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };
-        connection.owed = Owed::default();
+        connection.notify = Notifications::default();
         if connection.is_mapped() {
             connection.phase = Phase::Draining;
             return;
         }
         connection.phase = Phase::Closing;
         let (peer, node) = (connection.remote, connection.peer.node());
-        // A node without direct clients has nothing to wait for.
+        // A node without bypass clients has nothing to wait for.
         if !self.understands(node, Extensions::ARMED) {
-            self.expect_last_word(id);
+            self.expect_final_ack(id);
         }
         self.post_peer(mem, id, NodeMessage::Disconnect { closer: id.0, peer });
     }
@@ -112,15 +112,15 @@ impl Engine {
         match phase {
             Phase::Connected | Phase::Draining => {
                 connection.phase = Phase::Disconnected;
-                connection.owed = Owed::default();
+                connection.notify = Notifications::default();
                 let endpoint = connection.endpoint;
                 if let Some(endpoint) = endpoint.and_then(|id| self.endpoints.get_mut(id.0)) {
                     endpoint.state = EndpointState::Disconnected;
                 }
-                self.end_answers(id);
+                self.end_responses(id);
                 // As the documents want it: the windows of both ends are released.
-                self.unwant_windows(mem, id);
-                self.restate(id);
+                self.cancel_windows(mem, id);
+                self.publish_state(id);
                 if let Some(endpoint) = endpoint {
                     self.announce(endpoint);
                 }
@@ -181,13 +181,13 @@ impl Engine {
     }
 
     /// The peer's driver can give its last word on a connection at once, and is to.
-    pub(crate) fn expect_last_word(&mut self, id: ConnectionId) {
+    pub(crate) fn expect_final_ack(&mut self, id: ConnectionId) {
         let due = self.now.saturating_add(ANSWER_TIMEOUT_NS);
         self.set_deadline(id, Some(due));
     }
 
     /// A connection nobody here needs any more has not got the last word of its peer.
-    fn on_no_last_word(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+    fn on_final_ack_timeout(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let asked = |engine: &Engine| {
             let connection = engine.connections.get(id.0);
             connection.map(|connection| (connection.peer.node(), connection.phase))
@@ -201,7 +201,7 @@ impl Engine {
         if asked(self) == before {
             self.stats.missing_answers += 1;
             log::warn!("node {node}: no last word on a connection for too long");
-            self.fail_link(node, Loss::NoAnswer);
+            self.fail_link(node, DownReason::NoResponse);
         }
     }
 
@@ -226,11 +226,11 @@ impl Engine {
             Phase::Granted if endpoint.is_some() => {
                 self.trace_ends(What::TimedOut, ends, 0);
                 self.fail_grant(id, Error::NoDevice);
-                self.expect_last_word(id);
+                self.expect_final_ack(id);
             }
             Phase::Granted | Phase::Withdrawn | Phase::Closing => {
                 self.trace_ends(What::TimedOut, ends, 0);
-                self.on_no_last_word(mem, id);
+                self.on_final_ack_timeout(mem, id);
             }
             _ => {}
         }

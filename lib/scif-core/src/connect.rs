@@ -13,7 +13,7 @@ use crate::endpoint::{Attempt, EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::Memory;
 use crate::quota::Resource;
-use crate::ring::{Reach, RemoteQueuePair};
+use crate::ring::{Locality, RemoteQueuePair};
 use crate::rings::Rings;
 
 /// How a connect behaves towards later calls on the same endpoint.
@@ -192,7 +192,7 @@ impl Engine {
             endpoint.connection = None;
         }
         if self.understands(node, Extensions::WITHDRAW) {
-            self.expect_last_word(id);
+            self.expect_final_ack(id);
             self.post_peer(mem, id, NodeMessage::ConnectWithdraw { connector: id.0 });
         }
     }
@@ -286,7 +286,7 @@ impl Engine {
             return (block.exported == address).then(|| RemoteQueuePair::own(block));
         }
         let bytes = queue_pair_bytes(self.understands(node, Extensions::ARMED));
-        RemoteQueuePair::read(mem, Reach::Peer(node), address, bytes)
+        RemoteQueuePair::read(mem, Locality::Peer(node), address, bytes)
     }
 }
 

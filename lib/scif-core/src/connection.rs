@@ -10,11 +10,11 @@ use scif_abi::flags::Readiness;
 use scif_abi::{Port, PortId};
 use scif_ring::Side;
 
-use crate::bypass::Direct;
+use crate::bypass::Bypass;
 use crate::channel::ChannelId;
 use crate::config::Owner;
 use crate::endpoint::EndpointId;
-use crate::mapping::Got;
+use crate::mapping::PageReference;
 use crate::ring::Block;
 use crate::rings::Rings;
 use crate::window::Space;
@@ -46,23 +46,23 @@ pub(crate) enum Phase {
 
 /// What is to be told to the peer about one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Due {
+pub(crate) enum Notify {
     /// Nothing.
     #[default]
     No,
     /// Something has changed: tell it if it wants to know.
-    Look,
+    IfArmed,
     /// Tell it.
-    Tell,
+    Always,
 }
 
 /// Notifications owed to the peer, sent when the engine is flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owed {
+pub(crate) struct Notifications {
     /// CLIENT_SENT.
-    pub(crate) sent: Due,
+    pub(crate) sent: Notify,
     /// CLIENT_RCVD.
-    pub(crate) received: Due,
+    pub(crate) received: Notify,
 }
 
 /// One connection.
@@ -82,13 +82,13 @@ pub(crate) struct Connection {
     pub(crate) block: Block,
     /// The rings, once both sides' memory is known.
     pub(crate) rings: Option<Rings>,
-    pub(crate) owed: Owed,
+    pub(crate) notify: Notifications,
     /// It is in the engine's list of connections that owe something.
-    pub(crate) is_listed: bool,
+    pub(crate) is_notification_queued: bool,
     /// It is in the list of connections whose peers wait for more room.
-    pub(crate) is_stinting: bool,
+    pub(crate) is_credit_update_due: bool,
     /// Somebody waits for room at its peer, which does not ask who wants to hear of it.
-    pub(crate) is_starved: bool,
+    pub(crate) awaits_credit: bool,
     /// When the current phase times out; mirrored in the engine's timers.
     pub(crate) deadline: Option<u64>,
     /// Bytes sent and received by rings that were spoilt and are gone.
@@ -96,17 +96,17 @@ pub(crate) struct Connection {
     /// Bytes not taken yet, here and by the peer, when somebody last asked.
     pub(crate) queued: [u64; 2],
     /// What clients that work on the rings themselves share with us, while there are some.
-    pub(crate) direct: Option<Direct>,
+    pub(crate) bypass: Option<Bypass>,
     /// What somebody always wants to hear of, also while clients work on the rings.
     pub(crate) waiting: Readiness,
     /// It is in the list of connections a client of which was in the way.
-    pub(crate) is_blocked: bool,
+    pub(crate) has_ring_retry: bool,
     /// Looks at a ring that a client had locked, since we last had a ring to ourselves.
-    pub(crate) locked_looks: u32,
+    pub(crate) failed_locks: u32,
     /// The peer's DISCNCT has to be acknowledged once nobody has its memory mapped any more.
     pub(crate) owes_ack: bool,
     /// Our registered address space: windows by offset, also those that are coming or going.
-    pub(crate) own: Space,
+    pub(crate) local_space: Space,
     /// The peer's: the windows that new uses may find.
     pub(crate) remote_space: Space,
     /// Where the next window without a fixed offset is tried.
@@ -116,7 +116,7 @@ pub(crate) struct Connection {
     /// Calls that wait, by their ids.
     pub(crate) calls: BTreeSet<u64>,
     /// Pages got and not put, by cookie.
-    pub(crate) got_pages: BTreeMap<u64, Got>,
+    pub(crate) page_references: BTreeMap<u64, PageReference>,
 }
 
 /// The two ports of a connection.
@@ -137,24 +137,24 @@ impl Connection {
             remote: 0,
             block,
             rings: None,
-            owed: Owed::default(),
-            is_listed: false,
-            is_stinting: false,
-            is_starved: false,
+            notify: Notifications::default(),
+            is_notification_queued: false,
+            is_credit_update_due: false,
+            awaits_credit: false,
             deadline: None,
             moved: [0; 2],
             queued: [0; 2],
-            direct: None,
+            bypass: None,
             waiting: Readiness::empty(),
-            is_blocked: false,
-            locked_looks: 0,
+            has_ring_retry: false,
+            failed_locks: 0,
             owes_ack: false,
-            own: Space::default(),
+            local_space: Space::default(),
             remote_space: Space::default(),
             next_offset: 0,
             channel: None,
             calls: BTreeSet::new(),
-            got_pages: BTreeMap::new(),
+            page_references: BTreeMap::new(),
         }
     }
 
@@ -179,6 +179,6 @@ impl Connection {
 
     /// Whether clients have the rings of both ends mapped.
     pub(crate) fn is_mapped(&self) -> bool {
-        self.direct.is_some()
+        self.bypass.is_some()
     }
 }

@@ -12,11 +12,11 @@ use crate::engine::Engine;
 use crate::memory::Memory;
 
 /// Nanoseconds for which room of less than half a ring is left to grow.
-const GROW_NS: u64 = 1_000_000;
+const CREDIT_GROWTH_NS: u64 = 1_000_000;
 
 /// Such connections.
 #[derive(Default)]
-pub(crate) struct Starved {
+pub(crate) struct CreditWaiters {
     connections: Vec<ConnectionId>,
     /// When (ns) those that have any room go on; `None`: nobody has told of any.
     until: Option<u64>,
@@ -25,31 +25,31 @@ pub(crate) struct Starved {
 impl Engine {
     /// Somebody waits for room at the peer of a connection. Does nothing where the peer tells when
     /// it is asked to.
-    pub(crate) fn starve(&mut self, id: ConnectionId) {
+    pub(crate) fn wait_for_credit(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id.0)
             && connection.phase == Phase::Connected
-            && !connection.is_starved
+            && !connection.awaits_credit
             && connection.rings.as_ref().is_some_and(|r| !r.is_armable())
             && connection.peer.node() != self.config.node
         {
-            connection.is_starved = true;
-            self.starved.connections.push(id);
+            connection.awaits_credit = true;
+            self.credit_waiters.connections.push(id);
         }
     }
 
     /// The peer has told of room. True: whoever waits for it is to wait a little longer.
-    pub(crate) fn lets_room_grow(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
-        let is_starved = self.connections.get(id.0).is_some_and(|c| c.is_starved);
-        if !is_starved || self.finds_room(mem, id, true) {
+    pub(crate) fn defers_wakeup(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
+        let awaits_credit = self.connections.get(id.0).is_some_and(|c| c.awaits_credit);
+        if !awaits_credit || self.has_credit(mem, id, true) {
             return false;
         }
-        let until = self.now.saturating_add(GROW_NS);
-        self.starved.until.get_or_insert(until);
+        let until = self.now.saturating_add(CREDIT_GROWTH_NS);
+        self.credit_waiters.until.get_or_insert(until);
         true
     }
 
     /// Whether the ring of the peer has room: for anything, or for half of it.
-    fn finds_room(&mut self, mem: &mut dyn Memory, id: ConnectionId, half: bool) -> bool {
+    fn has_credit(&mut self, mem: &mut dyn Memory, id: ConnectionId, half: bool) -> bool {
         let connection = self.connections.get_mut(id.0);
         let Some(rings) = connection.and_then(|c| c.rings.as_mut()) else {
             // Over: who waits is to hear so.
@@ -61,10 +61,10 @@ impl Engine {
     }
 
     /// Whether some connection has got half of a ring.
-    pub(crate) fn sees_room(&mut self, mem: &mut dyn Memory) -> bool {
+    pub(crate) fn any_credit(&mut self, mem: &mut dyn Memory) -> bool {
         let mut at = 0;
-        while let Some(id) = self.starved.connections.get(at).copied() {
-            if self.finds_room(mem, id, true) {
+        while let Some(id) = self.credit_waiters.connections.get(at).copied() {
+            if self.has_credit(mem, id, true) {
                 return true;
             }
             at += 1;
@@ -73,33 +73,36 @@ impl Engine {
     }
 
     /// Goes on with those that have half of a ring, or, when it is time, any room.
-    pub(crate) fn feed_starved(&mut self, mem: &mut dyn Memory) {
-        if self.starved.connections.is_empty() {
+    pub(crate) fn resume_credit_waiters(&mut self, mem: &mut dyn Memory) {
+        if self.credit_waiters.connections.is_empty() {
             return;
         }
-        let is_time = self.starved.until.is_some_and(|until| until <= self.now);
+        let is_time = self
+            .credit_waiters
+            .until
+            .is_some_and(|until| until <= self.now);
         if is_time {
-            self.starved.until = None;
+            self.credit_waiters.until = None;
         }
-        let mut starved = core::mem::take(&mut self.starved.connections);
-        starved.retain(|id| {
-            if !self.finds_room(mem, *id, !is_time) {
+        let mut credit_waiters = core::mem::take(&mut self.credit_waiters.connections);
+        credit_waiters.retain(|id| {
+            if !self.has_credit(mem, *id, !is_time) {
                 return true;
             }
             if let Some(connection) = self.connections.get_mut(id.0) {
-                connection.is_starved = false;
+                connection.awaits_credit = false;
                 if let Some(endpoint) = connection.endpoint {
                     self.announce(endpoint);
                 }
             }
             false
         });
-        self.starved.connections = starved;
+        self.credit_waiters.connections = credit_waiters;
     }
 
-    /// When [`feed_starved`](Self::feed_starved) has to be called.
-    pub(crate) fn next_feeding(&self) -> Option<u64> {
-        let is_needed = !self.starved.connections.is_empty();
-        self.starved.until.filter(|_| is_needed)
+    /// When [`resume_credit_waiters`](Self::resume_credit_waiters) has to be called.
+    pub(crate) fn next_credit_check(&self) -> Option<u64> {
+        let is_needed = !self.credit_waiters.connections.is_empty();
+        self.credit_waiters.until.filter(|_| is_needed)
     }
 }

@@ -43,26 +43,30 @@ impl Engine {
     }
 
     /// The peer has closed its end: all windows of ours end.
-    pub(crate) fn unwant_windows(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+    pub(crate) fn cancel_windows(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let Some(connection) = self.connections.get(id.0) else {
             return;
         };
-        let ids: Vec<u64> = connection.own.iter().map(|(_, slot)| slot.id).collect();
+        let ids: Vec<u64> = connection
+            .local_space
+            .iter()
+            .map(|(_, slot)| slot.id)
+            .collect();
         for id in ids {
-            let window = self.windows.own.get(id);
+            let window = self.windows.local.get(id);
             let is_ending = |window: &Window| {
                 use WindowState::{Gone, Unregistering, Used};
                 matches!(window.state, Unregistering | Used | Gone)
             };
             // Somebody may wait for the end of those that end already.
             if !window.is_none_or(is_ending) {
-                self.unwant_window(mem, WindowId(id));
+                self.cancel_window(mem, WindowId(id));
             }
         }
     }
 
     /// The endpoint is closed: all its windows end, and nobody finds them by offset.
-    pub(crate) fn unwant_all_windows(
+    pub(crate) fn cancel_all_windows(
         &mut self,
         mem: &mut dyn Memory,
         id: ConnectionId,
@@ -71,9 +75,9 @@ impl Engine {
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };
-        let ids: Vec<u64> = connection.own.take().collect();
+        let ids: Vec<u64> = connection.local_space.take().collect();
         for id in ids {
-            if let Some(window) = self.windows.own.get_mut(id) {
+            if let Some(window) = self.windows.local.get_mut(id) {
                 window.connection = None;
                 // The peer's copies have ended when it says that a window is only mapped.
                 if window.state != WindowState::Used {
@@ -81,7 +85,7 @@ impl Engine {
                     self.begin_departure(endpoint);
                 }
             }
-            self.unwant_window(mem, WindowId(id));
+            self.cancel_window(mem, WindowId(id));
         }
     }
 }

@@ -130,12 +130,12 @@ impl Engine {
             }
             NodeMessage::ClientSent { peer } => {
                 if let Some(id) = self.expect(from, peer, &[Phase::Connected]) {
-                    self.on_told(mem, id, Readiness::IN);
+                    self.on_notification(mem, id, Readiness::IN);
                 }
             }
             NodeMessage::ClientReceived { peer } => {
                 if let Some(id) = self.expect(from, peer, &[Phase::Connected]) {
-                    self.on_told(mem, id, Readiness::OUT);
+                    self.on_notification(mem, id, Readiness::OUT);
                 }
             }
             _ => self.handle_window_message(mem, ends, body),

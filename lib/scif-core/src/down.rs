@@ -11,7 +11,7 @@ use crate::rings::RingError;
 
 /// Why a link ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum DownReason {
     /// The peer's machine or driver went, or began anew.
     Gone,
     /// Its heart does not beat.
@@ -35,46 +35,46 @@ pub enum Loss {
     /// It does not read its messages: so many wait.
     Stuck(usize),
     /// It is alive and leaves something unanswered.
-    NoAnswer,
+    NoResponse,
 }
 
-impl Loss {
+impl DownReason {
     /// One word, for the text files.
     pub fn name(self) -> &'static str {
         match self {
-            Loss::Gone => "gone",
-            Loss::Silent => "silent",
-            Loss::Cut => "cut",
-            Loss::Reset => "reset",
-            Loss::Left => "left",
-            Loss::BadIndex { .. } => "bad-index",
-            Loss::BadAddress(_) => "bad-address",
-            Loss::Stuck(_) => "stuck",
-            Loss::NoAnswer => "no-answer",
+            DownReason::Gone => "gone",
+            DownReason::Silent => "silent",
+            DownReason::Cut => "cut",
+            DownReason::Reset => "reset",
+            DownReason::Left => "left",
+            DownReason::BadIndex { .. } => "bad-index",
+            DownReason::BadAddress(_) => "bad-address",
+            DownReason::Stuck(_) => "stuck",
+            DownReason::NoResponse => "no-answer",
         }
     }
 }
 
-impl Display for Loss {
+impl Display for DownReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
         match self {
-            Loss::Gone => f.write_str("its machine or its driver is gone"),
-            Loss::Silent => f.write_str("it is silent"),
-            Loss::Cut => f.write_str("the link is cut"),
-            Loss::Reset => f.write_str("its card is reset"),
-            Loss::Left => f.write_str("it has left"),
-            Loss::BadIndex { write, read } => write!(
+            DownReason::Gone => f.write_str("its machine or its driver is gone"),
+            DownReason::Silent => f.write_str("it is silent"),
+            DownReason::Cut => f.write_str("the link is cut"),
+            DownReason::Reset => f.write_str("its card is reset"),
+            DownReason::Left => f.write_str("it has left"),
+            DownReason::BadIndex { write, read } => write!(
                 f,
                 "it stored a bad index (write {write:#x}, read {read:#x}) in the node ring"
             ),
-            Loss::BadAddress(place) => {
+            DownReason::BadAddress(place) => {
                 write!(
                     f,
                     "its queue pair at {place:#x} leads outside of its memory"
                 )
             }
-            Loss::NoAnswer => f.write_str("it does not answer"),
-            Loss::Stuck(waiting) => write!(f, "it does not read, {waiting} messages wait"),
+            DownReason::NoResponse => f.write_str("it does not answer"),
+            DownReason::Stuck(waiting) => write!(f, "it does not read, {waiting} messages wait"),
         }
     }
 }
@@ -85,7 +85,7 @@ pub struct LostNode {
     /// The node.
     pub node: NodeId,
     /// Why.
-    pub why: Loss,
+    pub reason: DownReason,
     /// When, in nanoseconds of the engine's clock.
     pub since: u64,
 }
@@ -102,9 +102,16 @@ impl Engine {
     }
 
     /// Notes why a node is lost, until it is online again.
-    pub(crate) fn note_loss(&mut self, node: NodeId, why: Loss) {
+    pub(crate) fn note_down(&mut self, node: NodeId, reason: DownReason) {
         let since = self.now;
-        self.lost.insert(node, LostNode { node, why, since });
+        self.lost.insert(
+            node,
+            LostNode {
+                node,
+                reason,
+                since,
+            },
+        );
     }
 
     /// Gives a link up because of what is wrong with its rings.
@@ -113,14 +120,14 @@ impl Engine {
             return;
         };
         let own = node.block.address;
-        let why = match error {
-            RingError::BadIndex => Loss::BadIndex {
+        let reason = match error {
+            RingError::BadIndex => DownReason::BadIndex {
                 write: mem.load_index(own + LOCAL_WRITE_OFFSET),
                 read: mem.load_index(own + LOCAL_READ_OFFSET),
             },
-            RingError::BadAddress => Loss::BadAddress(node.peer_queue_pair()),
-            RingError::Flooded => Loss::Stuck(node.waiting_len()),
+            RingError::BadAddress => DownReason::BadAddress(node.peer_queue_pair()),
+            RingError::Flooded => DownReason::Stuck(node.waiting_len()),
         };
-        self.fail_link(number, why);
+        self.fail_link(number, reason);
     }
 }

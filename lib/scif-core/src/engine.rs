@@ -12,22 +12,22 @@ use scif_abi::message::{Message, NodeMessage};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
-use crate::bypass::{DirectHandle, Hints};
+use crate::bypass::{BypassHandle, ClientHints};
 use crate::channel::{Channel, ChannelId};
 use crate::config::{Config, Owner};
 use crate::connection::{Connection, ConnectionId, Ends, Phase};
-use crate::credit_waiters::Starved;
+use crate::credit_waiters::CreditWaiters;
 use crate::down::LostNode;
 use crate::endpoint::{Endpoint, EndpointId};
 use crate::event::Event;
-use crate::fair_queue::Active;
-use crate::mapping::{RemoteWindowId, Stray};
+use crate::fair_queue::FairQueue;
+use crate::mapping::{OrphanedMapping, RemoteWindowId};
 use crate::memory::Memory;
 use crate::node::Node;
 use crate::port::PortTable;
-use crate::quiesce::Settling;
+use crate::quiesce::Quiescing;
 use crate::quota::{Quotas, Resource};
-use crate::ring::{Block, Reach};
+use crate::ring::{Block, Locality};
 use crate::slab::Slab;
 use crate::stats::Stats;
 use crate::ticket::Call;
@@ -43,7 +43,7 @@ pub struct Engine {
     /// Time of the last tick (ns).
     pub(crate) now: u64,
     /// When (ns) to look for answers that peers owe us for too long; `None`: none is owed.
-    pub(crate) answers_at: Option<u64>,
+    pub(crate) responses_due: Option<u64>,
     /// When (ns) the first queued request may have to be forgotten; `None`: none has to.
     pub(crate) void_at: Option<u64>,
     pub(crate) endpoints: Slab<Endpoint>,
@@ -51,35 +51,35 @@ pub struct Engine {
     pub(crate) ports: PortTable,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     /// The caller looks at the rings of nodes by itself.
-    pub(crate) is_watching: bool,
+    pub(crate) is_polling: bool,
     /// Bytes of the rings of all connections.
     pub(crate) ring_bytes: usize,
     /// Deadlines of connections, earliest first.
     pub(crate) timers: BTreeSet<(u64, ConnectionId)>,
     /// Connections that have neither an endpoint nor clients, by node: what its peers owe us the
     /// last word on.
-    pub(crate) unanswered: BTreeMap<NodeId, usize>,
+    pub(crate) half_closed: BTreeMap<NodeId, usize>,
     /// Handles of clients that work on rings themselves.
-    pub(crate) directs: Slab<DirectHandle>,
+    pub(crate) bypass_handles: Slab<BypassHandle>,
     /// What is told to such clients about all connections.
-    pub(crate) hints: Hints,
+    pub(crate) client_hints: ClientHints,
     /// Connections whose clients have not been told of a change of state.
-    pub(crate) restated: Vec<ConnectionId>,
+    pub(crate) state_changes: Vec<ConnectionId>,
     /// Connections where a client was in the way, by when (ns) to look again.
-    pub(crate) blocked: BTreeSet<(u64, ConnectionId)>,
+    pub(crate) ring_retries: BTreeSet<(u64, ConnectionId)>,
     /// Connections whose peers wait for room and are told when there is more of it, or at this
     /// time (ns).
-    pub(crate) stinting: Vec<ConnectionId>,
-    pub(crate) stinting_until: u64,
+    pub(crate) credit_updates: Vec<ConnectionId>,
+    pub(crate) credit_updates_at: u64,
     /// Connections whose peers of the base protocol have no room.
-    pub(crate) starved: Starved,
+    pub(crate) credit_waiters: CreditWaiters,
     /// Windows that go when no client copies any more, and when (ns) to look again.
-    pub(crate) settling: Vec<Settling>,
-    pub(crate) settle_at: u64,
+    pub(crate) quiescing: Vec<Quiescing>,
+    pub(crate) quiesce_check_at: u64,
     /// When (ns) we looked at them last.
-    pub(crate) settled_at: u64,
+    pub(crate) quiesce_checked_at: u64,
     /// Connections that owe their peer a notification.
-    pub(crate) owing: Vec<ConnectionId>,
+    pub(crate) notifications: Vec<ConnectionId>,
     /// Messages from this node to itself.
     pub(crate) loopback: VecDeque<Message>,
     /// Registered memory, own and of peers.
@@ -87,13 +87,13 @@ pub struct Engine {
     /// Nodes that were lost and have not come back.
     pub(crate) lost: BTreeMap<NodeId, LostNode>,
     /// Windows that are forgotten but mapped.
-    pub(crate) strays: BTreeMap<RemoteWindowId, Stray>,
+    pub(crate) orphaned_mappings: BTreeMap<RemoteWindowId, OrphanedMapping>,
     /// What users and processes have.
     pub(crate) quotas: Quotas,
     /// Queues of copies.
     pub(crate) channels: Slab<Channel>,
     /// Channels that have something to submit, in the order of their turns.
-    pub(crate) active: Active<ChannelId>,
+    pub(crate) active: FairQueue<ChannelId>,
     /// Channels that have something to submit and for which the copy engine has no room now.
     pub(crate) full: Vec<ChannelId>,
     /// Channels with descriptors that complete later.
@@ -127,7 +127,7 @@ impl Engine {
         Engine {
             config,
             now: 0,
-            answers_at: None,
+            responses_due: None,
             void_at: None,
             endpoints: Slab::new(limits::MAX_ENDPOINTS),
             connections: Slab::new(limits::MAX_CONNECTIONS),
@@ -135,26 +135,26 @@ impl Engine {
             nodes: BTreeMap::new(),
             ring_bytes: 0,
             timers: BTreeSet::new(),
-            unanswered: BTreeMap::new(),
-            directs: Slab::new(limits::MAX_DIRECT_HANDLES),
-            hints: Hints::default(),
-            restated: Vec::new(),
-            blocked: BTreeSet::new(),
-            is_watching: false,
-            stinting: Vec::new(),
-            stinting_until: 0,
-            starved: Starved::default(),
-            settling: Vec::new(),
-            settle_at: 0,
-            settled_at: 0,
-            owing: Vec::new(),
+            half_closed: BTreeMap::new(),
+            bypass_handles: Slab::new(limits::MAX_BYPASS_HANDLES),
+            client_hints: ClientHints::default(),
+            state_changes: Vec::new(),
+            ring_retries: BTreeSet::new(),
+            is_polling: false,
+            credit_updates: Vec::new(),
+            credit_updates_at: 0,
+            credit_waiters: CreditWaiters::default(),
+            quiescing: Vec::new(),
+            quiesce_check_at: 0,
+            quiesce_checked_at: 0,
+            notifications: Vec::new(),
             loopback: VecDeque::new(),
             windows: Windows::new(),
             lost: BTreeMap::new(),
-            strays: BTreeMap::new(),
+            orphaned_mappings: BTreeMap::new(),
             quotas: Quotas::new(config.limits),
             channels: Slab::new(2 * limits::MAX_CONNECTIONS),
-            active: Active::default(),
+            active: FairQueue::default(),
             full: Vec::new(),
             busy: Vec::new(),
             forgotten: Vec::new(),
@@ -191,11 +191,11 @@ impl Engine {
             self.on_deadline(mem, id);
         }
         self.tick_requests();
-        self.tick_answers(mem);
+        self.tick_responses(mem);
         self.tick_links(mem);
         self.tick_clients(mem);
-        self.tick_room(mem);
-        self.feed_starved(mem);
+        self.send_credit_updates(mem);
+        self.resume_credit_waiters(mem);
     }
 
     /// When `tick` must be called at the latest (same clock); `None`: no time-out is running.
@@ -204,11 +204,11 @@ impl Engine {
         connections
             .into_iter()
             .chain(self.next_link_deadline())
-            .chain(self.answers_at)
+            .chain(self.responses_due)
             .chain(self.void_at)
-            .chain(self.next_feeding())
+            .chain(self.next_credit_check())
             .chain(self.next_client_deadline())
-            .chain((!self.stinting.is_empty()).then_some(self.stinting_until))
+            .chain((!self.credit_updates.is_empty()).then_some(self.credit_updates_at))
             .min()
     }
 
@@ -244,7 +244,7 @@ impl Engine {
                 | Event::NodeUp(_)
                 | Event::NodeDown(_)
                 | Event::LinkFailed(_)
-                | Event::Released(_) => {}
+                | Event::Unpin(_) => {}
             }
             return Some(event);
         }
@@ -254,15 +254,15 @@ impl Engine {
     /// Handles what this node told itself, sends owed notifications, asks for doorbells.
     fn flush(&mut self, mem: &mut dyn Memory) {
         loop {
-            self.answer_ended(mem);
+            self.send_pending_replies(mem);
             self.handle_loopback(mem);
-            self.send_owed(mem);
+            self.send_notifications(mem);
             if self.loopback.is_empty() && self.ended.is_empty() {
                 break;
             }
         }
-        self.tell_states(mem);
-        self.say_last_words(mem);
+        self.publish_states(mem);
+        self.send_waiting_exits(mem);
         for (number, node) in &self.nodes {
             if node.owes_doorbell {
                 self.events.push_back(Event::Ring(*number));
@@ -318,8 +318,8 @@ impl Engine {
     }
 
     /// How the other side's memory is reached when it is on `node`.
-    pub(crate) fn reach(&self, node: NodeId) -> Reach {
-        Reach::to(node, self.config.node)
+    pub(crate) fn locality(&self, node: NodeId) -> Locality {
+        Locality::to(node, self.config.node)
     }
 
     /// Whether `node` is online; the own node always is.
@@ -339,11 +339,11 @@ impl Engine {
         endpoint: EndpointId,
         ends: Ends,
     ) -> Result<ConnectionId, Error> {
-        if self.connections.is_full() || self.leaves_unanswered(ends.peer.node()) {
+        if self.connections.is_full() || self.has_too_many_half_closed(ends.peer.node()) {
             return Err(Error::NoMemory);
         }
-        let (reach, most) = (self.reach(ends.peer.node()), self.next_ring_bytes());
-        let block = Block::allocate_at_most(mem, reach, most).ok_or(Error::NoMemory)?;
+        let (locality, most) = (self.locality(ends.peer.node()), self.next_ring_bytes());
+        let block = Block::allocate_at_most(mem, locality, most).ok_or(Error::NoMemory)?;
         let ring_bytes = block.ring_bytes;
         let connection = Connection::new(phase, endpoint, ends, block);
         match self.connections.insert(connection) {
@@ -369,9 +369,9 @@ impl Engine {
     }
 
     /// Whether a node owes us the last word on so many connections that it gets no more.
-    fn leaves_unanswered(&self, node: NodeId) -> bool {
-        let unanswered = self.unanswered.get(&node).copied().unwrap_or(0);
-        unanswered >= limits::MAX_UNANSWERED
+    fn has_too_many_half_closed(&self, node: NodeId) -> bool {
+        let half_closed = self.half_closed.get(&node).copied().unwrap_or(0);
+        half_closed >= limits::MAX_UNANSWERED
     }
 
     /// A connection loses its endpoint, if it has one.
@@ -380,15 +380,15 @@ impl Engine {
         let endpoint = connection.endpoint.take()?;
         // While clients have it mapped, it waits for them and not for the peer.
         if !connection.is_mapped() {
-            self.count_unanswered(id);
+            self.count_half_closed(id);
         }
         Some(endpoint)
     }
 
     /// From now on only the peer's last word on a connection is missing.
-    pub(crate) fn count_unanswered(&mut self, id: ConnectionId) {
+    pub(crate) fn count_half_closed(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get(id.0) {
-            *self.unanswered.entry(connection.peer.node()).or_default() += 1;
+            *self.half_closed.entry(connection.peer.node()).or_default() += 1;
         }
     }
 
@@ -398,7 +398,7 @@ impl Engine {
         if let Some(connection) = self.connections.remove(id.0) {
             if connection.endpoint.is_none()
                 && !connection.is_mapped()
-                && let Some(count) = self.unanswered.get_mut(&connection.peer.node())
+                && let Some(count) = self.half_closed.get_mut(&connection.peer.node())
             {
                 *count = count.saturating_sub(1);
             }

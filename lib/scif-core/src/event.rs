@@ -27,5 +27,5 @@ pub enum Event {
     LinkFailed(NodeId),
     /// One use of these pinned pages is over (a window, or a transfer with pages of its own):
     /// neither this node's engine nor the peer touches them through it any more.
-    Released(PinId),
+    Unpin(PinId),
 }

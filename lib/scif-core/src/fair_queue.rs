@@ -7,22 +7,22 @@ use alloc::collections::{BTreeMap, VecDeque};
 
 /// What has work to be done.
 #[derive(Debug)]
-pub struct Active<T> {
+pub struct FairQueue<T> {
     /// Processes, the next one first; each once, and with something in `of`.
     turns: VecDeque<u32>,
     of: BTreeMap<u32, VecDeque<T>>,
 }
 
-impl<T> Default for Active<T> {
+impl<T> Default for FairQueue<T> {
     fn default() -> Self {
-        Active {
+        FairQueue {
             turns: VecDeque::new(),
             of: BTreeMap::new(),
         }
     }
 }
 
-impl<T: PartialEq> Active<T> {
+impl<T: PartialEq> FairQueue<T> {
     /// Adds something of a process, behind all that it has.
     pub fn push(&mut self, process: u32, thing: T) {
         let things = self.of.entry(process).or_default();
@@ -70,11 +70,11 @@ impl<T: PartialEq> Active<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Active;
+    use super::FairQueue;
 
     #[test]
     fn processes_take_turns_and_so_do_their_things() {
-        let mut active = Active::default();
+        let mut active = FairQueue::default();
         for (process, thing) in [(1, 10), (1, 11), (1, 12), (2, 20), (1, 13), (3, 30)] {
             active.push(process, thing);
         }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_out_gets_no_turn() {
-        let mut active = Active::default();
+        let mut active = FairQueue::default();
         for (process, thing) in [(1, 10), (2, 20), (2, 21)] {
             active.push(process, thing);
         }

@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::job::{Job, Work};
 use crate::memory::Memory;
 use crate::span::Span;
-use crate::ticket::{Ticket, Waits};
+use crate::ticket::{PendingOn, Ticket};
 
 /// Set in marks of the peer's channel.
 const REMOTE_MARK: u32 = 1 << 30;
@@ -113,7 +113,7 @@ pub struct Signal {
 
 /// Whose address space an offset is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum StoreSide {
     Own,
     Peer,
 }
@@ -139,7 +139,7 @@ impl Engine {
             }
             Some(FenceFlags::INIT_PEER) => {
                 self.channel(connection)?;
-                let waiter = self.add_call(id, connection, Waits::Mark)?;
+                let waiter = self.add_call(id, connection, PendingOn::Mark)?;
                 let body = |peer| NodeMessage::Mark { peer, waiter };
                 self.post_to_peer(mem, Some(connection), body);
                 Ok(Ticket(waiter))
@@ -179,7 +179,7 @@ impl Engine {
             if mark == 0 || !channel.marks.is_known_remote(mark) {
                 return Err(Error::InvalidArgument);
             }
-            let waiter = self.add_call(id, connection, Waits::Answer)?;
+            let waiter = self.add_call(id, connection, PendingOn::Response)?;
             let body = |peer| NodeMessage::Wait {
                 peer,
                 waiter,
@@ -192,7 +192,7 @@ impl Engine {
         if jobs <= channel.retired {
             return self.add_done(id, connection, 0);
         }
-        let call = self.add_call(id, connection, Waits::Copies)?;
+        let call = self.add_call(id, connection, PendingOn::Copies)?;
         self.add_wait(id_of_channel, jobs, Waiter::Call(call));
         Ok(Ticket(call))
     }
@@ -219,8 +219,8 @@ impl Engine {
         if by_self == flags.contains(FenceFlags::INIT_PEER) || !(is_local || is_remote) {
             return Err(Error::InvalidArgument);
         }
-        let local = (Side::Own, signal.local_offset, signal.local_value);
-        let remote = (Side::Peer, signal.remote_offset, signal.remote_value);
+        let local = (StoreSide::Own, signal.local_offset, signal.local_value);
+        let remote = (StoreSide::Peer, signal.remote_offset, signal.remote_value);
         let stores = [is_local.then_some(local), is_remote.then_some(remote)];
         let is_aligned = |offset: i64| offset.cast_unsigned().is_multiple_of(4);
         if !stores
@@ -245,12 +245,14 @@ impl Engine {
     }
 
     /// The eight bytes at an offset, which must be in one window that may be written.
-    fn signal_span(&self, id: ConnectionId, side: Side, offset: i64) -> Result<Span, Error> {
+    fn signal_span(&self, id: ConnectionId, side: StoreSide, offset: i64) -> Result<Span, Error> {
         let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
         let (windows, need) = (&self.windows, Protection::WRITE);
         let span = match side {
-            Side::Own => Span::own(windows, &connection.own, offset, SIGNAL_BYTES, need),
-            Side::Peer => Span::remote(
+            StoreSide::Own => {
+                Span::local(windows, &connection.local_space, offset, SIGNAL_BYTES, need)
+            }
+            StoreSide::Peer => Span::remote(
                 windows,
                 &connection.remote_space,
                 offset,
@@ -287,20 +289,20 @@ impl Engine {
         mem: &mut dyn Memory,
         id: EndpointId,
         connection: ConnectionId,
-        stores: [Option<(Side, i64, u64)>; 2],
+        stores: [Option<(StoreSide, i64, u64)>; 2],
     ) -> Result<Ticket, Error> {
         let count = stores.iter().flatten().count();
-        let waiter = self.add_call(id, connection, Waits::Answers(count))?;
+        let waiter = self.add_call(id, connection, PendingOn::Responses(count))?;
         for (side, offset, value) in stores.into_iter().flatten() {
             let offset = offset.cast_unsigned();
             self.post_to_peer(mem, Some(connection), |peer| match side {
-                Side::Own => NodeMessage::SignalRemote {
+                StoreSide::Own => NodeMessage::SignalRemote {
                     peer,
                     offset,
                     value,
                     waiter,
                 },
-                Side::Peer => NodeMessage::SignalLocal {
+                StoreSide::Peer => NodeMessage::SignalLocal {
                     peer,
                     offset,
                     value,
@@ -327,13 +329,13 @@ impl Engine {
                 offset,
                 value,
                 waiter,
-            } => self.on_signal(mem, ends, peer, (Side::Own, offset, value), waiter),
+            } => self.on_signal(mem, ends, peer, (StoreSide::Own, offset, value), waiter),
             NodeMessage::SignalRemote {
                 peer,
                 offset,
                 value,
                 waiter,
-            } => self.on_signal(mem, ends, peer, (Side::Peer, offset, value), waiter),
+            } => self.on_signal(mem, ends, peer, (StoreSide::Peer, offset, value), waiter),
             NodeMessage::MarkAck {
                 requester,
                 waiter,
@@ -392,13 +394,13 @@ impl Engine {
         let channel = channel_id.and_then(|id| self.channels.get(id.0));
         let mark = (mark & MARK_BITS) as u32;
         let state = channel.and_then(|c| Some((c.marks.jobs(mark)?, c.retired)));
-        let is_crowded = self.windows.burden(node).fences >= MAX_PEER_FENCES;
+        let is_crowded = self.windows.peer_usage(node).fences >= MAX_PEER_FENCES;
         let body = match (state, channel_id) {
             (Some((jobs, retired)), _) if jobs <= retired => {
                 NodeMessage::WaitAck { requester, waiter }
             }
             (Some((jobs, _)), Some(channel)) if !is_crowded => {
-                self.windows.burden_mut(node).fences += 1;
+                self.windows.peer_usage_mut(node).fences += 1;
                 return self.add_wait(channel, jobs, Waiter::Peer(waiter));
             }
             _ => NodeMessage::WaitNack { requester, waiter },
@@ -412,13 +414,13 @@ impl Engine {
         mem: &mut dyn Memory,
         ends: Ends,
         peer: u64,
-        (side, offset, value): (Side, u64, u64),
+        (side, offset, value): (StoreSide, u64, u64),
         waiter: u64,
     ) {
         let node = ends.peer.node();
         let id = self.expect(node, peer, &[Phase::Connected]);
         let requester = self.requester(id);
-        let is_crowded = self.windows.burden(node).fences >= MAX_PEER_FENCES;
+        let is_crowded = self.windows.peer_usage(node).fences >= MAX_PEER_FENCES;
         let is_aligned = offset.is_multiple_of(4);
         let queued = id.filter(|_| is_aligned && !is_crowded).and_then(|id| {
             let to = self.signal_span(id, side, offset.cast_signed()).ok()?;
@@ -456,13 +458,13 @@ impl Engine {
         if !id.is_some_and(|id| self.is_answer(id, waiter)) {
             return;
         }
-        let more = match self.waiting_call(waiter).map(|call| &mut call.waits) {
-            Some(Waits::Answers(left)) => {
+        let more = match self.waiting_call(waiter).map(|call| &mut call.pending_on) {
+            Some(PendingOn::Responses(left)) => {
                 *left = left.saturating_sub(1);
                 *left > 0
             }
             // Only MARK_ACK ends it well.
-            Some(Waits::Mark) => true,
+            Some(PendingOn::Mark) => true,
             _ => false,
         };
         if !more || result.is_err() {
@@ -474,7 +476,7 @@ impl Engine {
     fn is_answer(&mut self, id: ConnectionId, waiter: u64) -> bool {
         let is_awaited = self
             .waiting_call(waiter)
-            .is_some_and(|call| call.connection == id && call.waits.is_for_answer());
+            .is_some_and(|call| call.connection == id && call.pending_on.is_for_response());
         if !is_awaited {
             self.stats.stale_ids += 1;
         }

@@ -145,7 +145,7 @@ impl Engine {
         rule(
             !connection.owes_ack
                 || connection.phase == Phase::Disconnected && connection.is_mapped(),
-            "an answer waits for clients only",
+            "an answer pending_on for clients only",
             id,
         )?;
         let timed = matches!(
@@ -206,7 +206,7 @@ impl Engine {
             self.ring_bytes as u64,
         )?;
         rule(
-            self.stats.pages == links + connections + self.lent_pages(),
+            self.stats.pages == links + connections + self.granted_pages(),
             "pages are those of links, connections and loans",
             self.stats.pages as u64,
         )?;
@@ -220,12 +220,12 @@ impl Engine {
             "each timer has a connection",
             self.timers.len() as u64,
         )?;
-        let unanswered = self
+        let half_closed = self
             .connections
             .iter()
             .filter(|(_, c)| c.endpoint.is_none() && !c.is_mapped());
         rule(
-            unanswered.count() == self.unanswered.values().sum::<usize>(),
+            half_closed.count() == self.half_closed.values().sum::<usize>(),
             "connections without endpoint and clients are counted",
             self.connections.len() as u64,
         )?;
@@ -241,7 +241,7 @@ impl Engine {
         let backlog = backlog.sum();
         self.check_quota(Resource::Connects, requested)?;
         self.check_quota(Resource::Backlog, backlog)?;
-        self.check_quota(Resource::Direct, self.directs.len() as u64)?;
+        self.check_quota(Resource::Bypass, self.bypass_handles.len() as u64)?;
         self.check_quota(Resource::Endpoints, self.endpoints.len() as u64)
     }
 

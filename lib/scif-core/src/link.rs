@@ -10,14 +10,14 @@ use scif_abi::qp::QP_BYTES;
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
-use crate::connection::{ConnectionId, Ends, Owed, Phase};
-use crate::down::Loss;
+use crate::connection::{ConnectionId, Ends, Notifications, Phase};
+use crate::down::DownReason;
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::memory::Memory;
 use crate::node::{LinkState, Node, is_peer};
-use crate::ring::{Block, Reach, RemoteQueuePair};
+use crate::ring::{Block, Locality, RemoteQueuePair};
 
 /// Messages handled between two publications of the read index to the peer.
 const PUBLISH_INTERVAL: usize = 32;
@@ -66,7 +66,7 @@ impl Engine {
         }
         let (bytes, offer) = (self.config.node_ring_bytes, OWN_EXTENSIONS.to_word());
         let block =
-            Block::allocate(mem, Reach::Peer(node), bytes, offer).ok_or(LinkError::NoMemory)?;
+            Block::allocate(mem, Locality::Peer(node), bytes, offer).ok_or(LinkError::NoMemory)?;
         self.stats.pages += block.pages();
         self.nodes.insert(node, Node::new(block));
         self.trace(What::Attached, node, block.exported);
@@ -90,7 +90,8 @@ impl Engine {
         if link.state != LinkState::Attached {
             return Err(LinkError::WrongState);
         }
-        let Some(remote) = RemoteQueuePair::read(mem, Reach::Peer(node), peer_qp, QP_BYTES) else {
+        let Some(remote) = RemoteQueuePair::read(mem, Locality::Peer(node), peer_qp, QP_BYTES)
+        else {
             self.stats.bad_queue_pairs += 1;
             self.trace(What::BadQueuePair, node, peer_qp);
             return Err(LinkError::BadQueuePair);
@@ -105,7 +106,7 @@ impl Engine {
     /// that it stopped). Resets its connections and frees every page that was shared with it. A new
     /// link to the node begins with `attach`.
     pub fn link_down(&mut self, mem: &mut dyn Memory, node: NodeId) {
-        self.report_down(node, Loss::Gone);
+        self.report_down(node, DownReason::Gone);
         let Some(link) = self.nodes.remove(&node) else {
             return;
         };
@@ -117,35 +118,23 @@ impl Engine {
         self.cut(mem, node, Phase::Disconnected);
     }
 
-    /// The peer does not answer, but may still write to our memory: resets the link's connections
-    /// and keeps its pages until `link_down`.
-    pub fn link_lost(&mut self, node: NodeId) {
+    /// The caller gives the link up, but the peer may still write to our memory: resets the link's
+    /// connections and keeps its pages until `link_down`.
+    pub fn link_failed(&mut self, node: NodeId, reason: DownReason) {
         self.trace(What::Lost, node, 0);
-        self.fail_link(node, Loss::Silent);
-    }
-
-    /// As [`link_lost`](Self::link_lost), because the way to the peer is cut.
-    pub fn link_cut(&mut self, node: NodeId) {
-        self.trace(What::Lost, node, 0);
-        self.fail_link(node, Loss::Cut);
-    }
-
-    /// As [`link_lost`](Self::link_lost), because the peer is a card that is going to be reset.
-    pub fn link_reset(&mut self, node: NodeId) {
-        self.trace(What::Lost, node, 0);
-        self.fail_link(node, Loss::Reset);
+        self.fail_link(node, reason);
     }
 
     /// The node's doorbell rang: takes and handles the messages in its ring. Does no harm when
     /// there are none.
     pub fn doorbell(&mut self, mem: &mut dyn Memory, node: NodeId) {
         self.stats.doorbells_received += 1;
-        self.look_at(mem, node);
+        self.poll_node(mem, node);
     }
 
     /// Does what a doorbell of the node asks for, without one: it may have got lost, or not been
     /// needed.
-    pub fn look_at(&mut self, mem: &mut dyn Memory, node: NodeId) {
+    pub fn poll_node(&mut self, mem: &mut dyn Memory, node: NodeId) {
         self.drain(mem, node);
     }
 
@@ -164,7 +153,7 @@ impl Engine {
                 node.state = LinkState::Leaving;
                 node.exit_deadline = Some(deadline);
             }
-            self.say_last_word(mem, number, NodeMessage::Exit);
+            self.send_exit(mem, number, NodeMessage::Exit);
         }
     }
 
@@ -176,11 +165,11 @@ impl Engine {
 
     /// Says EXIT or EXIT_ACK: from then on the peer's memory is not touched any more, so what the
     /// copy engine has begun must have ended, and clients must have let go of the peer's rings.
-    fn say_last_word(&mut self, mem: &mut dyn Memory, number: NodeId, body: NodeMessage) {
+    fn send_exit(&mut self, mem: &mut dyn Memory, number: NodeId, body: NodeMessage) {
         if !self.is_touched(mem, number) {
             self.post(mem, node_ends(number), body);
         } else if let Some(node) = self.nodes.get_mut(&number) {
-            node.last_word = Some(body);
+            node.exit_message = Some(body);
         }
     }
 
@@ -190,15 +179,15 @@ impl Engine {
     }
 
     /// Says what had to wait for the copy engine, or for clients.
-    pub(crate) fn say_last_words(&mut self, mem: &mut dyn Memory) {
+    pub(crate) fn send_waiting_exits(&mut self, mem: &mut dyn Memory) {
         let waiting = |(number, node): (&NodeId, &Node)| {
-            let is_done = node.last_word.is_some() && !self.is_touched(mem, *number);
+            let is_done = node.exit_message.is_some() && !self.is_touched(mem, *number);
             is_done.then_some(*number)
         };
         let numbers: Vec<NodeId> = self.nodes.iter().filter_map(waiting).collect();
         for number in numbers {
             let node = self.nodes.get_mut(&number);
-            if let Some(body) = node.and_then(|node| node.last_word.take()) {
+            if let Some(body) = node.and_then(|node| node.exit_message.take()) {
                 self.post(mem, node_ends(number), body);
                 self.send_waiting(mem, number);
             }
@@ -254,21 +243,21 @@ impl Engine {
         if handled > 0 && !self.publish(mem, number) {
             return;
         }
-        self.ask_for_doorbell(mem, number);
+        self.enable_doorbell(mem, number);
         self.send_waiting(mem, number);
     }
 
     /// The ring of a node was found empty: the next doorbell shall tell of more.
-    pub(crate) fn ask_for_doorbell(&mut self, mem: &mut dyn Memory, number: NodeId) {
+    pub(crate) fn enable_doorbell(&mut self, mem: &mut dyn Memory, number: NodeId) {
         let node = self.nodes.get_mut(&number);
         let Some(node) = node.filter(|node| !node.has_unread) else {
             return;
         };
-        if self.is_watching {
-            node.is_unasked = true;
+        if self.is_polling {
+            node.is_doorbell_suppressed = true;
             return;
         }
-        match node.ask(mem) {
+        match node.enable_doorbell(mem) {
             // Taken by the next turn.
             Ok(more) => node.has_unread = more,
             Err(error) => self.fail_ring(mem, number, error),
@@ -298,7 +287,7 @@ impl Engine {
             Ok(false) => {}
             Err(error) => return self.fail_ring(mem, number, error),
         }
-        let is_said = node.is_dismissed && node.last_word.is_none() && node.waiting_len() == 0;
+        let is_said = node.is_dismissed && node.exit_message.is_none() && node.waiting_len() == 0;
         if is_said && node.state == LinkState::Leaving {
             node.end(LinkState::Left);
         }
@@ -314,11 +303,11 @@ impl Engine {
             .collect();
         for number in numbers {
             self.send_waiting(mem, number);
-            let owing = self.owes_to(number);
+            let notifications = self.has_notifications_for(number);
             let Some(node) = self.nodes.get_mut(&number) else {
                 continue;
             };
-            if node.waiting_len() == 0 && !owing {
+            if node.waiting_len() == 0 && !notifications {
                 node.stuck_since = None;
             }
             if node
@@ -326,7 +315,7 @@ impl Engine {
                 .is_some_and(|since| self.now - since > NODE_RING_STALL_NS)
             {
                 let waiting = node.waiting_len();
-                self.fail_link(number, Loss::Stuck(waiting));
+                self.fail_link(number, DownReason::Stuck(waiting));
                 continue;
             }
             if node
@@ -343,9 +332,9 @@ impl Engine {
     }
 
     /// Whether a notification for `number` waits for room.
-    fn owes_to(&self, number: NodeId) -> bool {
+    fn has_notifications_for(&self, number: NodeId) -> bool {
         let connections = self
-            .owing
+            .notifications
             .iter()
             .filter_map(|id| self.connections.get(id.0));
         connections
@@ -364,8 +353,10 @@ impl Engine {
                     .stuck_since
                     .map(|_| now.saturating_add(NODE_RING_RETRY_NS));
                 // Nobody tells when a client's copy has ended.
-                let last_word = node.last_word.map(|_| now.saturating_add(CLIENT_RETRY_NS));
-                [unread, retry, last_word, node.exit_deadline]
+                let exit_message = node
+                    .exit_message
+                    .map(|_| now.saturating_add(CLIENT_RETRY_NS));
+                [unread, retry, exit_message, node.exit_deadline]
             })
             .flatten()
             .min()
@@ -433,11 +424,11 @@ impl Engine {
         }
         node.state = LinkState::Leaving;
         node.exit_deadline = Some(deadline);
-        self.report_down(from, Loss::Left);
+        self.report_down(from, DownReason::Left);
         self.cut(mem, from, Phase::Disconnected);
         // The last store into the peer's memory but the answer itself, after which it may free it.
         if self.publish(mem, from) {
-            self.say_last_word(mem, from, NodeMessage::ExitAck);
+            self.send_exit(mem, from, NodeMessage::ExitAck);
         }
         if let Some(node) = self.nodes.get_mut(&from) {
             node.is_dismissed = true;
@@ -450,7 +441,7 @@ impl Engine {
             // The peer may have unmapped the rings by now.
             node.end(LinkState::Left);
             self.trace(What::Left, from, 0);
-            self.report_down(from, Loss::Left);
+            self.report_down(from, DownReason::Left);
         }
     }
 
@@ -491,17 +482,17 @@ impl Engine {
     }
 
     /// Gives a link up because of what the peer did.
-    pub(crate) fn fail_link(&mut self, number: NodeId, why: Loss) {
-        self.report_down(number, why);
+    pub(crate) fn fail_link(&mut self, number: NodeId, reason: DownReason) {
+        self.report_down(number, reason);
         let Some(node) = self.nodes.get_mut(&number) else {
             return;
         };
         if matches!(node.state, LinkState::Failed | LinkState::Left) {
             return;
         }
-        log::warn!("node {number}: {why}: its link is given up");
+        log::warn!("node {number}: {reason}: its link is given up");
         node.end(LinkState::Failed);
-        self.note_loss(number, why);
+        self.note_down(number, reason);
         self.stats.links_failed += 1;
         self.trace(What::Failed, number, 0);
         self.sever(number);
@@ -509,11 +500,11 @@ impl Engine {
     }
 
     /// Reports that a node is no longer online, once.
-    fn report_down(&mut self, number: NodeId, why: Loss) {
+    fn report_down(&mut self, number: NodeId, reason: DownReason) {
         if let Some(node) = self.nodes.get_mut(&number)
             && core::mem::take(&mut node.is_reported)
         {
-            self.note_loss(number, why);
+            self.note_down(number, reason);
             self.events.push_back(Event::NodeDown(number));
         }
     }
@@ -524,7 +515,7 @@ impl Engine {
         if phase != Phase::Disconnected {
             return;
         }
-        self.end_loans_to(mem, number);
+        self.free_page_lists_of(mem, number);
         self.end_windows_with(number);
         for id in ids {
             if let Some(connection) = self.connections.get_mut(id.0) {
@@ -569,10 +560,10 @@ impl Engine {
         if phase != Phase::Disconnected {
             connection.phase = Phase::Severed;
         }
-        connection.owed = Owed::default();
+        connection.notify = Notifications::default();
         connection.owes_ack = false;
         let endpoint = connection.endpoint;
-        self.restate(id);
+        self.publish_state(id);
         match (phase, endpoint) {
             (Phase::Requested, _) => self.fail_request(id, Error::NoDevice),
             (Phase::Granted, _) => self.fail_grant(id, Error::NoDevice),

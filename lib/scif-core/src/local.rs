@@ -17,14 +17,14 @@ use crate::page_list;
 use crate::pages::{Chunks, PAGE, Pages};
 use crate::quiesce::Ending;
 use crate::quota::Resource;
-use crate::ring::Reach;
-use crate::ticket::{Ticket, Waits};
+use crate::ring::Locality;
+use crate::ticket::{PendingOn, Ticket};
 use crate::window::{Slot, Window, WindowId, WindowState, range_end};
 
 impl Engine {
     /// `scif_register`: makes a window of `pages` at `offset`, or where there is room when
     /// `MapFlags::FIXED` is not set. The ticket's value is the offset. When this fails the pages
-    /// are not kept; once there is a ticket, `Event::Released` gives them back: when registering
+    /// are not kept; once there is a ticket, `Event::Unpin` gives them back: when registering
     /// fails after all, or the window is unregistered or its endpoint closed, and nobody uses it
     /// any more.
     ///
@@ -98,8 +98,8 @@ impl Engine {
             let end = range_end(offset, bytes).unwrap_or(i64::MAX);
             let connection = engine.connections.get(connection.0);
             connection.is_some_and(|c| {
-                let windows = c.own.overlapping(offset, end);
-                let mut windows = windows.filter_map(|(_, slot)| engine.windows.own.get(slot.id));
+                let windows = c.local_space.overlapping(offset, end);
+                let mut windows = windows.filter_map(|(_, slot)| engine.windows.local.get(slot.id));
                 windows.any(|window| wanted(window.state))
             })
         };
@@ -121,7 +121,7 @@ impl Engine {
 
     /// Handles what `node` has sent already.
     fn look_for_messages(&mut self, mem: &mut dyn Memory, node: NodeId) {
-        self.answer_ended(mem);
+        self.send_pending_replies(mem);
         if node == self.config.node {
             self.handle_loopback(mem);
         } else {
@@ -146,7 +146,7 @@ impl Engine {
                 (offset, is_second_round) = (range.start, true);
                 continue;
             };
-            let Some((start, slot)) = connection.own.overlapping(offset, end).last() else {
+            let Some((start, slot)) = connection.local_space.overlapping(offset, end).last() else {
                 connection.next_offset = end;
                 return Ok(offset);
             };
@@ -187,7 +187,7 @@ impl Engine {
             chunks,
             state: WindowState::Requested,
             remote: 0,
-            is_unwanted: false,
+            is_cancelled: false,
             jobs: 0,
             call: None,
             departing: None,
@@ -198,30 +198,32 @@ impl Engine {
         self.quotas.charge(owner, Resource::Windows, 1)?;
         let charged = self.quotas.charge(owner, Resource::Pages, charged_pages);
         charged.inspect_err(|_| self.quotas.discharge(owner, Resource::Windows, 1))?;
-        let added = self.windows.own.insert(window).ok_or(Error::NoMemory);
+        let added = self.windows.local.insert(window).ok_or(Error::NoMemory);
         let added = added.and_then(|window| {
-            let waits = Waits::Register(WindowId(window));
-            let call = self.add_call(endpoint, id, waits);
+            let pending_on = PendingOn::Register(WindowId(window));
+            let call = self.add_call(endpoint, id, pending_on);
             call.map(|call| (window, call)).inspect_err(|_| {
-                self.windows.own.remove(window);
+                self.windows.local.remove(window);
             })
         });
         let (window, call) = added.inspect_err(|_| {
             self.quotas.discharge(owner, Resource::Windows, 1);
             self.quotas.discharge(owner, Resource::Pages, charged_pages);
         })?;
-        if let Some(window) = self.windows.own.get_mut(window) {
+        if let Some(window) = self.windows.local.get_mut(window) {
             window.call = Some(call);
         }
         if let Some(connection) = self.connections.get_mut(id.0) {
-            connection.own.insert(offset, Slot { id: window, bytes });
+            connection
+                .local_space
+                .insert(offset, Slot { id: window, bytes });
         }
         let body = NodeMessage::AllocRequest {
             peer,
             pages: count,
             waiter: window,
         };
-        self.expect_answer();
+        self.expect_response();
         self.post(mem, ends, body);
         Ok(Ticket(call))
     }
@@ -244,10 +246,10 @@ impl Engine {
         check_range(offset, length)?;
         let connection = self.verify(id)?;
         let windows = self.whole_windows(connection, offset, length)?;
-        let waits = Waits::Windows(windows.len());
-        let call = self.add_call(id, connection, waits)?;
+        let pending_on = PendingOn::Windows(windows.len());
+        let call = self.add_call(id, connection, pending_on)?;
         for window in windows {
-            if let Some(window) = self.windows.own.get_mut(window.0) {
+            if let Some(window) = self.windows.local.get_mut(window.0) {
                 window.call = Some(call);
             }
             self.begin_unregister(mem, window);
@@ -265,8 +267,8 @@ impl Engine {
         let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
         let end = range_end(offset, length).ok_or(Error::InvalidArgument)?;
         let (mut found, mut covered) = (Vec::new(), 0);
-        for (start, slot) in connection.own.overlapping(offset, end) {
-            let window = self.windows.own.get(slot.id);
+        for (start, slot) in connection.local_space.overlapping(offset, end) {
+            let window = self.windows.local.get(slot.id);
             if window.is_none_or(|window| window.state != WindowState::Live) {
                 continue;
             }
@@ -284,21 +286,21 @@ impl Engine {
 
     /// A registered window ends. The peer is told when no client of ours copies to or from it.
     fn begin_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
-        let Some(window) = self.windows.own.get_mut(id.0) else {
+        let Some(window) = self.windows.local.get_mut(id.0) else {
             return;
         };
         window.state = WindowState::Unregistering;
         window.asked_at = self.now;
         let connection = window.connection;
-        self.expect_answer();
-        if self.settle(mem, connection, Ending::Own(id)) {
-            self.tell_unregister(mem, id);
+        self.expect_response();
+        if self.quiesce(mem, connection, Ending::Local(id)) {
+            self.send_unregister(mem, id);
         }
     }
 
     /// Tells the peer that a window ends.
-    pub(crate) fn tell_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
-        let window = self.windows.own.get(id.0);
+    pub(crate) fn send_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
+        let window = self.windows.local.get(id.0);
         let Some(window) = window.filter(|w| w.state == WindowState::Unregistering) else {
             // Its node was lost meanwhile.
             return;
@@ -312,11 +314,11 @@ impl Engine {
     }
 
     /// A window that nobody wants any more ends as soon as it can.
-    pub(crate) fn unwant_window(&mut self, mem: &mut dyn Memory, id: WindowId) {
-        let Some(window) = self.windows.own.get_mut(id.0) else {
+    pub(crate) fn cancel_window(&mut self, mem: &mut dyn Memory, id: WindowId) {
+        let Some(window) = self.windows.local.get_mut(id.0) else {
             return;
         };
-        window.is_unwanted = true;
+        window.is_cancelled = true;
         window.call = None;
         if window.state == WindowState::Live {
             self.begin_unregister(mem, id);
@@ -326,22 +328,22 @@ impl Engine {
     /// Frees a window that the peer and our own jobs have done with.
     pub(crate) fn free_window_if_gone(&mut self, id: WindowId) {
         let gone = |window: &Window| window.state == WindowState::Gone && window.jobs == 0;
-        if !self.windows.own.get(id.0).is_some_and(gone) {
+        if !self.windows.local.get(id.0).is_some_and(gone) {
             return;
         }
-        let Some(window) = self.windows.own.remove(id.0) else {
+        let Some(window) = self.windows.local.remove(id.0) else {
             return;
         };
         let connection = window.connection;
         if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
-            connection.own.remove(window.offset);
+            connection.local_space.remove(window.offset);
         }
         self.quotas.discharge(window.owner, Resource::Windows, 1);
         if window.is_charged {
             let pages = window.chunks.pages();
             self.quotas.discharge(window.owner, Resource::Pages, pages);
         }
-        self.events.push_back(Event::Released(window.pin));
+        self.events.push_back(Event::Unpin(window.pin));
         if let Some(call) = window.call {
             self.count_window(call);
         }
@@ -355,7 +357,7 @@ impl Engine {
         let Some(call) = self.waiting_call(id) else {
             return;
         };
-        if let Waits::Windows(left) = &mut call.waits {
+        if let PendingOn::Windows(left) = &mut call.pending_on {
             *left = left.saturating_sub(1);
             if *left == 0 {
                 self.complete(id, Ok(0));
@@ -365,7 +367,7 @@ impl Engine {
 
     /// The peer will not touch a window any more.
     fn end_window(&mut self, id: WindowId) {
-        if let Some(window) = self.windows.own.get_mut(id.0) {
+        if let Some(window) = self.windows.local.get_mut(id.0) {
             window.state = WindowState::Gone;
             self.free_window_if_gone(id);
         }
@@ -373,7 +375,7 @@ impl Engine {
 
     /// Ends a window that could not be registered.
     fn fail_window(&mut self, id: WindowId, error: Error) {
-        if let Some(window) = self.windows.own.get_mut(id.0)
+        if let Some(window) = self.windows.local.get_mut(id.0)
             && let Some(call) = window.call.take()
         {
             self.complete(call, Err(error));
@@ -388,7 +390,7 @@ impl Engine {
         id: u64,
         states: &[WindowState],
     ) -> Option<&mut Window> {
-        let window = self.windows.own.get_mut(id);
+        let window = self.windows.local.get_mut(id);
         let window = window.filter(|w| w.ends.peer.node() == from && states.contains(&w.state));
         if window.is_none() {
             self.stats.stale_ids += 1;
@@ -406,7 +408,7 @@ impl Engine {
         waiter: u64,
     ) {
         let from = ends.peer.node();
-        let reach = self.reach(from);
+        let locality = self.locality(from);
         let Some(window) = self.expect_window(from, waiter, &[WindowState::Requested]) else {
             return self.give_back(mem, ends, 0, user_window, waiter);
         };
@@ -422,21 +424,21 @@ impl Engine {
         let is_connected = connection
             .and_then(|id| self.connections.get(id.0))
             .is_some_and(|connection| connection.phase == Phase::Connected);
-        let window = self.windows.own.get(waiter);
-        let Some(window) = window.filter(|window| is_connected && !window.is_unwanted) else {
+        let window = self.windows.local.get(waiter);
+        let Some(window) = window.filter(|window| is_connected && !window.is_cancelled) else {
             self.give_back(mem, ends, peer, user_window, waiter);
             return self.fail_window(WindowId(waiter), Error::ConnectionReset);
         };
         let lent = self
             .windows
-            .loan(user_window)
-            .filter(|_| reach == Reach::Own);
-        if page_list::fill(mem, reach, lent, address, &fill, &window.chunks).is_err() {
+            .page_list(user_window)
+            .filter(|_| locality == Locality::Own);
+        if page_list::fill(mem, locality, lent, address, &fill, &window.chunks).is_err() {
             self.stats.bad_windows += 1;
             self.give_back(mem, ends, peer, user_window, waiter);
             return self.fail_window(WindowId(waiter), Error::NoMemory);
         }
-        if let Some(window) = self.windows.own.get_mut(waiter) {
+        if let Some(window) = self.windows.local.get_mut(waiter) {
             window.state = WindowState::Announced;
             window.asked_at = self.now;
         }
@@ -482,7 +484,7 @@ impl Engine {
             return;
         };
         window.state = WindowState::Live;
-        if window.is_unwanted {
+        if window.is_cancelled {
             return self.begin_unregister(mem, WindowId(id));
         }
         let offset = window.offset.cast_unsigned();
@@ -520,14 +522,14 @@ impl Engine {
         let offset = window.offset;
         let connection = window.connection.take_if(|_| is_offset_free);
         if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
-            connection.own.remove(offset);
+            connection.local_space.remove(offset);
         }
         self.count_as_used(WindowId(id));
     }
 
     /// A window that ends is still used by the peer: who waits for its end is told so.
     pub(crate) fn count_as_used(&mut self, id: WindowId) {
-        let Some(window) = self.windows.own.get_mut(id.0) else {
+        let Some(window) = self.windows.local.get_mut(id.0) else {
             return;
         };
         window.state = WindowState::Used;
@@ -545,7 +547,7 @@ impl Engine {
         let with_node = |(_, window): &(u64, &Window)| window.ends.peer.node() == node;
         let ids: Vec<u64> = self
             .windows
-            .own
+            .local
             .iter()
             .filter(with_node)
             .map(|(id, _)| id)

@@ -18,7 +18,7 @@ use crate::window::WindowState;
 
 /// A part of an own window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnPart {
+pub struct LocalPart {
     /// The memory the window is made of.
     pub pin: PinId,
     /// Where it is: contiguous pieces in order, with their bytes.
@@ -36,21 +36,21 @@ impl Engine {
     /// `EINVAL`: offset negative or unaligned, length unaligned or 0, the end beyond the last
     /// offset, or unknown bits in `protection`. `ECONNRESET`, `ENOTCONN`, `ENODEV`. `ENXIO`: the
     /// range is not all registered. `EACCES`: a window does not allow it.
-    pub fn own_part(
+    pub fn local_part(
         &self,
         id: EndpointId,
         offset: i64,
         length: u64,
         protection: u32,
-    ) -> Result<OwnPart, Error> {
+    ) -> Result<LocalPart, Error> {
         let need = Protection::from_bits(protection).ok_or(Error::InvalidArgument)?;
         check_range(offset, length)?;
         let id = self.verify(id)?;
         let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
         let (mut first, mut is_allowed) = (None, true);
-        for found in connection.own.covering(offset, length) {
+        for found in connection.local_space.covering(offset, length) {
             let (start, slot) = found?;
-            let window = self.windows.own.get(slot.id);
+            let window = self.windows.local.get(slot.id);
             let window = window.filter(|window| window.state == WindowState::Live);
             let window = window.ok_or(Error::NoSuchAddress)?;
             is_allowed &= window.protection.contains(need);
@@ -63,7 +63,7 @@ impl Engine {
         let at = offset.abs_diff(start);
         let bytes = length.min(window.chunks.bytes().saturating_sub(at));
         let pieces = window.chunks.pieces(at, bytes);
-        Ok(OwnPart {
+        Ok(LocalPart {
             pin: window.pin,
             pieces: pieces.ok_or(Error::NoSuchAddress)?,
             bytes,

@@ -50,7 +50,7 @@ pub struct MappedPieces {
 
 /// What [`Engine::get_pages`] gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GotPages {
+pub struct ReferencedPages {
     /// For [`Engine::put_pages`]; never 0.
     pub cookie: u64,
     /// `Protection` bits of the window.
@@ -61,14 +61,14 @@ pub struct GotPages {
 
 /// Pages that were got and not put.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Got {
+pub(crate) struct PageReference {
     pub(crate) window: RemoteWindowId,
     pub(crate) pages: u64,
 }
 
 /// What is left of a window of a lost node: mappings that lead nowhere.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stray {
+pub(crate) struct OrphanedMapping {
     node: NodeId,
     pages: u64,
 }
@@ -176,26 +176,30 @@ impl Engine {
     pub fn maps_memory_of(&self, node: NodeId) -> bool {
         let is_mapped = |remote: &Remote| match remote {
             Remote::Window(window) => window.mapped > 0 && window.ends.peer.node() == node,
-            Remote::Lent(_) => false,
+            Remote::Granted(_) => false,
         };
         self.is_worked_on(node)
-            || self.strays.values().any(|stray| stray.node == node)
+            || self
+                .orphaned_mappings
+                .values()
+                .any(|stray| stray.node == node)
             || self.windows.remote.iter().any(|(_, r)| is_mapped(r))
     }
 
     /// A window is forgotten while `pages` pages of it are mapped.
-    pub(crate) fn note_stray(&mut self, window: RemoteWindowId, node: NodeId, pages: u64) {
+    pub(crate) fn note_orphan(&mut self, window: RemoteWindowId, node: NodeId, pages: u64) {
         if pages > 0 {
-            self.strays.insert(window, Stray { node, pages });
+            self.orphaned_mappings
+                .insert(window, OrphanedMapping { node, pages });
         }
     }
 
     /// Pages of a window that is forgotten are mapped no longer.
-    pub(crate) fn release_stray(&mut self, window: RemoteWindowId, pages: u64) {
-        if let Some(stray) = self.strays.get_mut(&window) {
+    pub(crate) fn release_orphan(&mut self, window: RemoteWindowId, pages: u64) {
+        if let Some(stray) = self.orphaned_mappings.get_mut(&window) {
             stray.pages = stray.pages.saturating_sub(pages);
             if stray.pages == 0 {
-                self.strays.remove(&window);
+                self.orphaned_mappings.remove(&window);
             }
         }
     }
@@ -245,7 +249,7 @@ impl Engine {
         id: EndpointId,
         offset: i64,
         length: u64,
-    ) -> Result<GotPages, Error> {
+    ) -> Result<ReferencedPages, Error> {
         let (connection, first) = self.find_run(id, offset, length, Protection::empty())?;
         let window = self.windows.remote_mut(first.window);
         let window = window.ok_or(Error::NoSuchAddress)?;
@@ -257,14 +261,14 @@ impl Engine {
         let protection = window.protection.bits();
         self.last_cookie += 1;
         let cookie = self.last_cookie;
-        let got = Got {
+        let got = PageReference {
             window: first.window,
             pages,
         };
         if let Some(connection) = self.connections.get_mut(connection.0) {
-            connection.got_pages.insert(cookie, got);
+            connection.page_references.insert(cookie, got);
         }
-        Ok(GotPages {
+        Ok(ReferencedPages {
             cookie,
             protection,
             runs,
@@ -287,7 +291,7 @@ impl Engine {
             _ => return Err(Error::NotConnected),
         };
         let connection = self.connections.get_mut(connection.0);
-        let got = connection.and_then(|connection| connection.got_pages.remove(&cookie));
+        let got = connection.and_then(|connection| connection.page_references.remove(&cookie));
         let got = got.ok_or(Error::InvalidArgument)?;
         self.unmap(mem, got.window, got.pages);
         Ok(())
@@ -298,7 +302,7 @@ impl Engine {
         let Some(connection) = self.connections.get_mut(id.0) else {
             return;
         };
-        for got in core::mem::take(&mut connection.got_pages).into_values() {
+        for got in core::mem::take(&mut connection.page_references).into_values() {
             self.unmap(mem, got.window, got.pages);
         }
     }

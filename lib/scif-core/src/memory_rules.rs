@@ -12,7 +12,7 @@ use crate::job::Work;
 use crate::mapping::RemoteWindowId;
 use crate::quota::Resource;
 use crate::span::{Backing, Span};
-use crate::window::{Burden, Farewell, Remote, Space, WindowState};
+use crate::window::{PeerUsage, PendingReply, Remote, Space, WindowState};
 
 impl Engine {
     /// Checks everything that belongs to registered memory.
@@ -33,10 +33,10 @@ impl Engine {
     }
 
     fn check_spaces(&self, id: u64, connection: &Connection) -> Result<(), Violation> {
-        check_space(&connection.own)?;
+        check_space(&connection.local_space)?;
         check_space(&connection.remote_space)?;
-        for (offset, slot) in connection.own.iter() {
-            let window = self.windows.own.get(slot.id);
+        for (offset, slot) in connection.local_space.iter() {
+            let window = self.windows.local.get(slot.id);
             let fits = window.is_some_and(|window| {
                 window.connection == Some(ConnectionId(id))
                     && (window.offset, window.chunks.bytes()) == (offset, slot.bytes)
@@ -47,15 +47,15 @@ impl Engine {
             let window = self.windows.remote(RemoteWindowId(slot.id));
             let fits = window.is_some_and(|window| {
                 window.connection == Some(ConnectionId(id))
-                    && window.farewell == Farewell::None
+                    && window.pending_reply == PendingReply::None
                     && (window.offset, window.chunks.bytes()) == (offset, slot.bytes)
             });
             rule(fits, "a peer's space and its windows agree", slot.id)?;
         }
-        let is_empty = connection.own.len() + connection.remote_space.len() == 0
+        let is_empty = connection.local_space.len() + connection.remote_space.len() == 0
             && connection.channel.is_none()
             && connection.calls.is_empty()
-            && connection.got_pages.is_empty();
+            && connection.page_references.is_empty();
         rule(
             is_empty || connection.endpoint.is_some(),
             "without an endpoint there is no registered memory",
@@ -64,13 +64,17 @@ impl Engine {
     }
 
     fn check_own_windows(&self) -> Result<(), Violation> {
-        for (id, window) in self.windows.own.iter() {
+        for (id, window) in self.windows.local.iter() {
             let connection = window.connection.map(|id| self.connections.get(id.0));
-            let is_listed = connection.is_none_or(|connection| {
-                let slot = connection.and_then(|c| c.own.holding(window.offset));
+            let is_notification_queued = connection.is_none_or(|connection| {
+                let slot = connection.and_then(|c| c.local_space.holding(window.offset));
                 slot.is_some_and(|(_, slot)| slot.id == id)
             });
-            rule(is_listed, "a window is in its connection's space", id)?;
+            rule(
+                is_notification_queued,
+                "a window is in its connection's space",
+                id,
+            )?;
             rule(
                 window.state != WindowState::Gone || window.jobs > 0,
                 "a window that nothing uses is freed",
@@ -91,17 +95,17 @@ impl Engine {
                 continue;
             };
             let connection = window.connection.map(|id| self.connections.get(id.0));
-            let is_listed = connection.is_none_or(|connection| {
+            let is_notification_queued = connection.is_none_or(|connection| {
                 let slot = connection.and_then(|c| c.remote_space.holding(window.offset));
                 slot.is_some_and(|(_, slot)| slot.id == id)
             });
             rule(
-                is_listed,
+                is_notification_queued,
                 "a peer's window is in its connection's space",
                 id,
             )?;
             rule(
-                !window.owes_word() || self.ended.contains(&RemoteWindowId(id)),
+                !window.can_reply() || self.ended.contains(&RemoteWindowId(id)),
                 "the owner of a window that nothing uses will be told",
                 id,
             )?;
@@ -115,7 +119,7 @@ impl Engine {
         let got = self
             .connections
             .iter()
-            .flat_map(|(_, c)| c.got_pages.values());
+            .flat_map(|(_, c)| c.page_references.values());
         let mut pages: BTreeMap<RemoteWindowId, u64> = BTreeMap::new();
         for got in got {
             *pages.entry(got.window).or_default() += got.pages;
@@ -139,7 +143,7 @@ impl Engine {
         for span in jobs.flat_map(|job| job.work.spans()) {
             count_uses(span, &mut own, &mut remote);
         }
-        for (id, window) in self.windows.own.iter() {
+        for (id, window) in self.windows.local.iter() {
             let jobs = own.remove(&id).unwrap_or(0);
             rule(window.jobs == jobs, "a window counts its jobs", id)?;
         }
@@ -170,9 +174,9 @@ impl Engine {
             id.0,
         )?;
         let current = channel.jobs.get(channel.submitted);
-        let waits = |work: &Work| matches!(work, Work::Virtual(_));
+        let pending_on = |work: &Work| matches!(work, Work::Virtual(_));
         rule(
-            current.is_none_or(|job| self.is_queued(id) || !job.is_over && waits(&job.work)),
+            current.is_none_or(|job| self.is_queued(id) || !job.is_over && pending_on(&job.work)),
             "what can be submitted gets its turn",
             id.0,
         )?;
@@ -185,7 +189,7 @@ impl Engine {
             channel
                 .waits()
                 .all(|until| until > channel.retired && until <= channel.issued()),
-            "waits are for jobs that are queued",
+            "pending_on are for jobs that are queued",
             id.0,
         )
     }
@@ -197,11 +201,11 @@ impl Engine {
 
     fn check_calls_of(&self, id: u64, connection: &Connection) -> Result<(), Violation> {
         for call in &connection.calls {
-            let waits = self
+            let pending_on = self
                 .calls
                 .get(*call)
                 .is_some_and(|call| call.result.is_none() && call.connection == ConnectionId(id));
-            rule(waits, "a connection's calls wait", *call)?;
+            rule(pending_on, "a connection's calls wait", *call)?;
         }
         Ok(())
     }
@@ -211,7 +215,7 @@ impl Engine {
             let connection = self.connections.get(call.connection.0);
             rule(
                 connection.is_some_and(|connection| connection.calls.contains(&id)),
-                "a call that waits is known to its connection",
+                "a call that pending_on is known to its connection",
                 id,
             )?;
         }
@@ -220,7 +224,7 @@ impl Engine {
 
     fn check_accounts(&self) -> Result<(), Violation> {
         let (mut windows, mut pages, mut transfers) = (0, 0, 0);
-        for (_, window) in self.windows.own.iter() {
+        for (_, window) in self.windows.local.iter() {
             windows += 1;
             pages += if window.is_charged {
                 window.chunks.pages()
@@ -241,40 +245,42 @@ impl Engine {
     }
 
     fn check_burdens(&self) -> Result<(), Violation> {
-        let mut burdens: BTreeMap<NodeId, Burden> = BTreeMap::new();
+        let mut peer_usages: BTreeMap<NodeId, PeerUsage> = BTreeMap::new();
         for (_, remote) in self.windows.remote.iter() {
             match remote {
                 Remote::Window(window) => {
-                    let burden = burdens.entry(window.ends.peer.node()).or_default();
-                    burden.windows += 1;
-                    burden.chunks += window.chunks.len();
+                    let peer_usage = peer_usages.entry(window.ends.peer.node()).or_default();
+                    peer_usage.windows += 1;
+                    peer_usage.chunks += window.chunks.len();
                 }
-                Remote::Lent(loan) => {
-                    let burden = burdens.entry(loan.node(self.config.node)).or_default();
-                    burden.windows += 1;
-                    burden.lent_pages += loan.lent_pages();
+                Remote::Granted(page_list) => {
+                    let peer_usage = peer_usages
+                        .entry(page_list.node(self.config.node))
+                        .or_default();
+                    peer_usage.windows += 1;
+                    peer_usage.granted_pages += page_list.granted_pages();
                 }
             }
         }
         for (_, channel) in self.channels.iter() {
             let fences = channel.jobs.iter().filter(|job| job.is_for_peer).count();
-            burdens.entry(channel.node).or_default().fences += fences + channel.peer_waits();
+            peer_usages.entry(channel.node).or_default().fences += fences + channel.peer_waits();
         }
-        burdens.retain(|_, burden| *burden != Burden::default());
-        let known = self.windows.burdens();
-        let known = known.filter(|(_, burden)| *burden != Burden::default());
+        peer_usages.retain(|_, peer_usage| *peer_usage != PeerUsage::default());
+        let known = self.windows.peer_usages();
+        let known = known.filter(|(_, peer_usage)| *peer_usage != PeerUsage::default());
         rule(
-            burdens.into_iter().eq(known),
+            peer_usages.into_iter().eq(known),
             "what each node makes us keep is counted",
             0,
         )
     }
 
     /// Pages lent to peers.
-    pub(crate) fn lent_pages(&self) -> usize {
+    pub(crate) fn granted_pages(&self) -> usize {
         self.windows
-            .burdens()
-            .map(|(_, burden)| burden.lent_pages)
+            .peer_usages()
+            .map(|(_, peer_usage)| peer_usage.granted_pages)
             .sum()
     }
 }
@@ -290,7 +296,7 @@ fn check_space(space: &Space) -> Result<(), Violation> {
 
 fn count_uses(span: &Span, own: &mut BTreeMap<u64, u32>, remote: &mut BTreeMap<u64, u32>) {
     match &span.backing {
-        Backing::Own(ids) => ids.iter().for_each(|id| *own.entry(id.0).or_default() += 1),
+        Backing::Local(ids) => ids.iter().for_each(|id| *own.entry(id.0).or_default() += 1),
         Backing::Remote(ids) => ids
             .iter()
             .for_each(|id| *remote.entry(id.0).or_default() += 1),

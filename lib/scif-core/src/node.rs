@@ -62,7 +62,7 @@ pub(crate) struct Node {
     /// `NodeUp` was reported and `NodeDown` was not.
     pub(crate) is_reported: bool,
     /// EXIT or EXIT_ACK, which has to wait until the copy engine is done with the peer's memory.
-    pub(crate) last_word: Option<NodeMessage>,
+    pub(crate) exit_message: Option<NodeMessage>,
     /// The peer has said EXIT; all that is left to do is to send it the answer.
     pub(crate) is_dismissed: bool,
     /// Messages were put and the doorbell has not been rung for them.
@@ -76,7 +76,7 @@ pub(crate) struct Node {
     /// The inbound ring was left before it was empty.
     pub(crate) has_unread: bool,
     /// The inbound ring was found empty and the peer was not asked to ring, as we look ourselves.
-    pub(crate) is_unasked: bool,
+    pub(crate) is_doorbell_suppressed: bool,
     /// Bytes of whole messages in the inbound ring, as far as we have looked.
     unread: usize,
     pub(crate) messages_sent: u64,
@@ -94,14 +94,14 @@ impl Node {
             stuck_since: None,
             exit_deadline: None,
             is_reported: false,
-            last_word: None,
+            exit_message: None,
             is_dismissed: false,
             owes_doorbell: false,
             rung_at: 0,
             looked_at: 0,
             came_after: 0,
             has_unread: false,
-            is_unasked: false,
+            is_doorbell_suppressed: false,
             unread: 0,
             messages_sent: 0,
             messages_received: 0,
@@ -151,7 +151,7 @@ impl Node {
     ///
     /// # Errors
     /// The peer's memory is not there, or its index is bad.
-    pub(crate) fn ask(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
+    pub(crate) fn enable_doorbell(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
         match self.rings.as_mut().filter(|rings| rings.is_armable()) {
             Some(rings) => Ok(rings.arm_bytes(mem)? != Some(false)),
             None => Ok(false),
@@ -172,9 +172,9 @@ impl Node {
         self.waiting.clear();
         self.stuck_since = None;
         self.exit_deadline = None;
-        self.last_word = None;
+        self.exit_message = None;
         self.has_unread = false;
-        self.is_unasked = false;
+        self.is_doorbell_suppressed = false;
     }
 
     /// Whether so much waits for the peer to read that nothing more should be taken from it, as

@@ -16,7 +16,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::memory::{BadAddress, Memory};
 use crate::pages::{Chunks, PAGE};
-use crate::ring::Reach;
+use crate::ring::Locality;
 use crate::window::range_end;
 
 /// Bytes of one entry of a lookup array or table.
@@ -31,10 +31,10 @@ const PIECE_PAGES: u64 = 64;
 /// Entries of a table that are read or written together.
 const BATCH: usize = 32;
 
-/// A structure lent to `reach` for a window of `pages` pages.
+/// A structure granted to `locality` for a window of `pages` pages.
 #[derive(Debug)]
-pub(crate) struct Loan {
-    pub(crate) reach: Reach,
+pub(crate) struct PageListBuffer {
+    pub(crate) locality: Locality,
     pages: u64,
     /// Local address and pages of the structure and its lookup arrays, then of the tables: first
     /// those for addresses, then those for counts.
@@ -55,23 +55,27 @@ fn head_pages(pages: u64) -> u64 {
 }
 
 /// Pages that a loan for a window of `pages` pages takes.
-pub(crate) fn loan_pages(pages: u64) -> u64 {
+pub(crate) fn page_list_pages(pages: u64) -> u64 {
     head_pages(pages) + 2 * tables(pages)
 }
 
-impl Loan {
+impl PageListBuffer {
     /// Makes the structure. `None`: no memory.
-    pub(crate) fn new(mem: &mut dyn Memory, reach: Reach, pages: u64) -> Option<Loan> {
-        let mut loan = Loan {
-            reach,
+    pub(crate) fn new(
+        mem: &mut dyn Memory,
+        locality: Locality,
+        pages: u64,
+    ) -> Option<PageListBuffer> {
+        let mut page_list = PageListBuffer {
+            locality,
             pages,
             blocks: Vec::new(),
         };
-        if loan.allocate(mem).is_none() || loan.write(mem).is_none() {
-            loan.free(mem);
+        if page_list.allocate(mem).is_none() || page_list.write(mem).is_none() {
+            page_list.free(mem);
             return None;
         }
-        Some(loan)
+        Some(page_list)
     }
 
     fn allocate(&mut self, mem: &mut dyn Memory) -> Option<()> {
@@ -92,7 +96,7 @@ impl Loan {
     fn write(&self, mem: &mut dyn Memory) -> Option<()> {
         let count = tables(self.pages);
         for index in 0..2 * count {
-            let table = self.reach.export(mem, self.table(index)?);
+            let table = self.locality.export(mem, self.table(index)?);
             let entry = self.address()? + LOOKUPS_OFFSET + index * WORD;
             mem.write(entry, &table.to_le_bytes());
         }
@@ -111,7 +115,7 @@ impl Loan {
 
     /// Bus address of the structure.
     pub(crate) fn exported(&self, mem: &dyn Memory) -> Option<u64> {
-        Some(self.reach.export(mem, self.address()?))
+        Some(self.locality.export(mem, self.address()?))
     }
 
     /// Local address of table `index`: tables of addresses come first, then those of counts.
@@ -121,17 +125,17 @@ impl Loan {
         Some(address + page * PAGE)
     }
 
-    /// The node it is lent to; `own` is ours.
+    /// The node it is granted to; `own` is ours.
     pub(crate) fn node(&self, own: NodeId) -> NodeId {
-        match self.reach {
-            Reach::Own => own,
-            Reach::Peer(node) => node,
+        match self.locality {
+            Locality::Own => own,
+            Locality::Peer(node) => node,
         }
     }
 
     /// Pages of shared memory it takes.
-    pub(crate) fn lent_pages(&self) -> usize {
-        loan_pages(self.pages) as usize
+    pub(crate) fn granted_pages(&self) -> usize {
+        page_list_pages(self.pages) as usize
     }
 
     /// Whether `bytes` bytes at local address `address` are in it.
@@ -160,7 +164,7 @@ impl Loan {
         if count == 0 || count > self.pages || !offset.cast_unsigned().is_multiple_of(PAGE) {
             return None;
         }
-        let mut chunks = Chunks::new(self.reach, 0);
+        let mut chunks = Chunks::new(self.locality, 0);
         for first in (0..count).step_by(BATCH) {
             self.read_batch(mem, first, count, &mut chunks)?;
         }
@@ -189,7 +193,7 @@ impl Loan {
         for (address, size) in batch.take((count - first) as usize) {
             let (address, pages) = (u64::from_le(*address), u64::from_le(*size));
             let bytes = usize::try_from(pages.checked_mul(PAGE)?).ok()?;
-            if pages > self.pages - chunks.pages() || !self.reach.reaches(mem, address, bytes) {
+            if pages > self.pages - chunks.pages() || !self.locality.reaches(mem, address, bytes) {
                 return None;
             }
             chunks.push(address, pages)?;
@@ -201,37 +205,39 @@ impl Loan {
 /// What the owner of a window may write to.
 #[derive(Clone, Copy)]
 struct Target<'a> {
-    reach: Reach,
-    /// Within the node: what was lent, and nothing else.
-    lent: Option<&'a Loan>,
+    locality: Locality,
+    /// Within the node: what was granted, and nothing else.
+    granted: Option<&'a PageListBuffer>,
 }
 
 impl Target<'_> {
     fn check(self, mem: &dyn Memory, address: u64, bytes: usize) -> Result<(), BadAddress> {
-        check(match self.reach {
-            Reach::Own => self.lent.is_some_and(|loan| loan.holds(address, bytes)),
-            Reach::Peer(_) => self.reach.reaches(mem, address, bytes),
+        check(match self.locality {
+            Locality::Own => self
+                .granted
+                .is_some_and(|page_list| page_list.holds(address, bytes)),
+            Locality::Peer(_) => self.locality.reaches(mem, address, bytes),
         })
     }
 }
 
-/// Writes a window's page list to the structure lent at bus address `address`; `lent`, when that is
-/// within the node.
+/// Writes a window's page list to the structure at bus address `address`; within the node that is
+/// `granted`.
 ///
 /// # Errors
-/// What was lent is not usable.
+/// What was granted is not usable.
 pub(crate) fn fill(
     mem: &mut dyn Memory,
-    reach: Reach,
-    lent: Option<&Loan>,
+    locality: Locality,
+    granted: Option<&PageListBuffer>,
     address: u64,
     fill: &WindowFill,
     chunks: &Chunks,
 ) -> Result<(), BadAddress> {
     let mut record = WindowRecord::new_zeroed();
-    let target = Target { reach, lent };
+    let target = Target { locality, granted };
     target.check(mem, address, WINDOW_BYTES)?;
-    reach.read(mem, address, record.as_mut_bytes())?;
+    locality.read(mem, address, record.as_mut_bytes())?;
     check(record.magic.get() == QP_MAGIC)?;
     check(u64::try_from(record.pages.get()) == Ok(chunks.pages()))?;
     let (addresses, counts) = (record.addresses.address.get(), record.counts.address.get());
@@ -241,11 +247,11 @@ pub(crate) fn fill(
             batch.write(mem, target, addresses, counts)?;
             batch.restart(index);
         }
-        batch.push(reach.export(mem, address), pages);
+        batch.push(locality.export(mem, address), pages);
     }
     batch.write(mem, target, addresses, counts)?;
     for (offset, bytes) in fill.stores() {
-        reach.write(mem, address + offset, &bytes)?;
+        locality.write(mem, address + offset, &bytes)?;
     }
     Ok(())
 }
@@ -299,7 +305,7 @@ impl Batch {
             let at = table.checked_add((self.first % TABLE_ENTRIES) as u64 * WORD);
             let at = at.ok_or(BadAddress)?;
             target.check(mem, at, bytes.len())?;
-            target.reach.write(mem, at, bytes)?;
+            target.locality.write(mem, at, bytes)?;
         }
         Ok(())
     }
@@ -315,7 +321,7 @@ fn lookup_table(
     let mut word = [0; WORD as usize];
     let entry = lookup.checked_add(index as u64 * WORD).ok_or(BadAddress)?;
     target.check(mem, entry, word.len())?;
-    target.reach.read(mem, entry, &mut word)?;
+    target.locality.read(mem, entry, &mut word)?;
     Ok(u64::from_le_bytes(word))
 }
 

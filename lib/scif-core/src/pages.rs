@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use scif_abi::limits::PAGE_BYTES;
 
 use crate::memory::Place;
-use crate::ring::Reach;
+use crate::ring::Locality;
 
 /// Bytes of a page as a number of the registered address space.
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
@@ -25,7 +25,7 @@ pub struct Run {
 pub struct PinId(pub u64);
 
 /// Pinned pages that the driver hands over for one use: a window or one transfer. When the use is
-/// over, [`Event::Released`](crate::Event::Released) tells so; until then the pages stay.
+/// over, [`Event::Unpin`](crate::Event::Released) tells so; until then the pages stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
     /// What to report when they are no longer used.
@@ -49,16 +49,16 @@ struct Chunk {
 /// All pages of a window, as chunks. Neighbouring runs are merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chunks {
-    reach: Reach,
+    locality: Locality,
     chunks: Vec<Chunk>,
     pages: u64,
 }
 
 impl Chunks {
-    /// No pages yet, of the memory at `reach`; room for `chunks` runs.
-    pub(crate) fn new(reach: Reach, chunks: usize) -> Chunks {
+    /// No pages yet, of the memory at `locality`; room for `chunks` runs.
+    pub(crate) fn new(locality: Locality, chunks: usize) -> Chunks {
         Chunks {
-            reach,
+            locality,
             chunks: Vec::with_capacity(chunks),
             pages: 0,
         }
@@ -66,7 +66,7 @@ impl Chunks {
 
     /// The table for own pages; `None` when a run is empty, unaligned or beyond the last address.
     pub(crate) fn own(runs: &[Run]) -> Option<Chunks> {
-        let mut chunks = Chunks::new(Reach::Own, runs.len());
+        let mut chunks = Chunks::new(Locality::Own, runs.len());
         for run in runs {
             chunks.push(run.address, u64::from(run.pages))?;
         }
@@ -132,7 +132,7 @@ impl Chunks {
         let end = self.chunks.get(index + 1).map_or(self.pages, |c| c.first) * PAGE;
         let into = at.checked_sub(chunk.first * PAGE)?;
         let rest = end.checked_sub(at).filter(|rest| *rest > 0)?;
-        Some((self.reach.place(chunk.address + into), rest))
+        Some((self.locality.place(chunk.address + into), rest))
     }
 
     /// As `run`, with the chunk looked up; `None` beyond the end.

@@ -11,33 +11,37 @@ use crate::node::Node;
 
 impl Node {
     /// Whether messages may be there that no doorbell tells of.
-    fn sees_messages(&mut self, mem: &mut dyn Memory) -> bool {
+    fn has_unpolled_messages(&mut self, mem: &mut dyn Memory) -> bool {
         // What is left of those seen already is for the next turn, not for this look.
-        let looks = self.is_unasked && !self.has_unread && !self.is_dismissed;
+        let looks = self.is_doorbell_suppressed && !self.has_unread && !self.is_dismissed;
         looks && self.has_messages(mem)
     }
 }
 
 impl Engine {
-    /// From now on the caller looks at the rings by itself ([`look`](Self::look)), in every turn,
-    /// until it calls [`rest`](Self::rest).
-    pub fn watch(&mut self) {
-        self.is_watching = true;
+    /// From now on the caller polls the rings itself ([`poll_rings`](Self::poll_rings)), in every
+    /// iteration, until it calls [`stop_polling`](Self::stop_polling).
+    pub fn start_polling(&mut self) {
+        self.is_polling = true;
     }
 
     /// Whether a node that was not asked to ring has put messages, or one that tells of everything
-    /// has made room without having told: [`look`](Self::look) takes them.
-    pub fn sees_messages(&mut self, mem: &mut dyn Memory) -> bool {
-        self.nodes.values_mut().any(|node| node.sees_messages(mem)) || self.sees_room(mem)
+    /// has made room without having told: [`poll_rings`](Self::poll_rings) takes them.
+    pub fn has_unpolled_messages(&mut self, mem: &mut dyn Memory) -> bool {
+        self.nodes
+            .values_mut()
+            .any(|node| node.has_unpolled_messages(mem))
+            || self.any_credit(mem)
     }
 
     /// Takes and handles the messages that no doorbell tells of, and goes on where there is room.
-    pub fn look(&mut self, mem: &mut dyn Memory) {
-        self.feed_starved(mem);
+    pub fn poll_rings(&mut self, mem: &mut dyn Memory) {
+        self.resume_credit_waiters(mem);
         let mut next = 0;
         loop {
             let mut nodes = self.nodes.range_mut(next..);
-            let seen = nodes.find_map(|(number, node)| node.sees_messages(mem).then_some(*number));
+            let seen =
+                nodes.find_map(|(number, node)| node.has_unpolled_messages(mem).then_some(*number));
             let Some(number) = seen else {
                 return;
             };
@@ -48,16 +52,16 @@ impl Engine {
 
     /// The caller is about to sleep: nodes are asked to ring when they put messages. What one has
     /// put meanwhile is work for the next turn, which [`next_deadline`](Self::next_deadline) tells.
-    pub fn rest(&mut self, mem: &mut dyn Memory) {
-        self.is_watching = false;
+    pub fn stop_polling(&mut self, mem: &mut dyn Memory) {
+        self.is_polling = false;
         let mut next = 0;
         loop {
             let mut nodes = self.nodes.range_mut(next..);
-            let Some((&number, node)) = nodes.find(|(_, node)| node.is_unasked) else {
+            let Some((&number, node)) = nodes.find(|(_, node)| node.is_doorbell_suppressed) else {
                 return;
             };
-            node.is_unasked = false;
-            self.ask_for_doorbell(mem, number);
+            node.is_doorbell_suppressed = false;
+            self.enable_doorbell(mem, number);
             next = number.saturating_add(1);
         }
     }

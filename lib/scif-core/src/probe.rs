@@ -21,7 +21,7 @@ impl Engine {
     /// it has sent since [`link_up`](Self::link_up). A node that has had time, and has not sent
     /// more by the next question, does not work any more. `None`: it is not asked, as there is no
     /// link, or one side has left.
-    pub fn ask_for_life(&mut self, mem: &mut dyn Memory, node: NodeId) -> Option<u64> {
+    pub fn probe_peer(&mut self, mem: &mut dyn Memory, node: NodeId) -> Option<u64> {
         self.drain(mem, node);
         let link = self.nodes.get(&node)?;
         if !matches!(link.state, LinkState::Greeting | LinkState::Online) {

@@ -8,7 +8,7 @@ use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_LOOK_NS, CLIENT_RETRY_DOUBLINGS, C
 use scif_abi::trace::What;
 use scif_ring::validity::{self, ValidityMemory};
 
-use crate::bypass::Direct;
+use crate::bypass::Bypass;
 use crate::connection::{Connection, ConnectionId, Phase};
 use crate::endpoint::EndpointId;
 use crate::engine::Engine;
@@ -18,7 +18,7 @@ use crate::window::WindowId;
 
 /// A window that ends, and waits for copies of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settling {
+pub(crate) struct Quiescing {
     connection: ConnectionId,
     what: Ending,
     /// For how long (ns) it still waits, of the time in which we watch.
@@ -31,7 +31,7 @@ pub(crate) enum Ending {
     /// A window of the peer, which waits for our answer.
     Remote(RemoteWindowId),
     /// An own one, of which the peer has not been told.
-    Own(WindowId),
+    Local(WindowId),
     /// An endpoint that was closed.
     Endpoint(EndpointId),
 }
@@ -39,23 +39,23 @@ pub(crate) enum Ending {
 /// The words of a control page.
 struct Page<'a> {
     mem: &'a mut dyn Memory,
-    direct: &'a mut Direct,
+    bypass: &'a mut Bypass,
 }
 
 impl ValidityMemory for Page<'_> {
     fn epoch(&self) -> u32 {
         // Ours, not what a client may have made of it.
-        self.direct.epoch
+        self.bypass.epoch
     }
 
     fn set_epoch(&mut self, epoch: u32) {
-        self.direct.epoch = epoch;
-        self.mem.store_index(self.direct.page + EPOCH_OFFSET, epoch);
+        self.bypass.epoch = epoch;
+        self.mem.store_index(self.bypass.page + EPOCH_OFFSET, epoch);
         self.mem.full_fence();
     }
 
     fn busy(&self) -> u32 {
-        let words = self.direct.busy_words();
+        let words = self.bypass.busy_words();
         let busy = words.map(|word| self.mem.load_index(word));
         // They may be any numbers.
         busy.fold(0, u32::saturating_add)
@@ -69,7 +69,7 @@ impl ValidityMemory for Page<'_> {
 
 impl Connection {
     /// What clients are to know of it.
-    fn direct_state(&self) -> u32 {
+    fn bypass_state(&self) -> u32 {
         if self.endpoint.is_none() || self.rings.is_none() {
             STATE_ENDED
         } else if self.phase == Phase::Connected {
@@ -81,32 +81,32 @@ impl Connection {
 
     /// The control page, if there are clients.
     fn page<'a>(&'a mut self, mem: &'a mut dyn Memory) -> Option<Page<'a>> {
-        let direct = self.direct.as_mut()?;
-        Some(Page { mem, direct })
+        let bypass = self.bypass.as_mut()?;
+        Some(Page { mem, bypass })
     }
 }
 
 impl Engine {
     /// A connection's state may have changed: its clients, if any, are told soon.
-    pub(crate) fn restate(&mut self, id: ConnectionId) {
+    pub(crate) fn publish_state(&mut self, id: ConnectionId) {
         if self
             .connections
             .get(id.0)
             .is_some_and(Connection::is_mapped)
         {
-            self.restated.push(id);
+            self.state_changes.push(id);
         }
     }
 
     /// Tells clients of changes of state.
-    pub(crate) fn tell_states(&mut self, mem: &mut dyn Memory) {
-        while let Some(id) = self.restated.pop() {
+    pub(crate) fn publish_states(&mut self, mem: &mut dyn Memory) {
+        while let Some(id) = self.state_changes.pop() {
             let Some(connection) = self.connections.get_mut(id.0) else {
                 continue;
             };
-            let state = connection.direct_state();
+            let state = connection.bypass_state();
             if let Some(mut page) = connection.page(mem) {
-                let word = page.direct.page + STATE_OFFSET;
+                let word = page.bypass.page + STATE_OFFSET;
                 page.mem.store_index(word, state);
                 validity::advance(&mut page);
             }
@@ -114,8 +114,8 @@ impl Engine {
     }
 
     /// A window of a connection ends: no client begins a copy to or from it any more. True: none
-    /// is under way either. Otherwise [`end_settled`](Self::end_settled) is called later.
-    pub(crate) fn settle(
+    /// is under way either. Otherwise [`on_quiesced`](Self::on_quiesced) is called later.
+    pub(crate) fn quiesce(
         &mut self,
         mem: &mut dyn Memory,
         connection: Option<ConnectionId>,
@@ -133,11 +133,11 @@ impl Engine {
         };
         validity::advance(&mut page);
         // While earlier windows of it wait, this one does: a look for each of thousands would cost.
-        let waits = self
-            .settling
+        let pending_on = self
+            .quiescing
             .last()
             .is_some_and(|last| last.connection == id);
-        let is_idle = !waits && validity::is_idle(&page);
+        let is_idle = !pending_on && validity::is_idle(&page);
         // A client that sleeps has the window mapped perhaps; it is to let go of it.
         if let Some(endpoint) = endpoint {
             self.announce(endpoint);
@@ -145,11 +145,11 @@ impl Engine {
         if is_idle {
             return true;
         }
-        if self.settling.is_empty() {
-            self.settle_at = self.now.saturating_add(CLIENT_RETRY_NS);
-            self.settled_at = self.now;
+        if self.quiescing.is_empty() {
+            self.quiesce_check_at = self.now.saturating_add(CLIENT_RETRY_NS);
+            self.quiesce_checked_at = self.now;
         }
-        self.settling.push(Settling {
+        self.quiescing.push(Quiescing {
             connection: id,
             what,
             left: CLIENT_COPY_NS,
@@ -165,92 +165,93 @@ impl Engine {
     }
 
     /// Nobody copies to or from this window any more, or has had time enough to end.
-    fn end_settled(&mut self, mem: &mut dyn Memory, what: Ending) {
+    fn on_quiesced(&mut self, mem: &mut dyn Memory, what: Ending) {
         match what {
             Ending::Remote(id) => self.answer_unregister(mem, id),
-            Ending::Own(id) => self.tell_unregister(mem, id),
+            Ending::Local(id) => self.send_unregister(mem, id),
             Ending::Endpoint(id) => self.end_departure(id),
         }
     }
 
     /// The last client of a connection is gone.
-    pub(crate) fn settle_all(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        if self.settling.is_empty() {
+    pub(crate) fn end_all_quiescing(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        if self.quiescing.is_empty() {
             return;
         }
-        let is_its = |settling: &mut Settling| settling.connection == id;
-        let ended: alloc::vec::Vec<Settling> = self.settling.extract_if(.., is_its).collect();
-        for settling in ended {
-            self.end_settled(mem, settling.what);
+        let is_its = |quiescing: &mut Quiescing| quiescing.connection == id;
+        let ended: alloc::vec::Vec<Quiescing> = self.quiescing.extract_if(.., is_its).collect();
+        for quiescing in ended {
+            self.on_quiesced(mem, quiescing.what);
         }
     }
 
     /// A client has locked a ring that somebody waits for: whoever does shall try again soon, and
     /// ever later while the ring stays locked.
-    pub(crate) fn retry_locked(&mut self, id: ConnectionId) {
+    pub(crate) fn retry_ring(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id.0)
-            && !connection.is_blocked
+            && !connection.has_ring_retry
         {
-            let doublings = connection.locked_looks.min(CLIENT_RETRY_DOUBLINGS);
-            connection.locked_looks = connection.locked_looks.saturating_add(1);
-            self.retry_in(id, CLIENT_RETRY_NS << doublings);
+            let doublings = connection.failed_locks.min(CLIENT_RETRY_DOUBLINGS);
+            connection.failed_locks = connection.failed_locks.saturating_add(1);
+            self.retry_ring_in(id, CLIENT_RETRY_NS << doublings);
         }
     }
 
     /// Clients move so much at this moment that one cannot say what is there: whoever asked shall
     /// ask again soon.
-    pub(crate) fn retry_soon(&mut self, id: ConnectionId) {
-        self.retry_in(id, CLIENT_RETRY_NS);
+    pub(crate) fn retry_ring_soon(&mut self, id: ConnectionId) {
+        self.retry_ring_in(id, CLIENT_RETRY_NS);
     }
 
-    fn retry_in(&mut self, id: ConnectionId, wait: u64) {
+    fn retry_ring_in(&mut self, id: ConnectionId, wait: u64) {
         if let Some(connection) = self.connections.get_mut(id.0)
-            && !connection.is_blocked
+            && !connection.has_ring_retry
         {
-            connection.is_blocked = true;
-            self.blocked.insert((self.now.saturating_add(wait), id));
+            connection.has_ring_retry = true;
+            self.ring_retries
+                .insert((self.now.saturating_add(wait), id));
         }
     }
 
     /// When clients are to be looked at again.
     pub(crate) fn next_client_deadline(&self) -> Option<u64> {
-        let blocked = self.blocked.first().map(|(until, _)| *until);
-        let settling = (!self.settling.is_empty()).then_some(self.settle_at);
-        blocked.into_iter().chain(settling).min()
+        let ring_retries = self.ring_retries.first().map(|(until, _)| *until);
+        let quiescing = (!self.quiescing.is_empty()).then_some(self.quiesce_check_at);
+        ring_retries.into_iter().chain(quiescing).min()
     }
 
     /// Looks again at what waits for clients.
     pub(crate) fn tick_clients(&mut self, mem: &mut dyn Memory) {
-        while let Some((until, id)) = self.blocked.first().copied() {
+        while let Some((until, id)) = self.ring_retries.first().copied() {
             if until > self.now {
                 break;
             }
-            self.blocked.pop_first();
+            self.ring_retries.pop_first();
             let Some(connection) = self.connections.get_mut(id.0) else {
                 continue;
             };
-            connection.is_blocked = false;
+            connection.has_ring_retry = false;
             if let Some(endpoint) = connection.endpoint {
                 self.announce(endpoint);
             }
         }
-        if !self.settling.is_empty() && self.settle_at <= self.now {
-            self.settle_at = self.now.saturating_add(CLIENT_RETRY_NS);
-            let watched = (self.now - self.settled_at).min(CLIENT_LOOK_NS);
-            self.settled_at = self.now;
+        if !self.quiescing.is_empty() && self.quiesce_check_at <= self.now {
+            self.quiesce_check_at = self.now.saturating_add(CLIENT_RETRY_NS);
+            let watched = (self.now - self.quiesce_checked_at).min(CLIENT_LOOK_NS);
+            self.quiesce_checked_at = self.now;
             // One look for all windows of a connection, which mostly come together.
             let mut looked = None;
-            for mut settling in core::mem::take(&mut self.settling) {
-                let id = settling.connection;
+            for mut quiescing in core::mem::take(&mut self.quiescing) {
+                let id = quiescing.connection;
                 let is_idle = match looked {
                     Some((connection, is_idle)) if connection == id => is_idle,
                     _ => self.has_no_copies(mem, id),
                 };
                 looked = Some((id, is_idle));
                 if !is_idle {
-                    settling.left = settling.left.saturating_sub(watched);
-                    if settling.left > 0 {
-                        self.settling.push(settling);
+                    quiescing.left = quiescing.left.saturating_sub(watched);
+                    if quiescing.left > 0 {
+                        self.quiescing.push(quiescing);
                         continue;
                     }
                     self.stats.stuck_copies += 1;
@@ -263,7 +264,7 @@ impl Engine {
                     }
                     self.trace(What::CopyStuck, self.config.node, 0);
                 }
-                self.end_settled(mem, settling.what);
+                self.on_quiesced(mem, quiescing.what);
             }
         }
     }

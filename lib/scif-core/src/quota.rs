@@ -25,9 +25,9 @@ pub enum Resource {
     Transfers,
     /// Calls that wait; counted by whoever keeps them.
     Requests,
-    /// Direct handles.
-    Direct,
-    /// Open files that are neither endpoints nor direct handles; counted by whoever keeps them.
+    /// Bypass handles.
+    Bypass,
+    /// Open files that are neither endpoints nor bypass handles; counted by whoever keeps them.
     Files,
 }
 
@@ -41,7 +41,7 @@ impl Resource {
         Resource::Pages,
         Resource::Transfers,
         Resource::Requests,
-        Resource::Direct,
+        Resource::Bypass,
         Resource::Files,
     ];
 

@@ -12,17 +12,17 @@ use crate::connection::{ConnectionId, Ends, Phase};
 use crate::engine::Engine;
 use crate::mapping::RemoteWindowId;
 use crate::memory::Memory;
-use crate::page_list::{Loan, is_size_allowed, loan_pages};
+use crate::page_list::{PageListBuffer, is_size_allowed, page_list_pages};
 use crate::quiesce::Ending;
-use crate::ring::Reach;
-use crate::window::{Farewell, Remote, RemoteWindow, Slot, range_end};
+use crate::ring::Locality;
+use crate::window::{PendingReply, Remote, RemoteWindow, Slot, range_end};
 
 impl RemoteWindow {
     /// Whether the owner waits for a word that can be said now: that the window is not used any
     /// more, or first that it is still mapped. Copies end soon, so that is said when they have.
-    pub(crate) fn owes_word(&self) -> bool {
-        let is_wanted = self.farewell == Farewell::None || self.is_settling;
-        let is_answer = self.farewell == Farewell::Answer;
+    pub(crate) fn can_reply(&self) -> bool {
+        let is_wanted = self.pending_reply == PendingReply::None || self.is_quiescing;
+        let is_answer = self.pending_reply == PendingReply::UnregisterAck;
         !is_wanted && self.jobs == 0 && (self.mapped == 0 || is_answer)
     }
 }
@@ -36,7 +36,7 @@ impl Engine {
         pages: u64,
         waiter: u64,
     ) {
-        let body = match self.lend(mem, ends.peer.node(), pages) {
+        let body = match self.grant_page_list(mem, ends.peer.node(), pages) {
             Some((user_window, address)) => NodeMessage::AllocGrant {
                 user_window,
                 address,
@@ -52,33 +52,38 @@ impl Engine {
     }
 
     /// Lends a structure; its id and bus address.
-    fn lend(&mut self, mem: &mut dyn Memory, node: NodeId, pages: u64) -> Option<(u64, u64)> {
-        let burden = self.windows.burden(node);
+    fn grant_page_list(
+        &mut self,
+        mem: &mut dyn Memory,
+        node: NodeId,
+        pages: u64,
+    ) -> Option<(u64, u64)> {
+        let peer_usage = self.windows.peer_usage(node);
         if !is_size_allowed(pages)
-            || burden.windows >= MAX_WINDOWS
-            || burden.lent_pages + loan_pages(pages) as usize > MAX_LENT_PAGES
+            || peer_usage.windows >= MAX_WINDOWS
+            || peer_usage.granted_pages + page_list_pages(pages) as usize > MAX_LENT_PAGES
         {
             return None;
         }
-        let loan = Loan::new(mem, self.reach(node), pages)?;
-        let lent = loan.lent_pages();
-        let Some(address) = loan.exported(mem) else {
-            loan.free(mem);
+        let page_list = PageListBuffer::new(mem, self.locality(node), pages)?;
+        let lent = page_list.granted_pages();
+        let Some(address) = page_list.exported(mem) else {
+            page_list.free(mem);
             return None;
         };
-        let id = self.windows.remote.insert(Remote::Lent(loan))?;
-        let burden = self.windows.burden_mut(node);
-        burden.windows += 1;
-        burden.lent_pages += lent;
+        let id = self.windows.remote.insert(Remote::Granted(page_list))?;
+        let peer_usage = self.windows.peer_usage_mut(node);
+        peer_usage.windows += 1;
+        peer_usage.granted_pages += lent;
         self.stats.pages += lent;
         Some((id, address))
     }
 
     /// The structure `id`, if it is lent to `node`.
-    fn loan(&mut self, node: NodeId, id: u64) -> Option<&Loan> {
-        let reach = Reach::to(node, self.config.node);
+    fn page_list(&mut self, node: NodeId, id: u64) -> Option<&PageListBuffer> {
+        let locality = Locality::to(node, self.config.node);
         match self.windows.remote.get(id) {
-            Some(Remote::Lent(loan)) if loan.reach == reach => Some(loan),
+            Some(Remote::Granted(page_list)) if page_list.locality == locality => Some(page_list),
             _ => {
                 self.stats.stale_ids += 1;
                 None
@@ -87,23 +92,23 @@ impl Engine {
     }
 
     /// A loan is over: its pages are free again.
-    fn end_loan(&mut self, mem: &mut dyn Memory, node: NodeId, loan: Loan) {
-        let lent = loan.lent_pages();
-        let burden = self.windows.burden_mut(node);
-        burden.lent_pages = burden.lent_pages.saturating_sub(lent);
+    fn free_page_list(&mut self, mem: &mut dyn Memory, node: NodeId, page_list: PageListBuffer) {
+        let lent = page_list.granted_pages();
+        let peer_usage = self.windows.peer_usage_mut(node);
+        peer_usage.granted_pages = peer_usage.granted_pages.saturating_sub(lent);
         self.stats.pages -= lent;
-        loan.free(mem);
+        page_list.free(mem);
     }
 
     /// Takes the structure `id` back from `node`: there will be no window.
     pub(crate) fn on_free_virtual(&mut self, mem: &mut dyn Memory, node: NodeId, id: u64) {
-        if self.loan(node, id).is_none() {
+        if self.page_list(node, id).is_none() {
             return;
         }
-        if let Some(Remote::Lent(loan)) = self.windows.remote.remove(id) {
-            let burden = self.windows.burden_mut(node);
-            burden.windows = burden.windows.saturating_sub(1);
-            self.end_loan(mem, node, loan);
+        if let Some(Remote::Granted(page_list)) = self.windows.remote.remove(id) {
+            let peer_usage = self.windows.peer_usage_mut(node);
+            peer_usage.windows = peer_usage.windows.saturating_sub(1);
+            self.free_page_list(mem, node, page_list);
         }
     }
 
@@ -157,19 +162,19 @@ impl Engine {
             (Ends { local, peer }, connection.remote)
         };
         let node = ends.peer.node();
-        let announced = self.loan(node, id)?.read(mem)?;
+        let announced = self.page_list(node, id)?.read(mem)?;
         if node == self.config.node {
             // We wrote it ourselves: what differs now is nonsense somebody else has stored.
-            let own = self.windows.own.get(owner_window)?;
-            let told = (announced.offset, announced.protection, &announced.chunks);
-            if told != (own.offset, own.protection, &own.chunks) {
+            let own = self.windows.local.get(owner_window)?;
+            let written = (announced.offset, announced.protection, &announced.chunks);
+            if written != (own.offset, own.protection, &own.chunks) {
                 return None;
             }
         }
         let end = range_end(announced.offset, announced.chunks.bytes())?;
         let space = &self.connections.get(connection.0)?.remote_space;
         let is_free = space.overlapping(announced.offset, end).next().is_none();
-        let chunks = self.windows.burden(node).chunks + announced.chunks.len();
+        let chunks = self.windows.peer_usage(node).chunks + announced.chunks.len();
         (is_free && chunks <= MAX_PEER_CHUNKS).then_some(RemoteWindow {
             connection: Some(connection),
             through: connection,
@@ -179,8 +184,8 @@ impl Engine {
             offset: announced.offset,
             protection: announced.protection,
             chunks: announced.chunks,
-            farewell: Farewell::None,
-            is_settling: false,
+            pending_reply: PendingReply::None,
+            is_quiescing: false,
             mapped: 0,
             cached: 0,
             jobs: 0,
@@ -190,7 +195,7 @@ impl Engine {
     /// Puts a window in the place of the structure it was described in.
     fn add_remote(&mut self, mem: &mut dyn Memory, id: u64, window: RemoteWindow) {
         let node = window.ends.peer.node();
-        self.windows.burden_mut(node).chunks += window.chunks.len();
+        self.windows.peer_usage_mut(node).chunks += window.chunks.len();
         if let Some(connection) = window.connection
             && let Some(connection) = self.connections.get_mut(connection.0)
         {
@@ -199,9 +204,9 @@ impl Engine {
             connection.remote_space.insert(window.offset, slot);
         }
         if let Some(entry) = self.windows.remote.get_mut(id)
-            && let Remote::Lent(loan) = core::mem::replace(entry, Remote::Window(window))
+            && let Remote::Granted(page_list) = core::mem::replace(entry, Remote::Window(window))
         {
-            self.end_loan(mem, node, loan);
+            self.free_page_list(mem, node, page_list);
         }
     }
 
@@ -229,18 +234,18 @@ impl Engine {
             };
             return self.post(mem, ends, body);
         };
-        if window.farewell != Farewell::None {
+        if window.pending_reply != PendingReply::None {
             self.stats.unexpected_messages += 1;
             return;
         }
-        window.farewell = Farewell::Answer;
-        window.is_settling = true;
+        window.pending_reply = PendingReply::UnregisterAck;
+        window.is_quiescing = true;
         let (offset, connection) = (window.offset, window.connection.take());
         let through = window.through;
         if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
             connection.remote_space.remove(offset);
         }
-        if self.settle(mem, Some(through), Ending::Remote(id)) {
+        if self.quiesce(mem, Some(through), Ending::Remote(id)) {
             self.answer_unregister(mem, id);
         }
     }
@@ -250,22 +255,22 @@ impl Engine {
         let Some(window) = self.windows.remote_mut(id) else {
             return;
         };
-        window.is_settling = false;
-        if window.owes_word() {
-            self.say_word(mem, id);
+        window.is_quiescing = false;
+        if window.can_reply() {
+            self.send_reply(mem, id);
         }
     }
 
     /// Tells the owner that nothing uses its window any more, or that only mappings do: these last
     /// as long as their programs like.
-    fn say_word(&mut self, mem: &mut dyn Memory, id: RemoteWindowId) {
+    fn send_reply(&mut self, mem: &mut dyn Memory, id: RemoteWindowId) {
         let Some(window) = self.windows.remote_mut(id) else {
             return;
         };
         if window.mapped == 0 {
-            return self.say_farewell(mem, id);
+            return self.send_last_reply(mem, id);
         }
-        window.farewell = Farewell::Munmap;
+        window.pending_reply = PendingReply::Munmap;
         let is_offset_free = u64::from(window.mapped == window.cached);
         let (ends, owner, owner_window) = (window.ends, window.owner, window.owner_window);
         let body = NodeMessage::UnregisterNack {
@@ -277,23 +282,23 @@ impl Engine {
     }
 
     /// Tells the owners of windows whose uses have ended.
-    pub(crate) fn answer_ended(&mut self, mem: &mut dyn Memory) {
+    pub(crate) fn send_pending_replies(&mut self, mem: &mut dyn Memory) {
         while let Some(id) = self.ended.pop() {
-            if self.windows.remote(id).is_some_and(RemoteWindow::owes_word) {
-                self.say_word(mem, id);
+            if self.windows.remote(id).is_some_and(RemoteWindow::can_reply) {
+                self.send_reply(mem, id);
             }
         }
     }
 
     /// Tells the owner that its window is not used any more, and forgets it.
-    fn say_farewell(&mut self, mem: &mut dyn Memory, id: RemoteWindowId) {
+    fn send_last_reply(&mut self, mem: &mut dyn Memory, id: RemoteWindowId) {
         let Some(window) = self.windows.remote(id) else {
             return;
         };
         let (ends, owner, owner_window) = (window.ends, window.owner, window.owner_window);
-        let body = match window.farewell {
-            Farewell::Munmap => NodeMessage::Munmap { owner_window },
-            Farewell::None | Farewell::Answer => NodeMessage::UnregisterAck {
+        let body = match window.pending_reply {
+            PendingReply::Munmap => NodeMessage::Munmap { owner_window },
+            PendingReply::None | PendingReply::UnregisterAck => NodeMessage::UnregisterAck {
                 owner,
                 owner_window,
             },
@@ -308,10 +313,10 @@ impl Engine {
             return;
         };
         let node = window.ends.peer.node();
-        self.note_stray(id, node, window.mapped);
-        let burden = self.windows.burden_mut(node);
-        burden.windows = burden.windows.saturating_sub(1);
-        burden.chunks = burden.chunks.saturating_sub(window.chunks.len());
+        self.note_orphan(id, node, window.mapped);
+        let peer_usage = self.windows.peer_usage_mut(node);
+        peer_usage.windows = peer_usage.windows.saturating_sub(1);
+        peer_usage.chunks = peer_usage.chunks.saturating_sub(window.chunks.len());
         let connection = window.connection;
         if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
             connection.remote_space.remove(window.offset);
@@ -337,7 +342,7 @@ impl Engine {
     pub(crate) fn forget_windows_of(&mut self, node: NodeId) {
         let is_of_node = |(_, remote): &(u64, &Remote)| match remote {
             Remote::Window(window) => window.ends.peer.node() == node,
-            Remote::Lent(_) => false,
+            Remote::Granted(_) => false,
         };
         let of_node = self.windows.remote.iter().filter(is_of_node);
         let ids: Vec<u64> = of_node.map(|(id, _)| id).collect();
@@ -347,10 +352,10 @@ impl Engine {
     }
 
     /// Node `node` can no longer touch our memory: what was lent to it is free.
-    pub(crate) fn end_loans_to(&mut self, mem: &mut dyn Memory, node: NodeId) {
-        let reach = self.reach(node);
+    pub(crate) fn free_page_lists_of(&mut self, mem: &mut dyn Memory, node: NodeId) {
+        let locality = self.locality(node);
         let is_lent = |remote: &Remote| match remote {
-            Remote::Lent(loan) => loan.reach == reach,
+            Remote::Granted(page_list) => page_list.locality == locality,
             Remote::Window(_) => false,
         };
         let lent = self.windows.remote.iter().filter(|(_, r)| is_lent(r));

@@ -9,21 +9,21 @@ use alloc::vec::Vec;
 use scif_abi::NodeId;
 use scif_abi::limits::ANSWER_TIMEOUT_NS;
 
-use crate::down::Loss;
+use crate::down::DownReason;
 use crate::engine::Engine;
 use crate::memory::Memory;
 use crate::window::{WindowId, WindowState};
 
 impl Engine {
     /// A question is asked now, whose answer is to be here in time.
-    pub(crate) fn expect_answer(&mut self) {
+    pub(crate) fn expect_response(&mut self) {
         let due = self.now.saturating_add(ANSWER_TIMEOUT_NS);
-        self.answers_at.get_or_insert(due);
+        self.responses_due.get_or_insert(due);
     }
 
     /// Looks for answers that are late.
-    pub(crate) fn tick_answers(&mut self, mem: &mut dyn Memory) {
-        if self.answers_at.is_none_or(|at| at > self.now) {
+    pub(crate) fn tick_responses(&mut self, mem: &mut dyn Memory) {
+        if self.responses_due.is_none_or(|at| at > self.now) {
             return;
         }
         for node in self.late_nodes().into_keys() {
@@ -33,7 +33,7 @@ impl Engine {
         for (node, question) in self.late_nodes() {
             self.stats.missing_answers += 1;
             log::warn!("node {node}: no answer to {question} for too long");
-            self.fail_link(node, Loss::NoAnswer);
+            self.fail_link(node, DownReason::NoResponse);
         }
         let unregisters = self.unregisters();
         let late = unregisters.filter(|(_, since)| self.is_late(*since));
@@ -41,7 +41,7 @@ impl Engine {
             self.stats.missing_answers += 1;
             self.count_as_used(id);
         }
-        self.answers_at = self.next_answer();
+        self.responses_due = self.next_response_timeout();
     }
 
     /// When a question that was asked at `since` counts as not answered.
@@ -52,7 +52,7 @@ impl Engine {
     /// Questions that other nodes, which can still answer, are to answer at once: whom, what, and
     /// since when (ns).
     fn questions(&self) -> impl Iterator<Item = (NodeId, &'static str, u64)> {
-        let windows = self.windows.own.iter().filter_map(|(_, window)| {
+        let windows = self.windows.local.iter().filter_map(|(_, window)| {
             let question = match window.state {
                 WindowState::Requested => "ALLOC_REQ",
                 WindowState::Announced => "REGISTER",
@@ -61,7 +61,7 @@ impl Engine {
             Some((window.ends.peer.node(), question, window.asked_at))
         });
         let calls = self.calls.iter().filter_map(|(_, call)| {
-            let is_due = call.result.is_none() && call.waits.is_answered_at_once();
+            let is_due = call.result.is_none() && call.pending_on.expects_prompt_response();
             let connection = self.connections.get(call.connection.0);
             let node = connection.filter(|_| is_due)?.peer.node();
             Some((node, "MARK or SIG", call.asked_at))
@@ -78,13 +78,13 @@ impl Engine {
 
     /// Windows of which the peer has been asked whether it still uses them, and since when (ns).
     fn unregisters(&self) -> impl Iterator<Item = (WindowId, u64)> {
-        let windows = self.windows.own.iter();
+        let windows = self.windows.local.iter();
         let windows = windows.filter(|(_, w)| w.state == WindowState::Unregistering);
         windows.map(|(id, window)| (WindowId(id), window.asked_at))
     }
 
     /// When the next answer will be late.
-    fn next_answer(&self) -> Option<u64> {
+    fn next_response_timeout(&self) -> Option<u64> {
         let questions = self.questions().map(|(.., since)| since);
         let since = questions.chain(self.unregisters().map(|(_, since)| since));
         Some(since.min()?.saturating_add(ANSWER_TIMEOUT_NS))

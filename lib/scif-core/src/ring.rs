@@ -10,28 +10,28 @@ use crate::memory::{BadAddress, Memory, Place};
 
 /// Whose memory the other side of a connection is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum Locality {
     /// Ours: a connection within the node.
     Own,
     /// That node's.
     Peer(NodeId),
 }
 
-impl Reach {
+impl Locality {
     /// How node `own` reaches the memory of `node`.
-    pub(crate) fn to(node: NodeId, own: NodeId) -> Reach {
+    pub(crate) fn to(node: NodeId, own: NodeId) -> Locality {
         if node == own {
-            Reach::Own
+            Locality::Own
         } else {
-            Reach::Peer(node)
+            Locality::Peer(node)
         }
     }
 
     /// The place of the byte at `address` there.
     pub(crate) fn place(self, address: u64) -> Place {
         match self {
-            Reach::Own => Place::Own(address),
-            Reach::Peer(node) => Place::Peer(node, address),
+            Locality::Own => Place::Own(address),
+            Locality::Peer(node) => Place::Peer(node, address),
         }
     }
 
@@ -42,8 +42,8 @@ impl Reach {
         bytes: &[u8],
     ) -> Result<(), BadAddress> {
         match self {
-            Reach::Own => mem.write(address, bytes),
-            Reach::Peer(node) => mem.peer_write(node, address, bytes)?,
+            Locality::Own => mem.write(address, bytes),
+            Locality::Peer(node) => mem.peer_write(node, address, bytes)?,
         }
         Ok(())
     }
@@ -55,8 +55,8 @@ impl Reach {
         value: u32,
     ) -> Result<(), BadAddress> {
         match self {
-            Reach::Own => mem.store_index(address, value),
-            Reach::Peer(node) => mem.peer_store_index(node, address, value)?,
+            Locality::Own => mem.store_index(address, value),
+            Locality::Peer(node) => mem.peer_store_index(node, address, value)?,
         }
         Ok(())
     }
@@ -68,8 +68,8 @@ impl Reach {
         buffer: &mut [u8],
     ) -> Result<(), BadAddress> {
         match self {
-            Reach::Own => mem.read(address, buffer),
-            Reach::Peer(node) => mem.peer_read(node, address, buffer)?,
+            Locality::Own => mem.read(address, buffer),
+            Locality::Peer(node) => mem.peer_read(node, address, buffer)?,
         }
         Ok(())
     }
@@ -77,16 +77,16 @@ impl Reach {
     /// Within the node there is nothing to check: such addresses are never read from memory.
     pub(crate) fn reaches(self, mem: &dyn Memory, address: u64, bytes: usize) -> bool {
         match self {
-            Reach::Own => true,
-            Reach::Peer(node) => mem.peer_reaches(node, address, bytes),
+            Locality::Own => true,
+            Locality::Peer(node) => mem.peer_reaches(node, address, bytes),
         }
     }
 
     /// The address under which the other side reaches our byte at `address`.
     pub(crate) fn export(self, mem: &dyn Memory, address: u64) -> u64 {
         match self {
-            Reach::Own => address,
-            Reach::Peer(node) => mem.export(node, address),
+            Locality::Own => address,
+            Locality::Peer(node) => mem.export(node, address),
         }
     }
 }
@@ -103,16 +103,16 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Makes a queue pair structure and its ring for the other side at `reach`.
+    /// Makes a queue pair structure and its ring for the other side at `locality`.
     pub(crate) fn allocate(
         mem: &mut dyn Memory,
-        reach: Reach,
+        locality: Locality,
         ring_bytes: u32,
         extensions: u32,
     ) -> Option<Block> {
         let address = mem.allocate(Block::bytes_for(ring_bytes))?;
-        let exported = reach.export(mem, address);
-        let buffer = reach.export(mem, address + limits::PAGE_BYTES as u64);
+        let exported = locality.export(mem, address);
+        let buffer = locality.export(mem, address + limits::PAGE_BYTES as u64);
         let structure = QueuePair::new(exported, buffer, ring_bytes, extensions);
         mem.write(address, structure.as_bytes());
         Some(Block {
@@ -124,11 +124,15 @@ impl Block {
 
     /// As `allocate` for a connection, with a ring of at most `most` bytes. A block is contiguous
     /// memory, which may be there in small pieces only: then the ring is smaller, a page at least.
-    pub(crate) fn allocate_at_most(mem: &mut dyn Memory, reach: Reach, most: u32) -> Option<Block> {
+    pub(crate) fn allocate_at_most(
+        mem: &mut dyn Memory,
+        locality: Locality,
+        most: u32,
+    ) -> Option<Block> {
         let least = most.min(limits::PAGE_BYTES as u32);
         let sizes = core::iter::successors(Some(most), |bytes| Some(bytes / 2));
         let mut sizes = sizes.take_while(|bytes| *bytes >= least);
-        sizes.find_map(|bytes| Block::allocate(mem, reach, bytes, 0))
+        sizes.find_map(|bytes| Block::allocate(mem, locality, bytes, 0))
     }
 
     fn bytes_for(ring_bytes: u32) -> usize {
@@ -153,7 +157,7 @@ impl Block {
 /// What the other side's queue pair structure told us; copied once, checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemoteQueuePair {
-    pub(crate) reach: Reach,
+    pub(crate) locality: Locality,
     /// Bus address of the structure.
     pub(crate) address: u64,
     /// Bus address of the ring.
@@ -169,7 +173,7 @@ impl RemoteQueuePair {
     /// its structure.
     pub(crate) fn own(block: &Block) -> RemoteQueuePair {
         RemoteQueuePair {
-            reach: Reach::Own,
+            locality: Locality::Own,
             address: block.address,
             buffer: block.ring_address(),
             ring_bytes: block.ring_bytes,
@@ -181,30 +185,30 @@ impl RemoteQueuePair {
     /// behind it. `None`: there is no usable queue pair.
     pub(crate) fn read(
         mem: &dyn Memory,
-        reach: Reach,
+        locality: Locality,
         address: u64,
         bytes: usize,
     ) -> Option<RemoteQueuePair> {
         let mut structure = QueuePair::new_zeroed();
         // Index words are stored as aligned 32-bit words.
         let aligned = address.is_multiple_of(4);
-        if !aligned || !reach.reaches(mem, address, bytes) {
+        if !aligned || !locality.reaches(mem, address, bytes) {
             return None;
         }
-        reach.read(mem, address, structure.as_mut_bytes()).ok()?;
+        locality.read(mem, address, structure.as_mut_bytes()).ok()?;
         let ring_bytes = structure.inbound.size.get();
         let buffer = structure.local_buffer.get();
         let size_is_sane = ring_bytes.is_power_of_two()
             && (limits::MIN_RING_BYTES..=limits::MAX_RING_BYTES).contains(&ring_bytes);
         if structure.magic.get() != QP_MAGIC
             || !size_is_sane
-            || !reach.reaches(mem, buffer, ring_bytes as usize)
+            || !locality.reaches(mem, buffer, ring_bytes as usize)
         {
             return None;
         }
         let extensions = structure.extensions.get();
         Some(RemoteQueuePair {
-            reach,
+            locality,
             address,
             buffer,
             ring_bytes,
@@ -215,9 +219,9 @@ impl RemoteQueuePair {
     /// Sets both index words of the other side to zero, as the accepting side does: its structure
     /// may have been used before.
     pub(crate) fn clear_indices(&self, mem: &mut dyn Memory) -> Result<(), BadAddress> {
-        self.reach
+        self.locality
             .store_index(mem, self.address + LOCAL_WRITE_OFFSET, 0)?;
-        self.reach
+        self.locality
             .store_index(mem, self.address + LOCAL_READ_OFFSET, 0)
     }
 }

@@ -7,7 +7,7 @@ use scif_ring::{Consumer, Producer, RingMemory, Side, Word};
 
 use crate::bypass::is_page;
 use crate::memory::{BadAddress, Memory, Place};
-use crate::ring::{Block, Reach, RemoteQueuePair};
+use crate::ring::{Block, Locality, RemoteQueuePair};
 
 /// Both sides, for loops.
 const SIDES: [Side; 2] = [Side::Send, Side::Receive];
@@ -49,13 +49,13 @@ pub(crate) enum Moved {
     /// that changes.
     Bytes(usize),
     /// None: a client is in the way, try again soon.
-    InTheWay,
+    Contended,
 }
 
 /// Where everything is.
 #[derive(Clone, Copy, Debug)]
 struct Places {
-    reach: Reach,
+    locality: Locality,
     /// Local address of our structure.
     own: u64,
     /// Local address of our ring.
@@ -68,23 +68,23 @@ struct Places {
 
 /// Position and lock of one side.
 #[derive(Clone, Copy, Debug, Default)]
-struct Turn {
+struct SideState {
     /// The position; with a control page the last one we have seen there.
     position: u64,
     /// Bytes that clients have moved and nobody has counted yet.
     uncounted: u64,
     /// A transfer that has begun goes on later: nobody may come between.
-    keeps: bool,
+    is_held: bool,
     /// We hold the lock beyond one call.
-    holds: bool,
+    holds_lock: bool,
 }
 
 /// The positions and locks of both sides.
 #[derive(Debug)]
-struct Turns {
+struct SideStates {
     /// Local address of the control page.
     page: Option<u64>,
-    sides: [Turn; 2],
+    sides: [SideState; 2],
 }
 
 /// Both rings.
@@ -93,7 +93,7 @@ pub(crate) struct Rings {
     places: Places,
     producer: Producer,
     consumer: Consumer,
-    turns: Turns,
+    states: SideStates,
     peer_ring_bytes: u32,
     /// The peer speaks [`ARMED`](scif_abi::message::Extensions::ARMED).
     is_armable: bool,
@@ -103,7 +103,7 @@ pub(crate) struct Rings {
 struct Access<'a> {
     mem: &'a mut dyn Memory,
     places: &'a Places,
-    turns: &'a mut Turns,
+    states: &'a mut SideStates,
 }
 
 impl RingMemory for Access<'_> {
@@ -120,12 +120,12 @@ impl RingMemory for Access<'_> {
 
     fn store_peer(&mut self, word: Word, value: u32) -> Result<(), BadAddress> {
         let address = self.places.peer + word.offset();
-        self.places.reach.store_index(self.mem, address, value)
+        self.places.locality.store_index(self.mem, address, value)
     }
 
     fn flush_peer(&mut self, word: Word) -> Result<(), BadAddress> {
         let address = self.places.peer + word.offset();
-        self.places.reach.read(self.mem, address, &mut [0; 4])
+        self.places.locality.read(self.mem, address, &mut [0; 4])
     }
 
     fn read(&self, offset: usize, buffer: &mut [u8]) {
@@ -134,7 +134,7 @@ impl RingMemory for Access<'_> {
 
     fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), BadAddress> {
         let address = self.places.peer_ring + offset as u64;
-        self.places.reach.write(self.mem, address, bytes)
+        self.places.locality.write(self.mem, address, bytes)
     }
 
     fn fence(&self) {
@@ -142,23 +142,23 @@ impl RingMemory for Access<'_> {
     }
 
     fn position(&self, side: Side) -> u64 {
-        match self.turns.page {
+        match self.states.page {
             Some(page) => self.mem.load_position(page + side.position_offset()),
-            None => self.turns.sides[side as usize].position,
+            None => self.states.sides[side as usize].position,
         }
     }
 
     fn set_position(&mut self, side: Side, position: u64) {
-        self.turns.sides[side as usize].position = position;
-        if let Some(page) = self.turns.page {
+        self.states.sides[side as usize].position = position;
+        if let Some(page) = self.states.page {
             self.mem
                 .store_position(page + side.position_offset(), position);
         }
     }
 
     fn try_lock(&mut self, side: Side, holder: u32) -> bool {
-        match self.turns.page {
-            Some(page) if !self.turns.sides[side as usize].holds => {
+        match self.states.page {
+            Some(page) if !self.states.sides[side as usize].holds_lock => {
                 let lock = page + side.lock_offset();
                 self.mem.exchange(lock, LOCK_FREE, holder) == LOCK_FREE
             }
@@ -167,8 +167,8 @@ impl RingMemory for Access<'_> {
     }
 
     fn unlock(&mut self, side: Side) {
-        self.turns.sides[side as usize].holds = false;
-        if let Some(page) = self.turns.page {
+        self.states.sides[side as usize].holds_lock = false;
+        if let Some(page) = self.states.page {
             let lock = page + side.lock_offset();
             self.mem.exchange(lock, LOCK_DAEMON, LOCK_FREE);
         }
@@ -179,21 +179,21 @@ impl Access<'_> {
     /// The position under our lock. A client must not have turned it back.
     fn check_position(&mut self, side: Side) -> Result<(), RingError> {
         let position = self.position(side);
-        let turn = &mut self.turns.sides[side as usize];
-        let moved = position.checked_sub(turn.position);
+        let state = &mut self.states.sides[side as usize];
+        let moved = position.checked_sub(state.position);
         // The client's numbers: their sum may be any.
-        turn.uncounted = turn
+        state.uncounted = state
             .uncounted
             .wrapping_add(moved.ok_or(RingError::BadIndex)?);
-        turn.position = position;
+        state.position = position;
         Ok(())
     }
 
     /// Gives the lock back, unless the transfer goes on.
-    fn end_turn(&mut self, side: Side, moved: usize) {
-        let turn = &mut self.turns.sides[side as usize];
-        turn.holds = turn.keeps && (turn.holds || moved > 0);
-        if !turn.holds {
+    fn end_transfer(&mut self, side: Side, moved: usize) {
+        let state = &mut self.states.sides[side as usize];
+        state.holds_lock = state.is_held && (state.holds_lock || moved > 0);
+        if !state.holds_lock {
             self.unlock(side);
         }
     }
@@ -203,7 +203,7 @@ impl Rings {
     pub(crate) fn new(own: &Block, remote: &RemoteQueuePair, is_armable: bool) -> Rings {
         Rings {
             places: Places {
-                reach: remote.reach,
+                locality: remote.locality,
                 own: own.address,
                 ring: own.ring_address(),
                 peer: remote.address,
@@ -211,9 +211,9 @@ impl Rings {
             },
             producer: Producer::new(remote.ring_bytes),
             consumer: Consumer::new(own.ring_bytes),
-            turns: Turns {
+            states: SideStates {
                 page: None,
-                sides: [Turn::default(); 2],
+                sides: [SideState::default(); 2],
             },
             peer_ring_bytes: remote.ring_bytes,
             is_armable,
@@ -228,7 +228,7 @@ impl Rings {
         let access = Access {
             mem,
             places: &self.places,
-            turns: &mut self.turns,
+            states: &mut self.states,
         };
         (access, &self.producer, &self.consumer)
     }
@@ -241,14 +241,14 @@ impl Rings {
     /// Whether the other side's structure and ring have pages of their own, so that clients can
     /// have them.
     pub(crate) fn have_own_pages(&self, mem: &dyn Memory) -> bool {
-        let Places { reach, peer, .. } = self.places;
+        let Places { locality, peer, .. } = self.places;
         let ring = self.places.peer_ring;
         let bytes = (self.peer_ring_bytes as usize).next_multiple_of(PAGE_BYTES);
         self.is_armable
             && is_page(peer)
             && is_page(ring)
-            && reach.reaches(mem, peer, PAGE_BYTES)
-            && reach.reaches(mem, ring, bytes)
+            && locality.reaches(mem, peer, PAGE_BYTES)
+            && locality.reaches(mem, ring, bytes)
     }
 
     /// Bytes of the other side's ring.
@@ -258,17 +258,17 @@ impl Rings {
 
     /// Where the other side's structure is.
     pub(crate) fn peer_place(&self) -> Place {
-        self.places.reach.place(self.places.peer)
+        self.places.locality.place(self.places.peer)
     }
 
     /// Where the other side's ring is.
     pub(crate) fn peer_ring_place(&self) -> Place {
-        self.places.reach.place(self.places.peer_ring)
+        self.places.locality.place(self.places.peer_ring)
     }
 
     /// Bytes moved by a side in all, as far as we have seen.
     pub(crate) fn position(&self, side: Side) -> u64 {
-        self.turns.sides[side as usize].position
+        self.states.sides[side as usize].position
     }
 
     /// Puts as many of `bytes`, which are some, as there is room for and makes them visible.
@@ -277,18 +277,18 @@ impl Rings {
         let (mut access, producer, _) = self.parts(mem);
         for _ in 0..ATTEMPTS {
             if !access.try_lock(Side::Send, LOCK_DAEMON) {
-                return Ok(Moved::InTheWay);
+                return Ok(Moved::Contended);
             }
             let checked = access.check_position(Side::Send);
             let put = checked.and_then(|()| Ok(producer.put(&mut access, bytes)?));
-            access.end_turn(Side::Send, *put.as_ref().unwrap_or(&0));
+            access.end_transfer(Side::Send, *put.as_ref().unwrap_or(&0));
             let count = put?;
             // A peer of the base protocol tells always.
             if count > 0 || !arms || producer.arm(&mut access)? == Some(0) {
                 return Ok(Moved::Bytes(count));
             }
         }
-        Ok(Moved::InTheWay)
+        Ok(Moved::Contended)
     }
 
     /// Takes as many bytes as are there and fit into `buffer`, which is not empty. `gives_room`:
@@ -303,7 +303,7 @@ impl Rings {
         let (mut access, _, consumer) = self.parts(mem);
         for _ in 0..ATTEMPTS {
             if !access.try_lock(Side::Receive, LOCK_DAEMON) {
-                return Ok(Moved::InTheWay);
+                return Ok(Moved::Contended);
             }
             let checked = access.check_position(Side::Receive);
             let taken = checked.and_then(|()| Ok(consumer.take(&mut access, buffer)?));
@@ -311,14 +311,14 @@ impl Rings {
                 Ok(1..) if gives_room => consumer.publish(&mut access),
                 _ => Ok(()),
             };
-            access.end_turn(Side::Receive, *taken.as_ref().unwrap_or(&0));
+            access.end_transfer(Side::Receive, *taken.as_ref().unwrap_or(&0));
             let count = taken?;
             published?;
             if count > 0 || !arms || consumer.arm(&mut access)? == Some(0) {
                 return Ok(Moved::Bytes(count));
             }
         }
-        Ok(Moved::InTheWay)
+        Ok(Moved::Contended)
     }
 
     /// Puts all of `bytes`, or nothing when there is no room for all; whether it did. For rings
@@ -365,7 +365,10 @@ impl Rings {
     }
 
     /// Whether there are bytes, and room; `None`: clients are so busy that it cannot be said.
-    pub(crate) fn look(&mut self, mem: &mut dyn Memory) -> Result<[Option<bool>; 2], RingError> {
+    pub(crate) fn readiness(
+        &mut self,
+        mem: &mut dyn Memory,
+    ) -> Result<[Option<bool>; 2], RingError> {
         let (access, producer, consumer) = self.parts(mem);
         let there = consumer.look(&access)?.map(|bytes| bytes > 0);
         let room = producer.look(&access)?.map(|bytes| bytes > 0);
@@ -398,7 +401,7 @@ impl Rings {
 
     /// Whether the other side waits for room though there is little yet: it is told later, as each
     /// waking of a writer is worth many bytes. `half` of the ring is enough.
-    pub(crate) fn is_stinted(&mut self, mem: &mut dyn Memory, half: u32) -> bool {
+    pub(crate) fn is_credit_small(&mut self, mem: &mut dyn Memory, half: u32) -> bool {
         let (access, _, consumer) = self.parts(mem);
         let asks = access.load(Word::RoomArmed) != 0;
         // What cannot be said is left to those who take from the ring.
@@ -413,11 +416,11 @@ impl Rings {
 
     /// A transfer in several parts begins or ends: while it lasts, and something has been moved,
     /// nobody else moves bytes on that side.
-    pub(crate) fn keep(&mut self, mem: &mut dyn Memory, side: Side, keeps: bool) {
+    pub(crate) fn hold(&mut self, mem: &mut dyn Memory, side: Side, holds: bool) {
         let (mut access, ..) = self.parts(mem);
-        let turn = &mut access.turns.sides[side as usize];
-        turn.keeps = keeps;
-        if !keeps && turn.holds {
+        let state = &mut access.states.sides[side as usize];
+        state.is_held = holds;
+        if !holds && state.holds_lock {
             access.unlock(side);
         }
     }
@@ -425,11 +428,15 @@ impl Rings {
     /// From now on positions and locks are in the control page at `page`.
     pub(crate) fn share(&mut self, mem: &mut dyn Memory, page: u64) {
         let (mut access, ..) = self.parts(mem);
-        access.turns.page = Some(page);
+        access.states.page = Some(page);
         for side in SIDES {
-            let turn = access.turns.sides[side as usize];
-            access.set_position(side, turn.position);
-            let holder = if turn.holds { LOCK_DAEMON } else { LOCK_FREE };
+            let state = access.states.sides[side as usize];
+            access.set_position(side, state.position);
+            let holder = if state.holds_lock {
+                LOCK_DAEMON
+            } else {
+                LOCK_FREE
+            };
             access.mem.store_index(page + side.lock_offset(), holder);
         }
     }
@@ -438,13 +445,13 @@ impl Rings {
     pub(crate) fn unshare(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
         let (mut access, ..) = self.parts(mem);
         let checked = SIDES.map(|side| access.check_position(side));
-        access.turns.page = None;
+        access.states.page = None;
         checked.into_iter().collect()
     }
 
     /// Bytes that clients have sent and received since this was last asked, as far as we have seen.
     pub(crate) fn take_uncounted(&mut self) -> [u64; 2] {
-        SIDES.map(|side| core::mem::take(&mut self.turns.sides[side as usize].uncounted))
+        SIDES.map(|side| core::mem::take(&mut self.states.sides[side as usize].uncounted))
     }
 
     /// Looks at the positions in the control page.
@@ -464,7 +471,7 @@ impl Rings {
         reaches: bool,
     ) -> Result<(), RingError> {
         let (mut access, producer, consumer) = self.parts(mem);
-        let Some(page) = access.turns.page else {
+        let Some(page) = access.states.page else {
             return Ok(());
         };
         for side in SIDES {

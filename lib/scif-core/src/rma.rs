@@ -11,7 +11,7 @@ use crate::job::{Copy, Job, Virtual, Work};
 use crate::memory::{BadAddress, Memory, Place};
 use crate::pages::{Chunks, Pages};
 use crate::span::Span;
-use crate::ticket::{Ticket, Waits};
+use crate::ticket::{PendingOn, Ticket};
 
 /// Which way data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Local {
     Window(i64),
     /// Pages pinned for this transfer, from this byte of them.
     Pages {
-        /// The pages. `Event::Released` follows when the transfer is over.
+        /// The pages. `Event::Unpin` follows when the transfer is over.
         pages: Pages,
         /// Where in them the data begins (bytes).
         offset: u64,
@@ -94,8 +94,8 @@ impl Engine {
             is_ordered: flags.contains(RmaFlags::ORDERED),
             is_by_cpu: flags.contains(RmaFlags::USECPU),
         }));
-        let waits = flags.intersects(RmaFlags::SYNC | RmaFlags::USECPU);
-        self.queue_transfer(id, connection, job, waits)
+        let pending_on = flags.intersects(RmaFlags::SYNC | RmaFlags::USECPU);
+        self.queue_transfer(id, connection, job, pending_on)
     }
 
     /// The local side of a transfer.
@@ -110,7 +110,7 @@ impl Engine {
         match local {
             Local::Window(offset) => {
                 let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
-                Span::own(windows, &connection.own, offset, length, need)
+                Span::local(windows, &connection.local_space, offset, length, need)
             }
             Local::Pages { pages, offset } => {
                 let chunks = Chunks::own(&pages.runs).ok_or(Error::BadAddress)?;
@@ -142,15 +142,15 @@ impl Engine {
         id: EndpointId,
         connection: ConnectionId,
         mut job: Job,
-        waits: bool,
+        pending_on: bool,
     ) -> Result<Ticket, Error> {
         if !self.has_room(connection, 1)? {
             return Err(Error::NoMemory);
         }
         let channel = self.channel(connection)?;
         let channel = self.channels.get(channel.0).ok_or(Error::NoMemory)?;
-        let ticket = if waits || channel.is_crowded() {
-            let call = self.add_call(id, connection, Waits::Copies)?;
+        let ticket = if pending_on || channel.is_crowded() {
+            let call = self.add_call(id, connection, PendingOn::Copies)?;
             job.call = Some(call);
             Ticket(call)
         } else {
@@ -183,7 +183,7 @@ impl Engine {
         }
         let channel = self.channel(connection)?;
         let number = self.channels.get(channel.0).map_or(0, |c| c.issued());
-        let call = self.add_call(id, connection, Waits::Virtual(channel, number))?;
+        let call = self.add_call(id, connection, PendingOn::Virtual(channel, number))?;
         let mut job = Job::new(Work::Virtual(Virtual {
             direction,
             remote,
@@ -258,7 +258,7 @@ impl Engine {
 
     /// The job of a virtual transfer, if it is its turn.
     fn current_virtual(&self, ticket: Ticket) -> Option<(ChannelId, u64)> {
-        let Waits::Virtual(id, number) = self.calls.get(ticket.0)?.waits else {
+        let PendingOn::Virtual(id, number) = self.calls.get(ticket.0)?.pending_on else {
             return None;
         };
         let channel = self.channels.get(id.0)?;

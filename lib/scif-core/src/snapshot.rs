@@ -10,7 +10,7 @@ use crate::mapping::RemoteWindowId;
 use crate::node::LinkState;
 use crate::quota::{Resource, Scope};
 use crate::stats::Stats;
-use crate::window::{Farewell, Remote, Window, WindowState};
+use crate::window::{PendingReply, Remote, Window, WindowState};
 
 /// A row of `nodes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +194,10 @@ impl Engine {
             jobs: window.jobs,
             user: window.owner.user,
         };
-        self.windows.own.iter().map(move |(_, window)| info(window))
+        self.windows
+            .local
+            .iter()
+            .map(move |(_, window)| info(window))
     }
 
     /// All windows of peers that this node knows, in no particular order.
@@ -212,7 +215,7 @@ impl Engine {
                 offset: window.offset,
                 pages: window.chunks.pages(),
                 protection: window.protection,
-                is_registered: window.farewell == Farewell::None,
+                is_registered: window.pending_reply == PendingReply::None,
                 mapped_pages: window.mapped,
                 jobs: window.jobs,
             })
@@ -228,7 +231,7 @@ impl Engine {
         }
         stats.endpoints = self.endpoints.len();
         stats.connections = self.connections.len();
-        stats.windows = self.windows.own.len();
+        stats.windows = self.windows.local.len();
         stats.remote_windows = self.mappings().count();
         stats.pinned_pages = self.quotas.total(Resource::Pages, Scope::User);
         stats.mapped_pages = self.mappings().map(|mapping| mapping.mapped_pages).sum();

@@ -14,7 +14,7 @@ use crate::window::{Space, WindowId, WindowState, Windows};
 /// Which windows or pages a span is in. It counts as a job in each window until it is released.
 #[derive(Debug)]
 pub(crate) enum Backing {
-    Own(Vec<WindowId>),
+    Local(Vec<WindowId>),
     Remote(Vec<RemoteWindowId>),
     Pages(PinId, Chunks),
 }
@@ -48,7 +48,7 @@ impl Span {
     ///
     /// # Errors
     /// `ENXIO`: not all registered. `EACCES`: `need` is not allowed everywhere.
-    pub(crate) fn own(
+    pub(crate) fn local(
         windows: &Windows,
         space: &Space,
         offset: i64,
@@ -60,7 +60,7 @@ impl Span {
         let mut first = offset;
         for found in space.covering(offset, length) {
             let (start, slot) = found?;
-            let window = windows.own.get(slot.id);
+            let window = windows.local.get(slot.id);
             let window = window.filter(|w| w.state == WindowState::Live);
             let window = window.ok_or(Error::NoSuchAddress)?;
             is_allowed &= window.protection.contains(need);
@@ -73,7 +73,7 @@ impl Span {
             return Err(Error::AccessDenied);
         }
         let at = offset.abs_diff(first);
-        Ok(Span::new(windows, Backing::Own(ids), at))
+        Ok(Span::new(windows, Backing::Local(ids), at))
     }
 
     /// `length` bytes at `offset` of a peer's space.
@@ -115,7 +115,7 @@ impl Span {
     /// Number of windows it is in.
     pub(crate) fn windows(&self) -> usize {
         match &self.backing {
-            Backing::Own(ids) => ids.len(),
+            Backing::Local(ids) => ids.len(),
             Backing::Remote(ids) => ids.len(),
             Backing::Pages(..) => 1,
         }
@@ -124,9 +124,9 @@ impl Span {
     /// The page list of the present window.
     fn chunks<'a>(&'a self, windows: &'a Windows) -> Option<&'a Chunks> {
         match &self.backing {
-            Backing::Own(ids) => {
+            Backing::Local(ids) => {
                 let id = ids.get(self.window)?;
-                windows.own.get(id.0).map(|window| &window.chunks)
+                windows.local.get(id.0).map(|window| &window.chunks)
             }
             Backing::Remote(ids) => {
                 let id = ids.get(self.window)?;

@@ -17,15 +17,15 @@ pub struct Ticket(pub(crate) u64);
 
 /// What a call waits for, and what there is to undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waits {
+pub(crate) enum PendingOn {
     /// Copies; nothing to undo, they run on.
     Copies,
     /// The peer's answer; nothing to undo.
-    Answer,
+    Response,
     /// The peer's answer with a mark.
     Mark,
     /// So many answers of the peer.
-    Answers(usize),
+    Responses(usize),
     /// So many windows to end.
     Windows(usize),
     /// This window to be registered.
@@ -34,16 +34,19 @@ pub(crate) enum Waits {
     Virtual(ChannelId, u64),
 }
 
-impl Waits {
+impl PendingOn {
     /// Whether it waits for an answer to a fence message.
-    pub(crate) fn is_for_answer(self) -> bool {
-        matches!(self, Waits::Answer | Waits::Mark | Waits::Answers(_))
+    pub(crate) fn is_for_response(self) -> bool {
+        matches!(
+            self,
+            PendingOn::Response | PendingOn::Mark | PendingOn::Responses(_)
+        )
     }
 
     /// Whether the peer's driver can answer without waiting for anything. (WAIT, which cannot be,
     /// is all that has one plain answer.)
-    pub(crate) fn is_answered_at_once(self) -> bool {
-        matches!(self, Waits::Mark | Waits::Answers(_))
+    pub(crate) fn expects_prompt_response(self) -> bool {
+        matches!(self, PendingOn::Mark | PendingOn::Responses(_))
     }
 }
 
@@ -52,7 +55,7 @@ impl Waits {
 pub(crate) struct Call {
     pub(crate) endpoint: EndpointId,
     pub(crate) connection: ConnectionId,
-    pub(crate) waits: Waits,
+    pub(crate) pending_on: PendingOn,
     pub(crate) result: Option<Result<u64, Error>>,
     /// When (ns) it began.
     pub(crate) asked_at: u64,
@@ -81,9 +84,9 @@ impl Engine {
         if let Some(connection) = self.connections.get_mut(call.connection.0) {
             connection.calls.remove(&ticket.0);
         }
-        match call.waits {
-            Waits::Register(window) => self.unwant_window(mem, window),
-            Waits::Virtual(channel, number) => self.end_virtual(channel, number),
+        match call.pending_on {
+            PendingOn::Register(window) => self.cancel_window(mem, window),
+            PendingOn::Virtual(channel, number) => self.end_virtual(channel, number),
             _ => {}
         }
     }
@@ -93,17 +96,17 @@ impl Engine {
         &mut self,
         endpoint: EndpointId,
         connection: ConnectionId,
-        waits: Waits,
+        pending_on: PendingOn,
     ) -> Result<u64, Error> {
         let call = Call {
             endpoint,
             connection,
-            waits,
+            pending_on,
             result: None,
             asked_at: self.now,
         };
-        if waits.is_answered_at_once() {
-            self.expect_answer();
+        if pending_on.expects_prompt_response() {
+            self.expect_response();
         }
         let id = self.calls.insert(call).ok_or(Error::NoMemory)?;
         if let Some(connection) = self.connections.get_mut(connection.0) {
@@ -122,7 +125,7 @@ impl Engine {
         let call = Call {
             endpoint,
             connection,
-            waits: Waits::Copies,
+            pending_on: PendingOn::Copies,
             result: Some(Ok(value)),
             asked_at: self.now,
         };
@@ -149,9 +152,9 @@ impl Engine {
 
     /// Ends the calls of a connection that wait for the peer, which has gone. Copies run on: the
     /// pages they need stay.
-    pub(crate) fn end_answers(&mut self, id: ConnectionId) {
-        self.end_calls(id, Error::ConnectionReset, |waits| {
-            waits.is_for_answer() || matches!(waits, Waits::Register(_))
+    pub(crate) fn end_responses(&mut self, id: ConnectionId) {
+        self.end_calls(id, Error::ConnectionReset, |pending_on| {
+            pending_on.is_for_response() || matches!(pending_on, PendingOn::Register(_))
         });
     }
 
@@ -160,26 +163,26 @@ impl Engine {
         self.end_calls(id, error, |_| true);
     }
 
-    fn end_calls(&mut self, id: ConnectionId, error: Error, ends: impl Fn(Waits) -> bool) {
+    fn end_calls(&mut self, id: ConnectionId, error: Error, ends: impl Fn(PendingOn) -> bool) {
         let Some(connection) = self.connections.get(id.0) else {
             return;
         };
         let calls: Vec<u64> = connection.calls.iter().copied().collect();
         for call in calls {
-            let Some(waits) = self.waiting_call(call).map(|call| call.waits) else {
+            let Some(pending_on) = self.waiting_call(call).map(|call| call.pending_on) else {
                 continue;
             };
-            if !ends(waits) {
+            if !ends(pending_on) {
                 continue;
             }
-            match waits {
-                Waits::Register(window) => {
-                    if let Some(window) = self.windows.own.get_mut(window.0) {
-                        window.is_unwanted = true;
+            match pending_on {
+                PendingOn::Register(window) => {
+                    if let Some(window) = self.windows.local.get_mut(window.0) {
+                        window.is_cancelled = true;
                         window.call = None;
                     }
                 }
-                Waits::Virtual(channel, number) => self.end_virtual(channel, number),
+                PendingOn::Virtual(channel, number) => self.end_virtual(channel, number),
                 _ => {}
             }
             self.complete(call, Err(error));

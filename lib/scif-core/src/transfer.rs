@@ -7,14 +7,14 @@ use scif_abi::trace::What;
 use scif_abi::{NodeId, PortId};
 
 use crate::connect::ConnectMode;
-use crate::connection::{Connection, ConnectionId, Due, Phase};
+use crate::connection::{Connection, ConnectionId, Notify, Phase};
 use crate::endpoint::{Attempt, Endpoint, EndpointId, EndpointState};
 use crate::engine::Engine;
 use crate::memory::Memory;
 use crate::rings::{Moved, RingError};
 
 /// Nanoseconds a peer that waits for room waits at most for more of it.
-const STINT_NS: u64 = 1_000_000;
+const CREDIT_DELAY_NS: u64 = 1_000_000;
 
 impl Engine {
     /// `scif_send` without waiting: bytes taken, 0 when there is no room (or `bytes` is empty,
@@ -61,18 +61,18 @@ impl Engine {
         };
         match rings.put(mem, bytes)? {
             Moved::Bytes(count) => {
-                connection.locked_looks = 0;
+                connection.failed_locks = 0;
                 if count == 0 {
-                    self.starve(id);
+                    self.wait_for_credit(id);
                     return Ok(0);
                 }
-                connection.owed.sent = connection.owed.sent.max(Due::Look);
+                connection.notify.sent = connection.notify.sent.max(Notify::IfArmed);
                 self.stats.bytes_sent = self.stats.bytes_sent.wrapping_add(count as u64);
-                self.list_owing(id);
+                self.queue_notification(id);
                 Ok(count)
             }
-            Moved::InTheWay => {
-                self.retry_locked(id);
+            Moved::Contended => {
+                self.retry_ring(id);
                 Ok(0)
             }
         }
@@ -103,7 +103,7 @@ impl Engine {
             Ok(Moved::Bytes(0)) if !connected => Err(Error::ConnectionReset),
             Ok(Moved::Bytes(count)) => Ok(count),
             // A client has the ring: what is in it has not been looked at. Who waits is told.
-            Ok(Moved::InTheWay) => Ok(0),
+            Ok(Moved::Contended) => Ok(0),
             Err(_) => {
                 self.reset_connection(mem, connection);
                 Err(Error::ConnectionReset)
@@ -127,16 +127,16 @@ impl Engine {
         let is_connected = connection.phase == Phase::Connected;
         let moved = rings.take(mem, buffer, is_connected)?;
         match moved {
-            Moved::Bytes(0) => connection.locked_looks = 0,
+            Moved::Bytes(0) => connection.failed_locks = 0,
             Moved::Bytes(count) => {
-                connection.locked_looks = 0;
+                connection.failed_locks = 0;
                 self.stats.bytes_received = self.stats.bytes_received.wrapping_add(count as u64);
                 if is_connected {
-                    connection.owed.received = connection.owed.received.max(Due::Look);
-                    self.list_owing(id);
+                    connection.notify.received = connection.notify.received.max(Notify::IfArmed);
+                    self.queue_notification(id);
                 }
             }
-            Moved::InTheWay => self.retry_locked(id),
+            Moved::Contended => self.retry_ring(id),
         }
         Ok(moved)
     }
@@ -154,7 +154,7 @@ impl Engine {
         let Some(connection) = endpoint.connection else {
             return Readiness::HUP;
         };
-        match self.poll_rings(mem, connection) {
+        match self.ring_readiness(mem, connection) {
             Ok(readiness) if connected => readiness,
             Ok(readiness) => readiness & Readiness::IN | Readiness::HUP,
             Err(_) => {
@@ -164,7 +164,7 @@ impl Engine {
         }
     }
 
-    fn poll_rings(
+    fn ring_readiness(
         &mut self,
         mem: &mut dyn Memory,
         id: ConnectionId,
@@ -176,7 +176,7 @@ impl Engine {
         let Some(rings) = &mut connection.rings else {
             return Ok(Readiness::empty());
         };
-        let mut found = rings.look(mem)?;
+        let mut found = rings.readiness(mem)?;
         if rings.is_armable() && connection.phase == Phase::Connected {
             if found[0] == Some(false) {
                 found[0] = rings.arm_bytes(mem)?;
@@ -189,18 +189,23 @@ impl Engine {
         readiness.set(Readiness::IN, found[0] == Some(true));
         readiness.set(Readiness::OUT, found[1] == Some(true));
         if found.contains(&None) {
-            self.retry_soon(id);
+            self.retry_ring_soon(id);
         }
         if found[1] == Some(false) {
-            self.starve(id);
+            self.wait_for_credit(id);
         }
         Ok(readiness)
     }
 
     /// The peer told something, or a client may have been told in our place: whoever waits shall
     /// look, and those who subscribed want to hear more.
-    pub(crate) fn on_told(&mut self, mem: &mut dyn Memory, id: ConnectionId, what: Readiness) {
-        if what == Readiness::OUT && self.lets_room_grow(mem, id) {
+    pub(crate) fn on_notification(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: ConnectionId,
+        what: Readiness,
+    ) {
+        if what == Readiness::OUT && self.defers_wakeup(mem, id) {
             return;
         }
         let Some(connection) = self.connections.get_mut(id.0) else {
@@ -219,35 +224,35 @@ impl Engine {
     /// Remembers that a connection owes its peer a notification. One that owes both, or the same
     /// one several times, is listed once: the notification says "look", not how much, and it is
     /// sent after the last index it is about.
-    pub(crate) fn list_owing(&mut self, id: ConnectionId) {
+    pub(crate) fn queue_notification(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id.0)
-            && !connection.is_listed
+            && !connection.is_notification_queued
         {
-            connection.is_listed = true;
-            self.owing.push(id);
+            connection.is_notification_queued = true;
+            self.notifications.push(id);
         }
     }
 
     /// Sends the notifications owed, as far as the node rings have room; the others stay owed.
-    pub(crate) fn send_owed(&mut self, mem: &mut dyn Memory) {
-        if self.owing.is_empty() {
+    pub(crate) fn send_notifications(&mut self, mem: &mut dyn Memory) {
+        if self.notifications.is_empty() {
             return;
         }
-        let mut owing = core::mem::take(&mut self.owing);
-        owing.retain(|id| !self.send_owed_by(mem, *id));
+        let mut notifications = core::mem::take(&mut self.notifications);
+        notifications.retain(|id| !self.send_notifications_of(mem, *id));
         // Nothing that runs meanwhile lists a connection, but if it did it must not be lost.
-        owing.append(&mut self.owing);
-        self.owing = owing;
+        notifications.append(&mut self.notifications);
+        self.notifications = notifications;
     }
 
     /// Sends what one connection owes; false when there was no room for all of it.
-    fn send_owed_by(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
+    fn send_notifications_of(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
         let own = self.config.node;
         let Some(connection) = self.connections.get_mut(id.0) else {
             return true;
         };
-        connection.look_who_asks(mem);
-        for message in owed_messages(connection, own).into_iter().flatten() {
+        connection.resolve_notifications(mem);
+        for message in notification_messages(connection, own).into_iter().flatten() {
             let number = connection.peer.node();
             if number == own {
                 self.loopback.push_back(message);
@@ -265,48 +270,48 @@ impl Engine {
                 }
             }
             match message.opcode.get() {
-                NodeMessage::CLIENT_SENT => connection.owed.sent = Due::No,
-                _ => connection.owed.received = Due::No,
+                NodeMessage::CLIENT_SENT => connection.notify.sent = Notify::No,
+                _ => connection.notify.received = Notify::No,
             }
         }
-        connection.is_listed = false;
+        connection.is_notification_queued = false;
         let is_connected = connection.phase == Phase::Connected;
-        connection.owed.sent = Due::No;
-        if connection.owed.received != Due::Look || !is_connected {
-            connection.owed.received = Due::No;
-        } else if !connection.is_stinting {
+        connection.notify.sent = Notify::No;
+        if connection.notify.received != Notify::IfArmed || !is_connected {
+            connection.notify.received = Notify::No;
+        } else if !connection.is_credit_update_due {
             // The peer waits for room, and is told when half of the ring is free, or soon: whoever
             // takes from the ring may stop in the middle.
-            connection.is_stinting = true;
-            if self.stinting.is_empty() {
-                self.stinting_until = self.now.saturating_add(STINT_NS);
+            connection.is_credit_update_due = true;
+            if self.credit_updates.is_empty() {
+                self.credit_updates_at = self.now.saturating_add(CREDIT_DELAY_NS);
             }
-            self.stinting.push(id);
+            self.credit_updates.push(id);
         }
         true
     }
 
     /// Tells peers that wait of the room there is, however little.
-    pub(crate) fn tick_room(&mut self, mem: &mut dyn Memory) {
-        if self.stinting.is_empty() || self.stinting_until > self.now {
+    pub(crate) fn send_credit_updates(&mut self, mem: &mut dyn Memory) {
+        if self.credit_updates.is_empty() || self.credit_updates_at > self.now {
             return;
         }
-        let mut stinting = core::mem::take(&mut self.stinting);
-        for id in stinting.drain(..) {
+        let mut credit_updates = core::mem::take(&mut self.credit_updates);
+        for id in credit_updates.drain(..) {
             let Some(connection) = self.connections.get_mut(id.0) else {
                 continue;
             };
-            connection.is_stinting = false;
-            let is_waiting = connection.owed.received == Due::Look;
+            connection.is_credit_update_due = false;
+            let is_waiting = connection.notify.received == Notify::IfArmed;
             let rings = connection.rings.as_mut().filter(|_| is_waiting);
             if rings.is_some_and(|rings| rings.wants_room(mem)) {
-                connection.owed.received = Due::Tell;
-                self.list_owing(id);
+                connection.notify.received = Notify::Always;
+                self.queue_notification(id);
             } else if is_waiting {
-                connection.owed.received = Due::No;
+                connection.notify.received = Notify::No;
             }
         }
-        self.stinting = stinting;
+        self.credit_updates = credit_updates;
     }
 
     /// Ends a connection whose ring the peer has spoilt: the peer hears that we closed, the
@@ -327,7 +332,7 @@ impl Engine {
         let connected = connection.phase == Phase::Connected;
         let endpoint = connection.endpoint;
         self.trace_ends(What::RingReset, ends, 0);
-        self.restate(id);
+        self.publish_state(id);
         if connected {
             self.disconnect(mem, id);
         }
@@ -335,7 +340,7 @@ impl Engine {
             if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
                 endpoint.state = EndpointState::Disconnected;
             }
-            self.end_answers(id);
+            self.end_responses(id);
             self.announce(endpoint);
         }
     }
@@ -362,23 +367,25 @@ impl Connection {
     }
 
     /// Decides for everything that has changed whether the peer is told.
-    fn look_who_asks(&mut self, mem: &mut dyn Memory) {
+    fn resolve_notifications(&mut self, mem: &mut dyn Memory) {
         let Some(rings) = &mut self.rings else {
             return;
         };
         let is_armable = rings.is_armable();
-        let decide = |asks: bool| if asks { Due::Tell } else { Due::No };
-        if self.owed.sent == Due::Look {
-            self.owed.sent = decide(!is_armable || rings.wants_bytes(mem));
+        let decide = |asks: bool| if asks { Notify::Always } else { Notify::No };
+        if self.notify.sent == Notify::IfArmed {
+            self.notify.sent = decide(!is_armable || rings.wants_bytes(mem));
         }
-        if self.owed.received == Due::Look && !rings.is_stinted(mem, self.block.ring_bytes / 2) {
-            self.owed.received = decide(!is_armable || rings.wants_room(mem));
+        if self.notify.received == Notify::IfArmed
+            && !rings.is_credit_small(mem, self.block.ring_bytes / 2)
+        {
+            self.notify.received = decide(!is_armable || rings.wants_room(mem));
         }
     }
 }
 
 /// The messages for what a connection owes its peer; none unless it is connected.
-fn owed_messages(connection: &Connection, own: NodeId) -> [Option<Message>; 2] {
+fn notification_messages(connection: &Connection, own: NodeId) -> [Option<Message>; 2] {
     if connection.phase != Phase::Connected {
         return [None, None];
     }
@@ -386,8 +393,9 @@ fn owed_messages(connection: &Connection, own: NodeId) -> [Option<Message>; 2] {
     let peer = connection.remote;
     let message = |body| Message::new(from, connection.peer, body);
     [
-        (connection.owed.sent == Due::Tell).then(|| message(NodeMessage::ClientSent { peer })),
-        (connection.owed.received == Due::Tell)
+        (connection.notify.sent == Notify::Always)
+            .then(|| message(NodeMessage::ClientSent { peer })),
+        (connection.notify.received == Notify::Always)
             .then(|| message(NodeMessage::ClientReceived { peer })),
     ]
 }

@@ -15,7 +15,7 @@ use crate::config::Owner;
 use crate::connection::{ConnectionId, Ends};
 use crate::endpoint::EndpointId;
 use crate::mapping::RemoteWindowId;
-use crate::page_list::Loan;
+use crate::page_list::PageListBuffer;
 use crate::pages::{Chunks, PinId};
 use crate::slab::Slab;
 
@@ -73,7 +73,7 @@ pub(crate) struct Window {
     /// The peer's id of the window, once granted.
     pub(crate) remote: u64,
     /// Nobody wants it any more although it is still being registered: it goes as soon as it can.
-    pub(crate) is_unwanted: bool,
+    pub(crate) is_cancelled: bool,
     /// Own jobs that read or write it.
     pub(crate) jobs: u32,
     /// The call that waits for it.
@@ -88,17 +88,17 @@ pub(crate) struct Window {
 /// same id on the wire.
 #[derive(Debug)]
 pub(crate) enum Remote {
-    Lent(Loan),
+    Granted(PageListBuffer),
     Window(RemoteWindow),
 }
 
 /// What the owner of a remote window is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Farewell {
+pub(crate) enum PendingReply {
     /// Nothing: it is registered.
     None,
-    /// An answer to its UNREGISTER.
-    Answer,
+    /// UNREGISTER_ACK.
+    UnregisterAck,
     /// MUNMAP, as UNREGISTER has been answered by "still in use".
     Munmap,
 }
@@ -119,9 +119,9 @@ pub(crate) struct RemoteWindow {
     pub(crate) offset: i64,
     pub(crate) protection: Protection,
     pub(crate) chunks: Chunks,
-    pub(crate) farewell: Farewell,
+    pub(crate) pending_reply: PendingReply,
     /// Clients may still copy to or from it on their own, so the owner has no answer yet.
-    pub(crate) is_settling: bool,
+    pub(crate) is_quiescing: bool,
     /// Pages mapped or got; a page mapped twice counts twice.
     pub(crate) mapped: u64,
     /// Those of them that libraries have mapped for copies, of which their programs do not know.
@@ -229,9 +229,9 @@ pub(crate) fn range_end(offset: i64, length: u64) -> Option<i64> {
 
 /// What one node makes us keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Burden {
+pub(crate) struct PeerUsage {
     /// Pages lent for window structures.
-    pub(crate) lent_pages: usize,
+    pub(crate) granted_pages: usize,
     /// Windows and loans.
     pub(crate) windows: usize,
     /// Chunks of its windows.
@@ -242,18 +242,18 @@ pub(crate) struct Burden {
 
 /// All windows of an engine.
 pub(crate) struct Windows {
-    pub(crate) own: Slab<Window>,
+    pub(crate) local: Slab<Window>,
     pub(crate) remote: Slab<Remote>,
-    burdens: BTreeMap<NodeId, Burden>,
+    peer_usages: BTreeMap<NodeId, PeerUsage>,
 }
 
 impl Windows {
     pub(crate) fn new() -> Windows {
         Windows {
-            own: Slab::new(MAX_WINDOWS),
+            local: Slab::new(MAX_WINDOWS),
             // Each node has a limit of its own; this one only keeps indices in range.
             remote: Slab::new(u32::MAX as usize),
-            burdens: BTreeMap::new(),
+            peer_usages: BTreeMap::new(),
         }
     }
 
@@ -274,24 +274,26 @@ impl Windows {
     }
 
     /// The structure with this id that is lent.
-    pub(crate) fn loan(&self, id: u64) -> Option<&Loan> {
+    pub(crate) fn page_list(&self, id: u64) -> Option<&PageListBuffer> {
         match self.remote.get(id) {
-            Some(Remote::Lent(loan)) => Some(loan),
+            Some(Remote::Granted(page_list)) => Some(page_list),
             _ => None,
         }
     }
 
     /// What `node` makes us keep.
-    pub(crate) fn burden(&self, node: NodeId) -> Burden {
-        self.burdens.get(&node).copied().unwrap_or_default()
+    pub(crate) fn peer_usage(&self, node: NodeId) -> PeerUsage {
+        self.peer_usages.get(&node).copied().unwrap_or_default()
     }
 
-    pub(crate) fn burden_mut(&mut self, node: NodeId) -> &mut Burden {
-        self.burdens.entry(node).or_default()
+    pub(crate) fn peer_usage_mut(&mut self, node: NodeId) -> &mut PeerUsage {
+        self.peer_usages.entry(node).or_default()
     }
 
-    pub(crate) fn burdens(&self) -> impl Iterator<Item = (NodeId, Burden)> {
-        self.burdens.iter().map(|(node, burden)| (*node, *burden))
+    pub(crate) fn peer_usages(&self) -> impl Iterator<Item = (NodeId, PeerUsage)> {
+        self.peer_usages
+            .iter()
+            .map(|(node, peer_usage)| (*node, *peer_usage))
     }
 }
 

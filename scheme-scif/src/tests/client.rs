@@ -2,7 +2,7 @@
 
 use core::cell::RefCell;
 
-use scif_abi::bypass::{DirectRecord, LOCK_FREE, Part};
+use scif_abi::bypass::{BypassRecord, LOCK_FREE, Part};
 use scif_abi::call::Call;
 use scif_abi::flags::Kicks;
 use scif_ring::{Consumer, Producer, RingMemory, Side, Word};
@@ -22,10 +22,10 @@ pub fn dup_direct(bed: &mut Bed, node: usize, id: HandleId) -> Result<HandleId> 
 }
 
 #[track_caller]
-pub fn info(bed: &mut Bed, node: usize, id: HandleId) -> Result<DirectRecord> {
-    let record = DirectRecord::default();
-    let (result, payload) = bed.now(node, op(id, Call::DirectInfo { record }));
-    result.map(|_| DirectRecord::read_from_bytes(&payload).unwrap())
+pub fn info(bed: &mut Bed, node: usize, id: HandleId) -> Result<BypassRecord> {
+    let record = BypassRecord::default();
+    let (result, payload) = bed.now(node, op(id, Call::BypassInfo { record }));
+    result.map(|_| BypassRecord::read_from_bytes(&payload).unwrap())
 }
 
 /// A program with everything mapped.

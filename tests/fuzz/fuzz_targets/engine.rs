@@ -15,8 +15,8 @@ use scif_abi::message::{Extensions, Message, NodeMessage};
 use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
 use scif_abi::window::{WindowFill, WindowRecord};
 use scif_core::{
-    Config, ConnectMode, CpuEngine, Direction, EndpointId, Engine, Event, LinkState, Local, Mapped,
-    Memory, Owner, Pages, PinId, Rma, Run, Signal, Ticket,
+    Config, ConnectMode, CpuEngine, Direction, DownReason, EndpointId, Engine, Event, LinkState,
+    Local, Mapped, Memory, Owner, Pages, PinId, Rma, Run, Signal, Ticket,
 };
 use sim::memory::{Fabric, NodeMemory};
 use sim::peer::{RING_BYTES, ScriptedPeer};
@@ -434,7 +434,7 @@ impl Play {
         self.engine
             .pump(&mut self.memory, &mut CpuEngine, 4 * PAGE as usize);
         while let Some(event) = self.engine.next_event(&mut self.memory) {
-            if let Event::Released(pin) = event {
+            if let Event::Unpin(pin) = event {
                 self.unpin(pin);
             }
         }
@@ -452,7 +452,7 @@ impl Play {
             250 => {
                 self.now = self.engine.next_deadline().unwrap_or(self.now);
             }
-            251 => self.engine.link_lost(HOSTILE),
+            251 => self.engine.link_failed(HOSTILE, DownReason::Silent),
             252 => self.engine.link_down(&mut self.memory, HOSTILE),
             253 => {
                 if let Some(ticket) = self.tickets.pop() {

@@ -329,7 +329,7 @@ impl Hostile {
                     self.is_online = false;
                     self.links.give_up(node);
                 }
-                Event::Changed(_) | Event::Departed(_) | Event::Released(_) => {}
+                Event::Changed(_) | Event::Departed(_) | Event::Unpin(_) => {}
             }
         }
     }

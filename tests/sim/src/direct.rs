@@ -22,7 +22,7 @@ use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::message::Extensions;
 use scif_abi::{Error, NodeId, PortId};
 use scif_core::{
-    Config, ConnectMode, CpuEngine, DirectId, EndpointId, Engine, Event, Owner, Place,
+    BypassId, Config, ConnectMode, CpuEngine, EndpointId, Engine, Event, Owner, Place,
 };
 use scif_ring::{Consumer, Producer, Side};
 
@@ -110,7 +110,7 @@ struct Program {
 }
 
 struct Handle {
-    id: DirectId,
+    id: BypassId,
     number: u32,
     mapped: Mapped,
     producer: Producer,
@@ -345,27 +345,27 @@ impl World {
             sending: None,
         };
         if !self.rng.one_in(3) {
-            program.direct = self.open_direct(end)?;
+            program.direct = self.open_bypass(end)?;
         }
         self.programs.push(program);
         Ok(())
     }
 
-    fn open_direct(&mut self, (at, side): (usize, usize)) -> Result<Option<Handle>, String> {
+    fn open_bypass(&mut self, (at, side): (usize, usize)) -> Result<Option<Handle>, String> {
         let connection = &self.connections[at];
         let (node, id) = (connection.nodes[side], connection.ends[side]);
         let is_within = connection.nodes[0] == connection.nodes[1];
         let Node { engine, mem, .. } = &mut self.nodes[node];
-        let (handle, record) = match engine.open_direct(mem, id, OWNER) {
+        let (handle, record) = match engine.open_bypass(mem, id, OWNER) {
             Ok(opened) => opened,
             Err(Error::NotSupported) if !self.is_armed && !is_within => {
                 self.report.refused += 1;
                 return Ok(None);
             }
             Err(Error::NotConnected | Error::BadDescriptor) => return Ok(None),
-            Err(error) => return Err(format!("open_direct: {error:?}")),
+            Err(error) => return Err(format!("open_bypass: {error:?}")),
         };
-        let place = |part| expect(engine.direct_place(handle, part), "place of a part");
+        let place = |part| expect(engine.bypass_place(handle, part), "place of a part");
         let (Place::Own(control), _) = place(Part::Control)? else {
             return Err("a control page of somebody else".into());
         };
@@ -382,7 +382,7 @@ impl World {
             life: None,
             locks: self.bug != Some(Bug::NoLock),
         };
-        engine.map_direct(handle, 2);
+        engine.map_bypass(handle, 2);
         Ok(Some(Handle {
             id: handle,
             number: record.handle.get(),
@@ -451,7 +451,7 @@ impl World {
                 None => return self.look_at_windows(),
                 Some(Event::Ring(to)) => self.nodes[usize::from(to)].bells.push(number as NodeId),
                 Some(Event::Changed(id)) => self.wake(number, id),
-                Some(Event::Released(pin)) => self.released(number, pin)?,
+                Some(Event::Unpin(pin)) => self.released(number, pin)?,
                 Some(Event::LinkFailed(_) | Event::NodeDown(_)) => {
                     return Err("a link failed, though only programs store nonsense".into());
                 }

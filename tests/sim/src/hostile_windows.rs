@@ -371,7 +371,7 @@ impl Registered {
         self.copier.step(memory);
         engine.pump(memory, &mut self.copier, budget);
         while let Some(event) = engine.next_event(memory) {
-            if let Event::Released(pin) = event {
+            if let Event::Unpin(pin) = event {
                 self.unpin(pin)?;
             }
         }

@@ -4,7 +4,7 @@
 //! incarnation, use the peer's when both are bound to each other, begin anew when the other side
 //! did.
 
-use scif_core::{LinkError, LinkState};
+use scif_core::{DownReason, LinkError, LinkState};
 
 use crate::dma::Copier;
 use crate::faults::Fault;
@@ -319,7 +319,7 @@ impl World {
         ) {
             return false;
         }
-        engine.link_lost(other as u16);
+        engine.link_failed(other as u16, DownReason::Silent);
         self.lose_ledgers(number, Some(other));
         self.report.faults.note(Fault::LinkGivenUp);
         self.trace

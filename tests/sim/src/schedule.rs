@@ -185,7 +185,7 @@ impl World {
             return Ok(false);
         };
         if node.watches {
-            engine.watch();
+            engine.start_polling();
         }
         engine.tick(&mut node.memory, now);
         if self.is_lossy && node.next_look <= now {
@@ -197,7 +197,7 @@ impl World {
             }
         }
         if node.watches {
-            engine.look(&mut node.memory);
+            engine.poll_rings(&mut node.memory);
         }
         let mut any = node.copier.step(&mut node.memory);
         any |= engine.pump(&mut node.memory, &mut node.copier, budget);
@@ -210,7 +210,7 @@ impl World {
             && node.watches
             && (self.finishing || self.rng.one_in(3))
         {
-            engine.rest(&mut node.memory);
+            engine.stop_polling(&mut node.memory);
             any |= engine.next_deadline().is_some_and(|at| at <= self.now);
             any |= self.carry_out(number)?;
         }
@@ -239,7 +239,7 @@ impl World {
                     }
                 }
                 Event::Ring(to) => self.ring(number, usize::from(to)),
-                Event::Released(pin) => self.model.released(number, pin, |endpoint| {
+                Event::Unpin(pin) => self.model.released(number, pin, |endpoint| {
                     let ready = engine.poll(&mut node.memory, endpoint);
                     ready.intersects(Readiness::HUP | Readiness::ERR)
                 })?,

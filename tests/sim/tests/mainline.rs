@@ -143,15 +143,15 @@ fn a_mainline_node_is_asked_for_a_sign_of_life_and_asks_us() {
     let answer = Say::DisconnectAck { closer: 0, peer: 0 };
     let mut talk = Talk::online(US);
     talk.heard();
-    let first = talk.engine.ask_for_life(&mut talk.memory, PEER);
+    let first = talk.engine.probe_peer(&mut talk.memory, PEER);
     assert_eq!(talk.heard(), [question]);
     // It has said INIT, and nothing since.
     assert_eq!(first, Some(1));
-    assert_eq!(talk.engine.ask_for_life(&mut talk.memory, PEER), first);
+    assert_eq!(talk.engine.probe_peer(&mut talk.memory, PEER), first);
     assert_eq!(talk.heard(), [question]);
     // Its answer counts although no doorbell told of it.
     talk.peer.say(0, 0, answer);
-    assert_eq!(talk.engine.ask_for_life(&mut talk.memory, PEER), Some(2));
+    assert_eq!(talk.engine.probe_peer(&mut talk.memory, PEER), Some(2));
     assert_eq!(talk.heard(), [question]);
 
     talk.tell(0, 0, question);
@@ -160,8 +160,8 @@ fn a_mainline_node_is_asked_for_a_sign_of_life_and_asks_us() {
     assert_eq!((stats.stale_ids, stats.unexpected_messages), (0, 0));
 
     talk.engine.leave(&mut talk.memory);
-    assert_eq!(talk.engine.ask_for_life(&mut talk.memory, PEER), None);
-    assert_eq!(talk.engine.ask_for_life(&mut talk.memory, 9), None);
+    assert_eq!(talk.engine.probe_peer(&mut talk.memory, PEER), None);
+    assert_eq!(talk.engine.probe_peer(&mut talk.memory, 9), None);
     assert_eq!(talk.heard(), [Say::Exit]);
 }
 

@@ -89,17 +89,17 @@ fn who_watches_sees_the_room_that_a_mainline_node_makes() {
     mainline.turn();
     // Nobody waits yet: nothing is looked for.
     let Talk { engine, memory, .. } = &mut mainline.talk;
-    engine.watch();
+    engine.start_polling();
     assert_eq!(engine.send(memory, ours, &[1; 905]), Ok(0));
-    assert!(!engine.sees_messages(memory));
+    assert!(!engine.has_unpolled_messages(memory));
     assert_eq!(mainline.take_bytes(theirs, 2047).len(), 2047);
     let Talk { engine, memory, .. } = &mut mainline.talk;
-    assert!(!engine.sees_messages(memory));
+    assert!(!engine.has_unpolled_messages(memory));
     assert_eq!(mainline.take_bytes(theirs, 1).len(), 1);
     let Talk { engine, memory, .. } = &mut mainline.talk;
-    assert!(engine.sees_messages(memory));
-    engine.look(memory);
-    assert!(!engine.sees_messages(memory));
+    assert!(engine.has_unpolled_messages(memory));
+    engine.poll_rings(memory);
+    assert!(!engine.has_unpolled_messages(memory));
     mainline.turn();
     assert_eq!(std::mem::take(&mut mainline.changed), [ours]);
     let Talk { engine, memory, .. } = &mut mainline.talk;

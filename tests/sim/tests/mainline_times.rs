@@ -6,7 +6,7 @@ use std::task::Poll;
 use scif_abi::flags::Readiness;
 use scif_abi::limits::{BASE_REQUEST_NS, NODE_RING_STALL_NS};
 use scif_abi::{Error, PortId};
-use scif_core::{ConnectMode, EndpointId, EndpointState, LinkState, Owner};
+use scif_core::{ConnectMode, DownReason, EndpointId, EndpointState, LinkState, Owner};
 use sim::mainline::{CONNECT_NS, Mainline, Stage, THEM};
 use sim::talk::Talk;
 
@@ -241,7 +241,7 @@ fn a_node_that_leaves_without_a_word_leaves_nothing_behind() {
     // Its memory is somebody else's from now on.
     mainline.vanish();
     let Talk { engine, memory, .. } = &mut mainline.talk;
-    engine.link_lost(THEM);
+    engine.link_failed(THEM, DownReason::Silent);
     assert_eq!(
         engine.connect_result(waiting),
         Poll::Ready(Err(Error::NoDevice))

@@ -46,7 +46,7 @@ fn a_mainline_node_registers_windows_with_us() {
     assert!(
         released
             .into_iter()
-            .any(|event| event == Event::Released(PinId(7)))
+            .any(|event| event == Event::Unpin(PinId(7)))
     );
     assert_eq!(pair.finish(ticket), Some(Ok(0)));
     let mut bytes = [0; 7];
@@ -148,10 +148,10 @@ fn we_register_windows_with_a_mainline_node() {
         is_offset_free: 0,
     });
     assert_eq!(pair.finish(ticket), Some(Ok(0)));
-    let is_released = |event: &Event| matches!(event, Event::Released(_));
+    let is_released = |event: &Event| matches!(event, Event::Unpin(_));
     assert!(!pair.talk.events().iter().any(is_released));
     pair.tell(Say::Munmap { owner_window });
-    assert!(pair.talk.events().contains(&Event::Released(PinId(1))));
+    assert!(pair.talk.events().contains(&Event::Unpin(PinId(1))));
 
     // The same place again, and not in use this time.
     let (_, owner_window) = pair.register_ours(&pages, 2, 0x20_0000);
@@ -162,7 +162,7 @@ fn we_register_windows_with_a_mainline_node() {
         owner_window,
     });
     assert_eq!(pair.finish(ticket), Some(Ok(0)));
-    assert!(pair.talk.events().contains(&Event::Released(PinId(2))));
+    assert!(pair.talk.events().contains(&Event::Unpin(PinId(2))));
     assert_eq!(pair.talk.engine.stats().windows, 0);
 }
 

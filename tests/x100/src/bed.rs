@@ -303,7 +303,7 @@ impl Bed {
             happened = true;
             match event {
                 Event::Ring(node) => memory.ring(node),
-                Event::Released(pin) => self.released.push(pin),
+                Event::Unpin(pin) => self.released.push(pin),
                 Event::LinkFailed(node) => {
                     self.news.push(event);
                     self.links.give_up(node);

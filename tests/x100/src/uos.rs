@@ -377,7 +377,7 @@ impl Uos {
             happened = true;
             match event {
                 Event::Ring(_) => self.card.borrow_mut().ring_host(0, 0),
-                Event::Released(pin) => self.released.push(pin),
+                Event::Unpin(pin) => self.released.push(pin),
                 _ => {}
             }
         }

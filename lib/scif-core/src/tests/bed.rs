@@ -311,7 +311,7 @@ impl Bed {
             happened = true;
             match event {
                 Event::Ring(to) => rings.push(to),
-                Event::Released(pin) => node.released.push(pin),
+                Event::Unpin(pin) => node.released.push(pin),
                 _ => {}
             }
         }

@@ -1,10 +1,10 @@
-//! Direct clients: what they are told, what waits for them, and what becomes of what they leave.
+//! Bypass clients: what they are told, what waits for them, and what becomes of what they leave.
 
 use super::std::prelude::v1::*;
 
 use scif_abi::Error;
 use scif_abi::bypass::{
-    DIRECT_GATHERED, EPOCH_OFFSET, FIRST_HANDLE, LOCK_DAEMON, Part, RECEIVE_LOCK_OFFSET,
+    BYPASS_GATHERED, EPOCH_OFFSET, FIRST_HANDLE, LOCK_DAEMON, Part, RECEIVE_LOCK_OFFSET,
     RMA_BUSY_SLOTS, SEND_LOCK_OFFSET, SENT_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED,
     STATE_ENDED, STATE_OFFSET, rma_busy_offset,
 };
@@ -12,26 +12,26 @@ use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_NS};
 
 use super::bed::{BOTH, Bed, End, PAGE, USER};
-use crate::{DirectId, Event, Lane, LinkState, Memory, Owner, Place, Resource, Scope, Ticket};
+use crate::{BypassId, Event, LinkState, Memory, Owner, Place, Resource, Scope, Side, Ticket};
 
 /// A handle, and the local address of its control page.
-fn open(bed: &mut Bed, end: End) -> (DirectId, u64) {
+fn open(bed: &mut Bed, end: End) -> (BypassId, u64) {
     let (engine, memory) = bed.engine(end);
-    let (id, record) = engine.open_direct(memory, end.id, USER).unwrap();
+    let (id, record) = engine.open_bypass(memory, end.id, USER).unwrap();
     assert!(record.handle.get() >= FIRST_HANDLE);
     let ring = engine.config().endpoint_ring_bytes;
     assert_eq!(record.own_ring_bytes.get(), ring);
     assert_eq!(record.peer_ring_bytes.get(), ring);
-    let place = engine.direct_place(id, Part::Control).unwrap();
+    let place = engine.bypass_place(id, Part::Control).unwrap();
     let (Place::Own(page), 4096) = place else {
         unreachable!("{place:?}");
     };
     (id, page)
 }
 
-fn close(bed: &mut Bed, end: End, id: DirectId) {
+fn close(bed: &mut Bed, end: End, id: BypassId) {
     let (engine, memory) = bed.engine(end);
-    engine.close_direct(memory, id);
+    engine.close_bypass(memory, id);
     engine.check_invariants().unwrap();
 }
 
@@ -67,9 +67,9 @@ fn positions_move_into_the_page_and_back() {
         bed.run();
         assert_eq!(receive(&mut bed, b).unwrap(), b"onetwothree");
         let (engine, memory) = bed.engine(a);
-        engine.close_direct(memory, id);
+        engine.close_bypass(memory, id);
         assert_eq!(
-            engine.direct_place(id, Part::Own),
+            engine.bypass_place(id, Part::Own),
             Err(Error::BadDescriptor)
         );
     }
@@ -81,15 +81,15 @@ fn only_connected_endpoints_have_handles() {
     let (a, b) = bed.connect(0, 0);
     let (engine, memory) = bed.engine(a);
     let fresh = engine.open(USER).unwrap();
-    let refused = engine.open_direct(memory, fresh, USER);
+    let refused = engine.open_bypass(memory, fresh, USER);
     assert_eq!(refused, Err(Error::NotConnected));
     engine.close(memory, fresh);
-    let gone = engine.open_direct(memory, fresh, USER);
+    let gone = engine.open_bypass(memory, fresh, USER);
     assert_eq!(gone, Err(Error::BadDescriptor));
     bed.close(b);
     bed.run();
     let (engine, memory) = bed.engine(a);
-    let over = engine.open_direct(memory, a.id, USER);
+    let over = engine.open_bypass(memory, a.id, USER);
     assert_eq!(over, Err(Error::NotConnected));
 }
 
@@ -98,7 +98,7 @@ fn handles_count_for_who_opens_them_also_when_the_endpoint_is_gone() {
     let mut bed = Bed::new(2);
     let pairs = [(); 3].map(|()| bed.connect(0, 1));
     let engine = &mut bed.nodes[0].engine;
-    engine.set_limit(Resource::Direct, Scope::Process, 2);
+    engine.set_limit(Resource::Bypass, Scope::Process, 2);
     let handles = [0, 1].map(|at| open(&mut bed, pairs[at].0).0);
     for (a, b) in &pairs[..2] {
         bed.close(*a);
@@ -107,17 +107,17 @@ fn handles_count_for_who_opens_them_also_when_the_endpoint_is_gone() {
     bed.run();
     let third = pairs[2].0;
     let (engine, memory) = bed.engine(third);
-    let refused = engine.open_direct(memory, third.id, USER);
+    let refused = engine.open_bypass(memory, third.id, USER);
     assert_eq!(refused, Err(Error::NoMemory));
     let other = Owner {
         process: USER.process + 1,
         user: USER.user,
     };
-    let (allowed, _) = engine.open_direct(memory, third.id, other).unwrap();
-    assert_eq!(engine.used(Resource::Direct, Scope::User, USER.user), 3);
-    engine.close_direct(memory, allowed);
+    let (allowed, _) = engine.open_bypass(memory, third.id, other).unwrap();
+    assert_eq!(engine.used(Resource::Bypass, Scope::User, USER.user), 3);
+    engine.close_bypass(memory, allowed);
     // The peer owes nothing while our clients are what is waited for.
-    assert_eq!(engine.unanswered.values().sum::<usize>(), 0);
+    assert_eq!(engine.half_closed.values().sum::<usize>(), 0);
     close(&mut bed, third, handles[0]);
     open(&mut bed, third);
     bed.run();
@@ -215,9 +215,12 @@ fn a_ring_that_stays_locked_is_looked_at_ever_less_often() {
     // Twice: each time that we have got the ring it begins anew.
     for _ in 0..2 {
         bed.nodes[0].memory.store_index(lock, FIRST_HANDLE);
-        let waits = [(); 10].map(|()| look(&mut bed));
-        assert_eq!(waits[..3], [1, 2, 4].map(|times| times * CLIENT_RETRY_NS));
-        assert_eq!(waits[9], 64 * CLIENT_RETRY_NS);
+        let pending_on = [(); 10].map(|()| look(&mut bed));
+        assert_eq!(
+            pending_on[..3],
+            [1, 2, 4].map(|times| times * CLIENT_RETRY_NS)
+        );
+        assert_eq!(pending_on[9], 64 * CLIENT_RETRY_NS);
         bed.nodes[0].memory.store_index(lock, 0);
         assert_eq!(send(&mut bed, a, b"x"), Ok(1));
     }
@@ -248,13 +251,13 @@ fn a_transfer_in_parts_keeps_its_turn() {
     let (a, _) = bed.connect(0, 1);
     let (_id, page) = open(&mut bed, a);
     let (engine, memory) = bed.engine(a);
-    engine.keep_turn(memory, a.id, Lane::Send, true);
+    engine.hold_ring(memory, a.id, Side::Send, true);
     assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), 0);
     assert_eq!(send(&mut bed, a, b"first"), Ok(5));
     assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), LOCK_DAEMON);
     assert_eq!(send(&mut bed, a, b"second"), Ok(6));
     let (engine, memory) = bed.engine(a);
-    engine.keep_turn(memory, a.id, Lane::Send, false);
+    engine.hold_ring(memory, a.id, Side::Send, false);
     assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), 0);
 }
 
@@ -352,8 +355,8 @@ fn clients_are_told_whose_stores_are_gathered() {
             let (a, _) = bed.connect(0, nodes - 1);
             let (engine, memory) = bed.engine(a);
             engine.set_gathers(gathers);
-            let (_, record) = engine.open_direct(memory, a.id, USER).unwrap();
-            let is_told = record.flags.get() & DIRECT_GATHERED != 0;
+            let (_, record) = engine.open_bypass(memory, a.id, USER).unwrap();
+            let is_told = record.flags.get() & BYPASS_GATHERED != 0;
             assert_eq!(is_told, gathers && is_far);
         }
     }
@@ -455,7 +458,7 @@ fn handles_that_share_a_word_are_not_forgotten() {
     let mut bed = Bed::new(2);
     let (a, b) = bed.connect(0, 1);
     let (first, page) = open(&mut bed, b);
-    let others: Vec<DirectId> = (0..RMA_BUSY_SLOTS).map(|_| open(&mut bed, b).0).collect();
+    let others: Vec<BypassId> = (0..RMA_BUSY_SLOTS).map(|_| open(&mut bed, b).0).collect();
     // The last of them has the word of the first.
     set_busy(&mut bed, b, page, FIRST_HANDLE + RMA_BUSY_SLOTS as u32, 1);
     close(&mut bed, b, first);
@@ -500,11 +503,11 @@ fn only_who_asked_is_told() {
         // Who finds nothing, by a receive or a poll, is told once.
         for asks in [receive_nothing, poll_for_nothing] {
             asks(&mut bed, b);
-            for told in [1, 0] {
+            for known_epoch in [1, 0] {
                 let before = sent(&bed);
                 send(&mut bed, a, b"x").unwrap();
                 bed.run();
-                assert_eq!(sent(&bed), before + told);
+                assert_eq!(sent(&bed), before + known_epoch);
             }
             assert_eq!(receive(&mut bed, b).unwrap(), b"xx");
         }
@@ -535,7 +538,7 @@ fn leaving_waits_for_clients_that_reach_the_peer() {
     let (idle, _) = open(&mut bed, a);
     let (id, page) = open(&mut bed, a);
     let (engine, _) = bed.engine(a);
-    engine.map_direct(id, 3);
+    engine.map_bypass(id, 3);
     let (engine, memory) = bed.engine(a);
     engine.leave(memory);
     bed.run();
@@ -546,10 +549,10 @@ fn leaving_waits_for_clients_that_reach_the_peer() {
     let busy = page + rma_busy_offset(FIRST_HANDLE + 1);
     bed.nodes[0].memory.store_index(busy, 1);
     let (engine, _) = bed.engine(a);
-    engine.unmap_direct(id, 1);
+    engine.unmap_bypass(id, 1);
     bed.run();
     let (engine, _) = bed.engine(a);
-    engine.unmap_direct(id, 2);
+    engine.unmap_bypass(id, 2);
     bed.run();
     assert!(!has_heard(&bed));
     let due = bed.nodes[0].engine.next_deadline();

@@ -11,7 +11,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::bed::{BOTH, BUS, Bed, End, FIXED, PAGE, RAM_BYTES};
 use crate::engine::Engine;
 use crate::window::Remote;
-use crate::{Direction, Local, Memory, Rma, Signal, WindowState};
+use crate::{Direction, DownReason, Local, Memory, Rma, Signal, WindowState};
 
 /// The last byte of memory and one more.
 const END: u64 = BUS + RAM_BYTES as u64;
@@ -60,16 +60,16 @@ impl Victim {
             waiter: 5,
         });
         let id = self.loans().into_iter().find(|id| !before.contains(id))?;
-        let Some(Remote::Lent(loan)) = self.engine().windows.remote.get(id) else {
+        let Some(Remote::Granted(page_list)) = self.engine().windows.remote.get(id) else {
             return None;
         };
-        let address = loan.exported(&self.bed.nodes[0].memory)?;
+        let address = page_list.exported(&self.bed.nodes[0].memory)?;
         Some((id, address - BUS))
     }
 
     fn loans(&self) -> Vec<u64> {
         let all = self.engine().windows.remote.iter();
-        let lent = all.filter(|(_, remote)| matches!(remote, Remote::Lent(_)));
+        let lent = all.filter(|(_, remote)| matches!(remote, Remote::Granted(_)));
         lent.map(|(id, _)| id).collect()
     }
 
@@ -195,7 +195,7 @@ fn grants_without_sense_fail_the_call() {
             .bed
             .start_register(a, &pages, 0, BOTH, FIXED)
             .unwrap();
-        let window = victim.engine().windows.own.iter().next().unwrap().0;
+        let window = victim.engine().windows.local.iter().next().unwrap().0;
         victim.say(NodeMessage::AllocGrant {
             user_window: 1,
             address,
@@ -214,7 +214,7 @@ fn answers_out_of_turn_change_nothing() {
     let (a, requester) = (victim.a, victim.id);
     let pages = victim.bed.pin(0, &[1]);
     victim.bed.register(a, &pages, 0, BOTH);
-    let window = victim.engine().windows.own.iter().next().unwrap().0;
+    let window = victim.engine().windows.local.iter().next().unwrap().0;
     let (engine, memory) = victim.bed.engine(a);
     let mark = engine.fence_mark(memory, a.id, 2).unwrap();
     let waiter = mark.0;
@@ -340,7 +340,7 @@ fn a_window_whose_node_is_lost_is_not_written_any_more() {
     };
     let (engine, memory) = victim.bed.engine(a);
     engine.rma(memory, a.id, rma).unwrap();
-    engine.link_lost(1);
+    engine.link_failed(1, DownReason::Silent);
     let before = engine.stats().copies;
     victim.bed.turn(0);
     assert_eq!(victim.engine().stats().copies, before);

@@ -9,7 +9,7 @@ use scif_abi::{Error, PortId};
 
 use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, USER};
 use super::engine::LateEngine;
-use crate::{Direction, LinkState, Local, Memory, Pages, Rma, WindowState};
+use crate::{Direction, DownReason, LinkState, Local, Memory, Pages, Rma, WindowState};
 
 const SYNC: u32 = RmaFlags::SYNC.bits();
 
@@ -281,17 +281,17 @@ fn a_close_tells_when_it_has_ended() {
     let [node, peer] = &mut bed.nodes[..] else {
         unreachable!();
     };
-    let mut told = 0;
+    let mut known_epoch = 0;
     for _ in 0..2 {
         while let Some(event) = node.engine.next_event(&mut node.memory) {
-            told += usize::from(event == crate::Event::Departed(a.id));
+            known_epoch += usize::from(event == crate::Event::Departed(a.id));
         }
-        assert_eq!(told > 0, !node.engine.is_departing(a.id));
+        assert_eq!(known_epoch > 0, !node.engine.is_departing(a.id));
         peer.engine.doorbell(&mut peer.memory, a.node as u16);
         while peer.engine.next_event(&mut peer.memory).is_some() {}
         node.engine.doorbell(&mut node.memory, b.node as u16);
     }
-    assert_eq!(told, 1);
+    assert_eq!(known_epoch, 1);
     // What was closed without windows and copies, or is unknown, leaves nothing.
     let listener = node.engine.open(USER).unwrap();
     assert!(!node.engine.is_departing(listener));
@@ -389,14 +389,14 @@ fn unregistering_waits_for_copies_at_either_end() {
 /// Node 1 vanishes: it is never run again.
 fn lose(bed: &mut Bed) {
     let node = &mut bed.nodes[0];
-    node.engine.link_lost(1);
+    node.engine.link_failed(1, DownReason::Silent);
     node.engine.check_invariants().unwrap();
 }
 
 fn reset(bed: &mut Bed) {
     let node = &mut bed.nodes[0];
     while let Some(event) = node.engine.next_event(&mut node.memory) {
-        if let crate::Event::Released(pin) = event {
+        if let crate::Event::Unpin(pin) = event {
             node.released.push(pin);
         }
     }

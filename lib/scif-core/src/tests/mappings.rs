@@ -115,15 +115,15 @@ fn own_windows_are_found_with_their_pieces() {
     for nodes in [1, 2] {
         let (mut bed, a, b) = ends(nodes);
         let (engine, memory) = bed.engine(b);
-        let part = engine.own_part(b.id, 0, 7 * PAGE, READ).unwrap();
+        let part = engine.local_part(b.id, 0, 7 * PAGE, READ).unwrap();
         assert_eq!(part.bytes, 3 * PAGE);
         let bytes: Vec<u64> = part.pieces.iter().map(|(_, bytes)| *bytes).collect();
         assert_eq!(bytes, [2 * PAGE, PAGE]);
         memory.store_u64(part.pieces[0].0.offset(PAGE), 99).unwrap();
-        let rest = engine.own_part(b.id, 2 * P, PAGE, BOTH).unwrap();
+        let rest = engine.local_part(b.id, 2 * P, PAGE, BOTH).unwrap();
         assert_eq!(rest.pieces, part.pieces[1..]);
         assert_eq!((rest.bytes, rest.pin), (PAGE, part.pin));
-        let second = engine.own_part(b.id, 4 * P, 2 * PAGE, READ).unwrap();
+        let second = engine.local_part(b.id, 4 * P, 2 * PAGE, READ).unwrap();
         assert_eq!((second.bytes, second.pieces.len()), (2 * PAGE, 1));
         assert_ne!(second.pin, part.pin);
         for (offset, length, protection, error) in [
@@ -134,12 +134,12 @@ fn own_windows_are_found_with_their_pieces() {
             (2 * P, 2 * PAGE, BOTH, Error::AccessDenied),
             (3 * P, 5 * PAGE, READ, Error::NoSuchAddress),
         ] {
-            let result = engine.own_part(b.id, offset, length, protection);
+            let result = engine.local_part(b.id, offset, length, protection);
             assert_eq!(result, Err(error), "{offset} {length} {protection}");
         }
         // What is the owner's here is the peer's there, and the same page.
         let (engine, memory) = bed.engine(a);
-        let none = engine.own_part(a.id, 0, PAGE, READ);
+        let none = engine.local_part(a.id, 0, PAGE, READ);
         assert_eq!(none, Err(Error::NoSuchAddress));
         let mapped = engine.map(memory, a.id, P, PAGE, READ).unwrap();
         let mut word = [0; 8];
@@ -152,12 +152,12 @@ fn own_windows_are_found_with_their_pieces() {
         // From the word to the peer on, nothing new is found.
         let (engine, memory) = bed.engine(b);
         engine.unregister(memory, b.id, 0, 3 * PAGE).unwrap();
-        let gone = engine.own_part(b.id, 0, PAGE, READ);
+        let gone = engine.local_part(b.id, 0, PAGE, READ);
         assert_eq!(gone, Err(Error::NoSuchAddress));
         bed.close(a);
         bed.run();
         let (engine, _) = bed.engine(b);
-        let gone = engine.own_part(b.id, 4 * P, PAGE, READ);
+        let gone = engine.local_part(b.id, 4 * P, PAGE, READ);
         assert_eq!(gone, Err(Error::ConnectionReset));
     }
 }

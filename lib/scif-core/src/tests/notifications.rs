@@ -5,7 +5,7 @@ use super::std::vec;
 use scif_abi::flags::Readiness;
 
 use super::bed::{Bed, End};
-use crate::Event;
+use crate::{DownReason, Event};
 
 /// Nanoseconds after which a writer is told of the least room.
 const SOON: u64 = 1_000_000;
@@ -162,13 +162,13 @@ fn who_watches_is_not_rung_until_it_rests() {
     let received = |bed: &Bed| bed.nodes[1].engine.stats().messages_received;
     let sees = |bed: &mut Bed| {
         let node = &mut bed.nodes[1];
-        node.engine.sees_messages(&mut node.memory)
+        node.engine.has_unpolled_messages(&mut node.memory)
     };
     let look = |bed: &mut Bed| {
         let node = &mut bed.nodes[1];
-        node.engine.look(&mut node.memory);
+        node.engine.poll_rings(&mut node.memory);
     };
-    bed.nodes[1].engine.watch();
+    bed.nodes[1].engine.start_polling();
     // It was asleep until now: the doorbell has to tell.
     assert_eq!(tell(&mut bed), 1);
     assert!(!sees(&mut bed));
@@ -179,7 +179,7 @@ fn who_watches_is_not_rung_until_it_rests() {
     // Looks find messages, too, and are no doorbells.
     let doorbells = bed.nodes[1].engine.stats().doorbells_received;
     let node = &mut bed.nodes[1];
-    node.engine.look_at(&mut node.memory, 0);
+    node.engine.poll_node(&mut node.memory, 0);
     assert_eq!(node.engine.stats().doorbells_received, doorbells);
     node.engine.doorbell(&mut node.memory, 0);
     assert_eq!(node.engine.stats().doorbells_received, doorbells + 1);
@@ -194,7 +194,7 @@ fn who_watches_is_not_rung_until_it_rests() {
     // What comes just before it rests is for the next turn.
     assert_eq!(tell(&mut bed), 0);
     let node = &mut bed.nodes[1];
-    node.engine.rest(&mut node.memory);
+    node.engine.stop_polling(&mut node.memory);
     assert_eq!(node.engine.next_deadline(), Some(bed.now));
     node.engine.tick(&mut node.memory, bed.now);
     assert_eq!(received(&bed), before + 5);
@@ -202,9 +202,9 @@ fn who_watches_is_not_rung_until_it_rests() {
     assert_eq!((tell(&mut bed), tell(&mut bed)), (1, 0));
     // A link that ends is not looked at.
     let node = &mut bed.nodes[1];
-    node.engine.watch();
+    node.engine.start_polling();
     node.engine.doorbell(&mut node.memory, 0);
-    node.engine.link_lost(0);
+    node.engine.link_failed(0, DownReason::Silent);
     assert_eq!(tell(&mut bed), 0);
     assert!(!sees(&mut bed));
     look(&mut bed);

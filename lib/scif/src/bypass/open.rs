@@ -7,7 +7,7 @@ use libredox::Fd;
 use platform::copy::{Choices, Side};
 use platform::direct::{Pages, find_place};
 use platform::shared::Protection;
-use scif_abi::bypass::{DIRECT_GATHERED, DirectRecord, FIRST_HANDLE, Part};
+use scif_abi::bypass::{BYPASS_GATHERED, BypassRecord, FIRST_HANDLE, Part};
 use scif_abi::call::Call;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{MAX_RING_BYTES, MIN_RING_BYTES};
@@ -74,8 +74,8 @@ impl MappedRings {
     pub fn new(epd: usize) -> Result<Self, Failure> {
         let side = side(epd).map_err(Failure)?;
         let file = raw::companion(epd, b"direct").map_err(Failure)?;
-        let mut record = DirectRecord::default();
-        let info = Call::DirectInfo { record };
+        let mut record = BypassRecord::default();
+        let info = Call::BypassInfo { record };
         raw::with_payload(file.raw(), info, record.as_mut_bytes()).map_err(Failure)?;
         let (own, peer) = (record.own_ring_bytes.get(), record.peer_ring_bytes.get());
         let is_sane = |bytes: u32| {
@@ -105,7 +105,7 @@ impl MappedRings {
             producer: Producer::new(peer),
             consumer: Consumer::new(own),
             number: record.handle.get(),
-            gathers: record.flags.get() & DIRECT_GATHERED != 0,
+            gathers: record.flags.get() & BYPASS_GATHERED != 0,
             known: AtomicU64::new(known.bits()),
             is_detached: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),

@@ -11,7 +11,7 @@ use platform::direct::Pages;
 use platform::host::{self, Request};
 use platform::shared::Protection;
 use scif_abi::bypass::{
-    DirectRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET, SEND_LOCK_OFFSET, STATE_CONNECTED,
+    BypassRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET, SEND_LOCK_OFFSET, STATE_CONNECTED,
     STATE_DISCONNECTED, STATE_OFFSET, rma_busy_offset,
 };
 use scif_abi::call::Call;
@@ -196,8 +196,8 @@ impl World {
         match Call::decode(metadata[0], words, payload).expect("a call") {
             Call::PeerPort if self.is_far => Ok(2 << 16 | 2000),
             Call::LocalPort | Call::PeerPort => Ok(1 << 16 | 2000),
-            Call::DirectInfo { .. } => {
-                let record = DirectRecord {
+            Call::BypassInfo { .. } => {
+                let record = BypassRecord {
                     handle: (fd as u32).into(),
                     own_ring_bytes: RING.into(),
                     peer_ring_bytes: RING.into(),

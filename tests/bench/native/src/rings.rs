@@ -11,7 +11,7 @@ use platform::host;
 use platform::mem::{PAGE, full_fence};
 use platform::shared::Protection;
 use scif_abi::bypass::{
-    DirectRecord, EPOCH_OFFSET, LOCK_FREE, Part, RECEIVE_LOCK_OFFSET, RECEIVED_OFFSET,
+    BypassRecord, EPOCH_OFFSET, LOCK_FREE, Part, RECEIVE_LOCK_OFFSET, RECEIVED_OFFSET,
     RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP, SEND_LOCK_OFFSET, SENT_OFFSET,
 };
 use scif_abi::qp::{BYTES_ARMED_OFFSET, LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, ROOM_ARMED_OFFSET};
@@ -26,7 +26,7 @@ use crate::{Failure, Settings, Test, threads};
 
 /// One end of the connection, with its rings mapped.
 struct End {
-    record: DirectRecord,
+    record: BypassRecord,
     control: Pages,
     own: Pages,
     peer_page: Pages,
@@ -44,10 +44,10 @@ impl End {
     /// Opens a direct handle of a node's endpoint and maps its parts.
     fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
         let (memory, owner) = (&mut node.memory, Owner::default());
-        let opened = node.engine.open_direct(memory, node.endpoint, owner);
+        let opened = node.engine.open_bypass(memory, node.endpoint, owner);
         let (handle, record) = opened.map_err(said("direct"))?;
         let map = |part| {
-            let placed = node.engine.direct_place(handle, part);
+            let placed = node.engine.bypass_place(handle, part);
             let (place, bytes) = placed.map_err(said("direct part"))?;
             let (base, offset) = match place {
                 Place::Own(address) => (&node.ram, address),

@@ -140,7 +140,7 @@ impl World {
                         let peer = &mut self.nodes[usize::from(to)];
                         peer.engine.doorbell(&mut peer.memory, number as u16);
                     }
-                    Event::Released(pin) => {
+                    Event::Unpin(pin) => {
                         let node = &mut self.nodes[number];
                         let pinned = node.pins.get_mut(&pin).expect("released once per use");
                         pinned.uses = pinned.uses.checked_sub(1).expect("released once per use");

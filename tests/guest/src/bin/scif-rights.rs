@@ -24,7 +24,7 @@ use scif::{
     Endpoint, Error, Listener, MapFlags, Memory, Protection, Readiness, RecvFlags, RegisterOptions,
     RmaFlags, SendFlags,
 };
-use scif_abi::bypass::{DirectRecord, Part};
+use scif_abi::bypass::{BypassRecord, Part};
 use scif_abi::call::{AcceptRecord, Call};
 use scif_abi::codec::Operation;
 use syscall::error::{EACCES, EINVAL, ENXIO, EPERM};
@@ -393,8 +393,8 @@ fn maps(suite: &mut Suite) {
 fn direct(suite: &mut Suite, client: &Endpoint) -> Check {
     let file = fd::dup(client.fd(), b"direct").map_err(text("dup"))?;
     let file = Fd::new(file);
-    let mut record = DirectRecord::default();
-    let info = Call::DirectInfo { record };
+    let mut record = BypassRecord::default();
+    let info = Call::BypassInfo { record };
     let [first, second] = info.words();
     let metadata = [info.number(), first, second];
     fd::call_rw(file.raw(), record.as_mut_bytes(), &metadata).map_err(text("info"))?;

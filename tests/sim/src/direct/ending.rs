@@ -3,7 +3,7 @@
 
 use scif_abi::bypass::STATE_CONNECTED;
 use scif_abi::flags::Readiness;
-use scif_core::Lane;
+use scif_core::Side;
 use scif_ring::RingMemory;
 
 use super::{Bug, Connection, Node, Program, World, expect};
@@ -22,7 +22,7 @@ impl World {
             let connection = &self.connections[at];
             let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
             if program.sending.take().is_some() && connection.is_open[side] {
-                engine.keep_turn(mem, connection.ends[side], Lane::Send, false);
+                engine.hold_ring(mem, connection.ends[side], Side::Send, false);
             }
             let kicks = std::mem::take(&mut program.kicks);
             if !kicks.is_empty() && connection.is_open[side] && self.bug != Some(Bug::NoKick) {

@@ -3,7 +3,7 @@
 use scif_abi::Error;
 use scif_abi::bypass::{STATE_CONNECTED, STATE_DISCONNECTED};
 use scif_abi::flags::{Kicks, Readiness};
-use scif_core::{Lane, Place};
+use scif_core::Place;
 use scif_ring::{RingError, RingMemory, Side};
 
 use crate::faults::Fault;
@@ -34,7 +34,7 @@ impl World {
                 self.connections[at].turns[side] = Some(0);
                 let Connection { nodes, ends, .. } = self.connections[at];
                 let Node { engine, mem, .. } = &mut self.nodes[nodes[side]];
-                engine.keep_turn(mem, ends[side], Lane::Send, true);
+                engine.hold_ring(mem, ends[side], Side::Send, true);
                 let left = 1 + self.rng.below(u64::from(self.ring_bytes) * 2);
                 self.send_part(which, left)
             }
@@ -59,7 +59,7 @@ impl World {
             self.connections[at].turns[side] = None;
             let Connection { nodes, ends, .. } = self.connections[at];
             let Node { engine, mem, .. } = &mut self.nodes[nodes[side]];
-            engine.keep_turn(mem, ends[side], Lane::Send, false);
+            engine.hold_ring(mem, ends[side], Side::Send, false);
         }
         Ok(())
     }
@@ -273,7 +273,7 @@ impl World {
         let (at, side) = program.end;
         if let Some(handle) = program.direct {
             let Node { engine, mem, .. } = &mut self.nodes[self.connections[at].nodes[side]];
-            engine.close_direct(mem, handle.id);
+            engine.close_bypass(mem, handle.id);
         }
         Ok(())
     }
@@ -296,7 +296,7 @@ impl World {
         let program = self.programs.swap_remove(which);
         if let Some(handle) = program.direct {
             let Node { engine, mem, .. } = &mut self.nodes[node];
-            engine.close_direct(mem, handle.id);
+            engine.close_bypass(mem, handle.id);
         }
     }
 

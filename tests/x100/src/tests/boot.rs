@@ -3,7 +3,7 @@
 use micd::x100::registers::smpt;
 use scheme_scif::CardCommand as Command;
 use scif_abi::limits::LinkTiming;
-use scif_core::{Event, Loss};
+use scif_core::{DownReason, Event};
 use syscall::error::{EBUSY, Error};
 
 use crate::bed::{Bed, CARD, pattern};
@@ -181,8 +181,8 @@ fn a_base_protocol_card_that_hangs_is_noticed_by_its_silence() {
     let words = said(|| assert!(bed.run_until(20, lost)));
     let expected = "0000--03--00.0: its system is silent: 3 questions in 30000 ms";
     assert!(words.contains(expected), "{words}");
-    let why = bed.engine.lost_nodes().map(|lost| lost.why);
-    assert_eq!(why.collect::<Vec<_>>(), [Loss::Silent]);
+    let why = bed.engine.lost_nodes().map(|lost| lost.reason);
+    assert_eq!(why.collect::<Vec<_>>(), [DownReason::Silent]);
     let error = bed.engine.send(&mut bed.memory, end, b"x").unwrap_err();
     assert_eq!(error.errno(), syscall::error::ECONNRESET);
     bed.engine.close(&mut bed.memory, end);
