@@ -80,9 +80,6 @@ enum Backing {
     },
     /// Ordinary memory (tests, loopback links). Words, so that every region start is aligned.
     Heap(NonNull<[u64]>),
-    /// A client's pages, here until its request is answered; the scheme loop withholds the answer
-    /// while there are regions of them.
-    Lent,
 }
 
 impl Drop for Backing {
@@ -100,7 +97,6 @@ impl Drop for Backing {
                 // SAFETY: made by `Box::leak` in `Region::heap`, freed only here.
                 drop(unsafe { alloc::boxed::Box::from_raw(words.as_ptr()) });
             }
-            Backing::Lent => {}
         }
     }
 }
@@ -170,30 +166,12 @@ impl Region {
         }
     }
 
-    /// A client's pages in the buffer of a request.
-    ///
-    /// # Safety
-    /// The buffer stays mapped, and nothing looks at it through a reference, until this region and
-    /// all its clones and parts are gone ([`is_shared`](Self::is_shared) tells).
-    pub(crate) unsafe fn of_lent(buffer: &mut [u8]) -> Self {
-        Self {
-            start: NonNull::from(&mut *buffer).cast(),
-            bytes: buffer.len(),
-            backing: Rc::new(Backing::Lent),
-        }
-    }
-
     /// What kind of memory it is.
     pub fn side(&self) -> Side {
         match *self.backing {
             Backing::Mapping { side, .. } => side,
-            Backing::Heap(_) | Backing::Lent => Side::Own,
+            Backing::Heap(_) => Side::Own,
         }
-    }
-
-    /// Whether other regions of the same mapping exist.
-    pub(crate) fn is_shared(&self) -> bool {
-        Rc::strong_count(&self.backing) > 1
     }
 
     /// Length in bytes.

@@ -6,15 +6,14 @@
 
 use core::mem::size_of;
 
-use redox_scheme::scheme::{Op, OpCall, SchemeResponse, SchemeSync};
+use redox_scheme::scheme::{Op, SchemeResponse, SchemeSync};
 use redox_scheme::{CallerCtx, Id, OpenResult, Request, RequestKind};
 use syscall::data::{Stat, StatVfs, TimeSpec};
 use syscall::error::{EAGAIN, ECANCELED, EINVAL, ENOSYS, EOPNOTSUPP, EWOULDBLOCK, Error, Result};
 use syscall::flag::{F_GETFL, F_SETFL, StdFsCallKind};
 use syscall::schemev2::{CqeOpcode, Opcode, Sqe, SqeFlags};
 
-use super::{NO_ID, Parked, Payload, SchemeDaemon, SchemeLoop, Transport};
-use crate::mem::Region;
+use super::{NO_ID, Parked, SchemeDaemon, SchemeLoop, Transport};
 
 impl<T: Transport> SchemeLoop<T> {
     /// Serves one request from the socket.
@@ -54,12 +53,7 @@ impl<T: Transport> SchemeLoop<T> {
     }
 
     fn operation<S: SchemeDaemon>(&mut self, op: Op, caller: CallerCtx, tag: u32, scheme: &mut S) {
-        let parked = Parked {
-            op,
-            caller,
-            tag,
-            lent: None,
-        };
+        let parked = Parked { op, caller, tag };
         if let Some(parked) = self.attempt(parked, false, scheme) {
             self.park(parked, scheme);
         }
@@ -88,17 +82,9 @@ impl<T: Transport> SchemeLoop<T> {
         has_waited: bool,
         scheme: &mut S,
     ) -> Option<Parked> {
-        let Parked {
-            op, caller, lent, ..
-        } = &mut parked;
+        let Parked { op, caller, .. } = &mut parked;
         let nonblocking = op.is_explicitly_nonblock();
-        let response = if let Op::Call(call) = op
-            && call.fds().len() == 1
-        {
-            SchemeResponse::Regular(call_one(call, caller, lent, scheme))
-        } else {
-            op.handle_sync_dont_consume(caller, scheme, &mut self.state)
-        };
+        let response = op.handle_sync_dont_consume(caller, scheme, &mut self.state);
         let (opcode, result, extra) = match response {
             SchemeResponse::Regular(result) => (CqeOpcode::RespondRegular, result, 0),
             SchemeResponse::RegularAndNotifyOnDetach(result) => {
@@ -132,31 +118,9 @@ impl<T: Transport> SchemeLoop<T> {
         } else {
             opcode
         };
-        self.finish(parked, opcode, result, extra);
+        self.finish(parked.tag, opcode, result, extra);
         None
     }
-}
-
-/// A `call` on one handle.
-fn call_one<S: SchemeDaemon>(
-    call: &mut OpCall,
-    caller: &CallerCtx,
-    lent: &mut Option<Region>,
-    scheme: &mut S,
-) -> Result<usize> {
-    let id = call.fd();
-    let mut metadata = [0; 3];
-    metadata.copy_from_slice(call.metadata());
-    // Once the payload was kept there are regions of it, and no reference may be made.
-    let bytes = if lent.is_some() {
-        &mut []
-    } else {
-        call.payload()
-    };
-    // SAFETY: the kernel maps the buffer until the answer is written, and `finish` withholds the
-    // answer while the region is shared.
-    let payload = unsafe { Payload::new(bytes, lent) };
-    scheme.call_with(id, payload, &metadata, caller)
 }
 
 fn opened(result: Result<OpenResult>) -> (CqeOpcode, Result<usize>, u8) {

@@ -9,7 +9,6 @@
 //! What the loop takes care of, so that no daemon has to:
 //! - a request with `O_NONBLOCK` that would block is answered `EAGAIN`, never kept;
 //! - a cancelled request is answered `ECANCELED` (the kernel turns it into `EINTR`);
-//! - a `call` whose payload the daemon uses is not answered before it has dropped it;
 //! - subscriptions are remembered and events posted when a changed handle is ready;
 //! - buffers too short or unaligned for `Stat`, `StatVfs` and `TimeSpec` never reach the decoder
 //!   of redox-scheme, which asserts on them; such requests are answered `EINVAL` or copied;
@@ -21,7 +20,6 @@
 mod dispatch;
 #[cfg(not(target_os = "redox"))]
 pub mod fake;
-mod lent;
 mod parked;
 #[cfg(test)]
 mod tests;
@@ -42,7 +40,6 @@ use syscall::schemev2::{Cqe, CqeOpcode, Sqe};
 use parked::{Parked, ParkedRequests};
 use turns::Turns;
 
-pub use lent::Payload;
 pub use transport::{SocketTransport, Transport};
 
 /// Requests taken from the socket by one read.
@@ -66,22 +63,8 @@ pub trait SchemeDaemon: SchemeSync {
         let _ = changes;
     }
 
-    /// A `call`, as [`SchemeSync::call`] gets it, with a payload that may be kept.
-    ///
-    /// # Errors
-    /// Those of the operation; `EWOULDBLOCK` keeps the request.
-    fn call_with(
-        &mut self,
-        id: usize,
-        payload: Payload<'_>,
-        metadata: &[u64],
-        ctx: &CallerCtx,
-    ) -> Result<usize> {
-        self.call(id, payload.into_bytes(), metadata, ctx)
-    }
-
-    /// A request is about to be kept, because it cannot be answered yet; one whose payload the
-    /// daemon keeps does not come here. `handle` is the one it is for, `usize::MAX` without one.
+    /// A request is about to be kept, because it cannot be answered yet. `handle` is the one it is
+    /// for, `usize::MAX` without one.
     ///
     /// # Errors
     /// The answer, if it may not wait: too many do. What it has begun is then undone by
@@ -194,12 +177,6 @@ pub struct Counters {
     pub retries: u64,
 }
 
-/// A request with its answer, which waits until the daemon has dropped the payload.
-struct Withheld {
-    parked: Parked,
-    answer: Cqe,
-}
-
 /// The event loop; `T` is the socket, or a fake one in tests.
 pub struct SchemeLoop<T = SocketTransport> {
     transport: T,
@@ -209,7 +186,6 @@ pub struct SchemeLoop<T = SocketTransport> {
     round: Vec<Sqe>,
     answers: Vec<Cqe>,
     parked: ParkedRequests,
-    withheld: Vec<Withheld>,
     /// What is subscribed per handle, with the last subscriber's identity.
     interest: HashMap<usize, (EventFlags, CallerCtx)>,
     changes: Changes,
@@ -252,7 +228,6 @@ impl<T: Transport> SchemeLoop<T> {
             round: Vec::new(),
             answers: Vec::new(),
             parked: ParkedRequests::new(),
-            withheld: Vec::new(),
             interest: HashMap::new(),
             changes: Changes::default(),
             looked_at: Changes::default(),
@@ -413,21 +388,8 @@ impl<T: Transport> SchemeLoop<T> {
                 break false;
             }
         };
-        self.release_withheld();
         self.write_answers()?;
         Ok(left)
-    }
-
-    /// Queues the answers whose payloads the daemon has dropped.
-    fn release_withheld(&mut self) {
-        let answers = &mut self.answers;
-        self.withheld.retain(|withheld| {
-            let in_use = withheld.parked.is_in_use();
-            if !in_use {
-                answers.push(withheld.answer);
-            }
-            in_use
-        });
     }
 
     /// Tries requests and posts events as `looked_at` says, and empties it.
@@ -515,13 +477,11 @@ impl<T: Transport> SchemeLoop<T> {
 
     fn park<S: SchemeDaemon>(&mut self, parked: Parked, scheme: &mut S) {
         let handle = parked.op.file_id().unwrap_or(usize::MAX);
-        if parked.lent.is_none()
-            && let Err(error) = scheme.on_wait(handle, &parked.caller)
-        {
+        if let Err(error) = scheme.on_wait(handle, &parked.caller) {
             // What it has moved already is told; then it was not in vain.
             let moved = scheme.on_cancel(parked.caller.id);
             let result = moved.map_err(|_| error);
-            self.finish(parked, CqeOpcode::RespondRegular, result, 0);
+            self.answer(parked.tag, result);
             return;
         }
         self.parked.insert(parked.caller.id, handle, parked);
@@ -532,23 +492,18 @@ impl<T: Transport> SchemeLoop<T> {
         if let Some(parked) = self.parked.remove(request) {
             let result = scheme.on_cancel(request);
             scheme.on_waited(request);
-            self.finish(parked, CqeOpcode::RespondRegular, result, 0);
+            self.answer(parked.tag, result);
         }
     }
 
-    /// Answers a request, or withholds the answer while the daemon uses its payload.
-    fn finish(&mut self, parked: Parked, opcode: CqeOpcode, result: Result<usize>, extra: u8) {
-        let answer = Cqe {
+    /// Queues an answer.
+    fn finish(&mut self, tag: u32, opcode: CqeOpcode, result: Result<usize>, extra: u8) {
+        self.answers.push(Cqe {
             flags: opcode as u8,
             extra_raw: [extra, 0, 0],
-            tag: parked.tag,
+            tag,
             result: Error::mux(result) as u64,
-        };
-        if parked.is_in_use() {
-            self.withheld.push(Withheld { parked, answer });
-        } else {
-            self.answers.push(answer);
-        }
+        });
     }
 
     fn close<S: SchemeDaemon>(&mut self, id: usize, scheme: &mut S) {
@@ -563,12 +518,7 @@ impl<T: Transport> SchemeLoop<T> {
     }
 
     fn answer(&mut self, tag: u32, result: Result<usize>) {
-        self.answers.push(Cqe {
-            flags: CqeOpcode::RespondRegular as u8,
-            extra_raw: [0; 3],
-            tag,
-            result: Error::mux(result) as u64,
-        });
+        self.finish(tag, CqeOpcode::RespondRegular, result, 0);
     }
 }
 

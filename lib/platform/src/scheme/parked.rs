@@ -7,22 +7,11 @@ use hashbrown::HashMap;
 use redox_scheme::scheme::Op;
 use redox_scheme::{CallerCtx, Id};
 
-use crate::mem::Region;
-
 /// A request that is not answered yet.
 pub(super) struct Parked {
     pub(super) op: Op,
     pub(super) caller: CallerCtx,
     pub(super) tag: u32,
-    /// The payload, if the daemon kept it.
-    pub(super) lent: Option<Region>,
-}
-
-impl Parked {
-    /// Whether the daemon uses the request's payload, so that it cannot be answered.
-    pub(super) fn is_in_use(&self) -> bool {
-        self.lent.as_ref().is_some_and(Region::is_shared)
-    }
 }
 
 /// Place of a request in the table.

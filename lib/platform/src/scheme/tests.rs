@@ -12,9 +12,8 @@ use syscall::error::*;
 use syscall::flag::{EventFlags, F_GETFL, MapFlags, MunmapFlags, O_NONBLOCK};
 use syscall::schemev2::{Cqe, CqeOpcode, NewFdFlags, Opcode, Sqe};
 
-use super::{Changes, NO_ID, Payload, SchemeDaemon, SchemeLoop, Status, Transport};
+use super::{Changes, NO_ID, SchemeDaemon, SchemeLoop, Status, Transport};
 use crate::counting::{Heap, allocations};
-use crate::mem::{PAGE, Region};
 
 #[global_allocator]
 static HEAP: Heap = Heap;
@@ -63,7 +62,6 @@ struct Queues {
     progress: bool,
     gone: Vec<usize>,
     asked: Vec<usize>,
-    offered: Option<Region>,
     mapped: Vec<(usize, u64, usize)>,
 }
 
@@ -162,23 +160,6 @@ impl SchemeDaemon for Queues {
                 changes.progress();
             }
         }
-    }
-    /// Operation 7 keeps its payload until the handle changes without it.
-    fn call_with(
-        &mut self,
-        id: usize,
-        payload: Payload<'_>,
-        meta: &[u64],
-        ctx: &CallerCtx,
-    ) -> Result<usize> {
-        if meta[0] != 7 {
-            return self.call(id, payload.into_bytes(), meta, ctx);
-        }
-        if payload.len() > PAGE && self.offered.is_none() {
-            return Ok(payload.len());
-        }
-        self.offered = Some(payload.keep()?);
-        Err(Error::new(EWOULDBLOCK))
     }
     fn is_gone(&mut self, pid: usize) -> bool {
         self.asked.push(pid);
@@ -494,59 +475,6 @@ fn a_closed_socket_ends_the_loop() {
     bed.event_loop.transport.closed = true;
     assert_eq!(bed.event_loop.poll(&mut bed.scheme), Ok(Status::Closed));
     assert_eq!(bed.event_loop.run(&mut bed.scheme), Ok(()));
-}
-
-#[repr(align(4096))]
-struct Page([u8; PAGE]);
-
-#[test]
-fn a_kept_payload_delays_the_answer_until_it_is_dropped() {
-    let mut page = Page([1; PAGE]);
-    let address = page.0.as_mut_ptr() as u64;
-    let offer = [1, address, PAGE as u64, 7, 0, 0];
-    let mut bed = Bed::new();
-    bed.send(Opcode::Call, 3, offer);
-    assert_eq!(bed.answers(), []);
-    let region = bed.scheme.offered.clone().unwrap();
-    assert_eq!(region.read::<u8>(5), Ok(1));
-    assert_eq!(region.write(5, 9_u8), Ok(()));
-    // Its caller is killed; a look at the handle and its close change nothing.
-    bed.scheme.changed.push(1);
-    bed.send(Opcode::Cancel, 3, [0; 6]);
-    bed.send(Opcode::CloseMsg, 0, [1, 0, 0, 0, 0, 0]);
-    assert_eq!(bed.answers(), []);
-    assert_eq!(
-        (bed.scheme.cancelled.len(), bed.event_loop.parked()),
-        (1, 0)
-    );
-    bed.scheme.offered = None;
-    assert_eq!(bed.answers(), []);
-    let part = region.part(0, 8).unwrap();
-    drop(region);
-    assert_eq!(bed.answers(), []);
-    drop(part);
-    assert_eq!(bed.answers(), [(3, error(ECANCELED))]);
-    assert_eq!(bed.answers(), []);
-    assert_eq!(page.0[5], 9);
-}
-
-#[test]
-fn only_whole_pages_can_be_kept() {
-    let mut pages = [const { Page([0; PAGE]) }; 2];
-    let address = pages.as_mut_ptr() as u64;
-    let mut bed = Bed::new();
-    for (tag, start, length) in [
-        (1, address, 0),
-        (2, address, PAGE as u64 - 1),
-        (3, address + 8, PAGE as u64),
-        (4, 1 << 62, 0),
-    ] {
-        bed.send(Opcode::Call, tag, [1, start, length, 7, 0, 0]);
-        assert_eq!(bed.answers(), [(tag, error(EINVAL))]);
-    }
-    // Not kept, and answered with what the daemon saw.
-    bed.send(Opcode::Call, 5, [1, address, 2 * PAGE as u64, 7, 0, 0]);
-    assert_eq!(bed.answers(), [(5, Ok(2 * PAGE))]);
 }
 
 #[test]
