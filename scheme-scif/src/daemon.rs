@@ -1,4 +1,4 @@
-//! The scheme as the event loop of `platform::scheme` sees it: requests decoded by redox-scheme in,
+//! The scheme as the event loop of `scheme` sees it: requests decoded by redox-scheme in,
 //! answers out. Only conversions; every decision is [`Scif`]'s.
 //!
 //! A client that is killed in the middle of a request lives on, as far as its memory is concerned,
@@ -10,9 +10,9 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use libredox::Fd;
-use platform::scheme::{Changes, NO_ID, SchemeDaemon, list_directory};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, Id, OpenResult, SendFdRequest, Socket};
+use scheme::{Changes, NO_ID, SchemeDaemon, list_directory};
 use scif_core::CopyEngine;
 use syscall::data::Stat;
 use syscall::dirent::DirentBuf;

@@ -3,7 +3,7 @@
 //! [`Scif`] is the whole of it and makes no system call: memory and doorbells are a [`Fabric`],
 //! requests are function calls that answer at once. So the tests here drive it on the development
 //! machine with the real engine. `Daemon` (for the target only) is the thin layer that the event
-//! loop of `platform::scheme` calls. Nothing here knows a device.
+//! loop of `scheme` calls. Nothing here knows a device.
 #![cfg_attr(not(any(test, feature = "bed")), no_std)]
 
 extern crate alloc;

@@ -14,7 +14,9 @@ const UNSAFE_HOMES: &[&str] = &[
     "kernel",
     "lib/libc",
     "lib/libscif",
-    "lib/platform",
+    "lib/hal",
+    "lib/scheme",
+    "lib/client-memory",
     "lib/runtime",
 ];
 const MAX_COLUMNS: usize = 100;

@@ -12,8 +12,8 @@ mod program {
     use acpid::scheme::AcpiScheme;
     use acpid::table::{self, Table};
     use alloc::vec::Vec;
-    use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
-    use platform::{Result, firmware};
+    use hal::{Result, firmware};
+    use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
 
     runtime::main!(main);
 

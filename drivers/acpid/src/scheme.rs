@@ -9,9 +9,9 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use platform::scheme::{SchemeDaemon, list_directory, read_at};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
+use scheme::{SchemeDaemon, list_directory, read_at};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EISDIR, ENOENT, ENOTDIR, Error, Result};

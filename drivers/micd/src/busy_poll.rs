@@ -6,7 +6,7 @@
 //! else wants the processor, and only while that pays: what was looked for in vain is looked for
 //! again ever more seldom, so that a node at rest sleeps.
 
-use platform::clock::Rate;
+use hal::clock::Rate;
 
 /// Longest look, in nanoseconds: about what an answer takes when both sides have to wake a program
 /// for it, under the emulator.

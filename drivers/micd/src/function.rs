@@ -7,10 +7,10 @@
 use alloc::rc::Rc;
 use core::cell::RefCell;
 
-use platform::aperture::Aperture;
-use platform::irq::Interrupt;
-use platform::mem::Region;
-use platform::{Error, Result};
+use hal::aperture::Aperture;
+use hal::irq::Interrupt;
+use hal::mem::Region;
+use hal::{Error, Result};
 use scheme_scif::{Card, CardCommand};
 use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming;

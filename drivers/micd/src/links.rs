@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use platform::mem::Region;
-use platform::{Error, Result};
+use hal::mem::Region;
+use hal::{Error, Result};
 use scheme_scif::{Card, CardCommand};
 use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming;

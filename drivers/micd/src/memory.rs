@@ -10,12 +10,12 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
+use client_memory::borrow::{Frames, Wanted};
+use hal::aperture::Aperture;
+use hal::dma::{Allocator, Scattered};
+use hal::mem::drain_writes;
+use hal::mem::{PAGE, Region};
 use libredox::Fd;
-use platform::aperture::Aperture;
-use platform::borrow::{Frames, Wanted};
-use platform::direct::drain_writes;
-use platform::dma::{Allocator, Scattered};
-use platform::mem::{PAGE, Region};
 use scheme_scif::{Fabric, JoinId, Progress, Token, View};
 use scif_abi::NodeId;
 use scif_abi::call::PinRecord;
@@ -288,7 +288,7 @@ impl<S: BlockSource> NodeMemory<S> {
 
 /// The result of an access to own memory. Addresses come from the engine, which has them from
 /// [`Memory::allocate`]: one outside a block is a mistake of ours that must not go on.
-fn own<T>(result: Result<T, platform::mem::BoundsError>) -> T {
+fn own<T>(result: Result<T, hal::mem::BoundsError>) -> T {
     match result {
         Ok(value) => value,
         Err(error) => panic!("own shared memory: {error}"),
@@ -371,7 +371,7 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
     }
 
     fn full_fence(&self) {
-        platform::mem::full_fence();
+        hal::mem::full_fence();
     }
 
     fn peer_reaches(&self, node: NodeId, address: u64, bytes: usize) -> bool {
@@ -422,7 +422,7 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
     fn fence(&mut self) {
         match self.gathers() {
             true => drain_writes(),
-            false => platform::mem::write_fence(),
+            false => hal::mem::write_fence(),
         }
     }
 }
@@ -443,7 +443,7 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
     }
 
     fn random(&mut self) -> u64 {
-        platform::random::word()
+        hal::random::word()
     }
 
     fn allocated_bytes(&self) -> usize {

@@ -6,9 +6,9 @@
 
 use alloc::vec::Vec;
 
-use platform::borrow::Frames;
-use platform::dma::Scattered;
-use platform::mem::{PAGE, Region};
+use client_memory::borrow::Frames;
+use hal::dma::Scattered;
+use hal::mem::{PAGE, Region};
 use scif_core::Run;
 use syscall::error::{Error, Result};
 

@@ -9,14 +9,14 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use client_memory::borrow::{Borrowed, Borrower, Borrowing, Joiner, Wanted};
+use hal::Result;
+use hal::dma::{Allocator, Scattered};
+use hal::lock::Mutex;
+use hal::mem::Region;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use micd::memory::{self, BlockSource};
-use platform::Result;
-use platform::borrow::{Borrowed, Borrower, Borrowing, Joiner, Wanted};
-use platform::dma::{Allocator, Scattered};
-use platform::lock::Mutex;
-use platform::mem::Region;
 use runtime::thread;
 use scheme_scif::Token;
 

@@ -1,9 +1,11 @@
 //! Where the engine's events go: a trace that the log daemon keeps, to be read while the driver
 //! runs and after its end.
 
+mod ring;
+
 use alloc::boxed::Box;
 
-use platform::trace::Ring;
+use ring::Ring;
 use scif_abi::trace::{Entry, What};
 use scif_core::{Engine, Tracer};
 

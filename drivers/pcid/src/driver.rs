@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
+use hal::pci::config::{self, ConfigSpace};
+use hal::pci::protocol::{Feature, FeatureInfo, Request, Response, ResponseError, SetFeature};
 use pci_types::capability::{MultipleMessageSupport, PciCapabilityAddress};
-use platform::pci::config::{self, ConfigSpace};
-use platform::pci::protocol::{Feature, FeatureInfo, Request, Response, ResponseError, SetFeature};
 
 use crate::function::Function;
 

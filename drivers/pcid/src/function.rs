@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
+use hal::pci::config::{self, ConfigSpace};
+use hal::pci::protocol::{Bar, FunctionConfig, Identity, InterruptLine, Rom};
 use pci_types::capability::{MsiCapability, MsixCapability, PciCapability, PciCapabilityAddress};
 use pci_types::{CommandRegister, EndpointHeader, HeaderType, PciAddress, PciHeader};
-use platform::pci::config::{self, ConfigSpace};
-use platform::pci::protocol::{Bar, FunctionConfig, Identity, InterruptLine, Rom};
 
 /// Most capabilities a function's 256 bytes hold: four bytes each after the header.
 const MAX_CAPABILITIES: usize = 48;

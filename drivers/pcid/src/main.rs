@@ -12,12 +12,12 @@ mod program {
     use alloc::string::String;
     use alloc::vec::Vec;
 
+    use hal::Result;
+    use hal::pci::config::{ConfigSpace, EcamRange};
+    use hal::port::Ports;
     use pcid::scheme::PciScheme;
     use pcid::{mcfg, scan};
-    use platform::Result;
-    use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
-    use platform::pci::config::{ConfigSpace, EcamRange};
-    use platform::port::Ports;
+    use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
 
     runtime::main!(main);
 

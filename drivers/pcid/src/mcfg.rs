@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use platform::pci::config::EcamRange;
+use hal::pci::config::EcamRange;
 
 /// Bytes before the first allocation: table header and a reserved word.
 const ALLOCATIONS: usize = 44;

@@ -2,9 +2,9 @@
 
 use alloc::collections::BTreeMap;
 
+use hal::pci::config::ConfigSpace;
+use hal::pci::protocol::Address;
 use pci_types::{PciAddress, PciHeader};
-use platform::pci::config::ConfigSpace;
-use platform::pci::protocol::Address;
 
 use crate::function::Function;
 

@@ -11,12 +11,12 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use hal::pci::config::{self, ConfigSpace};
+use hal::pci::protocol::{Address, MAX_REQUEST_BYTES, Request};
 use pci_types::PciAddress;
-use platform::pci::config::{self, ConfigSpace};
-use platform::pci::protocol::{Address, MAX_REQUEST_BYTES, Request};
-use platform::scheme::{SchemeDaemon, list_directory};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
+use scheme::{SchemeDaemon, list_directory};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{

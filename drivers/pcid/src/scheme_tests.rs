@@ -2,11 +2,11 @@
 
 use alloc::vec;
 
-use platform::pci::protocol::{Address, Request, Response};
-use platform::scheme::SchemeLoop;
-use platform::scheme::fake::FakeSocket;
-use platform::{Error, Result};
+use hal::pci::protocol::{Address, Request, Response};
+use hal::{Error, Result};
 use redox_scheme::scheme::SchemeSync;
+use scheme::SchemeLoop;
+use scheme::fake::FakeSocket;
 use syscall::error::*;
 use syscall::flag::{O_DIRECTORY, O_STAT};
 use syscall::schemev2::{Opcode, Sqe};

@@ -5,11 +5,11 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use platform::pci::config::{ConfigSpace, EcamRange};
-use platform::pci::protocol::{
+use hal::pci::config::{ConfigSpace, EcamRange};
+use hal::pci::protocol::{
     Address, Bar, Feature, FeatureInfo, Request, Response, ResponseError, Rom, SetFeature,
 };
-use platform::pci::simulated::{SimulatedFunction, SimulatedMachine};
+use hal::pci::simulated::{SimulatedFunction, SimulatedMachine};
 
 use crate::{driver, mcfg, scan};
 
@@ -134,7 +134,7 @@ fn sizing_leaves_registers_as_they_were() {
     let space = machine();
     let found = scan::scan(&space);
     let place = found[&address(1, 31, 0)].address;
-    let read = |offset| platform::pci::config::read(&space, place, offset);
+    let read = |offset| hal::pci::config::read(&space, place, offset);
     assert_eq!(read(COMMAND) & 0xffff, 3);
     assert_eq!(
         (read(0x10), read(0x18), read(0x1c), read(0x30)),
@@ -300,7 +300,7 @@ fn a_driver_that_goes_leaves_a_quiet_device() {
     driver::respond(&space, function, Request::EnableDevice);
     driver::respond(&space, function, Request::EnableFeature(Feature::MsiX));
     function.release(&space);
-    let read = |offset| platform::pci::config::read(&space, function.address, offset);
+    let read = |offset| hal::pci::config::read(&space, function.address, offset);
     assert_eq!(read(COMMAND) & 0xffff, 3);
     assert_eq!(read(0x40), 0x0001_5011);
 }

@@ -7,13 +7,14 @@
 
 #[cfg(target_os = "redox")]
 mod program {
+    use hal::Result;
+    use hal::port;
     use libredox::Fd;
     use libredox::flag::{O_CLOEXEC, O_RDONLY, O_RDWR};
-    use platform::port;
-    use platform::{Result, daemon};
     use ps2d::controller::{self, Keyboard, Ports, SelfTest};
     use ps2d::keys::Keys;
     use runtime::time::{Duration, sleep};
+    use scheme::daemon;
     use syscall::error::{EINTR, Error};
 
     runtime::main!(main);

@@ -8,10 +8,10 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
-use platform::event::Queue;
-use platform::scheme::Status;
+use hal::event::Queue;
 use runtime::time::Instant;
+use scheme::Status;
+use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
 use scif::kernel::{Client, Registration, RemoteMemory, get_pages};
 use scif::{Endpoint, Errno, Error, Mapping, PortId, Protection, Readiness, RecvFlags, Result};
 use scifblk::disk::{Disk, Store};
@@ -55,21 +55,21 @@ fn system(error: Error) -> syscall::error::Error {
 }
 
 impl Store for Blocks {
-    fn read(&self, offset: usize, to: &mut [u8]) -> platform::Result<()> {
+    fn read(&self, offset: usize, to: &mut [u8]) -> hal::Result<()> {
         match self {
             Blocks::Remote(memory) => memory.read(offset, to).map_err(system),
             Blocks::Local(memory, _) => memory.copy_out(offset, to),
         }
     }
 
-    fn write(&self, offset: usize, from: &[u8]) -> platform::Result<()> {
+    fn write(&self, offset: usize, from: &[u8]) -> hal::Result<()> {
         match self {
             Blocks::Remote(memory) => memory.write(offset, from).map_err(system),
             Blocks::Local(memory, _) => memory.copy_in(offset, from),
         }
     }
 
-    fn flush(&self) -> platform::Result<()> {
+    fn flush(&self) -> hal::Result<()> {
         if let Blocks::Remote(memory) = self {
             memory.flush().map_err(system)?;
         }

@@ -10,7 +10,7 @@ const MAGIC: [u8; 8] = *b"SCIFBLK1";
 pub const MAX_BYTES: u64 = 1 << 30;
 
 /// Bytes of a page.
-const PAGE: u64 = platform::mem::PAGE as u64;
+const PAGE: u64 = hal::mem::PAGE as u64;
 
 /// The greeting.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -12,9 +12,9 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use platform::scheme::{SchemeDaemon, list_directory};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
+use scheme::{SchemeDaemon, list_directory};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EISDIR, ENFILE, ENODEV, ENOENT, ENOTDIR, Error, Result};

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use platform::event::Queue;
+use hal::event::Queue;
 use runtime::time::sleep;
 use scif::kernel::PinnedPages;
 use scif::{Endpoint, Error, Listener, MapFlags, Memory, Protection, RecvFlags, Result, SendFlags};

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 
 use bootstrap::image::Image;
 use libredox::Fd;
-use platform::scheme::SchemeLoop;
 use redox_scheme::Socket;
 use runtime::boot::{self, Attributes, KernelContext};
 use runtime::spawn::{self, Launch};
 use runtime::{Result, abi, elf, fd, path, state};
+use scheme::SchemeLoop;
 use syscall::data::GlobalSchemes;
 use syscall::flag::{O_DIRECTORY, O_RDWR};
 
@@ -58,7 +58,7 @@ fn run() -> Result<(), (&'static str, syscall::error::Error)> {
         .file("bin/init")
         .step("find bin/init in the boot image")?;
     let mut scheme = InitfsScheme::new(image);
-    platform::daemon::announce(&socket, "initfs", None, &mut scheme)
+    scheme::daemon::announce(&socket, "initfs", None, &mut scheme)
         .step("register the scheme initfs")?;
     // From here on init waits for answers, so nothing may follow but the loop.
     start_init(init).step("start init")?;

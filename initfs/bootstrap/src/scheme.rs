@@ -3,10 +3,10 @@
 use alloc::collections::BTreeMap;
 
 use bootstrap::image::{Image, Inode, Kind};
-use platform::scheme::{SchemeDaemon, list_directory, read_at};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result};
+use scheme::{SchemeDaemon, list_directory, read_at};
 use syscall::data::{Stat, StatVfs};
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EEXIST, EISDIR, ENOENT, ENOTDIR, EROFS};

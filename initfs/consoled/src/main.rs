@@ -25,13 +25,13 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use consoled::discipline::{Discipline, Reader};
+use hal::event::Queue;
 use libredox::Fd;
-use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
-use platform::event::Queue;
-use platform::scheme::{Changes, SchemeDaemon, Status};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, Id, OpenResult};
 use runtime::{Error, Result, env, process};
+use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
+use scheme::{Changes, SchemeDaemon, Status};
 use syscall::data::Stat;
 use syscall::error::{
     EAGAIN, EBADF, ECANCELED, EINTR, EINVAL, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, EWOULDBLOCK,

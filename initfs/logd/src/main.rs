@@ -27,11 +27,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use libredox::Fd;
-use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
-use platform::scheme::{Changes, SchemeDaemon, list_directory, read_at};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env, fs};
+use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
+use scheme::{Changes, SchemeDaemon, list_directory, read_at};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EBUSY, EISDIR, ENODEV, ENOENT, ENOTDIR, EWOULDBLOCK};

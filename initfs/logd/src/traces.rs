@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use platform::dma::{Allocator, Buffer};
+use hal::dma::{Allocator, Buffer};
 use runtime::{Error, Result};
 use syscall::error::{EINVAL, ENOENT, ENOSPC};
 

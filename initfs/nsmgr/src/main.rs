@@ -17,8 +17,8 @@ mod scheme;
 
 use alloc::rc::Rc;
 
+use ::scheme::SchemeLoop;
 use libredox::Fd;
-use platform::scheme::SchemeLoop;
 use redox_scheme::Socket;
 use runtime::{Error, Result, env};
 use syscall::error::EINVAL;
@@ -52,7 +52,7 @@ fn run() -> Result<()> {
     }
     let socket = Rc::new(Socket::create_inner(capability.raw(), false)?);
     let mut scheme = NamespaceScheme::new(Rc::clone(&socket), first, capability);
-    platform::daemon::announce(
+    scheme::daemon::announce(
         &socket,
         "namespace",
         env::var("INIT_NOTIFY").as_deref(),

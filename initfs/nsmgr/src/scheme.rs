@@ -6,11 +6,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use libredox::Fd;
-use platform::scheme::{SchemeDaemon, list_directory};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult, SendFdRequest, Socket};
 use runtime::abi::ns;
 use runtime::{Error, Result, fd, path};
+use scheme::{SchemeDaemon, list_directory};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EEXIST, EINVAL, EISDIR, ENODEV, ENOENT, ENOTDIR, EOPNOTSUPP};

@@ -3,10 +3,10 @@
 use alloc::rc::Rc;
 
 use libredox::Fd;
-use platform::scheme::{SchemeLoop, Status};
 use redox_scheme::Socket;
 use runtime::process::ExitStatus;
 use runtime::{Error, Result, env, fd, path};
+use scheme::{SchemeLoop, Status};
 use syscall::error::EINVAL;
 use syscall::flag::{EventFlags, O_RDWR};
 
@@ -37,7 +37,7 @@ fn run() -> Result<()> {
     let kernel = Kernel::new(Fd::new(authority), deaths);
     let mut scheme = ProcScheme::new(Rc::clone(&socket), kernel);
     let notify = env::var("INIT_NOTIFY");
-    platform::daemon::announce(&socket, "proc", notify.as_deref(), &mut scheme)?;
+    scheme::daemon::announce(&socket, "proc", notify.as_deref(), &mut scheme)?;
     let mut requests = SchemeLoop::new(socket, false);
     loop {
         match scheme.table.contexts().wait_event()? {

@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 
 use libredox::Fd;
 use libredox::protocol::{ProcCall, WaitFlags};
-use platform::scheme::{Changes, SchemeDaemon, read_at};
 use procmgr::process::{Pid, State, meta_bytes};
 use procmgr::table::{MAX_NAME, Table, Wanted};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult, SendFdRequest, Socket};
 use runtime::{Error, Result, fd};
+use scheme::{Changes, SchemeDaemon, read_at};
 use syscall::data::Stat;
 use syscall::error::{
     EACCES, EBADF, EINVAL, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, ESRCH, EWOULDBLOCK,

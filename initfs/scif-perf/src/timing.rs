@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use platform::clock::{Rate, ticks};
+use hal::clock::{Rate, ticks};
 
 /// Calls that are shorter than this are timed several at once, so that reading the counter does
 /// not count.

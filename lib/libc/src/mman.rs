@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_long, c_void};
 
-use platform::shared::{self, Range};
+use client_memory::shared::{self, Range};
 use runtime::{Error, Result, fd, sys};
 use syscall::PAGE_SIZE;
 use syscall::error::{EINVAL, ENODEV};

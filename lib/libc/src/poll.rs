@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ffi::{c_int, c_short, c_ulong};
 use core::time::Duration;
 
-use platform::event::Queue;
+use hal::event::Queue;
 use runtime::time::Instant;
 use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EINVAL};

@@ -11,7 +11,7 @@ mod user;
 
 use core::ffi::{c_int, c_long, c_short, c_uint, c_ulong, c_void};
 
-use platform::shared;
+use client_memory::shared;
 use scif::raw;
 use scif_abi::PortId;
 use skiff_libc::{descriptor, errno};

@@ -13,7 +13,7 @@ use core::ffi::{CStr, c_char, c_int};
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use platform::retire::Retired;
+use client_memory::retire::Retired;
 use scif::bypass::{Bypass, Waiting};
 
 /// Descriptors in a row of the table.

@@ -4,9 +4,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use hal::event::Queue;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDONLY};
-use platform::event::Queue;
 use scif_abi::NodeId;
 use scif_abi::error::Error as Errno;
 use syscall::error::EIO;

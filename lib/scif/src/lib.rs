@@ -60,11 +60,11 @@ mod rma;
 mod window;
 
 pub use bypass::Waiting;
+pub use client_memory::shared::{Memory, View};
 pub use endpoint::{DEFAULT_BACKLOG, Endpoint, Listener, Nodes, connect, nodes};
 pub use error::{Error, Result};
 pub use events::{NodeEvent, NodeEvents};
 pub use options::Options;
-pub use platform::shared::{Memory, View};
 pub use poll::{PollEntry, Pollable, poll};
 pub use rma::{Initiator, Mark, Signal};
 pub use scif_abi::error::Error as Errno;

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use hal::event::Queue;
 use libredox::flag::CLOCK_MONOTONIC;
-use platform::event::Queue;
 use scif_abi::flags::Readiness;
 use syscall::flag::EventFlags;
 

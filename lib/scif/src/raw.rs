@@ -10,9 +10,9 @@
 mod data;
 mod ends;
 
+use client_memory::shared::{self, Provided};
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
-use platform::shared::{self, Provided};
 use scif_abi::call::{CachedRecord, Call, RegisterRecord, RmaRecord, SignalRecord};
 use scif_abi::codec::Operation;
 use scif_abi::flags::{MapFlags, Protection, Readiness, RmaFlags, SendFlags};
@@ -23,9 +23,9 @@ use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL, EPERM, Error};
 use syscall::flag::{CallFlags, F_SETFD, F_SETFL, O_NONBLOCK};
 
 pub use crate::poll::{PollFd, poll_by, poll_fds as poll};
+pub use client_memory::shared::Range;
 pub use data::{Source, Target};
 pub use ends::{accept, close, shutdown};
-pub use platform::shared::Range;
 
 /// The result of a call; the error is a positive error number.
 pub type Result<T> = core::result::Result<T, i32>;
@@ -237,7 +237,7 @@ pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result
 }
 
 /// `scif_register`. Returns the window's offset. The pages stay where they are (see
-/// [`platform::shared`]), whatever else they are used for.
+/// [`client_memory::shared`]), whatever else they are used for.
 ///
 /// # Errors
 /// `EADDRINUSE`, `EAGAIN`, `ECONNRESET`, `EFAULT`, `EINVAL`, `ENODEV`, `ENOMEM`, `ENOTCONN`.

@@ -1,6 +1,6 @@
 //! Transfers between the registered memory of both ends, and fences that tell when they are done.
 
-use platform::shared::Memory;
+use client_memory::shared::Memory;
 use scif_abi::flags::{FenceFlags, RmaFlags};
 use syscall::error::EINVAL;
 

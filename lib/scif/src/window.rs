@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::{Deref, Range};
 
-use platform::shared::{self, Memory, View};
+use client_memory::shared::{self, Memory, View};
 use scif_abi::flags::{MapFlags, Protection};
 use syscall::error::EINVAL;
 

@@ -1,7 +1,7 @@
 //! What the control path costs, in messages between the nodes and doorbells: fixed numbers,
 //! whatever there is besides. And what the data path costs the daemon's heap: nothing.
 
-use platform::counting::allocations;
+use hal::testing::counting::allocations;
 use scif_abi::call::Call;
 use scif_core::CpuEngine;
 use syscall::error::EWOULDBLOCK;

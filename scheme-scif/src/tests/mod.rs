@@ -20,4 +20,4 @@ mod windows;
 use crate::bed;
 
 #[global_allocator]
-static HEAP: platform::counting::Heap = platform::counting::Heap;
+static HEAP: hal::testing::counting::Heap = hal::testing::counting::Heap;

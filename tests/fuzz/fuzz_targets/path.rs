@@ -2,9 +2,9 @@
 //! a function's on the PCI bus. What is accepted names one thing, and other spellings of it fail.
 #![no_main]
 
+use hal::pci::protocol::Address;
 use kernel_core::memory_path::{MAX_PATH, MemoryPath};
 use libfuzzer_sys::fuzz_target;
-use platform::pci::protocol::Address;
 use scheme_scif::path::{NAME_MAX, PATH_MAX, Path, TextFile};
 
 /// The canonical spelling of what a path names.

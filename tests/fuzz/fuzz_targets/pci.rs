@@ -6,17 +6,17 @@
 use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
+use hal::pci::config::ConfigSpace;
+use hal::pci::protocol::{Address, FunctionConfig, MAX_REQUEST_BYTES, Request, Response};
+use hal::pci::simulated::{SimulatedFunction, SimulatedMachine};
 use libfuzzer_sys::fuzz_target;
 use pci_types::PciAddress;
 use pcid::function::Function;
 use pcid::scan;
 use pcid::scheme::PciScheme;
-use platform::pci::config::ConfigSpace;
-use platform::pci::protocol::{Address, FunctionConfig, MAX_REQUEST_BYTES, Request, Response};
-use platform::pci::simulated::{SimulatedFunction, SimulatedMachine};
-use platform::scheme::SchemeLoop;
-use platform::scheme::fake::FakeSocket;
 use redox_scheme::scheme::SchemeSync;
+use scheme::SchemeLoop;
+use scheme::fake::FakeSocket;
 use syscall::error::Error;
 use syscall::flag::{O_DIRECTORY, O_STAT};
 use syscall::schemev2::{Opcode, Sqe};
@@ -76,7 +76,7 @@ struct Client {
 }
 
 impl Client {
-    fn request(&mut self, opcode: u8, args: [u64; 6]) -> platform::Result<usize> {
+    fn request(&mut self, opcode: u8, args: [u64; 6]) -> hal::Result<usize> {
         let socket = FakeSocket::default();
         let request = Sqe {
             opcode,
@@ -101,7 +101,7 @@ impl Client {
         id: usize,
         buffer: &mut [u8],
         words: [u64; 3],
-    ) -> platform::Result<usize> {
+    ) -> hal::Result<usize> {
         let (address, length) = (buffer.as_mut_ptr() as u64, buffer.len() as u64);
         let [first, second, third] = words;
         self.request(
@@ -110,7 +110,7 @@ impl Client {
         )
     }
 
-    fn open(&mut self, path: &str, flags: usize, uid: u32) -> platform::Result<usize> {
+    fn open(&mut self, path: &str, flags: usize, uid: u32) -> hal::Result<usize> {
         let mut path = path.as_bytes().to_vec();
         self.with(
             Opcode::OpenAt,

@@ -4,6 +4,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use hal::aperture::Aperture;
+use hal::irq::Interrupt;
+use hal::mem::{PAGE, Region};
+use hal::mmio::Mmio;
+use hal::testing::counting::drains;
+use hal::{Error, Result};
 use micd::copy_router::Copier;
 use micd::function::MicFunction;
 use micd::links::Links;
@@ -12,12 +18,6 @@ use micd::x100::X100;
 use micd::x100::dma::Counters;
 use micd::x100::image::Files;
 use micd::x100::slot::{Interrupts, Slot};
-use platform::aperture::Aperture;
-use platform::counting::drains;
-use platform::irq::Interrupt;
-use platform::mem::{PAGE, Region};
-use platform::mmio::Mmio;
-use platform::{Error, Result};
 use scheme_scif::{Card as CardInfo, CardCommand, Fabric};
 use scif_abi::{NodeId, PortId};
 use scif_core::{

@@ -8,6 +8,8 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use hal::mem::Region;
+use hal::testing::counting::drains;
 use micd::x100::registers::{
     ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_VECTOR, CARD_INTERRUPTS, CAUSES, CHANNELS, DCR,
     DOORBELLS, DOWNLOAD, DOWNLOAD_ADDRESS, DOWNLOAD_READY, HOST_CHANNELS, ICR_SEND, MSIXPBACR,
@@ -15,8 +17,6 @@ use micd::x100::registers::{
     SICR0, SMPT_ENTRIES, SMPT_SHIFT, SMPT_WINDOW, THERMAL_STATUS, apicicr, boot_processor,
     cause_doorbell, channel, dcr_enable, dcr_owner, rdmasr, scratch, sdbic, smpt,
 };
-use platform::counting::drains;
-use platform::mem::Region;
 
 use crate::dma::{Channel, Done};
 use crate::host::HostRam;

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use hal::dma::Scattered;
+use hal::mem::{PAGE, Region};
 use micd::memory::BlockSource;
-use platform::dma::Scattered;
-use platform::mem::{PAGE, Region};
 use syscall::error::{ENOMEM, Error, Result};
 
 /// Physical address of the first byte: in the second entry of the SMPT.

@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use hal::mem::Region;
 use micd::x100::image::{AT_RAM_DISK, AT_RAM_DISK_BYTES};
 use micd::x100::page::{
     AT_CARD_DOORBELL, AT_CARD_QUEUE_PAIR, AT_HEARTBEAT, AT_HOST_DOORBELL, AT_HOST_QUEUE_PAIR,
     AT_MAGIC, AT_NODE, is_magic,
 };
-use platform::mem::Region;
 use scif_abi::NodeId;
 use scif_core::{BadAddress, Config, CpuEngine, Engine, Event, Memory, PinId, Place};
 

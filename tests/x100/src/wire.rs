@@ -4,14 +4,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use hal::Result;
+use hal::aperture::Aperture;
+use hal::irq::Interrupt;
+use hal::mem::{PAGE, Region};
 use micd::function::{Doorbell, MicFunction, Step};
 use micd::links::Links;
 use micd::memory::NodeMemory;
 use micd::vmic::link::Link;
-use platform::Result;
-use platform::aperture::Aperture;
-use platform::irq::Interrupt;
-use platform::mem::{PAGE, Region};
 use scheme_scif::Fabric;
 use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming;

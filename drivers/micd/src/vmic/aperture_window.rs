@@ -2,11 +2,11 @@
 
 use core::ops::Range;
 
-use platform::aperture::Aperture;
-use platform::mem::{Cache, PhysicalMemory};
-use platform::pci::Function;
-use platform::pci::protocol::{Address, Bar};
-use platform::{Error, Result};
+use hal::aperture::Aperture;
+use hal::mem::{Cache, PhysicalMemory};
+use hal::pci::Function;
+use hal::pci::protocol::{Address, Bar};
+use hal::{Error, Result};
 use syscall::error::{ENODEV, EOVERFLOW};
 
 use super::MEMORY_BAR;

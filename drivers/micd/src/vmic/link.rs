@@ -17,7 +17,7 @@
 //! A link that the fabric has cut ([`link::HEADER_DOWN`]) is as one with a silent peer: it is lost,
 //! and nobody binds to anybody until it is healed.
 
-use platform::mem::{BoundsError, PAGE, Region, full_fence};
+use hal::mem::{BoundsError, PAGE, Region, full_fence};
 use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming as Timing;
 use scif_abi::link::{

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use platform::mem::{PAGE, Region};
+use hal::mem::{PAGE, Region};
 use scif_abi::link::{
     HEADER_DOWN, Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, STATE_ABSENT,
     STATE_READY, STATE_STOPPED, record_offset,

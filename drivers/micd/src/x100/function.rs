@@ -4,10 +4,10 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::RefCell;
 
-use platform::aperture::Aperture;
-use platform::irq::Interrupt;
-use platform::mem::Region;
-use platform::{Error, Result};
+use hal::aperture::Aperture;
+use hal::irq::Interrupt;
+use hal::mem::Region;
+use hal::{Error, Result};
 use scheme_scif::{Card, CardCommand, CardState};
 use scif_abi::NodeId;
 use scif_abi::limits::{HOST_NODE, LinkTiming};

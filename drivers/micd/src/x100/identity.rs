@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use platform::mmio::Mmio;
+use hal::mmio::Mmio;
 
 use super::registers::{FUSES, IDENTITY, MEMORY_SIZE, POSTCODE, THERMAL_STATUS};
 

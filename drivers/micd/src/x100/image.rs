@@ -7,8 +7,8 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use platform::aperture::Aperture;
-use platform::mem::BoundsError;
+use hal::aperture::Aperture;
+use hal::mem::BoundsError;
 
 use super::registers::DOWNLOAD_ADDRESS;
 
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!((plan.load, plan.ram_disk), (0x10_0000, Some(0x20_0000)));
         assert_eq!(plan.command_line.0, 0x10_4000);
         assert_eq!(plan.command_line.1, b" mem=4M quiet\0");
-        let memory = platform::mem::Region::heap(4 << 20);
+        let memory = hal::mem::Region::heap(4 << 20);
         let aperture = Aperture::new(memory.clone(), 0);
         let mut loading = Loading::new(Rc::new(files()), plan);
         while !loading.go_on(&aperture).unwrap() {}

@@ -3,8 +3,8 @@
 use alloc::format;
 use alloc::string::String;
 
-use platform::direct::drain_writes;
-use platform::mmio::Mmio;
+use hal::mem::drain_writes;
+use hal::mmio::Mmio;
 
 use super::identity::Identity;
 use super::image::Loading;

@@ -41,11 +41,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use platform::aperture::Aperture;
-use platform::direct::drain_writes;
-use platform::mem::{PAGE, Region};
-use platform::mmio::Mmio;
-use platform::{Error, Result};
+use hal::aperture::Aperture;
+use hal::mem::drain_writes;
+use hal::mem::{PAGE, Region};
+use hal::mmio::Mmio;
+use hal::{Error, Result};
 use scif_abi::NodeId;
 use scif_abi::limits::{HOST_NODE, LinkTiming, MAX_NODE};
 use syscall::error::{EINVAL, ENODEV, ENOMEM};

@@ -5,8 +5,8 @@
 //! words are an extension: a card that counts the first of them up is watched by it, and a card
 //! that leaves them 0 speaks the base protocol and is asked for signs of life instead.
 
-use platform::Result;
-use platform::mem::{PAGE, Region};
+use hal::Result;
+use hal::mem::{PAGE, Region};
 
 /// Says that it is a device page.
 const MAGIC: u32 = 0xc0ff_ee00;

@@ -7,17 +7,17 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use hal::aperture::Aperture;
+use hal::dma::Allocator;
+use hal::irq::{self, Interrupt};
+use hal::mem::{Cache, Region};
+use hal::mmio::{Mmio, Registers};
+use hal::pci::msix::Vectors;
+use hal::pci::protocol::{Address, Bar};
+use hal::pci::{self, Function, RawAccess};
+use hal::{Error, Result};
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDONLY};
-use platform::aperture::Aperture;
-use platform::dma::Allocator;
-use platform::irq::{self, Interrupt};
-use platform::mem::{Cache, Region};
-use platform::mmio::{Mmio, Registers};
-use platform::pci::msix::Vectors;
-use platform::pci::protocol::{Address, Bar};
-use platform::pci::{self, Function, RawAccess};
-use platform::{Error, Result};
 use syscall::error::{EINVAL, ENODEV, ENOENT};
 
 use super::image::Files;

@@ -9,7 +9,7 @@
 use alloc::rc::Rc;
 use core::cell::RefCell;
 
-use platform::mmio::Mmio;
+use hal::mmio::Mmio;
 
 use super::registers::{ADDRESS, SMPT_ENTRIES, SMPT_SHIFT, SMPT_WINDOW, smpt, smpt_value};
 use crate::function::Bus;

@@ -1,7 +1,7 @@
 //! The scheme behind the event loop, from a client's side.
 
-use platform::scheme::SchemeLoop;
-use platform::scheme::fake::FakeSocket;
+use scheme::SchemeLoop;
+use scheme::fake::FakeSocket;
 use syscall::error::{EINVAL, ENOSPC};
 use syscall::flag::O_RDWR;
 use syscall::schemev2::{Opcode, Sqe};

@@ -12,12 +12,12 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use libredox::Fd;
-use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
-use platform::scheme::{NO_ID, SchemeDaemon, list_directory};
 use ramfs::fs::{Device, FileSystem, Inode, ROOT, User};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env};
+use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
+use scheme::{NO_ID, SchemeDaemon, list_directory};
 use syscall::data::{Stat, StatVfs};
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EBADF, EINVAL, ENAMETOOLONG};

@@ -9,12 +9,12 @@ extern crate alloc;
 
 use alloc::string::String;
 
-use platform::daemon::{self, Mode, NOTIFY_VARIABLE};
-use platform::scheme::SchemeDaemon;
 use ramfs::random::Generator;
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env};
+use scheme::SchemeDaemon;
+use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
 use syscall::data::Stat;
 use syscall::error::{EBADF, ENAMETOOLONG, ENOENT, ENOTDIR};
 use syscall::flag::{EventFlags, MODE_CHR, O_DIRECTORY};

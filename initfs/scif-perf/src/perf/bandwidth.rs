@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use platform::clock::ticks;
+use hal::clock::ticks;
 use scif::{Memory, Protection, RmaFlags, View};
 
 use super::latency::path_name;

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use platform::clock::ticks;
+use hal::clock::ticks;
 use runtime::thread::{self, JoinHandle};
 use runtime::time::{Duration, sleep};
 use scif::Memory;

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use platform::clock::ticks;
+use hal::clock::ticks;
 use runtime::thread;
 use scif::{Memory, PortId, Protection, raw};
 

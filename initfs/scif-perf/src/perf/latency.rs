@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use platform::clock::ticks;
+use hal::clock::ticks;
 use scif::{Memory, Protection, View};
 
 use super::session::{PAGE, Session};

@@ -18,7 +18,7 @@ use core::fmt::Display;
 use crate::arguments::Arguments;
 use crate::report::{Line, TABLE_HEAD, Unit};
 use crate::samples::Samples;
-use platform::clock::Rate;
+use hal::clock::Rate;
 use runtime::time::Instant;
 use scif::{NodeId, Port, PortId};
 

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use platform::clock::ticks;
+use hal::clock::ticks;
 use runtime::time::Duration;
 use scif::{Endpoint, Errno, Error, Options, PortId};
 

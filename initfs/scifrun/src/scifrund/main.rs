@@ -15,10 +15,10 @@ mod session;
 mod server {
     use alloc::vec::Vec;
 
-    use platform::daemon::{self, NOTIFY_VARIABLE};
-    use platform::event::Queue;
+    use hal::event::Queue;
     use runtime::process::{self, Command};
     use runtime::{env, eprintln, fs};
+    use scheme::daemon::{self, NOTIFY_VARIABLE};
     use scif::{Endpoint, Listener, PortId};
     use scifrun::connection::Connection;
     use scifrun::protocol::{Kind, PORT, Refusal};

@@ -9,8 +9,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use hal::event::Queue;
 use libredox::Fd;
-use platform::event::Queue;
 use runtime::process::ExitStatus;
 use scifrun::connection::Connection;
 use scifrun::protocol::{self, Kind};

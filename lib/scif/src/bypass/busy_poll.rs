@@ -6,7 +6,7 @@
 //! microsecond; after every poll when the peer is a program of the same node, because nothing can
 //! arrive before that program runs.
 
-use platform::pause::yield_now;
+use hal::pause::yield_now;
 
 /// How blocking calls wait.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -2,8 +2,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use platform::copy::Choices;
-use platform::direct::Pages;
+use client_memory::direct::Pages;
+use hal::copy::Choices;
 use scif_abi::bypass::{
     COPY_ROUTINES_OFFSET, EPOCH_OFFSET, RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP,
     STATE_CONNECTED, STATE_ENDED, STATE_OFFSET,

@@ -10,7 +10,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use platform::clock::ticks;
+use hal::clock::ticks;
 
 /// Most ticks of the processor's counter between two polls of a program that only polls: some ten
 /// microseconds, less than a sleep takes.

@@ -2,9 +2,10 @@
 
 use core::sync::atomic::Ordering;
 
-use platform::copy::Choices;
-use platform::direct::{Pages, Readable, Writable, drain_writes};
-use platform::mem::{PAGE, full_fence};
+use client_memory::direct::{Pages, Readable, Writable};
+use hal::copy::Choices;
+use hal::mem::drain_writes;
+use hal::mem::{PAGE, full_fence};
 use scif_abi::bypass::{
     LOCK_FREE, RECEIVE_LOCK_OFFSET, RECEIVED_OFFSET, SEND_LOCK_OFFSET, SENT_OFFSET,
 };

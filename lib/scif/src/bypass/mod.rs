@@ -23,7 +23,7 @@ mod windows;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use platform::pause::yield_now;
+use hal::pause::yield_now;
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::error::EINTR;
 

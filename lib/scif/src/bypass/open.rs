@@ -3,10 +3,10 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use client_memory::direct::{Pages, find_place};
+use client_memory::shared::Protection;
+use hal::copy::{Choices, Side};
 use libredox::Fd;
-use platform::copy::{Choices, Side};
-use platform::direct::{Pages, find_place};
-use platform::shared::Protection;
 use scif_abi::bypass::{BYPASS_GATHERED, BypassRecord, FIRST_HANDLE, Part};
 use scif_abi::call::Call;
 use scif_abi::flags::{Kicks, Readiness};

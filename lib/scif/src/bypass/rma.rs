@@ -8,12 +8,12 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use client_memory::direct::{Pages, Readable, THIRD, Writable, are_apart, find_place};
+use client_memory::shared::Protection;
+use hal::copy::{Choices, Side};
+use hal::lock::Mutex;
+use hal::mem::PAGE;
 use libredox::Fd;
-use platform::copy::{Choices, Side};
-use platform::direct::{Pages, Readable, THIRD, Writable, are_apart, find_place};
-use platform::lock::Mutex;
-use platform::mem::PAGE;
-use platform::shared::Protection;
 use scif_abi::call::Call;
 use scif_abi::flags::RmaFlags;
 use scif_ring::validity::{enter, leave};

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
-use platform::copy::Side as MemorySide;
-use platform::direct::Pages;
-use platform::host::{self, Request};
-use platform::shared::Protection;
+use client_memory::direct::Pages;
+use client_memory::shared::Protection;
+use hal::copy::Side as MemorySide;
+use hal::testing::host::{self, Request};
 use scif_abi::bypass::{
     BypassRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET, SEND_LOCK_OFFSET, STATE_CONNECTED,
     STATE_DISCONNECTED, STATE_OFFSET, rma_busy_offset,

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 
-use platform::mem::{Cache, PAGE, Region, full_fence, map_physical};
+use hal::mem::{Cache, PAGE, Region, full_fence, map_physical};
 use scif_abi::call::{Call, PagesHeader};
 use scif_abi::flags::Protection;
 use syscall::error::{EACCES, EFAULT, EIO, ENOMEM};
@@ -247,7 +247,7 @@ impl<E: Borrow<Endpoint>> RemoteMemory<E> {
     }
 }
 
-fn outside(error: platform::mem::BoundsError) -> Error {
+fn outside(error: hal::mem::BoundsError) -> Error {
     Error::from(syscall::error::Error::from(error))
 }
 

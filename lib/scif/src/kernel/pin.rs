@@ -1,9 +1,9 @@
 //! `scif_pin_pages`, `scif_unpin_pages`, `scif_register_pinned_pages`.
 
+use client_memory::pin::Pin;
+use client_memory::shared::Range;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
-use platform::pin::Pin;
-use platform::shared::Range;
 use scif_abi::call::{Call, PinRecord, RegisterRecord};
 use scif_abi::flags::{MapFlags, Protection};
 use syscall::error::{EINVAL, EPERM};

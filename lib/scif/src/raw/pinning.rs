@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use platform::host::{self, Request, THREAD};
-use platform::shared::{self, Memory};
+use client_memory::shared::{self, Memory};
+use hal::testing::host::{self, Request, THREAD};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

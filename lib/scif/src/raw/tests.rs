@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU8;
 
-use platform::host::{self, Request, THREAD};
-use platform::shared::Memory;
+use client_memory::shared::Memory;
+use hal::testing::host::{self, Request, THREAD};
 use scif_abi::call::PinRecord;
 use syscall::error::{
     EBADF, ECONNRESET, EMFILE, ENODEV, ENOENT, ENOMEM, ENOTCONN, ENOTTY, ENXIO, Error,
@@ -528,9 +528,9 @@ fn mappings_are_made_of_runs() {
             log(stage),
             "call 68, dup 3 window, fixed 0x1000 from 0x4000, close 60"
         );
-        assert!(platform::shared::known(first).is_none());
+        assert!(client_memory::shared::known(first).is_none());
         let second = memory.range().part(PAGE, PAGE).unwrap();
-        assert!(platform::shared::known(second).is_some());
+        assert!(client_memory::shared::known(second).is_some());
 
         // A hole is found before anything is mapped.
         answers(stage, &[Ok(PAGE), failure(ENXIO)]);

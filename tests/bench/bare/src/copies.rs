@@ -8,10 +8,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use platform::clock::ticks;
-use platform::copy::{Choices, Routine};
-use platform::dma::{Allocator, Scattered};
-use platform::mem::{PAGE, Region};
+use hal::clock::ticks;
+use hal::copy::{Choices, Routine};
+use hal::dma::{Allocator, Scattered};
+use hal::mem::{PAGE, Region};
 use scif_perf::perf::{Failure, Result, Settings};
 use scif_perf::report::Unit;
 use scif_perf::samples::Samples;

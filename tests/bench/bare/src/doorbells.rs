@@ -6,10 +6,10 @@
 
 use alloc::vec::Vec;
 
-use platform::clock::ticks;
-use platform::event::{Queue, Ready};
-use platform::irq::{self, Interrupt};
-use platform::mem::{PAGE, Region, write_fence};
+use hal::clock::ticks;
+use hal::event::{Queue, Ready};
+use hal::irq::{self, Interrupt};
+use hal::mem::{PAGE, Region, write_fence};
 use runtime::time::Duration;
 use scif::NodeId;
 use scif_perf::perf::{Context, Failure, Result, Settings};
@@ -67,7 +67,7 @@ impl Bell {
             vector.write(CONTROL, 0_u32)?;
             Ok((interrupt, events))
         };
-        let set_up: platform::Result<_> = set_up();
+        let set_up: hal::Result<_> = set_up();
         let (interrupt, events) = set_up.context("the device's second interrupt")?;
         Ok(Self {
             registers: link.registers.clone(),

@@ -3,9 +3,9 @@
 
 use alloc::vec::Vec;
 
-use platform::mem::{Cache, Region, map_physical};
-use platform::pci::protocol::Address;
-use platform::pci::{self, RawAccess};
+use hal::mem::{Cache, Region, map_physical};
+use hal::pci::protocol::Address;
+use hal::pci::{self, RawAccess};
 use scif_abi::NodeId;
 use scif_abi::link::Header;
 use scif_perf::perf::{Context, Failure, Result};
@@ -40,7 +40,7 @@ pub struct Link {
 }
 
 /// The two functions of each link device: the doorbell and the peer's memory.
-fn devices(access: &RawAccess) -> platform::Result<Vec<(Address, Address)>> {
+fn devices(access: &RawAccess) -> hal::Result<Vec<(Address, Address)>> {
     let mut found = Vec::new();
     for address in pci::list()? {
         let memory = Address {
@@ -127,7 +127,7 @@ fn map(physical: u64, bytes: usize, cache: Cache) -> Result<Region> {
 
 /// The other node's number, if this memory is a link's.
 fn peer_of(registers: &Region, shared: &Region) -> Result<Option<NodeId>> {
-    let bounds = |error: platform::mem::BoundsError| Failure::from(alloc::format!("{error}"));
+    let bounds = |error: hal::mem::BoundsError| Failure::from(alloc::format!("{error}"));
     let position = registers.read::<u32>(IV_POSITION).map_err(bounds)?;
     let mut header = [0; size_of::<Header>()];
     shared.read_bytes(0, &mut header).map_err(bounds)?;

@@ -4,8 +4,8 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use platform::clock::ticks;
-use platform::mem::{BoundsError, PAGE, Region};
+use hal::clock::ticks;
+use hal::mem::{BoundsError, PAGE, Region};
 use scif_perf::perf::{Failure, Result, Settings};
 use scif_perf::report::Unit;
 use scif_perf::samples::Samples;

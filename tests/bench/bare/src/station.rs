@@ -7,8 +7,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use platform::dma::{Allocator, Buffer, Scattered};
-use platform::mem::{PAGE, Region};
+use hal::dma::{Allocator, Buffer, Scattered};
+use hal::mem::{PAGE, Region};
 use runtime::thread;
 use scif::{Endpoint, Listener, NodeId, Port};
 use scif_perf::perf::session::connect;
@@ -98,7 +98,7 @@ pub fn scattered(allocator: &Allocator, bytes: usize) -> Result<Scattered> {
         while allocator.fill(&mut memory)? {}
         Ok(memory)
     };
-    fill().map_err(|error: platform::Error| {
+    fill().map_err(|error: hal::Error| {
         Failure::from(alloc::format!(
             "{} MiB of memory: {error}; use a smaller --size",
             bytes >> 20

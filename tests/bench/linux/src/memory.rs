@@ -57,7 +57,7 @@ pub fn shared() -> Result<&'static [AtomicU64]> {
         .write(true)
         .open(device.join("resource2"))?;
     let bytes = bar.metadata()?.len() as usize;
-    let words = platform::linux::map_file(&bar, bytes)?;
+    let words = hal::testing::linux::map_file(&bar, bytes)?;
     Ok(MAPPED.get_or_init(|| words))
 }
 

@@ -26,7 +26,7 @@ mod threads;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use platform::clock::Rate;
+use hal::clock::Rate;
 use scif_perf::arguments::Arguments;
 use scif_perf::report::{Line, TABLE_HEAD, Unit};
 use scif_perf::samples::Samples;
@@ -152,7 +152,7 @@ fn run() -> Result<(), Failure> {
     if !settings.json {
         println!("{TABLE_HEAD}");
     }
-    platform::copy::measure(None).choices.apply();
+    hal::copy::measure(None).choices.apply();
     threads::pin(0)?;
     if wants("rtt") {
         let mut pair = rings::Pair::start(memory::connected()?)?;

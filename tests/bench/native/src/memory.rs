@@ -4,11 +4,11 @@
 use std::rc::Rc;
 use std::task::Poll;
 
+use hal::aperture::Aperture;
+use hal::dma::Scattered;
+use hal::mem::{PAGE, Region};
 use micd::function::{Doorbell, Identical};
 use micd::memory::{BlockSource, NodeMemory, Peer, PeerMemory};
-use platform::aperture::Aperture;
-use platform::dma::Scattered;
-use platform::mem::{PAGE, Region};
 use scif_abi::{NodeId, PortId};
 use scif_core::{
     Config, ConnectMode, CpuEngine, EndpointId, Engine, Event, Memory, Owner, Pages, PinId, Run,
@@ -42,12 +42,12 @@ impl BlockSource for Ram {
         Some((block, start as u64))
     }
 
-    fn reserve(&mut self, _bytes: usize) -> platform::Result<Scattered> {
-        Err(platform::Error::new(NO_MEMORY))
+    fn reserve(&mut self, _bytes: usize) -> hal::Result<Scattered> {
+        Err(hal::Error::new(NO_MEMORY))
     }
 
-    fn fill(&mut self, _scattered: &mut Scattered) -> platform::Result<bool> {
-        Err(platform::Error::new(NO_MEMORY))
+    fn fill(&mut self, _scattered: &mut Scattered) -> hal::Result<bool> {
+        Err(hal::Error::new(NO_MEMORY))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use platform::clock::ticks;
+use hal::clock::ticks;
 use scif_perf::report::Unit;
 
 use crate::{Settings, Test, threads};

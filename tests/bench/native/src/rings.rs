@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use platform::clock::ticks;
-use platform::copy::{Choices, Side as MemorySide, measure};
-use platform::direct::Pages;
-use platform::host;
-use platform::mem::{PAGE, full_fence};
-use platform::shared::Protection;
+use client_memory::direct::Pages;
+use client_memory::shared::Protection;
+use hal::clock::ticks;
+use hal::copy::{Choices, Side as MemorySide, measure};
+use hal::mem::{PAGE, full_fence};
+use hal::testing::host;
 use scif_abi::bypass::{
     BypassRecord, EPOCH_OFFSET, LOCK_FREE, Part, RECEIVE_LOCK_OFFSET, RECEIVED_OFFSET,
     RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP, SEND_LOCK_OFFSET, SENT_OFFSET,
@@ -243,7 +243,7 @@ macro_rules! of_side {
 }
 
 impl RingMemory for View<'_> {
-    type Error = platform::Error;
+    type Error = hal::Error;
 
     #[inline]
     fn load(&self, word: Word) -> u32 {

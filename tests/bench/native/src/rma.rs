@@ -1,7 +1,7 @@
 //! Transfers between windows, by a client that has them mapped and by the engine and its copy
 //! engine, against `memcpy`.
 
-use platform::mem::Region;
+use hal::mem::Region;
 use scif_abi::flags::RmaFlags;
 use scif_core::{CpuEngine, Direction, Local, Rma};
 use scif_perf::pattern;

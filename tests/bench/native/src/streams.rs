@@ -5,7 +5,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
-use platform::clock::ticks;
+use hal::clock::ticks;
 use scif_perf::report::Unit;
 
 use crate::{Failure, Settings, Test, threads};

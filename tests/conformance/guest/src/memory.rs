@@ -5,11 +5,11 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use client_memory::shared::{Memory, Protection, Range};
 use conformance::call::{Call, Errno, NOWHERE, NULL, Reply};
 use conformance::pattern;
+use hal::mem::{Cache, PAGE, map_physical};
 use libredox::call::call_rw;
-use platform::mem::{Cache, PAGE, map_physical};
-use platform::shared::{Memory, Protection, Range};
 use scif_abi::call::{Call as Operation, PagesHeader};
 use scif_abi::codec::Operation as _;
 use syscall::error::{EFAULT, EINVAL, EIO};

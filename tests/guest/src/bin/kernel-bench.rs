@@ -13,15 +13,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use hal::event::Queue;
 use libredox::Fd;
-use platform::daemon::{self, Mode};
-use platform::event::Queue;
-use platform::scheme::SchemeDaemon;
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::process::Command;
 use runtime::time::{Duration, Instant, sleep};
 use runtime::{Error, Result, env, fd, path, println, probe, sys, thread};
+use scheme::SchemeDaemon;
+use scheme::daemon::{self, Mode};
 use syscall::error::EINVAL;
 use syscall::flag::{EventFlags, MapFlags, MunmapFlags};
 use syscall::schemev2::NewFdFlags;

@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use platform::dma::{Allocator, Buffer, MAX_CONTIGUOUS};
+use hal::dma::{Allocator, Buffer, MAX_CONTIGUOUS};
 use runtime::env;
 
 runtime::main!(main);

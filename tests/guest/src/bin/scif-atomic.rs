@@ -12,11 +12,11 @@ extern crate alloc;
 use alloc::string::String;
 
 use guest_tests::{Suite, connect_patiently, peer, text};
+use hal::dma::Allocator;
+use hal::mem::{Cache, Region, map_physical};
+use hal::pci::{self, protocol::Address};
 use libredox::Fd;
 use libredox::flag::O_RDWR;
-use platform::dma::Allocator;
-use platform::mem::{Cache, Region, map_physical};
-use platform::pci::{self, protocol::Address};
 use scif::{Endpoint, Listener, NodeId, PortId, RecvFlags, SendFlags};
 use scif_abi::link::Header;
 use syscall::flag::CallFlags;

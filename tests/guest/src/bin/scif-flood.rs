@@ -35,7 +35,7 @@ const REQUESTS_PER_ECHO: u64 = 2;
 const MESSAGE: usize = 64;
 /// What floods.
 const KINDS: [&str; 4] = ["polls", "connects", "sends", "copies"];
-/// Requests of a program that the driver takes in a round (`platform::scheme`), and rounds that may
+/// Requests of a program that the driver takes in a round (`scheme`), and rounds that may
 /// pass for one request of the innocent's: one or two while it is not running, or its echo is on
 /// its way.
 const PER_ROUND: u64 = 8;

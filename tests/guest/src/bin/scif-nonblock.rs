@@ -7,9 +7,9 @@ extern crate alloc;
 use alloc::string::String;
 
 use guest_tests::{Suite, pair, text};
+use hal::event::Queue;
 use libredox::Fd;
 use libredox::flag::{O_NONBLOCK, O_RDWR};
-use platform::event::Queue;
 use runtime::time::{Duration, Instant};
 use scif::{Endpoint, Errno, Error, Listener, PollEntry, PortId, Readiness, RecvFlags, SendFlags};
 use syscall::flag::EventFlags;

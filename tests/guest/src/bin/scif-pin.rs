@@ -10,12 +10,12 @@ extern crate alloc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use client_memory::pin::{self, Pin};
+use client_memory::shared::Range;
 use guest_tests::{Suite, pair, settled, text};
+use hal::mem::{Cache, map_physical};
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
-use platform::mem::{Cache, map_physical};
-use platform::pin::{self, Pin};
-use platform::shared::Range;
 use runtime::process::Command;
 use runtime::{fs, println, thread};
 use scif::kernel::{Client, PinnedPages, Registration, get_pages};

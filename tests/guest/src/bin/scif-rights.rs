@@ -10,13 +10,13 @@ extern crate alloc;
 use alloc::string::String;
 use alloc::vec;
 
+use client_memory::direct::Pages;
+use client_memory::shared;
 use guest_tests::peer::is_reset;
 use guest_tests::{Suite, pair, settled, text};
+use hal::copy::Side;
 use libredox::Fd;
 use libredox::flag::{O_DIRECTORY, O_RDONLY, O_RDWR};
-use platform::copy::Side;
-use platform::direct::Pages;
-use platform::shared;
 use runtime::process::Command;
 use runtime::{fd, fs, path, state};
 use scif::kernel::{self, PinnedPages};

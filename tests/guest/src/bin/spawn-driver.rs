@@ -9,11 +9,11 @@ extern crate alloc;
 use alloc::format;
 use alloc::string::String;
 
+use hal::pci::{self, CHANNEL_VARIABLE, RawAccess};
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
-use platform::daemon::NOTIFY_VARIABLE;
-use platform::pci::{self, CHANNEL_VARIABLE, RawAccess};
 use runtime::process::Command;
+use scheme::daemon::NOTIFY_VARIABLE;
 use syscall::error::{ENOLCK, Error};
 
 runtime::main!(main);

@@ -1,8 +1,8 @@
 //! Transfers by the DMA engine, fences, and resets in the middle of them.
 
+use hal::mem::PAGE;
+use hal::testing::counting::drains;
 use micd::memory::NodeMemory;
-use platform::counting::drains;
-use platform::mem::PAGE;
 use scheme_scif::CardCommand as Command;
 use scif_abi::flags::{FenceFlags, RmaFlags};
 use scif_core::{Direction, EndpointId, Event, Local, Memory, Place, Rma, Signal, Ticket};

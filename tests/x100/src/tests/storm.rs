@@ -1,7 +1,7 @@
 //! Random transfers of any alignment, several at once, over channels that fail now and then, and
 //! resets between them: whatever happens, the bytes are right, and the driver makes no mistake.
 
-use platform::mem::PAGE;
+use hal::mem::PAGE;
 use scheme_scif::CardCommand;
 use scif_abi::flags::RmaFlags;
 use scif_core::{Direction, EndpointId, Local, Memory, Rma};

@@ -4,14 +4,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use hal::mem::drain_writes;
+use hal::mem::{PAGE, Region};
 use micd::x100::registers::{
     CAUSES, DCAR, DCHERR, DCHERRMSK, DCR, DHPR, DOWNLOAD, DRAR_HIGH, DRAR_LOW, DSTAT,
     DSTAT_QUIESCED, DSTATWB_HIGH, DSTATWB_LOW, MXAR0, PAGE_LOW, RGCR, RGCR_RESET, SICC0, SICE0,
     SICR0, channel, copy_descriptor, dcr_enable, dcr_owner, drar_high, rdmasr, sdbic, smpt,
     smpt_value, status_descriptor,
 };
-use platform::direct::drain_writes;
-use platform::mem::{PAGE, Region};
 
 use crate::bed::Bed;
 use crate::card::Card;

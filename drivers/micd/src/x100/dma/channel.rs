@@ -2,10 +2,10 @@
 
 use alloc::collections::VecDeque;
 
-use platform::Result;
-use platform::direct::drain_writes;
-use platform::mem::{BoundsError, PAGE, Region};
-use platform::mmio::Mmio;
+use hal::Result;
+use hal::mem::drain_writes;
+use hal::mem::{BoundsError, PAGE, Region};
+use hal::mmio::Mmio;
 use scif_core::Descriptor;
 
 use super::super::registers::{

@@ -16,9 +16,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
-use platform::Result;
-use platform::mem::{PAGE, Region};
-use platform::mmio::Mmio;
+use hal::Result;
+use hal::mem::{PAGE, Region};
+use hal::mmio::Mmio;
 use scif_abi::NodeId;
 use scif_core::{CopyEngine, CpuEngine, Descriptor, Memory, Place, SubmitError, Submitted};
 

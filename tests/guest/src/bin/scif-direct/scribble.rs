@@ -4,12 +4,12 @@
 use alloc::string::String;
 use core::sync::atomic::Ordering;
 
+use client_memory::direct::Pages;
+use client_memory::shared::Protection;
 use guest_tests::peer::{self, ECHO, Peer, Request};
 use guest_tests::{Suite, pair, pattern, text};
+use hal::copy::{Choices, Side};
 use libredox::Fd;
-use platform::copy::{Choices, Side};
-use platform::direct::Pages;
-use platform::shared::Protection;
 use runtime::process::Command;
 use scif::{Endpoint, PortId, RecvFlags, SendFlags};
 use scif_abi::bypass::Part;

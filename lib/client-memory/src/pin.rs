@@ -18,8 +18,8 @@ use syscall::data::{GrantDesc, GrantFlags};
 use syscall::error::{EFAULT, EIO, Error, Result};
 use syscall::flag::CallFlags;
 
-use crate::mem::PAGE;
 use crate::shared::Range;
+use hal::mem::PAGE;
 
 /// Pinned pages. Dropping the value lets them go; windows on them keep them.
 pub struct Pin {

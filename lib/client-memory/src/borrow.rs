@@ -23,9 +23,9 @@ use syscall::data::GlobalSchemes;
 use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result};
 use syscall::flag::{ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MUNMAP, CallFlags, MapFlags};
 
-use crate::copy::Side;
-use crate::mem::{self, PAGE, Region};
 use crate::pin::{self, Mapping};
+use hal::copy::Side;
+use hal::mem::{self, PAGE, Region};
 
 /// Pages borrowed by one step. The kernel enters so many at once.
 const PAGES_PER_STEP: usize = 1024;

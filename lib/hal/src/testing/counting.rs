@@ -3,7 +3,7 @@
 //!
 //! ```
 //! #[global_allocator]
-//! static HEAP: platform::counting::Heap = platform::counting::Heap;
+//! static HEAP: hal::testing::counting::Heap = hal::testing::counting::Heap;
 //! ```
 
 #[allow(unused_extern_crates, reason = "the crate's own tests have it already")]
@@ -26,7 +26,7 @@ pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// How often this thread has called [`drain_writes`](crate::direct::drain_writes).
+/// How often this thread has called [`drain_writes`](crate::mem::drain_writes).
 pub fn drains() -> u64 {
     DRAINS.with(Cell::get)
 }

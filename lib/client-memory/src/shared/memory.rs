@@ -10,8 +10,8 @@ use syscall::error::{EACCES, EFAULT, EINVAL, Error, Result};
 
 use super::window::{Protection, map_window};
 use super::{Range, TABLE, changed, map, new_object};
-use crate::copy;
-use crate::mem::{PAGE, Word};
+use hal::copy;
+use hal::mem::{PAGE, Word};
 
 /// Memory that others may change at any time: values are read and written whole, larger pieces are
 /// copied, and every access is checked.

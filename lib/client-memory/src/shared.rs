@@ -27,9 +27,9 @@ use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, Error, Result};
 use syscall::flag::{CallFlags, MapFlags};
 
 use crate::direct::{Readable, Writable};
-use crate::lock::Mutex;
-use crate::mem::PAGE;
 use crate::pin::Pin;
+use hal::lock::Mutex;
+use hal::mem::PAGE;
 use table::Table;
 
 pub use memory::{Memory, View};

@@ -6,8 +6,8 @@ use libredox::flag::{O_CLOEXEC, O_CREAT, O_RDWR};
 use scif_abi::trace::{ENTRY_BYTES, Entry, Header, TRACE_BYTES, entry_offset, slots};
 use zerocopy::IntoBytes;
 
-use crate::Result;
-use crate::mem::{self, BoundsError, Region};
+use hal::Result;
+use hal::mem::{self, BoundsError, Region};
 
 /// Where the log daemon keeps traces.
 pub const DIRECTORY: &str = "/scheme/log/trace";

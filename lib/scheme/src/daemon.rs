@@ -4,7 +4,7 @@
 //! environment variable [`NOTIFY_VARIABLE`] the number of a pipe: it sends its scheme's root
 //! descriptor over it and the starter registers the name. Without the variable it registers the
 //! name itself. A spawner of drivers, which leaves a channel in another variable
-//! ([`crate::pci::CHANNEL_VARIABLE`]), waits for a byte in the pipe and knows of no name. Nobody
+//! ([`hal::pci::CHANNEL_VARIABLE`]), waits for a byte in the pipe and knows of no name. Nobody
 //! forks.
 
 use alloc::rc::Rc;
@@ -16,7 +16,7 @@ use redox_scheme::scheme::SchemeSync;
 use syscall::error::{EINVAL, Error, Result};
 use syscall::flag::CallFlags;
 
-use crate::scheme::SchemeLoop;
+use crate::SchemeLoop;
 
 /// The environment variable that holds the number of the readiness pipe.
 pub const NOTIFY_VARIABLE: &str = "INIT_NOTIFY";

@@ -1,12 +1,12 @@
-//! Reading directories: the names a scheme lists.
+//! Directories: the names that a scheme lists, read and written.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_DIRECTORY};
-use syscall::dirent::DirentHeader;
-use syscall::error::{EIO, Error, Result};
+use syscall::dirent::{DirEntry, DirentBuf, DirentHeader, DirentKind};
+use syscall::error::{EINVAL, EIO, Error, Result};
 
 /// Bytes asked for at a time. Must hold the longest list of the upstream kernel whole (the free
 /// interrupts of a processor, about 190 names): it fails with `EINVAL` where a part would do.
@@ -58,11 +58,37 @@ fn parse(mut records: &[u8], names: &mut Vec<String>) -> Option<Option<u64>> {
     Some(next)
 }
 
+/// Fills a directory listing: `entries` from index `opaque` on, as many as fit.
+///
+/// # Errors
+/// `EINVAL` when not even one entry fits.
+pub fn list_directory<'buf, 'name>(
+    mut buf: DirentBuf<&'buf mut [u8]>,
+    opaque: u64,
+    entries: impl IntoIterator<Item = (&'name str, DirentKind)>,
+) -> Result<DirentBuf<&'buf mut [u8]>> {
+    let start = usize::try_from(opaque).map_err(|_| Error::new(EINVAL))?;
+    let mut any = false;
+    for (index, (name, kind)) in entries.into_iter().enumerate().skip(start) {
+        let number = index as u64 + 1;
+        match buf.entry(DirEntry {
+            inode: number,
+            next_opaque_id: number,
+            name,
+            kind,
+        }) {
+            Ok(()) => any = true,
+            // Full: the caller asks again from the last entry it got.
+            Err(_) if any => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(buf)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheme::list_directory;
-    use syscall::dirent::{DirentBuf, DirentKind};
 
     #[test]
     fn what_a_scheme_lists_is_read_back() {

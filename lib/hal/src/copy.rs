@@ -166,7 +166,7 @@ static CHOSEN: [AtomicU8; 4] = [const { AtomicU8::new(Routine::Words as u8) }; 4
 /// Both ranges are mapped and nobody holds references into them, save for one that is the
 /// caller's own slice.
 #[inline]
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: passed on.
     unsafe { copy_between(Side::Own, Side::Own, from, to, bytes) };
 }
@@ -194,7 +194,7 @@ pub(crate) unsafe fn copy_between(
 /// # Safety
 /// As for [`copy`]; the routine is [available](Routine::is_available).
 #[inline]
-pub(crate) unsafe fn copy_by(routine: Routine, from: *const u8, to: *mut u8, bytes: usize) {
+pub unsafe fn copy_by(routine: Routine, from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: passed on.
     unsafe {
         if bytes <= SMALL_BYTES {

@@ -22,9 +22,9 @@ use libredox::flag::{MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use syscall::error::{EEXIST, EFAULT, ENOMEM, Error, Result};
 use syscall::flag::MapFlags;
 
-use crate::copy::{self, Choices, Side};
-use crate::mem::PAGE;
 use crate::shared::Protection;
+use hal::copy::{self, Choices, Side};
+use hal::mem::PAGE;
 
 /// What tables of an emulator have at least.
 const FEWEST_ENTRIES: usize = 64;
@@ -79,21 +79,6 @@ pub fn find_place(bytes: usize, page: usize) -> Result<usize> {
     let first = start as usize / PAGE;
     let skip = page.wrapping_sub(first) % MOST_ENTRIES;
     Ok((first + skip) * PAGE)
-}
-
-/// Returns when earlier stores to write-combining memory are on their way, in front of all later
-/// stores.
-#[inline]
-pub fn drain_writes() {
-    #[cfg(not(target_os = "redox"))]
-    crate::counting::count_drain();
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction, which only orders stores.
-    unsafe {
-        core::arch::x86_64::_mm_sfence();
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    crate::mem::full_fence();
 }
 
 /// A mapping of whole pages that others may change at any time; unmapped when the value goes.

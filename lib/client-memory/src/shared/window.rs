@@ -12,7 +12,7 @@ use syscall::error::{EINVAL, EIO, Error, Result};
 use syscall::flag::CallFlags;
 
 use super::{Range, TABLE, map, reach};
-use crate::mem::PAGE;
+use hal::mem::PAGE;
 
 /// What a mapping allows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -32,8 +32,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use redox_scheme::scheme::{Op, SchemeState, SchemeSync};
 use redox_scheme::{CallerCtx, Id, Socket};
-use syscall::dirent::{DirEntry, DirentBuf, DirentKind};
-use syscall::error::{ECANCELED, EINTR, EINVAL, Error, Result};
+use syscall::error::{ECANCELED, EINTR, Error, Result};
 use syscall::flag::EventFlags;
 use syscall::schemev2::{Cqe, CqeOpcode, Sqe};
 
@@ -525,34 +524,6 @@ impl<T: Transport> SchemeLoop<T> {
 /// Whether a request is for a new handle of a path.
 fn is_open(op: &Op) -> bool {
     matches!(op, Op::OpenAt(_))
-}
-
-/// Fills a directory listing: `entries` from index `opaque` on, as many as fit.
-///
-/// # Errors
-/// `EINVAL` when not even one entry fits.
-pub fn list_directory<'buf, 'name>(
-    mut buf: DirentBuf<&'buf mut [u8]>,
-    opaque: u64,
-    entries: impl IntoIterator<Item = (&'name str, DirentKind)>,
-) -> Result<DirentBuf<&'buf mut [u8]>> {
-    let start = usize::try_from(opaque).map_err(|_| Error::new(EINVAL))?;
-    let mut any = false;
-    for (index, (name, kind)) in entries.into_iter().enumerate().skip(start) {
-        let number = index as u64 + 1;
-        match buf.entry(DirEntry {
-            inode: number,
-            next_opaque_id: number,
-            name,
-            kind,
-        }) {
-            Ok(()) => any = true,
-            // Full: the caller asks again from the last entry it got.
-            Err(_) if any => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(buf)
 }
 
 /// Copies the part of `content` at `offset` that fits into `buf`; 0 at and beyond its end.

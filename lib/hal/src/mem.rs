@@ -152,7 +152,7 @@ impl Region {
     /// # Safety
     /// `address` starts a mapping of `bytes` bytes that can be read, and that nothing else unmaps
     /// or reaches through references.
-    pub(crate) unsafe fn of_mapping(address: usize, bytes: usize, side: Side) -> Self {
+    pub unsafe fn of_mapping(address: usize, bytes: usize, side: Side) -> Self {
         let backing = Rc::new(Backing::Mapping {
             address,
             bytes,
@@ -491,7 +491,7 @@ pub fn map_shared(file: &Fd, bytes: usize) -> Result<Region> {
 ///
 /// # Errors
 /// `ENOMEM`; `EINVAL` for no bytes.
-pub(crate) fn reserve_addresses(bytes: usize) -> Result<usize> {
+pub fn reserve_addresses(bytes: usize) -> Result<usize> {
     // SAFETY: a fresh mapping at an address of the kernel's choice.
     let address = unsafe {
         mmap(MmapArgs {
@@ -562,6 +562,21 @@ pub(crate) fn replace(region: &Region, offset: usize, bytes: usize, fd: usize) -
         })?
     };
     Ok(())
+}
+
+/// Returns when earlier stores to write-combining memory are on their way, in front of all later
+/// stores.
+#[inline]
+pub fn drain_writes() {
+    #[cfg(not(target_os = "redox"))]
+    crate::testing::counting::count_drain();
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction, which only orders stores.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    full_fence();
 }
 
 #[cfg(test)]

@@ -62,8 +62,8 @@ impl<T> Retired<T> {
 
 #[cfg(not(test))]
 mod sync {
-    pub use crate::lock::Mutex;
     pub use core::sync::atomic::{AtomicU32, Ordering};
+    pub use hal::lock::Mutex;
 }
 
 /// The same, of the tool that tries every order of what threads do.

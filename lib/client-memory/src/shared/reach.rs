@@ -11,8 +11,8 @@ use syscall::data::GrantFlags;
 
 use super::Range;
 use crate::direct::{Readable, Writable};
-use crate::lock::Mutex;
 use crate::pin::{self, Mapping};
+use hal::lock::Mutex;
 
 /// Ranges remembered.
 const SLOTS: usize = 8;

@@ -13,7 +13,7 @@ use syscall::flag::{EventFlags, F_GETFL, MapFlags, MunmapFlags, O_NONBLOCK};
 use syscall::schemev2::{Cqe, CqeOpcode, NewFdFlags, Opcode, Sqe};
 
 use super::{Changes, NO_ID, SchemeDaemon, SchemeLoop, Status, Transport};
-use crate::counting::{Heap, allocations};
+use hal::testing::counting::{Heap, allocations};
 
 #[global_allocator]
 static HEAP: Heap = Heap;

@@ -1,0 +1,11 @@
+//! Memory of SCIF's clients: what they register and have pinned, the windows of peers that they
+//! map, and how the daemon reaches their pages.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod borrow;
+pub mod direct;
+pub mod pin;
+pub mod retire;
+pub mod shared;

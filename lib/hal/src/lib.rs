@@ -1,0 +1,36 @@
+//! What drivers need from the machine and the system: shared and device memory, copies, DMA
+//! buffers, interrupts, PCI functions, clocks and event queues. Built on the published Redox crates
+//! only, so the same source serves the programs of this image and programs with the standard
+//! library on Redox.
+//!
+//! Unsafe code of user space is at home here, in `scheme`, `client-memory` and `runtime`, and in
+//! the C side (`lib/libc`, `lib/libscif`); no other crate may contain any. What this one offers is
+//! safe, except for a few functions that the other homes build on: memory that a device, a peer or
+//! a client can change is never seen through a reference, every access is checked against the
+//! region's length, and values are copied out once.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod aperture;
+pub mod clock;
+pub mod copy;
+pub mod directory;
+pub mod dma;
+pub mod event;
+#[cfg(feature = "acpi")]
+pub mod firmware;
+pub mod irq;
+pub mod lock;
+pub mod mem;
+pub mod mmio;
+pub mod pause;
+pub mod pci;
+pub mod port;
+pub mod power;
+pub mod random;
+#[cfg(not(target_os = "redox"))]
+pub mod testing;
+
+/// Errors are the system's error numbers.
+pub use syscall::error::{Error, Result};

@@ -1,0 +1,16 @@
+//! What a scheme daemon is made of: its event loop, and how it comes up. Built on the published
+//! Redox crates only, so the same source serves the programs of this image and programs with the
+//! standard library on Redox.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod daemon;
+mod event_loop;
+
+#[cfg(not(target_os = "redox"))]
+pub use event_loop::fake;
+pub use event_loop::{
+    Changes, Counters, NO_ID, SchemeDaemon, SchemeLoop, SocketTransport, Status, Transport, read_at,
+};
+pub use hal::directory::list_directory;
