@@ -32,8 +32,8 @@ const KINDS: &[Kind] = &[
         // Tests give memory away on purpose that lives as long as the program.
         options: ("ASAN_OPTIONS", "detect_leaks=0"),
         calls: &[
-            "test --quiet --lib -p hal -p scheme -p client-memory -p skiff-libc -p scif -p micd -p pcid \
-             -p scif-abi -p scif-ring -p scif-core -p scheme-scif -p kernel-core",
+            "test --quiet --lib -p hal -p scheme -p client-memory -p skiff-libc -p scif -p micd \
+             -p pcid -p scif-abi -p scif-ring -p scif-core -p scheme-scif -p kernel-core",
             "test --quiet --test plain -p scif-ring",
         ],
     },

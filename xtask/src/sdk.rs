@@ -33,7 +33,7 @@ const BUILTINS: &str = "compiler_builtins";
 /// Libraries that programs name though all of them is in libc.a.
 const EMPTY: &[&str] = &["libm.a", "libpthread.a", "librt.a", "libdl.a"];
 /// Where headers come from, in the project.
-const HEADERS: &[&str] = &["lib/libc/include", "lib/libscif/include"];
+const HEADERS: &[&str] = &["lib/os/libc/include", "lib/libscif/include"];
 const COMPILER: &str = "lib/libscif/skiff-cc";
 
 /// The command.

@@ -4,9 +4,9 @@
 //! library on Redox.
 //!
 //! Unsafe code of user space is at home here, in `scheme`, `client-memory` and `runtime`, and in
-//! the C side (`lib/libc`, `lib/libscif`); no other crate may contain any. What this one offers is
-//! safe, except for a few functions that the other homes build on: memory that a device, a peer or
-//! a client can change is never seen through a reference, every access is checked against the
+//! the C side (`lib/os/libc`, `lib/libscif`); no other crate may contain any. What this one offers
+//! is safe, except for a few functions that the other homes build on: memory that a device, a peer
+//! or a client can change is never seen through a reference, every access is checked against the
 //! region's length, and values are copied out once.
 #![cfg_attr(not(test), no_std)]
 

@@ -16,7 +16,7 @@ use libfuzzer_sys::fuzz_target;
 use syscall::flag::MapFlags;
 
 // Parts of programs that only build for the image, and of one that is no library.
-#[path = "../../../lib/runtime/src/elf.rs"]
+#[path = "../../../lib/os/runtime/src/elf.rs"]
 #[allow(dead_code, reason = "only the loader uses the entry")]
 mod elf;
 #[path = "../../../xtask/src/elf.rs"]
