@@ -12,26 +12,26 @@ use scif_abi::message::{Message, NodeMessage};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
-use crate::bypass::{BypassHandle, ClientHints};
-use crate::channel::{Channel, ChannelId};
-use crate::config::{Config, Owner};
+use crate::base::config::{Config, Owner};
+use crate::base::event::Event;
+use crate::base::fair_queue::FairQueue;
+use crate::base::memory::Memory;
+use crate::base::quota::{Quotas, Resource};
+use crate::base::stats::Stats;
+use crate::base::table::Slab;
+use crate::base::trace::Trace;
+use crate::call::Call;
 use crate::connection::{Connection, ConnectionId, Ends, Phase};
-use crate::credit_waiters::CreditWaiters;
-use crate::down::LostNode;
+use crate::endpoint::ports::PortTable;
 use crate::endpoint::{Endpoint, EndpointId};
-use crate::event::Event;
-use crate::fair_queue::FairQueue;
-use crate::mapping::{OrphanedMapping, RemoteWindowId};
-use crate::memory::Memory;
-use crate::node::Node;
-use crate::port::PortTable;
-use crate::quiesce::Quiescing;
-use crate::quota::{Quotas, Resource};
-use crate::ring::{Block, Locality};
-use crate::slab::Slab;
-use crate::stats::Stats;
-use crate::ticket::Call;
-use crate::trace::Trace;
+use crate::flow::bypass::{BypassHandle, ClientHints};
+use crate::flow::credit::CreditWaiters;
+use crate::flow::map::{OrphanedMapping, RemoteWindowId};
+use crate::flow::quiesce::Quiescing;
+use crate::node::down::LostNode;
+use crate::node::link::Node;
+use crate::queue_pair::block::{Block, Locality};
+use crate::rma::channel::{Channel, ChannelId};
 use crate::window::Windows;
 
 /// A new ring takes at most this part of what is left of the budget of all rings.
@@ -328,7 +328,7 @@ impl Engine {
             || self
                 .nodes
                 .get(&node)
-                .is_some_and(|n| n.state == crate::node::LinkState::Online)
+                .is_some_and(|n| n.state == crate::node::link::LinkState::Online)
     }
 
     /// Makes a connection of `endpoint` with a queue pair of its own.

@@ -1,0 +1,55 @@
+//! What can be chosen when an engine is made, and who owns an endpoint.
+
+use scif_abi::NodeId;
+use scif_abi::limits;
+
+use crate::base::quota::Limits;
+
+/// Settings of one engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Number of this node.
+    pub node: NodeId,
+    /// Bytes of the ring each endpoint offers its peer: a power of two from 64 to 1 MiB. Below
+    /// 4 KiB nothing is saved, as a ring has its own pages. Peers of
+    /// the base protocol read the size when they connect, so any value works with them.
+    pub endpoint_ring_bytes: u32,
+    /// Bytes of the rings of all endpoints together from which on new ones are as small as can be
+    /// (a page). Until then each new ring takes a small part of what is left, and at most
+    /// `endpoint_ring_bytes`: a few connections get large rings, and thousands have room.
+    pub ring_budget_bytes: usize,
+    /// Bytes of the ring for messages from each node, a power of two from 64.
+    pub node_ring_bytes: u32,
+    /// What users and processes may have at one time. See also
+    /// [`Engine::set_limit`](crate::Engine::set_limit).
+    pub limits: Limits,
+}
+
+impl Config {
+    /// The usual settings for node `node`.
+    pub fn new(node: NodeId) -> Config {
+        Config {
+            node,
+            endpoint_ring_bytes: limits::ENDPOINT_RING_BYTES,
+            ring_budget_bytes: usize::MAX,
+            node_ring_bytes: limits::NODE_RING_BYTES,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Who opened an endpoint; recorded for the text files and the quotas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// Process id.
+    pub process: u32,
+    /// User id at the time of opening; 0 may bind privileged ports.
+    pub user: u32,
+}
+
+impl Owner {
+    /// Whether this owner may bind ports below 1024.
+    pub fn is_privileged(self) -> bool {
+        self.user == 0
+    }
+}

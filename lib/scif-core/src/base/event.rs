@@ -1,0 +1,31 @@
+//! What an engine tells its driver: endpoints to look at again, doorbells to ring, nodes that came
+//! and went.
+
+use scif_abi::NodeId;
+
+use crate::endpoint::EndpointId;
+use crate::window::pages::PinId;
+
+/// One thing to do or to know; taken with [`Engine::next_event`](crate::Engine::next_event).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Something about this endpoint changed: retry the calls that wait on it, ask for its
+    /// readiness again. Changes of one endpoint merge into one event.
+    Changed(EndpointId),
+    /// Nothing of this endpoint, which was closed, is under way any more
+    /// ([`Engine::is_departing`](crate::Engine::is_departing)).
+    Departed(EndpointId),
+    /// Ring this node's doorbell: there are messages in its ring. One for any number of messages.
+    Ring(NodeId),
+    /// This node is online; connects to it are possible.
+    NodeUp(NodeId),
+    /// This node is no longer online. Its connections are already reset.
+    NodeDown(NodeId),
+    /// This node broke the protocol, or its ring was stuck: nothing is sent to it or taken from it
+    /// any more (a `NodeDown` came before, if it was online). The link must be reset: make the peer
+    /// stop writing to our memory, then call [`Engine::link_down`](crate::Engine::link_down).
+    LinkFailed(NodeId),
+    /// One use of these pinned pages is over (a window, or a transfer with pages of its own):
+    /// neither this node's engine nor the peer touches them through it any more.
+    Unpin(PinId),
+}

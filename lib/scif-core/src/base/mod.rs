@@ -1,0 +1,10 @@
+//! What every part stands on: memory, tables, time, events, quotas, counters.
+
+pub(crate) mod config;
+pub(crate) mod event;
+pub(crate) mod fair_queue;
+pub(crate) mod memory;
+pub(crate) mod quota;
+pub(crate) mod stats;
+pub(crate) mod table;
+pub(crate) mod trace;

@@ -1,0 +1,282 @@
+//! Quotas: how much of everything each user and each process has, and may have.
+
+use alloc::collections::BTreeMap;
+
+use scif_abi::Error;
+use scif_abi::limits::{QUOTAS, Quota};
+
+use crate::base::config::Owner;
+use crate::engine::Engine;
+
+/// What there is a quota of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Endpoints, in any state.
+    Endpoints,
+    /// Connection requests of one's own that the other side has not answered, withdrawn ones too.
+    Connects,
+    /// Requests that may wait at all one's listeners together.
+    Backlog,
+    /// Own windows, until their last use has ended.
+    Windows,
+    /// Pages of own windows that count.
+    Pages,
+    /// Transfers and fences that are queued.
+    Transfers,
+    /// Calls that wait; counted by whoever keeps them.
+    Requests,
+    /// Bypass handles.
+    Bypass,
+    /// Open files that are neither endpoints nor bypass handles; counted by whoever keeps them.
+    Files,
+}
+
+impl Resource {
+    /// All of them, in the order of [`QUOTAS`].
+    pub const ALL: [Resource; QUOTAS.len()] = [
+        Resource::Endpoints,
+        Resource::Connects,
+        Resource::Backlog,
+        Resource::Windows,
+        Resource::Pages,
+        Resource::Transfers,
+        Resource::Requests,
+        Resource::Bypass,
+        Resource::Files,
+    ];
+
+    /// Its name and the usual limits.
+    pub fn quota(self) -> Quota {
+        QUOTAS[self as usize]
+    }
+
+    /// What a call gets that wants too much.
+    fn error(self) -> Error {
+        match self {
+            // The documents' word for memory that cannot be mapped, or locked.
+            Resource::Pages => Error::WouldBlock,
+            _ => Error::NoMemory,
+        }
+    }
+}
+
+/// Whom a limit is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All processes of a user together.
+    User,
+    /// One process.
+    Process,
+}
+
+impl Scope {
+    /// Both.
+    pub const ALL: [Scope; 2] = [Scope::User, Scope::Process];
+
+    /// As it ends the names in the file `limits`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::User => "per_user",
+            Scope::Process => "per_process",
+        }
+    }
+}
+
+/// How much may be had at one time. The same for all users, root included.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits([[u64; 2]; QUOTAS.len()]);
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits(QUOTAS.map(|quota| [quota.per_user, quota.per_process]))
+    }
+}
+
+impl Limits {
+    /// How much of `resource` one `scope` may have.
+    pub fn get(&self, resource: Resource, scope: Scope) -> u64 {
+        self.0[resource as usize][scope as usize]
+    }
+
+    /// Lets everybody have as much of a resource as there is.
+    pub fn lift(&mut self, resource: Resource) {
+        self.0[resource as usize] = [u64::MAX; 2];
+    }
+
+    /// Changes a limit. What is there already stays.
+    pub fn set(&mut self, resource: Resource, scope: Scope, value: u64) {
+        self.0[resource as usize][scope as usize] = value;
+    }
+}
+
+/// What users and processes have.
+type Used = BTreeMap<u32, [u64; QUOTAS.len()]>;
+
+/// The quotas of all users and processes.
+#[derive(Debug)]
+pub(crate) struct Quotas {
+    pub(crate) limits: Limits,
+    /// By [`Scope`], then by its number. Nobody is in here who has nothing.
+    used: [Used; 2],
+}
+
+/// The numbers of an owner, by [`Scope`].
+fn holders(owner: Owner) -> [u32; 2] {
+    [owner.user, owner.process]
+}
+
+impl Quotas {
+    pub(crate) fn new(limits: Limits) -> Quotas {
+        Quotas {
+            limits,
+            used: Default::default(),
+        }
+    }
+
+    /// What a user, or a process, has.
+    pub(crate) fn used(&self, resource: Resource, scope: Scope, number: u32) -> u64 {
+        let used = self.used[scope as usize].get(&number);
+        used.map_or(0, |used| used[resource as usize])
+    }
+
+    /// Whether an owner may have so much more.
+    ///
+    /// # Errors
+    /// The resource's: its user or its process would have too much.
+    pub(crate) fn check(&self, owner: Owner, resource: Resource, amount: u64) -> Result<(), Error> {
+        for (scope, number) in Scope::ALL.into_iter().zip(holders(owner)) {
+            let sum = self.used(resource, scope, number).saturating_add(amount);
+            if sum > self.limits.get(resource, scope) {
+                return Err(resource.error());
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives so much to an owner.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn charge(
+        &mut self,
+        owner: Owner,
+        resource: Resource,
+        amount: u64,
+    ) -> Result<(), Error> {
+        self.check(owner, resource, amount)?;
+        self.add(owner, resource, amount);
+        Ok(())
+    }
+
+    /// Gives so much to an owner, whatever the limits are.
+    pub(crate) fn add(&mut self, owner: Owner, resource: Resource, amount: u64) {
+        for (used, number) in self.used.iter_mut().zip(holders(owner)) {
+            let sum = &mut used.entry(number).or_default()[resource as usize];
+            *sum = sum.saturating_add(amount);
+        }
+    }
+
+    /// Takes so much back.
+    pub(crate) fn discharge(&mut self, owner: Owner, resource: Resource, amount: u64) {
+        for (all, number) in self.used.iter_mut().zip(holders(owner)) {
+            if let Some(used) = all.get_mut(&number) {
+                let rest = &mut used[resource as usize];
+                *rest = rest.saturating_sub(amount);
+                if used.iter().all(|rest| *rest == 0) {
+                    all.remove(&number);
+                }
+            }
+        }
+    }
+
+    /// What all users, or all processes, have together.
+    pub(crate) fn total(&self, resource: Resource, scope: Scope) -> u64 {
+        let all = self.used[scope as usize].values();
+        all.map(|used| used[resource as usize]).sum()
+    }
+}
+
+impl Engine {
+    /// The limit of a resource.
+    pub fn limit(&self, resource: Resource, scope: Scope) -> u64 {
+        self.quotas.limits.get(resource, scope)
+    }
+
+    /// Changes a limit. Whoever has more keeps it, and gets no more.
+    pub fn set_limit(&mut self, resource: Resource, scope: Scope, value: u64) {
+        self.quotas.limits.set(resource, scope, value);
+    }
+
+    /// How much a user, or a process, has.
+    pub fn used(&self, resource: Resource, scope: Scope, number: u32) -> u64 {
+        self.quotas.used(resource, scope, number)
+    }
+
+    /// Counts what is kept by somebody else.
+    ///
+    /// # Errors
+    /// The resource's: too many.
+    pub fn charge(&mut self, owner: Owner, resource: Resource, amount: u64) -> Result<(), Error> {
+        self.quotas.charge(owner, resource, amount)
+    }
+
+    /// Counts what is kept by somebody else and is there already, or must be had in any case.
+    pub fn charge_anyway(&mut self, owner: Owner, resource: Resource, amount: u64) {
+        self.quotas.add(owner, resource, amount);
+    }
+
+    /// What was counted before has gone.
+    pub fn discharge(&mut self, owner: Owner, resource: Resource, amount: u64) {
+        self.quotas.discharge(owner, resource, amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(user: u32, process: u32) -> Owner {
+        Owner { process, user }
+    }
+
+    #[test]
+    fn a_process_and_its_user_are_limited() {
+        let mut limits = Limits::default();
+        limits.set(Resource::Pages, Scope::User, 5);
+        limits.set(Resource::Pages, Scope::Process, 3);
+        let mut quotas = Quotas::new(limits);
+        let mut charge = |owner, amount| quotas.charge(owner, Resource::Pages, amount);
+        assert_eq!(charge(owner(1, 10), 3), Ok(()));
+        assert_eq!(charge(owner(1, 10), 1), Err(Error::WouldBlock));
+        assert_eq!(charge(owner(1, 11), 3), Err(Error::WouldBlock));
+        assert_eq!(charge(owner(1, 11), 2), Ok(()));
+        assert_eq!(charge(owner(2, 12), 3), Ok(()));
+        assert_eq!(charge(owner(2, 13), u64::MAX), Err(Error::WouldBlock));
+        assert_eq!(quotas.used(Resource::Pages, Scope::User, 1), 5);
+        assert_eq!(quotas.total(Resource::Pages, Scope::Process), 8);
+        quotas.discharge(owner(1, 10), Resource::Pages, 3);
+        assert_eq!(quotas.charge(owner(1, 11), Resource::Pages, 1), Ok(()));
+    }
+
+    #[test]
+    fn who_has_nothing_is_forgotten() {
+        let mut quotas = Quotas::new(Limits::default());
+        for resource in Resource::ALL {
+            quotas.charge(owner(1, 2), resource, 4).unwrap();
+        }
+        for resource in Resource::ALL {
+            quotas.discharge(owner(1, 2), resource, 4);
+        }
+        assert!(quotas.used.iter().all(BTreeMap::is_empty));
+    }
+
+    #[test]
+    fn one_resource_does_not_count_for_another() {
+        let mut limits = Limits::default();
+        limits.set(Resource::Endpoints, Scope::User, 0);
+        let mut quotas = Quotas::new(limits);
+        let refused = quotas.charge(owner(1, 2), Resource::Endpoints, 1);
+        assert_eq!(refused, Err(Error::NoMemory));
+        assert_eq!(quotas.charge(owner(1, 2), Resource::Connects, 1), Ok(()));
+    }
+}

@@ -1,0 +1,141 @@
+//! Counters of an engine, for the `stats` file and for tests.
+
+use crate::rma::copy_engine::Descriptor;
+
+/// What an engine has done and seen since it was made, and what it holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes taken from senders.
+    pub bytes_sent: u64,
+    /// Bytes given to receivers.
+    pub bytes_received: u64,
+    /// Connections that were established, active side.
+    pub connected: u64,
+    /// Connections that were established, passive side.
+    pub accepted: u64,
+    /// Requests of peers that were refused.
+    pub refused: u64,
+    /// Requests that were forgotten because their connectors may have given up.
+    pub void_requests: u64,
+    /// Messages put into node rings.
+    pub messages_sent: u64,
+    /// Messages taken out of node rings and of the loopback queue.
+    pub messages_received: u64,
+    /// Doorbells asked for.
+    pub doorbells_rung: u64,
+    /// Doorbells not needed: the peer had not yet found its ring empty since the last.
+    pub doorbells_saved: u64,
+    /// Doorbells received: those that come together count once; looks without one do not count.
+    pub doorbells_received: u64,
+    /// Links that came up.
+    pub links_up: u64,
+    /// Links that were given up because of the peer.
+    pub links_failed: u64,
+    /// Messages with an unknown opcode or a value out of range; ignored.
+    pub unknown_messages: u64,
+    /// Messages with an id that we did not give to that node, or that is no longer valid; ignored.
+    /// A few are normal when both sides close at the same time.
+    pub stale_ids: u64,
+    /// Messages that do not fit the state of the link or the connection; ignored.
+    pub unexpected_messages: u64,
+    /// Connections reset because of an impossible ring index or address.
+    pub rings_reset: u64,
+    /// Queue pairs of peers that could not be used.
+    pub bad_queue_pairs: u64,
+    /// Bytes of RMA moved by the CPU.
+    pub rma_bytes_cpu: u64,
+    /// Bytes of RMA moved by a DMA engine.
+    pub rma_bytes_dma: u64,
+    /// Pieces of RMA that were copied.
+    pub copies: u64,
+    /// Values stored for fence_signal.
+    pub signals: u64,
+    /// Pieces that could not be copied.
+    pub failed_copies: u64,
+    /// Windows that went while clients said that they still copied.
+    pub stuck_copies: u64,
+    /// Windows of peers that were refused: no memory, a limit, or a description without sense.
+    pub refused_windows: u64,
+    /// Structures lent by peers that could not be used.
+    pub bad_windows: u64,
+    /// Answers that peers owed for too long.
+    pub missing_answers: u64,
+    /// Now: endpoints.
+    pub endpoints: usize,
+    /// Now: connections, those included that only wait for the peer's last word.
+    pub connections: usize,
+    /// Now: connections without an endpoint, waiting for the peer's last word.
+    pub connections_closing: usize,
+    /// Now: pages of shared memory in use for connections, links and windows being registered.
+    pub pages: usize,
+    /// Now: own windows, those included that only wait for the last use to end.
+    pub windows: usize,
+    /// Now: windows of peers.
+    pub remote_windows: usize,
+    /// Now: pages of own windows that count for their users' limits.
+    pub pinned_pages: u64,
+    /// Now: pages of peers' windows that are mapped or got.
+    pub mapped_pages: u64,
+    /// Now: copies and signals that are queued or under way.
+    pub jobs: usize,
+}
+
+impl Stats {
+    /// Counts a descriptor that the copy engine took; its bytes.
+    pub(crate) fn count_descriptor(&mut self, descriptor: &Descriptor, by_cpu: bool) -> u64 {
+        let Descriptor::Copy { bytes, .. } = descriptor else {
+            self.signals += 1;
+            return 0;
+        };
+        let bytes = u64::from(*bytes);
+        self.copies += 1;
+        if by_cpu {
+            self.rma_bytes_cpu += bytes;
+        } else {
+            self.rma_bytes_dma += bytes;
+        }
+        bytes
+    }
+
+    /// Name and value of each counter, in a fixed order.
+    pub fn lines(&self) -> [(&'static str, u64); 36] {
+        [
+            ("bytes_sent", self.bytes_sent),
+            ("bytes_received", self.bytes_received),
+            ("connected", self.connected),
+            ("accepted", self.accepted),
+            ("refused", self.refused),
+            ("void_requests", self.void_requests),
+            ("messages_sent", self.messages_sent),
+            ("messages_received", self.messages_received),
+            ("doorbells_rung", self.doorbells_rung),
+            ("doorbells_saved", self.doorbells_saved),
+            ("doorbells_received", self.doorbells_received),
+            ("links_up", self.links_up),
+            ("links_failed", self.links_failed),
+            ("unknown_messages", self.unknown_messages),
+            ("stale_ids", self.stale_ids),
+            ("unexpected_messages", self.unexpected_messages),
+            ("rings_reset", self.rings_reset),
+            ("bad_queue_pairs", self.bad_queue_pairs),
+            ("rma_bytes_cpu", self.rma_bytes_cpu),
+            ("rma_bytes_dma", self.rma_bytes_dma),
+            ("copies", self.copies),
+            ("signals", self.signals),
+            ("failed_copies", self.failed_copies),
+            ("stuck_copies", self.stuck_copies),
+            ("refused_windows", self.refused_windows),
+            ("bad_windows", self.bad_windows),
+            ("missing_answers", self.missing_answers),
+            ("endpoints", self.endpoints as u64),
+            ("connections", self.connections as u64),
+            ("connections_closing", self.connections_closing as u64),
+            ("pages", self.pages as u64),
+            ("windows", self.windows as u64),
+            ("remote_windows", self.remote_windows as u64),
+            ("pinned_pages", self.pinned_pages),
+            ("mapped_pages", self.mapped_pages),
+            ("jobs", self.jobs as u64),
+        ]
+    }
+}

@@ -1,0 +1,296 @@
+//! connect: the active side of a connection, from the request to its result.
+
+use core::task::Poll;
+
+use scif_abi::limits::CONNECT_TIMEOUT_NS;
+use scif_abi::message::{Extensions, NodeMessage};
+use scif_abi::qp::{ARMED_QP_BYTES, QP_BYTES};
+use scif_abi::trace::What;
+use scif_abi::{Error, NodeId, Port, PortId};
+
+use crate::base::memory::Memory;
+use crate::base::quota::Resource;
+use crate::connection::{ConnectionId, Ends, Phase};
+use crate::endpoint::{Attempt, EndpointId, EndpointState};
+use crate::engine::Engine;
+use crate::queue_pair::block::{Locality, RemoteQueuePair};
+use crate::queue_pair::rings::Rings;
+
+/// How a connect behaves towards later calls on the same endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectMode {
+    /// The caller waits for the result with [`Engine::connect_result`]; other connects meanwhile
+    /// are `EISCONN`.
+    Blocking,
+    /// The result is collected by a second connect; until it is there that gives `EINPROGRESS`.
+    NonBlocking,
+}
+
+/// What a connect that did not fail has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connect {
+    /// The request is on its way. (`scif_connect` with `O_NONBLOCK` reports this as `EINPROGRESS`.)
+    Started,
+    /// This call collected the success of an earlier non-blocking one; the local port.
+    Done(Port),
+}
+
+impl Engine {
+    /// `scif_connect`: starts connecting, or collects the result of a non-blocking attempt. The end
+    /// of an attempt is told by `Event::Changed`. An unbound endpoint gets an ephemeral port, which
+    /// it keeps when the attempt fails.
+    ///
+    /// # Errors
+    /// In this order. `ENODEV`: no such node, or it is not online (not looked at when a result is
+    /// collected). `EINVAL`: port 0. Then by state: `EOPNOTSUPP` listening; `EISCONN` connected or
+    /// connecting; `EINPROGRESS` connecting non-blocking; `EINVAL` disconnected. `ENOSPC`: no port
+    /// is free. `ENOMEM`, also: the user or process has too many requests that are not answered.
+    /// Collected: `ECONNREFUSED`, `ENODEV`.
+    pub fn connect(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: EndpointId,
+        to: PortId,
+        mode: ConnectMode,
+    ) -> Result<Connect, Error> {
+        let endpoint = self.endpoint(id)?;
+        let (state, attempt) = (endpoint.state, endpoint.attempt);
+        let collectable = match attempt {
+            Some(Attempt {
+                mode: ConnectMode::NonBlocking,
+                result: Some(result),
+            }) => Some(result),
+            _ => None,
+        };
+        if collectable.is_none() && !self.is_online(to.node()) {
+            return Err(Error::NoDevice);
+        }
+        if to.port() == 0 {
+            return Err(Error::InvalidArgument);
+        }
+        if let Some(result) = collectable {
+            let endpoint = self.endpoint_mut(id)?;
+            endpoint.attempt = None;
+            return result.map(|()| Connect::Done(endpoint.port));
+        }
+        match (state, attempt) {
+            (EndpointState::Unbound, _) => {
+                self.bind_ephemeral(id)?;
+            }
+            (EndpointState::Bound, None) => {}
+            // Its caller has been told to fetch the result and has not done so yet.
+            (EndpointState::Bound, Some(_)) => return Err(Error::InProgress),
+            (EndpointState::Listening, _) => return Err(Error::NotSupported),
+            (
+                EndpointState::Connecting,
+                Some(Attempt {
+                    mode: ConnectMode::NonBlocking,
+                    ..
+                }),
+            ) => {
+                return Err(Error::InProgress);
+            }
+            (EndpointState::Disconnected, _) => return Err(Error::InvalidArgument),
+            _ => return Err(Error::IsConnected),
+        }
+        self.request_connection(mem, id, to, mode)?;
+        Ok(Connect::Started)
+    }
+
+    fn request_connection(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: EndpointId,
+        to: PortId,
+        mode: ConnectMode,
+    ) -> Result<(), Error> {
+        let endpoint = self.endpoint(id)?;
+        let (owner, local) = (endpoint.owner, endpoint.port);
+        let ends = Ends { local, peer: to };
+        self.quotas.charge(owner, Resource::Connects, 1)?;
+        let added = self.add_connection(mem, Phase::Requested, id, ends);
+        let connection =
+            added.inspect_err(|_| self.quotas.discharge(owner, Resource::Connects, 1))?;
+        if let Some(connection) = self.connections.get_mut(connection.0) {
+            connection.requested_by = Some(owner);
+        }
+        self.set_deadline(
+            connection,
+            Some(self.now.saturating_add(CONNECT_TIMEOUT_NS)),
+        );
+        let endpoint = self.endpoint_mut(id)?;
+        endpoint.state = EndpointState::Connecting;
+        endpoint.attempt = Some(Attempt { mode, result: None });
+        endpoint.connection = Some(connection);
+        endpoint.peer = to;
+        let queue_pair = self
+            .connections
+            .get(connection.0)
+            .map_or(0, |c| c.block.exported);
+        let body = NodeMessage::ConnectRequest {
+            connector: connection.0,
+            queue_pair,
+        };
+        self.post(mem, ends, body);
+        Ok(())
+    }
+
+    /// For the caller that waits in a blocking connect: its result, once; the local port on
+    /// success. `Pending` until `Event::Changed` says otherwise. After a failure the endpoint is
+    /// bound and can connect again.
+    pub fn connect_result(&mut self, id: EndpointId) -> Poll<Result<Port, Error>> {
+        let endpoint = match self.endpoint_mut(id) {
+            Ok(endpoint) => endpoint,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        match endpoint.attempt {
+            // Cancelled, or never begun.
+            None => Poll::Ready(Err(Error::Interrupted)),
+            Some(Attempt { result: None, .. }) => Poll::Pending,
+            Some(Attempt {
+                result: Some(result),
+                ..
+            }) => {
+                endpoint.attempt = None;
+                Poll::Ready(result.map(|()| endpoint.port))
+            }
+        }
+    }
+
+    /// Gives up a connect that is under way (the waiting caller was interrupted): the endpoint is
+    /// bound again, and may connect again at once. Does nothing when none is under way.
+    pub fn connect_cancel(&mut self, mem: &mut dyn Memory, id: EndpointId) {
+        let Ok(endpoint) = self.endpoint(id) else {
+            return;
+        };
+        if endpoint.state != EndpointState::Connecting {
+            return;
+        }
+        if let Some(connection) = endpoint.connection {
+            self.withdraw(mem, connection);
+        }
+        if let Ok(endpoint) = self.endpoint_mut(id) {
+            endpoint.attempt = None;
+        }
+    }
+
+    /// Takes a request back: its endpoint is bound again, and the connection waits for whatever the
+    /// peer answers, as the peer may write to its pages until then.
+    pub(crate) fn withdraw(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+        self.set_deadline(id, None);
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        if connection.phase != Phase::Requested {
+            return;
+        }
+        connection.phase = Phase::Withdrawn;
+        let node = connection.peer.node();
+        let endpoint = self.take_endpoint(id);
+        if let Some(endpoint) = endpoint.and_then(|id| self.endpoints.get_mut(id.0)) {
+            endpoint.state = EndpointState::Bound;
+            endpoint.connection = None;
+        }
+        if self.understands(node, Extensions::WITHDRAW) {
+            self.expect_final_ack(id);
+            self.post_peer(mem, id, NodeMessage::ConnectWithdraw { connector: id.0 });
+        }
+    }
+
+    /// Whether both this node and `node` speak an extension.
+    pub(crate) fn understands(&self, node: NodeId, extension: Extensions) -> bool {
+        node == self.config.node
+            || self
+                .nodes
+                .get(&node)
+                .is_some_and(|n| n.extensions.contains(extension))
+    }
+
+    /// Ends a request without a connection: refused, withdrawn in time, or timed out.
+    pub(crate) fn fail_request(&mut self, id: ConnectionId, error: Error) {
+        let Some(endpoint) = self.take_endpoint(id) else {
+            return;
+        };
+        if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+            endpoint.state = EndpointState::Bound;
+            endpoint.connection = None;
+            endpoint.finish_attempt(Err(error));
+        }
+        self.announce(endpoint);
+    }
+
+    /// CNCT_GNT arrived for our request `id`: the acceptor is `acceptor` and its queue pair is at
+    /// `queue_pair`.
+    pub(crate) fn on_grant(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: ConnectionId,
+        queue_pair: u64,
+        acceptor: u64,
+    ) {
+        let Some(node) = self.connections.get(id.0).map(|c| c.peer.node()) else {
+            return;
+        };
+        let is_armable = self.understands(node, Extensions::ARMED);
+        let phase = self.connections.get(id.0).map(|c| c.phase);
+        let wanted = phase == Some(Phase::Requested);
+        let remote = match wanted {
+            true => self.remote_pair(mem, node, acceptor, queue_pair),
+            false => None,
+        };
+        let Some(connection) = self.connections.get_mut(id.0) else {
+            return;
+        };
+        let (Some(remote), Some(endpoint)) = (remote, connection.endpoint) else {
+            if wanted {
+                self.stats.bad_queue_pairs += 1;
+                self.trace(What::BadQueuePair, node, queue_pair);
+                self.fail_request(id, Error::NoDevice);
+            }
+            self.post_peer(mem, id, NodeMessage::ConnectGrantNack { acceptor });
+            // The acceptor has written its two zeros and hears that it shall not go on.
+            self.free_connection(mem, id);
+            return;
+        };
+        connection.remote = acceptor;
+        connection.phase = Phase::Connected;
+        if let Some(owner) = connection.requested_by.take() {
+            self.quotas.discharge(owner, Resource::Connects, 1);
+        }
+        connection.rings = Some(Rings::new(&connection.block, &remote, is_armable));
+        self.set_deadline(id, None);
+        self.stats.connected += 1;
+        if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+            endpoint.state = EndpointState::Connected;
+            endpoint.finish_attempt(Ok(()));
+        }
+        // Only now that we count as connected: a peer that closes as soon as it has the
+        // acknowledgement must find us.
+        self.post_peer(mem, id, NodeMessage::ConnectGrantAck { acceptor });
+        self.announce(endpoint);
+    }
+}
+
+impl Engine {
+    /// The other side's half of a connection with `node`: its id there, and the bus address it gave
+    /// for its queue pair. `None`: there is no usable queue pair.
+    pub(crate) fn remote_pair(
+        &self,
+        mem: &dyn Memory,
+        node: NodeId,
+        id: u64,
+        address: u64,
+    ) -> Option<RemoteQueuePair> {
+        if node == self.config.node {
+            let block = &self.connections.get(id)?.block;
+            return (block.exported == address).then(|| RemoteQueuePair::own(block));
+        }
+        let bytes = queue_pair_bytes(self.understands(node, Extensions::ARMED));
+        RemoteQueuePair::read(mem, Locality::Peer(node), address, bytes)
+    }
+}
+
+/// Bytes of the other side's queue pair structure and the words behind it.
+fn queue_pair_bytes(is_armable: bool) -> usize {
+    if is_armable { ARMED_QP_BYTES } else { QP_BYTES }
+}

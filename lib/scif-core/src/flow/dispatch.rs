@@ -1,0 +1,260 @@
+//! What peers say: every message of a node ring or of the loopback queue passes through here.
+//!
+//! Nothing in a message is believed but the node whose ring it came from. An id counts only if it
+//! names a connection with that node, in a phase in which the message makes sense; everything else
+//! is counted and ignored.
+
+use scif_abi::flags::Readiness;
+use scif_abi::message::{Message, NodeMessage};
+use scif_abi::trace::What;
+use scif_abi::{Error, NodeId, PortId};
+
+use crate::base::memory::Memory;
+use crate::connection::{ConnectionId, Ends, Phase};
+use crate::endpoint::Request;
+use crate::engine::Engine;
+use crate::flow::probe::NOBODY;
+
+impl Engine {
+    /// Handles the messages this node sent to itself.
+    pub(crate) fn handle_loopback(&mut self, mem: &mut dyn Memory) {
+        while let Some(message) = self.loopback.pop_front() {
+            self.stats.messages_received += 1;
+            self.handle(mem, self.config.node, &message);
+        }
+    }
+
+    /// Handles one message from `from`.
+    pub(crate) fn handle(&mut self, mem: &mut dyn Memory, from: NodeId, message: &Message) {
+        let body = match message.body() {
+            Ok(body) => body,
+            Err(error) => {
+                self.stats.unknown_messages += 1;
+                self.trace(What::Ignored, from, message.opcode.get().into());
+                // Ever more rarely: a peer must not be able to flood the log.
+                let count = self.stats.unknown_messages;
+                if count.is_power_of_two() {
+                    log::warn!("node {from}: message ignored ({count} so far): {error}");
+                }
+                return;
+            }
+        };
+        let ends = [message.destination, message.source];
+        self.trace_message(What::Received, from, ends, message);
+        if self.handle_link_message(mem, from, message, body) {
+            return;
+        }
+        if !self.is_online(from) {
+            // Left over from before we left, or a peer that has not introduced itself.
+            self.stats.unexpected_messages += 1;
+            return;
+        }
+        let source = PortId::new(from, message.source.port());
+        let ends = Ends {
+            local: message.destination.port(),
+            peer: source,
+        };
+        match body {
+            NodeMessage::ConnectRequest {
+                connector,
+                queue_pair,
+            } => {
+                let void_at = self.request_is_void_at(from);
+                let request = Request {
+                    source,
+                    connector,
+                    queue_pair,
+                    void_at,
+                };
+                self.on_request(mem, ends, request);
+            }
+            NodeMessage::ConnectWithdraw { connector } => {
+                self.on_withdraw(mem, ends, connector);
+            }
+            NodeMessage::ConnectGrant {
+                connector,
+                queue_pair,
+                acceptor,
+            } => {
+                match self.expect(from, connector, &[Phase::Requested, Phase::Withdrawn]) {
+                    Some(id) => self.on_grant(mem, id, queue_pair, acceptor),
+                    // The acceptor must not wait for one who has gone.
+                    None => self.post(mem, ends, NodeMessage::ConnectGrantNack { acceptor }),
+                }
+            }
+            NodeMessage::ConnectReject { connector } => {
+                self.on_refused(mem, from, connector);
+            }
+            NodeMessage::WithdrawAck { connector } => {
+                if let Some(id) = self.expect(from, connector, &[Phase::Withdrawn]) {
+                    self.free_connection(mem, id);
+                }
+            }
+            _ => self.handle_connection_message(mem, ends, body),
+        }
+    }
+
+    /// Messages about a connection that is granted or established.
+    fn handle_connection_message(&mut self, mem: &mut dyn Memory, ends: Ends, body: NodeMessage) {
+        let from = ends.peer.node();
+        match body {
+            NodeMessage::ConnectGrantAck { acceptor } => {
+                if let Some(id) = self.expect(from, acceptor, &[Phase::Granted]) {
+                    self.on_grant_ack(mem, id);
+                }
+            }
+            NodeMessage::ConnectGrantNack { acceptor } => {
+                if let Some(id) = self.expect(from, acceptor, &[Phase::Granted]) {
+                    self.fail_grant(id, Error::WouldBlock);
+                    self.free_connection(mem, id);
+                }
+            }
+            NodeMessage::Disconnect { closer, peer } => {
+                let id = match peer {
+                    NOBODY => None,
+                    _ => self.own_connection(from, peer),
+                };
+                let connection = id.and_then(|id| self.connections.get(id.0));
+                match id.filter(|_| connection.is_some_and(|c| c.remote == closer)) {
+                    Some(id) => self.on_disconnect(mem, id),
+                    // Answered in any case: the closer waits for it.
+                    None => self.post(mem, ends, NodeMessage::DisconnectAck { closer, peer }),
+                }
+            }
+            // It lives, which the number of its messages tells.
+            NodeMessage::DisconnectAck { closer: NOBODY, .. } => {}
+            NodeMessage::DisconnectAck { closer, .. } => {
+                if let Some(id) = self.expect(from, closer, &[Phase::Closing]) {
+                    self.on_disconnect_ack(mem, id);
+                }
+            }
+            NodeMessage::ClientSent { peer } => {
+                if let Some(id) = self.expect(from, peer, &[Phase::Connected]) {
+                    self.on_notification(mem, id, Readiness::IN);
+                }
+            }
+            NodeMessage::ClientReceived { peer } => {
+                if let Some(id) = self.expect(from, peer, &[Phase::Connected]) {
+                    self.on_notification(mem, id, Readiness::OUT);
+                }
+            }
+            _ => self.handle_window_message(mem, ends, body),
+        }
+    }
+
+    /// Messages about windows, from their owners and from their users.
+    fn handle_window_message(&mut self, mem: &mut dyn Memory, ends: Ends, body: NodeMessage) {
+        let from = ends.peer.node();
+        match body {
+            NodeMessage::AllocRequest { pages, waiter, .. } => {
+                self.on_alloc_request(mem, ends, pages, waiter);
+            }
+            NodeMessage::Register {
+                peer,
+                user_window,
+                owner_window,
+            } => self.on_register(mem, ends, peer, user_window, owner_window),
+            NodeMessage::FreeVirtual { user_window, .. } => {
+                self.on_free_virtual(mem, from, user_window);
+            }
+            NodeMessage::Unregister {
+                user_window,
+                owner_window,
+            } => self.on_unregister(mem, ends, user_window, owner_window),
+            NodeMessage::AllocGrant {
+                user_window,
+                address,
+                waiter,
+            } => self.on_alloc_grant(mem, ends, user_window, address, waiter),
+            NodeMessage::AllocReject { waiter } => self.on_alloc_reject(from, waiter),
+            NodeMessage::RegisterAck { owner_window, .. } => {
+                self.on_register_ack(mem, from, owner_window);
+            }
+            NodeMessage::RegisterNack { owner_window, .. } => {
+                self.on_register_nack(from, owner_window);
+            }
+            NodeMessage::UnregisterAck { owner_window, .. }
+            | NodeMessage::Munmap { owner_window } => self.on_window_unused(from, owner_window),
+            NodeMessage::UnregisterNack {
+                owner_window,
+                is_offset_free,
+                ..
+            } => self.on_window_used(from, owner_window, is_offset_free == 1),
+            _ => {
+                if !self.handle_fence_message(mem, ends, body) {
+                    self.stats.unexpected_messages += 1;
+                }
+            }
+        }
+    }
+
+    /// The connection `id` if it exists and is one with node `from`.
+    fn own_connection(&mut self, from: NodeId, id: u64) -> Option<ConnectionId> {
+        match self.connections.get(id) {
+            Some(connection) if connection.peer.node() == from => Some(ConnectionId(id)),
+            _ => {
+                self.stats.stale_ids += 1;
+                None
+            }
+        }
+    }
+
+    /// The connection `id` if it is one with node `from` and in one of `phases`.
+    pub(crate) fn expect(
+        &mut self,
+        from: NodeId,
+        id: u64,
+        phases: &[Phase],
+    ) -> Option<ConnectionId> {
+        let id = self.own_connection(from, id)?;
+        let phase = self.connections.get(id.0).map(|c| c.phase)?;
+        if phases.contains(&phase) {
+            return Some(id);
+        }
+        // Notifications and answers may cross a close; they are late, not wrong.
+        self.stats.stale_ids += 1;
+        None
+    }
+
+    /// CNCT_REQ: queued if somebody listens and there is room, else refused at once.
+    fn on_request(&mut self, mem: &mut dyn Memory, ends: Ends, request: Request) {
+        if request.is_void(self.now) {
+            self.stats.void_requests += 1;
+            return;
+        }
+        let listener = self.ports.listener(ends.local);
+        let endpoint = listener.and_then(|id| self.endpoints.get_mut(id.0));
+        match (listener, endpoint) {
+            (Some(listener), Some(endpoint)) if endpoint.requests.len() < endpoint.backlog => {
+                endpoint.requests.push_back(request);
+                self.note_void(request.void_at);
+                self.announce(listener);
+            }
+            _ => self.refuse(mem, ends.local, &request),
+        }
+    }
+
+    /// CNCT_TERM: forgotten if it is still queued. Otherwise a grant or a refusal is on its way,
+    /// and that is the answer.
+    fn on_withdraw(&mut self, mem: &mut dyn Memory, ends: Ends, connector: u64) {
+        let listener = self.ports.listener(ends.local);
+        let Some(endpoint) = listener.and_then(|id| self.endpoints.get_mut(id.0)) else {
+            return;
+        };
+        let from = ends.peer.node();
+        let matches = |r: &Request| r.connector == connector && r.source.node() == from;
+        if let Some(position) = endpoint.requests.iter().position(matches) {
+            endpoint.requests.remove(position);
+            self.post(mem, ends, NodeMessage::WithdrawAck { connector });
+        }
+    }
+
+    /// CNCT_REJ.
+    fn on_refused(&mut self, mem: &mut dyn Memory, from: NodeId, connector: u64) {
+        let phases = [Phase::Requested, Phase::Withdrawn];
+        if let Some(id) = self.expect(from, connector, &phases) {
+            self.fail_request(id, Error::ConnectionRefused);
+            self.free_connection(mem, id);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Asking a node for a sign of life, where no heartbeat tells that it lives.
+//!
+//! The mainline protocol has no question for that (MPSS 3 has: NODE_ALIVE, a number that mainline
+//! does not know). But one of its messages is answered whatever the state of the other side:
+//! DISCNCT, as the other side may have closed first. So the question is a DISCNCT between two
+//! connections that do not exist, and changes nothing.
+
+use scif_abi::NodeId;
+use scif_abi::message::NodeMessage;
+
+use crate::base::memory::Memory;
+use crate::engine::Engine;
+use crate::flow::link::node_ends;
+use crate::node::link::LinkState;
+
+/// An id that no connection has: ours begin with 1, and the mainline driver's are addresses.
+pub(crate) const NOBODY: u64 = 0;
+
+impl Engine {
+    /// Takes what a node has sent, and then asks it for a sign of life. Returns how many messages
+    /// it has sent since [`link_up`](Self::link_up). A node that has had time, and has not sent
+    /// more by the next question, does not work any more. `None`: it is not asked, as there is no
+    /// link, or one side has left.
+    pub fn probe_peer(&mut self, mem: &mut dyn Memory, node: NodeId) -> Option<u64> {
+        self.drain(mem, node);
+        let link = self.nodes.get(&node)?;
+        if !matches!(link.state, LinkState::Greeting | LinkState::Online) {
+            return None;
+        }
+        let heard = link.messages_received;
+        let question = NodeMessage::Disconnect {
+            closer: NOBODY,
+            peer: NOBODY,
+        };
+        self.post(mem, node_ends(node), question);
+        Some(heard)
+    }
+}

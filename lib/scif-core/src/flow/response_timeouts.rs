@@ -1,0 +1,92 @@
+//! Answers that peers owe us: who is alive and never answers costs itself the link.
+//!
+//! Windows and calls note when they asked. One look when the first of them may be late serves all:
+//! it ends what is late, and says when to look again.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use scif_abi::NodeId;
+use scif_abi::limits::ANSWER_TIMEOUT_NS;
+
+use crate::base::memory::Memory;
+use crate::engine::Engine;
+use crate::node::down::DownReason;
+use crate::window::{WindowId, WindowState};
+
+impl Engine {
+    /// A question is asked now, whose answer is to be here in time.
+    pub(crate) fn expect_response(&mut self) {
+        let due = self.now.saturating_add(ANSWER_TIMEOUT_NS);
+        self.responses_due.get_or_insert(due);
+    }
+
+    /// Looks for answers that are late.
+    pub(crate) fn tick_responses(&mut self, mem: &mut dyn Memory) {
+        if self.responses_due.is_none_or(|at| at > self.now) {
+            return;
+        }
+        for node in self.late_nodes().into_keys() {
+            // Perhaps it is we who have not looked.
+            self.drain(mem, node);
+        }
+        for (node, question) in self.late_nodes() {
+            self.stats.missing_answers += 1;
+            log::warn!("node {node}: no answer to {question} for too long");
+            self.fail_link(node, DownReason::NoResponse);
+        }
+        let unregisters = self.unregisters();
+        let late = unregisters.filter(|(_, since)| self.is_late(*since));
+        for (id, _) in late.collect::<Vec<_>>() {
+            self.stats.missing_answers += 1;
+            self.count_as_used(id);
+        }
+        self.responses_due = self.next_response_timeout();
+    }
+
+    /// When a question that was asked at `since` counts as not answered.
+    fn is_late(&self, since: u64) -> bool {
+        since.saturating_add(ANSWER_TIMEOUT_NS) <= self.now
+    }
+
+    /// Questions that other nodes, which can still answer, are to answer at once: whom, what, and
+    /// since when (ns).
+    fn questions(&self) -> impl Iterator<Item = (NodeId, &'static str, u64)> {
+        let windows = self.windows.local.iter().filter_map(|(_, window)| {
+            let question = match window.state {
+                WindowState::Requested => "ALLOC_REQ",
+                WindowState::Announced => "REGISTER",
+                _ => return None,
+            };
+            Some((window.ends.peer.node(), question, window.asked_at))
+        });
+        let calls = self.calls.iter().filter_map(|(_, call)| {
+            let is_due = call.result.is_none() && call.pending_on.expects_prompt_response();
+            let connection = self.connections.get(call.connection.0);
+            let node = connection.filter(|_| is_due)?.peer.node();
+            Some((node, "MARK or SIG", call.asked_at))
+        });
+        let all = windows.chain(calls);
+        all.filter(|(node, ..)| *node != self.config.node && self.is_online(*node))
+    }
+
+    /// Nodes that owe an answer for too long, and to what.
+    fn late_nodes(&self) -> BTreeMap<NodeId, &'static str> {
+        let late = self.questions().filter(|(.., since)| self.is_late(*since));
+        late.map(|(node, question, _)| (node, question)).collect()
+    }
+
+    /// Windows of which the peer has been asked whether it still uses them, and since when (ns).
+    fn unregisters(&self) -> impl Iterator<Item = (WindowId, u64)> {
+        let windows = self.windows.local.iter();
+        let windows = windows.filter(|(_, w)| w.state == WindowState::Unregistering);
+        windows.map(|(id, window)| (WindowId(id), window.asked_at))
+    }
+
+    /// When the next answer will be late.
+    fn next_response_timeout(&self) -> Option<u64> {
+        let questions = self.questions().map(|(.., since)| since);
+        let since = questions.chain(self.unregisters().map(|(_, since)| since));
+        Some(since.min()?.saturating_add(ANSWER_TIMEOUT_NS))
+    }
+}

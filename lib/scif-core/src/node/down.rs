@@ -1,0 +1,133 @@
+//! Why links end, and which nodes are lost since: for log lines and the file `nodes`.
+
+use core::fmt::{Display, Formatter};
+
+use scif_abi::NodeId;
+use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
+
+use crate::base::memory::Memory;
+use crate::engine::Engine;
+use crate::queue_pair::rings::RingError;
+
+/// Why a link ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DownReason {
+    /// The peer's machine or driver went, or began anew.
+    Gone,
+    /// Its heart does not beat.
+    Silent,
+    /// The fabric cut the link.
+    Cut,
+    /// It is a card, and is reset.
+    Reset,
+    /// It left in order, or we did.
+    Left,
+    /// An index it stored in our queue pair cannot be. Which is which cannot be told: both, as they
+    /// are.
+    BadIndex {
+        /// Its write index into our node ring.
+        write: u32,
+        /// Its read index in its own.
+        read: u32,
+    },
+    /// Its rings are not in the memory it has: the bus address of its queue pair.
+    BadAddress(u64),
+    /// It does not read its messages: so many wait.
+    Stuck(usize),
+    /// It is alive and leaves something unanswered.
+    NoResponse,
+}
+
+impl DownReason {
+    /// One word, for the text files.
+    pub fn name(self) -> &'static str {
+        match self {
+            DownReason::Gone => "gone",
+            DownReason::Silent => "silent",
+            DownReason::Cut => "cut",
+            DownReason::Reset => "reset",
+            DownReason::Left => "left",
+            DownReason::BadIndex { .. } => "bad-index",
+            DownReason::BadAddress(_) => "bad-address",
+            DownReason::Stuck(_) => "stuck",
+            DownReason::NoResponse => "no-answer",
+        }
+    }
+}
+
+impl Display for DownReason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
+        match self {
+            DownReason::Gone => f.write_str("its machine or its driver is gone"),
+            DownReason::Silent => f.write_str("it is silent"),
+            DownReason::Cut => f.write_str("the link is cut"),
+            DownReason::Reset => f.write_str("its card is reset"),
+            DownReason::Left => f.write_str("it has left"),
+            DownReason::BadIndex { write, read } => write!(
+                f,
+                "it stored a bad index (write {write:#x}, read {read:#x}) in the node ring"
+            ),
+            DownReason::BadAddress(place) => {
+                write!(
+                    f,
+                    "its queue pair at {place:#x} leads outside of its memory"
+                )
+            }
+            DownReason::NoResponse => f.write_str("it does not answer"),
+            DownReason::Stuck(waiting) => write!(f, "it does not read, {waiting} messages wait"),
+        }
+    }
+}
+
+/// A node that was online, or broke the link before it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostNode {
+    /// The node.
+    pub node: NodeId,
+    /// Why.
+    pub reason: DownReason,
+    /// When, in nanoseconds of the engine's clock.
+    pub since: u64,
+}
+
+impl Engine {
+    /// The time as the engine was told it last.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Nodes that were lost and have not come back, ascending.
+    pub fn lost_nodes(&self) -> impl Iterator<Item = LostNode> {
+        self.lost.values().copied()
+    }
+
+    /// Notes why a node is lost, until it is online again.
+    pub(crate) fn note_down(&mut self, node: NodeId, reason: DownReason) {
+        let since = self.now;
+        self.lost.insert(
+            node,
+            LostNode {
+                node,
+                reason,
+                since,
+            },
+        );
+    }
+
+    /// Gives a link up because of what is wrong with its rings.
+    pub(crate) fn fail_ring(&mut self, mem: &dyn Memory, number: NodeId, error: RingError) {
+        let Some(node) = self.nodes.get(&number) else {
+            return;
+        };
+        let own = node.block.address;
+        let reason = match error {
+            RingError::BadIndex => DownReason::BadIndex {
+                write: mem.load_index(own + LOCAL_WRITE_OFFSET),
+                read: mem.load_index(own + LOCAL_READ_OFFSET),
+            },
+            RingError::BadAddress => DownReason::BadAddress(node.peer_queue_pair()),
+            RingError::Flooded => DownReason::Stuck(node.waiting_len()),
+        };
+        self.fail_link(number, reason);
+    }
+}

@@ -1,0 +1,290 @@
+//! The link to one other node: its node queue pair and the state of the conversation.
+
+use alloc::collections::VecDeque;
+
+use scif_abi::NodeId;
+use scif_abi::limits::MAX_QUEUED_MESSAGES;
+use scif_abi::message::{Extensions, MESSAGE_BYTES, Message, NodeMessage};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::base::memory::{Memory, Place};
+use crate::queue_pair::block::{Block, RemoteQueuePair};
+use crate::queue_pair::rings::{RingError, Rings};
+
+/// Nanoseconds during which a doorbell that was rung counts as heard, though the peer has not asked
+/// for another. Doorbells can be lost: without this, one that is would silence all that follow.
+const DOORBELL_TRUST_NS: u64 = 10_000_000;
+
+/// How far the conversation with a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// Our queue pair is published, the peer's is not known.
+    Attached,
+    /// INIT is sent, the peer's has not arrived.
+    Greeting,
+    /// Both sides have said INIT.
+    Online,
+    /// One side has said EXIT, and the answer is not through.
+    Leaving,
+    /// One side has left in order. We do not touch the peer's memory any more.
+    Left,
+    /// The peer broke the protocol or was stuck. We do not touch its memory any more.
+    Failed,
+}
+
+impl LinkState {
+    /// One word for the text files.
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkState::Attached => "attached",
+            LinkState::Greeting => "greeting",
+            LinkState::Online => "online",
+            LinkState::Leaving => "leaving",
+            LinkState::Left => "left",
+            LinkState::Failed => "failed",
+        }
+    }
+}
+
+/// One link.
+pub(crate) struct Node {
+    pub(crate) state: LinkState,
+    pub(crate) block: Block,
+    rings: Option<Rings>,
+    /// Extensions both sides offer.
+    pub(crate) extensions: Extensions,
+    /// Messages that found no room in the ring.
+    waiting: VecDeque<Message>,
+    /// Since when (ns) something waits for room and none has come; `None`: nothing waits.
+    pub(crate) stuck_since: Option<u64>,
+    /// When (ns) an EXIT that is not answered is taken as answered.
+    pub(crate) exit_deadline: Option<u64>,
+    /// `NodeUp` was reported and `NodeDown` was not.
+    pub(crate) is_reported: bool,
+    /// EXIT or EXIT_ACK, which has to wait until the copy engine is done with the peer's memory.
+    pub(crate) exit_message: Option<NodeMessage>,
+    /// The peer has said EXIT; all that is left to do is to send it the answer.
+    pub(crate) is_dismissed: bool,
+    /// Messages were put and the doorbell has not been rung for them.
+    pub(crate) owes_doorbell: bool,
+    /// When (ns) the doorbell was last rung.
+    rung_at: u64,
+    /// When (ns) we last looked how far the peer has written the inbound ring.
+    looked_at: u64,
+    /// When (ns) we had looked before that: the messages that are taken now came later.
+    pub(crate) came_after: u64,
+    /// The inbound ring was left before it was empty.
+    pub(crate) has_unread: bool,
+    /// The inbound ring was found empty and the peer was not asked to ring, as we look ourselves.
+    pub(crate) is_doorbell_suppressed: bool,
+    /// Bytes of whole messages in the inbound ring, as far as we have looked.
+    unread: usize,
+    pub(crate) messages_sent: u64,
+    pub(crate) messages_received: u64,
+}
+
+impl Node {
+    pub(crate) fn new(block: Block) -> Node {
+        Node {
+            state: LinkState::Attached,
+            block,
+            rings: None,
+            extensions: Extensions::empty(),
+            waiting: VecDeque::new(),
+            stuck_since: None,
+            exit_deadline: None,
+            is_reported: false,
+            exit_message: None,
+            is_dismissed: false,
+            owes_doorbell: false,
+            rung_at: 0,
+            looked_at: 0,
+            came_after: 0,
+            has_unread: false,
+            is_doorbell_suppressed: false,
+            unread: 0,
+            messages_sent: 0,
+            messages_received: 0,
+        }
+    }
+
+    /// The peer's queue pair is known: both directions can be used, from `now` (ns) on.
+    pub(crate) fn connect(
+        &mut self,
+        remote: &RemoteQueuePair,
+        own_extensions: Extensions,
+        now: u64,
+    ) {
+        let offered = Extensions::from_word(remote.extensions);
+        self.extensions = offered & own_extensions;
+        let is_armable = self.extensions.contains(Extensions::ARMED);
+        self.rings = Some(Rings::new(&self.block, remote, is_armable));
+        self.state = LinkState::Greeting;
+        self.looked_at = now;
+    }
+
+    /// Bus address of the peer's queue pair; 0 when it is not known, or not any more.
+    pub(crate) fn peer_queue_pair(&self) -> u64 {
+        match self.rings.as_ref().map(Rings::peer_place) {
+            Some(Place::Own(address) | Place::Peer(_, address)) => address,
+            None => 0,
+        }
+    }
+
+    /// Whether the peer is to be rung for the messages put: it looks by itself until it has found
+    /// its ring empty and said so. A peer of the base protocol is rung always, and any peer when
+    /// the last doorbell is old enough to have been lost.
+    pub(crate) fn must_ring(&mut self, mem: &mut dyn Memory, now: u64) -> bool {
+        let is_asked = match self.rings.as_mut().filter(|rings| rings.is_armable()) {
+            Some(rings) => rings.wants_bytes(mem),
+            None => true,
+        };
+        let rings = is_asked || now.saturating_sub(self.rung_at) >= DOORBELL_TRUST_NS;
+        if rings {
+            self.rung_at = now;
+        }
+        rings
+    }
+
+    /// Asks the peer to ring when messages come, once the inbound ring was found empty; true when
+    /// some have come meanwhile.
+    ///
+    /// # Errors
+    /// The peer's memory is not there, or its index is bad.
+    pub(crate) fn enable_doorbell(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
+        match self.rings.as_mut().filter(|rings| rings.is_armable()) {
+            Some(rings) => Ok(rings.arm_bytes(mem)? != Some(false)),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether the inbound ring holds something, or something is wrong with it.
+    pub(crate) fn has_messages(&mut self, mem: &mut dyn Memory) -> bool {
+        let rings = self.rings.as_mut();
+        rings.is_some_and(|rings| rings.available(mem) != Ok(0))
+    }
+
+    /// Ends the conversation in `state`: from now on nothing is read or written. A doorbell that is
+    /// owed may still be rung.
+    pub(crate) fn end(&mut self, state: LinkState) {
+        self.state = state;
+        self.rings = None;
+        self.waiting.clear();
+        self.stuck_since = None;
+        self.exit_deadline = None;
+        self.exit_message = None;
+        self.has_unread = false;
+        self.is_doorbell_suppressed = false;
+    }
+
+    /// Whether so much waits for the peer to read that nothing more should be taken from it, as
+    /// that would only produce more answers.
+    pub(crate) fn is_congested(&self) -> bool {
+        self.waiting.len() > MAX_QUEUED_MESSAGES / 2
+    }
+
+    /// Whether anything here depends on time passing.
+    pub(crate) fn needs_tick(&self) -> bool {
+        self.stuck_since.is_some() || self.exit_deadline.is_some() || self.has_unread
+    }
+
+    /// Number of messages that wait for room.
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Sends a message, at once or when there is room.
+    ///
+    /// # Errors
+    /// The peer's index is bad, or too many messages wait: the link must be given up.
+    pub(crate) fn send(&mut self, mem: &mut dyn Memory, message: Message) -> Result<(), RingError> {
+        if self.rings.is_none() {
+            return Ok(());
+        }
+        if self.waiting.is_empty() && self.try_send(mem, &message)? {
+            return Ok(());
+        }
+        if self.waiting.len() >= MAX_QUEUED_MESSAGES {
+            return Err(RingError::Flooded);
+        }
+        self.waiting.push_back(message);
+        Ok(())
+    }
+
+    /// Sends a message now if there is room and none waits; false when it could not be sent.
+    pub(crate) fn send_now(
+        &mut self,
+        mem: &mut dyn Memory,
+        message: &Message,
+    ) -> Result<bool, RingError> {
+        if !self.waiting.is_empty() {
+            return Ok(false);
+        }
+        self.try_send(mem, message)
+    }
+
+    fn try_send(&mut self, mem: &mut dyn Memory, message: &Message) -> Result<bool, RingError> {
+        let Some(rings) = &mut self.rings else {
+            return Ok(false);
+        };
+        if !rings.put_whole(mem, message.as_bytes())? {
+            return Ok(false);
+        }
+        self.messages_sent += 1;
+        self.owes_doorbell = true;
+        Ok(true)
+    }
+
+    /// Sends what waited, as far as there is room; whether anything was sent.
+    pub(crate) fn send_waiting(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
+        let mut progress = false;
+        while let Some(message) = self.waiting.front().copied() {
+            if !self.try_send(mem, &message)? {
+                break;
+            }
+            self.waiting.pop_front();
+            progress = true;
+        }
+        Ok(progress)
+    }
+
+    /// Takes the next message out of the ring, without giving its room back.
+    /// `now` (ns) tells how old a message can be.
+    pub(crate) fn receive(
+        &mut self,
+        mem: &mut dyn Memory,
+        now: u64,
+    ) -> Result<Option<Message>, RingError> {
+        let Some(rings) = &mut self.rings else {
+            return Ok(None);
+        };
+        if self.unread == 0 {
+            self.came_after = core::mem::replace(&mut self.looked_at, now);
+            self.unread = rings.available(mem)? as usize;
+            // Writers make whole messages visible, never parts.
+            if !self.unread.is_multiple_of(MESSAGE_BYTES) {
+                return Err(RingError::BadIndex);
+            }
+        }
+        if self.unread == 0 {
+            return Ok(None);
+        }
+        let mut message = Message::new_zeroed();
+        self.unread -= rings.take_quietly(mem, message.as_mut_bytes())?;
+        self.messages_received += 1;
+        Ok(Some(message))
+    }
+
+    /// Gives the room of all messages received back to the peer.
+    pub(crate) fn publish(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
+        match &mut self.rings {
+            Some(rings) => rings.publish(mem),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether `node` can be the number of another node than `own`.
+pub(crate) fn is_peer(node: NodeId, own: NodeId) -> bool {
+    node != own && node <= scif_abi::limits::MAX_NODE
+}

@@ -1,0 +1,4 @@
+//! Nodes: the link to each, and why links end.
+
+pub(crate) mod down;
+pub(crate) mod link;

@@ -1,0 +1,227 @@
+//! The memory behind the rings: our half of a queue pair, and what the other side's structure
+//! tells. [`rings`](crate::queue_pair::rings) works on them.
+
+use scif_abi::NodeId;
+use scif_abi::limits;
+use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, QP_MAGIC, QueuePair};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::base::memory::{BadAddress, Memory, Place};
+
+/// Whose memory the other side of a connection is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locality {
+    /// Ours: a connection within the node.
+    Own,
+    /// That node's.
+    Peer(NodeId),
+}
+
+impl Locality {
+    /// How node `own` reaches the memory of `node`.
+    pub(crate) fn to(node: NodeId, own: NodeId) -> Locality {
+        if node == own {
+            Locality::Own
+        } else {
+            Locality::Peer(node)
+        }
+    }
+
+    /// The place of the byte at `address` there.
+    pub(crate) fn place(self, address: u64) -> Place {
+        match self {
+            Locality::Own => Place::Own(address),
+            Locality::Peer(node) => Place::Peer(node, address),
+        }
+    }
+
+    pub(crate) fn write(
+        self,
+        mem: &mut dyn Memory,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), BadAddress> {
+        match self {
+            Locality::Own => mem.write(address, bytes),
+            Locality::Peer(node) => mem.peer_write(node, address, bytes)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn store_index(
+        self,
+        mem: &mut dyn Memory,
+        address: u64,
+        value: u32,
+    ) -> Result<(), BadAddress> {
+        match self {
+            Locality::Own => mem.store_index(address, value),
+            Locality::Peer(node) => mem.peer_store_index(node, address, value)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read(
+        self,
+        mem: &dyn Memory,
+        address: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), BadAddress> {
+        match self {
+            Locality::Own => mem.read(address, buffer),
+            Locality::Peer(node) => mem.peer_read(node, address, buffer)?,
+        }
+        Ok(())
+    }
+
+    /// Within the node there is nothing to check: such addresses are never read from memory.
+    pub(crate) fn reaches(self, mem: &dyn Memory, address: u64, bytes: usize) -> bool {
+        match self {
+            Locality::Own => true,
+            Locality::Peer(node) => mem.peer_reaches(node, address, bytes),
+        }
+    }
+
+    /// The address under which the other side reaches our byte at `address`.
+    pub(crate) fn export(self, mem: &dyn Memory, address: u64) -> u64 {
+        match self {
+            Locality::Own => address,
+            Locality::Peer(node) => mem.export(node, address),
+        }
+    }
+}
+
+/// Our half of a queue pair: the structure on a page of its own, then the ring we read from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    /// Local address of the structure.
+    pub(crate) address: u64,
+    /// Bytes in the ring.
+    pub(crate) ring_bytes: u32,
+    /// Address of the structure as the other side sees it.
+    pub(crate) exported: u64,
+}
+
+impl Block {
+    /// Makes a queue pair structure and its ring for the other side at `locality`.
+    pub(crate) fn allocate(
+        mem: &mut dyn Memory,
+        locality: Locality,
+        ring_bytes: u32,
+        extensions: u32,
+    ) -> Option<Block> {
+        let address = mem.allocate(Block::bytes_for(ring_bytes))?;
+        let exported = locality.export(mem, address);
+        let buffer = locality.export(mem, address + limits::PAGE_BYTES as u64);
+        let structure = QueuePair::new(exported, buffer, ring_bytes, extensions);
+        mem.write(address, structure.as_bytes());
+        Some(Block {
+            address,
+            ring_bytes,
+            exported,
+        })
+    }
+
+    /// As `allocate` for a connection, with a ring of at most `most` bytes. A block is contiguous
+    /// memory, which may be there in small pieces only: then the ring is smaller, a page at least.
+    pub(crate) fn allocate_at_most(
+        mem: &mut dyn Memory,
+        locality: Locality,
+        most: u32,
+    ) -> Option<Block> {
+        let least = most.min(limits::PAGE_BYTES as u32);
+        let sizes = core::iter::successors(Some(most), |bytes| Some(bytes / 2));
+        let mut sizes = sizes.take_while(|bytes| *bytes >= least);
+        sizes.find_map(|bytes| Block::allocate(mem, locality, bytes, 0))
+    }
+
+    fn bytes_for(ring_bytes: u32) -> usize {
+        limits::PAGE_BYTES + (ring_bytes as usize).next_multiple_of(limits::PAGE_BYTES)
+    }
+
+    /// Pages this block takes.
+    pub(crate) fn pages(&self) -> usize {
+        Block::bytes_for(self.ring_bytes) / limits::PAGE_BYTES
+    }
+
+    pub(crate) fn free(self, mem: &mut dyn Memory) {
+        mem.free(self.address, Block::bytes_for(self.ring_bytes));
+    }
+
+    /// Local address of the ring.
+    pub(crate) fn ring_address(&self) -> u64 {
+        self.address + limits::PAGE_BYTES as u64
+    }
+}
+
+/// What the other side's queue pair structure told us; copied once, checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoteQueuePair {
+    pub(crate) locality: Locality,
+    /// Bus address of the structure.
+    pub(crate) address: u64,
+    /// Bus address of the ring.
+    pub(crate) buffer: u64,
+    /// Bytes in the ring.
+    pub(crate) ring_bytes: u32,
+    /// Its extension word, not interpreted.
+    pub(crate) extensions: u32,
+}
+
+impl RemoteQueuePair {
+    /// A connection within the node: what we know of the other end's half, whatever is stored in
+    /// its structure.
+    pub(crate) fn own(block: &Block) -> RemoteQueuePair {
+        RemoteQueuePair {
+            locality: Locality::Own,
+            address: block.address,
+            buffer: block.ring_address(),
+            ring_bytes: block.ring_bytes,
+            extensions: 0,
+        }
+    }
+
+    /// Reads and checks the structure at bus address `address`, of `bytes` bytes with the words
+    /// behind it. `None`: there is no usable queue pair.
+    pub(crate) fn read(
+        mem: &dyn Memory,
+        locality: Locality,
+        address: u64,
+        bytes: usize,
+    ) -> Option<RemoteQueuePair> {
+        let mut structure = QueuePair::new_zeroed();
+        // Index words are stored as aligned 32-bit words.
+        let aligned = address.is_multiple_of(4);
+        if !aligned || !locality.reaches(mem, address, bytes) {
+            return None;
+        }
+        locality.read(mem, address, structure.as_mut_bytes()).ok()?;
+        let ring_bytes = structure.inbound.size.get();
+        let buffer = structure.local_buffer.get();
+        let size_is_sane = ring_bytes.is_power_of_two()
+            && (limits::MIN_RING_BYTES..=limits::MAX_RING_BYTES).contains(&ring_bytes);
+        if structure.magic.get() != QP_MAGIC
+            || !size_is_sane
+            || !locality.reaches(mem, buffer, ring_bytes as usize)
+        {
+            return None;
+        }
+        let extensions = structure.extensions.get();
+        Some(RemoteQueuePair {
+            locality,
+            address,
+            buffer,
+            ring_bytes,
+            extensions,
+        })
+    }
+
+    /// Sets both index words of the other side to zero, as the accepting side does: its structure
+    /// may have been used before.
+    pub(crate) fn clear_indices(&self, mem: &mut dyn Memory) -> Result<(), BadAddress> {
+        self.locality
+            .store_index(mem, self.address + LOCAL_WRITE_OFFSET, 0)?;
+        self.locality
+            .store_index(mem, self.address + LOCAL_READ_OFFSET, 0)
+    }
+}

@@ -1,0 +1,4 @@
+//! Queue pairs: the memory behind the rings of two ends, and the rings at work.
+
+pub(crate) mod block;
+pub(crate) mod rings;

@@ -1,0 +1,124 @@
+//! The copy engine: what executes the descriptors of transfers and fences.
+//!
+//! The engine cuts each transfer into descriptors at the ends of physically contiguous chunks and
+//! gives them to a [`CopyEngine`], at most one call of [`Engine::pump`](crate::Engine::pump) long
+//! at a time. Each connection has a channel, and a channel's descriptors take effect in order as
+//! far as fences say. A DMA engine queues descriptors and completes them later; the CPU engine
+//! executes them at once.
+
+use crate::base::memory::{Memory, Place};
+
+/// One step of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descriptor {
+    /// Copy bytes that are contiguous on both sides.
+    Copy {
+        /// Source.
+        from: Place,
+        /// Destination.
+        to: Place,
+        /// How many, at least 1 and at most [`CopyEngine::max_bytes`].
+        bytes: u32,
+        /// Everything submitted before on this channel must be visible before any of these bytes.
+        fence: bool,
+    },
+    /// Store eight bytes once everything submitted before on this channel is visible.
+    Store {
+        /// Destination, a multiple of 4.
+        to: Place,
+        /// What to store, little endian.
+        value: u64,
+    },
+}
+
+/// What became of a submitted descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// It has been executed, and everything before it on its channel too.
+    Done,
+    /// It is queued; [`CopyEngine::completed`] will reach this cookie. Cookies of one channel grow.
+    Later(u64),
+}
+
+/// Why a descriptor was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubmitError {
+    /// The queue is full. Nothing was done; offer it again when something has completed.
+    Full,
+    /// It cannot be executed: an address is bad, or the link is gone.
+    Failed,
+}
+
+/// Executes descriptors. Implemented by [`CpuEngine`] and by DMA engines.
+pub trait CopyEngine {
+    /// Takes one descriptor for `channel`.
+    ///
+    /// # Errors
+    /// See [`SubmitError`].
+    fn submit(
+        &mut self,
+        mem: &mut dyn Memory,
+        channel: u64,
+        descriptor: &Descriptor,
+    ) -> Result<Submitted, SubmitError>;
+
+    /// The cookie of the last descriptor of `channel` that has completed, as have all before it; 0
+    /// before the first. An engine that finds out here that its hardware has failed may carry out
+    /// what is left of `channel` in `mem` itself.
+    fn completed(&mut self, mem: &mut dyn Memory, channel: u64) -> u64;
+
+    /// `channel` will not be used any more.
+    fn forget(&mut self, _channel: u64) {}
+
+    /// Bytes of one copy between these places at most. What the CPU does bounds how long others
+    /// have to wait.
+    fn max_bytes(&self, from: Place, to: Place) -> u32;
+
+    /// Whether it is the CPU that does this, for the counters.
+    fn is_cpu(&self, descriptor: &Descriptor) -> bool;
+}
+
+/// Bytes the CPU copies in one go; bounds how long others have to wait for a turn.
+const CPU_SLICE_BYTES: u32 = 64 << 10;
+
+/// The copy engine without hardware: executes descriptors when they are submitted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuEngine;
+
+impl CopyEngine for CpuEngine {
+    fn submit(
+        &mut self,
+        mem: &mut dyn Memory,
+        _channel: u64,
+        descriptor: &Descriptor,
+    ) -> Result<Submitted, SubmitError> {
+        let done = match *descriptor {
+            Descriptor::Copy {
+                from,
+                to,
+                bytes,
+                fence,
+            } => {
+                if fence {
+                    mem.fence();
+                }
+                mem.copy(from, to, bytes as usize)
+            }
+            Descriptor::Store { to, value } => mem.store_u64(to, value),
+        };
+        done.map(|()| Submitted::Done)
+            .map_err(|_| SubmitError::Failed)
+    }
+
+    fn completed(&mut self, _mem: &mut dyn Memory, _channel: u64) -> u64 {
+        0
+    }
+
+    fn max_bytes(&self, _from: Place, _to: Place) -> u32 {
+        CPU_SLICE_BYTES
+    }
+
+    fn is_cpu(&self, _descriptor: &Descriptor) -> bool {
+        true
+    }
+}

@@ -1,0 +1,258 @@
+//! What must hold between any two calls; the simulator asks after every step.
+
+use core::fmt;
+
+use crate::base::quota::{Resource, Scope};
+use crate::connection::{Connection, Phase};
+use crate::endpoint::{Endpoint, EndpointId, EndpointState};
+use crate::engine::Engine;
+
+/// A rule that does not hold, and the number of what breaks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule.
+    pub rule: &'static str,
+    /// Id of an endpoint or connection, a port, or a count.
+    pub subject: u64,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broken by {:#x}: {}", self.subject, self.rule)
+    }
+}
+
+pub(crate) fn rule(holds: bool, rule: &'static str, subject: u64) -> Result<(), Violation> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Violation { rule, subject })
+    }
+}
+
+impl Engine {
+    /// Checks the engine's own consistency. Costs time in the number of all objects.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub fn check_invariants(&self) -> Result<(), Violation> {
+        for (id, endpoint) in self.endpoints.iter() {
+            self.check_endpoint(id, endpoint)?;
+        }
+        for (id, connection) in self.connections.iter() {
+            self.check_connection(id, connection)?;
+        }
+        self.check_ports()?;
+        self.check_counts()?;
+        self.check_memory()
+    }
+
+    fn check_endpoint(&self, id: u64, endpoint: &Endpoint) -> Result<(), Violation> {
+        let connection = endpoint.connection.and_then(|c| self.connections.get(c.0));
+        rule(
+            endpoint.connection.is_some() == connection.is_some(),
+            "an endpoint's connection exists",
+            id,
+        )?;
+        rule(
+            connection.is_none_or(|c| c.endpoint == Some(EndpointId(id))),
+            "a connection refers back to its endpoint",
+            id,
+        )?;
+        let phase = connection.map(|c| c.phase);
+        let fits = match endpoint.state {
+            EndpointState::Unbound | EndpointState::Bound | EndpointState::Listening => {
+                phase.is_none()
+            }
+            EndpointState::AcceptFailed(_) => phase.is_none(),
+            EndpointState::Connecting => phase == Some(Phase::Requested),
+            EndpointState::Accepting => phase == Some(Phase::Granted),
+            EndpointState::Connected => phase == Some(Phase::Connected),
+            EndpointState::Disconnected => {
+                matches!(
+                    phase,
+                    Some(Phase::Disconnected | Phase::Severed | Phase::Closing | Phase::Draining)
+                )
+            }
+        };
+        rule(fits, "endpoint state and connection phase fit", id)?;
+        let listening = endpoint.state == EndpointState::Listening;
+        rule(
+            listening || endpoint.requests.is_empty(),
+            "only a listener has requests",
+            id,
+        )?;
+        rule(
+            !listening || self.ports.listener(endpoint.port) == Some(EndpointId(id)),
+            "a listener is registered at its port",
+            id,
+        )?;
+        rule(
+            endpoint.requests.len() <= endpoint.backlog,
+            "no more requests than the backlog",
+            id,
+        )?;
+        for request in &endpoint.requests {
+            rule(
+                self.is_online(request.source.node()),
+                "requests are from nodes online",
+                id,
+            )?;
+        }
+        let pending = endpoint
+            .attempt
+            .is_some_and(|attempt| attempt.result.is_none());
+        rule(
+            pending == (endpoint.state == EndpointState::Connecting),
+            "a connect without result is under way",
+            id,
+        )
+    }
+
+    fn check_connection(&self, id: u64, connection: &Connection) -> Result<(), Violation> {
+        rule(
+            connection
+                .endpoint
+                .is_none_or(|e| self.endpoints.get(e.0).is_some()),
+            "a connection's endpoint exists",
+            id,
+        )?;
+        let node = connection.peer.node();
+        let needs_link = matches!(
+            connection.phase,
+            Phase::Requested
+                | Phase::Withdrawn
+                | Phase::Granted
+                | Phase::Connected
+                | Phase::Draining
+                | Phase::Closing
+        );
+        rule(
+            !needs_link || self.is_online(node),
+            "only a node online has a say",
+            id,
+        )?;
+        rule(
+            !connection.is_done(),
+            "a connection that nobody needs is freed",
+            id,
+        )?;
+        rule(
+            connection.phase != Phase::Draining || connection.is_mapped(),
+            "only clients delay the last word",
+            id,
+        )?;
+        rule(
+            !connection.owes_ack
+                || connection.phase == Phase::Disconnected && connection.is_mapped(),
+            "an answer pending_on for clients only",
+            id,
+        )?;
+        let timed = matches!(
+            connection.phase,
+            Phase::Requested | Phase::Withdrawn | Phase::Granted | Phase::Closing
+        );
+        let has_timer = connection.deadline.is_some_and(|d| {
+            self.timers
+                .contains(&(d, crate::connection::ConnectionId(id)))
+        });
+        rule(
+            connection.deadline.is_some() == has_timer && (timed || !has_timer),
+            "timers and deadlines agree",
+            id,
+        )?;
+        rule(
+            connection.phase != Phase::Connected || connection.rings.is_some(),
+            "a connected connection has rings",
+            id,
+        )
+    }
+
+    fn check_ports(&self) -> Result<(), Violation> {
+        let owners = self.endpoints.iter().filter(|(_, e)| e.owns_port);
+        let mut count = 0;
+        for (id, endpoint) in owners {
+            count += 1;
+            rule(
+                self.ports.is_taken(endpoint.port),
+                "an owned port is taken",
+                id,
+            )?;
+        }
+        rule(
+            count == self.ports.count(),
+            "taken ports have an owner",
+            count as u64,
+        )?;
+        for (port, listener) in self.ports.listeners() {
+            let endpoint = self.endpoints.get(listener.0);
+            rule(
+                endpoint.is_some_and(|e| e.port == port && e.state == EndpointState::Listening),
+                "a registered listener listens at its port",
+                u64::from(port),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn check_counts(&self) -> Result<(), Violation> {
+        let links: usize = self.nodes.values().map(|n| n.block.pages()).sum();
+        let pages = |c: &Connection| c.block.pages() + usize::from(c.is_mapped());
+        let connections: usize = self.connections.iter().map(|(_, c)| pages(c)).sum();
+        let rings = self.connections.iter().map(|(_, c)| c.block.ring_bytes);
+        rule(
+            self.ring_bytes == rings.map(|bytes| bytes as usize).sum::<usize>(),
+            "the bytes of rings are those of connections",
+            self.ring_bytes as u64,
+        )?;
+        rule(
+            self.stats.pages == links + connections + self.granted_pages(),
+            "pages are those of links, connections and loans",
+            self.stats.pages as u64,
+        )?;
+        let timed = self
+            .connections
+            .iter()
+            .filter(|(_, c)| c.deadline.is_some())
+            .count();
+        rule(
+            timed == self.timers.len(),
+            "each timer has a connection",
+            self.timers.len() as u64,
+        )?;
+        let half_closed = self
+            .connections
+            .iter()
+            .filter(|(_, c)| c.endpoint.is_none() && !c.is_mapped());
+        rule(
+            half_closed.count() == self.half_closed.values().sum::<usize>(),
+            "connections without endpoint and clients are counted",
+            self.connections.len() as u64,
+        )?;
+        let requested = self
+            .connections
+            .iter()
+            .filter(|(_, c)| c.requested_by.is_some());
+        let requested = requested.count() as u64;
+        let backlog = self
+            .endpoints
+            .iter()
+            .map(|(_, endpoint)| endpoint.backlog as u64);
+        let backlog = backlog.sum();
+        self.check_quota(Resource::Connects, requested)?;
+        self.check_quota(Resource::Backlog, backlog)?;
+        self.check_quota(Resource::Bypass, self.bypass_handles.len() as u64)?;
+        self.check_quota(Resource::Endpoints, self.endpoints.len() as u64)
+    }
+
+    /// Whether users, and processes, have as much of a resource together as there is.
+    pub(crate) fn check_quota(&self, resource: Resource, there_is: u64) -> Result<(), Violation> {
+        Scope::ALL.into_iter().try_for_each(|scope| {
+            rule(
+                self.quotas.total(resource, scope) == there_is,
+                "quotas count what there is",
+                there_is,
+            )
+        })
+    }
+}

@@ -1,0 +1,271 @@
+//! Views of an engine for people: the rows of the scheme's text files.
+
+use scif_abi::flags::Protection;
+use scif_abi::{NodeId, Port, PortId};
+
+use crate::base::config::Owner;
+use crate::base::quota::{Resource, Scope};
+use crate::base::stats::Stats;
+use crate::endpoint::{EndpointId, EndpointState};
+use crate::engine::Engine;
+use crate::flow::map::RemoteWindowId;
+use crate::node::link::LinkState;
+use crate::window::{PendingReply, Remote, Window, WindowState};
+
+/// A row of `nodes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// The node.
+    pub node: NodeId,
+    /// How far the conversation with it is; the own node counts as online.
+    pub state: LinkState,
+    /// Messages sent to it over the present link.
+    pub messages_sent: u64,
+    /// Messages received from it over the present link.
+    pub messages_received: u64,
+}
+
+/// A row of `ports`: an endpoint that owns a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// The port.
+    pub port: Port,
+    /// The endpoint that owns it.
+    pub endpoint: EndpointId,
+    /// What the endpoint does.
+    pub state: EndpointState,
+    /// Requests that wait (listeners).
+    pub requests: usize,
+    /// Requests that may wait (listeners).
+    pub backlog: usize,
+    /// Who opened the endpoint.
+    pub owner: Owner,
+}
+
+/// A row of `connections`: an endpoint that has, or had, a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    /// The endpoint.
+    pub endpoint: EndpointId,
+    /// Our end.
+    pub local: PortId,
+    /// The other end.
+    pub peer: PortId,
+    /// State of the endpoint.
+    pub state: EndpointState,
+    /// Bytes sent by it; of those that clients put into the ring themselves, what
+    /// [`Engine::refresh`] last saw.
+    pub bytes_sent: u64,
+    /// Bytes received by it, likewise.
+    pub bytes_received: u64,
+    /// Bytes the peer has sent and nobody has taken, when [`Engine::refresh`] last looked.
+    pub bytes_unread: u64,
+    /// Bytes sent that the peer has not taken, or not said so, likewise.
+    pub bytes_unacknowledged: u64,
+    /// Who opened the endpoint.
+    pub owner: Owner,
+}
+
+/// A row of `windows`: registered memory of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowInfo {
+    /// The endpoint it was registered with, unless that is closed.
+    pub endpoint: Option<EndpointId>,
+    /// Our end.
+    pub local: PortId,
+    /// The other end.
+    pub peer: PortId,
+    /// Where it is in the endpoint's registered address space.
+    pub offset: i64,
+    /// Pages.
+    pub pages: u64,
+    /// Physically contiguous runs of pages.
+    pub chunks: usize,
+    /// What it allows.
+    pub protection: Protection,
+    /// How far registering or unregistering is.
+    pub state: WindowState,
+    /// Own copies that use it.
+    pub jobs: u32,
+    /// The user whose account its pages are on.
+    pub user: u32,
+}
+
+/// A row of `mappings`: a window of a peer that is mapped or used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappingInfo {
+    /// The window.
+    pub window: RemoteWindowId,
+    /// Our end of the connection it came by.
+    pub local: PortId,
+    /// Its owner.
+    pub peer: PortId,
+    /// Where it is in the peer's registered address space.
+    pub offset: i64,
+    /// Pages of the window.
+    pub pages: u64,
+    /// What it allows.
+    pub protection: Protection,
+    /// The user who opened our end, unless that is closed.
+    pub user: Option<u32>,
+    /// Its owner has not unregistered it.
+    pub is_registered: bool,
+    /// Pages mapped or got; a page mapped twice counts twice.
+    pub mapped_pages: u64,
+    /// Own copies that use it.
+    pub jobs: u32,
+}
+
+impl Engine {
+    /// All nodes with a link, and the own one, ascending.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeInfo> {
+        let own = NodeInfo {
+            node: self.config.node,
+            state: LinkState::Online,
+            messages_sent: 0,
+            messages_received: 0,
+        };
+        let info = |(number, node): (&NodeId, &crate::node::link::Node)| NodeInfo {
+            node: *number,
+            state: node.state,
+            messages_sent: node.messages_sent,
+            messages_received: node.messages_received,
+        };
+        let below = self.nodes.range(..own.node).map(info);
+        below
+            .chain(core::iter::once(own))
+            .chain(self.nodes.range(own.node..).map(info))
+    }
+
+    /// How far the conversation with `node` is; `None` when it is not attached. After `Failed` and
+    /// `Left` the driver takes the link down.
+    pub fn link_state(&self, node: NodeId) -> Option<LinkState> {
+        self.nodes.get(&node).map(|node| node.state)
+    }
+
+    /// All ports in use, in no particular order.
+    pub fn ports(&self) -> impl Iterator<Item = PortInfo> {
+        self.endpoints
+            .iter()
+            .filter(|(_, e)| e.owns_port)
+            .map(|(id, endpoint)| PortInfo {
+                port: endpoint.port,
+                endpoint: EndpointId(id),
+                state: endpoint.state,
+                requests: endpoint.requests.len(),
+                backlog: endpoint.backlog,
+                owner: endpoint.owner,
+            })
+    }
+
+    /// All endpoints with a connection, in no particular order.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionInfo> {
+        self.endpoints.iter().filter_map(|(id, endpoint)| {
+            let connection = self.connections.get(endpoint.connection?.0)?;
+            Some(ConnectionInfo {
+                endpoint: EndpointId(id),
+                local: PortId::new(self.config.node, endpoint.port),
+                peer: endpoint.peer,
+                state: endpoint.state,
+                bytes_sent: connection.moved()[0],
+                bytes_received: connection.moved()[1],
+                bytes_unread: connection.queued[0],
+                bytes_unacknowledged: connection.queued[1],
+                owner: endpoint.owner,
+            })
+        })
+    }
+
+    /// All own windows, those included that only wait for their last use to end, in no particular
+    /// order.
+    pub fn windows(&self) -> impl Iterator<Item = WindowInfo> {
+        let info = |window: &Window| WindowInfo {
+            endpoint: window
+                .connection
+                .and_then(|id| self.connections.get(id.0))
+                .and_then(|connection| connection.endpoint),
+            local: PortId::new(self.config.node, window.ends.local),
+            peer: window.ends.peer,
+            offset: window.offset,
+            pages: window.chunks.pages(),
+            chunks: window.chunks.len(),
+            protection: window.protection,
+            state: window.state,
+            jobs: window.jobs,
+            user: window.owner.user,
+        };
+        self.windows
+            .local
+            .iter()
+            .map(move |(_, window)| info(window))
+    }
+
+    /// All windows of peers that this node knows, in no particular order.
+    pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> {
+        self.windows.remote.iter().filter_map(|(id, remote)| {
+            let Remote::Window(window) = remote else {
+                return None;
+            };
+            let owner = window.connection.and_then(|id| self.owner_of(id));
+            Some(MappingInfo {
+                window: RemoteWindowId(id),
+                user: owner.map(|owner| owner.user),
+                local: PortId::new(self.config.node, window.ends.local),
+                peer: window.ends.peer,
+                offset: window.offset,
+                pages: window.chunks.pages(),
+                protection: window.protection,
+                is_registered: window.pending_reply == PendingReply::None,
+                mapped_pages: window.mapped,
+                jobs: window.jobs,
+            })
+        })
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.stats;
+        for node in self.nodes.values() {
+            stats.messages_sent += node.messages_sent;
+            stats.messages_received += node.messages_received;
+        }
+        stats.endpoints = self.endpoints.len();
+        stats.connections = self.connections.len();
+        stats.windows = self.windows.local.len();
+        stats.remote_windows = self.mappings().count();
+        stats.pinned_pages = self.quotas.total(Resource::Pages, Scope::User);
+        stats.mapped_pages = self.mappings().map(|mapping| mapping.mapped_pages).sum();
+        stats.jobs = self
+            .channels
+            .iter()
+            .map(|(_, channel)| channel.jobs.len())
+            .sum();
+        stats.connections_closing = self
+            .connections
+            .iter()
+            .filter(|(_, c)| c.endpoint.is_none())
+            .count();
+        stats
+    }
+
+    /// Where an endpoint is bound (port 0 when it is not); `None` when there is no such endpoint.
+    pub fn local_port(&self, id: EndpointId) -> Option<PortId> {
+        let endpoint = self.endpoints.get(id.0)?;
+        Some(PortId::new(self.config.node, endpoint.port))
+    }
+
+    /// The other end of a connected or disconnected endpoint.
+    pub fn peer(&self, id: EndpointId) -> Option<PortId> {
+        let endpoint = self.endpoints.get(id.0)?;
+        matches!(
+            endpoint.state,
+            EndpointState::Connected | EndpointState::Disconnected
+        )
+        .then_some(endpoint.peer)
+    }
+
+    /// The state of an endpoint; `None` when there is no such endpoint.
+    pub fn state(&self, id: EndpointId) -> Option<EndpointState> {
+        self.endpoints.get(id.0).map(|endpoint| endpoint.state)
+    }
+}
