@@ -15,23 +15,24 @@ use scif_abi::{Error, NodeId, PortId};
 use crate::base::config::{Config, Owner};
 use crate::base::event::Event;
 use crate::base::fair_queue::FairQueue;
+use crate::base::ids::{BypassId, ChannelId, ConnectionId, EndpointId, RemoteWindowId, Ticket};
 use crate::base::memory::Memory;
 use crate::base::quota::{Quotas, Resource};
 use crate::base::stats::Stats;
-use crate::base::table::Slab;
+use crate::base::table::Table;
 use crate::base::trace::Trace;
 use crate::call::Call;
-use crate::connection::{Connection, ConnectionId, Ends, Phase};
+use crate::connection::{Connection, Ends, Phase};
+use crate::endpoint::Endpoint;
 use crate::endpoint::ports::PortTable;
-use crate::endpoint::{Endpoint, EndpointId};
 use crate::flow::bypass::{BypassHandle, ClientHints};
 use crate::flow::credit::CreditWaiters;
-use crate::flow::map::{OrphanedMapping, RemoteWindowId};
+use crate::flow::map::OrphanedMapping;
 use crate::flow::quiesce::Quiescing;
 use crate::node::down::LostNode;
 use crate::node::link::Node;
 use crate::queue_pair::block::{Block, Locality};
-use crate::rma::channel::{Channel, ChannelId};
+use crate::rma::channel::Channel;
 use crate::window::Windows;
 
 /// A new ring takes at most this part of what is left of the budget of all rings.
@@ -46,8 +47,8 @@ pub struct Engine {
     pub(crate) responses_due: Option<u64>,
     /// When (ns) the first queued request may have to be forgotten; `None`: none has to.
     pub(crate) void_at: Option<u64>,
-    pub(crate) endpoints: Slab<Endpoint>,
-    pub(crate) connections: Slab<Connection>,
+    pub(crate) endpoints: Table<EndpointId, Endpoint>,
+    pub(crate) connections: Table<ConnectionId, Connection>,
     pub(crate) ports: PortTable,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     /// The caller looks at the rings of nodes by itself.
@@ -60,7 +61,7 @@ pub struct Engine {
     /// last word on.
     pub(crate) half_closed: BTreeMap<NodeId, usize>,
     /// Handles of clients that work on rings themselves.
-    pub(crate) bypass_handles: Slab<BypassHandle>,
+    pub(crate) bypass_handles: Table<BypassId, BypassHandle>,
     /// What is told to such clients about all connections.
     pub(crate) client_hints: ClientHints,
     /// Connections whose clients have not been told of a change of state.
@@ -91,7 +92,7 @@ pub struct Engine {
     /// What users and processes have.
     pub(crate) quotas: Quotas,
     /// Queues of copies.
-    pub(crate) channels: Slab<Channel>,
+    pub(crate) channels: Table<ChannelId, Channel>,
     /// Channels that have something to submit, in the order of their turns.
     pub(crate) active: FairQueue<ChannelId>,
     /// Channels that have something to submit and for which the copy engine has no room now.
@@ -103,7 +104,7 @@ pub struct Engine {
     /// Waits there were; tells them apart.
     pub(crate) wait_count: u64,
     /// Calls whose result has not been taken.
-    pub(crate) calls: Slab<Call>,
+    pub(crate) calls: Table<Ticket, Call>,
     /// What closed endpoints have under way: how many things each.
     pub(crate) departures: BTreeMap<EndpointId, usize>,
     /// The last cookie given out for pages.
@@ -129,14 +130,14 @@ impl Engine {
             now: 0,
             responses_due: None,
             void_at: None,
-            endpoints: Slab::new(limits::MAX_ENDPOINTS),
-            connections: Slab::new(limits::MAX_CONNECTIONS),
+            endpoints: Table::new(limits::MAX_ENDPOINTS),
+            connections: Table::new(limits::MAX_CONNECTIONS),
             ports: PortTable::new(),
             nodes: BTreeMap::new(),
             ring_bytes: 0,
             timers: BTreeSet::new(),
             half_closed: BTreeMap::new(),
-            bypass_handles: Slab::new(limits::MAX_BYPASS_HANDLES),
+            bypass_handles: Table::new(limits::MAX_BYPASS_HANDLES),
             client_hints: ClientHints::default(),
             state_changes: Vec::new(),
             ring_retries: BTreeSet::new(),
@@ -153,13 +154,13 @@ impl Engine {
             lost: BTreeMap::new(),
             orphaned_mappings: BTreeMap::new(),
             quotas: Quotas::new(config.limits),
-            channels: Slab::new(2 * limits::MAX_CONNECTIONS),
+            channels: Table::new(2 * limits::MAX_CONNECTIONS),
             active: FairQueue::default(),
             full: Vec::new(),
             busy: Vec::new(),
             forgotten: Vec::new(),
             wait_count: 0,
-            calls: Slab::new(limits::MAX_CALLS),
+            calls: Table::new(limits::MAX_CALLS),
             departures: BTreeMap::new(),
             last_cookie: 0,
             ended: Vec::new(),
@@ -225,7 +226,7 @@ impl Engine {
     fn pop_event(&mut self, mem: &mut dyn Memory) -> Option<Event> {
         while let Some(event) = self.events.pop_front() {
             match event {
-                Event::Changed(id) => match self.endpoints.get_mut(id.0) {
+                Event::Changed(id) => match self.endpoints.get_mut(id) {
                     Some(endpoint) => endpoint.is_announced = false,
                     None => continue,
                 },
@@ -273,11 +274,11 @@ impl Engine {
     // Shared by the flows.
 
     pub(crate) fn endpoint(&self, id: EndpointId) -> Result<&Endpoint, Error> {
-        self.endpoints.get(id.0).ok_or(Error::BadDescriptor)
+        self.endpoints.get(id).ok_or(Error::BadDescriptor)
     }
 
     pub(crate) fn endpoint_mut(&mut self, id: EndpointId) -> Result<&mut Endpoint, Error> {
-        self.endpoints.get_mut(id.0).ok_or(Error::BadDescriptor)
+        self.endpoints.get_mut(id).ok_or(Error::BadDescriptor)
     }
 
     /// Adds an endpoint, within the limits.
@@ -287,7 +288,7 @@ impl Engine {
         self.quotas.check(owner, Resource::Files, 0)?;
         self.quotas.charge(owner, Resource::Endpoints, 1)?;
         match self.endpoints.insert(Endpoint::new(owner)) {
-            Some(id) => Ok(EndpointId(id)),
+            Some(id) => Ok(id),
             None => {
                 self.quotas.discharge(owner, Resource::Endpoints, 1);
                 Err(Error::NoMemory)
@@ -297,7 +298,7 @@ impl Engine {
 
     /// Removes an endpoint and frees its port.
     pub(crate) fn remove_endpoint(&mut self, id: EndpointId) -> Option<Endpoint> {
-        let endpoint = self.endpoints.remove(id.0)?;
+        let endpoint = self.endpoints.remove(id)?;
         if endpoint.owns_port {
             self.ports.release(endpoint.port);
         }
@@ -309,7 +310,7 @@ impl Engine {
 
     /// Queues a `Changed` event, unless one is queued.
     pub(crate) fn announce(&mut self, id: EndpointId) {
-        if let Some(endpoint) = self.endpoints.get_mut(id.0)
+        if let Some(endpoint) = self.endpoints.get_mut(id)
             && !endpoint.is_announced
         {
             endpoint.is_announced = true;
@@ -350,7 +351,7 @@ impl Engine {
             Some(id) => {
                 self.stats.pages += block.pages();
                 self.ring_bytes += ring_bytes as usize;
-                Ok(ConnectionId(id))
+                Ok(id)
             }
             None => {
                 block.free(mem);
@@ -376,7 +377,7 @@ impl Engine {
 
     /// A connection loses its endpoint, if it has one.
     pub(crate) fn take_endpoint(&mut self, id: ConnectionId) -> Option<EndpointId> {
-        let connection = self.connections.get_mut(id.0)?;
+        let connection = self.connections.get_mut(id)?;
         let endpoint = connection.endpoint.take()?;
         // While clients have it mapped, it waits for them and not for the peer.
         if !connection.is_mapped() {
@@ -387,7 +388,7 @@ impl Engine {
 
     /// From now on only the peer's last word on a connection is missing.
     pub(crate) fn count_half_closed(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get(id.0) {
+        if let Some(connection) = self.connections.get(id) {
             *self.half_closed.entry(connection.peer.node()).or_default() += 1;
         }
     }
@@ -395,7 +396,7 @@ impl Engine {
     /// Frees a connection and its pages. The peer does not write to them any more.
     pub(crate) fn free_connection(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         self.set_deadline(id, None);
-        if let Some(connection) = self.connections.remove(id.0) {
+        if let Some(connection) = self.connections.remove(id) {
             if connection.endpoint.is_none()
                 && !connection.is_mapped()
                 && let Some(count) = self.half_closed.get_mut(&connection.peer.node())
@@ -413,7 +414,7 @@ impl Engine {
 
     /// Sets or clears the time-out of a connection's phase.
     pub(crate) fn set_deadline(&mut self, id: ConnectionId, deadline: Option<u64>) {
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         if let Some(old) = connection.deadline.take() {
@@ -451,7 +452,7 @@ impl Engine {
 
     /// Sends `body` to the other side of a connection.
     pub(crate) fn post_peer(&mut self, mem: &mut dyn Memory, id: ConnectionId, body: NodeMessage) {
-        if let Some(connection) = self.connections.get(id.0) {
+        if let Some(connection) = self.connections.get(id) {
             let ends = Ends {
                 local: connection.local,
                 peer: connection.peer,

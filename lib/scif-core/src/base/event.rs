@@ -3,7 +3,7 @@
 
 use scif_abi::NodeId;
 
-use crate::endpoint::EndpointId;
+use crate::base::ids::EndpointId;
 use crate::window::pages::PinId;
 
 /// One thing to do or to know; taken with [`Engine::next_event`](crate::Engine::next_event).

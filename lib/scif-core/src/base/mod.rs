@@ -3,6 +3,7 @@
 pub(crate) mod config;
 pub(crate) mod event;
 pub(crate) mod fair_queue;
+pub(crate) mod ids;
 pub(crate) mod memory;
 pub(crate) mod quota;
 pub(crate) mod stats;

@@ -4,6 +4,27 @@
 //! as untrusted numbers, so a look-up checks both.
 
 use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+/// An id that is the key of one table.
+pub(crate) trait Key: Copy {
+    /// The id with this number, which may be an untrusted one.
+    fn from_number(number: u64) -> Self;
+
+    /// Its number.
+    fn number(self) -> u64;
+}
+
+/// Numbers that are no ids, in messages about broken rules.
+impl Key for u64 {
+    fn from_number(number: u64) -> u64 {
+        number
+    }
+
+    fn number(self) -> u64 {
+        self
+    }
+}
 
 struct Entry<T> {
     /// Generation of the value here, or of the next one when there is none.
@@ -11,23 +32,30 @@ struct Entry<T> {
     value: Option<T>,
 }
 
-/// The table. At most `limit` values.
-pub(crate) struct Slab<T> {
-    entries: Vec<Entry<T>>,
+/// The table of values `V` by ids `K`. At most `limit` values.
+pub(crate) struct Table<K, V> {
+    entries: Vec<Entry<V>>,
     free: Vec<u32>,
     limit: usize,
+    key: PhantomData<K>,
 }
 
-fn split(id: u64) -> (u32, usize) {
-    ((id >> 32) as u32, (id as u32) as usize)
+fn split(id: impl Key) -> (u32, usize) {
+    let number = id.number();
+    ((number >> 32) as u32, (number as u32) as usize)
 }
 
-impl<T> Slab<T> {
-    pub(crate) fn new(limit: usize) -> Slab<T> {
-        Slab {
+fn join<K: Key>(generation: u32, index: usize) -> K {
+    K::from_number(u64::from(generation) << 32 | index as u64)
+}
+
+impl<K: Key, V> Table<K, V> {
+    pub(crate) fn new(limit: usize) -> Table<K, V> {
+        Table {
             entries: Vec::new(),
             free: Vec::new(),
             limit: limit.min(u32::MAX as usize),
+            key: PhantomData,
         }
     }
 
@@ -40,7 +68,7 @@ impl<T> Slab<T> {
     }
 
     /// Adds a value; `None` when the table is full. Ids are never 0.
-    pub(crate) fn insert(&mut self, value: T) -> Option<u64> {
+    pub(crate) fn insert(&mut self, value: V) -> Option<K> {
         if self.is_full() {
             return None;
         }
@@ -56,10 +84,10 @@ impl<T> Slab<T> {
         };
         let entry = self.entries.get_mut(index as usize)?;
         entry.value = Some(value);
-        Some(u64::from(entry.generation) << 32 | u64::from(index))
+        Some(join(entry.generation, index as usize))
     }
 
-    pub(crate) fn get(&self, id: u64) -> Option<&T> {
+    pub(crate) fn get(&self, id: K) -> Option<&V> {
         let (generation, index) = split(id);
         let entry = self.entries.get(index)?;
         if entry.generation == generation {
@@ -69,7 +97,7 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, id: K) -> Option<&mut V> {
         let (generation, index) = split(id);
         let entry = self.entries.get_mut(index)?;
         if entry.generation == generation {
@@ -79,7 +107,7 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(crate) fn remove(&mut self, id: u64) -> Option<T> {
+    pub(crate) fn remove(&mut self, id: K) -> Option<V> {
         let (generation, index) = split(id);
         let entry = self.entries.get_mut(index)?;
         if entry.generation != generation {
@@ -91,12 +119,12 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         self.entries
             .iter()
             .enumerate()
             .filter_map(|(index, entry)| {
-                let id = u64::from(entry.generation) << 32 | index as u64;
+                let id = join(entry.generation, index);
                 entry.value.as_ref().map(|value| (id, value))
             })
     }
@@ -104,30 +132,32 @@ impl<T> Slab<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Slab;
+    use super::{Key, Table};
+    use crate::base::ids::EndpointId;
 
     #[test]
     fn ids_of_removed_values_stay_invalid() {
-        let mut slab = Slab::new(2);
-        let first = slab.insert('a').unwrap();
-        assert_eq!(slab.get(first), Some(&'a'));
-        assert_eq!(slab.remove(first), Some('a'));
-        assert_eq!(slab.remove(first), None);
-        let second = slab.insert('b').unwrap();
+        let mut table: Table<EndpointId, _> = Table::new(2);
+        let first = table.insert('a').unwrap();
+        assert_eq!(table.get(first), Some(&'a'));
+        assert_eq!(table.remove(first), Some('a'));
+        assert_eq!(table.remove(first), None);
+        let second = table.insert('b').unwrap();
         assert_ne!(first, second);
-        assert_eq!(slab.get(first), None);
-        assert_eq!(slab.get_mut(first), None);
-        assert_eq!(slab.get(second), Some(&'b'));
+        assert_eq!(table.get(first), None);
+        assert_eq!(table.get_mut(first), None);
+        assert_eq!(table.get(second), Some(&'b'));
     }
 
     #[test]
     fn refuses_more_than_the_limit_and_foreign_ids() {
-        let mut slab = Slab::new(1);
-        let only = slab.insert(1).unwrap();
-        assert_eq!(slab.insert(2), None);
-        for id in [0, 1, u64::MAX, only + 1, only ^ (1 << 40)] {
-            assert_eq!(slab.get(id), None);
+        let mut table: Table<EndpointId, _> = Table::new(1);
+        let only = table.insert(1).unwrap();
+        assert_eq!(table.insert(2), None);
+        let number = only.number();
+        for id in [0, 1, u64::MAX, number + 1, number ^ (1 << 40)].map(Key::from_number) {
+            assert_eq!(table.get(id), None);
         }
-        assert_eq!(slab.len(), 1);
+        assert_eq!(table.len(), 1);
     }
 }

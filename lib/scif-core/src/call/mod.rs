@@ -4,16 +4,10 @@ use alloc::vec::Vec;
 
 use scif_abi::Error;
 
+use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket, WindowId};
 use crate::base::memory::Memory;
-use crate::connection::ConnectionId;
-use crate::endpoint::EndpointId;
-use crate::engine::Engine;
-use crate::rma::channel::ChannelId;
-use crate::window::WindowId;
 
-/// A call that was accepted and whose result has not been taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub(crate) u64);
+use crate::engine::Engine;
 
 /// What a call waits for, and what there is to undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,22 +61,22 @@ impl Engine {
     /// event: whoever closes it asks for them. A ticket whose result was taken is unknown:
     /// `EBADF`.
     pub fn finish(&mut self, _mem: &mut dyn Memory, ticket: Ticket) -> Option<Result<u64, Error>> {
-        let Some(call) = self.calls.get(ticket.0) else {
+        let Some(call) = self.calls.get(ticket) else {
             return Some(Err(Error::BadDescriptor));
         };
         let result = call.result?;
-        self.calls.remove(ticket.0);
+        self.calls.remove(ticket);
         Some(result)
     }
 
     /// Nobody waits for this call any more (its caller was interrupted or died): what can be undone
     /// is undone, what is running runs on, and everything is freed in the end.
     pub fn abandon(&mut self, mem: &mut dyn Memory, ticket: Ticket) {
-        let Some(call) = self.calls.remove(ticket.0) else {
+        let Some(call) = self.calls.remove(ticket) else {
             return;
         };
-        if let Some(connection) = self.connections.get_mut(call.connection.0) {
-            connection.calls.remove(&ticket.0);
+        if let Some(connection) = self.connections.get_mut(call.connection) {
+            connection.calls.remove(&ticket);
         }
         match call.pending_on {
             PendingOn::Register(window) => self.cancel_window(mem, window),
@@ -97,7 +91,7 @@ impl Engine {
         endpoint: EndpointId,
         connection: ConnectionId,
         pending_on: PendingOn,
-    ) -> Result<u64, Error> {
+    ) -> Result<Ticket, Error> {
         let call = Call {
             endpoint,
             connection,
@@ -109,7 +103,7 @@ impl Engine {
             self.expect_response();
         }
         let id = self.calls.insert(call).ok_or(Error::NoMemory)?;
-        if let Some(connection) = self.connections.get_mut(connection.0) {
+        if let Some(connection) = self.connections.get_mut(connection) {
             connection.calls.insert(id);
         }
         Ok(id)
@@ -129,22 +123,22 @@ impl Engine {
             result: Some(Ok(value)),
             asked_at: self.now,
         };
-        self.calls.insert(call).map(Ticket).ok_or(Error::NoMemory)
+        self.calls.insert(call).ok_or(Error::NoMemory)
     }
 
     /// The call with this id, while it has no result.
-    pub(crate) fn waiting_call(&mut self, id: u64) -> Option<&mut Call> {
+    pub(crate) fn waiting_call(&mut self, id: Ticket) -> Option<&mut Call> {
         self.calls.get_mut(id).filter(|call| call.result.is_none())
     }
 
     /// Ends a call, unless it has ended.
-    pub(crate) fn complete(&mut self, id: u64, result: Result<u64, Error>) {
+    pub(crate) fn complete(&mut self, id: Ticket, result: Result<u64, Error>) {
         let Some(call) = self.waiting_call(id) else {
             return;
         };
         call.result = Some(result);
         let (endpoint, connection) = (call.endpoint, call.connection);
-        if let Some(connection) = self.connections.get_mut(connection.0) {
+        if let Some(connection) = self.connections.get_mut(connection) {
             connection.calls.remove(&id);
         }
         self.announce(endpoint);
@@ -164,10 +158,10 @@ impl Engine {
     }
 
     fn end_calls(&mut self, id: ConnectionId, error: Error, ends: impl Fn(PendingOn) -> bool) {
-        let Some(connection) = self.connections.get(id.0) else {
+        let Some(connection) = self.connections.get(id) else {
             return;
         };
-        let calls: Vec<u64> = connection.calls.iter().copied().collect();
+        let calls: Vec<Ticket> = connection.calls.iter().copied().collect();
         for call in calls {
             let Some(pending_on) = self.waiting_call(call).map(|call| call.pending_on) else {
                 continue;
@@ -177,7 +171,7 @@ impl Engine {
             }
             match pending_on {
                 PendingOn::Register(window) => {
-                    if let Some(window) = self.windows.local.get_mut(window.0) {
+                    if let Some(window) = self.windows.local.get_mut(window) {
                         window.is_cancelled = true;
                         window.call = None;
                     }

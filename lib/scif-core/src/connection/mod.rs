@@ -11,17 +11,14 @@ use scif_abi::{Port, PortId};
 use scif_ring::Side;
 
 use crate::base::config::Owner;
-use crate::endpoint::EndpointId;
+use crate::base::ids::{ChannelId, EndpointId, RemoteWindowId, Ticket, WindowId};
+
 use crate::flow::bypass::Bypass;
 use crate::flow::map::PageReference;
 use crate::queue_pair::block::Block;
 use crate::queue_pair::rings::Rings;
-use crate::rma::channel::ChannelId;
-use crate::window::Space;
 
-/// Names a connection; what peers see as our "endpoint id".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ConnectionId(pub(crate) u64);
+use crate::window::Space;
 
 /// Where a connection stands with its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,15 +103,15 @@ pub(crate) struct Connection {
     /// The peer's DISCNCT has to be acknowledged once nobody has its memory mapped any more.
     pub(crate) owes_ack: bool,
     /// Our registered address space: windows by offset, also those that are coming or going.
-    pub(crate) local_space: Space,
+    pub(crate) local_space: Space<WindowId>,
     /// The peer's: the windows that new uses may find.
-    pub(crate) remote_space: Space,
+    pub(crate) remote_space: Space<RemoteWindowId>,
     /// Where the next window without a fixed offset is tried.
     pub(crate) next_offset: i64,
     /// Its queue of copies, once there was one.
     pub(crate) channel: Option<ChannelId>,
     /// Calls that wait, by their ids.
-    pub(crate) calls: BTreeSet<u64>,
+    pub(crate) calls: BTreeSet<Ticket>,
     /// Pages got and not put, by cookie.
     pub(crate) page_references: BTreeMap<u64, PageReference>,
 }

@@ -7,19 +7,9 @@ use alloc::collections::VecDeque;
 use scif_abi::{Error, Port, PortId};
 
 use crate::base::config::Owner;
-use crate::connection::ConnectionId;
+use crate::base::ids::ConnectionId;
+
 use crate::flow::connect::ConnectMode;
-
-/// Names an endpoint of one engine. Never reused: an id of a closed endpoint is invalid for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EndpointId(pub(crate) u64);
-
-impl EndpointId {
-    /// The id as a number, for tables and logs.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-}
 
 /// State of an endpoint. Closing and zombie states do not exist here: a closed endpoint is gone,
 /// what is left to do for its peer belongs to the connection.

@@ -1,13 +1,12 @@
 //! The port numbers of a node: which are taken, and which endpoint listens where.
 
+use crate::base::ids::EndpointId;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use scif_abi::Port;
 use scif_abi::limits::FIRST_EPHEMERAL_PORT;
-
-use crate::endpoint::EndpointId;
 
 const WORD_BITS: usize = u64::BITS as usize;
 const WORDS: usize = (Port::MAX as usize + 1) / WORD_BITS;

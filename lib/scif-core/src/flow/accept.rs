@@ -9,9 +9,10 @@ use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
 use crate::base::config::Owner;
+use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
-use crate::connection::{ConnectionId, Ends, Phase};
-use crate::endpoint::{EndpointId, EndpointState, Request};
+use crate::connection::{Ends, Phase};
+use crate::endpoint::{EndpointState, Request};
 use crate::engine::Engine;
 use crate::queue_pair::block::RemoteQueuePair;
 use crate::queue_pair::rings::Rings;
@@ -79,7 +80,7 @@ impl Engine {
         let is_armable = self.understands(request.source.node(), Extensions::ARMED);
         let mut queue_pair = 0;
         let is_there = remote.clear_indices(mem).is_ok();
-        if let Some(connection) = self.connections.get_mut(id.0) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.remote = request.connector;
             connection.rings = Some(Rings::new(&connection.block, remote, is_armable));
             queue_pair = connection.block.exported;
@@ -98,7 +99,7 @@ impl Engine {
         let body = NodeMessage::ConnectGrant {
             connector: request.connector,
             queue_pair,
-            acceptor: id.0,
+            acceptor: id.number(),
         };
         self.post(mem, ends, body);
         Ok(new)
@@ -126,7 +127,7 @@ impl Engine {
         let listeners: Vec<EndpointId> = self.ports.listeners().map(|(_, id)| id).collect();
         let (mut next, mut count) = (None, 0);
         for listener in listeners {
-            let Some(endpoint) = self.endpoints.get_mut(listener.0) else {
+            let Some(endpoint) = self.endpoints.get_mut(listener) else {
                 continue;
             };
             let before = endpoint.requests.len();
@@ -184,14 +185,14 @@ impl Engine {
     /// CNCT_GNTACK arrived for our grant `id`.
     pub(crate) fn on_grant_ack(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         self.set_deadline(id, None);
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         match connection.endpoint {
             Some(endpoint) => {
                 connection.phase = Phase::Connected;
                 self.stats.accepted += 1;
-                if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+                if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
                     endpoint.state = EndpointState::Connected;
                 }
                 self.announce(endpoint);
@@ -206,7 +207,7 @@ impl Engine {
         let Some(endpoint) = self.take_endpoint(id) else {
             return;
         };
-        if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+        if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
             endpoint.state = EndpointState::AcceptFailed(error);
             endpoint.connection = None;
         }

@@ -8,10 +8,12 @@ use scif_abi::limits::{MAX_LENT_PAGES, MAX_PEER_CHUNKS, MAX_WINDOWS};
 use scif_abi::message::NodeMessage;
 use scif_abi::trace::What;
 
+use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
 use crate::base::memory::Memory;
-use crate::connection::{ConnectionId, Ends, Phase};
+use crate::base::table::Key;
+use crate::connection::{Ends, Phase};
 use crate::engine::Engine;
-use crate::flow::map::RemoteWindowId;
+
 use crate::flow::quiesce::Ending;
 use crate::queue_pair::block::Locality;
 use crate::window::page_list::{PageListBuffer, is_size_allowed, page_list_pages};
@@ -37,8 +39,8 @@ impl Engine {
         waiter: u64,
     ) {
         let body = match self.grant_page_list(mem, ends.peer.node(), pages) {
-            Some((user_window, address)) => NodeMessage::AllocGrant {
-                user_window,
+            Some((id, address)) => NodeMessage::AllocGrant {
+                user_window: id.number(),
                 address,
                 waiter,
             },
@@ -57,7 +59,7 @@ impl Engine {
         mem: &mut dyn Memory,
         node: NodeId,
         pages: u64,
-    ) -> Option<(u64, u64)> {
+    ) -> Option<(RemoteWindowId, u64)> {
         let peer_usage = self.windows.peer_usage(node);
         if !is_size_allowed(pages)
             || peer_usage.windows >= MAX_WINDOWS
@@ -80,7 +82,7 @@ impl Engine {
     }
 
     /// The structure `id`, if it is lent to `node`.
-    fn page_list(&mut self, node: NodeId, id: u64) -> Option<&PageListBuffer> {
+    fn page_list(&mut self, node: NodeId, id: RemoteWindowId) -> Option<&PageListBuffer> {
         let locality = Locality::to(node, self.config.node);
         match self.windows.remote.get(id) {
             Some(Remote::Granted(page_list)) if page_list.locality == locality => Some(page_list),
@@ -101,7 +103,12 @@ impl Engine {
     }
 
     /// Takes the structure `id` back from `node`: there will be no window.
-    pub(crate) fn on_free_virtual(&mut self, mem: &mut dyn Memory, node: NodeId, id: u64) {
+    pub(crate) fn on_free_virtual(
+        &mut self,
+        mem: &mut dyn Memory,
+        node: NodeId,
+        id: RemoteWindowId,
+    ) {
         if self.page_list(node, id).is_none() {
             return;
         }
@@ -122,12 +129,13 @@ impl Engine {
         owner_window: u64,
     ) {
         let node = ends.peer.node();
+        let id = RemoteWindowId::from_number(user_window);
         let window = self
             .expect(node, peer, &[Phase::Connected])
-            .and_then(|connection| self.read_window(mem, connection, user_window, owner_window));
+            .and_then(|connection| self.read_window(mem, connection, id, owner_window));
         let body = match window {
             Some(window) => {
-                self.add_remote(mem, user_window, window);
+                self.add_remote(mem, id, window);
                 NodeMessage::RegisterAck {
                     peer,
                     user_window,
@@ -137,7 +145,7 @@ impl Engine {
             None => {
                 self.stats.refused_windows += 1;
                 self.trace_ends(What::WindowRefused, ends, 0);
-                self.on_free_virtual(mem, node, user_window);
+                self.on_free_virtual(mem, node, id);
                 NodeMessage::RegisterNack {
                     peer,
                     user_window,
@@ -153,11 +161,11 @@ impl Engine {
         &mut self,
         mem: &dyn Memory,
         connection: ConnectionId,
-        id: u64,
+        id: RemoteWindowId,
         owner_window: u64,
     ) -> Option<RemoteWindow> {
         let (ends, owner) = {
-            let connection = self.connections.get(connection.0)?;
+            let connection = self.connections.get(connection)?;
             let (local, peer) = (connection.local, connection.peer);
             (Ends { local, peer }, connection.remote)
         };
@@ -165,14 +173,17 @@ impl Engine {
         let announced = self.page_list(node, id)?.read(mem)?;
         if node == self.config.node {
             // We wrote it ourselves: what differs now is nonsense somebody else has stored.
-            let own = self.windows.local.get(owner_window)?;
+            let own = self
+                .windows
+                .local
+                .get(WindowId::from_number(owner_window))?;
             let written = (announced.offset, announced.protection, &announced.chunks);
             if written != (own.offset, own.protection, &own.chunks) {
                 return None;
             }
         }
         let end = range_end(announced.offset, announced.chunks.bytes())?;
-        let space = &self.connections.get(connection.0)?.remote_space;
+        let space = &self.connections.get(connection)?.remote_space;
         let is_free = space.overlapping(announced.offset, end).next().is_none();
         let chunks = self.windows.peer_usage(node).chunks + announced.chunks.len();
         (is_free && chunks <= MAX_PEER_CHUNKS).then_some(RemoteWindow {
@@ -193,11 +204,11 @@ impl Engine {
     }
 
     /// Puts a window in the place of the structure it was described in.
-    fn add_remote(&mut self, mem: &mut dyn Memory, id: u64, window: RemoteWindow) {
+    fn add_remote(&mut self, mem: &mut dyn Memory, id: RemoteWindowId, window: RemoteWindow) {
         let node = window.ends.peer.node();
         self.windows.peer_usage_mut(node).chunks += window.chunks.len();
         if let Some(connection) = window.connection
-            && let Some(connection) = self.connections.get_mut(connection.0)
+            && let Some(connection) = self.connections.get_mut(connection)
         {
             let bytes = window.chunks.bytes();
             let slot = Slot { id, bytes };
@@ -220,7 +231,7 @@ impl Engine {
         owner_window: u64,
     ) {
         let node = ends.peer.node();
-        let id = RemoteWindowId(user_window);
+        let id = RemoteWindowId::from_number(user_window);
         let window = self.windows.remote_mut(id).filter(|window| {
             window.ends.peer.node() == node && window.owner_window == owner_window
         });
@@ -242,7 +253,7 @@ impl Engine {
         window.is_quiescing = true;
         let (offset, connection) = (window.offset, window.connection.take());
         let through = window.through;
-        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
+        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id)) {
             connection.remote_space.remove(offset);
         }
         if self.quiesce(mem, Some(through), Ending::Remote(id)) {
@@ -309,7 +320,7 @@ impl Engine {
 
     /// Removes a window of a peer from all tables.
     fn forget_remote(&mut self, id: RemoteWindowId) {
-        let Some(Remote::Window(window)) = self.windows.remote.remove(id.0) else {
+        let Some(Remote::Window(window)) = self.windows.remote.remove(id) else {
             return;
         };
         let node = window.ends.peer.node();
@@ -318,7 +329,7 @@ impl Engine {
         peer_usage.windows = peer_usage.windows.saturating_sub(1);
         peer_usage.chunks = peer_usage.chunks.saturating_sub(window.chunks.len());
         let connection = window.connection;
-        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
+        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id)) {
             connection.remote_space.remove(window.offset);
         }
     }
@@ -326,12 +337,12 @@ impl Engine {
     /// Our end is closed: the peer's windows can no longer be found by offset. They stay until
     /// their owner unregisters them.
     pub(crate) fn leave_remote_space(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let ids: Vec<u64> = connection.remote_space.take().collect();
+        let ids: Vec<RemoteWindowId> = connection.remote_space.take().collect();
         for id in ids {
-            if let Some(window) = self.windows.remote_mut(RemoteWindowId(id)) {
+            if let Some(window) = self.windows.remote_mut(id) {
                 window.connection = None;
             }
         }
@@ -340,14 +351,14 @@ impl Engine {
     /// Node `node` is lost: its windows are over. Mappings of them lead nowhere, and their end need
     /// not be told.
     pub(crate) fn forget_windows_of(&mut self, node: NodeId) {
-        let is_of_node = |(_, remote): &(u64, &Remote)| match remote {
+        let is_of_node = |(_, remote): &(RemoteWindowId, &Remote)| match remote {
             Remote::Window(window) => window.ends.peer.node() == node,
             Remote::Granted(_) => false,
         };
         let of_node = self.windows.remote.iter().filter(is_of_node);
-        let ids: Vec<u64> = of_node.map(|(id, _)| id).collect();
+        let ids: Vec<RemoteWindowId> = of_node.map(|(id, _)| id).collect();
         for id in ids {
-            self.forget_remote(RemoteWindowId(id));
+            self.forget_remote(id);
         }
     }
 
@@ -359,7 +370,7 @@ impl Engine {
             Remote::Window(_) => false,
         };
         let lent = self.windows.remote.iter().filter(|(_, r)| is_lent(r));
-        let ids: Vec<u64> = lent.map(|(id, _)| id).collect();
+        let ids: Vec<RemoteWindowId> = lent.map(|(id, _)| id).collect();
         for id in ids {
             self.on_free_virtual(mem, node, id);
         }

@@ -20,22 +20,12 @@ use scif_abi::{Error, NodeId};
 use scif_ring::Side;
 
 use crate::base::config::Owner;
+use crate::base::ids::{BypassId, ConnectionId, EndpointId};
 use crate::base::memory::{Memory, Place};
 use crate::base::quota::Resource;
-use crate::connection::{Connection, ConnectionId, Notify, Phase};
-use crate::endpoint::{EndpointId, EndpointState};
+use crate::connection::{Connection, Notify, Phase};
+use crate::endpoint::EndpointState;
 use crate::engine::Engine;
-
-/// Names a bypass handle; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BypassId(pub(crate) u64);
-
-impl BypassId {
-    /// The id as a number, for tables and logs.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-}
 
 /// A bypass handle.
 #[derive(Debug)]
@@ -140,7 +130,7 @@ impl Engine {
         }
         self.quotas.check(owner, Resource::Bypass, 1)?;
         self.share_rings(mem, connection)?;
-        let entry = self.connections.get_mut(connection.0);
+        let entry = self.connections.get_mut(connection);
         let entry = entry.ok_or(Error::NotConnected)?;
         let (Some(bypass), Some(rings)) = (&mut entry.bypass, &entry.rings) else {
             return Err(Error::NotConnected);
@@ -169,13 +159,13 @@ impl Engine {
         bypass.next = bypass.next.checked_add(1).unwrap_or(FIRST_HANDLE);
         let id = self.bypass_handles.insert(handle).ok_or(Error::NoMemory)?;
         self.quotas.charge(owner, Resource::Bypass, 1)?;
-        Ok((BypassId(id), record))
+        Ok((id, record))
     }
 
     /// Makes the control page of a connection, unless it has one.
     fn share_rings(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> Result<(), Error> {
         let client_hints = self.client_hints;
-        let connection = self.connections.get_mut(id.0).ok_or(Error::NotConnected)?;
+        let connection = self.connections.get_mut(id).ok_or(Error::NotConnected)?;
         let rings = connection.rings.as_mut().ok_or(Error::NotConnected)?;
         if connection.bypass.is_some() {
             return Ok(());
@@ -201,12 +191,12 @@ impl Engine {
     /// A bypass handle is closed, also that of a client that was killed; nothing of it is mapped
     /// any more. What it had locked is free, what it may not have told is told.
     pub fn close_bypass(&mut self, mem: &mut dyn Memory, id: BypassId) {
-        let Some(handle) = self.bypass_handles.remove(id.0) else {
+        let Some(handle) = self.bypass_handles.remove(id) else {
             return;
         };
         self.quotas.discharge(handle.owner, Resource::Bypass, 1);
         let id = handle.connection;
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         let is_connected = connection.phase == Phase::Connected;
@@ -221,7 +211,7 @@ impl Engine {
             connection.notify.received = Notify::Always;
             self.queue_notification(id);
         }
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         let Some(bypass) = &mut connection.bypass else {
@@ -258,8 +248,8 @@ impl Engine {
     /// `EBADF`: no such handle. `ECONNRESET`: the connection is over, so the peer's parts, and the
     /// own rings of a connection that was reset, are no longer given out.
     pub fn bypass_place(&self, id: BypassId, part: Part) -> Result<(Place, usize), Error> {
-        let handle = self.bypass_handles.get(id.0).ok_or(Error::BadDescriptor)?;
-        let connection = self.connections.get(handle.connection.0);
+        let handle = self.bypass_handles.get(id).ok_or(Error::BadDescriptor)?;
+        let connection = self.connections.get(handle.connection);
         let connection = connection.ok_or(Error::BadDescriptor)?;
         let bypass = connection.bypass.as_ref().ok_or(Error::BadDescriptor)?;
         let rings = connection.rings.as_ref();
@@ -278,14 +268,14 @@ impl Engine {
     /// A client has mapped pages of a part that is the peer's: a node that leaves waits until they
     /// are unmapped ([`unmap_bypass`](Self::unmap_bypass)) or the handle is closed.
     pub fn map_bypass(&mut self, id: BypassId, pages: u64) {
-        if let Some(handle) = self.bypass_handles.get_mut(id.0) {
+        if let Some(handle) = self.bypass_handles.get_mut(id) {
             handle.peer_pages = handle.peer_pages.saturating_add(pages);
         }
     }
 
     /// Such pages are unmapped.
     pub fn unmap_bypass(&mut self, id: BypassId, pages: u64) {
-        if let Some(handle) = self.bypass_handles.get_mut(id.0) {
+        if let Some(handle) = self.bypass_handles.get_mut(id) {
             handle.peer_pages = handle.peer_pages.saturating_sub(pages);
         }
     }
@@ -302,7 +292,7 @@ impl Engine {
             (EndpointState::Disconnected, _) => return Ok(()),
             _ => return Err(Error::NotConnected),
         };
-        if let Some(connection) = self.connections.get_mut(id.0) {
+        if let Some(connection) = self.connections.get_mut(id) {
             if kicks.contains(Kicks::BYTES) {
                 connection.notify.sent = Notify::Always;
             }
@@ -319,10 +309,10 @@ impl Engine {
     /// Whether windows have gone, or the connection has changed, since this was last asked of the
     /// handle: its client may have mapped what it is to let go of.
     pub fn epoch_changed(&mut self, id: BypassId) -> bool {
-        let Some(handle) = self.bypass_handles.get_mut(id.0) else {
+        let Some(handle) = self.bypass_handles.get_mut(id) else {
             return false;
         };
-        let connection = self.connections.get(handle.connection.0);
+        let connection = self.connections.get(handle.connection);
         let Some(bypass) = connection.and_then(|connection| connection.bypass.as_ref()) else {
             return false;
         };
@@ -346,7 +336,7 @@ impl Engine {
         let Some(id) = connection else {
             return;
         };
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         let new = events & !connection.waiting;
@@ -365,7 +355,7 @@ impl Engine {
     /// no client's bytes come between its own. Costs nothing where no client is.
     pub fn hold_ring(&mut self, mem: &mut dyn Memory, id: EndpointId, side: Side, holds: bool) {
         let connection = self.endpoint(id).ok().and_then(|e| e.connection);
-        let connection = connection.and_then(|id| self.connections.get_mut(id.0));
+        let connection = connection.and_then(|id| self.connections.get_mut(id));
         if let Some(rings) = connection.and_then(|connection| connection.rings.as_mut()) {
             rings.hold(mem, side, holds);
         }
@@ -374,12 +364,12 @@ impl Engine {
     /// Looks how much clients have moved themselves, for [`connections`](Engine::connections) and
     /// [`stats`](Engine::stats).
     pub fn refresh(&mut self, mem: &mut dyn Memory) {
-        let connected = |(id, connection): (u64, &Connection)| {
-            (connection.phase == Phase::Connected).then_some(ConnectionId(id))
+        let connected = |(id, connection): (ConnectionId, &Connection)| {
+            (connection.phase == Phase::Connected).then_some(id)
         };
         let ids: Vec<ConnectionId> = self.connections.iter().filter_map(connected).collect();
         for id in ids {
-            let Some(connection) = self.connections.get_mut(id.0) else {
+            let Some(connection) = self.connections.get_mut(id) else {
                 continue;
             };
             let Some(rings) = connection.rings.as_mut() else {
@@ -403,7 +393,7 @@ impl Engine {
 
     /// Counts what clients of a connection have moved, as far as we have seen.
     fn count_moved(&mut self, id: ConnectionId) {
-        let connection = self.connections.get_mut(id.0);
+        let connection = self.connections.get_mut(id);
         if let Some(rings) = connection.and_then(|connection| connection.rings.as_mut()) {
             let [sent, received] = rings.take_uncounted();
             // Their word: it may be any number.
@@ -415,7 +405,7 @@ impl Engine {
     /// Whether clients have parts of `node` mapped now, or copy to or from windows there.
     pub(crate) fn is_touched_by_clients(&self, mem: &dyn Memory, node: NodeId) -> bool {
         self.bypass_handles.iter().any(|(_, handle)| {
-            let connection = self.connections.get(handle.connection.0);
+            let connection = self.connections.get(handle.connection);
             let Some(connection) = connection.filter(|c| c.peer.node() == node) else {
                 return false;
             };
@@ -430,7 +420,7 @@ impl Engine {
         let mut connections = self
             .bypass_handles
             .iter()
-            .filter_map(|(_, handle)| self.connections.get(handle.connection.0));
+            .filter_map(|(_, handle)| self.connections.get(handle.connection));
         connections.any(|connection| connection.peer.node() == node)
     }
 }

@@ -5,9 +5,10 @@ use scif_abi::limits::ANSWER_TIMEOUT_NS;
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
 
+use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
-use crate::connection::{Connection, ConnectionId, Ends, Notifications, Phase};
-use crate::endpoint::{EndpointId, EndpointState};
+use crate::connection::{Connection, Ends, Notifications, Phase};
+use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::flow::quiesce::Ending;
 use crate::node::down::DownReason;
@@ -64,10 +65,7 @@ impl Engine {
         }
         self.cancel_all_windows(mem, id, endpoint);
         self.leave_remote_space(id);
-        let channel = self
-            .connections
-            .get_mut(id.0)
-            .and_then(|c| c.channel.take());
+        let channel = self.connections.get_mut(id).and_then(|c| c.channel.take());
         if let Some(channel) = channel {
             self.detach_channel(channel, endpoint);
         }
@@ -82,7 +80,7 @@ impl Engine {
     /// not touch that memory; the pages are kept until the peer has said that it does not touch
     /// ours.
     pub(crate) fn disconnect(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         connection.notify = Notifications::default();
@@ -96,13 +94,20 @@ impl Engine {
         if !self.understands(node, Extensions::ARMED) {
             self.expect_final_ack(id);
         }
-        self.post_peer(mem, id, NodeMessage::Disconnect { closer: id.0, peer });
+        self.post_peer(
+            mem,
+            id,
+            NodeMessage::Disconnect {
+                closer: id.number(),
+                peer,
+            },
+        );
     }
 
     /// DISCNCT arrived for our connection `id`: the peer has stopped. Acknowledged as soon as
     /// nobody here can touch its memory.
     pub(crate) fn on_disconnect(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         let (ends, remote) = (connection.ends(), connection.remote);
@@ -114,7 +119,7 @@ impl Engine {
                 connection.phase = Phase::Disconnected;
                 connection.notify = Notifications::default();
                 let endpoint = connection.endpoint;
-                if let Some(endpoint) = endpoint.and_then(|id| self.endpoints.get_mut(id.0)) {
+                if let Some(endpoint) = endpoint.and_then(|id| self.endpoints.get_mut(id)) {
                     endpoint.state = EndpointState::Disconnected;
                 }
                 self.end_responses(id);
@@ -143,13 +148,16 @@ impl Engine {
 
     /// Says DISCNT_ACK for connection `id` of ours, which may be gone.
     fn acknowledge(&mut self, mem: &mut dyn Memory, ends: Ends, closer: u64, id: ConnectionId) {
-        let body = NodeMessage::DisconnectAck { closer, peer: id.0 };
+        let body = NodeMessage::DisconnectAck {
+            closer,
+            peer: id.number(),
+        };
         self.post(mem, ends, body);
     }
 
     /// No client has the peer's memory mapped any more: says what had to wait for that.
     pub(crate) fn on_unmapped(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         let (ends, remote) = (connection.ends(), connection.remote);
@@ -166,7 +174,7 @@ impl Engine {
     /// DISCNT_ACK arrived for our DISCNCT: nobody writes to our pages any more.
     pub(crate) fn on_disconnect_ack(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         self.set_deadline(id, None);
-        if let Some(connection) = self.connections.get_mut(id.0) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.phase = Phase::Disconnected;
             self.free_if_done(mem, id);
         }
@@ -174,7 +182,7 @@ impl Engine {
 
     /// Frees a connection that neither the peer nor an endpoint needs.
     pub(crate) fn free_if_done(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let done = self.connections.get(id.0).is_some_and(Connection::is_done);
+        let done = self.connections.get(id).is_some_and(Connection::is_done);
         if done {
             self.free_connection(mem, id);
         }
@@ -189,7 +197,7 @@ impl Engine {
     /// A connection nobody here needs any more has not got the last word of its peer.
     fn on_final_ack_timeout(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let asked = |engine: &Engine| {
-            let connection = engine.connections.get(id.0);
+            let connection = engine.connections.get(id);
             connection.map(|connection| (connection.peer.node(), connection.phase))
         };
         let before = asked(self);
@@ -207,7 +215,7 @@ impl Engine {
 
     /// A phase took too long.
     pub(crate) fn on_deadline(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id.0) else {
+        let Some(connection) = self.connections.get(id) else {
             return;
         };
         let endpoint = connection.endpoint;
@@ -217,7 +225,7 @@ impl Engine {
                 self.trace_ends(What::TimedOut, ends, 0);
                 self.withdraw(mem, id);
                 let Some(endpoint) = endpoint else { return };
-                if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+                if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
                     endpoint.finish_attempt(Err(Error::NoDevice));
                 }
                 self.announce(endpoint);

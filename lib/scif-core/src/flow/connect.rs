@@ -8,10 +8,12 @@ use scif_abi::qp::{ARMED_QP_BYTES, QP_BYTES};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, Port, PortId};
 
+use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
 use crate::base::quota::Resource;
-use crate::connection::{ConnectionId, Ends, Phase};
-use crate::endpoint::{Attempt, EndpointId, EndpointState};
+use crate::base::table::Key;
+use crate::connection::{Ends, Phase};
+use crate::endpoint::{Attempt, EndpointState};
 use crate::engine::Engine;
 use crate::queue_pair::block::{Locality, RemoteQueuePair};
 use crate::queue_pair::rings::Rings;
@@ -111,7 +113,7 @@ impl Engine {
         let added = self.add_connection(mem, Phase::Requested, id, ends);
         let connection =
             added.inspect_err(|_| self.quotas.discharge(owner, Resource::Connects, 1))?;
-        if let Some(connection) = self.connections.get_mut(connection.0) {
+        if let Some(connection) = self.connections.get_mut(connection) {
             connection.requested_by = Some(owner);
         }
         self.set_deadline(
@@ -125,10 +127,10 @@ impl Engine {
         endpoint.peer = to;
         let queue_pair = self
             .connections
-            .get(connection.0)
+            .get(connection)
             .map_or(0, |c| c.block.exported);
         let body = NodeMessage::ConnectRequest {
-            connector: connection.0,
+            connector: connection.number(),
             queue_pair,
         };
         self.post(mem, ends, body);
@@ -178,7 +180,7 @@ impl Engine {
     /// peer answers, as the peer may write to its pages until then.
     pub(crate) fn withdraw(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         self.set_deadline(id, None);
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         if connection.phase != Phase::Requested {
@@ -187,13 +189,19 @@ impl Engine {
         connection.phase = Phase::Withdrawn;
         let node = connection.peer.node();
         let endpoint = self.take_endpoint(id);
-        if let Some(endpoint) = endpoint.and_then(|id| self.endpoints.get_mut(id.0)) {
+        if let Some(endpoint) = endpoint.and_then(|id| self.endpoints.get_mut(id)) {
             endpoint.state = EndpointState::Bound;
             endpoint.connection = None;
         }
         if self.understands(node, Extensions::WITHDRAW) {
             self.expect_final_ack(id);
-            self.post_peer(mem, id, NodeMessage::ConnectWithdraw { connector: id.0 });
+            self.post_peer(
+                mem,
+                id,
+                NodeMessage::ConnectWithdraw {
+                    connector: id.number(),
+                },
+            );
         }
     }
 
@@ -211,7 +219,7 @@ impl Engine {
         let Some(endpoint) = self.take_endpoint(id) else {
             return;
         };
-        if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+        if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
             endpoint.state = EndpointState::Bound;
             endpoint.connection = None;
             endpoint.finish_attempt(Err(error));
@@ -228,17 +236,17 @@ impl Engine {
         queue_pair: u64,
         acceptor: u64,
     ) {
-        let Some(node) = self.connections.get(id.0).map(|c| c.peer.node()) else {
+        let Some(node) = self.connections.get(id).map(|c| c.peer.node()) else {
             return;
         };
         let is_armable = self.understands(node, Extensions::ARMED);
-        let phase = self.connections.get(id.0).map(|c| c.phase);
+        let phase = self.connections.get(id).map(|c| c.phase);
         let wanted = phase == Some(Phase::Requested);
         let remote = match wanted {
             true => self.remote_pair(mem, node, acceptor, queue_pair),
             false => None,
         };
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         let (Some(remote), Some(endpoint)) = (remote, connection.endpoint) else {
@@ -260,7 +268,7 @@ impl Engine {
         connection.rings = Some(Rings::new(&connection.block, &remote, is_armable));
         self.set_deadline(id, None);
         self.stats.connected += 1;
-        if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+        if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
             endpoint.state = EndpointState::Connected;
             endpoint.finish_attempt(Ok(()));
         }
@@ -282,7 +290,7 @@ impl Engine {
         address: u64,
     ) -> Option<RemoteQueuePair> {
         if node == self.config.node {
-            let block = &self.connections.get(id)?.block;
+            let block = &self.connections.get(ConnectionId::from_number(id))?.block;
             return (block.exported == address).then(|| RemoteQueuePair::own(block));
         }
         let bytes = queue_pair_bytes(self.understands(node, Extensions::ARMED));

@@ -7,8 +7,9 @@
 
 use alloc::vec::Vec;
 
+use crate::base::ids::ConnectionId;
 use crate::base::memory::Memory;
-use crate::connection::{ConnectionId, Phase};
+use crate::connection::Phase;
 use crate::engine::Engine;
 
 /// Nanoseconds for which room of less than half a ring is left to grow.
@@ -26,7 +27,7 @@ impl Engine {
     /// Somebody waits for room at the peer of a connection. Does nothing where the peer tells when
     /// it is asked to.
     pub(crate) fn wait_for_credit(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id.0)
+        if let Some(connection) = self.connections.get_mut(id)
             && connection.phase == Phase::Connected
             && !connection.awaits_credit
             && connection.rings.as_ref().is_some_and(|r| !r.is_armable())
@@ -39,7 +40,7 @@ impl Engine {
 
     /// The peer has told of room. True: whoever waits for it is to wait a little longer.
     pub(crate) fn defers_wakeup(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
-        let awaits_credit = self.connections.get(id.0).is_some_and(|c| c.awaits_credit);
+        let awaits_credit = self.connections.get(id).is_some_and(|c| c.awaits_credit);
         if !awaits_credit || self.has_credit(mem, id, true) {
             return false;
         }
@@ -50,7 +51,7 @@ impl Engine {
 
     /// Whether the ring of the peer has room: for anything, or for half of it.
     fn has_credit(&mut self, mem: &mut dyn Memory, id: ConnectionId, half: bool) -> bool {
-        let connection = self.connections.get_mut(id.0);
+        let connection = self.connections.get_mut(id);
         let Some(rings) = connection.and_then(|c| c.rings.as_mut()) else {
             // Over: who waits is to hear so.
             return true;
@@ -89,7 +90,7 @@ impl Engine {
             if !self.has_credit(mem, *id, !is_time) {
                 return true;
             }
-            if let Some(connection) = self.connections.get_mut(id.0) {
+            if let Some(connection) = self.connections.get_mut(*id) {
                 connection.awaits_credit = false;
                 if let Some(endpoint) = connection.endpoint {
                     self.announce(endpoint);

@@ -9,8 +9,10 @@ use scif_abi::message::{Message, NodeMessage};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
+use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
 use crate::base::memory::Memory;
-use crate::connection::{ConnectionId, Ends, Phase};
+use crate::base::table::Key;
+use crate::connection::{Ends, Phase};
 use crate::endpoint::Request;
 use crate::engine::Engine;
 use crate::flow::probe::NOBODY;
@@ -114,7 +116,7 @@ impl Engine {
                     NOBODY => None,
                     _ => self.own_connection(from, peer),
                 };
-                let connection = id.and_then(|id| self.connections.get(id.0));
+                let connection = id.and_then(|id| self.connections.get(id));
                 match id.filter(|_| connection.is_some_and(|c| c.remote == closer)) {
                     Some(id) => self.on_disconnect(mem, id),
                     // Answered in any case: the closer waits for it.
@@ -155,7 +157,7 @@ impl Engine {
                 owner_window,
             } => self.on_register(mem, ends, peer, user_window, owner_window),
             NodeMessage::FreeVirtual { user_window, .. } => {
-                self.on_free_virtual(mem, from, user_window);
+                self.on_free_virtual(mem, from, RemoteWindowId::from_number(user_window));
             }
             NodeMessage::Unregister {
                 user_window,
@@ -166,20 +168,27 @@ impl Engine {
                 address,
                 waiter,
             } => self.on_alloc_grant(mem, ends, user_window, address, waiter),
-            NodeMessage::AllocReject { waiter } => self.on_alloc_reject(from, waiter),
+            NodeMessage::AllocReject { waiter } => {
+                self.on_alloc_reject(from, WindowId::from_number(waiter));
+            }
             NodeMessage::RegisterAck { owner_window, .. } => {
-                self.on_register_ack(mem, from, owner_window);
+                self.on_register_ack(mem, from, WindowId::from_number(owner_window));
             }
             NodeMessage::RegisterNack { owner_window, .. } => {
-                self.on_register_nack(from, owner_window);
+                self.on_register_nack(from, WindowId::from_number(owner_window));
             }
             NodeMessage::UnregisterAck { owner_window, .. }
-            | NodeMessage::Munmap { owner_window } => self.on_window_unused(from, owner_window),
+            | NodeMessage::Munmap { owner_window } => {
+                self.on_window_unused(from, WindowId::from_number(owner_window));
+            }
             NodeMessage::UnregisterNack {
                 owner_window,
                 is_offset_free,
                 ..
-            } => self.on_window_used(from, owner_window, is_offset_free == 1),
+            } => {
+                let id = WindowId::from_number(owner_window);
+                self.on_window_used(from, id, is_offset_free == 1);
+            }
             _ => {
                 if !self.handle_fence_message(mem, ends, body) {
                     self.stats.unexpected_messages += 1;
@@ -190,8 +199,9 @@ impl Engine {
 
     /// The connection `id` if it exists and is one with node `from`.
     fn own_connection(&mut self, from: NodeId, id: u64) -> Option<ConnectionId> {
+        let id = ConnectionId::from_number(id);
         match self.connections.get(id) {
-            Some(connection) if connection.peer.node() == from => Some(ConnectionId(id)),
+            Some(connection) if connection.peer.node() == from => Some(id),
             _ => {
                 self.stats.stale_ids += 1;
                 None
@@ -207,7 +217,7 @@ impl Engine {
         phases: &[Phase],
     ) -> Option<ConnectionId> {
         let id = self.own_connection(from, id)?;
-        let phase = self.connections.get(id.0).map(|c| c.phase)?;
+        let phase = self.connections.get(id).map(|c| c.phase)?;
         if phases.contains(&phase) {
             return Some(id);
         }
@@ -223,7 +233,7 @@ impl Engine {
             return;
         }
         let listener = self.ports.listener(ends.local);
-        let endpoint = listener.and_then(|id| self.endpoints.get_mut(id.0));
+        let endpoint = listener.and_then(|id| self.endpoints.get_mut(id));
         match (listener, endpoint) {
             (Some(listener), Some(endpoint)) if endpoint.requests.len() < endpoint.backlog => {
                 endpoint.requests.push_back(request);
@@ -238,7 +248,7 @@ impl Engine {
     /// and that is the answer.
     fn on_withdraw(&mut self, mem: &mut dyn Memory, ends: Ends, connector: u64) {
         let listener = self.ports.listener(ends.local);
-        let Some(endpoint) = listener.and_then(|id| self.endpoints.get_mut(id.0)) else {
+        let Some(endpoint) = listener.and_then(|id| self.endpoints.get_mut(id)) else {
             return;
         };
         let from = ends.peer.node();

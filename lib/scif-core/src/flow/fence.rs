@@ -10,10 +10,12 @@ use scif_abi::flags::{FenceFlags, Protection};
 use scif_abi::limits::MAX_PEER_FENCES;
 use scif_abi::message::NodeMessage;
 
+use crate::base::ids::{ConnectionId, EndpointId, Ticket};
 use crate::base::memory::Memory;
-use crate::call::{PendingOn, Ticket};
-use crate::connection::{ConnectionId, Ends, Phase};
-use crate::endpoint::EndpointId;
+use crate::base::table::Key;
+use crate::call::PendingOn;
+use crate::connection::{Ends, Phase};
+
 use crate::engine::Engine;
 use crate::rma::channel::Waiter;
 use crate::rma::job::{Job, Work};
@@ -140,9 +142,12 @@ impl Engine {
             Some(FenceFlags::INIT_PEER) => {
                 self.channel(connection)?;
                 let waiter = self.add_call(id, connection, PendingOn::Mark)?;
-                let body = |peer| NodeMessage::Mark { peer, waiter };
+                let body = |peer| NodeMessage::Mark {
+                    peer,
+                    waiter: waiter.number(),
+                };
                 self.post_to_peer(mem, Some(connection), body);
-                Ok(Ticket(waiter))
+                Ok(waiter)
             }
             _ => Err(Error::InvalidArgument),
         }
@@ -150,7 +155,7 @@ impl Engine {
 
     fn take_mark(&mut self, connection: ConnectionId) -> Result<u32, Error> {
         let channel = self.channel(connection)?;
-        let channel = self.channels.get_mut(channel.0).ok_or(Error::NoMemory)?;
+        let channel = self.channels.get_mut(channel).ok_or(Error::NoMemory)?;
         let (issued, retired) = (channel.issued(), channel.retired);
         let mark = channel.marks.take(issued);
         channel.marks.forget(retired);
@@ -170,10 +175,10 @@ impl Engine {
     ) -> Result<Ticket, Error> {
         let connection = self.verify(id)?;
         let mark = u32::try_from(mark).map_err(|_| Error::InvalidArgument)?;
-        let known = self.connections.get(connection.0).and_then(|c| c.channel);
+        let known = self.connections.get(connection).and_then(|c| c.channel);
         // Where there is no channel no mark has been given out.
         let id_of_channel = known.ok_or(Error::InvalidArgument)?;
-        let channel = self.channels.get(id_of_channel.0).ok_or(Error::NoMemory)?;
+        let channel = self.channels.get(id_of_channel).ok_or(Error::NoMemory)?;
         if mark & REMOTE_MARK != 0 {
             let mark = mark & !REMOTE_MARK;
             if mark == 0 || !channel.marks.is_known_remote(mark) {
@@ -182,11 +187,11 @@ impl Engine {
             let waiter = self.add_call(id, connection, PendingOn::Response)?;
             let body = |peer| NodeMessage::Wait {
                 peer,
-                waiter,
+                waiter: waiter.number(),
                 mark: u64::from(mark),
             };
             self.post_to_peer(mem, Some(connection), body);
-            return Ok(Ticket(waiter));
+            return Ok(waiter);
         }
         let jobs = channel.marks.jobs(mark).ok_or(Error::InvalidArgument)?;
         if jobs <= channel.retired {
@@ -194,7 +199,7 @@ impl Engine {
         }
         let call = self.add_call(id, connection, PendingOn::Copies)?;
         self.add_wait(id_of_channel, jobs, Waiter::Call(call));
-        Ok(Ticket(call))
+        Ok(call)
     }
 
     /// `scif_fence_signal`: stores one or two values when all transfers so far are done. The ticket
@@ -246,7 +251,7 @@ impl Engine {
 
     /// The eight bytes at an offset, which must be in one window that may be written.
     fn signal_span(&self, id: ConnectionId, side: StoreSide, offset: i64) -> Result<Span, Error> {
-        let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
+        let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
         let (windows, need) = (&self.windows, Protection::WRITE);
         let span = match side {
             StoreSide::Own => {
@@ -300,17 +305,17 @@ impl Engine {
                     peer,
                     offset,
                     value,
-                    waiter,
+                    waiter: waiter.number(),
                 },
                 StoreSide::Peer => NodeMessage::SignalLocal {
                     peer,
                     offset,
                     value,
-                    waiter,
+                    waiter: waiter.number(),
                 },
             });
         }
-        Ok(Ticket(waiter))
+        Ok(waiter)
     }
 
     /// Messages about fences; false when `body` is none of them.
@@ -379,7 +384,7 @@ impl Engine {
 
     /// The id by which the peer knows its end; 0 when the connection is not known.
     fn requester(&self, id: Option<ConnectionId>) -> u64 {
-        let connection = id.and_then(|id| self.connections.get(id.0));
+        let connection = id.and_then(|id| self.connections.get(id));
         connection.map_or(0, |connection| connection.remote)
     }
 
@@ -389,9 +394,9 @@ impl Engine {
         let id = self.expect(node, peer, &[Phase::Connected]);
         let requester = self.requester(id);
         let channel_id = id
-            .and_then(|id| self.connections.get(id.0))
+            .and_then(|id| self.connections.get(id))
             .and_then(|c| c.channel);
-        let channel = channel_id.and_then(|id| self.channels.get(id.0));
+        let channel = channel_id.and_then(|id| self.channels.get(id));
         let mark = (mark & MARK_BITS) as u32;
         let state = channel.and_then(|c| Some((c.marks.jobs(mark)?, c.retired)));
         let is_crowded = self.windows.peer_usage(node).fences >= MAX_PEER_FENCES;
@@ -437,11 +442,12 @@ impl Engine {
 
     /// MARK_ACK.
     fn on_mark_ack(&mut self, id: ConnectionId, waiter: u64, mark: u64) {
+        let waiter = Ticket::from_number(waiter);
         if !self.is_answer(id, waiter) {
             return;
         }
-        let channel = self.connections.get(id.0).and_then(|c| c.channel);
-        let channel = channel.and_then(|id| self.channels.get_mut(id.0));
+        let channel = self.connections.get(id).and_then(|c| c.channel);
+        let channel = channel.and_then(|id| self.channels.get_mut(id));
         let mark = channel.and_then(|channel| channel.marks.note_remote(mark));
         self.complete(waiter, mark.ok_or(Error::NoMemory));
     }
@@ -455,6 +461,7 @@ impl Engine {
         result: Result<u64, Error>,
     ) {
         let id = self.expect(from, requester, &[Phase::Connected]);
+        let waiter = Ticket::from_number(waiter);
         if !id.is_some_and(|id| self.is_answer(id, waiter)) {
             return;
         }
@@ -473,7 +480,7 @@ impl Engine {
     }
 
     /// Whether a call of connection `id` waits for this answer.
-    fn is_answer(&mut self, id: ConnectionId, waiter: u64) -> bool {
+    fn is_answer(&mut self, id: ConnectionId, waiter: Ticket) -> bool {
         let is_awaited = self
             .waiting_call(waiter)
             .is_some_and(|call| call.connection == id && call.pending_on.is_for_response());

@@ -7,11 +7,11 @@
 use alloc::vec::Vec;
 
 use crate::base::event::Event;
+use crate::base::ids::{ConnectionId, EndpointId, WindowId};
 use crate::base::memory::Memory;
-use crate::connection::ConnectionId;
-use crate::endpoint::EndpointId;
+
 use crate::engine::Engine;
-use crate::window::{Window, WindowId, WindowState};
+use crate::window::{Window, WindowState};
 
 impl Engine {
     /// Whether anything of a closed endpoint is still under way: copies of its own, copies of its
@@ -44,10 +44,10 @@ impl Engine {
 
     /// The peer has closed its end: all windows of ours end.
     pub(crate) fn cancel_windows(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id.0) else {
+        let Some(connection) = self.connections.get(id) else {
             return;
         };
-        let ids: Vec<u64> = connection
+        let ids: Vec<WindowId> = connection
             .local_space
             .iter()
             .map(|(_, slot)| slot.id)
@@ -60,7 +60,7 @@ impl Engine {
             };
             // Somebody may wait for the end of those that end already.
             if !window.is_none_or(is_ending) {
-                self.cancel_window(mem, WindowId(id));
+                self.cancel_window(mem, id);
             }
         }
     }
@@ -72,10 +72,10 @@ impl Engine {
         id: ConnectionId,
         endpoint: EndpointId,
     ) {
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let ids: Vec<u64> = connection.local_space.take().collect();
+        let ids: Vec<WindowId> = connection.local_space.take().collect();
         for id in ids {
             if let Some(window) = self.windows.local.get_mut(id) {
                 window.connection = None;
@@ -85,7 +85,7 @@ impl Engine {
                     self.begin_departure(endpoint);
                 }
             }
-            self.cancel_window(mem, WindowId(id));
+            self.cancel_window(mem, id);
         }
     }
 }

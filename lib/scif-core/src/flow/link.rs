@@ -11,8 +11,9 @@ use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
 use crate::base::event::Event;
+use crate::base::ids::ConnectionId;
 use crate::base::memory::Memory;
-use crate::connection::{ConnectionId, Ends, Notifications, Phase};
+use crate::connection::{Ends, Notifications, Phase};
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::node::down::DownReason;
@@ -336,7 +337,7 @@ impl Engine {
         let connections = self
             .notifications
             .iter()
-            .filter_map(|id| self.connections.get(id.0));
+            .filter_map(|id| self.connections.get(*id));
         connections
             .into_iter()
             .any(|c| c.phase == Phase::Connected && c.peer.node() == number)
@@ -518,7 +519,7 @@ impl Engine {
         self.free_page_lists_of(mem, number);
         self.end_windows_with(number);
         for id in ids {
-            if let Some(connection) = self.connections.get_mut(id.0) {
+            if let Some(connection) = self.connections.get_mut(id) {
                 connection.phase = phase;
                 self.free_if_done(mem, id);
             }
@@ -532,7 +533,7 @@ impl Engine {
             .connections
             .iter()
             .filter(|(_, c)| c.peer.node() == number);
-        let ids: Vec<ConnectionId> = with_node.map(|(id, _)| ConnectionId(id)).collect();
+        let ids: Vec<ConnectionId> = with_node.map(|(id, _)| id).collect();
         for id in &ids {
             self.sever_connection(*id);
         }
@@ -541,7 +542,7 @@ impl Engine {
         self.cancel_channels(number);
         let listeners: Vec<_> = self.ports.listeners().map(|(_, id)| id).collect();
         for listener in listeners {
-            if let Some(endpoint) = self.endpoints.get_mut(listener.0) {
+            if let Some(endpoint) = self.endpoints.get_mut(listener) {
                 endpoint
                     .requests
                     .retain(|request| request.source.node() != number);
@@ -553,7 +554,7 @@ impl Engine {
     fn sever_connection(&mut self, id: ConnectionId) {
         self.set_deadline(id, None);
         self.end_all_calls(id, Error::ConnectionReset);
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         let phase = connection.phase;
@@ -568,7 +569,7 @@ impl Engine {
             (Phase::Requested, _) => self.fail_request(id, Error::NoDevice),
             (Phase::Granted, _) => self.fail_grant(id, Error::NoDevice),
             (Phase::Connected, Some(endpoint)) => {
-                if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+                if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
                     endpoint.state = EndpointState::Disconnected;
                 }
                 self.announce(endpoint);

@@ -4,8 +4,9 @@ use scif_abi::limits::{MAX_BACKLOG, PRIVILEGED_PORT_END};
 use scif_abi::{Error, Port};
 
 use crate::base::config::Owner;
+use crate::base::ids::EndpointId;
 use crate::base::quota::Resource;
-use crate::endpoint::{EndpointId, EndpointState};
+use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 
 impl Engine {

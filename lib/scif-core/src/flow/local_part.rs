@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 use scif_abi::Error;
 use scif_abi::flags::Protection;
 
+use crate::base::ids::EndpointId;
 use crate::base::memory::Place;
-use crate::endpoint::EndpointId;
+
 use crate::engine::Engine;
 use crate::flow::register::check_range;
 use crate::window::WindowState;
@@ -46,7 +47,7 @@ impl Engine {
         let need = Protection::from_bits(protection).ok_or(Error::InvalidArgument)?;
         check_range(offset, length)?;
         let id = self.verify(id)?;
-        let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
+        let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
         let (mut first, mut is_allowed) = (None, true);
         for found in connection.local_space.covering(offset, length) {
             let (start, slot) = found?;

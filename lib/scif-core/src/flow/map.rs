@@ -6,25 +6,14 @@ use alloc::vec::Vec;
 use scif_abi::flags::Protection;
 use scif_abi::{Error, NodeId};
 
+use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId};
 use crate::base::memory::{Memory, Place};
-use crate::connection::ConnectionId;
-use crate::endpoint::{EndpointId, EndpointState};
+
+use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::flow::register::check_range;
 use crate::window::Remote;
 use crate::window::pages::PAGE;
-
-/// A window of a peer (or of this node, for connections within it), by a name that is never reused
-/// and stays valid after the connection has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RemoteWindowId(pub(crate) u64);
-
-impl RemoteWindowId {
-    /// The id as a number, for tables and logs.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-}
 
 /// What [`Engine::map`] gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,11 +203,11 @@ impl Engine {
     ) -> Result<(ConnectionId, Mapped), Error> {
         check_range(offset, length)?;
         let id = self.verify(id)?;
-        let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
+        let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
         let (mut first, mut is_allowed) = (None, true);
         for found in connection.remote_space.covering(offset, length) {
             let (start, slot) = found?;
-            let id = RemoteWindowId(slot.id);
+            let id = slot.id;
             let window = self.windows.remote(id).ok_or(Error::NoSuchAddress)?;
             is_allowed &= window.protection.contains(need);
             first.get_or_insert((start, id, window));
@@ -265,7 +254,7 @@ impl Engine {
             window: first.window,
             pages,
         };
-        if let Some(connection) = self.connections.get_mut(connection.0) {
+        if let Some(connection) = self.connections.get_mut(connection) {
             connection.page_references.insert(cookie, got);
         }
         Ok(ReferencedPages {
@@ -290,7 +279,7 @@ impl Engine {
             (EndpointState::Connected | EndpointState::Disconnected, Some(id)) => id,
             _ => return Err(Error::NotConnected),
         };
-        let connection = self.connections.get_mut(connection.0);
+        let connection = self.connections.get_mut(connection);
         let got = connection.and_then(|connection| connection.page_references.remove(&cookie));
         let got = got.ok_or(Error::InvalidArgument)?;
         self.unmap(mem, got.window, got.pages);
@@ -299,7 +288,7 @@ impl Engine {
 
     /// The endpoint is closed: pages that were got are put.
     pub(crate) fn put_all_pages(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         for got in core::mem::take(&mut connection.page_references).into_values() {

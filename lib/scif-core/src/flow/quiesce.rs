@@ -8,13 +8,12 @@ use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_LOOK_NS, CLIENT_RETRY_DOUBLINGS, C
 use scif_abi::trace::What;
 use scif_ring::validity::{self, ValidityMemory};
 
+use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId, WindowId};
 use crate::base::memory::Memory;
-use crate::connection::{Connection, ConnectionId, Phase};
-use crate::endpoint::EndpointId;
+use crate::connection::{Connection, Phase};
+
 use crate::engine::Engine;
 use crate::flow::bypass::Bypass;
-use crate::flow::map::RemoteWindowId;
-use crate::window::WindowId;
 
 /// A window that ends, and waits for copies of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,11 +88,7 @@ impl Connection {
 impl Engine {
     /// A connection's state may have changed: its clients, if any, are told soon.
     pub(crate) fn publish_state(&mut self, id: ConnectionId) {
-        if self
-            .connections
-            .get(id.0)
-            .is_some_and(Connection::is_mapped)
-        {
+        if self.connections.get(id).is_some_and(Connection::is_mapped) {
             self.state_changes.push(id);
         }
     }
@@ -101,7 +96,7 @@ impl Engine {
     /// Tells clients of changes of state.
     pub(crate) fn publish_states(&mut self, mem: &mut dyn Memory) {
         while let Some(id) = self.state_changes.pop() {
-            let Some(connection) = self.connections.get_mut(id.0) else {
+            let Some(connection) = self.connections.get_mut(id) else {
                 continue;
             };
             let state = connection.bypass_state();
@@ -124,7 +119,7 @@ impl Engine {
         let Some(id) = connection else {
             return true;
         };
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return true;
         };
         let endpoint = connection.endpoint;
@@ -159,7 +154,7 @@ impl Engine {
 
     /// Whether no client of a connection copies.
     fn has_no_copies(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
-        let connection = self.connections.get_mut(id.0);
+        let connection = self.connections.get_mut(id);
         let page = connection.and_then(|connection| connection.page(mem));
         page.is_none_or(|page| validity::is_idle(&page))
     }
@@ -188,7 +183,7 @@ impl Engine {
     /// A client has locked a ring that somebody waits for: whoever does shall try again soon, and
     /// ever later while the ring stays locked.
     pub(crate) fn retry_ring(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id.0)
+        if let Some(connection) = self.connections.get_mut(id)
             && !connection.has_ring_retry
         {
             let doublings = connection.failed_locks.min(CLIENT_RETRY_DOUBLINGS);
@@ -204,7 +199,7 @@ impl Engine {
     }
 
     fn retry_ring_in(&mut self, id: ConnectionId, wait: u64) {
-        if let Some(connection) = self.connections.get_mut(id.0)
+        if let Some(connection) = self.connections.get_mut(id)
             && !connection.has_ring_retry
         {
             connection.has_ring_retry = true;
@@ -227,7 +222,7 @@ impl Engine {
                 break;
             }
             self.ring_retries.pop_first();
-            let Some(connection) = self.connections.get_mut(id.0) else {
+            let Some(connection) = self.connections.get_mut(id) else {
                 continue;
             };
             connection.has_ring_retry = false;

@@ -9,17 +9,19 @@ use scif_abi::window::WindowFill;
 use scif_abi::{Error, NodeId};
 
 use crate::base::event::Event;
+use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId, Ticket, WindowId};
 use crate::base::memory::Memory;
 use crate::base::quota::Resource;
-use crate::call::{PendingOn, Ticket};
-use crate::connection::{ConnectionId, Ends, Phase};
-use crate::endpoint::{EndpointId, EndpointState};
+use crate::base::table::Key;
+use crate::call::PendingOn;
+use crate::connection::{Ends, Phase};
+use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::flow::quiesce::Ending;
 use crate::queue_pair::block::Locality;
 use crate::window::page_list;
 use crate::window::pages::{Chunks, PAGE, Pages};
-use crate::window::{Slot, Window, WindowId, WindowState, range_end};
+use crate::window::{Slot, Window, WindowState, range_end};
 
 impl Engine {
     /// `scif_register`: makes a window of `pages` at `offset`, or where there is room when
@@ -96,7 +98,7 @@ impl Engine {
     ) -> Result<(), Error> {
         let in_use = |engine: &Engine, wanted: &dyn Fn(WindowState) -> bool| {
             let end = range_end(offset, bytes).unwrap_or(i64::MAX);
-            let connection = engine.connections.get(connection.0);
+            let connection = engine.connections.get(connection);
             connection.is_some_and(|c| {
                 let windows = c.local_space.overlapping(offset, end);
                 let mut windows = windows.filter_map(|(_, slot)| engine.windows.local.get(slot.id));
@@ -132,7 +134,7 @@ impl Engine {
     /// A free range for a window without a fixed offset: behind the one chosen last, from the start
     /// when the end is reached.
     fn choose_offset(&mut self, id: ConnectionId, bytes: u64) -> Result<i64, Error> {
-        let connection = self.connections.get_mut(id.0).ok_or(Error::NotConnected)?;
+        let connection = self.connections.get_mut(id).ok_or(Error::NotConnected)?;
         let range = AUTOMATIC_OFFSETS;
         let mut offset = connection.next_offset.max(range.start);
         let mut is_second_round = offset == range.start;
@@ -170,7 +172,7 @@ impl Engine {
         protection: Protection,
     ) -> Result<Ticket, Error> {
         let owner = self.endpoint(endpoint)?.owner;
-        let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
+        let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
         let (count, bytes) = (chunks.pages(), chunks.bytes());
         let window = Window {
             connection: Some(id),
@@ -200,7 +202,7 @@ impl Engine {
         charged.inspect_err(|_| self.quotas.discharge(owner, Resource::Windows, 1))?;
         let added = self.windows.local.insert(window).ok_or(Error::NoMemory);
         let added = added.and_then(|window| {
-            let pending_on = PendingOn::Register(WindowId(window));
+            let pending_on = PendingOn::Register(window);
             let call = self.add_call(endpoint, id, pending_on);
             call.map(|call| (window, call)).inspect_err(|_| {
                 self.windows.local.remove(window);
@@ -213,7 +215,7 @@ impl Engine {
         if let Some(window) = self.windows.local.get_mut(window) {
             window.call = Some(call);
         }
-        if let Some(connection) = self.connections.get_mut(id.0) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection
                 .local_space
                 .insert(offset, Slot { id: window, bytes });
@@ -221,11 +223,11 @@ impl Engine {
         let body = NodeMessage::AllocRequest {
             peer,
             pages: count,
-            waiter: window,
+            waiter: window.number(),
         };
         self.expect_response();
         self.post(mem, ends, body);
-        Ok(Ticket(call))
+        Ok(call)
     }
 
     /// `scif_unregister`: ends the windows in `offset..offset + length`; all of them or none. The
@@ -249,12 +251,12 @@ impl Engine {
         let pending_on = PendingOn::Windows(windows.len());
         let call = self.add_call(id, connection, pending_on)?;
         for window in windows {
-            if let Some(window) = self.windows.local.get_mut(window.0) {
+            if let Some(window) = self.windows.local.get_mut(window) {
                 window.call = Some(call);
             }
             self.begin_unregister(mem, window);
         }
-        Ok(Ticket(call))
+        Ok(call)
     }
 
     /// The windows that fill a range exactly.
@@ -264,7 +266,7 @@ impl Engine {
         offset: i64,
         length: u64,
     ) -> Result<Vec<WindowId>, Error> {
-        let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
+        let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
         let end = range_end(offset, length).ok_or(Error::InvalidArgument)?;
         let (mut found, mut covered) = (Vec::new(), 0);
         for (start, slot) in connection.local_space.overlapping(offset, end) {
@@ -275,7 +277,7 @@ impl Engine {
             if start < offset || start.saturating_add_unsigned(slot.bytes) > end {
                 return Err(Error::InvalidArgument);
             }
-            found.push(WindowId(slot.id));
+            found.push(slot.id);
             covered += slot.bytes;
         }
         if covered != length {
@@ -286,7 +288,7 @@ impl Engine {
 
     /// A registered window ends. The peer is told when no client of ours copies to or from it.
     fn begin_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
-        let Some(window) = self.windows.local.get_mut(id.0) else {
+        let Some(window) = self.windows.local.get_mut(id) else {
             return;
         };
         window.state = WindowState::Unregistering;
@@ -300,14 +302,14 @@ impl Engine {
 
     /// Tells the peer that a window ends.
     pub(crate) fn send_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
-        let window = self.windows.local.get(id.0);
+        let window = self.windows.local.get(id);
         let Some(window) = window.filter(|w| w.state == WindowState::Unregistering) else {
             // Its node was lost meanwhile.
             return;
         };
         let body = NodeMessage::Unregister {
             user_window: window.remote,
-            owner_window: id.0,
+            owner_window: id.number(),
         };
         let ends = window.ends;
         self.post(mem, ends, body);
@@ -315,7 +317,7 @@ impl Engine {
 
     /// A window that nobody wants any more ends as soon as it can.
     pub(crate) fn cancel_window(&mut self, mem: &mut dyn Memory, id: WindowId) {
-        let Some(window) = self.windows.local.get_mut(id.0) else {
+        let Some(window) = self.windows.local.get_mut(id) else {
             return;
         };
         window.is_cancelled = true;
@@ -328,14 +330,14 @@ impl Engine {
     /// Frees a window that the peer and our own jobs have done with.
     pub(crate) fn free_window_if_gone(&mut self, id: WindowId) {
         let gone = |window: &Window| window.state == WindowState::Gone && window.jobs == 0;
-        if !self.windows.local.get(id.0).is_some_and(gone) {
+        if !self.windows.local.get(id).is_some_and(gone) {
             return;
         }
-        let Some(window) = self.windows.local.remove(id.0) else {
+        let Some(window) = self.windows.local.remove(id) else {
             return;
         };
         let connection = window.connection;
-        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
+        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id)) {
             connection.local_space.remove(window.offset);
         }
         self.quotas.discharge(window.owner, Resource::Windows, 1);
@@ -353,7 +355,7 @@ impl Engine {
     }
 
     /// A window of an unregister call has ended, or is still used.
-    fn count_window(&mut self, id: u64) {
+    fn count_window(&mut self, id: Ticket) {
         let Some(call) = self.waiting_call(id) else {
             return;
         };
@@ -367,7 +369,7 @@ impl Engine {
 
     /// The peer will not touch a window any more.
     fn end_window(&mut self, id: WindowId) {
-        if let Some(window) = self.windows.local.get_mut(id.0) {
+        if let Some(window) = self.windows.local.get_mut(id) {
             window.state = WindowState::Gone;
             self.free_window_if_gone(id);
         }
@@ -375,7 +377,7 @@ impl Engine {
 
     /// Ends a window that could not be registered.
     fn fail_window(&mut self, id: WindowId, error: Error) {
-        if let Some(window) = self.windows.local.get_mut(id.0)
+        if let Some(window) = self.windows.local.get_mut(id)
             && let Some(call) = window.call.take()
         {
             self.complete(call, Err(error));
@@ -387,7 +389,7 @@ impl Engine {
     fn expect_window(
         &mut self,
         from: NodeId,
-        id: u64,
+        id: WindowId,
         states: &[WindowState],
     ) -> Option<&mut Window> {
         let window = self.windows.local.get_mut(id);
@@ -409,7 +411,8 @@ impl Engine {
     ) {
         let from = ends.peer.node();
         let locality = self.locality(from);
-        let Some(window) = self.expect_window(from, waiter, &[WindowState::Requested]) else {
+        let id = WindowId::from_number(waiter);
+        let Some(window) = self.expect_window(from, id, &[WindowState::Requested]) else {
             return self.give_back(mem, ends, 0, user_window, waiter);
         };
         let (ends, peer, connection) = (window.ends, window.peer, window.connection);
@@ -422,23 +425,23 @@ impl Engine {
         };
         window.remote = user_window;
         let is_connected = connection
-            .and_then(|id| self.connections.get(id.0))
+            .and_then(|id| self.connections.get(id))
             .is_some_and(|connection| connection.phase == Phase::Connected);
-        let window = self.windows.local.get(waiter);
+        let window = self.windows.local.get(id);
         let Some(window) = window.filter(|window| is_connected && !window.is_cancelled) else {
             self.give_back(mem, ends, peer, user_window, waiter);
-            return self.fail_window(WindowId(waiter), Error::ConnectionReset);
+            return self.fail_window(id, Error::ConnectionReset);
         };
         let lent = self
             .windows
-            .page_list(user_window)
+            .page_list(RemoteWindowId::from_number(user_window))
             .filter(|_| locality == Locality::Own);
         if page_list::fill(mem, locality, lent, address, &fill, &window.chunks).is_err() {
             self.stats.bad_windows += 1;
             self.give_back(mem, ends, peer, user_window, waiter);
-            return self.fail_window(WindowId(waiter), Error::NoMemory);
+            return self.fail_window(id, Error::NoMemory);
         }
-        if let Some(window) = self.windows.local.get_mut(waiter) {
+        if let Some(window) = self.windows.local.get_mut(id) {
             window.state = WindowState::Announced;
             window.asked_at = self.now;
         }
@@ -469,23 +472,23 @@ impl Engine {
     }
 
     /// ALLOC_REJ.
-    pub(crate) fn on_alloc_reject(&mut self, from: NodeId, waiter: u64) {
+    pub(crate) fn on_alloc_reject(&mut self, from: NodeId, id: WindowId) {
         if self
-            .expect_window(from, waiter, &[WindowState::Requested])
+            .expect_window(from, id, &[WindowState::Requested])
             .is_some()
         {
-            self.fail_window(WindowId(waiter), Error::NoMemory);
+            self.fail_window(id, Error::NoMemory);
         }
     }
 
     /// REGISTER_ACK.
-    pub(crate) fn on_register_ack(&mut self, mem: &mut dyn Memory, from: NodeId, id: u64) {
+    pub(crate) fn on_register_ack(&mut self, mem: &mut dyn Memory, from: NodeId, id: WindowId) {
         let Some(window) = self.expect_window(from, id, &[WindowState::Announced]) else {
             return;
         };
         window.state = WindowState::Live;
         if window.is_cancelled {
-            return self.begin_unregister(mem, WindowId(id));
+            return self.begin_unregister(mem, id);
         }
         let offset = window.offset.cast_unsigned();
         if let Some(call) = window.call.take() {
@@ -494,42 +497,42 @@ impl Engine {
     }
 
     /// REGISTER_NACK: the peer has taken the structure back.
-    pub(crate) fn on_register_nack(&mut self, from: NodeId, id: u64) {
+    pub(crate) fn on_register_nack(&mut self, from: NodeId, id: WindowId) {
         if self
             .expect_window(from, id, &[WindowState::Announced])
             .is_some()
         {
-            self.fail_window(WindowId(id), Error::NotConnected);
+            self.fail_window(id, Error::NotConnected);
         }
     }
 
     /// UNREGISTER_ACK or MUNMAP: nothing at the peer's end uses the window any more.
-    pub(crate) fn on_window_unused(&mut self, from: NodeId, id: u64) {
+    pub(crate) fn on_window_unused(&mut self, from: NodeId, id: WindowId) {
         let states = [WindowState::Unregistering, WindowState::Used];
         if self.expect_window(from, id, &states).is_some() {
-            self.end_window(WindowId(id));
+            self.end_window(id);
         }
     }
 
     /// UNREGISTER_NACK: something does; MUNMAP will follow. The documents keep the offsets of a
     /// window as long as a program has it mapped; what a library keeps mapped is no matter of
     /// programs.
-    pub(crate) fn on_window_used(&mut self, from: NodeId, id: u64, is_offset_free: bool) {
+    pub(crate) fn on_window_used(&mut self, from: NodeId, id: WindowId, is_offset_free: bool) {
         let states = [WindowState::Unregistering];
         let Some(window) = self.expect_window(from, id, &states) else {
             return;
         };
         let offset = window.offset;
         let connection = window.connection.take_if(|_| is_offset_free);
-        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id.0)) {
+        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id)) {
             connection.local_space.remove(offset);
         }
-        self.count_as_used(WindowId(id));
+        self.count_as_used(id);
     }
 
     /// A window that ends is still used by the peer: who waits for its end is told so.
     pub(crate) fn count_as_used(&mut self, id: WindowId) {
-        let Some(window) = self.windows.local.get_mut(id.0) else {
+        let Some(window) = self.windows.local.get_mut(id) else {
             return;
         };
         window.state = WindowState::Used;
@@ -544,8 +547,8 @@ impl Engine {
 
     /// Node `node` can no longer touch our memory: its windows are over.
     pub(crate) fn end_windows_with(&mut self, node: NodeId) {
-        let with_node = |(_, window): &(u64, &Window)| window.ends.peer.node() == node;
-        let ids: Vec<u64> = self
+        let with_node = |(_, window): &(WindowId, &Window)| window.ends.peer.node() == node;
+        let ids: Vec<WindowId> = self
             .windows
             .local
             .iter()
@@ -553,7 +556,7 @@ impl Engine {
             .map(|(id, _)| id)
             .collect();
         for id in ids {
-            self.end_window(WindowId(id));
+            self.end_window(id);
         }
     }
 }

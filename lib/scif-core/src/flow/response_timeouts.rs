@@ -9,10 +9,11 @@ use alloc::vec::Vec;
 use scif_abi::NodeId;
 use scif_abi::limits::ANSWER_TIMEOUT_NS;
 
+use crate::base::ids::WindowId;
 use crate::base::memory::Memory;
 use crate::engine::Engine;
 use crate::node::down::DownReason;
-use crate::window::{WindowId, WindowState};
+use crate::window::WindowState;
 
 impl Engine {
     /// A question is asked now, whose answer is to be here in time.
@@ -62,7 +63,7 @@ impl Engine {
         });
         let calls = self.calls.iter().filter_map(|(_, call)| {
             let is_due = call.result.is_none() && call.pending_on.expects_prompt_response();
-            let connection = self.connections.get(call.connection.0);
+            let connection = self.connections.get(call.connection);
             let node = connection.filter(|_| is_due)?.peer.node();
             Some((node, "MARK or SIG", call.asked_at))
         });
@@ -80,7 +81,7 @@ impl Engine {
     fn unregisters(&self) -> impl Iterator<Item = (WindowId, u64)> {
         let windows = self.windows.local.iter();
         let windows = windows.filter(|(_, w)| w.state == WindowState::Unregistering);
-        windows.map(|(id, window)| (WindowId(id), window.asked_at))
+        windows.map(|(id, window)| (id, window.asked_at))
     }
 
     /// When the next answer will be late.

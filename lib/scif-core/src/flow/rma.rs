@@ -3,12 +3,12 @@
 use scif_abi::Error;
 use scif_abi::flags::{Protection, RmaFlags};
 
+use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket};
 use crate::base::memory::{BadAddress, Memory, Place};
-use crate::call::{PendingOn, Ticket};
-use crate::connection::ConnectionId;
-use crate::endpoint::EndpointId;
+use crate::call::PendingOn;
+
 use crate::engine::Engine;
-use crate::rma::channel::ChannelId;
+
 use crate::rma::job::{Copy, Job, Virtual, Work};
 use crate::rma::span::Span;
 use crate::window::pages::{Chunks, Pages};
@@ -109,7 +109,7 @@ impl Engine {
         let windows = &self.windows;
         match local {
             Local::Window(offset) => {
-                let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
+                let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
                 Span::local(windows, &connection.local_space, offset, length, need)
             }
             Local::Pages { pages, offset } => {
@@ -131,7 +131,7 @@ impl Engine {
         length: u64,
         need: Protection,
     ) -> Result<Span, Error> {
-        let connection = self.connections.get(id.0).ok_or(Error::NotConnected)?;
+        let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
         let space = &connection.remote_space;
         Span::remote(&self.windows, space, offset, length, need)
     }
@@ -148,11 +148,11 @@ impl Engine {
             return Err(Error::NoMemory);
         }
         let channel = self.channel(connection)?;
-        let channel = self.channels.get(channel.0).ok_or(Error::NoMemory)?;
+        let channel = self.channels.get(channel).ok_or(Error::NoMemory)?;
         let ticket = if pending_on || channel.is_crowded() {
             let call = self.add_call(id, connection, PendingOn::Copies)?;
             job.call = Some(call);
-            Ticket(call)
+            call
         } else {
             self.add_done(id, connection, 0)?
         };
@@ -182,7 +182,7 @@ impl Engine {
             return Err(Error::NoMemory);
         }
         let channel = self.channel(connection)?;
-        let number = self.channels.get(channel.0).map_or(0, |c| c.issued());
+        let number = self.channels.get(channel).map_or(0, |c| c.issued());
         let call = self.add_call(id, connection, PendingOn::Virtual(channel, number))?;
         let mut job = Job::new(Work::Virtual(Virtual {
             direction,
@@ -193,7 +193,7 @@ impl Engine {
         }));
         job.call = Some(call);
         self.queue(connection, job)?;
-        Ok(Ticket(call))
+        Ok(call)
     }
 
     /// Moves up to `budget` bytes of a virtual transfer between `data`, the whole of the caller's
@@ -211,7 +211,7 @@ impl Engine {
             return Some(result);
         }
         let (id, number) = self.current_virtual(ticket)?;
-        let channel = self.channels.get_mut(id.0)?;
+        let channel = self.channels.get_mut(id)?;
         let job = channel.job_mut(number)?;
         let Work::Virtual(work) = &mut job.work else {
             return None;
@@ -234,14 +234,14 @@ impl Engine {
             // Copies before it are still under way; all that is left to wait for is their end.
             None => {
                 let error = self.virtual_error(id, number);
-                self.complete(ticket.0, error.map_or(Ok(0), Err));
+                self.complete(ticket, error.map_or(Ok(0), Err));
                 self.finish(mem, ticket)
             }
         }
     }
 
     fn virtual_error(&mut self, id: ChannelId, number: u64) -> Option<Error> {
-        let job = self.channels.get_mut(id.0)?.job_mut(number)?;
+        let job = self.channels.get_mut(id)?.job_mut(number)?;
         job.call = None;
         job.error
     }
@@ -251,17 +251,17 @@ impl Engine {
     pub fn virtual_is_ready(&self, ticket: Ticket) -> bool {
         let has_result = self
             .calls
-            .get(ticket.0)
+            .get(ticket)
             .is_none_or(|call| call.result.is_some());
         has_result || self.current_virtual(ticket).is_some()
     }
 
     /// The job of a virtual transfer, if it is its turn.
     fn current_virtual(&self, ticket: Ticket) -> Option<(ChannelId, u64)> {
-        let PendingOn::Virtual(id, number) = self.calls.get(ticket.0)?.pending_on else {
+        let PendingOn::Virtual(id, number) = self.calls.get(ticket)?.pending_on else {
             return None;
         };
-        let channel = self.channels.get(id.0)?;
+        let channel = self.channels.get(id)?;
         channel.is_current(number).then_some((id, number))
     }
 }

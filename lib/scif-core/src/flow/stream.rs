@@ -6,9 +6,10 @@ use scif_abi::message::{Message, NodeMessage};
 use scif_abi::trace::What;
 use scif_abi::{NodeId, PortId};
 
+use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
-use crate::connection::{Connection, ConnectionId, Notify, Phase};
-use crate::endpoint::{Attempt, Endpoint, EndpointId, EndpointState};
+use crate::connection::{Connection, Notify, Phase};
+use crate::endpoint::{Attempt, Endpoint, EndpointState};
 use crate::engine::Engine;
 use crate::flow::connect::ConnectMode;
 use crate::queue_pair::rings::{Moved, RingError};
@@ -53,7 +54,7 @@ impl Engine {
         id: ConnectionId,
         bytes: &[u8],
     ) -> Result<usize, RingError> {
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return Ok(0);
         };
         let Some(rings) = &mut connection.rings else {
@@ -117,7 +118,7 @@ impl Engine {
         id: ConnectionId,
         buffer: &mut [u8],
     ) -> Result<Moved, RingError> {
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return Ok(Moved::Bytes(0));
         };
         let Some(rings) = &mut connection.rings else {
@@ -169,7 +170,7 @@ impl Engine {
         mem: &mut dyn Memory,
         id: ConnectionId,
     ) -> Result<Readiness, RingError> {
-        let connection = self.connections.get_mut(id.0);
+        let connection = self.connections.get_mut(id);
         let Some(connection) = connection else {
             return Ok(Readiness::empty());
         };
@@ -208,7 +209,7 @@ impl Engine {
         if what == Readiness::OUT && self.defers_wakeup(mem, id) {
             return;
         }
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         let endpoint = connection.endpoint;
@@ -225,7 +226,7 @@ impl Engine {
     /// one several times, is listed once: the notification says "look", not how much, and it is
     /// sent after the last index it is about.
     pub(crate) fn queue_notification(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id.0)
+        if let Some(connection) = self.connections.get_mut(id)
             && !connection.is_notification_queued
         {
             connection.is_notification_queued = true;
@@ -248,7 +249,7 @@ impl Engine {
     /// Sends what one connection owes; false when there was no room for all of it.
     fn send_notifications_of(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
         let own = self.config.node;
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return true;
         };
         connection.resolve_notifications(mem);
@@ -298,7 +299,7 @@ impl Engine {
         }
         let mut credit_updates = core::mem::take(&mut self.credit_updates);
         for id in credit_updates.drain(..) {
-            let Some(connection) = self.connections.get_mut(id.0) else {
+            let Some(connection) = self.connections.get_mut(id) else {
                 continue;
             };
             connection.is_credit_update_due = false;
@@ -318,7 +319,7 @@ impl Engine {
     /// endpoint that the peer has gone. Nothing is read from the ring any more.
     pub(crate) fn reset_connection(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         self.stats.rings_reset += 1;
-        let Some(connection) = self.connections.get_mut(id.0) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
         let (count, local, peer) = (self.stats.rings_reset, connection.local, connection.peer);
@@ -337,7 +338,7 @@ impl Engine {
             self.disconnect(mem, id);
         }
         if let Some(endpoint) = endpoint {
-            if let Some(endpoint) = self.endpoints.get_mut(endpoint.0) {
+            if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
                 endpoint.state = EndpointState::Disconnected;
             }
             self.end_responses(id);

@@ -14,21 +14,16 @@ use scif_abi::trace::What;
 use scif_abi::{Error, NodeId};
 
 use crate::base::config::Owner;
+use crate::base::ids::{ChannelId, ConnectionId, EndpointId, RemoteWindowId, Ticket, WindowId};
 use crate::base::memory::{Memory, Place};
 use crate::base::quota::Resource;
-use crate::connection::ConnectionId;
-use crate::endpoint::EndpointId;
+
 use crate::engine::Engine;
 use crate::flow::fence::Marks;
-use crate::flow::map::RemoteWindowId;
+
 use crate::rma::copy_engine::{CopyEngine, CpuEngine, SubmitError, Submitted};
 use crate::rma::job::{Job, Step};
 use crate::rma::span::{Backing, Span};
-use crate::window::WindowId;
-
-/// Names a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ChannelId(pub(crate) u64);
 
 /// Bytes copied for one channel before the next one gets its turn.
 const SLICE_BYTES: u64 = 64 << 10;
@@ -43,7 +38,7 @@ const CROWDED_JOBS: usize = MAX_JOBS / 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A call.
-    Call(u64),
+    Call(Ticket),
     /// The peer, which sent WAIT with this word.
     Peer(u64),
 }
@@ -135,7 +130,7 @@ impl Engine {
         budget: usize,
     ) -> bool {
         for channel in core::mem::take(&mut self.forgotten) {
-            copier.forget(channel.0);
+            copier.forget(channel.number());
         }
         self.collect(mem, copier);
         for id in core::mem::take(&mut self.full) {
@@ -149,7 +144,7 @@ impl Engine {
                 SliceEnd::More => self.push_active(id),
                 SliceEnd::Full => self.full.push(id),
                 SliceEnd::Idle => {
-                    if let Some(channel) = self.channels.get_mut(id.0) {
+                    if let Some(channel) = self.channels.get_mut(id) {
                         channel.is_active = false;
                     }
                     self.drop_channel_if_done(id);
@@ -177,12 +172,12 @@ impl Engine {
     fn collect(&mut self, mem: &mut dyn Memory, copier: &mut dyn CopyEngine) {
         let mut busy = core::mem::take(&mut self.busy);
         busy.retain(|id| {
-            let Some(channel) = self.channels.get_mut(id.0) else {
+            let Some(channel) = self.channels.get_mut(*id) else {
                 return false;
             };
-            channel.completed = channel.completed.max(copier.completed(mem, id.0));
+            channel.completed = channel.completed.max(copier.completed(mem, id.number()));
             self.retire(mem, *id);
-            let stays = self.channels.get_mut(id.0).is_some_and(|channel| {
+            let stays = self.channels.get_mut(*id).is_some_and(|channel| {
                 channel.is_busy = channel.last_cookie > channel.completed;
                 channel.is_busy
             });
@@ -204,7 +199,7 @@ impl Engine {
     ) -> SliceEnd {
         let mut share = SLICE_BYTES.min(*budget);
         while share > 0 {
-            let Some(channel) = self.channels.get_mut(id.0) else {
+            let Some(channel) = self.channels.get_mut(id) else {
                 return SliceEnd::Idle;
             };
             let Some(job) = channel.jobs.get_mut(channel.submitted) else {
@@ -237,7 +232,7 @@ impl Engine {
                 Step::Submit(descriptor, by_cpu) => {
                     let mut cpu = CpuEngine;
                     let engine: &mut dyn CopyEngine = if by_cpu { &mut cpu } else { copier };
-                    match engine.submit(mem, id.0, &descriptor) {
+                    match engine.submit(mem, id.number(), &descriptor) {
                         Ok(Submitted::Done) => {}
                         Ok(Submitted::Later(cookie)) => {
                             job.cookie = cookie;
@@ -273,7 +268,7 @@ impl Engine {
     pub(crate) fn queue(&mut self, connection: ConnectionId, mut job: Job) -> Result<u64, Error> {
         let id = self.channel(connection)?;
         let full = |channel: &Channel| channel.jobs.len() >= MAX_JOBS;
-        if self.channels.get(id.0).is_none_or(full) {
+        if self.channels.get(id).is_none_or(full) {
             return Err(Error::NoMemory);
         }
         if !job.is_for_peer {
@@ -282,7 +277,7 @@ impl Engine {
         if let Some(owner) = job.owner {
             self.quotas.charge(owner, Resource::Transfers, 1)?;
         }
-        let Some(channel) = self.channels.get_mut(id.0) else {
+        let Some(channel) = self.channels.get_mut(id) else {
             return Err(Error::NoMemory);
         };
         let number = channel.issued();
@@ -300,14 +295,14 @@ impl Engine {
 
     /// Who owns the endpoint of a connection, as long as it has one.
     pub(crate) fn owner_of(&self, id: ConnectionId) -> Option<Owner> {
-        let endpoint = self.connections.get(id.0)?.endpoint?;
-        Some(self.endpoints.get(endpoint.0)?.owner)
+        let endpoint = self.connections.get(id)?.endpoint?;
+        Some(self.endpoints.get(endpoint)?.owner)
     }
 
     /// Whether so many jobs of a connection's owner can be queued.
     pub(crate) fn has_room(&mut self, id: ConnectionId, jobs: usize) -> Result<bool, Error> {
         let channel = self.channel(id)?;
-        let channel = self.channels.get(channel.0);
+        let channel = self.channels.get(channel);
         let is_free = channel.is_some_and(|channel| channel.jobs.len() + jobs <= MAX_JOBS);
         let owner = self.owner_of(id);
         let may = |owner| self.quotas.check(owner, Resource::Transfers, jobs as u64);
@@ -317,7 +312,7 @@ impl Engine {
     /// The channel of a connection, made when it is first needed.
     pub(crate) fn channel(&mut self, id: ConnectionId) -> Result<ChannelId, Error> {
         let process = self.owner_of(id).map_or(0, |owner| owner.process);
-        let connection = self.connections.get_mut(id.0).ok_or(Error::NotConnected)?;
+        let connection = self.connections.get_mut(id).ok_or(Error::NotConnected)?;
         if let Some(channel) = connection.channel {
             return Ok(channel);
         }
@@ -337,13 +332,13 @@ impl Engine {
             is_busy: false,
         };
         let channel = self.channels.insert(channel).ok_or(Error::NoMemory)?;
-        connection.channel = Some(ChannelId(channel));
-        Ok(ChannelId(channel))
+        connection.channel = Some(channel);
+        Ok(channel)
     }
 
     /// There may be something to submit.
     pub(crate) fn activate(&mut self, id: ChannelId) {
-        if let Some(channel) = self.channels.get_mut(id.0)
+        if let Some(channel) = self.channels.get_mut(id)
             && !channel.is_active
         {
             channel.is_active = true;
@@ -353,14 +348,14 @@ impl Engine {
 
     /// Puts a channel behind those of its process.
     fn push_active(&mut self, id: ChannelId) {
-        if let Some(channel) = self.channels.get(id.0) {
+        if let Some(channel) = self.channels.get(id) {
             self.active.push(channel.process, id);
         }
     }
 
     /// Ends the jobs at the front that have completed, and the waits for them.
     pub(crate) fn retire(&mut self, mem: &mut dyn Memory, id: ChannelId) {
-        while let Some(channel) = self.channels.get_mut(id.0) {
+        while let Some(channel) = self.channels.get_mut(id) {
             let completed = channel.completed;
             let is_done = |job: &mut Job| job.cookie <= completed;
             if channel.submitted == 0 {
@@ -404,7 +399,7 @@ impl Engine {
     }
 
     fn release_local(&mut self, id: WindowId) {
-        if let Some(window) = self.windows.local.get_mut(id.0) {
+        if let Some(window) = self.windows.local.get_mut(id) {
             window.jobs = window.jobs.saturating_sub(1);
             self.free_window_if_gone(id);
         }
@@ -427,14 +422,14 @@ impl Engine {
     pub(crate) fn add_wait(&mut self, id: ChannelId, until: u64, waiter: Waiter) {
         self.wait_count += 1;
         let key = (until, self.wait_count);
-        if let Some(channel) = self.channels.get_mut(id.0) {
+        if let Some(channel) = self.channels.get_mut(id) {
             channel.waiters.insert(key, waiter);
         }
     }
 
     /// Ends the waits for jobs that are retired.
     fn end_waits(&mut self, mem: &mut dyn Memory, id: ChannelId) {
-        while let Some(channel) = self.channels.get_mut(id.0) {
+        while let Some(channel) = self.channels.get_mut(id) {
             channel.marks.forget(channel.retired);
             let Some(entry) = channel.waiters.first_entry() else {
                 break;
@@ -468,7 +463,7 @@ impl Engine {
         let Some(id) = connection else {
             return;
         };
-        if let Some(connection) = self.connections.get(id.0) {
+        if let Some(connection) = self.connections.get(id) {
             let body = body(connection.remote);
             self.post_peer(mem, id, body);
         }
@@ -477,7 +472,7 @@ impl Engine {
     /// The endpoint of a channel was closed: jobs run on, waits end.
     pub(crate) fn detach_channel(&mut self, id: ChannelId, endpoint: EndpointId) {
         self.end_all_waits(id);
-        if let Some(channel) = self.channels.get_mut(id.0) {
+        if let Some(channel) = self.channels.get_mut(id) {
             channel.connection = None;
             if !channel.jobs.is_empty() {
                 channel.departing = Some(endpoint);
@@ -489,7 +484,7 @@ impl Engine {
 
     /// Forgets who waits for a channel's jobs. Waiting calls have been ended otherwise.
     fn end_all_waits(&mut self, id: ChannelId) {
-        let Some(channel) = self.channels.get_mut(id.0) else {
+        let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
         let node = channel.node;
@@ -505,10 +500,10 @@ impl Engine {
     /// have completed.
     pub(crate) fn cancel_channels(&mut self, node: NodeId) {
         let with_node = self.channels.iter().filter(|(_, c)| c.node == node);
-        let ids: Vec<ChannelId> = with_node.map(|(id, _)| ChannelId(id)).collect();
+        let ids: Vec<ChannelId> = with_node.map(|(id, _)| id).collect();
         for id in ids {
             self.end_all_waits(id);
-            let Some(channel) = self.channels.get_mut(id.0) else {
+            let Some(channel) = self.channels.get_mut(id) else {
                 continue;
             };
             let completed = channel.completed;
@@ -538,10 +533,10 @@ impl Engine {
     }
 
     fn drop_channel_if_done(&mut self, id: ChannelId) {
-        let done = self.channels.get(id.0).is_some_and(|channel| {
+        let done = self.channels.get(id).is_some_and(|channel| {
             channel.jobs.is_empty() && channel.connection.is_none() && !channel.is_active
         });
-        if done && let Some(channel) = self.channels.remove(id.0) {
+        if done && let Some(channel) = self.channels.remove(id) {
             self.forgotten.push(id);
             if let Some(endpoint) = channel.departing {
                 self.end_departure(endpoint);
@@ -551,7 +546,7 @@ impl Engine {
 
     /// Nobody carries out virtual job `number` any more.
     pub(crate) fn end_virtual(&mut self, id: ChannelId, number: u64) {
-        let job = self.channels.get_mut(id.0).and_then(|c| c.job_mut(number));
+        let job = self.channels.get_mut(id).and_then(|c| c.job_mut(number));
         if let Some(job) = job {
             job.call = None;
             job.is_over = true;
@@ -565,7 +560,7 @@ fn hold(windows: &mut crate::window::Windows, span: &Span) {
     match &span.backing {
         Backing::Local(ids) => {
             for id in ids {
-                if let Some(window) = windows.local.get_mut(id.0) {
+                if let Some(window) = windows.local.get_mut(*id) {
                     window.jobs += 1;
                 }
             }

@@ -3,6 +3,7 @@
 use scif_abi::Error;
 
 use crate::base::config::Owner;
+use crate::base::ids::Ticket;
 use crate::base::memory::Place;
 use crate::flow::rma::Direction;
 use crate::rma::copy_engine::{CopyEngine, CpuEngine, Descriptor};
@@ -50,7 +51,7 @@ pub(crate) enum Work {
 pub(crate) struct Job {
     pub(crate) work: Work,
     /// The call that ends with it.
-    pub(crate) call: Option<u64>,
+    pub(crate) call: Option<Ticket>,
     /// Cookie of its last descriptor that completes later; 0: none.
     pub(crate) cookie: u64,
     /// Why it failed.

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use scif_abi::Error;
 use scif_abi::flags::Protection;
 
+use crate::base::ids::{RemoteWindowId, WindowId};
 use crate::base::memory::Place;
-use crate::flow::map::RemoteWindowId;
+
 use crate::window::pages::{Chunks, PinId};
-use crate::window::{Space, WindowId, WindowState, Windows};
+use crate::window::{Space, WindowState, Windows};
 
 /// Which windows or pages a span is in. It counts as a job in each window until it is released.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Span {
     /// `ENXIO`: not all registered. `EACCES`: `need` is not allowed everywhere.
     pub(crate) fn local(
         windows: &Windows,
-        space: &Space,
+        space: &Space<WindowId>,
         offset: i64,
         length: u64,
         need: Protection,
@@ -67,7 +68,7 @@ impl Span {
             if ids.is_empty() {
                 first = start;
             }
-            ids.push(WindowId(slot.id));
+            ids.push(slot.id);
         }
         if !is_allowed {
             return Err(Error::AccessDenied);
@@ -82,7 +83,7 @@ impl Span {
     /// As `own`.
     pub(crate) fn remote(
         windows: &Windows,
-        space: &Space,
+        space: &Space<RemoteWindowId>,
         offset: i64,
         length: u64,
         need: Protection,
@@ -92,7 +93,7 @@ impl Span {
         let mut first = offset;
         for found in space.covering(offset, length) {
             let (start, slot) = found?;
-            let id = RemoteWindowId(slot.id);
+            let id = slot.id;
             let window = windows.remote(id).ok_or(Error::NoSuchAddress)?;
             is_allowed &= window.protection.contains(need);
             if ids.is_empty() {
@@ -126,7 +127,7 @@ impl Span {
         match &self.backing {
             Backing::Local(ids) => {
                 let id = ids.get(self.window)?;
-                windows.local.get(id.0).map(|window| &window.chunks)
+                windows.local.get(*id).map(|window| &window.chunks)
             }
             Backing::Remote(ids) => {
                 let id = ids.get(self.window)?;

@@ -9,6 +9,7 @@ use scif_abi::{Error, PortId};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::bed::{BOTH, BUS, Bed, End, FIXED, PAGE, RAM_BYTES};
+use crate::base::table::Key;
 use crate::engine::Engine;
 use crate::window::Remote;
 use crate::{Direction, DownReason, Local, Memory, Rma, Signal, WindowState};
@@ -31,7 +32,7 @@ fn victim() -> Victim {
     let mut bed = Bed::new(2);
     let (a, _) = bed.connect(0, 1);
     let engine = &bed.nodes[0].engine;
-    let id = engine.endpoint(a.id).unwrap().connection.unwrap().0;
+    let id = engine.endpoint(a.id).unwrap().connection.unwrap().number();
     Victim { bed, a, id }
 }
 
@@ -60,7 +61,9 @@ impl Victim {
             waiter: 5,
         });
         let id = self.loans().into_iter().find(|id| !before.contains(id))?;
-        let Some(Remote::Granted(page_list)) = self.engine().windows.remote.get(id) else {
+        let Some(Remote::Granted(page_list)) =
+            self.engine().windows.remote.get(Key::from_number(id))
+        else {
             return None;
         };
         let address = page_list.exported(&self.bed.nodes[0].memory)?;
@@ -70,7 +73,7 @@ impl Victim {
     fn loans(&self) -> Vec<u64> {
         let all = self.engine().windows.remote.iter();
         let lent = all.filter(|(_, remote)| matches!(remote, Remote::Granted(_)));
-        lent.map(|(id, _)| id).collect()
+        lent.map(|(id, _)| id.number()).collect()
     }
 
     /// Fills in a structure: entries of address and count for each chunk.
@@ -195,7 +198,8 @@ fn grants_without_sense_fail_the_call() {
             .bed
             .start_register(a, &pages, 0, BOTH, FIXED)
             .unwrap();
-        let window = victim.engine().windows.local.iter().next().unwrap().0;
+        let (window, _) = victim.engine().windows.local.iter().next().unwrap();
+        let window = window.number();
         victim.say(NodeMessage::AllocGrant {
             user_window: 1,
             address,
@@ -214,10 +218,11 @@ fn answers_out_of_turn_change_nothing() {
     let (a, requester) = (victim.a, victim.id);
     let pages = victim.bed.pin(0, &[1]);
     victim.bed.register(a, &pages, 0, BOTH);
-    let window = victim.engine().windows.local.iter().next().unwrap().0;
+    let (window, _) = victim.engine().windows.local.iter().next().unwrap();
+    let window = window.number();
     let (engine, memory) = victim.bed.engine(a);
     let mark = engine.fence_mark(memory, a.id, 2).unwrap();
-    let waiter = mark.0;
+    let waiter = mark.number();
     let user_window = 3;
     for owner_window in [0, window, window + 1, u64::MAX] {
         let owner = requester;

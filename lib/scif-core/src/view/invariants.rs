@@ -2,9 +2,11 @@
 
 use core::fmt;
 
+use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::quota::{Resource, Scope};
+use crate::base::table::Key;
 use crate::connection::{Connection, Phase};
-use crate::endpoint::{Endpoint, EndpointId, EndpointState};
+use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
 
 /// A rule that does not hold, and the number of what breaks it.
@@ -22,11 +24,14 @@ impl fmt::Display for Violation {
     }
 }
 
-pub(crate) fn rule(holds: bool, rule: &'static str, subject: u64) -> Result<(), Violation> {
+pub(crate) fn rule(holds: bool, rule: &'static str, subject: impl Key) -> Result<(), Violation> {
     if holds {
         Ok(())
     } else {
-        Err(Violation { rule, subject })
+        Err(Violation {
+            rule,
+            subject: subject.number(),
+        })
     }
 }
 
@@ -47,15 +52,15 @@ impl Engine {
         self.check_memory()
     }
 
-    fn check_endpoint(&self, id: u64, endpoint: &Endpoint) -> Result<(), Violation> {
-        let connection = endpoint.connection.and_then(|c| self.connections.get(c.0));
+    fn check_endpoint(&self, id: EndpointId, endpoint: &Endpoint) -> Result<(), Violation> {
+        let connection = endpoint.connection.and_then(|c| self.connections.get(c));
         rule(
             endpoint.connection.is_some() == connection.is_some(),
             "an endpoint's connection exists",
             id,
         )?;
         rule(
-            connection.is_none_or(|c| c.endpoint == Some(EndpointId(id))),
+            connection.is_none_or(|c| c.endpoint == Some(id)),
             "a connection refers back to its endpoint",
             id,
         )?;
@@ -83,7 +88,7 @@ impl Engine {
             id,
         )?;
         rule(
-            !listening || self.ports.listener(endpoint.port) == Some(EndpointId(id)),
+            !listening || self.ports.listener(endpoint.port) == Some(id),
             "a listener is registered at its port",
             id,
         )?;
@@ -109,11 +114,11 @@ impl Engine {
         )
     }
 
-    fn check_connection(&self, id: u64, connection: &Connection) -> Result<(), Violation> {
+    fn check_connection(&self, id: ConnectionId, connection: &Connection) -> Result<(), Violation> {
         rule(
             connection
                 .endpoint
-                .is_none_or(|e| self.endpoints.get(e.0).is_some()),
+                .is_none_or(|e| self.endpoints.get(e).is_some()),
             "a connection's endpoint exists",
             id,
         )?;
@@ -152,10 +157,9 @@ impl Engine {
             connection.phase,
             Phase::Requested | Phase::Withdrawn | Phase::Granted | Phase::Closing
         );
-        let has_timer = connection.deadline.is_some_and(|d| {
-            self.timers
-                .contains(&(d, crate::connection::ConnectionId(id)))
-        });
+        let has_timer = connection
+            .deadline
+            .is_some_and(|d| self.timers.contains(&(d, id)));
         rule(
             connection.deadline.is_some() == has_timer && (timed || !has_timer),
             "timers and deadlines agree",
@@ -185,7 +189,7 @@ impl Engine {
             count as u64,
         )?;
         for (port, listener) in self.ports.listeners() {
-            let endpoint = self.endpoints.get(listener.0);
+            let endpoint = self.endpoints.get(listener);
             rule(
                 endpoint.is_some_and(|e| e.port == port && e.state == EndpointState::Listening),
                 "a registered listener listens at its port",

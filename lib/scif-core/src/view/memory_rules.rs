@@ -4,11 +4,13 @@ use alloc::collections::BTreeMap;
 
 use scif_abi::NodeId;
 
+use crate::base::ids::{ChannelId, ConnectionId, RemoteWindowId, WindowId};
 use crate::base::quota::Resource;
-use crate::connection::{Connection, ConnectionId};
+use crate::base::table::Key;
+use crate::connection::Connection;
 use crate::engine::Engine;
-use crate::flow::map::RemoteWindowId;
-use crate::rma::channel::{Channel, ChannelId};
+
+use crate::rma::channel::Channel;
 use crate::rma::job::Work;
 use crate::rma::span::{Backing, Span};
 use crate::view::invariants::{Violation, rule};
@@ -21,32 +23,32 @@ impl Engine {
             self.check_spaces(id, connection)?;
             self.check_calls_of(id, connection)?;
         }
-        self.check_own_windows()?;
+        self.check_local_windows()?;
         self.check_remote_windows()?;
         self.check_uses()?;
         for (id, channel) in self.channels.iter() {
-            self.check_channel(ChannelId(id), channel)?;
+            self.check_channel(id, channel)?;
         }
         self.check_calls()?;
         self.check_accounts()?;
-        self.check_burdens()
+        self.check_peer_usage()
     }
 
-    fn check_spaces(&self, id: u64, connection: &Connection) -> Result<(), Violation> {
+    fn check_spaces(&self, id: ConnectionId, connection: &Connection) -> Result<(), Violation> {
         check_space(&connection.local_space)?;
         check_space(&connection.remote_space)?;
         for (offset, slot) in connection.local_space.iter() {
             let window = self.windows.local.get(slot.id);
             let fits = window.is_some_and(|window| {
-                window.connection == Some(ConnectionId(id))
+                window.connection == Some(id)
                     && (window.offset, window.chunks.bytes()) == (offset, slot.bytes)
             });
             rule(fits, "an own space and its windows agree", slot.id)?;
         }
         for (offset, slot) in connection.remote_space.iter() {
-            let window = self.windows.remote(RemoteWindowId(slot.id));
+            let window = self.windows.remote(slot.id);
             let fits = window.is_some_and(|window| {
-                window.connection == Some(ConnectionId(id))
+                window.connection == Some(id)
                     && window.pending_reply == PendingReply::None
                     && (window.offset, window.chunks.bytes()) == (offset, slot.bytes)
             });
@@ -63,18 +65,14 @@ impl Engine {
         )
     }
 
-    fn check_own_windows(&self) -> Result<(), Violation> {
+    fn check_local_windows(&self) -> Result<(), Violation> {
         for (id, window) in self.windows.local.iter() {
-            let connection = window.connection.map(|id| self.connections.get(id.0));
-            let is_notification_queued = connection.is_none_or(|connection| {
+            let connection = window.connection.map(|id| self.connections.get(id));
+            let is_listed = connection.is_none_or(|connection| {
                 let slot = connection.and_then(|c| c.local_space.holding(window.offset));
                 slot.is_some_and(|(_, slot)| slot.id == id)
             });
-            rule(
-                is_notification_queued,
-                "a window is in its connection's space",
-                id,
-            )?;
+            rule(is_listed, "a window is in its connection's space", id)?;
             rule(
                 window.state != WindowState::Gone || window.jobs > 0,
                 "a window that nothing uses is freed",
@@ -94,18 +92,18 @@ impl Engine {
             let Remote::Window(window) = remote else {
                 continue;
             };
-            let connection = window.connection.map(|id| self.connections.get(id.0));
-            let is_notification_queued = connection.is_none_or(|connection| {
+            let connection = window.connection.map(|id| self.connections.get(id));
+            let is_listed = connection.is_none_or(|connection| {
                 let slot = connection.and_then(|c| c.remote_space.holding(window.offset));
                 slot.is_some_and(|(_, slot)| slot.id == id)
             });
             rule(
-                is_notification_queued,
+                is_listed,
                 "a peer's window is in its connection's space",
                 id,
             )?;
             rule(
-                !window.can_reply() || self.ended.contains(&RemoteWindowId(id)),
+                !window.can_reply() || self.ended.contains(&id),
                 "the owner of a window that nothing uses will be told",
                 id,
             )?;
@@ -129,7 +127,7 @@ impl Engine {
             rule(
                 window.is_none_or(|window| window.mapped >= pages),
                 "pages that were got count as mapped",
-                id.0,
+                id,
             )?;
         }
         Ok(())
@@ -137,8 +135,8 @@ impl Engine {
 
     /// Each window counts the jobs that use it.
     fn check_uses(&self) -> Result<(), Violation> {
-        let mut own: BTreeMap<u64, u32> = BTreeMap::new();
-        let mut remote: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut own: BTreeMap<WindowId, u32> = BTreeMap::new();
+        let mut remote: BTreeMap<RemoteWindowId, u32> = BTreeMap::new();
         let jobs = self.channels.iter().flat_map(|(_, channel)| &channel.jobs);
         for span in jobs.flat_map(|job| job.work.spans()) {
             count_uses(span, &mut own, &mut remote);
@@ -162,35 +160,35 @@ impl Engine {
     }
 
     fn check_channel(&self, id: ChannelId, channel: &Channel) -> Result<(), Violation> {
-        let connection = channel.connection.map(|id| self.connections.get(id.0));
+        let connection = channel.connection.map(|id| self.connections.get(id));
         rule(
             connection.is_none_or(|c| c.is_some_and(|c| c.channel == Some(id))),
             "a channel's connection refers back to it",
-            id.0,
+            id,
         )?;
         rule(
             channel.submitted <= channel.jobs.len(),
             "no more jobs are submitted than queued",
-            id.0,
+            id,
         )?;
         let current = channel.jobs.get(channel.submitted);
-        let pending_on = |work: &Work| matches!(work, Work::Virtual(_));
+        let is_virtual = |work: &Work| matches!(work, Work::Virtual(_));
         rule(
-            current.is_none_or(|job| self.is_queued(id) || !job.is_over && pending_on(&job.work)),
+            current.is_none_or(|job| self.is_queued(id) || !job.is_over && is_virtual(&job.work)),
             "what can be submitted gets its turn",
-            id.0,
+            id,
         )?;
         rule(
             !channel.jobs.is_empty() || connection.is_some() || self.is_queued(id),
             "a channel that nobody needs is freed",
-            id.0,
+            id,
         )?;
         rule(
             channel
                 .waits()
                 .all(|until| until > channel.retired && until <= channel.issued()),
-            "pending_on are for jobs that are queued",
-            id.0,
+            "waits are for jobs that are queued",
+            id,
         )
     }
 
@@ -199,12 +197,12 @@ impl Engine {
         self.active.contains(&id) || self.full.contains(&id)
     }
 
-    fn check_calls_of(&self, id: u64, connection: &Connection) -> Result<(), Violation> {
+    fn check_calls_of(&self, id: ConnectionId, connection: &Connection) -> Result<(), Violation> {
         for call in &connection.calls {
             let pending_on = self
                 .calls
                 .get(*call)
-                .is_some_and(|call| call.result.is_none() && call.connection == ConnectionId(id));
+                .is_some_and(|call| call.result.is_none() && call.connection == id);
             rule(pending_on, "a connection's calls wait", *call)?;
         }
         Ok(())
@@ -212,10 +210,10 @@ impl Engine {
 
     fn check_calls(&self) -> Result<(), Violation> {
         for (id, call) in self.calls.iter().filter(|(_, call)| call.result.is_none()) {
-            let connection = self.connections.get(call.connection.0);
+            let connection = self.connections.get(call.connection);
             rule(
                 connection.is_some_and(|connection| connection.calls.contains(&id)),
-                "a call that pending_on is known to its connection",
+                "a call that waits is known to its connection",
                 id,
             )?;
         }
@@ -244,7 +242,7 @@ impl Engine {
         self.check_quota(Resource::Transfers, transfers)
     }
 
-    fn check_burdens(&self) -> Result<(), Violation> {
+    fn check_peer_usage(&self) -> Result<(), Violation> {
         let mut peer_usages: BTreeMap<NodeId, PeerUsage> = BTreeMap::new();
         for (_, remote) in self.windows.remote.iter() {
             match remote {
@@ -285,7 +283,7 @@ impl Engine {
     }
 }
 
-fn check_space(space: &Space) -> Result<(), Violation> {
+fn check_space<K: Key>(space: &Space<K>) -> Result<(), Violation> {
     let mut free = 0;
     for (offset, slot) in space.iter() {
         rule(offset >= free, "windows do not overlap", slot.id)?;
@@ -294,12 +292,16 @@ fn check_space(space: &Space) -> Result<(), Violation> {
     Ok(())
 }
 
-fn count_uses(span: &Span, own: &mut BTreeMap<u64, u32>, remote: &mut BTreeMap<u64, u32>) {
+fn count_uses(
+    span: &Span,
+    own: &mut BTreeMap<WindowId, u32>,
+    remote: &mut BTreeMap<RemoteWindowId, u32>,
+) {
     match &span.backing {
-        Backing::Local(ids) => ids.iter().for_each(|id| *own.entry(id.0).or_default() += 1),
+        Backing::Local(ids) => ids.iter().for_each(|id| *own.entry(*id).or_default() += 1),
         Backing::Remote(ids) => ids
             .iter()
-            .for_each(|id| *remote.entry(id.0).or_default() += 1),
+            .for_each(|id| *remote.entry(*id).or_default() += 1),
         Backing::Pages(..) => {}
     }
 }

@@ -4,11 +4,12 @@ use scif_abi::flags::Protection;
 use scif_abi::{NodeId, Port, PortId};
 
 use crate::base::config::Owner;
+use crate::base::ids::{EndpointId, RemoteWindowId};
 use crate::base::quota::{Resource, Scope};
 use crate::base::stats::Stats;
-use crate::endpoint::{EndpointId, EndpointState};
+use crate::endpoint::EndpointState;
 use crate::engine::Engine;
-use crate::flow::map::RemoteWindowId;
+
 use crate::node::link::LinkState;
 use crate::window::{PendingReply, Remote, Window, WindowState};
 
@@ -150,7 +151,7 @@ impl Engine {
             .filter(|(_, e)| e.owns_port)
             .map(|(id, endpoint)| PortInfo {
                 port: endpoint.port,
-                endpoint: EndpointId(id),
+                endpoint: id,
                 state: endpoint.state,
                 requests: endpoint.requests.len(),
                 backlog: endpoint.backlog,
@@ -161,9 +162,9 @@ impl Engine {
     /// All endpoints with a connection, in no particular order.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionInfo> {
         self.endpoints.iter().filter_map(|(id, endpoint)| {
-            let connection = self.connections.get(endpoint.connection?.0)?;
+            let connection = self.connections.get(endpoint.connection?)?;
             Some(ConnectionInfo {
-                endpoint: EndpointId(id),
+                endpoint: id,
                 local: PortId::new(self.config.node, endpoint.port),
                 peer: endpoint.peer,
                 state: endpoint.state,
@@ -182,7 +183,7 @@ impl Engine {
         let info = |window: &Window| WindowInfo {
             endpoint: window
                 .connection
-                .and_then(|id| self.connections.get(id.0))
+                .and_then(|id| self.connections.get(id))
                 .and_then(|connection| connection.endpoint),
             local: PortId::new(self.config.node, window.ends.local),
             peer: window.ends.peer,
@@ -208,7 +209,7 @@ impl Engine {
             };
             let owner = window.connection.and_then(|id| self.owner_of(id));
             Some(MappingInfo {
-                window: RemoteWindowId(id),
+                window: id,
                 user: owner.map(|owner| owner.user),
                 local: PortId::new(self.config.node, window.ends.local),
                 peer: window.ends.peer,
@@ -250,13 +251,13 @@ impl Engine {
 
     /// Where an endpoint is bound (port 0 when it is not); `None` when there is no such endpoint.
     pub fn local_port(&self, id: EndpointId) -> Option<PortId> {
-        let endpoint = self.endpoints.get(id.0)?;
+        let endpoint = self.endpoints.get(id)?;
         Some(PortId::new(self.config.node, endpoint.port))
     }
 
     /// The other end of a connected or disconnected endpoint.
     pub fn peer(&self, id: EndpointId) -> Option<PortId> {
-        let endpoint = self.endpoints.get(id.0)?;
+        let endpoint = self.endpoints.get(id)?;
         matches!(
             endpoint.state,
             EndpointState::Connected | EndpointState::Disconnected
@@ -266,6 +267,6 @@ impl Engine {
 
     /// The state of an endpoint; `None` when there is no such endpoint.
     pub fn state(&self, id: EndpointId) -> Option<EndpointState> {
-        self.endpoints.get(id.0).map(|endpoint| endpoint.state)
+        self.endpoints.get(id).map(|endpoint| endpoint.state)
     }
 }

@@ -15,16 +15,12 @@ use scif_abi::limits::MAX_WINDOWS;
 use scif_abi::{Error, NodeId};
 
 use crate::base::config::Owner;
-use crate::base::table::Slab;
-use crate::connection::{ConnectionId, Ends};
-use crate::endpoint::EndpointId;
-use crate::flow::map::RemoteWindowId;
+use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId, Ticket, WindowId};
+use crate::base::table::Table;
+use crate::connection::Ends;
+
 use crate::window::page_list::PageListBuffer;
 use crate::window::pages::{Chunks, PinId};
-
-/// Names an own window; what peers see as "the owner's id".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct WindowId(pub(crate) u64);
 
 /// Where an own window stands with the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +76,7 @@ pub(crate) struct Window {
     /// Own jobs that read or write it.
     pub(crate) jobs: u32,
     /// The call that waits for it.
-    pub(crate) call: Option<u64>,
+    pub(crate) call: Option<Ticket>,
     /// The endpoint that was closed while the peer could read or write it.
     pub(crate) departing: Option<EndpointId>,
     /// When (ns) the peer was asked last.
@@ -135,20 +131,28 @@ pub(crate) struct RemoteWindow {
 
 /// A stretch of a registered address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot {
-    /// Id of the window.
-    pub(crate) id: u64,
+pub(crate) struct Slot<K> {
+    /// The window.
+    pub(crate) id: K,
     pub(crate) bytes: u64,
 }
 
 /// A registered address space: its windows by offset. They never overlap and end below 2^63.
-#[derive(Debug, Default)]
-pub(crate) struct Space {
-    slots: BTreeMap<i64, Slot>,
+#[derive(Debug)]
+pub(crate) struct Space<K> {
+    slots: BTreeMap<i64, Slot<K>>,
 }
 
-impl Space {
-    pub(crate) fn insert(&mut self, offset: i64, slot: Slot) {
+impl<K> Default for Space<K> {
+    fn default() -> Space<K> {
+        Space {
+            slots: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: Copy> Space<K> {
+    pub(crate) fn insert(&mut self, offset: i64, slot: Slot<K>) {
         self.slots.insert(offset, slot);
     }
 
@@ -157,7 +161,7 @@ impl Space {
     }
 
     /// Forgets all windows; their ids.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = u64> + use<> {
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = K> + use<K> {
         core::mem::take(&mut self.slots)
             .into_values()
             .map(|slot| slot.id)
@@ -167,12 +171,12 @@ impl Space {
         self.slots.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, Slot)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, Slot<K>)> {
         self.slots.iter().map(|(offset, slot)| (*offset, *slot))
     }
 
     /// The window that holds `offset`.
-    pub(crate) fn holding(&self, offset: i64) -> Option<(i64, Slot)> {
+    pub(crate) fn holding(&self, offset: i64) -> Option<(i64, Slot<K>)> {
         let (start, slot) = self.slots.range(..=offset).next_back()?;
         let into = offset.checked_sub(*start)?;
         (into.unsigned_abs() < slot.bytes).then_some((*start, *slot))
@@ -183,7 +187,7 @@ impl Space {
         &self,
         offset: i64,
         end: i64,
-    ) -> impl Iterator<Item = (i64, Slot)> + '_ {
+    ) -> impl Iterator<Item = (i64, Slot<K>)> + '_ {
         let before = self.holding(offset).filter(|(start, _)| *start < offset);
         let inside = self.slots.range(offset..end.max(offset));
         before
@@ -200,7 +204,7 @@ impl Space {
         &self,
         offset: i64,
         length: u64,
-    ) -> impl Iterator<Item = Result<(i64, Slot), Error>> + '_ {
+    ) -> impl Iterator<Item = Result<(i64, Slot<K>), Error>> + '_ {
         let end = range_end(offset, length);
         let mut next = offset;
         core::iter::from_fn(move || {
@@ -245,24 +249,24 @@ pub(crate) struct PeerUsage {
 
 /// All windows of an engine.
 pub(crate) struct Windows {
-    pub(crate) local: Slab<Window>,
-    pub(crate) remote: Slab<Remote>,
+    pub(crate) local: Table<WindowId, Window>,
+    pub(crate) remote: Table<RemoteWindowId, Remote>,
     peer_usages: BTreeMap<NodeId, PeerUsage>,
 }
 
 impl Windows {
     pub(crate) fn new() -> Windows {
         Windows {
-            local: Slab::new(MAX_WINDOWS),
+            local: Table::new(MAX_WINDOWS),
             // Each node has a limit of its own; this one only keeps indices in range.
-            remote: Slab::new(u32::MAX as usize),
+            remote: Table::new(u32::MAX as usize),
             peer_usages: BTreeMap::new(),
         }
     }
 
     /// The window of a peer with this id.
     pub(crate) fn remote(&self, id: RemoteWindowId) -> Option<&RemoteWindow> {
-        match self.remote.get(id.0) {
+        match self.remote.get(id) {
             Some(Remote::Window(window)) => Some(window),
             _ => None,
         }
@@ -270,14 +274,14 @@ impl Windows {
 
     /// The window of a peer with this id.
     pub(crate) fn remote_mut(&mut self, id: RemoteWindowId) -> Option<&mut RemoteWindow> {
-        match self.remote.get_mut(id.0) {
+        match self.remote.get_mut(id) {
             Some(Remote::Window(window)) => Some(window),
             _ => None,
         }
     }
 
     /// The structure with this id that is lent.
-    pub(crate) fn page_list(&self, id: u64) -> Option<&PageListBuffer> {
+    pub(crate) fn page_list(&self, id: RemoteWindowId) -> Option<&PageListBuffer> {
         match self.remote.get(id) {
             Some(Remote::Granted(page_list)) => Some(page_list),
             _ => None,
@@ -308,7 +312,7 @@ mod tests {
     use super::{Slot, Space};
     use scif_abi::Error;
 
-    fn space(slots: &[(i64, u64)]) -> Space {
+    fn space(slots: &[(i64, u64)]) -> Space<u64> {
         let mut space = Space::default();
         for (id, (offset, bytes)) in slots.iter().enumerate() {
             let id = id as u64;
@@ -317,7 +321,7 @@ mod tests {
         space
     }
 
-    fn ids(space: &Space, offset: i64, length: u64) -> Result<Vec<u64>, Error> {
+    fn ids(space: &Space<u64>, offset: i64, length: u64) -> Result<Vec<u64>, Error> {
         space
             .covering(offset, length)
             .map(|slot| slot.map(|(_, slot)| slot.id))
