@@ -29,7 +29,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     /// `dup(listener, "accept")`: takes one connection; waits unless the listener has `O_NONBLOCK`.
     /// `"accept-wait"` and `"accept-now"` wait and do not, whatever it has.
-    /// `dup(endpoint, "window")`, `"cached-window"`, `"own-window"`, `"direct"`: a handle for
+    /// `dup(endpoint, "window")`, `"cached-window"`, `"own-window"`, `"bypass"`: a handle for
     /// mappings; `"memory"`: a memory handle, as opening that path gives it; `"end"`: one for
     /// waiting until nothing of the endpoint is under way once it is closed.
     ///
@@ -54,7 +54,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             b"accept-now" => false,
             b"window" => return self.window_handle(id, caller, Kind::Window),
             b"cached-window" => return self.window_handle(id, caller, Kind::CachedWindow),
-            b"direct" => return self.direct_handle(id, caller),
+            b"bypass" => return self.direct_handle(id, caller),
             b"own-window" => return self.window_handle(id, caller, Kind::OwnWindow),
             b"memory" => return self.memory_handle(id, caller),
             b"end" => return self.window_handle(id, caller, Kind::End),

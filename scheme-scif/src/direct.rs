@@ -1,8 +1,8 @@
-//! Direct clients: programs that work on a connection's rings by themselves.
+//! Bypass clients: programs that work on a connection's rings by themselves.
 //!
-//! A direct handle maps what they need (`scif_abi::bypass::Part`). The daemon is left with what
+//! A bypass handle maps what they need (`scif_abi::bypass::Part`). The daemon is left with what
 //! takes two: waking the peer (`Kick`), and sleeping until the peer has something to tell (`Wait`).
-//! Both work on the endpoint itself as well. Files and direct clients may be used on one endpoint
+//! Both work on the endpoint itself as well. Files and bypass clients may be used on one endpoint
 //! as one likes; they lock each other out, see [`transfer`](crate::transfer).
 
 use scif_abi::bypass::{BypassRecord, Part};
@@ -16,7 +16,7 @@ use crate::handle::{Handle, HandleId, Kind, Mark};
 use crate::object::PAGE;
 use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
 
-/// What a direct handle stands for.
+/// What a bypass handle stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Direct {
     pub id: BypassId,
@@ -27,7 +27,7 @@ pub(crate) struct Direct {
 }
 
 impl<F: Fabric, R: RequestId> Scif<F, R> {
-    /// `dup(endpoint, "direct")`.
+    /// `dup(endpoint, "bypass")`.
     ///
     /// # Errors
     /// `EACCES` when the endpoint's file is not for reading and writing: with the rings one can do
@@ -65,7 +65,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         Ok(0)
     }
 
-    /// `fmap` of a direct handle: `pages` pages at `offset`, all in one part.
+    /// `fmap` of a bypass handle: `pages` pages at `offset`, all in one part.
     ///
     /// # Errors
     /// `EINVAL` outside the parts; `ECONNRESET` when the connection is over and the part is the
@@ -103,7 +103,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         Ok(address)
     }
 
-    /// The endpoint that a handle is for: its own, or that of its direct handle.
+    /// The endpoint that a handle is for: its own, or that of its bypass handle.
     ///
     /// # Errors
     /// `EBADF`, `ENOTTY`.
@@ -117,7 +117,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// `Kick`: tells the peer to look at its rings. Many in one turn are one message.
     ///
     /// # Errors
-    /// `EINVAL` unknown bits; `ENOTCONN`; `EBADF` the endpoint of a direct handle was closed.
+    /// `EINVAL` unknown bits; `ENOTCONN`; `EBADF` the endpoint of a bypass handle was closed.
     pub(crate) fn kick(&mut self, id: HandleId, kicks: u32) -> Result<usize> {
         let kicks = Kicks::from_bits(kicks).ok_or(Error::new(EINVAL))?;
         let endpoint = self.endpoint_of(id)?;
@@ -126,7 +126,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// `Wait`: the readiness of an endpoint, once something of `events` is there. A state without
-    /// transfers ends it as well, and so does the end of a direct handle's endpoint. With a direct
+    /// transfers ends it as well, and so does the end of a bypass handle's endpoint. With a direct
     /// handle it is 0 when windows have gone since its last `Wait`: the client lets go of those it
     /// has mapped, and waits again.
     ///

@@ -30,7 +30,7 @@ pub(crate) struct Handle<R> {
     /// What programs have mapped through it (memory handles keep that with their object), by page
     /// of the offset it was mapped at.
     pub mapped: Ranges<Mark>,
-    /// For how many files it counts for its caller; endpoints and direct handles have limits of
+    /// For how many files it counts for its caller; endpoints and bypass handles have limits of
     /// their own.
     pub files: u64,
 }
@@ -44,7 +44,7 @@ pub(crate) enum Mark {
     Cached(RemoteWindowId, Option<JoinId>),
     /// A memory object that an own window was made of.
     Own(Token),
-    /// What direct clients map of this node's memory.
+    /// What bypass clients map of this node's memory.
     LocalPart,
     /// What they map of the peer's.
     PeerPart(BypassId),
@@ -57,7 +57,7 @@ impl Mark {
             Mark::Peer(..) => "window",
             Mark::Cached(..) => "cached-window",
             Mark::Own(_) => "own-window",
-            Mark::LocalPart | Mark::PeerPart(_) => "direct",
+            Mark::LocalPart | Mark::PeerPart(_) => "bypass",
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Working on a connection's rings without the daemon: what a *direct* client finds where.
+//! The bypass: how a client works on a connection's rings without the daemon, and what it finds where.
 //!
-//! A direct handle is `dup(fd, "direct")` of a connected endpoint. Its `fmap` offsets are those of
+//! A bypass handle is `dup(fd, "bypass")` of a connected endpoint. Its `fmap` offsets are those of
 //! [`Part`]; all are mapped shared, readable and writable. What is in the queue pairs and rings is
 //! told in [`qp`](crate::qp). The *control page* is this node's own: the positions in both rings,
 //! the words that lock them, and what the daemon tells its clients. All values are little endian,
@@ -91,14 +91,14 @@ pub const LOCK_FREE: u32 = 0;
 /// Value of a lock word that the daemon holds.
 pub const LOCK_DAEMON: u32 = 1;
 
-/// Number of the first direct handle; what a handle stores into a lock word it holds.
+/// Number of the first bypass handle; what a handle stores into a lock word it holds.
 pub const FIRST_HANDLE: u32 = 2;
 
 /// `BypassRecord::flags`: stores into the peer's memory may be gathered on their way, so that an
 /// index could overtake the bytes it is about. They have to be drained before.
 pub const BYPASS_GATHERED: u32 = 2;
 
-/// What `fmap` of a direct handle maps.
+/// What `fmap` of a bypass handle maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The control page.
@@ -146,7 +146,7 @@ impl Part {
     }
 }
 
-/// What a direct client has to know, from `Call::BypassInfo`.
+/// What a bypass client has to know, from `Call::BypassInfo`.
 #[derive(
     Clone,
     Copy,

@@ -4,7 +4,7 @@
 //! `metadata[0]` is the operation's number, `metadata[1]` and `metadata[2]` its words, the payload
 //! either the operation's structure or, where the description says so, plain data. Numbers 1 to 17
 //! are those of the ioctls of `scif_ioctl.h`; what the ioctls do not have begins at 18 for
-//! transfers and [direct](crate::bypass) clients, at 64 for questions, at 80 for memory handles and
+//! transfers and [bypass](crate::bypass) clients, at 64 for questions, at 80 for memory handles and
 //! at 90 for trusted drivers. A result is the return value of the call; an error its errno.
 //!
 //! Flag words are plain numbers here, as unknown bits have to be refused by each call in its own
@@ -386,7 +386,7 @@ pub enum Call {
         #[payload]
         record: CachedRecord,
     },
-    /// `scif_poll` for this endpoint or direct handle, waiting until one of the bits asked for is
+    /// `scif_poll` for this endpoint or bypass handle, waiting until one of the bits asked for is
     /// there. What `kicks` asks for is done first. Result: `Readiness` bits.
     #[op(20)]
     Wait {
@@ -397,14 +397,14 @@ pub enum Call {
         #[word(1)]
         kicks: u32,
     },
-    /// Tells the peer of this endpoint or direct handle to look at its rings. Result: 0.
+    /// Tells the peer of this endpoint or bypass handle to look at its rings. Result: 0.
     #[op(21)]
     Kick {
         /// [`Kicks`](crate::flags::Kicks).
         #[word(0)]
         kicks: u32,
     },
-    /// What a direct handle is for. Result: 0, and the record is filled in.
+    /// What a bypass handle is for. Result: 0, and the record is filled in.
     #[op(22)]
     BypassInfo {
         /// In: zero; out: the rings of this handle.
@@ -593,7 +593,7 @@ mod tests {
             flags: 0x31.into(),
             reserved: 0.into(),
         };
-        let direct = BypassRecord {
+        let bypass = BypassRecord {
             handle: 2.into(),
             own_ring_bytes: 65536.into(),
             peer_ring_bytes: 4096.into(),
@@ -618,7 +618,7 @@ mod tests {
                 kicks: 3,
             },
             Call::Kick { kicks: 2 },
-            Call::BypassInfo { record: direct },
+            Call::BypassInfo { record: bypass },
             Call::LocalPort,
             Call::PeerPort,
             Call::Register { record: register() },

@@ -44,7 +44,7 @@ pub const MAX_ENDPOINTS: usize = 1 << 16;
 /// the peer. Each one has at least two pages.
 pub const MAX_CONNECTIONS: usize = 1 << 16;
 
-/// Direct handles one engine gives out at most: one for each connection, and as many again for
+/// Bypass handles one engine gives out at most: one for each connection, and as many again for
 /// endpoints that several programs work on.
 pub const MAX_BYPASS_HANDLES: usize = 2 * MAX_CONNECTIONS;
 
@@ -89,7 +89,7 @@ pub const HANDSHAKE_TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Nanoseconds a peer may take for an answer that needs nothing but its driver: to ALLOC_REQ,
 /// REGISTER, MARK, SIG_LOCAL, SIG_REMOTE, CNCT_TERM, CNCT_GNT (in addition to
-/// [`HANDSHAKE_TIMEOUT_NS`]) and, from a peer without direct clients, DISCNCT. Drivers answer these
+/// [`HANDSHAKE_TIMEOUT_NS`]) and, from a peer without bypass clients, DISCNCT. Drivers answer these
 /// in the turn in which they take the message, so whoever is alive and takes longer never answers,
 /// and its link is given up. Far more than a driver under emulation on a busy machine needs.
 ///
@@ -171,7 +171,7 @@ pub const QUOTAS: [Quota; 9] = [
     quota("requests", 8192, 4096),
     // Each may keep a connection that is closed, with its pages. No user alone gets to what may
     // wait for one node (`MAX_UNANSWERED`).
-    quota("direct", 1024, 512),
+    quota("bypass", 1024, 512),
     // One for each window, and as many again; with the share of the endpoints no user alone gets to
     // what there can be of all. Of texts that are 32 MiB (`TEXT_UNIT_BYTES`).
     quota("files", 1 << 16, 1 << 15),

@@ -1,4 +1,4 @@
-//! A direct client for tests: a program with a connection's rings mapped.
+//! A bypass client for tests: a program with a connection's rings mapped.
 
 use core::cell::RefCell;
 
@@ -16,7 +16,7 @@ use crate::HandleId;
 
 #[track_caller]
 pub fn dup_direct(bed: &mut Bed, node: usize, id: HandleId) -> Result<HandleId> {
-    let name = b"direct".to_vec();
+    let name = b"bypass".to_vec();
     let caller = USER;
     bed.now(node, Op::Dup { id, name, caller }).0
 }

@@ -1,4 +1,4 @@
-//! Direct clients: programs with a connection's rings mapped, beside and among file calls.
+//! Bypass clients: programs with a connection's rings mapped, beside and among file calls.
 
 use scif_abi::bypass::{
     CONTROL_BYTES, COPY_ROUTINES_OFFSET, LOCK_DAEMON, LOCK_FREE, Part, SEND_LOCK_OFFSET,
@@ -60,7 +60,7 @@ fn direct_handles_are_checked() {
         // A piece of a part will do.
         bed.map(0, direct, own + PAGE as u64, RING, flags).unwrap();
         let mappings = bed.text(0, "mappings");
-        assert_eq!(mappings.matches("direct").count(), 1, "{mappings}");
+        assert_eq!(mappings.matches("bypass").count(), 1, "{mappings}");
         bed.unmap(0, direct, own + PAGE as u64, RING).unwrap();
 
         assert_eq!(bed.read(0, direct, 1), error(EINVAL));

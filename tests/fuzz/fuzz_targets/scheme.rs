@@ -40,7 +40,7 @@ const PATHS: [&str; 16] = [
     "0",
     "listen/80",
 ];
-const NAMES: [&[u8]; 5] = [b"accept", b"window", b"own-window", b"direct", b"x"];
+const NAMES: [&[u8]; 5] = [b"accept", b"window", b"own-window", b"bypass", b"x"];
 /// Pages for memory objects on each node: so few that they run out.
 const OBJECT_PAGES: u64 = 300;
 

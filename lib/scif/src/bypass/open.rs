@@ -73,7 +73,7 @@ impl MappedRings {
     /// Those of the daemon; some of them are temporary.
     pub fn new(epd: usize) -> Result<Self, Failure> {
         let side = side(epd).map_err(Failure)?;
-        let file = raw::companion(epd, b"direct").map_err(Failure)?;
+        let file = raw::companion(epd, b"bypass").map_err(Failure)?;
         let mut record = BypassRecord::default();
         let info = Call::BypassInfo { record };
         raw::with_payload(file.raw(), info, record.as_mut_bytes()).map_err(Failure)?;

@@ -36,9 +36,9 @@ const RING: u32 = 4096;
 /// Descriptors of the two endpoints; of their bypass handles 100 more, of windows 200 and 300 more.
 const LEFT: usize = 3;
 const RIGHT: usize = 4;
-const DIRECT: usize = 100;
+const BYPASS: usize = 100;
 /// The number of the left one's handle.
-const DIRECT_LEFT: u32 = (DIRECT + LEFT) as u32;
+const BYPASS_LEFT: u32 = (BYPASS + LEFT) as u32;
 const WINDOWS: usize = 200;
 const OWN_WINDOWS: usize = 300;
 /// What `dup` answers for the bypass handles: registered at offset 0 on each side.
@@ -87,7 +87,7 @@ type Action = Box<dyn FnOnce() -> SystemResult<usize>>;
 struct World {
     ends: [End; 2],
     log: Vec<String>,
-    /// What `dup(…, "direct")` fails with.
+    /// What `dup(…, "bypass")` fails with.
     refusal: Option<i32>,
     /// Answers of the daemon to transfers.
     answers: VecDeque<SystemResult<usize>>,
@@ -120,13 +120,13 @@ impl World {
         match request {
             Request::Dup(fd, name) => {
                 let new = match name {
-                    b"direct" => fd + DIRECT,
+                    b"bypass" => fd + BYPASS,
                     b"cached-window" => fd + WINDOWS,
                     b"own-window" => fd + OWN_WINDOWS,
                     _ => return failure(EINVAL),
                 };
-                if name == b"direct" {
-                    self.log.push(String::from("direct"));
+                if name == b"bypass" {
+                    self.log.push(String::from("bypass"));
                     self.refusal.map_or(Ok(()), failure)?;
                 }
                 self.inherited.insert(new);
@@ -172,10 +172,10 @@ impl World {
         }
         let (own, peer) = self.end(fd);
         let place = match (fd / 100 * 100, Part::at(offset)) {
-            (DIRECT, Some(Part::Control)) => own.control,
-            (DIRECT, Some(Part::Own)) => own.own,
-            (DIRECT, Some(Part::PeerQueuePair)) => &peer.own[..PAGE],
-            (DIRECT, Some(Part::PeerRing)) => &peer.own[PAGE..],
+            (BYPASS, Some(Part::Control)) => own.control,
+            (BYPASS, Some(Part::Own)) => own.own,
+            (BYPASS, Some(Part::PeerQueuePair)) => &peer.own[..PAGE],
+            (BYPASS, Some(Part::PeerRing)) => &peer.own[PAGE..],
             (WINDOWS, _) if self.is_control => own.control,
             (WINDOWS, _) => &peer.window[offset as usize..],
             (OWN_WINDOWS, _) => &own.window[offset as usize..],
@@ -305,7 +305,7 @@ fn open(stage: &Stage, bypass: &Bypass, epd: usize) {
         assert_eq!(bypass.recv(epd, [0; 8].as_mut_slice(), 0), Ok(8));
     }
     let calls = ["call 7 8"; FIRST_CALLS as usize].join(", ");
-    assert_eq!(stage.log(), calls + ", direct");
+    assert_eq!(stage.log(), calls + ", bypass");
     assert_eq!(bypass.recv(epd, [0; 8].as_mut_slice(), 0), Ok(0));
     assert_eq!(stage.log(), "");
 }
@@ -554,7 +554,7 @@ fn a_refusal_is_final_or_not() {
             for _ in 0..count {
                 assert_eq!(bypass.recv(epd, [0; 8].as_mut_slice(), 0), Ok(8));
             }
-            stage.log().matches("direct").count()
+            stage.log().matches("bypass").count()
         };
         stage.0.borrow_mut().refusal = Some(EOPNOTSUPP);
         assert_eq!(calls(left, LEFT, 20), 1);
@@ -562,7 +562,7 @@ fn a_refusal_is_final_or_not() {
         assert!(calls(right, RIGHT, 20) > 1);
         stage.0.borrow_mut().refusal = None;
         while right.recv(RIGHT, [0; 8].as_mut_slice(), 0) == Ok(8) {}
-        assert!(stage.log().ends_with("direct"));
+        assert!(stage.log().ends_with("bypass"));
     });
 }
 
@@ -671,7 +671,7 @@ fn transfers_copy_what_is_registered() {
         left.writeto(LEFT, WINDOW_BYTES as i64, 8, 0, 0).unwrap();
         left.writeto(LEFT, 0, 0, 0, 0).unwrap();
         assert_eq!(stage.log(), ["call 11 32"; 4].join(", "));
-        assert_eq!(get(stage.control(LEFT), rma_busy_offset(DIRECT_LEFT)), 0);
+        assert_eq!(get(stage.control(LEFT), rma_busy_offset(BYPASS_LEFT)), 0);
         drop(right.clone());
     });
 }
@@ -679,8 +679,8 @@ fn transfers_copy_what_is_registered() {
 #[test]
 fn copies_are_counted_in_the_word_of_the_handle() {
     play(|stage, _, _| {
-        for handle in [2, 33, 34, DIRECT_LEFT] {
-            let fd = DIRECT + LEFT;
+        for handle in [2, 33, 34, BYPASS_LEFT] {
+            let fd = BYPASS + LEFT;
             let pages = Pages::map(fd, 0, PAGE, Protection::ALL, MemorySide::Own, None).unwrap();
             let control = &mut &Control::new(pages, handle);
             let word = || get(stage.control(LEFT), rma_busy_offset(handle));
@@ -713,7 +713,7 @@ fn windows_that_have_gone_are_not_touched() {
         stage.answer(failure(ECONNRESET));
         let result = left.vwriteto(LEFT, data.as_slice(), 0, 0);
         assert_eq!(result, Err(ECONNRESET));
-        assert_eq!(get(stage.control(LEFT), rma_busy_offset(DIRECT_LEFT)), 0);
+        assert_eq!(get(stage.control(LEFT), rma_busy_offset(BYPASS_LEFT)), 0);
     });
 }
 

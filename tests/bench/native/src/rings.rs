@@ -41,11 +41,11 @@ struct End {
 struct View<'a>(&'a End);
 
 impl End {
-    /// Opens a direct handle of a node's endpoint and maps its parts.
+    /// Opens a bypass handle of a node's endpoint and maps its parts.
     fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
         let (memory, owner) = (&mut node.memory, Owner::default());
         let opened = node.engine.open_bypass(memory, node.endpoint, owner);
-        let (handle, record) = opened.map_err(said("direct"))?;
+        let (handle, record) = opened.map_err(said("bypass"))?;
         let map = |part| {
             let placed = node.engine.bypass_place(handle, part);
             let (place, bytes) = placed.map_err(said("direct part"))?;

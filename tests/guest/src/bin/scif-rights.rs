@@ -384,14 +384,14 @@ fn maps(suite: &mut Suite) {
                 expect("map", gone, ENXIO),
             );
         }
-        direct(suite, &client)
+        bypass(suite, &client)
     })();
     suite.check("mappings", result);
 }
 
-/// The parts of a direct handle are as large as they are, and reach nothing else.
-fn direct(suite: &mut Suite, client: &Endpoint) -> Check {
-    let file = fd::dup(client.fd(), b"direct").map_err(text("dup"))?;
+/// The parts of a bypass handle are as large as they are, and reach nothing else.
+fn bypass(suite: &mut Suite, client: &Endpoint) -> Check {
+    let file = fd::dup(client.fd(), b"bypass").map_err(text("dup"))?;
     let file = Fd::new(file);
     let mut record = BypassRecord::default();
     let info = Call::BypassInfo { record };
@@ -420,6 +420,6 @@ fn direct(suite: &mut Suite, client: &Endpoint) -> Check {
     suite.equal("far beyond all parts", far, Err(EINVAL));
     match Endpoint::from_file(file).bind(0) {
         Err(_) => Ok(()),
-        Ok(port) => Err(alloc::format!("a direct handle was bound to {port}")),
+        Ok(port) => Err(alloc::format!("a bypass handle was bound to {port}")),
     }
 }

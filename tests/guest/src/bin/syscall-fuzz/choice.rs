@@ -78,7 +78,7 @@ pub const NAMES: &[&[u8]] = &[
     b"write",
     b"read",
     b"accept",
-    b"direct",
+    b"bypass",
     b"buffer",
     b"addrspace",
     b"empty",

@@ -44,7 +44,7 @@ fn let_child(endpoint: &Endpoint, what: &str, from: u64) -> Result<(), String> {
     let from = alloc::format!("{from}");
     let bytes = alloc::format!("{CHILD_BYTES}");
     let number = alloc::format!("{FD}");
-    let mut child = Command::new("scif-direct")
+    let mut child = Command::new("scif-bypass")
         .args([what, &number, &from, &bytes])
         .fd(FD, endpoint.fd())
         .spawn()

@@ -1,7 +1,7 @@
 //! Data that moves without the daemon: on mapped rings, mixed with calls on the file, from several
 //! programs, asleep and awake; and programs that die, or scribble, in the middle of it.
 //!
-//! `scif-direct [NODE]`. With other arguments it is one of the programs that the checks start.
+//! `scif-bypass [NODE]`. With other arguments it is one of the programs that the checks start.
 #![no_std]
 #![no_main]
 
@@ -60,7 +60,7 @@ fn main() -> i32 {
         ["scribble", node, seed] => return scribble::victim(node, seed),
         _ => {}
     }
-    let mut suite = Suite::new("scif-direct");
+    let mut suite = Suite::new("scif-bypass");
     let peer = match Peer::from_arguments() {
         Ok(peer) => peer,
         Err(error) => {

@@ -1,4 +1,4 @@
-//! Programs that write nonsense wherever a direct client may write. They spoil their own
+//! Programs that write nonsense wherever a bypass client may write. They spoil their own
 //! connection and nothing else.
 
 use alloc::string::String;
@@ -36,7 +36,7 @@ fn beside(peer: &Peer, seed: u64) -> Result<(), String> {
     left.prepare().map_err(text("prepare"))?;
     right.prepare().map_err(text("prepare"))?;
     let words = [peer.at.node().into(), seed].map(|word: u64| alloc::format!("{word}"));
-    let mut child = Command::new("scif-direct")
+    let mut child = Command::new("scif-bypass")
         .args(["scribble", &words[0], &words[1]])
         .spawn()
         .map_err(text("starting"))?;
@@ -77,7 +77,7 @@ pub fn victim(node: &str, seed: &str) -> i32 {
     match scribble(PortId::new(node, peer::PORT), seed) {
         Ok(()) => 0,
         Err(error) => {
-            runtime::eprintln!("scif-direct: {error}");
+            runtime::eprintln!("scif-bypass: {error}");
             3
         }
     }
@@ -92,7 +92,7 @@ fn scribble(at: PortId, seed: u64) -> Result<(), String> {
     };
     let sent = endpoint.send(request.as_bytes(), SendFlags::BLOCK);
     sent.map_err(text("request"))?;
-    let file = libredox::call::dup(endpoint.fd(), b"direct").map_err(text("direct"))?;
+    let file = libredox::call::dup(endpoint.fd(), b"bypass").map_err(text("bypass"))?;
     let file = Fd::new(file);
     let mut parts = alloc::vec::Vec::new();
     for part in Part::ALL {

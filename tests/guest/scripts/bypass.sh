@@ -1,3 +1,3 @@
 # One node: data that moves without the daemon, both ends here.
 
-scif-direct
+scif-bypass

@@ -40,7 +40,7 @@ fn end(mut child: Child) -> Result<(), String> {
 
 fn start(what: &str, peer: &Peer) -> Result<Child, String> {
     let node = alloc::format!("{}", peer.at.node());
-    let child = Command::new("scif-direct")
+    let child = Command::new("scif-bypass")
         .args(["hold", what, &node])
         .spawn();
     child.map_err(text("starting"))
@@ -86,7 +86,7 @@ fn shared_lock() -> Result<(), String> {
     // Within the node the peer's accept waits as well, perhaps only soon.
     let before = at_rest(|| counter("waiting"), |_| true)?;
     let number = alloc::format!("{FD}");
-    let child = Command::new("scif-direct")
+    let child = Command::new("scif-bypass")
         .args(["take", &number])
         .fd(FD, left.fd())
         .spawn()
