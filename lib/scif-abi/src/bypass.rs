@@ -1,4 +1,4 @@
-//! The bypass: how a client works on a connection's rings without the daemon, and what it finds where.
+//! The bypass: how a client works on the rings of a connection itself, and what it finds where.
 //!
 //! A bypass handle is `dup(fd, "bypass")` of a connected endpoint. Its `fmap` offsets are those of
 //! [`Part`]; all are mapped shared, readable and writable. What is in the queue pairs and rings is

@@ -52,7 +52,7 @@ fn run() -> Result<()> {
     }
     let socket = Rc::new(Socket::create_inner(capability.raw(), false)?);
     let mut scheme = NamespaceScheme::new(Rc::clone(&socket), first, capability);
-    scheme::daemon::announce(
+    ::scheme::daemon::announce(
         &socket,
         "namespace",
         env::var("INIT_NOTIFY").as_deref(),
