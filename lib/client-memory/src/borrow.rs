@@ -1,4 +1,4 @@
-//! Borrowing pages of another program for as long as somebody needs them: the daemon's side of
+//! Borrowing pages of another program for as long as they are needed: the daemon's side of
 //! [`pin`](crate::pin).
 //!
 //! A mapping made from a program's address space keeps that whole space alive, as does a
@@ -7,7 +7,7 @@
 //! nothing runs, from there into the daemon's own, and then the mapping in the middle is undone.
 //! What stays here are references to the frames, and to the space in the middle, which is empty.
 //!
-//! Who drops the last reference to an address space whose program was killed may have to tear it
+//! The thread that drops the last reference to a killed program's address space may have to tear it
 //! down, and wait for the daemons of its mappings. [`Borrower`] is therefore for a thread of its
 //! own: the thread that serves the scheme must never drop such a reference. The descriptor of the
 //! space is the last one to go, so that nothing is locked meanwhile.
@@ -27,7 +27,7 @@ use crate::pin::{self, Mapping};
 use hal::copy::Side;
 use hal::mem::{self, PAGE, Region};
 
-/// Pages borrowed by one step. The kernel enters so many at once.
+/// Pages borrowed by one step. The kernel enters this number at once.
 const PAGES_PER_STEP: usize = 1024;
 
 /// Where the pages of one step are in the space in the middle.
@@ -339,7 +339,7 @@ impl Borrowing {
         self.done == self.wanted.bytes
     }
 
-    /// The pages, once they are all here. The program's address space is let go.
+    /// The pages, once they are all here. The program's address space is released.
     pub fn finish(self) -> Borrowed {
         Borrowed {
             place: self.place,

@@ -214,7 +214,7 @@ impl Pages {
     #[inline]
     pub fn touch(&self, offset: usize) {
         if let Ok(place) = self.place(offset, 1, false) {
-            // SAFETY: inside the mapping, which can be read. Nobody relies on the value.
+            // SAFETY: inside the mapping, which can be read. No caller relies on the value.
             let _ = unsafe { place.as_ptr().read_volatile() };
         }
     }
@@ -277,7 +277,7 @@ impl Pages {
     }
 
     /// Lets go of the memory: the file's pages are unmapped, and accesses reach zeroed memory of
-    /// nobody's from now on, so that threads that still use the mapping do no harm and take none.
+    /// of no use from now on, so that threads that still use the mapping do no harm and take none.
     ///
     /// # Errors
     /// Those of `mmap`; the memory is still mapped then.

@@ -118,7 +118,7 @@ unsafe extern "C" {
     safe fn redox_cur_thrfd_v0() -> usize;
 }
 
-/// The address space of this program. Whoever holds the descriptor controls the program.
+/// The address space of this program. A process with this descriptor controls the program.
 pub fn own_space() -> Result<Fd> {
     Ok(Fd::new(libredox::call::dup(
         redox_cur_thrfd_v0(),

@@ -1,9 +1,9 @@
-//! What is taken out of use while others may be using it: kept until nobody does.
+//! Values taken out of use while other threads may be using them: kept until no thread does.
 //!
 //! Users [`enter`](Retired::enter) before they look where the thing is, and
-//! [`leave`](Retired::leave) when they are done with it. Whoever takes a thing out of its place
-//! gives it to [`retire`](Retired::retire). Either call gives back what nobody can be using any
-//! more, exactly once; the caller drops it.
+//! [`leave`](Retired::leave) when they are done with it. A thread that takes a value out of its
+//! place gives it to [`retire`](Retired::retire). Either call returns what no thread can be using
+//! any more, exactly once; the caller drops it.
 
 use alloc::vec::Vec;
 
@@ -26,12 +26,12 @@ impl<T> Default for Retired<T> {
 }
 
 impl<T> Retired<T> {
-    /// Somebody is about to look at the place.
+    /// A thread is about to look at the place.
     pub fn enter(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Somebody who has entered does not use anything any more.
+    /// A thread that has entered uses nothing any more.
     #[must_use]
     pub fn leave(&self) -> Vec<T> {
         match self.users.fetch_sub(1, Ordering::AcqRel) {
@@ -40,19 +40,19 @@ impl<T> Retired<T> {
         }
     }
 
-    /// This is not in its place any more, but those who have entered may be using it.
+    /// This is not in its place any more, but threads that have entered may be using it.
     #[must_use]
     pub fn retire(&self, thing: T) -> Vec<T> {
         self.kept.lock().push(thing);
         self.unused()
     }
 
-    /// What nobody can be using any more.
+    /// The values that no thread can be using any more.
     fn unused(&self) -> Vec<T> {
-        // Waits for the lock: whoever has it may have counted us, who have left since.
+        // Waits for the lock: its holder may have counted this thread, which has left since.
         let mut kept = self.kept.lock();
-        // An exchange sees the newest count; and who enters after it sees the place without what
-        // was taken out of it before.
+        // An exchange sees the newest count; and a thread that enters after it sees the place
+        // without what was taken out of it before.
         if kept.is_empty() || self.users.fetch_add(0, Ordering::AcqRel) != 0 {
             return Vec::new();
         }
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Every order of so many users and one who takes the number away.
+    /// Every order of some users and one thread that takes the value away.
     fn try_all(users: usize) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);

@@ -43,7 +43,7 @@ impl Rate {
         None
     }
 
-    /// The rate of a counter that counted so many ticks in so many nanoseconds; `None` when one of
+    /// The rate of a counter that counted `ticks` in `nanoseconds`; `None` when one of
     /// the two is 0.
     pub fn of(nanoseconds: u64, ticks: u64) -> Option<Self> {
         (nanoseconds > 0 && ticks > 0).then(|| Self {
@@ -139,7 +139,7 @@ mod tests {
         let system = || start.elapsed().as_nanos() as u64;
         let rate = Rate::measure(system);
         let mut clock = Clock::new(rate);
-        // Who is kept from running between the two looks has to ask: one pair in time must do.
+        // A thread that does not run between the two loads has to ask: one pair in time must do.
         let pair = (0..100).find_map(|_| {
             clock.distrust();
             let first = clock.now(system);

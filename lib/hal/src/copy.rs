@@ -1,11 +1,11 @@
 //! Bulk copies to and from shared memory, by the routine that is fastest here.
 //!
-//! Which one that is depends on what runs the code, not on what the processor says it can do:
-//! under QEMU's translator a loop of 8-byte accesses moves 4 to 6 GB/s where `rep movsb` moves half
-//! a gigabyte and vector code two; on hardware the order is another one, and yet another towards
+//! Which one that is depends on what runs the code, not on what the processor says it can do: under
+//! QEMU's translator a loop of 8-byte accesses moves 4 to 6 GB/s where `rep movsb` moves half a
+//! gigabyte and vector code two; on hardware the order is another one, and yet another towards
 //! memory behind a bus. So the choice is measured, once, by one process ([`measure`]), for each
-//! pair of [`Side`]s. Others are told ([`Choices::from_numbers`]). Until then, and on other
-//! processors, the loop is used.
+//! pair of [`Side`]s. Other programs get its results ([`Choices::from_numbers`]). Until then, and
+//! on other processors, the loop is used.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};

@@ -44,7 +44,7 @@ pub struct Piece {
 }
 
 /// Memory of several physical pieces behind one range of addresses. It comes into being piece by
-/// piece ([`Allocator::fill`]), so that nobody has to wait while a large one is cleared.
+/// piece ([`Allocator::fill`]), so that no request waits while a large one is cleared.
 #[derive(Debug)]
 pub struct Scattered {
     region: Region,

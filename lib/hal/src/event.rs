@@ -24,7 +24,7 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 pub struct Queue<T> {
     file: Fd,
     sources: Vec<T>,
-    /// A file of the monotonic clock, once somebody waited until a point of time.
+    /// A file of the monotonic clock, once a caller has waited until a point of time.
     clock: Option<Fd>,
     /// The earliest point of time, in nanoseconds, at which the clock will post an event.
     alarm: Option<u64>,

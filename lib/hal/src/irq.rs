@@ -52,7 +52,7 @@ impl Interrupt {
             let path = format!("{directory}/{irq}");
             match Fd::open(&path, O_CLOEXEC | O_CREAT, 0).map_err(Error::from) {
                 Ok(file) => return Ok(Self { file, irq, cpu }),
-                // Somebody else was faster, or the listing names numbers that do not exist.
+                // Another driver was faster, or the listing names numbers that do not exist.
                 Err(Error {
                     errno: EEXIST | ENOENT,
                 }) => {}

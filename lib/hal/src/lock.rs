@@ -11,7 +11,7 @@ unsafe extern "C" {
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Taken, and somebody may sleep until it is free.
+/// Taken, and a thread may sleep until it is free.
 const CONTENDED: u32 = 2;
 
 /// Mutual exclusion. Not to be taken twice by one thread.

@@ -146,7 +146,7 @@ impl Region {
         })
     }
 
-    /// Takes over a mapping of whole pages. Stores to it are for those who know that it allows
+    /// Takes over a mapping of whole pages. Stores to it are for callers that know that it allows
     /// them.
     ///
     /// # Safety
@@ -309,7 +309,7 @@ impl Region {
         Ok(unsafe { AtomicU32::from_ptr(place.as_ptr()) })
     }
 
-    /// A word for those who look at it again and again: checked once, here.
+    /// A word for callers that poll it: checked once, here.
     pub fn word_u64(&self, offset: usize) -> Result<&AtomicU64, BoundsError> {
         let place = self.word::<u64>(offset)?;
         // SAFETY: as for `atomic_u32`.
@@ -321,7 +321,7 @@ impl Region {
         Ok(self.atomic_u32(offset)?.load(Ordering::Acquire))
     }
 
-    /// Publishes a value: everything written before is visible to who reads it.
+    /// Publishes a value: everything written before is visible to a program that reads it.
     pub fn store_release_u32(&self, offset: usize, value: u32) -> Result<(), BoundsError> {
         self.atomic_u32(offset)?.store(value, Ordering::Release);
         Ok(())
@@ -395,7 +395,7 @@ impl Cache {
     }
 }
 
-/// The right to map device memory: for who maps after it gave up its names.
+/// The right to map device memory, for a daemon that maps after it gave up its names.
 pub struct PhysicalMemory {
     file: Fd,
 }

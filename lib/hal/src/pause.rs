@@ -1,6 +1,6 @@
 //! Waiting a little without sleeping.
 
-/// Gives the processor to other programs for this round. With nobody else ready it returns at once.
+/// Gives the processor to other programs for this round. It returns at once when no other is ready.
 pub fn yield_now() {
     #[cfg(all(target_os = "redox", target_arch = "x86_64"))]
     {

@@ -1,8 +1,8 @@
 //! The notice that the machine is about to be switched off, for drivers that have something to end
 //! first.
 //!
-//! The kernel waits for those who have asked for the notice, for at most a second. On the in-tree
-//! kernel a driver that is done says so by dropping its notice, and nobody waits longer than that.
+//! The kernel waits for the drivers that have asked for the notice, for at most a second. On the
+//! in-tree kernel a driver that is done says so by dropping its notice, which ends the wait.
 
 use libredox::Fd;
 use libredox::flag::O_CLOEXEC;
@@ -10,10 +10,10 @@ use syscall::CallFlags;
 use syscall::error::Result;
 use syscall::flag::AcpiVerb;
 
-/// Where the kernel tells who subscribes.
+/// The file in which the kernel notifies its subscribers.
 const KSTOP: &str = "/scheme/kernel.acpi/kstop";
 
-/// The wish to be told. Subscribe its descriptor for reading.
+/// A subscription to the notice. Subscribe its descriptor for reading.
 pub struct PowerOffNotice {
     file: Fd,
 }
@@ -22,7 +22,7 @@ impl PowerOffNotice {
     /// From now on the kernel waits for this driver when the machine is to be switched off.
     ///
     /// # Errors
-    /// `EACCES` for who is not root, or the kernel's.
+    /// `EACCES` for users other than root, or the kernel's.
     pub fn open() -> Result<Self> {
         let file = Fd::open(KSTOP, O_CLOEXEC, 0)?;
         Ok(Self { file })

@@ -1,4 +1,4 @@
-//! Random numbers that nobody can guess, for names that are secrets.
+//! Random numbers that cannot be guessed, for names that are secrets.
 
 use core::arch::x86_64::{__cpuid, _rdrand64_step};
 
@@ -17,7 +17,7 @@ const RDRAND_TRIES: u32 = 10;
 const JITTER_READINGS: u32 = 4096;
 
 /// 64 random bits: of the processor's generator, else of the system's (`/scheme/rand`). Where there
-/// is neither, bits of the jitter of the processor's counter, which somebody on the same machine
+/// is neither, bits of the jitter of the processor's counter, which a program on the same machine
 /// might guess at some expense.
 pub fn word() -> u64 {
     of_processor().or_else(of_system).unwrap_or_else(of_jitter)

@@ -2,8 +2,8 @@
 //!
 //! C knows numbers only, so the table is indexed by them. A number means something else after
 //! `close` and `dup2`; the C library says so ([`skiff_scif_forget`]) before the number is free.
-//! Another thread may still be in a call then, perhaps asleep: what it uses is kept until nobody is
-//! in a call on that number.
+//! Another thread may still be in a call then, perhaps asleep: what it uses is kept until no thread
+//! is in a call on that number.
 
 extern crate alloc;
 
@@ -68,7 +68,7 @@ impl Drop for User {
 fn reclaim(boxes: Vec<usize>) {
     for address in boxes {
         // SAFETY: from `Box::into_raw` below, taken out of the slot once and given back once, when
-        // nobody who entered before that is in a call any more.
+        // no thread that entered before that is in a call any more.
         drop(unsafe { Box::from_raw(with_exposed_provenance_mut::<Bypass>(address)) });
     }
 }
@@ -94,7 +94,7 @@ fn waiting() -> Waiting {
 /// Does something with the data path of an endpoint.
 pub fn with<T>(number: usize, action: impl FnOnce(&Bypass) -> T) -> T {
     let Some(slot) = slot(number) else {
-        // No process has so many descriptors; nothing is kept for this one.
+        // No process has that many descriptors; nothing is kept for this one.
         return action(&Bypass::new());
     };
     let _user = User::enter(slot);

@@ -89,8 +89,8 @@ pub fn notify_ready(notify: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// The memory of those who ran before this daemon and ended. The starter keeps it as long as other
-/// machines may still store into it, which only the successor can tell.
+/// The memory of the processes that ran before this daemon and ended. The starter keeps it as long
+/// as other machines may still store into it, which only the successor can tell.
 pub struct Lease {
     pipe: Option<Fd>,
 }
@@ -111,7 +111,7 @@ impl Lease {
         self.pipe.is_some()
     }
 
-    /// Nobody reaches the memory any more.
+    /// No peer reaches the memory any more.
     ///
     /// # Errors
     /// The pipe's. The memory then stays until this process ends, and longer.

@@ -1,10 +1,10 @@
 //! The bypass: how a client works on the rings of a connection itself, and what it finds where.
 //!
 //! A bypass handle is `dup(fd, "bypass")` of a connected endpoint. Its `fmap` offsets are those of
-//! [`Part`]; all are mapped shared, readable and writable. What is in the queue pairs and rings is
-//! told in [`qp`](crate::qp). The *control page* is this node's own: the positions in both rings,
-//! the words that lock them, and what the daemon tells its clients. All values are little endian,
-//! and each group has a cache line of its own:
+//! [`Part`]; all are mapped shared, readable and writable. The queue pairs and rings are described
+//! in [`qp`](crate::qp). The *control page* is this node's own: the positions in both rings, the
+//! words that lock them, and what the daemon publishes for its clients. All values are little
+//! endian, and each group has a cache line of its own:
 //!
 //! ```text
 //!   0  state, epoch                       written by the daemon
@@ -14,7 +14,8 @@
 //! 1024 rma_busy, 32 of them               each added to by the clients with that slot
 //! ```
 //!
-//! The daemon believes none of what it reads there: who scribbles loses the own connection.
+//! The daemon trusts nothing that it reads there: a client that writes wrong values loses its own
+//! connection.
 
 use syscall_derive::Layout;
 use zerocopy::little_endian::U32;
@@ -29,10 +30,11 @@ pub const CONTROL_BYTES: usize = PAGE_BYTES;
 pub const STATE_OFFSET: u64 = 0;
 
 /// Offset of the epoch, a `u32` that changes whenever a window of this connection, of either end,
-/// stops being valid (before the peer is told so), and with every change of state.
+/// stops being valid (before the peer is notified), and with every change of state.
 pub const EPOCH_OFFSET: u64 = 4;
 
-/// Offset of the `u32` that locks sending: [`LOCK_FREE`], or the number of who holds it.
+/// Offset of the `u32` that locks sending: [`LOCK_FREE`], or the number of the handle that holds
+/// it.
 pub const SEND_LOCK_OFFSET: u64 = 64;
 
 /// Offset of a `u64`: bytes put into the peer's ring in all. The write index is this number modulo
@@ -85,7 +87,7 @@ pub const STATE_DISCONNECTED: u32 = 2;
 /// Reset or closed: there is nothing in the rings.
 pub const STATE_ENDED: u32 = 3;
 
-/// Value of a lock word that nobody holds.
+/// Value of a lock word that is free.
 pub const LOCK_FREE: u32 = 0;
 
 /// Value of a lock word that the daemon holds.

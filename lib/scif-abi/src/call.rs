@@ -19,7 +19,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::bypass::BypassRecord;
 use crate::ids::PortId;
 
-/// What accept hands out: who asked, and the handle that `AcceptRegister` turns into an endpoint.
+/// The result of accept: the connector, and the handle that `AcceptRegister` turns into an
+/// endpoint.
 #[derive(
     Clone,
     Copy,
@@ -501,7 +502,7 @@ pub struct PinRecord {
 }
 
 impl PinRecord {
-    /// Root only: the pages count against nobody's limit.
+    /// Root only: the pages count against no limit.
     pub const UNCHARGED: u32 = 1;
 }
 
@@ -520,7 +521,7 @@ pub enum MemoryCall {
     },
     /// Makes the object of pages of the address space that was sent over the handle before
     /// ([`SEND_SPACE`]). They stay where they are and what they are, also when the program unmaps
-    /// them, until nobody uses the object any more. Result: the token.
+    /// them, until the object is not used any more. Result: the token.
     #[op(83)]
     Pin {
         /// Which pages.

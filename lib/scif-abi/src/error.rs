@@ -44,8 +44,8 @@ errors! {
     WouldBlock = 11, "EAGAIN";
     /// Memory, or a limit on endpoints, is exhausted.
     NoMemory = 12, "ENOMEM";
-    /// A privileged port or a call for root only, by somebody who is not root; or a window does not
-    /// allow the access.
+    /// A privileged port, or a call for root only, without being root; or a window does not allow
+    /// the access.
     AccessDenied = 13, "EACCES";
     /// A buffer address is wrong.
     BadAddress = 14, "EFAULT";
@@ -69,7 +69,7 @@ errors! {
     IsConnected = 106, "EISCONN";
     /// The endpoint is not connected.
     NotConnected = 107, "ENOTCONN";
-    /// Nobody listens there, the backlog is full, or the listener closed.
+    /// No endpoint listens there, the backlog is full, or the listener closed.
     ConnectionRefused = 111, "ECONNREFUSED";
     /// A non-blocking connect is under way.
     InProgress = 115, "EINPROGRESS";

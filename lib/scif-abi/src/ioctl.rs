@@ -5,10 +5,10 @@
 //! the same but for that of GET_NODEIDS. Both numbers are accepted, the shipped one comes first.
 //!
 //! An ioctl has one argument: the address of its structure or, for LISTEN and FENCE_WAIT, the value
-//! itself, which is the word here. Whoever carries one out copies as many bytes from the address as
-//! [`payload_len`](crate::codec::Operation::payload_len) says, decodes, does what [`Ioctl::plan`]
-//! says, lets [`Ioctl::complete`] put the results into the structure and copies it back. Addresses
-//! in the structures are the caller's.
+//! itself, which is the word here. The code that carries one out copies as many bytes from the
+//! address as [`payload_len`](crate::codec::Operation::payload_len) says, decodes, does what
+//! [`Ioctl::plan`] says, lets [`Ioctl::complete`] put the results into the structure and copies it
+//! back. Addresses in the structures are the caller's.
 
 use syscall_derive::{Layout, Operation};
 use zerocopy::little_endian::{I32, I64, U16, U32, U64};

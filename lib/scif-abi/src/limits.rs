@@ -74,7 +74,7 @@ pub const MAX_UNANSWERED: usize = 4096;
 /// each connection, so only one that floods us and never reads gets here; its link is given up.
 pub const MAX_QUEUED_MESSAGES: usize = 4 * MAX_CONNECTIONS;
 
-/// Nanoseconds until a connect that nobody answers ends with `ENODEV`: the older driver's 30 s. The
+/// Nanoseconds until a connect without an answer ends with `ENODEV`: the older driver's 30 s. The
 /// mainline driver's 10 s are short for a server that starts up under emulation.
 pub const CONNECT_TIMEOUT_NS: u64 = 30_000_000_000;
 
@@ -90,11 +90,11 @@ pub const HANDSHAKE_TIMEOUT_NS: u64 = 10_000_000_000;
 /// Nanoseconds a peer may take for an answer that needs nothing but its driver: to ALLOC_REQ,
 /// REGISTER, MARK, SIG_LOCAL, SIG_REMOTE, CNCT_TERM, CNCT_GNT (in addition to
 /// [`HANDSHAKE_TIMEOUT_NS`]) and, from a peer without bypass clients, DISCNCT. Drivers answer these
-/// in the turn in which they take the message, so whoever is alive and takes longer never answers,
-/// and its link is given up. Far more than a driver under emulation on a busy machine needs.
+/// in the turn in which they take the message, so a peer that is alive and takes longer will never
+/// answer, and loses its link. Far more than a driver under emulation on a busy machine needs.
 ///
-/// Other answers may take long for good reasons: to UNREGISTER, while copies run (the caller is
-/// told after this time that the window is still in use); to WAIT, as long as transfers last; to
+/// Other answers may take long for good reasons: to UNREGISTER, while copies run (the caller
+/// learns after this time that the window is still in use); to WAIT, as long as transfers last; to
 /// DISCNCT, while a program has the rings mapped ([`MAX_UNANSWERED`] bounds what that costs).
 pub const ANSWER_TIMEOUT_NS: u64 = 30_000_000_000;
 

@@ -15,11 +15,11 @@
 //! # Incarnations
 //! A queue pair is good for one connection of two incarnations. Each side numbers its own
 //! (`generation`, never 0 once there was one) and names the peer's that its queue pair belongs to
-//! (`peer_generation`, 0: none yet). Connecting takes two steps, so that nobody writes into a queue
-//! pair that an earlier incarnation has used:
+//! (`peer_generation`, 0: none yet). Connecting takes two steps, so that no side writes into a
+//! queue pair that an earlier incarnation has used:
 //!
 //! 1. A side binds its queue pair to the peer's incarnation when the peer's record is ready and
-//!    bound to nobody or to this side's incarnation ([`Record::may_bind`]).
+//!    bound to no incarnation or to this side's incarnation ([`Record::may_bind`]).
 //! 2. It uses the peer's queue pair when both are bound to each other ([`Record::is_bound_to`]).
 //!
 //! When the peer's generation or state is no longer the one it bound to, a side begins anew with a
@@ -42,7 +42,7 @@ pub const VERSION: u32 = 1;
 /// Smallest link memory in bytes.
 pub const MIN_LINK_BYTES: usize = 320;
 
-/// Nobody is there. Written by the fabric server when a machine goes, and by a side that leaves.
+/// The side is absent. Written by the fabric server when a machine goes, and by a side that leaves.
 pub const STATE_ABSENT: u32 = 0;
 
 /// The record is valid: the queue pair can be used under the rules above.

@@ -29,7 +29,7 @@ bitflags::bitflags! {
     pub struct Extensions: u32 {
         /// A connector may withdraw its request: CNCT_TERM and TERM_ACK.
         const WITHDRAW = 1;
-        /// Each side says when it wants to hear of bytes and of room: the words at
+        /// Each side asks for notifications of bytes and of room when it sleeps: the words at
         /// [`BYTES_ARMED_OFFSET`](crate::qp::BYTES_ARMED_OFFSET) and
         /// [`ROOM_ARMED_OFFSET`](crate::qp::ROOM_ARMED_OFFSET) behind a connection's queue pair
         /// structure exist, and the structure has a page of its own, as has its ring. The first of
@@ -303,7 +303,7 @@ pub enum NodeMessage {
         /// The owner's id of the window.
         #[word(1)]
         owner_window: u64,
-        /// 1: no program has mapped it, only libraries have, for copies. Nobody finds it at its
+        /// 1: no program has mapped it, only libraries have, for copies. It is not found at its
         /// offsets any more, so these are free. Drivers that do not know this word send 0.
         #[word(2)]
         is_offset_free: u64,
@@ -312,7 +312,7 @@ pub enum NodeMessage {
     /// it. Answered by ALLOC_GNT or ALLOC_REJ.
     #[op(25)]
     AllocRequest {
-        /// The receiver's endpoint id, which nobody reads. The mainline driver says 0.
+        /// The receiver's endpoint id, which is not read. The mainline driver sends 0.
         #[word(0)]
         peer: u64,
         /// Pages of the window.

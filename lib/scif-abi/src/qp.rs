@@ -33,12 +33,12 @@ pub const LOCAL_READ_OFFSET: u64 = 192;
 
 /// Offset of `bytes_armed`, a `u32` behind the structure that both sides have when they speak
 /// [`Extensions::ARMED`](crate::message::Extensions::ARMED). The peer stores 1 here when it sleeps
-/// and wants to be told (CLIENT_SENT) when bytes have been put into *its* ring; the owner swaps it
-/// to 0 and tells.
+/// and asks for CLIENT_SENT when bytes have been put into *its* ring; the owner swaps it to 0 and
+/// sends that.
 pub const BYTES_ARMED_OFFSET: u64 = 256;
 
-/// Offset of `room_armed`, as [`BYTES_ARMED_OFFSET`]: the peer wants to be told (CLIENT_RCVD) when
-/// bytes it put into the owner's ring have been taken out.
+/// Offset of `room_armed`, as [`BYTES_ARMED_OFFSET`]: the peer asks for CLIENT_RCVD when bytes
+/// that it put into the owner's ring have been taken out.
 pub const ROOM_ARMED_OFFSET: u64 = 320;
 
 /// Bytes from the start of the structure to the end of the armed words.

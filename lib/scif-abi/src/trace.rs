@@ -186,7 +186,7 @@ pub const fn slots(bytes: usize) -> u32 {
     (bytes.saturating_sub(HEADER_BYTES) / ENTRY_BYTES) as u32
 }
 
-/// Place of the entry with this number in a trace with so many slots (not 0).
+/// Offset of the entry with this number in a trace of `slots` slots (not 0).
 pub const fn entry_offset(number: u64, slots: u32) -> usize {
     HEADER_BYTES + (number % slots as u64) as usize * ENTRY_BYTES
 }

@@ -10,9 +10,9 @@ pub enum Word {
     LocalWrite,
     /// Where the other side takes its next byte out of its ring, which the owner fills.
     LocalRead,
-    /// 1: the other side wants to hear of bytes that the owner puts into its ring.
+    /// 1: the other side asks for a wake-up when the owner puts bytes into its ring.
     BytesArmed,
-    /// 1: the other side wants to hear of room that the owner makes in the owner's ring.
+    /// 1: the other side asks for a wake-up when the owner makes room in the owner's ring.
     RoomArmed,
 }
 
@@ -62,8 +62,8 @@ impl Side {
 /// make itself one for each call. Several may exist for the same memory.
 ///
 /// # Ordering
-/// `load` is an acquire load and `store_peer` a release store: who sees the word sees everything
-/// stored before it. On a bus with posted writes that takes a write barrier in front.
+/// `load` is an acquire load and `store_peer` a release store: a side that sees the word sees
+/// everything stored before it. On a bus with posted writes that takes a write barrier in front.
 pub trait RingMemory {
     /// Why the other side's memory cannot be reached; `Infallible` where it is mapped.
     type Error;

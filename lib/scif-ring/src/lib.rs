@@ -1,7 +1,7 @@
 //! The rings of a connection and the words around them: how bytes are put and taken, how several
-//! who work on one end take turns, and who has to be woken.
+//! clients of one end exclude each other, and when the other side has to be woken.
 //!
-//! The protocol is written here once, for whoever works on a ring: the daemon's engine, which
+//! The protocol is written here once, for all that work on a ring: the daemon's engine, which
 //! reaches memory by address, and clients, which have it mapped. How memory is reached is an
 //! argument ([`RingMemory`]), so everything inlines to plain loads and stores where memory is
 //! mapped, and can be model-checked (`tests/models.rs`).
@@ -23,10 +23,11 @@
 //! less than there is, but never less than a ring of 4 KiB has.
 //!
 //! # Sleeping and waking
-//! Who wants to sleep *arms*: it stores 1 into a word in the other side's memory, and then looks at
-//! the ring once more. Who has put or taken bytes looks at that word afterwards, swaps a 1 back to
-//! 0, and then has to wake the other side. A full fence lies between store and look on both sides,
-//! so one of the two sees the other. Waking is the caller's business: [`Moved::notify`].
+//! A side that wants to sleep *arms*: it stores 1 into a word in the other side's memory, and then
+//! polls the ring once more. A side that has put or taken bytes reads that word afterwards, swaps a
+//! 1 back to 0, and then has to wake the other side. A full fence lies between store and load on
+//! both sides, so one of the two sees the other. Waking is the caller's business:
+//! [`Moved::notify`].
 //!
 //! # An example
 //! Two ends of a connection in one program. (The memory of this example is in [`demo`]; yours may
@@ -39,9 +40,9 @@
 //! let (mut left, mut right) = pair(64); // 64 bytes in each ring
 //! let producer = Producer::new(64);
 //! let consumer = Consumer::new(64);
-//! const ME: u32 = 2; // what is stored into lock words: the number of a direct handle
+//! const ME: u32 = 2; // what is stored into lock words: the number of a bypass handle
 //!
-//! // Nobody sleeps, so nobody is to be woken.
+//! // The other side does not sleep, so it need not be woken.
 //! let moved = producer.send(&mut left, ME, b"hello")?;
 //! assert_eq!((moved.bytes, moved.notify), (5, false));
 //!
@@ -49,7 +50,7 @@
 //! let moved = consumer.receive(&mut right, ME, &mut buffer)?;
 //! assert_eq!(&buffer[..moved.bytes], b"hello");
 //!
-//! // The ring is empty. Arm and look again: only if there is still nothing it is safe to sleep.
+//! // The ring is empty. Arm, which polls once more: if it is still empty, sleeping is safe.
 //! assert_eq!(consumer.arm(&mut right)?, Some(0));
 //! let moved = producer.send(&mut left, ME, b"wake up")?;
 //! assert!(moved.notify); // now wake the consumer, here: by `Call::Kick`

@@ -13,7 +13,7 @@ const BASE_RING_ROOM: u64 = 4095;
 /// Why a ring was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingError<E> {
-    /// Somebody else of this end holds the lock. From `send`, `receive` and `drain` only.
+    /// Another client of this end holds the lock. From `send`, `receive` and `drain` only.
     Locked,
     /// The index the other side stored, or a position of this end, cannot be: the ring is spoilt.
     BadIndex,
@@ -44,7 +44,7 @@ pub struct Moved {
 pub struct Producer {
     /// Bytes of the ring less one.
     mask: u64,
-    /// Bytes the other side had taken in all when we last looked: it has taken at least so many.
+    /// Bytes that the other side had taken in all at the last load: a lower bound.
     seen: AtomicU64,
 }
 
@@ -79,7 +79,7 @@ impl Producer {
         Ok(Moved { bytes, notify })
     }
 
-    /// As `send` for who holds the lock; does not look who is to be woken.
+    /// As `send`, for a caller that holds the lock; does not check for a wake-up.
     ///
     /// # Errors
     /// `BadIndex`, `Memory`.
@@ -125,8 +125,9 @@ impl Producer {
         if first < count {
             copy(mem, 0, first, count - first)?;
         }
-        // The position first: who dies between the two has sent the bytes, the index follows with
-        // the next ones (or by `publish`). The other way round the next ones would overwrite them.
+        // The position first: a client that dies between the two has sent the bytes, the index
+        // follows with the next ones (or by `publish`). The other way round the next ones would
+        // overwrite them.
         let sent = sent.wrapping_add(count as u64);
         mem.set_position(Side::Send, sent);
         mem.store_peer(Word::LocalWrite, (sent & self.mask) as u32)?;
@@ -148,7 +149,8 @@ impl Producer {
         Ok(self.put(mem, bytes)? == bytes.len())
     }
 
-    /// Stores the index that goes with the position, in case whoever put the last bytes could not.
+    /// Stores the index that goes with the position, in case the client that put the last bytes
+    /// died.
     ///
     /// # Errors
     /// `Memory`.
@@ -167,7 +169,7 @@ impl Producer {
         mem.load(Word::BytesArmed) != 0 && mem.clear(Word::BytesArmed) != 0
     }
 
-    /// Bytes that can be put now, for who holds the lock.
+    /// Bytes that can be put now, for a caller that holds the lock.
     ///
     /// # Errors
     /// `BadIndex`.
@@ -184,8 +186,8 @@ impl Producer {
         self.mask as u32
     }
 
-    /// Bytes that could be put now, for who does not hold the lock. `None`: somebody is so busy
-    /// that there was no moment to look; try again.
+    /// Bytes that could be put now, for a caller without the lock. `None`: position and index could
+    /// not be read together, because another client kept changing them; try again.
     ///
     /// # Errors
     /// `BadIndex`.
@@ -240,7 +242,7 @@ impl Producer {
 pub struct Consumer {
     /// Bytes of the ring less one.
     mask: u64,
-    /// Bytes the other side had put in all when we last looked: it has put at least so many.
+    /// Bytes that the other side had put in all at the last load: a lower bound.
     seen: AtomicU64,
     /// The position when we last gave room back.
     given: AtomicU64,
@@ -301,7 +303,7 @@ impl Consumer {
         taken
     }
 
-    /// Copies out as many bytes as are there and fit, for who holds the lock; how many. Their room
+    /// Copies out as many bytes as have arrived and fit, for a caller with the lock. Their room
     /// is not given back before [`publish`](Consumer::publish).
     ///
     /// # Errors
@@ -356,10 +358,10 @@ impl Consumer {
     /// a quarter of the ring filled; whether it did. Call it after each `take` that took something.
     ///
     /// Otherwise room is kept back, because each store of the index takes a cache line away from
-    /// the other side, or is a write on the bus. Nobody waits for what is kept: a writer that finds
-    /// no room meanwhile has three quarters unread before it, and the next `take` of those gives
-    /// everything back and sees that it waits. What a ring of the base protocol takes is there
-    /// always: programs may both send so much before either receives.
+    /// the other side, or is a write on the bus. No writer waits for the room that is kept: when a
+    /// writer finds no room, three quarters of the ring are unread, and the next `take` of those
+    /// gives all room back and sees that the writer waits. The room of a ring of the base protocol
+    /// is never kept back, because two programs may both send that much before either receives.
     ///
     /// # Errors
     /// `Memory`.
@@ -399,7 +401,7 @@ impl Consumer {
         mem.load(Word::RoomArmed) != 0 && mem.clear(Word::RoomArmed) != 0
     }
 
-    /// Bytes that can be taken now, for who holds the lock.
+    /// Bytes that can be taken now, for a caller that holds the lock.
     ///
     /// # Errors
     /// `BadIndex`.
@@ -410,8 +412,8 @@ impl Consumer {
         Ok(self.there_at(received, put) as u32)
     }
 
-    /// Bytes that could be taken now, for who does not hold the lock. `None`: somebody is so busy
-    /// that there was no moment to look; try again.
+    /// Bytes that could be taken now, for a caller without the lock. `None`: position and index
+    /// could not be read together, because another client kept changing them; try again.
     ///
     /// # Errors
     /// `BadIndex`.
@@ -427,8 +429,8 @@ impl Consumer {
         Ok(None)
     }
 
-    /// Whether nothing can be taken now, for who does not hold the lock and looks often: two loads.
-    /// An index that cannot be is not "nothing", so that who takes finds it.
+    /// Whether nothing can be taken now, for a caller without the lock that polls: two loads. A bad
+    /// index is not "nothing", so that the next take finds it.
     #[inline]
     pub fn is_empty<M: RingMemory>(&self, mem: &M) -> bool {
         let received = mem.position(Side::Receive);

@@ -2,9 +2,9 @@
 //! registered, without asking the daemon.
 //!
 //! The client counts itself as busy, and then looks whether the epoch is still the one in which it
-//! learnt of the windows; the daemon changes the epoch, and then waits until nobody is busy, before
-//! it lets a window go. A full fence lies between the two steps on both sides, so a client that was
-//! not seen busy sees the new epoch.
+//! learnt of the windows; the daemon changes the epoch, and then waits until no client is busy,
+//! before it lets a window go. A full fence lies between the two steps on both sides, so a client
+//! that was not seen busy sees the new epoch.
 //!
 //! ```
 //! use scif_ring::demo::Epoch;
@@ -63,13 +63,13 @@ pub fn leave<M: ValidityMemory>(mem: &mut M, known: u32) -> bool {
     is_valid
 }
 
-/// The daemon: something changes; who enters from now on does not copy.
+/// For the daemon, when windows change: clients that enter from now on do not copy.
 pub fn advance<M: ValidityMemory>(mem: &mut M) {
     let epoch = mem.epoch().wrapping_add(1);
     mem.set_epoch(epoch);
 }
 
-/// The daemon: whether all who entered before [`advance`] have left.
+/// For the daemon: whether all clients that entered before [`advance`] have left.
 pub fn is_idle<M: ValidityMemory>(mem: &M) -> bool {
     mem.busy() == 0
 }

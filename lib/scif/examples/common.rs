@@ -1,4 +1,4 @@
-//! What the examples share: two roles, words between them, and how a failure is told.
+//! What the examples share: two roles, messages between them, and the report of a failure.
 //!
 //! Every example is one program with two roles. `example-x serve` waits for one connection and
 //! plays the server's part; `example-x NODE` plays the other against the server on that node.
@@ -83,7 +83,7 @@ pub fn node_number(word: &str) -> Result<NodeId> {
     number.map_err(|_| alloc::format!("'{word}' is no node number").into())
 }
 
-/// Connects, and tries again for 20 s while nobody listens there yet.
+/// Connects, and tries again for 20 s while no endpoint listens there yet.
 ///
 /// # Errors
 /// The last one.

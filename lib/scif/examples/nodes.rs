@@ -1,4 +1,4 @@
-//! Who is there, and who comes and goes.
+//! The nodes online, and those that come and go.
 //!
 //! `example-nodes` lists the nodes; `example-nodes wait NODE` waits until that node is there.
 #![no_std]

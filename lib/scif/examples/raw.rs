@@ -30,7 +30,7 @@ fn run() -> raw::Result<bool> {
     raw::listen(listener, 1)?;
     let (_, own) = raw::get_node_ids(&mut [])?;
     let client = raw::open()?;
-    // Nobody has accepted yet, so only a connect that does not wait can be made here.
+    // The request is not accepted yet, so only a connect that does not wait can be made here.
     raw::set_nonblocking(client, true)?;
     let to = PortId::new(own, port);
     let started = raw::connect(client, to);

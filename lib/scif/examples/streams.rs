@@ -50,7 +50,7 @@ fn count_lines<R: Read>(mut from: R) -> core::result::Result<usize, R::Error> {
 
 fn client(node: &str) -> Result {
     let to = PortId::new(node_number(node)?, PORT);
-    // Waits until somebody listens, with the ready-made endpoint of the other examples.
+    // Waits until an endpoint listens, with the ready-made endpoint of the other examples.
     drop(scif_examples::connect(to)?);
     // Port 0 is any; root may ask for one below 1024.
     let endpoint = Options::new().port(0).connect(to)?;

@@ -36,7 +36,7 @@ impl Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // The error says that it is no endpoint (any more), and there is nobody to tell.
+        // The error says that it is no endpoint (any more); a drop cannot report it.
         let _ = raw::close(self.0);
     }
 }

@@ -67,9 +67,9 @@ impl Options {
         self
     }
 
-    /// How long [`connect`](Self::connect) tries again while nobody listens there yet, or the node
-    /// is still to boot. Unless told otherwise it tries once. A try that has begun goes on: where
-    /// somebody listens but never accepts, it ends after the 30 s of any connect.
+    /// How long [`connect`](Self::connect) tries again while no endpoint listens there yet, or the
+    /// node is still to boot. By default it tries once. A try that has begun goes on: where a
+    /// listener never accepts, it ends after the 30 s of any connect.
     #[must_use]
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -115,7 +115,7 @@ impl Options {
     }
 }
 
-/// Tries again while nobody is there, until the time is over.
+/// Tries again while no endpoint listens, until the time is over.
 fn retry<T>(
     patience: Duration,
     mut attempt: impl FnMut() -> Result<T>,

@@ -2,8 +2,8 @@
 //! and the conformance suite tries them.
 //!
 //! An endpoint is a descriptor number; nothing here owns it. Flags, protections and offsets are the
-//! numbers of the SCIF header and are passed on unchecked, so that who refuses a bad one is the
-//! daemon; what is checked here is what concerns this process alone: addresses. Memory is a
+//! numbers of the SCIF header and are passed on unchecked, because the daemon refuses bad
+//! ones; what is checked here is what concerns this process alone: addresses. Memory is a
 //! [`Range`], [`Source`] or [`Target`], because a bare address would let safe code change any
 //! memory of the program.
 
@@ -40,7 +40,7 @@ fn number(error: libredox::error::Error) -> i32 {
     interrupted(error.errno())
 }
 
-/// A descriptor of what `name` means for an endpoint, of which nobody but this library knows. It is
+/// A descriptor of what `name` means for an endpoint, of which only this library knows. It is
 /// not passed on to programs that this one becomes: a handle that lives on in one of them would
 /// keep the connection, and whatever was locked through it.
 pub(crate) fn companion(epd: usize, name: &[u8]) -> Result<Fd> {
@@ -55,8 +55,8 @@ fn system(error: syscall::error::Error) -> i32 {
     interrupted(error.errno)
 }
 
-/// The daemon ends calls that wait on an endpoint somebody closes with `ECANCELED`, as a scheme
-/// cannot say `EINTR` of its own; that is SCIF's word for it.
+/// The daemon ends calls that wait on an endpoint that is being closed with `ECANCELED`, as a
+/// scheme cannot say `EINTR` of its own; that is SCIF's word for it.
 fn interrupted(number: i32) -> i32 {
     match number {
         ECANCELED => EINTR,
@@ -414,7 +414,7 @@ pub fn vwriteto<'a>(
     with_payload(epd, call, &mut copy).map(|_| ())
 }
 
-/// From so many bytes on a transfer is made with pinned pages; fewer are copied beside the call.
+/// Bytes from which on a transfer is made with pinned pages; fewer are copied beside the call.
 const PINNED_BYTES: usize = 64 * 1024;
 
 /// A transfer between memory that is not registered and the peer's windows.

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::raw;
 
 /// How memory is registered; a window that may be read and written at an offset of SCIF's choice,
-/// unless told otherwise.
+/// by default.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RegisterOptions {
     protection: Protection,
@@ -196,7 +196,7 @@ fn length_of(range: &Range<usize>) -> Result<usize> {
 }
 
 impl<'a> Window<'a> {
-    /// Where it begins in the endpoint's registered address space: what the peer has to be told.
+    /// Where it begins in the endpoint's registered address space: what the peer has to know.
     pub fn offset(&self) -> i64 {
         self.offset
     }
@@ -237,8 +237,8 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// `scif_unregister`. Nobody can use the window for new transfers or mappings then; mappings
-    /// that the peer has stay as they are. Dropping does the same and cannot tell of an error.
+    /// `scif_unregister`. No peer can use the window for new transfers or mappings then; mappings
+    /// that the peer has stay as they are. Dropping does the same without reporting an error.
     ///
     /// # Errors
     /// `ECONNRESET`, `ENODEV`, `ENOTCONN`: the connection has gone, and with it the window.

@@ -210,7 +210,7 @@ impl View {
         Ok(self.atomic_u64(offset, false)?.load(Ordering::Acquire))
     }
 
-    /// Publishes a value: everything written before is visible to who reads it.
+    /// Publishes a value: everything written before is visible to a program that reads it.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -230,7 +230,7 @@ impl View {
         Ok(())
     }
 
-    /// Adds and returns the former value, in one step for all who reach the memory.
+    /// Adds and returns the former value, in one step for all programs that reach the memory.
     ///
     /// # Errors
     /// As [`write`](Self::write).

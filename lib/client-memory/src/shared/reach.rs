@@ -2,7 +2,7 @@
 //! that a C program passes may be anything, and a bad one must be an error, not the program's end.
 //!
 //! The list of the process's mappings is asked for at first sight; a few ranges are remembered and
-//! found again without a lock. Whoever unmaps memory or takes rights away says so ([`forget`]).
+//! found again without a lock. Code that unmaps memory or takes rights away calls [`forget`].
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -37,7 +37,7 @@ static SLOT: [Slot; SLOTS] = [const {
 /// Counts changes of the slots; odd while one is made.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// Who changes the slots; the value is the slot that is used next.
+/// The lock of those that change the slots; the value is the slot that is used next.
 static WRITER: Mutex<usize> = Mutex::new(0);
 
 /// Whether a remembered range holds all of `start .. end`.
@@ -53,7 +53,7 @@ fn is_known(start: usize, end: usize, write: bool) -> bool {
     found && before.is_multiple_of(2) && CHANGES.load(Ordering::Relaxed) == before
 }
 
-/// Changes slots; nobody believes what is read meanwhile.
+/// Changes slots; readers discard what they read meanwhile.
 fn change(action: impl FnOnce()) {
     CHANGES.fetch_add(1, Ordering::Relaxed);
     fence(Ordering::Release);

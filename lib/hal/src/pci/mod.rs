@@ -41,7 +41,7 @@ const BAR_ADDRESS: u32 = !0xf;
 /// The environment variable in which a driver started for one function finds its channel.
 pub const CHANNEL_VARIABLE: &str = "PCID_CLIENT_CHANNEL";
 
-/// The function whose channel this process was started with, until somebody opens it.
+/// The function whose channel this process was started with, until it is opened.
 static INHERITED: Mutex<Option<Function>> = Mutex::new(None);
 
 /// A PCI function this process drives.
@@ -153,7 +153,7 @@ impl Function {
     }
 
     /// Keeps the function whose channel a starter opened, for [`Function::open`]; `value` is that
-    /// of [`CHANNEL_VARIABLE`]. Nobody can open that channel again.
+    /// of [`CHANNEL_VARIABLE`]. That channel cannot be opened again.
     ///
     /// # Errors
     /// `EINVAL` when `value` is no number, or the channel's error.

@@ -37,7 +37,7 @@ pub(crate) fn count_drain() {
 }
 
 fn count() {
-    // A thread that ends has no counter any more, and nobody asks for it.
+    // A thread that ends has no counter any more, and none is read.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 

@@ -94,8 +94,8 @@ impl<T: Transport> SchemeLoop<T> {
                 let is_ours = matches!(result, Ok(OpenResult::ThisScheme { .. }));
                 let (opcode, result, extra) = opened(result);
                 match result {
-                    // Nobody would ever close what is made for a process that was killed while it
-                    // waited, on a kernel that tells nobody.
+                    // A handle made for a process that was killed while it waited would never be
+                    // closed on a kernel that does not report the kill.
                     Ok(number) if is_ours && has_waited && scheme.is_gone(caller.pid) => {
                         scheme.on_close(number);
                         (opcode, Err(Error::new(ECANCELED)), 0)

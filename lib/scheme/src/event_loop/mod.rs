@@ -79,7 +79,7 @@ pub trait SchemeDaemon: SchemeSync {
     }
 
     /// Whether the process `pid` is no more. Asked before a request that has waited gives a process
-    /// a new handle: Redox's kernel tells nobody that it was killed meanwhile.
+    /// a new handle: Redox's kernel does not report that it was killed meanwhile.
     fn is_gone(&mut self, pid: usize) -> bool {
         let _ = pid;
         false
@@ -243,8 +243,8 @@ impl<T: Transport> SchemeLoop<T> {
     }
 
     /// Gives up the opens of processes that were killed while they waited, of which Redox's kernel
-    /// tells nobody: those of which [`SchemeDaemon::is_gone`] says so. At most `most` processes are
-    /// asked about, others with each call. The answers are written by the next
+    /// reports nothing: those of which [`SchemeDaemon::is_gone`] says so. At most `most` processes
+    /// are asked about, others with each call. The answers are written by the next
     /// [`settle`](Self::settle) or [`poll`](Self::poll).
     ///
     /// Other requests need no such care: they end with their handle, which goes with its process.
@@ -332,7 +332,8 @@ impl<T: Transport> SchemeLoop<T> {
         let batch = &self.incoming[..count];
         let caller = batch.first().map(|request| request.caller);
         let is_ones = batch.iter().all(|request| Some(request.caller) == caller);
-        // The usual case: nobody else waits. A blocking socket is read only when nothing is left.
+        // The usual case: no other request waits. A blocking socket is read only when nothing is
+        // left.
         let is_usual = is_ones && self.turns.is_empty();
         let in_line = !is_usual && !self.transport.blocking();
         for index in 0..count {
@@ -477,7 +478,7 @@ impl<T: Transport> SchemeLoop<T> {
     fn park<S: SchemeDaemon>(&mut self, parked: Parked, scheme: &mut S) {
         let handle = parked.op.file_id().unwrap_or(usize::MAX);
         if let Err(error) = scheme.on_wait(handle, &parked.caller) {
-            // What it has moved already is told; then it was not in vain.
+            // The bytes that it has moved already are reported, so that they are not lost.
             let moved = scheme.on_cancel(parked.caller.id);
             let result = moved.map_err(|_| error);
             self.answer(parked.tag, result);

@@ -2,7 +2,8 @@
 //! a time, by many threads, does not keep another one waiting for all of it.
 //!
 //! Requests wait here in the order in which they came. Each round takes a few of every process;
-//! between two rounds the socket is read, so that whoever asks anew has a turn in the next one.
+//! between two rounds the socket is read, so that a process that asks again has a turn in the next
+//! one.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -106,7 +107,7 @@ mod tests {
         turns.push(request(8, 101));
         let first: Vec<u32> = (0..8).chain([100, 200, 101]).collect();
         assert_eq!(round(&mut turns), first);
-        // Who asks again is in the next round, before most of the first one's.
+        // A process that asks again is in the next round, before most of the first one's.
         turns.push(request(8, 102));
         let second: Vec<u32> = (8..16).chain([102]).collect();
         assert_eq!(round(&mut turns), second);

@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::raw;
 
 /// Pages of this program that stay where they are, in physical memory too, and can be registered
-/// with any number of endpoints. They count against nobody's limit.
+/// with any number of endpoints. They count against no limit.
 ///
-/// Windows made of them keep the pages beyond this value, until they are unregistered and nobody
+/// Windows made of them keep the pages beyond this value, until they are unregistered and no peer
 /// refers to them any more. So do pages of which the program unmaps its own view: neither handle
 /// nor windows notice.
 pub struct PinnedPages {

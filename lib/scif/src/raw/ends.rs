@@ -13,7 +13,7 @@ const END: &[u8] = b"end";
 
 /// `scif_close`: closes the descriptor. If it was the endpoint's last one, the endpoint ends, and
 /// this returns when every transfer through either end of the connection has ended: what is stored
-/// in the own memory afterwards goes nowhere, and nobody else stores there. Mappings of the peer's
+/// in the own memory afterwards goes nowhere, and no peer stores there. Mappings of the peer's
 /// windows live on, and those that the peer has.
 ///
 /// A peer that does not answer is waited for 30 s at most ([`ANSWER_TIMEOUT_NS`]), and a node that
@@ -29,7 +29,7 @@ pub fn close(epd: usize) -> Result<()> {
         // It was shut down, or is none.
         Err(EBADF) => None,
         Err(error) => match local(epd) {
-            // There is no room for another descriptor, or nobody to ask.
+            // There is no room for another descriptor, or no daemon to ask.
             Ok(_) | Err(ENODEV) => None,
             Err(EBADF) => return Err(EBADF),
             Err(_) if matches!(error, ENODEV) => None,
@@ -38,7 +38,7 @@ pub fn close(epd: usize) -> Result<()> {
     };
     libredox::call::close(epd).map_err(number)?;
     if let Some(end) = end {
-        // Whoever is interrupted still has to know when its memory is its own again.
+        // An interrupted caller too has to know when its memory is its own again.
         while plain(end.raw(), Call::Shutdown) == Err(EINTR) {}
     }
     Ok(())
@@ -58,7 +58,7 @@ pub fn shutdown(epd: usize) -> Result<()> {
 /// # Errors
 /// `EAGAIN`, `EINTR`, `EINVAL`, `EMFILE`, `ENODEV`, `ENOMEM`.
 pub fn accept(epd: usize, flags: u32) -> Result<(usize, PortId)> {
-    // In one call: there is no moment in which a connection is accepted and nobody has it.
+    // In one call: there is no moment in which a connection is accepted and has no owner.
     let name: &[u8] = match AcceptFlags::from_bits(flags) {
         Some(flags) if flags.contains(AcceptFlags::SYNC) => b"accept-wait",
         Some(_) => b"accept-now",
