@@ -8,10 +8,13 @@ pub mod screen;
 pub mod space;
 pub mod stack;
 pub mod user;
+mod user_buf;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use kernel_core::memmap::MemoryMap;
+
+pub use user_buf::UserBuf;
 
 /// Bytes of a page and of a frame.
 pub const PAGE_SIZE: usize = 4096;

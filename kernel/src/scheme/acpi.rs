@@ -11,7 +11,7 @@ use ::syscall::{
 };
 
 use super::{Caller, Opened, Scheme, kernel_id, trigger};
-use crate::{arch::power, sched, syscall::UserBuf, time::now_ns};
+use crate::{arch::power, mm::UserBuf, sched, time::now_ns};
 
 /// Handle bit: may read the root table.
 const READ_TABLE: usize = 1;

@@ -10,14 +10,11 @@ use ::syscall::{
 use spin::Mutex;
 
 use super::{
-    Caller, Opened, Scheme,
+    Caller, MAX_IO, Opened, Scheme,
     handles::{Handles, ROOT},
     input,
 };
-use crate::{
-    console,
-    syscall::{MAX_IO, UserBuf},
-};
+use crate::{console, mm::UserBuf};
 
 static HANDLES: Mutex<Handles<()>> = Mutex::new(Handles::new());
 

@@ -7,7 +7,7 @@ use ::syscall::{
     error::{EINVAL, EIO, Error, Result},
 };
 
-use crate::syscall::UserBuf;
+use crate::mm::UserBuf;
 
 /// Bytes of a listing that are prepared at a time; a reader asks again for the rest.
 const MAX_LISTING: usize = 16 * 1024;

@@ -6,7 +6,7 @@ use ::syscall::{
 };
 
 use super::{Caller, Opened, Scheme};
-use crate::syscall::UserBuf;
+use crate::mm::UserBuf;
 
 pub struct DtbScheme;
 

@@ -15,12 +15,12 @@ use ::syscall::{
 use kernel_core::events::{FileKey, Notice, Registry};
 use spin::Mutex;
 
-use super::{Caller, Opened, Scheme, handles::ROOT, kernel_id};
+use super::{Caller, MAX_IO, Opened, Scheme, handles::ROOT, kernel_id};
 use crate::{
+    mm::UserBuf,
     object::SchemeId,
     proc,
     sched::{WaitError, WaitQueue},
-    syscall::{MAX_IO, UserBuf},
     time::now_ns,
 };
 

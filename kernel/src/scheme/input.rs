@@ -10,7 +10,7 @@ use ::syscall::{
 };
 
 use super::{kernel_id, trigger};
-use crate::{sched::WaitQueue, syscall::UserBuf};
+use crate::{mm::UserBuf, sched::WaitQueue};
 
 /// Gives as many bytes as there are and fit, `most` at a time; waits for the first unless `flags`
 /// say not to (`EAGAIN`). `take` stores what is there and says how many that is.

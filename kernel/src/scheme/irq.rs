@@ -21,7 +21,10 @@ use super::{
     handles::{Handles, ROOT},
     kernel_id, trigger,
 };
-use crate::{arch, arch::irq as lines, syscall::UserBuf};
+use crate::{
+    arch::{self, irq as lines},
+    mm::UserBuf,
+};
 
 /// Inode numbers of the directories and of `bsp`.
 const INO_TOP: u64 = 0x8002_0000_0000_0000;

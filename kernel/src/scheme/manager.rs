@@ -13,9 +13,9 @@ use super::{
     user_scheme,
 };
 use crate::{
+    mm::UserBuf,
     object::{Description, DescriptionState, InternalFlags},
     sched,
-    syscall::UserBuf,
 };
 
 /// Number of the scheme creation capability.

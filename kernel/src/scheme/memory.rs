@@ -12,12 +12,11 @@ use kernel_core::memory_path::{self, Kind, MemoryPath, Options};
 use super::{Caller, Opened, Scheme, handles::ROOT, notify_unmapped, placement, prot};
 use crate::{
     mm::{
-        PAGE_SIZE, frame,
+        PAGE_SIZE, UserBuf, frame,
         space::{AddrSpace, Anonymous, Cache},
     },
     object::Description,
     sched,
-    syscall::UserBuf,
 };
 
 pub struct MemoryScheme;

@@ -32,9 +32,11 @@ use ::syscall::{
 use spin::Mutex;
 
 use crate::{
-    mm::space::{AddrSpace, Placement, Prot, Unmapped},
+    mm::{
+        UserBuf,
+        space::{AddrSpace, Placement, Prot, Unmapped},
+    },
     object::{Description, DescriptionState, FileTable, InternalFlags, SchemeId, reaper},
-    syscall::UserBuf,
 };
 
 pub use event::{counts as event_counts, trigger};
@@ -43,6 +45,10 @@ pub use proc::context_ended;
 
 /// Offset that says "no position": what unpositioned descriptions pass.
 pub const NO_OFFSET: u64 = u64::MAX;
+
+/// Bytes a kernel scheme handles in one call where it works record by record; the rest is left for
+/// the next call, so that a huge buffer cannot keep the kernel to itself.
+pub const MAX_IO: usize = 64 * 1024;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, Default)]

@@ -19,7 +19,7 @@ use kernel_core::pipe::{PipeBuffer, PipeState};
 use spin::Mutex;
 
 use super::{Caller, Opened, Scheme, deliver_files, handles::ROOT, kernel_id, trigger};
-use crate::{object::Description, sched::WaitQueue, syscall::UserBuf};
+use crate::{mm::UserBuf, object::Description, sched::WaitQueue};
 
 const WRITE_END: usize = 1;
 

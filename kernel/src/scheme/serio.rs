@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     arch::{irq, port},
+    mm::UserBuf,
     sched::WaitQueue,
-    syscall::UserBuf,
 };
 
 const DATA: u16 = 0x60;

@@ -25,10 +25,10 @@ use super::{
 use crate::{
     arch::{self, power},
     boot, console,
-    mm::{frame, space::tray_frames},
+    mm::{UserBuf, frame, space::tray_frames},
     proc,
     sched::{self, ContextRef, State},
-    syscall::{UserBuf, futex},
+    syscall::futex,
     time,
 };
 

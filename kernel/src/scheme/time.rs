@@ -11,12 +11,13 @@ use ::syscall::{
 use spin::Mutex;
 
 use super::{
-    Caller, Opened, Scheme,
+    Caller, MAX_IO, Opened, Scheme,
     handles::{Handles, ROOT},
     kernel_id, trigger,
 };
 use crate::{
-    syscall::{MAX_IO, UserBuf, clock},
+    mm::UserBuf,
+    syscall::clock,
     time::{self, TimerId},
 };
 

@@ -6,7 +6,7 @@ use ::syscall::{
     flag::{CLOCK_MONOTONIC, CLOCK_REALTIME},
 };
 
-use super::UserBuf;
+use crate::mm::UserBuf;
 use crate::{
     sched::{WaitError, WaitQueue},
     time,

@@ -11,7 +11,7 @@ use ::syscall::{
     },
 };
 
-use super::UserBuf;
+use crate::mm::UserBuf;
 use crate::{
     object::{Description, FileTable, InternalFlags, close_descriptor},
     proc,

@@ -11,7 +11,8 @@ use ::syscall::{
 };
 use spin::Mutex;
 
-use super::{UserBuf, clock};
+use super::clock;
+use crate::mm::UserBuf;
 use crate::sched::{self, WaitError, WaitQueue};
 
 #[derive(Default)]

@@ -6,7 +6,7 @@ use ::syscall::{
     error::{EINVAL, EOPNOTSUPP, Error, Result},
 };
 
-use super::UserBuf;
+use crate::mm::UserBuf;
 use crate::{
     mm::{PAGE_SIZE, USER_END, space::Placement},
     proc, sched,

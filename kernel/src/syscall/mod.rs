@@ -5,7 +5,6 @@ pub mod clock;
 mod files;
 pub mod futex;
 mod memory;
-mod user_buf;
 
 use ::syscall::{
     EventFlags,
@@ -15,8 +14,7 @@ use ::syscall::{
     number::*,
 };
 
-use crate::object::reaper;
-pub use user_buf::{MAX_IO, UserBuf};
+use crate::{mm::UserBuf, object::reaper};
 
 /// Handles one system call; `a` is the number, the result goes to rax.
 pub fn dispatch(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize) -> usize {

@@ -10,10 +10,10 @@ use ::syscall::{
 
 use super::{Kind, ROOT, Registers, filetable, number_of_fd, open};
 use crate::{
+    mm::UserBuf,
     proc::{self, Affinity},
     sched::{self, Context, ContextRef, State},
     scheme::{Opened, notify_unmapped},
-    syscall::UserBuf,
 };
 
 /// Bytes of `FloatRegisters`; the processor's own layout is longer and starts with them.

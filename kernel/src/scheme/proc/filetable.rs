@@ -14,11 +14,11 @@ use ::syscall::{
 
 use super::{Kind, TableRef, handle_of_fd, number_of_fd, open, set_kind};
 use crate::{
+    mm::UserBuf,
     object::{Description, FileTable},
     proc,
     sched::{Context, ContextRef},
     scheme::{Opened, kernel_id},
-    syscall::UserBuf,
 };
 
 /// Descriptors one Close may name.

@@ -26,11 +26,10 @@ use super::{
     kernel_id, trigger,
 };
 use crate::{
-    mm::space::AddrSpace,
+    mm::{UserBuf, space::AddrSpace},
     object::{Description, FileTable},
     proc,
     sched::{self, ContextRef},
-    syscall::UserBuf,
 };
 
 /// Longest name for dup, in bytes.

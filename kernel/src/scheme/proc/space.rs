@@ -14,12 +14,11 @@ use ::syscall::{
 
 use super::{Kind, NewSpace, handle_of_fd, open, set_kind};
 use crate::{
-    mm::{PAGE_SIZE, USER_END, space::AddrSpace},
+    mm::{PAGE_SIZE, USER_END, UserBuf, space::AddrSpace},
     object::Description,
     proc,
     sched::{Context, ContextRef},
     scheme::{self, Opened, map_anonymous, notify_unmapped, placement, prot},
-    syscall::UserBuf,
 };
 
 const GRANT_SIZE: usize = size_of::<GrantDesc>();

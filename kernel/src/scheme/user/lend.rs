@@ -11,12 +11,11 @@ use bitflags::bitflags;
 
 use crate::{
     mm::{
-        PAGE_SIZE,
+        PAGE_SIZE, UserBuf,
         frame::{self, FrameRef},
         space::{AddrSpace, Placement, Prot, Tray},
     },
     sched,
-    syscall::UserBuf,
 };
 
 /// What the pointer of an empty buffer is: not null, and nothing is there.

@@ -29,13 +29,12 @@ use super::{
 };
 use crate::{
     mm::{
-        PAGE_SIZE,
+        PAGE_SIZE, UserBuf,
         space::{AddrSpace, SchemeGrant},
     },
     object::{Description, InternalFlags, reaper},
     proc,
     sched::{self, Context, ContextRef, WaitQueue},
-    syscall::UserBuf,
 };
 use left::{Left, Undo};
 use lend::{Access, Loan};

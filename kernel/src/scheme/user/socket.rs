@@ -9,7 +9,7 @@ use ::syscall::{
 use kernel_core::requests::{Reply, TagError};
 
 use super::{File, State, UserScheme, deliver_files};
-use crate::{object::reaper, proc, sched, scheme::trigger, syscall::UserBuf};
+use crate::{mm::UserBuf, object::reaper, proc, sched, scheme::trigger};
 use alloc::vec::Vec;
 
 const SQE_SIZE: usize = size_of::<Sqe>();

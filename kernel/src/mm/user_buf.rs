@@ -4,11 +4,7 @@ use alloc::{vec, vec::Vec};
 
 use ::syscall::error::{EFAULT, EINVAL, Error, Result};
 
-use crate::mm::{USER_END, frame::FrameRef, user};
-
-/// Bytes a kernel scheme handles in one call where it works record by record; the rest is left for
-/// the next call, so that a huge buffer cannot keep the kernel to itself.
-pub const MAX_IO: usize = 64 * 1024;
+use super::{USER_END, frame::FrameRef, user};
 
 /// A range of the current program's memory. It lies in user space, but nothing says that it is
 /// mapped: every copy can fail with `EFAULT`. Nor does its content stay the same between two reads:
