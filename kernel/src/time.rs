@@ -2,6 +2,8 @@
 //! interrupts of the local APIC; both are calibrated at boot against a timer of known speed
 //! (`pit`; how: `kernel_core::calibration`).
 
+pub mod spec;
+
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -3,15 +3,13 @@
 mod bootstrap;
 mod entry;
 
-use alloc::string::String;
-
 use kernel_core::bootinfo::{self, BootInfo, ScreenInfo};
 use kernel_core::memmap::{Kind, MemoryMap};
-use spin::Once;
 
 use crate::arch::framebuffer;
 use crate::console;
 use crate::mm::{self, paging, phys};
+use crate::scheme;
 
 pub use bootstrap::start as start_first_program;
 use entry::LOADER_MULTIBOOT2;
@@ -128,22 +126,16 @@ pub fn init_memory(args: &mut KernelArgs) {
     );
 }
 
-static ENVIRONMENT: Once<String> = Once::new();
-
 /// Turns the command line into the environment: its `KEY=value` words, one per line.
 pub fn init_environment(args: &KernelArgs) {
     let (base, len) = args.command_line;
     let mut bytes = alloc::vec![0; len as usize];
     phys::read(base as usize, &mut bytes);
-    let text = ENVIRONMENT.call_once(|| bootinfo::environment(&bytes));
+    let text = bootinfo::environment(&bytes);
     for (key, value) in text.lines().filter_map(|line| line.split_once('=')) {
         if key == "LOG" && !console::set_log_level(value) {
             log::warn!("LOG={value} is no level: off, error, warn, info, debug or trace");
         }
     }
-}
-
-/// The environment as `sys/env` shows it.
-pub fn env() -> &'static [u8] {
-    ENVIRONMENT.get().map_or(&[], |text| text.as_bytes())
+    scheme::set_environment(text);
 }

@@ -7,6 +7,7 @@
 //! processor than the one it was switched away from.
 
 mod context;
+pub mod futex;
 mod wait;
 
 use alloc::sync::Arc;

@@ -42,6 +42,7 @@ use crate::{
 pub use event::{counts as event_counts, trigger};
 pub use memory::map_anonymous;
 pub use proc::context_ended;
+pub use sys::set_environment;
 
 /// Offset that says "no position": what unpositioned descriptions pass.
 pub const NO_OFFSET: u64 = u64::MAX;

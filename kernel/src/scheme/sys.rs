@@ -15,7 +15,7 @@ use ::syscall::{
     error::{EBADF, EINVAL, EISDIR, ENOENT, ENOTDIR, EPERM, Error, Result},
     flag::{MODE_DIR, MODE_FILE, UPPER_FDTBL_TAG},
 };
-use spin::Mutex;
+use spin::{Mutex, Once};
 
 use super::{
     Caller, Opened, Scheme, SchemeRef, acpi, dirents, event_counts,
@@ -24,11 +24,10 @@ use super::{
 };
 use crate::{
     arch::{self, power},
-    boot, console,
+    console,
     mm::{UserBuf, frame, space::tray_frames},
     proc,
     sched::{self, ContextRef, State},
-    syscall::futex,
     time,
 };
 
@@ -227,8 +226,15 @@ fn update_time_offset(bytes: &[u8]) -> Result<usize> {
     Ok(bytes.len())
 }
 
+static ENVIRONMENT: Once<String> = Once::new();
+
+/// Sets what `env` shows: `KEY=value` lines. Called once, at boot.
+pub fn set_environment(text: String) {
+    ENVIRONMENT.call_once(|| text);
+}
+
 fn env() -> String {
-    String::from_utf8_lossy(boot::env()).into_owned()
+    ENVIRONMENT.get().cloned().unwrap_or_default()
 }
 
 fn log() -> String {
@@ -416,7 +422,7 @@ fn stat() -> String {
             .count()
     };
     let (event_files, event_subscriptions) = event_counts();
-    let (futexes, futex_waiters) = futex::counts();
+    let (futexes, futex_waiters) = sched::futex::counts();
     let irqs = irq::counts();
     let memory = frame::stats();
     let turns = sched::turns();

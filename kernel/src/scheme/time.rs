@@ -17,8 +17,7 @@ use super::{
 };
 use crate::{
     mm::UserBuf,
-    syscall::clock,
-    time::{self, TimerId},
+    time::{self, TimerId, spec},
 };
 
 const SPEC_SIZE: usize = size_of::<TimeSpec>();
@@ -74,7 +73,7 @@ fn parse(path: &str) -> Option<Handle> {
 
 /// Arms a timer for the handle at an absolute time of its clock; `ENOMEM` when too many wait.
 fn arm(number: usize, clock: usize, time: &TimeSpec) -> Result<()> {
-    let at = clock::to_nanos(time);
+    let at = spec::to_nanos(time);
     let now = time::now_ns();
     let at = if clock == CLOCK_REALTIME {
         // Timers run on the monotonic clock.
@@ -131,11 +130,11 @@ impl Scheme for TimeScheme {
         let buf = buf.prefix(MAX_IO);
         for chunk in buf.chunks(SPEC_SIZE) {
             let nanos = match kind {
-                Kind::Default | Kind::GetTime => clock::now(clock)?,
+                Kind::Default | Kind::GetTime => spec::read(clock)?,
                 Kind::GetResolution => RESOLUTION_NS,
                 Kind::Timer => return Err(Error::new(EINVAL)),
             };
-            chunk.write_all(&clock::spec_bytes(nanos))?;
+            chunk.write_all(&spec::bytes(nanos))?;
         }
         Ok(buf.len() / SPEC_SIZE * SPEC_SIZE)
     }

@@ -1,9 +1,9 @@
 //! System calls: from the registers of a program to the operations behind them.
 
 mod call;
-pub mod clock;
+mod clock;
 mod files;
-pub mod futex;
+mod futex;
 mod memory;
 
 use ::syscall::{

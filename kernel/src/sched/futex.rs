@@ -1,0 +1,66 @@
+//! Contexts that wait on words of memory, by physical address, so that it works across address
+//! spaces that share the memory.
+
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use spin::Mutex;
+
+use super::{WaitError, WaitQueue};
+
+#[derive(Default)]
+struct Waiter {
+    woken: AtomicBool,
+    queue: WaitQueue,
+}
+
+static WAITERS: Mutex<BTreeMap<usize, Vec<Arc<Waiter>>>> = Mutex::new(BTreeMap::new());
+
+/// Words that are waited for and who waits, for `sys/stat`.
+pub fn counts() -> (usize, usize) {
+    let waiters = WAITERS.lock();
+    (waiters.len(), waiters.values().map(Vec::len).sum())
+}
+
+/// Blocks the current context until [`wake`] reaches it. `deadline` is absolute monotonic
+/// nanoseconds.
+pub fn wait(key: usize, deadline: Option<u64>) -> Result<(), WaitError> {
+    let waiter = Arc::new(Waiter::default());
+    WAITERS.lock().entry(key).or_default().push(waiter.clone());
+    let woken = || waiter.woken.load(Ordering::Acquire).then_some(());
+    let ended = waiter.queue.wait(deadline, woken);
+    if ended.is_err() {
+        forget(key, &waiter);
+    }
+    ended
+}
+
+fn forget(key: usize, waiter: &Arc<Waiter>) {
+    let mut all = WAITERS.lock();
+    if let Some(list) = all.get_mut(&key) {
+        list.retain(|other| !Arc::ptr_eq(other, waiter));
+        if list.is_empty() {
+            all.remove(&key);
+        }
+    }
+}
+
+/// Wakes up to `most` waiters, those first that wait longest.
+pub fn wake(key: usize, most: usize) -> usize {
+    let woken: Vec<_> = {
+        let mut all = WAITERS.lock();
+        let Some(list) = all.get_mut(&key) else {
+            return 0;
+        };
+        let woken = list.drain(..most.min(list.len())).collect();
+        if list.is_empty() {
+            all.remove(&key);
+        }
+        woken
+    };
+    for waiter in &woken {
+        waiter.woken.store(true, Ordering::Release);
+        waiter.queue.wake_all();
+    }
+    woken.len()
+}
