@@ -1,6 +1,8 @@
 //! Processes: what this half of the kernel keeps with each context, and the hooks the lower half
 //! calls when a context begins and ends.
 
+mod table;
+
 use alloc::{
     collections::BTreeMap,
     format,
@@ -19,10 +21,12 @@ use spin::Mutex;
 
 use crate::{
     mm::space::{AddrSpace, Unmapped},
-    object::{Description, FileTable, reaper},
+    object::{Description, reaper},
     sched::{self, Context, ContextRef},
-    scheme::{self, Caller},
+    scheme,
 };
+
+pub use table::{FileTable, close as close_descriptor};
 
 /// Descriptor places the first program finds in each number space.
 const FIRST_TABLE_SIZE: usize = 64;
@@ -43,6 +47,17 @@ pub struct Identity {
     pub priority: u32,
     /// Name for people.
     pub name: String,
+}
+
+/// Who asks in a system call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Caller {
+    /// Process id as set by the process manager.
+    pub pid: usize,
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
 }
 
 /// What the upper half keeps with a context.

@@ -36,7 +36,8 @@ use crate::{
         UserBuf,
         space::{AddrSpace, Placement, Prot, Unmapped},
     },
-    object::{Description, DescriptionState, FileTable, InternalFlags, SchemeId, reaper},
+    object::{Description, DescriptionState, InternalFlags, SchemeId, reaper},
+    proc::{Caller, FileTable},
 };
 
 pub use event::{counts as event_counts, trigger};
@@ -50,17 +51,6 @@ pub const NO_OFFSET: u64 = u64::MAX;
 /// Bytes a kernel scheme handles in one call where it works record by record; the rest is left for
 /// the next call, so that a huge buffer cannot keep the kernel to itself.
 pub const MAX_IO: usize = 64 * 1024;
-
-/// Who asks.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Caller {
-    /// Process id as set by the process manager.
-    pub pid: usize,
-    /// Effective user.
-    pub uid: u32,
-    /// Effective group.
-    pub gid: u32,
-}
 
 /// What an open or dup gives.
 #[derive(Debug)]

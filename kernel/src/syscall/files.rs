@@ -13,8 +13,8 @@ use ::syscall::{
 
 use crate::mm::UserBuf;
 use crate::{
-    object::{Description, FileTable, InternalFlags, close_descriptor},
-    proc,
+    object::{Description, InternalFlags},
+    proc::{self, FileTable, close_descriptor},
     scheme::{self, NO_OFFSET, SchemeRef},
 };
 

@@ -15,8 +15,8 @@ use ::syscall::{
 use super::{Kind, TableRef, handle_of_fd, number_of_fd, open, set_kind};
 use crate::{
     mm::UserBuf,
-    object::{Description, FileTable},
-    proc,
+    object::Description,
+    proc::{self, FileTable},
     sched::{Context, ContextRef},
     scheme::{Opened, kernel_id},
 };
@@ -168,7 +168,7 @@ pub fn call(
         FileTableVerb::Close => {
             let fds = payload.words(MAX_CLOSE)?;
             let files = table()?.take_all(&fds)?;
-            files.into_iter().for_each(crate::object::close_descriptor);
+            files.into_iter().for_each(crate::proc::close_descriptor);
             Ok(fds.len())
         }
         FileTableVerb::Dup2 => {

@@ -27,8 +27,8 @@ use super::{
 };
 use crate::{
     mm::{UserBuf, space::AddrSpace},
-    object::{Description, FileTable},
-    proc,
+    object::Description,
+    proc::{self, FileTable},
     sched::{self, ContextRef},
 };
 

@@ -6,8 +6,8 @@ use ::syscall::error::{EBADF, EEXIST, EINVAL, EMFILE, Error, Result};
 use kernel_core::slots::{SlotError, SlotTable};
 use spin::Mutex;
 
-use super::{Description, InternalFlags, reaper};
-use crate::proc;
+use super::caller;
+use crate::object::{Description, InternalFlags, reaper};
 
 /// The descriptors of a process; its threads share one table. When the table goes away, all its
 /// descriptors are closed.
@@ -115,7 +115,7 @@ pub fn close(file: Arc<Description>) {
         reaper::defer(reaper::Work::Detach {
             scheme,
             number,
-            pid: proc::caller().pid,
+            pid: caller().pid,
         });
     }
 }
