@@ -127,7 +127,9 @@ pub extern "C" fn system_call(frame: *mut Frame) {
 /// Everything to be done before user mode continues, but for giving the lock back. `frame` is the
 /// one on this stack.
 pub fn leave(frame: *mut Frame) {
-    sched::before_user_mode();
+    if sched::before_user_mode() {
+        crate::scheme::exit_current();
+    }
     // Registers that were set until now are used from here on.
     sched::take_replaced();
     // SAFETY: the frame of the context that runs here, which has the lock: nobody writes to it.
@@ -213,7 +215,7 @@ fn user_exception(frame: &Frame, vector: u64, error: u64, address: usize, reason
     // `exit_current` never returns, so nothing may be left to drop here.
     drop(context);
     drop(text);
-    sched::exit_current()
+    crate::scheme::exit_current()
 }
 
 /// What a page fault's error code says was tried.

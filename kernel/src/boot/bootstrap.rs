@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::space::{AddrSpace, Placement, Prot};
 use crate::mm::{PAGE_SIZE, USER_END, phys};
-use crate::{proc, sched};
+use crate::sched::ContextRef;
+use crate::{proc, sched, scheme};
 
 use super::KernelArgs;
 
@@ -47,7 +48,7 @@ pub fn start(args: &KernelArgs) {
     space
         .map_private(Placement::Fixed(IMAGE), image, Prot::all())
         .expect("room for the initfs image below 2^47");
-    let metadata = metadata_frames(&proc::bootstrap_metadata(&first));
+    let metadata = metadata_frames(&metadata(&first));
     space
         .map_private(Placement::Fixed(METADATA), metadata, Prot::READ)
         .expect("room for the metadata pages");
@@ -57,6 +58,14 @@ pub fn start(args: &KernelArgs) {
     });
     sched::start(&first).expect("the first context is new and has a space");
     log::info!("first program: {pages} pages at {IMAGE:#x}, entry {entry:#x}");
+}
+
+/// Sets the first context up, with the roots of the kernel's schemes in its file table, and returns
+/// the bytes of the metadata pages; the rest is zero.
+fn metadata(first: &ContextRef) -> Vec<u8> {
+    scheme::init();
+    proc::init_first(first);
+    scheme::publish_roots(&proc::files_of(first))
 }
 
 /// The frames of the image. An image on a page boundary becomes the program's memory as it is;

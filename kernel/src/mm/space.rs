@@ -15,6 +15,7 @@
 
 mod backing;
 mod clone;
+mod deferred;
 mod fault;
 mod map;
 mod remap;
@@ -32,6 +33,8 @@ use spin::Mutex;
 
 use backing::Backing;
 pub use backing::{Anonymous, SchemeGrant, Unmapped};
+pub use deferred::{Deferred, next_deferred};
+use deferred::{defer_drop, defer_unmapped};
 use fault::shared_entry;
 use tray::Trays;
 pub use tray::{Tray, tray_frames};
@@ -79,13 +82,11 @@ fn unmapped(removed: Removed) -> Vec<Unmapped> {
                 grant,
                 len: area.len,
             }),
-            // Not dropped here: a chain of spaces that borrow from each other may be long, the
-            // kernel's stack is not.
             Backing::Borrowed {
                 source: Some(source),
                 ..
             } => {
-                crate::proc::release_space(source);
+                defer_drop(source);
                 None
             }
             _ => None,
@@ -230,7 +231,7 @@ impl AddrSpace {
         match filled {
             Ok(()) => Ok((addr, pieces)),
             Err(error) => {
-                crate::proc::on_unmapped(pieces);
+                defer_unmapped(pieces);
                 Err(error)
             }
         }
@@ -313,8 +314,8 @@ impl AddrSpace {
             (Some(error), Some(undone)) => {
                 // Without memory for page tables the moved pages are lost to both; only a caller
                 // that moves between its own helpers can see this.
-                crate::proc::on_unmapped(unmapped(undone));
-                crate::proc::on_unmapped(pieces);
+                defer_unmapped(unmapped(undone));
+                defer_unmapped(pieces);
                 Err(error)
             }
             _ => Ok((here, pieces)),
@@ -493,7 +494,7 @@ impl AddrSpace {
 
 impl Drop for AddrSpace {
     fn drop(&mut self) {
-        crate::proc::on_unmapped(self.clear());
+        defer_unmapped(self.clear());
     }
 }
 

@@ -8,7 +8,10 @@ use ::syscall::{
 use bitflags::bitflags;
 use spin::Mutex;
 
-use super::{SchemeId, reaper};
+use super::{
+    SchemeId,
+    deferred::{self, Work},
+};
 
 bitflags! {
     /// What the kernel remembers of a description beside the open flags.
@@ -103,7 +106,7 @@ impl Description {
 
 impl Drop for Description {
     fn drop(&mut self) {
-        reaper::defer(reaper::Work::Close {
+        deferred::defer(Work::Close {
             scheme: self.scheme,
             number: self.number,
         });

@@ -1,8 +1,8 @@
 //! What descriptor numbers stand for: open descriptions, and the deferred work when the last
 //! reference to one goes away.
 
+pub mod deferred;
 mod description;
-pub mod reaper;
 
 pub use description::{Description, DescriptionState, InternalFlags};
 

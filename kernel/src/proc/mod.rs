@@ -1,5 +1,4 @@
-//! Processes: what this half of the kernel keeps with each context, and the hooks the lower half
-//! calls when a context begins and ends.
+//! Processes: who a context is, and its descriptors.
 
 mod table;
 
@@ -20,10 +19,9 @@ use ::syscall::{
 use spin::Mutex;
 
 use crate::{
-    mm::space::{AddrSpace, Unmapped},
-    object::{Description, reaper},
+    mm::space::AddrSpace,
+    object::Description,
     sched::{self, Context, ContextRef},
-    scheme,
 };
 
 pub use table::{FileTable, close as close_descriptor};
@@ -205,6 +203,11 @@ pub fn set_owner(context: &Context, owner: usize) {
     context.ext.lock().owner = Some(owner);
 }
 
+/// The handle that becomes readable when the context ends.
+pub fn owner(context: &Context) -> Option<usize> {
+    context.ext.lock().owner
+}
+
 /// The exception that ended the context.
 pub fn exception(context: &Context) -> Option<Exception> {
     context.ext.lock().exception
@@ -235,11 +238,8 @@ pub fn set_affinity(context: &ContextRef, affinity: Affinity) {
     );
 }
 
-/// Called once at boot, before the first context runs: sets `first` up (name, file table with the
-/// scheme roots and the creation capability in the upper table) and returns the bytes of the
-/// metadata pages (at most four pages; the rest is zero).
-pub fn bootstrap_metadata(first: &ContextRef) -> Vec<u8> {
-    scheme::init();
+/// Names the first context, and makes room in both number spaces of its file table.
+pub fn init_first(first: &ContextRef) {
     enlist(first);
     first.ext.lock().identity.name = String::from("[bootstrap]");
     let files = files_of(first);
@@ -247,7 +247,6 @@ pub fn bootstrap_metadata(first: &ContextRef) -> Vec<u8> {
         // A new table is empty, so it can only grow.
         let _ = files.resize(space, FIRST_TABLE_SIZE);
     }
-    scheme::publish_roots(&files)
 }
 
 /// Name and pid for reports, e.g. `[bootstrap] (pid 0)`.
@@ -262,21 +261,13 @@ pub fn is_alive(context: &Context) -> bool {
     CONTEXTS.lock().contains_key(&context.id)
 }
 
-/// A context ends: called in that context (or, when it never ran, by the one that kills it),
-/// before its address space is left.
-pub fn on_exit(context: &ContextRef) {
+/// Takes a context that ends out of the list of all contexts.
+pub fn forget(context: &Context) {
     CONTEXTS.lock().remove(&context.id);
-    // Schemes end first: a daemon's own descriptors need no answers from itself.
-    scheme::creator_ended(context);
-    set_files(context, Arc::default());
-    reaper::run();
-    let owner = context.ext.lock().owner;
-    if let Some(owner) = owner {
-        scheme::context_ended(owner);
-    }
 }
 
-/// An unhandled exception in user mode, after the report was printed and before `on_exit`:
+/// An unhandled exception in user mode, after the report was printed and before the context
+/// ends:
 /// records the status. `address` is the faulting address of a page fault, else 0.
 pub fn on_exception(context: &ContextRef, vector: u8, code: u64, address: usize) {
     let exception = Exception {
@@ -285,18 +276,4 @@ pub fn on_exception(context: &ContextRef, vector: u8, code: u64, address: usize)
         address,
     };
     context.ext.lock().exception = Some(exception);
-}
-
-/// Drops a reference to an address space later, with nothing on the stack.
-pub fn release_space(space: Arc<AddrSpace>) {
-    reaper::defer(reaper::Work::Release(space));
-}
-
-/// Scheme mappings that vanished with an address space (nobody waits for the Munmap answers).
-/// Must not block.
-pub fn on_unmapped(pieces: Vec<Unmapped>) {
-    for piece in pieces {
-        reaper::defer(reaper::Work::Unmap(piece));
-    }
-    reaper::run();
 }

@@ -7,7 +7,10 @@ use kernel_core::slots::{SlotError, SlotTable};
 use spin::Mutex;
 
 use super::caller;
-use crate::object::{Description, InternalFlags, reaper};
+use crate::object::{
+    Description, InternalFlags,
+    deferred::{self, Work},
+};
 
 /// The descriptors of a process; its threads share one table. When the table goes away, all its
 /// descriptors are closed.
@@ -112,7 +115,7 @@ pub fn close(file: Arc<Description>) {
     let internal = file.state().internal;
     if internal.contains(InternalFlags::NOTIFY_ON_DETACH) {
         let (scheme, number) = (file.scheme(), file.number());
-        reaper::defer(reaper::Work::Detach {
+        deferred::defer(Work::Detach {
             scheme,
             number,
             pid: caller().pid,

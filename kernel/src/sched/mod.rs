@@ -2,7 +2,7 @@
 //!
 //! Who runs next, and for how long, is decided by `kernel_core::ready`; this module carries it out.
 //! The kernel runs with interrupts off, on one processor at a time (`arch::smp`), and is never
-//! preempted; it switches only in `WaitQueue::wait`, `yield_now`, `exit_current` and on the way
+//! preempted; it switches only in `WaitQueue::wait`, `yield_now`, `finish_exit` and on the way
 //! back to user mode. Never call these while a `spin` lock is held. A context can go on on another
 //! processor than the one it was switched away from.
 
@@ -144,15 +144,14 @@ pub fn interrupt(context: &ContextRef) {
     }
 }
 
-/// Ends a context: at once when it never ran, else as soon as it leaves the kernel; a wait ends.
-pub fn kill(context: &ContextRef) {
+/// Ends a context as soon as it leaves the kernel; a wait ends. True when it never ran: then it has
+/// ended, and the caller has to [`leave`] it.
+pub fn kill(context: &ContextRef) -> bool {
     context.set_killed();
     match context.state() {
         State::New => {
             context.set_state(State::Dead);
-            crate::proc::on_exit(context);
-            context.leave_space();
-            context.leave_machine();
+            return true;
         }
         State::Blocked => {
             context.set_interrupted(true);
@@ -162,6 +161,7 @@ pub fn kill(context: &ContextRef) {
         State::Runnable => detain(context),
         State::Dead => {}
     }
+    false
 }
 
 /// Keeps a context out of user mode until `unstop`. It finishes what it does in the kernel first.
@@ -233,15 +233,22 @@ fn give_way(reason: Reason) {
     switch();
 }
 
-/// Ends the running context. Calls `proc::on_exit` first.
-pub fn exit_current() -> ! {
+/// Begins to end the running context: from now on its waits end at once.
+pub fn begin_exit() -> ContextRef {
     let context = current();
-    // Later waits of the clean-up must not last.
     context.set_killed();
-    crate::proc::on_exit(&context);
+    context
+}
+
+/// Takes the address space of a context that ends and, once it runs no more, its kernel stack.
+pub fn leave(context: &Context) {
     context.leave_space();
-    context.set_state(State::Dead);
     context.leave_machine();
+}
+
+/// Ends the running context, of which nothing else may be left on the stack.
+pub fn finish_exit(context: ContextRef) -> ! {
+    context.set_state(State::Dead);
     drop(context);
     switch();
     unreachable!("an ended context runs again")
@@ -377,13 +384,13 @@ fn switch() {
     machine::switch_to(next);
 }
 
-/// Everything that may keep a context from going (back) to user mode.
-pub(crate) fn before_user_mode() {
+/// Lets a context wait that is stopped or has to give way, before it goes (back) to user mode. True
+/// when it must end instead.
+pub(crate) fn before_user_mode() -> bool {
     while RESCHEDULE[cpu::index()].load(Ordering::Relaxed) {
         let context = current();
         if context.is_killed() {
-            drop(context);
-            exit_current();
+            return true;
         }
         if context.is_stopped() {
             context.set_state(State::Stopped);
@@ -394,6 +401,7 @@ pub(crate) fn before_user_mode() {
             give_way(Reason::Turn);
         }
     }
+    false
 }
 
 /// Whether the current context got other registers since it was in user mode.

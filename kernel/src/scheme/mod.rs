@@ -10,6 +10,7 @@ mod debug;
 mod dirents;
 mod dtb;
 mod event;
+mod exit;
 mod handles;
 mod input;
 mod irq;
@@ -17,6 +18,7 @@ mod manager;
 mod memory;
 mod pipe;
 mod proc;
+pub mod reaper;
 mod serio;
 mod sys;
 mod time;
@@ -36,13 +38,13 @@ use crate::{
         UserBuf,
         space::{AddrSpace, Placement, Prot, Unmapped},
     },
-    object::{Description, DescriptionState, InternalFlags, SchemeId, reaper},
+    object::{Description, DescriptionState, InternalFlags, SchemeId},
     proc::{Caller, FileTable},
 };
 
 pub use event::{counts as event_counts, trigger};
+pub use exit::{exit_current, kill};
 pub use memory::map_anonymous;
-pub use proc::context_ended;
 pub use sys::set_environment;
 
 /// Offset that says "no position": what unpositioned descriptions pass.
@@ -401,7 +403,7 @@ fn user_scheme(id: SchemeId) -> Option<Arc<user::UserScheme>> {
 }
 
 /// Closes object `number` of a scheme, if the scheme still exists.
-pub fn close(id: SchemeId, number: usize) {
+fn close(id: SchemeId, number: usize) {
     event::forget_file(id, number);
     if let Ok(scheme) = get(id) {
         scheme.close(number);
@@ -409,14 +411,14 @@ pub fn close(id: SchemeId, number: usize) {
 }
 
 /// Tells a scheme of a closed descriptor.
-pub fn detach(id: SchemeId, number: usize, pid: usize) {
+fn detach(id: SchemeId, number: usize, pid: usize) {
     if let Ok(scheme) = get(id) {
         scheme.detach(number, pid);
     }
 }
 
 /// All schemes of daemons that a context made end with it.
-pub fn creator_ended(context: &crate::sched::ContextRef) {
+fn creator_ended(context: &crate::sched::ContextRef) {
     let mut all: Vec<_> = USER_SCHEMES.lock().list.values().cloned().collect();
     all.retain(|scheme| scheme.is_made_by(context));
     if !all.is_empty()
@@ -458,7 +460,7 @@ pub fn notify_unmapped(pieces: Vec<Unmapped>) {
 }
 
 /// Tells a scheme that a mapping is gone, without waiting.
-pub fn unmapped_without_waiting(piece: Unmapped) {
+fn unmapped_without_waiting(piece: Unmapped) {
     if let Some((file, request)) = grant_of(&piece)
         && let Ok(scheme) = get(file.scheme())
     {

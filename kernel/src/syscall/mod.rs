@@ -14,7 +14,7 @@ use ::syscall::{
     number::*,
 };
 
-use crate::{mm::UserBuf, object::reaper};
+use crate::{mm::UserBuf, scheme::reaper};
 
 /// Handles one system call; `a` is the number, the result goes to rax.
 pub fn dispatch(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize) -> usize {

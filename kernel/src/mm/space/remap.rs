@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use ::syscall::error::{EBUSY, EPERM, Error, Result};
 use kernel_core::area::{Area, Placement, Prot};
 
-use super::{AddrSpace, Backing, Unmapped, check_range, release, reprotected, unmapped};
+use super::{
+    AddrSpace, Backing, Unmapped, check_range, defer_unmapped, release, reprotected, unmapped,
+};
 use crate::mm::paging::Entry;
 
 impl AddrSpace {
@@ -85,7 +87,7 @@ impl AddrSpace {
             None => Ok((new, pieces)),
             Some(error) => {
                 // Without memory for page tables the pages not yet moved are lost.
-                crate::proc::on_unmapped(pieces);
+                defer_unmapped(pieces);
                 Err(error)
             }
         }

@@ -13,7 +13,7 @@ use crate::{
     mm::UserBuf,
     proc::{self, Affinity},
     sched::{self, Context, ContextRef, State},
-    scheme::{Opened, notify_unmapped},
+    scheme::{self, Opened, notify_unmapped},
 };
 
 /// Bytes of `FloatRegisters`; the processor's own layout is longer and starts with them.
@@ -93,7 +93,7 @@ pub fn control(context: &ContextRef, privileged: bool, buf: UserBuf) -> Result<u
         ContextVerb::ForceKill if is_current(context) => return end_current(buf),
         ContextVerb::ForceKill => {
             if context.state() != State::Dead {
-                sched::kill(context);
+                scheme::kill(context);
             }
         }
     }
@@ -124,7 +124,7 @@ fn end_current(buf: UserBuf) -> Result<usize> {
     }
     let current = sched::current();
     proc::set_ended_itself(&current);
-    sched::kill(&current);
+    scheme::kill(&current);
     Ok(size_of::<usize>())
 }
 

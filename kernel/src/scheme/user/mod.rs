@@ -25,14 +25,14 @@ use spin::Mutex;
 
 use super::{
     Caller, MANAGER, MunmapRequest, Opened, Scheme, SchemeId, USER_SCHEMES, deliver_files, event,
-    notify_unmapped, placement, prot, std_fs_metadata, trigger,
+    notify_unmapped, placement, prot, reaper, std_fs_metadata, trigger,
 };
 use crate::{
     mm::{
         PAGE_SIZE, UserBuf,
         space::{AddrSpace, SchemeGrant},
     },
-    object::{Description, InternalFlags, reaper},
+    object::{Description, InternalFlags},
     proc,
     sched::{self, Context, ContextRef, WaitQueue},
 };

@@ -9,7 +9,11 @@ use ::syscall::{
 use kernel_core::requests::{Reply, TagError};
 
 use super::{File, State, UserScheme, deliver_files};
-use crate::{mm::UserBuf, object::reaper, proc, sched, scheme::trigger};
+use crate::{
+    mm::UserBuf,
+    proc, sched,
+    scheme::{reaper, trigger},
+};
 use alloc::vec::Vec;
 
 const SQE_SIZE: usize = size_of::<Sqe>();

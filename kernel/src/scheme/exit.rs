@@ -1,0 +1,37 @@
+//! The end of a context: its schemes, its descriptors, its address space.
+
+use alloc::sync::Arc;
+
+use super::{creator_ended, proc::context_ended, reaper};
+use crate::{
+    proc,
+    sched::{self, ContextRef},
+};
+
+/// Ends the running context.
+pub fn exit_current() -> ! {
+    let context = sched::begin_exit();
+    release(&context);
+    sched::finish_exit(context)
+}
+
+/// Ends a context: at once when it never ran, else as soon as it leaves the kernel; a wait ends.
+pub fn kill(context: &ContextRef) {
+    if sched::kill(context) {
+        release(context);
+    }
+}
+
+/// Gives back what an ended context has, and tells who waits for its end.
+fn release(context: &ContextRef) {
+    proc::forget(context);
+    // Schemes end first: a daemon's own descriptors need no answers from itself.
+    creator_ended(context);
+    proc::set_files(context, Arc::default());
+    reaper::run();
+    if let Some(owner) = proc::owner(context) {
+        context_ended(owner);
+    }
+    sched::leave(context);
+    reaper::run();
+}
