@@ -24,6 +24,8 @@ mod scheme;
 mod syscall;
 #[forbid(unsafe_code)]
 mod time;
+#[forbid(unsafe_code)]
+mod trap;
 
 use core::fmt::Write as _;
 use core::panic::PanicInfo;
@@ -34,11 +36,12 @@ use core::sync::atomic::{AtomicBool, Ordering};
 extern "C" fn start(loader: u32, info: u32) -> ! {
     console::init();
     arch::init_cpu();
+    trap::init();
     let mut args = boot::kernel_args(loader, info);
     boot::init_memory(&mut args);
     boot::init_environment(&args);
     arch::init_interrupts(args.rsdp);
-    time::init();
+    time::init(sched::tick);
     console::enable_input();
     arch::start_others(args.start_page);
     boot::start_first_program(&args);

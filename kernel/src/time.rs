@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel_core::calibration::{self, Rates, Reading};
 pub use kernel_core::timers::TimerId;
 use kernel_core::timers::TimerQueue;
-use spin::Mutex;
+use spin::{Mutex, Once};
 
 use crate::arch::{apic, cpu, irq, pit, rtc, smp};
 
@@ -42,8 +42,13 @@ const UNKNOWN: Rates = Rates {
 /// Longest interval the timer is armed for; it is armed again when it ends early.
 const MAX_INTERVAL_NS: u64 = 100 * NS_PER_MS;
 
-/// Calibrates the clocks and reads the time of day. The local APIC must be on.
-pub fn init() {
+/// What a timer interrupt calls with the time, after the timers that are due.
+static TICK: Once<fn(u64)> = Once::new();
+
+/// Calibrates the clocks and reads the time of day; `tick` is called with the time by every timer
+/// interrupt. The local APIC must be on.
+pub fn init(tick: fn(u64)) {
+    TICK.call_once(|| tick);
     match pit::wait_ms(1) {
         Some(pit::Ruler::Interval) => {}
         Some(pit::Ruler::Acpi(port)) => log::info!(
@@ -165,7 +170,9 @@ fn interrupt() {
         };
         action();
     }
-    crate::sched::tick(now);
+    if let Some(tick) = TICK.get() {
+        tick(now);
+    }
     let next = TIMERS.lock().next_deadline();
     if let Some(next) = next {
         arm_for_timers(next);

@@ -1,53 +1,70 @@
-//! What happens after the entry code saved the registers: exceptions, interrupts, system calls.
+//! What happens after the entry code saved the registers: interrupts are dispatched; system calls
+//! and exceptions go to the handlers of the layers above.
 
-use core::fmt::Write as _;
-
-use ::syscall::error::ENOMEM;
-use kernel_core::area::Prot;
+use spin::Once;
 use x86_64::registers::control::Cr2;
 use x86_64::registers::rflags::RFlags;
 
 use super::entry::Frame;
 use super::{apic, cpu, irq, smp};
-use crate::mm::paging::Disguised;
 use crate::mm::{self, USER_END};
-use crate::{console, sched, syscall};
 
 const NMI: u64 = 2;
 const DOUBLE_FAULT: u64 = 8;
 const GENERAL_PROTECTION: u64 = 13;
-const PAGE_FAULT: u64 = 14;
+/// Vector of a page fault.
+pub const PAGE_FAULT: u64 = 14;
 const MACHINE_CHECK: u64 = 18;
 /// First vector that is no exception.
 const FIRST_IRQ: u64 = 32;
 
-const NAMES: [&str; 22] = [
-    "Divide error",
-    "Debug",
-    "Non-maskable interrupt",
-    "Breakpoint",
-    "Overflow",
-    "Bound range exceeded",
-    "Invalid opcode",
-    "Device not available",
-    "Double fault",
-    "Coprocessor segment overrun",
-    "Invalid TSS",
-    "Segment not present",
-    "Stack segment fault",
-    "General protection",
-    "Page fault",
-    "Reserved exception",
-    "x87 floating point",
-    "Alignment check",
-    "Machine check",
-    "SIMD floating point",
-    "Virtualization",
-    "Control protection",
-];
+/// What the layers above do when the kernel is entered. Functions are called with the lock, and with
+/// interrupts off.
+pub struct Handlers {
+    /// Performs a system call, by number and arguments. Returns what rax becomes; `None` when the
+    /// context has new registers.
+    pub system_call: fn(usize, [usize; 6]) -> Option<usize>,
+    /// Handles an exception of the running program; returns when the program can go on.
+    pub exception: fn(&Exception<'_>),
+    /// Reports an exception of the kernel. Called without the lock or with it.
+    pub kernel_exception: fn(&Exception<'_>) -> !,
+    /// Does everything that may keep a context from going (back) to user mode.
+    pub before_user_mode: fn(),
+    /// Loads again what belongs to the context that runs here: this processor had given it up.
+    pub resume: fn(),
+    /// Runs contexts for ever, on a processor that has started.
+    pub run: fn() -> !,
+}
 
-fn name_of(vector: u64) -> &'static str {
-    NAMES.get(vector as usize).copied().unwrap_or("Unknown")
+/// An exception and the registers of the interrupted code.
+pub struct Exception<'a> {
+    /// Which exception, 0 to 31.
+    pub vector: u64,
+    /// The processor's error code, or 0.
+    pub error: u64,
+    /// The faulting address of a page fault, else 0.
+    pub address: usize,
+    /// The registers.
+    pub frame: &'a Frame,
+}
+
+impl Exception<'_> {
+    /// Whether the frame is not where others look for the context's registers. The exception is no
+    /// fault of these either.
+    pub fn is_on_own_stack(&self) -> bool {
+        matches!(self.vector, NMI | DOUBLE_FAULT | MACHINE_CHECK)
+    }
+}
+
+static HANDLERS: Once<Handlers> = Once::new();
+
+/// Sets what is called when the kernel is entered; called once, before there is a program.
+pub fn init_handlers(handlers: Handlers) {
+    HANDLERS.call_once(|| handlers);
+}
+
+pub(super) fn handlers() -> &'static Handlers {
+    HANDLERS.get().expect("handlers are set at boot")
 }
 
 /// Called by the entry code for every vector. Interrupts are off.
@@ -79,9 +96,6 @@ pub extern "C" fn interrupt(frame: *mut Frame) {
     }
     if vector >= FIRST_IRQ {
         irq::dispatch(vector as u8);
-    } else if from_user && !on_own_stack(vector) && sched::is_replaced() {
-        // Of registers that the context has no more: it goes on with those it was given while this
-        // processor waited for the lock.
     } else {
         // SAFETY: as above; others write to the frame only while this processor waits for the lock
         // or another context runs, and neither happens before this returns.
@@ -114,9 +128,7 @@ pub extern "C" fn system_call(frame: *mut Frame) {
         .map(|register| register.read_volatile() as usize)
     };
     smp::enter();
-    let result = syscall::dispatch(number, b, c, d, e, f, g);
-    // A call that gave this context new registers (another program) leaves them alone.
-    if !sched::take_replaced() {
+    if let Some(result) = (handlers().system_call)(number, [b, c, d, e, f, g]) {
         // SAFETY: the frame is where it was, and who has the lock may write to it.
         unsafe { (*frame).rax = result as u64 };
     }
@@ -127,23 +139,18 @@ pub extern "C" fn system_call(frame: *mut Frame) {
 /// Everything to be done before user mode continues, but for giving the lock back. `frame` is the
 /// one on this stack.
 pub fn leave(frame: *mut Frame) {
-    if sched::before_user_mode() {
-        crate::scheme::exit_current();
-    }
-    // Registers that were set until now are used from here on.
-    sched::take_replaced();
+    (handlers().before_user_mode)();
     // SAFETY: the frame of the context that runs here, which has the lock: nobody writes to it.
     let frame = unsafe { &*frame };
     // SYSRET and IRET would fault in the kernel on a bad address: end the program instead.
     if frame.rip >= USER_END as u64 {
-        user_exception(frame, GENERAL_PROTECTION, 0, 0, "");
+        (handlers().exception)(&Exception {
+            vector: GENERAL_PROTECTION,
+            error: 0,
+            address: 0,
+            frame,
+        });
     }
-}
-
-/// Whether an exception's frame is not where others look for the context's registers. It is no
-/// fault of these either.
-fn on_own_stack(vector: u64) -> bool {
-    matches!(vector, NMI | DOUBLE_FAULT | MACHINE_CHECK)
 }
 
 fn exception(vector: u64, error: u64, from_user: bool, frame: &mut Frame) {
@@ -159,146 +166,16 @@ fn exception(vector: u64, error: u64, from_user: bool, frame: &mut Frame) {
         frame.rip = next;
         return;
     }
+    let exception = Exception {
+        vector,
+        error,
+        address,
+        frame,
+    };
     if !from_user || vector == NMI || vector == DOUBLE_FAULT {
-        kernel_exception(frame, vector, error, address);
+        (handlers().kernel_exception)(&exception);
     }
-    let mut reason = "";
-    if vector == PAGE_FAULT {
-        match page_fault(error, address) {
-            Ok(()) => return,
-            Err(why) => reason = why,
-        }
-    }
-    user_exception(frame, vector, error, address, reason);
-}
-
-/// Brings the page in, or says why not.
-fn page_fault(error: u64, address: usize) -> Result<(), &'static str> {
-    let mut need = Prot::READ;
-    need.set(Prot::WRITE, error & 2 != 0);
-    need.set(Prot::EXEC, error & 16 != 0);
-    // A reserved bit in a table is a kernel bug, no missing page.
-    if error & 8 != 0 {
-        return Err("corrupt page table");
-    }
-    let space = sched::current_space().map_err(|_| "no address space")?;
-    space.fault(address, need).map_err(|why| {
-        if why.errno == ENOMEM {
-            "out of memory"
-        } else if space.is_mapped(address) {
-            "not allowed"
-        } else {
-            "not mapped"
-        }
-    })
-}
-
-/// Reports an exception of the running program and ends its context.
-fn user_exception(frame: &Frame, vector: u64, error: u64, address: usize, reason: &str) -> ! {
-    let context = sched::current();
-    let mut text = alloc::string::String::new();
-    let name = name_of(vector);
-    // Writing to a string does not fail.
-    let _ = write!(
-        text,
-        "EXCEPTION {name} in {}",
-        crate::proc::describe(&context)
-    );
-    if vector == PAGE_FAULT {
-        let _ = write!(text, ": {} {}", access(error), Address(address));
-        let _ = write!(text, " ({reason})");
-    }
-    let _ = writeln!(text, ", error code {error:#x}");
-    registers(&mut text, frame);
-    console::write_report(&text);
-    crate::proc::on_exception(&context, vector as u8, error, address);
-    // `exit_current` never returns, so nothing may be left to drop here.
-    drop(context);
-    drop(text);
-    crate::scheme::exit_current()
-}
-
-/// What a page fault's error code says was tried.
-fn access(error: u64) -> &'static str {
-    if error & 16 != 0 {
-        "instruction fetch from"
-    } else if error & 2 != 0 {
-        "store to"
-    } else {
-        "load from"
-    }
-}
-
-/// An address in a sentence: a program may have tried the kernel's, which nobody shall read.
-struct Address(usize);
-
-impl core::fmt::Display for Address {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if self.0 < USER_END {
-            write!(f, "{:#x}", self.0)
-        } else {
-            f.write_str("the kernel's half")
-        }
-    }
-}
-
-/// Prints registers; what may be an address of the kernel only as [`Disguised`] shows it.
-fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
-    let lines: [&[(&str, u64)]; 5] = [
-        &[("rip", f.rip), ("rsp", f.rsp)],
-        &[
-            ("rax", f.rax),
-            ("rbx", f.rbx),
-            ("rcx", f.rcx),
-            ("rdx", f.rdx),
-        ],
-        &[
-            ("rsi", f.rsi),
-            ("rdi", f.rdi),
-            ("rbp", f.rbp),
-            ("r8 ", f.r8),
-        ],
-        &[
-            ("r9 ", f.r9),
-            ("r10", f.r10),
-            ("r11", f.r11),
-            ("r12", f.r12),
-        ],
-        &[("r13", f.r13), ("r14", f.r14), ("r15", f.r15)],
-    ];
-    // Output to a string or the port does not fail.
-    for (number, line) in lines.into_iter().enumerate() {
-        for &(name, value) in line {
-            let _ = write!(out, "  {name} {}", Disguised(value as usize));
-        }
-        if number == 0 {
-            let _ = write!(
-                out,
-                "  rflags {:08x}  cs {:02x}  ss {:02x}",
-                f.rflags, f.cs, f.ss
-            );
-        }
-        let _ = out.write_str("\n");
-    }
-}
-
-/// An exception in the kernel itself is a bug (or broken hardware): report and stop.
-fn kernel_exception(frame: &Frame, vector: u64, error: u64, address: usize) -> ! {
-    let mut out = console::Emergency::new();
-    let _ = out.write_str("\n");
-    registers(&mut out, frame);
-    let name = name_of(vector);
-    let overflow = mm::stack::is_guard(frame.rsp as usize) || mm::stack::is_guard(address);
-    panic!(
-        "exception {name} in the kernel at {}, address {}, error code {error:#x}{}",
-        Disguised(frame.rip as usize),
-        Disguised(address),
-        if overflow {
-            " (kernel stack overflow)"
-        } else {
-            ""
-        }
-    );
+    (handlers().exception)(&exception);
 }
 
 /// The flags a program may have: arithmetic, DF, TF, AC, ID; interrupts always on.

@@ -16,13 +16,15 @@ pub(crate) mod rtc;
 pub(crate) mod smp;
 mod start;
 
-pub(crate) use exception::quiesce;
+pub(crate) use entry::Frame;
+pub(crate) use exception::{Exception, Handlers, PAGE_FAULT, init_handlers, quiesce};
 use exception::{leave, user_flags};
 pub(crate) use start::start_others;
 
 /// Descriptor tables, control bits and floating point of the boot processor.
 pub fn init_cpu() {
     cpu::init();
+    smp::init();
     entry::init();
     fpu::init();
 }

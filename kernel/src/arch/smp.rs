@@ -12,9 +12,9 @@
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use super::exception::handlers;
 use super::{apic, cpu, irq, machine};
-use crate::mm::paging;
-use crate::sched;
+use crate::mm::{paging, tlb};
 
 /// The boot processor has it from its first instruction on.
 static LOCKED: AtomicBool = AtomicBool::new(true);
@@ -101,7 +101,7 @@ pub fn enter() {
     // Asked between the last look and the lock: only what nobody waits for.
     displaced |= answer();
     if displaced {
-        sched::resume();
+        (handlers().resume)();
         machine::load_float();
     }
 }
@@ -174,14 +174,22 @@ pub fn displace(processor: usize) {
     );
 }
 
+/// Tells page tables how to reach other processors.
+pub(super) fn init() {
+    tlb::init(tlb::Processors {
+        set_root,
+        exclude_others,
+        flush_kernel_elsewhere,
+    });
+}
+
 /// Notes which page tables this processor has loaded.
-pub fn set_root(root: usize) {
+fn set_root(root: usize) {
     here().root.store(root, Ordering::Relaxed);
 }
 
-/// Makes sure that no other processor uses these page tables until the caller leaves the kernel:
-/// before an entry goes or loses a right. Nothing of them is then cached elsewhere either.
-pub fn exclude_others(root: usize) {
+/// See [`tlb::Processors`].
+fn exclude_others(root: usize) {
     if !several() {
         return;
     }
@@ -192,9 +200,8 @@ pub fn exclude_others(root: usize) {
     }
 }
 
-/// Makes all other processors forget translations of the kernel's addresses before they can use
-/// them: after a kernel page was unmapped that nobody uses any more.
-pub fn flush_kernel_elsewhere() {
+/// See [`tlb::Processors`].
+fn flush_kernel_elsewhere() {
     if !several() {
         return;
     }

@@ -7,10 +7,10 @@
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::exception::handlers;
 use super::{acpi, apic, cpu, entry, fpu, pit, smp};
 use crate::mm::stack::KernelStack;
 use crate::mm::{PAGE_SIZE, paging, phys};
-use crate::sched;
 
 /// How long a processor may take to begin before it is started again, and to come online.
 const FIRST_WAIT_MS: u64 = 10;
@@ -250,5 +250,5 @@ extern "C" fn begin(block: *mut cpu::Block) -> ! {
     STAMP.store(cpu::time_stamp(), Ordering::Relaxed);
     smp::come_online();
     smp::enter();
-    sched::run()
+    (handlers().run)()
 }

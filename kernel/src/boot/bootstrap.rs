@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::space::{AddrSpace, Placement, Prot};
 use crate::mm::{PAGE_SIZE, USER_END, phys};
-use crate::sched::ContextRef;
 use crate::{proc, sched, scheme};
 
 use super::KernelArgs;
@@ -42,13 +41,14 @@ pub fn start(args: &KernelArgs) {
         "the initfs image ({size} bytes) has no entry address in the word at {ENTRY_WORD:#x}"
     );
 
-    let first = sched::new_context().expect("memory for the first context");
+    scheme::init();
+    let first = proc::create_first().expect("memory for the first context");
     let space = AddrSpace::new().expect("memory for the first address space");
     let image = image_frames(base, pages);
     space
         .map_private(Placement::Fixed(IMAGE), image, Prot::all())
         .expect("room for the initfs image below 2^47");
-    let metadata = metadata_frames(&metadata(&first));
+    let metadata = metadata_frames(&scheme::publish_roots(&proc::files_of(&first)));
     space
         .map_private(Placement::Fixed(METADATA), metadata, Prot::READ)
         .expect("room for the metadata pages");
@@ -58,14 +58,6 @@ pub fn start(args: &KernelArgs) {
     });
     sched::start(&first).expect("the first context is new and has a space");
     log::info!("first program: {pages} pages at {IMAGE:#x}, entry {entry:#x}");
-}
-
-/// Sets the first context up, with the roots of the kernel's schemes in its file table, and returns
-/// the bytes of the metadata pages; the rest is zero.
-fn metadata(first: &ContextRef) -> Vec<u8> {
-    scheme::init();
-    proc::init_first(first);
-    scheme::publish_roots(&proc::files_of(first))
 }
 
 /// The frames of the image. An image on a page boundary becomes the program's memory as it is;

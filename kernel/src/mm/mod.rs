@@ -7,6 +7,7 @@ pub mod phys;
 pub mod screen;
 pub mod space;
 pub mod stack;
+pub mod tlb;
 pub mod user;
 mod user_buf;
 

@@ -1,6 +1,6 @@
 //! Page tables: entries by address, the kernel's own map, cache attributes.
 //!
-//! Before an entry goes or loses a right, `smp::exclude_others` takes the tables away from all
+//! Before an entry goes or loses a right, `tlb::exclude_others` takes the tables away from all
 //! other processors until this one leaves the kernel: so only this one's translation cache can hold
 //! what is changed, and freed tables and frames are in use nowhere.
 
@@ -20,8 +20,7 @@ pub use entry::{COUNTED, Entry, user_flags};
 
 use super::frame::{self, Use};
 use super::space::Cache;
-use super::{PAGE_SIZE, phys};
-use crate::arch::smp;
+use super::{PAGE_SIZE, phys, tlb};
 
 /// Where kernel stacks are mapped: one top-level entry.
 pub const STACKS: usize = 0xFFFF_FF00_0000_0000;
@@ -185,7 +184,7 @@ impl PageTable {
         let old = leaf(at, index);
         if old.is_present() {
             if !entry.only_adds_to(old) {
-                smp::exclude_others(self.root);
+                tlb::exclude_others(self.root);
             }
             write(at, index, entry);
             self.flush(addr);
@@ -228,7 +227,7 @@ impl PageTable {
                     let new = visit(page, old);
                     if new != old {
                         if !new.only_adds_to(old) {
-                            smp::exclude_others(self.root);
+                            tlb::exclude_others(self.root);
                         }
                         write(at, index, new);
                         changed += 1;
@@ -251,7 +250,7 @@ impl PageTable {
     /// Empties the range: calls `visit` with every entered page, and frees the tables that served
     /// nothing but the range.
     pub fn clear(&mut self, addr: usize, len: usize, mut visit: impl FnMut(Entry)) {
-        smp::exclude_others(self.root);
+        tlb::exclude_others(self.root);
         let mut freed_tables = false;
         let mut pages = 0;
         self.recent = None;
@@ -337,7 +336,7 @@ impl Drop for PageTable {
         if self.is_loaded() {
             activate(None);
         }
-        smp::exclude_others(self.root);
+        tlb::exclude_others(self.root);
         free_below(self.root, 3, 0..KERNEL_HALF);
         // Whoever finds the kernel's entries in a page of RAM takes it for tables in use, as the
         // test that walks all tables does.
@@ -376,7 +375,7 @@ fn load(root: usize) {
     let frame = PhysFrame::containing_address(PhysAddr::new(root as u64));
     // SAFETY: every root holds the kernel half, so kernel code, data and stacks stay mapped.
     unsafe { Cr3::write(frame, Cr3Flags::empty()) };
-    smp::set_root(root);
+    tlb::set_root(root);
 }
 
 /// The kernel's own tables, for a processor that starts.
@@ -528,7 +527,7 @@ pub(super) fn unmap_stack_page(virt: usize) {
         write(at, index_of(virt, 0), Entry::EMPTY);
         x86_64::instructions::tlb::flush(x86_64::VirtAddr::new_truncate(virt as u64));
         // Nobody uses the page any more, so others need not do it before the frame goes.
-        smp::flush_kernel_elsewhere();
+        tlb::flush_kernel_elsewhere();
         frame::free_raw(entry.phys(), 1, Use::Stacks);
     }
 }

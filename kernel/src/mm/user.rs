@@ -13,6 +13,7 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use ::syscall::error::{EFAULT, Error, Result};
+use spin::Once;
 
 use super::USER_END;
 use super::frame::FrameRef;
@@ -113,8 +114,18 @@ fn copy(to: usize, from: usize, user: usize, len: usize) -> Result<bool> {
     Ok(unsafe { user_copy(to, from, len) } == 0)
 }
 
+/// The address space of the current program.
+type CurrentSpace = fn() -> Result<Arc<AddrSpace>>;
+
+static CURRENT_SPACE: Once<CurrentSpace> = Once::new();
+
+/// Sets how the address space of the current program is found; called once, before there is one.
+pub fn init(current_space: CurrentSpace) {
+    CURRENT_SPACE.call_once(|| current_space);
+}
+
 fn space() -> Result<Arc<AddrSpace>> {
-    crate::sched::current_space()
+    CURRENT_SPACE.get().ok_or(Error::new(EFAULT))?()
 }
 
 /// Fills `bytes` from the program's memory at `addr`.

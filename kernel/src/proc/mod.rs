@@ -3,6 +3,7 @@
 mod table;
 
 use alloc::{
+    boxed::Box,
     collections::BTreeMap,
     format,
     string::String,
@@ -86,10 +87,20 @@ impl Default for Affinity {
 static CONTEXTS: Mutex<BTreeMap<u64, Weak<Context>>> = Mutex::new(BTreeMap::new());
 static CREATED: AtomicUsize = AtomicUsize::new(0);
 
+fn data(context: &Context) -> &Mutex<ProcData> {
+    let data = context.extension();
+    data.expect("contexts are made by `new_context` of this module")
+}
+
+/// A stopped context without address space, with an empty file table.
+fn new_context() -> Result<ContextRef> {
+    sched::new_context(Box::new(Mutex::new(ProcData::default())))
+}
+
 /// Makes a stopped context that belongs to process 0 and user 0, with an empty address space and
 /// an empty file table.
 pub fn create() -> Result<ContextRef> {
-    let context = sched::new_context()?;
+    let context = new_context()?;
     context.set_space(Some(AddrSpace::new()?));
     enlist(&context);
     Ok(context)
@@ -115,7 +126,7 @@ pub fn created() -> usize {
 
 /// Who a context is.
 pub fn identity(context: &Context) -> Identity {
-    context.ext.lock().identity.clone()
+    data(context).lock().identity.clone()
 }
 
 /// The name of a context.
@@ -138,7 +149,7 @@ pub fn set_attributes(context: &Context, attributes: &ProcSchemeAttrs) -> Result
         priority: attributes.prio.min(MAX_PRIORITY),
         name: String::from(name),
     };
-    context.ext.lock().identity = identity;
+    data(context).lock().identity = identity;
     Ok(())
 }
 
@@ -164,7 +175,7 @@ pub fn caller() -> Caller {
 }
 
 fn caller_of(context: &Context) -> Caller {
-    let data = context.ext.lock();
+    let data = data(context).lock();
     let Identity {
         pid, euid, egid, ..
     } = data.identity;
@@ -177,7 +188,7 @@ fn caller_of(context: &Context) -> Caller {
 
 /// The description behind a descriptor of the current context, or `EBADF`.
 pub fn file(fd: usize) -> Result<Arc<Description>> {
-    sched::with_current(|context| context.ext.lock().files.get(fd))
+    sched::with_current(|context| data(context).lock().files.get(fd))
         .unwrap_or(Err(Error::new(EBADF)))
 }
 
@@ -188,49 +199,49 @@ pub fn files() -> Arc<FileTable> {
 
 /// The file table of a context.
 pub fn files_of(context: &Context) -> Arc<FileTable> {
-    context.ext.lock().files.clone()
+    data(context).lock().files.clone()
 }
 
 /// Gives a context another file table.
 pub fn set_files(context: &Context, files: Arc<FileTable>) {
     // The old table is dropped after the lock: dropping it may ask who the caller is.
-    let old = core::mem::replace(&mut context.ext.lock().files, files);
+    let old = core::mem::replace(&mut data(context).lock().files, files);
     drop(old);
 }
 
 /// Remembers the handle that becomes readable when the context ends.
 pub fn set_owner(context: &Context, owner: usize) {
-    context.ext.lock().owner = Some(owner);
+    data(context).lock().owner = Some(owner);
 }
 
 /// The handle that becomes readable when the context ends.
 pub fn owner(context: &Context) -> Option<usize> {
-    context.ext.lock().owner
+    data(context).lock().owner
 }
 
 /// The exception that ended the context.
 pub fn exception(context: &Context) -> Option<Exception> {
-    context.ext.lock().exception
+    data(context).lock().exception
 }
 
 /// Notes that a context asked for its own end: then it is not reported as killed.
 pub fn set_ended_itself(context: &Context) {
-    context.ext.lock().ended_itself = true;
+    data(context).lock().ended_itself = true;
 }
 
 /// True when the context asked for its own end.
 pub fn ended_itself(context: &Context) -> bool {
-    context.ext.lock().ended_itself
+    data(context).lock().ended_itself
 }
 
 /// The CPU set of a context.
 pub fn affinity(context: &Context) -> Affinity {
-    context.ext.lock().affinity
+    data(context).lock().affinity
 }
 
 /// Sets the CPU set of a context.
 pub fn set_affinity(context: &ContextRef, affinity: Affinity) {
-    context.ext.lock().affinity = affinity;
+    data(context).lock().affinity = affinity;
     let (first, _) = affinity.0.as_chunks();
     sched::set_processors(
         context,
@@ -238,15 +249,18 @@ pub fn set_affinity(context: &ContextRef, affinity: Affinity) {
     );
 }
 
-/// Names the first context, and makes room in both number spaces of its file table.
-pub fn init_first(first: &ContextRef) {
-    enlist(first);
-    first.ext.lock().identity.name = String::from("[bootstrap]");
-    let files = files_of(first);
+/// Makes the first context, without address space, with room in both number spaces of its file
+/// table.
+pub fn create_first() -> Result<ContextRef> {
+    let first = new_context()?;
+    enlist(&first);
+    data(&first).lock().identity.name = String::from("[bootstrap]");
+    let files = files_of(&first);
     for space in [0, UPPER_FDTBL_TAG] {
         // A new table is empty, so it can only grow.
         let _ = files.resize(space, FIRST_TABLE_SIZE);
     }
+    Ok(first)
 }
 
 /// Name and pid for reports, e.g. `[bootstrap] (pid 0)`.
@@ -275,5 +289,5 @@ pub fn on_exception(context: &ContextRef, vector: u8, code: u64, address: usize)
         code: code as usize,
         address,
     };
-    context.ext.lock().exception = Some(exception);
+    data(context).lock().exception = Some(exception);
 }

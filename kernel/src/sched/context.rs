@@ -1,6 +1,8 @@
 //! One context: what it is doing, and its machine state, address space and process data.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::any::Any;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use ::syscall::IntRegisters;
@@ -11,17 +13,19 @@ use crate::arch::machine::MachineState;
 use crate::arch::{cpu, smp};
 use crate::mm::space::AddrSpace;
 use crate::mm::{USER_END, paging};
-use crate::proc::ProcData;
 
 /// Shared reference to a context.
 pub type ContextRef = Arc<Context>;
+
+/// Data of a layer above that goes with a context.
+pub type Extension = Box<dyn Any + Send + Sync>;
 
 /// A thread of execution.
 pub struct Context {
     /// Number for logs and keys; never reused.
     pub id: u64,
-    /// What the upper half (process model) keeps with a context.
-    pub ext: Mutex<ProcData>,
+    /// What the process model keeps with a context; the owner of the type casts it back.
+    extension: Extension,
     state: AtomicU8,
     killed: AtomicBool,
     stopped: AtomicBool,
@@ -60,11 +64,11 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Context {
     /// See `sched::new_context`.
-    pub(super) fn new() -> Result<Context> {
+    pub(super) fn new(extension: Extension) -> Result<Context> {
         let machine = MachineState::new().ok_or(Error::new(ENOMEM))?;
         Ok(Context {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            ext: Mutex::new(ProcData::default()),
+            extension,
             state: AtomicU8::new(State::New as u8),
             killed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -77,6 +81,11 @@ impl Context {
             bases: Mutex::new((0, 0)),
             machine: Mutex::new(Some(Arc::new(machine))),
         })
+    }
+
+    /// What `new_context` was given for it, if that is a `T`.
+    pub fn extension<T: 'static>(&self) -> Option<&T> {
+        self.extension.downcast_ref()
     }
 
     /// What the context is doing.

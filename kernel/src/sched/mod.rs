@@ -17,7 +17,7 @@ use ::syscall::error::{EFAULT, EINVAL, Error, Result};
 use kernel_core::ready::{self, Kind, Ready, Run};
 use spin::Mutex;
 
-pub use context::{Context, ContextRef, State};
+pub use context::{Context, ContextRef, Extension, State};
 pub use wait::{WaitError, WaitQueue, wait_alone, wake};
 
 use crate::arch::{cpu, machine, smp};
@@ -122,9 +122,9 @@ pub fn current_space() -> Result<Arc<AddrSpace>> {
         .ok_or(Error::new(EFAULT))
 }
 
-/// A stopped context without address space, all registers zero, `ext` = `ProcData::default()`.
-pub fn new_context() -> Result<ContextRef> {
-    Context::new().map(Arc::new)
+/// A stopped context without address space, all registers zero, with data of a layer above.
+pub fn new_context(extension: Extension) -> Result<ContextRef> {
+    Context::new(extension).map(Arc::new)
 }
 
 /// Lets a new context run for the first time. `EINVAL` when it was started before or has no space.

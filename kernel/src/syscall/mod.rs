@@ -16,9 +16,9 @@ use ::syscall::{
 
 use crate::{mm::UserBuf, scheme::reaper};
 
-/// Handles one system call; `a` is the number, the result goes to rax.
-pub fn dispatch(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize) -> usize {
-    let result = perform(a, [b, c, d, e, f, g]);
+/// Handles one system call; the result goes to rax.
+pub fn dispatch(number: usize, arguments: [usize; 6]) -> usize {
+    let result = perform(number, arguments);
     reaper::run();
     Error::mux(result)
 }
