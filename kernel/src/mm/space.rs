@@ -14,12 +14,12 @@
 //! runs on one processor at a time.
 
 mod backing;
+mod bounce;
 mod clone;
 mod deferred;
 mod fault;
 mod map;
 mod remap;
-mod tray;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -33,11 +33,11 @@ use spin::Mutex;
 
 use backing::Backing;
 pub use backing::{Anonymous, SchemeGrant, Unmapped};
+use bounce::Trays;
+pub use bounce::{Tray, tray_frames};
 pub use deferred::{Deferred, next_deferred};
 use deferred::{defer_drop, defer_unmapped};
 use fault::shared_entry;
-use tray::Trays;
-pub use tray::{Tray, tray_frames};
 
 use super::frame::{self, Counts, FrameRef, Releases};
 use super::paging::{self, COUNTED, Entry, PageTable};

@@ -1,11 +1,11 @@
 //! Schemes of daemons: every operation becomes a request that the daemon reads from its socket.
 //!
 //! The client sleeps until its request is answered. Buffers are lent to the daemon for that time
-//! ([`lend`]). The daemon is whoever made the socket: its address space is where buffers appear,
+//! ([`request_buffer`]). The daemon is whoever made the socket: its address space is where buffers appear,
 //! and the scheme ends with it.
 
-mod left;
-mod lend;
+mod abandoned;
+mod request_buffer;
 mod socket;
 
 use alloc::{
@@ -36,8 +36,8 @@ use crate::{
     proc,
     sched::{self, Context, ContextRef, WaitQueue},
 };
-use left::{Left, Undo};
-use lend::{Access, Loan};
+use abandoned::{Left, Undo};
+use request_buffer::{Access, Loan};
 
 type File = Arc<Description>;
 

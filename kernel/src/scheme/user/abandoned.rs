@@ -2,7 +2,7 @@
 
 use ::syscall::schemev2::Opcode;
 
-use super::lend::Lent;
+use super::request_buffer::Lent;
 use super::{File, UserScheme};
 use crate::scheme::{MunmapRequest, Scheme};
 
