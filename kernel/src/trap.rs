@@ -7,7 +7,7 @@ use ::syscall::error::ENOMEM;
 use kernel_core::area::Prot;
 
 use crate::arch::{Exception, Frame, Handlers, PAGE_FAULT};
-use crate::mm::paging::Disguised;
+use crate::mm::paging::MaskedAddress;
 use crate::mm::{self, USER_END};
 use crate::{arch, console, proc, sched, scheme, syscall};
 
@@ -156,7 +156,7 @@ impl core::fmt::Display for Address {
     }
 }
 
-/// Prints registers; what may be an address of the kernel only as [`Disguised`] shows it.
+/// Prints registers; what may be an address of the kernel only as [`MaskedAddress`] shows it.
 fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
     let lines: [&[(&str, u64)]; 5] = [
         &[("rip", f.rip), ("rsp", f.rsp)],
@@ -183,7 +183,7 @@ fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
     // Output to a string or the port does not fail.
     for (number, line) in lines.into_iter().enumerate() {
         for &(name, value) in line {
-            let _ = write!(out, "  {name} {}", Disguised(value as usize));
+            let _ = write!(out, "  {name} {}", MaskedAddress(value as usize));
         }
         if number == 0 {
             let _ = write!(
@@ -211,8 +211,8 @@ fn kernel_exception(exception: &Exception<'_>) -> ! {
     let overflow = mm::stack::is_guard(frame.rsp as usize) || mm::stack::is_guard(address);
     panic!(
         "exception {name} in the kernel at {}, address {}, error code {error:#x}{}",
-        Disguised(frame.rip as usize),
-        Disguised(address),
+        MaskedAddress(frame.rip as usize),
+        MaskedAddress(address),
         if overflow {
             " (kernel stack overflow)"
         } else {

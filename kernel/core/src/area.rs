@@ -72,7 +72,7 @@ pub struct Area<B> {
 #[derive(Debug)]
 pub struct AreaList<B> {
     areas: BTreeMap<usize, Area<B>>,
-    /// The holes between them: length and start. A daemon with thousands of areas is lent a buffer
+    /// The holes between them: length and start. A daemon with thousands of areas gets a buffer
     /// with every request, and a walk along the areas would take longer than all the rest.
     holes: BTreeSet<(usize, usize)>,
 }

@@ -2,8 +2,8 @@
 //!
 //! A request's tag is its index here. A tag is free again as soon as its client has taken the
 //! answer; for a client that no longer waits, as soon as the daemon has answered. Type parameters:
-//! `W` is what wakes the client, `F` a passed file, `L` what is left to clear up when the answer
-//! comes although the client is gone: memory lent to the daemon, and what it did for nobody.
+//! `W` is what wakes the client, `F` a passed file, `A` an abandoned request: what is to be cleared
+//! up when the answer comes and the client is gone.
 
 use alloc::vec::Vec;
 
@@ -58,42 +58,42 @@ pub enum TagError {
 
 /// What is left to do, without locks held, after an answer.
 #[derive(Debug)]
-pub struct Settled<W, F, L> {
+pub struct Settled<W, F, A> {
     /// The client to wake, unless it gave up.
     pub waiter: Option<W>,
     /// Files that nobody collected.
     pub files: Vec<F>,
-    /// What the client left to clear up.
-    pub left: Option<L>,
+    /// What is to be cleared up, if the client abandoned the request.
+    pub abandoned: Option<A>,
     /// The value for a client that gave up.
     pub unclaimed: Option<usize>,
 }
 
 #[derive(Debug)]
-enum State<W, F, L> {
+enum State<W, F, A> {
     Waiting {
         waiter: Option<W>,
         files: Vec<F>,
         canceling: bool,
-        left: Option<L>,
+        abandoned: Option<A>,
     },
     Answered(Answer<F>),
 }
 
 /// All requests of one scheme that are not finished.
 #[derive(Debug)]
-pub struct Requests<W, F, L> {
-    slots: Vec<Option<State<W, F, L>>>,
+pub struct Requests<W, F, A> {
+    slots: Vec<Option<State<W, F, A>>>,
     free: Vec<u32>,
 }
 
-impl<W, F, L> Default for Requests<W, F, L> {
+impl<W, F, A> Default for Requests<W, F, A> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<W, F, L> Requests<W, F, L> {
+impl<W, F, A> Requests<W, F, A> {
     /// No requests.
     pub const fn new() -> Self {
         Self {
@@ -119,7 +119,7 @@ impl<W, F, L> Requests<W, F, L> {
             waiter,
             files,
             canceling: false,
-            left: None,
+            abandoned: None,
         };
         if let Some(tag) = self.free.pop() {
             if let Some(slot) = self.slots.get_mut(tag as usize) {
@@ -132,7 +132,7 @@ impl<W, F, L> Requests<W, F, L> {
         Some(tag)
     }
 
-    fn slot(&mut self, tag: usize) -> Option<&mut Option<State<W, F, L>>> {
+    fn slot(&mut self, tag: usize) -> Option<&mut Option<State<W, F, A>>> {
         self.slots.get_mut(tag).filter(|slot| slot.is_some())
     }
 
@@ -150,17 +150,17 @@ impl<W, F, L> Requests<W, F, L> {
         &mut self,
         tag: u32,
         reply: Reply<F>,
-    ) -> Result<Settled<W, F, L>, (TagError, Reply<F>)> {
+    ) -> Result<Settled<W, F, A>, (TagError, Reply<F>)> {
         let Some(slot) = self.slot(tag as usize) else {
             return Err((TagError::Unknown, reply));
         };
-        let (waiter, mut files, canceling, left) = match slot.take() {
+        let (waiter, mut files, canceling, abandoned) = match slot.take() {
             Some(State::Waiting {
                 waiter,
                 files,
                 canceling,
-                left,
-            }) => (waiter, files, canceling, left),
+                abandoned,
+            }) => (waiter, files, canceling, abandoned),
             answered => {
                 *slot = answered;
                 return Err((TagError::Answered, reply));
@@ -200,7 +200,7 @@ impl<W, F, L> Requests<W, F, L> {
         Ok(Settled {
             waiter,
             files,
-            left,
+            abandoned,
             unclaimed,
         })
     }
@@ -228,22 +228,22 @@ impl<W, F, L> Requests<W, F, L> {
         }
     }
 
-    /// The client is gone: when the answer comes it is dropped, and `left` is handed out to be
+    /// The client is gone: when the answer comes it is dropped, and `abandoned` is handed out to be
     /// cleared up. If it came already, both are handed out now.
-    pub fn abandon(&mut self, tag: u32, left: L) -> Option<(Option<Answer<F>>, L)> {
+    pub fn abandon(&mut self, tag: u32, abandoned: A) -> Option<(Option<Answer<F>>, A)> {
         match self.slot(tag as usize) {
             Some(Some(State::Waiting {
                 waiter,
                 canceling,
-                left: kept,
+                abandoned: kept,
                 ..
             })) => {
                 *waiter = None;
                 *canceling = true;
-                *kept = Some(left);
+                *kept = Some(abandoned);
                 None
             }
-            _ => Some((self.take(tag), left)),
+            _ => Some((self.take(tag), abandoned)),
         }
     }
 
@@ -277,7 +277,7 @@ impl<W, F, L> Requests<W, F, L> {
     }
 
     /// The daemon is gone: answers every waiting request with `errno`.
-    pub fn fail_all(&mut self, errno: i32) -> Vec<Settled<W, F, L>> {
+    pub fn fail_all(&mut self, errno: i32) -> Vec<Settled<W, F, A>> {
         (0..self.slots.len())
             .filter_map(|tag| u32::try_from(tag).ok())
             .filter_map(|tag| {
@@ -365,15 +365,15 @@ mod tests {
         assert!(table.abandon(tag, "pages").is_none());
         let settled = table.answer(tag, Reply::Fd(2)).unwrap();
         assert_eq!(settled.waiter, None);
-        assert_eq!(settled.left, Some("pages"));
+        assert_eq!(settled.abandoned, Some("pages"));
         assert_eq!(settled.files, [1, 2]);
         assert!(table.is_empty());
 
         let tag = table.begin(Some('a'), vec![]).unwrap();
         table.answer(tag, value(Ok(1))).unwrap();
-        let (answer, left) = table.abandon(tag, "pages").unwrap();
+        let (answer, abandoned) = table.abandon(tag, "pages").unwrap();
         assert!(answer.is_some());
-        assert_eq!(left, "pages");
+        assert_eq!(abandoned, "pages");
         assert!(table.is_empty());
     }
 
@@ -385,7 +385,7 @@ mod tests {
             assert!(table.abandon(tag, "handle").is_none());
             let settled = table.answer(tag, value(result)).unwrap();
             assert_eq!(
-                (settled.left, settled.unclaimed),
+                (settled.abandoned, settled.unclaimed),
                 (Some("handle"), unclaimed)
             );
             let tag = table.begin(Some('a'), vec![]).unwrap();
@@ -435,7 +435,10 @@ mod tests {
             ['a']
         );
         assert_eq!(
-            settled.iter().filter_map(|s| s.left).collect::<Vec<_>>(),
+            settled
+                .iter()
+                .filter_map(|s| s.abandoned)
+                .collect::<Vec<_>>(),
             ["pages"]
         );
         assert_eq!(taken(&mut table, waiting), Some(Err(19)));

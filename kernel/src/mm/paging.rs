@@ -68,9 +68,9 @@ pub(super) fn is_guard(addr: usize) -> bool {
 
 /// A kernel address as outsiders may see it: where it is within the image, which they have too, or
 /// only the region it lies in; anything else as it is. Addresses of the kernel say where to aim.
-pub struct Disguised(pub usize);
+pub struct MaskedAddress(pub usize);
 
-impl core::fmt::Display for Disguised {
+impl core::fmt::Display for MaskedAddress {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let image = KERNEL_OFFSET..&raw const kernel_end as usize;
         match self.0 {

@@ -33,8 +33,8 @@ use spin::Mutex;
 
 use backing::Backing;
 pub use backing::{Anonymous, SchemeGrant, Unmapped};
-use bounce::Trays;
-pub use bounce::{Tray, tray_frames};
+use bounce::BounceBuffers;
+pub use bounce::{BounceBuffer, bounce_frames};
 pub use deferred::{Deferred, next_deferred};
 use deferred::{defer_drop, defer_unmapped};
 use fault::shared_entry;
@@ -65,9 +65,9 @@ pub struct AddrSpace {
     root: usize,
     /// Contexts that run in it.
     users: AtomicUsize,
-    /// Its last context ended and left what was lent to it.
-    left: AtomicBool,
-    trays: Mutex<Trays>,
+    /// Its last context, a daemon's, has ended: request buffers stay mapped.
+    keeps_requests: AtomicBool,
+    bounce: Mutex<BounceBuffers>,
 }
 
 /// Areas taken out of a space; dropped only after its lock is released, because dropping one may
@@ -192,8 +192,8 @@ impl AddrSpace {
             inner: Mutex::new(inner),
             root,
             users: AtomicUsize::new(0),
-            left: AtomicBool::new(false),
-            trays: Mutex::default(),
+            keeps_requests: AtomicBool::new(false),
+            bounce: Mutex::default(),
         })
     }
 
@@ -451,16 +451,16 @@ impl AddrSpace {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The last context here ends, a daemon: what was lent to it stays as long as the space, which
-    /// somebody may keep because a device or another machine still reaches the pages.
-    pub(crate) fn leave_loans(&self) {
+    /// Keeps the request buffers mapped as long as the space if a daemon's last context ends here:
+    /// somebody may keep the space because a device or another machine still reaches the pages.
+    pub(crate) fn keep_requests(&self) {
         let is_last = self.users.load(Ordering::Relaxed) == 1;
-        self.left.fetch_or(is_last, Ordering::Relaxed);
+        self.keeps_requests.fetch_or(is_last, Ordering::Relaxed);
     }
 
-    /// Whether [`leave_loans`](Self::leave_loans) was said of the last context.
-    pub(crate) fn is_left(&self) -> bool {
-        self.left.load(Ordering::Relaxed)
+    /// Whether [`keep_requests`](Self::keep_requests) was called for the last context.
+    pub(crate) fn keeps_requests(&self) -> bool {
+        self.keeps_requests.load(Ordering::Relaxed)
     }
 
     /// Counts a context that leaves. With the last one the ties to other spaces go: two spaces that

@@ -424,7 +424,7 @@ fn creator_ended(context: &crate::sched::ContextRef) {
     if !all.is_empty()
         && let Some(space) = context.space()
     {
-        space.leave_loans();
+        space.keep_requests();
     }
     all.iter().for_each(|scheme| scheme.shut_down());
 }

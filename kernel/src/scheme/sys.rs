@@ -25,7 +25,7 @@ use super::{
 use crate::{
     arch::{self, power},
     console,
-    mm::{UserBuf, frame, space::tray_frames},
+    mm::{UserBuf, frame, space::bounce_frames},
     proc,
     sched::{self, ContextRef, State},
     time,
@@ -463,7 +463,7 @@ fn stat() -> String {
         memory.heap,
         memory.tables,
         memory.stacks,
-        tray_frames(),
+        bounce_frames(),
         turns.woken,
         turns.computing,
         turns.owed,

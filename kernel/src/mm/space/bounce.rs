@@ -1,9 +1,9 @@
-//! Places in a daemon's address space for what its clients lend it.
+//! Bounce buffers: frames of the kernel that stay mapped in a daemon's address space, for copies of
+//! its clients' small buffers; and the places where larger buffers were mapped.
 //!
-//! Trays are frames of the kernel that stay mapped there, for copies of small buffers.
 //! Mapping and unmapping a page costs more than copying what little of it a request needs. The
-//! daemon can read and write a tray at any time, and sees there what it was lent before; what it
-//! stores beside the buffer it has goes nowhere.
+//! daemon can read and write a bounce buffer at any time, and sees there what earlier requests
+//! held; what it stores beside the buffer of its request goes nowhere.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -12,28 +12,28 @@ use super::{AddrSpace, Placement, Prot};
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame::{self, FrameRef};
 
-/// Most trays of an address space: requests that wait long hold theirs. Beyond, pages are mapped
-/// for each request.
-const MAX_TRAYS: usize = 32;
+/// Most bounce buffers of an address space: requests that wait long hold theirs. Beyond, pages are
+/// mapped for each request.
+const MAX_BOUNCE: usize = 32;
 /// A buffer that holds no whole page lies in at most two.
 const FRAMES: usize = 2;
 
-/// Frames of all trays.
-static TRAY_FRAMES: AtomicUsize = AtomicUsize::new(0);
+/// Frames of all bounce buffers.
+static BOUNCE_FRAMES: AtomicUsize = AtomicUsize::new(0);
 
-/// Frames of the trays of all address spaces.
-pub fn tray_frames() -> usize {
-    TRAY_FRAMES.load(Ordering::Relaxed)
+/// Frames of the bounce buffers of all address spaces.
+pub fn bounce_frames() -> usize {
+    BOUNCE_FRAMES.load(Ordering::Relaxed)
 }
 
-/// A place for one small buffer.
+/// A bounce buffer: room for one small buffer.
 #[derive(Debug)]
-pub struct Tray {
+pub struct BounceBuffer {
     base: usize,
     frames: [FrameRef; FRAMES],
 }
 
-impl Tray {
+impl BounceBuffer {
     /// Where its first frame is mapped; the second follows.
     pub fn address(&self) -> usize {
         self.base
@@ -45,71 +45,71 @@ impl Tray {
     }
 }
 
-impl Drop for Tray {
+impl Drop for BounceBuffer {
     fn drop(&mut self) {
-        TRAY_FRAMES.fetch_sub(FRAMES, Ordering::Relaxed);
+        BOUNCE_FRAMES.fetch_sub(FRAMES, Ordering::Relaxed);
     }
 }
 
-/// So many places of loans are remembered.
+/// Places of request buffers that are remembered.
 const MAX_HOLES: usize = 8;
 
-/// The trays of an address space, and where larger buffers were.
+/// The bounce buffers of an address space, and where larger buffers were.
 #[derive(Debug, Default)]
-pub(super) struct Trays {
-    idle: Vec<Tray>,
+pub(super) struct BounceBuffers {
+    idle: Vec<BounceBuffer>,
     made: usize,
-    /// Address and length of loans that have ended: probably still holes.
+    /// Address and length of request buffers that are gone: probably still holes.
     holes: Vec<(usize, usize)>,
 }
 
 impl AddrSpace {
-    /// A tray that nobody uses; `None` when all are in use or there is no memory.
-    pub fn take_tray(&self) -> Option<Tray> {
+    /// A bounce buffer that nobody uses; `None` when all are in use or there is no memory.
+    pub fn take_bounce(&self) -> Option<BounceBuffer> {
         {
-            let mut trays = self.trays.lock();
-            if let Some(tray) = trays.idle.pop() {
-                return Some(tray);
+            let mut buffers = self.bounce.lock();
+            if let Some(buffer) = buffers.idle.pop() {
+                return Some(buffer);
             }
-            if trays.made == MAX_TRAYS {
+            if buffers.made == MAX_BOUNCE {
                 return None;
             }
             // Room for each to come back, so that giving one back needs no memory.
-            trays.idle.try_reserve(MAX_TRAYS).ok()?;
-            trays.made += 1;
+            buffers.idle.try_reserve(MAX_BOUNCE).ok()?;
+            buffers.made += 1;
         }
-        let made = self.make_tray();
+        let made = self.make_bounce();
         if made.is_none() {
-            self.trays.lock().made -= 1;
+            self.bounce.lock().made -= 1;
         }
         made
     }
 
-    fn make_tray(&self) -> Option<Tray> {
+    fn make_bounce(&self) -> Option<BounceBuffer> {
         let frames = [frame::alloc_zeroed()?, frame::alloc_zeroed()?];
         let rights = Prot::READ | Prot::WRITE;
         let (base, _) = self
             .map_frames(Placement::Any, &frames, rights, true)
             .ok()?;
         debug_assert!(base.is_multiple_of(PAGE_SIZE));
-        TRAY_FRAMES.fetch_add(FRAMES, Ordering::Relaxed);
-        Some(Tray { base, frames })
+        BOUNCE_FRAMES.fetch_add(FRAMES, Ordering::Relaxed);
+        Some(BounceBuffer { base, frames })
     }
 
-    /// Gives a tray back to the address space it was taken from.
-    pub fn put_tray(&self, tray: Tray) {
-        self.trays.lock().idle.push(tray);
+    /// Gives a bounce buffer back to the address space it was taken from.
+    pub fn put_bounce(&self, buffer: BounceBuffer) {
+        self.bounce.lock().idle.push(buffer);
     }
 
     /// Where to map a buffer of `len` bytes: where one was before, so that the search for a hole
     /// does not take longer the more is mapped.
-    pub(super) fn place_for_loan(&self, len: usize) -> Placement {
-        let mut trays = self.trays.lock();
-        let fits = trays.holes.iter().rposition(|&(_, room)| room >= len);
-        let Some((base, _)) = fits.map(|index| trays.holes.swap_remove(index)) else {
+    pub(super) fn place_for_request(&self, len: usize) -> Placement {
+        let mut buffers = self.bounce.lock();
+        let fits = buffers.holes.iter().rposition(|&(_, room)| room >= len);
+        let Some((base, _)) = fits.map(|index| buffers.holes.swap_remove(index)) else {
             return Placement::Any;
         };
-        drop(trays);
+        drop(buffers);
         let taken = self
             .inner
             .lock()
@@ -124,17 +124,17 @@ impl AddrSpace {
         }
     }
 
-    /// Ends a loan that [`AddrSpace::borrow_buffer`] or `map_frames` made. Whatever is in the range
-    /// is the kernel's: the daemon could not replace it.
-    pub fn unmap_loan(&self, base: usize, len: usize) {
+    /// Unmaps a request buffer that [`AddrSpace::borrow_buffer`] or `map_frames` made. Whatever is
+    /// in the range is the kernel's: the daemon could not replace it.
+    pub fn unmap_request(&self, base: usize, len: usize) {
         // The range was mapped, so it is one of user space.
         drop(self.unmap_pinned(base, len));
-        let mut trays = self.trays.lock();
-        if trays.holes.len() == MAX_HOLES {
-            trays.holes.swap_remove(0);
+        let mut buffers = self.bounce.lock();
+        if buffers.holes.len() == MAX_HOLES {
+            buffers.holes.swap_remove(0);
         }
-        if trays.holes.try_reserve(1).is_ok() {
-            trays.holes.push((base, len));
+        if buffers.holes.try_reserve(1).is_ok() {
+            buffers.holes.push((base, len));
         }
     }
 }

@@ -50,8 +50,8 @@ enum Found {
     Elsewhere {
         source: Option<Arc<AddrSpace>>,
         addr: usize,
-        /// The area is a buffer that a client lent for one request.
-        is_loan: bool,
+        /// The area is the buffer of a client's request.
+        is_request: bool,
     },
 }
 
@@ -161,17 +161,17 @@ impl AddrSpace {
         }
         let addr = addr & !(PAGE_SIZE - 1);
         let found = self.page_here(addr, need, asker)?;
-        let (source, source_addr, is_loan) = match found {
+        let (source, source_addr, is_request) = match found {
             Found::Page(page) => return Ok(page),
             Found::Elsewhere {
                 source,
                 addr,
-                is_loan,
-            } => (source, addr, is_loan),
+                is_request,
+            } => (source, addr, is_request),
         };
         let lender = source.as_deref().unwrap_or(self);
         let page = match lender.lend(source_addr, need, depth + 1) {
-            Err(Error { errno: EFAULT }) if is_loan => return self.substitute(addr),
+            Err(Error { errno: EFAULT }) if is_request => return self.substitute(addr),
             page => page?,
         };
         let mut inner = self.inner.lock();
@@ -189,8 +189,8 @@ impl AddrSpace {
         })
     }
 
-    /// A page of nobody's where a client has unmapped, in the middle of a request, what it had
-    /// lent for it: the client must not be able to make its daemon fault.
+    /// A page of nobody's where a client has unmapped, in the middle of a request, a page of the
+    /// request's buffer: the client must not be able to make its daemon fault.
     fn substitute(&self, addr: usize) -> Result<Page> {
         let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
         let mut inner = self.inner.lock();
@@ -281,7 +281,7 @@ impl AddrSpace {
                     return Ok(Found::Elsewhere {
                         source: source.clone(),
                         addr,
-                        is_loan: area.pinned,
+                        is_request: area.pinned,
                     });
                 }
                 entry

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Loans up to this size are made without a look at how much memory there is.
+/// Ranges up to this size are borrowed without a look at how much memory there is.
 const FEW_PAGES: usize = 64;
 
 impl AddrSpace {
@@ -256,7 +256,7 @@ impl AddrSpace {
                 addr: addr - before,
             },
         };
-        let place = self.place_for_loan(area.len);
+        let place = self.place_for_request(area.len);
         self.add_present(place, area, entries).map(|(here, _)| here)
     }
 

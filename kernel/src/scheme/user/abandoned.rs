@@ -1,8 +1,8 @@
-//! What is left to do when a request's client was killed before the answer came.
+//! Abandoned requests: what is to be done when the answer comes and the client is gone.
 
 use ::syscall::schemev2::Opcode;
 
-use super::request_buffer::Lent;
+use super::request_buffer::Mapping;
 use super::{File, UserScheme};
 use crate::scheme::{MunmapRequest, Scheme};
 
@@ -26,21 +26,21 @@ impl Undo {
     }
 }
 
-/// What a client that is gone leaves with its request.
-pub struct Left {
-    /// Memory that the daemon still has.
-    pub lent: Option<Lent>,
+/// A request whose client was killed before the answer came.
+pub struct AbandonedRequest {
+    /// The buffer that the daemon still has.
+    pub mapping: Option<Mapping>,
     /// For an answer that is no error.
     pub undo: Undo,
 }
 
 impl UserScheme {
     /// Clears up behind a client that is gone, once the daemon has answered, and with which value.
-    pub(super) fn clear_up(&self, left: Left, answered: Option<usize>) {
-        if let Some(lent) = left.lent {
-            lent.take_back();
+    pub(super) fn clear_up(&self, abandoned: AbandonedRequest, answered: Option<usize>) {
+        if let Some(mapping) = abandoned.mapping {
+            mapping.release();
         }
-        match (left.undo, answered) {
+        match (abandoned.undo, answered) {
             (Undo::Close, Some(number)) => self.close(number),
             (Undo::Unmap(file, request), Some(_)) => {
                 self.unmapped_without_waiting(file.number(), request);

@@ -1,6 +1,6 @@
 //! Schemes of daemons: every operation becomes a request that the daemon reads from its socket.
 //!
-//! The client sleeps until its request is answered. Buffers are lent to the daemon for that time
+//! The client sleeps until its request is answered. Buffers are the daemon's for that time
 //! ([`request_buffer`]). The daemon is whoever made the socket: its address space is where buffers appear,
 //! and the scheme ends with it.
 
@@ -36,8 +36,8 @@ use crate::{
     proc,
     sched::{self, Context, ContextRef, WaitQueue},
 };
-use abandoned::{Left, Undo};
-use request_buffer::{Access, Loan};
+use abandoned::{AbandonedRequest, Undo};
+use request_buffer::{Access, RequestBuffer};
 
 type File = Arc<Description>;
 
@@ -46,7 +46,7 @@ struct State {
     open: bool,
     /// Requests the daemon has not read yet.
     todo: VecDeque<Sqe>,
-    requests: Requests<ContextRef, File, Left>,
+    requests: Requests<ContextRef, File, AbandonedRequest>,
 }
 
 /// A scheme served by a daemon.
@@ -145,8 +145,8 @@ impl UserScheme {
             if let Some(waiter) = request.waiter {
                 sched::wake(&waiter);
             }
-            if let Some(left) = request.left {
-                self.clear_up(left, None);
+            if let Some(abandoned) = request.abandoned {
+                self.clear_up(abandoned, None);
             }
         }
         self.readers.wake_all();
@@ -206,12 +206,12 @@ impl UserScheme {
     }
 
     /// Sends a request and waits for its answer. `EINTR` when the caller is killed meanwhile: the
-    /// loan then passes to the request and ends with the answer, which is undone.
+    /// buffer then passes to the request and ends with the answer, which is undone.
     fn request_with(
         &self,
         sqe: Sqe,
         files: Vec<File>,
-        loan: &mut Loan,
+        buffer: &mut RequestBuffer,
         undo: Undo,
     ) -> Result<Answer<File>> {
         let tag = self.begin(sqe, Some(sched::current()), files)?;
@@ -223,12 +223,12 @@ impl UserScheme {
             }
             self.cancel(tag);
             if sched::current().is_killed() {
-                let lent = loan.hand_over();
-                let left = Left { lent, undo };
-                let raced = self.state.lock().requests.abandon(tag, left);
-                if let Some((answer, left)) = raced {
+                let mapping = buffer.abandon();
+                let abandoned = AbandonedRequest { mapping, undo };
+                let raced = self.state.lock().requests.abandon(tag, abandoned);
+                if let Some((answer, abandoned)) = raced {
                     // A file that was passed is dropped here.
-                    self.clear_up(left, answer.and_then(|answer| value(answer).ok()));
+                    self.clear_up(abandoned, answer.and_then(|answer| value(answer).ok()));
                 }
                 return Err(Error::new(EINTR));
             }
@@ -236,7 +236,7 @@ impl UserScheme {
     }
 
     fn request(&self, sqe: Sqe) -> Result<Answer<File>> {
-        self.request_with(sqe, Vec::new(), &mut Loan::empty(), Undo::Nothing)
+        self.request_with(sqe, Vec::new(), &mut RequestBuffer::empty(), Undo::Nothing)
     }
 
     /// A request without buffer: opcode, arguments, value.
@@ -254,15 +254,15 @@ impl UserScheme {
         rest: &[u64],
         caller: Caller,
     ) -> Result<Answer<File>> {
-        let mut loan = Loan::of_buffer(&self.daemon_space()?, buf, access)?;
-        let (address, len) = loan.range();
+        let mut buffer = RequestBuffer::of_buffer(&self.daemon_space()?, buf, access)?;
+        let (address, len) = buffer.range();
         let mut args = [number as u64, address as u64, len as u64, 0, 0, 0];
         for (place, arg) in args.iter_mut().skip(3).zip(rest) {
             *place = *arg;
         }
         let sqe = signed_sqe(opcode, &args, caller);
-        let answer = self.request_with(sqe, Vec::new(), &mut loan, Undo::of(opcode));
-        loan.end()?;
+        let answer = self.request_with(sqe, Vec::new(), &mut buffer, Undo::of(opcode));
+        buffer.end()?;
         answer
     }
 
@@ -275,15 +275,15 @@ impl UserScheme {
         rest: &[u64],
         caller: Caller,
     ) -> Result<Answer<File>> {
-        let mut loan = Loan::of_bytes(&self.daemon_space()?, path.as_bytes())?;
-        let (address, len) = loan.range();
+        let mut buffer = RequestBuffer::of_bytes(&self.daemon_space()?, path.as_bytes())?;
+        let (address, len) = buffer.range();
         let mut args = [number as u64, address as u64, len as u64, 0, 0, 0];
         for (place, arg) in args.iter_mut().skip(3).zip(rest) {
             *place = *arg;
         }
         let sqe = signed_sqe(opcode, &args, caller);
-        let answer = self.request_with(sqe, Vec::new(), &mut loan, Undo::of(opcode));
-        loan.end()?;
+        let answer = self.request_with(sqe, Vec::new(), &mut buffer, Undo::of(opcode));
+        buffer.end()?;
         answer
     }
 
@@ -301,9 +301,9 @@ impl UserScheme {
             [number, second] => (number, Some(second)),
             _ => return Err(Error::new(EINVAL)),
         };
-        let mut loan =
-            Loan::of_buffer(&self.daemon_space()?, payload, Access::READ | Access::WRITE)?;
-        let (address, len) = loan.range();
+        let mut buffer =
+            RequestBuffer::of_buffer(&self.daemon_space()?, payload, Access::READ | Access::WRITE)?;
+        let (address, len) = buffer.range();
         let word = |index: usize| metadata.get(index).copied().unwrap_or(0);
         let last = second.map_or(word(2), |second| second as u64);
         let args = [
@@ -316,8 +316,8 @@ impl UserScheme {
         ];
         let mut sqe = sqe(opcode, &args, proc::caller());
         sqe.sqe_flags.set(SqeFlags::MULTIPLE_IDS, second.is_some());
-        let answer = self.request_with(sqe, Vec::new(), &mut loan, Undo::Nothing);
-        loan.end()?;
+        let answer = self.request_with(sqe, Vec::new(), &mut buffer, Undo::Nothing);
+        buffer.end()?;
         answer
     }
 
@@ -463,7 +463,7 @@ impl Scheme for UserScheme {
         let word = metadata.first().copied().unwrap_or(0);
         let args = [number as u64, flags.bits() as u64, word, files.len() as u64];
         let sqe = signed_sqe(Opcode::Sendfd, &args, proc::caller());
-        value(self.request_with(sqe, files, &mut Loan::empty(), Undo::Nothing)?)
+        value(self.request_with(sqe, files, &mut RequestBuffer::empty(), Undo::Nothing)?)
     }
 
     fn receive_files(
@@ -530,7 +530,8 @@ impl Scheme for UserScheme {
         };
         let sqe = signed_sqe(Opcode::MmapPrep, &args, proc::caller());
         let undo = Undo::Unmap(file.clone(), request);
-        let address = value(self.request_with(sqe, Vec::new(), &mut Loan::empty(), undo)?)?;
+        let address =
+            value(self.request_with(sqe, Vec::new(), &mut RequestBuffer::empty(), undo)?)?;
         if !aligned(address) {
             return Err(Error::new(EINVAL));
         }

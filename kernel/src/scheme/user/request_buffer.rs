@@ -1,8 +1,10 @@
-//! Buffers of a client in the address space of a daemon, for the time of one request.
+//! Request buffers: buffers of a client in the address space of a daemon, for the time of one
+//! request.
 //!
 //! Whole pages of the client appear there as they are; an incomplete first and last page are
 //! copied through a frame of the kernel, so that the daemon sees nothing beside the buffer. A
-//! buffer without a whole page is copied through a *tray*, frames that stay mapped in the daemon.
+//! buffer without a whole page is copied through a bounce buffer, frames that stay mapped in the
+//! daemon.
 
 use alloc::sync::{Arc, Weak};
 
@@ -13,7 +15,7 @@ use crate::{
     mm::{
         PAGE_SIZE, UserBuf,
         frame::{self, FrameRef},
-        space::{AddrSpace, Placement, Prot, Tray},
+        space::{AddrSpace, BounceBuffer, Placement, Prot},
     },
     sched,
 };
@@ -41,42 +43,47 @@ impl Access {
     }
 }
 
-/// What a daemon has of a client, in an address space that cannot unmap it itself.
+/// Where a request buffer is in the daemon's address space; the daemon cannot unmap it itself.
 #[derive(Debug)]
-pub struct Lent {
+pub struct Mapping {
     space: Weak<AddrSpace>,
-    what: What,
+    place: Place,
 }
 
 #[derive(Debug)]
-enum What {
+enum Place {
     /// Pages mapped for one request.
-    Pages { base: usize, len: usize },
-    /// One of the places kept mapped for small buffers.
-    Tray(Tray),
+    Pages {
+        base: usize,
+        len: usize,
+    },
+    Bounce(BounceBuffer),
 }
 
-impl Lent {
-    fn new(space: &Arc<AddrSpace>, what: What) -> Self {
+impl Mapping {
+    fn new(space: &Arc<AddrSpace>, place: Place) -> Self {
         Self {
             space: Arc::downgrade(space),
-            what,
+            place,
         }
     }
 
-    /// Takes it away from the daemon; not from one that ended, whose space keeps what it had.
-    pub fn take_back(self) {
-        let Some(space) = self.space.upgrade().filter(|space| !space.is_left()) else {
+    /// Takes the buffer away from the daemon; not from one that ended, whose space keeps it.
+    pub fn release(self) {
+        let Some(space) = self.space.upgrade() else {
             return;
         };
-        match self.what {
-            What::Pages { base, len } => space.unmap_loan(base, len),
-            What::Tray(tray) => space.put_tray(tray),
+        if space.keeps_requests() {
+            return;
+        }
+        match self.place {
+            Place::Pages { base, len } => space.unmap_request(base, len),
+            Place::Bounce(buffer) => space.put_bounce(buffer),
         }
     }
 }
 
-/// A part of a page that goes back to the client when the loan ends.
+/// A part of a page that is copied back to the client when the request ends.
 #[derive(Debug)]
 struct CopyBack {
     frame: FrameRef,
@@ -90,27 +97,27 @@ impl CopyBack {
     }
 }
 
-/// A buffer while a daemon has it.
+/// A client's buffer while a daemon has it.
 #[derive(Debug)]
-pub struct Loan {
+pub struct RequestBuffer {
     address: usize,
     len: usize,
-    lent: Option<Lent>,
+    mapping: Option<Mapping>,
     head: Option<CopyBack>,
     tail: Option<CopyBack>,
 }
 
-impl Loan {
+impl RequestBuffer {
     /// No buffer at all.
     pub fn empty() -> Self {
         Self::of_range(DANGLING, 0, None)
     }
 
-    fn of_range(address: usize, len: usize, lent: Option<Lent>) -> Self {
+    fn of_range(address: usize, len: usize, mapping: Option<Mapping>) -> Self {
         Self {
             address,
             len,
-            lent,
+            mapping,
             head: None,
             tail: None,
         }
@@ -121,7 +128,7 @@ impl Loan {
         (self.address, self.len)
     }
 
-    /// Lends bytes of the kernel, at most a page, to be read.
+    /// Gives the daemon bytes of the kernel, at most a page, to read.
     pub fn of_bytes(space: &Arc<AddrSpace>, bytes: &[u8]) -> Result<Self> {
         if bytes.len() > PAGE_SIZE {
             return Err(Error::new(EINVAL));
@@ -129,24 +136,24 @@ impl Loan {
         if bytes.is_empty() {
             return Ok(Self::empty());
         }
-        let (address, what) = match space.take_tray() {
-            Some(tray) => {
-                tray.frame(0).write(0, bytes);
-                (tray.address(), What::Tray(tray))
+        let (address, place) = match space.take_bounce() {
+            Some(bounce) => {
+                bounce.frame(0).write(0, bytes);
+                (bounce.address(), Place::Bounce(bounce))
             }
             None => {
                 let frame = new_frame()?;
                 frame.write(0, bytes);
                 let (base, _) = space.map_frames(Placement::Any, &[frame], Prot::READ, true)?;
                 let len = PAGE_SIZE;
-                (base, What::Pages { base, len })
+                (base, Place::Pages { base, len })
             }
         };
-        let lent = Lent::new(space, what);
-        Ok(Self::of_range(address, bytes.len(), Some(lent)))
+        let mapping = Mapping::new(space, place);
+        Ok(Self::of_range(address, bytes.len(), Some(mapping)))
     }
 
-    /// Lends a buffer of the current program. A daemon's own buffer is passed as it is.
+    /// Gives the daemon a buffer of the current program. A daemon's own buffer is passed as it is.
     pub fn of_buffer(space: &Arc<AddrSpace>, buf: UserBuf, access: Access) -> Result<Self> {
         if buf.is_empty() {
             return Ok(Self::empty());
@@ -160,9 +167,9 @@ impl Loan {
         let (head, rest) = buf.split_at(head_len);
         let (middle, tail) = rest.split_at(rest.len() / PAGE_SIZE * PAGE_SIZE);
         if middle.is_empty()
-            && let Some(tray) = space.take_tray()
+            && let Some(bounce) = space.take_bounce()
         {
-            return Self::on_tray(space, tray, [head, tail], access);
+            return Self::in_bounce(space, bounce, [head, tail], access);
         }
 
         let (head_frame, head) = Self::edge(head, offset, access)?;
@@ -172,16 +179,16 @@ impl Loan {
         let frames = [head_frame, tail_frame];
         let rights = access.prot();
         let base = space.borrow_buffer(&own, middle.addr(), middle.len(), frames, rights)?;
-        let lent = Lent::new(space, What::Pages { base, len });
-        let mut loan = Self::of_range(base + offset, buf.len(), Some(lent));
-        (loan.head, loan.tail) = (head, tail);
-        Ok(loan)
+        let mapping = Mapping::new(space, Place::Pages { base, len });
+        let mut buffer = Self::of_range(base + offset, buf.len(), Some(mapping));
+        (buffer.head, buffer.tail) = (head, tail);
+        Ok(buffer)
     }
 
-    /// Lends a buffer without a whole page by copies: nothing has to be mapped for it.
-    fn on_tray(
+    /// Gives the daemon copies of a buffer without a whole page: nothing has to be mapped for it.
+    fn in_bounce(
         space: &Arc<AddrSpace>,
-        tray: Tray,
+        bounce: BounceBuffer,
         [head, tail]: [UserBuf; 2],
         access: Access,
     ) -> Result<Self> {
@@ -192,21 +199,21 @@ impl Loan {
         } else {
             (head, Some(tail).filter(|tail| !tail.is_empty()))
         };
-        let address = tray.address() + offset;
-        let copied = fill(tray.frame(0), offset, first, access).and_then(|head| {
-            let tail = second.map(|part| fill(tray.frame(1), 0, part, access));
+        let address = bounce.address() + offset;
+        let copied = fill(bounce.frame(0), offset, first, access).and_then(|head| {
+            let tail = second.map(|part| fill(bounce.frame(1), 0, part, access));
             Ok((head, tail.transpose()?.flatten()))
         });
-        let lent = Lent::new(space, What::Tray(tray));
+        let mapping = Mapping::new(space, Place::Bounce(bounce));
         match copied {
             Ok((head, tail)) => {
                 let len = first.len() + second.map_or(0, UserBuf::len);
-                let mut loan = Self::of_range(address, len, Some(lent));
-                (loan.head, loan.tail) = (head, tail);
-                Ok(loan)
+                let mut buffer = Self::of_range(address, len, Some(mapping));
+                (buffer.head, buffer.tail) = (head, tail);
+                Ok(buffer)
             }
             Err(error) => {
-                lent.take_back();
+                mapping.release();
                 Err(error)
             }
         }
@@ -226,11 +233,11 @@ impl Loan {
         Ok((Some(frame), back))
     }
 
-    /// Leaves the pages with the daemon until its answer comes; the client will not see it.
-    pub fn hand_over(&mut self) -> Option<Lent> {
+    /// Leaves the buffer with the daemon until its answer comes; the client will not see it.
+    pub fn abandon(&mut self) -> Option<Mapping> {
         self.head = None;
         self.tail = None;
-        self.lent.take()
+        self.mapping.take()
     }
 
     /// Copies incomplete pages back and takes everything away from the daemon. `EFAULT` when the
@@ -238,17 +245,17 @@ impl Loan {
     pub fn end(mut self) -> Result<()> {
         let head = self.head.take().map_or(Ok(()), CopyBack::finish);
         let tail = head.and_then(|()| self.tail.take().map_or(Ok(()), CopyBack::finish));
-        if let Some(lent) = self.lent.take() {
-            lent.take_back();
+        if let Some(mapping) = self.mapping.take() {
+            mapping.release();
         }
         tail
     }
 }
 
-impl Drop for Loan {
+impl Drop for RequestBuffer {
     fn drop(&mut self) {
-        if let Some(lent) = self.lent.take() {
-            lent.take_back();
+        if let Some(mapping) = self.mapping.take() {
+            mapping.release();
         }
     }
 }

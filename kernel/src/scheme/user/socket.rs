@@ -153,8 +153,8 @@ impl UserScheme {
         if let Some(waiter) = settled.waiter {
             sched::wake(&waiter);
         }
-        if let Some(left) = settled.left {
-            self.clear_up(left, settled.unclaimed);
+        if let Some(abandoned) = settled.abandoned {
+            self.clear_up(abandoned, settled.unclaimed);
         }
         // Files that nobody collected are dropped here.
         Ok(())
