@@ -1,5 +1,9 @@
 //! The console: the serial port (COM1) and the screen, input queue, kernel log. Everything goes to
 //! both; a machine that lacks one of them, or both, goes on without.
+//!
+//! The kernel shows plain text on the screen until a terminal takes the screen over
+//! ([`take_screen`]). From then on the terminal reads all output ([`read_output`]) and sends cells;
+//! the kernel goes on when the terminal gives the screen back, or panics.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -7,7 +11,8 @@ use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use kernel_core::bootinfo::ScreenInfo;
-use kernel_core::screen::{Cell, Grid};
+use kernel_core::history::History;
+use kernel_core::screen::{Cell, Grid, Layout};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use spin::{Mutex, Once};
 
@@ -36,6 +41,8 @@ const MAX_EARLY: usize = 256;
 const BURST_POLLS: u32 = 1000;
 /// Input nobody reads is dropped beyond this.
 const MAX_INPUT: usize = 4096;
+/// Output kept for a terminal: more than fits on the largest screen.
+const MAX_HISTORY: usize = 16 * 1024;
 /// How much of the log is kept.
 const MAX_LOG: usize = 64 * 1024;
 
@@ -49,7 +56,11 @@ static OUTPUT: Mutex<Output> = Mutex::new(Output {
     line_open: false,
     serial: Serial,
     screen: Grid::new(),
+    screen_is_taken: false,
+    history: History::new(),
 });
+/// There is output that the terminal has not been told of.
+static NEW_OUTPUT: AtomicBool = AtomicBool::new(false);
 /// There is a serial port, and its transmitter works.
 static SERIAL_WORKS: AtomicBool = AtomicBool::new(false);
 static LOG: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
@@ -86,6 +97,9 @@ struct Output {
     serial: Serial,
     /// Without room until there is a screen.
     screen: Grid,
+    /// A terminal draws on the screen.
+    screen_is_taken: bool,
+    history: History<MAX_HISTORY>,
 }
 
 impl Output {
@@ -94,7 +108,12 @@ impl Output {
         self.line_open = last != b'\n';
         self.serial.write(bytes);
         self.screen.write(bytes);
-        self.paint();
+        self.history.write(bytes);
+        if self.screen_is_taken {
+            NEW_OUTPUT.store(true, Ordering::Relaxed);
+        } else {
+            self.paint();
+        }
     }
 
     /// Shows what is new, if the screen can be written yet.
@@ -102,6 +121,16 @@ impl Output {
         if let Some(screen) = framebuffer::get() {
             self.screen
                 .paint(|column, row, cell| screen.put(column, row, cell));
+            screen.flush();
+        }
+    }
+
+    /// Shows everything anew where a terminal has drawn.
+    fn take_screen_back(&mut self) {
+        self.screen_is_taken = false;
+        if let Some(screen) = framebuffer::get() {
+            self.screen
+                .paint_all(|column, row, cell| screen.put(column, row, cell));
             screen.flush();
         }
     }
@@ -261,6 +290,45 @@ pub fn write_report(text: &str) {
     output.write(text.as_bytes());
 }
 
+/// How text lies on the screen, `None` without one.
+pub fn screen_layout() -> Option<Layout> {
+    framebuffer::get().map(|screen| screen.layout())
+}
+
+/// Lets a terminal draw on the screen.
+pub fn take_screen() {
+    OUTPUT.lock().screen_is_taken = true;
+}
+
+/// Draws on the screen again, because the terminal is gone.
+pub fn take_screen_back() {
+    OUTPUT.lock().take_screen_back();
+}
+
+/// Shows a terminal's cells.
+pub fn show_cells(cells: impl Iterator<Item = (usize, usize, Cell)>) {
+    if let Some(screen) = framebuffer::get() {
+        cells.for_each(|(column, row, cell)| screen.put(column, row, cell));
+        screen.flush();
+    }
+}
+
+/// Copies output from the byte `from` on, counted since the boot, as far as it is kept; moves
+/// `from` and returns how many bytes were copied.
+pub fn read_output(from: &mut u64, bytes: &mut [u8]) -> usize {
+    OUTPUT.lock().history.read(from, bytes)
+}
+
+/// Whether there is output behind the byte `from`, counted since the boot.
+pub fn has_output(from: u64) -> bool {
+    OUTPUT.lock().history.written() > from
+}
+
+/// Whether there was output since the last call, while a terminal has the screen.
+pub fn take_new_output() -> bool {
+    NEW_OUTPUT.load(Ordering::Relaxed) && NEW_OUTPUT.swap(false, Ordering::Relaxed)
+}
+
 /// Takes up to `bytes.len()` bytes of input; 0 when there is none.
 pub fn read_input(bytes: &mut [u8]) -> usize {
     let mut queue = QUEUE.lock();
@@ -361,7 +429,7 @@ fn keep(line: &[u8]) {
     }
 }
 
-/// Output for a panic: takes no lock, because the panicking code may hold it. On the screen it
+/// Output for a panic: waits for no lock, because the panicking code may hold it. On the screen it
 /// begins at the top, over what is there.
 pub struct Emergency {
     column: usize,
@@ -369,8 +437,14 @@ pub struct Emergency {
 }
 
 impl Emergency {
-    /// Begins in the upper left corner.
+    /// Begins in the upper left corner. What the terminal did not show yet is shown first, if the
+    /// lock is free.
     pub fn new() -> Self {
+        if let Some(mut output) = OUTPUT.try_lock()
+            && output.screen_is_taken
+        {
+            output.take_screen_back();
+        }
         Emergency { column: 0, row: 0 }
     }
 

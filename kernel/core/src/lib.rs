@@ -14,6 +14,7 @@ pub mod buddy;
 pub mod calendar;
 pub mod calibration;
 pub mod events;
+pub mod history;
 pub mod irq_counts;
 pub mod memmap;
 pub mod memory_path;

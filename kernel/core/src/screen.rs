@@ -1,9 +1,10 @@
-//! Text on a screen: what the loader says of the screen checked, the letters, and a grid of cells
-//! that does what a serial terminal does with the same bytes.
+//! Text on a screen: what the loader says of the screen checked, the letters, and a grid of plain
+//! text.
 //!
 //! The grid knows no memory: `Grid::paint` names the cells that changed, `draw` says what belongs
-//! where, and the kernel stores it (`arch::framebuffer`). The launcher reads pictures of a guest's
-//! screen with the same letters.
+//! where, and the kernel stores it (`arch::framebuffer`). Control sequences are the business of
+//! `consoled`, which sends cells. The launcher reads pictures of a guest's screen with the same
+//! letters.
 
 mod draw;
 
@@ -160,49 +161,53 @@ pub struct Cell {
     /// Its colour, in the order of terminals: black, red, green, yellow, blue, magenta, cyan,
     /// white, and the same bright.
     pub color: u8,
-    /// Letter and background change places: the cursor.
+    /// Letter and background change places, as for a cursor.
     pub reversed: bool,
 }
 
-/// Colour of text that asks for none.
-const WHITE: u8 = 7;
-/// Added for the bright ones.
-const BRIGHT: u8 = 8;
-/// Most numbers in an escape sequence that are kept.
-const NUMBERS: usize = 4;
+/// Bytes of a cell as terminals send it: column and row (16 bits each, little endian), letter,
+/// colour, 1 for a reversed one, 0.
+pub const CELL_SIZE: usize = 8;
 
-const EMPTY: Cell = Cell {
-    letter: 0,
-    color: 0,
-    reversed: false,
-};
+impl Cell {
+    fn of_text(letter: u8, reversed: bool) -> Cell {
+        Cell {
+            letter,
+            color: WHITE,
+            reversed,
+        }
+    }
 
-#[derive(Clone, Copy)]
-enum State {
-    Ground,
-    Escape,
-    /// After `ESC [`: numbers so far, the last one still growing.
-    Sequence {
-        numbers: [u16; NUMBERS],
-        count: usize,
-    },
-    /// Inside a character of several bytes: bits so far and bytes to come.
-    Utf8 {
-        bits: u32,
-        left: u8,
-    },
+    /// Column, row and cell from what a terminal sends.
+    pub fn decode(bytes: [u8; CELL_SIZE]) -> (usize, usize, Cell) {
+        let [c0, c1, r0, r1, letter, color, reversed, _] = bytes;
+        let place = |low, high| usize::from(u16::from_le_bytes([low, high]));
+        let cell = Cell {
+            letter,
+            color,
+            reversed: reversed != 0,
+        };
+        (place(c0, c1), place(r0, r1), cell)
+    }
 }
 
-/// The cells of a screen, and the cursor.
+/// Colour of plain text.
+const WHITE: u8 = 7;
+
+/// A cell that shows nothing.
+const EMPTY: u8 = 0;
+
+/// The letters of plain text on a screen, without colours and control sequences: what the kernel
+/// shows until a terminal takes the screen over.
 pub struct Grid {
     columns: usize,
     rows: usize,
-    wanted: [[Cell; MAX_COLUMNS]; MAX_ROWS],
-    shown: [[Cell; MAX_COLUMNS]; MAX_ROWS],
+    wanted: [[u8; MAX_COLUMNS]; MAX_ROWS],
+    shown: [[u8; MAX_COLUMNS]; MAX_ROWS],
     column: usize,
     row: usize,
-    color: u8,
-    state: State,
+    /// Column and row of the cursor that is shown.
+    shown_cursor: Option<(usize, usize)>,
     /// Rows that may differ from what is shown: first, and behind the last.
     changed: (usize, usize),
 }
@@ -223,8 +228,7 @@ impl Grid {
             shown: [[EMPTY; MAX_COLUMNS]; MAX_ROWS],
             column: 0,
             row: 0,
-            color: WHITE,
-            state: State::Ground,
+            shown_cursor: None,
             changed: (0, 0),
         }
     }
@@ -235,51 +239,67 @@ impl Grid {
         self.wanted.fill([EMPTY; MAX_COLUMNS]);
         self.shown.fill([EMPTY; MAX_COLUMNS]);
         (self.column, self.row) = (0, 0);
-        (self.color, self.state) = (WHITE, State::Ground);
+        self.shown_cursor = None;
         self.changed = (0, 0);
         self.columns = layout.columns.min(MAX_COLUMNS);
         self.rows = layout.rows.min(MAX_ROWS);
     }
 
-    /// Takes what a program or the kernel writes.
+    /// Takes text. Line feeds begin a new line; control characters but carriage returns,
+    /// backspaces and tabs show nothing, characters of several bytes a question mark.
     pub fn write(&mut self, bytes: &[u8]) {
         if self.columns == 0 || self.rows == 0 {
             return;
         }
         for byte in bytes {
-            self.touch();
             self.byte(*byte);
         }
-        self.touch();
     }
 
     /// Calls `put` with column, row and cell of everything that is not shown as it should be.
     pub fn paint(&mut self, mut put: impl FnMut(usize, usize, Cell)) {
-        let cursor = self.cursor();
+        let (cursor, shown_cursor) = (self.cursor(), self.shown_cursor);
+        if cursor != shown_cursor {
+            for (_, row) in cursor.into_iter().chain(shown_cursor) {
+                self.touch_rows(row, row + 1);
+            }
+        }
         for row in self.changed.0..self.changed.1 {
             for column in 0..self.columns {
-                let mut cell = self.wanted[row][column];
-                cell.reversed = cursor == (column, row);
-                if cell.reversed && cell.color == 0 {
-                    cell.color = WHITE;
-                }
-                if self.shown[row][column] != cell {
-                    self.shown[row][column] = cell;
-                    put(column, row, cell);
+                let here = Some((column, row));
+                let wanted = (self.wanted[row][column], cursor == here);
+                if wanted != (self.shown[row][column], shown_cursor == here) {
+                    self.shown[row][column] = wanted.0;
+                    put(column, row, Cell::of_text(wanted.0, wanted.1));
                 }
             }
         }
+        self.shown_cursor = cursor;
+        self.changed = (0, 0);
+    }
+
+    /// Calls `put` for all cells: others have drawn on the screen.
+    pub fn paint_all(&mut self, mut put: impl FnMut(usize, usize, Cell)) {
+        let cursor = self.cursor();
+        for row in 0..self.rows {
+            for column in 0..self.columns {
+                let letter = self.wanted[row][column];
+                self.shown[row][column] = letter;
+                put(
+                    column,
+                    row,
+                    Cell::of_text(letter, cursor == Some((column, row))),
+                );
+            }
+        }
+        self.shown_cursor = cursor;
         self.changed = (0, 0);
     }
 
     /// Where the cursor is shown; after the last column it stands on it.
-    fn cursor(&self) -> (usize, usize) {
-        (self.column.min(self.columns.saturating_sub(1)), self.row)
-    }
-
-    /// The cursor's row may have changed.
-    fn touch(&mut self) {
-        self.touch_rows(self.row, self.row + 1);
+    fn cursor(&self) -> Option<(usize, usize)> {
+        let last = self.columns.checked_sub(1)?;
+        Some((self.column.min(last), self.row))
     }
 
     fn touch_rows(&mut self, first: usize, end: usize) {
@@ -290,70 +310,27 @@ impl Grid {
     }
 
     fn byte(&mut self, byte: u8) {
-        match self.state {
-            State::Ground => self.ground(byte),
-            State::Escape => {
-                self.state = match byte {
-                    b'[' => State::Sequence {
-                        numbers: [0; NUMBERS],
-                        count: 0,
-                    },
-                    _ => State::Ground,
-                }
-            }
-            State::Sequence { numbers, count } => self.sequence(byte, numbers, count),
-            State::Utf8 { bits, left } if byte & 0xC0 == 0x80 => {
-                let bits = bits << 6 | u32::from(byte & 0x3F);
-                self.state = State::Ground;
-                if left > 1 {
-                    let left = left - 1;
-                    self.state = State::Utf8 { bits, left };
-                } else {
-                    self.letter(u8::try_from(bits).unwrap_or(b'?'));
-                }
-            }
-            // Not the rest of a character: a beginning of its own.
-            State::Utf8 { .. } => {
-                self.letter(b'?');
-                self.state = State::Ground;
-                self.ground(byte);
-            }
-        }
-    }
-
-    fn ground(&mut self, byte: u8) {
         match byte {
-            0x1B => self.state = State::Escape,
             b'\r' => self.column = 0,
             // The kernel's own lines have no carriage return.
             b'\n' => self.new_line(),
-            0x08 => self.column = self.cursor().0.saturating_sub(1),
+            // After the last column the next letter's place is still the last column's.
+            0x08 => self.column = self.column.min(self.columns - 1).saturating_sub(1),
             b'\t' => self.column = (self.column / 8 * 8 + 8).min(self.columns - 1),
             0x20..=0x7E => self.letter(byte),
-            0xC0..0xE0 => self.begin(byte & 0x1F, 1),
-            0xE0..0xF0 => self.begin(byte & 0x0F, 2),
-            0xF0..0xF8 => self.begin(byte & 0x07, 3),
-            0x80.. => self.letter(b'?'),
+            // The rest of a character.
+            0x80..0xC0 => {}
+            0xC0.. => self.letter(b'?'),
             _ => {}
         }
-    }
-
-    fn begin(&mut self, bits: u8, left: u8) {
-        self.state = State::Utf8 {
-            bits: bits.into(),
-            left,
-        };
     }
 
     fn letter(&mut self, letter: u8) {
         if self.column >= self.columns {
             self.new_line();
         }
-        self.wanted[self.row][self.column] = Cell {
-            letter,
-            color: self.color,
-            reversed: false,
-        };
+        self.wanted[self.row][self.column] = letter;
+        self.touch_rows(self.row, self.row + 1);
         self.column += 1;
     }
 
@@ -366,85 +343,6 @@ impl Grid {
             self.wanted[self.row] = [EMPTY; MAX_COLUMNS];
             self.touch_rows(0, self.rows);
         }
-        self.touch();
-    }
-
-    fn sequence(&mut self, byte: u8, mut numbers: [u16; NUMBERS], mut count: usize) {
-        match byte {
-            b'0'..=b'9' => {
-                let number = &mut numbers[count.min(NUMBERS - 1)];
-                *number = number
-                    .saturating_mul(10)
-                    .saturating_add(u16::from(byte - b'0'));
-                self.state = State::Sequence { numbers, count };
-            }
-            b';' => {
-                count = (count + 1).min(NUMBERS - 1);
-                numbers[count] = 0;
-                self.state = State::Sequence { numbers, count };
-            }
-            0x40..0x7F => {
-                self.state = State::Ground;
-                self.command(byte, &numbers[..=count]);
-            }
-            _ => {}
-        }
-    }
-
-    fn command(&mut self, name: u8, numbers: &[u16]) {
-        let number = |at: usize| usize::from(numbers.get(at).copied().unwrap_or(0));
-        let steps = number(0).max(1);
-        let (column, row) = self.cursor();
-        match name {
-            b'A' => self.row = row.saturating_sub(steps),
-            b'B' => self.row = (row + steps).min(self.rows - 1),
-            b'C' => self.column = (column + steps).min(self.columns - 1),
-            b'D' => self.column = column.saturating_sub(steps),
-            b'G' => self.column = (steps - 1).min(self.columns - 1),
-            b'H' => {
-                self.row = (steps - 1).min(self.rows - 1);
-                self.column = (number(1).max(1) - 1).min(self.columns - 1);
-            }
-            b'J' => {
-                // From the cursor to the end, to the cursor from the beginning, or everything.
-                let (first, end) = match number(0) {
-                    0 => (row + 1, self.rows),
-                    1 => (0, row),
-                    _ => (0, self.rows),
-                };
-                if number(0) < 2 {
-                    self.clear_row(number(0), column, row);
-                }
-                self.wanted[first..end].fill([EMPTY; MAX_COLUMNS]);
-                self.touch_rows(0, self.rows);
-            }
-            b'K' => self.clear_row(number(0), column, row),
-            b'm' => numbers.iter().for_each(|number| self.attribute(*number)),
-            _ => {}
-        }
-    }
-
-    /// Clears a row from a column (0), up to it (1), or all (2).
-    fn clear_row(&mut self, which: usize, column: usize, row: usize) {
-        let cells = &mut self.wanted[row][..self.columns];
-        match which {
-            0 => cells[column..].fill(EMPTY),
-            1 => cells[..=column].fill(EMPTY),
-            _ => cells.fill(EMPTY),
-        }
-    }
-
-    fn attribute(&mut self, number: u16) {
-        let low = (number % 10) as u8;
-        self.color = match number {
-            0 | 39 => WHITE,
-            1 => self.color | BRIGHT,
-            // Black on black would be no text at all.
-            30 => BRIGHT,
-            31..=37 => low | self.color & BRIGHT,
-            90..=97 => low | BRIGHT,
-            _ => self.color,
-        };
     }
 }
 

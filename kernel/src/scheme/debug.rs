@@ -1,12 +1,20 @@
-//! `debug`: the serial console. Writes go out and into the log, reads wait for input.
+//! `debug`: the console. Writes go out, reads wait for input.
+//!
+//! `screen`, of which there is one handle at a time, is for a terminal that shows the output on the
+//! screen in the kernel's place: reads give everything that goes out, from what is kept on, and
+//! never wait; writes take cells (`kernel_core::screen::CELL_SIZE`). `dup(fd, "winsize")` gives a
+//! handle from which the screen's rows and columns are read, a `u16` each.
 
-use alloc::string::String;
+use alloc::{string::String, vec::Vec};
 
 use ::syscall::{
     EventFlags,
     data::GlobalSchemes,
-    error::{EACCES, EBADF, EINVAL, ENOENT, EPERM, Error, Result},
+    error::{
+        EACCES, EAGAIN, EBADF, EBUSY, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, Error, Result,
+    },
 };
+use kernel_core::screen::{CELL_SIZE, Cell};
 use spin::Mutex;
 
 use super::{
@@ -16,7 +24,18 @@ use super::{
 };
 use crate::{console, mm::UserBuf};
 
-static HANDLES: Mutex<Handles<()>> = Mutex::new(Handles::new());
+#[derive(Clone, Copy)]
+enum Handle {
+    Console,
+    /// The terminal's handle; bytes of output that it has read or missed.
+    Screen(u64),
+    Size,
+}
+
+static HANDLES: Mutex<Handles<Handle>> = Mutex::new(Handles::new());
+
+/// What the handle for the screen's size is called.
+const SIZE_NAME: &[u8; 7] = b"winsize";
 
 /// Bytes written or read at a time.
 const CHUNK: usize = 512;
@@ -26,13 +45,94 @@ pub struct DebugScheme;
 /// Connects console input to the events of the handles.
 pub fn init() {
     console::on_input(|| {
-        let handles = HANDLES.lock().iter().map(|(number, ())| number).collect();
-        input::announce(GlobalSchemes::Debug, handles);
+        input::announce(
+            GlobalSchemes::Debug,
+            handles(|handle| matches!(handle, Handle::Console)),
+        );
     });
 }
 
-fn check(number: usize) -> Result<()> {
+/// Tells the terminal of output that it has not read.
+pub fn announce_output() {
+    if console::take_new_output() {
+        input::announce(
+            GlobalSchemes::Debug,
+            handles(|handle| matches!(handle, Handle::Screen(_))),
+        );
+    }
+}
+
+/// The numbers of some handles.
+fn handles(which: impl Fn(&Handle) -> bool) -> Vec<usize> {
+    let all = HANDLES.lock();
+    let wanted = all.iter().filter(|(_, handle)| which(handle));
+    wanted.map(|(number, _)| number).collect()
+}
+
+fn get(number: usize) -> Result<Handle> {
     HANDLES.lock().get(number).copied()
+}
+
+/// A handle for the terminal that takes the screen over: `ENODEV` without a screen, `EBUSY` when
+/// there is a terminal.
+fn open_screen() -> Result<Opened> {
+    console::screen_layout().ok_or(Error::new(ENODEV))?;
+    let mut all = HANDLES.lock();
+    if all
+        .iter()
+        .any(|(_, handle)| matches!(handle, Handle::Screen(_)))
+    {
+        return Err(Error::new(EBUSY));
+    }
+    console::take_screen();
+    Opened::plain(all.insert(Handle::Screen(0)))
+}
+
+/// Gives a terminal output that it has not read; `EAGAIN` when there is none.
+fn read_output(number: usize, buf: UserBuf) -> Result<usize> {
+    let mut bytes = [0_u8; CHUNK];
+    let mut rest = buf.prefix(MAX_IO);
+    let mut total = 0;
+    while !rest.is_empty() {
+        let count = {
+            let mut all = HANDLES.lock();
+            let Handle::Screen(from) = all.get_mut(number)? else {
+                return Err(Error::new(EBADF));
+            };
+            let most = rest.len().min(CHUNK);
+            console::read_output(from, &mut bytes[..most])
+        };
+        if count == 0 {
+            break;
+        }
+        rest.write(&bytes[..count])?;
+        rest = rest.skip(count);
+        total += count;
+    }
+    if total == 0 && !buf.is_empty() {
+        return Err(Error::new(EAGAIN));
+    }
+    Ok(total)
+}
+
+/// Shows a terminal's cells, whole ones; a rest is left.
+fn write_cells(buf: UserBuf) -> Result<usize> {
+    let mut bytes = [0_u8; CHUNK];
+    let whole = buf.len().min(MAX_IO) / CELL_SIZE * CELL_SIZE;
+    let mut rest = buf.prefix(whole);
+    while !rest.is_empty() {
+        let count = rest.read(&mut bytes)?;
+        let (cells, _) = bytes[..count].as_chunks();
+        console::show_cells(cells.iter().map(|cell| Cell::decode(*cell)));
+        rest = rest.skip(count);
+    }
+    Ok(whole)
+}
+
+fn read_size(buf: UserBuf) -> Result<usize> {
+    let layout = console::screen_layout().ok_or(Error::new(ENODEV))?;
+    let size = [layout.rows, layout.columns].map(|size| (size as u16).to_ne_bytes());
+    buf.write(size.as_flattened())
 }
 
 impl Scheme for DebugScheme {
@@ -51,21 +151,42 @@ impl Scheme for DebugScheme {
             return Err(Error::new(EPERM));
         }
         match path {
-            "" | "no-preserve" => Opened::plain(HANDLES.lock().insert(())),
+            "" | "no-preserve" => Opened::plain(HANDLES.lock().insert(Handle::Console)),
+            "screen" => open_screen(),
             _ => Err(Error::new(ENOENT)),
         }
     }
 
+    fn dup(&self, number: usize, name: UserBuf, _caller: Caller) -> Result<Opened> {
+        let mut bytes = [0_u8; SIZE_NAME.len()];
+        match get(number)? {
+            Handle::Screen(_) if name.len() == bytes.len() => name.read_exact(&mut bytes)?,
+            Handle::Screen(_) => return Err(Error::new(EINVAL)),
+            Handle::Console | Handle::Size => return Err(Error::new(EOPNOTSUPP)),
+        }
+        if bytes != *SIZE_NAME {
+            return Err(Error::new(EINVAL));
+        }
+        Opened::plain(HANDLES.lock().insert(Handle::Size))
+    }
+
     fn read(&self, number: usize, buf: UserBuf, flags: u32) -> Result<usize> {
-        check(number)?;
-        input::read(buf, flags, CHUNK, &console::INPUT, console::read_input)
+        match get(number)? {
+            Handle::Console => input::read(buf, flags, CHUNK, &console::INPUT, console::read_input),
+            Handle::Screen(_) => read_output(number, buf),
+            Handle::Size => read_size(buf),
+        }
     }
 
     fn write(&self, number: usize, buf: UserBuf, _flags: u32) -> Result<usize> {
         if number == ROOT {
             return Err(Error::new(EINVAL));
         }
-        check(number)?;
+        match get(number)? {
+            Handle::Console => {}
+            Handle::Screen(_) => return write_cells(buf),
+            Handle::Size => return Err(Error::new(EBADF)),
+        }
         let mut bytes = [0_u8; CHUNK];
         let buf = buf.prefix(MAX_IO);
         let mut rest = buf;
@@ -81,22 +202,28 @@ impl Scheme for DebugScheme {
         if number == ROOT {
             return Err(Error::new(EINVAL));
         }
-        check(number).map(|()| String::from("debug:"))
+        get(number).map(|_| String::from("debug:"))
     }
 
-    fn fevent(&self, number: usize, _flags: EventFlags) -> Result<EventFlags> {
-        check(number).map(|()| EventFlags::empty())
+    fn fevent(&self, number: usize, flags: EventFlags) -> Result<EventFlags> {
+        Ok(match get(number)? {
+            Handle::Screen(from) if console::has_output(from) => flags & EventFlags::EVENT_READ,
+            _ => EventFlags::empty(),
+        })
     }
 
     fn fsync(&self, number: usize) -> Result<()> {
         if number == ROOT {
             Err(Error::new(EBADF))
         } else {
-            check(number)
+            get(number).map(drop)
         }
     }
 
     fn close(&self, number: usize) {
-        HANDLES.lock().remove(number);
+        let closed = HANDLES.lock().remove(number);
+        if let Some(Handle::Screen(_)) = closed {
+            console::take_screen_back();
+        }
     }
 }

@@ -18,7 +18,7 @@ mod manager;
 mod memory;
 mod pipe;
 mod proc;
-pub mod reaper;
+mod reaper;
 mod serio;
 mod sys;
 mod time;
@@ -533,6 +533,12 @@ fn root_number(id: GlobalSchemes) -> usize {
         GlobalSchemes::Acpi => acpi::ROOT,
         _ => handles::ROOT,
     }
+}
+
+/// Called at the end of each system call: does what was deferred.
+pub fn after_call() {
+    reaper::run();
+    debug::announce_output();
 }
 
 /// Called once at boot: connects interrupts and console input to their schemes.

@@ -14,12 +14,12 @@ use ::syscall::{
     number::*,
 };
 
-use crate::{mm::UserBuf, scheme::reaper};
+use crate::{mm::UserBuf, scheme};
 
 /// Handles one system call; the result goes to rax.
 pub fn dispatch(number: usize, arguments: [usize; 6]) -> usize {
     let result = perform(number, arguments);
-    reaper::run();
+    scheme::after_call();
     Error::mux(result)
 }
 

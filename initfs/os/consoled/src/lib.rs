@@ -1,6 +1,6 @@
 //! The parts of `consoled` that need no system: [`keys`] decodes what a terminal sends, [`editor`]
-//! edits a line, [`terminal`] keeps prompt, line and the output of programs apart on the screen,
-//! and [`discipline`] decides who gets what is typed.
+//! edits a line, [`terminal`] keeps prompt, line and the output of programs apart, [`discipline`]
+//! decides who gets what is typed, and [`screen`] is the terminal on the machine's own screen.
 #![no_std]
 
 extern crate alloc;
@@ -8,4 +8,5 @@ extern crate alloc;
 pub mod discipline;
 pub mod editor;
 pub mod keys;
+pub mod screen;
 pub mod terminal;

@@ -1,4 +1,4 @@
-//! `consoled`: the scheme `console` on the debug port.
+//! `consoled`: the scheme `console` on the debug port and the screen.
 //!
 //! Reading gives one edited line at a time. Other handles come of `dup(fd, …)`:
 //!
@@ -25,6 +25,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use consoled::discipline::{Discipline, Reader};
+use consoled::screen::Screen;
 use hal::event::Queue;
 use libredox::Fd;
 use redox_scheme::scheme::SchemeSync;
@@ -43,6 +44,10 @@ runtime::main!(main);
 
 /// Processes that one interrupt ends.
 const MAX_FOREGROUND: usize = 64;
+/// Where the output for the screen comes from, and cells go.
+const SCREEN: &str = "/scheme/debug/screen";
+/// Bytes sent to the port before they are shown: less than the kernel keeps for the screen.
+const SHOWN_AT_ONCE: usize = 4096;
 /// Where the log's lines for the console come from.
 const LOG: &str = "/scheme/log/console";
 const SIGINT: u32 = 2;
@@ -62,6 +67,7 @@ enum Source {
     Requests,
     Keyboard,
     Log,
+    Screen,
 }
 
 fn run() -> Result<()> {
@@ -75,7 +81,7 @@ fn run() -> Result<()> {
         0,
     )
     .ok();
-    let mut console = Console::new(port, log);
+    let mut console = Console::new(port, log, ScreenPort::open());
     let notify = env::var(NOTIFY_VARIABLE);
     let mut requests = daemon::start(
         "console",
@@ -88,6 +94,9 @@ fn run() -> Result<()> {
     if let Some(log) = &console.log {
         queue.subscribe(log.raw(), EventFlags::EVENT_READ, Source::Log)?;
     }
+    if let Some(screen) = &console.screen {
+        queue.subscribe(screen.port.raw(), EventFlags::EVENT_READ, Source::Screen)?;
+    }
     daemon::seal()?;
 
     let mut ready = Vec::new();
@@ -95,6 +104,7 @@ fn run() -> Result<()> {
         // Events may be merged or lost to what was read already: all sources are always looked at.
         console.take_input();
         console.take_log();
+        console.refresh();
         loop {
             match requests.poll(&mut console)? {
                 Status::Closed => return Ok(()),
@@ -118,8 +128,47 @@ enum Handle {
     Size,
 }
 
+/// The machine's own screen.
+struct ScreenPort {
+    port: Fd,
+    screen: Screen,
+}
+
+impl ScreenPort {
+    /// Takes the screen over; `None` where there is none, or a kernel that shows text itself.
+    fn open() -> Option<Self> {
+        let flags = libredox::flag::O_RDWR | libredox::flag::O_NONBLOCK | libredox::flag::O_CLOEXEC;
+        let port = Fd::open(SCREEN, flags, 0).ok()?;
+        let size = Fd::new(port.dup(b"winsize").ok()?);
+        let mut bytes = [[0; 2]; 2];
+        size.read(bytes.as_flattened_mut()).ok()?;
+        let [rows, columns] = bytes.map(|bytes| usize::from(u16::from_ne_bytes(bytes)));
+        (rows > 0 && columns > 0).then(|| ScreenPort {
+            port,
+            screen: Screen::new(columns, rows),
+        })
+    }
+
+    /// Shows what was sent to the port since the last time, by whomever.
+    fn refresh(&mut self) {
+        let mut block = [0; SHOWN_AT_ONCE];
+        // What ends it is that there is nothing more.
+        while let Ok(count @ 1..) = self.port.read(&mut block) {
+            self.screen.write(&block[..count]);
+        }
+        let mut cells = Vec::new();
+        self.screen
+            .paint(|column, row, cell| cells.extend(cell.encode(column, row)));
+        if !cells.is_empty() {
+            // A screen that takes no cells cannot be told about it.
+            let _ = runtime::io::write_all(self.port.raw(), &cells);
+        }
+    }
+}
+
 struct Console {
     port: Fd,
+    screen: Option<ScreenPort>,
     log: Option<Fd>,
     discipline: Discipline,
     handles: BTreeMap<usize, Handle>,
@@ -129,9 +178,10 @@ struct Console {
 }
 
 impl Console {
-    fn new(port: Fd, log: Option<Fd>) -> Self {
+    fn new(port: Fd, log: Option<Fd>, screen: Option<ScreenPort>) -> Self {
         Console {
             port,
+            screen,
             log,
             discipline: Discipline::default(),
             handles: BTreeMap::new(),
@@ -149,10 +199,18 @@ impl Console {
         }
     }
 
-    fn screen(&self, bytes: &[u8]) {
-        if !bytes.is_empty() {
+    fn show(&mut self, bytes: &[u8]) {
+        for bytes in bytes.chunks(SHOWN_AT_ONCE) {
             // A console that takes no output cannot be told about it.
             let _ = runtime::io::write_all(self.port.raw(), bytes);
+            self.refresh();
+        }
+    }
+
+    /// Shows new output on the screen.
+    fn refresh(&mut self) {
+        if let Some(screen) = &mut self.screen {
+            screen.refresh();
         }
     }
 
@@ -188,14 +246,14 @@ impl Console {
         while let Ok(count @ 1..) = log.read(&mut block) {
             self.discipline.terminal().log(&block[..count], &mut out);
         }
-        self.screen(&out);
+        self.show(&out);
     }
 
     fn key(&mut self, byte: u8) {
         let mut out = Vec::new();
         let foreground = self.has_foreground();
         let interrupt = self.discipline.key(byte, foreground, &mut out);
-        self.screen(&out);
+        self.show(&out);
         if interrupt {
             self.interrupt();
         }
@@ -234,14 +292,14 @@ impl Console {
     fn show_output(&mut self, bytes: &[u8]) {
         let mut out = Vec::with_capacity(bytes.len() + 32);
         self.discipline.terminal().output(bytes, &mut out);
-        self.screen(&out);
+        self.show(&out);
     }
 
     /// Lets keys through to those who wait.
     fn work(&mut self) {
         let mut out = Vec::new();
         self.discipline.work(&mut out);
-        self.screen(&out);
+        self.show(&out);
     }
 
     /// A read that has waited is answered.
@@ -349,7 +407,7 @@ impl SchemeSync for Console {
         if fcntl_flags as usize & O_NONBLOCK == 0 && self.waiting.insert(ctx.id, reader).is_none() {
             let mut out = Vec::new();
             self.discipline.begin(reader, &mut out);
-            self.screen(&out);
+            self.show(&out);
             // Something may have been typed before anybody read.
             self.work();
             if let Some(count) = self.discipline.read(reader, buf) {
@@ -373,7 +431,7 @@ impl SchemeSync for Console {
                 let text = core::str::from_utf8(buf).map_err(|_| Error::new(EINVAL))?;
                 let mut out = Vec::new();
                 self.discipline.terminal().insert(text, &mut out);
-                self.screen(&out);
+                self.show(&out);
             }
             Some(Handle::Input(_)) => self.show_output(buf),
             Some(Handle::Keyboard) => {
