@@ -548,6 +548,25 @@ fn who_need_not_sleep_after_all_tells_its_peer() {
 }
 
 #[test]
+fn who_gives_up_waiting_tells_its_peer() {
+    rings(|stage, left, _| {
+        let full = vec![7; RING as usize - 1];
+        assert_eq!(left.send(LEFT, full.as_slice(), 0), Ok(full.len()));
+        let rings = left.rings.get().unwrap();
+        let mut memory = rings.memory().unwrap();
+        assert!(memory.try_lock(Side::Send, rings.number));
+        // The peer's request was taken back before; then another thread closes the descriptor. The
+        // connection lives on, by other descriptors.
+        left.detach();
+        let sleep = Waiting::Sleep;
+        let waited = rings.wait::<Sending<'_>>(&mut memory, true, Kicks::BYTES, sleep);
+        assert_eq!(waited, Waited::Daemon);
+        assert_eq!(stage.log(), "kick 1");
+        assert_eq!(get(stage.control(LEFT), SEND_LOCK_OFFSET), 0);
+    });
+}
+
+#[test]
 fn a_refusal_is_final_or_not() {
     play(|stage, left, right| {
         let calls = |bypass: &Bypass, epd, count| {

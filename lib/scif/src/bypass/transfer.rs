@@ -312,18 +312,14 @@ impl MappedRings {
                         return Waited::Ready;
                     }
                     Ok(false) => core::hint::spin_loop(),
-                    Err(_) => {
-                        memory.unlock(W::SIDE);
-                        return Waited::Daemon;
-                    }
+                    Err(_) => return self.leave_to_daemon::<W>(memory, kicks),
                 }
             }
             // A caller that never sleeps learns of the daemon's death only by a probe.
             let asks = waiting == Waiting::Poll && self.liveness.is_due();
             let is_served = !asks || self.is_served();
             if !is_served || !self.is_current() && !self.refresh() {
-                memory.unlock(W::SIDE);
-                return Waited::Daemon;
+                return self.leave_to_daemon::<W>(memory, kicks);
             }
             if !busy_poll.give_way() {
                 break;
@@ -356,6 +352,17 @@ impl MappedRings {
             true => Waited::Interrupted,
             false => Waited::Daemon,
         }
+    }
+
+    /// Ends a wait before the sleep that would have passed the peer's request on. The connection
+    /// may live on without this descriptor, so the peer is notified here.
+    #[cold]
+    fn leave_to_daemon<W: Direction>(&self, memory: &mut Memory<'_>, kicks: Kicks) -> Waited {
+        memory.unlock(W::SIDE);
+        if !kicks.is_empty() {
+            self.notify_peer(kicks);
+        }
+        Waited::Daemon
     }
 
     /// Those of `events` for which the endpoint is ready; `None` when only the daemon knows.
