@@ -1,0 +1,146 @@
+//! The console as programs use it: lines that are edited, words that a program completes, bytes,
+//! the terminal's size. The keys are typed by the test.
+//!
+//! `console-test`, as root, while nobody types.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+
+use guest_tests::Suite;
+use runtime::{Result, fd, path};
+use syscall::error::{EINVAL, ENODEV};
+
+runtime::main!(main);
+
+fn main() -> i32 {
+    let mut suite = Suite::new("console");
+    match Console::open() {
+        Ok(console) => {
+            lines_are_edited(&mut suite, &console);
+            words_are_completed(&mut suite, &console);
+            bytes_come_as_they_are(&mut suite, &console);
+            the_size_is_told(&mut suite, &console);
+            the_screen_has_one_terminal(&mut suite);
+        }
+        Err(error) => suite.equal("the console opens", error.errno, 0),
+    }
+    suite.finish()
+}
+
+/// Handles of the scheme `console`, by what they are for.
+struct Console {
+    line: usize,
+    keyboard: usize,
+}
+
+impl Console {
+    fn open() -> Result<Self> {
+        let line = path::open("/scheme/console", syscall::O_RDWR)?;
+        let keyboard = fd::dup(line, b"keyboard")?;
+        Ok(Console { line, keyboard })
+    }
+
+    /// Another handle; a failure shows in its first use.
+    fn handle(&self, name: &[u8]) -> usize {
+        fd::dup(self.line, name).unwrap_or(usize::MAX)
+    }
+
+    /// Types keys, then reads once.
+    fn type_and_read(&self, keys: &[u8], reader: usize) -> Result<Vec<u8>> {
+        fd::write(self.keyboard, keys)?;
+        read(reader)
+    }
+
+    /// The line that comes of keys.
+    fn line_of(&self, keys: &[u8]) -> Result<Vec<u8>> {
+        self.type_and_read(keys, self.line)
+    }
+}
+
+fn read(reader: usize) -> Result<Vec<u8>> {
+    let mut bytes = alloc::vec![0; 256];
+    let count = fd::read_once(reader, &mut bytes)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+/// Checks the bytes of a read; a failed one shows as none.
+fn gives(suite: &mut Suite, name: &str, found: Result<Vec<u8>>, expected: &[u8]) {
+    let found = found.map_err(|error| error.errno);
+    suite.equal(name, found.as_deref(), Ok(expected));
+}
+
+fn lines_are_edited(suite: &mut Suite, console: &Console) {
+    let plain = console.line_of(b"echo one\r");
+    gives(suite, "a line", plain, b"echo one\n");
+    // Backspace, left, insert, end, word before the cursor cut and pasted twice.
+    let edited = console.line_of(b"ecx\x7fho \x1b[Dx\x1b[D\x1b[3~\x05two\x17\x19\x19\r");
+    gives(suite, "an edited line", edited, b"echo twotwo\n");
+    let recalled = console.line_of(b"\x1b[A\x1b[A!\r");
+    gives(suite, "a line of the history", recalled, b"echo one!\n");
+    let characters = console.line_of("µ✓\x7f é\r".as_bytes());
+    gives(
+        suite,
+        "characters of several bytes",
+        characters,
+        "µ é\n".as_bytes(),
+    );
+    let given_up = console.line_of(b"\x04");
+    gives(suite, "the end of the input", given_up, b"");
+}
+
+fn words_are_completed(suite: &mut Suite, console: &Console) {
+    let completer = console.handle(b"complete");
+    // Reported afterwards: what is printed meanwhile stands behind the line that is edited.
+    let asked = console.type_and_read(b"ca x\x1b[D\x1b[D\t", completer);
+    let inserted = fd::write(completer, b"lendar").map_err(|error| error.errno);
+    let line = console.type_and_read(b"\r", completer);
+    gives(suite, "the text before Tab", asked, b"ca\t");
+    suite.equal("text is inserted", inserted, Ok(6));
+    gives(suite, "the completed line", line, b"calendar x\n");
+    let _ = fd::close(completer);
+    // Where nobody knows how to complete, Tab is a blank.
+    gives(
+        suite,
+        "Tab without a completer",
+        console.line_of(b"a\tb\r"),
+        b"a b\n",
+    );
+}
+
+fn bytes_come_as_they_are(suite: &mut Suite, console: &Console) {
+    let raw = console.handle(b"raw");
+    let keys = console.type_and_read(b"q\x1b[A\t\x7f", raw);
+    gives(suite, "bytes", keys, b"q\x1b[A\t\x7f");
+    let _ = fd::close(raw);
+}
+
+fn the_size_is_told(suite: &mut Suite, console: &Console) {
+    let size = console.handle(b"winsize");
+    let expected = |rows: u16, columns: u16| [rows.to_ne_bytes(), columns.to_ne_bytes()].concat();
+    gives(
+        suite,
+        "the size of a silent terminal",
+        read(size),
+        &expected(24, 80),
+    );
+    // The terminal's report among keys is no key.
+    let line = console.line_of(b"ab\x1b[8;50;132tc\r");
+    gives(suite, "a line with the report of a size", line, b"abc\n");
+    gives(suite, "the size told", read(size), &expected(50, 132));
+    let line = console.line_of(b"\x1b[8;24;80t\r");
+    gives(suite, "a line with a size alone", line, b"\n");
+    gives(suite, "the size told last", read(size), &expected(24, 80));
+    let _ = fd::close(size);
+    let unknown = fd::dup(console.line, b"nonsense").map_err(|error| error.errno);
+    suite.equal("an unknown handle", unknown, Err(EINVAL));
+}
+
+fn the_screen_has_one_terminal(suite: &mut Suite) {
+    let screen = path::open("/scheme/debug/screen", syscall::O_RDWR);
+    let screen = screen.map_err(|error| error.errno);
+    suite.equal("the screen of a machine without one", screen, Err(ENODEV));
+}
