@@ -37,7 +37,7 @@ const FIFO: usize = 16;
 
 /// Bytes of input kept from before the port is set up.
 const MAX_EARLY: usize = 256;
-/// Looks at the port before nothing more is expected of a burst, about a millisecond.
+/// Polls of the port after which a burst is taken to be over, about a millisecond.
 const BURST_POLLS: u32 = 1000;
 /// Input nobody reads is dropped beyond this.
 const MAX_INPUT: usize = 4096;
@@ -50,7 +50,7 @@ const MAX_LOG: usize = 64 * 1024;
 pub static INPUT: WaitQueue = WaitQueue::new();
 
 static QUEUE: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
-/// What the port held before it was set up, which clears its FIFO and comes before there is a heap.
+/// Input that the port held before it was set up: that clears its FIFO, and comes before the heap.
 static EARLY: Mutex<([u8; MAX_EARLY], usize)> = Mutex::new(([0; MAX_EARLY], 0));
 static OUTPUT: Mutex<Output> = Mutex::new(Output {
     line_open: false,
@@ -249,7 +249,7 @@ pub fn enable_input() {
     irq::register(IRQ, |_| receive());
     port::write8(INTERRUPT_ENABLE, 1);
     irq::unmask(IRQ);
-    // What came before the interrupt was on would hold it off for ever.
+    // Input from before the interrupt was on would hold it off for ever.
     receive();
 }
 

@@ -33,7 +33,7 @@ static OFFSET: Mutex<i128> = Mutex::new(0);
 
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_SECOND: u64 = 1_000_000_000;
-/// What is assumed of a machine on which nothing says how time passes.
+/// Rates assumed of a machine without a timer of known speed.
 const UNKNOWN: Rates = Rates {
     tsc: NS_PER_SECOND,
     timer: NS_PER_SECOND / 16,
@@ -42,7 +42,7 @@ const UNKNOWN: Rates = Rates {
 /// Longest interval the timer is armed for; it is armed again when it ends early.
 const MAX_INTERVAL_NS: u64 = 100 * NS_PER_MS;
 
-/// What a timer interrupt calls with the time, after the timers that are due.
+/// The function that timer interrupts call with the time, after the timers that are due.
 static TICK: Once<fn(u64)> = Once::new();
 
 /// Calibrates the clocks and reads the time of day; `tick` is called with the time by every timer
@@ -159,7 +159,7 @@ fn arm(deadline_ns: u64) {
     apic::timer_once(ticks as u32);
 }
 
-/// Whichever processor armed its timer for them: the first that comes runs all that are due.
+/// Handles a timer interrupt. The first processor that gets one runs all timers that are due.
 fn interrupt() {
     ARMED[cpu::index()].store(u64::MAX, Ordering::Relaxed);
     let now = now_ns();

@@ -1,5 +1,5 @@
-//! What the kernel does when a program, or the kernel itself, cannot go on: system calls, page
-//! faults, exceptions. `arch` saves the registers and calls this.
+//! Entries of the kernel: system calls, page faults, exceptions, and the way back to user mode.
+//! `arch` saves the registers and calls this.
 
 use core::fmt::Write as _;
 
@@ -132,7 +132,7 @@ fn end_program(exception: &Exception<'_>, reason: &str) -> ! {
     scheme::exit_current()
 }
 
-/// What a page fault's error code says was tried.
+/// The access that a page fault's error code names.
 fn access(error: u64) -> &'static str {
     if error & 16 != 0 {
         "instruction fetch from"
@@ -143,7 +143,7 @@ fn access(error: u64) -> &'static str {
     }
 }
 
-/// An address in a sentence: a program may have tried the kernel's, which nobody shall read.
+/// An address in a sentence; one of the kernel's, which a program may have tried, is not shown.
 struct Address(usize);
 
 impl core::fmt::Display for Address {

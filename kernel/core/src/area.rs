@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use bitflags::bitflags;
 
 bitflags! {
-    /// What a program may do with a page.
+    /// A program's rights to a page.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Prot: u8 {
         /// Loads.
@@ -44,7 +44,7 @@ pub enum Placement {
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// What stands behind an area; splitting an area splits it.
+/// The memory behind an area; splitting an area splits it.
 pub trait Backing: Sized {
     /// Cuts at `offset` bytes (page aligned, inside the area): `self` keeps the front, the rest is
     /// returned.
@@ -64,7 +64,7 @@ pub struct Area<B> {
     pub max_prot: Prot,
     /// Belongs to the kernel: the program may not unmap or replace it.
     pub pinned: bool,
-    /// What stands behind it.
+    /// The memory behind it.
     pub backing: B,
 }
 

@@ -1,4 +1,5 @@
-//! What the two loaders tell: multiboot2 information and PVH start info, decoded from bytes.
+//! The information of the two kinds of loaders, decoded from bytes: multiboot2 information and PVH
+//! start info.
 //!
 //! The loader is trusted as far as the machine is, but a malformed table must end in a message,
 //! not in a wild read: everything goes through bounds-checked byte access.
@@ -19,7 +20,7 @@ pub struct BootInfo {
     pub command_line: Option<Range>,
     /// Where the ACPI root pointer structure is.
     pub rsdp: Option<u64>,
-    /// What the loader set up for pictures or text, unchecked (`screen::Layout::of` checks it).
+    /// The screen that the loader set up, unchecked (`screen::Layout::of` checks it).
     pub screen: Option<ScreenInfo>,
     /// UEFI firmware started the machine.
     pub uefi: bool,
@@ -38,7 +39,7 @@ pub struct ScreenInfo {
     pub height: u32,
     /// Bits of a pixel, or of a character with its colours.
     pub bits: u8,
-    /// What the memory holds.
+    /// The content of the memory.
     pub format: ScreenFormat,
 }
 
@@ -54,7 +55,7 @@ impl ScreenInfo {
     }
 }
 
-/// What a screen's memory holds.
+/// The content of a screen's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScreenFormat {
     /// Pixels: place and number of bits of red, green and blue.
@@ -124,7 +125,7 @@ fn uefi_map(tag: &[u8]) -> MemoryMap {
     let mut map = MemoryMap::new();
     let step = u32_at(tag, 8).unwrap_or(0);
     if step < ENTRY {
-        // Nobody knows then where the entries are: better the loader's map.
+        // The place of the entries is not known then: better the loader's map.
         return map;
     }
     for entry in tag.get(16..).unwrap_or(&[]).chunks_exact(step as usize) {

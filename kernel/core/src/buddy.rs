@@ -26,7 +26,7 @@ enum State {
     Used,
 }
 
-/// What is known about one frame.
+/// The record of one frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     refs: u32,
@@ -55,12 +55,12 @@ pub struct Buddy<'a> {
     free: usize,
 }
 
-/// Blocks of an order that a table of so many frames may hold.
+/// Blocks of an order that a table of this many frames may hold.
 fn bound(frames: usize, order: usize) -> usize {
     (frames >> order) + 1
 }
 
-/// Words of bookkeeping beside a table of so many frames.
+/// Words of bookkeeping beside a table of this many frames.
 pub fn words_for(frames: usize) -> usize {
     (0..ORDERS)
         .map(|order| bitset::words_for(bound(frames, order)))

@@ -1,6 +1,6 @@
 //! Dates of the CMOS clock as seconds since 1970.
 
-/// What the clock registers say, decoded (not BCD, 24 hours).
+/// The time of the clock registers, decoded (not BCD, 24 hours).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields of a date")]
 pub struct DateTime {

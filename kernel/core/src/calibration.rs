@@ -41,7 +41,7 @@ pub struct Ruler {
     pub mask: u32,
 }
 
-/// What was found.
+/// The rates found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// Ticks of the time stamp counter in a second.

@@ -1,4 +1,4 @@
-//! Who wants to hear of which file: the registry behind the event queues.
+//! The registry behind the event queues: which queue watches which file.
 //!
 //! A subscription joins a file, named by (scheme, number), to an event queue. Several queues may
 //! watch one file and one queue may watch a file under several descriptor numbers.
@@ -83,7 +83,7 @@ impl Registry {
         self.count_queues();
     }
 
-    /// All flags anybody wants to hear of for `file`.
+    /// All flags that any queue watches of `file`.
     pub fn wanted(&self, file: FileKey) -> usize {
         self.files.get(&file).map_or(0, |list| {
             list.values().fold(0, |flags, entry| flags | entry.flags)
@@ -106,7 +106,7 @@ impl Registry {
         self.count_queues();
     }
 
-    /// What to tell the queues that watch `file` itself.
+    /// The notices for the queues that watch `file` itself.
     fn direct(&self, file: FileKey, flags: usize) -> impl Iterator<Item = Notice> {
         let list = self.files.get(&file).into_iter().flatten();
         list.filter_map(move |(&(queue, id), entry)| {

@@ -52,7 +52,7 @@ impl IrqCounts {
         self.counts.get(usize::from(irq)).copied().unwrap_or(0)
     }
 
-    /// What a read of a handle returns: the count, when it is news for the handle.
+    /// The result of a read of a handle: the count, when the handle has not read it yet.
     pub fn news(&self, irq: u8, acknowledged: usize) -> Option<usize> {
         Some(self.count(irq)).filter(|&count| count != acknowledged)
     }

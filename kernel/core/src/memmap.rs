@@ -23,7 +23,7 @@ pub struct Area {
     pub base: u64,
     /// Bytes.
     pub size: u64,
-    /// What it holds.
+    /// The content.
     pub kind: Kind,
 }
 

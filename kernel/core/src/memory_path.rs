@@ -5,7 +5,7 @@ use bitflags::bitflags;
 /// Longest path that can name anything, in bytes.
 pub const MAX_PATH: usize = 64;
 
-/// What the handle gives access to.
+/// The memory that a handle gives access to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// New zeroed memory.
@@ -41,7 +41,7 @@ bitflags! {
 /// A parsed path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPath {
-    /// What it gives access to.
+    /// The memory that it gives access to.
     pub kind: Kind,
     /// How it is cached.
     pub cache: Cache,

@@ -8,7 +8,7 @@ pub const PIPE_CAPACITY: usize = 65_536;
 /// Descriptors a pipe holds at most.
 pub const PIPE_FDS: usize = 65_536;
 
-/// What a reader or writer finds.
+/// The state of a pipe for a reader or writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipeState {
     /// Go on.
@@ -70,17 +70,17 @@ impl<F> PipeBuffer<F> {
         PIPE_CAPACITY.saturating_sub(self.bytes.len())
     }
 
-    /// What a reader of bytes finds.
+    /// The state for a reader of bytes.
     pub fn read_state(&self) -> PipeState {
         state(!self.bytes.is_empty(), self.writer_open)
     }
 
-    /// What a reader of descriptors finds.
+    /// The state for a reader of descriptors.
     pub fn fd_read_state(&self) -> PipeState {
         state(!self.fds.is_empty(), self.writer_open)
     }
 
-    /// What a writer of bytes finds; a missing reader matters even when there is room.
+    /// The state for a writer of bytes; a missing reader matters even when there is room.
     pub fn write_state(&self) -> PipeState {
         if self.reader_open {
             state(self.room() > 0, true)
@@ -89,7 +89,7 @@ impl<F> PipeBuffer<F> {
         }
     }
 
-    /// What a writer of descriptors finds.
+    /// The state for a writer of descriptors.
     pub fn fd_write_state(&self) -> PipeState {
         if self.reader_open {
             state(self.fds.len() < PIPE_FDS, true)

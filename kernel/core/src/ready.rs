@@ -21,7 +21,7 @@ pub const SLICE_NS: u64 = 4_000_000;
 pub const WOKEN_TURN_NS: u64 = 300_000;
 /// Turn of a context that computes while woken ones wait, in nanoseconds.
 pub const COMPUTING_TURN_NS: u64 = WOKEN_TURN_NS / WOKEN_SHARES;
-/// What of a processor woken contexts may have for each share of those that compute.
+/// Shares of a processor that woken contexts may have for each share of those that compute.
 const WOKEN_SHARES: u64 = 3;
 
 /// Why a context runs.
@@ -175,7 +175,7 @@ impl<T> Ready<T> {
     }
 }
 
-/// What woken contexts have had of a processor and those that compute have not.
+/// Time of a processor that woken contexts have had and those that compute have not.
 #[derive(Debug, Default)]
 pub struct Processor {
     /// Nanoseconds of woken contexts, less [`WOKEN_SHARES`] times those of contexts that compute.
@@ -193,7 +193,7 @@ impl Processor {
         }
     }
 
-    /// A context has run here for so many nanoseconds (again).
+    /// Counts nanoseconds that a context has run here.
     pub fn ran<T>(&mut self, run: &mut Run<T>, ns: u64) {
         match run.kind {
             Kind::Woken => {

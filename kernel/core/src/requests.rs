@@ -11,7 +11,7 @@ const EINTR: i32 = 4;
 const EIO: i32 = 5;
 const ECANCELED: i32 = 125;
 
-/// What the daemon answers.
+/// An answer as the daemon sends it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<F> {
     /// A value or an error number, with flags.
@@ -20,7 +20,7 @@ pub enum Reply<F> {
         result: Result<usize, i32>,
         /// First extra byte of the message (new descriptor flags).
         extra: u8,
-        /// The daemon wants to hear when a descriptor of this file is closed next.
+        /// The daemon is to be notified when a descriptor of this file is closed next.
         notify_on_detach: bool,
     },
     /// A file out of the daemon's table.
@@ -29,7 +29,7 @@ pub enum Reply<F> {
     Fds,
 }
 
-/// What the client gets.
+/// An answer as the client gets it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer<F> {
     /// As [`Reply::Value`].
@@ -56,14 +56,14 @@ pub enum TagError {
     Answered,
 }
 
-/// What is left to do, without locks held, after an answer.
+/// The work that remains after an answer, to be done without locks held.
 #[derive(Debug)]
 pub struct Settled<W, F, A> {
     /// The client to wake, unless it gave up.
     pub waiter: Option<W>,
     /// Files that nobody collected.
     pub files: Vec<F>,
-    /// What is to be cleared up, if the client abandoned the request.
+    /// The request, if its client abandoned it.
     pub abandoned: Option<A>,
     /// The value for a client that gave up.
     pub unclaimed: Option<usize>,
@@ -220,7 +220,7 @@ impl<W, F, A> Requests<W, F, A> {
         }
     }
 
-    /// The client was interrupted; true when the daemon must be told now (the first time).
+    /// The client was interrupted; true when the daemon is to be asked to cancel (the first time).
     pub fn cancel(&mut self, tag: u32) -> bool {
         match self.slot(tag as usize) {
             Some(Some(State::Waiting { canceling, .. })) => !core::mem::replace(canceling, true),

@@ -25,7 +25,7 @@ pub const MAX_COLUMNS: usize = 192;
 pub const MAX_ROWS: usize = 68;
 /// Fewest columns and rows worth showing.
 const MIN: usize = 20;
-/// Most bytes that are believed: 7680 x 4320 pixels of 4 bytes are an eighth of it.
+/// Most bytes that are accepted: 7680 x 4320 pixels of 4 bytes are an eighth of it.
 pub const MAX_BYTES: u64 = 1 << 30;
 
 /// How text lies on a screen.
@@ -44,7 +44,7 @@ pub struct Layout {
 pub enum Unusable {
     /// Neither pixels of red, green and blue nor characters: the loader's number for it.
     Format(u8),
-    /// So many bits for a pixel, or colours that do not fit into them.
+    /// Bits of a pixel that are not supported, or into which the colours do not fit.
     Bits(u8),
     /// Too small for text: width and height.
     Size(u32, u32),
@@ -79,8 +79,8 @@ impl fmt::Display for Unusable {
 }
 
 impl Layout {
-    /// The text on a screen of so many pixels: dots of a size with which no more letters are shown
-    /// than a grid holds, and which can be read on screens with many pixels.
+    /// The layout of a screen of this many pixels, with dots so large that no more letters are
+    /// shown than a grid holds, and that text can be read on screens with many pixels.
     pub fn of_pixels(width: usize, height: usize) -> Layout {
         let across = width.div_ceil(MAX_COLUMNS * LETTER_WIDTH);
         let down = height.div_ceil(MAX_ROWS * LETTER_HEIGHT);
@@ -153,7 +153,7 @@ pub fn is_lit(letter: u8, x: usize, y: usize) -> bool {
         .is_some_and(|row| x < LETTER_WIDTH && row >> x & 1 == 1)
 }
 
-/// What one place of the grid shows.
+/// The content of one place of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The letter (Latin-1); 0 shows nothing, as a space does.

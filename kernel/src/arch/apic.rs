@@ -41,7 +41,7 @@ const COMMAND_INIT: u32 = 5 << 8;
 const COMMAND_START: u32 = 6 << 8;
 const COMMAND_PENDING: u32 = 1 << 12;
 const COMMAND_ASSERT: u32 = 1 << 14;
-/// Looks after which an interrupt command is taken for lost.
+/// Polls after which an interrupt command is taken for lost.
 const PATIENCE: u32 = 1_000_000;
 /// Highest id the xAPIC can send to; the one above means everybody.
 const X1_LAST_ID: u32 = 0xFE;
@@ -185,7 +185,7 @@ fn is_sent(id: u32, what: u32) -> bool {
         let value = u64::from(id) << 32 | u64::from(what);
         // SAFETY: the x2APIC has its interrupt command in one register, and the commands sent here
         // leave memory alone. Its registers are written without regard to the order of stores, but
-        // what was stored before must be visible to whoever is interrupted.
+        // what was stored before must be visible to the processor that is interrupted.
         unsafe {
             asm!("mfence", "lfence", options(nostack, preserves_flags));
             Msr::new(X2_BASE + REG_COMMAND / 16).write(value);
@@ -221,7 +221,7 @@ pub fn timer_count_silently() {
     write(REG_TIMER_INITIAL, u32::MAX);
 }
 
-/// What the timer has counted down from the top.
+/// The ticks that the timer has counted down from the top.
 pub fn timer_counted() -> u32 {
     u32::MAX - read(REG_TIMER_CURRENT)
 }

@@ -1,6 +1,6 @@
 //! The processor: features, descriptor tables, the block of data `gs` points to.
 //!
-//! What belongs to one processor alone is in its `Block`, which it reaches through `gs`. The rest
+//! The data of one processor alone is in its `Block`, which it reaches through `gs`. The rest
 //! of the kernel keeps such things in arrays, by [`index`].
 
 use alloc::boxed::Box;
@@ -36,10 +36,10 @@ pub const NMI_IST: u16 = 1;
 
 const IST_SIZE: usize = 16 * 1024;
 
-/// So many processors are used; others stay as the firmware left them.
+/// Most processors that are used; others stay as the firmware left them.
 pub const MAX: usize = 64;
 
-/// What belongs to one processor. It is found at `gs`; `entry.rs` uses the first two offsets.
+/// The data of one processor. `gs` points to it; `entry.rs` uses the first two offsets.
 #[repr(C)]
 pub(super) struct Block {
     /// 0: where the kernel stack of the running context begins.
@@ -99,7 +99,7 @@ static DOUBLE_FAULT_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
 #[unsafe(link_section = ".bss.stack.nmi")]
 static NMI_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
 
-/// What `CPUID` says that the kernel cares about.
+/// The features the kernel asks `CPUID` for.
 #[derive(Clone, Copy, Debug)]
 pub struct Features {
     /// Supervisor mode execution prevention.
@@ -136,7 +136,7 @@ pub fn features() -> Features {
 /// How many bits a physical address has.
 pub fn physical_address_bits() -> u32 {
     const SIZES: u32 = 0x8000_0008;
-    // What processors have that do not tell.
+    // The width on processors that do not report it.
     const USUAL: u32 = 36;
     // 52 bits is what page tables can hold.
     const MOST: u32 = 52;

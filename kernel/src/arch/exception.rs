@@ -1,5 +1,5 @@
-//! What happens after the entry code saved the registers: interrupts are dispatched; system calls
-//! and exceptions go to the handlers of the layers above.
+//! The step behind the entry code, which has saved the registers: interrupts are dispatched; system
+//! calls and exceptions go to the handlers of the layers above.
 
 use spin::Once;
 use x86_64::registers::control::Cr2;
@@ -18,7 +18,7 @@ const MACHINE_CHECK: u64 = 18;
 /// First vector that is no exception.
 const FIRST_IRQ: u64 = 32;
 
-/// What the layers above do when the kernel is entered. Functions are called with the lock, and with
+/// The functions of the layers above that entries of the kernel call, with the lock held and
 /// interrupts off.
 pub struct Handlers {
     /// Performs a system call, by number and arguments. Returns what rax becomes; `None` when the
@@ -38,7 +38,7 @@ pub struct Handlers {
 
 /// An exception and the registers of the interrupted code.
 pub struct Exception<'a> {
-    /// Which exception, 0 to 31.
+    /// The exception's vector, 0 to 31.
     pub vector: u64,
     /// The processor's error code, or 0.
     pub error: u64,

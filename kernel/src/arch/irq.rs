@@ -12,7 +12,7 @@ pub const TIMER: u8 = 0;
 const LEGACY_END: u8 = 16;
 /// Delivered by the local APIC when an interrupt vanished; not acknowledged.
 pub const SPURIOUS: u8 = 223;
-/// Sent by another processor: whoever gets it comes into the kernel, which is all it is for.
+/// Sent by another processor to make this one come into the kernel; nothing else is done for it.
 pub const CALL: u8 = 222;
 /// Vector of number 0.
 pub const FIRST_VECTOR: u8 = 32;

@@ -1,5 +1,5 @@
-//! What the processor needs to run a context (kernel stack, registers, floating point state), and
-//! the switch from one to the next.
+//! The machine state of a context (kernel stack, registers, floating point state), and the switch
+//! from one context to the next.
 
 use alloc::sync::Arc;
 use core::ptr::NonNull;
@@ -16,10 +16,10 @@ use crate::mm::stack::KernelStack;
 /// The flag bits that allow port access in user mode.
 const IOPL: u64 = 3 << 12;
 
-/// What `switch_stacks` pops on the first switch to a context: six registers, return address.
+/// Words that `switch_stacks` pops on the first switch to a context: six registers, return address.
 const SWITCH_WORDS: usize = 7;
 
-/// What a context has as long as it can run.
+/// The machine state of a context that can run.
 #[derive(Debug)]
 pub struct MachineState {
     stack: KernelStack,
@@ -28,15 +28,16 @@ pub struct MachineState {
     saved_stack: AtomicUsize,
 }
 
-/// Who has a processor. Both references keep a stack mapped that is in use.
+/// The contexts whose state a processor has. The first two references keep stacks mapped that are
+/// in use.
 struct Processor {
     /// `None` in the idle loop.
     running: Option<Arc<MachineState>>,
-    /// Whose stack was left, until the next one runs on its own.
+    /// The context whose stack was left, until the next one runs on its own.
     left: Option<Arc<MachineState>>,
-    /// Whose floating point state the registers hold. The idle loop of a single processor leaves it
-    /// there: often the same program goes on after it. With several, the program may go on
-    /// elsewhere.
+    /// The context whose floating point state the registers hold. The idle loop of a single
+    /// processor leaves it there: often the same program goes on after it. With several, the
+    /// program may go on elsewhere.
     floating: Option<Arc<MachineState>>,
 }
 

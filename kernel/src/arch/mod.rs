@@ -38,7 +38,7 @@ pub fn init_interrupts(rsdp: Option<u64>) {
     acpi::init(rsdp);
 }
 
-/// The CPU id interrupts are sent to, as `irq/bsp` tells it (logical id; equals the APIC id).
+/// The CPU id interrupts are sent to, as `irq/bsp` shows it (logical id; equals the APIC id).
 pub fn bsp_id() -> u32 {
     apic::boot_id()
 }

@@ -39,7 +39,7 @@ static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Port of ACPI's timer.
 static ACPI_TIMER: Once<u16> = Once::new();
 
-/// What measures time.
+/// A timer of known speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruler {
     /// The 8254.
@@ -68,8 +68,8 @@ pub fn wait_ms(ms: u64) -> Option<Ruler> {
 }
 
 impl Ruler {
-    /// What can be read and counts: ACPI's timer, which takes one access, or else the interval
-    /// timer, which is started for it.
+    /// A timer that can be read and counts: ACPI's timer, which takes one access, or else the
+    /// interval timer, which is started for it.
     pub fn find() -> Option<Self> {
         let acpi = ACPI_TIMER.get().map(|&port| Self::Acpi(port));
         let counts = |ruler: &Self| {
@@ -102,7 +102,7 @@ impl Ruler {
         }
     }
 
-    /// What it has counted, upwards.
+    /// The count, upwards.
     pub fn read(&self) -> u32 {
         match self {
             Self::Acpi(port) => port::read32(*port),

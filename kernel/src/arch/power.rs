@@ -8,12 +8,12 @@ use spin::Once;
 use super::{acpi::io_port, cpu, pit, port, smp};
 use crate::mm::phys;
 
-/// What soft-off and reset need, from the ACPI fixed table.
+/// The registers for soft-off and reset, from the ACPI fixed table.
 #[derive(Clone, Copy, Debug, Default)]
 struct Registers {
     /// PM1a and PM1b control ports, with the sleep type that means off.
     off: [Option<(u16, u8)>; 2],
-    /// What makes the firmware give power management up, port and value.
+    /// The request to the firmware to give power management up, port and value.
     enable: Option<(u16, u8)>,
     /// Reset register and its value.
     reset: Option<(Reset, u8)>,
@@ -36,7 +36,7 @@ const KEYBOARD_PULSE_RESET: u8 = 0xFE;
 const PCI_RESET: u16 = 0xCF9;
 /// QEMU's isa-debug-exit: a byte written here ends QEMU with status 2n + 1.
 const DEBUG_EXIT: u16 = 0xF4;
-/// What a panic writes there.
+/// The byte that a panic writes there.
 const PANIC_CODE: u8 = 0x31;
 
 /// Remembers the registers. `dsdt` holds the sleep types of state S5.

@@ -1,13 +1,13 @@
 //! Several processors: the lock that lets one of them into the kernel at a time, and what they ask
 //! of each other.
 //!
-//! Whoever comes from user mode or is interrupted in the idle loop takes the lock first ([`enter`])
-//! and gives it back last ([`leave`]); the lock belongs to the processor and stays with it while it
-//! switches contexts. So no code of the kernel runs beside other code of the kernel, and what was
-//! written for one processor holds for several, but for what programs do meanwhile in user mode on
-//! the others: their registers, their page tables and their floating point state are in use there.
-//! [`displace`] makes a processor come in and give those up; it then waits for the lock, so they
-//! stay as they are until the asker leaves.
+//! A processor that comes from user mode or is interrupted in the idle loop takes the lock first
+//! ([`enter`]) and gives it back last ([`leave`]); the lock belongs to the processor and stays with
+//! it while it switches contexts. So no code of the kernel runs beside other code of the kernel,
+//! and what was written for one processor holds for several, but for what programs do meanwhile in
+//! user mode on the others: their registers, their page tables and their floating point state are
+//! in use there. [`displace`] makes a processor come in and give those up; it then waits for the
+//! lock, so they stay as they are until the asker leaves.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -22,14 +22,14 @@ static LOCKED: AtomicBool = AtomicBool::new(true);
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 /// Bit n: processor n runs.
 static ONLINE: AtomicU64 = AtomicU64::new(1);
-/// Who stops all others: APIC id + 1, or 0. By that id, because in an interrupt that cannot be
-/// masked `gs` may still be the program's.
+/// The processor that stops all others: APIC id + 1, or 0. By that id, because in an interrupt that
+/// cannot be masked `gs` may still be the program's.
 static STOPPING: AtomicU64 = AtomicU64::new(0);
-/// Looks after which a processor that does not come in is taken for dead. In looks, because time
+/// Polls after which a processor that does not come in is taken for dead. Not a time, because time
 /// also passes while an emulator stands still with the whole machine.
 const PATIENCE: u32 = 1 << 28;
 
-/// What others know and want of a processor.
+/// A processor as the others see it, and their requests to it.
 struct Slot {
     /// Where interrupts for it go.
     apic_id: AtomicU32,
@@ -65,7 +65,7 @@ pub(super) fn expect_several() {
     SEVERAL.store(true, Ordering::Relaxed);
 }
 
-/// Says that this processor runs and can be asked.
+/// Marks this processor as one that runs and answers requests.
 pub(super) fn come_online() {
     here().apic_id.store(apic::local_id(), Ordering::Relaxed);
     ONLINE.fetch_or(1 << cpu::index(), Ordering::Release);
@@ -148,7 +148,7 @@ pub fn call(processor: usize) {
     apic::send(apic_id, irq::CALL + irq::FIRST_VECTOR);
 }
 
-/// Makes another processor come into the kernel and let go of its context's page tables and
+/// Makes another processor come into the kernel and give up its context's page tables and
 /// floating point state; returns when it has. It does not go on before the caller leaves the
 /// kernel, so the context's registers are where the entry code has put them.
 ///
@@ -230,7 +230,7 @@ pub fn stop_others() {
     }
 }
 
-/// Whether a non-maskable interrupt means that this processor shall stop.
+/// Whether a non-maskable interrupt means that this processor has to stop.
 pub fn is_stopping() -> bool {
     match STOPPING.load(Ordering::Acquire) {
         0 => false,

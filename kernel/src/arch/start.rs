@@ -157,7 +157,7 @@ pub fn start_others(page: Option<u64>) {
     log::info!("{} processors", smp::online().count_ones());
 }
 
-/// What a processor needs to begin.
+/// The stack and the block of a processor that is to be started.
 struct Place {
     index: usize,
     stack: KernelStack,

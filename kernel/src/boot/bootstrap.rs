@@ -1,7 +1,7 @@
 //! The first program: the initfs image itself, mapped at 0x1000.
 //!
-//! It gets no stack and no arguments; what it needs to know is in the four metadata pages at the
-//! top of user space.
+//! The program gets no stack and no arguments; the four metadata pages at the top of user space
+//! name the kernel's schemes for it.
 
 use alloc::vec::Vec;
 

@@ -7,7 +7,7 @@
 
 use core::arch::global_asm;
 
-/// Which protocol the loader spoke, as passed to `start`.
+/// The loader's protocol, as passed to `start`.
 pub const LOADER_PVH: u32 = 1;
 /// See `LOADER_PVH`.
 pub const LOADER_MULTIBOOT2: u32 = 2;

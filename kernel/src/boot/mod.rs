@@ -14,7 +14,7 @@ use crate::scheme;
 pub use bootstrap::start as start_first_program;
 use entry::LOADER_MULTIBOOT2;
 
-/// What the kernel starts from, whoever loaded it (the counterpart of Redox's `KernelArgs`).
+/// The loader's information, in one form for all loaders (the counterpart of Redox's `KernelArgs`).
 /// Addresses are physical.
 pub struct KernelArgs {
     /// Memory map; what is in use is not free in it.
@@ -35,7 +35,7 @@ pub struct KernelArgs {
 const LOW_MEMORY: u64 = 1 << 20;
 /// Below this there can be memory that real mode reaches.
 const REAL_MODE_END: u64 = 0xA_0000;
-/// Longest multiboot2 information that is believed.
+/// Longest multiboot2 information that is accepted.
 const MAX_MULTIBOOT2: usize = 1 << 20;
 
 /// Reads the loader's information. Panics with a message when the machine cannot be started from

@@ -24,7 +24,7 @@ pub struct FrameRef {
     number: u32,
 }
 
-/// What the kernel has frames for that no program maps.
+/// Uses of frames that no program maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     Heap,
@@ -205,7 +205,7 @@ pub fn check_room() -> Result<()> {
     }
 }
 
-/// Whether programs could have so many pages more now.
+/// Whether programs could get this many more pages now.
 pub(super) fn has_room(pages: usize) -> bool {
     with(|frames| frames.free()) >= pages.saturating_add(RESERVE)
 }

@@ -17,7 +17,7 @@ use super::{PAGE_SIZE, phys};
 /// multiples of their size. 2 KiB and more take whole pages.
 const CLASSES: [usize; 7] = [16, 32, 64, 128, 256, 512, 1024];
 
-/// What the first bytes of a class's page say.
+/// The header at the start of a class's page.
 struct Header {
     /// Neighbours in the list of pages of the class that have room.
     next: *mut Header,

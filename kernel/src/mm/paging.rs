@@ -66,8 +66,8 @@ pub(super) fn is_guard(addr: usize) -> bool {
     guard_pages().contains(&(addr & !(PAGE_SIZE - 1)))
 }
 
-/// A kernel address as outsiders may see it: where it is within the image, which they have too, or
-/// only the region it lies in; anything else as it is. Addresses of the kernel say where to aim.
+/// A kernel address as programs may see it: the place within the image, which they have too, or
+/// only the region; any other number as it is. Addresses of the kernel's data would help an attack.
 pub struct MaskedAddress(pub usize);
 
 impl core::fmt::Display for MaskedAddress {
@@ -338,8 +338,8 @@ impl Drop for PageTable {
         }
         tlb::exclude_others(self.root);
         free_below(self.root, 3, 0..KERNEL_HALF);
-        // Whoever finds the kernel's entries in a page of RAM takes it for tables in use, as the
-        // test that walks all tables does.
+        // A test that walks all tables takes a page of RAM with the kernel's entries for tables in
+        // use.
         phys::zero_frame(self.root);
         frame::free_raw(self.root, 1, Use::Tables);
     }
@@ -526,7 +526,7 @@ pub(super) fn unmap_stack_page(virt: usize) {
     if entry.is_present() {
         write(at, index_of(virt, 0), Entry::EMPTY);
         x86_64::instructions::tlb::flush(x86_64::VirtAddr::new_truncate(virt as u64));
-        // Nobody uses the page any more, so others need not do it before the frame goes.
+        // The page is not in use any more, so the others need not flush before the frame goes.
         tlb::flush_kernel_elsewhere();
         frame::free_raw(entry.phys(), 1, Use::Stacks);
     }

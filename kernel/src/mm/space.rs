@@ -4,8 +4,8 @@
 //! multiple of the page size, or length 0, is `EINVAL`; no room `ENOMEM`; ranges that reach beyond
 //! user space are `EINVAL`.
 //!
-//! Who owns a frame: every page table entry of RAM holds one counted reference. A frame is copied
-//! on a store when a *private* area enters it, others reference it too, and it is not marked
+//! Ownership of frames: every page table entry of RAM holds one counted reference. A frame is
+//! copied on a store when a *private* area enters it, others reference it too, and it is not marked
 //! shared; lending a page (`borrow`, `map_scheme`) marks its frame shared, so that lender and
 //! borrower go on seeing the same bytes.
 //!
@@ -281,7 +281,7 @@ impl AddrSpace {
                     .as_ref()
                     .is_some_and(|l| core::ptr::eq(Arc::as_ptr(l), self));
                 *lender = match lender.take() {
-                    // It was borrowed from the space it now leaves, or from the one it enters.
+                    // Borrowed from the space that it now leaves, or from the one it enters.
                     None => Some(source.clone()),
                     Some(_) if from_here => None,
                     other => other,
@@ -452,7 +452,8 @@ impl AddrSpace {
     }
 
     /// Keeps the request buffers mapped as long as the space if a daemon's last context ends here:
-    /// somebody may keep the space because a device or another machine still reaches the pages.
+    /// another program may keep the space because a device or another machine still reaches the
+    /// pages.
     pub(crate) fn keep_requests(&self) {
         let is_last = self.users.load(Ordering::Relaxed) == 1;
         self.keeps_requests.fetch_or(is_last, Ordering::Relaxed);

@@ -10,10 +10,10 @@ use super::{PAGE_SIZE, paging};
 pub const SIZE: usize = 8 * PAGE_SIZE;
 /// Stack and guard.
 const SLOT: usize = SIZE + PAGE_SIZE;
-/// So many stacks fit the region (one top-level entry of 512 GiB).
+/// Stacks that fit the region (one top-level entry of 512 GiB).
 const MAX: usize = (1 << 39) / SLOT;
 
-/// So many unused stacks stay mapped for the next contexts.
+/// Unused stacks that stay mapped for the next contexts.
 const KEEP: usize = 16;
 
 struct Slots {

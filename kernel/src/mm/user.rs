@@ -88,7 +88,7 @@ unsafe extern "C" {
     static user_copy_failed: u8;
 }
 
-/// Says whether user pages are out of the kernel's reach unless it asks (SMAP is on).
+/// Sets whether the processor keeps the kernel off user pages until the guard is lifted (SMAP).
 pub(super) fn set_guarded(guarded: bool) {
     GUARDED.store(guarded, Ordering::Relaxed);
 }

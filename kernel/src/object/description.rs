@@ -1,4 +1,4 @@
-//! Open descriptions: one object of one scheme as somebody opened it.
+//! Open descriptions: one object of one scheme, with the flags and the position of one open.
 
 use ::syscall::{
     error::{EINVAL, Error, Result},
@@ -14,12 +14,12 @@ use super::{
 };
 
 bitflags! {
-    /// What the kernel remembers of a description beside the open flags.
+    /// Flags that the kernel keeps with a description beside the open flags.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct InternalFlags: u8 {
         /// The kernel keeps the offset and passes it with each read and write.
         const POSITIONED = 1;
-        /// The scheme hears when a descriptor of the description is closed next.
+        /// The scheme is notified when a descriptor of the description is closed next.
         const NOTIFY_ON_DETACH = 2;
     }
 }

@@ -1,5 +1,4 @@
-//! What descriptor numbers stand for: open descriptions, and the deferred work when the last
-//! reference to one goes away.
+//! The objects of descriptors: open descriptions, and the deferred messages of their end.
 
 pub mod deferred;
 mod description;

@@ -33,7 +33,7 @@ const FIRST_TABLE_SIZE: usize = 64;
 /// Lowest and highest priority are 0 and this.
 const MAX_PRIORITY: u32 = 39;
 
-/// Who a context is, as the process manager set it.
+/// The identity of a context, as the process manager set it.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// Process id.
@@ -48,7 +48,7 @@ pub struct Identity {
     pub name: String,
 }
 
-/// Who asks in a system call.
+/// The process behind a system call, with its rights.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller {
     /// Process id as set by the process manager.
@@ -59,7 +59,7 @@ pub struct Caller {
     pub gid: u32,
 }
 
-/// What the upper half keeps with a context.
+/// Data of the process model that goes with a context.
 #[derive(Default)]
 pub struct ProcData {
     identity: Identity,
@@ -108,7 +108,7 @@ pub fn create() -> Result<ContextRef> {
 
 fn enlist(context: &ContextRef) {
     let mut contexts = CONTEXTS.lock();
-    // One that was never started goes away without an end.
+    // A context that was never started goes away without an end.
     contexts.retain(|_, context| context.strong_count() > 0);
     contexts.insert(context.id, Arc::downgrade(context));
     CREATED.fetch_add(1, Ordering::Relaxed);
@@ -124,7 +124,7 @@ pub fn created() -> usize {
     CREATED.load(Ordering::Relaxed)
 }
 
-/// Who a context is.
+/// The identity of a context.
 pub fn identity(context: &Context) -> Identity {
     data(context).lock().identity.clone()
 }
@@ -134,7 +134,7 @@ pub fn name(context: &Context) -> String {
     identity(context).name
 }
 
-/// Sets who a context is: `EINVAL` when the name is not UTF-8.
+/// Sets the identity of a context: `EINVAL` when the name is not UTF-8.
 pub fn set_attributes(context: &Context, attributes: &ProcSchemeAttrs) -> Result<()> {
     let name = attributes
         .debug_name
@@ -153,7 +153,7 @@ pub fn set_attributes(context: &Context, attributes: &ProcSchemeAttrs) -> Result
     Ok(())
 }
 
-/// Who a context is, as its attribute handle reads it.
+/// The identity of a context, as its attribute handle reads it.
 pub fn attributes(context: &Context) -> ProcSchemeAttrs {
     let identity = identity(context);
     let mut attributes = ProcSchemeAttrs {
@@ -169,7 +169,7 @@ pub fn attributes(context: &Context) -> ProcSchemeAttrs {
     attributes
 }
 
-/// Who asks in the current system call; nobody in the idle loop.
+/// The caller of the current system call; process 0 in the idle loop.
 pub fn caller() -> Caller {
     sched::with_current(caller_of).unwrap_or_default()
 }

@@ -110,7 +110,7 @@ fn taken_error(error: SlotError) -> Error {
     }
 }
 
-/// Closes one descriptor: its scheme hears of it when it asked to.
+/// Closes one descriptor, and notifies its scheme if that asked for it.
 pub fn close(file: Arc<Description>) {
     let internal = file.state().internal;
     if internal.contains(InternalFlags::NOTIFY_ON_DETACH) {

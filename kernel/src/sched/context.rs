@@ -1,4 +1,4 @@
-//! One context: what it is doing, and its machine state, address space and process data.
+//! A context: its state, machine state, address space and process data.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -24,7 +24,7 @@ pub type Extension = Box<dyn Any + Send + Sync>;
 pub struct Context {
     /// Number for logs and keys; never reused.
     pub id: u64,
-    /// What the process model keeps with a context; the owner of the type casts it back.
+    /// Data of the process model; the owner of the type casts it back.
     extension: Extension,
     state: AtomicU8,
     killed: AtomicBool,
@@ -35,7 +35,7 @@ pub struct Context {
     run_time: AtomicU64,
     /// The processor that has it or had it last.
     last_processor: AtomicUsize,
-    /// The processors it shall run on, by bits.
+    /// The processors that it is to run on, by bits.
     processors: AtomicU64,
     space: Mutex<Option<Arc<AddrSpace>>>,
     /// FS and GS base of user mode.
@@ -44,7 +44,7 @@ pub struct Context {
     machine: Mutex<Option<Arc<MachineState>>>,
 }
 
-/// What a context is doing.
+/// The state of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -83,12 +83,12 @@ impl Context {
         })
     }
 
-    /// What `new_context` was given for it, if that is a `T`.
+    /// The data that `new_context` was given, if that is a `T`.
     pub fn extension<T: 'static>(&self) -> Option<&T> {
         self.extension.downcast_ref()
     }
 
-    /// What the context is doing.
+    /// The state.
     pub fn state(&self) -> State {
         match self.state.load(Ordering::Relaxed) {
             0 => State::New,
@@ -177,7 +177,8 @@ impl Context {
         cpu::set_user_bases(fs, gs);
     }
 
-    /// The processors it may run on, by bits: those it shall run on, as far as they run, or all.
+    /// The processors that it may run on, by bits: the online ones of those it is to run on, or
+    /// all.
     pub(super) fn processors(&self) -> u64 {
         let online = smp::online();
         match self.processors.load(Ordering::Relaxed) & online {

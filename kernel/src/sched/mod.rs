@@ -1,6 +1,7 @@
 //! Contexts (threads), the scheduler, wait queues.
 //!
-//! Who runs next, and for how long, is decided by `kernel_core::ready`; this module carries it out.
+//! `kernel_core::ready` decides which context runs next, and for how long; this module carries it
+//! out.
 //! The kernel runs with interrupts off, on one processor at a time (`arch::smp`), and is never
 //! preempted; it switches only in `WaitQueue::wait`, `yield_now`, `finish_exit` and on the way
 //! back to user mode. Never call these while a `spin` lock is held. A context can go on on another
@@ -25,7 +26,7 @@ use crate::mm::paging;
 use crate::mm::space::AddrSpace;
 use crate::time;
 
-/// What a processor is doing.
+/// The context that a processor runs, and its accounting.
 struct Cpu {
     current: Option<Run<ContextRef>>,
     /// Until when `current`'s time is counted; from then on it has run since.
@@ -52,7 +53,8 @@ static CPUS: [Mutex<Cpu>; cpu::MAX] = [const {
         turns: ready::Processor::new(),
     })
 }; cpu::MAX];
-/// Who else could run: on whatever processor asks first and is allowed. Locked after a processor.
+/// The contexts that are ready: each runs on the first processor that asks and is allowed. Locked
+/// after a processor.
 static READY: Mutex<Ready<ContextRef>> = Mutex::new(Ready::new());
 /// By processor: its context may have to do something else than return to user mode: give way, stop
 /// or end.
@@ -60,7 +62,7 @@ static RESCHEDULE: [AtomicBool; cpu::MAX] = [const { AtomicBool::new(false) }; c
 /// The processors that sleep in the idle loop, by bits, but for those that were called.
 static IDLE: AtomicU64 = AtomicU64::new(0);
 
-/// What this processor is doing.
+/// The record of this processor.
 fn here() -> &'static Mutex<Cpu> {
     &CPUS[cpu::index()]
 }
@@ -80,8 +82,8 @@ pub fn try_current() -> Option<ContextRef> {
     here.current.as_ref().map(|run| run.context.clone())
 }
 
-/// What `look` says of the running context, `None` in the idle loop. Cheaper than a reference of
-/// one's own; `look` must not call this module.
+/// The result of `look` for the running context, `None` in the idle loop. Cheaper than a reference;
+/// `look` must not call this module.
 pub fn with_current<T>(look: impl FnOnce(&Context) -> T) -> Option<T> {
     let here = here().lock();
     here.current.as_ref().map(|run| look(&run.context))
@@ -192,7 +194,7 @@ pub fn unstop(context: &ContextRef) {
 enum Reason {
     /// Its turn is over, or one was woken.
     Turn,
-    /// It asked for it.
+    /// The context yielded.
     Yield,
 }
 
@@ -292,7 +294,7 @@ fn announce(context: &Context) {
             smp::call(found);
         }
     } else if here.is_some() {
-        // It has to be asked earlier than was thought when its turn began.
+        // Its turn may have to end earlier than was planned when it began.
         let cpu = CPUS[this].lock();
         time::arm_by(cpu.since + rest_of(&cpu));
     }
@@ -333,7 +335,7 @@ pub fn set_processors(context: &ContextRef, set: u64) {
     context.set_processors(set);
     match processor_of(context) {
         Some(processor) if !context.may_run_on(processor) => detain(context),
-        // It may be in the queue, and those who could take it asleep.
+        // The context may be in the queue, and the processors that could take it asleep.
         None if context.state() == State::Runnable => announce(context),
         _ => {}
     }

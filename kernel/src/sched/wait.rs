@@ -18,7 +18,7 @@ pub enum WaitError {
     TimedOut,
 }
 
-/// As [`WaitQueue::wait`], without a queue: whoever is to [`wake`] the context knows it.
+/// As [`WaitQueue::wait`], without a queue: the waker has a reference to the context ([`wake`]).
 pub fn wait_alone<T>(condition: impl FnMut() -> Option<T>) -> Result<T, WaitError> {
     wait(None, None, condition)
 }
@@ -108,7 +108,7 @@ impl WaitQueue {
             let Some(context) = self.waiters.lock().pop_front() else {
                 return false;
             };
-            // One that was woken otherwise and did not run yet does not need this wake-up.
+            // A context that was woken otherwise and did not run yet does not need this wake-up.
             if wake(&context) {
                 return true;
             }

@@ -87,7 +87,7 @@ impl Scheme for AcpiScheme {
     }
 }
 
-/// Tells those who have `kstop` open that the machine stops, and waits until all have closed it, at
+/// Notifies the holders of `kstop` that the machine stops, and waits until all have closed it, at
 /// most a second. Returns when none of them has powered off.
 pub fn request_shutdown() {
     STOP_REQUESTED.store(true, Ordering::Relaxed);

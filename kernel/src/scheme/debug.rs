@@ -34,7 +34,7 @@ enum Handle {
 
 static HANDLES: Mutex<Handles<Handle>> = Mutex::new(Handles::new());
 
-/// What the handle for the screen's size is called.
+/// The name of the handle for the screen's size.
 const SIZE_NAME: &[u8; 7] = b"winsize";
 
 /// Bytes written or read at a time.
@@ -52,7 +52,7 @@ pub fn init() {
     });
 }
 
-/// Tells the terminal of output that it has not read.
+/// Notifies the terminal of output that it has not read.
 pub fn announce_output() {
     if console::take_new_output() {
         input::announce(

@@ -1,4 +1,4 @@
-//! `event`: queues in which programs hear of what happens on their files.
+//! `event`: queues of events on files.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -24,11 +24,12 @@ use crate::{
     time::now_ns,
 };
 
-/// Events at the end of a queue that are looked at before one is queued: one that is among so many
-/// is not queued again. Events are edges, and who reads seldom is not told the same many times.
+/// Events at the end of a queue among which an event is searched before it is queued: one that is
+/// there is not queued again. Events are edges, so a program that reads seldom needs each only
+/// once.
 const RECENT: usize = 16;
 
-/// From this length on all of a queue is looked at. Nobody reads such a queue.
+/// Length from which on all of a queue is searched: its reader is not reading.
 const CROWDED: usize = 4096;
 
 const EVENT_SIZE: usize = size_of::<Event>();
@@ -69,7 +70,7 @@ fn key(scheme: SchemeId, number: usize) -> FileKey {
     }
 }
 
-/// Tells all queues that watch the file what happened on it. Never blocks.
+/// Queues an event for all queues that watch the file. Never blocks.
 pub fn trigger(scheme: SchemeId, number: usize, flags: EventFlags) {
     let readable = EventFlags::EVENT_READ.bits();
     let file = key(scheme, number);
@@ -81,8 +82,8 @@ pub fn trigger(scheme: SchemeId, number: usize, flags: EventFlags) {
     });
 }
 
-/// A scheme ended: whoever watches a file of it is told everything, because whatever is tried on
-/// it fails at once.
+/// A scheme ended: queues that watch a file of it get all events, because every call on the file
+/// returns at once, with an error.
 pub fn scheme_ended(scheme: SchemeId) {
     let files = REGISTRY.lock().files_of(scheme.0);
     let everything = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;

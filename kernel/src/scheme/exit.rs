@@ -22,7 +22,7 @@ pub fn kill(context: &ContextRef) {
     }
 }
 
-/// Gives back what an ended context has, and tells who waits for its end.
+/// Releases schemes, descriptors and address space of a context that ends, and announces its end.
 fn release(context: &ContextRef) {
     proc::forget(context);
     // Schemes end first: a daemon's own descriptors need no answers from itself.

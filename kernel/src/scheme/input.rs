@@ -1,4 +1,4 @@
-//! What the schemes of bytes that people type share.
+//! Reading of typed bytes, for the schemes `debug` and `serio`.
 
 use alloc::{vec, vec::Vec};
 

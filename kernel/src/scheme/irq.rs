@@ -67,7 +67,7 @@ pub fn init() {
     lines::set_default_handler(raise);
 }
 
-/// Counts an interrupt and tells its handles. Runs in the interrupt handler.
+/// Counts an interrupt and notifies its handles. Runs in the interrupt handler.
 fn raise(irq: u8) {
     COUNTS.lock().raise(irq);
     let is_of = |handle: &Handle| matches!(handle, Handle::Irq { irq: own, .. } if *own == irq);

@@ -80,7 +80,7 @@ fn create_file(scheme: &UserScheme, params: UserBuf) -> Result<Opened> {
     ))))
 }
 
-/// Which socket call it is, and for which request.
+/// The socket call, and the tag of its request.
 fn socket_call(metadata: &[u64]) -> Result<(SchemeSocketCall, usize)> {
     let &[verb, tag] = metadata else {
         return Err(Error::new(EINVAL));

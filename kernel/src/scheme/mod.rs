@@ -54,7 +54,7 @@ pub const NO_OFFSET: u64 = u64::MAX;
 /// the next call, so that a huge buffer cannot keep the kernel to itself.
 pub const MAX_IO: usize = 64 * 1024;
 
-/// What an open or dup gives.
+/// The result of an open or dup.
 #[derive(Debug)]
 pub enum Opened {
     /// A new object of the same scheme.
@@ -309,7 +309,7 @@ pub trait Scheme: Send + Sync {
     /// The last reference to an object is gone. Must not block.
     fn close(&self, _number: usize) {}
 
-    /// Process `pid` closed a descriptor of an object that asked to hear of it. Must not block.
+    /// Process `pid` closed a descriptor of an object with `NOTIFY_ON_DETACH`. Must not block.
     fn detach(&self, _number: usize, _pid: usize) {}
 }
 
@@ -410,7 +410,7 @@ fn close(id: SchemeId, number: usize) {
     }
 }
 
-/// Tells a scheme of a closed descriptor.
+/// Notifies a scheme of a closed descriptor.
 fn detach(id: SchemeId, number: usize, pid: usize) {
     if let Ok(scheme) = get(id) {
         scheme.detach(number, pid);
@@ -448,7 +448,8 @@ fn grant_of(piece: &Unmapped) -> Option<(&Description, MunmapRequest)> {
     ))
 }
 
-/// Tells schemes that mappings are gone and waits until they know. Their errors mean nothing.
+/// Notifies schemes of mappings that are gone and waits for their answers, whose errors mean
+/// nothing.
 pub fn notify_unmapped(pieces: Vec<Unmapped>) {
     for piece in &pieces {
         if let Some((file, request)) = grant_of(piece)
@@ -459,7 +460,7 @@ pub fn notify_unmapped(pieces: Vec<Unmapped>) {
     }
 }
 
-/// Tells a scheme that a mapping is gone, without waiting.
+/// Notifies a scheme of a mapping that is gone, without waiting.
 fn unmapped_without_waiting(piece: Unmapped) {
     if let Some((file, request)) = grant_of(&piece)
         && let Ok(scheme) = get(file.scheme())

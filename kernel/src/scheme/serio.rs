@@ -27,9 +27,9 @@ const DATA: u16 = 0x60;
 const STATUS: u16 = 0x64;
 /// A byte waits in `DATA`.
 const STATUS_FULL: u8 = 1;
-/// It comes from the mouse.
+/// The byte comes from the mouse.
 const STATUS_MOUSE: u8 = 1 << 5;
-/// What a place without a controller reads as.
+/// The status that a place without a controller reads as.
 const NOTHING: u8 = 0xFF;
 /// Interrupt numbers of the two devices.
 const IRQS: [u8; 2] = [1, 12];
@@ -56,7 +56,7 @@ impl Device {
 
 static DEVICES: [Device; 2] = [Device::new(), Device::new()];
 
-/// Which device each handle reads.
+/// The device of each handle.
 static HANDLES: Mutex<Handles<usize>> = Mutex::new(Handles::new());
 
 pub struct SerioScheme;

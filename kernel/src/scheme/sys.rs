@@ -1,4 +1,4 @@
-//! `sys`: what the system tells about itself as text, and the switches of the machine.
+//! `sys`: text files about the system, and the switches of the machine.
 
 use alloc::{
     collections::BTreeMap,

@@ -22,7 +22,7 @@ use crate::{
 
 const SPEC_SIZE: usize = size_of::<TimeSpec>();
 
-/// What a clock's resolution is said to be, in nanoseconds: the timer tick.
+/// The resolution that clocks report, in nanoseconds: the timer tick.
 const RESOLUTION_NS: u128 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

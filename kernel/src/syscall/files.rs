@@ -78,7 +78,7 @@ pub fn unlinkat(dir: usize, path: UserBuf, flags: usize) -> Result<usize> {
     scheme.unlink(number, &path, flags).map(|()| 0)
 }
 
-/// The descriptor is closed in any case; `ENODEV` says that the scheme could not be told.
+/// The descriptor is closed in any case; `ENODEV`: the scheme could not be notified.
 pub fn close(fd: usize) -> Result<usize> {
     let file = proc::files().take(fd)?;
     let is_last = Arc::strong_count(&file) == 1;
@@ -91,7 +91,7 @@ pub fn close(fd: usize) -> Result<usize> {
     told.map(|()| 0)
 }
 
-/// Without a name the description is shared, and its scheme does not hear of it.
+/// Without a name the description is shared, and its scheme gets no request.
 fn duplicate(fd: usize, name: UserBuf) -> Result<Arc<Description>> {
     let file = proc::file(fd)?;
     if name.is_empty() {

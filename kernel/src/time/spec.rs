@@ -11,7 +11,7 @@ use super::{now_ns, realtime_ns};
 /// Nanoseconds of a second.
 pub const NANOS_PER_SEC: u128 = 1_000_000_000;
 
-/// What a clock shows, in nanoseconds; `EINVAL` for one that does not exist.
+/// The time of a clock, in nanoseconds; `EINVAL` for a clock that does not exist.
 pub fn read(clock: usize) -> Result<u128> {
     match clock {
         CLOCK_REALTIME => Ok(realtime_ns()),

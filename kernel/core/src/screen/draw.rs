@@ -1,5 +1,4 @@
-//! What a cell is in the screen's memory: the pixels of a letter, or a character of a VGA text
-//! mode.
+//! Cells in the screen's memory: the pixels of a letter, or a character of a VGA text mode.
 
 use super::{Cell, LETTER_HEIGHT, LETTER_WIDTH, Layout, is_lit};
 use crate::bootinfo::{ScreenFormat, ScreenInfo};

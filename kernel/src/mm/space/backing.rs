@@ -1,4 +1,4 @@
-//! What stands behind an area of an address space.
+//! The memory behind an area of an address space.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -20,8 +20,8 @@ pub enum Anonymous {
     Shared,
 }
 
-/// Whose memory a scheme mapping is. Kept alive by the mapping (that is the reference that delays
-/// `CloseMsg`).
+/// The object whose memory a scheme mapping is. The mapping keeps it alive: this reference delays
+/// `CloseMsg`.
 #[derive(Clone)]
 pub struct SchemeGrant {
     /// The open description the memory was mapped through (downcast by the owner of the type).
@@ -38,7 +38,7 @@ impl fmt::Debug for SchemeGrant {
     }
 }
 
-/// A piece of a scheme mapping that is no longer mapped: its daemon is owed a Munmap.
+/// A piece of a scheme mapping that is no longer mapped: its daemon has yet to get a Munmap.
 #[derive(Debug)]
 pub struct Unmapped {
     /// The mapping; `offset` is that of the piece.
@@ -50,7 +50,7 @@ pub struct Unmapped {
 /// Pages of shared anonymous memory by offset; several spaces may map them.
 pub(super) type SharedPages = Mutex<BTreeMap<usize, FrameRef>>;
 
-/// What stands behind an area.
+/// The memory behind an area.
 #[derive(Debug)]
 pub(super) enum Backing {
     /// Zero pages made on the first touch, copied on a store after a clone.

@@ -1,5 +1,5 @@
-//! What address spaces leave to be done later, because nobody can do it where it comes up: an
-//! address space goes with its last reference, which can be dropped anywhere.
+//! Deferred work of address spaces: an address space ends with its last reference, which can be
+//! dropped anywhere, also where no message can be sent.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -20,7 +20,7 @@ pub enum Deferred {
 
 static QUEUE: Mutex<VecDeque<Deferred>> = Mutex::new(VecDeque::new());
 
-/// Takes the thing that was left first.
+/// Takes the work that was deferred first.
 pub fn next_deferred() -> Option<Deferred> {
     QUEUE.lock().pop_front()
 }

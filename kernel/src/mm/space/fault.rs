@@ -10,10 +10,10 @@ use crate::mm::frame::{self, FrameRef};
 use crate::mm::paging::{self, COUNTED, Entry};
 use crate::mm::{PAGE_SIZE, USER_END, phys};
 
-/// So many borrowings may stand behind each other.
+/// Most address spaces that borrow a page from each other in a row.
 const MAX_DEPTH: usize = 8;
 
-/// What one page table of the last level covers.
+/// Bytes that one page table of the last level covers.
 const TABLE_BYTES: usize = 512 * PAGE_SIZE;
 
 /// A page found for an access.
@@ -34,7 +34,7 @@ impl Page {
     }
 }
 
-/// Who asks for a page.
+/// The side that asks for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asker {
     /// The program itself, with the rights of the area.
@@ -43,7 +43,7 @@ pub(super) enum Asker {
     Borrower,
 }
 
-/// What the lock-holding part of a page search found.
+/// Result of the part of a page search that holds the lock.
 enum Found {
     Page(Page),
     /// The page must come from `addr` of `source` (`None`: this space).
@@ -189,8 +189,8 @@ impl AddrSpace {
         })
     }
 
-    /// A page of nobody's where a client has unmapped, in the middle of a request, a page of the
-    /// request's buffer: the client must not be able to make its daemon fault.
+    /// An empty page in place of one that a client has unmapped in the middle of a request with its
+    /// buffer: the client must not be able to make its daemon fault.
     fn substitute(&self, addr: usize) -> Result<Page> {
         let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
         let mut inner = self.inner.lock();
@@ -257,7 +257,7 @@ impl AddrSpace {
                 if entry != found {
                     inner.enter(addr, found)?;
                     // One fault for all pages of the table that this one is in: they cost nothing,
-                    // and whoever touches one page of a large device memory touches others.
+                    // and a program that touches one page of a large device memory touches others.
                     let first = (addr & !(TABLE_BYTES - 1)).max(base);
                     let last = (addr | (TABLE_BYTES - 1)).min(end - 1);
                     for at in (first..=last).step_by(PAGE_SIZE) {
@@ -292,8 +292,8 @@ impl AddrSpace {
             inner.table.set(addr, entry).ok_or(Error::new(ENOMEM))?;
         }
         let writable = if borrowed {
-            // What its lender allowed: that may have been less than the area's rights, and nobody
-            // gets more by borrowing from the borrower.
+            // The rights that its lender allowed: they may be fewer than the area's, and borrowing
+            // from the borrower adds none.
             entry.is_writable()
         } else {
             plain || prot.contains(Prot::WRITE)

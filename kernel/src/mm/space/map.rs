@@ -115,7 +115,7 @@ impl AddrSpace {
             .ok_or(Error::new(EINVAL))?;
         check_range(0, len)?;
         check_range(source_addr, len).map_err(|_| Error::new(EIO))?;
-        // The length is a client's word: look before reserving room for so many pages.
+        // The length comes from a client: checked before room for its pages is reserved.
         if !source.inner.lock().areas.covers(source_addr, len) {
             return Err(Error::new(EIO));
         }
@@ -283,8 +283,8 @@ impl AddrSpace {
     /// Entries with rights `prot` for another space's mapping of every page of the range; what is
     /// not there yet is brought in. `EIO` when a page cannot be had, `ENOMEM`.
     ///
-    /// What is there is lent in one walk along the tables, under one lock of the frames' counts; a
-    /// daemon's windows have tens of thousands of pages.
+    /// Pages that are present are lent in one walk along the tables, under one lock of the frames'
+    /// counts; a daemon's windows have tens of thousands of pages.
     fn lend_all(&self, addr: usize, len: usize, prot: Prot) -> Result<Vec<Entry>> {
         let mut entries = alloc::vec![Entry::EMPTY; len / PAGE_SIZE];
         {
@@ -332,8 +332,8 @@ impl AddrSpace {
         Ok(entries)
     }
 
-    /// What another space that borrows the range with rights `prot` can enter at once: offsets and
-    /// entries of the pages that are here. `EFAULT`, `EPERM` as for [`AddrSpace::borrow`].
+    /// Entries of the pages of the range that are present, with their offsets, for another space
+    /// that borrows the range with rights `prot`. `EFAULT`, `EPERM` as for [`AddrSpace::borrow`].
     fn lend_present(&self, addr: usize, len: usize, prot: Prot) -> Result<Vec<(usize, Entry)>> {
         let mut entries = Vec::new();
         let mut others = Vec::new();
@@ -343,8 +343,8 @@ impl AddrSpace {
             if !areas.covers(addr, len) {
                 return Err(Error::new(EFAULT));
             }
-            // Pages that are not there come when the borrower touches them. If there is no memory
-            // for them it is the lender who must hear, not the borrower who must end.
+            // Pages that are not there come when the borrower touches them. Without memory for them
+            // the lender must get an error now, or the borrower would end later.
             if len > FEW_PAGES * PAGE_SIZE {
                 let mut present = 0;
                 table.update(addr, len, |_, entry| {

@@ -93,7 +93,7 @@ static HANDLES: Mutex<Handles<Handle>> = Mutex::new(Handles::new());
 
 pub struct ProcScheme;
 
-/// Tells whoever made a context through handle `owner` that it ended.
+/// Makes the `new-context` handle readable through which an ended context was made.
 pub fn context_ended(owner: usize) {
     trigger(
         kernel_id(GlobalSchemes::Proc),
@@ -306,7 +306,7 @@ impl Scheme for ProcScheme {
             return;
         };
         if !proc::is_alive(&context) {
-            // What the context would get it could never give up.
+            // The context could never give up the table that it would get.
             return;
         }
         match kind {

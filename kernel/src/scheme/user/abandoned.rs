@@ -6,13 +6,14 @@ use super::request_buffer::Mapping;
 use super::{File, UserScheme};
 use crate::scheme::{MunmapRequest, Scheme};
 
-/// What has to be undone when the daemon did what a client asked for that is gone by then.
+/// The step that undoes an abandoned request which the daemon has carried out.
 pub enum Undo {
     /// Nothing.
     Nothing,
-    /// The object with the answered number is nobody's.
+    /// The object with the answered number is closed: no client has it.
     Close,
-    /// The daemon counts a mapping that nobody has. The file stays open until that is told.
+    /// The daemon counts a mapping that no client has. The file stays open until the daemon has got
+    /// a Munmap.
     Unmap(File, MunmapRequest),
 }
 

@@ -1,8 +1,8 @@
 //! Schemes of daemons: every operation becomes a request that the daemon reads from its socket.
 //!
 //! The client sleeps until its request is answered. Buffers are the daemon's for that time
-//! ([`request_buffer`]). The daemon is whoever made the socket: its address space is where buffers appear,
-//! and the scheme ends with it.
+//! ([`request_buffer`]). The daemon is the context that made the socket: buffers appear in its
+//! address space, and the scheme ends with it.
 
 mod abandoned;
 mod request_buffer;
@@ -172,7 +172,7 @@ impl UserScheme {
         self.announce();
     }
 
-    /// Tells the daemon, once, that the client of a request does not want to wait any longer.
+    /// Asks the daemon, once, to cancel a request whose client was interrupted.
     fn cancel(&self, tag: u32) {
         let first = self.state.lock().requests.cancel(tag);
         if first {
@@ -215,7 +215,7 @@ impl UserScheme {
         undo: Undo,
     ) -> Result<Answer<File>> {
         let tag = self.begin(sqe, Some(sched::current()), files)?;
-        // What this call dropped so far must reach its schemes before a wait that may be long.
+        // Descriptors dropped by this call must reach their schemes before a wait that may be long.
         reaper::run();
         loop {
             if let Ok(answer) = sched::wait_alone(|| self.state.lock().requests.take(tag)) {
@@ -522,7 +522,7 @@ impl Scheme for UserScheme {
             map.flags.bits() as u64,
             map.offset as u64,
         ];
-        // The daemon counts what it has answered; so it must hear when nothing comes of it.
+        // The daemon counts the mappings it has answered, so it needs a Munmap when one fails.
         let request = MunmapRequest {
             offset: map.offset as u64,
             size: map.size,

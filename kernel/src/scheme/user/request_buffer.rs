@@ -20,11 +20,11 @@ use crate::{
     sched,
 };
 
-/// What the pointer of an empty buffer is: not null, and nothing is there.
+/// The pointer of an empty buffer: not null, and nothing is there.
 const DANGLING: usize = 1 << 62;
 
 bitflags! {
-    /// What the daemon may do with a buffer.
+    /// The daemon's rights to a buffer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Access: u8 {
         /// See what the client has in it.
@@ -270,7 +270,7 @@ fn fill(
     if access.contains(Access::READ) {
         part.read_to_frame(frame, offset)?;
     } else {
-        // What others left there must not come to this client.
+        // Bytes of other requests there must not reach this client.
         frame.zero(offset, part.len());
     }
     let writable = access.contains(Access::WRITE);
