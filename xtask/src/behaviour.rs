@@ -4,7 +4,7 @@ use harness::base::cargo;
 use harness::base::report::{Context, Result};
 use harness::base::settings::Settings;
 
-/// The command: the test that compares the document, told to write it instead.
+/// The command: the test that compares the document, in the mode that writes it.
 pub fn command(_settings: &Settings) -> Result<()> {
     let mut command = cargo::in_project();
     command.args(["test", "--quiet", "--package", "conformance"]);

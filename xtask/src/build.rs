@@ -15,7 +15,7 @@ use harness::node::image::{Additions, Contents};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the first build costs, for who waits for it.
+/// What the first build costs, for the person who waits for it.
 const FIRST_TIME: &str = "three on two free processors, and 1 GB below target/";
 
 /// Kernel and files of the image, in memory, before a run adds its own.
@@ -158,7 +158,7 @@ fn compile(
     programs: &[String],
 ) -> Result<()> {
     let mut kernel = toolchain.cargo("build", Target::Kernel, purpose);
-    // Of two bars of progress nobody could read either.
+    // Two bars of progress would overwrite each other.
     kernel.args(["--quiet", "--package", &image.kernel]);
     let mut cargo = toolchain.cargo("build", Target::Program, purpose);
     for package in programs {

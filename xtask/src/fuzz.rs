@@ -2,7 +2,7 @@
 //!
 //! The targets are those of cargo-fuzz; here they are built without it and without a nightly
 //! compiler, which continuous integration does not have: the compiler that there is measures
-//! coverage when told to, and libFuzzer comes from crates.io as C++ source. What is found on the
+//! coverage with an option, and libFuzzer comes from crates.io as C++ source. What is found on the
 //! way stays below `target/fuzz`; the inputs in the repository are only ever read.
 
 use harness::base::cargo;
@@ -106,7 +106,7 @@ fn build(targets: &[String]) -> Result<()> {
         .env("CARGO_TARGET_DIR", directory())
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", FLAGS)
-        // Much of the time to build would be spent on what nobody looks at.
+        // Much of the time to build would be spent on unused output.
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
     for target in targets {
         command.args(["--bin", target]);

@@ -33,7 +33,7 @@ const MENU: &[Entry<'_>] = &[
 ];
 /// How long the menu of the image for hardware waits, in seconds.
 const MENU_SECONDS: u32 = 3;
-/// The same where nobody chooses.
+/// The default.
 const NODE_MENU_SECONDS: u32 = 1;
 
 /// The command: an image for hardware.

@@ -1,5 +1,5 @@
 //! `sanitize`: the native tests under AddressSanitizer and ThreadSanitizer, with the compiler that
-//! is there: its option is unstable, so it is told that it may.
+//! is there: its option is unstable, so it is allowed by an environment variable.
 //!
 //! Everything the image's programs share is built and tested on the development machine with each
 //! load and store checked. The standard library is not built anew: it is not ours, and most of what

@@ -4,7 +4,7 @@ use harness::base::cargo;
 use harness::base::report::{Context, Failure, Result};
 use harness::base::settings::Settings;
 
-/// Seeds that are run when nobody says how many.
+/// Seeds that are run by default.
 const USUAL_SEEDS: u64 = 200;
 
 /// The command: the simulator's program, with the first seed and how many.

@@ -251,7 +251,7 @@ fn check_pages(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Fin
     findings
 }
 
-/// The pipeline holds no logic: what it does can be done by everybody with one command.
+/// The pipeline holds no logic: what it does can be done anywhere with one command.
 fn check_pipeline(text: &str) -> Vec<Finding> {
     let lines: Vec<_> = text.lines().collect();
     let right = lines.len() == 2 && lines[0].starts_with("#!") && lines[1].ends_with("make test");

@@ -1,6 +1,6 @@
 //! The line discipline: what becomes of the keys, in the order in which they are typed.
 //!
-//! Keys wait until somebody reads. A reader of lines gets edited lines; a reader of bytes gets them
+//! Keys wait for a reader. A reader of lines gets edited lines; a reader of bytes gets them
 //! as they are. The interrupt key is for the program in the foreground, unless a line is being
 //! edited: then it gives up the line. So it acts at once, and behind everything that was typed
 //! before it: a line that is complete is on its way to its reader, even if that one did not fetch
@@ -12,12 +12,12 @@ use alloc::vec::Vec;
 use crate::editor::Action;
 use crate::terminal::{Terminal, line_bytes};
 
-/// Bytes typed before somebody reads; what is beyond is dropped.
+/// Most bytes typed before they are read; more are dropped.
 pub const TYPE_AHEAD: usize = 64 * 1024;
 /// The interrupt key, ^C.
 const INTERRUPT: u8 = 3;
 
-/// Who waits for what.
+/// The waiting readers, by what they wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// For a line.
@@ -41,9 +41,9 @@ pub struct Discipline {
     readers: Vec<Reader>,
     /// The reader thinks about how to complete a word.
     completing: bool,
-    /// An interrupt found nobody.
+    /// An interrupt found no process to end.
     interrupted: bool,
-    /// There is something for one who waits.
+    /// There is something for a waiting reader.
     changed: bool,
 }
 
@@ -53,18 +53,18 @@ impl Discipline {
         &mut self.terminal
     }
 
-    /// Somebody begins to wait. A reader of lines has the prompt shown.
+    /// A reader begins to wait. A reader of lines has the prompt shown.
     pub fn begin(&mut self, reader: Reader, out: &mut Vec<u8>) {
         self.readers.push(reader);
         if reader != Reader::Raw {
-            // Whoever asks for a line is not busy: what came before is over.
+            // A process that asks for a line is not busy: its last command is over.
             self.interrupted = false;
             self.completing = false;
             self.terminal.begin(out);
         }
     }
 
-    /// One of those who waited does not wait any more. With `given_up` it got nothing.
+    /// A reader that waited does not wait any more. With `given_up` it got nothing.
     pub fn end(&mut self, reader: Reader, given_up: bool) {
         if let Some(index) = self.readers.iter().position(|known| *known == reader) {
             self.readers.swap_remove(index);
@@ -121,22 +121,22 @@ impl Discipline {
         self.interrupted = true;
     }
 
-    /// Did an interrupt find nobody? It is over then.
+    /// Did an interrupt find no process to end? It is over then.
     pub fn take_interrupt(&mut self) -> bool {
         core::mem::take(&mut self.interrupted)
     }
 
-    /// Does an interrupt wait for somebody to end?
+    /// Does an interrupt wait for a process to end?
     pub fn interrupted(&self) -> bool {
         self.interrupted
     }
 
-    /// Can one who waits go on since this was asked last?
+    /// Can a waiting reader go on since this was asked last?
     pub fn take_changed(&mut self) -> bool {
         core::mem::take(&mut self.changed)
     }
 
-    /// Lets keys through to those who wait.
+    /// Passes keys on to waiting readers.
     pub fn work(&mut self, out: &mut Vec<u8>) {
         if self.waits(Reader::Raw) {
             self.changed |= !self.typed.is_empty();
@@ -161,7 +161,7 @@ impl Discipline {
                     self.changed = true;
                     continue;
                 }
-                // Nobody knows how: a blank, as between words.
+                // The kind of separator is not known: a blank, as between words.
                 Some(Action::Complete(_)) => {
                     self.terminal.insert(" ", out);
                     continue;
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(session.fetch(Reader::Line).as_deref(), Some("sleep 10\n"));
         session.start();
         assert_eq!(session.interrupts, 1);
-        // In two pieces: the line is complete, and nobody has fetched it yet.
+        // In two pieces: the line is complete, and not fetched yet.
         session.begin(Reader::Line);
         session.press(b"sleep 20\r");
         session.press(b"\x03");

@@ -356,12 +356,12 @@ fn width(text: &[char]) -> usize {
     text.iter().map(|c| char_width(*c)).sum()
 }
 
-/// How many of the first characters fit into so many columns.
+/// The number of first characters that fit into `columns`.
 fn first_columns(text: &[char], columns: usize) -> usize {
     fitting(text.iter(), columns)
 }
 
-/// How many of the last characters fit into so many columns.
+/// The number of last characters that fit into `columns`.
 fn last_columns(text: &[char], columns: usize) -> usize {
     fitting(text.iter().rev(), columns)
 }

@@ -48,7 +48,7 @@ pub enum Key {
     /// Give up what was begun (^G).
     Abort,
     /// Not a key: the terminal has this many columns and rows (`ESC [ 8 ; rows ; columns t`, as
-    /// xterm reports it; who shows the console sends it).
+    /// xterm reports it; the program that shows the console sends it).
     Size {
         /// Columns.
         columns: u16,

@@ -6,8 +6,8 @@
 //! - `complete`: lines like the first, and, for the tab key, the text before the cursor and a tab;
 //!   what is written to it is inserted there.
 //! - `winsize`: reading gives the terminal's rows and columns, a `u16` each.
-//! - `pgrp`: takes process ids (one `usize` each, the whole list in one write; none: nobody). The
-//!   interrupt key ^C ends those of all such handles by SIGINT, and closing a handle drops its
+//! - `pgrp`: takes process ids (one `usize` each, the whole list in one write; none: no process).
+//!   The interrupt key ^C ends those of all such handles by SIGINT, and closing a handle drops its
 //!   list, so that shells within shells need not know of each other. An interrupt that finds no
 //!   process and no reader is kept: the next process that is put there ends at once, or a read of
 //!   such a handle takes it (one byte; 0 bytes when there was none).
@@ -15,7 +15,7 @@
 //!
 //! Writing passes through with line ends for a terminal. ^D on an empty line is the end of the
 //! input for one read. Lines of the log are shown above the line that is edited, and not while
-//! somebody reads bytes: then the screen is that program's.
+//! a program reads bytes: then the screen is that program's.
 #![no_std]
 #![no_main]
 
@@ -201,7 +201,7 @@ impl Console {
 
     fn show(&mut self, bytes: &[u8]) {
         for bytes in bytes.chunks(SHOWN_AT_ONCE) {
-            // A console that takes no output cannot be told about it.
+            // A console that takes no output cannot show the error either.
             let _ = runtime::io::write_all(self.port.raw(), bytes);
             self.refresh();
         }
@@ -295,7 +295,7 @@ impl Console {
         self.show(&out);
     }
 
-    /// Lets keys through to those who wait.
+    /// Passes keys on to waiting readers.
     fn work(&mut self) {
         let mut out = Vec::new();
         self.discipline.work(&mut out);
@@ -505,7 +505,7 @@ impl SchemeSync for Console {
         let closed = self.handles.remove(&id);
         match closed {
             Some(Handle::Input(Reader::Completer)) => self.discipline.forget_completer(),
-            // The screen is everybody's again.
+            // The screen is the shell's again.
             Some(Handle::Input(Reader::Raw)) => self.take_log(),
             _ => {}
         }

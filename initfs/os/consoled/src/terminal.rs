@@ -23,9 +23,9 @@ pub struct Terminal {
     editor: Editor,
     /// Output since the last line end: what the cursor stands behind.
     partial: Vec<u8>,
-    /// Somebody waits for a line; the text before it.
+    /// A reader waits for a line; the text before it.
     prompt: Option<Vec<u8>>,
-    /// Output came while somebody waits, and the prompt is not on the screen now.
+    /// Output came while a reader waits, and the prompt is not on the screen now.
     hidden: bool,
 }
 
@@ -53,7 +53,7 @@ impl Terminal {
         usize::from(self.size.0) - 1
     }
 
-    /// Somebody begins to wait for a line: what was written last is the prompt.
+    /// A reader begins to wait for a line: what was written last is the prompt.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if self.prompt.is_none() {
             self.prompt = Some(self.partial.clone());
@@ -62,14 +62,14 @@ impl Terminal {
         }
     }
 
-    /// Nobody waits any more.
+    /// No reader waits any more.
     pub fn end(&mut self) {
         self.prompt = None;
         self.hidden = false;
         self.editor.forget_screen();
     }
 
-    /// Does somebody wait for a line?
+    /// Does a reader wait for a line?
     pub fn waiting(&self) -> bool {
         self.prompt.is_some()
     }
@@ -114,7 +114,7 @@ impl Terminal {
         }
     }
 
-    /// Makes the row of the cursor empty, of which so many columns are used.
+    /// Makes the row of the cursor empty, of which `used` columns are used.
     fn erase(&self, used: usize, out: &mut Vec<u8>) {
         if used > 0 {
             out.push(b'\r');
@@ -159,7 +159,7 @@ impl Terminal {
         self.editor.show(self.room(), out);
     }
 
-    /// A byte from the keyboard while somebody waits.
+    /// A byte from the keyboard while a reader waits.
     pub fn input(&mut self, byte: u8, out: &mut Vec<u8>) -> Option<Action> {
         let key = self.decoder.push(byte)?;
         if let Key::Size { columns, rows } = key {

@@ -50,7 +50,7 @@ pub fn main() -> i32 {
     match script {
         Some(script) => {
             let status = run_shell(&mut services, Some(script));
-            // What the log was told before belongs before the last line.
+            // Lines that were logged before come before the last line.
             services.show_log();
             runtime::println!("init: script exit status {status}");
             if settings.lines().any(|line| line == "SKIFF_STAY=1") {

@@ -1,6 +1,6 @@
 //! The memory of a daemon that ended, kept as long as other machines may still store into it.
 //!
-//! The daemon's successor gets a pipe. It writes a byte once nobody reaches the old memory any
+//! The daemon's successor gets a pipe. It writes a byte once no peer reaches the old memory any
 //! more. If it ends before, the memory is kept for the next one, together with its own.
 
 use alloc::sync::Arc;

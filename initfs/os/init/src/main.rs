@@ -1,5 +1,5 @@
 //! Process 1: runs the start scripts, then the shell on the console or one given script, and reaps
-//! what nobody else waits for.
+//! orphaned processes.
 //!
 //! The kernel's command line (`/scheme/sys/env`) decides: with `SKIFF_RUN=<script>` the shell runs
 //! that script, the line `init: script exit status <n>` follows on the console, and the machine is

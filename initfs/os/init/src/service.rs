@@ -43,7 +43,7 @@ pub struct Daemon {
     deaths: Deaths,
     /// Process, while it runs.
     pid: Option<u32>,
-    /// The memory of those who ran before it, while it can give that free.
+    /// The memory of the processes that ran before it, while it can give that free.
     lease: Option<Lease>,
     /// The memory it has, and what must stay of those before it. With [`Restart::Lease`] only.
     memory: Memory,
@@ -108,7 +108,7 @@ impl Services {
         }
     }
 
-    /// Has the log show on the console what it was told so far.
+    /// Has the log show on the console all lines it has got so far.
     pub fn show_log(&self) {
         if let Some(log) = &self.log {
             // Lines that cannot be shown are in the log.
@@ -240,7 +240,7 @@ impl Services {
 
     /// Starts a daemon again that ended, and those that build on it.
     fn start_again(&mut self, index: usize) {
-        // Nobody else touches the list meanwhile.
+        // The list does not change meanwhile.
         let mut daemons = core::mem::take(&mut self.daemons);
         let (_, rest) = daemons.split_at_mut(index);
         if let Some((ended, behind)) = rest.split_first_mut() {

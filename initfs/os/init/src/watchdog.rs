@@ -39,7 +39,7 @@ impl Watchdog {
 }
 
 impl Drop for Watchdog {
-    /// Afterwards it kills nobody, whoever may get that process id.
+    /// Afterwards it kills no process, even if the process id is reused.
     fn drop(&mut self) {
         self.ready.set();
         // It returns nothing that could be missing.

@@ -1,4 +1,4 @@
-//! Lines on their way to the console: to the debug port, or to who reads them.
+//! Lines on their way to the console: to the debug port, or to their reader.
 
 use alloc::collections::VecDeque;
 

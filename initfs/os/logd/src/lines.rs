@@ -20,7 +20,7 @@ pub enum Level {
     Warn,
     /// Worth knowing.
     Info,
-    /// For who looks for an error.
+    /// For the search for an error.
     Debug,
     /// Every step.
     Trace,
@@ -98,7 +98,7 @@ impl Lines {
             }
         }
         let kept = self.lines.back().map_or("", String::as_str);
-        // Whoever watches the console looks for panics at the beginning of a line.
+        // Programs that watch the console expect panics at the beginning of a line.
         let shown = if level == Level::Panic {
             &kept[time..]
         } else {

@@ -5,10 +5,10 @@
 //! lines that were kept when the file was opened. A line that begins with a level (`ERROR`, `WARN`,
 //! `INFO`, `DEBUG`, `TRACE`) has that level, any other counts as `INFO`.
 //!
-//! Until somebody reads `console`, which only root may and one at a time, lines for the console go
-//! to the debug port. From then on they are read there, by who keeps them apart from what is typed
-//! (`consoled`): that one is never waited for, and what it has not read when it ends, when it falls
-//! behind, or when anybody calls `fsync`, goes to the debug port.
+//! Until `console` is read, which only root may and one reader at a time, lines for the console go
+//! to the debug port. From then on they are read there, by the daemon that keeps them apart from
+//! what is typed (`consoled`): that one is never waited for, and what it has not read when it ends,
+//! when it falls behind, or when anybody calls `fsync`, goes to the debug port.
 //!
 //! `trace/<name>` is memory that root maps to write down what happens, and reads when it wants to
 //! know, also after the writer's end: opening it with `O_CREAT` begins it, and keeps what was there
@@ -115,7 +115,7 @@ struct LogScheme {
 }
 
 impl LogScheme {
-    /// Opens what is below `trace`. All of it is root's: it tells of everybody's programs.
+    /// Opens what is below `trace`. All of it is root's: it shows the programs of all users.
     fn open_trace(&mut self, name: &str, flags: usize, uid: u32) -> Result<Handle> {
         if uid != 0 {
             return Err(Error::new(EACCES));

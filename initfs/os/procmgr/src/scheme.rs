@@ -189,8 +189,8 @@ impl ProcScheme {
 
     /// Passes a request for a part of a thread on to the kernel.
     fn dup_thread(&mut self, pid: Pid, number: usize, name: &str) -> Result<OpenResult> {
-        // These names refer to descriptors of the one who asks the kernel, which is this daemon
-        // with all its rights.
+        // These names refer to descriptors of the process that asks the kernel, which is this
+        // daemon with all its rights.
         if name.starts_with("auth-") {
             return Err(Error::new(EPERM));
         }

@@ -1,4 +1,4 @@
-//! The table of processes: who is whose child, what they may do to each other, how they ended.
+//! The table of processes: parents and children, what they may do to each other, how they ended.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -223,7 +223,8 @@ impl<C: Contexts> Table<C> {
         };
         process.handles.retain(|&known| known != handle);
         if process.handles.is_empty() && process.state == State::New {
-            // Whoever wanted to start it is gone; nobody can any more, and nobody waits for it.
+            // The process that wanted to start it is gone; no other can start it, and none waits
+            // for it.
             process.parent = 0;
             self.end(pid, 0);
         }
@@ -309,7 +310,7 @@ impl<C: Contexts> Table<C> {
                 }
             }
         }
-        // Nobody fetches the status of a process whose parent is gone.
+        // The status of a process whose parent is gone is not fetched.
         if self.processes.contains_key(&parent) {
             self.changed.insert(parent);
         } else {
@@ -508,7 +509,7 @@ fn may_signal(sender: Ids, target: Ids) -> bool {
             .any(|id| [target.real, target.saved].contains(id))
 }
 
-/// What a signal does to a process, as nobody handles signals.
+/// The effect of a signal on a process; no program handles signals.
 #[derive(Clone, Copy)]
 enum Effect {
     Nothing,

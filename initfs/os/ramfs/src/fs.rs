@@ -236,7 +236,7 @@ impl FileSystem {
         Ok(inode)
     }
 
-    /// Makes a device file that everybody may read and write.
+    /// Makes a device file that all users may read and write.
     pub fn make_device(&mut self, path: &str, device: Device) -> Result<()> {
         let root = User { uid: 0, gid: 0 };
         let inode = self.open(ROOT, path, O_CREAT | O_EXCL | 0o666, root)?;

@@ -6,7 +6,7 @@ use alloc::string::String;
 use crate::data::Data;
 use crate::fs::Inode;
 
-/// Who asks.
+/// The user of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct User {
     /// User id; 0 may do everything.

@@ -85,7 +85,7 @@ pub fn run<S: System>(system: S, environment: Vec<(String, String)>, arguments: 
 }
 
 fn usage<S: System>(shell: &mut Shell<S>) -> i32 {
-    // Nobody is there to hear when this fails.
+    // An error of this cannot be reported.
     let _ = shell.write(2, USAGE.as_bytes());
     2
 }

@@ -46,9 +46,9 @@ pub const INTERRUPTED: i32 = 130;
 /// Why running does not simply go on with the next command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// `break`, out of so many loops.
+    /// `break`, out of this number of loops.
     Break(u32),
-    /// `continue` of the loop so many levels up.
+    /// `continue` of the loop this number of levels up.
     Continue(u32),
     /// `return` from a function or a sourced script.
     Return(i32),
@@ -347,7 +347,7 @@ impl<S: System> Shell<S> {
         } else {
             format!("{}: line {}: {message}\n", self.name, self.line)
         };
-        // There is nobody left to tell when this fails.
+        // An error of this cannot be reported any more.
         let _ = self.write(2, text.as_bytes());
     }
 

@@ -46,7 +46,7 @@ pub trait System {
 
     /// A descriptor this process was started with.
     fn inherited(&mut self, number: u8) -> Option<Self::Fd>;
-    /// Opens a file; new files may be read and written by everybody as far as the system allows.
+    /// Opens a file; new files may be read and written by all users as far as the system allows.
     fn open(&mut self, path: &str, mode: OpenMode) -> Result<Self::Fd>;
     /// A new pipe: the end to read and the end to write.
     fn pipe(&mut self) -> Result<(Self::Fd, Self::Fd)>;

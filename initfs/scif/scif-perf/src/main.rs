@@ -6,7 +6,7 @@
 //! | test | size | unit | what |
 //! | --- | --- | --- | --- |
 //! | `pio_rtt` | 8 | ns | a word and back through mapped windows, both sides polling |
-//! | `ring_rtt` | 64 | ns | the same with so many bytes and an index: a plain ring |
+//! | `ring_rtt` | 64 | ns | the same with 64 bytes and an index: a plain ring |
 //! | `pio_write`, `pio_read` | bytes | bytes_per_s | copies to and from a mapped window |
 //! | `rma_write`, `rma_read` | bytes | bytes_per_s | between windows, SYNC |
 //! | `vrma_write`, `vrma_read` | bytes | bytes_per_s | of a buffer (`scif_vwriteto`, …), SYNC |
@@ -18,11 +18,11 @@
 //! | `register`, `unregister` | bytes | ns | one window |
 //! | `map`, `unmap` | bytes | ns | one mapping |
 //! | `connect`, `close` | 1 | ns | one connection |
-//! | `pairs` | pairs | per_s | round trips of 64 bytes by so many pairs of threads |
+//! | `pairs` | pairs | per_s | round trips of 64 bytes by this number of pairs of threads |
 //! | `idle_rtt` | connections | ns | round trip of 64 bytes beside idle connections |
 //! | `windows_rma`, `windows_rtt` | windows | ns | RMA of 4 KiB, round trip, beside windows |
 //! | `pages_rma`, `pages_rtt` | pages | ns | the same beside mapped pages |
-//! | `nodes_rtt` | nodes | ns | round trip of 64 bytes with so many nodes online |
+//! | `nodes_rtt` | nodes | ns | round trip of 64 bytes with this number of nodes online |
 //!
 //! `path` in a line is `direct` (the calls of the library) or `file` (`read` and `write`); `wait`
 //! is `poll`, `yield` (polling that lets others run, inside one node) or `block`.

@@ -1,4 +1,4 @@
-//! Samples of one measurement and what is told of them: percentiles of all samples, and the median
+//! Samples of one measurement and their summary: percentiles of all samples, and the median
 //! of each repetition, whose spread says how far the machine can be trusted.
 
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ pub struct Samples {
     medians: Vec<f64>,
 }
 
-/// What is told of a measurement; the unit is the samples'.
+/// The summary of a measurement; the unit is the samples'.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Number of samples.

@@ -49,7 +49,7 @@ usage: scifctl                      node, nodes and connections at a glance
     const TRACE: &str = "/scheme/log/trace/micd";
     const PROCESSES: &str = "/scheme/proc/ps";
 
-    /// How long `wait` waits unless it is told.
+    /// How long `wait` waits by default.
     const WAIT_SECONDS: &str = "60";
     /// Time between two looks whether a node is online.
     const WAIT_STEP: Duration = Duration::from_millis(50);

@@ -93,7 +93,7 @@ impl Table {
         self.columns.push("program".to_string());
         for row in &mut self.rows {
             let name = row.get(pid).and_then(|pid| names.get(pid.as_str()));
-            // Whoever opened it may have ended and left it to somebody else.
+            // Its opener may have ended and left it to another process.
             row.push(name.map_or("-", |name| name).to_string());
         }
     }

@@ -47,7 +47,7 @@ pub struct Transfer {
 pub struct Options {
     /// The node.
     pub node: u16,
-    /// The program and its arguments, as the node is told.
+    /// The program and its arguments, as they are sent to the node.
     pub arguments: Vec<String>,
     /// Files to send; the program is the last one if it is sent.
     pub send: Vec<Transfer>,

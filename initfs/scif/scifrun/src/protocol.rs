@@ -5,7 +5,7 @@
 //! | from the client | payload |
 //! | --- | --- |
 //! | `Request`, first | the fields of [`Request`], behind the version |
-//! | `File` | mode, size (`u64`), name; `Data` frames of so many bytes follow |
+//! | `File` | mode, size (`u64`), name; `Data` frames with that number of bytes follow |
 //! | `Start` | none: everything is there |
 //! | `Stdin` | bytes, together at most [`STDIN_WINDOW`] that were not `Taken` |
 //! | `StdinEnd` | none |

@@ -99,7 +99,7 @@ unsafe extern "C" fn backtrace_symbols_fd(
         // SAFETY: the caller passed that many.
         let mut line = symbol(unsafe { *places.add(index) });
         line.push(b'\n');
-        // As the function gives no result, nobody can be told of an error.
+        // As the function gives no result, it cannot report an error.
         let _ = files::write_raw(number, line.as_ptr().cast(), line.len());
     }
 }

@@ -92,7 +92,7 @@ pub fn is_listening(number: c_int) -> bool {
 /// `EBADF`.
 pub fn close(number: c_int) -> Result<()> {
     let number = check(number)?;
-    // Before the number is free: whoever gets it next may be another thread.
+    // Before the number is free: another thread may get it next.
     let known = entry(number as c_int, core::mem::take);
     // A thread that waits in `scif_accept` keeps the file open, so closing alone would not wake it.
     if known.listening {

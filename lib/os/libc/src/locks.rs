@@ -12,7 +12,7 @@ use crate::{sync, time};
 /// `pthread_mutex_t`; all zero is a free one.
 #[repr(C)]
 pub struct Mutex {
-    /// 0 free, 1 taken, 2 taken and somebody may wait.
+    /// 0 free, 1 taken, 2 taken and a thread may wait.
     state: AtomicU32,
     kind: c_int,
     owner: *const Record,

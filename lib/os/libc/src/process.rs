@@ -62,7 +62,7 @@ extern "C" fn _Exit(status: c_int) -> ! {
 /// Kills the process as a signal would.
 pub fn end_by_signal(number: c_int) -> ! {
     let _ = system::kill(system::id(), number as u32);
-    // Below the process manager there is nobody who kills.
+    // Below the process manager no process can kill.
     system::exit(128 + number)
 }
 
@@ -442,7 +442,7 @@ extern "C" fn sysconf(name: c_int) -> c_long {
         SC_CLOCK => 1_000_000,
         SC_PAGESIZE => syscall::PAGE_SIZE as c_long,
         SC_IOV_MAX => 1024,
-        // Those that the kernel could not start are in nobody's list.
+        // Those that the kernel could not start are in no list.
         SC_NPROCESSORS_CONF | SC_NPROCESSORS_ONLN => errno::give(processors()),
         _ => errno::fail(EINVAL),
     }

@@ -23,7 +23,7 @@ const KEYS: usize = 64;
 /// How often the destructors of a thread's values are called while they set new ones.
 const DESTRUCTOR_ROUNDS: usize = 4;
 
-/// What `pthread_t` points to: shared by the thread itself and whoever may join it.
+/// What `pthread_t` points to: shared by the thread itself and the thread that may join it.
 pub struct Record {
     /// Taken by the one that joins or detaches; none for the first thread.
     handle: Shared<Option<JoinHandle<Value>>>,
@@ -370,7 +370,7 @@ pub unsafe extern "C" fn pthread_detach(thread: *const Record) -> c_int {
     match unsafe { &*thread }.handle.with(Option::take) {
         Some(handle) => {
             drop(handle);
-            // SAFETY: the share of the one who could have joined.
+            // SAFETY: the share of the thread that could have joined.
             drop(unsafe { Arc::from_raw(thread) });
             0
         }
@@ -462,7 +462,7 @@ fn run_destructors() {
     }
 }
 
-/// Nothing is cancelled here; who asks for it finds out.
+/// Nothing is cancelled here; a caller that asks for it gets an error.
 #[unsafe(no_mangle)]
 extern "C" fn pthread_cancel(_thread: *const Record) -> c_int {
     syscall::error::ENOSYS

@@ -126,7 +126,7 @@ pub unsafe fn with<T>(file: *mut File, action: impl FnOnce(&mut State) -> T) -> 
 /// Closes a stream and its descriptor.
 ///
 /// # Safety
-/// `file` is an open stream that nobody uses any more.
+/// `file` is an open stream that is not used any more.
 pub unsafe fn close(file: *mut File) -> Result<()> {
     OPEN.with(|open| open.retain(|known| *known != file));
     // SAFETY: the caller gives it up.
@@ -216,7 +216,7 @@ impl State {
             return self.fail(EBADF);
         }
         self.flush()?;
-        // Somebody who waits for an answer has first seen the question.
+        // A prompt must be shown before its answer is waited for.
         if self.number == 0 {
             let output = standard_output();
             if !output.is_null() {

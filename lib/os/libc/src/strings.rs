@@ -12,7 +12,7 @@ use crate::malloc;
 /// The bytes of a string, the zero byte not included.
 ///
 /// # Safety
-/// `text` is a string, and nobody writes to it as long as the result is used.
+/// `text` is a string, and it is not written to as long as the result is used.
 pub unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(text) }.to_bytes()

@@ -22,7 +22,8 @@ impl<T> Shared<T> {
         Self(Mutex::new(Holder(value)))
     }
 
-    /// Runs `action` on the value while nobody else does; it must not take long nor come back here.
+    /// Runs `action` on the value while no other thread does; it must not take long nor come back
+    /// here.
     pub fn with<R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
         action(&mut self.0.lock().0)
     }

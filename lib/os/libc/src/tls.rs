@@ -88,7 +88,7 @@ fn image() -> Image {
             let (address, size) = (entry.address as usize, entry.memory_size as usize);
             let align = (entry.align as usize).max(1);
             let gap = address.wrapping_add(size).wrapping_neg() & (align - 1);
-            // SAFETY: the loader put that many bytes there; nobody writes to the image.
+            // SAFETY: the loader put that many bytes there; the image is not written to.
             let data = unsafe {
                 core::slice::from_raw_parts(address as *const u8, entry.file_size as usize)
             };
@@ -111,7 +111,7 @@ pub struct Block {
     control: *mut Control,
 }
 
-// SAFETY: the block is plain memory; who holds it decides who may use it.
+// SAFETY: the block is plain memory; its holder decides which threads may use it.
 unsafe impl Send for Block {}
 
 impl Block {

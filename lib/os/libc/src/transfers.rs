@@ -1,5 +1,5 @@
 //! What files have beside `files.rs`: transfers at a position, lengths, other names, and files with
-//! names that nobody has taken.
+//! names that are not taken.
 
 use alloc::string::String;
 use core::ffi::{c_char, c_int, c_long, c_void};
@@ -142,7 +142,7 @@ unsafe fn with_free_name(
     Err(Error::new(EEXIST))
 }
 
-/// Opens a file that nobody else has.
+/// Opens a file that no other process has.
 fn open_new(path: &str) -> Result<c_int> {
     open_path(path, (O_RDWR | O_CREAT | O_EXCL) as c_int, 0o600)
 }

@@ -33,7 +33,7 @@ const NAME: &CStr = c"root";
 /// No password is kept here.
 const PASSWORD: &CStr = c"x";
 
-/// A constant as C's structures have texts; nobody may write to it.
+/// A constant in the form of texts in C's structures; programs may not write to it.
 const fn text(text: &'static CStr) -> *mut c_char {
     text.as_ptr().cast_mut()
 }

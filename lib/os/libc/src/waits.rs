@@ -242,7 +242,7 @@ unsafe extern "C" fn pthread_spin_trylock(lock: *mut u32) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_spin_lock(lock: *mut u32) -> c_int {
-    /// Looks before another thread gets the processor: whoever has the lock may need it.
+    /// Polls before another thread gets the processor: the holder of the lock may need it.
     const LOOKS: u32 = 100;
     let mut looks = 0;
     // SAFETY: the same contract.
@@ -265,7 +265,7 @@ unsafe extern "C" fn pthread_spin_unlock(lock: *mut u32) -> c_int {
 }
 
 /// `sem_t`: the count in the low half of a word, those that wait in the high one. Both change at
-/// once: who is let through may give the semaphore up while its poster is still in `sem_post`.
+/// once: the woken thread may free the semaphore while its poster is still in `sem_post`.
 type Semaphore = AtomicU64;
 
 const WAITER: u64 = 1 << 32;

@@ -269,7 +269,7 @@ extern "C" fn wctob(wide: WideOrEnd) -> c_int {
 /// The characters of a wide string, the zero not included.
 ///
 /// # Safety
-/// It is one, and nobody writes to it meanwhile.
+/// It is one, and it is not written to meanwhile.
 unsafe fn wides<'a>(text: *const Wide) -> &'a [Wide] {
     // SAFETY: the caller's promise.
     unsafe { slice::from_raw_parts(text, wcslen(text)) }

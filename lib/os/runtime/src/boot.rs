@@ -51,7 +51,7 @@ core::arch::global_asm!(
     start = sym boot,
 );
 
-/// The stack, above a page that nobody can touch once [`protect`] has run.
+/// The stack, above a page without access once [`protect`] has run.
 #[repr(C, align(4096))]
 struct Stack {
     guard: [u8; PAGE_SIZE],
@@ -143,7 +143,7 @@ fn protect(text_end: usize, constants_end: usize, end: usize) -> Result<()> {
         if from < to {
             let words = [from, to - from, rights.bits(), 0, 0, 0];
             // SAFETY: code, constants, data and files keep the rights with which this program uses
-            // them; the page below the stack is used by nobody.
+            // them; the page below the stack is not used.
             unsafe { sys::call(syscall::SYS_MPROTECT, words) }?;
         }
     }

@@ -80,7 +80,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
 pub fn read(source: &mut dyn ReadAt) -> Result<Program> {
     let bad = || Error::new(ENOEXEC);
     let mut header = [0; 64];
-    // A short file is no program; other errors (a directory, a dead scheme) are told as they are.
+    // A short file is no program; other errors (a directory, a dead scheme) are passed on.
     let short_is_bad = |error: Error| if error.errno == EIO { bad() } else { error };
     source.read_at(0, &mut header).map_err(short_is_bad)?;
     // Magic, 64 bit, little endian; type executable, machine x86-64.

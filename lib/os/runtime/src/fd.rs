@@ -336,7 +336,7 @@ pub fn send_fd(fd: usize, sent: usize, keep: bool, metadata: &[u64]) -> Result<u
 }
 
 /// Receives one descriptor through `fd`, into the upper table: the only table into which every
-/// kernel version delivers descriptors that come out of a pipe. EPIPE: nobody can send any more.
+/// kernel version delivers descriptors that come out of a pipe. EPIPE: there is no sender any more.
 pub fn receive_fd_upper(fd: usize, metadata: &[u64]) -> Result<usize> {
     let mut payload = [usize::MAX];
     // SAFETY: the payload is one live word.

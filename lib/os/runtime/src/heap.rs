@@ -1,5 +1,5 @@
 //! The global allocator: `talc` over anonymous memory that grows in chunks, each between two pages
-//! that nobody can touch: who runs over the end of a chunk ends there.
+//! without access: a program that runs over the end of a chunk is killed there.
 //!
 //! Memory is never returned to the kernel before the process ends; reservations are kept small
 //! because copying an address space costs time by reserved size on the upstream kernel.

@@ -91,7 +91,7 @@ macro_rules! main {
     };
 }
 
-/// Prints to standard output; errors are ignored as there is nobody to tell.
+/// Prints to standard output; errors are ignored because they cannot be reported.
 #[macro_export]
 macro_rules! print {
     ($($arg:tt)*) => { $crate::io::print_to(1, ::core::format_args!($($arg)*)) };

@@ -65,7 +65,7 @@ pub(crate) fn set_fds(process: usize, thread: usize, namespace: usize, filetable
     FILETABLE.store(filetable, Ordering::Relaxed);
 }
 
-/// The process id, 0 as long as nobody asked the process manager.
+/// The process id, 0 until the process manager was asked.
 pub(crate) fn pid() -> usize {
     PID.load(Ordering::Relaxed)
 }

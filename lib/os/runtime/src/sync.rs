@@ -15,7 +15,8 @@ impl spin::RelaxStrategy for YieldNow {
     }
 }
 
-/// A mutual exclusion lock for critical sections of a few instructions. On one processor, who waits
-/// is behind a thread that was preempted between them, and giving way lets it finish. On several,
-/// the holder may be running: then the call, which returns at once, is the pause between two looks.
+/// A mutual exclusion lock for critical sections of a few instructions. On one processor, a waiting
+/// thread is behind a thread that was preempted between them, and giving way lets it finish. On
+/// several, the holder may be running: then the call, which returns at once, is the pause between
+/// two looks.
 pub type Mutex<T> = spin::mutex::SpinMutex<T, YieldNow>;

@@ -13,8 +13,8 @@ use syscall::flag::ContextStatus;
 use crate::sync::{Mutex, Signal};
 use crate::{fd, heap, spawn, state, sys};
 
-/// Stack of a thread in bytes unless told otherwise; pages are made when they are touched. Below
-/// and above it lies a page that nobody can touch.
+/// Default stack of a thread in bytes; pages are made when they are touched. Below
+/// and above it lies a page without access.
 const STACK_SIZE: usize = 256 * 1024;
 
 core::arch::global_asm!(
@@ -46,7 +46,7 @@ unsafe extern "C" {
 /// What a new thread finds on its stack.
 struct Start {
     main: Box<dyn FnOnce() + Send>,
-    /// Set when the thread has run, for whoever joins.
+    /// Set when the thread has run, for the thread that joins it.
     done: Arc<Signal>,
     /// The thread's own handle.
     thread: usize,

@@ -103,7 +103,7 @@ struct Handle {
     inode: Inode,
     /// The `O_*` flags it was opened with.
     flags: usize,
-    /// Who opened it: later requests do not always tell.
+    /// Its opener: later requests do not always name their user.
     user: User,
 }
 
@@ -124,7 +124,7 @@ impl RamFs {
         self.last_handle
     }
 
-    /// The caller, or who opened the handle when the request does not tell.
+    /// The caller, or the handle's opener when the request does not name its user.
     fn user(&self, id: usize, ctx: &CallerCtx) -> Result<User> {
         if ctx.uid == NO_ID {
             return Ok(self.handle(id)?.user);

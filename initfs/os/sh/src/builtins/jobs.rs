@@ -62,7 +62,7 @@ impl<S: System> Shell<S> {
             .position(|job| job.processes.iter().any(|(id, _)| *id == pid)))
     }
 
-    /// Waits for one job, the newest one unless told otherwise, as for a command in the foreground.
+    /// Waits for one job, by default the newest one, as for a command in the foreground.
     pub(super) fn bring_forward(&mut self, rest: &[String]) -> Run {
         self.reap();
         let found = match rest {

@@ -83,7 +83,7 @@ impl<S: System> Shell<S> {
     }
 
     /// Reads one line without its end; `None` at the end of the input. Byte by byte, because what
-    /// follows the line belongs to others who read the same file.
+    /// follows the line belongs to other readers of the same file.
     pub(crate) fn read_line(&mut self) -> Result<Option<Vec<u8>>, String> {
         let file = match &self.descriptors[0] {
             Some(Handle::File(file)) => file.clone(),

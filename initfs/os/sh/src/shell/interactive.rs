@@ -1,4 +1,4 @@
-//! What a shell does for the person who types.
+//! The interactive shell: prompts, history and completion.
 
 use alloc::format;
 use alloc::string::String;
@@ -32,7 +32,7 @@ impl<S: System> Shell<S> {
         self.history.push(line.into());
     }
 
-    /// Reads a line; words are completed for who types it.
+    /// Reads a line; words are completed while it is typed.
     pub(crate) fn read_typed_line(&mut self) -> Result<Option<Vec<u8>>, String> {
         let completer = match &self.descriptors[0] {
             Some(Handle::File(file)) if self.interactive => {

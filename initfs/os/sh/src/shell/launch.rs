@@ -99,7 +99,8 @@ impl<S: System> Shell<S> {
             environment: &environment,
             descriptors: &open,
         };
-        // A subshell in this process must leave the shell alive, and so must who collects output.
+        // A subshell in this process must leave the shell alive, and so must one whose output is
+        // collected.
         if replace && self.subshells == 0 && drains.is_empty() {
             let error = self.system.replace(&program);
             return Err(fail(self, error));

@@ -70,7 +70,7 @@ impl<S: System> Shell<S> {
                 if status.is_none() {
                     match self.system.wait(*pid, false) {
                         Ok(known) => *status = known,
-                        // It cannot be waited for any more: somebody else did.
+                        // It cannot be waited for any more: another thread did.
                         Err(_) => *status = Some(127),
                     }
                 }

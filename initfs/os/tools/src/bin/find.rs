@@ -17,7 +17,7 @@ runtime::main!(main);
 enum Test {
     Name(String),
     Directory(bool),
-    /// More (`true`) or less than so many bytes.
+    /// More (`true`) or less than this number of bytes.
     Size(bool, u64),
 }
 

@@ -1,4 +1,4 @@
-//! `yes [word…]`: writes the words for ever, or until nobody reads.
+//! `yes [word…]`: writes the words for ever, or until there is no reader.
 #![no_std]
 #![no_main]
 

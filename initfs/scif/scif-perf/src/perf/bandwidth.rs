@@ -291,7 +291,8 @@ fn local(settings: &Settings) -> Result {
     }
 }
 
-/// One stream after the other, each of so many messages that a repetition has several.
+/// One stream after the other, each of a number of messages that gives a repetition several
+/// streams.
 fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) -> Result {
     const RUNS: u64 = 5;
     let session = Session::open(settings)?;

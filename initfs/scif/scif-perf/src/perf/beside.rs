@@ -1,8 +1,8 @@
 //! What round trips and registering cost beside a thread that only computes: on no node, on the own
 //! one, on the server's.
 //!
-//! Each value is the mean of a repetition, not its median: who waits for the processor now and then
-//! waits long, and a median would not show it.
+//! Each value is the mean of a repetition, not its median: a program that waits for the processor
+//! now and then waits long, and a median would not show it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

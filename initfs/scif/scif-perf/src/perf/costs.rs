@@ -150,7 +150,7 @@ fn mapping(settings: &Settings) -> Result {
     session.release()
 }
 
-/// The port whose connections nobody uses.
+/// The port whose connections stay unused.
 pub fn idle_port(settings: &Settings) -> PortId {
     PortId::new(settings.server.node(), settings.server.port() + 1)
 }
@@ -175,7 +175,7 @@ struct Start {
     go: AtomicU64,
 }
 
-/// Round trips by so many pairs at once, in round trips per second of all together.
+/// Round trips by a number of pairs at once, in round trips per second of all together.
 fn together(settings: &Settings, pairs: u64, wait: Wait) -> Result {
     const WARM_UP: u64 = 20;
     let session = Session::open(settings)?;

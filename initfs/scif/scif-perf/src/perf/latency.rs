@@ -95,7 +95,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Throws first, so many times, and catches what comes back; `after` each round.
+    /// Throws first, `rounds` times, and catches what comes back; `after` each round.
     ///
     /// # Errors
     /// When a ball does not come.
@@ -120,7 +120,7 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// Throws back what the other side throws, so many times.
+    /// Throws back what the other side throws, `rounds` times.
     ///
     /// # Errors
     /// When a ball does not come.
@@ -184,7 +184,7 @@ fn ping(settings: &Settings, test: &str, size: u64) -> Result {
     Ok(())
 }
 
-/// Plays so many rounds through mapped windows; the nanoseconds of each.
+/// Plays `rounds` rounds through mapped windows; the nanoseconds of each.
 pub type Play<'a> = &'a mut dyn FnMut(u64) -> Result<Vec<f64>>;
 
 /// How many rounds make a repetition, after some that do not count.

@@ -1,4 +1,4 @@
-//! The program: its options, its two roles, and how results are told.
+//! The program: its options, its two roles, and the form of its results.
 
 mod bandwidth;
 mod beside;
@@ -61,7 +61,7 @@ examples:
   scif-perf 0 --test ring_rtt+msg_rtt --size 64 --poll  (on node 0: inside the node)
   scif-perf 1 --test idle --max 1000";
 
-/// The server's port unless told otherwise; as root's it is free of anybody's surprise.
+/// The server's default port; only root may bind it, so no other program has it.
 const PORT: Port = 1200;
 /// How far behind it the port of another program's tests is.
 const EXTRA: Port = 2;

@@ -51,7 +51,7 @@ pub fn serve(port: Port) -> Result {
     Ok(())
 }
 
-/// Waits until somebody connects, or the server shall end.
+/// Waits until a client connects, or the server shall end.
 fn wait_for_stop(listener: &Listener, shared: &Shared) {
     let readiness = scif::Readiness::IN;
     while !shared.stopped.load(Ordering::Acquire) {
@@ -63,7 +63,7 @@ fn wait_for_stop(listener: &Listener, shared: &Shared) {
     }
 }
 
-/// Accepts connections that nobody uses.
+/// Accepts connections that stay unused.
 fn keep(listener: &Listener, shared: &Shared) {
     loop {
         match listener.accept() {

@@ -26,7 +26,8 @@ pub struct Session<'a> {
 const PATIENCE: Duration = Duration::from_secs(20);
 const SILENT: Duration = Duration::from_secs(1);
 
-/// Connects, and tries again for 20 s while nobody listens there yet, or the node is still to boot.
+/// Connects, and tries again for 20 s while no server listens there yet, or the node is still to
+/// boot.
 pub fn connect(to: PortId) -> Result<Endpoint> {
     let (node, port) = (to.node(), to.port());
     let patiently = |patience| Options::new().patience(patience).connect(to);

@@ -3,7 +3,7 @@
 //!
 //! A turn is one repetition. First every test prepares itself, one after the other, then all make
 //! their first repetition, and so on; the i-th repetitions of all are neighbours. One that ends or
-//! fails is left out from then on. Who waits sleeps: nothing runs beside the measured test.
+//! fails is left out from then on. A waiting test sleeps: nothing runs beside the measured test.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -58,7 +58,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whose turn is next: the own one again when nobody else is left.
+    /// The test whose turn is next: the same one again when no other is left.
     fn next(&self) -> usize {
         let count = self.bells.len();
         let others = (1..count).map(|step| (self.own + step) % count);

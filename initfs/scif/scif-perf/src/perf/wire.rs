@@ -30,7 +30,7 @@ pub enum Verb {
     Ping = 7,
     /// Take all windows back.
     Release = 8,
-    /// Register the first page of the window so many more times that there are `count` windows;
+    /// Register the first page of the window again until there are `count` windows;
     /// the answer is the offset of the last one.
     Multiply = 9,
     /// Close the connections of the idle port; the answer is how many there were.
@@ -211,7 +211,7 @@ pub struct Channel<'a> {
 
 impl Channel<'_> {
     /// Prepares for round trips. A blocking call looks for a while before it sleeps, and would see
-    /// the answer of a peer that looks as well: who measures sleeping has to sleep at once.
+    /// the answer of a peer that looks as well: a test that measures sleeping has to sleep at once.
     pub fn begin_echo(&self) {
         self.endpoint.set_waiting(match self.wait {
             Wait::Block => Waiting::Sleep,

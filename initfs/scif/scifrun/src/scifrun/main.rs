@@ -119,7 +119,7 @@ mod client {
             let endpoint = Endpoint::open().map_err(failed)?;
             match endpoint.bind(port) {
                 Ok(_) => {}
-                // Somebody has it.
+                // Another process has it.
                 Err(scif::Error::Scif(Errno::InvalidArgument)) => continue,
                 Err(scif::Error::Scif(Errno::AccessDenied)) => {
                     return Err(unreached("only root may run programs on other nodes"));
@@ -160,7 +160,7 @@ mod client {
         Ok(connection.send(Kind::Start, &[]))
     }
 
-    /// Has a thread pass standard input on; it is told through the pipe how much was taken.
+    /// Has a thread pass standard input on; the pipe carries the number of bytes that were taken.
     fn pass_input(connection: &Arc<Connection>) -> Result<Fd, Error> {
         let taken = Fd::open("/scheme/pipe", O_CLOEXEC, 0)?;
         let credit = Fd::new(libredox::call::dup(taken.raw(), b"write")?);
@@ -185,7 +185,7 @@ mod client {
                 Ok(0) => break,
                 Ok(count) => {
                     if connection.send(Kind::Stdin, &block[..count]).is_err() {
-                        // Whoever listens hears of it.
+                        // A listener gets an event.
                         return;
                     }
                     window -= count;
@@ -233,7 +233,7 @@ mod client {
                     Kind::Taken => {
                         let count = protocol::decode_number(&payload)?;
                         if let Some(credit) = &self.credit {
-                            // At the end of the input nobody wants to know any more.
+                            // At the end of the input the number is not needed any more.
                             let _ = io::write_all(credit.raw(), &count.to_ne_bytes());
                         }
                     }
@@ -290,7 +290,7 @@ mod client {
         })
     }
 
-    /// Writes what came; who reads it and has gone ends the run.
+    /// Writes what came; a reader that has gone ends the run.
     fn write(stream: &mut impl Write, bytes: &[u8]) {
         if stream.write_all(bytes).is_err() {
             process::exit(STATUS_NO_FILE);

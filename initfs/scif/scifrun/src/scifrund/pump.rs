@@ -99,8 +99,8 @@ fn read(file: &Fd, block: &mut [u8]) -> Read {
 }
 
 impl Output {
-    /// Passes everything on: output until all who have it have ended, then the files, then the
-    /// status.
+    /// Passes everything on: output until all processes that have it open have ended, then the
+    /// files, then the status.
     ///
     /// # Errors
     /// The client is gone.

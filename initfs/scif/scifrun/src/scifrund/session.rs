@@ -35,7 +35,7 @@ type Outcome<T> = core::result::Result<T, Failure>;
 /// Serves the connection behind the descriptor.
 pub fn main(fd: usize) -> i32 {
     let connection = Arc::new(Connection::new(Endpoint::from_file(Fd::new(fd))));
-    // Whoever ends the run ends all of it.
+    // The end of the run ends all its processes.
     let led = process::lead_group();
     let begun = led.map_err(Failure).and_then(|()| begin(&connection));
     let session = match begun {
@@ -119,7 +119,7 @@ fn begin(connection: &Arc<Connection>) -> Outcome<Answer<Session>> {
         return Err(Malformed.into());
     }
     let request = Request::decode(&payload)?;
-    // From here on everything happens with the rights of the user who is to be served.
+    // From here on everything happens with the rights of the user to be served.
     if let Err(error) = process::set_own_ids(request.uid, request.gid) {
         return Ok(Err(refusal("becoming the user", error)));
     }

@@ -292,7 +292,7 @@ const LENGTH_AT_THE_END: u8 = 2;
 const MULTIPLE_FDS: usize = 1 << 17;
 
 /// Which form this kernel has. It is found out by a request to a descriptor that does not exist:
-/// the newer form's flag is EINVAL where nobody knows it, and so can an answer of a scheme be.
+/// the newer form's flag is EINVAL where it is not known, and so can an answer of a scheme be.
 fn multiple_form() -> u8 {
     match MULTIPLE.load(Ordering::Relaxed) {
         0 => {

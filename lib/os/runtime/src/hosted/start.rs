@@ -19,7 +19,7 @@ use crate::env;
 pub unsafe fn run(count: i32, words: *const *const c_char, main: fn() -> i32) -> i32 {
     let count = usize::try_from(count).unwrap_or(0);
     let text = |index: usize| {
-        // SAFETY: the caller promises so many pointers to such strings.
+        // SAFETY: the caller promises that number of pointers to such strings.
         let word = unsafe { CStr::from_ptr(words.add(index).read()) };
         String::from_utf8_lossy(word.to_bytes()).into_owned()
     };
@@ -33,7 +33,7 @@ pub unsafe fn run(count: i32, words: *const *const c_char, main: fn() -> i32) ->
     main()
 }
 
-/// A daemon must not be killed because nobody reads what it writes: the write says EPIPE.
+/// A daemon must not be killed for want of a reader of what it writes: the write says EPIPE.
 fn ignore_broken_pipes() {
     // SAFETY: zeros are an action without flags and with an empty mask.
     let mut action: SigAction = unsafe { core::mem::zeroed() };

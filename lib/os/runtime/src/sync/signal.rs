@@ -1,4 +1,5 @@
-//! A signal to sleep for, on a futex. Who has the standard library has its condition variables.
+//! A signal to sleep for, on a futex. Programs with the standard library have its condition
+//! variables.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,7 +8,7 @@ use syscall::{FUTEX_WAIT, FUTEX_WAKE, SYS_FUTEX, TimeSpec};
 use crate::sys;
 use crate::time::Instant;
 
-/// Something that happens once, for whoever sleeps until then.
+/// An event that happens once, for threads that sleep until then.
 #[derive(Default)]
 pub struct Signal(AtomicU32);
 
@@ -17,10 +18,11 @@ impl Signal {
         Self(AtomicU32::new(0))
     }
 
-    /// Sets it and wakes everybody who waits. What was done before is visible to them.
+    /// Sets it and wakes all waiting threads. What was done before is visible to them.
     pub fn set(&self) {
         self.0.store(1, Ordering::Release);
-        // SAFETY: the word is alive; waking needs nothing else, and nobody to wake is no error.
+        // SAFETY: the word is alive; waking needs nothing else, and having no thread to wake is no
+        // error.
         let _ = unsafe { self.futex(FUTEX_WAKE, usize::MAX >> 1, 0) };
     }
 
