@@ -180,7 +180,7 @@ fn raw_access_reads_and_writes_parts_of_words() {
     let mut word = [0; 4];
     assert_eq!(client.access(access, &mut word, [1, place | 0x3c]), Ok(4));
     assert_eq!(word, [0x5a, 1, 0, 0]);
-    // Nobody there: all ones, as on the bus.
+    // No device: all ones, as on the bus.
     assert_eq!(client.access(access, &mut word, [1, 9 << 20]), Ok(4));
     assert_eq!(word, [0xff; 4]);
     for (metadata, errno) in [

@@ -52,9 +52,9 @@ const SELF_TEST_PASSED: u8 = 0xAA;
 
 /// Bytes of former times that are thrown away, at most.
 const STALE: usize = 64;
-/// How often a keyboard is told something that it did not understand.
+/// How often a command is repeated to a keyboard that did not understand it.
 const ATTEMPTS: usize = 3;
-/// Keys that were under way when a keyboard was told something, at most.
+/// Keys that were under way when a keyboard was sent a command, at most.
 const UNDER_WAY: usize = 8;
 /// How often a controller may fail its self-test until that is believed, and the time between.
 const SELF_TESTS: usize = 5;
@@ -184,7 +184,7 @@ pub fn set_up(ports: &mut impl Ports) -> Result<State, Fault> {
     flush(ports);
 
     // Not every controller shows in its configuration that both were just turned off, and a byte of
-    // the mouse, which nobody reads, would keep those of the keyboard from coming.
+    // the mouse, which is not read, would keep those of the keyboard from coming.
     let off = KEYBOARD_OFF | MOUSE_OFF;
     let interrupts = KEYBOARD_INTERRUPT | MOUSE_INTERRUPT;
     let quiet = (ask(ports, READ_CONFIGURATION)? | off) & !interrupts;

@@ -1,6 +1,6 @@
 //! From scan codes of set 1 to the bytes a terminal sends for the same keys (US layout).
 //!
-//! A code with its highest bit set is a key let go. `0xE0` comes before the codes of keys that
+//! A code with its highest bit set is a key released. `0xE0` comes before the codes of keys that
 //! older keyboards did not have, `0xE1` before those of the pause key.
 
 /// Most bytes that one key makes.

@@ -73,7 +73,7 @@ impl Store for Blocks {
         if let Blocks::Remote(memory) = self {
             memory.flush().map_err(system)?;
         }
-        // Whether the node was there until now: else nobody knows where the writes went.
+        // Whether the node was there until now: else it is not known where the writes went.
         let lost = self.endpoint().readiness(Readiness::empty());
         if lost.is_ok_and(|lost| lost.is_empty()) {
             Ok(())

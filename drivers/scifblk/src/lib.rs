@@ -2,9 +2,9 @@
 //!
 //! A node that has memory to spare offers it as a disk (`scifblk serve`): pinned pages, registered
 //! with every connection that comes to [`PORT`]. The other nodes' driver (`scifblk attach`)
-//! connects, is told where the pages are, refers to them (`scif_get_pages`) and maps them; from
+//! connects, learns where the pages are, refers to them (`scif_get_pages`) and maps them; from
 //! then on each read and write of a block is a plain copy from or to the memory of that node, with
-//! nobody in between. Disks come and go with their nodes and servers.
+//! no daemon in between. Disks come and go with their nodes and servers.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

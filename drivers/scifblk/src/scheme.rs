@@ -137,7 +137,7 @@ impl<S: Store> SchemeSync for DiskScheme<S> {
         }
         let named = |node: &&Node| node.to_string() == name;
         let node = *self.disks.keys().find(named).ok_or(Error::new(ENOENT))?;
-        // Whoever may write to a disk owns what is on it.
+        // A user that may write to a disk owns what is on it.
         if ctx.uid != 0 {
             return Err(Error::new(EACCES));
         }

@@ -22,7 +22,7 @@ const FIRST_FD: usize = 0;
 const FDS: usize = 48;
 /// A descriptor number that the calls seldom hit, for the end of a round.
 const LAST_SLOT: usize = 60_000;
-/// A round that keeps more pages than this is told.
+/// A round that keeps more pages than this is reported.
 const FEW: u64 = 12;
 /// Bytes of memory the calls play with.
 const ARENA: usize = 16 * PAGE_SIZE;

@@ -396,7 +396,7 @@ fn interruptions(suite: &Suite, server: &Server<'_>) {
             )?;
             server.answer(&sqe, Ok(3))?;
             expect("read", client.finish()?, Ok(3))?;
-            // the Cancel was sent or not, depending on who ran first
+            // the Cancel was sent or not, depending on which ran first
             server.close_after_cancel(fd, number)
         },
     );
@@ -567,7 +567,7 @@ enum Several {
 }
 
 impl Several {
-    /// The first word of the request, its flag and its sixth word, for a list of so many.
+    /// The first word of the request, its flag and its sixth word, for a list of this length.
     fn words(self, list: usize, count: usize) -> (usize, usize, usize) {
         match self {
             Self::Length => (list, 1 << 17, count * size_of::<usize>()),

@@ -1,4 +1,4 @@
-//! The list of checks and how a result is told: one line per check, one line of totals.
+//! The list of checks and the form of results: one line per check, one line of totals.
 
 use crate::sys::{self, Outcome};
 use alloc::{format, string::String};
@@ -67,7 +67,7 @@ impl Suite {
             .unwrap_or(usize::MAX - 1)
     }
 
-    /// A descriptor number that nobody has used.
+    /// A descriptor number that was never used.
     pub fn slot(&self) -> usize {
         self.next_slot.replace(self.next_slot.get() + 1)
     }

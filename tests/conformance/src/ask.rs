@@ -218,7 +218,7 @@ impl Bench<'_> {
         Ok((endpoint, at))
     }
 
-    /// A free port of a side's node, where nobody listens.
+    /// A free port of a side's node, without a listener.
     ///
     /// # Errors
     /// Those of the calls.
@@ -307,7 +307,7 @@ impl Bench<'_> {
         self.gives(memory.check(at, length, seed), -1)
     }
 
-    /// Makes `active` a connector whose request nobody has answered: to the listener returned.
+    /// Makes `active` a connector whose request is not answered: to the listener returned.
     ///
     /// # Errors
     /// Those of the calls.

@@ -9,14 +9,14 @@ use scif_abi::{Error, PortId};
 
 use crate::call::{Call, Counts, Errno, Reply};
 
-/// Who makes a call.
+/// The program that makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Root, on the first node.
     A,
     /// Root, on the second node; in one node a second process.
     B,
-    /// A user who is not root, on the first node.
+    /// A user other than root, on the first node.
     User,
 }
 
@@ -76,10 +76,10 @@ pub trait Driver {
     fn pause(&mut self) -> bool;
 }
 
-/// A call and who makes it.
+/// A call and the program that makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Who.
+    /// The program.
     pub side: Side,
     /// What.
     pub call: Call,

@@ -124,7 +124,7 @@ calls! {
     PollTwo = 22 { slot: u32, other: u32, events: u32, timeout_ms: i32, }
     /// `scif_get_node_ids` with room for `room` ids. Extra words: the own node, then those stored.
     NodeIds = 23 { room: u32, }
-    /// Memory of so many pages, zeroed, which can be registered.
+    /// Memory of this number of pages, zeroed, which can be registered.
     Allocate = 24 { memory: u32, pages: u32, }
     /// Gives memory back. What is registered of it stays registered.
     Free = 25 { memory: u32, }

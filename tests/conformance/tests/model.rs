@@ -141,7 +141,7 @@ fn memory_slot(memory: usize) -> u32 {
     (MEMORY_SLOT + memory) as u32
 }
 
-/// The call of an op, in the model's present state, and who makes it.
+/// The call of an op, in the model's present state, and the program that makes it.
 fn call_of(model: &Model, op: &Op) -> (Side, Call) {
     let of = |slot: usize| (side(node_of(slot)), slot as u32);
     let own = |slot: usize, memory: usize| memory_slot(node_of(slot) * MEMORIES + memory);

@@ -271,7 +271,7 @@ impl Play {
                 self.say(NodeMessage::ALLOC_REQUEST, words, ports);
             }
             8 => {
-                // Stores into a queue pair that the victim has told of, or the node's own.
+                // Stores into a queue pair that the victim has announced, or the node's own.
                 let pair = match bool::arbitrary(input)? {
                     true => self.peer.other_qp,
                     false => *input.choose(&self.seen)?,

@@ -35,7 +35,7 @@ impl Client {
     }
 
     /// The next word; `None` when the server has closed the connection. The descriptor that comes
-    /// with it is closed by the system, as nobody takes it.
+    /// with it is closed by the system, because it is not taken.
     fn word(&mut self) -> Option<i64> {
         let mut bytes = [0; 8];
         self.stream.read_exact(&mut bytes).ok()?;
@@ -58,7 +58,8 @@ impl Client {
     }
 }
 
-/// All that a client hears: version, own number, memory, the doorbells of the peer and its own.
+/// All that is sent to a client: version, own number, memory, the doorbells of the peer and its
+/// own.
 fn introduction(node: usize) -> impl Iterator<Item = i64> {
     let (own, peer) = (node as i64, 1 - node as i64);
     let doorbells = [[peer; VECTORS], [own; VECTORS]];

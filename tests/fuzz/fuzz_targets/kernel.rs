@@ -413,7 +413,7 @@ fn events(input: &mut Unstructured<'_>) -> Result<()> {
             3 => {
                 let mut told = Vec::new();
                 registry.trigger(file, flags, 1, |notice| told.push(notice));
-                // Everybody who watches the file itself hears of it, once.
+                // Each watcher of the file itself gets one event.
                 for (&(watched, queue, id), wanted) in &model {
                     let wanted = wanted & flags;
                     let heard = |notice: &&kernel_core::events::Notice| {

@@ -19,7 +19,7 @@ const WORDS: [Word; 4] = [
     Word::RoomArmed,
 ];
 
-/// One direction: who puts, who takes, and the bytes between them.
+/// One direction: its producer, its consumer, and the bytes between them.
 struct Lane {
     producers: [Producer; 2],
     consumers: [Consumer; 2],
@@ -76,7 +76,7 @@ impl Lane {
                 let mut buffer = vec![0; count];
                 let moved = consumer.receive(to, HOLDER, &mut buffer);
                 let moved = moved.expect("all by the rules");
-                // Nobody has to be told of what is there but was not looked for.
+                // A notification is due only for a side that has polled.
                 assert!(moved.bytes <= count.min(self.between.len()));
                 assert!(moved.bytes > 0 || count == 0 || self.between.is_empty());
                 let expected: Vec<u8> = self.between.drain(..moved.bytes).collect();
@@ -94,7 +94,7 @@ impl Lane {
             }
             5 => {
                 let room = producer.arm(from).expect("all by the rules");
-                // Room may be kept back; a writer who waits for it gets it with the next bytes.
+                // Room may be kept back; a writer that waits for it gets it with the next bytes.
                 assert!(
                     room.is_some_and(|room| room as usize + self.between.len() < ring as usize)
                 );

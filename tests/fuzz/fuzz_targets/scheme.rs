@@ -166,7 +166,7 @@ impl Play {
     /// A program sends its address space; often it says which pages are to be pinned.
     fn send(&mut self, node: usize, input: &mut Unstructured<'_>) -> Result<()> {
         let id = self.handle(node, input)?;
-        // The page that is nobody's, which is there, one that is not, or one that takes a while.
+        // The unused page, which is there, one that is not, or one that takes a while.
         let pages: Vec<u64> = (0..input.int_in_range(0..=4)?)
             .map(|_| input.choose(&[0, 0, 0, u64::MAX, LATE]).copied())
             .collect::<Result<_>>()?;

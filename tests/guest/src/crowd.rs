@@ -15,7 +15,7 @@ use crate::{settled, windows};
 /// The port `scif-crowd` listens on.
 pub const PORT: u16 = 3100;
 
-/// So many reports are kept, the newest: who compares pages must not find those of old ones.
+/// The number of newest reports that are kept: a comparison of pages must not see old ones.
 const REPORTS: usize = 64;
 
 /// Reports by the seed of their stream.
@@ -59,7 +59,7 @@ pub fn serve() -> scif::Result<()> {
         let started = thread::spawn(move || {
             if serve_one(&endpoint, &reports) {
                 ended.store(true, Ordering::Relaxed);
-                // The accept above waits for somebody.
+                // The accept above waits for a connection.
                 let _ = scif::connect(own);
             }
         });

@@ -1,7 +1,7 @@
 //! What the guest test programs share: checks and their report, connections, the peer program.
 //!
 //! Each program prints one line per check, `STEP <program> <check>: ok` or `…: FAIL <detail>`, and
-//! ends with status 0 only if all were ok. Those that need somebody at the other end take a node
+//! ends with status 0 only if all were ok. Those that need a peer take a node
 //! number and expect `scif-peer` to run there; without one they start it themselves on the own
 //! node.
 #![no_std]
@@ -115,7 +115,7 @@ fn unreachable_success() -> (Endpoint, Endpoint) {
     panic!("a connect succeeded that nobody had accepted")
 }
 
-/// Connects, and tries again for 20 s while nobody listens there yet or the node is not up.
+/// Connects, and tries again for 20 s while no endpoint listens there yet or the node is not up.
 ///
 /// # Errors
 /// The last one.

@@ -1,4 +1,4 @@
-//! Where this machine's frames are, by who has them, for tests that look for lost ones.
+//! This machine's frames by their holders, for tests that search for lost ones.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,7 +8,7 @@ use runtime::println;
 
 use crate::{Suite, at_rest, text};
 
-/// Frames in use, by who has them. One frame is 4 KiB.
+/// Frames in use, by holder. One frame is 4 KiB.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frames {
     free: u64,
@@ -69,7 +69,7 @@ impl Frames {
         before.free as i64 - self.free as i64
     }
 
-    /// Who has more frames than then, or fewer.
+    /// The holders that have more frames than then, or fewer.
     pub fn changes_since(&self, before: &Self) -> String {
         let count = |frames: &Self, name: &str| {
             let part = frames.parts.iter().find(|(part, _)| part == name);
@@ -91,7 +91,7 @@ impl Frames {
 }
 
 /// Looks until at most `most` frames fewer are free than `before` and nothing changes any more, and
-/// prints who has more or fewer. What was found is the next check's `before`.
+/// prints the holders that have more or fewer. What was found is the next check's `before`.
 pub fn check(suite: &mut Suite, name: &str, before: &mut Result<Frames, String>, most: i64) {
     let found = before.clone().and_then(|before| {
         let is_enough = |now: &Frames| now.lost_since(&before) <= most;

@@ -189,7 +189,7 @@ pub fn serve(port: u16) -> scif::Result<()> {
         let mut bytes = [0; size_of::<Request>()];
         match endpoint.recv(&mut bytes, RecvFlags::BLOCK) {
             Ok(count) if count == bytes.len() => {}
-            // Somebody who only tried whether anybody is here.
+            // A client that only tried whether the port is served.
             _ => continue,
         }
         let Ok(request) = Request::read_from_bytes(&bytes) else {
@@ -249,7 +249,7 @@ impl Peer {
         })
     }
 
-    /// A peer that somebody else has started.
+    /// A peer that another program has started.
     pub const fn known(at: PortId) -> Self {
         Self { at, child: None }
     }

@@ -208,7 +208,7 @@ pub fn compare(
     Ok(None)
 }
 
-/// The peer's end of a connection, told what to do.
+/// The peer's end of a connection, which follows orders.
 pub struct Remote {
     /// The own end.
     pub endpoint: Endpoint,

@@ -70,10 +70,10 @@ const CRAFTED: [u64; 12] = [
 struct Spoiler {
     memory: NodeMemory<Allocator>,
     random: Random,
-    /// One of so many writes is spoilt; 0: none.
+    /// One of this number of writes is spoilt; 0: none.
     one_in: u64,
     /// Places of the other node's queue pair of the present link: address and bytes. Others may
-    /// belong to somebody else by the time they are remembered, and this hardware lets a peer write
+    /// belong to another owner by the time they are remembered, and this hardware lets a peer write
     /// anywhere: to show that is no use.
     places: Vec<(NodeId, u64, usize)>,
     /// Index words are those of the node's own queue pair: there are no connections yet.
@@ -312,7 +312,7 @@ impl Hostile {
         })
     }
 
-    /// What a driver does in a turn of its loop. Nobody waits for interrupts here.
+    /// What a driver does in a turn of its loop. Interrupts are not waited for here.
     fn turn(&mut self) {
         let now = Instant::now().as_nanos();
         let (engine, memory) = (&mut self.engine, &mut self.memory);
@@ -469,7 +469,7 @@ impl Hostile {
         self.online()
     }
 
-    /// A link without mischief, over which the other node is told that this was all.
+    /// A link without mischief, over which the other node learns that this was all.
     fn good(&mut self) -> Result<(), String> {
         self.online()?;
         self.connect()?;

@@ -36,7 +36,7 @@ const TURN_NS: u64 = 10_000;
 /// Turns without an event after which time jumps to the next deadline.
 const QUIET_TURNS: u32 = 3;
 
-/// Who opens endpoints.
+/// The user that opens endpoints.
 pub const USER: Owner = Owner {
     process: 7,
     user: 1000,
@@ -126,7 +126,7 @@ impl Slot for ModelSlot {
     }
 }
 
-/// A kernel image with a header that tells the truth, of so many bytes.
+/// A kernel image of `bytes` bytes with a correct header.
 pub fn kernel(bytes: usize) -> Vec<u8> {
     let mut kernel: Vec<u8> = (0..bytes).map(|i| (i * 7 + (i >> 9)) as u8).collect();
     kernel[0x1f1] = 4;
@@ -364,7 +364,7 @@ impl Bed {
         self.is_online_with(2)
     }
 
-    /// Whether the host sees so many nodes, and the card is connected.
+    /// Whether the host sees this number of nodes, and the card is connected.
     pub fn is_online_with(&self, nodes: usize) -> bool {
         let there = self.engine.online_nodes().count() == nodes;
         there

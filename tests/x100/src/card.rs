@@ -116,7 +116,7 @@ pub struct Card {
     pub complaints: Vec<String>,
     /// What the host has done at all.
     pub accesses: Accesses,
-    /// How often it had drained gathered stores when it last told the card to look at what it had
+    /// How often it had drained gathered stores when it last had the card poll what it had
     /// stored.
     drains: u64,
     /// Resets so far.
@@ -168,7 +168,7 @@ impl Card {
     }
 
     /// The host tells the card to look at what it has stored, so it must have drained its stores at
-    /// least once since it told the card last. That it drains after the last of them, the exact
+    /// least once since it last rang the card. That it drains after the last of them, the exact
     /// counts of drains in the tests of messages and copies say.
     pub(crate) fn must_be_drained(&mut self, what: &str) {
         if core::mem::replace(&mut self.drains, drains()) == drains() {
@@ -404,7 +404,7 @@ impl Card {
             }
         } else if let Some(n) = index_of(offset, apicicr(0), 8, CARD_INTERRUPTS - 1) {
             if core::mem::take(&mut self.apic_read[n]) && value == self.apic[n] | ICR_SEND {
-                // Who is asked to end need not read anything.
+                // A system that is asked to end need not read anything.
                 if n != SHUTDOWN_INTERRUPT {
                     self.must_be_drained("APICICR");
                 }
@@ -454,7 +454,7 @@ impl Card {
         }
         for n in 0..HOST_CHANNELS {
             if value & dcr_enable(n) == 0 && self.is_busy(n) {
-                // Whether the copy it is at still arrives, nobody could say.
+                // It is not known whether the copy under way still arrives.
                 self.complain(format!("DCR: channel {n} is turned off while it works"));
             }
             if value & dcr_enable(n) == 0 {

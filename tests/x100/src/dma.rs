@@ -59,7 +59,7 @@ pub struct Done {
     pub bytes: u64,
     /// Interrupts that were lost, as their status descriptor did not follow one without.
     pub lost_interrupts: u64,
-    /// Times a channel stopped because of what it was told.
+    /// Times a channel stopped because of a wrong command.
     pub faults: u64,
     /// Times a channel stopped because the test said so.
     pub injected: u64,

@@ -32,7 +32,7 @@ struct Model {
     answers_after_ms: u32,
     /// What the mouse sends before each answer.
     mouse_talks: Option<u8>,
-    /// What the keyboard had sent when it was told something.
+    /// What the keyboard had sent when it got a command.
     held: Option<u8>,
     /// How often the keyboard asks to repeat.
     deaf: usize,

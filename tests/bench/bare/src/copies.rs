@@ -143,7 +143,7 @@ struct Copies {
 }
 
 impl Copies {
-    /// Copies so many bytes.
+    /// Copies this number of bytes.
     fn copy(&self, way: Way, bytes: usize) -> Result {
         // Between two turns the choice is the one that other tests in turn rely on.
         let others = Choices::applied();

@@ -46,7 +46,7 @@ pub struct Bell {
 
 impl Drop for Bell {
     fn drop(&mut self) {
-        // Nobody takes this interrupt from now on. The place is inside the vector (see `set_up`).
+        // This interrupt is not taken from now on. The place is inside the vector (see `set_up`).
         let _ = self.vector.write(CONTROL, 1_u32);
     }
 }

@@ -81,7 +81,7 @@ impl Link {
         Err(alloc::format!("there is no link to node {peer}").into())
     }
 
-    /// Maps so many bytes of the peer's memory from a physical address of its on.
+    /// Maps `bytes` bytes of the peer's memory from a physical address of its on.
     pub fn map_peer(&self, physical: u64, bytes: usize) -> Result<Region> {
         let address = self.aperture.checked_add(physical);
         map(

@@ -2,7 +2,7 @@
 //! the measuring side copies from and to. The other side sleeps until an order comes.
 //!
 //! Orders and answers are words over SCIF. Nothing is freed while the other side may reach it: the
-//! measuring side asks the other one to leave, which lets go of everything before it answers.
+//! measuring side asks the other one to leave, which releases everything before it answers.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -33,11 +33,11 @@ pub enum Order {
     Play = 1,
     /// Fill the exported area, as much of it as is compared, with the pattern of a seed.
     Fill = 2,
-    /// The checksum of so many bytes of the exported area.
+    /// The checksum of this number of bytes of the exported area.
     Sum = 3,
     /// Get ready to be rung.
     SetUpBell = 4,
-    /// Answer so many doorbells. Answered before it begins.
+    /// Answer this number of doorbells. Answered before it begins.
     Ring = 5,
     /// Let go of everything.
     Leave = 6,
@@ -147,7 +147,7 @@ impl Station {
         hear(&self.endpoint).context("the other side")
     }
 
-    /// Has the other side let go of everything.
+    /// Has the other side release everything.
     pub fn leave(self) -> Result {
         self.order(Order::Leave, 0).map(|_| ())
     }

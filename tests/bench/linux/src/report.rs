@@ -72,7 +72,7 @@ fn line(test: &str, size: u64, unit: Unit, repetitions: &[Vec<f64>]) -> String {
 /// Prints the line of one measure.
 pub fn result(test: &str, size: u64, unit: Unit, repetitions: &[Vec<f64>]) {
     println!("{}", line(test, size, unit, repetitions));
-    // The console is the only way out: what it does not take is missed by who reads it.
+    // The console is the only way out: what it does not take is missing in the report.
     let _ = std::io::stdout().flush();
 }
 

@@ -54,7 +54,7 @@ impl BlockSource for Ram {
 /// `ENOMEM`: there are no memory objects here, only blocks.
 const NO_MEMORY: i32 = 12;
 
-/// Nobody sleeps here: both engines are asked in turn.
+/// No side sleeps here: both engines are polled in turn.
 struct NoBell;
 
 impl Doorbell for NoBell {

@@ -129,7 +129,7 @@ impl View<'_> {
     }
 }
 
-/// The epoch, and who copies.
+/// The epoch, and the copies under way.
 impl ValidityMemory for View<'_> {
     #[inline]
     fn epoch(&self) -> u32 {
@@ -268,7 +268,7 @@ impl RingMemory for View<'_> {
 
     #[inline]
     fn read(&self, offset: usize, buffer: &mut [u8]) {
-        // It fails beyond the end of the ring only, where nobody reads.
+        // It fails only beyond the end of the ring, which is not read.
         let _ = self
             .0
             .own

@@ -12,7 +12,7 @@ pub fn pin(number: usize) -> Result<(), Failure> {
     if ALLOWED.get().is_none() {
         let set = sched_getaffinity(None)?;
         let all = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
-        // Whoever was first has the same set.
+        // The first thread has the same set.
         let _ = ALLOWED.set(all.collect());
     }
     let allowed = ALLOWED.get().map_or(&[][..], Vec::as_slice);

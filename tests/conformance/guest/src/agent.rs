@@ -20,7 +20,7 @@ pub const IS_DONE: u64 = 3;
 /// Wait for its end.
 pub const FINISH: u64 = 4;
 
-/// Listens on a port, and serves the one who connects until the connection ends or says so.
+/// Listens on a port, and serves the first client until the connection ends or says so.
 ///
 /// # Errors
 /// A text that says what failed.
@@ -59,7 +59,7 @@ fn handle(executor: &mut Executor, message: &[u64]) -> Result<Option<Reply>, Str
     }))
 }
 
-/// An agent as the one who asks it sees it.
+/// An agent from the side of its client.
 pub struct Remote {
     control: Control,
 }

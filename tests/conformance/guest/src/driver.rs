@@ -17,7 +17,7 @@ use crate::executor::Executor;
 
 /// Where the second node's agent listens.
 pub const PORT: u16 = 3900;
-/// Where the agent of a user who is not root listens, on the first node.
+/// Where the agent of a user other than root listens, on the first node.
 const USER_PORT: u16 = 3901;
 /// That user.
 const USER: u32 = 1000;

@@ -40,7 +40,7 @@ fn fault(error: syscall::error::Error) -> Errno {
 pub enum Named {
     /// A part of own memory: the position, and its bytes.
     Own(Arc<Memory>, usize, usize),
-    /// Nothing, of so many bytes: address 0, or one that cannot be mapped.
+    /// A bad range of this number of bytes: address 0, or one that cannot be mapped.
     Nothing(bool, usize),
 }
 

@@ -39,7 +39,7 @@ pub const PAGES: Section = Section {
                 let pages = b.new_memory(Side::A);
                 let mut reply = b.reply(active.get_pages(pages, 5 * PAGE, 2 * PAGE))?;
                 if b.place() != Place::Loopback {
-                    // Memory of the own node has an owner, who alone can map it.
+                    // Memory of the own node has an owner, and only the owner can map it.
                     equal("the first word", reply.extra.pop(), Some(word))?;
                 }
                 let wanted = alloc::vec![2, READ.into()];

@@ -213,7 +213,7 @@ pub const UNREGISTER: Section = Section {
                 let (active, passive) = b.pair()?;
                 b.window(active, 2, 0, BOTH)?;
                 b.window(passive, 2, 0, BOTH)?;
-                // Somebody refers to it.
+                // There is a reference to it.
                 let mapping = b.new_memory(Side::B);
                 b.ok(passive.map(mapping, 0, PAGE, READ))?;
                 b.ok(active.unregister(0, 2 * PAGE))?;

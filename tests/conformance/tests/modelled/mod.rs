@@ -68,7 +68,8 @@ pub enum Op {
     },
     /// `scif_fence_mark`.
     Mark { slot: usize, flags: u32 },
-    /// `scif_fence_wait`: of the mark taken so many calls before, or of a number that is none.
+    /// `scif_fence_wait`: of the mark taken this number of calls before, or of a number that is
+    /// none.
     Wait { slot: usize, back: usize },
     /// `scif_fence_signal` of both sides by INIT_SELF.
     Signal {
@@ -121,7 +122,7 @@ enum State {
     Disconnected,
 }
 
-/// The result of a connect that nobody has collected.
+/// The result of a connect that is not collected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Attempt {
     UnderWay,

@@ -204,7 +204,7 @@ impl Model {
                 return Expected::Fails([ours.err(), theirs.err()].into_iter().flatten().collect());
             }
         };
-        // Two stores to one place have an order that nobody may rely on.
+        // Two stores to one place have an order that programs may not rely on.
         if ours.iter().any(|byte| theirs.contains(byte)) {
             return Expected::Skip;
         }

@@ -1,7 +1,7 @@
 //! The console as programs use it: lines that are edited, words that a program completes, bytes,
 //! the terminal's size. The keys are typed by the test.
 //!
-//! `console-test`, as root, while nobody types.
+//! `console-test`, as root, while no key is typed.
 #![no_std]
 #![no_main]
 

@@ -154,7 +154,7 @@ fn signal_of(act: &str) -> Result<Option<i32>> {
 }
 
 fn acts(suite: &mut Suite) -> Result<()> {
-    // Somebody who must not notice anything, with memory of its own.
+    // A program that must not notice anything, with memory of its own.
     let (mut other, input) = bystander()?;
     // While this program, the bystander and all daemons run.
     runtime::println!("LAUNCHER audit 0");

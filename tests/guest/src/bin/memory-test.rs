@@ -1,6 +1,6 @@
-//! `memory-test MIB`: takes so much memory in contiguous pieces, some of them below and some above
-//! 4 GiB, and checks that each page keeps what was stored there: no two are the same, and none goes
-//! to devices.
+//! `memory-test MIB`: takes MIB MiB of memory in contiguous pieces, some of them below and some
+//! above 4 GiB, and checks that each page keeps what was stored there: no two are the same, and
+//! none goes to devices.
 #![no_std]
 #![no_main]
 

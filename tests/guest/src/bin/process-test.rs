@@ -263,7 +263,7 @@ fn choose() -> Result<()> {
 }
 
 /// Whether a process that ends like that leaves its descriptors behind: then there is no end of
-/// file for who reads what it wrote.
+/// file for the reader of what it wrote.
 fn half_a_thread(suite: &mut Suite) {
     let ended = || -> Result<bool> {
         let read = Fd::new(path::open(

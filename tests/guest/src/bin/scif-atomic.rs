@@ -98,7 +98,7 @@ fn borrow(node: NodeId) -> Result<(), String> {
     verdict(sum, mixed)
 }
 
-/// Adds 1 many times; returns how often somebody else's additions came in between.
+/// Adds 1 many times; returns how often other programs' additions came in between.
 fn increment(word: &Region, offset: usize) -> Result<u64, String> {
     let mut mixed = 0;
     let mut last = None;

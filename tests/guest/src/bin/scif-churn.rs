@@ -92,7 +92,7 @@ fn churn(peer: &Peer, count: usize) -> Result<(), String> {
     };
     for round in 0..count {
         let endpoint = peer.connect(&request)?;
-        // Some are closed unused, some with bytes that nobody reads.
+        // Some are closed unused, some with unread bytes.
         if round % 3 != 0 {
             endpoint
                 .send(&round.to_le_bytes(), SendFlags::BLOCK)

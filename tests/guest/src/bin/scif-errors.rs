@@ -1,6 +1,6 @@
 //! Bad input: each gives the documented error, and the daemon lives on.
 //!
-//! `scif-errors [NODE]`: with a node that is online and where nobody listens on ports 4000 to 4999.
+//! `scif-errors [NODE]`: with a node that is online and has no listener on ports 4000 to 4999.
 #![no_std]
 #![no_main]
 
@@ -23,7 +23,7 @@ use syscall::flag::CallFlags;
 
 runtime::main!(main);
 
-/// A user who is not root.
+/// A user other than root.
 const NOBODY: u32 = 1000;
 
 fn main() -> i32 {

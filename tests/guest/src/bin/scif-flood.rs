@@ -108,7 +108,7 @@ fn flood_by(kind: &str, at: PortId, shared: Option<usize>) -> Result<(), String>
             }
         }
         "connects" => loop {
-            // Nobody listens there.
+            // No endpoint listens there.
             let _ = scif::connect(PortId::new(at.node(), 4999));
         },
         "sends" => {

@@ -215,7 +215,7 @@ fn kill_many(random: &mut Random, node: NodeId) -> Result<(), String> {
         .map(|_| start(random.up_to(1 << 40), node))
         .collect();
     sleep(Duration::from_millis(4 * LONGEST_LIFE_MS));
-    // All of them, whatever becomes of one: who lives on disturbs the checks that follow.
+    // All of them, whatever becomes of one: a survivor disturbs the checks that follow.
     let ended: Vec<_> = started
         .into_iter()
         .map(|child| child.and_then(end))
@@ -340,7 +340,7 @@ fn echoes(at: PortId) -> Result<(), String> {
         .map_err(text("poll"))
 }
 
-/// Both ends of a connection, a listener that nobody serves, and connects in the background.
+/// Both ends of a connection, a listener without accepts, and connects in the background.
 fn accepts(random: &mut Random) -> Result<(), String> {
     let (client, server) = pair().map_err(text("pair"))?;
     client

@@ -78,7 +78,7 @@ fn hear(endpoint: &Endpoint) -> Result<u64, String> {
     }
 }
 
-/// Accepts, echoes once on each connection, then reads on the first one what it is told to: pairs
+/// Accepts, echoes once on each connection, then reads on the first one its orders: pairs
 /// of an offset and the word that is there, until offset 0.
 fn serve(connections: usize) -> Result<(), String> {
     let listener = Listener::bind(PORT).map_err(text("listen"))?;
@@ -133,7 +133,7 @@ fn connect(node: NodeId, count: usize) -> Result<Vec<Endpoint>, String> {
     let to = PortId::new(node, PORT);
     let mut endpoints = Vec::with_capacity(count);
     for index in 0..count {
-        // Only the first may find nobody.
+        // Only the first may find no listener.
         let endpoint = match index {
             0 => connect_patiently(to),
             _ => scif::connect(to),

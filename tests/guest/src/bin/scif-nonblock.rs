@@ -156,7 +156,7 @@ fn refused() -> Result<(), String> {
         (first, second) == (progress, refusal),
         "it is not refused when collected",
     )?;
-    // The same endpoint tries again, and succeeds once somebody listens.
+    // The same endpoint tries again, and succeeds once an endpoint listens.
     let listener = Listener::bind(to.port()).map_err(text("listen"))?;
     expect(errno(client.connect(to)) == progress, "no second attempt")?;
     let _accepted = listener.accept().map_err(text("accept"))?;

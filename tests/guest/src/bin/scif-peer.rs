@@ -1,4 +1,5 @@
-//! The other end of the SCIF test programs: echoes, receives, sends and reports until told to quit.
+//! The other end of the SCIF test programs: echoes, receives, sends and reports until it gets the
+//! order to quit.
 //!
 //! `scif-peer` serves on port 3000; `scif-peer quit NODE` ends the one on that node.
 #![no_std]

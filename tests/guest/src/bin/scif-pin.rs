@@ -183,7 +183,7 @@ fn bad_ranges() -> Result<(), String> {
             expect(what, library.err(), Some(Error::new(EINVAL)))?;
         }
     }
-    // Something that is no address space, and would keep waiting whoever reads it.
+    // A descriptor that is no address space, and would block its reader.
     let pipe = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0).map_err(text("pipe"))?;
     let file = memory_handle().map_err(text("open"))?;
     let result = pin::pin(&file, pipe, record(address, PAGE, RW));
@@ -413,7 +413,7 @@ impl Client for Seen {
     }
 }
 
-/// A registered driver is told of the nodes that are there.
+/// A registered driver is probed with the nodes that are online.
 fn probe() -> Result<(), String> {
     let mut seen = Seen::default();
     let mut registration = Registration::new().map_err(text("register"))?;
@@ -426,7 +426,7 @@ fn probe() -> Result<(), String> {
     expect("after the end", seen.0, Vec::new())
 }
 
-/// What only root may do, tried by somebody else.
+/// What only root may do, tried by another user.
 fn user() -> i32 {
     let refused = |result: i32| result == EPERM || result == EACCES;
     let check = || -> Result<(), String> {

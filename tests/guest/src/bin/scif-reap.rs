@@ -80,7 +80,7 @@ fn victim() -> scif::Result<()> {
     }
 }
 
-/// Kills a victim once it has moved so many bytes.
+/// Kills a victim once it has moved this number of bytes.
 fn kill(bytes: u64) -> Result<(), String> {
     let start = counter("rma_bytes_cpu")?;
     let mut child = Command::new("scif-reap")

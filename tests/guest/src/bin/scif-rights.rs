@@ -1,5 +1,5 @@
-//! Who may do what: ports, files, endpoints, handles that are passed on, kernel-mode calls and
-//! mappings, tried by a user who is not root.
+//! Rights: ports, files, endpoints, handles that are passed on, kernel-mode calls and
+//! mappings, tried by a user other than root.
 //!
 //! `scif-rights`, as root, on one node.
 #![no_std]
@@ -40,7 +40,7 @@ const PASSED: usize = 5;
 /// Bytes of windows.
 const WINDOW: usize = 8 * PAGE;
 const PAGE: usize = 4096;
-/// Accepted connections are numbered from 1; a stranger tries so many.
+/// Accepted connections are numbered from 1; a stranger tries this number.
 const GUESSES: u64 = 64;
 
 type Check = Result<(), String>;

@@ -126,7 +126,7 @@ fn running() -> Vec<String> {
     processors
 }
 
-/// Threads that only count, until they are told to stop.
+/// Threads that only count, until they are stopped.
 fn counters(
     count: usize,
     stop: &'static AtomicBool,
@@ -158,7 +158,7 @@ fn side_by_side(processors: usize) -> core::result::Result<(), String> {
             break;
         }
     }
-    // Who has a processor may not have come to its first step.
+    // A thread with a processor may not have come to its first step.
     let counts = &COUNTS[..processors - 1];
     eventually(|| counts.iter().all(|count| count.load(Ordering::Relaxed) > 0));
     STOP.store(true, Ordering::Relaxed);
@@ -221,7 +221,7 @@ fn map(pages: usize, address: usize, more: MapFlags) -> core::result::Result<usi
 
 /// Another thread copies the first byte of a page to the second, for ever; each time the page is
 /// replaced by a fresh one, that must go on there: on a processor that still knew the old page, it
-/// would go on in memory that is somebody else's.
+/// would go on in memory of another owner.
 fn replaced() -> core::result::Result<(), String> {
     static STOP: AtomicBool = AtomicBool::new(false);
     let page = map(1, 0, MapFlags::empty())?;

@@ -1,5 +1,5 @@
 //! `spawn-driver PROGRAM`: starts drivers as Redox's pcid-spawner does: for every PCI function of a
-//! link that nobody drives yet it opens the channel, starts the program with the channel's number
+//! link without a driver it opens the channel, starts the program with the channel's number
 //! and the number of a pipe in its environment, and waits for one byte.
 #![no_std]
 #![no_main]
@@ -71,7 +71,7 @@ fn run(program: &str) -> Result<(), String> {
     }
 }
 
-/// Starts the program for one function; whether it told that it is ready.
+/// Starts the program for one function; whether it reported that it is ready.
 fn start(program: &str, channel: Fd) -> Result<bool, Error> {
     let read = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0)?;
     let write = Fd::new(read.dup(b"write")?);

@@ -76,7 +76,7 @@ fn watch() -> Result<Seen, String> {
     seen
 }
 
-/// Plays rounds until the counting thread was owed so many turns, or clearly has more.
+/// Plays rounds until the counting thread was owed this number of turns, or clearly has more.
 fn see(turns: u64) -> Result<Seen, String> {
     let first = owed()?;
     let mut seen = Seen {

@@ -161,7 +161,7 @@ fn a_base_protocol_card_that_has_nothing_to_say_answers() {
     // One question in 10 s, and one answer to each.
     let heard = bed.engine.stats().messages_received;
     assert!((30..=35).contains(&heard), "{heard} messages");
-    // That there was nobody to ask for long is not the card's fault.
+    // A long time without a probe is not the card's fault.
     bed.now += 3_600_000_000_000;
     assert!(!bed.run_until(60, lost));
     assert_eq!(bed.engine.stats().stale_ids, 0);
@@ -238,7 +238,7 @@ fn a_system_that_never_answers_is_given_up_after_three_times() {
     assert!(bed.run_until(700, |bed| bed.card.borrow().resets == 4));
     assert!(bed.run_until(20, |bed| bed.state() == "ready"));
     assert!(!bed.run_until(400, |bed| bed.state() != "ready"));
-    // Somebody has repaired it.
+    // It was repaired.
     bed.manners = Manners::default();
     bed.command(Command::Boot).unwrap();
     bed.boot();

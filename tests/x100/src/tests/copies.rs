@@ -15,7 +15,7 @@ use crate::uos::checksum;
 
 const MIB: usize = 1 << 20;
 
-/// A connection with windows of so many bytes on both sides, at offset 0.
+/// A connection with windows of `bytes` bytes on both sides, at offset 0.
 struct Windows {
     end: EndpointId,
     host: u64,
@@ -356,7 +356,7 @@ fn a_channel_that_stands_still_is_noticed() {
     let is_down = |bed: &mut Bed| bed.news.contains(&Event::NodeDown(CARD));
     assert!(!bed.run_until(4, is_down));
     let words = said(|| assert!(bed.run_until(3, is_down)));
-    // Nobody could say what of it still arrives, so the card has to be reset.
+    // It is not known what of it still arrives, so the card has to be reset.
     assert!(
         words.contains("DMA channel") && words.contains("DSTAT (BAR 4 +"),
         "{words}"
@@ -524,7 +524,7 @@ fn a_card_that_resets_itself_in_the_middle_of_a_transfer_is_lost_and_comes_back(
     bed.card.borrow_mut().reset();
     assert!(bed.run_until(60, |bed| bed.news.contains(&Event::NodeDown(CARD))));
     bed.engine.close(&mut bed.memory, windows.end);
-    // Nobody could keep away from registers in the second after a reset that nobody ordered.
+    // No driver can keep away from registers in the second after a reset that it did not order.
     bed.card.borrow_mut().complaints.clear();
     again(&mut bed);
 }

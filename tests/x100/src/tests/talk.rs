@@ -35,7 +35,7 @@ fn the_accesses_for_a_message_of_64_bytes_are_counted() {
         bed.manners.doorbell = doorbell;
         bed.boot();
         let (end, other) = bed.connect();
-        // Who finds nothing is told of what comes.
+        // A side that finds its ring empty is rung for the next message.
         let uos = bed.uos.as_mut().unwrap();
         assert_eq!(uos.engine.recv(&mut uos.memory, other, &mut [0; 64]), Ok(0));
         assert_eq!(bed.engine.recv(&mut bed.memory, end, &mut [0; 64]), Ok(0));

@@ -1,5 +1,5 @@
 //! Programs that die while they hold a ring's lock, or in the middle of a transfer: others go on,
-//! the peer is told, and nothing is left.
+//! the peer gets its error, and nothing is left.
 
 use alloc::string::String;
 use alloc::vec;
@@ -46,7 +46,7 @@ fn start(what: &str, peer: &Peer) -> Result<Child, String> {
     child.map_err(text("starting"))
 }
 
-/// Waits until so many requests wait in the daemon.
+/// Waits until this number of requests waits in the daemon.
 fn waiting(wanted: u64) -> Result<(), String> {
     match settled(|| counter("waiting"), &Ok(wanted))? {
         found if found == wanted => Ok(()),
@@ -64,7 +64,7 @@ fn holder(peer: &Peer, what: &str) -> Result<(), String> {
     let child = start(what, peer)?;
     waiting(idle + 1)?;
     end(child)?;
-    // The peer was told, as it serves the next one.
+    // The peer got its error, as it serves the next connection.
     peer.last_report()?;
     waiting(idle)
 }
@@ -145,7 +145,7 @@ fn part(at: PortId, sends: bool) -> scif::Result<i32> {
     endpoint.send(request.as_bytes(), SendFlags::BLOCK)?;
     endpoint.prepare()?;
     if sends {
-        // Nobody reads what comes back, so the peer stops reading as well.
+        // The echoes are not read, so the peer stops reading as well.
         endpoint.send(&vec![1; MUCH], SendFlags::BLOCK)?;
     } else {
         endpoint.send(&vec![1; MESSAGE], SendFlags::BLOCK)?;

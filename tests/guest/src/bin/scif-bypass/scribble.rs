@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 /// Programs that scribble, one after the other, and strokes of each.
 const VICTIMS: u64 = 12;
 const STROKES: u64 = 400;
-/// Bytes of a ring that are scribbled on: any ring has so many.
+/// Bytes of a ring that are scribbled on: any ring has this number.
 const RING_BYTES: usize = 4096;
 
 pub fn checks(suite: &mut Suite, peer: &Peer) {

@@ -81,7 +81,7 @@ fn come_and_go(shared: &Shared, is_over: impl Fn() -> bool) -> Result<(), String
         remote
             .unregister(OFFSET, BYTES)
             .map_err(text("unregister"))?;
-        // From now on nobody else touches the memory.
+        // From now on no other program touches the memory.
         remote.fill(place, BYTES, 2 * round + 1)?;
         more(&shared.refused);
         remote.compare(place, BYTES, 2 * round + 1, false)?;
@@ -95,7 +95,7 @@ fn come_and_go(shared: &Shared, is_over: impl Fn() -> bool) -> Result<(), String
     remote.compare(place, BYTES, 2 * last_but_one + 1, false)
 }
 
-/// Transfers until it is told to stop.
+/// Transfers until it is stopped.
 fn copy(shared: &Shared, writes: bool) -> Result<(), String> {
     let endpoint = &shared.remote.endpoint;
     let mut buffer = vec![0; BYTES];

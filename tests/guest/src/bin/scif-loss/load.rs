@@ -24,7 +24,7 @@ pub const KINDS: [(&str, u16); 5] = [
 /// More bytes than can be sent while the test runs.
 const ENDLESS: u64 = 1 << 40;
 const BYTES: usize = 512 * 1024;
-/// The status of a program that was told in the documented way.
+/// The status of a program that got the documented error.
 pub const TOLD: i32 = 0;
 
 /// Serves on all ports, for ever.

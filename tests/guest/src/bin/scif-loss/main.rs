@@ -2,7 +2,7 @@
 //! its link is cut, and it comes back; and nothing of it stays, and nothing of ours reaches it.
 //!
 //! `scif-loss`: the suite; node 1 is the one that is lost.
-//! `scif-loss kills COUNT`: kills node 1 so many times in mid-transfer and counts what is left.
+//! `scif-loss kills COUNT`: kills node 1 COUNT times in mid-transfer and counts what is left.
 //!
 //! Node 1 runs `scif-loss serve` each time it boots. The launcher does what is asked for by lines
 //! on the console. Times here are only limits for what must happen some time.
@@ -34,7 +34,8 @@ const LOST: u16 = 1;
 const WATCHED: usize = 96 << 20;
 /// Silence that is allowed in these tests, in milliseconds.
 const SILENCE_MS: u64 = 800;
-/// What may be at most of it until the loss is told, in milliseconds: a limit, not a measurement.
+/// What may be at most of it until the loss is reported, in milliseconds: a limit, not a
+/// measurement.
 const NOTICE_LIMIT_MS: u64 = 15_000;
 
 /// What must be as it was in the end: counters of the file `stats`, and `ports`, the lines of the

@@ -47,7 +47,7 @@ const FRAMES: i64 = 512;
 
 static TALLY: Tally = Tally::new();
 
-/// What node 0 was told.
+/// The reports that node 0 got.
 pub struct Plan {
     /// How long.
     pub seconds: u64,
@@ -175,7 +175,7 @@ impl Band {
         })
     }
 
-    /// Starts who is missing; kills somebody now and then.
+    /// Starts missing programs; kills one now and then.
     fn turn(&mut self) -> Result<(), String> {
         for player in &mut self.players {
             let ended = match &mut player.child {
@@ -246,7 +246,7 @@ enum State {
 
 impl Reaper {
     fn new(plan: &Plan) -> Self {
-        // The others may still be booting: whoever has ever been seen counts.
+        // The others may still be booting: every node that was ever seen counts.
         Self {
             others: 0,
             random: Random::new(plan.seed + 1),

@@ -38,7 +38,8 @@ impl Leader {
         })
     }
 
-    /// Takes in who has come. Those that have gone, with their nodes, are found out at the end.
+    /// Accepts the clients that have come. Those that have gone, with their nodes, are found out at
+    /// the end.
     pub fn turn(&mut self) {
         while let Ok(Some((follower, _))) = self.listener.try_accept() {
             self.followers.push(follower);

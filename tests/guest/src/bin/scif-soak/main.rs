@@ -2,7 +2,7 @@
 //!
 //! On each node a conductor (`scif-soak conduct`) keeps servers and workers running and kills some
 //! of them now and then. Workers connect to servers of any node and send, receive, copy, map and
-//! register; what they find wrong is a failed step, what ends because somebody was killed is
+//! register; what they find wrong is a failed step, what ends because a program was killed is
 //! counted. Node 0's conductor says when all is over, and has nodes killed and booted meanwhile. In
 //! the end every node must hold what it held before.
 //!
@@ -64,7 +64,7 @@ fn main() -> i32 {
     }
 }
 
-/// Serves until killed. Whoever was killed on this port before may still be on the way out.
+/// Serves until killed. A server killed on this port before may not have ended yet.
 fn serve(port: u16) -> i32 {
     for _ in 0..200 {
         match peer::serve(port) {

@@ -46,7 +46,7 @@ pub fn run(kind: Kind, at: PortId, random: &mut Random) -> Result<u64, Trouble> 
     }
 }
 
-/// An error of a call: somebody was killed, or it must not be.
+/// An error of a call: a program was killed, or it must not be.
 fn ended(what: &'static str) -> impl Fn(i32) -> Trouble {
     move |errno| match GONE.contains(&errno) {
         true => Trouble::Cut,

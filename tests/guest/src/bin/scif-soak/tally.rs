@@ -101,7 +101,7 @@ impl fmt::Display for Tally {
 
 /// A session ended as it should.
 const WHOLE: u8 = 0;
-/// Somebody was killed during it.
+/// A program was killed during it.
 const CUT: u8 = 1;
 /// Something was not as it must be.
 const WRONG: u8 = 2;

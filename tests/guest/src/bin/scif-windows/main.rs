@@ -218,7 +218,7 @@ fn mapping(peer: &Peer) -> Result<(), String> {
     first.store_release_u64(PAGE, 101).map_err(text("store"))?;
     remote.wait_for(2 * PAGE, 101)?;
     remote.endpoint.close().map_err(text("close"))?;
-    // The peer's end has gone too, so there is nobody to ask; but it must not fault.
+    // The peer's end has gone too, so there is no daemon to ask; but it must not fault.
     first.store_release_u64(PAGE, 102).map_err(text("store"))?;
     first.read::<u64>(PAGE).map(|_| ()).map_err(text("load"))
 }

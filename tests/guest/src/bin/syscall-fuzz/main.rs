@@ -1,12 +1,12 @@
 //! Random system calls by programs with and without rights, on a whole system: whatever they ask
-//! for, the kernel, the daemons and everybody else go on, and nothing is left behind.
+//! for, the kernel, the daemons and all other programs go on, and nothing is left behind.
 //!
 //! `syscall-fuzz [SEED [SECONDS]]`, as root, on one node. It starts *lives*, several at a time:
 //! processes that make calls (`life.rs`) chosen by a seed of their own and then end, are killed
 //! when they wait too long, or kill themselves. Those with an odd seed run as an ordinary user.
 //! What a life asks for depends on its seed alone, as long as it gets the same; what it gets also
-//! on who else runs. Afterwards the system must answer, and hold what it held before. `syscall-fuzz
-//! --life SEED --trace` repeats one life and says what it asks for.
+//! on what else runs. Afterwards the system must answer, and hold what it held before.
+//! `syscall-fuzz --life SEED --trace` repeats one life and says what it asks for.
 #![no_std]
 #![no_main]
 
@@ -44,7 +44,7 @@ const USER: u32 = 1000;
 /// Frames that may be missing in the end: what is kept once it was needed, see docs/testing.md. A
 /// run of 20 s differs by about 250, one of 280 s by about 300.
 const FRAMES: i64 = 512;
-/// Length of a run and its seed, unless told.
+/// Default length of a run and its seed.
 const SECONDS: u64 = 20;
 const SEED: u64 = 1;
 
