@@ -178,7 +178,12 @@ impl Mainline {
 
     /// Its driver takes its messages.
     pub fn hear(&mut self) {
-        for message in self.talk.peer.receive() {
+        self.hear_some(usize::MAX);
+    }
+
+    /// Its driver takes so many messages at most.
+    pub fn hear_some(&mut self, most: usize) {
+        for message in self.talk.peer.receive_some(most) {
             self.take(message.body().unwrap());
         }
         let Talk { engine, memory, .. } = &mut self.talk;
@@ -207,6 +212,11 @@ impl Mainline {
                     let answer = Say::ConnectGrantAck { acceptor };
                     self.talk.peer.say(from, to, answer);
                 }
+            }
+            // Nobody listens there.
+            Say::ConnectRequest { connector, .. } => {
+                let answer = Say::ConnectReject { connector };
+                self.talk.peer.say(0, 0, answer);
             }
             Say::ConnectReject { connector } => {
                 let local = self.at(connector, what).local;

@@ -102,9 +102,14 @@ impl ScriptedPeer {
 
     /// Takes all messages out of the own ring.
     pub fn receive(&mut self) -> Vec<Message> {
+        self.receive_some(usize::MAX)
+    }
+
+    /// Takes so many messages out of the own ring at most.
+    pub fn receive_some(&mut self, most: usize) -> Vec<Message> {
         let write = self.memory.load_index(self.node_qp + LOCAL_WRITE_OFFSET);
         let mut messages = Vec::new();
-        while self.read != write {
+        while self.read != write && messages.len() < most {
             let mut message = Message::new_zeroed();
             for byte in message.as_mut_bytes() {
                 let at = self.node_qp + RING_OFFSET + u64::from(self.read);

@@ -220,6 +220,62 @@ fn a_full_ring_loses_nothing_and_stuck_for_long_costs_the_link() {
     assert_eq!(engine.state(listener), Some(EndpointState::Listening));
 }
 
+/// Its driver takes a message now and then: the ring stays full, and gets on. What it has freed
+/// when its turn comes is not named any more, and the link stays.
+#[test]
+fn an_answer_that_waits_for_room_too_long_is_not_said() {
+    // How long the request waits, and what its acceptor hears.
+    let cases = [
+        (0, Some(Error::NoDevice)),
+        (10 * SECOND_NS, Some(Error::WouldBlock)),
+        (0, None),
+    ];
+    for (waits, heard) in cases {
+        let mut mainline = Mainline::new();
+        let listener = listen(&mut mainline, 8);
+        mainline.turn();
+        mainline.runs = false;
+        let theirs = mainline.connect(PORT);
+        mainline.turn();
+        mainline.pass(waits);
+        mainline.turn();
+        // A ring full, and so much more that the turn of the answer comes after 30 seconds.
+        let Talk { engine, memory, .. } = &mut mainline.talk;
+        for _ in 0..4095 / 44 + 15 {
+            let id = engine.open(OWNER).unwrap();
+            let to = PortId::new(THEM, 201);
+            engine
+                .connect(memory, id, to, ConnectMode::Blocking)
+                .unwrap();
+        }
+        let accepted = match heard {
+            Some(_) => Some(accept(&mut mainline, listener).unwrap()),
+            None => {
+                let Talk { engine, memory, .. } = &mut mainline.talk;
+                engine.close(memory, listener);
+                None
+            }
+        };
+        for _ in 0..18 {
+            mainline.pass(2 * SECOND_NS);
+            mainline.turn();
+            mainline.hear_some(1);
+        }
+        assert_eq!(mainline.stage(theirs), None, "it has given up");
+        mainline.runs = true;
+        mainline.turn();
+        mainline.hear();
+        mainline.turn();
+        let engine = &mut mainline.talk.engine;
+        assert_eq!(engine.link_state(THEM), Some(LinkState::Online));
+        assert_eq!(engine.stats().void_requests, 1);
+        if let Some((accepted, error)) = accepted.zip(heard) {
+            assert_eq!(engine.accept_finish(accepted), Poll::Ready(Err(error)));
+        }
+        assert_eq!(engine.stats().connections, 0);
+    }
+}
+
 /// Its machine is gone without EXIT or DISCNCT: nothing is stored there any more, and everything
 /// that waits for it ends.
 #[test]

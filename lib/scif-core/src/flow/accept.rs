@@ -101,7 +101,7 @@ impl Engine {
             queue_pair,
             acceptor: id.number(),
         };
-        self.post(mem, ends, body);
+        self.answer(mem, port, request, body);
         Ok(new)
     }
 
@@ -146,14 +146,40 @@ impl Engine {
         let body = NodeMessage::ConnectReject {
             connector: request.connector,
         };
-        self.post(
-            mem,
-            Ends {
-                local: port,
-                peer: request.source,
-            },
-            body,
-        );
+        self.answer(mem, port, request, body);
+    }
+
+    /// Answers a request: in time, or not at all if the connector's ring is full for so long.
+    fn answer(
+        &mut self,
+        mem: &mut dyn Memory,
+        port: scif_abi::Port,
+        request: &Request,
+        body: NodeMessage,
+    ) {
+        let (local, peer) = (port, request.source);
+        self.post(mem, Ends { local, peer }, body);
+        if let Some((node, at)) = self.nodes.get_mut(&peer.node()).zip(request.void_at) {
+            node.limit_last(at);
+        }
+    }
+
+    /// Forgets answers to a node that have waited for room until they are void: as if their
+    /// connectors had withdrawn.
+    pub(crate) fn drop_void_answers(&mut self, mem: &mut dyn Memory, number: NodeId) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(&number) else {
+            return;
+        };
+        for answer in node.take_void(now) {
+            self.stats.void_requests += 1;
+            if let Ok(NodeMessage::ConnectGrant { acceptor, .. }) = answer.body()
+                && let Some(id) = self.expect(number, acceptor, &[Phase::Granted])
+            {
+                self.fail_grant(id, Error::WouldBlock);
+                self.free_connection(mem, id);
+            }
+        }
     }
 
     /// Second half of `scif_accept`: the peer's port id once the connector has acknowledged;

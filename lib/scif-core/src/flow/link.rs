@@ -303,6 +303,7 @@ impl Engine {
             .map(|(number, _)| *number)
             .collect();
         for number in numbers {
+            self.drop_void_answers(mem, number);
             self.send_waiting(mem, number);
             let notifications = self.has_notifications_for(number);
             let Some(node) = self.nodes.get_mut(&number) else {

@@ -1,6 +1,7 @@
 //! The link to one other node: its node queue pair and the state of the conversation.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use scif_abi::NodeId;
 use scif_abi::limits::MAX_QUEUED_MESSAGES;
@@ -46,6 +47,13 @@ impl LinkState {
     }
 }
 
+/// A message that found no room in the ring.
+struct Waiting {
+    message: Message,
+    /// When (ns) it must not be said any more.
+    void_at: Option<u64>,
+}
+
 /// One link.
 pub(crate) struct Node {
     pub(crate) state: LinkState,
@@ -54,7 +62,9 @@ pub(crate) struct Node {
     /// Extensions both sides offer.
     pub(crate) extensions: Extensions,
     /// Messages that found no room in the ring.
-    waiting: VecDeque<Message>,
+    waiting: VecDeque<Waiting>,
+    /// When (ns) the first of them is void.
+    void_at: Option<u64>,
     /// Since when (ns) something waits for room and none has come; `None`: nothing waits.
     pub(crate) stuck_since: Option<u64>,
     /// When (ns) an EXIT that is not answered is taken as answered.
@@ -91,6 +101,7 @@ impl Node {
             rings: None,
             extensions: Extensions::empty(),
             waiting: VecDeque::new(),
+            void_at: None,
             stuck_since: None,
             exit_deadline: None,
             is_reported: false,
@@ -170,6 +181,7 @@ impl Node {
         self.state = state;
         self.rings = None;
         self.waiting.clear();
+        self.void_at = None;
         self.stuck_since = None;
         self.exit_deadline = None;
         self.exit_message = None;
@@ -207,8 +219,32 @@ impl Node {
         if self.waiting.len() >= MAX_QUEUED_MESSAGES {
             return Err(RingError::Flooded);
         }
-        self.waiting.push_back(message);
+        self.waiting.push_back(Waiting {
+            message,
+            void_at: None,
+        });
         Ok(())
+    }
+
+    /// The message sent last is void from `at` (ns) on, if it waits for room.
+    pub(crate) fn limit_last(&mut self, at: u64) {
+        if let Some(last) = self.waiting.back_mut() {
+            last.void_at = Some(at);
+            self.void_at = self.void_at.into_iter().chain(Some(at)).min();
+        }
+    }
+
+    /// Takes out the messages that wait and are void at `now` (ns).
+    pub(crate) fn take_void(&mut self, now: u64) -> Vec<Message> {
+        if self.void_at.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        let is_void = |waiting: &Waiting| waiting.void_at.is_some_and(|at| at <= now);
+        let void = self.waiting.iter().filter(|waiting| is_void(waiting));
+        let void = void.map(|waiting| waiting.message).collect();
+        self.waiting.retain(|waiting| !is_void(waiting));
+        self.void_at = self.waiting.iter().filter_map(|w| w.void_at).min();
+        void
     }
 
     /// Sends a message now if there is room and none waits; false when it could not be sent.
@@ -238,12 +274,15 @@ impl Node {
     /// Sends what waited, as far as there is room; whether anything was sent.
     pub(crate) fn send_waiting(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
         let mut progress = false;
-        while let Some(message) = self.waiting.front().copied() {
+        while let Some(message) = self.waiting.front().map(|waiting| waiting.message) {
             if !self.try_send(mem, &message)? {
                 break;
             }
             self.waiting.pop_front();
             progress = true;
+        }
+        if self.waiting.is_empty() {
+            self.void_at = None;
         }
         Ok(progress)
     }
