@@ -1,5 +1,7 @@
 //! What takes no threads: contents, wrapping, bad indices, positions shared by several.
 
+use std::cell::RefCell;
+
 use scif_ring::demo::{End, pair};
 use scif_ring::{Consumer, Moved, Producer, RingError, RingMemory, Side, Word};
 
@@ -233,4 +235,164 @@ fn a_sender_that_dies_before_the_index_has_sent() {
     assert_eq!(consumer.available(&right), Ok(0));
     producer.publish(&mut left).unwrap();
     assert_eq!(receive(&consumer, &mut right, 9), b"last");
+}
+
+/// An end whose program dies after some stores, or to whom something happens in the middle of a
+/// look.
+struct Watched {
+    end: End,
+    /// Stores until it dies; `None`: it does not.
+    life: Option<u32>,
+    /// What happens before the next load of an index.
+    meanwhile: RefCell<Option<Box<dyn FnOnce()>>>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Dead;
+
+impl Watched {
+    fn new(end: &End) -> Watched {
+        Watched {
+            end: end.clone(),
+            life: None,
+            meanwhile: RefCell::new(None),
+        }
+    }
+
+    /// One more store; false when it is dead.
+    fn lives(&mut self) -> bool {
+        let is_alive = self.life != Some(0);
+        self.life = self.life.map(|life| life.saturating_sub(1));
+        is_alive
+    }
+}
+
+impl RingMemory for Watched {
+    type Error = Dead;
+
+    fn load(&self, word: Word) -> u32 {
+        if let Some(action) = self.meanwhile.take() {
+            action();
+        }
+        self.end.load(word)
+    }
+
+    fn clear(&mut self, word: Word) -> u32 {
+        if self.lives() {
+            self.end.clear(word)
+        } else {
+            0
+        }
+    }
+
+    fn store_peer(&mut self, word: Word, value: u32) -> Result<(), Dead> {
+        if !self.lives() {
+            return Err(Dead);
+        }
+        self.end
+            .store_peer(word, value)
+            .map_err(|never| match never {})
+    }
+
+    fn flush_peer(&mut self, _word: Word) -> Result<(), Dead> {
+        Ok(())
+    }
+
+    fn read(&self, offset: usize, buffer: &mut [u8]) {
+        self.end.read(offset, buffer);
+    }
+
+    fn write_peer(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Dead> {
+        if !self.lives() {
+            return Err(Dead);
+        }
+        self.end
+            .write_peer(offset, bytes)
+            .map_err(|never| match never {})
+    }
+
+    fn fence(&self) {}
+
+    fn position(&self, side: Side) -> u64 {
+        self.end.position(side)
+    }
+
+    fn set_position(&mut self, side: Side, position: u64) {
+        if self.lives() {
+            self.end.set_position(side, position);
+        }
+    }
+
+    fn try_lock(&mut self, side: Side, holder: u32) -> bool {
+        !self.lives() || self.end.try_lock(side, holder)
+    }
+
+    fn unlock(&mut self, side: Side) {
+        if self.lives() {
+            self.end.unlock(side);
+        }
+    }
+}
+
+/// Between the death and the clean-up the other side goes on: what it has taken then must not be
+/// taken away again, nor be put a second time.
+#[test]
+fn a_sender_dies_between_any_two_stores_and_the_reader_reads_on() {
+    for life in 0..8 {
+        let (left, mut right) = pair(64);
+        let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+        let mut dying = Watched::new(&left);
+        dying.life = Some(life);
+        let _ = producer.send(&mut dying, ME, b"dead");
+        let mut taken = receive(&consumer, &mut right, 9);
+        // As the daemon cleans up.
+        let mut left = left;
+        producer.publish(&mut left).unwrap();
+        left.unlock(Side::Send);
+        assert_eq!(producer.send(&mut left, 3, b"next"), Ok(moved(4)), "{life}");
+        taken.extend(receive(&consumer, &mut right, 9));
+        let expected: &[u8] = match left.position(Side::Send) {
+            4 => b"next",
+            _ => b"deadnext",
+        };
+        assert_eq!(taken, expected, "{life}");
+    }
+}
+
+#[test]
+fn a_look_beside_another_reader_sees_what_is_there() {
+    let (left, right) = pair(4);
+    let (producer, consumer) = (Producer::new(4), Consumer::new(4));
+    producer.send(&mut left.clone(), ME, &[1, 2, 3]).unwrap();
+    assert_eq!(consumer.look(&right), Ok(Some(3)));
+    let looking = Watched::new(&right);
+    let (mut left, mut right) = (left, right);
+    // There are two bytes at least at any time; the index comes round to where the position was.
+    let meanwhile = move || {
+        let (producer, other) = (Producer::new(4), Consumer::new(4));
+        assert_eq!(receive(&other, &mut right, 1), [1]);
+        assert_eq!(producer.send(&mut left, ME, &[4]), Ok(moved(1)));
+    };
+    looking.meanwhile.replace(Some(Box::new(meanwhile)));
+    assert_eq!(consumer.look(&looking), Ok(Some(3)));
+}
+
+#[test]
+fn a_look_beside_another_writer_sees_the_room_there_is() {
+    let (left, right) = pair(4);
+    let (producer, consumer) = (Producer::new(4), Consumer::new(4));
+    producer.send(&mut left.clone(), ME, &[1]).unwrap();
+    assert_eq!(producer.look(&left), Ok(Some(2)));
+    let looking = Watched::new(&left);
+    let (mut left, mut right) = (left, right);
+    // Everything is taken, and more is put than the other one knew of.
+    let meanwhile = move || {
+        let other = Producer::new(4);
+        assert_eq!(receive(&consumer, &mut right, 1), [1]);
+        assert_eq!(other.send(&mut left, 3, &[2, 3]), Ok(moved(2)));
+        assert_eq!(receive(&consumer, &mut right, 2), [2, 3]);
+        assert_eq!(other.send(&mut left, 3, &[4]), Ok(moved(1)));
+    };
+    looking.meanwhile.replace(Some(Box::new(meanwhile)));
+    assert_eq!(producer.look(&looking), Ok(Some(2)));
 }
