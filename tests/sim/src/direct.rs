@@ -119,6 +119,14 @@ struct Handle {
     copying: Option<Copying>,
 }
 
+/// A program that has died, until the system has cleaned up.
+struct Dead {
+    node: usize,
+    id: BypassId,
+    /// What it has mapped of the other end's window.
+    window: Option<scif_core::Mapped>,
+}
+
 /// One direction of a connection.
 #[derive(Clone, Copy, Default)]
 struct Stream {
@@ -160,6 +168,8 @@ struct World {
     nodes: Vec<Node>,
     connections: Vec<Connection>,
     programs: Vec<Program>,
+    /// Programs that have died and have not been cleaned up.
+    dead: Vec<Dead>,
     now: u64,
     ring_bytes: u32,
     is_armed: bool,
@@ -220,6 +230,7 @@ impl World {
             nodes,
             connections: Vec::new(),
             programs: Vec::new(),
+            dead: Vec::new(),
             now: 0,
             ring_bytes,
             is_armed,
@@ -413,6 +424,10 @@ impl World {
                 }
             }
             36..38 if self.has_windows => self.window_step()?,
+            38..44 if !self.dead.is_empty() => {
+                let which = self.rng.below(self.dead.len() as u64) as usize;
+                self.clean_up(which);
+            }
             _ if self.programs.is_empty() => {}
             _ => {
                 let which = self.rng.below(self.programs.len() as u64) as usize;

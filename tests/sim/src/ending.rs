@@ -118,6 +118,7 @@ impl World {
                 busy |= self.deliver(number, other);
                 busy |= self.link_step(number, other)?;
             }
+            busy |= self.clean_up(number)?;
             busy |= self.touch_orphan(number)?;
             busy |= self.pump(number)?;
         }

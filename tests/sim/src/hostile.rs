@@ -1,8 +1,8 @@
 //! A peer that says anything: one node without an engine, which stores random messages, indices and
 //! queue pairs where a real node would store sensible ones.
 //!
-//! The node that suffers it runs programs that connect to the hostile node and accept from it, and
-//! a stream within the node that must not notice any of this.
+//! The node that suffers it runs programs that connect to the hostile node and accept from it. A
+//! stream within the node, and a third node's connection with it, must not notice any of this.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,6 +13,7 @@ use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
 use scif_core::{Config, ConnectMode, EndpointId, Engine, LinkState, Owner};
 use zerocopy::FromZeros;
 
+use crate::bystander::Bystander;
 use crate::faults::{Fault, Faults};
 use crate::hostile_windows::{self, Neighbours, Registered, Words};
 use crate::memory::{Fabric, NodeMemory};
@@ -39,6 +40,10 @@ pub struct HostileReport {
     pub undisturbed_bytes: u64,
     /// Copies between windows within the node.
     pub undisturbed_copies: u64,
+    /// Bytes that passed between the victim and the third node.
+    pub bystander_bytes: u64,
+    /// Copies between their windows.
+    pub bystander_copies: u64,
     /// Windows the victim registered.
     pub windows: u64,
     /// Windows that one of the two refused.
@@ -60,6 +65,8 @@ impl HostileReport {
         self.ignored += other.ignored;
         self.undisturbed_bytes += other.undisturbed_bytes;
         self.undisturbed_copies += other.undisturbed_copies;
+        self.bystander_bytes += other.bystander_bytes;
+        self.bystander_copies += other.bystander_copies;
         self.windows += other.windows;
         self.refused_windows += other.refused_windows;
         self.transfers += other.transfers;
@@ -180,6 +187,8 @@ impl Hostile {
             0 => rng.number(),
             1 => rng.below(4),
             2 => self.make_queue_pair(rng),
+            // The first ids of any table, which are the neighbours' and the third node's.
+            7 => 1 << 32 | rng.below(6),
             3 if !self.queue_pairs.is_empty() => {
                 self.queue_pairs[rng.below(self.queue_pairs.len() as u64) as usize]
             }
@@ -222,7 +231,9 @@ impl Hostile {
             return;
         };
         let ids = self.victim_ids.len() as u64;
-        if rng.one_in(2)
+        if rng.one_in(4) {
+            message.payload[rng.below(2) as usize] = (1 << 32 | rng.below(6)).into();
+        } else if rng.one_in(2)
             && let Some(id) = self.victim_ids.get(rng.below(ids) as usize)
         {
             message.payload[rng.below(2) as usize] = (*id).into();
@@ -286,6 +297,7 @@ struct Victim {
     received: u64,
     registered: Registered,
     neighbours: Neighbours,
+    bystander: Bystander,
 }
 
 /// Runs one attack.
@@ -298,7 +310,7 @@ pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, Failure> {
 
 fn attack(seed: u64, steps: u64, trace: &Trace) -> Result<HostileReport, String> {
     let mut rng = Rng::new(seed);
-    let fabric = Fabric::new(2);
+    let fabric = Fabric::new(3);
     // Its addresses mean nothing, so what is stored there harms nobody.
     fabric.borrow_mut().lawless = Some(usize::from(HOSTILE));
     fabric.borrow_mut().trace = trace.clone();
@@ -393,8 +405,10 @@ impl Victim {
         engine.close(&mut memory, pair_listener);
         let pair = [active, passive];
         let neighbours = Neighbours::new(fabric, &mut engine, &mut memory, pair, rng)?;
+        let bystander = Bystander::new(fabric, (&mut engine, &mut memory), rng)?;
         Ok(Victim {
             neighbours,
+            bystander,
             engine,
             memory,
             endpoints: vec![],
@@ -504,12 +518,21 @@ impl Victim {
             }
             self.received += 1;
         }
-        self.neighbours
-            .step(&mut self.engine, &mut self.memory, self.pair, rng)
+        let (engine, memory) = (&mut self.engine, &mut self.memory);
+        self.neighbours.step(engine, memory, self.pair, rng)?;
+        self.bystander.step(engine, memory, rng)
     }
 
     fn finish(mut self, fabric: &Rc<RefCell<Fabric>>) -> Result<HostileReport, String> {
         let stats = self.engine.stats();
+        // What the third node has begun ends first.
+        for _ in 0..100 {
+            let (engine, memory) = (&mut self.engine, &mut self.memory);
+            self.registered.pump(engine, memory, 1 << 20)?;
+            self.bystander.turn((engine, memory));
+        }
+        let (engine, memory) = (&mut self.engine, &mut self.memory);
+        self.bystander.finish(engine, memory)?;
         for id in self
             .endpoints
             .iter()
@@ -538,6 +561,8 @@ impl Victim {
             ignored: stats.unknown_messages + stats.stale_ids + stats.unexpected_messages,
             undisturbed_bytes: self.received,
             undisturbed_copies: self.neighbours.copies,
+            bystander_bytes: self.bystander.bytes(),
+            bystander_copies: self.bystander.copies,
             windows: self.registered.windows,
             refused_windows: stats.refused_windows + stats.bad_windows,
             transfers: self.registered.transfers,

@@ -19,6 +19,7 @@ use scif_core::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::bystander;
 use crate::dma::Copier;
 use crate::hostile::{HOSTILE, VICTIM};
 use crate::memory::{Fabric, NodeMemory};
@@ -342,8 +343,8 @@ impl Registered {
     }
 
     fn unpin(&mut self, pin: PinId) -> Result<(), String> {
-        if pin.0 >= u64::MAX - 1 {
-            // The neighbours', whose endpoints are closed at the very end.
+        if pin.0 >= bystander::PIN.0 {
+            // The neighbours' and the third node's, whose endpoints are closed at the very end.
             return Ok(());
         }
         let Some(pinned) = self.pinned.remove(&pin.0) else {

@@ -8,6 +8,7 @@
 //! `Changed` events only, so a lost wake-up is a dead end that is noticed.
 
 pub mod actor;
+mod bystander;
 pub mod direct;
 pub mod dma;
 mod ending;

@@ -63,6 +63,7 @@ impl World {
         let node = &mut self.nodes[number];
         node.engine = None;
         node.programs.clear();
+        node.dead.clear();
         node.orphans.clear();
         node.copier = Copier::new(Rng::new(0), false, None);
         node.bells.fill(None);
@@ -183,7 +184,8 @@ impl World {
     pub(crate) fn lose_ledgers(&mut self, number: usize, other: Option<usize>) {
         self.model.lose(number, other);
         for node in &mut self.nodes {
-            for slot in &mut node.programs {
+            let dead = node.dead.iter_mut().map(|(slot, _)| slot);
+            for slot in node.programs.iter_mut().chain(dead) {
                 slot.program.lose(number, other);
             }
             for held in &mut node.orphans {

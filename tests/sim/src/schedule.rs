@@ -57,11 +57,14 @@ impl World {
                 self.link_step(number, other)?;
                 self.link_step(other, number)?;
             }
+            900..910 if !self.nodes[number].dead.is_empty() => {
+                self.clean_up(number)?;
+            }
             900..958 => self.start_program(number),
             // These are runs with one fault only.
             958..990 if self.settings.spoil.is_some() => {}
             958.. if self.is_calm && !self.rng.one_in(4) => {}
-            958..960 => self.kill_random_process(number)?,
+            958..960 => self.kill_random_process(number),
             960..964 => self.lose_node(number, choice),
             964..970 => self.come_back(number),
             970..980 if self.settings.canary == Some(Canary::ImpatientLink) => {
@@ -142,7 +145,7 @@ impl World {
         }
         self.report.calls += 1;
         if self.settings.spoil == Some(Spoil::Call(self.report.calls)) {
-            self.kill_process(number, process)?;
+            self.kill_process(number, process);
         }
         Ok(true)
     }
@@ -324,38 +327,62 @@ impl World {
         }
     }
 
-    fn kill_random_process(&mut self, number: usize) -> Result<(), String> {
+    fn kill_random_process(&mut self, number: usize) {
         let programs = &self.nodes[number].programs;
         let pick = self.rng.below(programs.len() as u64) as usize;
-        match programs.get(pick) {
-            Some(victim) => self.kill_process(number, victim.process),
-            None => Ok(()),
+        if let Some(process) = programs.get(pick).map(|victim| victim.process) {
+            self.kill_process(number, process);
         }
     }
 
-    /// A process dies: the system closes all it has. Nothing of its may be left.
-    fn kill_process(&mut self, number: usize, process: u32) -> Result<(), String> {
-        let Some((mut context, programs)) = self.context(number) else {
-            return Ok(());
-        };
-        for mut slot in programs.extract_if(.., |slot| slot.process == process) {
-            for endpoint in slot.program.endpoints() {
-                context.engine.close(context.memory, endpoint);
-            }
-            slot.program.died(&mut context)?;
-        }
-        let is_its = |owner: Owner| owner.process == process;
-        let ports = context.engine.ports().filter(|port| is_its(port.owner));
-        let connections = context.engine.connections();
-        let left = ports.count() + connections.filter(|c| is_its(c.owner)).count();
-        if left != 0 {
-            return Err(format!(
-                "node {number}: {left} objects of process {process}, which is dead"
-            ));
-        }
+    /// A process dies: its programs do nothing any more. The system closes what they have one by
+    /// one, while everybody else goes on.
+    fn kill_process(&mut self, number: usize, process: u32) {
+        let node = &mut self.nodes[number];
+        let dying = node
+            .programs
+            .extract_if(.., |slot| slot.process == process)
+            .map(|slot| {
+                let endpoints = slot.program.endpoints();
+                (slot, endpoints)
+            });
+        node.dead.extend(dying);
+        // Whatever begins now is another process.
+        node.next_process = node.next_process.max(process + 1);
         self.report.faults.note(Fault::ProcessKilled);
         self.trace
             .note(|| format!("node {number}: process {process} is killed"));
-        Ok(())
+    }
+
+    /// Closes one endpoint of a dead process; false when there is none. With the last one nothing
+    /// of the process may be left.
+    pub(crate) fn clean_up(&mut self, number: usize) -> Result<bool, String> {
+        let which = self.rng.below(self.nodes[number].dead.len() as u64) as usize;
+        let mut dead = std::mem::take(&mut self.nodes[number].dead);
+        let Some((slot, endpoints)) = dead.get_mut(which) else {
+            return Ok(false);
+        };
+        let Some((mut context, _)) = self.context(number) else {
+            return Ok(false);
+        };
+        if let Some(endpoint) = endpoints.pop() {
+            context.engine.close(context.memory, endpoint);
+        }
+        if endpoints.is_empty() {
+            slot.program.died(&mut context)?;
+            let process = slot.process;
+            dead.swap_remove(which);
+            let is_its = |owner: Owner| owner.process == process;
+            let ports = context.engine.ports().filter(|port| is_its(port.owner));
+            let connections = context.engine.connections();
+            let left = ports.count() + connections.filter(|c| is_its(c.owner)).count();
+            if left != 0 && dead.iter().all(|(slot, _)| slot.process != process) {
+                return Err(format!(
+                    "node {number}: {left} objects of process {process}, which is dead"
+                ));
+            }
+        }
+        self.nodes[number].dead = dead;
+        Ok(true)
     }
 }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use scif_core::{Config, Engine, Memory, Resource, Scope, Stats};
+use scif_core::{Config, EndpointId, Engine, Memory, Resource, Scope, Stats};
 
 use crate::actor::{Context, Ledger, Program};
 use crate::dma::Copier;
@@ -119,6 +119,8 @@ pub(crate) struct Node {
     pub(crate) engine: Option<Engine>,
     pub(crate) memory: NodeMemory,
     pub(crate) programs: Vec<Slot>,
+    /// Programs whose processes have died, and their endpoints that are not closed yet.
+    pub(crate) dead: Vec<(Slot, Vec<EndpointId>)>,
     /// Mappings whose programs have ended.
     pub(crate) orphans: Vec<Held>,
     pub(crate) copier: Copier,
@@ -207,6 +209,7 @@ impl World {
             engine: None,
             memory: NodeMemory::new(&fabric, number),
             programs: Vec::new(),
+            dead: Vec::new(),
             orphans: Vec::new(),
             copier: Copier::new(Rng::new(settings.seed), false, None),
             bells: vec![None; count],

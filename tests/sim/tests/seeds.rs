@@ -101,6 +101,7 @@ fn a_hostile_peer_harms_nobody_else() {
     println!("{sum:?}");
     assert!(sum.connected > 0 && sum.links_failed > 0 && sum.rings_reset > 0 && sum.ignored > 0);
     assert!(sum.undisturbed_copies > 1000);
+    assert!(sum.bystander_bytes > 10_000_000 && sum.bystander_copies > 1000);
     assert!(sum.windows > 500 && sum.refused_windows > 1000);
     assert!(sum.transfers > 20 && sum.mappings > 10);
     for fault in [

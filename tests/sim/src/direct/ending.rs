@@ -29,6 +29,7 @@ impl World {
                 expect(engine.kick(connection.ends[side], kicks), "kick")?;
             }
         }
+        self.clean_up_all();
         self.settle()?;
         // Who finds its connection over lets go.
         let is_over = |program: &Program| {
@@ -62,6 +63,13 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Nothing is left of the dead.
+    fn clean_up_all(&mut self) {
+        while !self.dead.is_empty() {
+            self.clean_up(0);
+        }
     }
 
     /// A byte on each connection, and some taken out: whoever sleeps for that must wake.

@@ -34,7 +34,7 @@ pub(super) struct Window {
 
 /// A program's mapping of the other end's window.
 pub(super) struct Copying {
-    mapped: scif_core::Mapped,
+    pub(super) mapped: scif_core::Mapped,
     /// The pages it should be.
     pin: u64,
     /// The epoch in which it was mapped.
@@ -271,7 +271,7 @@ impl World {
         }
     }
 
-    /// A program lets go of a window, or has died; it does not say that it no longer copies.
+    /// A program lets go of a window; it does not say that it no longer copies.
     pub(super) fn end_copy(&mut self, which: usize) {
         let program = &mut self.programs[which];
         let number = self.connections[program.end.0].nodes[program.end.1];

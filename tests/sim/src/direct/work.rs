@@ -8,8 +8,7 @@ use scif_ring::{RingError, RingMemory, Side};
 
 use crate::faults::Fault;
 
-use super::mapped::Dead;
-use super::{Bug, Connection, MAX_BYTES, Node, World, expect};
+use super::{Bug, Connection, Dead, MAX_BYTES, Node, World, expect, mapped};
 
 impl World {
     /// A program does something.
@@ -223,7 +222,7 @@ impl World {
                 return Ok(());
             }
             // It died; what it did shows in the position.
-            Err(RingError::Memory(Dead)) => return Ok(()),
+            Err(RingError::Memory(mapped::Dead)) => return Ok(()),
             Err(RingError::BadIndex) if connection.is_spoilt => return Ok(()),
             Err(RingError::BadIndex) => return Err(format!("connection {at}: bad index")),
         };
@@ -278,8 +277,9 @@ impl World {
         Ok(())
     }
 
+    /// A program dies where it is. What it has locked, counted and mapped stays as it is until the
+    /// system cleans up, some steps later.
     pub(super) fn die(&mut self, which: usize) {
-        self.end_copy(which);
         let program = &self.programs[which];
         let (at, side) = program.end;
         let Some(handle) = &program.direct else {
@@ -294,10 +294,24 @@ impl World {
         }
         let node = connection.nodes[side];
         let program = self.programs.swap_remove(which);
-        if let Some(handle) = program.direct {
-            let Node { engine, mem, .. } = &mut self.nodes[node];
-            engine.close_bypass(mem, handle.id);
+        if let Some(mut handle) = program.direct {
+            let window = handle.copying.take().map(|copying| copying.mapped);
+            let id = handle.id;
+            self.dead.push(Dead { node, id, window });
         }
+    }
+
+    /// The system takes one thing back that a dead program had: what it had mapped of a window,
+    /// then its handle.
+    pub(super) fn clean_up(&mut self, which: usize) {
+        let dead = &mut self.dead[which];
+        let Node { engine, mem, .. } = &mut self.nodes[dead.node];
+        if let Some(window) = dead.window.take() {
+            engine.unmap(mem, window.window, window.pages);
+            return;
+        }
+        engine.close_bypass(mem, dead.id);
+        self.dead.swap_remove(which);
     }
 
     /// A program stores nonsense into what it has mapped.
