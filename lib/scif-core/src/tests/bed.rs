@@ -47,6 +47,8 @@ pub struct PlainMemory {
     /// owed.
     pub fenced_word: Cell<Option<u64>>,
     owes_fence: Cell<bool>,
+    /// Stores into the memory of peers fail.
+    pub is_cut_off: bool,
     /// Contiguous memory is in pieces of at most so many bytes.
     pub largest: usize,
     /// The next own load of so many bytes finds this number in front.
@@ -171,6 +173,9 @@ impl Memory for PlainMemory {
     }
 
     fn peer_write(&mut self, node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
+        if self.is_cut_off {
+            return Err(BadAddress);
+        }
         let range = self.bus(address, bytes.len())?;
         self.rams.borrow_mut()[usize::from(node)][range].copy_from_slice(bytes);
         Ok(())
@@ -248,6 +253,7 @@ impl Bed {
                 allocated: 0,
                 fenced_word: Cell::new(None),
                 owes_fence: Cell::new(false),
+                is_cut_off: false,
                 largest: usize::MAX,
                 lie: Cell::new(None),
             },

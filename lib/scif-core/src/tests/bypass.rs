@@ -454,6 +454,21 @@ fn who_copies_all_the_time_is_waited_for_each_time() {
 }
 
 #[test]
+fn who_comes_after_a_dead_client_does_not_copy_for_it() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    let (dies, page) = open(&mut bed, b);
+    set_busy(&mut bed, b, page, FIRST_HANDLE, 1);
+    let _stays = open(&mut bed, b);
+    close(&mut bed, b, dies);
+    // The last of these counts in the word in which the dead one did.
+    for _ in 1..RMA_BUSY_SLOTS {
+        open(&mut bed, b);
+    }
+    assert!(unregister(&mut bed, a).1);
+}
+
+#[test]
 fn handles_that_share_a_word_are_not_forgotten() {
     let mut bed = Bed::new(2);
     let (a, b) = bed.connect(0, 1);

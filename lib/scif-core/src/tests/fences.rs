@@ -6,6 +6,7 @@ use scif_abi::Error;
 use scif_abi::flags::FenceFlags;
 
 use super::bed::{BOTH, Bed, End, PAGE, READ};
+use super::engine::LateEngine;
 use crate::{Direction, Local, Memory, Pages, Rma, Signal, Ticket};
 
 const SELF: u32 = FenceFlags::INIT_SELF.bits();
@@ -121,6 +122,41 @@ fn a_wait_ends_when_everything_before_the_mark_is_copied() {
             let late = pair.wait(a, mark).unwrap();
             assert_eq!(pair.result(a, late), Some(Ok(0)));
         }
+    }
+}
+
+/// The engine is a queue of its own: a value on two pages, which the processor stores, is not ahead
+/// of the copies in it.
+#[test]
+fn a_signal_over_two_pages_waits_for_copies_under_way() {
+    for nodes in [1, 2] {
+        let mut pair = pair(nodes);
+        let a = pair.a;
+        let (engine, order) = LateEngine::new(4);
+        pair.bed.nodes[a.node].copier = Box::new(engine);
+        pair.begin_copy(a);
+        pair.bed.nodes[a.node].is_pumped = true;
+        let at = PAGE - 4;
+        let signal = Signal {
+            remote_offset: at as i64,
+            remote_value: 0x1111_2222_3333_4444,
+            flags: SELF | REMOTE,
+            ..Signal::default()
+        };
+        let ticket = pair.signal(a, signal).unwrap();
+        for _ in 0..10 {
+            pair.bed.turn(a.node);
+        }
+        assert!(!order.borrow().is_idle(), "the copy is under way");
+        assert_eq!(pair.word(pair.b, at), 0);
+        order
+            .borrow_mut()
+            .complete_one(&mut pair.bed.nodes[a.node].memory);
+        for _ in 0..10 {
+            pair.bed.turn(a.node);
+        }
+        assert_eq!(pair.word(pair.b, at), 0x1111_2222_3333_4444);
+        assert_eq!(pair.result(a, ticket), Some(Ok(0)));
     }
 }
 

@@ -351,3 +351,62 @@ fn a_window_whose_node_is_lost_is_not_written_any_more() {
     assert_eq!(victim.engine().stats().copies, before);
     assert_eq!(victim.engine().stats().jobs, 0);
 }
+
+/// A node names the connections and windows of another one, whose ids it can guess.
+#[test]
+fn no_node_speaks_for_another() {
+    let mut bed = Bed::new(3);
+    let (a, b) = bed.connect(0, 1);
+    let pages = bed.pin(0, &[1]);
+    bed.register(a, &pages, 0, BOTH);
+    let id_of = |end: End| {
+        let engine = &bed.nodes[end.node].engine;
+        engine
+            .endpoint(end.id)
+            .unwrap()
+            .connection
+            .unwrap()
+            .number()
+    };
+    let (peer, closer) = (id_of(a), id_of(b));
+    let node = &mut bed.nodes[0];
+    for owner_window in (0..4).map(|index| 1 << 32 | index) {
+        for body in [
+            NodeMessage::Disconnect { closer, peer },
+            NodeMessage::DisconnectAck {
+                closer: peer,
+                peer: closer,
+            },
+            NodeMessage::ConnectReject { connector: peer },
+            NodeMessage::ConnectGrantNack { acceptor: peer },
+            NodeMessage::RegisterNack {
+                peer,
+                user_window: 1,
+                owner_window,
+            },
+            NodeMessage::UnregisterAck {
+                owner: peer,
+                owner_window,
+            },
+            NodeMessage::Munmap { owner_window },
+            NodeMessage::Mark { peer, waiter: 1 },
+            NodeMessage::SignalLocal {
+                peer,
+                offset: 0,
+                value: 1,
+                waiter: 1,
+            },
+        ] {
+            let port = |node| PortId::new(node, 0);
+            let message = Message::new(port(2), port(0), body);
+            node.engine.handle(&mut node.memory, 2, &message);
+            node.engine.check_invariants().unwrap();
+        }
+    }
+    assert_eq!(node.engine.stats().jobs, 0);
+    bed.run();
+    let (engine, memory) = bed.engine(a);
+    assert_eq!(engine.send(memory, a.id, b"still here"), Ok(10));
+    assert_eq!(bed.content(0, &pages)[..8], [0; 8]);
+    assert_eq!(bed.unregister(a, 0, PAGE), Ok(0));
+}

@@ -1,9 +1,11 @@
 //! register and unregister.
 
 use super::std::prelude::v1::*;
+use super::std::vec;
 
 use scif_abi::Error;
 use scif_abi::flags::MapFlags;
+use scif_abi::limits::{MAX_PEER_CHUNKS, MAX_WINDOW_PAGES};
 
 use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, WRITE};
 use crate::{PinId, Resource, Scope, Ticket};
@@ -66,6 +68,27 @@ fn large_windows_take_several_tables() {
             1300
         );
     });
+}
+
+#[test]
+fn what_the_peer_keeps_of_page_lists_is_limited() {
+    let mut bed = Bed::new(2);
+    let (a, _) = bed.connect(0, 1);
+    let mut pages = bed.pin(a.node, &[1]);
+    pages.runs = vec![pages.runs[0]; MAX_WINDOW_PAGES as usize];
+    pages.is_charged = false;
+    let bytes = MAX_WINDOW_PAGES * PAGE;
+    let fits = MAX_PEER_CHUNKS as u64 / MAX_WINDOW_PAGES;
+    for number in 0..fits {
+        bed.register(a, &pages, (number * bytes) as i64, BOTH);
+    }
+    pages.runs.truncate(1);
+    let offset = (fits * bytes) as i64;
+    let ticket = bed.start_register(a, &pages, offset, BOTH, FIXED);
+    assert_eq!(bed.finish(a, ticket), Err(Error::NotConnected));
+    // What goes makes room.
+    assert_eq!(bed.unregister(a, 0, bytes), Ok(0));
+    bed.register(a, &pages, offset, BOTH);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What connections do where memory is scarce.
+//! What connections do where memory is scarce, or has gone.
 
 use super::std::vec;
 
@@ -41,4 +41,38 @@ fn a_connection_in_scattered_memory_gets_a_smaller_ring() {
     let mode = ConnectMode::Blocking;
     let refused = node.engine.connect(&mut node.memory, id, to, mode);
     assert_eq!(refused, Err(Error::NoMemory));
+}
+
+/// There is no memory for the acceptor's half, or the connector's can no longer be stored to:
+/// nobody is connected.
+#[test]
+fn a_grant_that_cannot_be_made_leaves_nothing() {
+    for (is_cut_off, error) in [(true, Error::NoDevice), (false, Error::NoMemory)] {
+        let mut bed = Bed::new(2);
+        let server = &mut bed.nodes[1].engine;
+        let listener = server.open(USER).unwrap();
+        server.bind(listener, 2000).unwrap();
+        server.listen(listener, 1).unwrap();
+        let client = &mut bed.nodes[0];
+        let id = client.engine.open(USER).unwrap();
+        let (to, mode) = (PortId::new(1, 2000), ConnectMode::Blocking);
+        let memory = &mut client.memory;
+        client.engine.connect(memory, id, to, mode).unwrap();
+        bed.run();
+        let server = &mut bed.nodes[1];
+        let before = server.engine.stats();
+        match is_cut_off {
+            true => server.memory.is_cut_off = true,
+            false => server.memory.largest = PAGE as usize,
+        }
+        let memory = &mut server.memory;
+        let accepted = server.engine.accept_start(memory, listener, USER);
+        assert_eq!(accepted, Err(error));
+        server.engine.check_invariants().unwrap();
+        let after = server.engine.stats();
+        assert_eq!(
+            (after.endpoints, after.connections, after.pages),
+            (before.endpoints, before.connections, before.pages)
+        );
+    }
 }
