@@ -234,7 +234,7 @@ impl Pair {
     }
 
     /// A structure as the mainline driver lends it, with pointers in its private fields.
-    fn lend(&mut self, pages: usize) -> (u64, u64) {
+    pub fn lend(&mut self, pages: usize) -> (u64, u64) {
         let tables = pages.div_ceil(TABLE_ENTRIES);
         let memory = &mut self.talk.peer.memory;
         let local = memory.allocate((1 + 2 * tables) * PAGE as usize).unwrap();
