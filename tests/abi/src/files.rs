@@ -40,6 +40,10 @@ const CHECKS: &[Check] = &[
     ("fstat: the mode is a file's, st_dev is the scheme", fstat),
     ("debug: root takes no write, fpath names the scheme", debug),
     (
+        "debug: a machine without a screen gives none to a terminal",
+        no_screen,
+    ),
+    (
         "serio: two ports, which are read and keep nothing from others",
         serio,
     ),
@@ -259,6 +263,14 @@ fn debug(suite: &Suite) -> Verdict {
     expect("path", &path[..n], b"debug:".as_slice())?;
     expect("write", sys::write(fd, b""), Ok(0))?;
     expect("close", sys::close(fd), Ok(0))
+}
+
+/// The handle by which a terminal draws on the screen: Redox's kernel has none at all.
+fn no_screen(suite: &Suite) -> Verdict {
+    match suite.open(DEBUG, "screen", O_RDWR) {
+        Err(ENODEV | ENOENT) => Ok(()),
+        other => expect("open", other, Err(ENODEV)),
+    }
 }
 
 fn serio(suite: &Suite) -> Verdict {
