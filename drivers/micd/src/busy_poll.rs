@@ -1,29 +1,29 @@
-//! How long the driver looks for messages before it sleeps.
+//! The busy-poll policy: how long the driver polls for messages before it sleeps.
 //!
 //! A sleeper costs its peer a doorbell, and this node an interrupt and a wake-up, which take longer
-//! than the message itself. So when messages come shortly one after the other, the driver looks for
-//! the next one a while, as kernels do before they halt a processor. It looks only while nobody
-//! else wants the processor, and only while that pays: what was looked for in vain is looked for
-//! again ever more seldom, so that a node at rest sleeps.
+//! than the message itself. So when messages come shortly one after the other, the driver polls for
+//! the next one a while, as kernels do before they halt a processor. It polls only while nobody
+//! else wants the processor, and only while that pays: after each poll in vain it polls again ever
+//! more seldom, so that a node at rest sleeps.
 
 use hal::clock::Rate;
 
-/// Longest look, in nanoseconds: about what an answer takes when both sides have to wake a program
+/// Longest poll, in nanoseconds: about what an answer takes when both sides have to wake a program
 /// for it, under the emulator.
-const LOOK_NS: u64 = 500_000;
+const POLL_NS: u64 = 500_000;
 
 /// A sleep that a message ended within this time, in nanoseconds, would perhaps have been worth a
-/// look: those who sleep take longer to answer.
-const SHORT_SLEEP_NS: u64 = 2 * LOOK_NS;
+/// poll: those who sleep take longer to answer.
+const SHORT_SLEEP_NS: u64 = 2 * POLL_NS;
 
 /// When giving the processor away takes this long, in nanoseconds, somebody else has used it.
 const OTHERS_NS: u64 = 15_000;
 
-/// Looks between two times at which others get the processor.
+/// Looks at the rings between two times at which others get the processor.
 const LOOKS: u32 = 50;
 
-/// Most short sleeps after which it is looked again, when it was in vain so often.
-const MAX_DOUBT: u32 = 64;
+/// Most short sleeps between two polls, when polls were in vain.
+const MAX_BACKOFF: u32 = 64;
 
 /// Clock and processor.
 pub trait Time {
@@ -33,47 +33,47 @@ pub trait Time {
     fn yield_now(&self);
 }
 
-/// The driver's patience. Times are in ticks.
-pub struct Patience {
-    look: u64,
+/// The state of the policy. Times are in ticks.
+pub struct BusyPoll {
+    poll: u64,
     short_sleep: u64,
     others: u64,
-    /// Short sleeps before the next look; 0: the next time counts.
-    doubt: u32,
-    /// What `doubt` was set to after the last look in vain.
-    last_doubt: u32,
+    /// Short sleeps before the next poll; 0: the next time counts.
+    sleeps_left: u32,
+    /// What `sleeps_left` was set to after the last poll in vain.
+    backoff: u32,
     asleep_since: u64,
 }
 
-impl Patience {
-    /// With a counter of this rate; without one it always sleeps.
+impl BusyPoll {
+    /// With a counter of this rate; without one it never polls.
     pub fn new(rate: Option<Rate>) -> Self {
         let ticks = |nanoseconds| rate.map_or(0, |rate| rate.ticks(nanoseconds));
         Self {
-            look: ticks(LOOK_NS),
+            poll: ticks(POLL_NS),
             short_sleep: ticks(SHORT_SLEEP_NS),
             others: ticks(OTHERS_NS),
-            doubt: 1,
-            last_doubt: 0,
+            sleeps_left: 1,
+            backoff: 0,
             asleep_since: 0,
         }
     }
 
-    /// Looks, if that may pay: whether `sees` saw something. Otherwise it is time to sleep.
-    pub fn look(&mut self, time: &impl Time, mut sees: impl FnMut() -> bool) -> bool {
-        if self.doubt > 0 {
+    /// Polls, if that may pay: whether `sees` saw something. Otherwise it is time to sleep.
+    pub fn poll(&mut self, time: &impl Time, mut sees: impl FnMut() -> bool) -> bool {
+        if self.sleeps_left > 0 {
             return false;
         }
-        let end = time.ticks().saturating_add(self.look);
+        let end = time.ticks().saturating_add(self.poll);
         loop {
             if (0..LOOKS).any(|_| sees()) {
-                self.last_doubt = 0;
+                self.backoff = 0;
                 return true;
             }
             let before = time.ticks();
             if before >= end {
-                self.last_doubt = (2 * self.last_doubt).clamp(1, MAX_DOUBT);
-                self.doubt = self.last_doubt;
+                self.backoff = (2 * self.backoff).clamp(1, MAX_BACKOFF);
+                self.sleeps_left = self.backoff;
                 return false;
             }
             time.yield_now();
@@ -84,15 +84,15 @@ impl Patience {
     }
 
     /// The driver goes to sleep.
-    pub fn sleeps(&mut self, time: &impl Time) {
+    pub fn before_sleep(&mut self, time: &impl Time) {
         self.asleep_since = time.ticks();
     }
 
-    /// It woke up; `by_message`: a doorbell woke it.
-    pub fn woke(&mut self, time: &impl Time, by_message: bool) {
+    /// The driver woke up; `by_message`: a doorbell woke it.
+    pub fn after_sleep(&mut self, time: &impl Time, by_message: bool) {
         let slept = time.ticks().saturating_sub(self.asleep_since);
         if by_message && slept < self.short_sleep {
-            self.doubt = self.doubt.saturating_sub(1);
+            self.sleeps_left = self.sleeps_left.saturating_sub(1);
         }
     }
 }
@@ -135,49 +135,49 @@ mod tests {
     }
 
     /// A tick is a nanosecond.
-    fn patience() -> Patience {
-        Patience::new(Rate::of(1, 1))
+    fn busy_poll() -> BusyPoll {
+        BusyPoll::new(Rate::of(1, 1))
     }
 
-    fn sleep(patience: &mut Patience, time: &Fake, nanoseconds: u64) {
-        patience.sleeps(time);
+    fn sleep(policy: &mut BusyPoll, time: &Fake, nanoseconds: u64) {
+        policy.before_sleep(time);
         time.now.set(time.now.get() + nanoseconds);
-        patience.woke(time, true);
+        policy.after_sleep(time, true);
     }
 
     #[test]
-    fn it_looks_after_a_short_sleep_and_not_before() {
-        let (mut patience, time) = (patience(), fake(0));
-        assert!(!patience.look(&time, || panic!("looked")));
-        sleep(&mut patience, &time, 2 * SHORT_SLEEP_NS);
-        assert!(!patience.look(&time, || panic!("looked")));
-        sleep(&mut patience, &time, SHORT_SLEEP_NS / 2);
+    fn it_polls_after_a_short_sleep_and_not_before() {
+        let (mut policy, time) = (busy_poll(), fake(0));
+        assert!(!policy.poll(&time, || panic!("polled")));
+        sleep(&mut policy, &time, 2 * SHORT_SLEEP_NS);
+        assert!(!policy.poll(&time, || panic!("polled")));
+        sleep(&mut policy, &time, SHORT_SLEEP_NS / 2);
         let mut looks = 0;
-        assert!(patience.look(&time, || {
+        assert!(policy.poll(&time, || {
             looks += 1;
             looks == 3 * LOOKS
         }));
         assert_eq!(time.yields.get(), 2);
-        // It paid: the next look needs no sleep.
-        assert!(patience.look(&time, || true));
+        // It paid: the next poll needs no sleep.
+        assert!(policy.poll(&time, || true));
     }
 
     #[test]
-    fn looks_in_vain_get_rare_and_end() {
-        let (mut patience, time) = (patience(), fake(0));
+    fn polls_in_vain_get_rare_and_end() {
+        let (mut policy, time) = (busy_poll(), fake(0));
         let mut sleeps = 0;
         let mut before_looks = Vec::new();
         while before_looks.len() < 9 {
-            sleep(&mut patience, &time, 1);
+            sleep(&mut policy, &time, 1);
             sleeps += 1;
             let mut looked = false;
             let start = time.now.get();
-            assert!(!patience.look(&time, || {
+            assert!(!policy.poll(&time, || {
                 looked = true;
                 false
             }));
             if looked {
-                assert!(time.now.get() - start < LOOK_NS + 10 * MICROSECOND);
+                assert!(time.now.get() - start < POLL_NS + 10 * MICROSECOND);
                 before_looks.push(core::mem::take(&mut sleeps));
             }
         }
@@ -186,10 +186,10 @@ mod tests {
 
     #[test]
     fn others_come_first() {
-        let (mut patience, time) = (patience(), fake(OTHERS_NS));
-        sleep(&mut patience, &time, 1);
+        let (mut policy, time) = (busy_poll(), fake(OTHERS_NS));
+        sleep(&mut policy, &time, 1);
         let mut looks = 0;
-        assert!(!patience.look(&time, || {
+        assert!(!policy.poll(&time, || {
             looks += 1;
             false
         }));

@@ -1,4 +1,5 @@
-//! What copies for transfers: the engine of the peer's function where it has one, else the CPU.
+//! The choice of what copies for a transfer: the DMA engine of the peer's function where it has
+//! one, else the CPU.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -10,13 +11,13 @@ use scif_core::{CopyEngine, CpuEngine, Descriptor, Memory, Place, SubmitError, S
 type Shared = Rc<RefCell<dyn CopyEngine>>;
 
 /// All copy engines of a node.
-pub struct Copier {
+pub struct CopyRouter {
     engines: BTreeMap<NodeId, Shared>,
     /// The engine of each channel that has used one: all else on it must keep its order.
     channels: BTreeMap<u64, Shared>,
 }
 
-impl Copier {
+impl CopyRouter {
     /// The engines by the node whose memory they reach.
     pub fn new(engines: impl Iterator<Item = (NodeId, Shared)>) -> Self {
         Self {
@@ -42,7 +43,7 @@ fn peer(descriptor: &Descriptor) -> Option<NodeId> {
     }
 }
 
-impl CopyEngine for Copier {
+impl CopyEngine for CopyRouter {
     fn submit(
         &mut self,
         mem: &mut dyn Memory,

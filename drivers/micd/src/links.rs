@@ -9,24 +9,24 @@ use hal::{Error, Result};
 use scheme_scif::{Card, CardCommand};
 use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming;
-use scif_core::{DownReason, Engine};
+use scif_core::Engine;
 use syscall::error::{EAGAIN, ENODEV};
 
-use crate::copy_router::Copier;
-use crate::function::{Loss, MicFunction, Step};
+use crate::copy_router::CopyRouter;
+use crate::function::{MicFunction, Outcome, Step};
 use crate::memory::{Peer, PeerMemory};
 
-/// Steps of one link in one turn: a whole cycle has five, more than two cycles mean that the peer
-/// plays with its record.
+/// Steps of one link in one iteration: a whole cycle has five; more than two cycles mean that the
+/// peer plays with its record.
 const MAX_STEPS: usize = 12;
 
 /// The links of a node.
 pub struct Links {
     functions: Vec<Box<dyn MicFunction>>,
-    /// Whether each function's doorbell rang since the last turn.
+    /// Whether each function's doorbell rang since the last iteration.
     rang: Vec<bool>,
     /// Whether this machine has a function that is not among them, and may still write to memory.
-    has_strays: bool,
+    has_unmanaged: bool,
 }
 
 impl Links {
@@ -37,7 +37,7 @@ impl Links {
     /// have left working.
     pub fn new(functions: Vec<Box<dyn MicFunction>>, is_complete: bool) -> Self {
         let mut kept: Vec<Box<dyn MicFunction>> = Vec::new();
-        let mut has_strays = !is_complete;
+        let mut has_unmanaged = !is_complete;
         for mut function in functions {
             let (node, peer) = (function.node(), function.peer());
             let own = kept.first().map_or(node, |first| first.node());
@@ -50,13 +50,13 @@ impl Links {
                 continue;
             }
             function.leave();
-            has_strays |= !function.predecessor_is_let_go();
+            has_unmanaged |= !function.predecessor_is_quiesced();
         }
         let rang = vec![false; kept.len()];
         Self {
             functions: kept,
             rang,
-            has_strays,
+            has_unmanaged,
         }
     }
 
@@ -70,23 +70,24 @@ impl Links {
         self.functions.iter().map(|function| function.peer())
     }
 
-    /// Memory behind a bus to measure copies with; see [`MicFunction::spare`].
+    /// Memory behind a bus to measure copies with; see
+    /// [`Hardware::spare`](crate::hardware::Hardware::spare).
     pub fn spare(&self) -> Option<Region> {
         self.functions.iter().find_map(|function| function.spare())
     }
 
     /// Whether stores into some peer's memory may be gathered; see
-    /// [`MicFunction::gathers_stores`].
-    pub fn gather_stores(&self) -> bool {
+    /// [`Hardware::gathers_stores`](crate::hardware::Hardware::gathers_stores).
+    pub fn gathers_stores(&self) -> bool {
         self.functions
             .iter()
             .any(|function| function.gathers_stores())
     }
 
     /// What copies to and from the peers' memory.
-    pub fn copier(&self) -> Copier {
+    pub fn copy_router(&self) -> CopyRouter {
         let engines = self.functions.iter();
-        Copier::new(engines.filter_map(|function| {
+        CopyRouter::new(engines.filter_map(|function| {
             let engine = function.copy_engine()?;
             Some((function.peer(), engine))
         }))
@@ -137,7 +138,7 @@ impl Links {
         }
     }
 
-    /// A link's interrupt came: acknowledges it. The next [`turn`](Self::turn) handles what it
+    /// A link's interrupt came: acknowledges it. The next [`poll`](Self::poll) handles what it
     /// announced.
     pub fn interrupt(&mut self, index: usize) {
         let (Some(function), Some(rang)) = (self.functions.get(index), self.rang.get_mut(index))
@@ -157,7 +158,7 @@ impl Links {
 
     /// Looks at all links: call it after interrupts and at [`deadline`](Self::deadline). `now` is
     /// the time in nanoseconds, the same as for [`Engine::tick`].
-    pub fn turn(&mut self, now: u64, engine: &mut Engine, memory: &mut impl PeerMemory) {
+    pub fn poll(&mut self, now: u64, engine: &mut Engine, memory: &mut impl PeerMemory) {
         for (function, rang) in self.functions.iter_mut().zip(&mut self.rang) {
             let rang = core::mem::take(rang);
             // What a lost doorbell announced is found when the function is due.
@@ -165,9 +166,11 @@ impl Links {
                 continue;
             }
             for _ in 0..MAX_STEPS {
-                match function.step(now) {
-                    Some(step) => carry_out(step, &mut **function, engine, memory),
-                    None => break,
+                let Some(step) = function.step(now) else {
+                    break;
+                };
+                if let Some(outcome) = carry_out(step, &mut **function, engine, memory) {
+                    function.done(outcome);
                 }
             }
             // In this order, so that nothing is stored in the memory of a peer that has begun
@@ -179,7 +182,7 @@ impl Links {
         }
     }
 
-    /// When [`turn`](Self::turn) must be called at the latest, if there are links.
+    /// When [`poll`](Self::poll) must be called at the latest, if there are links.
     pub fn deadline(&self) -> Option<u64> {
         self.functions
             .iter()
@@ -188,20 +191,20 @@ impl Links {
     }
 
     /// Whether no peer writes any more to the memory of a driver that ended without leaving: its
-    /// pages may go. Ask again after each [`turn`](Self::turn); once true it stays so.
-    pub fn predecessor_is_let_go(&self) -> bool {
+    /// pages may go. Ask again after each [`poll`](Self::poll); once true it stays so.
+    pub fn predecessor_is_quiesced(&self) -> bool {
         let mut functions = self.functions.iter();
-        !self.has_strays && functions.all(|function| function.predecessor_is_let_go())
+        !self.has_unmanaged && functions.all(|function| function.predecessor_is_quiesced())
     }
 
     /// The engine gave the link with a node up: it is reset as soon as the peer agrees.
-    pub fn give_up(&mut self, node: NodeId) {
+    pub fn link_failed(&mut self, node: NodeId) {
         for function in self
             .functions
             .iter_mut()
             .filter(|function| function.peer() == node)
         {
-            function.give_up();
+            function.link_failed();
         }
     }
 
@@ -213,44 +216,41 @@ impl Links {
     }
 }
 
+/// Does what a function asks for; `None`: one side has left meanwhile, and there is no outcome.
 fn carry_out(
     step: Step,
     function: &mut dyn MicFunction,
     engine: &mut Engine,
     memory: &mut impl PeerMemory,
-) {
+) -> Option<Outcome> {
     let peer = function.peer();
     log::debug!("link with node {peer}: {step:?}");
-    match step {
+    Some(match step {
         Step::Attach => {
             let queue_pair = attach(function, engine, memory);
-            function.attached(queue_pair);
+            Outcome::Attached { queue_pair }
         }
         Step::Connect { queue_pair } => {
             let result = engine.link_up(memory, peer, queue_pair);
             if let Err(error) = result {
                 log::warn!("link with node {peer}: {error}");
             }
-            function.connected(result.is_ok());
+            let is_usable = result.is_ok();
+            Outcome::Connected { is_usable }
         }
-        Step::Ask => {
-            if let Some(heard) = engine.probe_peer(memory, peer) {
-                function.asked(heard);
-            }
+        Step::Probe => {
+            let messages = engine.probe_peer(memory, peer)?;
+            Outcome::Probed { messages }
         }
-        Step::Lose { why } => {
-            match why {
-                Loss::Silence => engine.link_failed(peer, DownReason::Silent),
-                Loss::Cut => engine.link_failed(peer, DownReason::Cut),
-                Loss::Reset => engine.link_failed(peer, DownReason::Reset),
-            }
-            function.lost();
+        Step::Fail { reason } => {
+            engine.link_failed(peer, reason);
+            Outcome::Failed
         }
         Step::Detach => {
             engine.link_down(memory, peer);
-            function.detached();
+            Outcome::Detached
         }
-    }
+    })
 }
 
 /// Makes the peer's memory known, and a queue pair for it.
@@ -269,13 +269,13 @@ fn attach(
             return None;
         }
     };
-    let reach = Peer {
+    let reached = Peer {
         aperture,
         doorbell: function.doorbell(),
         bus: function.bus(),
         gathers_stores: function.gathers_stores(),
     };
-    memory.add_peer(peer, reach);
+    memory.add_peer(peer, reached);
     let queue_pair = engine.attach(memory, peer);
     if let Err(error) = queue_pair {
         log::warn!("link with node {peer}: {error}");

@@ -1,7 +1,7 @@
 //! micd: one task that drives every MIC function of this node and serves the `scif:` scheme.
 //!
 //! Events come from the functions' interrupts, from the scheme's socket and from the clock; each
-//! turn of the loop in [`Micd::serve`] handles what there is and then sleeps until more comes.
+//! iteration of the loop in [`Micd::serve`] handles what there is and then sleeps until more comes.
 #![no_std]
 #![no_main]
 
@@ -21,12 +21,12 @@ use hal::pci::{CHANNEL_VARIABLE, Function};
 use hal::power::PowerOffNotice;
 use hal::{Result, copy};
 use libredox::Fd;
-use micd::busy_poll::{Patience, Time};
-use micd::copy_router::Copier;
-use micd::departure::Farewell;
+use micd::busy_poll::{BusyPoll, Time};
+use micd::copy_router::CopyRouter;
 use micd::function::MicFunction;
 use micd::links::Links;
 use micd::memory::NodeMemory;
+use micd::node_exit::NodeExit;
 use micd::{trace, vmic, x100};
 use runtime::time::Instant;
 use scheme::daemon::{self, LEASE_VARIABLE, Lease, Mode, NOTIFY_VARIABLE};
@@ -50,16 +50,16 @@ const RING_BYTES: u32 = 256 * 1024;
 /// largest and then ever smaller ones. An eighth of the memory that a node usually has.
 const RING_BUDGET_BYTES: usize = 32 << 20;
 
-/// Nanoseconds between two looks at what the file `cards` tells.
+/// Nanoseconds between two updates of what the file `cards` shows.
 const CARDS_NS: u64 = 1_000_000_000;
 
-/// Nanoseconds between two looks for processes that were killed while they waited in an open, and
+/// Nanoseconds between two checks for processes that were killed while they waited in an open, and
 /// how many are asked about each time.
 const WATCH_NS: u64 = 1_000_000_000;
 /// As above.
 const WATCHED: usize = 32;
 
-/// Turns in a row that answer requests before the event queue is looked at: it may have more.
+/// Iterations in a row that answer requests before the event queue is asked: it may have more.
 const MAX_ANSWERING: u32 = 16;
 
 /// A file that every micd has.
@@ -113,12 +113,15 @@ fn run() -> Result<()> {
     }
     let micd = Micd::bring_up(for_root.as_deref())?;
     daemon::notify_ready(for_byte.as_deref())?;
+    if let Err(error) = daemon::seal() {
+        log::warn!("running with all names: {error}");
+    }
     micd.serve()
 }
 
 /// What the event queue reports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Source {
+enum EventSource {
     Requests,
     /// The interrupt of the link with this index.
     Link(usize),
@@ -128,28 +131,47 @@ enum Source {
     PowerOff,
 }
 
+/// What the loop does after an iteration.
+enum Next {
+    /// The next iteration.
+    Iterate,
+    /// It sleeps until something comes, or until this time.
+    Sleep(Option<u64>),
+    /// It ends.
+    End,
+}
+
 struct Micd {
     links: Links,
-    scheme: Daemon<NodeMemory<pinner::Source>, Copier>,
+    scheme: Daemon<NodeMemory<pinner::MemorySource>, CopyRouter>,
     requests: SchemeLoop,
-    events: Queue<Source>,
-    /// See [`pinner::Source::new`].
+    events: Queue<EventSource>,
+    /// Events that the queue reported for this iteration.
+    ready: Vec<Ready<EventSource>>,
+    /// See [`pinner::MemorySource::new`].
     pins_ended: Fd,
     /// The memory of a micd that ran before this one: peers may still store into it.
     predecessor: Lease,
     /// The kernel waits for us before it switches the machine off, until this is gone.
     power_off: Option<PowerOffNotice>,
-    farewell: Farewell,
-    /// When to look at the cards again.
+    exit: NodeExit,
+    /// When to read again what the cards are doing.
     next_cards: u64,
-    /// When to look for killed processes, if any request waits.
+    /// When to ask again about killed processes, if any request waits.
     next_watch: u64,
-    /// When it started, by the clock (ns) and the processor's counter.
-    started: (u64, u64),
+    clock: Clock,
+    busy_poll: BusyPoll,
+    counters: LoopCounters,
+    /// What the scheme's socket had to offer last.
+    status: Status,
+    /// Whether the socket is read in this iteration.
+    reads_requests: bool,
+    /// Iterations in a row that answered requests.
+    answering: u32,
 }
 
 impl Micd {
-    /// From the PCI functions to a scheme that is registered; `notify` is who registers it.
+    /// From the PCI functions to a scheme that is registered; `notify` names who registers it.
     fn bring_up(notify: Option<&str>) -> Result<Self> {
         let started = (system_time(), ticks());
         let mut links = find_links();
@@ -161,11 +183,11 @@ impl Micd {
             ring_budget_bytes: RING_BUDGET_BYTES,
             ..Config::new(links.node())
         };
-        let (source, pins_ended) = pinner::Source::new()?;
+        let (source, pins_ended) = pinner::MemorySource::new()?;
         let memory = NodeMemory::new(source);
         let mut engine = Engine::new(config);
         engine.set_copy_hints(copies.choices.numbers());
-        engine.set_gathers(links.gather_stores());
+        engine.set_gathers(links.gathers_stores());
         trace::begin(&mut engine, runtime::process::id());
         let scif = Scif::new(engine, memory);
 
@@ -173,137 +195,142 @@ impl Micd {
         let mut events = Queue::new()?;
         events.open_clock()?;
         for (index, fd) in links.interrupts() {
-            events.subscribe(fd, EventFlags::EVENT_READ, Source::Link(index))?;
+            events.subscribe(fd, EventFlags::EVENT_READ, EventSource::Link(index))?;
         }
         links.start()?;
 
         let mut scheme = Daemon {
             scif,
-            copier: links.copier(),
+            copier: links.copy_router(),
             socket: None,
             is_gone,
         };
         let power_off = notice_of_power_off();
         if let Some(notice) = &power_off {
-            events.subscribe(notice.fd(), EventFlags::EVENT_READ, Source::PowerOff)?;
+            events.subscribe(notice.fd(), EventFlags::EVENT_READ, EventSource::PowerOff)?;
         }
         let requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut scheme)?;
         scheme.socket = Some(Rc::clone(requests.socket()));
-        events.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
-        events.subscribe(pins_ended.raw(), EventFlags::EVENT_READ, Source::Pinner)?;
+        events.subscribe(requests.fd(), EventFlags::EVENT_READ, EventSource::Requests)?;
+        events.subscribe(
+            pins_ended.raw(),
+            EventFlags::EVENT_READ,
+            EventSource::Pinner,
+        )?;
         introduce(&links);
         let predecessor = Lease::inherited(runtime::env::var(LEASE_VARIABLE).as_deref())?;
+        // The counter has counted long enough since the start.
+        let rate = rate_since(started);
         Ok(Self {
             links,
             scheme,
             requests,
             events,
+            ready: Vec::new(),
             pins_ended,
             predecessor,
             power_off,
-            farewell: Farewell::default(),
+            exit: NodeExit::default(),
             next_cards: 0,
             next_watch: 0,
-            started,
+            clock: Clock::new(rate),
+            busy_poll: BusyPoll::new(rate),
+            counters: LoopCounters::default(),
+            // Requests may have come before the socket was subscribed.
+            status: Status::More,
+            reads_requests: false,
+            answering: 0,
         })
     }
 
     /// Serves until the scheme's socket is closed and the other nodes know that this one leaves.
     fn serve(mut self) -> Result<()> {
-        if let Err(error) = daemon::seal() {
-            log::warn!("running with all names: {error}");
-        }
-        let mut ready: Vec<Ready<Source>> = Vec::new();
-        let mut counters = LoopCounters::default();
-        let rate = self.rate();
-        let (mut clock, mut patience) = (Clock::new(rate), Patience::new(rate));
-        // Requests may have come before the socket was subscribed.
-        let mut status = Status::More;
-        // Turns in a row that answered requests.
-        let mut answering = 0;
         loop {
-            // One look at the clock serves the whole turn.
-            let now = clock.now(system_time);
-            let timing = self.scheme.scif.link_timing();
-            let (engine, memory) = self.scheme.scif.engine();
-            engine.start_polling();
-            engine.tick(memory, now);
-            let mut requests = status == Status::More || answering > 0;
-            let mut leaves = status == Status::Closed;
-            for event in &ready {
-                match event.source {
-                    Source::Link(index) => {
-                        counters.interrupts += 1;
-                        self.links.interrupt(index);
-                    }
-                    Source::Requests => requests = true,
-                    Source::Pinner => {
-                        while let Ok(1..) = self.pins_ended.read(&mut [0; 64]) {}
-                        memory.take_borrowed();
-                    }
-                    Source::PowerOff => leaves |= is_switched_off(self.power_off.as_ref()),
-                }
+            let now = self.begin_iteration();
+            self.take_events(now);
+            self.poll_links(now);
+            self.begin_share(now);
+            let has_answered = self.serve_requests()?;
+            self.handle_node_events(now);
+            self.end_exit(now);
+            self.publish_counters();
+            match self.next_action(now, has_answered) {
+                Next::Iterate => {}
+                Next::Sleep(deadline) => self.sleep_until(deadline, now)?,
+                Next::End => break,
             }
-            if leaves {
-                self.say_farewell(now);
-            }
-            self.links.set_timing(timing);
-            let (engine, memory) = self.scheme.scif.engine();
-            self.links.turn(now, engine, memory);
-            engine.poll_rings(memory);
-            self.give_predecessor_free();
-            self.scheme.scif.begin_turn();
-            // Before somebody reads of them, however long nothing happened.
-            self.show_cards(now);
-            self.watch_processes(now);
-            let answers = self.requests.counters().answers;
-            // The event queue tells of every request that comes after the socket was found empty.
-            status = match requests {
-                _ if status == Status::Closed => self.serve_nobody(),
-                true => self.requests.poll(&mut self.scheme)?,
-                false if self.requests.settle(&mut self.scheme)? => Status::More,
-                false => Status::Idle,
-            };
-            self.tell_news(now);
-            self.end_farewell(now);
-            counters.turns += 1;
-            self.count(&mut counters);
-            ready.clear();
-            let deadline = match status {
-                Status::Closed if self.farewell == Farewell::Over => break,
-                // To say farewell.
-                Status::Closed if self.farewell == Farewell::Unsaid => Some(now),
-                Status::Closed => self.deadline(),
-                // A busy client must not keep the links waiting.
-                Status::More => Some(now),
-                Status::Idle if self.scheme.scif.is_busy() => Some(now),
-                Status::Idle => {
-                    // Who got an answer often asks again at once. That is known without the event
-                    // queue.
-                    if self.requests.counters().answers > answers && answering < MAX_ANSWERING {
-                        answering += 1;
-                        continue;
-                    }
-                    answering = 0;
-                    let (engine, memory) = self.scheme.scif.engine();
-                    if patience.look(&Processor, || engine.has_unpolled_messages(memory)) {
-                        continue;
-                    }
-                    engine.stop_polling(memory);
-                    self.deadline()
-                }
-            };
-            patience.sleeps(&Processor);
-            self.events.wait_until(deadline, now, &mut ready)?;
-            let by_link = |event: &Ready<Source>| matches!(event.source, Source::Link(_));
-            clock.distrust();
-            patience.woke(&Processor, ready.iter().any(by_link));
         }
         log::info!("the scheme is closed");
         Ok(())
     }
 
-    /// A turn after the scheme's socket was closed: only peers and copies are served.
+    /// Reads the clock, once for the whole iteration, and runs the engine's timers. While the
+    /// driver is awake it polls the rings of nodes, which need not ring.
+    fn begin_iteration(&mut self) -> u64 {
+        self.counters.turns += 1;
+        let now = self.clock.now(system_time);
+        let (engine, memory) = self.scheme.scif.engine();
+        engine.start_polling();
+        engine.tick(memory, now);
+        now
+    }
+
+    /// Handles what the event queue reported: interrupts, requests, pages that were borrowed, and
+    /// that the machine is switched off.
+    fn take_events(&mut self, now: u64) {
+        self.reads_requests = self.status == Status::More || self.answering > 0;
+        let mut leaves = self.status == Status::Closed;
+        for event in self.ready.drain(..) {
+            match event.source {
+                EventSource::Link(index) => {
+                    self.counters.interrupts += 1;
+                    self.links.interrupt(index);
+                }
+                EventSource::Requests => self.reads_requests = true,
+                EventSource::Pinner => {
+                    while let Ok(1..) = self.pins_ended.read(&mut [0; 64]) {}
+                    self.scheme.scif.engine().1.take_borrowed();
+                }
+                EventSource::PowerOff => leaves |= is_switched_off(self.power_off.as_ref()),
+            }
+        }
+        if leaves {
+            self.begin_exit(now);
+        }
+    }
+
+    /// Runs the links' state machines and takes the messages in the rings. Then no peer may reach
+    /// the memory of the micd before this one any more.
+    fn poll_links(&mut self, now: u64) {
+        self.links.set_timing(self.scheme.scif.link_timing());
+        let (engine, memory) = self.scheme.scif.engine();
+        self.links.poll(now, engine, memory);
+        engine.poll_rings(memory);
+        self.release_predecessor();
+    }
+
+    /// Begins the iteration's share of copies, and does what is due at intervals. The cards are
+    /// read before a request may show them, however long nothing happened.
+    fn begin_share(&mut self, now: u64) {
+        self.scheme.scif.begin_turn();
+        self.publish_cards(now);
+        self.watch_processes(now);
+    }
+
+    /// Serves the scheme's socket and requests that wait; whether any request was answered.
+    fn serve_requests(&mut self) -> Result<bool> {
+        let answers = self.requests.counters().answers;
+        // The event queue reports every request that comes after the socket was found empty.
+        self.status = match self.reads_requests {
+            _ if self.status == Status::Closed => self.serve_nobody(),
+            true => self.requests.poll(&mut self.scheme)?,
+            false if self.requests.settle(&mut self.scheme)? => Status::More,
+            false => Status::Idle,
+        };
+        Ok(self.requests.counters().answers > answers)
+    }
+
+    /// An iteration after the scheme's socket was closed: only peers and copies are served.
     fn serve_nobody(&mut self) -> Status {
         let changes = self.scheme.scif.take_changes(&mut self.scheme.copier);
         changes.handles.clear();
@@ -311,51 +338,14 @@ impl Micd {
         Status::Closed
     }
 
-    /// Tells all nodes that this one leaves.
-    fn say_farewell(&mut self, now: u64) {
-        if self.farewell == Farewell::Unsaid {
-            log::info!("this node leaves");
-        }
-        let (engine, memory) = self.scheme.scif.engine();
-        self.farewell.begin(now, engine, memory);
-    }
-
-    /// The nodes know that this one leaves, or have had time to: no link is used any more, and the
-    /// kernel may switch the machine off.
-    fn end_farewell(&mut self, now: u64) {
-        let (engine, _) = self.scheme.scif.engine();
-        if self.farewell.ends(now, engine) {
-            self.links.leave();
-            self.power_off = None;
-        }
-    }
-
-    /// The rate of the processor's counter. It has counted long enough since the start.
-    fn rate(&self) -> Option<Rate> {
-        let (start, first) = self.started;
-        let elapsed = system_time().saturating_sub(start);
-        Rate::of(elapsed, ticks().saturating_sub(first))
-    }
-
-    /// Gives the predecessor's memory free once no peer reaches it any more.
-    fn give_predecessor_free(&mut self) {
-        if !self.predecessor.is_held() || !self.links.predecessor_is_let_go() {
-            return;
-        }
-        match self.predecessor.give_free() {
-            Ok(()) => log::info!("no peer reaches the memory of the micd before this one"),
-            Err(error) => log::warn!("the memory of the micd before this one stays: {error}"),
-        }
-    }
-
-    /// Reports what happened to nodes, and has failed links reset.
-    fn tell_news(&mut self, now: u64) {
+    /// Reports what happened to nodes, has failed links reset, and carries out commands for cards.
+    fn handle_node_events(&mut self, now: u64) {
         while let Some(news) = self.scheme.scif.take_news() {
             match news {
                 News::Up(node) => log::info!("node {node} is up, {}", self.online()),
                 News::Down(node) => log::info!("node {node} is down, {}", self.online()),
-                // Why, the engine has said.
-                News::LinkFailed(node) => self.links.give_up(node),
+                // The engine has logged why.
+                News::LinkFailed(node) => self.links.link_failed(node),
                 News::Card(node, command) => {
                     log::info!("node {node}: {command:?} was asked for");
                     if let Err(error) = self.links.command(now, node, command) {
@@ -367,8 +357,97 @@ impl Micd {
         }
     }
 
-    /// Has the file `cards` tell what there is.
-    fn show_cards(&mut self, now: u64) {
+    /// What follows this iteration, in which some request was answered or none.
+    fn next_action(&mut self, now: u64, has_answered: bool) -> Next {
+        match self.status {
+            Status::Closed if self.exit == NodeExit::Done => Next::End,
+            // To begin the exit.
+            Status::Closed if self.exit == NodeExit::NotBegun => Next::Sleep(Some(now)),
+            Status::Closed => Next::Sleep(self.deadline()),
+            // A busy client must not keep the links waiting.
+            Status::More => Next::Sleep(Some(now)),
+            Status::Idle if self.scheme.scif.is_busy() => Next::Sleep(Some(now)),
+            Status::Idle => self.poll_or_sleep(has_answered),
+        }
+    }
+
+    /// Nothing is left to do: whether it pays to poll for more before the loop sleeps.
+    fn poll_or_sleep(&mut self, has_answered: bool) -> Next {
+        if self.expects_request(has_answered) || self.poll_messages() {
+            return Next::Iterate;
+        }
+        let (engine, memory) = self.scheme.scif.engine();
+        engine.stop_polling(memory);
+        Next::Sleep(self.deadline())
+    }
+
+    /// Whether the socket is to be read again at once: a program that got an answer often asks
+    /// again, and the event queue is not needed to learn that.
+    fn expects_request(&mut self, has_answered: bool) -> bool {
+        let expects = has_answered && self.answering < MAX_ANSWERING;
+        self.answering = if expects { self.answering + 1 } else { 0 };
+        expects
+    }
+
+    /// Polls the rings of nodes, if that may pay; whether there are messages.
+    fn poll_messages(&mut self) -> bool {
+        let (engine, memory) = self.scheme.scif.engine();
+        let sees = || engine.has_unpolled_messages(memory);
+        self.busy_poll.poll(&Processor, sees)
+    }
+
+    /// Sleeps until something comes, or until the deadline.
+    fn sleep_until(&mut self, deadline: Option<u64>, now: u64) -> Result<()> {
+        self.busy_poll.before_sleep(&Processor);
+        self.events.wait_until(deadline, now, &mut self.ready)?;
+        self.clock.distrust();
+        let by_link = |event: &Ready<EventSource>| matches!(event.source, EventSource::Link(_));
+        let by_message = self.ready.iter().any(by_link);
+        self.busy_poll.after_sleep(&Processor, by_message);
+        Ok(())
+    }
+
+    /// The next time-out of the engine or a link, by the monotonic clock.
+    fn deadline(&mut self) -> Option<u64> {
+        let engine = self.scheme.scif.engine().0.next_deadline();
+        let others = [self.links.deadline(), self.exit.deadline()];
+        let deadlines = engine.into_iter().chain(others.into_iter().flatten());
+        let waits = self.requests.parked() > 0;
+        deadlines.chain(waits.then_some(self.next_watch)).min()
+    }
+
+    /// Sends EXIT to all nodes.
+    fn begin_exit(&mut self, now: u64) {
+        if self.exit == NodeExit::NotBegun {
+            log::info!("this node leaves");
+        }
+        let (engine, memory) = self.scheme.scif.engine();
+        self.exit.begin(now, engine, memory);
+    }
+
+    /// The nodes know that this one leaves, or have had time to: no link is used any more, and the
+    /// kernel may switch the machine off.
+    fn end_exit(&mut self, now: u64) {
+        let (engine, _) = self.scheme.scif.engine();
+        if self.exit.ends(now, engine) {
+            self.links.leave();
+            self.power_off = None;
+        }
+    }
+
+    /// Releases the predecessor's memory once no peer reaches it any more.
+    fn release_predecessor(&mut self) {
+        if !self.predecessor.is_held() || !self.links.predecessor_is_quiesced() {
+            return;
+        }
+        match self.predecessor.give_free() {
+            Ok(()) => log::info!("no peer reaches the memory of the micd before this one"),
+            Err(error) => log::warn!("the memory of the micd before this one stays: {error}"),
+        }
+    }
+
+    /// Updates what the file `cards` shows.
+    fn publish_cards(&mut self, now: u64) {
         if now >= self.next_cards {
             self.next_cards = now.saturating_add(CARDS_NS);
             self.scheme.scif.set_cards(self.links.cards());
@@ -383,30 +462,28 @@ impl Micd {
         }
     }
 
+    /// Updates what the file `stats` shows of the loop.
+    fn publish_counters(&mut self) {
+        let socket = self.requests.counters();
+        self.counters.requests = socket.requests;
+        self.counters.request_reads = socket.reads;
+        self.counters.answers = socket.answers;
+        self.counters.answer_writes = socket.writes;
+        self.counters.retries = socket.retries;
+        self.scheme.scif.set_loop_counters(self.counters);
+    }
+
     fn online(&mut self) -> String {
         let nodes: Vec<NodeId> = self.scheme.scif.engine().0.online_nodes().collect();
         alloc::format!("online: {}", words(nodes))
     }
+}
 
-    /// The next time-out of the engine or a link, by the monotonic clock.
-    fn deadline(&mut self) -> Option<u64> {
-        let engine = self.scheme.scif.engine().0.next_deadline();
-        let others = [self.links.deadline(), self.farewell.deadline()];
-        let deadlines = engine.into_iter().chain(others.into_iter().flatten());
-        let waits = self.requests.parked() > 0;
-        deadlines.chain(waits.then_some(self.next_watch)).min()
-    }
-
-    /// Has the file `stats` tell how much each turn of the loop is worth.
-    fn count(&mut self, counters: &mut LoopCounters) {
-        let loop_counters = self.requests.counters();
-        counters.requests = loop_counters.requests;
-        counters.request_reads = loop_counters.reads;
-        counters.answers = loop_counters.answers;
-        counters.answer_writes = loop_counters.writes;
-        counters.retries = loop_counters.retries;
-        self.scheme.scif.set_loop_counters(*counters);
-    }
+/// The rate of the processor's counter, which was at the second value when the clock (ns) was at
+/// the first.
+fn rate_since((start, first): (u64, u64)) -> Option<Rate> {
+    let elapsed = system_time().saturating_sub(start);
+    Rate::of(elapsed, ticks().saturating_sub(first))
 }
 
 /// Whether the process manager knows of no such process.
@@ -427,7 +504,8 @@ fn is_switched_off(notice: Option<&PowerOffNotice>) -> bool {
     })
 }
 
-/// Asks to be told before the machine is switched off. Without, peers notice by their links.
+/// Asks the kernel for a notice before the machine is switched off. Without, peers notice by their
+/// links.
 fn notice_of_power_off() -> Option<PowerOffNotice> {
     let notice = PowerOffNotice::open();
     let report = |error| log::info!("this driver is not told when the machine stops: {error}");
@@ -460,7 +538,7 @@ fn find_links() -> Links {
     Links::new(functions, is_complete)
 }
 
-/// Says who this node is and whom it is linked with.
+/// Logs who this node is and which nodes it is linked with.
 fn introduce(links: &Links) {
     let node = links.node();
     let role = if node == HOST_NODE { "host" } else { "card" };

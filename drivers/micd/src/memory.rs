@@ -10,9 +10,8 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use client_memory::borrow::{Frames, Wanted};
+use client_memory::borrow::Wanted;
 use hal::aperture::Aperture;
-use hal::dma::{Allocator, Scattered};
 use hal::mem::drain_writes;
 use hal::mem::{PAGE, Region};
 use libredox::Fd;
@@ -21,10 +20,12 @@ use scif_abi::NodeId;
 use scif_abi::call::PinRecord;
 use scif_abi::flags::Protection;
 use scif_core::{BadAddress, Memory, Place, Run};
-use syscall::error::{EFAULT, EINVAL, ENOMEM, EOPNOTSUPP, Error, Result as SysResult};
+use syscall::error::{EFAULT, EINVAL, ENOMEM, Error, Result as SysResult};
 
-use crate::function::{Bus, Doorbell};
-use crate::memory_object::{Complete, Object, PhysicalRun, Step, engine_runs};
+use crate::hardware::{Bus, Doorbell};
+use crate::memory_object::{
+    BlockSource, BuildStep, Complete, MemoryObject, PhysicalRun, engine_runs,
+};
 
 /// Bits of a local address that are the physical address: more than any processor has.
 const PHYSICAL_BITS: u32 = 52;
@@ -37,73 +38,6 @@ const MAX_ALIASES: u64 = (1 << (u64::BITS - PHYSICAL_BITS)) - 1;
 
 fn physical_of(address: u64) -> u64 {
     address & ((1 << PHYSICAL_BITS) - 1)
-}
-
-/// Where blocks of shared memory come from.
-pub trait BlockSource {
-    /// Zeroed, page-aligned, physically contiguous memory and its physical address; `None` when
-    /// there is none.
-    fn allocate(&mut self, bytes: usize) -> Option<(Region, u64)>;
-
-    /// Room for memory that is put together from pieces.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    fn reserve(&mut self, bytes: usize) -> SysResult<Scattered>;
-
-    /// Puts the next piece in; whether more are to come.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    fn fill(&mut self, scattered: &mut Scattered) -> SysResult<bool>;
-
-    /// Makes parts of this task's address space, whole pages with nothing behind them but a
-    /// device, one range.
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP`: that cannot be done here; `ENOMEM`.
-    fn join(&mut self, parts: &[Region]) -> SysResult<Region> {
-        let _ = parts;
-        Err(Error::new(EOPNOTSUPP))
-    }
-
-    /// Begins to borrow pages of the program behind `space` for an object;
-    /// [`take_borrowed`](Self::take_borrowed) tells what came of it.
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP`: there are no programs here.
-    fn borrow(&mut self, token: Token, space: Fd, wanted: Wanted) -> SysResult<()> {
-        let _ = (token, space, wanted);
-        Err(Error::new(EOPNOTSUPP))
-    }
-
-    /// Lets go of a program's address space, of which nothing is to be borrowed.
-    fn let_go(&mut self, space: Fd) {
-        drop(space);
-    }
-
-    /// The next borrowing that has come to its end: pages as memory of this task and their frames.
-    fn take_borrowed(&mut self) -> Option<Borrowed> {
-        None
-    }
-}
-
-/// What came of borrowing pages for an object: memory of this task, and its frames.
-pub type Borrowed = (Token, SysResult<(Region, Vec<Frames>)>);
-
-impl BlockSource for Allocator {
-    fn allocate(&mut self, bytes: usize) -> Option<(Region, u64)> {
-        let buffer = Allocator::allocate(self, bytes).ok()?;
-        Some((buffer.region().clone(), buffer.physical()))
-    }
-
-    fn reserve(&mut self, bytes: usize) -> SysResult<Scattered> {
-        Allocator::reserve(self, bytes)
-    }
-
-    fn fill(&mut self, scattered: &mut Scattered) -> SysResult<bool> {
-        Allocator::fill(self, scattered)
-    }
 }
 
 /// A peer as this node reaches it, and is reached by it.
@@ -154,7 +88,7 @@ enum Access {
 
 /// A memory object, and the local addresses of its runs once it is complete.
 struct Entry {
-    object: Object,
+    object: MemoryObject,
     addresses: Vec<u64>,
 }
 
@@ -272,7 +206,7 @@ impl<S: BlockSource> NodeMemory<S> {
         }
     }
 
-    fn begin(&mut self, token: Token, object: Object) {
+    fn begin(&mut self, token: Token, object: MemoryObject) {
         let entry = Entry {
             object,
             addresses: Vec::new(),
@@ -455,12 +389,12 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
             .ok()
             .and_then(|p| p.checked_mul(PAGE));
         let scattered = self.source.reserve(bytes.ok_or(Error::new(ENOMEM))?)?;
-        self.begin(token, Object::Filling(scattered));
+        self.begin(token, MemoryObject::Filling(scattered));
         Ok(())
     }
 
     fn let_go(&mut self, space: Fd) {
-        self.source.let_go(space);
+        self.source.release(space);
     }
 
     fn pin(&mut self, token: Token, space: Fd, record: &PinRecord) -> SysResult<()> {
@@ -473,7 +407,7 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
             writable,
         };
         self.source.borrow(token, space, wanted)?;
-        self.begin(token, Object::Borrowing { writable });
+        self.begin(token, MemoryObject::Borrowing { writable });
         Ok(())
     }
 
@@ -481,9 +415,9 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
         self.take_borrowed();
         let entry = self.objects.get_mut(&token).ok_or(Error::new(EINVAL))?;
         Ok(match entry.object.step(&mut self.source)? {
-            Step::More => Progress::More,
-            Step::Waits => Progress::Waits,
-            Step::Complete => Progress::Complete(self.enter(token)?),
+            BuildStep::More => Progress::More,
+            BuildStep::Pending => Progress::Waits,
+            BuildStep::Complete => Progress::Complete(self.enter(token)?),
         })
     }
 
@@ -549,7 +483,11 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
 
 #[cfg(test)]
 mod tests {
+    use client_memory::borrow::Frames;
+    use hal::dma::Scattered;
+
     use super::*;
+    use crate::memory_object::Borrowed;
 
     /// Memory whose physical addresses are what the test says; pieces of two pages at most.
     struct Plain {

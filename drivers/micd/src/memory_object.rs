@@ -6,16 +6,83 @@
 
 use alloc::vec::Vec;
 
-use client_memory::borrow::Frames;
-use hal::dma::Scattered;
+use client_memory::borrow::{Frames, Wanted};
+use hal::dma::{Allocator, Scattered};
 use hal::mem::{PAGE, Region};
+use libredox::Fd;
+use scheme_scif::Token;
 use scif_core::Run;
-use syscall::error::{Error, Result};
+use syscall::error::{EOPNOTSUPP, Error, Result};
 
-use crate::memory::BlockSource;
+/// Where blocks of shared memory come from.
+pub trait BlockSource {
+    /// Zeroed, page-aligned, physically contiguous memory and its physical address; `None` when
+    /// there is none.
+    fn allocate(&mut self, bytes: usize) -> Option<(Region, u64)>;
 
-/// An object.
-pub enum Object {
+    /// Room for memory that is put together from pieces.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn reserve(&mut self, bytes: usize) -> Result<Scattered>;
+
+    /// Puts the next piece in; whether more are to come.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn fill(&mut self, scattered: &mut Scattered) -> Result<bool>;
+
+    /// Makes parts of this task's address space, whole pages with nothing behind them but a
+    /// device, one range.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: that cannot be done here; `ENOMEM`.
+    fn join(&mut self, parts: &[Region]) -> Result<Region> {
+        let _ = parts;
+        Err(Error::new(EOPNOTSUPP))
+    }
+
+    /// Begins to borrow pages of the program behind `space` for an object;
+    /// [`take_borrowed`](Self::take_borrowed) tells what came of it.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: there are no programs here.
+    fn borrow(&mut self, token: Token, space: Fd, wanted: Wanted) -> Result<()> {
+        let _ = (token, space, wanted);
+        Err(Error::new(EOPNOTSUPP))
+    }
+
+    /// Releases a program's address space, of which nothing is to be borrowed.
+    fn release(&mut self, space: Fd) {
+        drop(space);
+    }
+
+    /// The next borrowing that has come to its end: pages as memory of this task and their frames.
+    fn take_borrowed(&mut self) -> Option<Borrowed> {
+        None
+    }
+}
+
+/// What came of borrowing pages for an object: memory of this task, and its frames.
+pub type Borrowed = (Token, Result<(Region, Vec<Frames>)>);
+
+impl BlockSource for Allocator {
+    fn allocate(&mut self, bytes: usize) -> Option<(Region, u64)> {
+        let buffer = Allocator::allocate(self, bytes).ok()?;
+        Some((buffer.region().clone(), buffer.physical()))
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<Scattered> {
+        Allocator::reserve(self, bytes)
+    }
+
+    fn fill(&mut self, scattered: &mut Scattered) -> Result<bool> {
+        Allocator::fill(self, scattered)
+    }
+}
+
+/// A memory object, complete or not.
+pub enum MemoryObject {
     /// The system's memory, being put together.
     Filling(Scattered),
     /// A program's pages, being borrowed.
@@ -25,7 +92,7 @@ pub enum Object {
     },
     /// They could not be borrowed.
     Failed(Error),
-    /// There it is.
+    /// It is complete.
     Complete(Complete),
 }
 
@@ -42,11 +109,11 @@ pub struct Complete {
 
 /// How far an object is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Step {
+pub enum BuildStep {
     /// There is more to do.
     More,
     /// Somebody else is at work.
-    Waits,
+    Pending,
     /// Nothing is left to do.
     Complete,
 }
@@ -79,11 +146,11 @@ fn append(runs: &mut Vec<PhysicalRun>, physical: u64, pages: u32) {
     runs.push(PhysicalRun { physical, pages });
 }
 
-impl Object {
+impl MemoryObject {
     /// The object, once it is complete.
     pub fn complete(&self) -> Option<&Complete> {
         match self {
-            Object::Complete(complete) => Some(complete),
+            MemoryObject::Complete(complete) => Some(complete),
             _ => None,
         }
     }
@@ -92,33 +159,33 @@ impl Object {
     ///
     /// # Errors
     /// `ENOMEM`; those of borrowing.
-    pub fn step<S: BlockSource>(&mut self, source: &mut S) -> Result<Step> {
+    pub fn step<S: BlockSource>(&mut self, source: &mut S) -> Result<BuildStep> {
         match self {
-            Object::Filling(scattered) => {
+            MemoryObject::Filling(scattered) => {
                 if source.fill(scattered)? {
-                    return Ok(Step::More);
+                    return Ok(BuildStep::More);
                 }
                 let mut runs = Vec::new();
                 for piece in scattered.pieces() {
                     append(&mut runs, piece.physical, (piece.bytes / PAGE) as u32);
                 }
                 let region = scattered.region().clone();
-                *self = Object::Complete(Complete {
+                *self = MemoryObject::Complete(Complete {
                     region,
                     runs,
                     writable: true,
                 });
-                Ok(Step::Complete)
+                Ok(BuildStep::Complete)
             }
-            Object::Borrowing { .. } => Ok(Step::Waits),
-            Object::Failed(error) => Err(*error),
-            Object::Complete(_) => Ok(Step::Complete),
+            MemoryObject::Borrowing { .. } => Ok(BuildStep::Pending),
+            MemoryObject::Failed(error) => Err(*error),
+            MemoryObject::Complete(_) => Ok(BuildStep::Complete),
         }
     }
 
     /// What came of borrowing.
     pub fn borrowed(&mut self, result: Result<(Region, Vec<Frames>)>) {
-        let Object::Borrowing { writable } = *self else {
+        let MemoryObject::Borrowing { writable } = *self else {
             return;
         };
         *self = match result {
@@ -127,13 +194,13 @@ impl Object {
                     physical: frames.physical,
                     pages: frames.pages,
                 };
-                Object::Complete(Complete {
+                MemoryObject::Complete(Complete {
                     region,
                     runs: frames.iter().map(run).collect(),
                     writable,
                 })
             }
-            Err(error) => Object::Failed(error),
+            Err(error) => MemoryObject::Failed(error),
         };
     }
 }

@@ -16,12 +16,12 @@ use hal::lock::Mutex;
 use hal::mem::Region;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
-use micd::memory::{self, BlockSource};
+use micd::memory_object::{self, BlockSource};
 use runtime::thread;
 use scheme_scif::Token;
 
 /// What the memory of a node is made of.
-pub struct Source {
+pub struct MemorySource {
     allocator: Allocator,
     joiner: Joiner,
     shared: Arc<Shared>,
@@ -39,11 +39,11 @@ struct Shared {
 enum Job {
     /// Borrow pages for an object.
     Borrow(Token, Fd, Wanted),
-    /// Let go of it.
-    LetGo(Fd),
+    /// Release it.
+    Release(Fd),
 }
 
-impl Source {
+impl MemorySource {
     /// Gives the thread a job.
     fn order(&self, job: Job) -> Result<()> {
         self.shared.jobs.lock().push(job);
@@ -59,7 +59,7 @@ fn pipe(flags: i32) -> Result<(Fd, Fd)> {
     Ok((output, input))
 }
 
-impl Source {
+impl MemorySource {
     /// Opens the kernel's memory sources and starts the thread; root only (`EACCES`). A byte comes
     /// out of the second result, which never waits, for each borrowing that has come to its end.
     pub fn new() -> Result<(Self, Fd)> {
@@ -104,7 +104,7 @@ fn work(shared: &Shared, mut borrower: Borrower, jobs: &Fd, tell: &Fd) -> Result
                     Ok(borrowing) => begun.push_back((token, borrowing)),
                     Err(error) => end(token, Err(error))?,
                 },
-                Job::LetGo(space) => drop(space),
+                Job::Release(space) => drop(space),
             }
         }
         let Some((token, mut borrowing)) = begun.pop_front() else {
@@ -118,7 +118,7 @@ fn work(shared: &Shared, mut borrower: Borrower, jobs: &Fd, tell: &Fd) -> Result
     }
 }
 
-impl BlockSource for Source {
+impl BlockSource for MemorySource {
     fn allocate(&mut self, bytes: usize) -> Option<(Region, u64)> {
         BlockSource::allocate(&mut self.allocator, bytes)
     }
@@ -139,13 +139,13 @@ impl BlockSource for Source {
         self.order(Job::Borrow(token, space, wanted))
     }
 
-    fn let_go(&mut self, space: Fd) {
-        if let Err(error) = self.order(Job::LetGo(space)) {
-            log::error!("a program's address space is not let go: {error}");
+    fn release(&mut self, space: Fd) {
+        if let Err(error) = self.order(Job::Release(space)) {
+            log::error!("a program's address space is not released: {error}");
         }
     }
 
-    fn take_borrowed(&mut self) -> Option<memory::Borrowed> {
+    fn take_borrowed(&mut self) -> Option<memory_object::Borrowed> {
         let (token, result) = self.shared.ended.lock().pop()?;
         Some((token, result.map(Borrowed::into_region)))
     }

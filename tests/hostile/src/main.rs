@@ -317,7 +317,7 @@ impl Hostile {
         let now = Instant::now().as_nanos();
         let (engine, memory) = (&mut self.engine, &mut self.memory);
         engine.tick(memory, now);
-        self.links.turn(now, engine, memory);
+        self.links.poll(now, engine, memory);
         engine.doorbell(memory, self.victim);
         engine.pump(memory, &mut self.copier, 1 << 20);
         while let Some(event) = engine.next_event(memory) {
@@ -327,7 +327,7 @@ impl Hostile {
                 Event::NodeDown(_) => self.is_online = false,
                 Event::LinkFailed(node) => {
                     self.is_online = false;
-                    self.links.give_up(node);
+                    self.links.link_failed(node);
                 }
                 Event::Changed(_) | Event::Departed(_) | Event::Unpin(_) => {}
             }
@@ -462,7 +462,7 @@ impl Hostile {
         self.memory.memory.ring(self.victim);
         self.ended += 1;
         // Our own side may not have noticed; whichever side resets the link, it comes up again.
-        self.links.give_up(self.victim);
+        self.links.link_failed(self.victim);
         self.is_online = false;
         self.turns(GOOD_MS, |_| {});
         self.close_all();

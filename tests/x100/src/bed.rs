@@ -10,7 +10,7 @@ use hal::mem::{PAGE, Region};
 use hal::mmio::Mmio;
 use hal::testing::counting::drains;
 use hal::{Error, Result};
-use micd::copy_router::Copier;
+use micd::copy_router::CopyRouter;
 use micd::function::MicFunction;
 use micd::links::Links;
 use micd::memory::NodeMemory;
@@ -156,7 +156,7 @@ pub struct Bed {
     pub engine: Engine,
     /// What that works on.
     pub memory: NodeMemory<Source>,
-    copier: Copier,
+    copier: CopyRouter,
     /// What the driver's side of the DMA engine has done.
     pub counters: Rc<Cell<Counters>>,
     /// Uses of the host's pages that have ended.
@@ -211,7 +211,7 @@ impl Bed {
         functions.extend(others);
         let mut links = Links::new(functions, true);
         links.start().expect("interrupts");
-        let copier = links.copier();
+        let copier = links.copy_router();
         Self {
             card,
             uos: None,
@@ -281,7 +281,7 @@ impl Bed {
         if self.card.borrow_mut().has_message() {
             self.links.interrupt(0);
             self.links
-                .turn(self.now, &mut self.engine, &mut self.memory);
+                .poll(self.now, &mut self.engine, &mut self.memory);
         }
     }
 
@@ -293,7 +293,7 @@ impl Bed {
             ..
         } = self;
         engine.tick(memory, self.now);
-        self.links.turn(self.now, engine, memory);
+        self.links.poll(self.now, engine, memory);
         let mut happened = false;
         let released = self.released.len();
         if engine.has_work() || engine.awaits_copies() {
@@ -306,7 +306,7 @@ impl Bed {
                 Event::Unpin(pin) => self.released.push(pin),
                 Event::LinkFailed(node) => {
                     self.news.push(event);
-                    self.links.give_up(node);
+                    self.links.link_failed(node);
                 }
                 Event::NodeUp(_) | Event::NodeDown(_) => self.news.push(event),
                 Event::Changed(_) | Event::Departed(_) => {}

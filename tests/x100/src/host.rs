@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hal::dma::Scattered;
 use hal::mem::{PAGE, Region};
-use micd::memory::BlockSource;
+use micd::memory_object::BlockSource;
 use syscall::error::{ENOMEM, Error, Result};
 
 /// Physical address of the first byte: in the second entry of the SMPT.

@@ -8,7 +8,8 @@ use hal::Result;
 use hal::aperture::Aperture;
 use hal::irq::Interrupt;
 use hal::mem::{PAGE, Region};
-use micd::function::{Doorbell, MicFunction, Step};
+use micd::function::{MicFunction, Outcome, Step};
+use micd::hardware::{Doorbell, Hardware};
 use micd::links::Links;
 use micd::memory::NodeMemory;
 use micd::vmic::link::Link;
@@ -60,15 +61,7 @@ impl Wire {
     }
 }
 
-impl MicFunction for Wire {
-    fn node(&self) -> NodeId {
-        self.node
-    }
-
-    fn peer(&self) -> NodeId {
-        self.peer
-    }
-
+impl Hardware for Wire {
     fn interrupts(&self) -> &[Interrupt] {
         &[]
     }
@@ -82,20 +75,26 @@ impl MicFunction for Wire {
         Ok(Aperture::new(memory, 0x70_0000_0000))
     }
 
-    fn set_timing(&mut self, timing: LinkTiming) {
-        self.link.set_timing(timing);
-    }
-
-    fn spare(&self) -> Option<Region> {
-        None
+    fn doorbell(&self) -> Rc<dyn Doorbell> {
+        Rc::new(self.peer_bell.clone())
     }
 
     fn gathers_stores(&self) -> bool {
         false
     }
+}
 
-    fn doorbell(&self) -> Rc<dyn Doorbell> {
-        Rc::new(self.peer_bell.clone())
+impl MicFunction for Wire {
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    fn set_timing(&mut self, timing: LinkTiming) {
+        self.link.set_timing(timing);
     }
 
     fn step(&mut self, now: u64) -> Option<Step> {
@@ -106,38 +105,27 @@ impl MicFunction for Wire {
         step
     }
 
+    fn done(&mut self, outcome: Outcome) {
+        self.link.done(outcome);
+        if let Outcome::Attached { .. } | Outcome::Connected { .. } = outcome {
+            self.peer_bell.ring();
+        }
+    }
+
     fn deadline(&self) -> u64 {
         self.link.deadline()
     }
 
-    fn predecessor_is_let_go(&self) -> bool {
-        self.link.predecessor_is_let_go()
-    }
-
-    fn attached(&mut self, queue_pair: Option<u64>) {
-        self.link.attached(queue_pair, 0);
-        self.peer_bell.ring();
-    }
-
-    fn connected(&mut self, usable: bool) {
-        self.link.connected(usable);
-        self.peer_bell.ring();
-    }
-
-    fn lost(&mut self) {
-        self.link.lost();
-    }
-
-    fn detached(&mut self) {
-        self.link.detached();
-    }
-
-    fn give_up(&mut self) {
-        self.link.give_up();
+    fn link_failed(&mut self) {
+        self.link.link_failed();
     }
 
     fn leave(&mut self) {
         self.link.leave();
+    }
+
+    fn predecessor_is_quiesced(&self) -> bool {
+        self.link.predecessor_is_quiesced()
     }
 }
 
@@ -178,7 +166,7 @@ impl Other {
             self.links.interrupt(0);
         }
         self.engine.tick(&mut self.memory, now);
-        self.links.turn(now, &mut self.engine, &mut self.memory);
+        self.links.poll(now, &mut self.engine, &mut self.memory);
         self.engine.pump(&mut self.memory, &mut CpuEngine, 1 << 20);
         while let Some(event) = self.engine.next_event(&mut self.memory) {
             if let Event::Ring(node) = event {

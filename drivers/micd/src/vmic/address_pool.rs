@@ -1,23 +1,23 @@
-//! Where the apertures of this node's links are: places in the physical address space, of which
-//! each is used anew only when nothing can be mapped there any more.
+//! The physical addresses at which the apertures of this node's links may be: each is used anew
+//! only when nothing can be mapped there any more.
 //!
 //! A mapping of a peer's memory cannot be taken back from a program. So the aperture leaves
-//! instead: it moves to the next place of its lane, and old mappings reach nothing. Three rules
+//! instead: it moves to the next address of its slot, and old mappings reach nothing. Three rules
 //! make that safe without any note that outlives the driver:
 //!
-//! * No place above the present one is mapped by anybody.
-//! * Each move goes one place up.
-//! * It goes back to the place where this driver began, at which and below which its predecessors
+//! * No address above the present one is mapped by anybody.
+//! * Each move goes one aperture up.
+//! * It goes back to the address where this driver began, at which and below which its predecessors
 //!   may have been, only while no program has anything of the peer mapped.
 //!
-//! So a driver that finds the aperture at some place, and knows nothing of who has it mapped there,
-//! just begins one place above.
+//! So a driver that finds the aperture at some address, and knows nothing of who has it mapped
+//! there, just begins one aperture above.
 //!
-//! The lanes are in the upper half of the physical address space, without its last eighth, where
+//! The slots are in the upper half of the physical address space, without its last eighth, where
 //! new firmware puts things. What holds there under QEMU: the root bus decodes every address that
 //! nothing else is at. On a real machine a function is reached only at addresses that the bridges
-//! above it forward, so lanes would have to be cut out of their windows; and loads from an empty
-//! place give all ones by the bus's rules, while the emulator may give zeros.
+//! above it forward, so slots would have to be cut out of their windows; and loads from an empty
+//! address give all ones by the bus's rules, while the emulator may give zeros.
 
 use core::ops::Range;
 
@@ -32,44 +32,61 @@ pub fn space(physical_bits: u32, taken: &[u64]) -> Range<u64> {
     half..first.map_or(end, |first| first.min(end))
 }
 
-/// The places of one aperture.
+/// Which part of the address space the aperture of one link has.
+#[derive(Clone, Debug)]
+pub struct AddressSlot {
+    /// The part of the address space for the apertures of all links.
+    pub space: Range<u64>,
+    /// Number of the link.
+    pub index: u64,
+    /// Number of links.
+    pub count: u64,
+}
+
+/// The addresses of one aperture.
 #[derive(Debug)]
-pub struct Places {
-    lane: Range<u64>,
+pub struct AddressPool {
+    range: Range<u64>,
+    /// Of the aperture, and so from one address to the next.
     bytes: u64,
-    /// Index of the place where this driver began.
+    /// Index of the address where this driver began.
     first: u64,
-    /// Index of the present place; `None` before the first move.
+    /// Index of the present address; `None` before the first move.
     present: Option<u64>,
 }
 
-impl Places {
-    /// The lane with number `index` of `count` in `space`, for an aperture of `bytes` bytes (a
-    /// power of two) that was found at `found`.
-    pub fn new(space: &Range<u64>, index: u64, count: u64, bytes: u64, found: u64) -> Self {
+impl AddressPool {
+    /// The addresses in a slot for an aperture of `bytes` bytes (a power of two) that was found at
+    /// `found`.
+    pub fn new(slot: &AddressSlot, bytes: u64, found: u64) -> Self {
+        let AddressSlot {
+            space,
+            index,
+            count,
+        } = slot;
         let bytes = bytes.max(1);
-        let lane_bytes = (space.end - space.start) / count.max(1) / bytes * bytes;
-        let start = space.start.next_multiple_of(bytes) + index * lane_bytes;
-        let lane = start..(start + lane_bytes).min(space.end);
-        let first = match found.checked_sub(lane.start) {
-            Some(offset) if found < lane.end => offset / bytes + 1,
-            // The firmware's place.
+        let slot_bytes = (space.end - space.start) / count.max(&1) / bytes * bytes;
+        let start = space.start.next_multiple_of(bytes) + index * slot_bytes;
+        let range = start..(start + slot_bytes).min(space.end);
+        let first = match found.checked_sub(range.start) {
+            Some(offset) if found < range.end => offset / bytes + 1,
+            // The firmware's address.
             _ => 0,
         };
         Self {
-            lane,
+            range,
             bytes,
             first,
             present: None,
         }
     }
 
-    /// Goes to the next place; `None` at the end of the lane.
+    /// Goes to the next address; `None` at the end of the slot.
     pub fn advance(&mut self) -> Option<u64> {
         self.enter(self.present.map_or(self.first, |present| present + 1))
     }
 
-    /// Goes back to the first place, as nothing is mapped; `None` when it is there.
+    /// Goes back to the first address, as nothing is mapped; `None` when it is there.
     pub fn rewind(&mut self) -> Option<u64> {
         match self.present {
             Some(present) if present > self.first => self.enter(self.first),
@@ -79,13 +96,13 @@ impl Places {
 
     fn enter(&mut self, index: u64) -> Option<u64> {
         let offset = index.checked_mul(self.bytes)?;
-        let place = self.lane.start.checked_add(offset)?;
-        let end = place.checked_add(self.bytes)?;
-        if end > self.lane.end {
+        let address = self.range.start.checked_add(offset)?;
+        let end = address.checked_add(self.bytes)?;
+        if end > self.range.end {
             return None;
         }
         self.present = Some(index);
-        Some(place)
+        Some(address)
     }
 }
 
@@ -94,6 +111,16 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    fn pool((space, index, count): (&Range<u64>, u64, u64), bytes: u64, found: u64) -> AddressPool {
+        let space = space.clone();
+        let slot = AddressSlot {
+            space,
+            index,
+            count,
+        };
+        AddressPool::new(&slot, bytes, found)
+    }
 
     #[test]
     fn the_space_is_free_of_what_is_known() {
@@ -104,47 +131,47 @@ mod tests {
     }
 
     #[test]
-    fn lanes_do_not_meet() {
+    fn slots_do_not_meet() {
         let space = space(40, &[]);
         let mut end = space.start;
         for index in 0..3 {
-            let mut places = Places::new(&space, index, 3, 256 * MIB, 0xc000_0000);
+            let mut addresses = pool((&space, index, 3), 256 * MIB, 0xc000_0000);
             let mut count = 0;
-            while let Some(place) = places.advance() {
-                assert!(place >= end && place.is_multiple_of(256 * MIB));
-                end = place + 256 * MIB;
+            while let Some(address) = addresses.advance() {
+                assert!(address >= end && address.is_multiple_of(256 * MIB));
+                end = address + 256 * MIB;
                 count += 1;
             }
-            assert!(count >= 500 && end <= space.end, "{count} places");
+            assert!(count >= 500 && end <= space.end, "{count} addresses");
         }
     }
 
     #[test]
     fn a_new_driver_begins_above_all_that_may_be_mapped() {
         let space = space(40, &[]);
-        let mut places = Places::new(&space, 0, 1, MIB, 0xc000_0000);
+        let mut addresses = pool((&space, 0, 1), MIB, 0xc000_0000);
         let start = space.start;
-        assert_eq!(places.advance(), Some(start));
-        assert_eq!(places.rewind(), None);
-        assert_eq!(places.advance(), Some(start + MIB));
-        assert_eq!(places.advance(), Some(start + 2 * MIB));
+        assert_eq!(addresses.advance(), Some(start));
+        assert_eq!(addresses.rewind(), None);
+        assert_eq!(addresses.advance(), Some(start + MIB));
+        assert_eq!(addresses.advance(), Some(start + 2 * MIB));
         // Nothing is mapped at this moment.
-        assert_eq!(places.rewind(), Some(start));
-        assert_eq!(places.advance(), Some(start + MIB));
-        // The driver dies here, and there may be mappings at this place and the one before.
-        let mut places = Places::new(&space, 0, 1, MIB, start + MIB);
-        assert_eq!(places.advance(), Some(start + 2 * MIB));
-        assert_eq!(places.advance(), Some(start + 3 * MIB));
-        assert_eq!(places.rewind(), Some(start + 2 * MIB));
+        assert_eq!(addresses.rewind(), Some(start));
+        assert_eq!(addresses.advance(), Some(start + MIB));
+        // The driver dies here, and there may be mappings at this address and the one before.
+        let mut addresses = pool((&space, 0, 1), MIB, start + MIB);
+        assert_eq!(addresses.advance(), Some(start + 2 * MIB));
+        assert_eq!(addresses.advance(), Some(start + 3 * MIB));
+        assert_eq!(addresses.rewind(), Some(start + 2 * MIB));
     }
 
     #[test]
-    fn a_lane_has_an_end() {
+    fn a_slot_has_an_end() {
         let space = 0..4 * MIB;
-        let mut places = Places::new(&space, 0, 1, MIB, 2 * MIB);
-        assert_eq!(places.advance(), Some(3 * MIB));
-        assert_eq!(places.advance(), None);
-        let mut places = Places::new(&(0..MIB / 2), 0, 1, MIB, 9 * MIB);
-        assert_eq!(places.advance(), None);
+        let mut addresses = pool((&space, 0, 1), MIB, 2 * MIB);
+        assert_eq!(addresses.advance(), Some(3 * MIB));
+        assert_eq!(addresses.advance(), None);
+        let mut addresses = pool((&(0..MIB / 2), 0, 1), MIB, 9 * MIB);
+        assert_eq!(addresses.advance(), None);
     }
 }

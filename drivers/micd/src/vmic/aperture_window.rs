@@ -1,6 +1,5 @@
-//! The peer's memory as this node reaches it: the aperture's function and the place it is at.
-
-use core::ops::Range;
+//! The aperture of one link: the PCI function behind which the peer's memory is, and the address of
+//! its BAR, which changes whenever a link ends.
 
 use hal::aperture::Aperture;
 use hal::mem::{Cache, PhysicalMemory};
@@ -9,63 +8,53 @@ use hal::pci::protocol::{Address, Bar};
 use hal::{Error, Result};
 use syscall::error::{ENODEV, EOVERFLOW};
 
-use super::MEMORY_BAR;
-use super::address_pool::Places;
+use super::address_pool::{AddressPool, AddressSlot};
 
-/// Which lane of the address space a link has.
-#[derive(Clone, Debug)]
-pub struct Lane {
-    /// The part of the address space for the apertures of all links.
-    pub space: Range<u64>,
-    /// Number of the link.
-    pub index: u64,
-    /// Number of links.
-    pub count: u64,
-}
+/// The BAR with the shared memory, of both kinds of ivshmem.
+pub const MEMORY_BAR: usize = 2;
 
-/// The peer's memory.
-pub struct Reach {
+/// An aperture that can be moved.
+pub struct ApertureWindow {
     function: Function,
     memory: PhysicalMemory,
-    places: Places,
+    addresses: AddressPool,
     bytes: usize,
-    /// Where it is; `None` when it cannot be moved any more, and is nowhere.
-    place: Option<u64>,
-    /// At the present place, once asked for.
+    /// The BAR's address; `None` when it cannot be moved any more, and is nowhere.
+    address: Option<u64>,
+    /// At the present address, once asked for.
     aperture: Option<Aperture>,
-    /// Nobody has been given anything at the present place.
+    /// Nobody has been given anything at the present address.
     is_fresh: bool,
 }
 
-impl Reach {
+impl ApertureWindow {
     /// Takes the function, and ends what programs of an earlier driver reach through it.
     ///
     /// # Errors
     /// `ENODEV` when it has no memory; those of the `pci` scheme; `EIO` when it cannot be moved.
-    pub fn new(address: Address, lane: &Lane) -> Result<Self> {
-        let mut function = Function::open(address)?;
+    pub fn new(place: Address, slot: &AddressSlot) -> Result<Self> {
+        let mut function = Function::open(place)?;
         function.enable()?;
         let bar = function.config().bars.get(MEMORY_BAR);
         let (found, bytes) = bar.and_then(Bar::memory).ok_or(Error::new(ENODEV))?;
-        let places = Places::new(&lane.space, lane.index, lane.count, bytes, found);
-        let mut reach = Self {
+        let mut window = Self {
             function,
             // Ordinary memory of the host: caches are coherent with the peer's. Gathering stores
             // (`Cache::WriteCombining`) is for memory across a real bus. Here it moves nothing
             // faster: translated code ignores the attribute, and KVM overrides it for memory; but
             // it would let an index overtake the data before it.
             memory: PhysicalMemory::open(Cache::WriteBack)?,
-            places,
+            addresses: AddressPool::new(slot, bytes, found),
             bytes: usize::try_from(bytes).map_err(|_| Error::new(EOVERFLOW))?,
-            place: None,
+            address: None,
             aperture: None,
             is_fresh: false,
         };
-        reach.cut();
-        if reach.place.is_none() {
+        window.cut();
+        if window.address.is_none() {
             return Err(Error::new(ENODEV));
         }
-        Ok(reach)
+        Ok(window)
     }
 
     /// Bytes of the peer's memory.
@@ -80,9 +69,9 @@ impl Reach {
             return true;
         }
         self.aperture = None;
-        self.place = None;
-        let moved = match self.places.advance() {
-            Some(place) => self.go_to(place),
+        self.address = None;
+        let moved = match self.addresses.advance() {
+            Some(address) => self.move_to(address),
             None => {
                 log::error!(
                     "{}: no address is left to move the aperture to: the link stays down until the \
@@ -95,13 +84,13 @@ impl Reach {
         moved || self.stop()
     }
 
-    /// The peer's memory at its present place. `is_mapped`: some program has it mapped where it was
-    /// before.
+    /// The peer's memory at its present address. `is_mapped`: some program has it mapped where it
+    /// was before.
     ///
     /// # Errors
     /// `ENODEV` when it is nowhere; `ENOMEM`.
-    pub fn aperture(&mut self, is_mapped: bool) -> Result<Aperture> {
-        let place = self.place.ok_or(Error::new(ENODEV))?;
+    pub fn get(&mut self, is_mapped: bool) -> Result<Aperture> {
+        let address = self.address.ok_or(Error::new(ENODEV))?;
         if let Some(aperture) = &self.aperture
             && !self.is_fresh
         {
@@ -110,35 +99,35 @@ impl Reach {
         let back = if is_mapped {
             None
         } else {
-            self.places.rewind()
+            self.addresses.rewind()
         };
-        let place = match back {
-            Some(first) if self.go_to(first) => first,
+        let address = match back {
+            Some(first) if self.move_to(first) => first,
             Some(_) => {
                 self.stop();
                 return Err(Error::new(ENODEV));
             }
-            None => place,
+            None => address,
         };
-        let aperture = Aperture::new(self.memory.map(place, self.bytes)?, place);
+        let aperture = Aperture::new(self.memory.map(address, self.bytes)?, address);
         self.aperture = Some(aperture.clone());
         self.is_fresh = false;
         Ok(aperture)
     }
 
-    fn go_to(&mut self, place: u64) -> bool {
-        match self.function.move_bar(MEMORY_BAR, place) {
+    fn move_to(&mut self, address: u64) -> bool {
+        match self.function.move_bar(MEMORY_BAR, address) {
             Ok(()) => {
-                self.place = Some(place);
+                self.address = Some(address);
                 self.is_fresh = true;
                 true
             }
             Err(error) => {
                 log::error!(
-                    "{}: the aperture cannot be moved to {place:#x}: {error}",
+                    "{}: the aperture cannot be moved to {address:#x}: {error}",
                     self.function.config().address
                 );
-                self.place = None;
+                self.address = None;
                 false
             }
         }

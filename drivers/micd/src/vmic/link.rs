@@ -7,14 +7,15 @@
 //!    ^                     |                              |                               |
 //!    +------ Detach -------+---- peer's incarnation is another one, or it is absent ------+
 //!                                                         ^                               |
-//!                     Stopped (we gave up) --------------+<--- give_up, silence (Lose) --+
+//!                     Stopped (link failed) --------------+<-- link_failed, silence (Fail) --+
 //! ```
 //!
 //! Before our record says that the peer's memory is not written to any more, this must be true of
-//! everything that programs have mapped: whoever calls [`Link::lost`], [`Link::detached`],
-//! [`Link::give_up`], [`Link::connected`] or [`Link::leave`] has cut the aperture before.
+//! everything that programs have mapped: whoever calls [`Link::done`] (but for a queue pair that
+//! was attached, or is usable), [`Link::link_failed`] or [`Link::leave`] has cut the aperture
+//! before.
 //!
-//! A link that the fabric has cut ([`link::HEADER_DOWN`]) is as one with a silent peer: it is lost,
+//! A link that the fabric has cut ([`link::HEADER_DOWN`]) is as one with a silent peer: it fails,
 //! and nobody binds to anybody until it is healed.
 
 use hal::mem::{BoundsError, PAGE, Region, full_fence};
@@ -24,9 +25,10 @@ use scif_abi::link::{
     self, Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, Record, STATE_ABSENT,
     STATE_READY, STATE_STOPPED,
 };
+use scif_core::DownReason;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::function::{Loss, Step};
+use crate::function::{Outcome, Step};
 
 /// Nanoseconds until a queue pair is asked for again for which there was no memory.
 const ATTACH_RETRY_NS: u64 = 1_000_000_000;
@@ -35,9 +37,12 @@ const ATTACH_RETRY_NS: u64 = 1_000_000_000;
 /// busy with making new ones.
 const ATTACH_INTERVAL_NS: u64 = 100_000_000;
 
-/// How often a silent peer is rung before its link is lost: its heart beats by its own clock, which
-/// may lose time, as that of an emulated machine under load does, but at every doorbell as well.
-const QUESTIONS: u64 = 3;
+/// Doorbells to a silent peer before its link fails: its heartbeat goes by its own clock, which may
+/// lose time, as that of an emulated machine under load does, but it beats at every doorbell too.
+const PROBES: u64 = 3;
+
+/// The interrupt vector by which the peer rings this side: the only one in use.
+const DOORBELL_VECTOR: u32 = 0;
 
 /// Where what nobody reads begins in the link memory: behind the records, on a page of its own.
 const SPARE_OFFSET: usize = link::MIN_LINK_BYTES.next_multiple_of(PAGE);
@@ -55,13 +60,13 @@ enum State {
     Bound { peer: u32 },
     /// [`Step::Connect`] was asked for.
     Connecting { peer: u32 },
-    /// [`Step::Lose`] was asked for.
-    Losing { peer: u32 },
+    /// [`Step::Fail`] was asked for.
+    Failing { peer: u32 },
     /// [`Step::Detach`] was asked for.
     Detaching,
     /// Both use each other's queue pair.
     Connected { peer: u32 },
-    /// The connection is given up; the peer has not noticed yet.
+    /// The link has failed; the peer has not noticed yet.
     Stopped { peer: u32 },
     /// We left.
     Left,
@@ -203,7 +208,7 @@ impl Link {
 
     /// Whether the peer writes no more to the memory of those who were this side before: it is
     /// absent or stopped, has begun anew since this side started, or is nobody's or this side's.
-    pub fn predecessor_is_let_go(&self) -> bool {
+    pub fn predecessor_is_quiesced(&self) -> bool {
         let Some(peer) = self.whole_peer_record() else {
             return false;
         };
@@ -259,12 +264,12 @@ impl Link {
             }
             State::Connected { peer: bound } if !is(bound) => self.detach(),
             State::Connected { peer: bound } if is_down || self.peer_is_silent() => {
-                let why = match is_down {
-                    true => Loss::Cut,
-                    false => Loss::Silence,
+                let reason = match is_down {
+                    true => DownReason::Cut,
+                    false => DownReason::Silent,
                 };
-                self.state = State::Losing { peer: bound };
-                Some(Step::Lose { why })
+                self.state = State::Failing { peer: bound };
+                Some(Step::Fail { reason })
             }
             State::Stopped { peer: bound } if !is(bound) => self.detach(),
             _ => None,
@@ -282,8 +287,19 @@ impl Link {
         Some(Step::Detach)
     }
 
-    /// [`Step::Detach`] was done.
-    pub fn detached(&mut self) {
+    /// A step was done; see [`MicFunction::done`](crate::function::MicFunction::done).
+    pub fn done(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Attached { queue_pair } => self.attached(queue_pair),
+            Outcome::Connected { is_usable } => self.connected(is_usable),
+            Outcome::Failed => self.failed(),
+            Outcome::Detached => self.detached(),
+            // Never asked for: the record has a heartbeat.
+            Outcome::Probed { .. } => {}
+        }
+    }
+
+    fn detached(&mut self) {
         if self.state == State::Detaching {
             self.publish_word(RECORD_STATE, STATE_ABSENT);
             let since = self.now.max(self.next_attach);
@@ -291,16 +307,15 @@ impl Link {
         }
     }
 
-    /// [`Step::Lose`] was done.
-    pub fn lost(&mut self) {
-        if let State::Losing { peer } = self.state {
+    fn failed(&mut self) {
+        if let State::Failing { peer } = self.state {
             self.stop(peer);
         }
     }
 
     /// The peer's memory cannot be cut off: nothing may be published any more, so that the peer
     /// takes us for hung and keeps what we may write to.
-    pub fn fail(&mut self) {
+    pub fn stop_publishing(&mut self) {
         self.state = State::Left;
     }
 
@@ -332,11 +347,11 @@ impl Link {
             self.silent_ns = 0;
         } else {
             let watched = passed.min(self.timing.heartbeat_ns);
-            let interval = (self.timing.silence_ns / (QUESTIONS + 1)).max(1);
-            let questions = |silent_ns: u64| silent_ns / interval;
-            let asked = questions(self.silent_ns);
+            let interval = (self.timing.silence_ns / (PROBES + 1)).max(1);
+            let probes = |silent_ns: u64| silent_ns / interval;
+            let sent = probes(self.silent_ns);
             self.silent_ns = self.silent_ns.saturating_add(watched);
-            let is_due = questions(self.silent_ns) > asked;
+            let is_due = probes(self.silent_ns) > sent;
             self.announce |= is_due && self.is_connected();
         }
     }
@@ -353,9 +368,7 @@ impl Link {
         }
     }
 
-    /// The queue pair asked for by [`Step::Attach`]; `doorbell` is the vector by which the peer
-    /// reaches us.
-    pub fn attached(&mut self, queue_pair: Option<u64>, doorbell: u32) {
+    fn attached(&mut self, queue_pair: Option<u64>) {
         if self.state != State::Attaching {
             return;
         }
@@ -368,7 +381,7 @@ impl Link {
         self.generation = self.generation.wrapping_add(1).max(1);
         let mut record = Record::new_zeroed();
         record.generation = self.generation.into();
-        record.doorbell = doorbell.into();
+        record.doorbell = DOORBELL_VECTOR.into();
         record.queue_pair = queue_pair.into();
         // The state stays absent until all of it is there.
         let written = self.memory.write_bytes(self.own_place(), record.as_bytes());
@@ -377,12 +390,11 @@ impl Link {
         self.state = State::Published;
     }
 
-    /// The result of [`Step::Connect`].
-    pub fn connected(&mut self, usable: bool) {
+    fn connected(&mut self, is_usable: bool) {
         let State::Connecting { peer } = self.state else {
             return;
         };
-        if usable {
+        if is_usable {
             self.silent_ns = 0;
             self.state = State::Connected { peer };
         } else {
@@ -397,7 +409,7 @@ impl Link {
     }
 
     /// The engine gave the link up.
-    pub fn give_up(&mut self) {
+    pub fn link_failed(&mut self) {
         if let State::Connected { peer } = self.state {
             self.stop(peer);
         }

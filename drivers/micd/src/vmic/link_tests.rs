@@ -8,10 +8,11 @@ use scif_abi::link::{
     HEADER_DOWN, Header, RECORD_GENERATION, RECORD_PEER_GENERATION, RECORD_STATE, STATE_ABSENT,
     STATE_READY, STATE_STOPPED, record_offset,
 };
+use scif_core::DownReason;
 use zerocopy::IntoBytes;
 
 use super::{Link, NotALink, Timing};
-use crate::function::{Loss, Step};
+use crate::function::{Outcome, Step};
 
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 const SILENCE_NS: u64 = 30_000_000_000;
@@ -87,21 +88,23 @@ impl Bed {
                 assert_eq!(side.queue_pair, None);
                 self.queue_pairs += 1;
                 side.queue_pair = Some(self.queue_pairs);
-                side.link.attached(side.queue_pair, 0);
+                side.link.done(Outcome::Attached {
+                    queue_pair: side.queue_pair,
+                });
             }
             Step::Connect { queue_pair } => {
                 assert_eq!(side.writes_to, None);
                 side.writes_to = Some(queue_pair);
-                side.link.connected(true);
+                side.link.done(Outcome::Connected { is_usable: true });
             }
-            Step::Lose { .. } => {
+            Step::Fail { .. } => {
                 side.writes_to = None;
-                side.link.lost();
+                side.link.done(Outcome::Failed);
             }
-            Step::Ask => panic!("it has a heart"),
+            Step::Probe => panic!("it has a heart"),
             Step::Detach => {
                 side.writes_to = None;
-                side.link.detached();
+                side.link.done(Outcome::Detached);
                 let freed = side.queue_pair.take();
                 // The rule of all rules: nobody writes into memory that its owner takes back.
                 if let Some(other) = &self.sides[1 - index] {
@@ -224,8 +227,8 @@ fn a_hung_side_is_lost_and_its_memory_kept() {
     bed.sides[1].as_mut().unwrap().alive = false;
     bed.pass(2 * SILENCE_NS);
     let waiting = bed.sides[0].as_ref().unwrap();
-    let why = Loss::Silence;
-    assert_eq!(waiting.history.last(), Some(&Step::Lose { why }));
+    let reason = DownReason::Silent;
+    assert_eq!(waiting.history.last(), Some(&Step::Fail { reason }));
     assert!(waiting.queue_pair.is_some() && waiting.writes_to.is_none());
     // It wakes up, sees that it was given up, and both begin anew.
     bed.sides[1].as_mut().unwrap().alive = true;
@@ -244,16 +247,16 @@ fn nothing_is_said_before_it_is_done() {
     assert_eq!(side.link.step(bed.now), Some(Step::Detach));
     assert_eq!(side.link.step(bed.now), None);
     assert_eq!(state(&bed, 0), STATE_READY);
-    bed.sides[0].as_mut().unwrap().link.detached();
+    bed.sides[0].as_mut().unwrap().link.done(Outcome::Detached);
     assert_eq!(state(&bed, 0), STATE_ABSENT);
     let mut bed = both();
     let side = bed.sides[0].as_mut().unwrap();
-    let why = Loss::Silence;
+    let reason = DownReason::Silent;
     let looks = 2 * SILENCE_NS / LOOK_INTERVAL_NS;
     let lost = (1..looks).find_map(|look| side.link.step(bed.now + look * LOOK_INTERVAL_NS));
-    assert_eq!(lost, Some(Step::Lose { why }));
+    assert_eq!(lost, Some(Step::Fail { reason }));
     assert_eq!(state(&bed, 0), STATE_READY);
-    bed.sides[0].as_mut().unwrap().link.lost();
+    bed.sides[0].as_mut().unwrap().link.done(Outcome::Failed);
     assert_eq!(state(&bed, 0), STATE_STOPPED);
 }
 
@@ -261,11 +264,11 @@ fn nothing_is_said_before_it_is_done() {
 #[test]
 fn a_side_that_cannot_be_cut_off_is_as_one_that_hangs() {
     let mut bed = both();
-    bed.sides[0].as_mut().unwrap().link.give_up();
+    bed.sides[0].as_mut().unwrap().link.link_failed();
     bed.sides[0].as_mut().unwrap().writes_to = None;
     let side = bed.sides[1].as_mut().unwrap();
     assert_eq!(side.link.step(bed.now), Some(Step::Detach));
-    side.link.fail();
+    side.link.stop_publishing();
     bed.pass(3 * SILENCE_NS);
     assert!(bed.sides[0].as_ref().unwrap().queue_pair.is_some());
     let record = record_offset(1) + RECORD_STATE;
@@ -277,14 +280,14 @@ fn a_cut_link_is_lost_on_both_sides_and_found_again() {
     let mut bed = both();
     bed.memory.write(HEADER_DOWN, 1_u32).unwrap();
     bed.settle();
-    let why = Loss::Cut;
+    let reason = DownReason::Cut;
     // The other one is told by the first's record that it was given up.
     assert!(
         bed.sides[0]
             .as_ref()
             .unwrap()
             .history
-            .contains(&Step::Lose { why })
+            .contains(&Step::Fail { reason })
     );
     assert!(
         bed.sides
@@ -410,9 +413,9 @@ fn timing_is_taken_over_by_a_link_that_runs() {
         bed.now += 50 * MS;
         bed.turn(0);
     }
-    let why = Loss::Silence;
+    let reason = DownReason::Silent;
     let lost = bed.sides[0].as_ref().unwrap();
-    assert_eq!(lost.history.last(), Some(&Step::Lose { why }));
+    assert_eq!(lost.history.last(), Some(&Step::Fail { reason }));
 }
 
 #[test]
@@ -426,13 +429,13 @@ fn quiet_sides_that_live_are_not_lost() {
 #[test]
 fn a_link_given_up_is_reset_by_both() {
     let mut bed = both();
-    bed.sides[0].as_mut().unwrap().link.give_up();
+    bed.sides[0].as_mut().unwrap().link.link_failed();
     bed.sides[0].as_mut().unwrap().writes_to = None;
     bed.settle();
     assert!(bed.connected());
     // Both at once.
     for side in bed.sides.iter_mut().flatten() {
-        side.link.give_up();
+        side.link.link_failed();
         side.writes_to = None;
     }
     bed.settle();
@@ -451,7 +454,7 @@ fn an_unusable_queue_pair_is_tried_anew() {
         bed.turn(1);
         let side = bed.sides[0].as_mut().unwrap();
         if let Some(Step::Connect { .. }) = side.link.step(bed.now) {
-            side.link.connected(false);
+            side.link.done(Outcome::Connected { is_usable: false });
             refused = true;
             break;
         }
@@ -480,25 +483,55 @@ fn the_memory_of_a_driver_that_died_is_let_go_when_the_peer_begins_anew() {
     bed.boot(1);
     for _ in 0..3 {
         // However far the new driver is, and however often it is started: the peer still writes.
-        assert!(!bed.sides[1].as_ref().unwrap().link.predecessor_is_let_go());
+        assert!(
+            !bed.sides[1]
+                .as_ref()
+                .unwrap()
+                .link
+                .predecessor_is_quiesced()
+        );
         bed.turn(1);
         bed.now += LOOK_INTERVAL_NS;
     }
     bed.boot(1);
-    assert!(!bed.sides[1].as_ref().unwrap().link.predecessor_is_let_go());
+    assert!(
+        !bed.sides[1]
+            .as_ref()
+            .unwrap()
+            .link
+            .predecessor_is_quiesced()
+    );
     assert_eq!(bed.sides[0].as_ref().unwrap().writes_to, used);
     while bed.turn(0) {
         assert_ne!(bed.sides[0].as_ref().unwrap().writes_to, used);
     }
-    assert!(bed.sides[1].as_ref().unwrap().link.predecessor_is_let_go());
+    assert!(
+        bed.sides[1]
+            .as_ref()
+            .unwrap()
+            .link
+            .predecessor_is_quiesced()
+    );
     bed.settle();
     assert!(bed.connected());
-    assert!(bed.sides[1].as_ref().unwrap().link.predecessor_is_let_go());
+    assert!(
+        bed.sides[1]
+            .as_ref()
+            .unwrap()
+            .link
+            .predecessor_is_quiesced()
+    );
 }
 
 #[test]
 fn a_peer_that_is_not_there_or_never_bound_has_let_go() {
-    let let_go = |bed: &Bed| bed.sides[1].as_ref().unwrap().link.predecessor_is_let_go();
+    let let_go = |bed: &Bed| {
+        bed.sides[1]
+            .as_ref()
+            .unwrap()
+            .link
+            .predecessor_is_quiesced()
+    };
     let mut bed = both();
     bed.kill(0);
     bed.boot(1);
@@ -517,7 +550,7 @@ fn a_peer_that_is_not_there_or_never_bound_has_let_go() {
     assert!(bed.connected() && let_go(&bed));
     // One that gave the link up writes no more, though it waits for a word.
     let mut bed = both();
-    bed.sides[0].as_mut().unwrap().link.give_up();
+    bed.sides[0].as_mut().unwrap().link.link_failed();
     bed.boot(1);
     assert!(let_go(&bed));
 }
@@ -528,7 +561,7 @@ fn without_memory_attaching_is_tried_again() {
     bed.boot(0);
     let side = bed.sides[0].as_mut().unwrap();
     assert_eq!(side.link.step(1), Some(Step::Attach));
-    side.link.attached(None, 0);
+    side.link.done(Outcome::Attached { queue_pair: None });
     assert_eq!(side.link.step(2), None);
     assert_eq!(side.link.step(2 + LOOK_INTERVAL_NS), Some(Step::Attach));
 }
@@ -559,11 +592,15 @@ fn a_peer_that_writes_noise_into_its_record_does_no_harm() {
             .unwrap();
         let side = bed.sides[0].as_mut().unwrap();
         match side.link.step(round as u64 * 50_000_000) {
-            Some(Step::Attach) => side.link.attached(Some(1), 0),
-            Some(Step::Connect { .. }) => side.link.connected(round % 5 != 0),
-            Some(Step::Lose { .. }) => side.link.lost(),
-            Some(Step::Detach) => side.link.detached(),
-            Some(Step::Ask) => panic!("it has a heart"),
+            Some(Step::Attach) => side.link.done(Outcome::Attached {
+                queue_pair: Some(1),
+            }),
+            Some(Step::Connect { .. }) => side.link.done(Outcome::Connected {
+                is_usable: round % 5 != 0,
+            }),
+            Some(Step::Fail { .. }) => side.link.done(Outcome::Failed),
+            Some(Step::Detach) => side.link.done(Outcome::Detached),
+            Some(Step::Probe) => panic!("it has a heart"),
             None => {}
         }
     }
@@ -588,12 +625,14 @@ fn a_restless_peer_does_not_keep_us_busy() {
             match step {
                 Step::Attach => {
                     attached += 1;
-                    side.link.attached(Some(1), 0);
+                    side.link.done(Outcome::Attached {
+                        queue_pair: Some(1),
+                    });
                 }
-                Step::Connect { .. } => side.link.connected(true),
-                Step::Lose { .. } => side.link.lost(),
-                Step::Detach => side.link.detached(),
-                Step::Ask => panic!("it has a heart"),
+                Step::Connect { .. } => side.link.done(Outcome::Connected { is_usable: true }),
+                Step::Fail { .. } => side.link.done(Outcome::Failed),
+                Step::Detach => side.link.done(Outcome::Detached),
+                Step::Probe => panic!("it has a heart"),
             }
         }
     }

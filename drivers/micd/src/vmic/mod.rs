@@ -30,9 +30,11 @@ use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming;
 use syscall::error::{EINVAL, ENODEV};
 
-use self::aperture_window::{Lane, Reach};
+use self::address_pool::AddressSlot;
+use self::aperture_window::{ApertureWindow, MEMORY_BAR};
 use self::link::Link;
-use crate::function::{Doorbell, MicFunction, Step};
+use crate::function::{MicFunction, Outcome, Step};
+use crate::hardware::{Doorbell, Hardware};
 
 /// Vendor and device of both kinds of ivshmem.
 pub const IVSHMEM: (u16, u16) = (0x1af4, 0x1110);
@@ -42,11 +44,6 @@ const REGISTERS_BAR: usize = 0;
 const REGISTERS_BYTES: usize = 16;
 const IV_POSITION: usize = 8;
 const DOORBELL: usize = 12;
-/// The BAR with the shared memory, of both kinds.
-const MEMORY_BAR: usize = 2;
-
-/// Our doorbell: the one vector in use.
-const DOORBELL_VECTOR: u32 = 0;
 
 /// A link device.
 pub struct Vmic {
@@ -56,7 +53,7 @@ pub struct Vmic {
     peer: NodeId,
     link: Link,
     vectors: Vectors,
-    reach: Reach,
+    aperture: ApertureWindow,
     doorbell: Rc<VmicDoorbell>,
 }
 
@@ -104,7 +101,7 @@ pub fn find() -> Result<(Vec<Vmic>, bool)> {
     }
     let mut taken = Vec::new();
     for address in pci::list()? {
-        // Apertures are what moves; each keeps to its lane.
+        // Apertures are what moves; each keeps to its slot.
         if pairs.iter().all(|(_, plain)| *plain != address) {
             taken.extend(access.memory_bars(address)?);
         }
@@ -114,12 +111,12 @@ pub fn find() -> Result<(Vec<Vmic>, bool)> {
     let mut found = Vec::new();
     for (index, (doorbell, plain)) in (0..).zip(pairs) {
         let space = space.clone();
-        let lane = Lane {
+        let slot = AddressSlot {
             space,
             index,
             count,
         };
-        match Vmic::open(doorbell, plain, &lane) {
+        match Vmic::open(doorbell, plain, &slot) {
             Ok(vmic) => found.push(vmic),
             Err(error) => log::error!("{doorbell}: this link cannot be used: {error}"),
         }
@@ -129,11 +126,11 @@ pub fn find() -> Result<(Vec<Vmic>, bool)> {
 }
 
 impl Vmic {
-    fn open(place: Address, plain: Address, lane: &Lane) -> Result<Self> {
+    fn open(place: Address, plain: Address, slot: &AddressSlot) -> Result<Self> {
         let mut doorbell = Function::open(place)?;
         doorbell.enable()?;
         // Before the link says that an earlier driver's connection is over.
-        let reach = Reach::new(plain, lane)?;
+        let aperture = ApertureWindow::new(plain, slot)?;
         let registers = doorbell.map_bar(REGISTERS_BAR, Cache::Uncached)?;
         let registers = Registers::new(registers, REGISTERS_BYTES)?;
         let position = registers.read32(IV_POSITION);
@@ -150,7 +147,7 @@ impl Vmic {
         let vectors = Vectors::set_up(&mut doorbell, irq::boot_cpu()?, 1)?;
         log::info!(
             "{place}: link of node {node} with node {peer}, {} MiB reachable",
-            reach.bytes() >> 20
+            aperture.bytes() >> 20
         );
         let vector = Cell::new(0);
         Ok(Self {
@@ -159,7 +156,7 @@ impl Vmic {
             peer,
             link,
             vectors,
-            reach,
+            aperture,
             doorbell: Rc::new(VmicDoorbell {
                 registers,
                 peer,
@@ -168,14 +165,15 @@ impl Vmic {
         })
     }
 
-    /// Makes sure that nothing of ours reaches the peer's memory, and then says so.
-    fn cut_then(&mut self, say: impl FnOnce(&mut Link)) {
-        if self.reach.cut() {
-            say(&mut self.link);
+    /// Makes sure that nothing of ours reaches the peer's memory, and then has the link's record
+    /// say so.
+    fn cut_then(&mut self, publish: impl FnOnce(&mut Link)) {
+        if self.aperture.cut() {
+            publish(&mut self.link);
             self.announce();
         } else {
             log::error!("the link with node {} cannot be used any more", self.peer);
-            self.link.fail();
+            self.link.stop_publishing();
         }
     }
 
@@ -189,15 +187,7 @@ impl Vmic {
     }
 }
 
-impl MicFunction for Vmic {
-    fn node(&self) -> NodeId {
-        self.node
-    }
-
-    fn peer(&self) -> NodeId {
-        self.peer
-    }
-
+impl Hardware for Vmic {
     fn interrupts(&self) -> &[Interrupt] {
         self.vectors.interrupts()
     }
@@ -207,11 +197,11 @@ impl MicFunction for Vmic {
     }
 
     fn aperture(&mut self, is_mapped: bool) -> Result<Aperture> {
-        self.reach.aperture(is_mapped)
+        self.aperture.get(is_mapped)
     }
 
-    fn set_timing(&mut self, timing: LinkTiming) {
-        self.link.set_timing(timing);
+    fn doorbell(&self) -> Rc<dyn Doorbell> {
+        self.doorbell.clone()
     }
 
     fn spare(&self) -> Option<Region> {
@@ -222,9 +212,19 @@ impl MicFunction for Vmic {
         // Mapped write-back, see `open`.
         false
     }
+}
 
-    fn doorbell(&self) -> Rc<dyn Doorbell> {
-        self.doorbell.clone()
+impl MicFunction for Vmic {
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    fn set_timing(&mut self, timing: LinkTiming) {
+        self.link.set_timing(timing);
     }
 
     fn step(&mut self, now: u64) -> Option<Step> {
@@ -233,43 +233,35 @@ impl MicFunction for Vmic {
         step
     }
 
+    fn done(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Attached { .. }
+            | Outcome::Connected { is_usable: true }
+            | Outcome::Probed { .. } => {
+                self.link.done(outcome);
+                self.announce();
+            }
+            Outcome::Connected { is_usable: false } | Outcome::Failed | Outcome::Detached => {
+                self.cut_then(|link| link.done(outcome));
+            }
+        }
+    }
+
     fn deadline(&self) -> u64 {
         self.link.deadline()
     }
 
-    fn predecessor_is_let_go(&self) -> bool {
-        self.link.predecessor_is_let_go()
-    }
-
-    fn attached(&mut self, queue_pair: Option<u64>) {
-        self.link.attached(queue_pair, DOORBELL_VECTOR);
-        self.announce();
-    }
-
-    fn connected(&mut self, usable: bool) {
-        if usable {
-            self.link.connected(true);
-            self.announce();
-        } else {
-            self.cut_then(|link| link.connected(false));
-        }
-    }
-
-    fn lost(&mut self) {
-        self.cut_then(Link::lost);
-    }
-
-    fn detached(&mut self) {
-        self.cut_then(Link::detached);
-    }
-
-    fn give_up(&mut self) {
+    fn link_failed(&mut self) {
         if self.link.is_connected() {
-            self.cut_then(Link::give_up);
+            self.cut_then(Link::link_failed);
         }
     }
 
     fn leave(&mut self) {
         self.cut_then(Link::leave);
+    }
+
+    fn predecessor_is_quiesced(&self) -> bool {
+        self.link.predecessor_is_quiesced()
     }
 }

@@ -6,30 +6,22 @@ use core::cell::RefCell;
 
 use hal::aperture::Aperture;
 use hal::irq::Interrupt;
-use hal::mem::Region;
 use hal::{Error, Result};
 use scheme_scif::{Card, CardCommand, CardState};
 use scif_abi::NodeId;
 use scif_abi::limits::{HOST_NODE, LinkTiming};
-use scif_core::CopyEngine;
+use scif_core::{CopyEngine, DownReason};
 use syscall::error::{EAGAIN, EBUSY};
 
+use super::liveness::PROBES;
 use super::registers::{PAGE_HIGH, PAGE_LOW, SHUTDOWN_INTERRUPT};
 use super::{
-    DRAIN_NS, LOOK_NS, Link, MESSAGE_DOORBELL, QUESTIONS, SHUTDOWN_NS, State, X100, identity,
-    send_interrupt,
+    DRAIN_NS, LOOK_NS, Link, MESSAGE_DOORBELL, SHUTDOWN_NS, State, X100, identity, send_interrupt,
 };
-use crate::function::{Bus, Doorbell, Loss, MicFunction, Step};
+use crate::function::{MicFunction, Outcome, Step};
+use crate::hardware::{Bus, Doorbell, Hardware};
 
-impl MicFunction for X100 {
-    fn node(&self) -> NodeId {
-        HOST_NODE
-    }
-
-    fn peer(&self) -> NodeId {
-        self.peer
-    }
-
+impl Hardware for X100 {
     fn interrupts(&self) -> &[Interrupt] {
         self.interrupts.files()
     }
@@ -41,7 +33,7 @@ impl MicFunction for X100 {
     fn aperture(&mut self, is_mapped: bool) -> Result<Aperture> {
         if is_mapped {
             // They would store into the new system.
-            if !core::mem::replace(&mut self.has_told, true) {
+            if !core::mem::replace(&mut self.mapping_is_logged, true) {
                 let name = &self.name;
                 log::warn!("{name}: not booted before programs unmap what they have mapped of it");
             }
@@ -50,33 +42,132 @@ impl MicFunction for X100 {
         Ok(self.aperture.clone())
     }
 
-    fn set_timing(&mut self, timing: LinkTiming) {
-        if timing != self.timing {
-            self.timing = timing;
-            self.next_look = self.now;
-            // The questions asked until now were far apart, or close together.
-            self.ask_at_intervals();
-        }
-    }
-
-    fn spare(&self) -> Option<Region> {
-        None
-    }
-
-    fn gathers_stores(&self) -> bool {
-        true
+    fn bus(&self) -> Rc<dyn Bus> {
+        self.smpt.clone()
     }
 
     fn doorbell(&self) -> Rc<dyn Doorbell> {
         self.doorbell.clone()
     }
 
-    fn bus(&self) -> Rc<dyn Bus> {
-        self.smpt.clone()
-    }
-
     fn copy_engine(&self) -> Option<Rc<RefCell<dyn CopyEngine>>> {
         Some(self.dma.clone())
+    }
+
+    fn gathers_stores(&self) -> bool {
+        true
+    }
+}
+
+impl MicFunction for X100 {
+    fn node(&self) -> NodeId {
+        HOST_NODE
+    }
+
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    fn set_timing(&mut self, timing: LinkTiming) {
+        if timing != self.timing {
+            self.timing = timing;
+            self.next_look = self.now;
+            self.liveness.restart_probes(self.now, timing);
+        }
+    }
+
+    fn step(&mut self, now: u64) -> Option<Step> {
+        self.now = now;
+        if self.next_look <= now {
+            // The DMA engine has to be watched, however rare heartbeats are.
+            self.next_look = now.saturating_add(self.timing.heartbeat_ns.min(LOOK_NS));
+        }
+        self.stall_at = self.dma.borrow_mut().watch(now);
+        if self.dma.borrow().is_stuck() {
+            self.bring_down(DownReason::Reset);
+        }
+        if self.answers() {
+            self.serve_interrupts();
+        }
+        match self.link {
+            Link::ToFail { reason } => {
+                self.link = Link::Failing;
+                Some(Step::Fail { reason })
+            }
+            Link::Draining { until } if now >= until || self.is_drained() => {
+                if !matches!(self.state, State::Gone { .. }) {
+                    self.reset(now);
+                }
+                let until = now.saturating_add(LOOK_NS);
+                self.link = Link::Quieting { until };
+                None
+            }
+            Link::Quieting { until } if now >= until => {
+                if !self.is_quiet() {
+                    let until = now.saturating_add(LOOK_NS);
+                    self.link = Link::Quieting { until };
+                    return None;
+                }
+                self.link = Link::Detaching;
+                Some(Step::Detach)
+            }
+            Link::Failing | Link::Draining { .. } | Link::Quieting { .. } | Link::Detaching => None,
+            _ => self.step_up(),
+        }
+    }
+
+    fn done(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Attached { queue_pair } => self.attached(queue_pair),
+            Outcome::Connected { is_usable } => self.connected(is_usable),
+            Outcome::Probed { messages } => self.probed(messages),
+            Outcome::Failed => self.failed(),
+            Outcome::Detached => self.detached(),
+        }
+    }
+
+    fn deadline(&self) -> u64 {
+        let is_up = matches!(self.link, Link::Connected { .. });
+        let own = match (self.state, self.link) {
+            _ if is_up && self.dma.borrow().is_stuck() => self.now,
+            (_, Link::ToFail { .. }) | (State::Found, _) => self.now,
+            (_, Link::Draining { until }) => until.min(self.now.saturating_add(DRAIN_NS)),
+            (_, Link::Quieting { until }) => until,
+            (State::Resetting { look, .. }, _) => look,
+            (State::Ready, Link::Down { since }) if self.boot.is_wanted() => since,
+            (State::Loading, _) => self.now,
+            (State::Booting { until } | State::Stopping { until }, _) => until.min(self.next_look),
+            (State::Gone { look }, _) => look,
+            (State::Failed, _) => u64::MAX,
+            _ if is_up => {
+                let probe = self.liveness.probe_deadline();
+                self.next_look.min(probe.unwrap_or(u64::MAX))
+            }
+            _ => self.next_look,
+        };
+        own.min(self.stall_at.unwrap_or(u64::MAX))
+    }
+
+    fn link_failed(&mut self) {
+        if let Link::Connected { .. } = self.link {
+            self.link = self.draining();
+        }
+    }
+
+    fn leave(&mut self) {
+        // The memory that the card writes to goes with this driver. In the second after a reset no
+        // register may be touched.
+        self.set_bus_master(false);
+        self.was_reset |= !self.bus.is_master();
+        if !matches!(self.state, State::Gone { .. } | State::Resetting { .. }) {
+            self.reset(self.now);
+        }
+        self.boot.set_wanted(false);
+        self.state = State::Gone { look: u64::MAX };
+    }
+
+    fn predecessor_is_quiesced(&self) -> bool {
+        self.was_reset
     }
 
     fn card(&self) -> Option<Card> {
@@ -108,29 +199,29 @@ impl MicFunction for X100 {
 
     fn command(&mut self, now: u64, command: CardCommand) -> Result<()> {
         self.now = now;
-        self.failed_boots = 0;
+        self.boot.forget_failures();
         match command {
             CardCommand::Boot if self.runs() => return Err(Error::new(EBUSY)),
             CardCommand::Boot => {
-                self.shall_run = true;
+                self.boot.set_wanted(true);
                 if matches!(self.state, State::Failed | State::Gone { .. }) {
-                    self.bring_down(Loss::Reset);
+                    self.bring_down(DownReason::Reset);
                 }
             }
             CardCommand::Reset => {
-                self.shall_run = false;
+                self.boot.set_wanted(false);
                 // In the second after a reset no register may be touched.
                 if !matches!(self.state, State::Resetting { .. }) {
-                    self.bring_down(Loss::Reset);
+                    self.bring_down(DownReason::Reset);
                 }
             }
             CardCommand::Shutdown => {
                 if !self.runs() {
                     return Err(Error::new(EBUSY));
                 }
-                self.shall_run = false;
+                self.boot.set_wanted(false);
                 if self.state == State::Loading {
-                    self.bring_down(Loss::Reset);
+                    self.bring_down(DownReason::Reset);
                     return Ok(());
                 }
                 let until = self.now.saturating_add(SHUTDOWN_NS);
@@ -140,70 +231,10 @@ impl MicFunction for X100 {
         }
         Ok(())
     }
+}
 
-    fn step(&mut self, now: u64) -> Option<Step> {
-        self.now = now;
-        if self.next_look <= now {
-            // The DMA engine has to be looked after, however seldom hearts beat.
-            self.next_look = now.saturating_add(self.timing.heartbeat_ns.min(LOOK_NS));
-        }
-        self.stall_at = self.dma.borrow_mut().watch(now);
-        if self.dma.borrow().is_stuck() {
-            self.bring_down(Loss::Reset);
-        }
-        if self.answers() {
-            self.serve_interrupts();
-        }
-        match self.link {
-            Link::ToLose { why } => {
-                self.link = Link::Losing;
-                Some(Step::Lose { why })
-            }
-            Link::Draining { until } if now >= until || self.is_drained() => {
-                if !matches!(self.state, State::Gone { .. }) {
-                    self.reset(now);
-                }
-                let until = now.saturating_add(LOOK_NS);
-                self.link = Link::Quieting { until };
-                None
-            }
-            Link::Quieting { until } if now >= until => {
-                if !self.is_quiet() {
-                    let until = now.saturating_add(LOOK_NS);
-                    self.link = Link::Quieting { until };
-                    return None;
-                }
-                self.link = Link::Detaching;
-                Some(Step::Detach)
-            }
-            Link::Losing | Link::Draining { .. } | Link::Quieting { .. } | Link::Detaching => None,
-            _ => self.step_up(),
-        }
-    }
-
-    fn deadline(&self) -> u64 {
-        let is_up = matches!(self.link, Link::Connected { .. });
-        let own = match (self.state, self.link) {
-            _ if is_up && self.dma.borrow().is_stuck() => self.now,
-            (_, Link::ToLose { .. }) | (State::Found, _) => self.now,
-            (_, Link::Draining { until }) => until.min(self.now.saturating_add(DRAIN_NS)),
-            (_, Link::Quieting { until }) => until,
-            (State::Resetting { look, .. }, _) => look,
-            (State::Ready, Link::Down { since }) if self.shall_run => since,
-            (State::Loading, _) => self.now,
-            (State::Booting { until } | State::Stopping { until }, _) => until.min(self.next_look),
-            (State::Gone { look }, _) => look,
-            (State::Failed, _) => u64::MAX,
-            _ if is_up && self.beats == 0 => self.next_look.min(self.ask_at),
-            _ => self.next_look,
-        };
-        own.min(self.stall_at.unwrap_or(u64::MAX))
-    }
-
-    fn predecessor_is_let_go(&self) -> bool {
-        self.was_reset
-    }
-
+/// What follows from the outcome of a step.
+impl X100 {
     fn attached(&mut self, queue_pair: Option<u64>) {
         if self.link != Link::Attaching {
             return;
@@ -224,50 +255,42 @@ impl MicFunction for X100 {
         self.write(PAGE_LOW, self.page_at as u32);
         self.write(PAGE_HIGH, (self.page_at >> 32) as u32);
         self.link = Link::Published;
-        self.boot();
+        self.begin_boot();
         if self.state == State::Ready {
             // Nothing to boot: the queue pair is taken back.
             self.link = self.draining();
         }
     }
 
-    fn connected(&mut self, usable: bool) {
+    fn connected(&mut self, is_usable: bool) {
         let Link::Connecting { queue_pair } = self.link else {
             return;
         };
-        if !usable {
+        if !is_usable {
             self.fail_boot();
             return;
         }
-        self.beats = 0;
-        self.beat_at = self.now;
-        self.heard = 0;
-        self.ask_at_intervals();
-        self.failed_boots = 0;
+        self.liveness.start(self.now, self.timing);
+        self.boot.forget_failures();
         self.link = Link::Connected { queue_pair };
         if let State::Booting { .. } = self.state {
             self.state = State::Running;
         }
     }
 
-    fn asked(&mut self, heard: u64) {
-        if heard != self.heard {
-            (self.heard, self.unanswered) = (heard, 0);
-            return;
-        }
-        self.unanswered += 1;
-        if self.unanswered >= QUESTIONS {
+    fn probed(&mut self, messages: u64) {
+        if self.liveness.probed(messages) {
             let (name, limit) = (&self.name, self.timing.silence_ns / 1_000_000);
             log::error!(
-                "{name}: its system is silent: {QUESTIONS} questions in {limit} ms (silence_ms), \
+                "{name}: its system is silent: {PROBES} questions in {limit} ms (silence_ms), \
                  and no answer"
             );
-            self.bring_down(Loss::Silence);
+            self.bring_down(DownReason::Silent);
         }
     }
 
-    fn lost(&mut self) {
-        if self.link == Link::Losing {
+    fn failed(&mut self) {
+        if self.link == Link::Failing {
             self.link = self.draining();
         }
     }
@@ -278,23 +301,5 @@ impl MicFunction for X100 {
             let since = self.now;
             self.link = Link::Down { since };
         }
-    }
-
-    fn give_up(&mut self) {
-        if let Link::Connected { .. } = self.link {
-            self.link = self.draining();
-        }
-    }
-
-    fn leave(&mut self) {
-        // The memory that the card writes to goes with this driver. In the second after a reset no
-        // register may be touched.
-        self.set_bus_master(false);
-        self.was_reset |= !self.is_master;
-        if !matches!(self.state, State::Gone { .. } | State::Resetting { .. }) {
-            self.reset(self.now);
-        }
-        self.shall_run = false;
-        self.state = State::Gone { look: u64::MAX };
     }
 }

@@ -1,37 +1,23 @@
-//! A card's life: reset, firmware, image, and the system that runs on it.
+//! The lifecycle of a card: reset, firmware, image, the system that runs on it, and its end.
 
 use alloc::format;
 use alloc::string::String;
 
 use hal::mem::drain_writes;
-use hal::mmio::Mmio;
+use scif_core::DownReason;
 
+use super::boot::MAX_FAILURES;
 use super::identity::Identity;
 use super::image::Loading;
 use super::registers::{
-    self, ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_INTERRUPT, BOOT_VECTOR, CARD_INTERRUPTS, CAUSES,
-    DOWNLOAD, DOWNLOAD_READY, ICR_SEND, IMAGE_BYTES, PAGE_LOW, POST_FAILED, POSTCODE, RGCR,
-    RGCR_RESET, SDBIC1, SHUTDOWN_INTERRUPT, SICC0, boot_processor, name,
+    self, ALL_ONES, APICICR7, APICICR7_HIGH, BOOT_INTERRUPT, BOOT_VECTOR, CARD_INTERRUPTS,
+    DOWNLOAD, DOWNLOAD_READY, ICR_SEND, IMAGE_BYTES, POST_FAILED, POSTCODE, SDBIC1,
+    SHUTDOWN_INTERRUPT, boot_processor, name,
 };
 use super::{
-    BOOT_NS, CRASHED, LOOK_NS, Link, MAX_FAILED_BOOTS, QUESTIONS, READY_NS, SECOND_NS, State, X100,
-    dma, identity, slot,
+    BOOT_NS, CRASHED, LOOK_NS, Link, READY_NS, SECOND_NS, State, X100, dma, identity, slot,
 };
-use crate::function::{Loss, Step};
-
-/// Resets a card, in the order of the published drivers. No register may be touched in the second
-/// after.
-pub(super) fn write_reset(registers: &dyn Mmio) {
-    registers.write32(DOWNLOAD, 0);
-    registers.write32(PAGE_LOW, 0);
-    registers.write32(SDBIC1, 0);
-    registers.write32(SICC0, CAUSES);
-    let control = match registers.read32(RGCR) {
-        ALL_ONES => 0,
-        control => control,
-    };
-    registers.write32(RGCR, control | RGCR_RESET);
-}
+use crate::function::Step;
 
 impl X100 {
     /// Resets the card. It may write to the host's memory until the look after that.
@@ -41,30 +27,17 @@ impl X100 {
             log::error!("{}: the device page: {error}", self.name);
         }
         self.doorbell.number.set(None);
-        write_reset(&*self.registers);
+        registers::write_reset(&*self.registers);
         self.dma.borrow_mut().abort();
-        self.loading = None;
-        (self.is_settled, self.has_told) = (false, false);
+        self.boot.take_loading();
+        (self.is_settled, self.mapping_is_logged) = (false, false);
         let look = self.now.saturating_add(LOOK_NS);
         self.state = State::Resetting { since, look };
     }
 
-    /// Says whether the card may write to the host's memory, and send interrupts.
+    /// See [`BusState::set_master`](super::bus::BusState::set_master).
     pub(super) fn set_bus_master(&mut self, is_master: bool) {
-        if is_master == self.is_master {
-            return;
-        }
-        let changed = self.slot.set_bus_master(is_master);
-        if let Err(error) = changed
-            && !self.is_stuck
-        {
-            let (name, word) = (&self.name, if is_master { "off" } else { "on" });
-            log::error!("{name}: the PCI command register: bus mastering stays {word}: {error}");
-        }
-        self.is_stuck = changed.is_err();
-        if changed.is_ok() {
-            self.is_master = is_master;
-        }
+        self.bus.set_master(&mut *self.slot, &self.name, is_master);
     }
 
     /// Whether the card writes to the host's memory no more, a second after it was reset or was
@@ -74,13 +47,13 @@ impl X100 {
         // not have been reset.
         if matches!(self.state, State::Gone { .. }) || self.read(POSTCODE) == ALL_ONES {
             self.set_bus_master(false);
-            return !self.is_master;
+            return !self.bus.is_master();
         }
         true
     }
 
     /// Looks whether the firmware is ready after a reset.
-    pub(super) fn look_at_firmware(&mut self, since: u64) {
+    pub(super) fn check_firmware(&mut self, since: u64) {
         (self.is_settled, self.was_reset) = (true, true);
         let (post, download) = (self.read(POSTCODE), self.read(DOWNLOAD));
         if download != ALL_ONES && download & DOWNLOAD_READY != 0 {
@@ -128,7 +101,7 @@ impl X100 {
     }
 
     /// Begins to load its system, if the firmware still waits for one.
-    pub(super) fn boot(&mut self) {
+    pub(super) fn begin_boot(&mut self) {
         let download = self.read(DOWNLOAD);
         if download == ALL_ONES {
             return self.card_is_gone(DOWNLOAD);
@@ -140,7 +113,7 @@ impl X100 {
         }
         match self.plan(download) {
             Ok(loading) => {
-                self.loading = Some(loading);
+                self.boot.load(loading);
                 self.state = State::Loading;
             }
             Err(reason) => self.refuse_to_boot(&reason),
@@ -157,20 +130,20 @@ impl X100 {
 
     fn refuse_to_boot(&mut self, reason: &str) {
         log::error!("{}: not booted: {reason}", self.name);
-        self.shall_run = false;
+        self.boot.set_wanted(false);
     }
 
     /// Writes the next piece of its system into the card, and starts it after the last.
     pub(super) fn go_on_loading(&mut self) {
-        let Some(mut loading) = self.loading.take() else {
+        let Some(mut loading) = self.boot.take_loading() else {
             return;
         };
         match loading.go_on(&self.aperture) {
-            Ok(false) => self.loading = Some(loading),
+            Ok(false) => self.boot.load(loading),
             Ok(true) => self.start(loading.kernel_bytes()),
             Err(error) => {
                 self.refuse_to_boot(&format!("{error}"));
-                self.bring_down(Loss::Reset);
+                self.bring_down(DownReason::Reset);
             }
         }
     }
@@ -191,9 +164,9 @@ impl X100 {
     }
 
     /// The link is to be ended, and the card to be reset.
-    pub(super) fn bring_down(&mut self, why: Loss) {
+    pub(super) fn bring_down(&mut self, reason: DownReason) {
         self.link = match self.link {
-            Link::Connected { .. } => Link::ToLose { why },
+            Link::Connected { .. } => Link::ToFail { reason },
             Link::Attaching | Link::Published | Link::Connecting { .. } => self.draining(),
             Link::Down { .. } => {
                 self.reset(self.now);
@@ -217,15 +190,13 @@ impl X100 {
     /// A boot came to nothing.
     pub(super) fn fail_boot(&mut self) {
         self.count_failed_boot();
-        self.bring_down(Loss::Silence);
+        self.bring_down(DownReason::Silent);
     }
 
     fn count_failed_boot(&mut self) {
-        self.failed_boots += 1;
-        if self.failed_boots >= MAX_FAILED_BOOTS {
+        if self.boot.failed() {
             let name = &self.name;
-            log::error!("{name}: booted {MAX_FAILED_BOOTS} times in vain: given up");
-            self.shall_run = false;
+            log::error!("{name}: booted {MAX_FAILURES} times in vain: given up");
         }
     }
 
@@ -234,9 +205,9 @@ impl X100 {
         let now = self.now;
         match (self.state, self.link) {
             (State::Found, _) => self.reset(now),
-            (State::Resetting { since, look }, _) if look <= now => self.look_at_firmware(since),
-            (State::Gone { look }, Link::Down { .. }) if look <= now => self.look_for_it(),
-            (State::Ready, Link::Down { since }) if self.shall_run && since <= now => {
+            (State::Resetting { since, look }, _) if look <= now => self.check_firmware(since),
+            (State::Gone { look }, Link::Down { .. }) if look <= now => self.check_bus(),
+            (State::Ready, Link::Down { since }) if self.boot.is_wanted() && since <= now => {
                 self.link = Link::Attaching;
                 return Some(Step::Attach);
             }
@@ -248,27 +219,26 @@ impl X100 {
             }
             (State::Stopping { until }, _) if until <= now => {
                 log::warn!("{}: its system does not shut down: reset", self.name);
-                self.bring_down(Loss::Reset);
+                self.bring_down(DownReason::Reset);
             }
             _ => {}
         }
         match self.link {
-            Link::Published if self.state != State::Loading => self.look_for_card(),
-            Link::Connected { queue_pair } => self.look_after_card(queue_pair),
+            Link::Published if self.state != State::Loading => self.check_device_page(),
+            Link::Connected { queue_pair } => self.check_card(queue_pair),
             _ => {}
         }
         match self.link {
             Link::Connecting { queue_pair } => Some(Step::Connect { queue_pair }),
-            Link::Connected { .. } if self.beats == 0 && self.ask_at <= now => {
-                self.ask_at = now.saturating_add(self.question_ns());
-                Some(Step::Ask)
+            Link::Connected { .. } if self.liveness.take_probe(now, self.timing) => {
+                Some(Step::Probe)
             }
             _ => None,
         }
     }
 
     /// Looks whether the card has published its queue pair.
-    pub(super) fn look_for_card(&mut self) {
+    pub(super) fn check_device_page(&mut self) {
         let Ok(answer) = self.page.answer() else {
             return;
         };
@@ -295,31 +265,17 @@ impl X100 {
     }
 
     /// Looks whether the card that we are connected with is still there.
-    pub(super) fn look_after_card(&mut self, queue_pair: u64) {
+    pub(super) fn check_card(&mut self, queue_pair: u64) {
         let answer = self.page.answer().map(|answer| answer.queue_pair);
         if answer != Ok(queue_pair) {
             log::warn!("{}: its system has withdrawn its queue pair", self.name);
-            return self.bring_down(Loss::Reset);
+            return self.bring_down(DownReason::Reset);
         }
         let beats = self.page.heartbeat().unwrap_or(0);
-        if beats != self.beats {
-            self.beats = beats;
-            self.beat_at = self.now;
+        self.liveness.beat(self.now, beats);
+        if self.liveness.is_silent(self.now, self.timing) {
+            self.bring_down(DownReason::Silent);
         }
-        if beats != 0 && self.now.saturating_sub(self.beat_at) > self.timing.silence_ns {
-            self.bring_down(Loss::Silence);
-        }
-    }
-
-    /// Nanoseconds between two questions to a system without a heart.
-    fn question_ns(&self) -> u64 {
-        self.timing.silence_ns / u64::from(QUESTIONS)
-    }
-
-    /// From now on it is asked at intervals whether it lives.
-    pub(super) fn ask_at_intervals(&mut self) {
-        self.unanswered = 0;
-        self.ask_at = self.now.saturating_add(self.question_ns());
     }
 
     /// The card's system says that it has ended.
@@ -337,7 +293,7 @@ impl X100 {
             }
             _ => return,
         }
-        self.bring_down(Loss::Reset);
+        self.bring_down(DownReason::Reset);
     }
 
     /// Registers read all ones: the card is gone. What runs on it may not know.
@@ -353,14 +309,16 @@ impl X100 {
         let look = self.now.saturating_add(LOOK_NS);
         self.state = State::Gone { look };
         self.link = match self.link {
-            Link::Connected { .. } => Link::ToLose { why: Loss::Cut },
+            Link::Connected { .. } => Link::ToFail {
+                reason: DownReason::Cut,
+            },
             Link::Attaching | Link::Published | Link::Connecting { .. } => self.draining(),
             other => other,
         };
     }
 
     /// Looks whether a card that was gone is back: it may have been reset by itself.
-    pub(super) fn look_for_it(&mut self) {
+    pub(super) fn check_bus(&mut self) {
         if self.read(POSTCODE) != ALL_ONES {
             log::warn!("{}: the card is back on the bus", self.name);
             return self.reset(self.now);

@@ -6,7 +6,7 @@
 //! Resetting ─── firmware ──► Ready                         │                           │
 //!   ▲  │ 300 s                                             │ 180 s, crash       crash, silence,
 //!   │  ▼                                                   ▼             command, given up
-//!   │ Failed  (the link:) Detaching ◄── Quieting ◄── Draining ◄── Losing ◄─────────────┘
+//!   │ Failed  (the link:) Detaching ◄── Quieting ◄── Draining ◄── Failing ◄────────────┘
 //!   │                        1 s later      │
 //!   └───────────────────────────────────────┘
 //! ```
@@ -24,12 +24,15 @@
 //! Registers are in [`registers`], with their source. Everything here reaches them through
 //! [`Mmio`], and the machine through [`Slot`]: `tests/x100` has a model of both.
 
+mod boot;
+mod bus;
 pub mod dma;
 mod function;
 pub mod identity;
 pub mod image;
 mod interrupts;
 mod lifecycle;
+mod liveness;
 pub mod page;
 pub mod registers;
 pub mod slot;
@@ -48,16 +51,20 @@ use hal::mmio::Mmio;
 use hal::{Error, Result};
 use scif_abi::NodeId;
 use scif_abi::limits::{HOST_NODE, LinkTiming, MAX_NODE};
+use scif_core::DownReason;
 use syscall::error::{EINVAL, ENODEV, ENOMEM};
 
+use self::boot::Boot;
+use self::bus::BusState;
 use self::dma::Dma;
 use self::identity::Identity;
-use self::image::Loading;
+use self::liveness::Liveness;
 use self::page::DevicePage;
 use self::registers::{ALL_ONES, CARD_INTERRUPTS, ICR_SEND, IDENTITY, POSTCODE, apicicr, rdmasr};
 use self::slot::{Interrupts, Slot};
 use self::smpt::Smpt;
-use crate::function::{Doorbell, Loss, MicFunction};
+use crate::function::MicFunction;
+use crate::hardware::Doorbell;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -71,10 +78,6 @@ const BOOT_NS: u64 = 180 * SECOND_NS;
 const SHUTDOWN_NS: u64 = 60 * SECOND_NS;
 /// Between two looks whether the DMA engine is done.
 const DRAIN_NS: u64 = SECOND_NS / 100;
-/// Questions in a row that a system without a heart leaves unanswered before it is lost.
-const QUESTIONS: u32 = 3;
-/// Boots in a row that may fail.
-const MAX_FAILED_BOOTS: u32 = 3;
 
 /// The card's doorbell that tells the host of messages, and the one that tells of its state.
 const MESSAGE_DOORBELL: usize = 0;
@@ -119,9 +122,9 @@ enum Link {
     /// Both use each other's queue pair.
     Connected { queue_pair: u64 },
     /// To be ended.
-    ToLose { why: Loss },
-    /// [`Step::Lose`] was asked for.
-    Losing,
+    ToFail { reason: DownReason },
+    /// [`Step::Fail`] was asked for.
+    Failing,
     /// The DMA engine ends what it has begun, until then at most.
     Draining { until: u64 },
     /// The card is reset or kept from the bus, and has time until then to notice.
@@ -146,17 +149,11 @@ pub struct X100 {
     identity: Identity,
     state: State,
     link: Link,
-    /// What is written into its memory.
-    loading: Option<Loading>,
-    /// Whether its system shall run.
-    shall_run: bool,
-    /// Whether it may write to the host's memory.
-    is_master: bool,
-    /// That could not be changed, which was said.
-    is_stuck: bool,
-    failed_boots: u32,
-    /// That its memory is still mapped was said since it was reset.
-    has_told: bool,
+    boot: Boot,
+    bus: BusState,
+    liveness: Liveness,
+    /// That its memory is still mapped was logged since it was reset.
+    mapping_is_logged: bool,
     /// Registers may be read: it was not reset in the last second.
     is_settled: bool,
     /// It was reset since this driver runs, long enough ago, or is kept from the bus for good.
@@ -166,14 +163,6 @@ pub struct X100 {
     next_look: u64,
     /// When the DMA engine must have made progress.
     stall_at: Option<u64>,
-    /// The card's heart, and when it beat last.
-    beats: u64,
-    beat_at: u64,
-    /// Of a card without a heart: when it is asked for a sign of life next, the messages heard of
-    /// it when it was asked last, and how often none has come since.
-    ask_at: u64,
-    heard: u64,
-    unanswered: u32,
 }
 
 /// Interrupts the card.
@@ -256,7 +245,7 @@ impl X100 {
         let card = Self::with_registers(slot, registers.clone(), peer, shall_run);
         if card.is_err() {
             // Something may run on it: the driver before this one did not end it.
-            lifecycle::write_reset(&*registers);
+            registers::write_reset(&*registers);
         }
         card
     }
@@ -311,23 +300,16 @@ impl X100 {
             identity: Identity::default(),
             state: State::Found,
             link: Link::Down { since: 0 },
-            loading: None,
-            shall_run,
-            is_master: false,
-            is_stuck: false,
-            failed_boots: 0,
-            has_told: false,
+            boot: Boot::new(shall_run),
+            bus: BusState::default(),
+            liveness: Liveness::default(),
+            mapping_is_logged: false,
             is_settled: false,
             was_reset: false,
             timing: LinkTiming::default(),
             now: 0,
             next_look: 0,
             stall_at: None,
-            beats: 0,
-            beat_at: 0,
-            ask_at: 0,
-            heard: 0,
-            unanswered: 0,
         })
     }
 

@@ -10,6 +10,8 @@
 use alloc::format;
 use alloc::string::String;
 
+use hal::mmio::Mmio;
+
 // PCI ---------------------------------------------------------------------------------------------
 
 /// Vendor of all cards.
@@ -261,6 +263,20 @@ pub fn name(offset: usize) -> String {
         _ => "a register",
     };
     format!("{word} (BAR 4 + {offset:#x})")
+}
+
+/// Resets a card, in the order of the published drivers. No register may be touched in the second
+/// after.
+pub fn write_reset(registers: &dyn Mmio) {
+    registers.write32(DOWNLOAD, 0);
+    registers.write32(PAGE_LOW, 0);
+    registers.write32(SDBIC1, 0);
+    registers.write32(SICC0, CAUSES);
+    let control = match registers.read32(RGCR) {
+        ALL_ONES => 0,
+        control => control,
+    };
+    registers.write32(RGCR, control | RGCR_RESET);
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use core::cell::RefCell;
 use hal::mmio::Mmio;
 
 use super::registers::{ADDRESS, SMPT_ENTRIES, SMPT_SHIFT, SMPT_WINDOW, smpt, smpt_value};
-use crate::function::Bus;
+use crate::hardware::Bus;
 
 /// One entry.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,9 @@ use std::task::Poll;
 use hal::aperture::Aperture;
 use hal::dma::Scattered;
 use hal::mem::{PAGE, Region};
-use micd::function::{Doorbell, Identical};
-use micd::memory::{BlockSource, NodeMemory, Peer, PeerMemory};
+use micd::hardware::{Doorbell, Identical};
+use micd::memory::{NodeMemory, Peer, PeerMemory};
+use micd::memory_object::BlockSource;
 use scif_abi::{NodeId, PortId};
 use scif_core::{
     Config, ConnectMode, CpuEngine, EndpointId, Engine, Event, Memory, Owner, Pages, PinId, Run,

@@ -96,7 +96,7 @@ fn what_cannot_be_opened_keeps_the_memory_of_the_driver_before() {
         let mut function = X100::open(Box::new(slot), CARD, true).unwrap();
         function.leave();
         let links = Links::new(vec![Box::new(function)], is_complete);
-        assert_eq!(links.predecessor_is_let_go(), is_complete);
+        assert_eq!(links.predecessor_is_quiesced(), is_complete);
     }
 }
 

@@ -30,7 +30,7 @@ fn a_card_boots_and_is_online() {
         assert_eq!(uos.ram_disk, b"the initial file system");
         assert_eq!(bed.news, [Event::NodeUp(CARD)]);
         assert_eq!(bed.card.borrow().resets, 1);
-        assert!(bed.links.predecessor_is_let_go());
+        assert!(bed.links.predecessor_is_quiesced());
         bed.check();
     }
 }

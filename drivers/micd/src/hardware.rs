@@ -1,0 +1,80 @@
+//! The hardware that joins this node with one other, as the driver uses it whatever the kind: the
+//! interrupts it raises here, the peer's memory and doorbell, and how the peer addresses ours. It
+//! knows nothing of links and queue pairs; [`function`](crate::function) does.
+
+use alloc::rc::Rc;
+use core::cell::RefCell;
+
+use hal::Result;
+use hal::aperture::Aperture;
+use hal::irq::Interrupt;
+use hal::mem::Region;
+use scif_core::CopyEngine;
+
+/// How a peer addresses this node's memory.
+pub trait Bus {
+    /// The bus address of a byte at this physical address; `None` when the peer cannot reach it.
+    /// Neighbours are neighbours for the peer.
+    fn address(&self, physical: u64) -> Option<u64>;
+}
+
+/// A bus on which addresses are physical ones.
+pub struct Identical;
+
+impl Bus for Identical {
+    fn address(&self, physical: u64) -> Option<u64> {
+        Some(physical)
+    }
+}
+
+/// Rings a peer's doorbell.
+pub trait Doorbell {
+    /// Rings it. Everything written before is visible to the peer when it hears it. Nothing
+    /// happens when nobody is there.
+    fn ring(&self);
+}
+
+/// The hardware of one MIC function.
+pub trait Hardware {
+    /// The interrupts by which the peer's doorbells and changes of the link arrive. To be
+    /// subscribed before [`start`](Self::start).
+    fn interrupts(&self) -> &[Interrupt];
+
+    /// Lets interrupts through.
+    ///
+    /// # Errors
+    /// The interrupt table is not there.
+    fn start(&mut self) -> Result<()>;
+
+    /// The peer's memory, for the link that is about to be made: to be asked for at each
+    /// [`Step::Attach`](crate::function::Step::Attach). `is_mapped`: some program still has it
+    /// mapped since an earlier link. A function that can do so lets those mappings lead nowhere;
+    /// the others make no link before they end.
+    ///
+    /// # Errors
+    /// `ENODEV` when it cannot be reached any more; `EAGAIN`: not now, which was logged; `ENOMEM`.
+    fn aperture(&mut self, is_mapped: bool) -> Result<Aperture>;
+
+    /// How the peer addresses our memory.
+    fn bus(&self) -> Rc<dyn Bus> {
+        Rc::new(Identical)
+    }
+
+    /// The peer's doorbell.
+    fn doorbell(&self) -> Rc<dyn Doorbell>;
+
+    /// The DMA engine that copies to and from the peer's memory; `None`: the CPU copies.
+    fn copy_engine(&self) -> Option<Rc<RefCell<dyn CopyEngine>>> {
+        None
+    }
+
+    /// Memory behind the same bus as the peer's, whose content nobody needs: for measuring copies,
+    /// which must not touch what is the peer's. `None` when there is none.
+    fn spare(&self) -> Option<Region> {
+        None
+    }
+
+    /// Whether stores through the aperture may be gathered on their way, so that later ones
+    /// overtake them.
+    fn gathers_stores(&self) -> bool;
+}

@@ -1,0 +1,115 @@
+//! Whether the card's system is alive: its heartbeat tells, and a system without one is probed.
+
+use scif_abi::limits::LinkTiming;
+
+/// Probes in a row that a system without a heartbeat leaves unanswered before its link fails.
+pub(super) const PROBES: u32 = 3;
+
+/// What is known of the system behind a connected link. Times are in nanoseconds.
+#[derive(Default)]
+pub(super) struct Liveness {
+    /// The heartbeat as it was read last; 0: the system has none so far.
+    beats: u64,
+    beat_at: u64,
+    /// When a system without a heartbeat is probed next.
+    probe_at: u64,
+    /// Messages that had come from it at the last probe, and the probes since then.
+    messages: u64,
+    unanswered: u32,
+}
+
+/// Nanoseconds between two probes.
+fn interval(timing: LinkTiming) -> u64 {
+    timing.silence_ns / u64::from(PROBES)
+}
+
+impl Liveness {
+    /// The link is connected: nothing is known yet.
+    pub fn start(&mut self, now: u64, timing: LinkTiming) {
+        *self = Self {
+            beat_at: now,
+            ..Self::default()
+        };
+        self.restart_probes(now, timing);
+    }
+
+    /// The probes until now do not count, as they were too far apart or too close together.
+    pub fn restart_probes(&mut self, now: u64, timing: LinkTiming) {
+        self.unanswered = 0;
+        self.probe_at = now.saturating_add(interval(timing));
+    }
+
+    /// Notes the heartbeat read at `now`.
+    pub fn beat(&mut self, now: u64, beats: u64) {
+        if beats != self.beats {
+            self.beats = beats;
+            self.beat_at = now;
+        }
+    }
+
+    /// Whether the system had a heartbeat, and has none for too long.
+    pub fn is_silent(&self, now: u64, timing: LinkTiming) -> bool {
+        self.beats != 0 && now.saturating_sub(self.beat_at) > timing.silence_ns
+    }
+
+    /// Whether the system is to be probed now; the next probe is due an interval later.
+    pub fn take_probe(&mut self, now: u64, timing: LinkTiming) -> bool {
+        let is_due = self.probe_deadline().is_some_and(|due| due <= now);
+        if is_due {
+            self.probe_at = now.saturating_add(interval(timing));
+        }
+        is_due
+    }
+
+    /// When the next probe is due; `None`: the heartbeat tells.
+    pub fn probe_deadline(&self) -> Option<u64> {
+        (self.beats == 0).then_some(self.probe_at)
+    }
+
+    /// A probe was sent after so many messages of the system; whether too many have had no answer.
+    pub fn probed(&mut self, messages: u64) -> bool {
+        if messages != self.messages {
+            (self.messages, self.unanswered) = (messages, 0);
+            return false;
+        }
+        self.unanswered += 1;
+        self.unanswered >= PROBES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMING: LinkTiming = LinkTiming {
+        heartbeat_ns: 10,
+        silence_ns: 300,
+    };
+
+    #[test]
+    fn a_heartbeat_makes_probes_needless() {
+        let mut liveness = Liveness::default();
+        liveness.start(1000, TIMING);
+        assert_eq!(liveness.probe_deadline(), Some(1100));
+        assert!(!liveness.take_probe(1099, TIMING) && liveness.take_probe(1100, TIMING));
+        assert_eq!(liveness.probe_deadline(), Some(1200));
+        liveness.beat(1150, 1);
+        assert!(!liveness.take_probe(1200, TIMING));
+        liveness.beat(1450, 1);
+        assert!(!liveness.is_silent(1450, TIMING) && liveness.is_silent(1451, TIMING));
+    }
+
+    #[test]
+    fn probes_without_answer_count_in_a_row() {
+        let mut liveness = Liveness::default();
+        liveness.start(0, TIMING);
+        let probes = [(0, false), (0, false), (7, false), (7, false), (7, false)];
+        for (messages, is_over) in probes {
+            assert_eq!(liveness.probed(messages), is_over);
+        }
+        assert!(liveness.probed(7));
+        liveness.restart_probes(500, TIMING);
+        assert!(!liveness.probed(7));
+        assert_eq!(liveness.probe_deadline(), Some(600));
+    }
+}
