@@ -5,7 +5,7 @@
 extern crate alloc;
 
 pub mod borrow;
-pub mod direct;
+pub mod pages;
 pub mod pin;
 pub mod retire;
 pub mod shared;

@@ -26,7 +26,7 @@ use scif_abi::codec::Operation;
 use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, Error, Result};
 use syscall::flag::{CallFlags, MapFlags};
 
-use crate::direct::{Readable, Writable};
+use crate::pages::{Readable, Writable};
 use crate::pin::Pin;
 use hal::lock::Mutex;
 use hal::mem::PAGE;

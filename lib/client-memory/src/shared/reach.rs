@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use syscall::data::GrantFlags;
 
 use super::Range;
-use crate::direct::{Readable, Writable};
+use crate::pages::{Readable, Writable};
 use crate::pin::{self, Mapping};
 use hal::lock::Mutex;
 

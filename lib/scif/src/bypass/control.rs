@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use client_memory::direct::Pages;
+use client_memory::pages::Pages;
 use hal::copy::Choices;
 use scif_abi::bypass::{
     COPY_ROUTINES_OFFSET, EPOCH_OFFSET, RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP,

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use client_memory::direct::{Pages, Readable, Writable};
+use client_memory::pages::{Pages, Readable, Writable};
 use hal::copy::Choices;
 use hal::mem::drain_writes;
 use hal::mem::{PAGE, full_fence};

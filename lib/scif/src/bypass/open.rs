@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use client_memory::direct::{Pages, find_place};
+use client_memory::pages::{Pages, find_place};
 use client_memory::shared::Protection;
 use hal::copy::{Choices, Side};
 use libredox::Fd;

@@ -8,7 +8,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use client_memory::direct::{Pages, Readable, THIRD, Writable, are_apart, find_place};
+use client_memory::pages::{Pages, Readable, THIRD, Writable, are_apart, find_place};
 use client_memory::shared::Protection;
 use hal::copy::{Choices, Side};
 use hal::lock::Mutex;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
-use client_memory::direct::Pages;
+use client_memory::pages::Pages;
 use client_memory::shared::Protection;
 use hal::copy::Side as MemorySide;
 use hal::testing::host::{self, Request};

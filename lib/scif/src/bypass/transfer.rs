@@ -5,7 +5,7 @@
 //! while, then sleeps in the daemon, which wakes it when the peer has moved something. After its
 //! first byte it holds the lock until the end, so that its bytes stay together.
 
-use client_memory::direct::{Readable, Writable};
+use client_memory::pages::{Readable, Writable};
 use hal::pause::yield_now;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_ring::{RingError, RingMemory, Side};

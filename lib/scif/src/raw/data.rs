@@ -1,6 +1,6 @@
 //! The memory that calls read and fill.
 
-use client_memory::direct::{Readable, Writable};
+use client_memory::pages::{Readable, Writable};
 
 use super::{Range, Result, system};
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use client_memory::direct::Pages;
+use client_memory::pages::Pages;
 use client_memory::shared::Protection;
 use hal::clock::ticks;
 use hal::copy::{Choices, Side as MemorySide, measure};

@@ -10,7 +10,7 @@ extern crate alloc;
 use alloc::string::String;
 use alloc::vec;
 
-use client_memory::direct::Pages;
+use client_memory::pages::Pages;
 use client_memory::shared;
 use guest_tests::peer::is_reset;
 use guest_tests::{Suite, pair, settled, text};

@@ -4,7 +4,7 @@
 use alloc::string::String;
 use core::sync::atomic::Ordering;
 
-use client_memory::direct::Pages;
+use client_memory::pages::Pages;
 use client_memory::shared::Protection;
 use guest_tests::peer::{self, ECHO, Peer, Request};
 use guest_tests::{Suite, pair, pattern, text};

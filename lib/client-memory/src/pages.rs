@@ -1,5 +1,5 @@
 //! Memory that a program shares with the daemon, or with a peer's node, and works on with plain
-//! loads and stores: the mappings behind `scif`'s direct data path.
+//! loads and stores: the mappings behind `scif`'s bypass path.
 //!
 //! [`Pages`] is a mapping of whole pages, [`Readable`] and [`Writable`] are memory of the program
 //! that is known to be there. Words on a mapping's first page are checked when the program is
