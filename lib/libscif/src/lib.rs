@@ -497,6 +497,14 @@ unsafe extern "C" fn skiff_scif_mmap(
     address_of(unsafe { map(epd, address, length, protection, flags, offset) })
 }
 
+/// For the C library's `mmap`, `munmap` and `mprotect`: these pages are about to be unmapped, to be
+/// replaced or to lose rights, or have just been.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_unmapped(address: usize, length: usize) {
+    // SAFETY: only named.
+    shared::changed(unsafe { raw::Range::new(address, length) });
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn scif_memory(length: usize) -> *mut c_void {
     let length = length.checked_next_multiple_of(PAGE_SIZE);

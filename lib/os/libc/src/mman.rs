@@ -3,7 +3,6 @@
 
 use core::ffi::{c_int, c_long, c_void};
 
-use client_memory::shared::{self, Range};
 use runtime::{Error, Result, fd, sys};
 use syscall::PAGE_SIZE;
 use syscall::error::{EINVAL, ENODEV};
@@ -21,6 +20,10 @@ unsafe extern "C" {
         number: c_int,
         offset: c_long,
     ) -> *mut c_void;
+
+    /// Says that whole pages are about to be unmapped, to be replaced or to lose rights, and again
+    /// when that has happened; in `libscif`, which knows which memory it has given or mapped.
+    safe fn skiff_scif_unmapped(address: usize, length: usize);
 }
 
 const PROT_READ: c_int = 1;
@@ -77,8 +80,7 @@ unsafe fn map(
             return Err(Error::new(EINVAL));
         }
         system |= MapFlags::MAP_FIXED;
-        // SAFETY: the caller gave the range up.
-        shared::forget(unsafe { Range::new(address, length) });
+        skiff_scif_unmapped(address, length);
         address
     } else {
         0
@@ -91,8 +93,7 @@ unsafe fn map(
     // SAFETY: without MAP_FIXED nothing is replaced, with it the caller gave the range up.
     let mapped = unsafe { fd::mmap(number, offset, length, address, system) };
     if address != 0 {
-        // SAFETY: only named.
-        shared::changed(unsafe { Range::new(address, length) });
+        skiff_scif_unmapped(address, length);
     }
     mapped
 }
@@ -125,13 +126,24 @@ unsafe extern "C" fn mmap(
     }
 }
 
+/// # Safety
+/// Nothing may use the range any more.
+unsafe fn unmap(address: usize, length: usize) -> Result<()> {
+    let length = rounded(length)?;
+    if !address.is_multiple_of(PAGE_SIZE) {
+        return Err(Error::new(EINVAL));
+    }
+    skiff_scif_unmapped(address, length);
+    // SAFETY: the caller gave the range up.
+    unsafe { libredox::call::munmap(address as *mut (), length)? };
+    skiff_scif_unmapped(address, length);
+    Ok(())
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     // SAFETY: the caller gives the range up.
-    errno::done(
-        rounded(length)
-            .and_then(|length| unsafe { shared::unmap(Range::new(address as usize, length)) }),
-    )
+    errno::done(unsafe { unmap(address as usize, length) })
 }
 
 #[unsafe(no_mangle)]
@@ -144,8 +156,7 @@ unsafe extern "C" fn mprotect(address: *mut c_void, length: usize, protection: c
         let arguments = [address as usize, rounded(length)?, flags.bits(), 0, 0, 0];
         // SAFETY: no Rust reference relies on the protection of a C program's own mapping.
         let result = unsafe { sys::call(syscall::SYS_MPROTECT, arguments) };
-        // SAFETY: only named.
-        shared::changed(unsafe { Range::new(address as usize, arguments[1]) });
+        skiff_scif_unmapped(address as usize, arguments[1]);
         result
     };
     errno::small(change().map(|_| 0))
