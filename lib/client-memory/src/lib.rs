@@ -7,5 +7,7 @@ extern crate alloc;
 pub mod borrow;
 pub mod pages;
 pub mod pin;
+#[cfg_attr(not(any(test, feature = "placement")), path = "no_placement.rs")]
+pub mod placement;
 pub mod retire;
 pub mod shared;

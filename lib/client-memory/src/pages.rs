@@ -4,13 +4,6 @@
 //! [`Pages`] is a mapping of whole pages, [`Readable`] and [`Writable`] are memory of the program
 //! that is known to be there. Words on a mapping's first page are checked when the program is
 //! compiled, all else by one comparison. Nothing here is ever seen through a reference to bytes.
-//!
-//! Placing: an emulator keeps a translated page in an entry of a table, by the low bits of the
-//! page's number. The table's size is a power of two, at least 64, and grows with use. Two pages of
-//! one entry evict each other: a copy between them is 3 to 15 times slower. Where the ranges of a
-//! copy share entries, it finds no page that the copy before it has used, though there is room for
-//! all of them: a quarter slower. Memory that is copied to and fro is therefore kept [`THIRD`]
-//! apart ([`find_place`]); [`are_apart`] tells whether it is well placed.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -26,60 +19,9 @@ use crate::shared::Protection;
 use hal::copy::{self, Choices, Side};
 use hal::mem::PAGE;
 
-/// What tables of an emulator have at least.
-const FEWEST_ENTRIES: usize = 64;
-/// The largest table that is thought of. Page numbers are chosen modulo this.
-pub const MOST_ENTRIES: usize = 1 << 16;
-
-/// By how many pages memory is kept apart: a third of every table, or two, up to the largest one.
-pub const THIRD: usize = MOST_ENTRIES / 3;
-
-/// Whether a copy of `bytes` bytes between these two addresses uses an entry for one page, in the
-/// smallest table that could hold all of them with a third to spare.
-#[inline]
-pub fn are_apart(one: usize, other: usize, bytes: usize) -> bool {
-    // The ends may lie in the middle of pages; then one range is a page ahead of the other now and
-    // then.
-    let pages = bytes / PAGE + 2;
-    let distance = (one / PAGE).wrapping_sub(other / PAGE);
-    let apart = |table: usize, pages: usize| {
-        let distance = distance & (table - 1);
-        pages <= distance && distance <= table - pages
-    };
-    // Pages that are used at the same time; then all of them.
-    let table = (3 * pages).next_power_of_two().max(FEWEST_ENTRIES);
-    apart(FEWEST_ENTRIES, 2) && (table > MOST_ENTRIES || apart(table, pages))
-}
-
 /// `MAP_FIXED` and its careful sister as `mmap` takes them.
 const MAP_FIXED: u32 = MapFlags::MAP_FIXED.bits() as u32;
 const MAP_FIXED_NOREPLACE: u32 = MapFlags::MAP_FIXED_NOREPLACE.bits() as u32;
-
-/// An address where `bytes` bytes, whole pages, can be mapped, with this number of the first page,
-/// modulo [`MOST_ENTRIES`]. Another thread may be faster and map there: [`Pages::map`] takes
-/// another place then.
-///
-/// # Errors
-/// `ENOMEM`.
-pub fn find_place(bytes: usize, page: usize) -> Result<usize> {
-    let room = bytes.saturating_add(MOST_ENTRIES * PAGE);
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let start = unsafe {
-        mmap(MmapArgs {
-            addr: core::ptr::null_mut(),
-            length: room,
-            prot: 0,
-            flags: MAP_PRIVATE,
-            fd: usize::MAX,
-            offset: 0,
-        })?
-    };
-    // SAFETY: mapped just now, known to nobody.
-    unsafe { munmap(start, room)? };
-    let first = start as usize / PAGE;
-    let skip = page.wrapping_sub(first) % MOST_ENTRIES;
-    Ok((first + skip) * PAGE)
-}
 
 /// A mapping of whole pages that others may change at any time; unmapped when the value goes.
 #[derive(Debug)]
@@ -440,51 +382,6 @@ impl Writable<'_> {
             start: unsafe { self.start.add(offset) },
             bytes: bytes.min(self.bytes - offset),
             memory: PhantomData,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whether pages `0..pages` and as many from `distance` on share an entry of a table.
-    fn share(table: usize, distance: usize, pages: usize) -> bool {
-        let mut used = alloc::vec![false; table];
-        (0..pages).for_each(|page| used[page % table] = true);
-        (0..pages).any(|page| used[(distance + page) % table])
-    }
-
-    #[test]
-    fn a_third_is_apart_in_every_table() {
-        let mut table = FEWEST_ENTRIES;
-        while table <= MOST_ENTRIES {
-            let pages = table / 3;
-            assert!(!share(table, THIRD, pages), "{table}");
-            let bytes = (pages - 2) * PAGE;
-            let start = 0x7654_3210 * PAGE;
-            assert!(are_apart(start + THIRD * PAGE, start, bytes), "{table}");
-            assert!(are_apart(start, start + THIRD * PAGE, bytes), "{table}");
-            table *= 2;
-        }
-    }
-
-    #[test]
-    fn what_shares_entries_is_not_apart() {
-        for distance in (0..300).chain([1024, 4096, 4097, 5461, 1 << 16, (1 << 30) + 700]) {
-            for pages in [1, 2, 15, 21, 22, 30, 100, 254, 255, 256, 1000] {
-                let bytes = pages * PAGE;
-                let apart = are_apart(distance * PAGE, 0, bytes);
-                assert_eq!(apart, are_apart(0, distance * PAGE, bytes));
-                // Pages of the same moment never share an entry of any table.
-                let moment = (6..=16).any(|bits| distance % (1 << bits) <= 1);
-                assert!(!apart || !moment, "{distance} {pages}");
-                let table = (3 * (pages + 2)).next_power_of_two().max(64);
-                assert!(
-                    !apart || !share(table, distance, pages),
-                    "{distance} {pages}"
-                );
-            }
         }
     }
 }

@@ -3,7 +3,8 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use client_memory::pages::{Pages, find_place};
+use client_memory::pages::Pages;
+use client_memory::placement::find_place;
 use client_memory::shared::Protection;
 use hal::copy::{Choices, Side};
 use libredox::Fd;
@@ -87,7 +88,7 @@ impl MappedRings {
         // Side by side, so that no two parts share an entry of an emulator's address cache.
         let bytes = |part: Part| part.bytes(own, peer);
         let total = Part::ALL.into_iter().map(bytes).sum();
-        let mut place = find_place(total, 0).ok();
+        let mut place = find_place(total, 0);
         let mut map = |part: Part, side: Side| {
             let at = place;
             place = place.map(|place| place + bytes(part));

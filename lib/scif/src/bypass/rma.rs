@@ -8,11 +8,11 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use client_memory::pages::{Pages, Readable, THIRD, Writable, are_apart, find_place};
+use client_memory::pages::{Pages, Readable, Writable};
+use client_memory::placement::{self, are_apart};
 use client_memory::shared::Protection;
 use hal::copy::{Choices, Side};
 use hal::lock::Mutex;
-use hal::mem::PAGE;
 use libredox::Fd;
 use scif_abi::call::Call;
 use scif_abi::flags::RmaFlags;
@@ -29,10 +29,6 @@ const SLICE_BYTES: u64 = 1 << 20;
 /// Most bytes of a transfer that is made while the list of mappings is locked: other threads wait
 /// hardly longer, and the mappings need not be counted.
 const SMALL_BYTES: u64 = 4096;
-
-/// The pages by which the addresses of local windows are ahead of their offsets, so that the first
-/// ones share no entry of an emulator's address cache with the connection's pages.
-const OWN_SHIFT: usize = 11;
 
 /// The local end of a transfer.
 pub enum Local<'a> {
@@ -112,17 +108,17 @@ impl Mapper for Maps<'_> {
     fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<(Pages, bool)> {
         // The peer's window is placed to suit the local end, which may be anywhere. Consecutive
         // pages stay consecutive, so that both ends are equally far apart in the whole transfer.
-        let page = if self.is_own {
-            place_of_own(offset) / PAGE
+        let like = if self.is_own {
+            placement::of_own(offset)
         } else {
-            (self.other(offset) / PAGE).wrapping_add(THIRD)
+            placement::opposite(self.other(offset))
         };
         let bytes = bytes as usize;
         let protection = Protection {
             read: rights.read,
             write: rights.write,
         };
-        let place = find_place(bytes, page).ok();
+        let place = placement::find_place(bytes, like);
         let file = self.file.raw();
         let mapped = Pages::map(file, offset as u64, bytes, protection, self.side, place);
         let pages = mapped.ok()?;
@@ -134,11 +130,6 @@ impl Mapper for Maps<'_> {
         let address = pages.address() + at;
         self.is_own || are_apart(address, self.other(offset), self.need.bytes as usize)
     }
-}
-
-/// The address for a local window, modulo the size of an emulator's address cache.
-fn place_of_own(offset: i64) -> usize {
-    (offset as usize).wrapping_add(OWN_SHIFT * PAGE)
 }
 
 impl Space {
@@ -204,7 +195,9 @@ impl Spaces {
         let other = match local {
             Local::Window(offset) => {
                 let own = self.own.windows.find(*offset, 1, opposite(what));
-                own.map_or(place_of_own(*offset), |own| own.pages.address() + own.at)
+                own.map_or(placement::of_own(*offset), |own| {
+                    own.pages.address() + own.at
+                })
             }
             Local::From(bytes) => bytes.address(),
             Local::To(bytes) => bytes.address(),
