@@ -6,25 +6,22 @@
 //! /scheme/acpi/tables/<name>       contents, named as table.rs says
 //! ```
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
-use scheme::{SchemeDaemon, list_directory, read_at};
+use scheme::{Handles, SchemeDaemon, list_directory, read_at, tree};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EISDIR, ENOENT, ENOTDIR, Error, Result};
-use syscall::flag::{MODE_DIR, MODE_FILE, O_ACCMODE, O_DIRECTORY, O_RDONLY, O_STAT};
-use syscall::schemev2::NewFdFlags;
+use syscall::flag::{O_ACCMODE, O_RDONLY};
 
 use crate::table::Table;
 
 /// The scheme's state.
 pub struct AcpiScheme {
     tables: Vec<Table>,
-    handles: BTreeMap<usize, Handle>,
-    next_handle: usize,
+    handles: Handles<Handle>,
 }
 
 #[derive(Clone, Copy)]
@@ -47,20 +44,12 @@ impl AcpiScheme {
     pub fn new(tables: Vec<Table>) -> Self {
         Self {
             tables,
-            handles: BTreeMap::new(),
-            next_handle: 1,
+            handles: Handles::default(),
         }
     }
 
-    fn insert(&mut self, kind: Kind, stat_only: bool) -> usize {
-        let id = self.next_handle;
-        self.next_handle += 1;
-        self.handles.insert(id, Handle { kind, stat_only });
-        id
-    }
-
     fn handle(&self, id: usize) -> Result<Handle> {
-        self.handles.get(&id).copied().ok_or(Error::new(EBADF))
+        self.handles.get(id).copied()
     }
 
     fn resolve(&self, path: &str) -> Result<Kind> {
@@ -78,7 +67,10 @@ impl AcpiScheme {
 
 impl SchemeSync for AcpiScheme {
     fn scheme_root(&mut self) -> Result<usize> {
-        Ok(self.insert(Kind::Root, false))
+        Ok(self.handles.add(Handle {
+            kind: Kind::Root,
+            stat_only: false,
+        }))
     }
 
     fn openat(
@@ -93,22 +85,12 @@ impl SchemeSync for AcpiScheme {
             return Err(Error::new(EACCES));
         }
         let kind = self.resolve(path.trim_matches('/'))?;
-        let stat_only = flags & O_STAT != 0;
-        if !stat_only {
-            match (kind, flags & O_DIRECTORY != 0) {
-                (Kind::Root | Kind::Tables, false) => return Err(Error::new(EISDIR)),
-                (Kind::Table(_), true) => return Err(Error::new(ENOTDIR)),
-                _ => {}
-            }
-            if matches!(kind, Kind::Table(_)) && flags & O_ACCMODE & !O_RDONLY != 0 {
-                return Err(Error::new(EACCES));
-            }
+        let is_file = matches!(kind, Kind::Table(_));
+        let stat_only = tree::check_open(!is_file, flags)?;
+        if !stat_only && is_file && flags & O_ACCMODE & !O_RDONLY != 0 {
+            return Err(Error::new(EACCES));
         }
-        let number = self.insert(kind, stat_only);
-        Ok(OpenResult::ThisScheme {
-            number,
-            flags: NewFdFlags::POSITIONED,
-        })
+        Ok(self.handles.open_positioned(Handle { kind, stat_only }))
     }
 
     fn read(
@@ -140,11 +122,8 @@ impl SchemeSync for AcpiScheme {
 
     fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
         match self.handle(id)?.kind {
-            Kind::Table(index) => {
-                stat.st_mode = MODE_FILE | 0o444;
-                stat.st_size = self.tables[index].bytes.len() as u64;
-            }
-            Kind::Root | Kind::Tables => stat.st_mode = MODE_DIR | 0o555,
+            Kind::Table(index) => tree::stat_file(stat, self.tables[index].bytes.len()),
+            Kind::Root | Kind::Tables => tree::stat_directory(stat),
         }
         Ok(())
     }
@@ -179,7 +158,7 @@ impl SchemeSync for AcpiScheme {
     }
 
     fn on_close(&mut self, id: usize) {
-        self.handles.remove(&id);
+        self.handles.remove(id);
     }
 }
 

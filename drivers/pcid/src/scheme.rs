@@ -16,15 +16,14 @@ use hal::pci::protocol::{Address, MAX_REQUEST_BYTES, Request};
 use pci_types::PciAddress;
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
-use scheme::{SchemeDaemon, list_directory};
+use scheme::{Handles, SchemeDaemon, list_directory, tree};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{
     EACCES, EBADF, EINVAL, EISDIR, EMSGSIZE, ENOENT, ENOLCK, ENOTDIR, EOPNOTSUPP, EOVERFLOW, Error,
     Result,
 };
-use syscall::flag::{EventFlags, MODE_CHR, MODE_DIR, O_DIRECTORY, O_STAT};
-use syscall::schemev2::NewFdFlags;
+use syscall::flag::{EventFlags, MODE_CHR, MODE_DIR};
 
 use crate::driver;
 use crate::function::Function;
@@ -36,8 +35,7 @@ const MAX_ACCESS_BYTES: usize = 4096;
 pub struct PciScheme {
     space: ConfigSpace,
     functions: BTreeMap<Address, Function>,
-    handles: BTreeMap<usize, Handle>,
-    next_handle: usize,
+    handles: Handles<Handle>,
 }
 
 struct Handle {
@@ -76,20 +74,8 @@ impl PciScheme {
         Self {
             space,
             functions,
-            handles: BTreeMap::new(),
-            next_handle: 1,
+            handles: Handles::default(),
         }
-    }
-
-    fn insert(&mut self, kind: Kind, stat_only: bool) -> usize {
-        let id = self.next_handle;
-        self.next_handle += 1;
-        self.handles.insert(id, Handle { kind, stat_only });
-        id
-    }
-
-    fn handle(&mut self, id: usize) -> Result<&mut Handle> {
-        self.handles.get_mut(&id).ok_or(Error::new(EBADF))
     }
 
     /// What a path names; nothing is taken yet.
@@ -176,7 +162,10 @@ impl PciScheme {
 
 impl SchemeSync for PciScheme {
     fn scheme_root(&mut self) -> Result<usize> {
-        Ok(self.insert(Kind::Root, false))
+        Ok(self.handles.add(Handle {
+            kind: Kind::Root,
+            stat_only: false,
+        }))
     }
 
     fn openat(
@@ -187,17 +176,12 @@ impl SchemeSync for PciScheme {
         _fcntl_flags: u32,
         ctx: &CallerCtx,
     ) -> Result<OpenResult> {
-        if !matches!(self.handle(dir)?.kind, Kind::Root) {
+        if !matches!(self.handles.get(dir)?.kind, Kind::Root) {
             return Err(Error::new(EACCES));
         }
         let kind = self.resolve(path.trim_matches('/'))?;
-        let stat_only = flags & O_STAT != 0;
+        let stat_only = tree::check_open(kind.is_directory(), flags)?;
         if !stat_only {
-            match (kind.is_directory(), flags & O_DIRECTORY != 0) {
-                (true, false) => return Err(Error::new(EISDIR)),
-                (false, true) => return Err(Error::new(ENOTDIR)),
-                _ => {}
-            }
             if !kind.is_directory() && ctx.uid != 0 {
                 return Err(Error::new(EACCES));
             }
@@ -209,15 +193,11 @@ impl SchemeSync for PciScheme {
                 function.taken = true;
             }
         }
-        let number = self.insert(kind, stat_only);
-        Ok(OpenResult::ThisScheme {
-            number,
-            flags: NewFdFlags::empty(),
-        })
+        Ok(self.handles.open(Handle { kind, stat_only }))
     }
 
     fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
-        stat.st_mode = self.handle(id)?.kind.mode();
+        stat.st_mode = self.handles.get(id)?.kind.mode();
         Ok(())
     }
 
@@ -227,7 +207,7 @@ impl SchemeSync for PciScheme {
         buf: DirentBuf<&'buf mut [u8]>,
         opaque: u64,
     ) -> Result<DirentBuf<&'buf mut [u8]>> {
-        let handle = self.handles.get(&id).ok_or(Error::new(EBADF))?;
+        let handle = self.handles.get(id)?;
         match &handle.kind {
             _ if handle.stat_only => Err(Error::new(EBADF)),
             Kind::Root => {
@@ -252,7 +232,7 @@ impl SchemeSync for PciScheme {
         _fcntl_flags: u32,
         _ctx: &CallerCtx,
     ) -> Result<usize> {
-        let handle = self.handles.get_mut(&id).ok_or(Error::new(EBADF))?;
+        let handle = self.handles.get_mut(id)?;
         let Kind::Channel { address, response } = &mut handle.kind else {
             return Err(Error::new(EBADF));
         };
@@ -281,7 +261,7 @@ impl SchemeSync for PciScheme {
         _fcntl_flags: u32,
         _ctx: &CallerCtx,
     ) -> Result<usize> {
-        let handle = self.handle(id)?;
+        let handle = self.handles.get_mut(id)?;
         match &mut handle.kind {
             _ if handle.stat_only => Err(Error::new(EBADF)),
             Kind::Root | Kind::Function => Err(Error::new(EISDIR)),
@@ -304,7 +284,7 @@ impl SchemeSync for PciScheme {
         metadata: &[u64],
         _ctx: &CallerCtx,
     ) -> Result<usize> {
-        let handle = self.handle(id)?;
+        let handle = self.handles.get(id)?;
         match handle.kind {
             Kind::Access if !handle.stat_only => self.access(payload, metadata),
             _ => Err(Error::new(EOPNOTSUPP)),
@@ -312,7 +292,7 @@ impl SchemeSync for PciScheme {
     }
 
     fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
-        let waiting = match &self.handle(id)?.kind {
+        let waiting = match &self.handles.get(id)?.kind {
             Kind::Channel { response, .. } => !response.is_empty(),
             _ => return Ok(EventFlags::empty()),
         };
@@ -328,7 +308,7 @@ impl SchemeSync for PciScheme {
         let Some(Handle {
             kind: Kind::Channel { address, .. },
             stat_only: false,
-        }) = self.handles.remove(&id)
+        }) = self.handles.remove(id)
         else {
             return;
         };

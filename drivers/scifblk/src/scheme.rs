@@ -14,12 +14,11 @@ use alloc::vec::Vec;
 
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
-use scheme::{SchemeDaemon, list_directory};
+use scheme::{Handles, SchemeDaemon, list_directory, read_at};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EISDIR, ENFILE, ENODEV, ENOENT, ENOTDIR, Error, Result};
 use syscall::flag::{EventFlags, MODE_DIR, MODE_FILE, O_DIRECTORY, O_RDONLY, O_STAT, O_WRONLY};
-use syscall::schemev2::NewFdFlags;
 
 use crate::disk::{BLOCK, Disk, Store};
 use crate::{Node, SCHEME};
@@ -46,8 +45,7 @@ struct Slot<S> {
 pub struct DiskScheme<S> {
     disks: BTreeMap<Node, Slot<S>>,
     lives: u64,
-    handles: BTreeMap<usize, Handle>,
-    last: usize,
+    handles: Handles<Handle>,
 }
 
 impl<S: Store> Default for DiskScheme<S> {
@@ -62,8 +60,7 @@ impl<S: Store> DiskScheme<S> {
         Self {
             disks: BTreeMap::new(),
             lives: 0,
-            handles: BTreeMap::new(),
-            last: 0,
+            handles: Handles::default(),
         }
     }
 
@@ -79,19 +76,9 @@ impl<S: Store> DiskScheme<S> {
         self.disks.remove(&node).is_some()
     }
 
-    fn insert(&mut self, handle: Handle) -> usize {
-        self.last += 1;
-        self.handles.insert(self.last, handle);
-        self.last
-    }
-
-    fn handle(&self, id: usize) -> Result<&Handle> {
-        self.handles.get(&id).ok_or(Error::new(EBADF))
-    }
-
     /// The disk behind a handle that was opened with one of the flags `access`.
     fn disk(&self, id: usize, access: usize) -> Result<&Disk<S>> {
-        match *self.handle(id)? {
+        match *self.handles.get(id)? {
             Handle::Root => Err(Error::new(EISDIR)),
             Handle::Disk { flags, .. } if flags & access == 0 => Err(Error::new(EBADF)),
             Handle::Disk { node, life, .. } => match self.disks.get(&node) {
@@ -109,7 +96,7 @@ impl<S: Store> SchemeDaemon for DiskScheme<S> {}
 
 impl<S: Store> SchemeSync for DiskScheme<S> {
     fn scheme_root(&mut self) -> Result<usize> {
-        Ok(self.insert(Handle::Root))
+        Ok(self.handles.add(Handle::Root))
     }
 
     fn openat(
@@ -120,7 +107,7 @@ impl<S: Store> SchemeSync for DiskScheme<S> {
         _fcntl_flags: u32,
         ctx: &CallerCtx,
     ) -> Result<OpenResult> {
-        if !matches!(self.handle(dir)?, Handle::Root) {
+        if !matches!(self.handles.get(dir)?, Handle::Root) {
             return Err(Error::new(ENOTDIR));
         }
         if self.handles.len() >= MAX_HANDLES {
@@ -131,9 +118,7 @@ impl<S: Store> SchemeSync for DiskScheme<S> {
             if flags & O_WRONLY != 0 {
                 return Err(Error::new(EISDIR));
             }
-            let number = self.insert(Handle::Root);
-            let flags = NewFdFlags::empty();
-            return Ok(OpenResult::ThisScheme { number, flags });
+            return Ok(self.handles.open(Handle::Root));
         }
         let named = |node: &&Node| node.to_string() == name;
         let node = *self.disks.keys().find(named).ok_or(Error::new(ENOENT))?;
@@ -145,11 +130,8 @@ impl<S: Store> SchemeSync for DiskScheme<S> {
             return Err(Error::new(ENOTDIR));
         }
         let life = self.disks.get(&node).map_or(0, |slot| slot.life);
-        let number = self.insert(Handle::Disk { node, life, flags });
-        Ok(OpenResult::ThisScheme {
-            number,
-            flags: NewFdFlags::POSITIONED,
-        })
+        let handle = Handle::Disk { node, life, flags };
+        Ok(self.handles.open_positioned(handle))
     }
 
     fn read(
@@ -183,12 +165,12 @@ impl<S: Store> SchemeSync for DiskScheme<S> {
     }
 
     fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
-        self.handle(id)?;
+        self.handles.get(id)?;
         Ok(flags & (EventFlags::EVENT_READ | EventFlags::EVENT_WRITE))
     }
 
     fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
-        let size = match self.handle(id)? {
+        let size = match self.handles.get(id)? {
             Handle::Root => None,
             Handle::Disk { .. } => Some(self.disk(id, ANY)?.bytes()),
         };
@@ -209,7 +191,7 @@ impl<S: Store> SchemeSync for DiskScheme<S> {
         buf: DirentBuf<&'buf mut [u8]>,
         opaque: u64,
     ) -> Result<DirentBuf<&'buf mut [u8]>> {
-        let Handle::Root = self.handle(id)? else {
+        let Handle::Root = self.handles.get(id)? else {
             return Err(Error::new(ENOTDIR));
         };
         let names: Vec<String> = self.disks.keys().map(Node::to_string).collect();
@@ -220,18 +202,16 @@ impl<S: Store> SchemeSync for DiskScheme<S> {
     }
 
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
-        let name = match self.handle(id)? {
+        let name = match self.handles.get(id)? {
             Handle::Root => String::new(),
             Handle::Disk { node, .. } => node.to_string(),
         };
         let path = alloc::format!("/scheme/{SCHEME}/{name}");
-        let count = path.len().min(buf.len());
-        buf[..count].copy_from_slice(&path.as_bytes()[..count]);
-        Ok(count)
+        Ok(read_at(path.as_bytes(), buf, 0))
     }
 
     fn on_close(&mut self, id: usize) {
-        self.handles.remove(&id);
+        self.handles.remove(id);
     }
 }
 

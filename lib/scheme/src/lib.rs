@@ -1,4 +1,4 @@
-//! What a scheme daemon is made of: its event loop, and how it comes up. Built on the published
+//! What a scheme daemon is made of: its event loop, its handles, and how it comes up. Built on the published
 //! Redox crates only, so the same source serves the programs of this image and programs with the
 //! standard library on Redox.
 #![cfg_attr(not(test), no_std)]
@@ -7,10 +7,13 @@ extern crate alloc;
 
 pub mod daemon;
 mod event_loop;
+mod handles;
+pub mod tree;
 
 #[cfg(not(target_os = "redox"))]
 pub use event_loop::fake;
 pub use event_loop::{
-    Changes, Counters, NO_ID, SchemeDaemon, SchemeLoop, SocketTransport, Status, Transport, read_at,
+    Changes, Counters, NO_ID, SchemeDaemon, SchemeLoop, SocketTransport, Status, Transport,
 };
-pub use hal::directory::list_directory;
+pub use handles::Handles;
+pub use tree::{list_directory, read_at};

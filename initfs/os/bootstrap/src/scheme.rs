@@ -1,17 +1,14 @@
 //! The scheme `initfs`: the image's files, read-only.
 
-use alloc::collections::BTreeMap;
-
 use bootstrap::image::{Image, Inode, Kind};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result};
-use scheme::{SchemeDaemon, list_directory, read_at};
+use scheme::{Handles, SchemeDaemon, list_directory, read_at};
 use syscall::data::{Stat, StatVfs};
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EEXIST, EISDIR, ENOENT, ENOTDIR, EROFS};
 use syscall::flag::{O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_STAT, O_TRUNC, O_WRONLY};
-use syscall::schemev2::NewFdFlags;
 
 struct Handle {
     inode: usize,
@@ -21,8 +18,7 @@ struct Handle {
 /// The daemon's state.
 pub struct InitfsScheme {
     image: Image<'static>,
-    handles: BTreeMap<usize, Handle>,
-    next_id: usize,
+    handles: Handles<Handle>,
 }
 
 impl InitfsScheme {
@@ -30,20 +26,12 @@ impl InitfsScheme {
     pub fn new(image: Image<'static>) -> Self {
         InitfsScheme {
             image,
-            handles: BTreeMap::new(),
-            next_id: 1,
+            handles: Handles::default(),
         }
     }
 
-    fn add(&mut self, handle: Handle) -> usize {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.handles.insert(id, handle);
-        id
-    }
-
     fn inode(&self, id: usize) -> Result<(&Inode<'static>, &Handle)> {
-        let handle = self.handles.get(&id).ok_or(Error::new(EBADF))?;
+        let handle = self.handles.get(id)?;
         Ok((self.image.inode(handle.inode)?, handle))
     }
 
@@ -59,7 +47,7 @@ impl InitfsScheme {
 
 impl SchemeSync for InitfsScheme {
     fn scheme_root(&mut self) -> Result<usize> {
-        Ok(self.add(Handle {
+        Ok(self.handles.add(Handle {
             inode: 0,
             readable: false,
         }))
@@ -73,7 +61,7 @@ impl SchemeSync for InitfsScheme {
         _fcntl_flags: u32,
         ctx: &CallerCtx,
     ) -> Result<OpenResult> {
-        let start = self.handles.get(&dir).ok_or(Error::new(EBADF))?.inode;
+        let start = self.handles.get(dir)?.inode;
         let index = match self.image.lookup(start, path) {
             Err(Error { errno: ENOENT }) if flags & O_CREAT != 0 => {
                 return Err(Error::new(EROFS));
@@ -99,13 +87,10 @@ impl SchemeSync for InitfsScheme {
             return Err(Error::new(EACCES));
         }
         let readable = !stat_only && flags & O_ACCMODE != 0;
-        Ok(OpenResult::ThisScheme {
-            number: self.add(Handle {
-                inode: index,
-                readable,
-            }),
-            flags: NewFdFlags::POSITIONED,
-        })
+        Ok(self.handles.open_positioned(Handle {
+            inode: index,
+            readable,
+        }))
     }
 
     fn read(
@@ -138,9 +123,7 @@ impl SchemeSync for InitfsScheme {
 
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
         let path = alloc::format!("/scheme/initfs/{}", self.inode(id)?.0.path);
-        let count = path.len().min(buf.len());
-        buf[..count].copy_from_slice(&path.as_bytes()[..count]);
-        Ok(count)
+        Ok(read_at(path.as_bytes(), buf, 0))
     }
 
     fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
@@ -188,7 +171,7 @@ impl SchemeSync for InitfsScheme {
     }
 
     fn on_close(&mut self, id: usize) {
-        self.handles.remove(&id);
+        self.handles.remove(id);
     }
 }
 

@@ -32,13 +32,12 @@ use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, Id, OpenResult};
 use runtime::{Error, Result, env, process};
 use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
-use scheme::{Changes, SchemeDaemon, Status};
+use scheme::{Changes, Handles, SchemeDaemon, Status, read_at};
 use syscall::data::Stat;
 use syscall::error::{
     EAGAIN, EBADF, ECANCELED, EINTR, EINVAL, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, EWOULDBLOCK,
 };
 use syscall::flag::{EventFlags, MODE_CHR, O_DIRECTORY, O_NONBLOCK};
-use syscall::schemev2::NewFdFlags;
 
 runtime::main!(main);
 
@@ -171,8 +170,7 @@ struct Console {
     screen: Option<ScreenPort>,
     log: Option<Fd>,
     discipline: Discipline,
-    handles: BTreeMap<usize, Handle>,
-    last_handle: usize,
+    handles: Handles<Handle>,
     /// Reads that wait, by request.
     waiting: BTreeMap<Id, Reader>,
 }
@@ -184,18 +182,8 @@ impl Console {
             screen,
             log,
             discipline: Discipline::default(),
-            handles: BTreeMap::new(),
-            last_handle: 0,
+            handles: Handles::default(),
             waiting: BTreeMap::new(),
-        }
-    }
-
-    fn add(&mut self, handle: Handle) -> OpenResult {
-        self.last_handle += 1;
-        self.handles.insert(self.last_handle, handle);
-        OpenResult::ThisScheme {
-            number: self.last_handle,
-            flags: NewFdFlags::empty(),
         }
     }
 
@@ -318,9 +306,7 @@ impl SchemeDaemon for Console {
     fn changes(&mut self, changes: &mut Changes) {
         if self.discipline.take_changed() {
             changes.everything();
-            for id in self.handles.keys() {
-                changes.handle(*id);
-            }
+            self.handles.numbers().for_each(|id| changes.handle(id));
         }
     }
 
@@ -332,9 +318,7 @@ impl SchemeDaemon for Console {
 
 impl SchemeSync for Console {
     fn scheme_root(&mut self) -> Result<usize> {
-        self.last_handle += 1;
-        self.handles.insert(self.last_handle, Handle::Root);
-        Ok(self.last_handle)
+        Ok(self.handles.add(Handle::Root))
     }
 
     fn openat(
@@ -345,7 +329,7 @@ impl SchemeSync for Console {
         _fcntl_flags: u32,
         _ctx: &CallerCtx,
     ) -> Result<OpenResult> {
-        if !matches!(self.handles.get(&dir), Some(Handle::Root)) {
+        if !matches!(self.handles.get(dir), Ok(Handle::Root)) {
             return Err(Error::new(EBADF));
         }
         if !path.trim_matches('/').is_empty() {
@@ -354,13 +338,12 @@ impl SchemeSync for Console {
         if flags & O_DIRECTORY != 0 {
             return Err(Error::new(ENOTDIR));
         }
-        Ok(self.add(Handle::Input(Reader::Line)))
+        Ok(self.handles.open(Handle::Input(Reader::Line)))
     }
 
     fn dup(&mut self, id: usize, buf: &[u8], ctx: &CallerCtx) -> Result<OpenResult> {
-        match self.handles.get(&id) {
-            Some(Handle::Input(_)) => {}
-            _ => return Err(Error::new(EBADF)),
+        if !matches!(self.handles.get(id)?, Handle::Input(_)) {
+            return Err(Error::new(EBADF));
         }
         let handle = match buf {
             b"" => Handle::Input(Reader::Line),
@@ -372,7 +355,7 @@ impl SchemeSync for Console {
             b"keyboard" => Handle::Keyboard,
             _ => return Err(Error::new(EINVAL)),
         };
-        Ok(self.add(handle))
+        Ok(self.handles.open(handle))
     }
 
     fn read(
@@ -383,17 +366,15 @@ impl SchemeSync for Console {
         fcntl_flags: u32,
         ctx: &CallerCtx,
     ) -> Result<usize> {
-        let reader = match self.handles.get(&id) {
-            Some(Handle::Input(reader)) => *reader,
-            Some(Handle::Foreground(_)) => {
+        let reader = match self.handles.get(id)? {
+            Handle::Input(reader) => *reader,
+            Handle::Foreground(_) => {
                 return Ok(usize::from(self.discipline.take_interrupt()));
             }
-            Some(Handle::Size) => {
+            Handle::Size => {
                 let (columns, rows) = self.discipline.terminal().size();
                 let bytes = [rows.to_ne_bytes(), columns.to_ne_bytes()];
-                let count = buf.len().min(bytes.as_flattened().len());
-                buf[..count].copy_from_slice(&bytes.as_flattened()[..count]);
-                return Ok(count);
+                return Ok(read_at(bytes.as_flattened(), buf, 0));
             }
             _ => return Err(Error::new(EBADF)),
         };
@@ -426,19 +407,19 @@ impl SchemeSync for Console {
         _fcntl_flags: u32,
         _ctx: &CallerCtx,
     ) -> Result<usize> {
-        match self.handles.get_mut(&id) {
-            Some(Handle::Input(Reader::Completer)) => {
+        match self.handles.get_mut(id)? {
+            Handle::Input(Reader::Completer) => {
                 let text = core::str::from_utf8(buf).map_err(|_| Error::new(EINVAL))?;
                 let mut out = Vec::new();
                 self.discipline.terminal().insert(text, &mut out);
                 self.show(&out);
             }
-            Some(Handle::Input(_)) => self.show_output(buf),
-            Some(Handle::Keyboard) => {
+            Handle::Input(_) => self.show_output(buf),
+            Handle::Keyboard => {
                 buf.iter().for_each(|byte| self.key(*byte));
                 self.work();
             }
-            Some(Handle::Foreground(foreground)) => {
+            Handle::Foreground(foreground) => {
                 let (pids, rest) = buf.as_chunks::<{ size_of::<usize>() }>();
                 if !rest.is_empty() || pids.len() > MAX_FOREGROUND {
                     return Err(Error::new(EINVAL));
@@ -459,12 +440,12 @@ impl SchemeSync for Console {
     }
 
     fn fcntl(&mut self, id: usize, _cmd: usize, _arg: usize, _ctx: &CallerCtx) -> Result<usize> {
-        self.handles.get(&id).map(|_| 0).ok_or(Error::new(EBADF))
+        self.handles.get(id).map(|_| 0)
     }
 
     fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
-        let readable = match self.handles.get(&id) {
-            Some(Handle::Input(reader)) => self.discipline.readable(*reader),
+        let readable = match self.handles.get(id) {
+            Ok(Handle::Input(reader)) => self.discipline.readable(*reader),
             _ => false,
         };
         let mut ready = EventFlags::EVENT_WRITE;
@@ -475,14 +456,13 @@ impl SchemeSync for Console {
     }
 
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
-        let path: &[u8] = match self.handles.get(&id) {
-            Some(Handle::Root | Handle::Input(Reader::Line)) => b"/scheme/console",
-            Some(Handle::Input(Reader::Raw)) => b"/scheme/console/raw",
-            Some(Handle::Input(Reader::Completer)) => b"/scheme/console/complete",
-            Some(Handle::Size) => b"/scheme/console/winsize",
-            Some(Handle::Foreground(_)) => b"/scheme/console/pgrp",
-            Some(Handle::Keyboard) => b"/scheme/console/keyboard",
-            None => return Err(Error::new(EBADF)),
+        let path: &[u8] = match self.handles.get(id)? {
+            Handle::Root | Handle::Input(Reader::Line) => b"/scheme/console",
+            Handle::Input(Reader::Raw) => b"/scheme/console/raw",
+            Handle::Input(Reader::Completer) => b"/scheme/console/complete",
+            Handle::Size => b"/scheme/console/winsize",
+            Handle::Foreground(_) => b"/scheme/console/pgrp",
+            Handle::Keyboard => b"/scheme/console/keyboard",
         };
         if buf.len() < path.len() {
             return Err(Error::new(ENAMETOOLONG));
@@ -492,7 +472,7 @@ impl SchemeSync for Console {
     }
 
     fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
-        self.handles.get(&id).ok_or(Error::new(EBADF))?;
+        self.handles.get(id)?;
         *stat = Stat {
             st_mode: MODE_CHR | 0o620,
             st_nlink: 1,
@@ -502,7 +482,7 @@ impl SchemeSync for Console {
     }
 
     fn on_close(&mut self, id: usize) {
-        let closed = self.handles.remove(&id);
+        let closed = self.handles.remove(id);
         match closed {
             Some(Handle::Input(Reader::Completer)) => self.discipline.forget_completer(),
             // The screen is the shell's again.

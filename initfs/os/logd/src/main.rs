@@ -22,7 +22,6 @@ mod console;
 mod lines;
 mod traces;
 
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -31,7 +30,7 @@ use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env, fs};
 use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
-use scheme::{Changes, SchemeDaemon, list_directory, read_at};
+use scheme::{Changes, Handles, SchemeDaemon, list_directory, read_at};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EBUSY, EISDIR, ENODEV, ENOENT, ENOTDIR, EWOULDBLOCK};
@@ -74,8 +73,7 @@ fn run() -> Result<()> {
         console_reader: None,
         console_level: level.unwrap_or(Level::Info),
         traces: Traces::new(),
-        handles: BTreeMap::new(),
-        last_handle: 0,
+        handles: Handles::default(),
     };
     let notify = env::var(NOTIFY_VARIABLE);
     let mut requests = daemon::start("log", Mode::Blocking, notify.as_deref(), &mut scheme)?;
@@ -110,8 +108,7 @@ struct LogScheme {
     console_reader: Option<usize>,
     console_level: Level,
     traces: Traces,
-    handles: BTreeMap<usize, Handle>,
-    last_handle: usize,
+    handles: Handles<Handle>,
 }
 
 impl LogScheme {
@@ -141,19 +138,13 @@ impl LogScheme {
         if self.console_reader.is_some() {
             return Err(Error::new(EBUSY));
         }
-        let number = self.add(Handle::Console);
+        let number = self.handles.add(Handle::Console);
         self.console_reader = Some(number);
         self.console.begin_reading();
         Ok(OpenResult::ThisScheme {
             number,
             flags: NewFdFlags::empty(),
         })
-    }
-
-    fn add(&mut self, handle: Handle) -> usize {
-        self.last_handle += 1;
-        self.handles.insert(self.last_handle, handle);
-        self.last_handle
     }
 
     fn line(&mut self, line: &[u8]) {
@@ -166,7 +157,7 @@ impl LogScheme {
 
 impl SchemeSync for LogScheme {
     fn scheme_root(&mut self) -> Result<usize> {
-        Ok(self.add(Handle::Root))
+        Ok(self.handles.add(Handle::Root))
     }
 
     fn openat(
@@ -177,10 +168,8 @@ impl SchemeSync for LogScheme {
         _fcntl_flags: u32,
         ctx: &CallerCtx,
     ) -> Result<OpenResult> {
-        match self.handles.get(&dir) {
-            Some(Handle::Root) => {}
-            Some(_) => return Err(Error::new(ENOTDIR)),
-            None => return Err(Error::new(EBADF)),
+        if !matches!(self.handles.get(dir)?, Handle::Root) {
+            return Err(Error::new(ENOTDIR));
         }
         if let Some(below) = path.strip_prefix("trace") {
             let name = match below.strip_prefix('/') {
@@ -189,10 +178,7 @@ impl SchemeSync for LogScheme {
                 None => return Err(Error::new(ENOENT)),
             };
             let handle = self.open_trace(name, flags, ctx.uid)?;
-            return Ok(OpenResult::ThisScheme {
-                number: self.add(handle),
-                flags: NewFdFlags::POSITIONED,
-            });
+            return Ok(self.handles.open_positioned(handle));
         }
         if path == "console" {
             return self.open_console(ctx.uid);
@@ -206,13 +192,10 @@ impl SchemeSync for LogScheme {
         } else {
             Vec::new()
         };
-        Ok(OpenResult::ThisScheme {
-            number: self.add(Handle::Open {
-                snapshot,
-                partial: Vec::new(),
-            }),
-            flags: NewFdFlags::POSITIONED,
-        })
+        Ok(self.handles.open_positioned(Handle::Open {
+            snapshot,
+            partial: Vec::new(),
+        }))
     }
 
     fn read(
@@ -223,7 +206,7 @@ impl SchemeSync for LogScheme {
         _flags: u32,
         _ctx: &CallerCtx,
     ) -> Result<usize> {
-        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+        match self.handles.get(id)? {
             Handle::Root | Handle::Traces => Err(Error::new(EISDIR)),
             Handle::Console => match self.console.read(buf) {
                 0 => Err(Error::new(EWOULDBLOCK)),
@@ -243,7 +226,7 @@ impl SchemeSync for LogScheme {
         _flags: u32,
         _ctx: &CallerCtx,
     ) -> Result<usize> {
-        let Some(Handle::Open { partial, .. }) = self.handles.get_mut(&id) else {
+        let Ok(Handle::Open { partial, .. }) = self.handles.get_mut(id) else {
             return Err(Error::new(EBADF));
         };
         let mut pending = core::mem::take(partial);
@@ -256,14 +239,14 @@ impl SchemeSync for LogScheme {
                 pending.clear();
             }
         }
-        if let Some(Handle::Open { partial, .. }) = self.handles.get_mut(&id) {
+        if let Ok(Handle::Open { partial, .. }) = self.handles.get_mut(id) {
             *partial = pending;
         }
         Ok(buf.len())
     }
 
     fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
-        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+        match self.handles.get(id)? {
             Handle::Root | Handle::Console | Handle::Traces => Ok(0),
             Handle::Open { snapshot, .. } | Handle::Trace { snapshot, .. } => {
                 Ok(snapshot.len() as u64)
@@ -273,25 +256,23 @@ impl SchemeSync for LogScheme {
 
     fn fstat(&mut self, id: usize, stat: &mut Stat, ctx: &CallerCtx) -> Result<()> {
         stat.st_size = self.fsize(id, ctx)?;
-        stat.st_mode = match self.handles.get(&id) {
-            Some(Handle::Traces) => MODE_DIR | 0o700,
-            Some(Handle::Trace { .. } | Handle::Console) => MODE_FILE | 0o600,
+        stat.st_mode = match self.handles.get(id)? {
+            Handle::Traces => MODE_DIR | 0o700,
+            Handle::Trace { .. } | Handle::Console => MODE_FILE | 0o600,
             _ => MODE_FILE | 0o666,
         };
         Ok(())
     }
 
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
-        let below = match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+        let below = match self.handles.get(id)? {
             Handle::Root | Handle::Open { .. } => ["", ""],
             Handle::Console => ["/console", ""],
             Handle::Traces => ["/trace", ""],
             Handle::Trace { name, .. } => ["/trace/", name],
         };
         let path = alloc::format!("/scheme/log{}{}", below[0], below[1]);
-        let count = path.len().min(buf.len());
-        buf[..count].copy_from_slice(&path.as_bytes()[..count]);
-        Ok(count)
+        Ok(read_at(path.as_bytes(), buf, 0))
     }
 
     fn getdents<'buf>(
@@ -300,7 +281,7 @@ impl SchemeSync for LogScheme {
         buf: DirentBuf<&'buf mut [u8]>,
         opaque: u64,
     ) -> Result<DirentBuf<&'buf mut [u8]>> {
-        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+        match self.handles.get(id)? {
             Handle::Traces => {
                 let entries = self.traces.names().map(|name| (name, DirentKind::Regular));
                 list_directory(buf, opaque, entries)
@@ -317,7 +298,7 @@ impl SchemeSync for LogScheme {
         _flags: MapFlags,
         _ctx: &CallerCtx,
     ) -> Result<usize> {
-        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+        match self.handles.get(id)? {
             Handle::Trace {
                 name,
                 may_map: true,
@@ -341,13 +322,13 @@ impl SchemeSync for LogScheme {
     }
 
     fn fsync(&mut self, id: usize, _ctx: &CallerCtx) -> Result<()> {
-        self.handles.get(&id).ok_or(Error::new(EBADF))?;
+        self.handles.get(id)?;
         self.console.flush();
         Ok(())
     }
 
     fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
-        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+        match self.handles.get(id)? {
             Handle::Console if self.console.is_empty() => Ok(EventFlags::empty()),
             _ => Ok(flags & EventFlags::EVENT_READ),
         }
@@ -358,7 +339,7 @@ impl SchemeSync for LogScheme {
             self.console_reader = None;
             self.console.end_reading();
         }
-        if let Some(Handle::Open { partial, .. }) = self.handles.remove(&id)
+        if let Some(Handle::Open { partial, .. }) = self.handles.remove(id)
             && !partial.is_empty()
         {
             self.line(&partial);

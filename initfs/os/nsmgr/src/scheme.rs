@@ -1,6 +1,5 @@
 //! The scheme `namespace`: handles and requests.
 
-use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,12 +9,11 @@ use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult, SendFdRequest, Socket};
 use runtime::abi::ns;
 use runtime::{Error, Result, fd, path};
-use scheme::{SchemeDaemon, list_directory};
+use scheme::{Handles, SchemeDaemon, list_directory, read_at, tree};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EACCES, EBADF, EEXIST, EINVAL, EISDIR, ENODEV, ENOENT, ENOTDIR, EOPNOTSUPP};
-use syscall::flag::{FobtainFdFlags, MODE_DIR};
-use syscall::schemev2::NewFdFlags;
+use syscall::flag::FobtainFdFlags;
 
 use crate::namespace::{Namespace, is_valid_name};
 
@@ -60,8 +58,7 @@ pub struct NamespaceScheme {
     socket: Rc<Socket>,
     first: Rc<Namespace>,
     capability: Fd,
-    handles: BTreeMap<usize, Handle>,
-    next_id: usize,
+    handles: Handles<Handle>,
 }
 
 impl NamespaceScheme {
@@ -71,27 +68,12 @@ impl NamespaceScheme {
             socket,
             first,
             capability,
-            handles: BTreeMap::new(),
-            next_id: 1,
-        }
-    }
-
-    fn add(&mut self, handle: Handle) -> usize {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.handles.insert(id, handle);
-        id
-    }
-
-    fn opened(&mut self, handle: Handle) -> OpenResult {
-        OpenResult::ThisScheme {
-            number: self.add(handle),
-            flags: NewFdFlags::empty(),
+            handles: Handles::default(),
         }
     }
 
     fn handle(&self, id: usize) -> Result<Handle> {
-        self.handles.get(&id).cloned().ok_or(Error::new(EBADF))
+        self.handles.get(id).cloned()
     }
 
     fn open_name(&mut self, handle: Handle, requested: &str) -> Result<OpenResult> {
@@ -103,12 +85,12 @@ impl NamespaceScheme {
                 if handle.permissions & permission::LIST == 0 {
                     return Err(Error::new(EACCES));
                 }
-                Ok(self.opened(Handle {
+                Ok(self.handles.open(Handle {
                     kind: Kind::Listing,
                     ..handle
                 }))
             }
-            ("namespace", _) => Ok(self.opened(Handle {
+            ("namespace", _) => Ok(self.handles.open(Handle {
                 kind: Kind::Resources,
                 ..handle
             })),
@@ -123,7 +105,7 @@ impl NamespaceScheme {
 
     fn open_resource(&mut self, handle: Handle, name: &str) -> Result<OpenResult> {
         match name {
-            "" => Ok(self.opened(handle)),
+            "" => Ok(self.handles.open(handle)),
             CREATION_CAPABILITY => {
                 if handle.permissions & permission::SCHEME_CREATE == 0 {
                     return Err(Error::new(EACCES));
@@ -153,7 +135,7 @@ fn text(bytes: &[u8]) -> Result<&str> {
 impl SchemeSync for NamespaceScheme {
     fn scheme_root(&mut self) -> Result<usize> {
         let namespace = Rc::clone(&self.first);
-        Ok(self.add(Handle {
+        Ok(self.handles.add(Handle {
             kind: Kind::Namespace,
             namespace,
             permissions: permission::ALL,
@@ -171,7 +153,7 @@ impl SchemeSync for NamespaceScheme {
         let handle = self.handle(dir)?;
         match handle.kind {
             Kind::Namespace => self.open_name(handle, path),
-            Kind::Listing if path.is_empty() => Ok(self.opened(handle)),
+            Kind::Listing if path.is_empty() => Ok(self.handles.open(handle)),
             Kind::Listing => Err(Error::new(ENOENT)),
             Kind::Resources => self.open_resource(handle, path),
             Kind::Registration(_) => Err(Error::new(ENOTDIR)),
@@ -225,7 +207,7 @@ impl SchemeSync for NamespaceScheme {
             }
             _ => return Err(Error::new(EINVAL)),
         };
-        Ok(self.opened(new))
+        Ok(self.handles.open(new))
     }
 
     fn on_sendfd(&mut self, request: &SendFdRequest) -> Result<usize> {
@@ -290,21 +272,19 @@ impl SchemeSync for NamespaceScheme {
             Kind::Resources => b"/scheme/namespace",
             Kind::Registration(_) => return Err(Error::new(EBADF)),
         };
-        let count = path.len().min(buf.len());
-        buf[..count].copy_from_slice(&path[..count]);
-        Ok(count)
+        Ok(read_at(path, buf, 0))
     }
 
     fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
         match self.handle(id)?.kind {
             Kind::Registration(_) => return Err(Error::new(EBADF)),
-            _ => stat.st_mode = MODE_DIR | 0o555,
+            _ => tree::stat_directory(stat),
         }
         Ok(())
     }
 
     fn on_close(&mut self, id: usize) {
-        self.handles.remove(&id);
+        self.handles.remove(id);
     }
 }
 

@@ -1,6 +1,5 @@
 //! The scheme `proc`: handles and calls, over the table of processes.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -13,12 +12,12 @@ use procmgr::table::{MAX_NAME, Table, Wanted};
 use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult, SendFdRequest, Socket};
 use runtime::{Error, Result, fd};
-use scheme::{Changes, SchemeDaemon, read_at};
+use scheme::{Changes, Handles, SchemeDaemon, read_at, tree};
 use syscall::data::Stat;
 use syscall::error::{
     EACCES, EBADF, EINVAL, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, ESRCH, EWOULDBLOCK,
 };
-use syscall::flag::{FobtainFdFlags, MODE_FILE};
+use syscall::flag::FobtainFdFlags;
 use syscall::schemev2::NewFdFlags;
 
 use crate::kernel::Kernel;
@@ -38,8 +37,7 @@ pub struct ProcScheme {
     socket: Rc<Socket>,
     /// The processes.
     pub table: Table<Kernel>,
-    handles: BTreeMap<usize, Handle>,
-    last_handle: usize,
+    handles: Handles<Handle>,
 }
 
 impl ProcScheme {
@@ -48,28 +46,29 @@ impl ProcScheme {
         ProcScheme {
             socket,
             table: Table::new(kernel),
-            handles: BTreeMap::new(),
-            last_handle: 0,
+            handles: Handles::default(),
         }
     }
 
     fn add(&mut self, handle: Handle) -> OpenResult {
-        self.last_handle += 1;
-        let number = self.last_handle;
-        if let Handle::Process(pid) = handle {
-            self.table.opened(pid, number);
-        }
+        let process = match handle {
+            Handle::Process(pid) => Some(pid),
+            _ => None,
+        };
         let flags = match handle {
             Handle::Text(_) => NewFdFlags::POSITIONED,
             _ => NewFdFlags::empty(),
         };
-        self.handles.insert(number, handle);
+        let number = self.handles.add(handle);
+        if let Some(pid) = process {
+            self.table.opened(pid, number);
+        }
         OpenResult::ThisScheme { number, flags }
     }
 
     fn process_of(&self, handle: usize) -> Result<Pid> {
-        match self.handles.get(&handle) {
-            Some(Handle::Process(pid)) => self.table.process(*pid).map(|process| process.pid),
+        match self.handles.get(handle) {
+            Ok(Handle::Process(pid)) => self.table.process(*pid).map(|process| process.pid),
             _ => Err(Error::new(EBADF)),
         }
     }
@@ -221,10 +220,7 @@ fn ids(payload: &[u8]) -> Result<[u32; 6]> {
 
 impl SchemeSync for ProcScheme {
     fn scheme_root(&mut self) -> Result<usize> {
-        match self.add(Handle::Root) {
-            OpenResult::ThisScheme { number, .. } => Ok(number),
-            _ => Err(Error::new(EINVAL)),
-        }
+        Ok(self.handles.add(Handle::Root))
     }
 
     fn openat(
@@ -235,10 +231,8 @@ impl SchemeSync for ProcScheme {
         _fcntl_flags: u32,
         ctx: &CallerCtx,
     ) -> Result<OpenResult> {
-        match self.handles.get(&dir) {
-            Some(Handle::Root) => {}
-            Some(_) => return Err(Error::new(ENOTDIR)),
-            None => return Err(Error::new(EBADF)),
+        if !matches!(self.handles.get(dir)?, Handle::Root) {
+            return Err(Error::new(ENOTDIR));
         }
         match path {
             "" => Ok(self.add(Handle::Root)),
@@ -260,11 +254,10 @@ impl SchemeSync for ProcScheme {
         // The name lies in the caller's memory; look at one copy only.
         let name = Vec::from(name);
         let name = core::str::from_utf8(&name).map_err(|_| Error::new(EINVAL))?;
-        match self.handles.get(&id) {
-            Some(&Handle::Process(pid)) => self.dup_process(pid, name),
-            Some(&Handle::Thread(pid, number)) => self.dup_thread(pid, number, name),
-            Some(_) => Err(Error::new(EINVAL)),
-            None => Err(Error::new(EBADF)),
+        match *self.handles.get(id)? {
+            Handle::Process(pid) => self.dup_process(pid, name),
+            Handle::Thread(pid, number) => self.dup_thread(pid, number, name),
+            _ => Err(Error::new(EINVAL)),
         }
     }
 
@@ -276,7 +269,7 @@ impl SchemeSync for ProcScheme {
         _flags: u32,
         _ctx: &CallerCtx,
     ) -> Result<usize> {
-        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+        match self.handles.get(id)? {
             Handle::Process(pid) => {
                 let bytes = meta_bytes(&self.table.process(*pid)?.meta());
                 Ok(read_at(&bytes, buf, 0))
@@ -293,7 +286,7 @@ impl SchemeSync for ProcScheme {
         metadata: &[u64],
         _ctx: &CallerCtx,
     ) -> Result<usize> {
-        if matches!(self.handles.get(&id), Some(Handle::Credentials)) {
+        if matches!(self.handles.get(id), Ok(Handle::Credentials)) {
             return match metadata {
                 [verb, target, ..] if *verb == ProcCall::GetProcCredentials as u64 => {
                     self.credentials(*target, payload)
@@ -318,33 +311,30 @@ impl SchemeSync for ProcScheme {
     }
 
     fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
-        match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+        match self.handles.get(id)? {
             Handle::Text(text) => Ok(text.len() as u64),
             _ => Ok(0),
         }
     }
 
     fn fstat(&mut self, id: usize, stat: &mut Stat, ctx: &CallerCtx) -> Result<()> {
-        stat.st_size = self.fsize(id, ctx)?;
-        stat.st_mode = MODE_FILE | 0o444;
+        tree::stat_file(stat, self.fsize(id, ctx)? as usize);
         Ok(())
     }
 
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
-        let path = match self.handles.get(&id).ok_or(Error::new(EBADF))? {
+        let path = match self.handles.get(id)? {
             Handle::Root => String::from("/scheme/proc"),
             Handle::Process(pid) => format!("/scheme/proc/{pid}"),
             Handle::Thread(pid, number) => format!("/scheme/proc/{pid}/thread-{number}"),
             Handle::Text(_) => String::from("/scheme/proc/ps"),
             Handle::Credentials => String::from("/scheme/proc/proc-creds-capability"),
         };
-        let count = path.len().min(buf.len());
-        buf[..count].copy_from_slice(&path.as_bytes()[..count]);
-        Ok(count)
+        Ok(read_at(path.as_bytes(), buf, 0))
     }
 
     fn on_close(&mut self, id: usize) {
-        if let Some(Handle::Process(pid)) = self.handles.remove(&id) {
+        if let Some(Handle::Process(pid)) = self.handles.remove(id) {
             self.table.closed(pid, id);
         }
     }

@@ -526,13 +526,3 @@ impl<T: Transport> SchemeLoop<T> {
 fn is_open(op: &Op) -> bool {
     matches!(op, Op::OpenAt(_))
 }
-
-/// Copies the part of `content` at `offset` that fits into `buf`; 0 at and beyond its end.
-pub fn read_at(content: &[u8], buf: &mut [u8], offset: u64) -> usize {
-    let start = usize::try_from(offset)
-        .unwrap_or(usize::MAX)
-        .min(content.len());
-    let count = buf.len().min(content.len() - start);
-    buf[..count].copy_from_slice(&content[start..start + count]);
-    count
-}

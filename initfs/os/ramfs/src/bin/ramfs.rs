@@ -8,7 +8,6 @@
 
 extern crate alloc;
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use libredox::Fd;
@@ -17,7 +16,7 @@ use redox_scheme::scheme::SchemeSync;
 use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env};
 use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
-use scheme::{NO_ID, SchemeDaemon, list_directory};
+use scheme::{Handles, NO_ID, SchemeDaemon, list_directory};
 use syscall::data::{Stat, StatVfs};
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EBADF, EINVAL, ENAMETOOLONG};
@@ -25,7 +24,6 @@ use syscall::flag::{
     AT_REMOVEDIR, MODE_CHR, MODE_DIR, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_STAT,
     O_WRONLY,
 };
-use syscall::schemev2::NewFdFlags;
 
 runtime::main!(main);
 
@@ -90,8 +88,7 @@ fn run(limit: u64) -> Result<()> {
     fs.make_device("dev/zero", Device::Zero)?;
     let mut scheme = RamFs {
         fs,
-        handles: BTreeMap::new(),
-        last_handle: 0,
+        handles: Handles::default(),
     };
     let notify = env::var(NOTIFY_VARIABLE);
     let mut requests = daemon::start("file", Mode::Blocking, notify.as_deref(), &mut scheme)?;
@@ -109,25 +106,14 @@ struct Handle {
 
 struct RamFs {
     fs: FileSystem,
-    handles: BTreeMap<usize, Handle>,
-    last_handle: usize,
+    handles: Handles<Handle>,
 }
 
 impl RamFs {
-    fn handle(&self, id: usize) -> Result<&Handle> {
-        self.handles.get(&id).ok_or(Error::new(EBADF))
-    }
-
-    fn add(&mut self, handle: Handle) -> usize {
-        self.last_handle += 1;
-        self.handles.insert(self.last_handle, handle);
-        self.last_handle
-    }
-
     /// The caller, or the handle's opener when the request does not name its user.
     fn user(&self, id: usize, ctx: &CallerCtx) -> Result<User> {
         if ctx.uid == NO_ID {
-            return Ok(self.handle(id)?.user);
+            return Ok(self.handles.get(id)?.user);
         }
         Ok(User {
             uid: ctx.uid,
@@ -147,7 +133,7 @@ impl SchemeSync for RamFs {
     fn scheme_root(&mut self) -> Result<usize> {
         let user = User { uid: 0, gid: 0 };
         self.fs.open(ROOT, "", O_STAT, user)?;
-        Ok(self.add(Handle {
+        Ok(self.handles.add(Handle {
             inode: ROOT,
             flags: O_STAT,
             user,
@@ -163,19 +149,15 @@ impl SchemeSync for RamFs {
         ctx: &CallerCtx,
     ) -> Result<OpenResult> {
         let user = self.user(dir, ctx)?;
-        let start = self.handle(dir)?.inode;
+        let start = self.handles.get(dir)?.inode;
         self.mark_time();
         let inode = self.fs.open(start, path, flags, user)?;
-        let number = self.add(Handle { inode, flags, user });
-        Ok(OpenResult::ThisScheme {
-            number,
-            flags: NewFdFlags::POSITIONED,
-        })
+        Ok(self.handles.open_positioned(Handle { inode, flags, user }))
     }
 
     fn unlinkat(&mut self, dir: usize, path: &str, flags: usize, ctx: &CallerCtx) -> Result<()> {
         let user = self.user(dir, ctx)?;
-        let start = self.handle(dir)?.inode;
+        let start = self.handles.get(dir)?.inode;
         self.mark_time();
         self.fs.remove(start, path, flags & AT_REMOVEDIR != 0, user)
     }
@@ -188,7 +170,7 @@ impl SchemeSync for RamFs {
         _fcntl_flags: u32,
         _ctx: &CallerCtx,
     ) -> Result<usize> {
-        let handle = self.handle(id)?;
+        let handle = self.handles.get(id)?;
         if handle.flags & O_RDONLY == 0 {
             return Err(Error::new(EBADF));
         }
@@ -204,7 +186,7 @@ impl SchemeSync for RamFs {
         _ctx: &CallerCtx,
     ) -> Result<usize> {
         self.mark_time();
-        let handle = self.handle(id)?;
+        let handle = self.handles.get(id)?;
         if handle.flags & O_WRONLY == 0 {
             return Err(Error::new(EBADF));
         }
@@ -214,12 +196,12 @@ impl SchemeSync for RamFs {
     }
 
     fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
-        Ok(self.fs.attributes(self.handle(id)?.inode)?.size)
+        Ok(self.fs.attributes(self.handles.get(id)?.inode)?.size)
     }
 
     fn ftruncate(&mut self, id: usize, length: u64, _ctx: &CallerCtx) -> Result<()> {
         self.mark_time();
-        let handle = self.handle(id)?;
+        let handle = self.handles.get(id)?;
         if handle.flags & O_WRONLY == 0 {
             return Err(Error::new(EBADF));
         }
@@ -228,15 +210,19 @@ impl SchemeSync for RamFs {
 
     fn fchmod(&mut self, id: usize, mode: u16, ctx: &CallerCtx) -> Result<()> {
         let user = self.user(id, ctx)?;
-        self.fs.set_permissions(self.handle(id)?.inode, mode, user)
+        self.fs
+            .set_permissions(self.handles.get(id)?.inode, mode, user)
     }
 
     fn fcntl(&mut self, id: usize, _cmd: usize, _arg: usize, _ctx: &CallerCtx) -> Result<usize> {
-        self.handle(id).map(|_| 0)
+        self.handles.get(id).map(|_| 0)
     }
 
     fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
-        let path = self.fs.path(self.handle(id)?.inode).unwrap_or_default();
+        let path = self
+            .fs
+            .path(self.handles.get(id)?.inode)
+            .unwrap_or_default();
         let path = alloc::format!("/scheme/file/{path}");
         if buf.len() < path.len() {
             return Err(Error::new(ENAMETOOLONG));
@@ -249,7 +235,7 @@ impl SchemeSync for RamFs {
         let user = self.user(id, ctx)?;
         let from = self
             .fs
-            .path(self.handle(id)?.inode)
+            .path(self.handles.get(id)?.inode)
             .ok_or(Error::new(EINVAL))?;
         let path = path.strip_prefix("/scheme/file").unwrap_or(path);
         self.mark_time();
@@ -268,7 +254,10 @@ impl SchemeSync for RamFs {
         ctx: &CallerCtx,
     ) -> Result<usize> {
         let user = self.user(old_dir, ctx)?;
-        let (old, new) = (self.handle(old_dir)?.inode, self.handle(new_dir)?.inode);
+        let (old, new) = (
+            self.handles.get(old_dir)?.inode,
+            self.handles.get(new_dir)?.inode,
+        );
         self.mark_time();
         self.fs
             .rename((old, old_path), (new, new_path), user)
@@ -276,7 +265,7 @@ impl SchemeSync for RamFs {
     }
 
     fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
-        let data = self.fs.attributes(self.handle(id)?.inode)?;
+        let data = self.fs.attributes(self.handles.get(id)?.inode)?;
         let (seconds, nanoseconds) = (
             data.modified / 1_000_000_000,
             (data.modified % 1_000_000_000) as u32,
@@ -303,7 +292,7 @@ impl SchemeSync for RamFs {
     }
 
     fn fstatvfs(&mut self, id: usize, stat: &mut StatVfs, _ctx: &CallerCtx) -> Result<()> {
-        self.handle(id)?;
+        self.handles.get(id)?;
         let (used, limit) = self.fs.usage();
         let free = limit.saturating_sub(used) / BLOCK;
         *stat = StatVfs {
@@ -323,7 +312,7 @@ impl SchemeSync for RamFs {
     ) -> Result<DirentBuf<&'buf mut [u8]>> {
         let entries: Vec<(&str, DirentKind)> = self
             .fs
-            .list(self.handle(id)?.inode)?
+            .list(self.handles.get(id)?.inode)?
             .map(|(name, _, kind)| match kind {
                 MODE_DIR => (name, DirentKind::Directory),
                 MODE_CHR => (name, DirentKind::CharDev),
@@ -334,7 +323,7 @@ impl SchemeSync for RamFs {
     }
 
     fn on_close(&mut self, id: usize) {
-        if let Some(handle) = self.handles.remove(&id) {
+        if let Some(handle) = self.handles.remove(id) {
             self.fs.close(handle.inode);
         }
     }
