@@ -7,6 +7,7 @@
 mod behaviour;
 mod build;
 mod clean;
+mod counts;
 mod doc;
 mod fuzz;
 mod image;
@@ -22,6 +23,7 @@ mod columns;
 mod config;
 mod elf;
 mod initfs;
+mod layers;
 mod toolchain;
 
 use harness::base::report::Result;
@@ -105,6 +107,12 @@ const COMMANDS: &[Command] = &[
         help: "check the rules no compiler checks",
         settings: "",
         run: tidy::command,
+    },
+    Command {
+        name: "counts",
+        help: "count lines, fields, and imports against the layers",
+        settings: "DIR",
+        run: counts::command,
     },
     Command {
         name: "check-redox",

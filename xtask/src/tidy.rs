@@ -3,6 +3,7 @@
 
 use crate::build;
 use crate::columns;
+use crate::layers;
 use harness::base::report::{Context, Failure, Result};
 use harness::base::settings::Settings;
 use harness::base::workspace;
@@ -71,6 +72,9 @@ fn check() -> Result<Vec<Finding>> {
     };
     for complaint in columns::complaints(&text(columns::CODE)?, &text(columns::PAGE)?) {
         findings.push(Finding::new(columns::PAGE, 1, complaint));
+    }
+    for (path, line, what) in layers::complaints(&workspace::root())? {
+        findings.push(Finding::new(&path, line, what));
     }
     let mut corpora = 0;
     for path in files()? {

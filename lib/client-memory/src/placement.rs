@@ -51,8 +51,8 @@ pub fn opposite(other: usize) -> usize {
     other.wrapping_add(THIRD * PAGE)
 }
 
-/// An address where `bytes` bytes, whole pages, can be mapped, and that falls into the same entry as
-/// `like`; `None` without memory. Another thread may be faster and map there:
+/// An address where `bytes` bytes, whole pages, can be mapped, and that falls into the same entry
+/// as `like`; `None` without memory. Another thread may be faster and map there:
 /// [`Pages::map`](crate::pages::Pages::map) takes another place then.
 pub fn find_place(bytes: usize, like: usize) -> Option<usize> {
     let room = bytes.saturating_add(MOST_ENTRIES * PAGE);

@@ -99,6 +99,7 @@ const ALL: &[Explained] = &[
     explained("SECONDS", "n", "how long each fuzz target runs (60)"),
     explained("INPUT", "file", "repeat one input of TARGET"),
     explained("KIND", "name", "only the sanitizer `address` or `thread`"),
+    explained("DIR", "dir", "count the project that lies there"),
 ];
 
 const ENVIRONMENT: &str = "\
@@ -377,6 +378,11 @@ impl Settings {
         Ok(self
             .number("SECONDS", 1, 1_000_000)?
             .map(Duration::from_secs))
+    }
+
+    /// The directory of another state of the project.
+    pub fn directory(&self) -> Option<&Path> {
+        self.values.get("DIR").map(Path::new)
     }
 
     /// Word that selects sanitizers.

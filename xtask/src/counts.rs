@@ -1,0 +1,194 @@
+//! `counts`: how large the project is and how it hangs together, of any commit that lies in a
+//! directory.
+
+use crate::layers::{self, Layers, Sources, code};
+use harness::base::report::{Context, Result};
+use harness::base::settings::Settings;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Types and files that are shown.
+const SHOWN: usize = 6;
+/// The engine's crate, and where its main type may have methods.
+const ENGINE: &str = "lib/scif-core";
+const ENGINE_HOMES: &[&str] = &["engine.rs", "run.rs", "flow/", "view/"];
+/// What of `tests` is a tool.
+const TOOLS: &[&str] = &["tests/harness", "tests/bench/runner"];
+
+/// The command.
+pub fn command(settings: &Settings) -> Result<()> {
+    let own = harness::base::workspace::root();
+    let root = settings.directory().unwrap_or(&own);
+    let file = own.join(layers::FILE);
+    let shown = || format!("read {}", file.display());
+    let layers = Layers::parse(&std::fs::read_to_string(&file).context(shown)?)?;
+    print!("{}", report(root, &layers)?);
+    Ok(())
+}
+
+fn report(root: &Path, layers: &Layers) -> Result<String> {
+    let (mut lines, mut upward) = (0, 0);
+    let (mut files, mut types, mut circles) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut engine, mut strangers) = (0, 0);
+    for (directory, name, _) in layers::crates(root)? {
+        let sources = Sources::read(&root.join(&directory))?;
+        if directory.starts_with("tests") && !TOOLS.contains(&directory.as_str()) {
+            continue;
+        }
+        for (path, text) in &sources.0 {
+            if layers::is_test(path) {
+                continue;
+            }
+            let code = code(text);
+            let count = code.lines().count();
+            lines += count;
+            files.push((count, format!("{directory}/src/{path}")));
+            types.extend(fields(&code).map(|(count, kind)| (count, format!("{name}::{kind}"))));
+            if directory == ENGINE && has_methods(&code, "Engine") {
+                engine += 1;
+                strangers += usize::from(!ENGINE_HOMES.iter().any(|home| path.starts_with(home)));
+            }
+        }
+        upward += layers.check_sources(&directory, &sources).len();
+        let folders = folders(&sources);
+        circles.extend(in_circles(&sources, &folders).map(|circle| format!("{name}: {circle}")));
+    }
+    let longest = files.iter().map(|(count, _)| *count).max().unwrap_or(0);
+    let mut text = format!("lines outside tests      {lines}\n");
+    text += &format!("longest file             {longest}\n{}", largest(files));
+    text += &format!("fields of a type\n{}", largest(types));
+    text += &format!("files with impl Engine   {engine}, {strangers} of them elsewhere than in ");
+    text += &format!("{}\n", ENGINE_HOMES.join(" "));
+    text += &format!("upward imports           {upward}\n");
+    text += &format!("circles of folders       {}\n", circles.len());
+    for circle in circles {
+        text += &format!("    {circle}\n");
+    }
+    Ok(text)
+}
+
+/// The largest of what was counted, a line each.
+fn largest(mut counted: Vec<(usize, String)>) -> String {
+    counted.sort_by(|one, other| other.cmp(one));
+    let shown = counted.iter().take(SHOWN);
+    shown
+        .map(|(count, name)| format!("    {count:5} {name}\n"))
+        .collect()
+}
+
+/// The structures of a source, and how many fields each has.
+fn fields(code: &str) -> impl Iterator<Item = (usize, String)> {
+    let structures = code.split("struct ").skip(1);
+    structures.filter_map(|text| {
+        let (head, rest) = text.split_once(" {\n")?;
+        let name: String = head.chars().take_while(|c| c.is_alphanumeric()).collect();
+        if head.contains(';') || name.is_empty() {
+            return None;
+        }
+        // Fields are the lines as deep as the first one that says anything.
+        let depth = |line: &str| line.len() - line.trim_start().len();
+        let lines = rest.lines().take_while(|line| line.trim() != "}");
+        let lines = lines.filter(|line| !line.trim().is_empty());
+        let own = lines.clone().map(depth).min().unwrap_or(0);
+        let is_field = |line: &&str| {
+            let field = line.split_once(": ").map_or("", |(field, _)| field);
+            let name = field.rsplit(' ').next().unwrap_or_default();
+            !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_')
+        };
+        let fields = lines.filter(|line| depth(line) == own).filter(is_field);
+        Some((fields.count(), name))
+    })
+}
+
+/// Whether a source gives a type methods.
+fn has_methods(code: &str, name: &str) -> bool {
+    let own = |line: &str| {
+        let rest = line
+            .strip_prefix("impl ")
+            .and_then(|rest| rest.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with([' ', '<']) && !rest.contains(" for "))
+    };
+    code.lines().any(own)
+}
+
+/// The modules at a crate's root that have a folder.
+fn folders(sources: &Sources) -> BTreeSet<String> {
+    let folders = sources.0.keys().filter_map(|path| path.split_once('/'));
+    folders.map(|(folder, _)| folder.to_string()).collect()
+}
+
+/// What can be reached over the arrows from `from` on.
+fn reached<'a>(
+    uses: &'a BTreeMap<String, BTreeSet<String>>,
+    from: &'a String,
+) -> BTreeSet<&'a String> {
+    let (mut known, mut left) = (BTreeSet::new(), vec![from]);
+    while let Some(at) = left.pop() {
+        let next = uses.get(at).into_iter().flatten();
+        left.extend(next.filter(|to| known.insert(*to)));
+    }
+    known
+}
+
+/// The circles of folders that import each other, each with its folders.
+fn in_circles(sources: &Sources, folders: &BTreeSet<String>) -> impl Iterator<Item = String> {
+    let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (_, own, imports) in sources
+        .modules()
+        .filter(|(_, own, _)| folders.contains(own))
+    {
+        let imported = imports.into_iter().map(|import| import.module);
+        let imported = imported.filter(|module| folders.contains(module) && *module != own);
+        uses.entry(own.clone()).or_default().extend(imported);
+    }
+    let mut circles = BTreeSet::new();
+    for folder in folders {
+        let both = reached(&uses, folder)
+            .into_iter()
+            .filter(|to| reached(&uses, to).contains(folder));
+        let circle: Vec<&str> = both.map(String::as_str).collect();
+        if !circle.is_empty() {
+            circles.insert(circle.join(" "));
+        }
+    }
+    circles.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_counted() {
+        let code = "pub struct A {\n    one: u8,\n    pub two: B<C::D>,\n    \
+             pub(crate) three: u8,\n}\n\
+             struct Unit;\nstruct Pair(u8, u8);\nfn f() {\n    let one: u8 = 1;\n}\n\
+             mod m {\n    struct Inner<T: X> {\n        one: T,\n    }\n}\n";
+        let found: Vec<_> = fields(code).collect();
+        assert_eq!(found, [(3, "A".to_string()), (1, "Inner".to_string())]);
+    }
+
+    #[test]
+    fn methods_are_found() {
+        assert!(has_methods("impl Engine {\n", "Engine"));
+        assert!(has_methods("impl Engine<T> {\n", "Engine"));
+        assert!(!has_methods("impl Engines {\n", "Engine"));
+        assert!(!has_methods("impl Drop for Engine {\n", "Engine"));
+    }
+
+    #[test]
+    fn circles_are_found() {
+        let files = [
+            ("lib.rs", "pub use c::X;\n"),
+            ("a/mod.rs", "use crate::b::B;\n"),
+            ("b/mod.rs", "use crate::X;\n"),
+            ("c/mod.rs", "use crate::a;\n"),
+            ("d/mod.rs", "use crate::a;\nuse crate::e;\n"),
+            ("e.rs", "use crate::d;\n"),
+        ];
+        let files = files.map(|(path, text)| (path.to_string(), text.to_string()));
+        let sources = Sources(files.into());
+        let found: Vec<_> = in_circles(&sources, &folders(&sources)).collect();
+        assert_eq!(found, ["a b c"]);
+    }
+}
