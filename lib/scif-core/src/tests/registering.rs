@@ -4,11 +4,12 @@ use super::std::prelude::v1::*;
 use super::std::vec;
 
 use scif_abi::Error;
+use scif_abi::bypass::{Part, SENT_OFFSET};
 use scif_abi::flags::MapFlags;
 use scif_abi::limits::{MAX_PEER_CHUNKS, MAX_WINDOW_PAGES};
 
-use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, WRITE};
-use crate::{PinId, Resource, Scope, Ticket};
+use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, USER, WRITE};
+use crate::{Memory, PinId, Place, Resource, Scope, Ticket};
 
 /// Runs a test within a node and between two.
 fn both_ways(test: fn(&mut Bed, End, End)) {
@@ -315,4 +316,34 @@ fn a_fixed_offset_is_free_again_at_once() {
         assert_eq!(bed.finish(a, again), Ok(0));
         assert_eq!(bed.finish(a, Ok(ticket)), Ok(0));
     });
+}
+
+#[test]
+fn a_window_of_a_connection_that_was_reset_is_not_announced() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    let (engine, memory) = bed.engine(a);
+    assert_eq!(engine.send(memory, a.id, b"abcdef"), Ok(6));
+    let (bypass, _) = engine.open_bypass(memory, a.id, USER).unwrap();
+    let (Place::Own(page), _) = engine.bypass_place(bypass, Part::Control).unwrap() else {
+        unreachable!();
+    };
+    let pages = bed.pin(a.node, &[1]);
+    let ticket = bed.start_register(a, &pages, 0, BOTH, FIXED);
+    // While the peer makes the structure a client spoils its control page. The peer hears that the
+    // connection is over when the client has let go of it.
+    let (engine, memory) = bed.engine(a);
+    memory.store_position(page + SENT_OFFSET, 4);
+    let reset = Err(Error::ConnectionReset);
+    assert_eq!(engine.send(memory, a.id, b"x"), reset);
+    assert_eq!(bed.finish(a, ticket), Err(Error::ConnectionReset));
+    assert_eq!(bed.nodes[b.node].engine.stats().remote_windows, 0);
+    let (engine, memory) = bed.engine(a);
+    engine.close_bypass(memory, bypass);
+    bed.close(a);
+    bed.run();
+    assert_eq!(bed.nodes[a.node].released, [pages.pin]);
+    bed.close(b);
+    bed.run();
+    bed.assert_clean();
 }

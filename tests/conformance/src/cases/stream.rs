@@ -4,7 +4,7 @@ use scif_abi::Error::{ConnectionReset, InvalidArgument, NotConnected};
 use scif_abi::limits::MAX_ENDPOINT_RING_BYTES;
 
 use crate::ask::{BLOCK, HUP};
-use crate::bench::{Side, equal, holds};
+use crate::bench::{Place, Side, equal, holds};
 use crate::table::{Row, Section};
 
 /// Bytes any ring takes without a reader.
@@ -15,6 +15,10 @@ const MORE: u64 = MAX_ENDPOINT_RING_BYTES as u64 + 100_000;
 
 /// Half of them.
 const HALF: u64 = MORE / 2;
+
+/// Why the loss of a node is no ENODEV here.
+const LOST: &str = "the documents list both. The loss of a node resets its connections, and that \
+    is what every later call on such an endpoint says; ENODEV is what a connect to the node gives";
 
 /// `scif_send`.
 pub const SEND: Section = Section {
@@ -43,6 +47,30 @@ pub const SEND: Section = Section {
                 b.gives(passive.recv(95, BLOCK), 95)?;
                 Ok(active.send(1000, 0))
             },
+        ),
+        Row::elsewhere(
+            [
+                "not blocking, the reader has taken a little",
+                "\"only those bytes which can be sent\"",
+                "what fits",
+            ],
+            "of a ring of more than 4096 bytes up to a quarter less than was taken; never less \
+             than 4095 bytes of an empty one",
+            &[
+                (
+                    "lib/scif-ring/tests/plain.rs",
+                    "room_is_kept_back_while_there_is_plenty_and_nobody_waits",
+                ),
+                (
+                    "lib/scif-ring/tests/plain.rs",
+                    "what_a_base_ring_takes_is_never_kept_back",
+                ),
+            ],
+        )
+        .because(
+            "each store of the reader's index takes a cache line from the sender, or is a write on \
+             the bus, so a reader gives room back when the sender waits for it or a quarter of the \
+             ring is filled",
         ),
         Row::gives(
             ["not blocking, no room", "–", "0, never EAGAIN"],
@@ -146,6 +174,25 @@ pub const SEND: Section = Section {
                 Ok(active.send(1, 0))
             },
         ),
+        Row::story(
+            ["the node is lost", "ENODEV or ECONNRESET", "ECONNRESET"],
+            "ECONNRESET; the count so far if it is lost in the middle",
+            |b| {
+                let (active, _) = b.pair()?;
+                let send = b.begin(active.send(MORE, BLOCK))?;
+                b.waits(send)?;
+                b.lose_node()?;
+                let sent = b.finish(send)?.result.unwrap_or(-1);
+                holds(
+                    (RING as i64..MORE as i64).contains(&sent),
+                    "the count is not that of a ring",
+                )?;
+                b.fails(active.send(1, BLOCK), ConnectionReset)?;
+                b.fails(active.send(1, 0), ConnectionReset)
+            },
+        )
+        .because(LOST)
+        .only(Place::SIM),
         Row::elsewhere(
             ["a buffer that is not mapped", "EFAULT", "EFAULT"],
             "EFAULT",
@@ -331,6 +378,28 @@ pub const RECV: Section = Section {
             "does not happen: nodes do not sleep",
             &[("tests/sim/tests/states.rs", "every_call_in_every_state")],
         ),
+        Row::story(
+            ["the node is lost", "ENODEV or ECONNRESET", "ECONNRESET"],
+            "ECONNRESET, after what came before; the count so far if it is lost in the middle",
+            |b| {
+                let (active, passive) = b.pair()?;
+                b.gives(passive.send(10, BLOCK), 10)?;
+                b.gives(active.recv(4, BLOCK), 4)?;
+                let recv = b.begin(active.recv_from(4, 30, BLOCK))?;
+                b.waits(recv)?;
+                b.lose_node()?;
+                let reply = b.finish(recv)?;
+                equal(
+                    "received",
+                    (reply.result, reply.extra),
+                    (Ok(6), alloc::vec![-1]),
+                )?;
+                b.fails(active.recv(1, BLOCK), ConnectionReset)?;
+                b.fails(active.recv(1, 0), ConnectionReset)
+            },
+        )
+        .because(LOST)
+        .only(Place::SIM),
         Row::elsewhere(
             ["a buffer that is not mapped", "EFAULT", "EFAULT"],
             "EFAULT",
