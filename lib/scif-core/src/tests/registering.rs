@@ -336,8 +336,11 @@ fn a_window_of_a_connection_that_was_reset_is_not_announced() {
     memory.store_position(page + SENT_OFFSET, 4);
     let reset = Err(Error::ConnectionReset);
     assert_eq!(engine.send(memory, a.id, b"x"), reset);
+    for node in [0, 1].into_iter().cycle().take(20) {
+        bed.turn(node);
+        assert_eq!(bed.nodes[b.node].engine.stats().remote_windows, 0);
+    }
     assert_eq!(bed.finish(a, ticket), Err(Error::ConnectionReset));
-    assert_eq!(bed.nodes[b.node].engine.stats().remote_windows, 0);
     let (engine, memory) = bed.engine(a);
     engine.close_bypass(memory, bypass);
     bed.close(a);
