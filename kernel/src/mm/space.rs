@@ -35,7 +35,7 @@ use backing::Backing;
 pub use backing::{Anonymous, SchemeGrant, Unmapped};
 use bounce::BounceBuffers;
 pub use bounce::{BounceBuffer, bounce_frames};
-pub use deferred::{Deferred, next_deferred};
+pub use deferred::{Deferred, has_deferred, next_deferred};
 use deferred::{defer_drop, defer_unmapped};
 use fault::shared_entry;
 

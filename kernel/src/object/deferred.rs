@@ -5,6 +5,7 @@
 //! to do; `scheme::reaper` does it.
 
 use alloc::collections::VecDeque;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use spin::Mutex;
 
@@ -31,13 +32,24 @@ pub enum Work {
 }
 
 static QUEUE: Mutex<VecDeque<Work>> = Mutex::new(VecDeque::new());
+/// The queue is not empty: every system call asks, and a load is cheaper than the lock.
+static PENDING: AtomicBool = AtomicBool::new(false);
 
 /// Notes a message.
 pub fn defer(work: Work) {
     QUEUE.lock().push_back(work);
+    PENDING.store(true, Ordering::Relaxed);
+}
+
+/// Whether there is a message to send.
+pub fn is_pending() -> bool {
+    PENDING.load(Ordering::Relaxed)
 }
 
 /// Takes the message that was noted first.
 pub fn next() -> Option<Work> {
-    QUEUE.lock().pop_front()
+    let mut queue = QUEUE.lock();
+    let work = queue.pop_front();
+    PENDING.store(!queue.is_empty(), Ordering::Relaxed);
+    work
 }

@@ -16,6 +16,9 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// Does all noted work, including what comes up meanwhile. Call it without locks held.
 pub fn run() {
+    if !deferred::is_pending() && !space::has_deferred() {
+        return;
+    }
     if BUSY.swap(true, Ordering::Acquire) {
         return;
     }

@@ -4,6 +4,7 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use spin::Mutex;
 
@@ -19,18 +20,32 @@ pub enum Deferred {
 }
 
 static QUEUE: Mutex<VecDeque<Deferred>> = Mutex::new(VecDeque::new());
+/// The queue is not empty: every system call asks, and a load is cheaper than the lock.
+static PENDING: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is deferred work.
+pub fn has_deferred() -> bool {
+    PENDING.load(Ordering::Relaxed)
+}
 
 /// Takes the work that was deferred first.
 pub fn next_deferred() -> Option<Deferred> {
-    QUEUE.lock().pop_front()
+    let mut queue = QUEUE.lock();
+    let work = queue.pop_front();
+    PENDING.store(!queue.is_empty(), Ordering::Relaxed);
+    work
 }
 
 pub(super) fn defer_unmapped(pieces: Vec<Unmapped>) {
-    QUEUE
-        .lock()
-        .extend(pieces.into_iter().map(Deferred::Unmapped));
+    defer(pieces.into_iter().map(Deferred::Unmapped));
 }
 
 pub(super) fn defer_drop(space: Arc<AddrSpace>) {
-    QUEUE.lock().push_back(Deferred::Space(space));
+    defer([Deferred::Space(space)]);
+}
+
+fn defer(work: impl IntoIterator<Item = Deferred>) {
+    let mut queue = QUEUE.lock();
+    queue.extend(work);
+    PENDING.store(!queue.is_empty(), Ordering::Relaxed);
 }
