@@ -121,7 +121,7 @@ fn kind_of_uefi(memory_type: u32, attributes: u64) -> Kind {
 /// The map in a multiboot2 tag of UEFI's memory map.
 fn uefi_map(tag: &[u8]) -> MemoryMap {
     const ENTRY: u32 = 40;
-    const PAGE: u64 = 4096;
+    const PAGE: u64 = crate::area::PAGE as u64;
     let mut map = MemoryMap::new();
     let step = u32_at(tag, 8).unwrap_or(0);
     if step < ENTRY {

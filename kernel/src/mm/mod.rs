@@ -18,7 +18,7 @@ use kernel_core::memmap::MemoryMap;
 pub use user_buf::UserBuf;
 
 /// Bytes of a page and of a frame.
-pub const PAGE_SIZE: usize = 4096;
+pub use kernel_core::area::PAGE as PAGE_SIZE;
 /// First address above user space.
 pub const USER_END: usize = 1 << 47;
 /// Lowest address the kernel picks for a mapping (`mmap-min-addr`).

@@ -31,7 +31,7 @@ use super::control::Control;
 use super::transfer::{Sending, Waited};
 use super::*;
 
-const PAGE: usize = 4096;
+const PAGE: usize = hal::mem::PAGE;
 const RING: u32 = 4096;
 /// Descriptors of the two endpoints; of their bypass handles 100 more, of windows 200 and 300 more.
 const LEFT: usize = 3;

@@ -22,7 +22,7 @@ pub const CHUNK: u64 = 4 << 20;
 /// Sizes of mappings that are tried, the largest first, before the range itself.
 const PIECES: [u64; 4] = [CHUNK, CHUNK >> 2, CHUNK >> 4, CHUNK >> 6];
 
-const PAGE: u64 = 4096;
+const PAGE: u64 = hal::mem::PAGE as u64;
 
 /// Most mappings of a cache.
 const MAX_ENTRIES: usize = 512;

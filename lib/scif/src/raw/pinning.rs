@@ -17,7 +17,7 @@ use zerocopy::FromBytes;
 
 use super::{Call, register, unregister};
 
-const PAGE: usize = 4096;
+const PAGE: usize = hal::mem::PAGE;
 const EPD: usize = 3;
 const SPACE: usize = 50;
 const FIXED: u32 = 4;

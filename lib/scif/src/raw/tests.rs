@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
 
-const PAGE: usize = 4096;
+const PAGE: usize = hal::mem::PAGE;
 const EPD: usize = 3;
 const PROVIDE: u64 = 80;
 const FIXED: u32 = 4;

@@ -15,7 +15,7 @@ use std::time::Instant;
 /// PCI vendor and device of ivshmem, as sysfs spells them.
 const IVSHMEM: [&str; 2] = ["0x1af4", "0x1110"];
 const WORD_BYTES: usize = size_of::<AtomicU64>();
-const PAGE_BYTES: usize = 4096;
+const PAGE_BYTES: usize = hal::mem::PAGE;
 /// The word the client writes, and the word the server writes: on pages of their own.
 const CLIENT_WORD: usize = 0;
 const SERVER_WORD: usize = PAGE_BYTES / WORD_BYTES;

@@ -15,7 +15,7 @@ use runtime::env;
 
 runtime::main!(main);
 
-const PAGE: usize = 4096;
+const PAGE: usize = hal::mem::PAGE;
 const FOUR_GIB: u64 = 1 << 32;
 
 fn main() -> i32 {

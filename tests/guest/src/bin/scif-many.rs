@@ -25,7 +25,7 @@ const CONNECTIONS: usize = 1000;
 const WINDOWS: usize = 10_000;
 
 /// Bytes of a window.
-const PAGE: usize = 4096;
+const PAGE: usize = hal::mem::PAGE;
 /// Pages of the memory that all windows show.
 const PAGES: usize = 16;
 

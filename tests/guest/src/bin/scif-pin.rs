@@ -27,7 +27,7 @@ use syscall::flag::CallFlags;
 
 runtime::main!(main);
 
-const PAGE: usize = 4096;
+const PAGE: usize = hal::mem::PAGE;
 const RW: Protection = Protection::all();
 /// Text file: one line for each object of pinned pages.
 const PINS: &str = "/scheme/scif/pins";

@@ -39,7 +39,7 @@ const USER: u32 = 1000;
 const PASSED: usize = 5;
 /// Bytes of windows.
 const WINDOW: usize = 8 * PAGE;
-const PAGE: usize = 4096;
+const PAGE: usize = hal::mem::PAGE;
 /// Accepted connections are numbered from 1; a stranger tries this number.
 const GUESSES: u64 = 64;
 

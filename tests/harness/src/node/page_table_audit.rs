@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-const PAGE: u64 = 4096;
+const PAGE: u64 = kernel_core::area::PAGE as u64;
 const ENTRIES: usize = 512;
 const HALF: usize = ENTRIES / 2;
 /// Top-level entries of the kernel: its map of physical memory, its stacks, its image.

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-const PAGE: usize = 4096;
+const PAGE: usize = kernel_core::area::PAGE;
 /// Bytes looked through at a time.
 const PIECE: usize = 1 << 20;
 

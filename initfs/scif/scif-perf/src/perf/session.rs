@@ -11,8 +11,7 @@ use super::{Context, Result, Settings};
 use crate::pattern;
 use crate::samples::Samples;
 
-/// Bytes of a page.
-pub const PAGE: usize = 4096;
+pub use hal::mem::PAGE;
 
 /// A connection with the server.
 pub struct Session<'a> {

@@ -23,7 +23,7 @@ const MESSAGE: u64 = 20_000;
 const MESSAGES: u64 = 40;
 /// Most pages of a window.
 const PAGES: u64 = 64;
-const PAGE: usize = 4096;
+const PAGE: usize = hal::mem::PAGE;
 /// Transfers or mappings in one session at most.
 const ROUNDS: u64 = 8;
 

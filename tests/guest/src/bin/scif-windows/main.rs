@@ -23,7 +23,7 @@ use scif::{Errno, Error, Initiator, Memory, Protection, RegisterOptions, RmaFlag
 
 runtime::main!(main);
 
-const PAGE: usize = 4096;
+const PAGE: usize = hal::mem::PAGE;
 /// Bytes of the memory on each side that the matrix uses.
 const BYTES: usize = 2 << 20;
 /// Bytes of the large transfer.
