@@ -31,6 +31,9 @@ static REGISTERS: Once<Registers> = Once::new();
 
 /// How long the firmware may take to give power management up, in waits of 10 ms.
 const ENABLE_WAITS: usize = 300;
+/// How long the machine may take to go off, in waits of 50 ms. Hardware is off at once; an emulator
+/// only notes the request, and goes on with the guest until a thread of its own gets a processor.
+const OFF_WAITS: usize = 100;
 const KEYBOARD_COMMAND: u16 = 0x64;
 const KEYBOARD_PULSE_RESET: u8 = 0xFE;
 const PCI_RESET: u16 = 0xCF9;
@@ -94,10 +97,14 @@ pub fn shutdown() -> ! {
     for (port, sleep_type) in registers.off.into_iter().flatten() {
         port::write16(port, sleep_word(port::read16(port), sleep_type));
     }
-    pit::wait_ms(50);
     match registers.off {
         [None, None] => log::error!("ACPI names no register to power off"),
-        _ => log::error!("power-off through ACPI had no effect"),
+        _ => {
+            for _ in 0..OFF_WAITS {
+                pit::wait_ms(50);
+            }
+            log::error!("power-off through ACPI had no effect");
+        }
     }
     log::error!("the machine is halted, turn it off");
     cpu::halt()
