@@ -70,12 +70,13 @@ fn series(name: &str, points: Points, dashed: bool) -> Series {
 /// All plots; one without results has no points.
 pub fn plots(samples: &Samples) -> Vec<Named> {
     let named = |file, plot| Named { file, plot };
-    vec![
+    let mut plots = vec![
         named("bandwidth", bandwidth(samples)),
         named("percentiles", percentiles(samples)),
         named("messages", messages(samples)),
-        named("growth", growth(samples)),
-    ]
+    ];
+    plots.extend(GROWTH.map(|what| named(what.file, growth(samples, &what))));
+    plots
 }
 
 fn bandwidth(samples: &Samples) -> Plot {
@@ -162,18 +163,56 @@ fn messages(samples: &Samples) -> Plot {
     }
 }
 
-/// Every curve, in yardsticks of its time, as a ratio to its own first point: flat is what it
-/// should be.
-fn growth(samples: &Samples) -> Plot {
-    let lines = [
-        ("round trip, idle connections", "idle_rtt"),
-        ("round trip, windows", "windows_rtt"),
-        ("RMA of 4 KiB, windows", "windows_rma"),
-        ("round trip, mapped pages", "pages_rtt"),
-        ("RMA of 4 KiB, mapped pages", "pages_rma"),
-        ("round trip, nodes", "nodes_rtt"),
-    ];
-    let lines = lines.map(|(name, test)| {
+/// A plot of what a cost is when there is more and more of something.
+struct Growth {
+    file: &'static str,
+    title: &'static str,
+    /// What there is more and more of.
+    of: &'static str,
+    scale: Scale,
+    /// Names of the curves, each with its test.
+    curves: &'static [(&'static str, &'static str)],
+}
+
+/// One plot for each thing that grows: a place on the axis of one means nothing for the others.
+const GROWTH: [Growth; 4] = [
+    Growth {
+        file: "growth-connections",
+        title: "Cost against idle connections, as a ratio to the fewest",
+        of: "number of idle connections",
+        scale: Scale::Log(10.0),
+        curves: &[("round trip", "idle_rtt")],
+    },
+    Growth {
+        file: "growth-windows",
+        title: "Cost against windows, as a ratio to the fewest",
+        of: "number of windows",
+        scale: Scale::Log(10.0),
+        curves: &[
+            ("round trip", "windows_rtt"),
+            ("RMA of 4 KiB", "windows_rma"),
+        ],
+    },
+    Growth {
+        file: "growth-pages",
+        title: "Cost against mapped pages, as a ratio to the fewest",
+        of: "number of mapped pages",
+        scale: Scale::Log(10.0),
+        curves: &[("round trip", "pages_rtt"), ("RMA of 4 KiB", "pages_rma")],
+    },
+    Growth {
+        file: "growth-nodes",
+        title: "Cost against nodes, as a ratio to the fewest",
+        of: "number of nodes",
+        scale: Scale::Linear,
+        curves: &[("round trip", "nodes_rtt")],
+    },
+];
+
+/// Each curve, in yardsticks of its time, as a ratio to its own first point: flat is what it should
+/// be.
+fn growth(samples: &Samples, what: &Growth) -> Plot {
+    let curve = |(name, test): &(&str, &str)| {
         let sizes = samples.series(test).into_iter().map(|(size, _)| size);
         let points: Points = sizes
             .filter_map(|size| {
@@ -184,12 +223,12 @@ fn growth(samples: &Samples) -> Plot {
         let first = points.first().map_or(1.0, |(_, first)| *first);
         let relative = points.into_iter().map(|(x, y)| (x, y / first));
         series(name, relative.collect(), false)
-    });
+    };
     Plot {
-        title: "Cost against what grows, as a ratio to the fewest",
+        title: what.title,
         x: Axis {
-            label: "number of connections, windows, pages or nodes",
-            scale: Scale::Log(10.0),
+            label: what.of,
+            scale: what.scale,
             format: count,
         },
         y: Axis {
@@ -197,7 +236,7 @@ fn growth(samples: &Samples) -> Plot {
             scale: Scale::Linear,
             format: plain,
         },
-        series: lines.into(),
+        series: what.curves.iter().map(curve).collect(),
     }
 }
 
@@ -216,6 +255,8 @@ mod tests {
             ("idle_rtt_yard", 1, "ns", 100.0),
             ("idle_rtt", 1000, "ns", 1540.0),
             ("idle_rtt_yard", 1000, "ns", 200.0),
+            ("nodes_rtt", 2, "ns", 300.0),
+            ("nodes_rtt_yard", 2, "ns", 100.0),
         ]);
         let plots = plots(&samples);
         let find = |file: &str| &plots.iter().find(|named| named.file == file).unwrap().plot;
@@ -234,14 +275,18 @@ mod tests {
         );
         assert!(points("bandwidth", "RMA, write").is_empty());
         assert_eq!(
-            points("growth", "round trip, idle connections"),
+            points("growth-connections", "round trip"),
             [(1.0, 1.0), (1000.0, 1.1)]
         );
         assert_eq!(
             points("percentiles", "message, polling, 64 B"),
             [(0.0, 700.0)]
         );
-        assert!(plots.iter().all(|named| named.plot.render().is_some()));
+        // What was not measured has no plot.
+        let shown = plots.iter().filter(|named| named.plot.render().is_some());
+        let shown: Vec<_> = shown.map(|named| named.file).collect();
+        let measured = ["bandwidth", "percentiles", "messages", "growth-connections"];
+        assert_eq!(shown, [&measured[..], &["growth-nodes"]].concat());
     }
 
     #[test]
