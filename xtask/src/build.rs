@@ -5,15 +5,15 @@
 use crate::config::{self, Image};
 use crate::elf;
 use crate::initfs::{self, Tree};
+use crate::progress::{self, Build};
 use crate::sdk;
 use crate::toolchain::{self, Target, Toolchain};
 use harness::base::packages::{self, Package};
-use harness::base::report::{Context, Failure, Result, Step};
+use harness::base::report::{Context, Result, Step};
 use harness::base::settings::{Purpose, Settings};
 use harness::base::workspace::{self, Place};
 use harness::node::image::{Additions, Contents};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// What the first build costs, for the person who waits for it.
 const FIRST_TIME: &str = "three on two free processors, and 1 GB below target/";
@@ -45,11 +45,19 @@ pub fn command(settings: &Settings) -> Result<()> {
 /// The Debian packages that building it takes.
 pub fn packages(contents: &Contents) -> Result<Vec<Package>> {
     let mut wanted = toolchain::packages();
-    let c_programs = workspace::root().join(config::image()?.test_c_programs);
-    if contents.tests.want(&sdk::programs(&c_programs)?, true) {
-        wanted.extend(sdk::PACKAGES);
-    }
+    wanted.extend(sdk::packages_for(&c_programs(contents, &config::image()?)?));
     Ok(wanted)
+}
+
+/// The C programs among the contents.
+fn c_programs(contents: &Contents, image: &Image) -> Result<Vec<sdk::Program>> {
+    let mut programs = sdk::programs(&workspace::root().join(&image.test_c_programs))?;
+    programs.retain(|program| {
+        contents
+            .tests
+            .want(std::slice::from_ref(&program.name), true)
+    });
+    Ok(programs)
 }
 
 /// Compiles what goes into an image, and reads it.
@@ -76,7 +84,12 @@ pub fn build(contents: &Contents) -> Result<Parts> {
     if !Place::Guest.path().exists() {
         eprintln!("    the first time this takes minutes: {FIRST_TIME}");
     }
-    let programs = [in_image.as_slice(), &others].concat();
+    let c_programs = c_programs(contents, &image)?;
+    let mut programs = [in_image.as_slice(), &others].concat();
+    if !c_programs.is_empty() {
+        // In the same call: most of what it takes is built for the others anyway.
+        programs.push(sdk::PACKAGE.to_string());
+    }
     compile(&toolchain, contents.purpose, &image, &programs)?;
     step.done();
 
@@ -88,12 +101,13 @@ pub fn build(contents: &Contents) -> Result<Parts> {
             tree.insert(&format!("bin/{binary}"), read_built(&path)?, 0o755)?;
         }
     }
-    let c_programs = workspace::root().join(&image.test_c_programs);
-    if contents.tests.want(&sdk::programs(&c_programs)?, true) {
+    if !c_programs.is_empty() {
+        let step = Step::start(format!("compiling {} C programs", c_programs.len()));
         for program in sdk::compile_all(&c_programs)? {
             let name = program.file_name().unwrap_or_default().to_string_lossy();
             tree.insert(&format!("bin/{name}"), read(&program)?, 0o755)?;
         }
+        step.done();
     }
     tree.insert("boot/kernel", read_built(&kernel)?, 0o644)?;
     for (inside, here) in &image.files {
@@ -157,32 +171,30 @@ fn compile(
     image: &Image,
     programs: &[String],
 ) -> Result<()> {
-    let mut kernel = toolchain.cargo("build", Target::Kernel, purpose);
-    // Two bars of progress would overwrite each other.
-    kernel.args(["--quiet", "--package", &image.kernel]);
-    let mut cargo = toolchain.cargo("build", Target::Program, purpose);
-    for package in programs {
-        cargo.args(["--package", package]);
-    }
-    cargo.args(image.common_features());
-    std::thread::scope(|scope| {
-        let kernel = scope.spawn(|| finish(&mut kernel, &image.kernel, Target::Kernel));
-        let programs = finish(&mut cargo, "programs", Target::Program);
-        let kernel = kernel.join().unwrap_or_else(|_| Err(Failure::silent(1)));
-        programs.and(kernel)
-    })
-}
-
-/// Runs a call of cargo to its end.
-fn finish(cargo: &mut Command, what: &str, target: Target) -> Result<()> {
-    let status = cargo.status().context(|| "start cargo".to_string())?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(Failure::from(format!(
-        "building {what} for {} failed; cargo's words are above",
-        target.triple()
-    )))
+    let kernel = || {
+        let mut cargo = toolchain.cargo("build", Target::Kernel, purpose);
+        cargo.args(["--package", &image.kernel]);
+        cargo
+    };
+    let programs = || {
+        let mut cargo = toolchain.cargo("build", Target::Program, purpose);
+        for package in programs {
+            cargo.args(["--package", package]);
+        }
+        cargo.args(image.common_features());
+        cargo
+    };
+    let build = |what: &str, target: Target| format!("{what} for {}", target.triple());
+    progress::run(&[
+        Build {
+            what: build("programs", Target::Program),
+            cargo: &programs,
+        },
+        Build {
+            what: build(&image.kernel, Target::Kernel),
+            cargo: &kernel,
+        },
+    ])
 }
 
 /// The file cargo makes of a binary target.

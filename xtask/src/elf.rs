@@ -38,15 +38,18 @@ fn bytes_at<const N: usize>(file: &[u8], offset: usize) -> Result<[u8; N]> {
         .ok_or_else(|| format!("the file ends before offset {offset:#x}: is it complete?").into())
 }
 
-fn u16_at(file: &[u8], offset: usize) -> Result<u16> {
+/// A number of the file.
+pub fn u16_at(file: &[u8], offset: usize) -> Result<u16> {
     Ok(u16::from_le_bytes(bytes_at(file, offset)?))
 }
 
-fn u32_at(file: &[u8], offset: usize) -> Result<u32> {
+/// A number of the file.
+pub fn u32_at(file: &[u8], offset: usize) -> Result<u32> {
     Ok(u32::from_le_bytes(bytes_at(file, offset)?))
 }
 
-fn u64_at(file: &[u8], offset: usize) -> Result<u64> {
+/// A number of the file.
+pub fn u64_at(file: &[u8], offset: usize) -> Result<u64> {
     Ok(u64::from_le_bytes(bytes_at(file, offset)?))
 }
 

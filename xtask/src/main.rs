@@ -24,6 +24,8 @@ mod config;
 mod elf;
 mod initfs;
 mod layers;
+mod object;
+mod progress;
 mod toolchain;
 
 use harness::base::report::Result;

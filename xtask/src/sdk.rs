@@ -7,6 +7,8 @@
 //! one of the others is needed. Nothing in the directory names a place of this machine, so it can
 //! be moved and given away.
 
+use crate::config;
+use crate::object;
 use crate::toolchain::{self, Target};
 use harness::base::packages::{self, Package};
 use harness::base::report::{Context, Failure, Result, Step};
@@ -14,14 +16,8 @@ use harness::base::settings::{Purpose, Settings};
 use harness::base::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What making it and compiling the tests' programs takes, besides the toolchain.
-pub const PACKAGES: &[Package] = &[
-    packages::ARCHIVER,
-    packages::C_COMPILER,
-    packages::CXX_COMPILER,
-    packages::CLANG,
-];
 /// The package whose static library it is, and the file cargo makes.
 pub const PACKAGE: &str = "libscif";
 const LIBRARY: &str = "liblibscif.a";
@@ -38,7 +34,17 @@ const COMPILER: &str = "lib/libscif/skiff-cc";
 
 /// The command.
 pub fn command(_settings: &Settings) -> Result<()> {
-    let sdk = make()?;
+    let mut wanted = toolchain::packages();
+    wanted.push(packages::ARCHIVER);
+    packages::ensure(&wanted)?;
+    let toolchain = toolchain::find()?;
+    let step = Step::start(format!("building the C libraries with {}", toolchain.name));
+    let mut cargo = toolchain.cargo("build", Target::Program, Purpose::Release);
+    cargo.args(["--quiet", "--package", PACKAGE]);
+    run(cargo.args(config::image()?.common_features()))?;
+    step.done();
+    let sdk = Place::Sdk.path();
+    lay_out(&sdk)?;
     println!("{}", workspace::display(&sdk));
     println!(
         "compile with: {} -o program program.c",
@@ -47,24 +53,14 @@ pub fn command(_settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Makes the SDK; returns its directory.
-pub fn make() -> Result<PathBuf> {
-    let mut wanted = toolchain::packages();
-    wanted.push(packages::ARCHIVER);
-    packages::ensure(&wanted)?;
-    let toolchain = toolchain::find()?;
-    let step = Step::start(format!("building the C libraries with {}", toolchain.name));
-    let mut cargo = toolchain.cargo("build", Target::Program, Purpose::Release);
-    run(cargo.args(["--quiet", "--package", PACKAGE]))?;
-    step.done();
-
+/// Lays the SDK out in a directory, from the library that cargo made last.
+fn lay_out(sdk: &Path) -> Result<()> {
     let library = Target::Program.place().path();
     let library = library
         .join(Target::Program.triple())
         .join("release")
         .join(LIBRARY);
-    let sdk = Place::Sdk.path();
-    let fresh = Place::NextSdk.path();
+    let fresh = sdk.with_extension("new");
     remove(&fresh)?;
     for part in ["include", "lib", "bin"] {
         make_dir(&fresh.join(part))?;
@@ -82,49 +78,99 @@ pub fn make() -> Result<PathBuf> {
         return Err(format!("the SDK would hold a path of this machine: {problem}").into());
     }
     // Programs that are being compiled meanwhile see the old one or the new one.
-    remove(&sdk)?;
-    std::fs::rename(&fresh, &sdk).context(|| format!("put {} in place", sdk.display()))?;
-    Ok(sdk)
+    remove(sdk)?;
+    std::fs::rename(&fresh, sdk).context(|| format!("put {} in place", sdk.display()))
 }
 
-/// Makes the SDK and compiles each C and C++ file of a directory with it, by either compiler;
-/// returns the programs.
-pub fn compile_all(directory: &Path) -> Result<Vec<PathBuf>> {
-    packages::ensure(PACKAGES)?;
-    let sdk = make()?;
+/// Compiles programs of C and C++ with an SDK of their own, side by side, from the library that
+/// cargo made last; returns their files.
+pub fn compile_all(programs: &[Program]) -> Result<Vec<PathBuf>> {
     let place = Place::Patterns.path();
     make_dir(&place)?;
-    let mut built = Vec::new();
-    for program in all_programs(directory)? {
-        let place = place.join(&program.name);
-        compile(
-            &sdk,
-            program.compiler,
-            program.language,
-            &program.source,
-            &place,
-        )?;
-        built.push(place);
+    let sdk = place.join("sdk");
+    lay_out(&sdk)?;
+    parallel(programs, |program| {
+        let file = place.join(&program.name);
+        compile(&sdk, program, &file)?;
+        Ok(file)
+    })
+}
+
+/// Does the same to all, on all processors; the results in their order, or the first failure.
+fn parallel<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else {
+                return done;
+            };
+            done.push((index, work(item)));
+        }
+    };
+    let mut done: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(take)).collect();
+        let threads = threads.into_iter();
+        // A thread that panicked has said why.
+        threads
+            .flat_map(|thread| thread.join().unwrap_or_default())
+            .collect()
+    });
+    if done.len() != items.len() {
+        return Err(Failure::silent(1));
     }
-    Ok(built)
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The names of the programs that a directory of C and C++ files makes.
-pub fn programs(directory: &Path) -> Result<Vec<String>> {
-    let programs = all_programs(directory)?.into_iter();
-    Ok(programs.map(|program| program.name).collect())
-}
-
-/// A program to be compiled.
-struct Program {
-    name: String,
+/// A program of C or C++.
+pub struct Program {
+    /// What it is called in the image.
+    pub name: String,
     source: PathBuf,
     language: Language,
     compiler: &'static str,
 }
 
-/// Each source by each compiler.
-fn all_programs(directory: &Path) -> Result<Vec<Program>> {
+impl Program {
+    /// The Debian package with its compiler.
+    fn package(&self) -> Package {
+        match (self.compiler, self.language) {
+            (CLANG, _) => packages::CLANG,
+            (_, Language::C) => packages::C_COMPILER,
+            (_, Language::CPlusPlus) => packages::CXX_COMPILER,
+        }
+    }
+}
+
+/// The Debian packages that compiling programs takes, besides the toolchain.
+pub fn packages_for(programs: &[Program]) -> Vec<Package> {
+    let mut wanted = Vec::new();
+    for package in programs.iter().map(Program::package) {
+        if !wanted.contains(&package) {
+            wanted.push(package);
+        }
+    }
+    // Clang's C++ has its headers from there.
+    if programs
+        .iter()
+        .any(|program| program.language == Language::CPlusPlus)
+    {
+        wanted.push(packages::CXX_COMPILER);
+    }
+    if !programs.is_empty() {
+        wanted.push(packages::ARCHIVER);
+    }
+    wanted
+}
+
+/// The programs of a directory: each source by each compiler.
+pub fn programs(directory: &Path) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for source in entries(directory)? {
         let Some(language) = source.extension().and_then(Language::of) else {
@@ -144,7 +190,8 @@ fn all_programs(directory: &Path) -> Result<Vec<Program>> {
 }
 
 /// The compilers of the tests, and what the names of their programs end in.
-const COMPILERS: [(&str, &str); 2] = [("gcc", ""), ("clang", "-clang")];
+const COMPILERS: [(&str, &str); 2] = [("gcc", ""), (CLANG, "-clang")];
+const CLANG: &str = "clang";
 
 /// What a source is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,20 +219,14 @@ impl Language {
 }
 
 /// Compiles one program; the messages of the compiler, warnings included, are errors.
-fn compile(
-    sdk: &Path,
-    compiler: &str,
-    language: Language,
-    source: &Path,
-    program: &Path,
-) -> Result<()> {
+fn compile(sdk: &Path, program: &Program, file: &Path) -> Result<()> {
     let mut command = Command::new(sdk.join("bin/skiff-cc"));
     command
-        .env("SKIFF_CC", compiler)
-        .arg(language.standard())
+        .env("SKIFF_CC", program.compiler)
+        .arg(program.language.standard())
         .args(["-O2", "-Wall", "-Wextra", "-Werror", "-s", "-o"])
-        .arg(program)
-        .arg(source);
+        .arg(file)
+        .arg(&program.source);
     run(&mut command)
 }
 
@@ -277,51 +318,38 @@ fn hide_doubles(objects: &[PathBuf]) -> Result<()> {
         .iter()
         .partition(|object| crate_of(object) == C_LIBRARY);
     let mut names = String::new();
-    for object in ours {
-        names += &defined(object)?;
+    for path in ours {
+        for name in object::defined(&read(path)?)? {
+            names += &name;
+            names += "\n";
+        }
     }
     for object in others {
         if crate_of(object) == BUILTINS {
-            change_symbols(object, "--localize-symbols=", &names)?;
+            localize(object, &names)?;
         }
     }
     Ok(())
 }
 
-/// Makes weak what an object defines, and only that: a reference that is weak makes no linker look
-/// into an archive.
-fn weaken(object: &Path) -> Result<()> {
-    change_symbols(object, "--weaken-symbols=", &defined(object)?)
-}
-
-/// The names an object defines for others, a line each.
-fn defined(object: &Path) -> Result<String> {
-    let listed = Command::new("nm")
-        .args(["--extern-only", "--defined-only", "--format=posix"])
-        .arg(object)
-        .output()
-        .context(|| "start nm".to_string())?;
-    Ok(first_words(&String::from_utf8_lossy(&listed.stdout)))
-}
-
-/// Does to the symbols of an object what an option of `objcopy` does to a list of names.
-fn change_symbols(object: &Path, option: &str, names: &str) -> Result<()> {
-    if names.is_empty() {
-        return Ok(());
-    }
+/// Makes names of an object, a line each, invisible to others.
+fn localize(object: &Path, names: &str) -> Result<()> {
     let list = object.with_extension("names");
     std::fs::write(&list, names).context(|| format!("write {}", list.display()))?;
-    let mut option = std::ffi::OsString::from(option);
+    let mut option = std::ffi::OsString::from("--localize-symbols=");
     option.push(&list);
     run(Command::new("objcopy").arg(option).arg(object))
 }
 
-/// The first word of each line, a line each.
-fn first_words(text: &str) -> String {
-    let words = text.lines().filter_map(|line| line.split(' ').next());
-    words
-        .filter(|word| !word.is_empty())
-        .fold(String::new(), |all, word| all + word + "\n")
+/// Makes what an object defines weak.
+fn weaken(path: &Path) -> Result<()> {
+    let mut object = read(path)?;
+    object::weaken(&mut object)?;
+    std::fs::write(path, object).context(|| format!("write {}", path.display()))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).context(|| format!("read {}", path.display()))
 }
 
 /// Makes an archive with an index, the same bytes for the same objects.
@@ -371,14 +399,6 @@ mod tests {
         assert_eq!(of("a.c"), Some(Language::C));
         assert_eq!(of("a.cc"), Some(Language::CPlusPlus));
         assert_eq!((of("a.h"), of("a.sh"), of("c")), (None, None, None));
-    }
-
-    #[test]
-    fn names_are_the_first_words_of_a_listing() {
-        assert_eq!(
-            first_words("scif_open T 0 1f\n\nmain T 0\n"),
-            "scif_open\nmain\n"
-        );
     }
 
     #[test]

@@ -44,9 +44,14 @@ pub enum TestPrograms {
     All,
     /// Those in Rust, among them the benchmarks' own.
     Rust,
-    /// Of each package one of whose programs is among these words, all; and so of those in C. A
-    /// word that ends in a dash, as of `pattern-$name`, stands for all that begin so.
-    Named(BTreeSet<String>),
+    /// Of each package one of whose programs scripts name, all; and so of those in C.
+    Named {
+        /// The words of the scripts.
+        words: BTreeSet<String>,
+        /// Words that stand for all that begin so: behind them a script goes on with a variable,
+        /// as in `pattern-$name`.
+        beginnings: BTreeSet<String>,
+    },
 }
 
 impl TestPrograms {
@@ -55,13 +60,12 @@ impl TestPrograms {
         match self {
             Self::All => true,
             Self::Rust => !in_c,
-            Self::Named(words) => {
-                // `pattern-$name` begins with the word `pattern-`.
-                let is_beginning = |word: &String| word.ends_with('-') && !word.starts_with('-');
-                let means = |word: &String, program: &String| {
-                    word == program || is_beginning(word) && program.starts_with(word)
+            Self::Named { words, beginnings } => {
+                let begins = |program: &String| {
+                    let mut beginnings = beginnings.iter();
+                    beginnings.any(|beginning| program.starts_with(beginning))
                 };
-                let is_named = |program| words.iter().any(|word| means(word, program));
+                let is_named = |program: &String| words.contains(program) || begins(program);
                 programs.iter().any(is_named)
             }
         }
@@ -93,11 +97,25 @@ impl Contents {
     /// What a user gets, and the test programs whose names are words of these scripts.
     pub fn named_in<'a>(purpose: Purpose, scripts: impl IntoIterator<Item = &'a str>) -> Self {
         let in_name = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
-        let words = |script: &'a str| script.split(move |letter| !in_name(letter));
-        let words = scripts.into_iter().flat_map(words).map(str::to_string);
+        let (mut words, mut beginnings) = (BTreeSet::new(), BTreeSet::new());
+        for script in scripts {
+            for piece in script.split_inclusive(|letter| !in_name(letter)) {
+                let word = piece.trim_end_matches(|letter| !in_name(letter));
+                let goes_on = piece.ends_with('$') || word.ends_with('-');
+                match word {
+                    "" => {}
+                    word if goes_on && !word.starts_with('-') => {
+                        beginnings.insert(word.to_string());
+                    }
+                    word => {
+                        words.insert(word.to_string());
+                    }
+                }
+            }
+        }
         Self {
             purpose,
-            tests: TestPrograms::Named(words.collect()),
+            tests: TestPrograms::Named { words, beginnings },
         }
     }
 }
@@ -190,6 +208,9 @@ mod tests {
         let begun = Contents::named_in(Purpose::Edit, [begun]).tests;
         assert!(begun.want(&["pattern-windows".to_string()], true));
         assert!(!begun.want(&["pat".to_string(), "--flag-x".to_string()], true));
+        let by = Contents::named_in(Purpose::Edit, ["interpose$compiler; other \"$x\""]).tests;
+        assert!(by.want(&["interpose-clang".to_string()], true));
+        assert!(!by.want(&["others".to_string()], true));
         let product = Contents::product(Purpose::Release).tests;
         assert!(!product.want(&["scif-kills".to_string()], false));
         assert!(TestPrograms::All.want(&[], true) && !TestPrograms::Rust.want(&[], true));
