@@ -15,7 +15,6 @@ use harness::base::config::{self, Suite, Tests};
 use harness::base::packages::{self, Package};
 use harness::base::report::{Context, Failure, Result};
 use harness::base::settings::{Purpose, Settings};
-use harness::base::workspace::Place;
 use harness::command::demo;
 use harness::node::image::{Contents, Image, prepare};
 use harness::suite::suites::{self, Show, is_summary};
@@ -186,17 +185,6 @@ fn host_cargo(subcommand: &str) -> Command {
     command
 }
 
-/// Cargo for the libraries of the image's programs. Two of their dependencies (redox-scheme, acpi)
-/// use unstable language features, which the user's compiler accepts when told so; in a target
-/// directory of its own, because telling so changes what it makes of all other crates.
-fn library_cargo(subcommand: &str) -> Command {
-    let mut command = host_cargo(subcommand);
-    command
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_TARGET_DIR", Place::Libraries.path());
-    command
-}
-
 /// The packages that everything here takes.
 pub fn packages_wanted() -> Vec<Package> {
     let mut wanted = packages::all();
@@ -245,14 +233,14 @@ fn lint_host(tests: &Tests) -> Result<()> {
     ensure_component("clippy", "clippy", packages::LINTER)?;
     quietly(host_cargo("clippy").args(["--all-targets", "--quiet", "--", "-D", "warnings"]))?;
     // Not with --tests: that selects the programs too, which only build for the image.
-    let mut libraries = library_cargo("clippy");
+    let mut libraries = host_cargo("clippy");
     libraries.args(["--lib", "--quiet"]);
     for package in &tests.host_libraries {
         libraries.args(["--package", package]);
     }
     quietly(libraries.args(["--", "-D", "warnings"]))?;
     // Nothing is linked here: no need for libFuzzer, which the build of its crate would compile.
-    let mut targets = library_cargo("clippy");
+    let mut targets = host_cargo("clippy");
     targets
         .args(["--bins", "--quiet"])
         .args([
@@ -269,7 +257,7 @@ fn test_host(tests: &Tests) -> Result<()> {
     quietly(host_cargo("test").arg("--quiet"))?;
     // The examples in the documentation too: some show what must not compile.
     for kind in ["--lib", "--doc"] {
-        let mut libraries = library_cargo("test");
+        let mut libraries = host_cargo("test");
         libraries.args([kind, "--quiet"]);
         for package in &tests.host_libraries {
             libraries.args(["--package", package]);

@@ -34,15 +34,11 @@ pub enum Place {
     Guest,
     /// Build of the kernel, in the directory of the programs.
     GuestKernel,
-    /// Build of the image's libraries for their tests on this machine.
-    Libraries,
     /// Check of the programs with `std`.
     Redox,
     /// The SDK for C programs.
     Sdk,
-    /// The next SDK, while it is made.
-    NextSdk,
-    /// C programs of the tests.
+    /// C programs of the tests, and their SDK.
     Patterns,
     /// Build of the fuzz targets, and inputs that were found.
     Fuzz,
@@ -65,10 +61,8 @@ impl Place {
                 None => "guest",
             },
             Self::GuestKernel => return Self::Guest.path().join("kernel"),
-            Self::Libraries => "libraries",
             Self::Redox => "redox",
             Self::Sdk => "sdk",
-            Self::NextSdk => "sdk.new",
             Self::Patterns => "patterns",
             Self::Fuzz => "fuzz",
             Self::Bench => "bench",
