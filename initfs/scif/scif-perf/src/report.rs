@@ -4,8 +4,9 @@
 //! {"test":"rma_read","size":1048576,"unit":"bytes_per_s","n":40,"min":…,"p50":…,"p90":…,
 //!  "p99":…,"max":…,"repetitions":[…]}
 //! ```
-//! (in one line). `n` is the number of samples, `repetitions` the median of each repetition. More
-//! keys may follow `size`, each with a string or a number.
+//! (in one line). `n` is the number of samples, `repetitions` the median of each repetition. 90 of
+//! 100 samples are at least as good as `p90`, and 99 of 100 as `p99`: times at most that long, rates
+//! at least that high. More keys may follow `size`, each with a string or a number.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -32,6 +33,11 @@ impl Unit {
             Self::BytesPerSecond => "bytes_per_s",
             Self::PerSecond => "per_s",
         }
+    }
+
+    /// Whether the greatest value is the best.
+    fn more_is_better(self) -> bool {
+        !matches!(self, Self::Nanoseconds)
     }
 
     /// The unit of the table and what a value has to be divided by for it.
@@ -68,7 +74,10 @@ pub const TABLE_HEAD: &str =
 
 impl Line {
     /// A result of `test` (a word) with `size` bytes, or whatever the test counts.
-    pub fn new(test: &str, size: u64, unit: Unit, summary: Summary) -> Self {
+    pub fn new(test: &str, size: u64, unit: Unit, mut summary: Summary) -> Self {
+        if unit.more_is_better() {
+            (summary.p90, summary.p99) = (summary.p10, summary.p1);
+        }
         Self {
             test: test.into(),
             size,
@@ -122,6 +131,7 @@ impl Line {
             p99,
             max,
             repetitions,
+            ..
         } = &self.summary;
         write!(out, ",\"unit\":\"{}\",\"n\":{count}", self.unit.name())?;
         write!(out, ",\"min\":{min:.1},\"p50\":{p50:.1},\"p90\":{p90:.1}")?;
@@ -208,7 +218,7 @@ mod tests {
         assert_eq!(
             line.json(),
             "{\"test\":\"rma_read\",\"size\":4096,\"routine\":\"words\",\"pairs\":2,\
-             \"unit\":\"bytes_per_s\",\"n\":3,\"min\":1.0,\"p50\":2.0,\"p90\":4.0,\"p99\":4.0,\
+             \"unit\":\"bytes_per_s\",\"n\":3,\"min\":1.0,\"p50\":2.0,\"p90\":1.0,\"p99\":1.0,\
              \"max\":4.0,\"repetitions\":[1.0,4.0]}"
         );
     }

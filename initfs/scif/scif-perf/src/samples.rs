@@ -17,6 +17,10 @@ pub struct Summary {
     pub count: usize,
     /// The least.
     pub min: f64,
+    /// 1 of 100 is at most this.
+    pub p1: f64,
+    /// 10 of 100 are at most this.
+    pub p10: f64,
     /// The median.
     pub p50: f64,
     /// 90 of 100 are at most this.
@@ -51,6 +55,8 @@ impl Samples {
         Some(Summary {
             count: all.len(),
             min: *all.first()?,
+            p1: percentile(all, 1)?,
+            p10: percentile(all, 10)?,
             p50: percentile(all, 50)?,
             p90: percentile(all, 90)?,
             p99: percentile(all, 99)?,
