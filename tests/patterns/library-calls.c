@@ -14,9 +14,12 @@
 #include <linux/errno.h>
 #include <linux/types.h>
 #include <locale.h>
+#include <pthread.h>
 #include <pwd.h>
 #include <sched.h>
 #include <scif.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -204,6 +207,69 @@ static void clocks(void) {
     CHECK(timespec_get(&start, 0) == 0);
 }
 
+/* Hundredths of a second that the threads of this process have run, by the kernel's list. */
+static long listed(void) {
+    char line[256];
+    long sum = 0;
+    FILE *list = fopen("/scheme/sys/context", "r");
+    while (list && fgets(line, sizeof line, list)) {
+        long pid, hours, minutes, seconds, hundredths;
+        if (sscanf(line, "%ld %*s %*s %*s %*s %*s %ld:%ld:%ld.%ld", &pid, &hours, &minutes, &seconds,
+                   &hundredths) == 5 && pid == getpid())
+            sum += ((hours * 60 + minutes) * 60 + seconds) * 100 + hundredths;
+    }
+    CHECK(list && fclose(list) == 0);
+    return sum;
+}
+
+static void *compute(void *argument) {
+    clock_t end = *(clock_t *)argument + CLOCKS_PER_SEC / 4;
+    clock_t last = 0;
+    while (last < end) {
+        clock_t now = clock();
+        CHECK(now >= last);
+        last = now;
+    }
+    return NULL;
+}
+
+static double seconds(clockid_t clock) {
+    struct timespec now = { 0, 0 };
+    CHECK(clock_gettime(clock, &now) == 0);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* The clock of the process stands while it sleeps, and counts threads that have ended. */
+static void own_time(void) {
+    int stood = 0;
+    for (int i = 0; i < 50 && !stood; i++) {
+        double wall = seconds(CLOCK_MONOTONIC), own = seconds(CLOCK_PROCESS_CPUTIME_ID);
+        usleep(50000);
+        own = seconds(CLOCK_PROCESS_CPUTIME_ID) - own;
+        stood = own < 0.5 * (seconds(CLOCK_MONOTONIC) - wall);
+    }
+    CHECK(stood);
+    clock_t start = clock();
+    pthread_t thread;
+    long before = listed();
+    CHECK(pthread_create(&thread, NULL, compute, &start) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(clock() >= start + CLOCKS_PER_SEC / 4);
+    /* Each thread's hundredths are rounded down. */
+    CHECK(listed() >= before + 23);
+    struct rusage used;
+    CHECK(getrusage(RUSAGE_SELF, &used) == 0);
+    CHECK((double)used.ru_utime.tv_sec + 1e-6 * (double)used.ru_utime.tv_usec <=
+          seconds(CLOCK_PROCESS_CPUTIME_ID));
+    struct timespec step = { 1, 0 };
+    CHECK(clock_getres(CLOCK_PROCESS_CPUTIME_ID, &step) == 0 && step.tv_nsec == 10000000);
+    CHECK(clock_getres(CLOCK_MONOTONIC, &step) == 0 && step.tv_sec == 0 && step.tv_nsec == 1);
+    FAILS(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &step), EINVAL);
+    FAILS(clock_getres(CLOCK_THREAD_CPUTIME_ID, &step), EINVAL);
+    FAILS(clock_gettime(99, &step), EINVAL);
+    CHECK(clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, 0, &step, NULL) == ENOTSUP);
+    CHECK(sysconf(_SC_CPUTIME) == _POSIX_CPUTIME && sysconf(_SC_THREAD_CPUTIME) == -1);
+}
+
 static void numbers(void) {
     unsigned short seed[3] = { 0x330e, 1, 0 }, *former;
     srand48(1);
@@ -264,6 +330,13 @@ static void messages(const char *program) {
 }
 
 static int message_of(const char *what) {
+    char *variables[] = { "STATUS=9", NULL };
+    if (!strcmp(what, "execl"))
+        execl("/scheme/initfs/bin/sh", "sh", "-c", "exit 7", NULL);
+    if (!strcmp(what, "execlp"))
+        execlp("sh", "sh", "-c", "exit 8", NULL);
+    if (!strcmp(what, "execle"))
+        execle("/scheme/initfs/bin/sh", "sh", "-c", "exit $STATUS", NULL, variables);
     errno = ENOENT;
     if (!strcmp(what, "err"))
         err(3, "opening %d", 7);
@@ -272,6 +345,59 @@ static int message_of(const char *what) {
     error(0, EACCES, "twice");
     error(5, 0, "end");
     return 0;
+}
+
+static int started(const char *program, char **arguments, posix_spawn_file_actions_t *actions,
+                   posix_spawnattr_t *attributes) {
+    pid_t process;
+    int status = 0, result = posix_spawnp(&process, program, actions, attributes, arguments, NULL);
+    if (result == 0)
+        CHECK(waitpid(process, &status, 0) == process && WIFEXITED(status));
+    return result ? -result : WEXITSTATUS(status);
+}
+
+static void programs(char *program) {
+    char text[256], wanted[256];
+    CHECK(child(program, "execl", text, sizeof text) == 7);
+    CHECK(child(program, "execlp", text, sizeof text) == 8);
+    CHECK(child(program, "execle", text, sizeof text) == 9);
+    FAILS(execl("/scheme/initfs/bin/no-such-program", "none", NULL), ENOENT);
+    FAILS(fork(), ENOSYS);
+    FAILS(vfork(), ENOSYS);
+
+    char *arguments[] = { program, "errx", NULL }, path[] = "/tmp/output-XXXXXX";
+    int fd = mkstemp(path), opened;
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    short flags = 77;
+    sigset_t all;
+    CHECK(sigfillset(&all) == 0 && posix_spawnattr_init(&attributes) == 0);
+    CHECK(posix_spawnattr_setsigmask(&attributes, &all) == 0);
+    CHECK(posix_spawnattr_getflags(&attributes, &flags) == 0 && flags == 0);
+    CHECK(posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_USEVFORK) == 0);
+    CHECK(posix_spawn_file_actions_init(&actions) == 0);
+    CHECK(posix_spawn_file_actions_addopen(&actions, -1, path, O_WRONLY, 0) == EBADF);
+    CHECK(posix_spawn_file_actions_addopen(&actions, 1, path, O_WRONLY | O_TRUNC, 0) == 0);
+    CHECK(posix_spawn_file_actions_adddup2(&actions, 1, 2) == 0);
+    CHECK(posix_spawn_file_actions_addclose(&actions, 1) == 0);
+    opened = dup(fd);
+    CHECK(opened > fd && close(opened) == 0);
+    CHECK(started(program, arguments, &actions, &attributes) == 4);
+    /* What was opened for the program is closed here. */
+    CHECK(dup(fd) == opened && close(opened) == 0);
+    ssize_t count = pread(fd, text, sizeof text - 1, 0);
+    text[count > 0 ? count : 0] = 0;
+    snprintf(wanted, sizeof wanted, "%s: no error\n",
+             strrchr(program, '/') ? strrchr(program, '/') + 1 : program);
+    CHECK(!strcmp(text, wanted));
+    CHECK(posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP) == 0);
+    CHECK(started(program, arguments, &actions, &attributes) == -ENOTSUP);
+    CHECK(posix_spawnattr_destroy(&attributes) == 0);
+    CHECK(posix_spawn_file_actions_addopen(&actions, 3, "/tmp/no-such-file", O_RDONLY, 0) == 0);
+    CHECK(started(program, arguments, &actions, NULL) == -ENOENT);
+    CHECK(posix_spawn_file_actions_destroy(&actions) == 0 && close(fd) == 0 && unlink(path) == 0);
+    arguments[0] = "no-such-program";
+    CHECK(started("no-such-program", arguments, NULL, NULL) == -ENOENT);
 }
 
 static void absent(void) {
@@ -296,8 +422,10 @@ int main(int count, char **arguments) {
     processors();
     usage();
     clocks();
+    own_time();
     numbers();
     messages(arguments[0]);
+    programs(arguments[0]);
     absent();
     return finish("calls");
 }

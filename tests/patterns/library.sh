@@ -3,14 +3,14 @@
 
 failed=0
 for compiler in '' -clang; do
-    for part in math calls strings threads wide; do
+    for part in math generic calls strings threads wide; do
         library-$part$compiler || failed=1
     done
     interpose$compiler || failed=1
     user-header$compiler || failed=1
     plusplus$compiler || failed=1
 done
-for program in messages connections windows ioctl posted limits; do
+for program in messages connections windows lengths ioctl posted limits; do
     pattern-$program-clang || failed=1
 done
 exit "$failed"

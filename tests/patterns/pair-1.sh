@@ -1,5 +1,5 @@
 # The usage patterns between two nodes: the serving sides.
 
-for program in messages connections windows pinning ioctl posted; do
+for program in messages connections windows pinning lengths ioctl posted; do
     pattern-$program serve || exit
 done

@@ -41,6 +41,7 @@
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <syslog.h>
+#include <tgmath.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>

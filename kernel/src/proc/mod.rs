@@ -275,9 +275,22 @@ pub fn is_alive(context: &Context) -> bool {
     CONTEXTS.lock().contains_key(&context.id)
 }
 
-/// Takes a context that ends out of the list of all contexts.
+/// Takes a context that ends out of the list of all contexts, and leaves its time to its process.
 pub fn forget(context: &Context) {
     CONTEXTS.lock().remove(&context.id);
+    bequeath_run_time(context);
+}
+
+/// Leaves the time that a context has run to another one of its process: the time of a process is
+/// the sum over its contexts.
+fn bequeath_run_time(context: &Context) {
+    let pid_of = |context: &Context| data(context).lock().identity.pid;
+    let pid = pid_of(context);
+    let is_heir = |other: &ContextRef| pid != 0 && pid_of(other) == pid;
+    if let Some(heir) = contexts().into_iter().find(is_heir) {
+        sched::charge_all();
+        heir.inherit_run_time(context);
+    }
 }
 
 /// An unhandled exception in user mode, after the report was printed and before the context

@@ -269,13 +269,18 @@ impl Context {
         self.with_machine(|machine| machine.set_float_state(state));
     }
 
-    /// Nanoseconds this context has run (up to its last turn).
+    /// Nanoseconds this context has run, as of the last [`super::charge_all`] or turn.
     pub fn run_time(&self) -> u64 {
         self.run_time.load(Ordering::Relaxed)
     }
 
     pub(super) fn add_run_time(&self, ns: u64) {
         self.run_time.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// Adds what another context of the same process has run, which ends.
+    pub fn inherit_run_time(&self, ended: &Context) {
+        self.add_run_time(ended.run_time());
     }
 
     /// Makes address space and bases those of this context, on this processor; what is left is to

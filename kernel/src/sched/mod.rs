@@ -67,6 +67,14 @@ fn here() -> &'static Mutex<Cpu> {
     &CPUS[cpu::index()]
 }
 
+/// Counts what all running contexts have run until now.
+pub fn charge_all() {
+    let now = time::now_ns();
+    for cpu in &CPUS {
+        cpu.lock().charge(now);
+    }
+}
+
 fn set_reschedule(reschedule: bool) {
     RESCHEDULE[cpu::index()].store(reschedule, Ordering::Relaxed);
 }

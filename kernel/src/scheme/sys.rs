@@ -336,6 +336,7 @@ fn contexts() -> String {
         "PAGES",
         "OWN"
     );
+    sched::charge_all();
     // The threads of a process share a space, whose tables are walked once.
     let mut counted = BTreeMap::new();
     for (identity, context) in by_pid() {

@@ -1,4 +1,4 @@
-/* Descriptors, files, ids. There is no fork: posix_spawn (spawn.h) starts programs. */
+/* Descriptors, files, ids. posix_spawn (spawn.h) starts programs: fork and vfork fail (ENOSYS). */
 #ifndef _UNISTD_H
 #define _UNISTD_H
 #include <sys/types.h>
@@ -19,6 +19,8 @@
 #define R_OK 4
 
 #define _POSIX_VERSION 200809L
+#define _POSIX_CPUTIME 200809L
+#define _POSIX_THREAD_CPUTIME (-1)
 #define _SC_OPEN_MAX 4
 #define _SC_CLK_TCK 2
 #define _SC_PAGESIZE 30
@@ -26,6 +28,8 @@
 #define _SC_IOV_MAX 60
 #define _SC_NPROCESSORS_CONF 83
 #define _SC_NPROCESSORS_ONLN 84
+#define _SC_CPUTIME 138
+#define _SC_THREAD_CPUTIME 139
 
 __BEGIN_DECLS
 extern char **environ;
@@ -60,6 +64,11 @@ gid_t getgid(void);
 gid_t getegid(void);
 int setuid(uid_t user);
 int setgid(gid_t group);
+pid_t fork(void);
+pid_t vfork(void);
+int execl(const char *program, const char *first, ...);
+int execle(const char *program, const char *first, ...);
+int execlp(const char *program, const char *first, ...);
 int execv(const char *program, char *const arguments[]);
 int execve(const char *program, char *const arguments[], char *const variables[]);
 int execvp(const char *program, char *const arguments[]);

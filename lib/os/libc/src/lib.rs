@@ -69,6 +69,8 @@ mod pthread;
 #[cfg(target_os = "redox")]
 mod signal;
 #[cfg(target_os = "redox")]
+mod spawn;
+#[cfg(target_os = "redox")]
 mod start;
 #[cfg(target_os = "redox")]
 mod stdio;

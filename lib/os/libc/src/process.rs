@@ -1,16 +1,15 @@
 //! Ends and starts of programs, ids, and what the system tells about itself.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_int, c_long, c_uint};
 
-use runtime::process::{self as system, Command, Stdio};
+use runtime::process as system;
 use runtime::{Error, Result, state};
-use syscall::error::{EINVAL, ENOENT};
+use syscall::error::{EINVAL, ENOSYS};
 
 use crate::sync::Shared;
-use crate::{descriptor, environment, errno, signal, stream, strings};
+use crate::{environment, errno, signal, spawn, stream, strings};
 
 type Handler = extern "C" fn();
 
@@ -168,242 +167,16 @@ unsafe extern "C" fn wait(status: *mut c_int) -> c_int {
     unsafe { waitpid(-1, status, 0) }
 }
 
-/// What `posix_spawn` does to the new program's descriptors.
-enum Action {
-    Duplicate { from: c_int, to: c_int },
-    Close { number: c_int },
-}
-
-/// `posix_spawn_file_actions_t`: a pointer to the actions, null when there are none.
-#[repr(C)]
-struct Actions {
-    list: *mut Vec<Action>,
+/// A process cannot be doubled: `docs/c.md` says what would be missing in the child. Programs are
+/// started by `posix_spawn`.
+#[unsafe(no_mangle)]
+extern "C" fn fork() -> c_int {
+    errno::fail(ENOSYS)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn_file_actions_init(actions: *mut Actions) -> c_int {
-    let list = Box::into_raw(Box::default());
-    // SAFETY: the caller's place for the structure.
-    unsafe { actions.write(Actions { list }) };
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn_file_actions_destroy(actions: *mut Actions) -> c_int {
-    // SAFETY: initialised by the function above and given up.
-    drop(unsafe { Box::from_raw((*actions).list) });
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn_file_actions_adddup2(
-    actions: *mut Actions,
-    from: c_int,
-    to: c_int,
-) -> c_int {
-    // SAFETY: initialised before.
-    unsafe { (*(*actions).list).push(Action::Duplicate { from, to }) };
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn_file_actions_addclose(
-    actions: *mut Actions,
-    number: c_int,
-) -> c_int {
-    // SAFETY: initialised before.
-    unsafe { (*(*actions).list).push(Action::Close { number }) };
-    0
-}
-
-/// The strings of a vector that ends with a null pointer.
-///
-/// # Safety
-/// It is such a vector, or null.
-unsafe fn texts(vector: *const *mut c_char) -> Vec<String> {
-    let mut texts = Vec::new();
-    let mut next = vector;
-    // SAFETY: the caller's promise.
-    unsafe {
-        while !next.is_null() && !(*next).is_null() {
-            texts.push(String::from_utf8_lossy(strings::bytes(*next)).into_owned());
-            next = next.add(1);
-        }
-    }
-    texts
-}
-
-/// A command with the arguments, variables and descriptors of C's rules.
-fn command(
-    program: &str,
-    arguments: &[String],
-    variables: Vec<(String, String)>,
-    actions: &[Action],
-) -> Command {
-    let mut command = Command::new(program);
-    command.args(arguments.iter().skip(1));
-    command.env_clear();
-    for (name, value) in variables {
-        command.env(name, value);
-    }
-    // Number in the new program and number here.
-    let mut numbers: Vec<(usize, usize)> = descriptor::inherited()
-        .into_iter()
-        .map(|number| (number, number))
-        .collect();
-    for action in actions {
-        match *action {
-            Action::Duplicate { from, to } => {
-                let (from, to) = (from as usize, to as usize);
-                let source = numbers.iter().find(|(number, _)| *number == from);
-                let source = source.map_or(from, |(_, source)| *source);
-                numbers.retain(|(number, _)| *number != to);
-                numbers.push((to, source));
-            }
-            Action::Close { number } => numbers.retain(|(known, _)| *known != number as usize),
-        }
-    }
-    let stream = |wanted: usize| {
-        let found = numbers.iter().find(|(number, _)| *number == wanted);
-        found.map_or(Stdio::Closed, |(_, source)| Stdio::Fd(*source))
-    };
-    command.stdin(stream(0)).stdout(stream(1)).stderr(stream(2));
-    for (number, source) in numbers.iter().filter(|(number, _)| *number > 2) {
-        command.fd(*number, *source);
-    }
-    command
-}
-
-fn split(entries: Vec<String>) -> Vec<(String, String)> {
-    let pair = |entry: &String| {
-        let (name, value) = entry.split_once('=')?;
-        Some((String::from(name), String::from(value)))
-    };
-    entries.iter().filter_map(pair).collect()
-}
-
-/// Starts a program. Attributes must be null: there is nothing they could set.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawnp(
-    process: *mut c_int,
-    program: *const c_char,
-    actions: *const Actions,
-    attributes: *const core::ffi::c_void,
-    arguments: *const *mut c_char,
-    variables: *const *mut c_char,
-) -> c_int {
-    if program.is_null() || !attributes.is_null() {
-        return EINVAL;
-    }
-    // SAFETY: the caller's string, vectors and initialised actions.
-    let (program, arguments, variables, actions) = unsafe {
-        let variables = match variables.is_null() {
-            true => environment::variables(),
-            false => split(texts(variables)),
-        };
-        let actions = if actions.is_null() {
-            &[]
-        } else {
-            (*(*actions).list).as_slice()
-        };
-        let program = String::from_utf8_lossy(strings::bytes(program));
-        (program, texts(arguments), variables, actions)
-    };
-    stream::flush_all();
-    let mut tries = 0;
-    loop {
-        let spawned = command(&program, &arguments, variables.clone(), actions).spawn();
-        match spawned {
-            Ok(child) => {
-                if !process.is_null() {
-                    // SAFETY: the caller's place for a number.
-                    unsafe { *process = child.pid() as c_int };
-                }
-                return 0;
-            }
-            // Another thread may have closed a descriptor since they were listed.
-            Err(error) if error.errno == syscall::EBADF && tries < 16 => tries += 1,
-            Err(error) => return error.errno,
-        }
-    }
-}
-
-/// As `posix_spawnp`; the name must be a path.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn(
-    process: *mut c_int,
-    program: *const c_char,
-    actions: *const Actions,
-    attributes: *const core::ffi::c_void,
-    arguments: *const *mut c_char,
-    variables: *const *mut c_char,
-) -> c_int {
-    // SAFETY: the same contract.
-    unsafe {
-        match is_path(program) {
-            true => posix_spawnp(process, program, actions, attributes, arguments, variables),
-            false => ENOENT,
-        }
-    }
-}
-
-/// Whether it is looked up as it stands; a name without a slash is not there, as `/` holds no file.
-unsafe fn is_path(program: *const c_char) -> bool {
-    // SAFETY: a string or null.
-    !program.is_null() && unsafe { strings::bytes(program) }.contains(&b'/')
-}
-
-unsafe fn replace(
-    program: *const c_char,
-    arguments: *const *mut c_char,
-    variables: Option<*const *mut c_char>,
-) -> c_int {
-    if program.is_null() {
-        return errno::fail(syscall::EFAULT);
-    }
-    // SAFETY: the caller's string and vectors.
-    let mut command = unsafe {
-        let program = String::from_utf8_lossy(strings::bytes(program));
-        let variables = match variables {
-            Some(vector) => split(texts(vector)),
-            None => environment::variables(),
-        };
-        command(&program, &texts(arguments), variables, &[])
-    };
-    stream::flush_all();
-    errno::fail(command.exec().errno)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn execve(
-    program: *const c_char,
-    arguments: *const *mut c_char,
-    variables: *const *mut c_char,
-) -> c_int {
-    // SAFETY: the same contract.
-    unsafe {
-        match is_path(program) {
-            true => replace(program, arguments, Some(variables)),
-            false => errno::fail(ENOENT),
-        }
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn execv(program: *const c_char, arguments: *const *mut c_char) -> c_int {
-    // SAFETY: the same contract.
-    unsafe {
-        match is_path(program) {
-            true => replace(program, arguments, None),
-            false => errno::fail(ENOENT),
-        }
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn execvp(program: *const c_char, arguments: *const *mut c_char) -> c_int {
-    // SAFETY: the same contract.
-    unsafe { replace(program, arguments, None) }
+extern "C" fn vfork() -> c_int {
+    fork()
 }
 
 /// Runs a command by the shell; with a null command says that there is one.
@@ -418,7 +191,7 @@ unsafe extern "C" fn system(text: *const c_char) -> c_int {
     stream::flush_all();
     let run = || -> Result<c_int> {
         let variables = environment::variables();
-        let mut child = command("sh", &arguments, variables, &[]).spawn()?;
+        let mut child = spawn::command("sh", &arguments, variables).spawn()?;
         Ok(child.wait()?.into_raw())
     };
     errno::give(run())
@@ -434,6 +207,10 @@ const SC_PAGESIZE: c_int = 30;
 const SC_IOV_MAX: c_int = 60;
 const SC_NPROCESSORS_CONF: c_int = 83;
 const SC_NPROCESSORS_ONLN: c_int = 84;
+const SC_CPUTIME: c_int = 138;
+const SC_THREAD_CPUTIME: c_int = 139;
+/// Year and month of the edition of POSIX that an option follows.
+const POSIX: c_long = 200_809;
 
 #[unsafe(no_mangle)]
 extern "C" fn sysconf(name: c_int) -> c_long {
@@ -442,6 +219,9 @@ extern "C" fn sysconf(name: c_int) -> c_long {
         SC_CLOCK => 1_000_000,
         SC_PAGESIZE => syscall::PAGE_SIZE as c_long,
         SC_IOV_MAX => 1024,
+        SC_CPUTIME => POSIX,
+        // Not there, which is no error.
+        SC_THREAD_CPUTIME => -1,
         // Those that the kernel could not start are in no list.
         SC_NPROCESSORS_CONF | SC_NPROCESSORS_ONLN => errno::give(processors()),
         _ => errno::fail(EINVAL),

@@ -7,19 +7,20 @@ use core::ptr::null_mut;
 use core::time::Duration;
 
 use runtime::time::{self, Instant};
-use syscall::error::{EINVAL, EOVERFLOW};
+use runtime::{Error, Result};
+use syscall::error::{EINVAL, EOPNOTSUPP, EOVERFLOW};
 
 use crate::calendar::{self, Date};
 use crate::errno;
 use crate::files::Timespec;
 use crate::strings;
 use crate::sync::Shared;
+use crate::usage;
 
 // Clock numbers of C programs, Linux's.
 const CLOCK_REALTIME: c_int = 0;
 const CLOCK_MONOTONIC: c_int = 1;
 const CLOCK_PROCESS: c_int = 2;
-const CLOCK_THREAD: c_int = 3;
 const CLOCK_RAW: c_int = 4;
 
 /// C's `struct timeval`.
@@ -58,45 +59,50 @@ impl From<Duration> for Timespec {
     }
 }
 
-/// The present time of a clock. Time used by one process is not measured: those clocks show the
-/// time since the boot.
-fn clock_time(clock: c_int) -> Option<Duration> {
+/// The present time of a clock.
+///
+/// # Errors
+/// `EINVAL`: there is no such clock; `CLOCK_THREAD_CPUTIME_ID` is one of these, as the kernel's
+/// list does not say which thread of a process has run how long.
+fn clock_time(clock: c_int) -> Result<Duration> {
+    match clock {
+        CLOCK_PROCESS => usage::run_time(),
+        _ => wall_time(clock).ok_or(Error::new(EINVAL)),
+    }
+}
+
+/// The present time of a clock that goes on whoever runs.
+fn wall_time(clock: c_int) -> Option<Duration> {
     match clock {
         CLOCK_REALTIME => Some(time::unix_time()),
-        CLOCK_MONOTONIC | CLOCK_PROCESS | CLOCK_THREAD | CLOCK_RAW => {
-            Some(Duration::from_nanos(Instant::now().as_nanos()))
-        }
+        CLOCK_MONOTONIC | CLOCK_RAW => Some(Duration::from_nanos(Instant::now().as_nanos())),
         _ => None,
     }
 }
 
 /// The point of the monotonic clock, in nanoseconds, at which `clock` shows `deadline`.
 pub fn monotonic(clock: c_int, deadline: Duration) -> Option<u64> {
-    let left = deadline.saturating_sub(clock_time(clock)?);
+    let left = deadline.saturating_sub(wall_time(clock)?);
     let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
     Some(Instant::now().as_nanos().saturating_add(left))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: c_int, place: *mut Timespec) -> c_int {
-    match clock_time(clock) {
-        Some(now) => {
-            // SAFETY: the caller's place for the structure.
-            unsafe { place.write(now.into()) };
-            0
-        }
-        None => errno::fail(EINVAL),
-    }
+    // SAFETY: the caller's place for the structure.
+    errno::done(clock_time(clock).map(|now| unsafe { place.write(now.into()) }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_getres(clock: c_int, place: *mut Timespec) -> c_int {
-    if clock_time(clock).is_none() {
-        return errno::fail(EINVAL);
-    }
+    let step = match clock {
+        CLOCK_PROCESS => usage::RUN_TIME_STEP,
+        _ if wall_time(clock).is_some() => Duration::from_nanos(1),
+        _ => return errno::fail(EINVAL),
+    };
     if !place.is_null() {
         // SAFETY: the caller's place for the structure.
-        unsafe { place.write(Duration::from_nanos(1).into()) };
+        unsafe { place.write(step.into()) };
     }
     0
 }
@@ -125,10 +131,10 @@ unsafe extern "C" fn time(place: *mut i64) -> i64 {
     now
 }
 
-/// Microseconds since the boot: CLOCKS_PER_SEC is 1 000 000.
+/// Microseconds that the process has run: CLOCKS_PER_SEC is 1 000 000. -1 when that is not known.
 #[unsafe(no_mangle)]
 extern "C" fn clock() -> c_long {
-    (Instant::now().as_nanos() / 1000) as c_long
+    errno::give(usage::run_time().map(|time| time.as_micros() as c_long))
 }
 
 #[unsafe(no_mangle)]
@@ -151,7 +157,8 @@ pub unsafe extern "C" fn nanosleep(length: *const Timespec, left: *mut Timespec)
     0
 }
 
-/// The result is the error number. Sleeps are never interrupted.
+/// The result is the error number: `ENOTSUP` for the clock of the process, for which nothing waits.
+/// Sleeps are never interrupted.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_nanosleep(
     clock: c_int,
@@ -160,8 +167,11 @@ unsafe extern "C" fn clock_nanosleep(
     left: *mut Timespec,
 ) -> c_int {
     const ABSOLUTE: c_int = 1;
+    if clock == CLOCK_PROCESS {
+        return EOPNOTSUPP;
+    }
     // SAFETY: the caller's structure.
-    let (Some(length), Some(now)) = (unsafe { &*length }.duration(), clock_time(clock)) else {
+    let (Some(length), Some(now)) = (unsafe { &*length }.duration(), wall_time(clock)) else {
         return EINVAL;
     };
     if flags & ABSOLUTE != 0 {

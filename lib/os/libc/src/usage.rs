@@ -2,6 +2,7 @@
 //! threads may run on.
 
 use core::ffi::{c_int, c_long};
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use runtime::{Error, Result, fd, fs, process};
@@ -26,10 +27,19 @@ struct Usage {
     counts: [c_long; 14],
 }
 
-/// The time that the threads of a process have run, by the kernel's list of all threads.
-fn run_time(process: u32) -> Result<Duration> {
+/// The step of [`run_time`].
+pub const RUN_TIME_STEP: Duration = Duration::from_millis(10);
+
+/// The time that the threads of this process have run, those that have ended included, by the
+/// kernel's list of all threads.
+pub fn run_time() -> Result<Duration> {
+    /// What was told last, in nanoseconds. A kernel that forgets what ended threads have run
+    /// (Redox's) stops the clock for a while, but does not set it back.
+    static LAST: AtomicU64 = AtomicU64::new(0);
     let text = fs::read_to_string("/scheme/sys/context")?;
-    Ok(run_time_of(&text, process))
+    let now = run_time_of(&text, process::id()).as_nanos() as u64;
+    let last = LAST.fetch_max(now, Ordering::Relaxed);
+    Ok(Duration::from_nanos(now.max(last)))
 }
 
 /// The sum of the column TIME over the lines of a process.
@@ -67,7 +77,7 @@ unsafe extern "C" fn getrusage(who: c_int, place: *mut Usage) -> c_int {
     const SELF: c_int = 0;
     const CHILDREN: c_int = -1;
     let used = match who {
-        SELF => run_time(process::id()),
+        SELF => run_time(),
         CHILDREN => Ok(Duration::ZERO),
         _ => Err(Error::new(EINVAL)),
     };

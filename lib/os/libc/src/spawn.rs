@@ -1,0 +1,439 @@
+//! `spawn.h`, and `exec` of `unistd.h`: programs in place of others or beside them.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ffi::{VaList, c_char, c_int, c_short, c_uint};
+
+use libredox::Fd;
+use runtime::Result;
+use runtime::process::{Command, Stdio};
+use syscall::error::{EBADF, EFAULT, EINVAL, ENOENT, EOPNOTSUPP};
+
+use crate::{descriptor, environment, errno, files, stream, strings};
+
+/// What `posix_spawn` does to the new program's descriptors.
+enum Action {
+    Duplicate {
+        from: c_int,
+        to: c_int,
+    },
+    Close {
+        number: c_int,
+    },
+    Open {
+        number: c_int,
+        path: String,
+        flags: c_int,
+        mode: c_uint,
+    },
+}
+
+/// `posix_spawn_file_actions_t`: a pointer to the actions, null when there are none.
+#[repr(C)]
+struct Actions {
+    list: *mut Vec<Action>,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawn_file_actions_init(actions: *mut Actions) -> c_int {
+    let list = Box::into_raw(Box::default());
+    // SAFETY: the caller's place for the structure.
+    unsafe { actions.write(Actions { list }) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawn_file_actions_destroy(actions: *mut Actions) -> c_int {
+    // SAFETY: initialised by the function above and given up.
+    drop(unsafe { Box::from_raw((*actions).list) });
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawn_file_actions_adddup2(
+    actions: *mut Actions,
+    from: c_int,
+    to: c_int,
+) -> c_int {
+    // SAFETY: initialised before.
+    unsafe { (*(*actions).list).push(Action::Duplicate { from, to }) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawn_file_actions_addclose(
+    actions: *mut Actions,
+    number: c_int,
+) -> c_int {
+    // SAFETY: initialised before.
+    unsafe { (*(*actions).list).push(Action::Close { number }) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawn_file_actions_addopen(
+    actions: *mut Actions,
+    number: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: c_uint,
+) -> c_int {
+    if number < 0 {
+        return EBADF;
+    }
+    // SAFETY: the caller's string.
+    let path = match unsafe { files::path_of(path) } {
+        Ok(path) => String::from(path),
+        Err(error) => return error.errno,
+    };
+    let action = Action::Open {
+        number,
+        path,
+        flags,
+        mode,
+    };
+    // SAFETY: initialised before.
+    unsafe { (*(*actions).list).push(action) };
+    0
+}
+
+/// `posix_spawnattr_t`: flags and what they are about.
+#[repr(C)]
+struct Attributes {
+    flags: c_short,
+    group: c_int,
+    defaults: u64,
+    mask: u64,
+}
+
+/// What flags ask for that is so anyway: no program has other ids than who starts it, handles
+/// signals or has some blocked, and each child is its own from the start.
+const NEEDLESS_FLAGS: c_short = RESET_IDS | SET_DEFAULTS | SET_MASK | USE_VFORK;
+const RESET_IDS: c_short = 0x01;
+const SET_DEFAULTS: c_short = 0x04;
+const SET_MASK: c_short = 0x08;
+const USE_VFORK: c_short = 0x40;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawnattr_init(attributes: *mut Attributes) -> c_int {
+    let initial = Attributes {
+        flags: 0,
+        group: 0,
+        defaults: 0,
+        mask: 0,
+    };
+    // SAFETY: the caller's place for the structure.
+    unsafe { attributes.write(initial) };
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn posix_spawnattr_destroy(_attributes: *mut Attributes) -> c_int {
+    0
+}
+
+macro_rules! attributes {
+    ($($set:ident $get:ident $field:ident: $type:ty = $by:ident;)*) => { $(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $set(
+            attributes: *mut Attributes,
+            value: attributes!($by $type),
+        ) -> c_int {
+            // SAFETY: initialised before; a set of signals is the caller's.
+            unsafe { (*attributes).$field = attributes!(take $by value) };
+            0
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $get(attributes: *const Attributes, place: *mut $type) -> c_int {
+            // SAFETY: initialised before; the caller's place.
+            unsafe { place.write((*attributes).$field) };
+            0
+        }
+    )* };
+    (value $type:ty) => { $type };
+    (pointer $type:ty) => { *const $type };
+    (take value $value:ident) => { $value };
+    (take pointer $value:ident) => { *$value };
+}
+
+attributes! {
+    posix_spawnattr_setflags posix_spawnattr_getflags flags: c_short = value;
+    posix_spawnattr_setpgroup posix_spawnattr_getpgroup group: c_int = value;
+    posix_spawnattr_setsigdefault posix_spawnattr_getsigdefault defaults: u64 = pointer;
+    posix_spawnattr_setsigmask posix_spawnattr_getsigmask mask: u64 = pointer;
+}
+
+/// The strings of a vector that ends with a null pointer.
+///
+/// # Safety
+/// It is such a vector, or null.
+unsafe fn texts(vector: *const *mut c_char) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut next = vector;
+    // SAFETY: the caller's promise.
+    unsafe {
+        while !next.is_null() && !(*next).is_null() {
+            texts.push(String::from_utf8_lossy(strings::bytes(*next)).into_owned());
+            next = next.add(1);
+        }
+    }
+    texts
+}
+
+/// A command with the arguments, variables and descriptors of C's rules.
+pub fn command(program: &str, arguments: &[String], variables: Vec<(String, String)>) -> Command {
+    command_with(program, arguments, variables, Numbers::inherited())
+}
+
+fn command_with(
+    program: &str,
+    arguments: &[String],
+    variables: Vec<(String, String)>,
+    numbers: Numbers,
+) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments.iter().skip(1));
+    command.env_clear();
+    for (name, value) in variables {
+        command.env(name, value);
+    }
+    let stream = |wanted| numbers.source(wanted).map_or(Stdio::Closed, Stdio::Fd);
+    command.stdin(stream(0)).stdout(stream(1)).stderr(stream(2));
+    for (number, source) in numbers.pairs.into_iter().filter(|(number, _)| *number > 2) {
+        command.fd(number, source);
+    }
+    command
+}
+
+/// The descriptors of a program to be: numbers there and numbers here.
+struct Numbers {
+    pairs: Vec<(usize, usize)>,
+}
+
+impl Numbers {
+    /// Those that are not closed by `exec`.
+    fn inherited() -> Numbers {
+        let numbers = descriptor::inherited().into_iter();
+        Numbers {
+            pairs: numbers.map(|number| (number, number)).collect(),
+        }
+    }
+
+    fn source(&self, wanted: usize) -> Option<usize> {
+        let found = self.pairs.iter().find(|(number, _)| *number == wanted);
+        found.map(|(_, source)| *source)
+    }
+
+    fn set(&mut self, number: usize, source: usize) {
+        self.close(number);
+        self.pairs.push((number, source));
+    }
+
+    fn close(&mut self, closed: usize) {
+        self.pairs.retain(|(number, _)| *number != closed);
+    }
+
+    /// Does the actions in their order; gives what was opened for them, which has to stay open
+    /// until the program has started.
+    fn act(&mut self, actions: &[Action]) -> Result<Vec<Fd>> {
+        let mut opened = Vec::new();
+        for action in actions {
+            match action {
+                Action::Duplicate { from, to } => {
+                    let (from, to) = (*from as usize, *to as usize);
+                    self.set(to, self.source(from).unwrap_or(from));
+                }
+                Action::Close { number } => self.close(*number as usize),
+                Action::Open {
+                    number,
+                    path,
+                    flags,
+                    mode,
+                } => {
+                    let file = files::open_path(path, *flags, *mode)? as usize;
+                    opened.push(Fd::new(file));
+                    self.set(*number as usize, file);
+                }
+            }
+        }
+        Ok(opened)
+    }
+}
+
+fn split(entries: Vec<String>) -> Vec<(String, String)> {
+    let pair = |entry: &String| {
+        let (name, value) = entry.split_once('=')?;
+        Some((String::from(name), String::from(value)))
+    };
+    entries.iter().filter_map(pair).collect()
+}
+
+/// Starts a program. `ENOTSUP` for attributes beyond [`NEEDLESS_FLAGS`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawnp(
+    process: *mut c_int,
+    program: *const c_char,
+    actions: *const Actions,
+    attributes: *const Attributes,
+    arguments: *const *mut c_char,
+    variables: *const *mut c_char,
+) -> c_int {
+    if program.is_null() {
+        return EINVAL;
+    }
+    // SAFETY: the caller's string, vectors and initialised structures.
+    let (program, arguments, variables, actions, flags) = unsafe {
+        let variables = match variables.is_null() {
+            true => environment::variables(),
+            false => split(texts(variables)),
+        };
+        let actions = if actions.is_null() {
+            &[]
+        } else {
+            (*(*actions).list).as_slice()
+        };
+        let flags = attributes.as_ref().map_or(0, |attributes| attributes.flags);
+        let program = String::from_utf8_lossy(strings::bytes(program));
+        (program, texts(arguments), variables, actions, flags)
+    };
+    if flags & !NEEDLESS_FLAGS != 0 {
+        return EOPNOTSUPP;
+    }
+    stream::flush_all();
+    let spawn = || {
+        let mut numbers = Numbers::inherited();
+        let _opened = numbers.act(actions)?;
+        command_with(&program, &arguments, variables.clone(), numbers).spawn()
+    };
+    let mut tries = 0;
+    loop {
+        match spawn() {
+            Ok(child) => {
+                if !process.is_null() {
+                    // SAFETY: the caller's place for a number.
+                    unsafe { *process = child.pid() as c_int };
+                }
+                return 0;
+            }
+            // Another thread may have closed a descriptor since they were listed.
+            Err(error) if error.errno == EBADF && tries < 16 => tries += 1,
+            Err(error) => return error.errno,
+        }
+    }
+}
+
+/// As `posix_spawnp`; the name must be a path.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawn(
+    process: *mut c_int,
+    program: *const c_char,
+    actions: *const Actions,
+    attributes: *const Attributes,
+    arguments: *const *mut c_char,
+    variables: *const *mut c_char,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe {
+        match is_path(program) {
+            true => posix_spawnp(process, program, actions, attributes, arguments, variables),
+            false => ENOENT,
+        }
+    }
+}
+
+/// Whether it is looked up as it stands; a name without a slash is not there, as `/` holds no file.
+unsafe fn is_path(program: *const c_char) -> bool {
+    // SAFETY: a string or null.
+    !program.is_null() && unsafe { strings::bytes(program) }.contains(&b'/')
+}
+
+unsafe fn replace(
+    program: *const c_char,
+    arguments: *const *mut c_char,
+    variables: Option<*const *mut c_char>,
+) -> c_int {
+    if program.is_null() {
+        return errno::fail(EFAULT);
+    }
+    // SAFETY: the caller's string and vectors.
+    let mut command = unsafe {
+        let program = String::from_utf8_lossy(strings::bytes(program));
+        let variables = match variables {
+            Some(vector) => split(texts(vector)),
+            None => environment::variables(),
+        };
+        command(&program, &texts(arguments), variables)
+    };
+    stream::flush_all();
+    errno::fail(command.exec().errno)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execve(
+    program: *const c_char,
+    arguments: *const *mut c_char,
+    variables: *const *mut c_char,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe {
+        match is_path(program) {
+            true => replace(program, arguments, Some(variables)),
+            false => errno::fail(ENOENT),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execv(program: *const c_char, arguments: *const *mut c_char) -> c_int {
+    // SAFETY: the same contract.
+    unsafe {
+        match is_path(program) {
+            true => replace(program, arguments, None),
+            false => errno::fail(ENOENT),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvp(program: *const c_char, arguments: *const *mut c_char) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { replace(program, arguments, None) }
+}
+
+/// The arguments of `execl` and its kin as a vector, the null pointer at its end included.
+///
+/// # Safety
+/// `list` has pointers to strings up to a null pointer.
+unsafe fn vector(first: *const c_char, list: &mut VaList<'_>) -> Vec<*mut c_char> {
+    let mut vector = Vec::from([first.cast_mut()]);
+    while vector.last().is_some_and(|last| !last.is_null()) {
+        // SAFETY: the caller's promise.
+        vector.push(unsafe { list.arg::<*mut c_char>() });
+    }
+    vector
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execl(program: *const c_char, first: *const c_char, mut list: ...) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { execv(program, vector(first, &mut list).as_ptr()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execlp(program: *const c_char, first: *const c_char, mut list: ...) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { execvp(program, vector(first, &mut list).as_ptr()) }
+}
+
+/// The variables follow the null pointer.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execle(program: *const c_char, first: *const c_char, mut list: ...) -> c_int {
+    // SAFETY: the same contract.
+    unsafe {
+        let arguments = vector(first, &mut list);
+        let variables = list.arg::<*const *mut c_char>();
+        execve(program, arguments.as_ptr(), variables)
+    }
+}
