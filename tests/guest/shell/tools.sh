@@ -49,7 +49,21 @@ check find_type "found found/below" "$(echo $(find found -type d))"
 check find_depth "found found/below found/x.c found/z" "$(echo $(find found -maxdepth 1))"
 mv found/z found/below
 check mv "below x.c z y.c" "$(echo $(ls found | sort) $(ls found/below | sort -r))"
-rm -r found
+mv found/below moved
+check mv_directory "y.c z x.c" "$(echo $(ls moved | sort) $(ls found))"
+mv moved found
+check mv_into "found/moved/y.c found/moved/z" "$(echo $(find found/moved -type f | sort))"
+mv found found/moved/deeper 2>/dev/null
+check mv_into_itself "1 x.c" "$? $(ls found | grep x)"
+cp -r found/moved copied
+check cp_recursive "copied/y.c copied/z" "$(echo $(find copied -type f | sort))"
+cp copied elsewhere 2>/dev/null
+check cp_directory "1 1" "$? $(test -e elsewhere; echo $?)"
+cp -r copied copied/inside
+check cp_into_itself "inside y.c z" "$(echo $(ls copied | sort))"
+mv /tmp/tools/no-such-file elsewhere 2>/dev/null
+check mv_nothing 1 $?
+rm -r found copied
 check hostname host "$(hostname)"
 check uname "Skiff host" "$(uname -sn)"
 check id "uid=0(root) gid=0(root)" "$(id)"

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use syscall::error::{EFBIG, ENOSPC, Error, Result};
 
-/// Bytes per chunk.
-const CHUNK: usize = 64 * 1024;
+use crate::chunk::{CHUNK, Chunk};
+
 /// Smallest amount of memory a chunk takes.
 const STEP: usize = 4096;
 /// Longest file: so long that no memory is that large, so short that indices always fit.
@@ -15,7 +15,7 @@ pub const MAX_SIZE: u64 = 1 << 40;
 #[derive(Default)]
 pub struct Data {
     /// A chunk may be shorter than [`CHUNK`]: what is missing is zero.
-    chunks: Vec<Vec<u8>>,
+    chunks: Vec<Chunk>,
     size: u64,
 }
 
@@ -31,7 +31,7 @@ impl Data {
             .iter()
             .map(|chunk| chunk.len() as u64)
             .sum::<u64>()
-            + (self.chunks.len() * size_of::<Vec<u8>>()) as u64
+            + (self.chunks.len() * size_of::<Chunk>()) as u64
     }
 
     /// Copies what is at `offset`; gives the count, 0 at and after the end.
@@ -42,7 +42,7 @@ impl Data {
             let (index, start) = place(offset + done as u64);
             let count = (length - done).min(CHUNK - start);
             let target = &mut buffer[done..done + count];
-            let chunk = self.chunks.get(index).map_or(&[][..], Vec::as_slice);
+            let chunk = self.chunks.get(index).map_or(&[][..], |chunk| &**chunk);
             let present = chunk.len().saturating_sub(start).min(count);
             target[..present].copy_from_slice(&chunk[start.min(chunk.len())..][..present]);
             target[present..].fill(0);
@@ -86,9 +86,9 @@ impl Data {
     fn prepare(&mut self, index: usize, length: usize, room: &mut u64) -> Option<()> {
         if index >= self.chunks.len() {
             let more = index + 1 - self.chunks.len();
-            *room = room.checked_sub((more * size_of::<Vec<u8>>()) as u64)?;
+            *room = room.checked_sub((more * size_of::<Chunk>()) as u64)?;
             self.chunks.try_reserve(more).ok()?;
-            self.chunks.resize_with(index + 1, Vec::new);
+            self.chunks.resize_with(index + 1, Chunk::default);
         }
         let chunk = &mut self.chunks[index];
         if chunk.len() < length {
@@ -102,8 +102,7 @@ impl Data {
                 more = length.next_multiple_of(STEP).min(CHUNK) - chunk.len();
             }
             *room = room.checked_sub(more as u64)?;
-            chunk.try_reserve_exact(more).ok()?;
-            chunk.resize(chunk.len() + more, 0);
+            chunk.lengthen(chunk.len() + more)?;
         }
         Some(())
     }
@@ -122,11 +121,8 @@ impl Data {
                 .truncate(if start == 0 { index } else { index + 1 });
             if let Some(chunk) = self.chunks.get_mut(index) {
                 let keep = start.next_multiple_of(STEP).min(chunk.len());
-                chunk.truncate(keep);
                 // What comes back when the file grows again must be zero.
-                let tail = start.min(chunk.len());
-                chunk[tail..].fill(0);
-                chunk.shrink_to_fit();
+                chunk.shorten(keep, start);
             }
             self.chunks.shrink_to_fit();
         }

@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod chunk;
 pub mod data;
 pub mod fs;
 mod node;

@@ -1,8 +1,8 @@
 //! What the small programs share.
 //!
-//! The modules here are pure and tested on the host; [`io`], only on the target, reads, writes and
-//! reports. The shell uses [`echo`], [`printf`] and [`condition`] for its builtins, so that a
-//! builtin and the program of the same name cannot differ.
+//! The modules here are pure and tested on the host; [`io`] and [`trees`], only on the target,
+//! read, write and report. The shell uses [`echo`], [`printf`] and [`condition`] for its builtins,
+//! so that a builtin and the program of the same name cannot differ.
 #![no_std]
 
 extern crate alloc;
@@ -23,3 +23,5 @@ pub mod sed;
 pub mod signal;
 pub mod sort;
 pub mod tr;
+#[cfg(target_os = "redox")]
+pub mod trees;

@@ -51,9 +51,9 @@ pub const PAGES: &[Page] = &[
     ),
     page_of(
         "cp",
-        "source… target",
+        "[-r] source… target",
         "copy files; the target may be a directory",
-        "",
+        "-r  directories and what is in them\n",
     ),
     page_of(
         "cut",
@@ -152,8 +152,8 @@ pub const PAGES: &[Page] = &[
     page_of(
         "mv",
         "[-f] source… target",
-        "rename files; the target may be a directory",
-        "",
+        "rename files and directories; the target may be a directory",
+        "to another file system: copied, then removed\n",
     ),
     page_of("poweroff", "", "switch the machine off (root)", ""),
     page_of("printf", "format [argument…]", "write formatted text", ""),

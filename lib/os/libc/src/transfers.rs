@@ -5,9 +5,9 @@ use alloc::string::String;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use runtime::{Error, Result, fd, path, process, sys, time};
-use syscall::error::{EEXIST, EINVAL, ESPIPE, EXDEV};
-use syscall::flag::{O_CREAT, O_DIRECTORY, O_EXCL, O_RDWR, O_STAT, O_WRONLY};
+use runtime::{Error, Result, fd, fs, path, process, sys, time};
+use syscall::error::{EEXIST, EINVAL, ESPIPE};
+use syscall::flag::{O_CREAT, O_DIRECTORY, O_EXCL, O_RDWR, O_WRONLY};
 
 use crate::files::{open_path, path_of};
 use crate::stream::{self, File, Mode};
@@ -81,24 +81,11 @@ unsafe extern "C" fn truncate(path: *const c_char, length: c_long) -> c_int {
     errno::done(result)
 }
 
-fn rename_path(from: &str, to: &str) -> Result<()> {
-    let (from, to) = (path::canonical(from)?, path::canonical(to)?);
-    if path::split(&from).0 != path::split(&to).0 {
-        return Err(Error::new(EXDEV));
-    }
-    let number = path::open(&from, O_STAT | O_CLOEXEC)?;
-    let arguments = [number, to.as_ptr() as usize, to.len(), 0, 0, 0];
-    // SAFETY: the path lives across the call, which only reads it.
-    let renamed = unsafe { sys::call(syscall::SYS_FRENAME, arguments) };
-    fd::close(number)?;
-    renamed.map(|_| ())
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     // SAFETY: the caller's strings.
     let (from, to) = unsafe { (path_of(from), path_of(to)) };
-    errno::done(from.and_then(|from| rename_path(from, to?)))
+    errno::done(from.and_then(|from| fs::rename(from, to?)))
 }
 
 /// Fills the six letters at the end of a path with others until `make` has made something there.

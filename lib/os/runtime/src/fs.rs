@@ -378,3 +378,9 @@ pub fn remove_file(path: &str) -> Result<()> {
 pub fn remove_dir(path: &str) -> Result<()> {
     path::unlink(path, syscall::AT_REMOVEDIR)
 }
+
+/// Moves a file or directory within its file system, over a file or empty directory of that name;
+/// `EXDEV` to another one.
+pub fn rename(from: &str, to: &str) -> Result<()> {
+    path::rename(from, to)
+}

@@ -23,6 +23,7 @@ mod exit_status;
 pub mod fs;
 pub mod io;
 pub mod logging;
+pub mod pages;
 pub mod sync;
 pub mod time;
 

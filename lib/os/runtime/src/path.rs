@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use libredox::protocol::O_CLOEXEC;
-use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, ENOTDIR, Error, Result};
+use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, ENOTDIR, EXDEV, Error, Result};
 use syscall::flag::{MODE_DIR, MODE_TYPE, O_DIRECTORY, O_FCNTL_MASK, O_STAT};
 
 use crate::{fd, state, sys};
@@ -129,6 +129,21 @@ pub fn unlink(path: &str, flags: usize) -> Result<()> {
         }
     })
     .map(|_| ())
+}
+
+/// Moves a file or directory within its scheme, over a file or empty directory of that name;
+/// `EXDEV` to another scheme.
+pub fn rename(from: &str, to: &str) -> Result<()> {
+    let (from, to) = (canonical(from)?, canonical(to)?);
+    if split(&from).0 != split(&to).0 {
+        return Err(Error::new(EXDEV));
+    }
+    let file = open_upper(&from, O_STAT | O_CLOEXEC)?;
+    let arguments = [file, to.as_ptr() as usize, to.len(), 0, 0, 0];
+    // SAFETY: the path lives across the call, which only reads it.
+    let renamed = unsafe { sys::call(syscall::SYS_FRENAME, arguments) };
+    let _ = fd::close(file);
+    renamed.map(|_| ())
 }
 
 /// The current directory.

@@ -1,17 +1,17 @@
-//! `mv`: moves files; the target may be a directory. The system's interface knows no other way
-//! than a copy.
+//! `mv`: renames files and directories; the target may be a directory. To another file system they
+//! are copied, and removed when all is there.
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
-use alloc::format;
 use alloc::string::String;
 
-use runtime::fs::{self, File};
-use runtime::io::Write;
-use syscall::error::{EISDIR, Error, Result};
-use tools::io::{self, Buffer, CopyError, Input};
+use runtime::Result;
+use runtime::fs;
+use syscall::error::{EXDEV, Error};
+use tools::io::{self, CopyError};
+use tools::trees;
 
 runtime::main!(main);
 
@@ -35,37 +35,24 @@ fn main() -> i32 {
     let mut status = 0;
     for source in sources {
         let target: String = if directory {
-            let name = source.trim_end_matches('/').rsplit('/').next();
-            format!(
-                "{}/{}",
-                target.trim_end_matches('/'),
-                name.unwrap_or(source)
-            )
+            trees::inside(target, source)
         } else {
             target.clone()
         };
-        let moved = move_file(source, &target);
-        if let Err(error) = moved {
+        if let Err(error) = move_to(source, &target) {
             status = io::report("mv", source, error);
         }
     }
     status
 }
 
-fn move_file(source: &str, target: &str) -> Result<()> {
-    let data = fs::metadata(source)?;
-    if data.is_dir() {
-        return Err(Error::new(EISDIR));
+fn move_to(source: &str, target: &str) -> Result<()> {
+    match fs::rename(source, target) {
+        Err(Error { errno: EXDEV }) => {}
+        result => return result,
     }
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    let mut output = options.mode(data.mode() & 0o777).open(target)?;
-    let mut input = Input::open(source)?;
-    let mut buffer = Buffer::new(io::BLOCK);
-    let copied = io::blocks(&mut input, &mut buffer, |block| output.write_all(block));
-    copied.map_err(|error| match error {
-        CopyError::Input(error) | CopyError::Output(error) => error,
-        CopyError::Enough => Error::new(EISDIR),
-    })?;
-    fs::remove_file(source)
+    match trees::copy(source, target, true) {
+        Ok(()) | Err(CopyError::Enough) => trees::remove(source),
+        Err(CopyError::Input(error) | CopyError::Output(error)) => Err(error),
+    }
 }

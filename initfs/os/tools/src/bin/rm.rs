@@ -4,16 +4,12 @@
 
 extern crate alloc;
 
-use alloc::format;
 use alloc::vec::Vec;
 
 use runtime::fs;
-use tools::io;
+use tools::{io, trees};
 
 runtime::main!(main);
-
-/// Directories deeper than this are not removed: removing recurses.
-const MAX_DEPTH: u32 = 100;
 
 fn main() -> i32 {
     let (mut force, mut recursive) = (false, false);
@@ -34,29 +30,15 @@ fn main() -> i32 {
     }
     let mut status = 0;
     for path in &paths {
-        match remove(path, recursive, 0) {
+        let removed = match recursive {
+            true => trees::remove(path),
+            false => fs::remove_file(path),
+        };
+        match removed {
             Err(error) if error.errno == syscall::ENOENT && force => {}
             Err(error) => status = io::report("rm", path, error),
             Ok(()) => {}
         }
     }
     status
-}
-
-fn remove(path: &str, recursive: bool, depth: u32) -> runtime::Result<()> {
-    let directory = fs::metadata(path).is_ok_and(|data| data.is_dir());
-    if !(directory && recursive) {
-        return fs::remove_file(path);
-    }
-    if depth >= MAX_DEPTH {
-        return Err(runtime::Error::new(syscall::ELOOP));
-    }
-    // All names first: removing while listing would shift what is still to come.
-    let names: runtime::Result<Vec<_>> = fs::read_dir(path)?.collect();
-    for entry in names? {
-        if !matches!(entry.file_name(), "." | "..") {
-            remove(&format!("{path}/{}", entry.file_name()), true, depth + 1)?;
-        }
-    }
-    fs::remove_dir(path)
 }

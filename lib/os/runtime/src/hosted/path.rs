@@ -34,6 +34,12 @@ pub fn unlink(path: &str, flags: usize) -> Result<()> {
     .map_err(number)
 }
 
+/// Moves a file or directory, over a file or empty directory of that name; `EXDEV` to another file
+/// system.
+pub fn rename(from: &str, to: &str) -> Result<()> {
+    std::fs::rename(from, to).map_err(number)
+}
+
 /// The current directory; the root when it has no name.
 pub fn current_dir() -> String {
     match std::env::current_dir() {

@@ -1,0 +1,112 @@
+//! A chunk of a file's content: of the heap while it is small, of pages of its own when it is
+//! whole. So the memory of a file goes back to the system with the file.
+
+use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
+
+#[cfg(target_os = "redox")]
+use runtime::pages::Pages;
+
+/// Bytes of a whole chunk.
+pub const CHUNK: usize = 64 * 1024;
+
+/// Zeros where nothing was written.
+pub enum Chunk {
+    /// Shorter than [`CHUNK`].
+    Part(Vec<u8>),
+    /// All of it.
+    Whole(Pages),
+}
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Chunk::Part(Vec::new())
+    }
+}
+
+impl Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Chunk::Part(bytes) => bytes,
+            Chunk::Whole(pages) => pages,
+        }
+    }
+}
+
+impl DerefMut for Chunk {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Chunk::Part(bytes) => bytes,
+            Chunk::Whole(pages) => pages,
+        }
+    }
+}
+
+impl Chunk {
+    /// Makes the chunk `length` bytes long, at most [`CHUNK`]; `None` when memory is short.
+    pub fn lengthen(&mut self, length: usize) -> Option<()> {
+        let Chunk::Part(bytes) = self else {
+            return Some(());
+        };
+        if length == CHUNK {
+            let mut pages = Pages::new(CHUNK).ok()?;
+            pages[..bytes.len()].copy_from_slice(bytes);
+            *self = Chunk::Whole(pages);
+            return Some(());
+        }
+        let more = length.saturating_sub(bytes.len());
+        bytes.try_reserve_exact(more).ok()?;
+        bytes.resize(bytes.len() + more, 0);
+        Some(())
+    }
+
+    /// Keeps the first `keep` bytes and makes zero what is behind the first `used` of them.
+    pub fn shorten(&mut self, keep: usize, used: usize) {
+        let used = used.min(self.len());
+        self[used..].fill(0);
+        match self {
+            Chunk::Part(bytes) => {
+                bytes.truncate(keep);
+                bytes.shrink_to_fit();
+            }
+            // A whole chunk stays whole when there is no memory for a part.
+            Chunk::Whole(pages) if keep < CHUNK => {
+                let mut part = Vec::new();
+                if part.try_reserve_exact(keep).is_ok() {
+                    part.extend_from_slice(&pages[..keep]);
+                    *self = Chunk::Part(part);
+                }
+            }
+            Chunk::Whole(_) => {}
+        }
+    }
+}
+
+/// Stands for the system's pages on the development machine.
+#[cfg(not(target_os = "redox"))]
+pub struct Pages(Vec<u8>);
+
+#[cfg(not(target_os = "redox"))]
+impl Pages {
+    fn new(size: usize) -> Result<Self, core::convert::Infallible> {
+        Ok(Pages(alloc::vec![0; size]))
+    }
+}
+
+#[cfg(not(target_os = "redox"))]
+impl Deref for Pages {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(not(target_os = "redox"))]
+impl DerefMut for Pages {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
