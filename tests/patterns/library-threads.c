@@ -265,6 +265,18 @@ static void threads_and_processors(void) {
     CHECK(pthread_setname_np(thread, "a name that is too long") == ERANGE);
     CHECK(sem_post(&go) == 0 && pthread_join(thread, NULL) == 0 && CPU_EQUAL(&found, &one));
     CHECK(sched_getaffinity(0, sizeof found, &found) == 0 && CPU_EQUAL(&found, &all));
+    /* Bound from its start. */
+    CHECK(pthread_attr_getaffinity_np(&attributes, sizeof found, &found) == 0);
+    CHECK(CPU_COUNT(&found) == sysconf(_SC_NPROCESSORS_ONLN));
+    CPU_ZERO(&found);
+    CHECK(pthread_attr_setaffinity_np(&attributes, sizeof found, &found) == EINVAL);
+    CHECK(pthread_attr_setaffinity_np(&attributes, sizeof one, &one) == 0);
+    CHECK(pthread_attr_getaffinity_np(&attributes, sizeof found, &found) == 0);
+    CHECK(CPU_EQUAL(&found, &one));
+    CPU_ZERO(&found);
+    CHECK(sem_post(&go) == 0 && pthread_create(&thread, &attributes, on_its_processor, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0 && CPU_EQUAL(&found, &one));
+    CHECK(pthread_attr_destroy(&attributes) == 0);
 }
 
 int main(void) {

@@ -14,7 +14,8 @@ typedef int pthread_condattr_t;
 typedef struct {
     size_t __stack_size;
     int __detached;
-    int __reserved;
+    int __is_bound;
+    cpu_set_t __processors;
 } pthread_attr_t;
 
 typedef struct {
@@ -75,6 +76,8 @@ int pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size);
 int pthread_attr_getstacksize(const pthread_attr_t *attributes, size_t *size);
 int pthread_attr_setdetachstate(pthread_attr_t *attributes, int detached);
 int pthread_attr_getdetachstate(const pthread_attr_t *attributes, int *detached);
+int pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t size, const cpu_set_t *set);
+int pthread_attr_getaffinity_np(const pthread_attr_t *attributes, size_t size, cpu_set_t *set);
 int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *set);
 int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *set);
 int pthread_setname_np(pthread_t thread, const char *name);

@@ -13,7 +13,7 @@ use syscall::error::{EAGAIN, EDEADLK, EINVAL, ENOMEM, ERANGE, ESRCH, Error};
 
 use crate::sync::{self, Shared};
 use crate::tls::{self, Block};
-use crate::{jump, strings};
+use crate::{jump, strings, usage};
 
 type Main = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
@@ -152,7 +152,11 @@ fn ended() {
 pub struct Attributes {
     stack_size: usize,
     detached: c_int,
-    reserved: c_int,
+    /// Whether the thread is to run on `processors` only.
+    is_bound: c_int,
+    processors: usage::Set,
+    /// As much as C's set is longer.
+    rest: [u8; 96],
 }
 
 const DEFAULT_STACK: usize = 1024 * 1024;
@@ -162,7 +166,9 @@ unsafe extern "C" fn pthread_attr_init(attributes: *mut Attributes) -> c_int {
     let initial = Attributes {
         stack_size: DEFAULT_STACK,
         detached: 0,
-        reserved: 0,
+        is_bound: 0,
+        processors: usage::ALL,
+        rest: [0; 96],
     };
     // SAFETY: the caller's place for the structure.
     unsafe { attributes.write(initial) };
@@ -205,6 +211,39 @@ unsafe extern "C" fn pthread_attr_getdetachstate(
     0
 }
 
+/// `EINVAL` for processors that this machine does not have alone.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_setaffinity_np(
+    attributes: *mut Attributes,
+    size: usize,
+    set: *const u8,
+) -> c_int {
+    // SAFETY: the caller's set of that size.
+    match unsafe { usage::read_set(size, set) } {
+        Ok(processors) => {
+            // SAFETY: initialised before.
+            unsafe {
+                (*attributes).processors = processors;
+                (*attributes).is_bound = 1;
+            }
+            0
+        }
+        Err(error) => error.errno,
+    }
+}
+
+/// All processors unless others were chosen.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_getaffinity_np(
+    attributes: *const Attributes,
+    size: usize,
+    set: *mut u8,
+) -> c_int {
+    // SAFETY: initialised before; the caller's place of that size.
+    let written = unsafe { usage::write_set((*attributes).processors, size, set) };
+    written.err().map_or(0, |error| error.errno)
+}
+
 /// Threads have no names: only a name that would fit is accepted.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_setname_np(_thread: *const Record, name: *const c_char) -> c_int {
@@ -237,9 +276,13 @@ pub unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     // SAFETY: null or initialised before.
-    let (stack_size, detached) = match unsafe { attributes.as_ref() } {
-        Some(attributes) => (attributes.stack_size, attributes.detached != 0),
-        None => (DEFAULT_STACK, false),
+    let (stack_size, detached, processors) = match unsafe { attributes.as_ref() } {
+        Some(attributes) => (
+            attributes.stack_size,
+            attributes.detached != 0,
+            (attributes.is_bound != 0).then_some(attributes.processors),
+        ),
+        None => (DEFAULT_STACK, false, None),
     };
     let Some(block) = Block::new() else {
         return ENOMEM;
@@ -254,7 +297,13 @@ pub unsafe extern "C" fn pthread_create(
         let thread = Builder::new()
             .stack_size(stack_size)
             .fs_base(block.address())
-            .spawn(move || run(main, argument, block));
+            .spawn(move || {
+                if let Some(processors) = processors {
+                    // Checked when it was chosen; a thread that cannot be bound runs anywhere.
+                    let _ = usage::bind(own(), &processors);
+                }
+                run(main, argument, block)
+            });
         match thread {
             Ok(thread) => {
                 record.thread.store(thread.thread_fd(), Ordering::Relaxed);

@@ -139,7 +139,10 @@ unsafe extern "C" fn setrlimit(resource: c_int, limit: *const Limit) -> c_int {
 }
 
 /// The kernel's set of processors.
-type Set = [u8; 32];
+pub type Set = [u8; 32];
+
+/// All processors.
+pub const ALL: Set = [u8::MAX; 32];
 
 /// Runs `action` on the handle of a thread's set of processors.
 fn with_set<T>(thread: usize, action: impl FnOnce(usize) -> Result<T>) -> Result<T> {
@@ -149,11 +152,20 @@ fn with_set<T>(thread: usize, action: impl FnOnce(usize) -> Result<T>) -> Result
     result
 }
 
+/// Has a thread run on some processors only.
+pub fn bind(thread: *const Record, set: &Set) -> Result<()> {
+    let thread = pthread::handle_of(thread)?;
+    with_set(thread, |handle| fd::write(handle, set)).map(|_| ())
+}
+
+/// Stores a set as C has it.
+///
+/// # Errors
+/// `EINVAL`: too little room.
+///
 /// # Safety
 /// `place` is the caller's set of `size` bytes.
-unsafe fn get_set(thread: usize, size: usize, place: *mut u8) -> Result<()> {
-    let mut set: Set = [0; 32];
-    with_set(thread, |handle| fd::read(handle, &mut set))?;
+pub unsafe fn write_set(mut set: Set, size: usize, place: *mut u8) -> Result<()> {
     // Processors that the machine does not have are no part of any set.
     let count = own_process::processors()? as usize;
     for (index, byte) in set.iter_mut().enumerate() {
@@ -171,9 +183,14 @@ unsafe fn get_set(thread: usize, size: usize, place: *mut u8) -> Result<()> {
     Ok(())
 }
 
+/// The caller's set.
+///
+/// # Errors
+/// `EINVAL`: no processor of this machine is in it.
+///
 /// # Safety
 /// `place` is the caller's set of `size` bytes.
-unsafe fn set_set(thread: usize, size: usize, place: *const u8) -> Result<()> {
+pub unsafe fn read_set(size: usize, place: *const u8) -> Result<Set> {
     let mut set: Set = [0; 32];
     // SAFETY: the caller's promise; no more than both have.
     unsafe {
@@ -182,18 +199,36 @@ unsafe fn set_set(thread: usize, size: usize, place: *const u8) -> Result<()> {
     }
     let count = own_process::processors()? as usize;
     let known = |cpu: usize| set[cpu / 8] >> (cpu % 8) & 1 != 0;
-    if !(0..count.min(8 * set.len())).any(known) {
-        return Err(Error::new(EINVAL));
+    match (0..count.min(8 * set.len())).any(known) {
+        true => Ok(set),
+        false => Err(Error::new(EINVAL)),
     }
-    with_set(thread, |handle| fd::write(handle, &set)).map(|_| ())
+}
+
+/// # Safety
+/// `place` is the caller's set of `size` bytes.
+unsafe fn get_set(thread: *const Record, size: usize, place: *mut u8) -> Result<()> {
+    let mut set: Set = [0; 32];
+    let thread = pthread::handle_of(thread)?;
+    with_set(thread, |handle| fd::read(handle, &mut set))?;
+    // SAFETY: the same contract.
+    unsafe { write_set(set, size, place) }
+}
+
+/// # Safety
+/// `place` is the caller's set of `size` bytes.
+unsafe fn set_set(thread: *const Record, size: usize, place: *const u8) -> Result<()> {
+    // SAFETY: the same contract.
+    let set = unsafe { read_set(size, place) }?;
+    bind(thread, &set)
 }
 
 /// The calling thread, which is all that 0 and the own process's number can mean.
-fn calling(process: c_int) -> Result<usize> {
-    if process != 0 && process as u32 != process::id() {
-        return Err(Error::new(ESRCH));
+fn calling(process: c_int) -> Result<*const Record> {
+    match process != 0 && process as u32 != process::id() {
+        true => Err(Error::new(ESRCH)),
+        false => Ok(pthread::own()),
     }
-    pthread::handle_of(pthread::own())
 }
 
 #[unsafe(no_mangle)]
@@ -219,7 +254,7 @@ unsafe extern "C" fn pthread_getaffinity_np(
     set: *mut u8,
 ) -> c_int {
     // SAFETY: the same contract.
-    number(pthread::handle_of(thread).and_then(|thread| unsafe { get_set(thread, size, set) }))
+    number(unsafe { get_set(thread, size, set) })
 }
 
 #[unsafe(no_mangle)]
@@ -229,7 +264,7 @@ unsafe extern "C" fn pthread_setaffinity_np(
     set: *const u8,
 ) -> c_int {
     // SAFETY: the same contract.
-    number(pthread::handle_of(thread).and_then(|thread| unsafe { set_set(thread, size, set) }))
+    number(unsafe { set_set(thread, size, set) })
 }
 
 /// The processor that runs the calling thread, by the number its own registers give it.
