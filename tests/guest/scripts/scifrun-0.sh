@@ -74,6 +74,17 @@ wait $client
 until_true no_cats
 step "programs end with scifrun" $? "$(scifrun -n 1 ps)"
 
+# The end of a program is not the end of what it leaves in the background.
+for port in 4011 4012 4013 4014 4015 4016 4017 4018; do
+    scifrun -n 1 sh -c "cat /scheme/scif/accept/$port > /dev/null 2>&1 < /dev/null &"
+done
+eight_cats() { [ "$(cats)" -eq 8 ]; }
+until_true eight_cats
+step "background programs go on" $? "$(scifrun -n 1 ps)"
+scifrun -n 1 sh -c 'kill $(ps | grep " cat$" | while read pid rest; do echo $pid; done)'
+until_true no_cats
+step "and can be ended" $? "$(scifrun -n 1 ps)"
+
 # Twenty at once.
 all=""
 for number in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do

@@ -8,6 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use hal::event::Queue;
 use libredox::Fd;
@@ -80,6 +81,9 @@ pub struct Output {
     pub fetch: Vec<String>,
     /// Where they are.
     pub directory: String,
+    /// Set when the client is about to be told that the program has ended: what it leaves in the
+    /// background goes on then.
+    pub is_over: Arc<AtomicBool>,
 }
 
 /// What there is to read.
@@ -164,6 +168,7 @@ impl Output {
         }
         let number = |number: Option<i32>| number.unwrap_or(0).unsigned_abs();
         let exit = protocol::encode_exit(number(status.code()), number(status.signal()));
+        self.is_over.store(true, Ordering::Release);
         self.connection.send(Kind::Exit, &exit)
     }
 }

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use libredox::Fd;
 use libredox::flag::O_CLOEXEC;
@@ -70,6 +71,8 @@ struct Session {
     pid: u32,
     /// Where its input goes; none: it gets no more.
     input: Option<Fd>,
+    /// Whether the client knows that it has ended.
+    is_over: Arc<AtomicBool>,
     directory: Directory,
 }
 
@@ -240,7 +243,9 @@ fn start(
         news: news.0,
         fetch: request.fetch.clone(),
         directory: directory.0.clone().unwrap_or_default(),
+        is_over: Arc::default(),
     };
+    let is_over = output.is_over.clone();
     // Before the program's first words.
     let _ = connection.send(Kind::Started, &pid.to_le_bytes());
     let directory = directory.clone();
@@ -260,6 +265,7 @@ fn start(
     Ok(Session {
         pid,
         input: Some(input.1),
+        is_over,
         directory,
     })
 }
@@ -290,13 +296,17 @@ fn wait_for(mut child: Child, news: &Fd) {
 }
 
 impl Session {
-    /// Takes what the client sends until it goes; then the program ends. If the program ends
-    /// before, so does this process.
+    /// Takes what the client sends until it goes; then the program ends with all that it has
+    /// started. If the program ended before, what it left in the background goes on.
     fn serve(mut self, connection: &Connection) -> i32 {
         let mut payload = Vec::new();
         while let Ok(kind) = connection.receive(&mut payload)
             && self.take(kind, &payload).is_ok()
         {}
+        if self.is_over.load(Ordering::Acquire) {
+            self.directory.remove();
+            return 0;
+        }
         abandon(self.pid, &self.directory)
     }
 
