@@ -42,6 +42,10 @@ check grep_extended "2" "$(grep -c -E '^(one|two)' text)"
 check grep_options "4:last" "$(grep -in LAST text)"
 check grep_only "tw wo wo" "$(echo $(grep -o 'tw\|wo' text; echo two | grep -o wo))"
 check grep_names text "$(grep -l two five text)"
+check less_copies "$(cat text)" "$(less text)"
+check less_pipe 5 "$(seq 5 | less | tail -n 1)"
+less no-such-file 2>/dev/null
+check less_nothing 1 $?
 mkdir -p /tmp/tools/found/below
 touch found/x.c found/below/y.c found/z
 check find "found/below/y.c found/x.c" "$(echo $(find found -name '*.c'))"

@@ -17,6 +17,7 @@ pub mod io;
 pub mod lines;
 pub mod manual;
 pub mod number;
+pub mod pager;
 pub mod printf;
 pub mod regex;
 pub mod sed;

@@ -132,6 +132,17 @@ pub const PAGES: &[Page] = &[
         "",
     ),
     page_of(
+        "less",
+        "[file]",
+        "show a text page by page",
+        "space, page down  the next page     b, page up  the one before\n\
+         d, u              half a page       j, k        a row\n\
+         g, G              beginning, end    /text       search\n\
+         n, N              the next, the one before\n\
+         q                 quit\n\
+         what does not go to the console is copied\n",
+    ),
+    page_of(
         "ls",
         "[-l] [-a] [-1] [path…]",
         "list directories",
