@@ -4,6 +4,7 @@
 //! what runs nodes is in the crate `harness`, which the image is handed to; what measures is in
 //! `bench-runner`.
 
+mod app;
 mod behaviour;
 mod build;
 mod clean;
@@ -30,7 +31,7 @@ mod toolchain;
 
 use harness::base::report::Result;
 use harness::base::settings::{self, Settings};
-use harness::command::{conformance, console, demo, node_kills, run, serve, soak};
+use harness::command::{conformance, console, demo, node_kills, run, serve, soak, start};
 use image::ImageBuilder;
 use std::process::ExitCode;
 
@@ -63,6 +64,12 @@ const COMMANDS: &[Command] = &[
         run: console::command,
     },
     Command {
+        name: "start",
+        help: "boot a node of a running machine that is off",
+        settings: "NODE RUN",
+        run: start::command,
+    },
+    Command {
         name: "test",
         help: "everything continuous integration runs",
         settings: "ONLY FILES MEM TIMEOUT BOOT BUILD ACCEL PIN",
@@ -91,6 +98,12 @@ const COMMANDS: &[Command] = &[
         help: "headers, libraries and skiff-cc for C programs",
         settings: "",
         run: sdk::command,
+    },
+    Command {
+        name: "app",
+        help: "build a Rust program outside the project for the image",
+        settings: "APP",
+        run: app::command,
     },
     Command {
         name: "doc",

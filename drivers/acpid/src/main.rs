@@ -18,6 +18,10 @@ mod program {
     runtime::main!(main);
 
     fn main() -> i32 {
+        let purpose = "reads ACPI tables: the scheme `acpi`";
+        if let Some(status) = runtime::env::answer_people("", purpose, 0) {
+            return status;
+        }
         runtime::logging::init("acpid");
         match run() {
             Ok(()) => 0,

@@ -84,6 +84,10 @@ impl Time for Processor {
 }
 
 fn main() -> i32 {
+    let purpose = "drives the links to other nodes: the scheme `scif`; see `man scifctl`";
+    if let Some(status) = runtime::env::answer_people("", purpose, 0) {
+        return status;
+    }
     runtime::logging::init("micd");
     match run() {
         Ok(()) => 0,

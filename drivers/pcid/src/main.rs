@@ -24,6 +24,10 @@ mod program {
     const TABLES: &str = "/scheme/acpi/tables";
 
     fn main() -> i32 {
+        let purpose = "finds PCI functions: the scheme `pci`";
+        if let Some(status) = runtime::env::answer_people("", purpose, 0) {
+            return status;
+        }
         runtime::logging::init("pcid");
         match run() {
             Ok(()) => 0,

@@ -20,6 +20,10 @@ mod program {
     runtime::main!(main);
 
     fn main() -> i32 {
+        let purpose = "types what is pressed on a PS/2 keyboard on the console";
+        if let Some(status) = runtime::env::answer_people("", purpose, 0) {
+            return status;
+        }
         runtime::logging::init("ps2d");
         match run() {
             Ok(()) => 0,

@@ -43,6 +43,10 @@ usage: scifblk serve SIZE   offers so much memory of this node as a disk (bytes,
                 }
             },
             ["attach"] => attach::run(),
+            ["--help"] => {
+                runtime::println!("{USAGE}");
+                return 0;
+            }
             _ => {
                 runtime::eprintln!("{USAGE}");
                 return 2;

@@ -159,6 +159,22 @@ check kill 143 $?
 check date 1 "$(date | grep -c UTC)"
 check free 3 "$(free | wc -l)"
 check ps 1 "$(ps | grep -c ' init')"
+for service in ramfs logd micd scifrund procmgr; do
+    check "help of $service" "usage: $service" "$($service --help | head -n 1 | cut -d ' ' -f 1,2)"
+    $service none of these 2>/dev/null
+    check "wrong words for $service" 2 $?
+    check "man $service" "usage: $service" "$(man $service | head -n 1 | cut -d ' ' -f 1,2)"
+done
+
+# The memory of a large file goes back to the system with it.
+free_kib() { free | sed -n 's/free \([0-9]*\) KiB/\1/p'; }
+before=$(free_kib)
+dd if=/dev/zero of=large bs=65536 count=320 2>/dev/null
+taken=$((before - $(free_kib)))
+rm large
+kept=$((before - $(free_kib)))
+check file_takes_memory 0 "$([ $taken -ge 20000 ]; echo $?)"
+check rm_gives_it_back 0 "$([ $kept -lt 4000 ]; echo "$? of $taken KiB $kept stay" | sed 's/^0 .*/0/')"
 dmesg >/dev/null
 check dmesg 0 $?
 check rand differ "$(head -c 16 /scheme/rand >r1; head -c 16 /scheme/rand >r2; cmp -s r1 r2 || echo differ)"

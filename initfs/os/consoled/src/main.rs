@@ -52,6 +52,10 @@ const LOG: &str = "/scheme/log/console";
 const SIGINT: u32 = 2;
 
 fn main() -> i32 {
+    let purpose = "edits lines: the scheme `console`";
+    if let Some(status) = runtime::env::answer_people("", purpose, 0) {
+        return status;
+    }
     match run() {
         Ok(()) => 0,
         Err(error) => {

@@ -52,6 +52,10 @@ const KEPT_BYTES: usize = 256 * 1024;
 const MAX_LINE: usize = 2048;
 
 fn main() -> i32 {
+    let purpose = "keeps the log: the scheme `log`, which start scripts need first";
+    if let Some(status) = runtime::env::answer_people("", purpose, 0) {
+        return status;
+    }
     match run() {
         Ok(()) => 0,
         Err(error) => {

@@ -29,6 +29,10 @@ use crate::scheme::NamespaceScheme;
 runtime::main!(main);
 
 fn main() -> i32 {
+    let purpose = "keeps namespaces: which schemes a program can name";
+    if let Some(status) = runtime::env::answer_people("", purpose, 0) {
+        return status;
+    }
     match run() {
         Ok(()) => 0,
         Err(error) => {

@@ -15,6 +15,10 @@ use crate::scheme::ProcScheme;
 
 /// Runs the daemon.
 pub fn main() -> i32 {
+    let purpose = "keeps processes: their ids, parents and groups";
+    if let Some(status) = runtime::env::answer_people("", purpose, 0) {
+        return status;
+    }
     match run() {
         Ok(()) => 0,
         Err(error) => {

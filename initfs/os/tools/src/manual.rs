@@ -33,8 +33,14 @@ const fn page_of(
     }
 }
 
+/// What is to be said of those that the others need.
+const FIRST: &str = "the system starts with it\n";
+/// What is to be said of all other services.
+const SERVICE: &str = "start scripts start it (/scheme/initfs/lib/init.d)\n";
+
 /// All pages, by name.
 pub const PAGES: &[Page] = &[
+    page_of("acpid", "", "a service: reads ACPI tables", SERVICE),
     page_of(
         "as",
         "uid program [argument…]",
@@ -48,6 +54,12 @@ pub const PAGES: &[Page] = &[
         "[-s] file file",
         "compare byte by byte: 0 the same, 1 different, 2 trouble",
         "-s  print nothing\n",
+    ),
+    page_of(
+        "consoled",
+        "",
+        "a service: edits the console's lines",
+        SERVICE,
     ),
     page_of(
         "cp",
@@ -125,6 +137,7 @@ pub const PAGES: &[Page] = &[
         "print user and group",
         "-u  the user only\n-g  the group only\n",
     ),
+    page_of("init", "", "process 1: starts the services", FIRST),
     page_of(
         "kill",
         "[-signal] pid…",
@@ -142,6 +155,7 @@ pub const PAGES: &[Page] = &[
          q                 quit\n\
          what does not go to the console is copied\n",
     ),
+    page_of("logd", "", "a service: keeps the log; see dmesg", SERVICE),
     page_of(
         "ls",
         "[-l] [-a] [-1] [path…]",
@@ -155,6 +169,12 @@ pub const PAGES: &[Page] = &[
         "",
     ),
     page_of(
+        "micd",
+        "",
+        "a service: drives the links to other nodes, serves scif:",
+        SERVICE,
+    ),
+    page_of(
         "mkdir",
         "[-p] directory…",
         "make directories",
@@ -166,10 +186,25 @@ pub const PAGES: &[Page] = &[
         "rename files and directories; the target may be a directory",
         "to another file system: copied, then removed\n",
     ),
+    page_of(
+        "nsmgr",
+        "",
+        "a service: which schemes programs can name",
+        FIRST,
+    ),
+    page_of("pcid", "", "a service: finds PCI functions", SERVICE),
     page_of("poweroff", "", "switch the machine off (root)", ""),
     page_of("printf", "format [argument…]", "write formatted text", ""),
+    page_of("procmgr", "", "a service: keeps processes", FIRST),
     page_of("ps", "", "list the processes", ""),
+    page_of("ps2d", "", "a service: the keyboard of a PC", SERVICE),
     page_of("pwd", "", "print the current directory", ""),
+    page_of(
+        "ramfs",
+        "[limit]",
+        "a service: files in memory, with /tmp",
+        SERVICE,
+    ),
     page_of("reboot", "", "start the machine again (root)", ""),
     page_of(
         "rm",
@@ -178,7 +213,22 @@ pub const PAGES: &[Page] = &[
         "-f  nothing there is no error\n-r  directories and what is in them\n",
     ),
     page_of("rmdir", "directory…", "remove empty directories", ""),
-    page_of("scif-perf", "…", "measure SCIF; scif-perf --help", ""),
+    page_of(
+        "scif-perf",
+        "-s | [options] [node]",
+        "measure SCIF between this node and another one",
+        "-s           serve: on the other node, first\n\
+         --test name  one test: msg_rtt, rma_read…\n\
+         --size n     of so many bytes\n-n count     so many times\n\
+         scif-perf --help lists all tests and options\n",
+    ),
+    page_of(
+        "scifblk",
+        "serve size | attach",
+        "disks of other nodes' memory",
+        "serve size  offer so much memory of this node (64M)\n\
+         attach      make the disks of all nodes files of /scheme/disk.scif\n",
+    ),
     page_of(
         "scifctl",
         "…",
@@ -190,6 +240,12 @@ pub const PAGES: &[Page] = &[
         "node program [argument…]",
         "run a program on another node; scifrun --help",
         "",
+    ),
+    page_of(
+        "scifrund",
+        "",
+        "a service: runs what scifrun asks for",
+        SERVICE,
     ),
     page_of(
         "sed",
@@ -277,6 +333,12 @@ pub const PAGES: &[Page] = &[
         "write the words for ever, or until nobody reads",
         "",
     ),
+    page_of(
+        "zerod",
+        "null|zero|rand",
+        "a service: an endless file",
+        SERVICE,
+    ),
 ];
 
 /// The page of a program, by its name or path.
@@ -330,7 +392,12 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .map(|name| name.trim_end_matches(".rs").into())
             .collect();
-        let elsewhere = ["scif-perf", "scifctl", "scifrun", "sh"];
+        let elsewhere = ["scif-perf", "scifblk", "scifctl", "scifrun", "sh"];
+        let services = [
+            "acpid", "consoled", "init", "logd", "micd", "nsmgr", "pcid", "procmgr", "ps2d",
+            "ramfs", "scifrund", "zerod",
+        ];
+        programs.extend(services.map(String::from));
         programs.extend(elsewhere.map(String::from));
         programs.sort();
         let pages: Vec<&str> = PAGES.iter().map(|page| page.name).collect();

@@ -36,6 +36,24 @@ pub fn program_name() -> String {
     }
 }
 
+/// For services, which start scripts call, not people: answers `--help` and `--version`, and names
+/// the first argument beyond `most`. The status to exit with in each of these cases.
+pub fn answer_people(arguments: &str, purpose: &str, most: usize) -> Option<i32> {
+    let name = program_name();
+    let usage = alloc::format!("usage: {name} {arguments}");
+    let words: Vec<String> = args().skip(1).collect();
+    match words.first().map(String::as_str) {
+        Some("--help") => crate::println!("{}\n\n{purpose}", usage.trim_end()),
+        Some("--version") => crate::println!("{name} (Skiff) {}", env!("CARGO_PKG_VERSION")),
+        _ => {
+            let wrong = words.get(most)?;
+            crate::eprintln!("{name}: `{wrong}` is not understood\n{}", usage.trim_end());
+            return Some(2);
+        }
+    }
+    Some(0)
+}
+
 /// The value of a variable.
 pub fn var(name: &str) -> Option<String> {
     environment(|env| {

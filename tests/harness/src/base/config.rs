@@ -26,6 +26,9 @@ pub struct Node {
     pub first_link_slot: u32,
     /// I/O port by which a panicking kernel ends QEMU.
     pub exit_port: u16,
+    /// Whether a guest that resets itself boots again, or its QEMU ends.
+    #[serde(default)]
+    pub reboots: bool,
     /// What a PC has besides.
     #[serde(default)]
     pub parts: PcParts,
@@ -87,6 +90,9 @@ pub struct Suite {
     pub memory_mib: Option<u64>,
     /// Value of QEMU's `-smp`, if not as usual.
     pub smp: Option<String>,
+    /// Whether nodes that reset themselves boot again; else that is their end.
+    #[serde(default)]
+    pub reboots: bool,
     /// Nodes that are started by a script (line `LAUNCHER start <node>`), not at once.
     #[serde(default)]
     pub late: Vec<usize>,

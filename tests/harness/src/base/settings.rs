@@ -69,8 +69,9 @@ const ALL: &[Explained] = &[
          release: as fast as in the image for hardware, in the benchmark and in\n\
          a whole `make test`",
     ),
+    explained("APP", "dir", "the directory of a program's Cargo.toml"),
     explained("PIN", "0", "do not bind each node to a processor core"),
-    explained("NODE", "n", "which node to attach to (1)"),
+    explained("NODE", "n", "which node to attach to, or to start (1)"),
     explained(
         "RUN",
         "name",
@@ -338,6 +339,19 @@ impl Settings {
         Ok(Some(path))
     }
 
+    /// The directory of the package to build.
+    pub fn app(&self) -> Result<PathBuf> {
+        let Some(value) = self.values.get("APP") else {
+            return Err("APP= is missing: the directory of the program's Cargo.toml".into());
+        };
+        let path = std::fs::canonicalize(value)
+            .context(|| format!("find the directory of APP={value}"))?;
+        if !path.join("Cargo.toml").is_file() {
+            return Err(format!("APP={value}: has no Cargo.toml").into());
+        }
+        Ok(path)
+    }
+
     /// The run to attach to, if given.
     pub fn run(&self) -> Option<&str> {
         self.values.get("RUN").map(String::as_str)
@@ -484,6 +498,16 @@ mod tests {
         assert_eq!(failure.message, "SECONDS=10: `try` reads only SEED SEEDS");
         let failure = parse_for("", &["SCRIPT1=x"]).unwrap_err();
         assert_eq!(failure.message, "SCRIPT1=x: `try` reads no settings");
+    }
+
+    #[test]
+    fn a_package_to_build_has_a_manifest() {
+        let missing = Settings::parse("app", "APP", &[]).unwrap();
+        assert!(missing.app().unwrap_err().message.contains("APP="));
+        let of = |path: &str| Settings::parse("app", "APP", &[format!("APP={path}")]).unwrap();
+        assert!(of(env!("CARGO_MANIFEST_DIR")).app().is_ok());
+        assert!(of("/").app().unwrap_err().message.contains("Cargo.toml"));
+        assert!(of("/nonexistent").app().is_err());
     }
 
     #[test]

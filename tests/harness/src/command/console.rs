@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// The directory of the sockets of one of the runs that go on.
-fn choose(runs: &[(String, PathBuf)], wanted: Option<&str>) -> Result<PathBuf> {
+pub(super) fn choose(runs: &[(String, PathBuf)], wanted: Option<&str>) -> Result<PathBuf> {
     let names: Vec<_> = runs.iter().map(|(name, _)| name.as_str()).collect();
     let names = names.join(", ");
     match (runs, wanted) {

@@ -7,4 +7,5 @@ pub mod node_kills;
 pub mod run;
 pub mod serve;
 pub mod soak;
+pub mod start;
 mod terminal;

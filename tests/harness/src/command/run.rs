@@ -9,8 +9,10 @@ use crate::command::demo;
 use crate::command::terminal::{self, Raw};
 use crate::node::image::{Additions, Builder, Contents, Image, prepare};
 use crate::node::machine::{Event, Machine, Plan};
+use crate::node::start_requests::{self, StartRequest};
 use crate::suite::suite_run::{self, Printer, Run};
 use crate::suite::suites;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// The name of interactive runs.
@@ -79,9 +81,11 @@ fn interactive(settings: &Settings, image: &dyn Image) -> Result<()> {
     };
     let lines = vec!["SKIFF_CONSOLE=1".to_string(); run.nodes];
     let boot = image.boot_files(run.boot, &additions, &lines, directory.path())?;
+    let mut config = run.config;
+    config.reboots = true;
     let plan = Plan {
         name: run.name,
-        config: run.config,
+        config,
         memory_mib: run.memory_mib,
         kvm: crate::node::accel::use_kvm(run.accel)?,
         pin: run.pin,
@@ -91,6 +95,7 @@ fn interactive(settings: &Settings, image: &dyn Image) -> Result<()> {
     };
     let machine = Machine::start(plan, directory)?;
     machine.offer_consoles()?;
+    let requests = start_requests::listen(machine.directory())?;
     let logs = machine.logs();
     logs.announce(machine.directory())?;
     let which = match logs.name() {
@@ -105,11 +110,12 @@ fn interactive(settings: &Settings, image: &dyn Image) -> Result<()> {
     }
     eprintln!("    try: scifctl nodes; cat /scheme/scif/accept/2050 on one, then");
     eprintln!("         echo hello > /scheme/scif/<node>/2050 on the other");
-    converse(&machine)
+    converse(machine, &requests)
 }
 
-/// Connects the user's terminal with node 0 until the node is off or the escape key is pressed.
-fn converse(machine: &Machine) -> Result<()> {
+/// Connects the user's terminal with node 0 until the node is off or the escape key is pressed;
+/// meanwhile boots nodes that are off as others ask for it.
+fn converse(mut machine: Machine, requests: &Receiver<StartRequest>) -> Result<()> {
     let raw = Raw::enter()?;
     let keyboard = machine.keyboard(0);
     let sizes = keyboard.clone();
@@ -131,6 +137,10 @@ fn converse(machine: &Machine) -> Result<()> {
             println!("\nall nodes are off");
             return Ok(());
         }
+        for request in requests.try_iter() {
+            let started = machine.start_node(request.node);
+            request.answer(&started);
+        }
         match machine.next(Instant::now() + Duration::from_millis(50)) {
             Some(Event::Output { node: 0, bytes }) => terminal::show(&bytes),
             Some(Event::Ended { node: 0, end }) => {
@@ -139,7 +149,9 @@ fn converse(machine: &Machine) -> Result<()> {
                 return Ok(());
             }
             Some(Event::Ended { node, .. }) => {
-                terminal::show(format!("\r\n[node {node} is off]\r\n").as_bytes());
+                terminal::show(
+                    format!("\r\n[node {node} is off; make start NODE={node}]\r\n").as_bytes(),
+                );
             }
             Some(Event::Output { .. }) | None => {}
         }

@@ -57,8 +57,11 @@ impl Guest {
 
     /// Processor, memory and board.
     fn add_machine(&self, words: &mut Words) {
-        for option in ["-nodefaults", "-no-user-config", "-no-reboot"] {
+        for option in ["-nodefaults", "-no-user-config"] {
             words.flag(option);
+        }
+        if !self.config.reboots {
+            words.flag("-no-reboot");
         }
         words.option("-display", "none");
         words.option("-name", format!("skiff-node-{}", self.node));
@@ -309,6 +312,15 @@ mod tests {
             assert!(has(&words, present), "{present}");
         }
         assert!(!has(&words, "cdrom"));
+    }
+
+    #[test]
+    fn a_reset_is_the_end_unless_nodes_reboot() {
+        let mut node = guest(0, 1);
+        let flag = "-no-reboot".to_string();
+        assert!(node.arguments().contains(&flag));
+        node.config.reboots = true;
+        assert!(!node.arguments().contains(&flag));
     }
 
     #[test]

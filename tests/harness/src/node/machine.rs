@@ -496,7 +496,9 @@ fn view(node: usize, seat: &Arc<Seat>, mut stream: UnixStream) {
         viewers.streams.push(copy);
         if lock(&seat.child).is_none() {
             // One who watches a node that is off would wait for its words for ever.
-            let _ = stream.write_all(format!("\r\n[node {node} is off]\r\n").as_bytes());
+            let _ = stream.write_all(
+                format!("\r\n[node {node} is off; make start NODE={node}]\r\n").as_bytes(),
+            );
         }
     }
     let keyboard = Keyboard::new(&seat.input);

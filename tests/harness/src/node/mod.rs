@@ -10,4 +10,5 @@ pub mod machine;
 pub mod monitor;
 pub mod page_table_audit;
 pub mod screen_text;
+pub mod start_requests;
 pub mod trace;

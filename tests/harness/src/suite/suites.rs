@@ -74,6 +74,7 @@ pub fn run_of(settings: &Settings, suite: &Suite) -> Result<Run> {
     run.boot = suite.boot.unwrap_or(run.boot);
     run.memory_mib = suite.memory_mib.unwrap_or(run.memory_mib);
     run.config.parts = suite.parts.clone();
+    run.config.reboots = suite.reboots;
     if let Some(machine) = &suite.machine {
         run.config.machine = machine.clone();
     }
@@ -208,6 +209,7 @@ mod tests {
             machine: None,
             memory_mib: None,
             smp: None,
+            reboots: false,
             late: Vec::new(),
             skip: Default::default(),
             bootstrap: None,

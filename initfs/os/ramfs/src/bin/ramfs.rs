@@ -33,6 +33,10 @@ const DEFAULT_LIMIT: u64 = 64 << 20;
 const BLOCK: u64 = 4096;
 
 fn main() -> i32 {
+    let purpose = "keeps files in memory: the scheme `file`, with /tmp; limit as in 64M";
+    if let Some(status) = runtime::env::answer_people("[limit]", purpose, 1) {
+        return status;
+    }
     let limit = match env::args().nth(1) {
         None => default_limit(),
         Some(text) => match size(&text) {

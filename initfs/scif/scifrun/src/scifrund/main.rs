@@ -42,8 +42,8 @@ mod server {
             None => serve(),
             Some(SESSION) => session::main(SESSION_FD),
             Some(_) => {
-                eprintln!("usage: scifrund      (start scripts do so; see scifrun --help)");
-                2
+                let purpose = "runs programs for other nodes; see scifrun --help";
+                env::answer_people("", purpose, 0).unwrap_or(2)
             }
         }
     }
