@@ -1,5 +1,5 @@
-//! `app APP=dir`: builds a Rust program that lies outside the project for the image, with the options
-//! that the project's own programs are built with (docs/rust.md).
+//! `app APP=dir`: builds a Rust program that lies outside the project for the image, with the
+//! options that the project's own programs are built with (docs/rust.md).
 
 use crate::toolchain::{self, Target};
 use harness::base::packages;
@@ -20,7 +20,8 @@ pub fn command(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs of a package; returns a directory that has them in `bin`, as FILES= takes it.
+/// Builds the programs of a package; returns a directory that has them in `bin`, as FILES= takes
+/// it.
 pub fn build(package: &Path) -> Result<PathBuf> {
     packages::ensure(&toolchain::packages())?;
     let toolchain = toolchain::find()?;
