@@ -5,8 +5,8 @@
 //!  "p99":…,"max":…,"repetitions":[…]}
 //! ```
 //! (in one line). `n` is the number of samples, `repetitions` the median of each repetition. 90 of
-//! 100 samples are at least as good as `p90`, and 99 of 100 as `p99`: times at most that long, rates
-//! at least that high. More keys may follow `size`, each with a string or a number.
+//! 100 samples are at least as good as `p90`, and 99 of 100 as `p99`: times at most that long,
+//! rates at least that high. More keys may follow `size`, each with a string or a number.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
