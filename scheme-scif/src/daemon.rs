@@ -21,7 +21,7 @@ use syscall::flag::{EventFlags, FobtainFdFlags, MapFlags, MunmapFlags};
 use syscall::schemev2::NewFdFlags;
 
 use crate::access::Caller;
-use crate::files::Entry;
+use crate::scif::files::Entry;
 use crate::scif::{Fabric, ROOT, Scif};
 
 /// [`Scif`] behind the interface of a scheme daemon.

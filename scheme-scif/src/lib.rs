@@ -8,29 +8,14 @@
 
 extern crate alloc;
 
-mod accept;
 mod access;
-mod cards;
-mod connect;
 #[cfg(target_os = "redox")]
 mod daemon;
-mod direct;
-mod end;
-mod files;
 mod handle;
-mod lane;
-mod limits;
-mod object;
-mod open;
-mod operation;
+mod memory;
 pub mod path;
-mod peers;
-mod ranges;
-mod rma;
+mod request;
 mod scif;
-mod text;
-mod transfer;
-mod window;
 
 /// What the tests play on; the fuzz targets do, too.
 #[cfg(any(test, feature = "bed"))]
@@ -41,12 +26,12 @@ pub mod bed;
 mod tests;
 
 pub use access::Caller;
-pub use cards::{Card, CardCommand, CardState};
 #[cfg(target_os = "redox")]
 pub use daemon::Daemon;
-pub use files::{Entry, SCHEME};
 pub use handle::HandleId;
-pub use object::Token;
+pub use memory::Token;
+pub use scif::files::cards::{Card, CardCommand, CardState};
+pub use scif::files::{Entry, SCHEME};
 pub use scif::{
     Changes, DEFAULT_BACKLOG, Fabric, JoinId, LoopCounters, MAX_HANDLES, News, Progress, ROOT,
     RequestId, Scif, View,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// The code, in the project.
-pub const CODE: &str = "scheme-scif/src/files.rs";
+pub const CODE: &str = "scheme-scif/src/scif/files/mod.rs";
 /// The page.
 pub const PAGE: &str = "docs/scheme.md";
 /// The head of its table.

@@ -1,7 +1,7 @@
 //! Moving bytes: `read` and `write` on a connection, and SCIF's `send` and `recv`.
 //!
 //! A blocking transfer keeps its place in its direction's lane until it is complete, and the lane
-//! keeps its count; see [`Lane`](crate::lane::Lane). The buffers are the client's memory, mapped
+//! keeps its count; see [`Lane`](crate::request::transfer_queue::Lane). The buffers are the client's memory, mapped
 //! here until the request is answered; the client may change them meanwhile, so bytes are only
 //! copied from and to them and never looked at.
 

@@ -18,9 +18,9 @@ use syscall::flag::MapFlags;
 use zerocopy::IntoBytes;
 
 use crate::access::Caller;
+use crate::handle::ranges::Range;
 use crate::handle::{Handle, HandleId, Kind, Mark};
-use crate::object::{PAGE, root};
-use crate::ranges::Range;
+use crate::memory::{PAGE, root};
 use crate::scif::{Fabric, JoinId, RequestId, Scif, system};
 
 /// Bytes of a window that are put together of pieces for one mapping, at most: a system call for

@@ -1,6 +1,11 @@
 //! What can be read about the scheme: the text files, directories, names and status of handles, and
 //! readiness.
 
+pub(crate) mod cards;
+mod limits;
+pub(crate) mod peers;
+mod text;
+
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -16,10 +21,10 @@ use syscall::flag::{EventFlags, F_GETFL, F_SETFL, O_NONBLOCK};
 
 use crate::access::Caller;
 use crate::handle::{Handle, HandleId, Kind};
-use crate::object::{Object, PAGE};
+use crate::memory::{Object, PAGE};
 use crate::path::{Path, TextFile};
+use crate::scif::files::text::Table;
 use crate::scif::{Fabric, RequestId, Scif};
-use crate::text::Table;
 
 /// The scheme's name, under which it is registered.
 pub const SCHEME: &str = "scif";

@@ -1,5 +1,7 @@
 //! What a file descriptor of the scheme stands for.
 
+pub(crate) mod ranges;
+
 use alloc::string::String;
 
 use scif_abi::PortId;
@@ -8,13 +10,13 @@ use scif_core::{BypassId, EndpointId, RemoteWindowId};
 use syscall::flag::{MODE_CHR, MODE_DIR, MODE_FILE};
 
 use crate::access::{Access, Caller};
-use crate::direct::Direct;
-use crate::lane::Lane;
-use crate::object::{Made, Token};
+use crate::handle::ranges::Ranges;
+use crate::memory::{Made, Token};
 use crate::path::Path;
-use crate::peers::Peers;
-use crate::ranges::Ranges;
+use crate::request::transfer_queue::Lane;
 use crate::scif::JoinId;
+use crate::scif::files::peers::Peers;
+use crate::scif::operation::bypass::Direct;
 
 /// Names a handle: the number the kernel knows it by. Never reused, because the kernel keys events
 /// and closes by it.

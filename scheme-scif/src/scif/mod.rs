@@ -5,6 +5,9 @@
 //! with the same arguments again when [`Scif::take_changes`] names the request or its handle. A
 //! request that is given up meanwhile is told by [`Scif::cancel`], which undoes what was begun.
 
+pub(crate) mod files;
+pub(crate) mod operation;
+
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -19,10 +22,10 @@ use scif_core::{
 use syscall::error::{EBADF, ENOTTY, EWOULDBLOCK, Error, Result};
 
 use crate::access::{Access, Caller};
-use crate::cards::{Card, CardCommand};
 use crate::handle::{Endpoint, Handle, HandleId, Kind};
-use crate::object::{Building, Object, Token};
+use crate::memory::{Building, Object, Token};
 use crate::path::{Path, TextFile};
+use crate::scif::files::cards::{Card, CardCommand};
 
 /// The handle of the scheme's root directory.
 pub const ROOT: HandleId = 0;

@@ -4,6 +4,15 @@
 //! Numbers, words and structures are `scif_abi::call`'s. A structure is copied out of the client's
 //! memory once and checked; the copy is used.
 
+mod accept;
+pub(crate) mod bypass;
+mod connect;
+mod end;
+mod open;
+mod rma;
+pub(crate) mod transfer;
+mod window;
+
 use scif_abi::call::{AcceptRecord, Call, MemoryCall};
 use scif_abi::codec::{DecodeError, Operation};
 use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
@@ -13,8 +22,8 @@ use syscall::error::{EINVAL, ENOENT, ENOTCONN, ENOTTY, EWOULDBLOCK, Error, Resul
 use zerocopy::IntoBytes;
 
 use crate::handle::{HandleId, Kind};
+use crate::scif::operation::transfer::Until;
 use crate::scif::{Fabric, RequestId, Scif, Unclaimed, Waiting, system};
-use crate::transfer::Until;
 
 impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// One operation: `metadata` is its number and its words, `payload` its structure or data.

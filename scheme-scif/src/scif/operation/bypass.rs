@@ -3,7 +3,7 @@
 //! A bypass handle maps what they need (`scif_abi::bypass::Part`). The daemon is left with what
 //! takes two: waking the peer (`Kick`), and sleeping until the peer has something to tell (`Wait`).
 //! Both work on the endpoint itself as well. Files and bypass clients may be used on one endpoint
-//! as one likes; they lock each other out, see [`transfer`](crate::transfer).
+//! as one likes; they lock each other out, see [`transfer`](crate::scif::operation::transfer).
 
 use scif_abi::bypass::{BypassRecord, Part};
 use scif_abi::flags::{Kicks, Readiness};
@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 
 use crate::access::Caller;
 use crate::handle::{Handle, HandleId, Kind, Mark};
-use crate::object::PAGE;
+use crate::memory::PAGE;
 use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
 
 /// What a bypass handle stands for.

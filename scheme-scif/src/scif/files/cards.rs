@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use scif_abi::NodeId;
 use syscall::error::{EBUSY, EINVAL, ENODEV, Error, Result};
 
+use crate::scif::files::text::Table;
 use crate::scif::{Fabric, News, RequestId, Scif};
-use crate::text::Table;
 
 /// What an administrator may want of a card.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -20,9 +20,9 @@ use scif_core::{Pages, PinId, Resource, Run, Scope};
 use syscall::error::{EACCES, EAGAIN, EFAULT, EINVAL, ENOTTY, ENXIO, EPERM, Error, Result};
 
 use crate::access::{Access, Caller};
+use crate::handle::ranges::Ranges;
 use crate::handle::{Handle, HandleId, Kind};
 use crate::path::Path;
-use crate::ranges::Ranges;
 use crate::scif::{Fabric, Progress, RequestId, Scif, Waiting, would_block};
 
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;

@@ -9,7 +9,7 @@ use scif_core::{Direction, EndpointId, EndpointState, Local, Rma, Signal, Ticket
 use syscall::error::{EBADF, ECONNRESET, EINVAL, ENOTCONN, Error, Result};
 
 use crate::handle::HandleId;
-use crate::object::PAGE;
+use crate::memory::PAGE;
 use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
 
 /// Bytes of a transfer with its data beside the call that are moved before others get their turn.

@@ -1,0 +1,3 @@
+//! Requests that wait.
+
+pub(crate) mod transfer_queue;
