@@ -114,6 +114,16 @@ pub fn not_directory(flags: usize) -> Result<()> {
     }
 }
 
+/// # Errors
+/// `EACCES` for everybody but root.
+pub(crate) fn root(caller: Caller) -> Result<()> {
+    if caller.uid == 0 {
+        Ok(())
+    } else {
+        Err(Error::new(EACCES))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

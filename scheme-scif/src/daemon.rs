@@ -21,13 +21,15 @@ use syscall::flag::{EventFlags, FobtainFdFlags, MapFlags, MunmapFlags};
 use syscall::schemev2::NewFdFlags;
 
 use crate::access::Caller;
+use crate::handle::ROOT;
+use crate::node_memory::NodeMemory;
+use crate::scif::Scif;
 use crate::scif::files::Entry;
-use crate::scif::{Fabric, ROOT, Scif};
 
 /// [`Scif`] behind the interface of a scheme daemon.
-pub struct Daemon<F: Fabric, C> {
+pub struct Daemon<M: NodeMemory, C> {
     /// The scheme itself, for those who bring links up and down.
-    pub scif: Scif<F, Id>,
+    pub scif: Scif<M, Id>,
     /// What copies for transfers.
     pub copier: C,
     /// Where descriptors come that programs send; once the scheme has one.
@@ -44,7 +46,7 @@ fn caller(ctx: &CallerCtx) -> Caller {
     }
 }
 
-impl<F: Fabric<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<F, C> {
+impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<M, C> {
     fn scheme_root(&mut self) -> Result<usize> {
         Ok(ROOT)
     }
@@ -183,7 +185,7 @@ impl<F: Fabric<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<F, C> {
     }
 }
 
-impl<F: Fabric<Space = Fd>, C: CopyEngine> SchemeDaemon for Daemon<F, C> {
+impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeDaemon for Daemon<M, C> {
     fn changes(&mut self, changes: &mut Changes) {
         let taken = self.scif.take_changes(&mut self.copier);
         taken.handles.drain(..).for_each(|id| changes.handle(id));

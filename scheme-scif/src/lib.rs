@@ -1,7 +1,7 @@
 //! The `scif:` scheme: paths, handles, waiting requests and text files over the protocol engine.
 //!
-//! [`Scif`] is the whole of it and makes no system call: memory and doorbells are a [`Fabric`],
-//! requests are function calls that answer at once. So the tests here drive it on the development
+//! [`Scif`] is the whole of it and makes no system call: memory and doorbells are a
+//! [`NodeMemory`], requests are function calls that answer at once. So the tests here drive it on the development
 //! machine with the real engine. `Daemon` (for the target only) is the thin layer that the event
 //! loop of `scheme` calls. Nothing here knows a device.
 #![cfg_attr(not(any(test, feature = "bed")), no_std)]
@@ -9,10 +9,15 @@
 extern crate alloc;
 
 mod access;
+mod card;
 #[cfg(target_os = "redox")]
 mod daemon;
+mod error;
 mod handle;
+mod ids;
+mod listener;
 mod memory;
+mod node_memory;
 pub mod path;
 mod request;
 mod scif;
@@ -26,13 +31,12 @@ pub mod bed;
 mod tests;
 
 pub use access::Caller;
+pub use card::{Card, CardCommand, CardState};
 #[cfg(target_os = "redox")]
 pub use daemon::Daemon;
-pub use handle::HandleId;
-pub use memory::Token;
-pub use scif::files::cards::{Card, CardCommand, CardState};
+pub use handle::{MAX_HANDLES, ROOT};
+pub use ids::{HandleId, RequestId};
+pub use node_memory::{Doorbells, JoinId, NodeMemory, ObjectMemory, Progress, Token, View};
+pub use request::Changes;
 pub use scif::files::{Entry, SCHEME};
-pub use scif::{
-    Changes, DEFAULT_BACKLOG, Fabric, JoinId, LoopCounters, MAX_HANDLES, News, Progress, ROOT,
-    RequestId, Scif, View,
-};
+pub use scif::{DEFAULT_BACKLOG, LoopCounters, NodeEvent, Scif};

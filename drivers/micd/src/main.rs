@@ -31,7 +31,7 @@ use micd::{trace, vmic, x100};
 use runtime::time::Instant;
 use scheme::daemon::{self, LEASE_VARIABLE, Lease, Mode, NOTIFY_VARIABLE};
 use scheme::{SchemeLoop, Status};
-use scheme_scif::{Daemon, LoopCounters, News, SCHEME, Scif};
+use scheme_scif::{Daemon, LoopCounters, NodeEvent, SCHEME, Scif};
 use scif_abi::NodeId;
 use scif_abi::limits::HOST_NODE;
 use scif_core::{Config, Engine};
@@ -316,7 +316,7 @@ impl Micd {
     /// Begins the iteration's share of copies, and does what is due at intervals. The cards are
     /// read before a request may show them, however long nothing happened.
     fn begin_share(&mut self, now: u64) {
-        self.scheme.scif.begin_turn();
+        self.scheme.scif.begin_iteration();
         self.publish_cards(now);
         self.watch_processes(now);
     }
@@ -344,13 +344,13 @@ impl Micd {
 
     /// Reports what happened to nodes, has failed links reset, and carries out commands for cards.
     fn handle_node_events(&mut self, now: u64) {
-        while let Some(news) = self.scheme.scif.take_news() {
-            match news {
-                News::Up(node) => log::info!("node {node} is up, {}", self.online()),
-                News::Down(node) => log::info!("node {node} is down, {}", self.online()),
+        while let Some(event) = self.scheme.scif.next_node_event() {
+            match event {
+                NodeEvent::Up(node) => log::info!("node {node} is up, {}", self.online()),
+                NodeEvent::Down(node) => log::info!("node {node} is down, {}", self.online()),
                 // The engine has logged why.
-                News::LinkFailed(node) => self.links.link_failed(node),
-                News::Card(node, command) => {
+                NodeEvent::LinkFailed(node) => self.links.link_failed(node),
+                NodeEvent::Card(node, command) => {
                     log::info!("node {node}: {command:?} was asked for");
                     if let Err(error) = self.links.command(now, node, command) {
                         log::warn!("node {node}: {command:?}: {error}");

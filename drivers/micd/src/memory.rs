@@ -15,7 +15,7 @@ use hal::aperture::Aperture;
 use hal::mem::drain_writes;
 use hal::mem::{PAGE, Region};
 use libredox::Fd;
-use scheme_scif::{Fabric, JoinId, Progress, Token, View};
+use scheme_scif::{Doorbells, JoinId, ObjectMemory, Progress, Token, View};
 use scif_abi::NodeId;
 use scif_abi::call::PinRecord;
 use scif_abi::flags::Protection;
@@ -367,22 +367,16 @@ impl<S: BlockSource> PeerMemory for NodeMemory<S> {
     }
 }
 
-impl<S: BlockSource> Fabric for NodeMemory<S> {
-    type Space = Fd;
-
+impl<S: BlockSource> Doorbells for NodeMemory<S> {
     fn ring(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get(&node) {
             peer.doorbell.ring();
         }
     }
+}
 
-    fn random(&mut self) -> u64 {
-        hal::random::word()
-    }
-
-    fn allocated_bytes(&self) -> usize {
-        self.allocated_bytes
-    }
+impl<S: BlockSource> ObjectMemory for NodeMemory<S> {
+    type Space = Fd;
 
     fn provide(&mut self, token: Token, pages: u64) -> SysResult<()> {
         let bytes = usize::try_from(pages)
@@ -391,10 +385,6 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
         let scattered = self.source.reserve(bytes.ok_or(Error::new(ENOMEM))?)?;
         self.begin(token, MemoryObject::Filling(scattered));
         Ok(())
-    }
-
-    fn let_go(&mut self, space: Fd) {
-        self.source.release(space);
     }
 
     fn pin(&mut self, token: Token, space: Fd, record: &PinRecord) -> SysResult<()> {
@@ -411,12 +401,16 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
         Ok(())
     }
 
+    fn release_space(&mut self, space: Fd) {
+        self.source.release(space);
+    }
+
     fn build(&mut self, token: Token) -> SysResult<Progress> {
         self.take_borrowed();
         let entry = self.objects.get_mut(&token).ok_or(Error::new(EINVAL))?;
         Ok(match entry.object.step(&mut self.source)? {
             BuildStep::More => Progress::More,
-            BuildStep::Pending => Progress::Waits,
+            BuildStep::Pending => Progress::Pending,
             BuildStep::Complete => Progress::Complete(self.enter(token)?),
         })
     }
@@ -430,6 +424,16 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
     fn view(&self, token: Token) -> Option<usize> {
         let complete = self.objects.get(&token)?.object.complete()?;
         Some(complete.region.address())
+    }
+}
+
+impl<S: BlockSource> scheme_scif::NodeMemory for NodeMemory<S> {
+    fn random(&mut self) -> u64 {
+        hal::random::word()
+    }
+
+    fn allocated_bytes(&self) -> usize {
+        self.allocated_bytes
     }
 
     fn view_of(&self, place: Place, bytes: usize) -> Option<usize> {
@@ -485,6 +489,8 @@ impl<S: BlockSource> Fabric for NodeMemory<S> {
 mod tests {
     use client_memory::borrow::Frames;
     use hal::dma::Scattered;
+
+    use scheme_scif::NodeMemory as _;
 
     use super::*;
     use crate::memory_object::Borrowed;
@@ -542,7 +548,7 @@ mod tests {
             match memory.build(token)? {
                 Progress::Complete(runs) => return Ok(runs),
                 Progress::More => {}
-                Progress::Waits => panic!("nobody else is at work"),
+                Progress::Pending => panic!("nobody else is at work"),
             }
         }
     }
@@ -616,7 +622,7 @@ mod tests {
             flags: 0.into(),
         };
         memory.pin(token, Fd::new(usize::MAX), &record).unwrap();
-        assert_eq!(memory.build(token), Ok(Progress::Waits));
+        assert_eq!(memory.build(token), Ok(Progress::Pending));
     }
 
     /// Borrowing for an object ends with pages whose frames have these numbers, in runs.

@@ -1,5 +1,5 @@
 //! Memory objects: the pages that windows are made of, each behind a memory handle (path `memory`,
-//! or `dup(endpoint, "memory")`).
+//! or `dup(endpoint, "memory")`); and what else of this task's memory programs have mapped.
 //!
 //! A program has the daemon *provide* pages and maps them, or *pins* pages of its own, which stay
 //! where they are: it sends the descriptor of its address space over the handle and says which.
@@ -8,40 +8,33 @@
 //!
 //! An object lives while its maker holds it, while the engine uses it (a window or a transfer of
 //! its pages), and while pages of it are mapped as pages of a window. The maker holds it by the
-//! open file, so that it lasts as long as the last mapping. Once its maker has let go, an object is
-//! no longer found by its token.
+//! open file, so that it lasts as long as the last mapping. Once its maker has released it, an
+//! object is no longer found by its token.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use scif_abi::call::{MemoryCall, PinRecord, SEND_SPACE};
+use scif_abi::call::PinRecord;
 use scif_abi::flags::Protection;
-use scif_abi::limits::PAGE_BYTES;
-use scif_core::{Pages, PinId, Resource, Run, Scope};
-use syscall::error::{EACCES, EAGAIN, EFAULT, EINVAL, ENOTTY, ENXIO, EPERM, Error, Result};
+use scif_core::{Pages, PinId, Run};
+use syscall::error::{EACCES, EAGAIN, EFAULT, EINVAL, ENXIO, Error, Result};
 
-use crate::access::{Access, Caller};
+use crate::access::Caller;
 use crate::handle::ranges::Ranges;
-use crate::handle::{Handle, HandleId, Kind};
-use crate::path::Path;
-use crate::scif::{Fabric, Progress, RequestId, Scif, Waiting, would_block};
-
-pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
-
-/// Names a memory object, here and in requests. Never 0, and random, so that only who was told it
-/// can name the object.
-pub type Token = u64;
+use crate::ids::HandleId;
+use crate::node_memory::{JoinId, NodeMemory, ObjectMemory, PAGE, Progress, Token, View};
 
 /// The bits of a token. It is the result of calls, where a negative number is an error, and so is
 /// one whose lower half is (`syscall::Error::demux`).
 const TOKEN_BITS: u64 = !(1 << 63 | 1 << 31);
 
 /// A memory object.
-pub(crate) struct Object {
+pub(crate) struct MemoryObject {
     /// The user who may use it, beside root; whose limit it counts against.
-    pub owner: u32,
+    owner: u32,
     /// The process that made it.
-    pub pid: usize,
-    pub pages: u64,
+    process: usize,
+    pages: u64,
     /// Its pages, once it is complete.
     runs: Option<Vec<Run>>,
     /// A program's own pages, which are mapped there and not from here.
@@ -54,132 +47,118 @@ pub(crate) struct Object {
     /// Pages of it that are mapped as pages of windows; each as often as it is mapped.
     viewed: u64,
     /// What programs map of it.
-    pub mapped: Ranges<()>,
+    mapped: Ranges<()>,
 }
 
-impl Object {
+impl MemoryObject {
     /// A complete object of a program's own pages: one that the file `pins` shows.
     pub fn is_pinned(&self) -> bool {
         self.is_pinned && self.runs.is_some()
+    }
+
+    /// The user it counts against.
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// The process that made it.
+    pub fn process(&self) -> usize {
+        self.process
+    }
+
+    /// Its pages.
+    pub fn pages(&self) -> u64 {
+        self.pages
     }
 
     /// Windows and transfers of it.
     pub fn uses(&self) -> u32 {
         self.uses
     }
+
+    /// What programs map of it.
+    pub fn mapped(&self) -> &Ranges<()> {
+        &self.mapped
+    }
 }
 
-/// The object behind a memory handle, complete or not, once one is being made.
-pub(crate) type Made = Option<Token>;
-
 /// An object that is not complete.
-pub(crate) struct Building<R> {
+struct Building<R> {
     /// The handle and the request that make it.
     handle: HandleId,
     request: R,
     /// Whether there is nothing to do but wait.
-    pub waits: bool,
+    is_pending: bool,
 }
 
 /// How an object is made.
-enum Source<S> {
+pub(crate) enum Source<S> {
+    /// Of so many zeroed pages.
     Provided(u64),
+    /// Of pages of the program behind an address space.
     Pinned(S, PinRecord),
 }
 
-impl<F: Fabric, R: RequestId> Scif<F, R> {
-    /// `dup(endpoint, "memory")`: a memory handle, which has nothing else to do with the endpoint.
-    ///
-    /// # Errors
-    /// `EBADF`, `ENOTTY`: it is no endpoint; `ENOMEM`: the caller has too many files.
-    pub(crate) fn memory_handle(&mut self, id: HandleId, caller: Caller) -> Result<HandleId> {
-        self.endpoint(id)?;
-        let handle = Handle::new(Path::Memory, Access::BOTH, caller, Kind::Memory(None));
-        self.insert_file(handle)
+/// The end of making an object.
+pub(crate) struct Made<R> {
+    /// The handle and the request that make it.
+    pub handle: HandleId,
+    /// As above.
+    pub request: R,
+    /// The object, or why there is none.
+    pub result: Result<Token>,
+}
+
+/// All memory objects. `S` is a program's address space.
+pub(crate) struct MemoryObjects<R, S> {
+    objects: BTreeMap<Token, MemoryObject>,
+    /// Objects that are not complete.
+    building: BTreeMap<Token, Building<R>>,
+    /// Address spaces that programs sent over memory handles, until they say what to pin.
+    spaces: BTreeMap<HandleId, S>,
+    /// How many pages are mapped of each range that was made of pieces.
+    joins: BTreeMap<JoinId, u64>,
+    /// Pages of objects by the user they count against.
+    usage: BTreeMap<u32, u64>,
+}
+
+impl<R, S> Default for MemoryObjects<R, S> {
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            building: BTreeMap::new(),
+            spaces: BTreeMap::new(),
+            joins: BTreeMap::new(),
+            usage: BTreeMap::new(),
+        }
+    }
+}
+
+/// How objects come and go.
+impl<R: Copy, S> MemoryObjects<R, S> {
+    /// A program has sent an address space over a handle; returns the one it sent before.
+    pub fn put_space(&mut self, id: HandleId, space: S) -> Option<S> {
+        self.spaces.insert(id, space)
     }
 
-    /// An operation on a memory handle.
-    pub(crate) fn memory_call(
+    /// The address space that was sent over a handle.
+    pub fn take_space(&mut self, id: HandleId) -> Option<S> {
+        self.spaces.remove(&id)
+    }
+
+    /// Begins an object, by a request on a handle that `caller` opened; [`build`](Self::build)
+    /// completes it. `limit` is that of pages of a user.
+    ///
+    /// # Errors
+    /// `EINVAL`: no pages, or too many to count; `EAGAIN` at the limit; those of the memory.
+    pub fn begin(
         &mut self,
-        id: HandleId,
-        call: MemoryCall,
-        request: R,
-    ) -> Result<usize> {
-        if self.waiting.contains_key(&request) {
-            return would_block();
-        }
-        let source = match call {
-            MemoryCall::Provide { pages } => Source::Provided(pages),
-            MemoryCall::Pin { record } => {
-                self.check_pin(id, &record)?;
-                let space = self.spaces.remove(&id).ok_or(Error::new(EINVAL))?;
-                Source::Pinned(space, record)
-            }
-        };
-        self.make(id, source, request)
-    }
-
-    /// # Errors
-    /// `EINVAL` unless the record is of whole pages, at least one, with a known protection and
-    /// known flags; `EPERM` when only root may have it so.
-    fn check_pin(&self, id: HandleId, record: &PinRecord) -> Result<()> {
-        let whole = |bytes: u64| bytes.is_multiple_of(PAGE);
-        let (address, length) = (record.address.get(), record.length.get());
-        let protection = Protection::from_bits(record.protection.get());
-        let flags = record.flags.get();
-        if !whole(address)
-            || !whole(length)
-            || length == 0
-            || protection.is_none_or(|protection| protection.is_empty())
-            || flags & !PinRecord::UNCHARGED != 0
-        {
-            return Err(Error::new(EINVAL));
-        }
-        if flags != 0 && self.handle(id)?.caller.uid != 0 {
-            return Err(Error::new(EPERM));
-        }
-        Ok(())
-    }
-
-    /// A program sends the descriptor of its address space over a memory handle, for the `Pin` that
-    /// follows. One that was sent before goes.
-    ///
-    /// # Errors
-    /// `EBADF`; `ENOTTY` unless it is a memory handle; `EINVAL` when `word` does not say that it is
-    /// an address space, or the handle has its object.
-    pub fn take_space(&mut self, id: HandleId, word: u64, space: F::Space) -> Result<usize> {
-        let expected = match self.made(id) {
-            Ok(None) if word == SEND_SPACE => Ok(0),
-            Ok(_) => Err(Error::new(EINVAL)),
-            Err(error) => Err(error),
-        };
-        let unused = match expected {
-            Ok(_) => self.spaces.insert(id, space),
-            Err(_) => Some(space),
-        };
-        self.refuse_space(unused);
-        expected
-    }
-
-    /// Nothing is to be pinned of a space that was sent, if there is one.
-    pub fn refuse_space(&mut self, space: Option<F::Space>) {
-        if let Some(space) = space {
-            self.fabric.let_go(space);
-        }
-    }
-
-    fn made(&mut self, id: HandleId) -> Result<&mut Made> {
-        match &mut self.handle_mut(id)?.kind {
-            Kind::Memory(made) => Ok(made),
-            _ => Err(Error::new(ENOTTY)),
-        }
-    }
-
-    fn make(&mut self, id: HandleId, source: Source<F::Space>, request: R) -> Result<usize> {
-        if self.made(id)?.is_some() {
-            return Err(Error::new(EINVAL));
-        }
-        let caller = self.handle(id)?.caller;
+        memory: &mut impl NodeMemory<Space = S>,
+        (handle, request): (HandleId, R),
+        caller: Caller,
+        source: Source<S>,
+        limit: u64,
+    ) -> Result<Token> {
         let (pages, is_pinned, is_charged, is_writable) = match &source {
             Source::Provided(pages) => (*pages, false, true, true),
             Source::Pinned(_, record) => {
@@ -193,12 +172,12 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             return Err(Error::new(EINVAL));
         }
         if is_charged {
-            self.charge(caller.uid, pages)?;
+            self.charge(caller.uid, pages, limit)?;
         }
-        let token = self.new_token();
+        let token = self.new_token(memory);
         let begun = match source {
-            Source::Provided(pages) => self.fabric.provide(token, pages),
-            Source::Pinned(space, record) => self.fabric.pin(token, space, &record),
+            Source::Provided(pages) => memory.provide(token, pages),
+            Source::Pinned(space, record) => memory.pin(token, space, &record),
         };
         if let Err(error) = begun {
             if is_charged {
@@ -206,9 +185,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             }
             return Err(error);
         }
-        let object = Object {
+        let object = MemoryObject {
             owner: caller.uid,
-            pid: caller.pid,
+            process: caller.pid,
             pages,
             runs: None,
             is_pinned,
@@ -220,181 +199,136 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             mapped: Ranges::default(),
         };
         self.objects.insert(token, object);
-        *self.made(id)? = Some(token);
-        let waiting = Waiting::Memory { handle: id, token };
-        self.waiting.insert(request, waiting);
         let building = Building {
-            handle: id,
+            handle,
             request,
-            waits: false,
+            is_pending: false,
         };
         self.building.insert(token, building);
-        // Small ones are complete at once.
-        self.build(token);
-        match self.take_ended(request) {
-            Some(ended) => ended,
-            None => would_block(),
-        }
+        Ok(token)
     }
 
     /// A token that no object has.
-    fn new_token(&mut self) -> Token {
+    fn new_token(&mut self, memory: &mut impl NodeMemory) -> Token {
         loop {
-            let token = self.fabric.random() & TOKEN_BITS;
+            let token = memory.random() & TOKEN_BITS;
             if token != 0 && !self.objects.contains_key(&token) {
                 return token;
             }
         }
     }
 
-    /// One step of every object that is not complete.
-    pub(crate) fn build_all(&mut self) {
-        let tokens: Vec<Token> = self.building.keys().copied().collect();
-        tokens.into_iter().for_each(|token| self.build(token));
+    /// The objects that are not complete.
+    pub fn incomplete(&self) -> Vec<Token> {
+        self.building.keys().copied().collect()
     }
 
-    fn build(&mut self, token: Token) {
-        let Some(building) = self.building.get_mut(&token) else {
-            return;
-        };
-        let (id, request) = (building.handle, building.request);
-        let ended = match self.fabric.build(token) {
+    /// Whether some object is not complete and does not wait for others.
+    pub fn has_work(&self) -> bool {
+        self.building.values().any(|building| !building.is_pending)
+    }
+
+    /// One step of an object that is not complete; its end, if that was the last.
+    pub fn build(&mut self, memory: &mut impl ObjectMemory, token: Token) -> Option<Made<R>> {
+        let building = self.building.get_mut(&token)?;
+        let (handle, request) = (building.handle, building.request);
+        let result = match memory.build(token) {
             Ok(Progress::More) => {
-                building.waits = false;
-                return;
+                building.is_pending = false;
+                return None;
             }
-            Ok(Progress::Waits) => {
-                building.waits = true;
-                return;
+            Ok(Progress::Pending) => {
+                building.is_pending = true;
+                return None;
             }
             Ok(Progress::Complete(runs)) => {
                 if let Some(object) = self.objects.get_mut(&token) {
                     object.runs = Some(runs);
                 }
-                Ok(token as usize)
+                self.building.remove(&token);
+                Ok(token)
             }
             Err(error) => {
-                if let Ok(made) = self.made(id) {
-                    *made = None;
-                }
-                self.remove_object(token);
+                self.remove(memory, token);
                 Err(error)
             }
         };
-        self.building.remove(&token);
-        self.end_with(request, ended);
+        Some(Made {
+            handle,
+            request,
+            result,
+        })
     }
 
     /// The maker of an object holds it no longer.
-    pub(crate) fn let_go(&mut self, token: Token) {
+    pub fn release(&mut self, memory: &mut impl ObjectMemory, token: Token) {
         if let Some(object) = self.objects.get_mut(&token) {
             object.is_held = false;
         }
-        self.drop_unused(token);
+        self.drop_unused(memory, token);
     }
 
-    /// The request that makes an object is given up.
-    pub(crate) fn cancel_make(&mut self, id: HandleId, token: Token) {
-        if let Ok(made) = self.made(id) {
-            *made = None;
-        }
-        self.let_go(token);
-    }
-
-    /// One use of an object by the engine is over.
-    pub(crate) fn released(&mut self, pin: PinId) {
-        let Some(object) = self.objects.get_mut(&pin.0) else {
-            log::error!("the engine released memory {} that does not exist", pin.0);
-            return;
-        };
-        object.uses = object.uses.saturating_sub(1);
-        self.drop_unused(pin.0);
-    }
-
-    /// Some pages of an object are mapped as pages of a window; they stay until they are not.
-    ///
-    /// # Errors
-    /// `ENXIO`: there is no such object.
-    pub(crate) fn begin_view(&mut self, token: Token, pages: u64) -> Result<()> {
-        let object = self.objects.get_mut(&token).ok_or(Error::new(ENXIO))?;
-        object.viewed += pages;
-        Ok(())
-    }
-
-    /// Pages that were mapped as pages of a window are not any more.
-    pub(crate) fn end_view(&mut self, token: Token, pages: u64) {
-        if let Some(object) = self.objects.get_mut(&token) {
-            object.viewed = object.viewed.saturating_sub(pages);
-            self.drop_unused(token);
-        }
-    }
-
-    fn drop_unused(&mut self, token: Token) {
-        let unused = |object: &Object| !object.is_held && object.uses == 0 && object.viewed == 0;
+    fn drop_unused(&mut self, memory: &mut impl ObjectMemory, token: Token) {
+        let unused =
+            |object: &MemoryObject| !object.is_held && object.uses == 0 && object.viewed == 0;
         if self.objects.get(&token).is_some_and(unused) {
-            self.remove_object(token);
+            self.remove(memory, token);
         }
     }
 
-    fn remove_object(&mut self, token: Token) {
+    fn remove(&mut self, memory: &mut impl ObjectMemory, token: Token) {
         self.building.remove(&token);
         let Some(object) = self.objects.remove(&token) else {
             return;
         };
-        self.fabric.discard(token);
+        memory.discard(token);
         if object.is_charged {
             self.discharge(object.owner, object.pages);
         }
     }
 
     /// Counts pages against a user's limit: the one on registered pages, once more.
-    fn charge(&mut self, user: u32, pages: u64) -> Result<()> {
-        let limit = self.engine.limit(Resource::Pages, Scope::User);
-        let provided = self.provided.entry(user).or_default();
-        match provided.checked_add(pages) {
+    fn charge(&mut self, user: u32, pages: u64, limit: u64) -> Result<()> {
+        let used = self.usage.get(&user).copied().unwrap_or(0);
+        match used.checked_add(pages) {
             Some(sum) if sum <= limit => {
-                *provided = sum;
+                self.usage.insert(user, sum);
                 Ok(())
             }
-            _ => {
-                if *provided == 0 {
-                    self.provided.remove(&user);
-                }
-                Err(Error::new(EAGAIN))
-            }
+            _ => Err(Error::new(EAGAIN)),
         }
     }
 
     fn discharge(&mut self, user: u32, pages: u64) {
-        let left = self.provided.get(&user).copied().unwrap_or(0);
+        let left = self.usage.get(&user).copied().unwrap_or(0);
         match left.saturating_sub(pages) {
-            0 => self.provided.remove(&user),
-            left => self.provided.insert(user, left),
+            0 => self.usage.remove(&user),
+            left => self.usage.insert(user, left),
         };
     }
+}
 
-    /// The object of a token, if `caller` may use it.
-    ///
-    /// # Errors
-    /// `EFAULT`: whoever names memory that is not theirs names no memory.
-    fn usable(&mut self, token: Token, caller: Caller) -> Result<&mut Object> {
-        let mine =
-            |object: &Object| object.is_held && (caller.uid == 0 || caller.uid == object.owner);
-        let object = self.objects.get_mut(&token);
-        object
-            .filter(|object| mine(object))
-            .ok_or(Error::new(EFAULT))
+/// What objects are used for.
+impl<R: Copy, S> MemoryObjects<R, S> {
+    /// An object.
+    pub fn get(&self, token: Token) -> Option<&MemoryObject> {
+        self.objects.get(&token)
+    }
+
+    /// All objects.
+    pub fn iter(&self) -> impl Iterator<Item = &MemoryObject> {
+        self.objects.values()
     }
 
     /// Pages of an object for one use by the engine: those that hold the bytes `offset` to `offset
-    /// + length`, and where in them the first byte is. To be given back with
-    /// [`released`](Self::released) if the engine does not take them.
+    /// + length`, and where in them the first byte is. To be given back with [`unpin`](Self::unpin)
+    /// if the engine does not take them.
     ///
     /// # Errors
     /// `EINVAL` for no bytes; `EFAULT` when the object has not so many, or is not the caller's, or
     /// was pinned to be read and is to be written, or when a provided page is mapped by nobody:
     /// what the program means by its address is then something else.
-    pub(crate) fn pages_for_use(
+    pub fn pages_for_use(
         &mut self,
         token: Token,
         caller: Caller,
@@ -422,11 +356,59 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         Ok((pages, offset % PAGE))
     }
 
-    /// `fmap` of a memory handle: the address of the object's bytes from `offset` on.
-    pub(crate) fn map_object(&mut self, id: HandleId, offset: u64, pages: u64) -> Result<usize> {
-        let Some(token) = *self.made(id)? else {
-            return Err(Error::new(ENXIO));
+    /// The object of a token, if `caller` may use it.
+    ///
+    /// # Errors
+    /// `EFAULT`: whoever names memory that is not theirs names no memory.
+    fn usable(&mut self, token: Token, caller: Caller) -> Result<&mut MemoryObject> {
+        let mine = |object: &MemoryObject| {
+            object.is_held && (caller.uid == 0 || caller.uid == object.owner)
         };
+        let object = self.objects.get_mut(&token);
+        object
+            .filter(|object| mine(object))
+            .ok_or(Error::new(EFAULT))
+    }
+
+    /// One use of an object by the engine is over.
+    pub fn unpin(&mut self, memory: &mut impl ObjectMemory, pin: PinId) {
+        let Some(object) = self.objects.get_mut(&pin.0) else {
+            log::error!("the engine released memory {} that does not exist", pin.0);
+            return;
+        };
+        object.uses = object.uses.saturating_sub(1);
+        self.drop_unused(memory, pin.0);
+    }
+
+    /// Some pages of an object are mapped as pages of a window; they stay until they are not.
+    ///
+    /// # Errors
+    /// `ENXIO`: there is no such object.
+    pub fn begin_view(&mut self, token: Token, pages: u64) -> Result<()> {
+        let object = self.objects.get_mut(&token).ok_or(Error::new(ENXIO))?;
+        object.viewed += pages;
+        Ok(())
+    }
+
+    /// Pages that were mapped as pages of a window are not any more.
+    pub fn end_view(&mut self, memory: &mut impl ObjectMemory, token: Token, pages: u64) {
+        if let Some(object) = self.objects.get_mut(&token) {
+            object.viewed = object.viewed.saturating_sub(pages);
+            self.drop_unused(memory, token);
+        }
+    }
+
+    /// Maps pages of an object: the address of its byte `offset` in this task.
+    ///
+    /// # Errors
+    /// `ENXIO`: it has not so many pages, or is not complete; `EACCES`: it is pinned.
+    pub fn map(
+        &mut self,
+        memory: &impl ObjectMemory,
+        token: Token,
+        offset: u64,
+        pages: u64,
+    ) -> Result<usize> {
         let object = self.objects.get_mut(&token).ok_or(Error::new(ENXIO))?;
         let first = offset / PAGE;
         let inside = first
@@ -439,27 +421,36 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             // The pages are their owner's, who has them mapped.
             return Err(Error::new(EACCES));
         }
-        let view = self.fabric.view(token).ok_or(Error::new(ENXIO))?;
+        let view = memory.view(token).ok_or(Error::new(ENXIO))?;
         object.mapped.add(first, pages, ());
         Ok(view + offset as usize)
     }
 
-    pub(crate) fn unmap_object(&mut self, id: HandleId, first: u64, pages: u64) {
-        if let Ok(&mut Some(token)) = self.made(id)
-            && let Some(object) = self.objects.get_mut(&token)
-        {
+    /// Pages of an object are mapped no longer.
+    pub fn unmap(&mut self, token: Token, first: u64, pages: u64) {
+        if let Some(object) = self.objects.get_mut(&token) {
             object.mapped.remove(first, pages);
         }
     }
-}
 
-/// # Errors
-/// `EACCES` for everybody but root.
-pub(crate) fn root(caller: Caller) -> Result<()> {
-    if caller.uid == 0 {
-        Ok(())
-    } else {
-        Err(Error::new(EACCES))
+    /// Pages of a view are mapped; a range that was made for it stays until they are not.
+    pub fn map_view(&mut self, view: View, pages: u64) {
+        if let Some(join) = view.join {
+            self.joins.insert(join, pages);
+        }
+    }
+
+    /// Pages of a range that was made of pieces are mapped no longer.
+    pub fn unmap_join(&mut self, memory: &mut impl NodeMemory, join: Option<JoinId>, pages: u64) {
+        if let Some(join) = join
+            && let Some(left) = self.joins.get_mut(&join)
+        {
+            *left = left.saturating_sub(pages);
+            if *left == 0 {
+                self.joins.remove(&join);
+                memory.end_join(join);
+            }
+        }
     }
 }
 

@@ -1,3 +1,305 @@
-//! Requests that wait.
+//! Requests that wait: what each is pending on, for whom it is counted, what wakes it, and which
+//! transfers go on by themselves.
+//!
+//! A request wakes when its endpoint changes, when its handle does, or by itself; [`Changes`] names
+//! those that the caller is to try again.
 
 pub(crate) mod transfer_queue;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use scif_abi::Port;
+use scif_core::{EndpointId, Engine, FairQueue, Owner, Resource, Ticket};
+use syscall::error::Result;
+
+use crate::access::Caller;
+use crate::error::system;
+use crate::ids::{HandleId, RequestId};
+use crate::node_memory::Token;
+
+/// What happened since the last look; something may be named more than once.
+#[derive(Debug, Eq, PartialEq)]
+pub struct Changes<R> {
+    /// Handles whose waiting requests may be answered now, and whose readiness may be another.
+    pub handles: Vec<HandleId>,
+    /// Requests that may be answered now.
+    pub requests: Vec<R>,
+    /// Whether data moved, though perhaps no request could be answered.
+    pub progress: bool,
+}
+
+impl<R> Default for Changes<R> {
+    fn default() -> Self {
+        Self {
+            handles: Vec::new(),
+            requests: Vec::new(),
+            progress: false,
+        }
+    }
+}
+
+/// Where an accept takes its connections from.
+#[derive(Clone, Copy)]
+pub(crate) enum AcceptSource {
+    /// A listening handle.
+    Handle(HandleId),
+    /// The listener of this port that `accept/<port>` shares.
+    Shared(Port),
+}
+
+/// What a waiting request is pending on.
+#[derive(Clone, Copy)]
+pub(crate) enum PendingOn {
+    /// `open` of a connection; the endpoint has no handle yet.
+    OpenConnect { endpoint: EndpointId },
+    /// `connect` of an endpoint that has one.
+    Connect { endpoint: EndpointId },
+    /// An accept; `granted` is the new endpoint while its connector has not acknowledged.
+    Accept {
+        source: AcceptSource,
+        caller: Caller,
+        granted: Option<EndpointId>,
+    },
+    /// A blocking transfer, in the transfer queue of its handle.
+    Send { handle: HandleId },
+    /// As above.
+    Receive { handle: HandleId },
+    /// A call that the engine has given a ticket for.
+    Ticket {
+        endpoint: EndpointId,
+        ticket: Ticket,
+    },
+    /// Waiting until an endpoint is ready; the handle is its own or that of a bypass client.
+    Ready {
+        handle: HandleId,
+        endpoint: EndpointId,
+    },
+    /// Waiting until nothing of a closed endpoint is under way.
+    Departure { endpoint: EndpointId },
+    /// Making a memory object.
+    Memory { handle: HandleId, token: Token },
+    /// Nothing any more: this is the answer.
+    Ended(Result<usize>),
+}
+
+/// What a change of an endpoint wakes.
+struct Watchers<R> {
+    handle: Option<HandleId>,
+    requests: BTreeSet<R>,
+}
+
+impl<R> Default for Watchers<R> {
+    fn default() -> Self {
+        Self {
+            handle: None,
+            requests: BTreeSet::new(),
+        }
+    }
+}
+
+/// All requests that wait.
+pub(crate) struct Requests<R> {
+    pending: HashMap<R, PendingOn>,
+    /// For whom requests are counted.
+    charged: HashMap<R, Owner>,
+    watchers: BTreeMap<EndpointId, Watchers<R>>,
+    /// Transfers whose data is beside their call and that go on at a later iteration, with the
+    /// process they are counted for.
+    stepping: BTreeMap<R, u32>,
+    /// In which order they go on.
+    steps: FairQueue<R>,
+    changes: Changes<R>,
+}
+
+impl<R> Default for Requests<R> {
+    fn default() -> Self {
+        Self {
+            pending: HashMap::new(),
+            charged: HashMap::new(),
+            watchers: BTreeMap::new(),
+            stepping: BTreeMap::new(),
+            steps: FairQueue::default(),
+            changes: Changes::default(),
+        }
+    }
+}
+
+/// What requests are pending on.
+impl<R: RequestId> Requests<R> {
+    /// Requests that wait.
+    pub fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// What a request is pending on; `None`: it has begun nothing.
+    pub fn pending(&self, request: R) -> Option<PendingOn> {
+        self.pending.get(&request).copied()
+    }
+
+    /// From now on the request is pending on this.
+    pub fn suspend(&mut self, request: R, on: PendingOn) {
+        self.pending.insert(request, on);
+    }
+
+    /// The request is pending on nothing any more; on what it was.
+    pub fn resume(&mut self, request: R) -> Option<PendingOn> {
+        self.pending.remove(&request)
+    }
+
+    /// The requests that are pending on something like this.
+    pub fn pending_on(&self, matches: impl Fn(&PendingOn) -> bool) -> Vec<R> {
+        let found = self.pending.iter().filter(|(_, on)| matches(on));
+        found.map(|(&request, _)| request).collect()
+    }
+
+    /// Answers a waiting request: it finds this when it is tried next.
+    pub fn end_with(&mut self, request: R, result: Result<usize>) {
+        self.suspend(request, PendingOn::Ended(result));
+        self.wake(request);
+    }
+
+    /// The answer to a request that ended while it waited.
+    pub fn take_ended(&mut self, request: R) -> Option<Result<usize>> {
+        let PendingOn::Ended(result) = self.pending(request)? else {
+            return None;
+        };
+        self.resume(request);
+        Some(result)
+    }
+
+    /// Counts a request that is to wait for `owner`.
+    ///
+    /// # Errors
+    /// `ENOMEM`: too many of theirs wait.
+    pub fn charge(&mut self, engine: &mut Engine, request: R, owner: Owner) -> Result<()> {
+        let charged = engine.charge(owner, Resource::Requests, 1);
+        charged.map_err(system)?;
+        self.charged.insert(request, owner);
+        Ok(())
+    }
+
+    /// A request does not wait any more.
+    pub fn discharge(&mut self, engine: &mut Engine, request: R) {
+        if let Some(owner) = self.charged.remove(&request) {
+            engine.discharge(owner, Resource::Requests, 1);
+        }
+    }
+}
+
+/// What wakes requests.
+impl<R: RequestId> Requests<R> {
+    /// What is to be tried again; the caller empties it.
+    pub fn changes(&mut self) -> &mut Changes<R> {
+        &mut self.changes
+    }
+
+    /// Bytes moved, though perhaps no request could be answered, if `moved`.
+    pub fn note_progress(&mut self, moved: bool) {
+        self.changes.progress |= moved;
+    }
+
+    /// A request is to be tried again.
+    pub fn wake(&mut self, request: R) {
+        self.changes.requests.push(request);
+    }
+
+    /// The requests of a handle are to be tried again, and its subscribers asked anew.
+    pub fn wake_handle(&mut self, id: HandleId) {
+        self.changes.handles.push(id);
+    }
+
+    /// Changes of an endpoint wake the handle, and so far no request.
+    pub fn watch_for_handle(&mut self, endpoint: EndpointId, handle: HandleId) {
+        let watchers = Watchers {
+            handle: Some(handle),
+            requests: BTreeSet::new(),
+        };
+        self.watchers.insert(endpoint, watchers);
+    }
+
+    /// Changes of an endpoint wake the request, too.
+    pub fn watch(&mut self, endpoint: EndpointId, request: R) {
+        let watchers = self.watchers.entry(endpoint).or_default();
+        watchers.requests.insert(request);
+    }
+
+    /// Changes of an endpoint do not wake the request any more.
+    pub fn unwatch(&mut self, endpoint: EndpointId, request: R) {
+        if let Some(watchers) = self.watchers.get_mut(&endpoint) {
+            watchers.requests.remove(&request);
+        }
+    }
+
+    /// The same for an endpoint that is closed: the last request takes what was kept along.
+    pub fn unwatch_closed(&mut self, endpoint: EndpointId, request: R) {
+        self.unwatch(endpoint, request);
+        let watchers = self.watchers.get(&endpoint);
+        if watchers.is_some_and(|watchers| watchers.requests.is_empty()) {
+            self.watchers.remove(&endpoint);
+        }
+    }
+
+    /// Changes of an endpoint wake nothing any more.
+    pub fn unwatch_all(&mut self, endpoint: EndpointId) {
+        self.watchers.remove(&endpoint);
+    }
+
+    /// An endpoint has changed.
+    pub fn endpoint_changed(&mut self, endpoint: EndpointId) {
+        if let Some(watchers) = self.watchers.get(&endpoint) {
+            self.changes.handles.extend(watchers.handle);
+            self.changes.requests.extend(&watchers.requests);
+        }
+    }
+
+    /// An endpoint is no more; it does not change again.
+    pub fn endpoint_gone(&mut self, endpoint: EndpointId) {
+        if let Some(watchers) = self.watchers.remove(&endpoint) {
+            self.changes.requests.extend(watchers.requests);
+        }
+    }
+
+    /// Whether no endpoint wakes anything.
+    #[cfg(test)]
+    pub fn watches_nothing(&self) -> bool {
+        self.watchers.is_empty()
+    }
+}
+
+/// Transfers that go on by themselves.
+impl<R: RequestId> Requests<R> {
+    /// A transfer goes on at a later iteration; `process` is that of its handle's opener, where the
+    /// request does not tell.
+    pub fn step_later(&mut self, request: R, process: u32) {
+        let charged = self.charged.get(&request).map(|owner| owner.process);
+        let process = charged.unwrap_or(process);
+        if self.stepping.insert(request, process).is_none() {
+            self.steps.push(process, request);
+        }
+    }
+
+    /// A transfer does not go on.
+    pub fn stop_stepping(&mut self, request: R) {
+        if let Some(process) = self.stepping.remove(&request) {
+            self.steps.remove(process, &request);
+        }
+    }
+
+    /// Whether a transfer goes on.
+    pub fn has_steps(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
+    /// Wakes as many transfers that go on, at most.
+    pub fn wake_steps(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(request) = self.steps.pop() else {
+                break;
+            };
+            self.stepping.remove(&request);
+            self.wake(request);
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! One direction of a connection and the requests that share it.
 //!
 //! Blocking transfers take turns: the one at the front moves its bytes until it is done, the others
-//! wait behind it, so two programs' large writes never mix. The lane remembers how far the front
+//! wait behind it, so two programs' large writes never mix. The queue remembers how far the front
 //! has got, because a kept request starts its handler anew each time it is tried: bytes that are in
 //! the ring already must not be sent a second time.
 
@@ -9,13 +9,13 @@ use alloc::collections::VecDeque;
 
 /// The waiting transfers of one direction; `R` names a request.
 #[derive(Debug)]
-pub struct Lane<R> {
+pub struct TransferQueue<R> {
     waiting: VecDeque<R>,
     /// Bytes the front request has moved.
     moved: usize,
 }
 
-impl<R> Default for Lane<R> {
+impl<R> Default for TransferQueue<R> {
     fn default() -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -24,7 +24,7 @@ impl<R> Default for Lane<R> {
     }
 }
 
-impl<R: Copy + Eq> Lane<R> {
+impl<R: Copy + Eq> TransferQueue<R> {
     /// Whether no transfer waits.
     pub fn is_free(&self) -> bool {
         self.waiting.is_empty()
@@ -77,19 +77,19 @@ mod tests {
 
     #[test]
     fn requests_take_turns_and_keep_their_count() {
-        let mut lane = Lane::default();
-        assert!(lane.is_free());
-        assert_eq!(lane.turn(1), Some(0));
-        assert!(lane.is_free());
-        lane.wait(1, 40);
-        assert_eq!(lane.turn(2), None);
-        assert_eq!(lane.turn(3), None);
-        assert_eq!(lane.turn(1), Some(40));
-        assert_eq!(lane.leave(2), (0, false));
-        assert_eq!(lane.leave(1), (40, true));
-        assert_eq!(lane.turn(3), Some(0));
-        assert_eq!(lane.leave(3), (0, false));
-        assert!(lane.is_free());
-        assert_eq!(lane.leave(9), (0, false));
+        let mut queue = TransferQueue::default();
+        assert!(queue.is_free());
+        assert_eq!(queue.turn(1), Some(0));
+        assert!(queue.is_free());
+        queue.wait(1, 40);
+        assert_eq!(queue.turn(2), None);
+        assert_eq!(queue.turn(3), None);
+        assert_eq!(queue.turn(1), Some(40));
+        assert_eq!(queue.leave(2), (0, false));
+        assert_eq!(queue.leave(1), (40, true));
+        assert_eq!(queue.turn(3), Some(0));
+        assert_eq!(queue.leave(3), (0, false));
+        assert!(queue.is_free());
+        assert_eq!(queue.leave(9), (0, false));
     }
 }

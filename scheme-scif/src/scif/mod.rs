@@ -3,137 +3,46 @@
 //! Every function answers at once. One that cannot yet answers `EWOULDBLOCK` and remembers, under
 //! the name `request`, what it has begun; the caller keeps the request and calls the same function
 //! with the same arguments again when [`Scif::take_changes`] names the request or its handle. A
-//! request that is given up meanwhile is told by [`Scif::cancel`], which undoes what was begun.
+//! request that is given up meanwhile is ended by [`Scif::cancel`], which undoes what was begun.
+//!
+//! The state is in parts, each with an owner: handles, requests, listeners, memory objects. What
+//! needs several of them is a flow: one file below `operation` for each group of operations, and
+//! one below `files` for each text file.
 
 pub(crate) mod files;
-pub(crate) mod operation;
+mod operation;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::hash::Hash;
 
-use hashbrown::HashMap;
-use scif_abi::call::PinRecord;
-use scif_abi::limits::{LinkTiming, MAX_ENDPOINTS, TEXT_UNIT_BYTES};
-use scif_abi::{NodeId, Port};
-use scif_core::{
-    CopyEngine, EndpointId, Engine, Event, FairQueue, Memory, Owner, Place, Resource, Run, Ticket,
-};
-use syscall::error::{EBADF, ENOTTY, EWOULDBLOCK, Error, Result};
+use scif_abi::NodeId;
+use scif_abi::limits::LinkTiming;
+use scif_core::{CopyEngine, EndpointId, Engine, Event, Owner};
+use syscall::error::Result;
 
 use crate::access::{Access, Caller};
-use crate::handle::{Endpoint, Handle, HandleId, Kind};
-use crate::memory::{Building, Object, Token};
-use crate::path::{Path, TextFile};
-use crate::scif::files::cards::{Card, CardCommand};
-
-/// The handle of the scheme's root directory.
-pub const ROOT: HandleId = 0;
-
-/// Handles one daemon keeps at most: one for each endpoint there can be, and as many files.
-pub const MAX_HANDLES: usize = 2 * MAX_ENDPOINTS;
+use crate::card::{Card, CardCommand};
+use crate::handle::{Endpoint, Handle, Handles, Kind};
+use crate::ids::{HandleId, RequestId};
+use crate::listener::Listeners;
+use crate::memory::MemoryObjects;
+use crate::node_memory::NodeMemory;
+use crate::path::Path;
+use crate::request::{Changes, Requests};
 
 /// Requests that may wait on a listener opened by path. An operation on an endpoint chooses its
 /// own; 128 is what servers usually ask for.
 pub const DEFAULT_BACKLOG: i32 = 128;
 
-/// Bytes copied in one go, and how many times in one turn of the event loop: a few hundred
+/// Bytes copied in one go, and how many times in one iteration of the event loop: a few hundred
 /// microseconds, so that nobody else has to wait for long.
 const COPY_SLICE_BYTES: usize = 256 * 1024;
 /// As above.
 const COPY_SLICES: usize = 4;
 
-/// What names a request: unique among those that wait.
-pub trait RequestId: Copy + Ord + Hash {}
-
-impl<T: Copy + Ord + Hash> RequestId for T {}
-
-/// What the engine works on: shared memory, and doorbells to the nodes it shares it with. Beside
-/// that the memory of objects, which programs map and the engine knows as runs of pages; an object
-/// is named by its token.
-pub trait Fabric: Memory {
-    /// A program's address space, as the program sent it.
-    type Space;
-
-    /// Rings the doorbell of `node`: there are messages in its ring.
-    fn ring(&mut self, node: NodeId);
-
-    /// 64 random bits that nobody can guess.
-    fn random(&mut self) -> u64;
-
-    /// Bytes of own memory that are handed out to the engine at present.
-    fn allocated_bytes(&self) -> usize;
-
-    /// Begins an object of `pages` zeroed pages; [`build`](Self::build) completes it.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    fn provide(&mut self, token: Token, pages: u64) -> Result<()>;
-
-    /// Lets go of a space that nothing is to be pinned of. Whoever holds the last reference to one
-    /// may have to tear it down, so this is not for the task that serves the scheme to do.
-    fn let_go(&mut self, space: Self::Space);
-
-    /// Begins an object of pages of the program behind `space`, whole ones; [`build`](Self::build)
-    /// completes it.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    fn pin(&mut self, token: Token, space: Self::Space, record: &PinRecord) -> Result<()>;
-
-    /// Does a bounded piece of the work on an object.
-    ///
-    /// # Errors
-    /// `ENOMEM`; `EINVAL` when what was sent is no address space; `EFAULT` when a page to be pinned
-    /// is not there, does not allow what the record says, or is no ordinary memory.
-    fn build(&mut self, token: Token) -> Result<Progress>;
-
-    /// Gives up an object, complete or not.
-    fn discard(&mut self, token: Token);
-
-    /// Address of an object's first byte in this task; the others follow.
-    fn view(&self, token: Token) -> Option<usize>;
-
-    /// Address in this task of `bytes` contiguous bytes at a place; `None` when it has none.
-    fn view_of(&self, place: Place, bytes: usize) -> Option<usize>;
-
-    /// Makes pieces, of own memory or all of one peer's, one range of addresses in this task,
-    /// unless they are one already. `None` when that cannot be.
-    fn join(&mut self, pieces: &[(Place, u64)]) -> Option<View>;
-
-    /// A range that [`join`](Self::join) made is needed no longer.
-    fn end_join(&mut self, id: JoinId);
-
-    /// Address of a place for this node's processors and devices; `None` when it has none.
-    fn physical(&self, place: Place) -> Option<u64>;
-}
-
-/// Names a range of addresses that was made of pieces.
-pub type JoinId = u64;
-
-/// Pieces of memory as one range of addresses in this task.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct View {
-    /// Of the first byte.
-    pub address: usize,
-    /// For [`Fabric::end_join`], if the range was made for this.
-    pub join: Option<JoinId>,
-}
-
-/// How far an object is.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Progress {
-    /// There is more to do.
-    More,
-    /// Somebody else is at work; the driver's loop wakes when that has changed.
-    Waits,
-    /// It is complete: its runs, in order.
-    Complete(Vec<Run>),
-}
-
 /// What the node's driver has to know of the engine's events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum News {
+pub enum NodeEvent {
     /// The node is online.
     Up(NodeId),
     /// The node is no longer online.
@@ -147,7 +56,7 @@ pub enum News {
 /// What the driver's event loop has done since its start; shown by the file `stats`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoopCounters {
-    /// Turns of the loop: each begins with what the event queue had to tell.
+    /// Iterations of the loop: each begins with what the event queue reported.
     pub turns: u64,
     /// Interrupts of links.
     pub interrupts: u64,
@@ -178,183 +87,35 @@ impl LoopCounters {
     }
 }
 
-/// What happened since the last look; something may be named more than once.
-#[derive(Debug, Eq, PartialEq)]
-pub struct Changes<R> {
-    /// Handles whose waiting requests may be answered now, and whose readiness may be another.
-    pub handles: Vec<HandleId>,
-    /// Requests that may be answered now.
-    pub requests: Vec<R>,
-    /// Whether data moved, though perhaps no request could be answered.
-    pub progress: bool,
-}
-
-impl<R> Default for Changes<R> {
-    fn default() -> Self {
-        Self {
-            handles: Vec::new(),
-            requests: Vec::new(),
-            progress: false,
-        }
-    }
-}
-
-/// Whom a change of an endpoint concerns.
-pub(crate) struct Interest<R> {
-    pub handle: Option<HandleId>,
-    pub requests: BTreeSet<R>,
-}
-
-impl<R> Default for Interest<R> {
-    fn default() -> Self {
-        Self {
-            handle: None,
-            requests: BTreeSet::new(),
-        }
-    }
-}
-
-/// Where an accept takes its connections from.
-#[derive(Clone, Copy)]
-pub(crate) enum Source {
-    /// A listening handle.
-    Handle(HandleId),
-    /// The listener of this port that `accept/<port>` shares.
-    Shared(Port),
-}
-
-/// What a waiting request has begun.
-#[derive(Clone, Copy)]
-pub(crate) enum Waiting {
-    /// `open` of a connection; the endpoint has no handle yet.
-    Dial { endpoint: EndpointId },
-    /// `connect` of an endpoint that has one.
-    Connect { endpoint: EndpointId },
-    /// An accept; `granted` is the new endpoint while its connector has not acknowledged.
-    Accept {
-        source: Source,
-        caller: Caller,
-        granted: Option<EndpointId>,
-    },
-    /// A blocking transfer, in line in the handle's lane.
-    Send { handle: HandleId },
-    /// As above.
-    Receive { handle: HandleId },
-    /// A call that the engine has given a ticket for.
-    Ticket {
-        endpoint: EndpointId,
-        ticket: Ticket,
-    },
-    /// Waiting until an endpoint is ready; the handle is its own or that of a direct client.
-    Ready {
-        handle: HandleId,
-        endpoint: EndpointId,
-    },
-    /// Waiting until nothing of a closed endpoint is under way.
-    Departure { endpoint: EndpointId },
-    /// Making a memory object.
-    Memory { handle: HandleId, token: Token },
-    /// Nothing any more: this is the answer.
-    Ended(Result<usize>),
-}
-
-/// The listener behind `accept/<port>` and the opens that wait at it.
-pub(crate) struct SharedListener<R> {
-    pub endpoint: EndpointId,
-    /// The handle it belongs to; without one it is ours and goes with the last open.
-    pub handle: Option<HandleId>,
-    pub owner: Caller,
-    pub opens: BTreeSet<R>,
-}
-
-/// A connection that an accept operation has handed out as a number and nobody has fetched.
-pub(crate) struct Unclaimed {
-    pub endpoint: EndpointId,
-    pub listener: HandleId,
-    pub caller: Caller,
-}
-
-/// The scheme's state. `F` is memory and doorbells, `R` names requests.
-pub struct Scif<F: Fabric, R> {
-    pub(crate) engine: Engine,
-    pub(crate) fabric: F,
-    pub(crate) handles: BTreeMap<HandleId, Handle<R>>,
-    last_handle: HandleId,
-    pub(crate) interest: BTreeMap<EndpointId, Interest<R>>,
-    pub(crate) waiting: HashMap<R, Waiting>,
-    /// For whom requests that wait are counted.
-    pub(crate) charged: HashMap<R, Owner>,
-    pub(crate) shared: BTreeMap<Port, SharedListener<R>>,
-    /// Listening handles by port.
-    pub(crate) listeners: BTreeMap<Port, HandleId>,
-    pub(crate) unclaimed: BTreeMap<u64, Unclaimed>,
-    pub(crate) last_claim: u64,
-    pub(crate) objects: BTreeMap<Token, Object>,
-    /// Objects that are not complete.
-    pub(crate) building: BTreeMap<Token, Building<R>>,
-    /// Address spaces that programs sent over memory handles, until they say what to pin.
-    pub(crate) spaces: BTreeMap<HandleId, F::Space>,
-    /// How many pages are mapped of each range that was made of pieces.
-    pub(crate) joins: BTreeMap<JoinId, u64>,
-    /// Pages of objects by the user they count against.
-    pub(crate) provided: BTreeMap<u32, u64>,
-    /// Slices of copying that this turn still has.
+/// The scheme's state. `M` is the node's memory, `R` names requests.
+pub struct Scif<M: NodeMemory, R> {
+    engine: Engine,
+    memory: M,
+    handles: Handles<R>,
+    requests: Requests<R>,
+    listeners: Listeners<R>,
+    objects: MemoryObjects<R, M::Space>,
+    /// Slices of copying that this iteration still has.
     slices_left: usize,
-    /// Transfers whose data is beside their call and that go on at a later turn, with the process
-    /// they are counted for.
-    stepping: BTreeMap<R, u32>,
-    /// In which order they go on.
-    steps: FairQueue<R>,
-    /// Handles of the file `peers`.
-    pub(crate) peers: BTreeSet<HandleId>,
-    pub(crate) changes: Changes<R>,
-    pub(crate) news: VecDeque<News>,
-    pub(crate) cards: Vec<Card>,
-    pub(crate) loop_counters: LoopCounters,
-    pub(crate) timing: LinkTiming,
+    node_events: VecDeque<NodeEvent>,
+    cards: Vec<Card>,
+    loop_counters: LoopCounters,
+    timing: LinkTiming,
 }
 
-/// The engine's error as the system's.
-pub(crate) fn system(error: scif_abi::Error) -> Error {
-    Error::new(error.errno())
-}
-
-pub(crate) const fn would_block<T>() -> Result<T> {
-    Err(Error { errno: EWOULDBLOCK })
-}
-
-impl<F: Fabric, R: RequestId> Scif<F, R> {
+/// What the driver's event loop calls.
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// A scheme without open handles except its root.
-    pub fn new(engine: Engine, fabric: F) -> Self {
-        let nobody = Caller {
-            pid: 0,
-            uid: 0,
-            gid: 0,
-        };
-        let root = Handle::new(Path::Root, Access::of_flags(0), nobody, Kind::Directory);
+    pub fn new(engine: Engine, memory: M) -> Self {
         Self {
             engine,
-            fabric,
-            handles: BTreeMap::from([(ROOT, root)]),
-            last_handle: ROOT,
-            interest: BTreeMap::new(),
-            waiting: HashMap::new(),
-            charged: HashMap::new(),
-            shared: BTreeMap::new(),
-            listeners: BTreeMap::new(),
-            unclaimed: BTreeMap::new(),
-            last_claim: 0,
-            objects: BTreeMap::new(),
-            building: BTreeMap::new(),
-            spaces: BTreeMap::new(),
-            joins: BTreeMap::new(),
-            provided: BTreeMap::new(),
+            memory,
+            handles: Handles::new(),
+            requests: Requests::default(),
+            listeners: Listeners::default(),
+            objects: MemoryObjects::default(),
             slices_left: 0,
-            stepping: BTreeMap::new(),
-            steps: FairQueue::default(),
-            peers: BTreeSet::new(),
-            changes: Changes::default(),
-            news: VecDeque::new(),
+            node_events: VecDeque::new(),
             cards: Vec::new(),
             loop_counters: LoopCounters::default(),
             timing: LinkTiming::default(),
@@ -363,159 +124,112 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     /// The engine and its memory, for those who bring links up and down. Events that follow from
     /// what is done with them are taken by the next [`take_changes`](Self::take_changes).
-    pub fn engine(&mut self) -> (&mut Engine, &mut F) {
-        (&mut self.engine, &mut self.fabric)
+    pub fn engine(&mut self) -> (&mut Engine, &mut M) {
+        (&mut self.engine, &mut self.memory)
     }
 
-    /// Begins a turn of the event loop, which has its share of the work that goes on by itself:
-    /// copies, transfers whose data is beside their call, objects to be completed.
-    pub fn begin_turn(&mut self) {
+    /// Begins an iteration of the event loop, which has its share of the work that goes on by
+    /// itself: copies, transfers whose data is beside their call, objects to be completed.
+    pub fn begin_iteration(&mut self) {
         self.slices_left = COPY_SLICES;
         self.build_all();
-        for _ in 0..COPY_SLICES {
-            let Some(request) = self.steps.pop() else {
-                break;
-            };
-            self.stepping.remove(&request);
-            self.changes.requests.push(request);
-        }
-    }
-
-    /// A transfer made through a handle goes on at a later turn.
-    pub(crate) fn step_later(&mut self, id: HandleId, request: R) {
-        let charged = self.charged.get(&request).map(|owner| owner.process);
-        let opener = || {
-            self.handle(id)
-                .map_or(0, |handle| handle.caller.owner().process)
-        };
-        let process = charged.unwrap_or_else(opener);
-        if self.stepping.insert(request, process).is_none() {
-            self.steps.push(process, request);
-        }
-    }
-
-    /// A transfer does not go on.
-    pub(crate) fn stop_stepping(&mut self, request: R) {
-        if let Some(process) = self.stepping.remove(&request) {
-            self.steps.remove(process, &request);
-        }
+        self.requests.wake_steps(COPY_SLICES);
     }
 
     /// Whether there is more work to do right away, so that the loop should not sleep but begin
-    /// its next turn.
+    /// its next iteration.
     pub fn is_busy(&self) -> bool {
-        let builds = self.building.values().any(|building| !building.waits);
-        self.engine.has_work() || builds || !self.steps.is_empty()
+        self.engine.has_work() || self.objects.has_work() || self.requests.has_steps()
     }
 
-    /// What the file `stats` shall tell of the event loop.
+    /// What the file `stats` shows of the event loop from now on.
     pub fn set_loop_counters(&mut self, counters: LoopCounters) {
         self.loop_counters = counters;
     }
 
+    /// What the file `cards` shows from now on.
+    pub fn set_cards(&mut self, cards: Vec<Card>) {
+        self.cards = cards;
+    }
+
+    /// How the driver is to notice the loss of nodes.
+    pub fn link_timing(&self) -> LinkTiming {
+        self.timing
+    }
+
     /// What happened to nodes, oldest first.
-    pub fn take_news(&mut self) -> Option<News> {
-        self.news.pop_front()
+    pub fn next_node_event(&mut self) -> Option<NodeEvent> {
+        self.node_events.pop_front()
     }
 
     /// Takes the engine's events (which rings doorbells), lets `copier` do what is left of the
-    /// turn's copies, and tells what to look at again. The caller empties what it gets.
+    /// iteration's copies, and names what to try again. The caller empties what it gets.
     pub fn take_changes(&mut self, copier: &mut dyn CopyEngine) -> &mut Changes<R> {
         self.take_events();
         if self.engine.awaits_copies() {
             // What has completed may be all that there is to do.
-            self.engine.pump(&mut self.fabric, copier, COPY_SLICE_BYTES);
+            self.engine.pump(&mut self.memory, copier, COPY_SLICE_BYTES);
             self.take_events();
         }
         while self.slices_left > 0 && self.engine.has_work() {
             self.slices_left -= 1;
-            self.engine.pump(&mut self.fabric, copier, COPY_SLICE_BYTES);
+            self.engine.pump(&mut self.memory, copier, COPY_SLICE_BYTES);
             self.take_events();
         }
-        &mut self.changes
+        self.requests.changes()
     }
 
     fn take_events(&mut self) {
-        while let Some(event) = self.engine.next_event(&mut self.fabric) {
+        while let Some(event) = self.engine.next_event(&mut self.memory) {
             match event {
-                Event::Changed(endpoint) => {
-                    if let Some(interest) = self.interest.get(&endpoint) {
-                        self.changes.handles.extend(interest.handle);
-                        self.changes.requests.extend(&interest.requests);
-                    }
-                }
-                Event::Departed(endpoint) => {
-                    if let Some(interest) = self.interest.remove(&endpoint) {
-                        self.changes.requests.extend(interest.requests);
-                    }
-                }
-                Event::Ring(node) => self.fabric.ring(node),
+                Event::Changed(endpoint) => self.requests.endpoint_changed(endpoint),
+                Event::Departed(endpoint) => self.requests.endpoint_gone(endpoint),
+                Event::Ring(node) => self.memory.ring(node),
                 Event::NodeUp(node) => {
-                    self.tell_peers(node, true);
-                    self.news.push_back(News::Up(node));
+                    self.notify_peers(node, true);
+                    self.node_events.push_back(NodeEvent::Up(node));
                 }
                 Event::NodeDown(node) => {
-                    self.tell_peers(node, false);
-                    self.news.push_back(News::Down(node));
+                    self.notify_peers(node, false);
+                    self.node_events.push_back(NodeEvent::Down(node));
                 }
-                Event::LinkFailed(node) => self.news.push_back(News::LinkFailed(node)),
-                Event::Unpin(pin) => self.released(pin),
+                Event::LinkFailed(node) => {
+                    self.node_events.push_back(NodeEvent::LinkFailed(node));
+                }
+                Event::Unpin(pin) => self.objects.unpin(&mut self.memory, pin),
             }
         }
     }
 
-    pub(crate) fn handle(&self, id: HandleId) -> Result<&Handle<R>> {
-        self.handles.get(&id).ok_or(Error::new(EBADF))
-    }
-
-    pub(crate) fn handle_mut(&mut self, id: HandleId) -> Result<&mut Handle<R>> {
-        self.handles.get_mut(&id).ok_or(Error::new(EBADF))
-    }
-
-    /// The handle's endpoint.
+    /// Counts a request that is to wait, for the process it comes from and its user: the handle's
+    /// opener where the request does not tell.
     ///
     /// # Errors
-    /// `EBADF`, also when it was shut down; `ENOTTY` when it is something else.
-    pub(crate) fn endpoint(&mut self, id: HandleId) -> Result<&mut Endpoint<R>> {
-        match self.handles.get_mut(&id) {
-            Some(Handle {
-                kind: Kind::Endpoint(endpoint),
-                ..
-            }) => Ok(endpoint),
-            Some(Handle {
-                kind: Kind::Closed, ..
-            })
-            | None => Err(Error::new(EBADF)),
-            Some(_) => Err(Error::new(ENOTTY)),
-        }
+    /// `ENOMEM`: too many of theirs wait.
+    pub fn begin_wait(
+        &mut self,
+        handle: HandleId,
+        process: usize,
+        user: Option<u32>,
+        request: R,
+    ) -> Result<()> {
+        let opener = self.handles.get(handle).map(|handle| handle.caller.uid);
+        let owner = Owner {
+            process: process as u32,
+            user: user.or(opener.ok()).unwrap_or_default(),
+        };
+        self.requests.charge(&mut self.engine, request, owner)
     }
 
-    pub(crate) fn insert(&mut self, handle: Handle<R>) -> HandleId {
-        self.last_handle += 1;
-        self.handles.insert(self.last_handle, handle);
-        self.last_handle
+    /// A request does not wait any more.
+    pub fn end_of_wait(&mut self, request: R) {
+        self.requests.discharge(&mut self.engine, request);
     }
+}
 
-    /// Adds a handle that is neither an endpoint nor a direct one, which count elsewhere. A text
-    /// counts for more than one file.
-    ///
-    /// # Errors
-    /// `ENOMEM`: the caller has too many. Root gets at the limits in any case.
-    pub(crate) fn insert_file(&mut self, mut handle: Handle<R>) -> Result<HandleId> {
-        let texts = handle.size() as usize / TEXT_UNIT_BYTES;
-        handle.files = 1 + texts as u64;
-        let owner = handle.caller.owner();
-        if handle.path == Path::Text(TextFile::Limits) && handle.caller.uid == 0 {
-            self.engine
-                .charge_anyway(owner, Resource::Files, handle.files);
-        } else {
-            let charged = self.engine.charge(owner, Resource::Files, handle.files);
-            charged.map_err(system)?;
-        }
-        Ok(self.insert(handle))
-    }
-
-    pub(crate) fn insert_endpoint(
+/// Endpoints and their handles.
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
+    fn insert_endpoint(
         &mut self,
         path: Path,
         access: Access,
@@ -524,46 +238,43 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     ) -> HandleId {
         let endpoint_id = endpoint.id;
         let kind = Kind::Endpoint(endpoint);
-        let id = self.insert(Handle::new(path, access, caller, kind));
-        self.interest.insert(
-            endpoint_id,
-            Interest {
-                handle: Some(id),
-                requests: BTreeSet::new(),
-            },
-        );
+        let handle = Handle::new(path, access, caller, kind);
+        let id = self.handles.insert(handle);
+        self.requests.watch_for_handle(endpoint_id, id);
         id
     }
 
     /// Puts `endpoint` behind the handle, whose own endpoint is closed.
-    pub(crate) fn replace_endpoint(&mut self, id: HandleId, endpoint: EndpointId) -> Result<()> {
-        let handle = self.endpoint(id)?;
+    fn replace_endpoint(&mut self, id: HandleId, endpoint: EndpointId) -> Result<()> {
+        let handle = self.handles.endpoint(id)?;
         let old = core::mem::replace(&mut handle.id, endpoint);
         handle.subscribed = None;
         self.drop_endpoint(old);
-        let interest = Interest {
-            handle: Some(id),
-            requests: BTreeSet::new(),
-        };
-        self.interest.insert(endpoint, interest);
-        // Whoever has subscribed is asked anew, of this endpoint.
-        self.changes.handles.push(id);
+        self.requests.watch_for_handle(endpoint, id);
+        // Subscribers are asked anew, of this endpoint.
+        self.requests.wake_handle(id);
         Ok(())
     }
 
-    pub(crate) fn drop_endpoint(&mut self, endpoint: EndpointId) {
-        self.engine.close(&mut self.fabric, endpoint);
-        if let Some(interest) = self.interest.remove(&endpoint) {
-            // Their tickets have ended, and nothing else will tell them.
-            self.changes.requests.extend(interest.requests);
-        }
+    fn drop_endpoint(&mut self, endpoint: EndpointId) {
+        self.engine.close(&mut self.memory, endpoint);
+        // Requests' tickets have ended, and no event follows.
+        self.requests.endpoint_gone(endpoint);
+    }
+}
+
+/// The parts, for tests.
+#[cfg(test)]
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
+    pub(crate) fn handles(&mut self) -> &mut Handles<R> {
+        &mut self.handles
     }
 
-    pub(crate) fn wake_with(&mut self, endpoint: EndpointId, request: R) {
-        self.interest
-            .entry(endpoint)
-            .or_default()
-            .requests
-            .insert(request);
+    pub(crate) fn requests(&mut self) -> &mut Requests<R> {
+        &mut self.requests
+    }
+
+    pub(crate) fn listeners(&self) -> &Listeners<R> {
+        &self.listeners
     }
 }

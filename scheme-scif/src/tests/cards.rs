@@ -4,7 +4,7 @@ use syscall::error::{EACCES, EBUSY, EINVAL, ENODEV, Error};
 use syscall::flag::O_RDWR;
 
 use crate::bed::*;
-use crate::{Card, CardCommand, CardState, News};
+use crate::{Card, CardCommand, CardState, NodeEvent};
 
 fn card(node: u16, state: CardState) -> Card {
     Card {
@@ -76,9 +76,9 @@ fn commands_are_told_to_the_driver() {
     assert_eq!(write("boot 1\nboot 2\n"), Err(Error::new(EBUSY)));
     assert_eq!(write("boot 1\nshutdown 2\nreset 2\n"), Ok(26));
     let told = [
-        News::Card(1, CardCommand::Boot),
-        News::Card(2, CardCommand::Shutdown),
-        News::Card(2, CardCommand::Reset),
+        NodeEvent::Card(1, CardCommand::Boot),
+        NodeEvent::Card(2, CardCommand::Shutdown),
+        NodeEvent::Card(2, CardCommand::Reset),
     ];
     assert_eq!(bed.nodes[0].news, told);
 }

@@ -92,7 +92,7 @@ fn who_waits_for_a_close_may_give_up() {
     assert!(bed.is_kept(0, wait) && bed.is_kept(0, other));
     assert_eq!(bed.cancel(0, wait), error(ECANCELED));
     assert_eq!(bed.answer(0, other).unwrap().0, Ok(0));
-    assert!(bed.nodes[0].scif.interest.is_empty());
+    assert!(bed.nodes[0].scif.requests().watches_nothing());
     assert_eq!(call(&mut bed, 0, end, Call::Shutdown), Ok(0));
     forget(&mut bed, 0, mine, 4);
     for id in [near, end] {

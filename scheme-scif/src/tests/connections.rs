@@ -9,7 +9,7 @@ use syscall::flag::{EventFlags, O_DIRECTORY, O_NONBLOCK, O_RDONLY, O_RDWR, O_STA
 use scif_core::{Resource, Scope};
 
 use super::bed::{ADMIN, Bed, EMPTY, Op, USER, state};
-use crate::{Caller, HandleId, News, ROOT};
+use crate::{Caller, HandleId, NodeEvent, ROOT};
 
 fn error<T>(errno: i32) -> Result<T, Error> {
     Err(Error::new(errno))
@@ -85,7 +85,7 @@ fn accept_without_waiting() {
     assert!(bed.answer(0, request).unwrap().0.is_ok());
     assert!(bed.answer(0, connect).unwrap().0.is_ok());
     assert_eq!(accept(&mut bed), error(EAGAIN));
-    assert_eq!(bed.nodes[0].scif.waiting.len(), 0);
+    assert_eq!(bed.nodes[0].scif.requests().len(), 0);
     let op = Op::Dup {
         id: listener,
         name: b"other".to_vec(),
@@ -114,7 +114,7 @@ fn an_accept_whose_connector_is_lost() {
         bed.lose(1);
         assert_eq!(bed.answer(0, accept).unwrap().0, error(expected));
         assert_eq!(bed.counter(0, "endpoints"), before);
-        assert_eq!(bed.nodes[0].scif.waiting.len(), 0);
+        assert_eq!(bed.nodes[0].scif.requests().len(), 0);
     }
 }
 
@@ -203,9 +203,9 @@ fn several_opens_share_an_accept_port() {
     on_one_and_two_nodes(|mut bed, to| {
         let accepts: Vec<u32> = (0..3).map(|_| bed.start_open(to, "accept/2050")).collect();
         assert_eq!(bed.kept(to), 3);
-        let listed = bed.nodes[to]
-            .scif
-            .list(bed.nodes[to].scif.handles.keys().copied().next().unwrap());
+        let scif = &mut bed.nodes[to].scif;
+        let first = scif.handles().iter().next().map(|(id, _)| id);
+        let listed = scif.list(first.unwrap());
         assert!(listed.unwrap().iter().any(|(name, _)| name == "accept"));
         assert!(bed.text(to, "ports").contains("2050  listening"));
         let mut done = 0;
@@ -260,7 +260,7 @@ fn a_cancelled_accept_stops_listening() {
     assert_eq!(bed.cancel(0, accept), error(ECANCELED));
     assert_eq!(bed.open(0, "0/2050"), error(ECONNREFUSED));
     assert_eq!(bed.counter(0, "endpoints"), 0);
-    assert_eq!(bed.nodes[0].scif.waiting.len(), 0);
+    assert_eq!(bed.nodes[0].scif.requests().len(), 0);
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn a_nonblocking_open_connects_in_the_background() {
 #[test]
 fn losing_a_node_resets_its_connections() {
     let mut bed = Bed::new(3);
-    assert_eq!(bed.nodes[0].news, [News::Up(1), News::Up(2)]);
+    assert_eq!(bed.nodes[0].news, [NodeEvent::Up(1), NodeEvent::Up(2)]);
     let (client, server) = bed.pair(0, 1, 2050);
     bed.write(1, server, b"last words").unwrap();
     let blocked = bed.start_write(0, client, &[7; 100_000]);
@@ -358,7 +358,7 @@ fn losing_a_node_resets_its_connections() {
     let connect = bed.start_open(0, "1/2051");
     let _ = listener;
     bed.lose(1);
-    assert!(bed.nodes[0].news.contains(&News::Down(1)));
+    assert!(bed.nodes[0].news.contains(&NodeEvent::Down(1)));
     assert!(bed.answer(0, blocked).unwrap().0.unwrap() > 0);
     assert_eq!(bed.answer(0, connect).unwrap().0, error(ENODEV));
     assert_eq!(bed.open(0, "1/2050"), error(ENODEV));
@@ -541,7 +541,7 @@ fn a_thousand_connections_leave_nothing_behind() {
             assert_eq!(bed.text(node, "connections").lines().count(), 1);
             assert_eq!(bed.counter(node, "handles"), 0);
             assert_eq!(bed.counter(node, "waiting"), 0);
-            assert_eq!(bed.nodes[node].scif.handles.len(), 1);
+            assert_eq!(bed.nodes[node].scif.handles().len(), 1);
         }
     });
 }

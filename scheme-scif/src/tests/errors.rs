@@ -38,8 +38,8 @@ fn opens_that_fail() {
             "{path}"
         );
     }
-    assert_eq!(bed.nodes[0].scif.handles.len(), 2);
-    assert_eq!(bed.nodes[0].scif.waiting.len(), 0);
+    assert_eq!(bed.nodes[0].scif.handles().len(), 2);
+    assert_eq!(bed.nodes[0].scif.requests().len(), 0);
     assert_eq!(bed.counter(0, "endpoints"), 1);
 }
 
@@ -132,11 +132,10 @@ fn arbitrary_requests_do_no_harm() {
             let node = random(2) as usize;
             let newest = bed.nodes[node]
                 .scif
-                .handles
-                .keys()
+                .handles()
+                .iter()
                 .last()
-                .copied()
-                .unwrap_or(0);
+                .map_or(0, |(id, _)| id);
             let id = random(newest as u64 + 2) as usize;
             let paths = [
                 "listen/2050",
@@ -227,7 +226,12 @@ fn arbitrary_requests_do_no_harm() {
             }
         }
         for node in 0..2 {
-            let open: Vec<usize> = bed.nodes[node].scif.handles.keys().copied().collect();
+            let open: Vec<usize> = bed.nodes[node]
+                .scif
+                .handles()
+                .iter()
+                .map(|(id, _)| id)
+                .collect();
             open.into_iter()
                 .filter(|&id| id != ROOT)
                 .for_each(|id| bed.close(node, id));
@@ -241,9 +245,8 @@ fn arbitrary_requests_do_no_harm() {
         assert_eq!(baseline, left, "seed {seed}");
         for node in 0..2 {
             assert_eq!(bed.counter(node, "endpoints"), 0, "seed {seed}");
-            assert_eq!(bed.nodes[node].scif.waiting.len(), 0, "seed {seed}");
-            assert!(bed.nodes[node].scif.listeners.is_empty(), "seed {seed}");
-            assert!(bed.nodes[node].scif.unclaimed.is_empty(), "seed {seed}");
+            assert_eq!(bed.nodes[node].scif.requests().len(), 0, "seed {seed}");
+            assert!(bed.nodes[node].scif.listeners().is_empty(), "seed {seed}");
         }
     }
 }

@@ -10,7 +10,7 @@ use syscall::flag::{MapFlags, O_RDONLY, O_RDWR};
 
 use super::bed::{ADMIN, Bed, Op, PAGE, USER};
 use crate::Caller;
-use crate::scif::ROOT;
+use crate::ROOT;
 
 const OTHER: Caller = Caller {
     pid: 99,

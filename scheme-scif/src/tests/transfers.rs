@@ -104,7 +104,7 @@ fn a_client_that_dies_in_the_middle_of_a_write() {
         }
         assert!(received == data[..counted] && counted > 0);
         assert_eq!(bed.read(to, server, 4096), error(ECONNRESET));
-        assert_eq!(bed.nodes[0].scif.waiting.len(), 0);
+        assert_eq!(bed.nodes[0].scif.requests().len(), 0);
     });
 }
 
@@ -198,7 +198,13 @@ fn transfers_beside_their_calls_take_turns_by_process() {
             let theirs = memory(&mut bed, 1, PAGES);
             assert_eq!(register(&mut bed, 1, far, fixed(theirs, 0, PAGES)), Ok(0));
             let process = if at < 5 { 7 } else { 8 };
-            bed.nodes[0].scif.handle_mut(near).unwrap().caller.pid = process;
+            bed.nodes[0]
+                .scif
+                .handles()
+                .get_mut(near)
+                .unwrap()
+                .caller
+                .pid = process;
             let [first, second] = Call::VirtualWriteTo {
                 remote_offset: 0,
                 flags: 0,
@@ -213,12 +219,12 @@ fn transfers_beside_their_calls_take_turns_by_process() {
         .collect();
     let submit = |op| bed.submit_only(0, op);
     let requests: Vec<u32> = transfers.into_iter().map(submit).collect();
-    // A turn has its share of them.
+    // An iteration has its share of them.
     let scif = &mut bed.nodes[0].scif;
-    scif.changes.requests.clear();
-    scif.begin_turn();
+    scif.requests().changes().requests.clear();
+    scif.begin_iteration();
     assert_eq!(
-        scif.changes.requests,
+        scif.requests().changes().requests,
         [0, 5, 1, 2].map(|at| requests[at]).to_vec()
     );
     assert!(scif.is_busy());

@@ -24,7 +24,7 @@ use micd::links::Links;
 use micd::memory::{NodeMemory, Peer, PeerMemory};
 use micd::vmic;
 use runtime::time::{Duration, Instant, sleep};
-use scheme_scif::{Fabric, Progress};
+use scheme_scif::{Doorbells, ObjectMemory, Progress};
 use scif_abi::limits::LinkTiming;
 use scif_abi::message::MESSAGE_BYTES;
 use scif_abi::{NodeId, PortId};

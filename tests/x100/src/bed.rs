@@ -18,7 +18,7 @@ use micd::x100::X100;
 use micd::x100::dma::Counters;
 use micd::x100::image::Files;
 use micd::x100::slot::{Interrupts, Slot};
-use scheme_scif::{Card as CardInfo, CardCommand, Fabric};
+use scheme_scif::{Card as CardInfo, CardCommand, Doorbells, NodeMemory as _};
 use scif_abi::{NodeId, PortId};
 use scif_core::{
     Config, ConnectMode, EndpointId, Engine, Event, Memory, Owner, Pages, PinId, Run, Ticket,

@@ -13,7 +13,7 @@ use micd::hardware::{Doorbell, Hardware};
 use micd::links::Links;
 use micd::memory::NodeMemory;
 use micd::vmic::link::Link;
-use scheme_scif::Fabric;
+use scheme_scif::Doorbells;
 use scif_abi::NodeId;
 use scif_abi::limits::LinkTiming;
 use scif_abi::link::Header;

@@ -4,11 +4,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use scif_abi::limits::LinkTiming;
-use scif_core::{Owner, Resource, Scope};
+use scif_core::{Resource, Scope};
 use syscall::error::{EINVAL, Error, Result};
 
-use crate::handle::HandleId;
-use crate::scif::{Fabric, RequestId, Scif, system};
+use crate::ids::RequestId;
+use crate::node_memory::NodeMemory;
+use crate::scif::Scif;
 
 /// All limits: of each resource for a user and for a process.
 fn all() -> impl Iterator<Item = (Resource, Scope)> {
@@ -38,8 +39,8 @@ const MAX_MS: u64 = 86_400_000;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-impl<F: Fabric, R: RequestId> Scif<F, R> {
-    pub(crate) fn limits(&self) -> String {
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
+    pub(in crate::scif) fn limits(&self) -> String {
         let resources = all().map(|limit| {
             let value = self.engine.limit(limit.0, limit.1);
             alloc::format!("{} {value}\n", name(limit))
@@ -52,47 +53,12 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         resources.chain(times).collect()
     }
 
-    /// How the driver is to notice the loss of nodes.
-    pub fn link_timing(&self) -> LinkTiming {
-        self.timing
-    }
-
-    /// Counts a request that is to wait, for the process it comes from and its user: the handle's
-    /// opener where the request does not tell.
-    ///
-    /// # Errors
-    /// `ENOMEM`: too many of theirs wait.
-    pub fn begin_wait(
-        &mut self,
-        handle: HandleId,
-        process: usize,
-        user: Option<u32>,
-        request: R,
-    ) -> Result<()> {
-        let opener = self.handle(handle).map(|handle| handle.caller.uid);
-        let owner = Owner {
-            process: process as u32,
-            user: user.or(opener.ok()).unwrap_or_default(),
-        };
-        let charged = self.engine.charge(owner, Resource::Requests, 1);
-        charged.map_err(system)?;
-        self.charged.insert(request, owner);
-        Ok(())
-    }
-
-    /// A request does not wait any more.
-    pub fn end_of_wait(&mut self, request: R) {
-        if let Some(owner) = self.charged.remove(&request) {
-            self.engine.discharge(owner, Resource::Requests, 1);
-        }
-    }
-
     /// Changes limits, all of those that are written or none.
     ///
     /// # Errors
     /// `EINVAL` when a line is not the name of a limit and a number, or silence is to be shorter
     /// than two heartbeats, which a peer in good health could not keep.
-    pub(crate) fn write_limits(&mut self, bytes: &[u8]) -> Result<usize> {
+    pub(in crate::scif) fn write_limits(&mut self, bytes: &[u8]) -> Result<usize> {
         let invalid = Error::new(EINVAL);
         let text = core::str::from_utf8(bytes).map_err(|_| invalid)?;
         let (mut changes, mut timing) = (Vec::new(), self.timing);

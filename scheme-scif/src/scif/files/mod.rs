@@ -1,9 +1,9 @@
 //! What can be read about the scheme: the text files, directories, names and status of handles, and
 //! readiness.
 
-pub(crate) mod cards;
+mod cards;
 mod limits;
-pub(crate) mod peers;
+mod peers;
 mod text;
 
 use alloc::collections::BTreeMap;
@@ -20,11 +20,13 @@ use syscall::error::{EINVAL, ENOTDIR, Error, Result};
 use syscall::flag::{EventFlags, F_GETFL, F_SETFL, O_NONBLOCK};
 
 use crate::access::Caller;
-use crate::handle::{Handle, HandleId, Kind};
-use crate::memory::{Object, PAGE};
+use crate::handle::{Handle, Kind};
+use crate::ids::{HandleId, RequestId};
+use crate::memory::MemoryObject;
+use crate::node_memory::{NodeMemory, PAGE};
 use crate::path::{Path, TextFile};
+use crate::scif::Scif;
 use crate::scif::files::text::Table;
-use crate::scif::{Fabric, RequestId, Scif};
 
 /// The scheme's name, under which it is registered.
 pub const SCHEME: &str = "scif";
@@ -32,9 +34,9 @@ pub const SCHEME: &str = "scif";
 /// One line of a directory listing.
 pub type Entry = (String, DirentKind);
 
-impl<F: Fabric, R: RequestId> Scif<F, R> {
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// The content of a text file as of now, for `viewer`: what others have is shown to root only.
-    pub(crate) fn text(&self, file: TextFile, viewer: Caller) -> String {
+    pub(in crate::scif) fn text(&self, file: TextFile, viewer: Caller) -> String {
         match file {
             TextFile::Nodes => self.nodes(),
             TextFile::Ports => self.ports(viewer),
@@ -180,14 +182,14 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             let pid = handle.caller.pid;
             for range in handle.mapped.iter() {
                 let offset = Hex(range.first * PAGE);
-                table.row([id, &pid, &range.mark.name(), &offset, &range.pages]);
+                table.row([&id, &pid, &range.mark.name(), &offset, &range.pages]);
             }
             if let Kind::Memory(Some(token)) = handle.kind
-                && let Some(object) = self.objects.get(&token)
+                && let Some(object) = self.objects.get(token)
             {
-                for range in object.mapped.iter() {
+                for range in object.mapped().iter() {
                     let offset = Hex(range.first * PAGE);
-                    table.row([id, &pid, &"memory", &offset, &range.pages]);
+                    table.row([&id, &pid, &"memory", &offset, &range.pages]);
                 }
             }
         }
@@ -197,9 +199,14 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// One line for each object of a program's own pages.
     fn pins(&self, viewer: Caller) -> String {
         let mut table = Table::new(["uid", "pid", "pages", "uses"]);
-        let seen = |object: &&Object| object.is_pinned() && viewer.sees(object.owner);
-        for object in self.objects.values().filter(seen) {
-            table.row([&object.owner, &object.pid, &object.pages, &object.uses()]);
+        let seen = |object: &&MemoryObject| object.is_pinned() && viewer.sees(object.owner());
+        for object in self.objects.iter().filter(seen) {
+            table.row([
+                &object.owner(),
+                &object.process(),
+                &object.pages(),
+                &object.uses(),
+            ]);
         }
         table.finish()
     }
@@ -208,10 +215,10 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         let mut table = Table::new(["counter", "value"]);
         // The root is always there and nobody's.
         table.row([&"handles", &(self.handles.len() - 1)]);
-        table.row([&"waiting", &self.waiting.len()]);
-        table.row([&"shared_bytes", &self.fabric.allocated_bytes()]);
-        let object_pages: u64 = self.objects.values().map(|object| object.pages).sum();
-        table.row([&"memory_objects", &self.objects.len()]);
+        table.row([&"waiting", &self.requests.len()]);
+        table.row([&"shared_bytes", &self.memory.allocated_bytes()]);
+        let object_pages: u64 = self.objects.iter().map(MemoryObject::pages).sum();
+        table.row([&"memory_objects", &self.objects.iter().count()]);
         table.row([&"memory_pages", &object_pages]);
         for (name, value) in self.engine.stats().lines() {
             table.row([&name, &value]);
@@ -227,7 +234,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// # Errors
     /// `ENOTDIR`.
     pub fn list(&self, id: HandleId) -> Result<Vec<Entry>> {
-        let handle = self.handle(id)?;
+        let handle = self.handles.get(id)?;
         if !matches!(handle.kind, Kind::Directory) {
             return Err(Error::new(ENOTDIR));
         }
@@ -251,15 +258,16 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             // What other nodes listen on is theirs to know.
             Path::Node(node) if node != self.engine.node() => Vec::new(),
             Path::AcceptDirectory => self
-                .own_shared_listeners()
+                .listeners
+                .own_shared()
                 .filter(|(_, owner)| handle.caller.sees(owner.uid))
                 .map(|(port, _)| device(port))
                 .collect(),
             _ => {
-                let owner = |id: &HandleId| self.handle(*id).map(|listener| listener.caller.uid);
+                let owner = |id| self.handles.get(id).map(|listener| listener.caller.uid);
                 let seen = |id| owner(id).is_ok_and(|uid| handle.caller.sees(uid));
-                let seen = self.listeners.iter().filter(|(_, id)| seen(id));
-                seen.map(|(&port, _)| device(port)).collect()
+                let seen = self.listeners.ports().filter(|&(_, id)| seen(id));
+                seen.map(|(port, _)| device(port)).collect()
             }
         })
     }
@@ -267,7 +275,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// The full name of what a handle stands for: for a connection its peer, for a listener the
     /// port it was given.
     pub fn name(&self, id: HandleId) -> Result<String> {
-        let handle = self.handle(id)?;
+        let handle = self.handles.get(id)?;
         let mut name = String::from("/scheme/scif");
         let _ = match (&handle.kind, handle.path) {
             (Kind::Endpoint(endpoint), path) => {
@@ -285,13 +293,14 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     /// Whether the kernel should keep a position for the handle.
     pub fn is_positioned(&self, id: HandleId) -> bool {
-        self.handle(id)
+        self.handles
+            .get(id)
             .is_ok_and(|handle| matches!(handle.kind, Kind::Text(_)))
     }
 
     /// Fills in the status of a handle.
     pub fn status(&self, id: HandleId, stat: &mut Stat) -> Result<()> {
-        let handle = self.handle(id)?;
+        let handle = self.handles.get(id)?;
         *stat = Stat {
             st_ino: id as u64,
             st_mode: handle.mode(),
@@ -311,11 +320,11 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// # Errors
     /// `EINVAL` for every other command.
     pub fn control(&mut self, id: HandleId, command: usize, argument: usize) -> Result<usize> {
-        self.handle(id)?;
+        self.handles.get(id)?;
         match command {
             F_GETFL => Ok(0),
             F_SETFL => {
-                if let Ok(endpoint) = self.endpoint(id) {
+                if let Ok(endpoint) = self.handles.endpoint(id) {
                     endpoint.nonblocking = argument & O_NONBLOCK != 0;
                 }
                 Ok(0)
@@ -330,13 +339,13 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         let mut events = Readiness::empty();
         events.set(Readiness::IN, wanted.contains(EventFlags::EVENT_READ));
         events.set(Readiness::OUT, wanted.contains(EventFlags::EVENT_WRITE));
-        let number = self.endpoint(id)?.id;
+        let number = self.handles.endpoint(id)?.id;
         // Only a connection has rings to be told of. Said once, as saying it counts as a change.
         let connected = self.engine.state(number) == Some(EndpointState::Connected);
         let events = connected.then_some(events);
-        let before = core::mem::replace(&mut self.endpoint(id)?.subscribed, events);
+        let before = core::mem::replace(&mut self.handles.endpoint(id)?.subscribed, events);
         if let Some(events) = events.filter(|_| events != before) {
-            self.engine.set_waiting(&mut self.fabric, number, events);
+            self.engine.set_waiting(&mut self.memory, number, events);
         }
         Ok(())
     }
@@ -344,7 +353,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// What of `wanted` a handle is ready for now, for subscribers: `wanted` is what they are told
     /// of from now on.
     pub fn ready(&mut self, id: HandleId, wanted: EventFlags) -> Result<EventFlags> {
-        let endpoint = match &self.handle(id)?.kind {
+        let endpoint = match &self.handles.get(id)?.kind {
             Kind::Endpoint(endpoint) => endpoint.id,
             Kind::Peers(peers) if peers.is_empty() => return Ok(EventFlags::empty()),
             // Whatever is tried fails at once.
@@ -352,7 +361,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             _ => return Ok(wanted & EventFlags::EVENT_READ),
         };
         self.subscribe(id, wanted)?;
-        let ready = self.engine.poll(&mut self.fabric, endpoint);
+        let ready = self.engine.poll(&mut self.memory, endpoint);
         // After a hang-up or in a state without transfers, a read or write ends at once.
         let ended = ready.intersects(Readiness::HUP | Readiness::ERR);
         let mut flags = EventFlags::empty();

@@ -1,6 +1,5 @@
 //! Accepting: from a listening descriptor, and over the listener that `accept/<port>` shares.
 
-use alloc::collections::BTreeSet;
 use core::task::Poll;
 
 use scif_abi::{Port, PortId};
@@ -8,14 +7,16 @@ use scif_core::EndpointId;
 use syscall::error::{EINVAL, ENFILE, ENODEV, EWOULDBLOCK, Error, Result};
 
 use crate::access::{Access, Caller};
-use crate::handle::{Endpoint, HandleId, Kind};
+use crate::error::{system, would_block};
+use crate::handle::{Endpoint, Kind};
+use crate::ids::{HandleId, RequestId};
+use crate::node_memory::NodeMemory;
 use crate::path::Path;
-use crate::scif::{
-    Fabric, MAX_HANDLES, RequestId, Scif, SharedListener, Source, Waiting, system, would_block,
-};
+use crate::request::{AcceptSource, PendingOn};
+use crate::scif::Scif;
 
-impl<F: Fabric, R: RequestId> Scif<F, R> {
-    pub(crate) fn open_accept(
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
+    pub(in crate::scif) fn open_accept(
         &mut self,
         path: Path,
         access: Access,
@@ -42,19 +43,19 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         caller: Caller,
         request: R,
     ) -> Result<HandleId> {
-        if let Some(ended) = self.take_ended(request) {
+        if let Some(ended) = self.requests.take_ended(request) {
             return ended;
         }
-        if self.handles.len() >= MAX_HANDLES {
+        if self.handles.is_full() {
             return Err(Error::new(ENFILE));
         }
         let synchronous = match name {
-            b"accept" => !self.endpoint(id)?.nonblocking,
+            b"accept" => !self.handles.endpoint(id)?.nonblocking,
             b"accept-wait" => true,
             b"accept-now" => false,
             b"window" => return self.window_handle(id, caller, Kind::Window),
             b"cached-window" => return self.window_handle(id, caller, Kind::CachedWindow),
-            b"bypass" => return self.direct_handle(id, caller),
+            b"bypass" => return self.bypass_handle(id, caller),
             b"own-window" => return self.window_handle(id, caller, Kind::OwnWindow),
             b"memory" => return self.memory_handle(id, caller),
             b"end" => return self.window_handle(id, caller, Kind::End),
@@ -67,21 +68,21 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// Takes one connection of a listening handle as an endpoint without handle.
-    pub(crate) fn accept_from(
+    pub(in crate::scif) fn accept_from(
         &mut self,
         id: HandleId,
         caller: Caller,
         synchronous: bool,
         request: R,
     ) -> Result<EndpointId> {
-        if !self.waiting.contains_key(&request) {
-            if !self.endpoint(id)?.listening {
+        if self.requests.pending(request).is_none() {
+            if !self.handles.endpoint(id)?.listening {
                 return Err(Error::new(EINVAL));
             }
-            let source = Source::Handle(id);
-            self.waiting.insert(
+            let source = AcceptSource::Handle(id);
+            self.requests.suspend(
                 request,
-                Waiting::Accept {
+                PendingOn::Accept {
                     source,
                     caller,
                     granted: None,
@@ -90,8 +91,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         }
         let accepted = self.accept(request);
         let idle = matches!(
-            self.waiting.get(&request),
-            Some(Waiting::Accept { granted: None, .. })
+            self.requests.pending(request),
+            Some(PendingOn::Accept { granted: None, .. })
         );
         // A handshake that has begun is waited for even by those who do not want to wait for
         // requests: it ends by itself, and the connector has been told yes.
@@ -120,38 +121,38 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     fn try_accept(&mut self, request: R) -> Result<EndpointId> {
         loop {
-            let Some(&Waiting::Accept {
+            let Some(PendingOn::Accept {
                 source,
                 caller,
                 granted,
-            }) = self.waiting.get(&request)
+            }) = self.requests.pending(request)
             else {
                 return Err(Error::new(EINVAL));
             };
             let Some(new) = granted else {
                 let listener = match source {
-                    Source::Handle(id) => self.endpoint(id)?.id,
-                    Source::Shared(port) => self.shared_listener(port, caller, request)?,
+                    AcceptSource::Handle(id) => self.handles.endpoint(id)?.id,
+                    AcceptSource::Shared(port) => self.shared_listener(port, caller, request)?,
                 };
                 match self
                     .engine
-                    .accept_start(&mut self.fabric, listener, caller.owner())
+                    .accept_start(&mut self.memory, listener, caller.owner())
                 {
                     Ok(new) => {
                         let granted = Some(new);
-                        self.waiting.insert(
+                        self.requests.suspend(
                             request,
-                            Waiting::Accept {
+                            PendingOn::Accept {
                                 source,
                                 caller,
                                 granted,
                             },
                         );
-                        self.wake_with(new, request);
+                        self.requests.watch(new, request);
                         continue;
                     }
                     Err(scif_abi::Error::WouldBlock) => {
-                        self.wake_with(listener, request);
+                        self.requests.watch(listener, request);
                         return would_block();
                     }
                     Err(error) => return Err(system(error)),
@@ -160,15 +161,15 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             match self.engine.accept_finish(new) {
                 Poll::Pending => return would_block(),
                 Poll::Ready(result) => {
-                    self.waiting.insert(
+                    self.requests.suspend(
                         request,
-                        Waiting::Accept {
+                        PendingOn::Accept {
                             source,
                             caller,
                             granted: None,
                         },
                     );
-                    self.interest.remove(&new);
+                    self.requests.unwatch_all(new);
                     match result {
                         Ok(_) => {
                             return Ok(new);
@@ -186,63 +187,22 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// # Errors
     /// `EINVAL` when the port is bound by something else, or by another user's listener.
     fn shared_listener(&mut self, port: Port, caller: Caller, request: R) -> Result<EndpointId> {
-        if let Some(shared) = self.shared.get_mut(&port) {
-            if !caller.may_share(shared.owner) {
-                return Err(Error::new(EINVAL));
-            }
-            shared.opens.insert(request);
-            return Ok(shared.endpoint);
+        if let Some(endpoint) = self.listeners.join_shared(port, caller, request)? {
+            return Ok(endpoint);
         }
-        let existing = self.listeners.get(&port).copied();
+        let existing = self.listeners.handle(port);
         let (endpoint, owner) = match existing {
             Some(id) => {
-                let owner = self.handle(id)?.caller;
+                let owner = self.handles.get(id)?.caller;
                 if !caller.may_share(owner) {
                     return Err(Error::new(EINVAL));
                 }
-                (self.endpoint(id)?.id, owner)
+                (self.handles.endpoint(id)?.id, owner)
             }
             None => (self.listen_on(port, caller)?.0, caller),
         };
-        let opens = BTreeSet::from([request]);
-        self.shared.insert(
-            port,
-            SharedListener {
-                endpoint,
-                handle: existing,
-                owner,
-                opens,
-            },
-        );
+        let listener = (endpoint, existing);
+        self.listeners.share(port, listener, owner, request);
         Ok(endpoint)
-    }
-
-    pub(crate) fn leave_shared(&mut self, port: Port, request: R) {
-        let Some(shared) = self.shared.get_mut(&port) else {
-            return;
-        };
-        shared.opens.remove(&request);
-        if let Some(interest) = self.interest.get_mut(&shared.endpoint) {
-            interest.requests.remove(&request);
-        }
-        if let Some(&next) = shared.opens.first() {
-            // Whoever took the front request may leave others in the queue.
-            self.changes.requests.push(next);
-            return;
-        }
-        let (endpoint, ours) = (shared.endpoint, shared.handle.is_none());
-        self.shared.remove(&port);
-        if ours {
-            self.drop_endpoint(endpoint);
-        }
-    }
-
-    /// Ports that `accept/<port>` listens on by itself, with the first opener.
-    pub(crate) fn own_shared_listeners(&self) -> impl Iterator<Item = (Port, Caller)> {
-        let own = self
-            .shared
-            .iter()
-            .filter(|(_, shared)| shared.handle.is_none());
-        own.map(|(&port, shared)| (port, shared.owner))
     }
 }

@@ -5,59 +5,61 @@
 //! Both work on the endpoint itself as well. Files and bypass clients may be used on one endpoint
 //! as one likes; they lock each other out, see [`transfer`](crate::scif::operation::transfer).
 
-use scif_abi::bypass::{BypassRecord, Part};
+use scif_abi::bypass::Part;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_core::{BypassId, EndpointId};
 use syscall::error::{EACCES, EINVAL, ENOTCONN, ENOTTY, EOVERFLOW, EWOULDBLOCK, Error, Result};
 use zerocopy::IntoBytes;
 
 use crate::access::Caller;
-use crate::handle::{Handle, HandleId, Kind, Mark};
-use crate::memory::PAGE;
-use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
+use crate::error::{system, would_block};
+use crate::handle::{Bypass, Handle, Kind, PageKind};
+use crate::ids::{HandleId, RequestId};
+use crate::node_memory::{NodeMemory, PAGE};
+use crate::request::PendingOn;
+use crate::scif::Scif;
 
-/// What a bypass handle stands for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Direct {
-    pub id: BypassId,
-    /// Whose rings they are; it may have been closed.
-    pub endpoint: EndpointId,
-    /// What its client has to know.
-    record: BypassRecord,
-}
-
-impl<F: Fabric, R: RequestId> Scif<F, R> {
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// `dup(endpoint, "bypass")`.
     ///
     /// # Errors
     /// `EACCES` when the endpoint's file is not for reading and writing: with the rings one can do
     /// both. `ENOTCONN`; `EOPNOTSUPP` when the peer's ring cannot be mapped; `ENOMEM`, also when
     /// the caller has too many.
-    pub(crate) fn direct_handle(&mut self, id: HandleId, caller: Caller) -> Result<HandleId> {
+    pub(in crate::scif) fn bypass_handle(
+        &mut self,
+        id: HandleId,
+        caller: Caller,
+    ) -> Result<HandleId> {
         // A connection that is still being made is none.
-        self.collect_dial(id).map_err(|error| match error.errno {
-            EWOULDBLOCK => Error::new(ENOTCONN),
-            _ => error,
-        })?;
-        let endpoint = self.endpoint(id)?.id;
-        let Handle { path, access, .. } = *self.handle(id)?;
+        self.collect_connect(id)
+            .map_err(|error| match error.errno {
+                EWOULDBLOCK => Error::new(ENOTCONN),
+                _ => error,
+            })?;
+        let endpoint = self.handles.endpoint(id)?.id;
+        let Handle { path, access, .. } = *self.handles.get(id)?;
         if access.to_read().and(access.to_write()).is_err() {
             return Err(Error::new(EACCES));
         }
         let owner = caller.owner();
-        let opened = self.engine.open_bypass(&mut self.fabric, endpoint, owner);
+        let opened = self.engine.open_bypass(&mut self.memory, endpoint, owner);
         let (direct, record) = opened.map_err(system)?;
-        let kind = Kind::Direct(Direct {
+        let kind = Kind::Bypass(Bypass {
             id: direct,
             endpoint,
             record,
         });
-        Ok(self.insert(Handle::new(path, access, caller, kind)))
+        Ok(self.handles.insert(Handle::new(path, access, caller, kind)))
     }
 
     /// `BypassInfo`: fills in what the handle's client has to know.
-    pub(crate) fn direct_info(&mut self, id: HandleId, payload: &mut [u8]) -> Result<usize> {
-        let Kind::Direct(Direct { record, .. }) = self.handle(id)?.kind else {
+    pub(in crate::scif) fn bypass_info(
+        &mut self,
+        id: HandleId,
+        payload: &mut [u8],
+    ) -> Result<usize> {
+        let Kind::Bypass(Bypass { record, .. }) = self.handles.get(id)?.kind else {
             return Err(Error::new(ENOTTY));
         };
         // The decoder has checked the length.
@@ -70,7 +72,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// # Errors
     /// `EINVAL` outside the parts; `ECONNRESET` when the connection is over and the part is the
     /// peer's.
-    pub(crate) fn map_bypass(
+    pub(in crate::scif) fn map_bypass(
         &mut self,
         id: HandleId,
         direct: BypassId,
@@ -86,18 +88,18 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         }
         let address = usize::try_from(bytes)
             .ok()
-            .and_then(|bytes| self.fabric.view_of(place.offset(within), bytes));
+            .and_then(|bytes| self.memory.view_of(place.offset(within), bytes));
         let Some(address) = address else {
             log::error!("{part:?} at {place:?}, {bytes:#x} bytes, cannot be mapped");
             return Err(Error::new(EOVERFLOW));
         };
         let mark = match part {
-            Part::Control | Part::Own => Mark::LocalPart,
-            Part::PeerQueuePair | Part::PeerRing => Mark::PeerPart(direct),
+            Part::Control | Part::Own => PageKind::LocalPart,
+            Part::PeerQueuePair | Part::PeerRing => PageKind::PeerPart(direct),
         };
-        let handle = self.handle_mut(id)?;
+        let handle = self.handles.get_mut(id)?;
         handle.mapped.add(offset / PAGE, pages, mark);
-        if matches!(mark, Mark::PeerPart(_)) {
+        if matches!(mark, PageKind::PeerPart(_)) {
             self.engine.map_bypass(direct, pages);
         }
         Ok(address)
@@ -108,9 +110,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// # Errors
     /// `EBADF`, `ENOTTY`.
     fn endpoint_of(&mut self, id: HandleId) -> Result<EndpointId> {
-        match self.handle(id)?.kind {
-            Kind::Direct(direct) => Ok(direct.endpoint),
-            _ => Ok(self.endpoint(id)?.id),
+        match self.handles.get(id)?.kind {
+            Kind::Bypass(bypass) => Ok(bypass.endpoint),
+            _ => Ok(self.handles.endpoint(id)?.id),
         }
     }
 
@@ -118,7 +120,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     ///
     /// # Errors
     /// `EINVAL` unknown bits; `ENOTCONN`; `EBADF` the endpoint of a bypass handle was closed.
-    pub(crate) fn kick(&mut self, id: HandleId, kicks: u32) -> Result<usize> {
+    pub(in crate::scif) fn kick(&mut self, id: HandleId, kicks: u32) -> Result<usize> {
         let kicks = Kicks::from_bits(kicks).ok_or(Error::new(EINVAL))?;
         let endpoint = self.endpoint_of(id)?;
         let told = self.engine.kick(endpoint, kicks);
@@ -132,14 +134,17 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     ///
     /// # Errors
     /// Those of [`kick`](Self::kick), if there are `kicks`.
-    pub(crate) fn wait(
+    pub(in crate::scif) fn wait(
         &mut self,
         id: HandleId,
         events: u16,
         kicks: u32,
         request: R,
     ) -> Result<usize> {
-        let begun = matches!(self.waiting.get(&request), Some(Waiting::Ready { .. }));
+        let begun = matches!(
+            self.requests.pending(request),
+            Some(PendingOn::Ready { .. })
+        );
         if !begun && kicks != 0 {
             self.kick(id, kicks)?;
         }
@@ -147,24 +152,24 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         let ended = Readiness::ERR | Readiness::HUP | Readiness::NVAL;
         let wanted = Readiness::from_bits_truncate(events) | ended;
         // What is not there now is told when it comes.
-        let ready = self.engine.poll(&mut self.fabric, endpoint) & wanted;
+        let ready = self.engine.poll(&mut self.memory, endpoint) & wanted;
         if !ready.is_empty() {
             self.end_wait(request);
             return Ok(ready.bits().into());
         }
-        if let Kind::Direct(direct) = self.handle(id)?.kind
-            && self.engine.epoch_changed(direct.id)
+        if let Kind::Bypass(bypass) = self.handles.get(id)?.kind
+            && self.engine.epoch_changed(bypass.id)
         {
             self.end_wait(request);
             return Ok(0);
         }
         if !begun {
-            let waiting = Waiting::Ready {
+            let waiting = PendingOn::Ready {
                 handle: id,
                 endpoint,
             };
-            self.waiting.insert(request, waiting);
-            self.wake_with(endpoint, request);
+            self.requests.suspend(request, waiting);
+            self.requests.watch(endpoint, request);
         }
         would_block()
     }

@@ -7,12 +7,16 @@ use scif_core::{Connect, ConnectMode, EndpointId};
 use syscall::error::Result;
 
 use crate::access::{Access, Caller};
-use crate::handle::{Endpoint, HandleId};
+use crate::error::{system, would_block};
+use crate::handle::Endpoint;
+use crate::ids::{HandleId, RequestId};
+use crate::node_memory::NodeMemory;
 use crate::path::Path;
-use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
+use crate::request::PendingOn;
+use crate::scif::Scif;
 
-impl<F: Fabric, R: RequestId> Scif<F, R> {
-    pub(crate) fn dial(
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
+    pub(in crate::scif) fn open_connect(
         &mut self,
         to: PortId,
         access: Access,
@@ -30,7 +34,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         } else {
             ConnectMode::Blocking
         };
-        match self.engine.connect(&mut self.fabric, id, to, mode) {
+        match self.engine.connect(&mut self.memory, id, to, mode) {
             Ok(_) | Err(scif_abi::Error::InProgress) => {}
             Err(error) => {
                 self.drop_endpoint(id);
@@ -39,15 +43,16 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         }
         if nonblocking {
             let mut endpoint = Endpoint::new(id, true);
-            endpoint.dialing = Some(to);
+            endpoint.connecting = Some(to);
             return Ok(self.insert_endpoint(path, access, caller, endpoint));
         }
-        self.waiting.insert(request, Waiting::Dial { endpoint: id });
-        self.wake_with(id, request);
-        self.finish_dial(id, path, access, caller, request)
+        self.requests
+            .suspend(request, PendingOn::OpenConnect { endpoint: id });
+        self.requests.watch(id, request);
+        self.finish_open_connect(id, path, access, caller, request)
     }
 
-    pub(crate) fn finish_dial(
+    pub(in crate::scif) fn finish_open_connect(
         &mut self,
         id: EndpointId,
         path: Path,
@@ -58,7 +63,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         let Poll::Ready(result) = self.engine.connect_result(id) else {
             return would_block();
         };
-        self.waiting.remove(&request);
+        self.requests.resume(request);
         match result {
             Ok(_) => {
                 let endpoint = Endpoint::new(id, false);
@@ -72,16 +77,24 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// `connect` of a handle's endpoint: the call operation.
-    pub(crate) fn connect(&mut self, id: HandleId, to: PortId, request: R) -> Result<usize> {
-        let endpoint = self.endpoint(id)?;
+    pub(in crate::scif) fn connect(
+        &mut self,
+        id: HandleId,
+        to: PortId,
+        request: R,
+    ) -> Result<usize> {
+        let endpoint = self.handles.endpoint(id)?;
         let (endpoint, nonblocking) = (endpoint.id, endpoint.nonblocking);
-        if !matches!(self.waiting.get(&request), Some(Waiting::Connect { .. })) {
+        if !matches!(
+            self.requests.pending(request),
+            Some(PendingOn::Connect { .. })
+        ) {
             let mode = if nonblocking {
                 ConnectMode::NonBlocking
             } else {
                 ConnectMode::Blocking
             };
-            match self.engine.connect(&mut self.fabric, endpoint, to, mode) {
+            match self.engine.connect(&mut self.memory, endpoint, to, mode) {
                 Ok(Connect::Done(port)) => {
                     return Ok(port.into());
                 }
@@ -91,8 +104,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 Ok(Connect::Started) => {}
                 Err(error) => return Err(system(error)),
             }
-            self.waiting.insert(request, Waiting::Connect { endpoint });
-            self.wake_with(endpoint, request);
+            self.requests
+                .suspend(request, PendingOn::Connect { endpoint });
+            self.requests.watch(endpoint, request);
         }
         let Poll::Ready(result) = self.engine.connect_result(endpoint) else {
             return would_block();
@@ -108,21 +122,21 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     ///
     /// # Errors
     /// `EWOULDBLOCK` while it is under way, or what the connect ended with.
-    pub(crate) fn collect_dial(&mut self, id: HandleId) -> Result<()> {
-        let endpoint = self.endpoint(id)?;
-        let Some(to) = endpoint.dialing else {
+    pub(in crate::scif) fn collect_connect(&mut self, id: HandleId) -> Result<()> {
+        let endpoint = self.handles.endpoint(id)?;
+        let Some(to) = endpoint.connecting else {
             return Ok(());
         };
         let endpoint_id = endpoint.id;
         let mode = ConnectMode::NonBlocking;
-        match self.engine.connect(&mut self.fabric, endpoint_id, to, mode) {
+        match self.engine.connect(&mut self.memory, endpoint_id, to, mode) {
             Err(scif_abi::Error::InProgress) | Ok(Connect::Started) => would_block(),
             Ok(Connect::Done(_)) => {
-                self.endpoint(id)?.dialing = None;
+                self.handles.endpoint(id)?.connecting = None;
                 Ok(())
             }
             Err(error) => {
-                self.endpoint(id)?.dialing = None;
+                self.handles.endpoint(id)?.connecting = None;
                 Err(system(error))
             }
         }

@@ -1,70 +1,51 @@
 //! Ends: of waits, of requests that are given up, of handles.
 
-use alloc::vec::Vec;
-
 use scif_abi::PortId;
-use scif_core::{EndpointId, Resource};
+use scif_core::EndpointId;
 use syscall::error::{ECANCELED, Error, Result};
 
-use crate::handle::{Endpoint, HandleId, Kind};
-use crate::scif::{Fabric, ROOT, RequestId, Scif, Source, Waiting, would_block};
+use crate::error::would_block;
+use crate::handle::{Endpoint, Kind, ROOT};
+use crate::ids::{HandleId, RequestId};
+use crate::node_memory::NodeMemory;
+use crate::request::{AcceptSource, PendingOn};
+use crate::scif::Scif;
 
-impl<F: Fabric, R: RequestId> Scif<F, R> {
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// Forgets what `request` has begun, apart from endpoints it may have made.
-    pub(crate) fn end_wait(&mut self, request: R) {
-        self.stop_stepping(request);
-        match self.waiting.remove(&request) {
-            Some(Waiting::Accept {
-                source: Source::Shared(port),
+    pub(in crate::scif) fn end_wait(&mut self, request: R) {
+        self.requests.stop_stepping(request);
+        match self.requests.resume(request) {
+            Some(PendingOn::Accept {
+                source: AcceptSource::Shared(port),
                 ..
             }) => {
-                self.leave_shared(port, request);
+                let left = self
+                    .listeners
+                    .leave_shared(port, request, &mut self.requests);
+                if let Some(endpoint) = left {
+                    self.drop_endpoint(endpoint);
+                }
             }
-            Some(Waiting::Accept {
-                source: Source::Handle(id),
+            Some(PendingOn::Accept {
+                source: AcceptSource::Handle(id),
                 ..
             }) => {
-                if let Ok(endpoint) = self.endpoint(id).map(|endpoint| endpoint.id) {
-                    self.lose_interest(endpoint, request);
+                if let Ok(endpoint) = self.handles.endpoint(id).map(|endpoint| endpoint.id) {
+                    self.requests.unwatch(endpoint, request);
                 }
             }
             Some(
-                Waiting::Connect { endpoint }
-                | Waiting::Ticket { endpoint, .. }
-                | Waiting::Ready { endpoint, .. },
+                PendingOn::Connect { endpoint }
+                | PendingOn::Ticket { endpoint, .. }
+                | PendingOn::Ready { endpoint, .. },
             ) => {
-                self.lose_interest(endpoint, request);
+                self.requests.unwatch(endpoint, request);
             }
-            Some(Waiting::Departure { endpoint }) => {
-                self.lose_interest(endpoint, request);
-                // Nobody else removes what is kept for an endpoint that is closed.
-                let interest = self.interest.get(&endpoint);
-                if interest.is_some_and(|interest| interest.requests.is_empty()) {
-                    self.interest.remove(&endpoint);
-                }
+            Some(PendingOn::Departure { endpoint }) => {
+                self.requests.unwatch_closed(endpoint, request);
             }
             _ => {}
-        }
-    }
-
-    /// Answers a waiting request: the next look at it finds this.
-    pub(crate) fn end_with(&mut self, request: R, result: Result<usize>) {
-        self.waiting.insert(request, Waiting::Ended(result));
-        self.changes.requests.push(request);
-    }
-
-    /// The answer to a request that has ended while nobody looked.
-    pub(crate) fn take_ended(&mut self, request: R) -> Option<Result<usize>> {
-        let &Waiting::Ended(result) = self.waiting.get(&request)? else {
-            return None;
-        };
-        self.waiting.remove(&request);
-        Some(result)
-    }
-
-    fn lose_interest(&mut self, endpoint: EndpointId, request: R) {
-        if let Some(interest) = self.interest.get_mut(&endpoint) {
-            interest.requests.remove(&request);
         }
     }
 
@@ -74,39 +55,39 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// # Errors
     /// `ECANCELED` when nothing had been moved.
     pub fn cancel(&mut self, request: R) -> Result<usize> {
-        if let Some(ended) = self.take_ended(request) {
+        if let Some(ended) = self.requests.take_ended(request) {
             return ended;
         }
-        self.stop_stepping(request);
+        self.requests.stop_stepping(request);
         let mut moved = 0;
-        match self.waiting.get(&request).copied() {
-            Some(Waiting::Dial { endpoint }) => {
-                self.waiting.remove(&request);
+        match self.requests.pending(request) {
+            Some(PendingOn::OpenConnect { endpoint }) => {
+                self.requests.resume(request);
                 self.drop_endpoint(endpoint);
             }
-            Some(Waiting::Connect { endpoint }) => {
-                self.engine.connect_cancel(&mut self.fabric, endpoint);
+            Some(PendingOn::Connect { endpoint }) => {
+                self.engine.connect_cancel(&mut self.memory, endpoint);
                 self.end_wait(request);
             }
-            Some(Waiting::Accept { granted, .. }) => {
+            Some(PendingOn::Accept { granted, .. }) => {
                 if let Some(endpoint) = granted {
                     self.drop_endpoint(endpoint);
                 }
                 self.end_wait(request);
             }
-            Some(Waiting::Send { handle } | Waiting::Receive { handle }) => {
-                moved = self.leave_lane(handle, request);
+            Some(PendingOn::Send { handle } | PendingOn::Receive { handle }) => {
+                moved = self.leave_queue(handle, request);
             }
-            Some(Waiting::Ready { .. } | Waiting::Departure { .. }) => self.end_wait(request),
-            Some(Waiting::Ticket { ticket, .. }) => {
-                self.engine.abandon(&mut self.fabric, ticket);
+            Some(PendingOn::Ready { .. } | PendingOn::Departure { .. }) => self.end_wait(request),
+            Some(PendingOn::Ticket { ticket, .. }) => {
+                self.engine.abandon(&mut self.memory, ticket);
                 self.end_wait(request);
             }
-            Some(Waiting::Memory { handle, token }) => {
-                self.waiting.remove(&request);
+            Some(PendingOn::Memory { handle, token }) => {
+                self.requests.resume(request);
                 self.cancel_make(handle, token);
             }
-            Some(Waiting::Ended(_)) | None => {}
+            Some(PendingOn::Ended(_)) | None => {}
         }
         if moved > 0 {
             Ok(moved)
@@ -120,26 +101,19 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         if id == ROOT {
             return;
         }
-        let Some(handle) = self.handles.remove(&id) else {
+        let Some(handle) = self.handles.remove(&mut self.engine, id) else {
             return;
         };
         // There are none unless the kernel lost count; nobody would ever give them back.
         for &range in handle.mapped.iter() {
             self.forget_mapped(range);
         }
-        if handle.files > 0 {
-            let owner = handle.caller.owner();
-            self.engine.discharge(owner, Resource::Files, handle.files);
-        }
-        let space = self.spaces.remove(&id);
+        let space = self.objects.take_space(id);
         self.refuse_space(space);
         match handle.kind {
             Kind::Endpoint(endpoint) => self.close_endpoint(id, &endpoint),
-            Kind::Memory(Some(token)) => self.let_go(token),
-            Kind::Direct(direct) => self.engine.close_bypass(&mut self.fabric, direct.id),
-            Kind::Peers(_) => {
-                self.peers.remove(&id);
-            }
+            Kind::Memory(Some(token)) => self.objects.release(&mut self.memory, token),
+            Kind::Bypass(bypass) => self.engine.close_bypass(&mut self.memory, bypass.id),
             _ => {}
         }
     }
@@ -155,15 +129,15 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// it are interrupted, and the handle keeps nothing but what is mapped through it. Waits until
     /// nothing of the endpoint is under way; on a handle for its end that is all, and there is
     /// nothing to wait for while the endpoint is not closed.
-    pub(crate) fn shut_down(&mut self, id: HandleId, request: R) -> Result<usize> {
-        let endpoint = match (self.waiting.get(&request), &self.handle(id)?.kind) {
-            (Some(&Waiting::Departure { endpoint }), _) | (_, &Kind::End(endpoint)) => endpoint,
+    pub(in crate::scif) fn shut_down(&mut self, id: HandleId, request: R) -> Result<usize> {
+        let endpoint = match (self.requests.pending(request), &self.handles.get(id)?.kind) {
+            (Some(PendingOn::Departure { endpoint }), _) | (_, &Kind::End(endpoint)) => endpoint,
             _ => self.close_early(id)?,
         };
         if self.engine.is_departing(endpoint) {
-            self.wake_with(endpoint, request);
-            self.waiting
-                .insert(request, Waiting::Departure { endpoint });
+            self.requests.watch(endpoint, request);
+            self.requests
+                .suspend(request, PendingOn::Departure { endpoint });
             return would_block();
         }
         self.end_wait(request);
@@ -172,61 +146,41 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     /// Closes the endpoint of a handle that stays.
     fn close_early(&mut self, id: HandleId) -> Result<EndpointId> {
-        let endpoint = self.endpoint(id)?.id;
-        let here = |waiting: &Waiting| match *waiting {
-            Waiting::Connect { endpoint: at } => at == endpoint,
-            Waiting::Accept {
-                source: Source::Handle(at),
+        let endpoint = self.handles.endpoint(id)?.id;
+        let here = |on: &PendingOn| match *on {
+            PendingOn::Connect { endpoint: at } => at == endpoint,
+            PendingOn::Accept {
+                source: AcceptSource::Handle(at),
                 ..
             }
-            | Waiting::Send { handle: at }
-            | Waiting::Receive { handle: at }
-            | Waiting::Ready { handle: at, .. } => at == id,
+            | PendingOn::Send { handle: at }
+            | PendingOn::Receive { handle: at }
+            | PendingOn::Ready { handle: at, .. } => at == id,
             // Tickets end with the endpoint.
             _ => false,
         };
-        let waiting = self.waiting.iter().filter(|(_, waiting)| here(waiting));
-        let requests: Vec<R> = waiting.map(|(&request, _)| request).collect();
-        for request in requests {
+        for request in self.requests.pending_on(here) {
             let moved = self.cancel(request);
             // Not EINTR: a kernel takes that for the answer to an interruption that did not happen.
-            self.end_with(request, moved.map_err(|_| Error::new(ECANCELED)));
+            self.requests
+                .end_with(request, moved.map_err(|_| Error::new(ECANCELED)));
         }
-        let handle = self.handle_mut(id)?;
-        if let Kind::Endpoint(endpoint) = core::mem::replace(&mut handle.kind, Kind::Closed) {
-            // What is left of it is a file like others.
-            handle.files = 1;
-            let owner = handle.caller.owner();
-            self.engine.charge_anyway(owner, Resource::Files, 1);
+        if let Some(endpoint) = self.handles.take_endpoint(&mut self.engine, id)? {
             self.close_endpoint(id, &endpoint);
         }
-        self.changes.handles.push(id);
+        self.requests.wake_handle(id);
         Ok(endpoint)
     }
 
     fn close_listener(&mut self, id: HandleId, endpoint: EndpointId) {
         let port = self.engine.local_port(endpoint).map_or(0, PortId::port);
-        self.listeners.remove(&port);
-        if self
-            .shared
-            .get(&port)
-            .is_some_and(|shared| shared.handle == Some(id))
-        {
-            // Those who wait at accept/<port> listen by themselves from now on.
-            if let Some(shared) = self.shared.remove(&port) {
-                self.changes.requests.extend(shared.opens);
-            }
+        let (opens, unclaimed) = self.listeners.remove(port, id);
+        // Those who wait at accept/<port> listen by themselves from now on.
+        for request in opens {
+            self.requests.wake(request);
         }
-        let stale: Vec<u64> = self
-            .unclaimed
-            .iter()
-            .filter(|(_, unclaimed)| unclaimed.listener == id)
-            .map(|(&claim, _)| claim)
-            .collect();
-        for claim in stale {
-            if let Some(unclaimed) = self.unclaimed.remove(&claim) {
-                self.drop_endpoint(unclaimed.endpoint);
-            }
+        for endpoint in unclaimed {
+            self.drop_endpoint(endpoint);
         }
     }
 }

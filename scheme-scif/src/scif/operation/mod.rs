@@ -5,12 +5,13 @@
 //! memory once and checked; the copy is used.
 
 mod accept;
-pub(crate) mod bypass;
+mod bypass;
 mod connect;
 mod end;
+mod memory;
 mod open;
 mod rma;
-pub(crate) mod transfer;
+mod transfer;
 mod window;
 
 use scif_abi::call::{AcceptRecord, Call, MemoryCall};
@@ -18,14 +19,18 @@ use scif_abi::codec::{DecodeError, Operation};
 use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
 use scif_abi::{Port, PortId};
 use scif_core::Direction;
-use syscall::error::{EINVAL, ENOENT, ENOTCONN, ENOTTY, EWOULDBLOCK, Error, Result};
+use syscall::error::{EINVAL, ENOTCONN, ENOTTY, EWOULDBLOCK, Error, Result};
 use zerocopy::IntoBytes;
 
-use crate::handle::{HandleId, Kind};
+use crate::error::system;
+use crate::handle::Kind;
+use crate::ids::{HandleId, RequestId};
+use crate::node_memory::NodeMemory;
+use crate::request::PendingOn;
+use crate::scif::Scif;
 use crate::scif::operation::transfer::Until;
-use crate::scif::{Fabric, RequestId, Scif, Unclaimed, Waiting, system};
 
-impl<F: Fabric, R: RequestId> Scif<F, R> {
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// One operation: `metadata` is its number and its words, `payload` its structure or data.
     ///
     /// # Errors
@@ -38,12 +43,12 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         metadata: &[u64],
         request: R,
     ) -> Result<usize> {
-        if let Some(ended) = self.take_ended(request) {
+        if let Some(ended) = self.requests.take_ended(request) {
             return ended;
         }
         let word = |index: usize| metadata.get(index).copied().unwrap_or(0);
         let (number, words) = (word(0), [word(1), word(2)]);
-        let is_memory = matches!(self.handle(id)?.kind, Kind::Memory(_));
+        let is_memory = matches!(self.handles.get(id)?.kind, Kind::Memory(_));
         if is_memory && number != Call::GET_NODE_IDS {
             let call = MemoryCall::decode(number, words, payload);
             return self.memory_call(id, call.map_err(|error| malformed(id, error))?, request);
@@ -58,12 +63,15 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             Call::MapRunOwn { offset, length } => return self.map_run_own(id, offset, length),
             Call::Wait { events, kicks } => return self.wait(id, events, kicks, request),
             Call::Kick { kicks } => return self.kick(id, kicks),
-            Call::BypassInfo { .. } => return self.direct_info(id, payload),
+            Call::BypassInfo { .. } => return self.bypass_info(id, payload),
             Call::Shutdown => return self.shut_down(id, request),
             _ => {}
         }
-        if !matches!(self.waiting.get(&request), Some(Waiting::Ticket { .. })) {
-            self.endpoint(id)?;
+        if !matches!(
+            self.requests.pending(request),
+            Some(PendingOn::Ticket { .. })
+        ) {
+            self.handles.endpoint(id)?;
         }
         match call {
             Call::AcceptRequest { flags, .. } => self.accept_request(id, flags, payload, request),
@@ -95,7 +103,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     fn plain_call(&mut self, id: HandleId, call: Call, request: R) -> Result<usize> {
         match call {
             Call::Bind { port } => {
-                let endpoint = self.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint(id)?.id;
                 let bound = self.engine.bind(endpoint, port);
                 bound.map(usize::from).map_err(system)
             }
@@ -116,20 +124,20 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             Call::FenceWait { mark } => self.fence_wait(id, mark, request),
             Call::FenceSignal { record } => self.fence_signal(id, record, request),
             Call::Poll { events } => {
-                let endpoint = self.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint(id)?.id;
                 let wanted = Readiness::from_bits_truncate(events);
-                let ready = self.engine.poll(&mut self.fabric, endpoint);
+                let ready = self.engine.poll(&mut self.memory, endpoint);
                 Ok((ready & (wanted | Readiness::ERR | Readiness::HUP))
                     .bits()
                     .into())
             }
             Call::LocalPort => {
-                let endpoint = self.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint(id)?.id;
                 let local = self.engine.local_port(endpoint);
                 Ok(word_of(local.unwrap_or_default()))
             }
             Call::PeerPort => {
-                let endpoint = self.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint(id)?.id;
                 let peer = self.engine.peer(endpoint);
                 peer.map(word_of).ok_or(Error::new(ENOTCONN))
             }
@@ -155,9 +163,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     fn listen(&mut self, id: HandleId, backlog: i32) -> Result<usize> {
-        let endpoint = self.endpoint(id)?.id;
+        let endpoint = self.handles.endpoint(id)?.id;
         self.engine.listen(endpoint, backlog).map_err(system)?;
-        self.endpoint(id)?.listening = true;
+        self.handles.endpoint(id)?.listening = true;
         let port: Port = self.engine.local_port(endpoint).map_or(0, PortId::port);
         self.listeners.insert(port, id);
         Ok(0)
@@ -171,20 +179,11 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         request: R,
     ) -> Result<usize> {
         let flags = AcceptFlags::from_bits(flags).ok_or(Error::new(EINVAL))?;
-        let caller = self.handle(id)?.caller;
+        let caller = self.handles.get(id)?.caller;
         let synchronous = flags.contains(AcceptFlags::SYNC);
         let endpoint = self.accept_from(id, caller, synchronous, request)?;
         let peer = self.engine.peer(endpoint).unwrap_or_default();
-        self.last_claim += 1;
-        let claim = self.last_claim;
-        self.unclaimed.insert(
-            claim,
-            Unclaimed {
-                endpoint,
-                listener: id,
-                caller,
-            },
-        );
+        let claim = self.listeners.keep(endpoint, id, caller);
         let record = AcceptRecord {
             peer,
             reserved: [0; 4],
@@ -196,8 +195,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     fn accept_register(&mut self, id: HandleId, claim: u64) -> Result<usize> {
-        let caller = self.handle(id)?.caller;
-        let endpoint = self.endpoint(id)?.id;
+        let caller = self.handles.get(id)?.caller;
+        let endpoint = self.handles.endpoint(id)?.id;
         let fresh = self
             .engine
             .local_port(endpoint)
@@ -205,13 +204,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         if !fresh {
             return Err(Error::new(EINVAL));
         }
-        let mine = |unclaimed: &Unclaimed| caller.may_share(unclaimed.caller);
-        if !self.unclaimed.get(&claim).is_some_and(mine) {
-            return Err(Error::new(ENOENT));
-        }
-        if let Some(unclaimed) = self.unclaimed.remove(&claim) {
-            self.replace_endpoint(id, unclaimed.endpoint)?;
-        }
+        let endpoint = self.listeners.claim(claim, caller)?;
+        self.replace_endpoint(id, endpoint)?;
         Ok(0)
     }
 
@@ -226,7 +220,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             return Ok(0);
         }
         let flags = SendFlags::from_bits(flags).ok_or(Error::new(EINVAL))?;
-        self.handle(id)?.access.to_write()?;
+        self.handles.get(id)?.access.to_write()?;
         if flags.contains(SendFlags::BLOCK) {
             return self.send(id, bytes, request);
         }
@@ -248,7 +242,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             return Ok(0);
         }
         let flags = RecvFlags::from_bits(flags).ok_or(Error::new(EINVAL))?;
-        self.handle(id)?.access.to_read()?;
+        self.handles.get(id)?.access.to_read()?;
         if flags.contains(RecvFlags::BLOCK) {
             return self.receive(id, buffer, Until::Full, request);
         }

@@ -6,11 +6,15 @@ use syscall::error::{EINVAL, ENFILE, ENODEV, ENOTDIR, Error, Result};
 use syscall::flag::{O_NONBLOCK, O_STAT};
 
 use crate::access::{Access, Caller, not_directory, open_directory, open_text};
-use crate::handle::{Endpoint, Handle, HandleId, Kind};
+use crate::error::system;
+use crate::handle::{Endpoint, Handle, Kind};
+use crate::ids::{HandleId, RequestId};
+use crate::node_memory::NodeMemory;
 use crate::path::Path;
-use crate::scif::{DEFAULT_BACKLOG, Fabric, MAX_HANDLES, RequestId, Scif, Source, Waiting, system};
+use crate::request::{AcceptSource, PendingOn};
+use crate::scif::{DEFAULT_BACKLOG, Scif};
 
-impl<F: Fabric, R: RequestId> Scif<F, R> {
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// Opens `path` below the directory `directory`. `flags` are the open flags, `status` the ones
     /// that can change later (`O_NONBLOCK`).
     ///
@@ -25,17 +29,17 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         caller: Caller,
         request: R,
     ) -> Result<HandleId> {
-        if let Some(ended) = self.take_ended(request) {
+        if let Some(ended) = self.requests.take_ended(request) {
             return ended;
         }
         let path = self.resolve(directory, path)?;
         let access = Access::of_flags(flags);
         let nonblocking = (flags | status) & O_NONBLOCK != 0;
-        if let Some(&waiting) = self.waiting.get(&request) {
-            return self.resume_open(waiting, path, access, caller, request);
+        if let Some(pending) = self.requests.pending(request) {
+            return self.resume_open(pending, path, access, caller, request);
         }
         self.check_node(path)?;
-        if self.handles.len() >= MAX_HANDLES {
+        if self.handles.is_full() {
             return Err(Error::new(ENFILE));
         }
         let kind = match path {
@@ -49,8 +53,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 } else {
                     open_text(flags)?;
                 }
-                // What direct clients have moved and what waits is counted when somebody asks.
-                self.engine.refresh(&mut self.fabric);
+                // What bypass clients have moved and what waits is counted when somebody asks.
+                self.engine.refresh(&mut self.memory);
                 Kind::Text(self.text(file, caller))
             }
             Path::Peers => {
@@ -67,15 +71,11 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             }
         };
         if flags & O_STAT != 0 || !matches!(kind, Kind::Name) {
-            let is_peers = matches!(kind, Kind::Peers(_));
-            let id = self.insert_file(Handle::new(path, access, caller, kind))?;
-            if is_peers {
-                self.peers.insert(id);
-            }
-            return Ok(id);
+            let handle = Handle::new(path, access, caller, kind);
+            return self.handles.insert_file(&mut self.engine, handle);
         }
         match path {
-            Path::Connect { node, port } => self.dial(
+            Path::Connect { node, port } => self.open_connect(
                 PortId::new(node, port),
                 access,
                 caller,
@@ -85,10 +85,10 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             Path::Listen(port) => self.open_listener(port, access, caller, nonblocking),
             Path::Accept(_) if nonblocking => Err(Error::new(EINVAL)),
             Path::Accept(port) => {
-                let source = Source::Shared(port);
-                self.waiting.insert(
+                let source = AcceptSource::Shared(port);
+                self.requests.suspend(
                     request,
-                    Waiting::Accept {
+                    PendingOn::Accept {
                         source,
                         caller,
                         granted: None,
@@ -106,21 +106,23 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     fn resume_open(
         &mut self,
-        waiting: Waiting,
+        waiting: PendingOn,
         path: Path,
         access: Access,
         caller: Caller,
         request: R,
     ) -> Result<HandleId> {
         match waiting {
-            Waiting::Dial { endpoint } => self.finish_dial(endpoint, path, access, caller, request),
+            PendingOn::OpenConnect { endpoint } => {
+                self.finish_open_connect(endpoint, path, access, caller, request)
+            }
             _ => self.open_accept(path, access, caller, request),
         }
     }
 
     /// The path that `path` names relative to a directory.
     fn resolve(&self, directory: HandleId, path: &str) -> Result<Path> {
-        let prefix = match self.handle(directory)?.path {
+        let prefix = match self.handles.get(directory)?.path {
             Path::Root => return Path::parse(path),
             here if path.is_empty() => return Ok(here),
             Path::Node(node) => alloc::format!("{node}"),
@@ -159,7 +161,11 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         Ok(id)
     }
 
-    pub(crate) fn listen_on(&mut self, port: Port, caller: Caller) -> Result<(EndpointId, Port)> {
+    pub(in crate::scif) fn listen_on(
+        &mut self,
+        port: Port,
+        caller: Caller,
+    ) -> Result<(EndpointId, Port)> {
         let endpoint = self.engine.open(caller.owner()).map_err(system)?;
         let bound = self.engine.bind(endpoint, port);
         let listening = bound.and_then(|port| {

@@ -8,43 +8,45 @@ use scif_abi::flags::Protection;
 use scif_core::{Direction, EndpointId, EndpointState, Local, Rma, Signal, Ticket};
 use syscall::error::{EBADF, ECONNRESET, EINVAL, ENOTCONN, Error, Result};
 
-use crate::handle::HandleId;
-use crate::memory::PAGE;
-use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
+use crate::error::{system, would_block};
+use crate::ids::{HandleId, RequestId};
+use crate::node_memory::{NodeMemory, PAGE};
+use crate::request::PendingOn;
+use crate::scif::Scif;
 
 /// Bytes of a transfer with its data beside the call that are moved before others get their turn.
 const VIRTUAL_SLICE: usize = 256 * 1024;
 
-impl<F: Fabric, R: RequestId> Scif<F, R> {
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// Starts a call on the handle's endpoint, or looks what has become of it.
-    pub(crate) fn ticket(
+    pub(in crate::scif) fn ticket(
         &mut self,
         id: HandleId,
         request: R,
         start: impl FnOnce(&mut Self, EndpointId) -> Result<Ticket>,
     ) -> Result<usize> {
-        let (endpoint, ticket) = match self.waiting.get(&request) {
-            Some(&Waiting::Ticket { endpoint, ticket }) => (endpoint, ticket),
+        let (endpoint, ticket) = match self.requests.pending(request) {
+            Some(PendingOn::Ticket { endpoint, ticket }) => (endpoint, ticket),
             _ => {
-                let endpoint = self.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint(id)?.id;
                 (endpoint, start(self, endpoint)?)
             }
         };
-        match self.engine.finish(&mut self.fabric, ticket) {
+        match self.engine.finish(&mut self.memory, ticket) {
             Some(result) => {
                 self.end_wait(request);
                 value(result)
             }
             None => {
-                let waiting = Waiting::Ticket { endpoint, ticket };
-                self.waiting.insert(request, waiting);
-                self.wake_with(endpoint, request);
+                let waiting = PendingOn::Ticket { endpoint, ticket };
+                self.requests.suspend(request, waiting);
+                self.requests.watch(endpoint, request);
                 would_block()
             }
         }
     }
 
-    pub(crate) fn register(
+    pub(in crate::scif) fn register(
         &mut self,
         id: HandleId,
         record: RegisterRecord,
@@ -55,16 +57,18 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             if !offset.is_multiple_of(PAGE) || !length.is_multiple_of(PAGE) {
                 return Err(Error::new(EINVAL));
             }
-            let caller = scif.handle(id)?.caller;
+            let caller = scif.handles.get(id)?.caller;
             let memory = record.memory.get();
             let protection = Protection::from_bits_truncate(record.protection.get());
             let writes = protection.contains(Protection::WRITE);
-            let found = scif.pages_for_use(memory, caller, (offset, length), writes);
+            let found = scif
+                .objects
+                .pages_for_use(memory, caller, (offset, length), writes);
             // An endpoint in the wrong state is named before memory that is none.
             let (pages, _) = found.map_err(|error| scif.wrong_state(endpoint).unwrap_or(error))?;
             let pin = pages.pin;
             let started = scif.engine.register(
-                &mut scif.fabric,
+                &mut scif.memory,
                 endpoint,
                 pages,
                 record.offset.get(),
@@ -72,7 +76,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 record.flags.get(),
             );
             started.map_err(|error| {
-                scif.released(pin);
+                scif.objects.unpin(&mut scif.memory, pin);
                 system(error)
             })
         })
@@ -88,7 +92,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         }
     }
 
-    pub(crate) fn unregister(
+    pub(in crate::scif) fn unregister(
         &mut self,
         id: HandleId,
         offset: i64,
@@ -97,12 +101,12 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     ) -> Result<usize> {
         self.ticket(id, request, |scif, endpoint| {
             scif.engine
-                .unregister(&mut scif.fabric, endpoint, offset, length)
+                .unregister(&mut scif.memory, endpoint, offset, length)
                 .map_err(system)
         })
     }
 
-    pub(crate) fn rma(
+    pub(in crate::scif) fn rma(
         &mut self,
         id: HandleId,
         direction: Direction,
@@ -118,14 +122,14 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 flags: record.flags.get(),
             };
             scif.engine
-                .rma(&mut scif.fabric, endpoint, rma)
+                .rma(&mut scif.memory, endpoint, rma)
                 .map_err(system)
         })
     }
 
     /// A transfer with memory that is no window but known here. Provided memory has to be mapped:
     /// when the program has unmapped it, what it means by the address is something else.
-    pub(crate) fn cached_rma(
+    pub(in crate::scif) fn cached_rma(
         &mut self,
         id: HandleId,
         direction: Direction,
@@ -133,11 +137,11 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         request: R,
     ) -> Result<usize> {
         self.ticket(id, request, |scif, endpoint| {
-            let caller = scif.handle(id)?.caller;
+            let caller = scif.handles.get(id)?.caller;
             let memory = record.memory.get();
             let range = (record.memory_offset.get(), record.length.get());
             let writes = matches!(direction, Direction::Read);
-            let (pages, offset) = scif.pages_for_use(memory, caller, range, writes)?;
+            let (pages, offset) = scif.objects.pages_for_use(memory, caller, range, writes)?;
             let pin = pages.pin;
             let rma = Rma {
                 direction,
@@ -146,16 +150,16 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 length: record.length.get(),
                 flags: record.flags.get(),
             };
-            let started = scif.engine.rma(&mut scif.fabric, endpoint, rma);
+            let started = scif.engine.rma(&mut scif.memory, endpoint, rma);
             started.map_err(|error| {
-                scif.released(pin);
+                scif.objects.unpin(&mut scif.memory, pin);
                 system(error)
             })
         })
     }
 
     /// A transfer between the payload and the peer's window, a slice at each look.
-    pub(crate) fn virtual_rma(
+    pub(in crate::scif) fn virtual_rma(
         &mut self,
         id: HandleId,
         direction: Direction,
@@ -163,19 +167,19 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         payload: &mut [u8],
         request: R,
     ) -> Result<usize> {
-        let (endpoint, ticket) = match self.waiting.get(&request) {
-            Some(&Waiting::Ticket { endpoint, ticket }) => (endpoint, ticket),
+        let (endpoint, ticket) = match self.requests.pending(request) {
+            Some(PendingOn::Ticket { endpoint, ticket }) => (endpoint, ticket),
             _ => {
-                let endpoint = self.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint(id)?.id;
                 let length = payload.len() as u64;
                 let engine = &mut self.engine;
-                let memory = &mut self.fabric;
+                let memory = &mut self.memory;
                 let started =
                     engine.virtual_start(memory, endpoint, direction, remote, length, flags);
                 (endpoint, started.map_err(system)?)
             }
         };
-        let memory = &mut self.fabric;
+        let memory = &mut self.memory;
         match self
             .engine
             .virtual_step(memory, ticket, payload, VIRTUAL_SLICE)
@@ -185,34 +189,48 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 value(result)
             }
             None => {
-                let waiting = Waiting::Ticket { endpoint, ticket };
-                self.waiting.insert(request, waiting);
-                self.wake_with(endpoint, request);
+                let waiting = PendingOn::Ticket { endpoint, ticket };
+                self.requests.suspend(request, waiting);
+                self.requests.watch(endpoint, request);
                 if self.engine.virtual_is_ready(ticket) {
-                    self.step_later(id, request);
+                    let opener = self
+                        .handles
+                        .get(id)
+                        .map(|handle| handle.caller.owner().process);
+                    self.requests.step_later(request, opener.unwrap_or(0));
                 }
                 would_block()
             }
         }
     }
 
-    pub(crate) fn fence_mark(&mut self, id: HandleId, flags: u32, request: R) -> Result<usize> {
+    pub(in crate::scif) fn fence_mark(
+        &mut self,
+        id: HandleId,
+        flags: u32,
+        request: R,
+    ) -> Result<usize> {
         self.ticket(id, request, |scif, endpoint| {
             scif.engine
-                .fence_mark(&mut scif.fabric, endpoint, flags)
+                .fence_mark(&mut scif.memory, endpoint, flags)
                 .map_err(system)
         })
     }
 
-    pub(crate) fn fence_wait(&mut self, id: HandleId, mark: i32, request: R) -> Result<usize> {
+    pub(in crate::scif) fn fence_wait(
+        &mut self,
+        id: HandleId,
+        mark: i32,
+        request: R,
+    ) -> Result<usize> {
         self.ticket(id, request, |scif, endpoint| {
             scif.engine
-                .fence_wait(&mut scif.fabric, endpoint, mark)
+                .fence_wait(&mut scif.memory, endpoint, mark)
                 .map_err(system)
         })
     }
 
-    pub(crate) fn fence_signal(
+    pub(in crate::scif) fn fence_signal(
         &mut self,
         id: HandleId,
         record: SignalRecord,
@@ -227,7 +245,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 flags: record.flags.get(),
             };
             scif.engine
-                .fence_signal(&mut scif.fabric, endpoint, signal)
+                .fence_signal(&mut scif.memory, endpoint, signal)
                 .map_err(system)
         })
     }

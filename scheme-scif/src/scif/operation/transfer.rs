@@ -10,9 +10,13 @@ use syscall::flag::O_NONBLOCK;
 
 use scif_core::Side;
 
-use crate::handle::{Handle, HandleId, Kind};
+use crate::error::{system, would_block};
+use crate::handle::Kind;
+use crate::ids::{HandleId, RequestId};
+use crate::node_memory::NodeMemory;
 use crate::path::{Path, TextFile};
-use crate::scif::{Fabric, RequestId, Scif, Waiting, system, would_block};
+use crate::request::PendingOn;
+use crate::scif::Scif;
 
 /// When a receive is complete.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -23,7 +27,7 @@ pub(crate) enum Until {
     Full,
 }
 
-impl<F: Fabric, R: RequestId> Scif<F, R> {
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// `read` of a file: text from `offset` on, or what a connection has received.
     ///
     /// # Errors
@@ -36,10 +40,10 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         flags: usize,
         request: R,
     ) -> Result<usize> {
-        if let Some(ended) = self.take_ended(request) {
+        if let Some(ended) = self.requests.take_ended(request) {
             return ended;
         }
-        let handle = self.handle(id)?;
+        let handle = self.handles.get(id)?;
         if matches!(handle.kind, Kind::Directory) {
             return Err(Error::new(EISDIR));
         }
@@ -68,10 +72,10 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     /// # Errors
     /// See docs/scheme.md, "Reading and writing".
     pub fn write(&mut self, id: HandleId, bytes: &[u8], flags: usize, request: R) -> Result<usize> {
-        if let Some(ended) = self.take_ended(request) {
+        if let Some(ended) = self.requests.take_ended(request) {
             return ended;
         }
-        let handle = self.handle(id)?;
+        let handle = self.handles.get(id)?;
         handle.access.to_write()?;
         match (&handle.kind, handle.path) {
             (Kind::Endpoint(_), _) => {}
@@ -93,28 +97,38 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// Sends what fits now; 0 when nothing does, or when another's blocking send is under way.
-    pub(crate) fn try_send(&mut self, id: HandleId, bytes: &[u8]) -> Result<usize> {
-        self.collect_dial(id)?;
-        if !self.endpoint(id)?.outgoing.is_free() {
+    pub(in crate::scif) fn try_send(&mut self, id: HandleId, bytes: &[u8]) -> Result<usize> {
+        self.collect_connect(id)?;
+        if !self.handles.endpoint(id)?.outgoing.is_free() {
             return Ok(0);
         }
         self.send_some(id, bytes)
     }
 
     /// Receives what is there; 0 when there is nothing, or another's blocking receive comes first.
-    pub(crate) fn try_receive(&mut self, id: HandleId, buffer: &mut [u8]) -> Result<usize> {
-        self.collect_dial(id)?;
-        if !self.endpoint(id)?.incoming.is_free() {
+    pub(in crate::scif) fn try_receive(
+        &mut self,
+        id: HandleId,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        self.collect_connect(id)?;
+        if !self.handles.endpoint(id)?.incoming.is_free() {
             return Ok(0);
         }
         self.receive_some(id, buffer)
     }
 
     /// Sends all of `bytes`, over as many tries as it takes.
-    pub(crate) fn send(&mut self, id: HandleId, bytes: &[u8], request: R) -> Result<usize> {
-        self.collect_dial(id)?;
-        let Some(mut done) = self.endpoint(id)?.outgoing.turn(request) else {
-            self.waiting.insert(request, Waiting::Send { handle: id });
+    pub(in crate::scif) fn send(
+        &mut self,
+        id: HandleId,
+        bytes: &[u8],
+        request: R,
+    ) -> Result<usize> {
+        self.collect_connect(id)?;
+        let Some(mut done) = self.handles.endpoint(id)?.outgoing.turn(request) else {
+            self.requests
+                .suspend(request, PendingOn::Send { handle: id });
             return would_block();
         };
         self.hold_ring(id, Side::Send, true);
@@ -125,8 +139,9 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             }
             match self.send_some(id, rest) {
                 Ok(0) => {
-                    self.endpoint(id)?.outgoing.wait(request, done);
-                    self.waiting.insert(request, Waiting::Send { handle: id });
+                    self.handles.endpoint(id)?.outgoing.wait(request, done);
+                    self.requests
+                        .suspend(request, PendingOn::Send { handle: id });
                     return would_block();
                 }
                 Ok(count) => done += count,
@@ -134,22 +149,22 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             }
         };
         self.hold_ring(id, Side::Send, false);
-        self.leave_lane(id, request);
+        self.leave_queue(id, request);
         Self::result(done, error)
     }
 
     /// Receives until `until` is met, over as many tries as it takes.
-    pub(crate) fn receive(
+    pub(in crate::scif) fn receive(
         &mut self,
         id: HandleId,
         buffer: &mut [u8],
         until: Until,
         request: R,
     ) -> Result<usize> {
-        self.collect_dial(id)?;
-        let waiting = Waiting::Receive { handle: id };
-        let Some(mut done) = self.endpoint(id)?.incoming.turn(request) else {
-            self.waiting.insert(request, waiting);
+        self.collect_connect(id)?;
+        let waiting = PendingOn::Receive { handle: id };
+        let Some(mut done) = self.handles.endpoint(id)?.incoming.turn(request) else {
+            self.requests.suspend(request, waiting);
             return would_block();
         };
         self.hold_ring(id, Side::Receive, true);
@@ -160,8 +175,8 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             }
             match self.receive_some(id, rest) {
                 Ok(0) => {
-                    self.endpoint(id)?.incoming.wait(request, done);
-                    self.waiting.insert(request, waiting);
+                    self.handles.endpoint(id)?.incoming.wait(request, done);
+                    self.requests.suspend(request, waiting);
                     return would_block();
                 }
                 Ok(count) => done += count,
@@ -169,16 +184,16 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             }
         };
         self.hold_ring(id, Side::Receive, false);
-        self.leave_lane(id, request);
+        self.leave_queue(id, request);
         Self::result(done, error)
     }
 
     /// Keeps direct clients out from the first byte of a transfer to its last, or lets them in
     /// again: what they move shall not get between its pieces.
     fn hold_ring(&mut self, id: HandleId, side: Side, keeps: bool) {
-        if let Ok(endpoint) = self.endpoint(id).map(|endpoint| endpoint.id) {
+        if let Ok(endpoint) = self.handles.endpoint(id).map(|endpoint| endpoint.id) {
             self.engine
-                .hold_ring(&mut self.fabric, endpoint, side, keeps);
+                .hold_ring(&mut self.memory, endpoint, side, keeps);
         }
     }
 
@@ -191,49 +206,45 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     fn send_some(&mut self, id: HandleId, bytes: &[u8]) -> Result<usize> {
-        let endpoint = self.endpoint(id)?.id;
+        let endpoint = self.handles.endpoint(id)?.id;
         let count = self
             .engine
-            .send(&mut self.fabric, endpoint, bytes)
+            .send(&mut self.memory, endpoint, bytes)
             .map_err(system)?;
-        self.changes.progress |= count > 0;
+        self.requests.note_progress(count > 0);
         Ok(count)
     }
 
     fn receive_some(&mut self, id: HandleId, buffer: &mut [u8]) -> Result<usize> {
-        let endpoint = self.endpoint(id)?.id;
+        let endpoint = self.handles.endpoint(id)?.id;
         let count = self
             .engine
-            .recv(&mut self.fabric, endpoint, buffer)
+            .recv(&mut self.memory, endpoint, buffer)
             .map_err(system)?;
-        self.changes.progress |= count > 0;
+        self.requests.note_progress(count > 0);
         Ok(count)
     }
 
-    /// Takes the request out of its line, if it is in one, and returns the bytes it has moved while
+    /// Takes the request out of its queue, if it is in one, and returns the bytes it has moved while
     /// it was in front.
-    pub(crate) fn leave_lane(&mut self, id: HandleId, request: R) -> usize {
-        let waiting = self.waiting.remove(&request);
-        let Some(Handle {
-            kind: Kind::Endpoint(endpoint),
-            ..
-        }) = self.handles.get_mut(&id)
-        else {
+    pub(in crate::scif) fn leave_queue(&mut self, id: HandleId, request: R) -> usize {
+        let pending = self.requests.resume(request);
+        let Ok(endpoint) = self.handles.endpoint(id) else {
             return 0;
         };
-        let (lane, side) = match waiting {
-            Some(Waiting::Send { .. }) => (&mut endpoint.outgoing, Side::Send),
-            Some(Waiting::Receive { .. }) => (&mut endpoint.incoming, Side::Receive),
+        let (queue, side) = match pending {
+            Some(PendingOn::Send { .. }) => (&mut endpoint.outgoing, Side::Send),
+            Some(PendingOn::Receive { .. }) => (&mut endpoint.incoming, Side::Receive),
             _ => return 0,
         };
-        let was_front = lane.is_front(request);
-        let (moved, others) = lane.leave(request);
+        let was_front = queue.is_front(request);
+        let (moved, others) = queue.leave(request);
         if was_front {
             self.hold_ring(id, side, false);
         }
         if others {
-            // The next in line is kept under the same handle.
-            self.changes.handles.push(id);
+            // The next in the queue is kept under the same handle.
+            self.requests.wake_handle(id);
         }
         moved
     }

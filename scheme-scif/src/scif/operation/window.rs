@@ -13,15 +13,17 @@
 use scif_abi::call::PagesHeader;
 use scif_abi::flags::Protection;
 use scif_core::EndpointId;
-use syscall::error::{EACCES, EINVAL, ENODEV, EOVERFLOW, EXDEV, Error, Result};
+use syscall::error::{EACCES, EINVAL, ENODEV, ENXIO, EOVERFLOW, EXDEV, Error, Result};
 use syscall::flag::MapFlags;
 use zerocopy::IntoBytes;
 
-use crate::access::Caller;
+use crate::access::{Caller, root};
+use crate::error::system;
 use crate::handle::ranges::Range;
-use crate::handle::{Handle, HandleId, Kind, Mark};
-use crate::memory::{PAGE, root};
-use crate::scif::{Fabric, JoinId, RequestId, Scif, system};
+use crate::handle::{Handle, Kind, PageKind};
+use crate::ids::{HandleId, RequestId};
+use crate::node_memory::{NodeMemory, PAGE};
+use crate::scif::Scif;
 
 /// Bytes of a window that are put together of pieces for one mapping, at most: a system call for
 /// each page, while other clients wait.
@@ -30,7 +32,7 @@ const JOINED_BYTES: u64 = 4 << 20;
 /// Bytes of a page address in the answer to `GetPages`.
 const ADDRESS_BYTES: usize = size_of::<u64>();
 
-impl<F: Fabric, R: RequestId> Scif<F, R> {
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// Where in this task's memory the bytes are that a program wants to map: `size` bytes at
     /// `offset` of a memory handle's object, or of the peer's registered address space.
     ///
@@ -45,7 +47,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         size: usize,
         flags: MapFlags,
     ) -> Result<usize> {
-        let handle = self.handle(id)?;
+        let handle = self.handles.get(id)?;
         if !matches!(
             handle.kind,
             Kind::Memory(_)
@@ -53,7 +55,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
                 | Kind::Window(_)
                 | Kind::CachedWindow(_)
                 | Kind::OwnWindow(_)
-                | Kind::Direct(_)
+                | Kind::Bypass(_)
                 | Kind::Closed
         ) {
             return Err(Error::new(ENODEV));
@@ -78,8 +80,11 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         protection.set(Protection::READ, reads);
         protection.set(Protection::WRITE, writes);
         match handle.kind {
-            Kind::Memory(_) => self.map_object(id, offset, pages),
-            Kind::Direct(direct) => self.map_bypass(id, direct.id, offset, pages),
+            Kind::Memory(object) => {
+                let token = object.ok_or(Error::new(ENXIO))?;
+                self.objects.map(&self.memory, token, offset, pages)
+            }
+            Kind::Bypass(bypass) => self.map_bypass(id, bypass.id, offset, pages),
             Kind::OwnWindow(endpoint) => {
                 self.map_own_window(id, endpoint, offset, pages, protection)
             }
@@ -99,29 +104,27 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         let length = pages.checked_mul(PAGE).ok_or(Error::new(EINVAL))?;
         let mapped = self
             .engine
-            .map_pieces(&mut self.fabric, endpoint, start, length, protection.bits())
+            .map_pieces(&mut self.memory, endpoint, start, length, protection.bits())
             .map_err(system)?;
         let count = mapped.pieces.len() as u64;
         let view = if count <= JOINED_BYTES / PAGE {
-            let view = self.fabric.join(&mapped.pieces);
+            let view = self.memory.join(&mapped.pieces);
             view.ok_or(Error::new(EOVERFLOW))
         } else {
             Err(Error::new(EXDEV))
         };
         let view = view.inspect_err(|error| {
             log::warn!("{length:#x} bytes in {count} pieces are not mapped: {error}");
-            self.engine.unmap(&mut self.fabric, mapped.window, pages);
+            self.engine.unmap(&mut self.memory, mapped.window, pages);
         })?;
-        if let Some(join) = view.join {
-            self.joins.insert(join, pages);
-        }
+        self.objects.map_view(view, pages);
         if is_cached {
             self.engine.note_cached(mapped.window, pages);
         }
-        let handle = self.handle_mut(id)?;
+        let handle = self.handles.get_mut(id)?;
         let mark = match is_cached {
-            true => Mark::Cached(mapped.window, view.join),
-            false => Mark::Peer(mapped.window, view.join),
+            true => PageKind::Cached(mapped.window, view.join),
+            false => PageKind::Peer(mapped.window, view.join),
         };
         handle.mapped.add(offset / PAGE, pages, mark);
         Ok(view.address)
@@ -129,19 +132,21 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     /// The endpoint whose peer's windows a handle maps, and whether a library keeps them.
     fn window_endpoint(&mut self, id: HandleId) -> Result<(EndpointId, bool)> {
-        match self.handle(id)?.kind {
+        match self.handles.get(id)?.kind {
             Kind::Window(endpoint) => Ok((endpoint, false)),
             Kind::CachedWindow(endpoint) => Ok((endpoint, true)),
-            _ => Ok((self.endpoint(id)?.id, false)),
+            _ => Ok((self.handles.endpoint(id)?.id, false)),
         }
     }
 
     /// A piece of a mapping is gone: `size` bytes, whose offset would have been `offset`.
     pub fn unmap(&mut self, id: HandleId, offset: u64, size: usize) -> Result<()> {
         let (first, pages) = (offset / PAGE, (size as u64).div_ceil(PAGE));
-        let handle = self.handle_mut(id)?;
-        if matches!(handle.kind, Kind::Memory(_)) {
-            self.unmap_object(id, first, pages);
+        let handle = self.handles.get_mut(id)?;
+        if let Kind::Memory(object) = handle.kind {
+            if let Some(token) = object {
+                self.objects.unmap(token, first, pages);
+            }
             return Ok(());
         }
         for range in handle.mapped.remove(first, pages) {
@@ -151,34 +156,21 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     }
 
     /// Gives back what was mapped by pages that are mapped no longer.
-    pub(crate) fn forget_mapped(&mut self, range: Range<Mark>) {
+    pub(in crate::scif) fn forget_mapped(&mut self, range: Range<PageKind>) {
         match range.mark {
-            Mark::Peer(window, join) => {
-                self.engine.unmap(&mut self.fabric, window, range.pages);
-                self.unmap_join(join, range.pages);
+            PageKind::Peer(window, join) => {
+                self.engine.unmap(&mut self.memory, window, range.pages);
+                self.objects.unmap_join(&mut self.memory, join, range.pages);
             }
-            Mark::Cached(window, join) => {
-                let fabric = &mut self.fabric;
+            PageKind::Cached(window, join) => {
+                let fabric = &mut self.memory;
                 self.engine.unmap_cached(fabric, window, range.pages);
-                self.unmap_join(join, range.pages);
+                self.objects.unmap_join(&mut self.memory, join, range.pages);
             }
-            Mark::Own(token) => self.end_view(token, range.pages),
-            Mark::PeerPart(direct) => self.engine.unmap_bypass(direct, range.pages),
+            PageKind::Own(token) => self.objects.end_view(&mut self.memory, token, range.pages),
+            PageKind::PeerPart(direct) => self.engine.unmap_bypass(direct, range.pages),
             // The engine counts handles, and this one is open as long as anything is mapped.
-            Mark::LocalPart => {}
-        }
-    }
-
-    /// Pages of a range that was made of pieces are mapped no longer.
-    fn unmap_join(&mut self, join: Option<JoinId>, pages: u64) {
-        if let Some(join) = join
-            && let Some(left) = self.joins.get_mut(&join)
-        {
-            *left = left.saturating_sub(pages);
-            if *left == 0 {
-                self.joins.remove(&join);
-                self.fabric.end_join(join);
-            }
+            PageKind::LocalPart => {}
         }
     }
 
@@ -200,13 +192,15 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
             return Err(Error::new(EXDEV));
         }
         // An object is one range of addresses, and so is every part of it.
-        let view = self.fabric.join(&part.pieces);
+        let view = self.memory.join(&part.pieces);
         let view = view.filter(|view| view.join.is_none());
         let address = view.ok_or(Error::new(EOVERFLOW))?.address;
         let token = part.pin.0;
-        self.begin_view(token, pages)?;
-        let handle = self.handle_mut(id)?;
-        handle.mapped.add(offset / PAGE, pages, Mark::Own(token));
+        self.objects.begin_view(token, pages)?;
+        let handle = self.handles.get_mut(id)?;
+        handle
+            .mapped
+            .add(offset / PAGE, pages, PageKind::Own(token));
         Ok(address)
     }
 
@@ -216,22 +210,28 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
     ///
     /// # Errors
     /// `ENOMEM`: the caller has too many files.
-    pub(crate) fn window_handle(
+    pub(in crate::scif) fn window_handle(
         &mut self,
         id: HandleId,
         caller: Caller,
         kind: impl FnOnce(EndpointId) -> Kind<R>,
     ) -> Result<HandleId> {
-        let kind = kind(self.endpoint(id)?.id);
-        let Handle { path, access, .. } = *self.handle(id)?;
-        self.insert_file(Handle::new(path, access, caller, kind))
+        let kind = kind(self.handles.endpoint(id)?.id);
+        let Handle { path, access, .. } = *self.handles.get(id)?;
+        self.handles
+            .insert_file(&mut self.engine, Handle::new(path, access, caller, kind))
     }
 
     /// How far one mapping of own windows can reach; on an endpoint, or a handle for mapping them.
-    pub(crate) fn map_run_own(&mut self, id: HandleId, offset: i64, length: u64) -> Result<usize> {
-        let endpoint = match self.handle(id)?.kind {
+    pub(in crate::scif) fn map_run_own(
+        &mut self,
+        id: HandleId,
+        offset: i64,
+        length: u64,
+    ) -> Result<usize> {
+        let endpoint = match self.handles.get(id)?.kind {
             Kind::OwnWindow(endpoint) => endpoint,
-            _ => self.endpoint(id)?.id,
+            _ => self.handles.endpoint(id)?.id,
         };
         let none = Protection::empty().bits();
         let part = self.engine.local_part(endpoint, offset, length, none);
@@ -240,8 +240,13 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     /// How far one mapping of the peer's windows can reach: as far as its memory is contiguous
     /// there, or through as many pieces of a window as are put together at a time.
-    pub(crate) fn map_run(&mut self, id: HandleId, offset: i64, length: u64) -> Result<usize> {
-        let endpoint = self.endpoint(id)?.id;
+    pub(in crate::scif) fn map_run(
+        &mut self,
+        id: HandleId,
+        offset: i64,
+        length: u64,
+    ) -> Result<usize> {
+        let endpoint = self.handles.endpoint(id)?.id;
         let contiguous = self.engine.map_run(endpoint, offset, length);
         let contiguous = contiguous.map_err(system)?;
         let joined = self.engine.window_run(endpoint, offset, length);
@@ -251,15 +256,15 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
 
     /// `GetPages`: a header, then the address of every page as this node's processors and devices
     /// reach it.
-    pub(crate) fn get_pages(
+    pub(in crate::scif) fn get_pages(
         &mut self,
         id: HandleId,
         offset: i64,
         length: u64,
         payload: &mut [u8],
     ) -> Result<usize> {
-        let endpoint = self.endpoint(id)?.id;
-        root(self.handle(id)?.caller)?;
+        let endpoint = self.handles.endpoint(id)?.id;
+        root(self.handles.get(id)?.caller)?;
         let room = payload.len().checked_sub(size_of::<PagesHeader>());
         let fits = room.is_some_and(|room| (room / ADDRESS_BYTES) as u64 >= length / PAGE);
         if !fits {
@@ -267,7 +272,7 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         }
         let got = self
             .engine
-            .get_pages(&mut self.fabric, endpoint, offset, length)
+            .get_pages(&mut self.memory, endpoint, offset, length)
             .map_err(system)?;
         let header = PagesHeader {
             cookie: got.cookie.into(),
@@ -280,12 +285,12 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         let mut slots = addresses.chunks_exact_mut(ADDRESS_BYTES);
         for (place, pages) in got.runs {
             for page in 0..pages {
-                let address = self.fabric.physical(place.offset(page * PAGE));
+                let address = self.memory.physical(place.offset(page * PAGE));
                 let (Some(address), Some(slot)) = (address, slots.next()) else {
                     // Half an answer would be used as a whole one.
                     let put = self
                         .engine
-                        .put_pages(&mut self.fabric, endpoint, got.cookie);
+                        .put_pages(&mut self.memory, endpoint, got.cookie);
                     put.map_err(system)?;
                     return Err(Error::new(EOVERFLOW));
                 };
@@ -295,10 +300,10 @@ impl<F: Fabric, R: RequestId> Scif<F, R> {
         Ok((length / PAGE) as usize)
     }
 
-    pub(crate) fn put_pages(&mut self, id: HandleId, cookie: u64) -> Result<usize> {
-        let endpoint = self.endpoint(id)?.id;
-        root(self.handle(id)?.caller)?;
-        let put = self.engine.put_pages(&mut self.fabric, endpoint, cookie);
+    pub(in crate::scif) fn put_pages(&mut self, id: HandleId, cookie: u64) -> Result<usize> {
+        let endpoint = self.handles.endpoint(id)?.id;
+        root(self.handles.get(id)?.caller)?;
+        let put = self.engine.put_pages(&mut self.memory, endpoint, cookie);
         put.map(|()| 0).map_err(system)
     }
 }

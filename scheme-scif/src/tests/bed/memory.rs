@@ -11,7 +11,7 @@ use scif_core::{BadAddress, Memory, Place, Run};
 use syscall::error::{EFAULT, ENOMEM, Error, Result};
 
 use super::PAGE;
-use crate::{Fabric, JoinId, Progress, Token, View};
+use crate::{Doorbells, JoinId, NodeMemory, ObjectMemory, Progress, Token, View};
 
 /// Pages of the largest run an object is made of, so that objects have several; a hole follows
 /// each.
@@ -42,7 +42,7 @@ pub struct PlainMemory {
     /// Ranges made of pieces: address, and the pieces.
     joins: BTreeMap<JoinId, (usize, Vec<(Place, u64)>)>,
     last_join: JoinId,
-    /// What [`Fabric::random`] gives: these first, then 1, 2 and so on, so that arbitrary requests
+    /// What [`NodeMemory::random`] gives: these first, then 1, 2 and so on, so that arbitrary requests
     /// name objects now and then.
     pub random: VecDeque<u64>,
     last_random: u64,
@@ -307,36 +307,26 @@ impl PlainMemory {
     }
 }
 
-impl Fabric for PlainMemory {
-    type Space = Space;
-
+impl Doorbells for PlainMemory {
     fn ring(&mut self, node: NodeId) {
         self.world.borrow_mut().rings.push((self.node, node));
     }
+}
 
-    fn random(&mut self) -> u64 {
-        if let Some(next) = self.random.pop_front() {
-            return next;
-        }
-        self.last_random += 1;
-        self.last_random
-    }
-
-    fn allocated_bytes(&self) -> usize {
-        self.allocated
-    }
+impl ObjectMemory for PlainMemory {
+    type Space = Space;
 
     fn provide(&mut self, token: Token, pages: u64) -> Result<()> {
         self.begin(token, pages, None);
         Ok(())
     }
 
-    fn let_go(&mut self, _space: Space) {}
-
     fn pin(&mut self, token: Token, space: Space, record: &PinRecord) -> Result<()> {
         self.begin(token, record.length.get() / PAGE as u64, Some(space));
         Ok(())
     }
+
+    fn release_space(&mut self, _space: Space) {}
 
     fn build(&mut self, token: Token) -> Result<Progress> {
         let object = self.objects.get_mut(&token).unwrap();
@@ -348,7 +338,7 @@ impl Fabric for PlainMemory {
                 let mut runs = Vec::clone(space);
                 runs.remove(late);
                 object.space = Some(Rc::new(runs));
-                return Ok(Progress::Waits);
+                return Ok(Progress::Pending);
             }
             let Some(&run) = space.get(object.runs.len()) else {
                 return Err(Error::new(EFAULT));
@@ -391,6 +381,20 @@ impl Fabric for PlainMemory {
 
     fn view(&self, token: Token) -> Option<usize> {
         Some(self.objects.get(&token)?.view)
+    }
+}
+
+impl NodeMemory for PlainMemory {
+    fn random(&mut self) -> u64 {
+        if let Some(next) = self.random.pop_front() {
+            return next;
+        }
+        self.last_random += 1;
+        self.last_random
+    }
+
+    fn allocated_bytes(&self) -> usize {
+        self.allocated
     }
 
     fn view_of(&self, place: Place, bytes: usize) -> Option<usize> {

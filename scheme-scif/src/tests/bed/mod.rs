@@ -9,7 +9,7 @@ use scif_core::{Config, CopyEngine, CpuEngine, Engine};
 use syscall::error::{EWOULDBLOCK, Error, Result};
 use syscall::flag::{EventFlags, MapFlags, O_RDONLY, O_RDWR, O_WRONLY};
 
-use crate::{Caller, HandleId, News, ROOT, Scif};
+use crate::{Caller, HandleId, NodeEvent, ROOT, Scif};
 
 mod memory;
 
@@ -82,7 +82,7 @@ pub struct Node {
     last: u32,
     /// What copies.
     pub copier: Box<dyn CopyEngine>,
-    pub news: Vec<News>,
+    pub news: Vec<NodeEvent>,
     /// Handles that changed since the test last looked.
     pub events: Vec<HandleId>,
 }
@@ -127,9 +127,9 @@ impl Node {
 
     /// One look at what changed; whether anything did.
     fn settle(&mut self) -> bool {
-        self.scif.begin_turn();
+        self.scif.begin_iteration();
         let changes = core::mem::take(self.scif.take_changes(&mut *self.copier));
-        while let Some(news) = self.scif.take_news() {
+        while let Some(news) = self.scif.next_node_event() {
             self.news.push(news);
         }
         self.events.extend(&changes.handles);

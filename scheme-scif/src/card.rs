@@ -1,0 +1,71 @@
+//! The coprocessor cards that this node is the host of, as their drivers describe them.
+
+use alloc::string::String;
+
+use scif_abi::NodeId;
+
+/// What an administrator may want of a card.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CardCommand {
+    /// Load its system and start it.
+    Boot,
+    /// Reset it, whatever it does.
+    Reset,
+    /// Ask its system to end, then reset it.
+    Shutdown,
+}
+
+/// What a card does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CardState {
+    /// It is reset, and its firmware is not ready.
+    Resetting,
+    /// Its firmware waits for a system.
+    Ready,
+    /// Its system was started.
+    Booting,
+    /// Its system has answered.
+    Running,
+    /// Its system was asked to end.
+    Stopping,
+    /// Its firmware does not get ready.
+    Failed,
+    /// It does not answer on the bus.
+    Gone,
+}
+
+impl CardState {
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            CardState::Resetting => "resetting",
+            CardState::Ready => "ready",
+            CardState::Booting => "booting",
+            CardState::Running => "running",
+            CardState::Stopping => "stopping",
+            CardState::Failed => "failed",
+            CardState::Gone => "gone",
+        }
+    }
+}
+
+/// A card as people see it. Words are without blanks; an empty one is not known.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Card {
+    /// The node it is.
+    pub node: NodeId,
+    /// Where it is.
+    pub place: String,
+    /// What it is.
+    pub family: &'static str,
+    /// Which make of it.
+    pub stepping: &'static str,
+    /// Bytes of memory; 0: not known.
+    pub memory_bytes: u64,
+    /// What it does.
+    pub state: CardState,
+    /// How far its firmware is.
+    pub post_code: String,
+    /// Degrees Celsius, if a register tells.
+    pub temperature: Option<u32>,
+}

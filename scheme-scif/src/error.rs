@@ -1,0 +1,13 @@
+//! Errors as the system numbers them.
+
+use syscall::error::{EWOULDBLOCK, Error, Result};
+
+/// The engine's error as the system's.
+pub(crate) fn system(error: scif_abi::Error) -> Error {
+    Error::new(error.errno())
+}
+
+/// The answer to a request that waits.
+pub(crate) const fn would_block<T>() -> Result<T> {
+    Err(Error { errno: EWOULDBLOCK })
+}

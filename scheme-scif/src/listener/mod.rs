@@ -1,0 +1,184 @@
+//! Listeners: those that programs opened, those that `accept/<port>` shares, and connections that
+//! were accepted and are still to be claimed.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use scif_abi::Port;
+use scif_core::EndpointId;
+use syscall::error::{EINVAL, ENOENT, Error, Result};
+
+use crate::access::Caller;
+use crate::ids::{HandleId, RequestId};
+use crate::request::Requests;
+
+/// The listener behind `accept/<port>` and the opens that wait at it.
+struct SharedListener<R> {
+    endpoint: EndpointId,
+    /// The handle it belongs to; without one it is ours and goes with the last open.
+    handle: Option<HandleId>,
+    owner: Caller,
+    opens: BTreeSet<R>,
+}
+
+/// A connection that an accept operation has handed out as a number, and nobody has claimed.
+struct Unclaimed {
+    endpoint: EndpointId,
+    listener: HandleId,
+    caller: Caller,
+}
+
+/// All listeners.
+pub(crate) struct Listeners<R> {
+    /// Listening handles by port.
+    handles: BTreeMap<Port, HandleId>,
+    shared: BTreeMap<Port, SharedListener<R>>,
+    unclaimed: BTreeMap<u64, Unclaimed>,
+    last_claim: u64,
+}
+
+impl<R> Default for Listeners<R> {
+    fn default() -> Self {
+        Self {
+            handles: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            unclaimed: BTreeMap::new(),
+            last_claim: 0,
+        }
+    }
+}
+
+impl<R: RequestId> Listeners<R> {
+    /// A handle listens on a port.
+    pub fn insert(&mut self, port: Port, id: HandleId) {
+        self.handles.insert(port, id);
+    }
+
+    /// The handle that listens on a port.
+    pub fn handle(&self, port: Port) -> Option<HandleId> {
+        self.handles.get(&port).copied()
+    }
+
+    /// The ports that handles listen on.
+    pub fn ports(&self) -> impl Iterator<Item = (Port, HandleId)> {
+        self.handles.iter().map(|(&port, &id)| (port, id))
+    }
+
+    /// A handle does not listen any more. Returns the opens that shared its listener, which listen
+    /// by themselves from now on, and the connections that nobody has claimed, to be closed.
+    pub fn remove(&mut self, port: Port, id: HandleId) -> (BTreeSet<R>, Vec<EndpointId>) {
+        self.handles.remove(&port);
+        let shared = self.shared.get(&port);
+        let is_its = shared.is_some_and(|shared| shared.handle == Some(id));
+        let opens = match is_its {
+            true => self.shared.remove(&port).map(|shared| shared.opens),
+            false => None,
+        };
+        let mut closed = Vec::new();
+        self.unclaimed.retain(|_, unclaimed| {
+            let is_stale = unclaimed.listener == id;
+            if is_stale {
+                closed.push(unclaimed.endpoint);
+            }
+            !is_stale
+        });
+        (opens.unwrap_or_default(), closed)
+    }
+
+    /// An open waits at the shared listener of a port, if there is one: its endpoint.
+    ///
+    /// # Errors
+    /// `EINVAL`: it is another user's.
+    pub fn join_shared(
+        &mut self,
+        port: Port,
+        caller: Caller,
+        request: R,
+    ) -> Result<Option<EndpointId>> {
+        let Some(shared) = self.shared.get_mut(&port) else {
+            return Ok(None);
+        };
+        if !caller.may_share(shared.owner) {
+            return Err(Error::new(EINVAL));
+        }
+        shared.opens.insert(request);
+        Ok(Some(shared.endpoint))
+    }
+
+    /// Shares a listener, which belongs to the handle if one is given, between this open and those
+    /// to come.
+    pub fn share(
+        &mut self,
+        port: Port,
+        (endpoint, handle): (EndpointId, Option<HandleId>),
+        owner: Caller,
+        request: R,
+    ) {
+        let shared = SharedListener {
+            endpoint,
+            handle,
+            owner,
+            opens: BTreeSet::from([request]),
+        };
+        self.shared.insert(port, shared);
+    }
+
+    /// An open does not wait at the shared listener of a port any more. Returns the endpoint to be
+    /// closed, if it was the last at a listener of our own.
+    pub fn leave_shared(
+        &mut self,
+        port: Port,
+        request: R,
+        requests: &mut Requests<R>,
+    ) -> Option<EndpointId> {
+        let shared = self.shared.get_mut(&port)?;
+        shared.opens.remove(&request);
+        requests.unwatch(shared.endpoint, request);
+        if let Some(&next) = shared.opens.first() {
+            // Whoever took the front request may leave others in the queue.
+            requests.wake(next);
+            return None;
+        }
+        let shared = self.shared.remove(&port)?;
+        shared.handle.is_none().then_some(shared.endpoint)
+    }
+
+    /// Ports that `accept/<port>` listens on by itself, with the first opener.
+    pub fn own_shared(&self) -> impl Iterator<Item = (Port, Caller)> {
+        let shared = self.shared.iter();
+        let own = shared.filter(|(_, shared)| shared.handle.is_none());
+        own.map(|(&port, shared)| (port, shared.owner))
+    }
+
+    /// Keeps a connection until somebody claims it by the number that is returned.
+    pub fn keep(&mut self, endpoint: EndpointId, listener: HandleId, caller: Caller) -> u64 {
+        self.last_claim += 1;
+        let unclaimed = Unclaimed {
+            endpoint,
+            listener,
+            caller,
+        };
+        self.unclaimed.insert(self.last_claim, unclaimed);
+        self.last_claim
+    }
+
+    /// Takes the connection with this number.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is none, or it is another user's.
+    pub fn claim(&mut self, claim: u64, caller: Caller) -> Result<EndpointId> {
+        let unclaimed = self.unclaimed.get(&claim).ok_or(Error::new(ENOENT))?;
+        if !caller.may_share(unclaimed.caller) {
+            return Err(Error::new(ENOENT));
+        }
+        let endpoint = unclaimed.endpoint;
+        self.unclaimed.remove(&claim);
+        Ok(endpoint)
+    }
+
+    /// Whether no handle listens, and nothing is to be claimed.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.handles.is_empty() && self.unclaimed.is_empty()
+    }
+}

@@ -1,0 +1,152 @@
+//! Memory handles: making the object behind one, by the operations `Provide` and `Pin`.
+
+use scif_abi::call::{MemoryCall, PinRecord, SEND_SPACE};
+use scif_abi::flags::Protection;
+use scif_core::{Resource, Scope};
+use syscall::error::{EINVAL, EPERM, Error, Result};
+
+use crate::access::{Access, Caller};
+use crate::error::would_block;
+use crate::handle::{Handle, Kind};
+use crate::ids::{HandleId, RequestId};
+use crate::memory::Source;
+use crate::node_memory::{NodeMemory, PAGE, Token};
+use crate::path::Path;
+use crate::request::PendingOn;
+use crate::scif::Scif;
+
+impl<M: NodeMemory, R: RequestId> Scif<M, R> {
+    /// `dup(endpoint, "memory")`: a memory handle, which has nothing else to do with the endpoint.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTTY`: it is no endpoint; `ENOMEM`: the caller has too many files.
+    pub(in crate::scif) fn memory_handle(
+        &mut self,
+        id: HandleId,
+        caller: Caller,
+    ) -> Result<HandleId> {
+        self.handles.endpoint(id)?;
+        let handle = Handle::new(Path::Memory, Access::BOTH, caller, Kind::Memory(None));
+        self.handles.insert_file(&mut self.engine, handle)
+    }
+
+    /// An operation on a memory handle.
+    pub(in crate::scif) fn memory_call(
+        &mut self,
+        id: HandleId,
+        call: MemoryCall,
+        request: R,
+    ) -> Result<usize> {
+        if self.requests.pending(request).is_some() {
+            return would_block();
+        }
+        let source = match call {
+            MemoryCall::Provide { pages } => Source::Provided(pages),
+            MemoryCall::Pin { record } => {
+                self.check_pin(id, &record)?;
+                let space = self.objects.take_space(id).ok_or(Error::new(EINVAL))?;
+                Source::Pinned(space, record)
+            }
+        };
+        self.make(id, source, request)
+    }
+
+    /// # Errors
+    /// `EINVAL` unless the record is of whole pages, at least one, with a known protection and
+    /// known flags; `EPERM` when only root may have it so.
+    fn check_pin(&self, id: HandleId, record: &PinRecord) -> Result<()> {
+        let whole = |bytes: u64| bytes.is_multiple_of(PAGE);
+        let (address, length) = (record.address.get(), record.length.get());
+        let protection = Protection::from_bits(record.protection.get());
+        let flags = record.flags.get();
+        if !whole(address)
+            || !whole(length)
+            || length == 0
+            || protection.is_none_or(|protection| protection.is_empty())
+            || flags & !PinRecord::UNCHARGED != 0
+        {
+            return Err(Error::new(EINVAL));
+        }
+        if flags != 0 && self.handles.get(id)?.caller.uid != 0 {
+            return Err(Error::new(EPERM));
+        }
+        Ok(())
+    }
+
+    /// A program sends the descriptor of its address space over a memory handle, for the `Pin` that
+    /// follows. One that was sent before goes.
+    ///
+    /// # Errors
+    /// `EBADF`; `ENOTTY` unless it is a memory handle; `EINVAL` when `word` does not say that it is
+    /// an address space, or the handle has its object.
+    pub fn take_space(&mut self, id: HandleId, word: u64, space: M::Space) -> Result<usize> {
+        let expected = match self.handles.object(id) {
+            Ok(None) if word == SEND_SPACE => Ok(0),
+            Ok(_) => Err(Error::new(EINVAL)),
+            Err(error) => Err(error),
+        };
+        let unused = match expected {
+            Ok(_) => self.objects.put_space(id, space),
+            Err(_) => Some(space),
+        };
+        self.refuse_space(unused);
+        expected
+    }
+
+    /// Nothing is to be pinned of a space that was sent, if there is one.
+    pub fn refuse_space(&mut self, space: Option<M::Space>) {
+        if let Some(space) = space {
+            self.memory.release_space(space);
+        }
+    }
+
+    fn make(&mut self, id: HandleId, source: Source<M::Space>, request: R) -> Result<usize> {
+        if self.handles.object(id)?.is_some() {
+            return Err(Error::new(EINVAL));
+        }
+        let caller = self.handles.get(id)?.caller;
+        let limit = self.engine.limit(Resource::Pages, Scope::User);
+        let maker = (id, request);
+        let begun = self
+            .objects
+            .begin(&mut self.memory, maker, caller, source, limit);
+        let token = begun?;
+        *self.handles.object(id)? = Some(token);
+        let pending = PendingOn::Memory { handle: id, token };
+        self.requests.suspend(request, pending);
+        // Small ones are complete at once.
+        self.build(token);
+        match self.requests.take_ended(request) {
+            Some(ended) => ended,
+            None => would_block(),
+        }
+    }
+
+    /// One step of every object that is not complete.
+    pub(in crate::scif) fn build_all(&mut self) {
+        for token in self.objects.incomplete() {
+            self.build(token);
+        }
+    }
+
+    fn build(&mut self, token: Token) {
+        let Some(made) = self.objects.build(&mut self.memory, token) else {
+            return;
+        };
+        if made.result.is_err()
+            && let Ok(object) = self.handles.object(made.handle)
+        {
+            *object = None;
+        }
+        let result = made.result.map(|token| token as usize);
+        self.requests.end_with(made.request, result);
+    }
+
+    /// The request that makes an object is given up.
+    pub(in crate::scif) fn cancel_make(&mut self, id: HandleId, token: Token) {
+        if let Ok(object) = self.handles.object(id) {
+            *object = None;
+        }
+        self.objects.release(&mut self.memory, token);
+    }
+}
