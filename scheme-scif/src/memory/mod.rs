@@ -171,8 +171,11 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         if pages == 0 || pages.checked_mul(PAGE).is_none() {
             return Err(Error::new(EINVAL));
         }
-        if is_charged {
-            self.charge(caller.uid, pages, limit)?;
+        if is_charged && let Err(error) = self.charge(caller.uid, pages, limit) {
+            if let Source::Pinned(space, _) = source {
+                memory.release_space(space);
+            }
+            return Err(error);
         }
         let token = self.new_token(memory);
         let begun = match source {
@@ -320,9 +323,9 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         self.objects.values()
     }
 
-    /// Pages of an object for one use by the engine: those that hold the bytes `offset` to `offset
-    /// + length`, and where in them the first byte is. To be given back with [`unpin`](Self::unpin)
-    /// if the engine does not take them.
+    /// Pages of an object for one use by the engine: those that hold `length` bytes from `offset`
+    /// on, and where in them the first byte is. To be given back with [`unpin`](Self::unpin) if the
+    /// engine does not take them.
     ///
     /// # Errors
     /// `EINVAL` for no bytes; `EFAULT` when the object has not so many, or is not the caller's, or

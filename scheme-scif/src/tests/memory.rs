@@ -325,6 +325,28 @@ fn a_pin_may_wait_and_be_given_up_meanwhile() {
     assert_eq!(Rc::strong_count(&pages), 1);
 }
 
+/// The task that serves the scheme must not drop the last reference to an address space, so a space
+/// of which nothing is pinned goes back to the memory.
+#[test]
+fn a_space_that_is_not_used_is_released_by_the_memory() {
+    let mut bed = Bed::new(1);
+    let released = |bed: &mut Bed| bed.nodes[0].scif.engine().1.released_spaces;
+    let engine = bed.nodes[0].scif.engine().0;
+    engine.set_limit(Resource::Pages, Scope::User, 2);
+    let pages = space(&[(0x10_0000, 3)]);
+    let memory = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
+    assert_eq!(pin(&mut bed, memory, &pages, record(3, 1)), error(EAGAIN));
+    assert_eq!(released(&mut bed), 1);
+    // An object is made of something else meanwhile.
+    assert_eq!(send(&mut bed, memory, SEND_SPACE, &pages), Ok(0));
+    assert!(call(&mut bed, memory, MemoryCall::Provide { pages: 1 }).is_ok());
+    let request = start_pin(&mut bed, memory, record(1, 1));
+    assert_eq!(bed.answer(0, request).unwrap().0, error(EINVAL));
+    bed.close(0, memory);
+    assert_eq!(released(&mut bed), 2);
+    assert_eq!(Rc::strong_count(&pages), 1);
+}
+
 #[test]
 fn what_is_pinned_is_checked() {
     let mut bed = Bed::new(1);

@@ -44,6 +44,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             MemoryCall::Provide { pages } => Source::Provided(pages),
             MemoryCall::Pin { record } => {
                 self.check_pin(id, &record)?;
+                // Before the space is taken: one that is not used stays with the handle.
+                self.expect_no_object(id)?;
                 let space = self.objects.take_space(id).ok_or(Error::new(EINVAL))?;
                 Source::Pinned(space, record)
             }
@@ -100,10 +102,17 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    fn make(&mut self, id: HandleId, source: Source<M::Space>, request: R) -> Result<usize> {
-        if self.handles.object(id)?.is_some() {
-            return Err(Error::new(EINVAL));
+    /// # Errors
+    /// `EINVAL`: the handle has its object; those of [`Handles::object`](crate::handle::Handles::object).
+    fn expect_no_object(&mut self, id: HandleId) -> Result<()> {
+        match self.handles.object(id)? {
+            Some(_) => Err(Error::new(EINVAL)),
+            None => Ok(()),
         }
+    }
+
+    fn make(&mut self, id: HandleId, source: Source<M::Space>, request: R) -> Result<usize> {
+        self.expect_no_object(id)?;
         let caller = self.handles.get(id)?.caller;
         let limit = self.engine.limit(Resource::Pages, Scope::User);
         let maker = (id, request);

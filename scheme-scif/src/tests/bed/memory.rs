@@ -48,6 +48,8 @@ pub struct PlainMemory {
     last_random: u64,
     /// Pages there are for objects.
     pub pages_left: u64,
+    /// Address spaces that were released.
+    pub released_spaces: u32,
 }
 
 /// A program's pages, in place of its address space: local addresses of runs. An address of
@@ -111,6 +113,7 @@ impl PlainMemory {
             random: VecDeque::new(),
             last_random: 0,
             pages_left: 1 << 20,
+            released_spaces: 0,
         }
     }
 
@@ -326,7 +329,9 @@ impl ObjectMemory for PlainMemory {
         Ok(())
     }
 
-    fn release_space(&mut self, _space: Space) {}
+    fn release_space(&mut self, _space: Space) {
+        self.released_spaces += 1;
+    }
 
     fn build(&mut self, token: Token) -> Result<Progress> {
         let object = self.objects.get_mut(&token).unwrap();
