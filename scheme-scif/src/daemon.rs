@@ -115,7 +115,7 @@ impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<M, C> {
     fn on_sendfd(&mut self, request: &SendFdRequest) -> Result<usize> {
         let socket = self.socket.as_ref().ok_or(Error::new(EINVAL))?;
         // All are taken, wanted or not: those that are not are closed with the answer, by this
-        // task, which must not be the one to let go of an address space.
+        // task, which must not be the one to release an address space.
         let mut slots = alloc::vec![usize::MAX; request.num_fds()];
         request.obtain_fd(socket, FobtainFdFlags::UPPER_TBL, &mut slots)?;
         if let [slot] = slots[..] {

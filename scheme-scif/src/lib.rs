@@ -1,7 +1,7 @@
 //! The `scif:` scheme: paths, handles, waiting requests and text files over the protocol engine.
 //!
-//! [`Scif`] is the whole of it and makes no system call: memory and doorbells are a
-//! [`NodeMemory`], requests are function calls that answer at once. So the tests here drive it on the development
+//! [`Scif`] is the whole of it and makes no system call: memory and doorbells are a [`NodeMemory`],
+//! requests are function calls that answer at once. So the tests here drive it on the development
 //! machine with the real engine. `Daemon` (for the target only) is the thin layer that the event
 //! loop of `scheme` calls. Nothing here knows a device.
 #![cfg_attr(not(any(test, feature = "bed")), no_std)]

@@ -1,5 +1,5 @@
-//! What a reader of the file `peers` reads: the nodes that are there, then those that come and go, a
-//! line for each.
+//! What a reader of the file `peers` reads: the nodes that are there, then those that come and go,
+//! a line for each.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;

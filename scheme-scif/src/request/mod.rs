@@ -19,7 +19,7 @@ use crate::error::system;
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::Token;
 
-/// What happened since the last look; something may be named more than once.
+/// What is to be tried again since it was asked last; something may be named more than once.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Changes<R> {
     /// Handles whose waiting requests may be answered now, and whose readiness may be another.

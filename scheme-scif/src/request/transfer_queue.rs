@@ -35,10 +35,10 @@ impl<R: Copy + Eq> TransferQueue<R> {
         self.waiting.front() == Some(&request)
     }
 
-    /// How many bytes the request has moved, if it is its turn; otherwise it is in line from now
-    /// on. A request that finds the line empty has its turn without entering it: most are done at
-    /// once.
-    pub fn turn(&mut self, request: R) -> Option<usize> {
+    /// How many bytes the request has moved, if it is at the front; otherwise it is in the queue
+    /// from now on. A request that finds the queue empty moves bytes without entering it: most are
+    /// done at once.
+    pub fn enter(&mut self, request: R) -> Option<usize> {
         match self.waiting.front() {
             None => Some(0),
             Some(front) if *front == request => Some(self.moved),
@@ -51,7 +51,7 @@ impl<R: Copy + Eq> TransferQueue<R> {
         }
     }
 
-    /// The request whose turn it is has to wait, and has moved so many bytes so far.
+    /// The request at the front has to wait, and has moved `moved` bytes so far.
     pub fn wait(&mut self, request: R, moved: usize) {
         if self.waiting.is_empty() {
             self.waiting.push_back(request);
@@ -79,15 +79,15 @@ mod tests {
     fn requests_take_turns_and_keep_their_count() {
         let mut queue = TransferQueue::default();
         assert!(queue.is_free());
-        assert_eq!(queue.turn(1), Some(0));
+        assert_eq!(queue.enter(1), Some(0));
         assert!(queue.is_free());
         queue.wait(1, 40);
-        assert_eq!(queue.turn(2), None);
-        assert_eq!(queue.turn(3), None);
-        assert_eq!(queue.turn(1), Some(40));
+        assert_eq!(queue.enter(2), None);
+        assert_eq!(queue.enter(3), None);
+        assert_eq!(queue.enter(1), Some(40));
         assert_eq!(queue.leave(2), (0, false));
         assert_eq!(queue.leave(1), (40, true));
-        assert_eq!(queue.turn(3), Some(0));
+        assert_eq!(queue.enter(3), Some(0));
         assert_eq!(queue.leave(3), (0, false));
         assert!(queue.is_free());
         assert_eq!(queue.leave(9), (0, false));

@@ -202,7 +202,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     /// Counts a request that is to wait, for the process it comes from and its user: the handle's
-    /// opener where the request does not tell.
+    /// opener where the request does not say.
     ///
     /// # Errors
     /// `ENOMEM`: too many of theirs wait.

@@ -28,10 +28,10 @@ fn parse(line: &str) -> Option<((Resource, Scope), u64)> {
     Some((limit, value.trim().parse().ok()?))
 }
 
-/// Milliseconds between two looks at each link.
+/// Milliseconds between two polls of each link.
 const HEARTBEAT: &str = "heartbeat_ms";
 
-/// Milliseconds without a beat of a peer's heart until its link is lost.
+/// Milliseconds without a heartbeat of a peer until its link fails.
 const SILENCE: &str = "silence_ms";
 
 /// The longest time that can be set: a day.

@@ -333,14 +333,14 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// Notes what the subscribers of an endpoint want to hear of, so that each change is told,
+    /// Notes which events the subscribers of an endpoint wait for, so that each change is reported,
     /// whoever moves the bytes that are there by then.
     fn subscribe(&mut self, id: HandleId, wanted: EventFlags) -> Result<()> {
         let mut events = Readiness::empty();
         events.set(Readiness::IN, wanted.contains(EventFlags::EVENT_READ));
         events.set(Readiness::OUT, wanted.contains(EventFlags::EVENT_WRITE));
         let number = self.handles.endpoint(id)?.id;
-        // Only a connection has rings to be told of. Said once, as saying it counts as a change.
+        // Only a connection has rings. Set once, as setting it counts as a change.
         let connected = self.engine.state(number) == Some(EndpointState::Connected);
         let events = connected.then_some(events);
         let before = core::mem::replace(&mut self.handles.endpoint(id)?.subscribed, events);

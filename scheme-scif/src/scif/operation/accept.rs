@@ -95,7 +95,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             Some(PendingOn::Accept { granted: None, .. })
         );
         // A handshake that has begun is waited for even by those who do not want to wait for
-        // requests: it ends by itself, and the connector has been told yes.
+        // requests: it ends by itself, and the connector has its grant.
         if !synchronous && idle {
             self.end_wait(request);
             return Err(system(scif_abi::Error::WouldBlock));

@@ -44,9 +44,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
         let owner = caller.owner();
         let opened = self.engine.open_bypass(&mut self.memory, endpoint, owner);
-        let (direct, record) = opened.map_err(system)?;
+        let (id, record) = opened.map_err(system)?;
         let kind = Kind::Bypass(Bypass {
-            id: direct,
+            id,
             endpoint,
             record,
         });
@@ -75,12 +75,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     pub(in crate::scif) fn map_bypass(
         &mut self,
         id: HandleId,
-        direct: BypassId,
+        bypass: BypassId,
         offset: u64,
         pages: u64,
     ) -> Result<usize> {
         let (part, within) = part_at(offset);
-        let (place, part_bytes) = self.engine.bypass_place(direct, part).map_err(system)?;
+        let (place, part_bytes) = self.engine.bypass_place(bypass, part).map_err(system)?;
         let bytes = pages.checked_mul(PAGE).ok_or(Error::new(EINVAL))?;
         let end = within.checked_add(bytes).ok_or(Error::new(EINVAL))?;
         if end > part_bytes as u64 {
@@ -95,12 +95,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         };
         let mark = match part {
             Part::Control | Part::Own => PageKind::LocalPart,
-            Part::PeerQueuePair | Part::PeerRing => PageKind::PeerPart(direct),
+            Part::PeerQueuePair | Part::PeerRing => PageKind::PeerPart(bypass),
         };
         let handle = self.handles.get_mut(id)?;
         handle.mapped.add(offset / PAGE, pages, mark);
         if matches!(mark, PageKind::PeerPart(_)) {
-            self.engine.map_bypass(direct, pages);
+            self.engine.map_bypass(bypass, pages);
         }
         Ok(address)
     }
@@ -116,21 +116,21 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// `Kick`: tells the peer to look at its rings. Many in one turn are one message.
+    /// `Kick`: tells the peer to look at its rings. Many in one iteration are one message.
     ///
     /// # Errors
     /// `EINVAL` unknown bits; `ENOTCONN`; `EBADF` the endpoint of a bypass handle was closed.
     pub(in crate::scif) fn kick(&mut self, id: HandleId, kicks: u32) -> Result<usize> {
         let kicks = Kicks::from_bits(kicks).ok_or(Error::new(EINVAL))?;
         let endpoint = self.endpoint_of(id)?;
-        let told = self.engine.kick(endpoint, kicks);
-        told.map(|()| 0).map_err(system)
+        let kicked = self.engine.kick(endpoint, kicks);
+        kicked.map(|()| 0).map_err(system)
     }
 
     /// `Wait`: the readiness of an endpoint, once something of `events` is there. A state without
-    /// transfers ends it as well, and so does the end of a bypass handle's endpoint. With a direct
-    /// handle it is 0 when windows have gone since its last `Wait`: the client lets go of those it
-    /// has mapped, and waits again.
+    /// transfers ends it as well, and so does the end of a bypass handle's endpoint. With a bypass
+    /// handle it is 0 when windows have gone since its last `Wait`: the client unmaps those it has
+    /// mapped, and waits again.
     ///
     /// # Errors
     /// Those of [`kick`](Self::kick), if there are `kicks`.
@@ -151,7 +151,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let endpoint = self.endpoint_of(id)?;
         let ended = Readiness::ERR | Readiness::HUP | Readiness::NVAL;
         let wanted = Readiness::from_bits_truncate(events) | ended;
-        // What is not there now is told when it comes.
+        // The engine reports what is not there now when it comes.
         let ready = self.engine.poll(&mut self.memory, endpoint) & wanted;
         if !ready.is_empty() {
             self.end_wait(request);

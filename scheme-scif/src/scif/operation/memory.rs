@@ -103,7 +103,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     /// # Errors
-    /// `EINVAL`: the handle has its object; those of [`Handles::object`](crate::handle::Handles::object).
+    /// `EINVAL`: the handle has its object; `EBADF`, `ENOTTY`.
     fn expect_no_object(&mut self, id: HandleId) -> Result<()> {
         match self.handles.object(id)? {
             Some(_) => Err(Error::new(EINVAL)),

@@ -154,7 +154,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             | Call::GetPages { .. }
             | Call::GetNodeIds
             | Call::Shutdown
-            // The daemon hands out no direct handles.
+            // Answered before, as they are not only for endpoints.
             | Call::Wait { .. }
             | Call::Kick { .. }
             | Call::BypassInfo { .. }

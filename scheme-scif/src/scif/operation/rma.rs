@@ -1,6 +1,6 @@
 //! Calls on registered memory that may have to wait: registering, transfers, fences.
 //!
-//! The engine gives a ticket for each. The request waits with it and looks again whenever its
+//! The engine gives a ticket for each. The request waits with it and is tried again whenever its
 //! endpoint changes; a request that is given up abandons its ticket.
 
 use scif_abi::call::{CachedRecord, RegisterRecord, RmaRecord, SignalRecord};
@@ -14,11 +14,11 @@ use crate::node_memory::{NodeMemory, PAGE};
 use crate::request::PendingOn;
 use crate::scif::Scif;
 
-/// Bytes of a transfer with its data beside the call that are moved before others get their turn.
+/// Bytes of a transfer with its data beside the call that are moved before those of others.
 const VIRTUAL_SLICE: usize = 256 * 1024;
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// Starts a call on the handle's endpoint, or looks what has become of it.
+    /// Starts a call on the handle's endpoint, or asks what has become of it.
     pub(in crate::scif) fn ticket(
         &mut self,
         id: HandleId,
@@ -158,7 +158,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         })
     }
 
-    /// A transfer between the payload and the peer's window, a slice at each look.
+    /// A transfer between the payload and the peer's window, a slice at each try.
     pub(in crate::scif) fn virtual_rma(
         &mut self,
         id: HandleId,

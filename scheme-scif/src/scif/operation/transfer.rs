@@ -1,9 +1,10 @@
 //! Moving bytes: `read` and `write` on a connection, and SCIF's `send` and `recv`.
 //!
-//! A blocking transfer keeps its place in its direction's lane until it is complete, and the lane
-//! keeps its count; see [`Lane`](crate::request::transfer_queue::Lane). The buffers are the client's memory, mapped
-//! here until the request is answered; the client may change them meanwhile, so bytes are only
-//! copied from and to them and never looked at.
+//! A blocking transfer keeps its place in the transfer queue of its direction until it is complete,
+//! and the queue keeps its count; see
+//! [`TransferQueue`](crate::request::transfer_queue::TransferQueue). The buffers are the client's
+//! memory, mapped here until the request is answered; the client may change them meanwhile, so
+//! bytes are only copied from and to them and never interpreted.
 
 use syscall::error::{EAGAIN, EBADF, EINVAL, EISDIR, EWOULDBLOCK, Error, Result};
 use syscall::flag::O_NONBLOCK;
@@ -126,7 +127,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         request: R,
     ) -> Result<usize> {
         self.collect_connect(id)?;
-        let Some(mut done) = self.handles.endpoint(id)?.outgoing.turn(request) else {
+        let Some(mut done) = self.handles.endpoint(id)?.outgoing.enter(request) else {
             self.requests
                 .suspend(request, PendingOn::Send { handle: id });
             return would_block();
@@ -163,7 +164,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     ) -> Result<usize> {
         self.collect_connect(id)?;
         let waiting = PendingOn::Receive { handle: id };
-        let Some(mut done) = self.handles.endpoint(id)?.incoming.turn(request) else {
+        let Some(mut done) = self.handles.endpoint(id)?.incoming.enter(request) else {
             self.requests.suspend(request, waiting);
             return would_block();
         };
@@ -188,7 +189,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Self::result(done, error)
     }
 
-    /// Keeps direct clients out from the first byte of a transfer to its last, or lets them in
+    /// Keeps bypass clients out from the first byte of a transfer to its last, or lets them in
     /// again: what they move shall not get between its pieces.
     fn hold_ring(&mut self, id: HandleId, side: Side, keeps: bool) {
         if let Ok(endpoint) = self.handles.endpoint(id).map(|endpoint| endpoint.id) {
@@ -225,8 +226,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(count)
     }
 
-    /// Takes the request out of its queue, if it is in one, and returns the bytes it has moved while
-    /// it was in front.
+    /// Takes the request out of its queue, if it is in one, and returns the bytes it has moved
+    /// while it was in front.
     pub(in crate::scif) fn leave_queue(&mut self, id: HandleId, request: R) -> usize {
         let pending = self.requests.resume(request);
         let Ok(endpoint) = self.handles.endpoint(id) else {

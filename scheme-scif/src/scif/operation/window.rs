@@ -168,7 +168,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 self.objects.unmap_join(&mut self.memory, join, range.pages);
             }
             PageKind::Own(token) => self.objects.end_view(&mut self.memory, token, range.pages),
-            PageKind::PeerPart(direct) => self.engine.unmap_bypass(direct, range.pages),
+            PageKind::PeerPart(bypass) => self.engine.unmap_bypass(bypass, range.pages),
             // The engine counts handles, and this one is open as long as anything is mapped.
             PageKind::LocalPart => {}
         }

@@ -42,8 +42,8 @@ pub struct PlainMemory {
     /// Ranges made of pieces: address, and the pieces.
     joins: BTreeMap<JoinId, (usize, Vec<(Place, u64)>)>,
     last_join: JoinId,
-    /// What [`NodeMemory::random`] gives: these first, then 1, 2 and so on, so that arbitrary requests
-    /// name objects now and then.
+    /// What [`NodeMemory::random`] gives: these first, then 1, 2 and so on, so that arbitrary
+    /// requests name objects now and then.
     pub random: VecDeque<u64>,
     last_random: u64,
     /// Pages there are for objects.
