@@ -27,8 +27,8 @@ pub const ENDPOINT_RING_BYTES: u32 = 4096;
 /// contiguous allocations of the kernel end.
 pub const MAX_ENDPOINT_RING_BYTES: u32 = 1 << 20;
 
-/// Bytes of the node queue pair's ring in each direction: 16 × 64 KiB, as the mainline driver has
-/// it. That is 23,831 messages of 44 bytes.
+/// Bytes of the node queue pair's ring in each direction: 16 times the mainline driver's 64 KiB.
+/// That is 23,831 messages of 44 bytes.
 pub const NODE_RING_BYTES: u32 = 1 << 20;
 
 /// Smallest ring accepted from a peer, in bytes: a node ring must hold at least one message.
@@ -74,8 +74,8 @@ pub const MAX_UNANSWERED: usize = 4096;
 /// each connection, so only one that floods us and never reads gets here; its link is given up.
 pub const MAX_QUEUED_MESSAGES: usize = 4 * MAX_CONNECTIONS;
 
-/// Nanoseconds until a connect without an answer ends with `ENODEV`: the older driver's 30 s. The
-/// mainline driver's 10 s are short for a server that starts up under emulation.
+/// Nanoseconds until a connect without an answer ends with `ENODEV`: 30 s, as the mainline driver
+/// has it.
 pub const CONNECT_TIMEOUT_NS: u64 = 30_000_000_000;
 
 /// Nanoseconds a connection request may wait to be accepted if its connector cannot withdraw it.
@@ -84,7 +84,8 @@ pub const CONNECT_TIMEOUT_NS: u64 = 30_000_000_000;
 /// on its way, in a ring that is full or behind a processor that is busy.
 pub const BASE_REQUEST_NS: u64 = 15_000_000_000;
 
-/// Nanoseconds a granted connection waits for the connector's acknowledgement (mainline's 10 s).
+/// Nanoseconds a granted connection waits for the connector's acknowledgement. The mainline driver
+/// waits 3 s, again and again while the peer's node lives.
 pub const HANDSHAKE_TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Nanoseconds a peer may take for an answer that needs nothing but its driver: to ALLOC_REQ,
