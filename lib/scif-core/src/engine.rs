@@ -4,59 +4,48 @@
 //! The calls themselves are in `listen`, `connect`, `accept`, `transfer`, `close` and `link`; what
 //! peers say arrives in `dispatch`.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::vec::Vec;
-
-use scif_abi::limits;
-use scif_abi::message::{Message, NodeMessage};
-use scif_abi::trace::What;
-use scif_abi::{Error, NodeId, PortId};
-
 use crate::base::config::{Config, Owner};
-use crate::base::event::Event;
+use crate::base::context::{Context, Ends};
 use crate::base::fair_queue::FairQueue;
 use crate::base::ids::{BypassId, ChannelId, ConnectionId, EndpointId, RemoteWindowId, Ticket};
 use crate::base::memory::Memory;
-use crate::base::quota::{Quotas, Resource};
-use crate::base::stats::Stats;
+use crate::base::quota::{Resource, Scope};
 use crate::base::table::Table;
-use crate::base::trace::Trace;
+use crate::base::timers::Timer;
+use crate::base::trace::Tracer;
 use crate::call::Call;
-use crate::connection::{Connection, Ends, Phase};
+use crate::connection::{Connection, Phase};
 use crate::endpoint::Endpoint;
 use crate::endpoint::ports::PortTable;
 use crate::flow::bypass::{BypassHandle, ClientHints};
 use crate::flow::credit::CreditWaiters;
 use crate::flow::map::OrphanedMapping;
 use crate::flow::quiesce::Quiescing;
-use crate::node::down::LostNode;
-use crate::node::link::Node;
-use crate::queue_pair::block::{Block, Locality};
+use crate::node::Nodes;
+use crate::queue_pair::block::Block;
 use crate::rma::channel::Channel;
 use crate::window::Windows;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use scif_abi::limits;
+use scif_abi::message::NodeMessage;
+use scif_abi::trace::What;
+use scif_abi::{Error, NodeId};
 
 /// A new ring takes at most this part of what is left of the budget of all rings.
 const RING_SHARE: usize = 32;
 
 /// A node's SCIF state.
 pub struct Engine {
-    pub(crate) config: Config,
-    /// Time of the last tick (ns).
-    pub(crate) now: u64,
-    /// When (ns) to look for answers that peers owe us for too long; `None`: none is owed.
-    pub(crate) responses_due: Option<u64>,
-    /// When (ns) the first queued request may have to be forgotten; `None`: none has to.
-    pub(crate) void_at: Option<u64>,
+    pub(crate) cx: Context,
     pub(crate) endpoints: Table<EndpointId, Endpoint>,
     pub(crate) connections: Table<ConnectionId, Connection>,
     pub(crate) ports: PortTable,
-    pub(crate) nodes: BTreeMap<NodeId, Node>,
-    /// The caller looks at the rings of nodes by itself.
-    pub(crate) is_polling: bool,
+    pub(crate) nodes: Nodes,
     /// Bytes of the rings of all connections.
     pub(crate) ring_bytes: usize,
-    /// Deadlines of connections, earliest first.
-    pub(crate) timers: BTreeSet<(u64, ConnectionId)>,
     /// Connections that have neither an endpoint nor clients, by node: what its peers owe us the
     /// last word on.
     pub(crate) half_closed: BTreeMap<NodeId, usize>,
@@ -66,31 +55,20 @@ pub struct Engine {
     pub(crate) client_hints: ClientHints,
     /// Connections whose clients have not been told of a change of state.
     pub(crate) state_changes: Vec<ConnectionId>,
-    /// Connections where a client was in the way, by when (ns) to look again.
-    pub(crate) ring_retries: BTreeSet<(u64, ConnectionId)>,
-    /// Connections whose peers wait for room and are told when there is more of it, or at this
-    /// time (ns).
+    /// Connections whose peers wait for room and are told when there is more of it.
     pub(crate) credit_updates: Vec<ConnectionId>,
-    pub(crate) credit_updates_at: u64,
     /// Connections whose peers of the base protocol have no room.
     pub(crate) credit_waiters: CreditWaiters,
     /// Windows that go when no client copies any more, and when (ns) to look again.
     pub(crate) quiescing: Vec<Quiescing>,
-    pub(crate) quiesce_check_at: u64,
     /// When (ns) we looked at them last.
     pub(crate) quiesce_checked_at: u64,
     /// Connections that owe their peer a notification.
     pub(crate) notifications: Vec<ConnectionId>,
-    /// Messages from this node to itself.
-    pub(crate) loopback: VecDeque<Message>,
     /// Registered memory, own and of peers.
     pub(crate) windows: Windows,
-    /// Nodes that were lost and have not come back.
-    pub(crate) lost: BTreeMap<NodeId, LostNode>,
     /// Windows that are forgotten but mapped.
     pub(crate) orphaned_mappings: BTreeMap<RemoteWindowId, OrphanedMapping>,
-    /// What users and processes have.
-    pub(crate) quotas: Quotas,
     /// Queues of copies.
     pub(crate) channels: Table<ChannelId, Channel>,
     /// Channels that have something to submit, in the order of their turns.
@@ -111,9 +89,6 @@ pub struct Engine {
     pub(crate) last_cookie: u64,
     /// Windows of peers whose last use has ended, which the owners have not been told.
     pub(crate) ended: Vec<RemoteWindowId>,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) stats: Stats,
-    pub(crate) trace: Trace,
 }
 
 impl Engine {
@@ -126,34 +101,23 @@ impl Engine {
             round(config.endpoint_ring_bytes, limits::MAX_ENDPOINT_RING_BYTES);
         config.node_ring_bytes = round(config.node_ring_bytes, limits::MAX_RING_BYTES);
         Engine {
-            config,
-            now: 0,
-            responses_due: None,
-            void_at: None,
+            cx: Context::new(config),
             endpoints: Table::new(limits::MAX_ENDPOINTS),
             connections: Table::new(limits::MAX_CONNECTIONS),
             ports: PortTable::new(),
-            nodes: BTreeMap::new(),
+            nodes: Nodes::default(),
             ring_bytes: 0,
-            timers: BTreeSet::new(),
             half_closed: BTreeMap::new(),
             bypass_handles: Table::new(limits::MAX_BYPASS_HANDLES),
             client_hints: ClientHints::default(),
             state_changes: Vec::new(),
-            ring_retries: BTreeSet::new(),
-            is_polling: false,
             credit_updates: Vec::new(),
-            credit_updates_at: 0,
             credit_waiters: CreditWaiters::default(),
             quiescing: Vec::new(),
-            quiesce_check_at: 0,
             quiesce_checked_at: 0,
             notifications: Vec::new(),
-            loopback: VecDeque::new(),
             windows: Windows::new(),
-            lost: BTreeMap::new(),
             orphaned_mappings: BTreeMap::new(),
-            quotas: Quotas::new(config.limits),
             channels: Table::new(2 * limits::MAX_CONNECTIONS),
             active: FairQueue::default(),
             full: Vec::new(),
@@ -164,111 +128,65 @@ impl Engine {
             departures: BTreeMap::new(),
             last_cookie: 0,
             ended: Vec::new(),
-            events: VecDeque::new(),
-            stats: Stats::default(),
-            trace: Trace::default(),
         }
     }
 
     /// This node's number.
     pub fn node(&self) -> NodeId {
-        self.config.node
+        self.cx.config.node
     }
 
     /// The settings in use.
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.cx.config
     }
 
-    /// Tells the engine the time (nanoseconds of any monotonic clock) and lets time-outs happen.
-    /// Call it at the start of every turn of the event loop.
-    pub fn tick(&mut self, mem: &mut dyn Memory, now: u64) {
-        self.now = self.now.max(now);
-        while let Some((deadline, id)) = self.timers.first().copied() {
-            if deadline > self.now {
-                break;
-            }
-            self.set_deadline(id, None);
-            self.on_deadline(mem, id);
-        }
-        self.tick_requests();
-        self.tick_responses(mem);
-        self.tick_links(mem);
-        self.tick_clients(mem);
-        self.send_credit_updates(mem);
-        self.resume_credit_waiters(mem);
+    /// From now on what happens is recorded there.
+    pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
+        self.cx.set_tracer(tracer);
     }
 
-    /// When `tick` must be called at the latest (same clock); `None`: no time-out is running.
-    pub fn next_deadline(&self) -> Option<u64> {
-        let connections = self.timers.first().map(|(deadline, _)| *deadline);
-        connections
-            .into_iter()
-            .chain(self.next_link_deadline())
-            .chain(self.responses_due)
-            .chain(self.void_at)
-            .chain(self.next_credit_check())
-            .chain(self.next_client_deadline())
-            .chain((!self.credit_updates.is_empty()).then_some(self.credit_updates_at))
-            .min()
+    /// Records what the engine's user knows of: `value` as [`What`] says.
+    pub fn trace(&mut self, what: What, node: NodeId, value: u64) {
+        self.cx.trace(what, node, value);
     }
 
-    /// The next thing to do or know. Call it until it returns `None` after any other calls:
-    /// messages within the node are handled and notifications sent here, which is how they merge.
-    pub fn next_event(&mut self, mem: &mut dyn Memory) -> Option<Event> {
-        if let Some(event) = self.pop_event(mem) {
-            return Some(event);
-        }
-        self.flush(mem);
-        self.pop_event(mem)
+    /// The time as the engine was told it last.
+    pub fn now(&self) -> u64 {
+        self.cx.now
     }
 
-    fn pop_event(&mut self, mem: &mut dyn Memory) -> Option<Event> {
-        while let Some(event) = self.events.pop_front() {
-            match event {
-                Event::Changed(id) => match self.endpoints.get_mut(id) {
-                    Some(endpoint) => endpoint.is_announced = false,
-                    None => continue,
-                },
-                Event::Ring(node) => match self.nodes.get_mut(&node) {
-                    Some(node) if node.owes_doorbell => {
-                        node.owes_doorbell = false;
-                        if !node.must_ring(mem, self.now) {
-                            self.stats.doorbells_saved += 1;
-                            continue;
-                        }
-                        self.stats.doorbells_rung += 1;
-                    }
-                    _ => continue,
-                },
-                Event::Departed(_)
-                | Event::NodeUp(_)
-                | Event::NodeDown(_)
-                | Event::LinkFailed(_)
-                | Event::Unpin(_) => {}
-            }
-            return Some(event);
-        }
-        None
+    /// The limit of a resource.
+    pub fn limit(&self, resource: Resource, scope: Scope) -> u64 {
+        self.cx.quotas.limits.get(resource, scope)
     }
 
-    /// Handles what this node told itself, sends owed notifications, asks for doorbells.
-    fn flush(&mut self, mem: &mut dyn Memory) {
-        loop {
-            self.send_pending_replies(mem);
-            self.handle_loopback(mem);
-            self.send_notifications(mem);
-            if self.loopback.is_empty() && self.ended.is_empty() {
-                break;
-            }
-        }
-        self.publish_states(mem);
-        self.send_waiting_exits(mem);
-        for (number, node) in &self.nodes {
-            if node.owes_doorbell {
-                self.events.push_back(Event::Ring(*number));
-            }
-        }
+    /// Changes a limit. Whoever has more keeps it, and gets no more.
+    pub fn set_limit(&mut self, resource: Resource, scope: Scope, value: u64) {
+        self.cx.quotas.limits.set(resource, scope, value);
+    }
+
+    /// How much a user, or a process, has.
+    pub fn used(&self, resource: Resource, scope: Scope, number: u32) -> u64 {
+        self.cx.quotas.used(resource, scope, number)
+    }
+
+    /// Counts what is kept by somebody else.
+    ///
+    /// # Errors
+    /// The resource's: too many.
+    pub fn charge(&mut self, owner: Owner, resource: Resource, amount: u64) -> Result<(), Error> {
+        self.cx.quotas.charge(owner, resource, amount)
+    }
+
+    /// Counts what is kept by somebody else and is there already, or must be had in any case.
+    pub fn charge_anyway(&mut self, owner: Owner, resource: Resource, amount: u64) {
+        self.cx.quotas.add(owner, resource, amount);
+    }
+
+    /// What was counted before has gone.
+    pub fn discharge(&mut self, owner: Owner, resource: Resource, amount: u64) {
+        self.cx.quotas.discharge(owner, resource, amount);
     }
 
     // Shared by the flows.
@@ -285,12 +203,12 @@ impl Engine {
     pub(crate) fn add_endpoint(&mut self, owner: Owner) -> Result<EndpointId, Error> {
         // An endpoint that is shut down leaves a file, whatever the limit of those is. Who has too
         // many of them gets no endpoint to make another of.
-        self.quotas.check(owner, Resource::Files, 0)?;
-        self.quotas.charge(owner, Resource::Endpoints, 1)?;
+        self.cx.quotas.check(owner, Resource::Files, 0)?;
+        self.cx.quotas.charge(owner, Resource::Endpoints, 1)?;
         match self.endpoints.insert(Endpoint::new(owner)) {
             Some(id) => Ok(id),
             None => {
-                self.quotas.discharge(owner, Resource::Endpoints, 1);
+                self.cx.quotas.discharge(owner, Resource::Endpoints, 1);
                 Err(Error::NoMemory)
             }
         }
@@ -303,33 +221,9 @@ impl Engine {
             self.ports.release(endpoint.port);
         }
         let (owner, backlog) = (endpoint.owner, endpoint.backlog as u64);
-        self.quotas.discharge(owner, Resource::Endpoints, 1);
-        self.quotas.discharge(owner, Resource::Backlog, backlog);
+        self.cx.quotas.discharge(owner, Resource::Endpoints, 1);
+        self.cx.quotas.discharge(owner, Resource::Backlog, backlog);
         Some(endpoint)
-    }
-
-    /// Queues a `Changed` event, unless one is queued.
-    pub(crate) fn announce(&mut self, id: EndpointId) {
-        if let Some(endpoint) = self.endpoints.get_mut(id)
-            && !endpoint.is_announced
-        {
-            endpoint.is_announced = true;
-            self.events.push_back(Event::Changed(id));
-        }
-    }
-
-    /// How the other side's memory is reached when it is on `node`.
-    pub(crate) fn locality(&self, node: NodeId) -> Locality {
-        Locality::to(node, self.config.node)
-    }
-
-    /// Whether `node` is online; the own node always is.
-    pub(crate) fn is_online(&self, node: NodeId) -> bool {
-        node == self.config.node
-            || self
-                .nodes
-                .get(&node)
-                .is_some_and(|n| n.state == crate::node::link::LinkState::Online)
     }
 
     /// Makes a connection of `endpoint` with a queue pair of its own.
@@ -343,13 +237,13 @@ impl Engine {
         if self.connections.is_full() || self.has_too_many_half_closed(ends.peer.node()) {
             return Err(Error::NoMemory);
         }
-        let (locality, most) = (self.locality(ends.peer.node()), self.next_ring_bytes());
+        let (locality, most) = (self.cx.locality(ends.peer.node()), self.next_ring_bytes());
         let block = Block::allocate_at_most(mem, locality, most).ok_or(Error::NoMemory)?;
-        let ring_bytes = block.ring_bytes;
+        let ring_bytes = block.ring_bytes();
         let connection = Connection::new(phase, endpoint, ends, block);
         match self.connections.insert(connection) {
             Some(id) => {
-                self.stats.pages += block.pages();
+                self.cx.stats.pages += block.pages();
                 self.ring_bytes += ring_bytes as usize;
                 Ok(id)
             }
@@ -362,10 +256,10 @@ impl Engine {
 
     /// Bytes of the ring of the next connection.
     fn next_ring_bytes(&self) -> u32 {
-        let budget = self.config.ring_budget_bytes;
+        let budget = self.cx.config.ring_budget_bytes;
         ring_share(
             budget.saturating_sub(self.ring_bytes),
-            self.config.endpoint_ring_bytes,
+            self.cx.config.endpoint_ring_bytes,
         )
     }
 
@@ -403,10 +297,10 @@ impl Engine {
             {
                 *count = count.saturating_sub(1);
             }
-            self.stats.pages -= connection.block.pages();
-            self.ring_bytes -= connection.block.ring_bytes as usize;
+            self.cx.stats.pages -= connection.block.pages();
+            self.ring_bytes -= connection.block.ring_bytes() as usize;
             if let Some(owner) = connection.requested_by {
-                self.quotas.discharge(owner, Resource::Connects, 1);
+                self.cx.quotas.discharge(owner, Resource::Connects, 1);
             }
             connection.block.free(mem);
         }
@@ -414,50 +308,22 @@ impl Engine {
 
     /// Sets or clears the time-out of a connection's phase.
     pub(crate) fn set_deadline(&mut self, id: ConnectionId, deadline: Option<u64>) {
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        if let Some(old) = connection.deadline.take() {
-            self.timers.remove(&(old, id));
-        }
-        connection.deadline = deadline;
-        if let Some(new) = deadline {
-            self.timers.insert((new, id));
-        }
-    }
-
-    /// Sends `body` from our port to the peer's.
-    pub(crate) fn post(&mut self, mem: &mut dyn Memory, ends: Ends, body: NodeMessage) {
-        let from = PortId::new(self.config.node, ends.local);
-        self.post_by(mem, ends.peer.node(), Message::new(from, ends.peer, body));
-    }
-
-    /// Sends a message by the link to `number`, at once or when its ring has room.
-    pub(crate) fn post_by(&mut self, mem: &mut dyn Memory, number: NodeId, message: Message) {
-        let ends = [message.source, message.destination];
-        self.trace_message(What::Sent, number, ends, &message);
-        if number == self.config.node {
-            self.loopback.push_back(message);
-            return;
-        }
-        let Some(node) = self.nodes.get_mut(&number) else {
-            return;
-        };
-        if let Err(error) = node.send(mem, message) {
-            self.fail_ring(mem, number, error);
-        } else if node.waiting_len() > 0 {
-            node.stuck_since.get_or_insert(self.now);
+        match deadline {
+            Some(at) if self.connections.get(id).is_some() => {
+                self.cx.timers.set(Timer::Handshake(id), at);
+            }
+            _ => self.cx.timers.clear(Timer::Handshake(id)),
         }
     }
 
     /// Sends `body` to the other side of a connection.
-    pub(crate) fn post_peer(&mut self, mem: &mut dyn Memory, id: ConnectionId, body: NodeMessage) {
+    pub(crate) fn post_peer(&mut self, id: ConnectionId, body: NodeMessage) {
         if let Some(connection) = self.connections.get(id) {
             let ends = Ends {
                 local: connection.local,
                 peer: connection.peer,
             };
-            self.post(mem, ends, body);
+            self.cx.post(ends, body);
         }
     }
 }

@@ -33,6 +33,7 @@ mod flow;
 mod node;
 mod queue_pair;
 mod rma;
+mod run;
 mod view;
 mod window;
 
@@ -41,6 +42,7 @@ pub use base::event::Event;
 pub use base::fair_queue::FairQueue;
 pub use base::ids::{BypassId, EndpointId, RemoteWindowId, Ticket};
 pub use base::memory::{BadAddress, Memory, Place};
+pub use base::pages::{Pages, PinId, Run};
 pub use base::quota::{Limits, Resource, Scope};
 pub use base::stats::Stats;
 pub use base::trace::Tracer;
@@ -48,10 +50,10 @@ pub use endpoint::EndpointState;
 pub use engine::Engine;
 pub use flow::connect::{Connect, ConnectMode};
 pub use flow::fence::Signal;
-pub use flow::link::LinkError;
 pub use flow::local_part::LocalPart;
 pub use flow::map::{Mapped, MappedPieces, ReferencedPages};
 pub use flow::rma::{Direction, Local, Rma};
+pub use node::LinkError;
 pub use node::down::{DownReason, LostNode};
 pub use node::link::LinkState;
 pub use rma::copy_engine::{CopyEngine, CpuEngine, Descriptor, SubmitError, Submitted};
@@ -59,7 +61,6 @@ pub use scif_ring::Side;
 pub use view::invariants::Violation;
 pub use view::snapshot::{ConnectionInfo, MappingInfo, NodeInfo, PortInfo, WindowInfo};
 pub use window::WindowState;
-pub use window::pages::{Pages, PinId, Run};
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,12 @@
 //! What an engine tells its driver: endpoints to look at again, doorbells to ring, nodes that came
 //! and went.
 
+use alloc::collections::{BTreeSet, VecDeque};
+
 use scif_abi::NodeId;
 
 use crate::base::ids::EndpointId;
-use crate::window::pages::PinId;
+use crate::base::pages::PinId;
 
 /// One thing to do or to know; taken with [`Engine::next_event`](crate::Engine::next_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,4 +30,35 @@ pub enum Event {
     /// One use of these pinned pages is over (a window, or a transfer with pages of its own):
     /// neither this node's engine nor the peer touches them through it any more.
     Unpin(PinId),
+}
+
+/// Events on their way to the driver, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    queue: VecDeque<Event>,
+    /// Endpoints whose `Changed` is in the queue.
+    announced: BTreeSet<EndpointId>,
+}
+
+impl Events {
+    /// Queues an event.
+    pub(crate) fn push(&mut self, event: Event) {
+        self.queue.push_back(event);
+    }
+
+    /// Queues `Changed` for an endpoint, unless that is queued.
+    pub(crate) fn changed(&mut self, id: EndpointId) {
+        if self.announced.insert(id) {
+            self.push(Event::Changed(id));
+        }
+    }
+
+    /// Takes the next event.
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        let event = self.queue.pop_front()?;
+        if let Event::Changed(id) = &event {
+            self.announced.remove(id);
+        }
+        Some(event)
+    }
 }

@@ -127,3 +127,86 @@ pub trait Memory {
     /// stored before it.
     fn fence(&mut self);
 }
+
+/// Whose memory the other side of a connection is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locality {
+    /// Ours: a connection within the node.
+    Own,
+    /// That node's.
+    Peer(NodeId),
+}
+
+impl Locality {
+    /// How node `own` reaches the memory of `node`.
+    pub(crate) fn to(node: NodeId, own: NodeId) -> Locality {
+        if node == own {
+            Locality::Own
+        } else {
+            Locality::Peer(node)
+        }
+    }
+
+    /// The place of the byte at `address` there.
+    pub(crate) fn place(self, address: u64) -> Place {
+        match self {
+            Locality::Own => Place::Own(address),
+            Locality::Peer(node) => Place::Peer(node, address),
+        }
+    }
+
+    pub(crate) fn write(
+        self,
+        mem: &mut dyn Memory,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), BadAddress> {
+        match self {
+            Locality::Own => mem.write(address, bytes),
+            Locality::Peer(node) => mem.peer_write(node, address, bytes)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn store_index(
+        self,
+        mem: &mut dyn Memory,
+        address: u64,
+        value: u32,
+    ) -> Result<(), BadAddress> {
+        match self {
+            Locality::Own => mem.store_index(address, value),
+            Locality::Peer(node) => mem.peer_store_index(node, address, value)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read(
+        self,
+        mem: &dyn Memory,
+        address: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), BadAddress> {
+        match self {
+            Locality::Own => mem.read(address, buffer),
+            Locality::Peer(node) => mem.peer_read(node, address, buffer)?,
+        }
+        Ok(())
+    }
+
+    /// Within the node there is nothing to check: such addresses are never read from memory.
+    pub(crate) fn reaches(self, mem: &dyn Memory, address: u64, bytes: usize) -> bool {
+        match self {
+            Locality::Own => true,
+            Locality::Peer(node) => mem.peer_reaches(node, address, bytes),
+        }
+    }
+
+    /// The address under which the other side reaches our byte at `address`.
+    pub(crate) fn export(self, mem: &dyn Memory, address: u64) -> u64 {
+        match self {
+            Locality::Own => address,
+            Locality::Peer(node) => mem.export(node, address),
+        }
+    }
+}

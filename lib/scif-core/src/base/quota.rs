@@ -6,7 +6,6 @@ use scif_abi::Error;
 use scif_abi::limits::{QUOTAS, Quota};
 
 use crate::base::config::Owner;
-use crate::engine::Engine;
 
 /// What there is a quota of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,41 +192,6 @@ impl Quotas {
     pub(crate) fn total(&self, resource: Resource, scope: Scope) -> u64 {
         let all = self.used[scope as usize].values();
         all.map(|used| used[resource as usize]).sum()
-    }
-}
-
-impl Engine {
-    /// The limit of a resource.
-    pub fn limit(&self, resource: Resource, scope: Scope) -> u64 {
-        self.quotas.limits.get(resource, scope)
-    }
-
-    /// Changes a limit. Whoever has more keeps it, and gets no more.
-    pub fn set_limit(&mut self, resource: Resource, scope: Scope, value: u64) {
-        self.quotas.limits.set(resource, scope, value);
-    }
-
-    /// How much a user, or a process, has.
-    pub fn used(&self, resource: Resource, scope: Scope, number: u32) -> u64 {
-        self.quotas.used(resource, scope, number)
-    }
-
-    /// Counts what is kept by somebody else.
-    ///
-    /// # Errors
-    /// The resource's: too many.
-    pub fn charge(&mut self, owner: Owner, resource: Resource, amount: u64) -> Result<(), Error> {
-        self.quotas.charge(owner, resource, amount)
-    }
-
-    /// Counts what is kept by somebody else and is there already, or must be had in any case.
-    pub fn charge_anyway(&mut self, owner: Owner, resource: Resource, amount: u64) {
-        self.quotas.add(owner, resource, amount);
-    }
-
-    /// What was counted before has gone.
-    pub fn discharge(&mut self, owner: Owner, resource: Resource, amount: u64) {
-        self.quotas.discharge(owner, resource, amount);
     }
 }
 

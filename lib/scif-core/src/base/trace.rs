@@ -3,12 +3,8 @@
 
 use alloc::boxed::Box;
 
-use scif_abi::message::Message;
-use scif_abi::trace::{Entry, What, is_traced};
-use scif_abi::{NodeId, Port, PortId};
-
-use crate::connection::Ends;
-use crate::engine::Engine;
+use scif_abi::trace::{Entry, What};
+use scif_abi::{NodeId, Port};
 
 /// Keeps the latest events. Called seldom: never for the bytes of connections.
 pub trait Tracer {
@@ -20,41 +16,24 @@ pub trait Tracer {
 #[derive(Default)]
 pub(crate) struct Trace(Option<Box<dyn Tracer>>);
 
-impl Engine {
-    /// From now on events are recorded there.
-    pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
-        self.trace = Trace(Some(tracer));
+impl Trace {
+    /// From now on events go there.
+    pub(crate) fn set(&mut self, tracer: Box<dyn Tracer>) {
+        self.0 = Some(tracer);
     }
 
-    /// Records what the engine's user knows of: `value` as [`What`] says.
-    pub fn trace(&mut self, what: What, node: NodeId, value: u64) {
-        self.record(what, node, [0, 0], value);
-    }
-
-    /// Records what happened between two ports.
-    pub(crate) fn trace_ends(&mut self, what: What, ends: Ends, value: u64) {
-        let ports = [ends.local, ends.peer.port()];
-        self.record(what, ends.peer.node(), ports, value);
-    }
-
-    /// Records a message.
-    pub(crate) fn trace_message(
+    /// Records what happened at `now` (ns), if anybody keeps it.
+    pub(crate) fn record(
         &mut self,
+        now: u64,
         what: What,
         node: NodeId,
-        [own, other]: [PortId; 2],
-        message: &Message,
+        ports: [Port; 2],
+        value: u64,
     ) {
-        let opcode = message.opcode.get();
-        if is_traced(opcode) {
-            self.record(what, node, [own.port(), other.port()], opcode.into());
-        }
-    }
-
-    fn record(&mut self, what: What, node: NodeId, ports: [Port; 2], value: u64) {
-        if let Some(tracer) = &mut self.trace.0 {
+        if let Some(tracer) = &mut self.0 {
             let mut entry = Entry::new(what, node, ports, value);
-            entry.time = self.now.into();
+            entry.time = now.into();
             tracer.record(entry);
         }
     }

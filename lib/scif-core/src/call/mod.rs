@@ -6,7 +6,6 @@ use scif_abi::Error;
 
 use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket, WindowId};
 use crate::base::memory::Memory;
-
 use crate::engine::Engine;
 
 /// What a call waits for, and what there is to undo.
@@ -97,7 +96,7 @@ impl Engine {
             connection,
             pending_on,
             result: None,
-            asked_at: self.now,
+            asked_at: self.cx.now,
         };
         if pending_on.expects_prompt_response() {
             self.expect_response();
@@ -121,7 +120,7 @@ impl Engine {
             connection,
             pending_on: PendingOn::Copies,
             result: Some(Ok(value)),
-            asked_at: self.now,
+            asked_at: self.cx.now,
         };
         self.calls.insert(call).ok_or(Error::NoMemory)
     }
@@ -141,7 +140,7 @@ impl Engine {
         if let Some(connection) = self.connections.get_mut(connection) {
             connection.calls.remove(&id);
         }
-        self.announce(endpoint);
+        self.cx.events.changed(endpoint);
     }
 
     /// Ends the calls of a connection that wait for the peer, which has gone. Copies run on: the

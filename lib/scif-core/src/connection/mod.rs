@@ -4,21 +4,19 @@
 //! connect anew, at once, while the old connection lives on until the peer has promised not to
 //! write to its pages any more. Only then are the pages freed.
 
+use crate::base::config::Owner;
+use crate::base::context::Ends;
+use crate::base::ids::{ChannelId, EndpointId, RemoteWindowId, Ticket, WindowId};
+use crate::flow::bypass::Bypass;
+use crate::flow::map::PageReference;
+use crate::queue_pair::block::Block;
+use crate::queue_pair::rings::Rings;
+use crate::window::Space;
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use scif_abi::flags::Readiness;
 use scif_abi::{Port, PortId};
 use scif_ring::Side;
-
-use crate::base::config::Owner;
-use crate::base::ids::{ChannelId, EndpointId, RemoteWindowId, Ticket, WindowId};
-
-use crate::flow::bypass::Bypass;
-use crate::flow::map::PageReference;
-use crate::queue_pair::block::Block;
-use crate::queue_pair::rings::Rings;
-
-use crate::window::Space;
 
 /// Where a connection stands with its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +84,6 @@ pub(crate) struct Connection {
     pub(crate) is_credit_update_due: bool,
     /// Somebody waits for room at its peer, which does not ask who wants to hear of it.
     pub(crate) awaits_credit: bool,
-    /// When the current phase times out; mirrored in the engine's timers.
-    pub(crate) deadline: Option<u64>,
     /// Bytes sent and received by rings that were spoilt and are gone.
     pub(crate) moved: [u64; 2],
     /// Bytes not taken yet, here and by the peer, when somebody last asked.
@@ -96,8 +92,6 @@ pub(crate) struct Connection {
     pub(crate) bypass: Option<Bypass>,
     /// What somebody always wants to hear of, also while clients work on the rings.
     pub(crate) waiting: Readiness,
-    /// It is in the list of connections a client of which was in the way.
-    pub(crate) has_ring_retry: bool,
     /// Looks at a ring that a client had locked, since we last had a ring to ourselves.
     pub(crate) failed_locks: u32,
     /// The peer's DISCNCT has to be acknowledged once nobody has its memory mapped any more.
@@ -116,13 +110,6 @@ pub(crate) struct Connection {
     pub(crate) page_references: BTreeMap<u64, PageReference>,
 }
 
-/// The two ports of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
-    pub(crate) local: Port,
-    pub(crate) peer: PortId,
-}
-
 impl Connection {
     pub(crate) fn new(phase: Phase, endpoint: EndpointId, ends: Ends, block: Block) -> Connection {
         Connection {
@@ -138,12 +125,10 @@ impl Connection {
             is_notification_queued: false,
             is_credit_update_due: false,
             awaits_credit: false,
-            deadline: None,
             moved: [0; 2],
             queued: [0; 2],
             bypass: None,
             waiting: Readiness::empty(),
-            has_ring_retry: false,
             failed_locks: 0,
             owes_ack: false,
             local_space: Space::default(),

@@ -8,7 +8,6 @@ use scif_abi::{Error, Port, PortId};
 
 use crate::base::config::Owner;
 use crate::base::ids::ConnectionId;
-
 use crate::flow::connect::ConnectMode;
 
 /// State of an endpoint. Closing and zombie states do not exist here: a closed endpoint is gone,
@@ -92,8 +91,6 @@ pub(crate) struct Endpoint {
     pub(crate) attempt: Option<Attempt>,
     pub(crate) backlog: usize,
     pub(crate) requests: VecDeque<Request>,
-    /// A `Changed` event for this endpoint is already queued.
-    pub(crate) is_announced: bool,
 }
 
 impl Endpoint {
@@ -108,7 +105,6 @@ impl Endpoint {
             attempt: None,
             backlog: 0,
             requests: VecDeque::new(),
-            is_announced: false,
         }
     }
 

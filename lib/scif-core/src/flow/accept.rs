@@ -1,5 +1,15 @@
 //! accept: the passive side of a connection, from the queued request to the acknowledged grant.
 
+use crate::base::config::Owner;
+use crate::base::context::Ends;
+use crate::base::ids::{ConnectionId, EndpointId};
+use crate::base::memory::Memory;
+use crate::base::timers::Timer;
+use crate::connection::Phase;
+use crate::endpoint::{EndpointState, Request};
+use crate::engine::Engine;
+use crate::queue_pair::block::RemoteQueuePair;
+use crate::queue_pair::rings::Rings;
 use alloc::vec::Vec;
 use core::task::Poll;
 
@@ -7,15 +17,6 @@ use scif_abi::limits::{BASE_REQUEST_NS, HANDSHAKE_TIMEOUT_NS};
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
-
-use crate::base::config::Owner;
-use crate::base::ids::{ConnectionId, EndpointId};
-use crate::base::memory::Memory;
-use crate::connection::{Ends, Phase};
-use crate::endpoint::{EndpointState, Request};
-use crate::engine::Engine;
-use crate::queue_pair::block::RemoteQueuePair;
-use crate::queue_pair::rings::Rings;
 
 impl Engine {
     /// First half of `scif_accept`: takes the first request and grants it with a new endpoint,
@@ -40,15 +41,15 @@ impl Engine {
             let node = request.source.node();
             let remote = self.remote_pair(mem, node, request.connector, request.queue_pair);
             let Some(remote) = remote else {
-                self.stats.bad_queue_pairs += 1;
-                self.trace(What::BadQueuePair, node, request.queue_pair);
-                self.refuse(mem, port, &request);
+                self.cx.stats.bad_queue_pairs += 1;
+                self.cx.trace(What::BadQueuePair, node, request.queue_pair);
+                self.refuse(port, &request);
                 continue;
             };
             return match self.grant(mem, port, &request, &remote, owner) {
                 Ok(new) => Ok(new),
                 Err(error) => {
-                    self.refuse(mem, port, &request);
+                    self.refuse(port, &request);
                     Err(error)
                 }
             };
@@ -77,20 +78,22 @@ impl Engine {
                 return Err(error);
             }
         };
-        let is_armable = self.understands(request.source.node(), Extensions::ARMED);
+        let is_armable = self
+            .nodes
+            .understands(&self.cx, request.source.node(), Extensions::ARMED);
         let mut queue_pair = 0;
         let is_there = remote.clear_indices(mem).is_ok();
         if let Some(connection) = self.connections.get_mut(id) {
             connection.remote = request.connector;
             connection.rings = Some(Rings::new(&connection.block, remote, is_armable));
-            queue_pair = connection.block.exported;
+            queue_pair = connection.block.exported();
         }
         if !is_there {
             self.free_connection(mem, id);
             self.remove_endpoint(new);
             return Err(Error::NoDevice);
         }
-        self.set_deadline(id, Some(self.now.saturating_add(HANDSHAKE_TIMEOUT_NS)));
+        self.set_deadline(id, Some(self.cx.after(HANDSHAKE_TIMEOUT_NS)));
         let endpoint = self.endpoint_mut(new)?;
         endpoint.state = EndpointState::Accepting;
         endpoint.port = port;
@@ -101,29 +104,21 @@ impl Engine {
             queue_pair,
             acceptor: id.number(),
         };
-        self.answer(mem, port, request, body);
+        self.answer(port, request, body);
         Ok(new)
     }
 
     /// When a request of `from` that is handled now is void; `None`: never, as it is withdrawn in
     /// time. It is taken for as old as it can be: its ring may have held it for a while.
     pub(crate) fn request_is_void_at(&self, from: NodeId) -> Option<u64> {
-        let since = self.nodes.get(&from)?.came_after;
-        let is_withdrawn = self.understands(from, Extensions::WITHDRAW);
+        let since = self.nodes.came_after(from)?;
+        let is_withdrawn = self.nodes.understands(&self.cx, from, Extensions::WITHDRAW);
         (!is_withdrawn).then(|| since.saturating_add(BASE_REQUEST_NS))
     }
 
-    /// A request is queued that is void from `at` on.
-    pub(crate) fn note_void(&mut self, at: Option<u64>) {
-        self.void_at = self.void_at.into_iter().chain(at).min();
-    }
-
     /// Forgets requests whose connectors may have given up, without a word to them.
-    pub(crate) fn tick_requests(&mut self) {
-        let now = self.now;
-        if self.void_at.is_none_or(|at| at > now) {
-            return;
-        }
+    pub(crate) fn expire_requests(&mut self) {
+        let now = self.cx.now;
         let listeners: Vec<EndpointId> = self.ports.listeners().map(|(_, id)| id).collect();
         let (mut next, mut count) = (None, 0);
         for listener in listeners {
@@ -136,45 +131,35 @@ impl Engine {
             let left = endpoint.requests.iter().filter_map(|r| r.void_at);
             next = left.chain(next).min();
         }
-        self.void_at = next;
-        self.stats.void_requests += count as u64;
+        if let Some(at) = next {
+            self.cx.timers.set(Timer::RequestExpiry, at);
+        }
+        self.cx.stats.void_requests += count as u64;
     }
 
     /// Answers a request with CNCT_REJ.
-    pub(crate) fn refuse(&mut self, mem: &mut dyn Memory, port: scif_abi::Port, request: &Request) {
-        self.stats.refused += 1;
+    pub(crate) fn refuse(&mut self, port: scif_abi::Port, request: &Request) {
+        self.cx.stats.refused += 1;
         let body = NodeMessage::ConnectReject {
             connector: request.connector,
         };
-        self.answer(mem, port, request, body);
+        self.answer(port, request, body);
     }
 
     /// Answers a request: in time, or not at all if the connector's ring is full for so long.
-    fn answer(
-        &mut self,
-        mem: &mut dyn Memory,
-        port: scif_abi::Port,
-        request: &Request,
-        body: NodeMessage,
-    ) {
+    fn answer(&mut self, port: scif_abi::Port, request: &Request, body: NodeMessage) {
         let (local, peer) = (port, request.source);
-        self.post(mem, Ends { local, peer }, body);
-        if let Some((node, at)) = self.nodes.get_mut(&peer.node()).zip(request.void_at) {
-            node.limit_last(at);
-        }
+        self.cx
+            .post_until(Ends { local, peer }, body, request.void_at);
     }
 
-    /// Forgets answers to a node that have waited for room until they are void: as if their
-    /// connectors had withdrawn.
-    pub(crate) fn drop_void_answers(&mut self, mem: &mut dyn Memory, number: NodeId) {
-        let now = self.now;
-        let Some(node) = self.nodes.get_mut(&number) else {
-            return;
-        };
-        for answer in node.take_void(now) {
-            self.stats.void_requests += 1;
+    /// Forgets answers that have waited for room until they are void: as if their connectors had
+    /// withdrawn.
+    pub(crate) fn drop_void_answers(&mut self, mem: &mut dyn Memory) {
+        for (node, answer) in self.nodes.take_void(self.cx.now) {
+            self.cx.stats.void_requests += 1;
             if let Ok(NodeMessage::ConnectGrant { acceptor, .. }) = answer.body()
-                && let Some(id) = self.expect(number, acceptor, &[Phase::Granted])
+                && let Some(id) = self.expect(node, acceptor, &[Phase::Granted])
             {
                 self.fail_grant(id, Error::WouldBlock);
                 self.free_connection(mem, id);
@@ -209,7 +194,7 @@ impl Engine {
     }
 
     /// CNCT_GNTACK arrived for our grant `id`.
-    pub(crate) fn on_grant_ack(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+    pub(crate) fn on_grant_ack(&mut self, id: ConnectionId) {
         self.set_deadline(id, None);
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -217,14 +202,14 @@ impl Engine {
         match connection.endpoint {
             Some(endpoint) => {
                 connection.phase = Phase::Connected;
-                self.stats.accepted += 1;
+                self.cx.stats.accepted += 1;
                 if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
                     endpoint.state = EndpointState::Connected;
                 }
-                self.announce(endpoint);
+                self.cx.events.changed(endpoint);
             }
             // Whoever accepted has gone meanwhile: the connector shall see a peer that closed.
-            None => self.disconnect(mem, id),
+            None => self.disconnect(id),
         }
     }
 
@@ -237,6 +222,6 @@ impl Engine {
             endpoint.state = EndpointState::AcceptFailed(error);
             endpoint.connection = None;
         }
-        self.announce(endpoint);
+        self.cx.events.changed(endpoint);
     }
 }

@@ -8,14 +8,13 @@ use scif_abi::limits::{MAX_LENT_PAGES, MAX_PEER_CHUNKS, MAX_WINDOWS};
 use scif_abi::message::NodeMessage;
 use scif_abi::trace::What;
 
+use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
-use crate::base::memory::Memory;
+use crate::base::memory::{Locality, Memory};
 use crate::base::table::Key;
-use crate::connection::{Ends, Phase};
+use crate::connection::Phase;
 use crate::engine::Engine;
-
 use crate::flow::quiesce::Ending;
-use crate::queue_pair::block::Locality;
 use crate::window::page_list::{PageListBuffer, is_size_allowed, page_list_pages};
 use crate::window::{PendingReply, Remote, RemoteWindow, Slot, range_end};
 
@@ -45,12 +44,12 @@ impl Engine {
                 waiter,
             },
             None => {
-                self.stats.refused_windows += 1;
-                self.trace_ends(What::WindowRefused, ends, pages);
+                self.cx.stats.refused_windows += 1;
+                self.cx.trace_ends(What::WindowRefused, ends, pages);
                 NodeMessage::AllocReject { waiter }
             }
         };
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
     }
 
     /// Lends a structure; its id and bus address.
@@ -67,7 +66,7 @@ impl Engine {
         {
             return None;
         }
-        let page_list = PageListBuffer::new(mem, self.locality(node), pages)?;
+        let page_list = PageListBuffer::new(mem, self.cx.locality(node), pages)?;
         let lent = page_list.granted_pages();
         let Some(address) = page_list.exported(mem) else {
             page_list.free(mem);
@@ -77,17 +76,17 @@ impl Engine {
         let peer_usage = self.windows.peer_usage_mut(node);
         peer_usage.windows += 1;
         peer_usage.granted_pages += lent;
-        self.stats.pages += lent;
+        self.cx.stats.pages += lent;
         Some((id, address))
     }
 
     /// The structure `id`, if it is lent to `node`.
     fn page_list(&mut self, node: NodeId, id: RemoteWindowId) -> Option<&PageListBuffer> {
-        let locality = Locality::to(node, self.config.node);
+        let locality = Locality::to(node, self.cx.config.node);
         match self.windows.remote.get(id) {
             Some(Remote::Granted(page_list)) if page_list.locality == locality => Some(page_list),
             _ => {
-                self.stats.stale_ids += 1;
+                self.cx.stats.stale_ids += 1;
                 None
             }
         }
@@ -98,7 +97,7 @@ impl Engine {
         let lent = page_list.granted_pages();
         let peer_usage = self.windows.peer_usage_mut(node);
         peer_usage.granted_pages = peer_usage.granted_pages.saturating_sub(lent);
-        self.stats.pages -= lent;
+        self.cx.stats.pages -= lent;
         page_list.free(mem);
     }
 
@@ -143,8 +142,8 @@ impl Engine {
                 }
             }
             None => {
-                self.stats.refused_windows += 1;
-                self.trace_ends(What::WindowRefused, ends, 0);
+                self.cx.stats.refused_windows += 1;
+                self.cx.trace_ends(What::WindowRefused, ends, 0);
                 self.on_free_virtual(mem, node, id);
                 NodeMessage::RegisterNack {
                     peer,
@@ -153,7 +152,7 @@ impl Engine {
                 }
             }
         };
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
     }
 
     /// The window that the owner has described in structure `id`; `None` when it makes no sense.
@@ -171,7 +170,7 @@ impl Engine {
         };
         let node = ends.peer.node();
         let announced = self.page_list(node, id)?.read(mem)?;
-        if node == self.config.node {
+        if node == self.cx.config.node {
             // We wrote it ourselves: what differs now is nonsense somebody else has stored.
             let own = self
                 .windows
@@ -237,16 +236,16 @@ impl Engine {
         });
         let Some(window) = window else {
             // Not known (any more), so not used.
-            self.stats.stale_ids += 1;
+            self.cx.stats.stale_ids += 1;
             let owner = 0;
             let body = NodeMessage::UnregisterAck {
                 owner,
                 owner_window,
             };
-            return self.post(mem, ends, body);
+            return self.cx.post(ends, body);
         };
         if window.pending_reply != PendingReply::None {
-            self.stats.unexpected_messages += 1;
+            self.cx.stats.unexpected_messages += 1;
             return;
         }
         window.pending_reply = PendingReply::UnregisterAck;
@@ -257,29 +256,29 @@ impl Engine {
             connection.remote_space.remove(offset);
         }
         if self.quiesce(mem, Some(through), Ending::Remote(id)) {
-            self.answer_unregister(mem, id);
+            self.answer_unregister(id);
         }
     }
 
     /// Answers an UNREGISTER, now that no client copies to or from the window on its own.
-    pub(crate) fn answer_unregister(&mut self, mem: &mut dyn Memory, id: RemoteWindowId) {
+    pub(crate) fn answer_unregister(&mut self, id: RemoteWindowId) {
         let Some(window) = self.windows.remote_mut(id) else {
             return;
         };
         window.is_quiescing = false;
         if window.can_reply() {
-            self.send_reply(mem, id);
+            self.send_reply(id);
         }
     }
 
     /// Tells the owner that nothing uses its window any more, or that only mappings do: these last
     /// as long as their programs like.
-    fn send_reply(&mut self, mem: &mut dyn Memory, id: RemoteWindowId) {
+    fn send_reply(&mut self, id: RemoteWindowId) {
         let Some(window) = self.windows.remote_mut(id) else {
             return;
         };
         if window.mapped == 0 {
-            return self.send_last_reply(mem, id);
+            return self.send_last_reply(id);
         }
         window.pending_reply = PendingReply::Munmap;
         let is_offset_free = u64::from(window.mapped == window.cached);
@@ -289,20 +288,20 @@ impl Engine {
             owner_window,
             is_offset_free,
         };
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
     }
 
     /// Tells the owners of windows whose uses have ended.
-    pub(crate) fn send_pending_replies(&mut self, mem: &mut dyn Memory) {
+    pub(crate) fn send_pending_replies(&mut self) {
         while let Some(id) = self.ended.pop() {
             if self.windows.remote(id).is_some_and(RemoteWindow::can_reply) {
-                self.send_reply(mem, id);
+                self.send_reply(id);
             }
         }
     }
 
     /// Tells the owner that its window is not used any more, and forgets it.
-    fn send_last_reply(&mut self, mem: &mut dyn Memory, id: RemoteWindowId) {
+    fn send_last_reply(&mut self, id: RemoteWindowId) {
         let Some(window) = self.windows.remote(id) else {
             return;
         };
@@ -315,7 +314,7 @@ impl Engine {
             },
         };
         self.forget_remote(id);
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
     }
 
     /// Removes a window of a peer from all tables.
@@ -364,7 +363,7 @@ impl Engine {
 
     /// Node `node` can no longer touch our memory: what was lent to it is free.
     pub(crate) fn free_page_lists_of(&mut self, mem: &mut dyn Memory, node: NodeId) {
-        let locality = self.locality(node);
+        let locality = self.cx.locality(node);
         let is_lent = |remote: &Remote| match remote {
             Remote::Granted(page_list) => page_list.locality == locality,
             Remote::Window(_) => false,

@@ -128,17 +128,17 @@ impl Engine {
         if self.bypass_handles.is_full() {
             return Err(Error::NoMemory);
         }
-        self.quotas.check(owner, Resource::Bypass, 1)?;
+        self.cx.quotas.check(owner, Resource::Bypass, 1)?;
         self.share_rings(mem, connection)?;
         let entry = self.connections.get_mut(connection);
         let entry = entry.ok_or(Error::NotConnected)?;
         let (Some(bypass), Some(rings)) = (&mut entry.bypass, &entry.rings) else {
             return Err(Error::NotConnected);
         };
-        let is_gathered = self.client_hints.gathers && entry.peer.node() != self.config.node;
+        let is_gathered = self.client_hints.gathers && entry.peer.node() != self.cx.config.node;
         let record = BypassRecord {
             handle: bypass.next.into(),
-            own_ring_bytes: entry.block.ring_bytes.into(),
+            own_ring_bytes: entry.block.ring_bytes().into(),
             peer_ring_bytes: rings.peer_ring_bytes().into(),
             flags: match is_gathered {
                 true => BYPASS_GATHERED,
@@ -158,7 +158,7 @@ impl Engine {
         bypass.slots[rma_busy_slot(bypass.next)] += 1;
         bypass.next = bypass.next.checked_add(1).unwrap_or(FIRST_HANDLE);
         let id = self.bypass_handles.insert(handle).ok_or(Error::NoMemory)?;
-        self.quotas.charge(owner, Resource::Bypass, 1)?;
+        self.cx.quotas.charge(owner, Resource::Bypass, 1)?;
         Ok((id, record))
     }
 
@@ -184,7 +184,7 @@ impl Engine {
             next: FIRST_HANDLE,
             epoch: 0,
         });
-        self.stats.pages += 1;
+        self.cx.stats.pages += 1;
         Ok(())
     }
 
@@ -194,7 +194,7 @@ impl Engine {
         let Some(handle) = self.bypass_handles.remove(id) else {
             return;
         };
-        self.quotas.discharge(handle.owner, Resource::Bypass, 1);
+        self.cx.quotas.discharge(handle.owner, Resource::Bypass, 1);
         let id = handle.connection;
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -228,12 +228,12 @@ impl Engine {
                 self.count_half_closed(id);
             }
             self.count_moved(id);
-            self.end_all_quiescing(mem, id);
+            self.end_all_quiescing(id);
             mem.free(page, CONTROL_BYTES);
-            self.stats.pages -= 1;
+            self.cx.stats.pages -= 1;
         }
         if outcome.is_err() && is_connected {
-            self.reset_connection(mem, id);
+            self.reset_connection(id);
         } else if is_connected {
             self.on_notification(mem, id, Readiness::IN | Readiness::OUT);
         }
@@ -256,12 +256,12 @@ impl Engine {
         let is_connected = connection.phase == Phase::Connected;
         let place = match part {
             Part::Control => return Ok((Place::Own(bypass.page), CONTROL_BYTES)),
-            Part::Own => Some(Place::Own(connection.block.address)),
+            Part::Own => Some(Place::Own(connection.block.address())),
             Part::PeerQueuePair => rings.filter(|_| is_connected).map(|r| r.peer_place()),
             Part::PeerRing => rings.filter(|_| is_connected).map(|r| r.peer_ring_place()),
         };
         let rings = rings.ok_or(Error::ConnectionReset)?;
-        let bytes = part.bytes(connection.block.ring_bytes, rings.peer_ring_bytes());
+        let bytes = part.bytes(connection.block.ring_bytes(), rings.peer_ring_bytes());
         Ok((place.ok_or(Error::ConnectionReset)?, bytes))
     }
 
@@ -347,7 +347,7 @@ impl Engine {
         if connection.is_mapped() {
             self.on_notification(mem, id, new);
         } else if connection.arm(mem, new).is_err() {
-            self.reset_connection(mem, id);
+            self.reset_connection(id);
         }
     }
 
@@ -383,7 +383,7 @@ impl Engine {
             };
             match seen.and_then(|()| rings.queued(mem)) {
                 Ok(queued) => connection.queued = queued,
-                Err(_) => self.reset_connection(mem, id),
+                Err(_) => self.reset_connection(id),
             }
             if is_shared {
                 self.count_moved(id);
@@ -397,8 +397,8 @@ impl Engine {
         if let Some(rings) = connection.and_then(|connection| connection.rings.as_mut()) {
             let [sent, received] = rings.take_uncounted();
             // Their word: it may be any number.
-            self.stats.bytes_sent = self.stats.bytes_sent.wrapping_add(sent);
-            self.stats.bytes_received = self.stats.bytes_received.wrapping_add(received);
+            self.cx.stats.bytes_sent = self.cx.stats.bytes_sent.wrapping_add(sent);
+            self.cx.stats.bytes_received = self.cx.stats.bytes_received.wrapping_add(received);
         }
     }
 

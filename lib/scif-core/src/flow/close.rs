@@ -5,9 +5,10 @@ use scif_abi::limits::ANSWER_TIMEOUT_NS;
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
 
+use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
-use crate::connection::{Connection, Ends, Notifications, Phase};
+use crate::connection::{Connection, Notifications, Phase};
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::flow::quiesce::Ending;
@@ -27,20 +28,21 @@ impl Engine {
             local: endpoint.port,
             peer: endpoint.peer,
         };
-        self.trace_ends(What::Closed, ends, endpoint.owner.process.into());
+        self.cx
+            .trace_ends(What::Closed, ends, endpoint.owner.process.into());
         while let Some(request) = endpoint.requests.pop_front() {
-            self.refuse(mem, endpoint.port, &request);
+            self.refuse(endpoint.port, &request);
         }
         let Some(connection) = endpoint.connection else {
             return;
         };
         match endpoint.state {
-            EndpointState::Connecting => self.withdraw(mem, connection),
+            EndpointState::Connecting => self.withdraw(connection),
             EndpointState::Connected => {
                 self.leave_memory(mem, connection, id);
                 self.detach(connection);
                 self.publish_state(connection);
-                self.disconnect(mem, connection);
+                self.disconnect(connection);
             }
             EndpointState::Disconnected | EndpointState::Accepting => {
                 if endpoint.state == EndpointState::Accepting {
@@ -79,7 +81,7 @@ impl Engine {
     /// Says DISCNCT, or will as soon as no client has the peer's memory mapped. From then on we do
     /// not touch that memory; the pages are kept until the peer has said that it does not touch
     /// ours.
-    pub(crate) fn disconnect(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+    pub(crate) fn disconnect(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -91,11 +93,10 @@ impl Engine {
         connection.phase = Phase::Closing;
         let (peer, node) = (connection.remote, connection.peer.node());
         // A node without bypass clients has nothing to wait for.
-        if !self.understands(node, Extensions::ARMED) {
+        if !self.nodes.understands(&self.cx, node, Extensions::ARMED) {
             self.expect_final_ack(id);
         }
         self.post_peer(
-            mem,
             id,
             NodeMessage::Disconnect {
                 closer: id.number(),
@@ -127,32 +128,32 @@ impl Engine {
                 self.cancel_windows(mem, id);
                 self.publish_state(id);
                 if let Some(endpoint) = endpoint {
-                    self.announce(endpoint);
+                    self.cx.events.changed(endpoint);
                 }
                 self.free_if_done(mem, id);
             }
             // A connector that closes what it has not acknowledged: as if it had withdrawn.
             Phase::Granted => {
-                self.stats.unexpected_messages += 1;
+                self.cx.stats.unexpected_messages += 1;
                 self.fail_grant(id, Error::WouldBlock);
                 self.free_connection(mem, id);
             }
             // Both sides closed at once: our own DISCNCT will be acknowledged too.
             Phase::Closing => {}
-            _ => self.stats.unexpected_messages += 1,
+            _ => self.cx.stats.unexpected_messages += 1,
         }
         if !is_mapped {
-            self.acknowledge(mem, ends, remote, id);
+            self.acknowledge(ends, remote, id);
         }
     }
 
     /// Says DISCNT_ACK for connection `id` of ours, which may be gone.
-    fn acknowledge(&mut self, mem: &mut dyn Memory, ends: Ends, closer: u64, id: ConnectionId) {
+    fn acknowledge(&mut self, ends: Ends, closer: u64, id: ConnectionId) {
         let body = NodeMessage::DisconnectAck {
             closer,
             peer: id.number(),
         };
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
     }
 
     /// No client has the peer's memory mapped any more: says what had to wait for that.
@@ -163,11 +164,11 @@ impl Engine {
         let (ends, remote) = (connection.ends(), connection.remote);
         let owes_ack = core::mem::take(&mut connection.owes_ack);
         if connection.phase == Phase::Draining {
-            self.disconnect(mem, id);
+            self.disconnect(id);
         }
         self.free_if_done(mem, id);
         if owes_ack {
-            self.acknowledge(mem, ends, remote, id);
+            self.acknowledge(ends, remote, id);
         }
     }
 
@@ -190,7 +191,7 @@ impl Engine {
 
     /// The peer's driver can give its last word on a connection at once, and is to.
     pub(crate) fn expect_final_ack(&mut self, id: ConnectionId) {
-        let due = self.now.saturating_add(ANSWER_TIMEOUT_NS);
+        let due = self.cx.after(ANSWER_TIMEOUT_NS);
         self.set_deadline(id, Some(due));
     }
 
@@ -207,14 +208,14 @@ impl Engine {
         // Perhaps it is we who have not looked.
         self.drain(mem, node);
         if asked(self) == before {
-            self.stats.missing_answers += 1;
+            self.cx.stats.missing_answers += 1;
             log::warn!("node {node}: no last word on a connection for too long");
-            self.fail_link(node, DownReason::NoResponse);
+            self.nodes.fail(node, DownReason::NoResponse);
         }
     }
 
     /// A phase took too long.
-    pub(crate) fn on_deadline(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+    pub(crate) fn on_handshake_timeout(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else {
             return;
         };
@@ -222,22 +223,22 @@ impl Engine {
         let ends = connection.ends();
         match connection.phase {
             Phase::Requested => {
-                self.trace_ends(What::TimedOut, ends, 0);
-                self.withdraw(mem, id);
+                self.cx.trace_ends(What::TimedOut, ends, 0);
+                self.withdraw(id);
                 let Some(endpoint) = endpoint else { return };
                 if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
                     endpoint.finish_attempt(Err(Error::NoDevice));
                 }
-                self.announce(endpoint);
+                self.cx.events.changed(endpoint);
             }
             // A late acknowledgement finds no endpoint and is answered by DISCNCT.
             Phase::Granted if endpoint.is_some() => {
-                self.trace_ends(What::TimedOut, ends, 0);
+                self.cx.trace_ends(What::TimedOut, ends, 0);
                 self.fail_grant(id, Error::NoDevice);
                 self.expect_final_ack(id);
             }
             Phase::Granted | Phase::Withdrawn | Phase::Closing => {
-                self.trace_ends(What::TimedOut, ends, 0);
+                self.cx.trace_ends(What::TimedOut, ends, 0);
                 self.on_final_ack_timeout(mem, id);
             }
             _ => {}

@@ -8,14 +8,15 @@ use scif_abi::qp::{ARMED_QP_BYTES, QP_BYTES};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, Port, PortId};
 
+use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, EndpointId};
-use crate::base::memory::Memory;
+use crate::base::memory::{Locality, Memory};
 use crate::base::quota::Resource;
 use crate::base::table::Key;
-use crate::connection::{Ends, Phase};
+use crate::connection::Phase;
 use crate::endpoint::{Attempt, EndpointState};
 use crate::engine::Engine;
-use crate::queue_pair::block::{Locality, RemoteQueuePair};
+use crate::queue_pair::block::RemoteQueuePair;
 use crate::queue_pair::rings::Rings;
 
 /// How a connect behaves towards later calls on the same endpoint.
@@ -64,7 +65,7 @@ impl Engine {
             }) => Some(result),
             _ => None,
         };
-        if collectable.is_none() && !self.is_online(to.node()) {
+        if collectable.is_none() && !self.nodes.is_online(&self.cx, to.node()) {
             return Err(Error::NoDevice);
         }
         if to.port() == 0 {
@@ -109,17 +110,14 @@ impl Engine {
         let endpoint = self.endpoint(id)?;
         let (owner, local) = (endpoint.owner, endpoint.port);
         let ends = Ends { local, peer: to };
-        self.quotas.charge(owner, Resource::Connects, 1)?;
+        self.cx.quotas.charge(owner, Resource::Connects, 1)?;
         let added = self.add_connection(mem, Phase::Requested, id, ends);
         let connection =
-            added.inspect_err(|_| self.quotas.discharge(owner, Resource::Connects, 1))?;
+            added.inspect_err(|_| self.cx.quotas.discharge(owner, Resource::Connects, 1))?;
         if let Some(connection) = self.connections.get_mut(connection) {
             connection.requested_by = Some(owner);
         }
-        self.set_deadline(
-            connection,
-            Some(self.now.saturating_add(CONNECT_TIMEOUT_NS)),
-        );
+        self.set_deadline(connection, Some(self.cx.after(CONNECT_TIMEOUT_NS)));
         let endpoint = self.endpoint_mut(id)?;
         endpoint.state = EndpointState::Connecting;
         endpoint.attempt = Some(Attempt { mode, result: None });
@@ -128,12 +126,12 @@ impl Engine {
         let queue_pair = self
             .connections
             .get(connection)
-            .map_or(0, |c| c.block.exported);
+            .map_or(0, |c| c.block.exported());
         let body = NodeMessage::ConnectRequest {
             connector: connection.number(),
             queue_pair,
         };
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
         Ok(())
     }
 
@@ -161,7 +159,7 @@ impl Engine {
 
     /// Gives up a connect that is under way (the waiting caller was interrupted): the endpoint is
     /// bound again, and may connect again at once. Does nothing when none is under way.
-    pub fn connect_cancel(&mut self, mem: &mut dyn Memory, id: EndpointId) {
+    pub fn connect_cancel(&mut self, _mem: &mut dyn Memory, id: EndpointId) {
         let Ok(endpoint) = self.endpoint(id) else {
             return;
         };
@@ -169,7 +167,7 @@ impl Engine {
             return;
         }
         if let Some(connection) = endpoint.connection {
-            self.withdraw(mem, connection);
+            self.withdraw(connection);
         }
         if let Ok(endpoint) = self.endpoint_mut(id) {
             endpoint.attempt = None;
@@ -178,7 +176,7 @@ impl Engine {
 
     /// Takes a request back: its endpoint is bound again, and the connection waits for whatever the
     /// peer answers, as the peer may write to its pages until then.
-    pub(crate) fn withdraw(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+    pub(crate) fn withdraw(&mut self, id: ConnectionId) {
         self.set_deadline(id, None);
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -193,25 +191,15 @@ impl Engine {
             endpoint.state = EndpointState::Bound;
             endpoint.connection = None;
         }
-        if self.understands(node, Extensions::WITHDRAW) {
+        if self.nodes.understands(&self.cx, node, Extensions::WITHDRAW) {
             self.expect_final_ack(id);
             self.post_peer(
-                mem,
                 id,
                 NodeMessage::ConnectWithdraw {
                     connector: id.number(),
                 },
             );
         }
-    }
-
-    /// Whether both this node and `node` speak an extension.
-    pub(crate) fn understands(&self, node: NodeId, extension: Extensions) -> bool {
-        node == self.config.node
-            || self
-                .nodes
-                .get(&node)
-                .is_some_and(|n| n.extensions.contains(extension))
     }
 
     /// Ends a request without a connection: refused, withdrawn in time, or timed out.
@@ -224,7 +212,7 @@ impl Engine {
             endpoint.connection = None;
             endpoint.finish_attempt(Err(error));
         }
-        self.announce(endpoint);
+        self.cx.events.changed(endpoint);
     }
 
     /// CNCT_GNT arrived for our request `id`: the acceptor is `acceptor` and its queue pair is at
@@ -239,7 +227,7 @@ impl Engine {
         let Some(node) = self.connections.get(id).map(|c| c.peer.node()) else {
             return;
         };
-        let is_armable = self.understands(node, Extensions::ARMED);
+        let is_armable = self.nodes.understands(&self.cx, node, Extensions::ARMED);
         let phase = self.connections.get(id).map(|c| c.phase);
         let wanted = phase == Some(Phase::Requested);
         let remote = match wanted {
@@ -251,11 +239,11 @@ impl Engine {
         };
         let (Some(remote), Some(endpoint)) = (remote, connection.endpoint) else {
             if wanted {
-                self.stats.bad_queue_pairs += 1;
-                self.trace(What::BadQueuePair, node, queue_pair);
+                self.cx.stats.bad_queue_pairs += 1;
+                self.cx.trace(What::BadQueuePair, node, queue_pair);
                 self.fail_request(id, Error::NoDevice);
             }
-            self.post_peer(mem, id, NodeMessage::ConnectGrantNack { acceptor });
+            self.post_peer(id, NodeMessage::ConnectGrantNack { acceptor });
             // The acceptor has written its two zeros and hears that it shall not go on.
             self.free_connection(mem, id);
             return;
@@ -263,19 +251,19 @@ impl Engine {
         connection.remote = acceptor;
         connection.phase = Phase::Connected;
         if let Some(owner) = connection.requested_by.take() {
-            self.quotas.discharge(owner, Resource::Connects, 1);
+            self.cx.quotas.discharge(owner, Resource::Connects, 1);
         }
         connection.rings = Some(Rings::new(&connection.block, &remote, is_armable));
         self.set_deadline(id, None);
-        self.stats.connected += 1;
+        self.cx.stats.connected += 1;
         if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
             endpoint.state = EndpointState::Connected;
             endpoint.finish_attempt(Ok(()));
         }
         // Only now that we count as connected: a peer that closes as soon as it has the
         // acknowledgement must find us.
-        self.post_peer(mem, id, NodeMessage::ConnectGrantAck { acceptor });
-        self.announce(endpoint);
+        self.post_peer(id, NodeMessage::ConnectGrantAck { acceptor });
+        self.cx.events.changed(endpoint);
     }
 }
 
@@ -289,11 +277,11 @@ impl Engine {
         id: u64,
         address: u64,
     ) -> Option<RemoteQueuePair> {
-        if node == self.config.node {
+        if node == self.cx.config.node {
             let block = &self.connections.get(ConnectionId::from_number(id))?.block;
-            return (block.exported == address).then(|| RemoteQueuePair::own(block));
+            return (block.exported() == address).then(|| RemoteQueuePair::own(block));
         }
-        let bytes = queue_pair_bytes(self.understands(node, Extensions::ARMED));
+        let bytes = queue_pair_bytes(self.nodes.understands(&self.cx, node, Extensions::ARMED));
         RemoteQueuePair::read(mem, Locality::Peer(node), address, bytes)
     }
 }

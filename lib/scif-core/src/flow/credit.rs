@@ -5,12 +5,12 @@
 //! waits goes on when half of the ring is free, or a millisecond after it told of less: each
 //! message and doorbell to it is to be worth many bytes.
 
-use alloc::vec::Vec;
-
 use crate::base::ids::ConnectionId;
 use crate::base::memory::Memory;
+use crate::base::timers::Timer;
 use crate::connection::Phase;
 use crate::engine::Engine;
+use alloc::vec::Vec;
 
 /// Nanoseconds for which room of less than half a ring is left to grow.
 const CREDIT_GROWTH_NS: u64 = 1_000_000;
@@ -19,8 +19,6 @@ const CREDIT_GROWTH_NS: u64 = 1_000_000;
 #[derive(Default)]
 pub(crate) struct CreditWaiters {
     connections: Vec<ConnectionId>,
-    /// When (ns) those that have any room go on; `None`: nobody has told of any.
-    until: Option<u64>,
 }
 
 impl Engine {
@@ -31,7 +29,7 @@ impl Engine {
             && connection.phase == Phase::Connected
             && !connection.awaits_credit
             && connection.rings.as_ref().is_some_and(|r| !r.is_armable())
-            && connection.peer.node() != self.config.node
+            && connection.peer.node() != self.cx.config.node
         {
             connection.awaits_credit = true;
             self.credit_waiters.connections.push(id);
@@ -44,8 +42,8 @@ impl Engine {
         if !awaits_credit || self.has_credit(mem, id, true) {
             return false;
         }
-        let until = self.now.saturating_add(CREDIT_GROWTH_NS);
-        self.credit_waiters.until.get_or_insert(until);
+        let at = self.cx.after(CREDIT_GROWTH_NS);
+        self.cx.timers.set_earliest(Timer::CreditGrowth, at);
         true
     }
 
@@ -73,37 +71,27 @@ impl Engine {
         false
     }
 
-    /// Goes on with those that have half of a ring, or, when it is time, any room.
-    pub(crate) fn resume_credit_waiters(&mut self, mem: &mut dyn Memory) {
+    /// Goes on with those that have half of a ring, or, when `is_time`, any room.
+    pub(crate) fn resume_credit_waiters(&mut self, mem: &mut dyn Memory, is_time: bool) {
         if self.credit_waiters.connections.is_empty() {
             return;
         }
-        let is_time = self
-            .credit_waiters
-            .until
-            .is_some_and(|until| until <= self.now);
-        if is_time {
-            self.credit_waiters.until = None;
-        }
-        let mut credit_waiters = core::mem::take(&mut self.credit_waiters.connections);
-        credit_waiters.retain(|id| {
+        let mut waiters = core::mem::take(&mut self.credit_waiters.connections);
+        waiters.retain(|id| {
             if !self.has_credit(mem, *id, !is_time) {
                 return true;
             }
             if let Some(connection) = self.connections.get_mut(*id) {
                 connection.awaits_credit = false;
                 if let Some(endpoint) = connection.endpoint {
-                    self.announce(endpoint);
+                    self.cx.events.changed(endpoint);
                 }
             }
             false
         });
-        self.credit_waiters.connections = credit_waiters;
-    }
-
-    /// When [`resume_credit_waiters`](Self::resume_credit_waiters) has to be called.
-    pub(crate) fn next_credit_check(&self) -> Option<u64> {
-        let is_needed = !self.credit_waiters.connections.is_empty();
-        self.credit_waiters.until.filter(|_| is_needed)
+        if waiters.is_empty() {
+            self.cx.timers.clear(Timer::CreditGrowth);
+        }
+        self.credit_waiters.connections = waiters;
     }
 }

@@ -4,25 +4,26 @@
 //! names a connection with that node, in a phase in which the message makes sense; everything else
 //! is counted and ignored.
 
+use crate::base::context::Ends;
+use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
+use crate::base::memory::Memory;
+use crate::base::table::Key;
+use crate::base::timers::Timer;
+use crate::connection::Phase;
+use crate::endpoint::Request;
+use crate::engine::Engine;
+use crate::flow::probe::NOBODY;
 use scif_abi::flags::Readiness;
 use scif_abi::message::{Message, NodeMessage};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
-use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
-use crate::base::memory::Memory;
-use crate::base::table::Key;
-use crate::connection::{Ends, Phase};
-use crate::endpoint::Request;
-use crate::engine::Engine;
-use crate::flow::probe::NOBODY;
-
 impl Engine {
     /// Handles the messages this node sent to itself.
     pub(crate) fn handle_loopback(&mut self, mem: &mut dyn Memory) {
-        while let Some(message) = self.loopback.pop_front() {
-            self.stats.messages_received += 1;
-            self.handle(mem, self.config.node, &message);
+        while let Some(message) = self.cx.loopback.pop_front() {
+            self.cx.stats.messages_received += 1;
+            self.handle(mem, self.cx.config.node, &message);
         }
     }
 
@@ -31,10 +32,11 @@ impl Engine {
         let body = match message.body() {
             Ok(body) => body,
             Err(error) => {
-                self.stats.unknown_messages += 1;
-                self.trace(What::Ignored, from, message.opcode.get().into());
+                self.cx.stats.unknown_messages += 1;
+                self.cx
+                    .trace(What::Ignored, from, message.opcode.get().into());
                 // Ever more rarely: a peer must not be able to flood the log.
-                let count = self.stats.unknown_messages;
+                let count = self.cx.stats.unknown_messages;
                 if count.is_power_of_two() {
                     log::warn!("node {from}: message ignored ({count} so far): {error}");
                 }
@@ -42,13 +44,13 @@ impl Engine {
             }
         };
         let ends = [message.destination, message.source];
-        self.trace_message(What::Received, from, ends, message);
+        self.cx.trace_message(What::Received, from, ends, message);
         if self.handle_link_message(mem, from, message, body) {
             return;
         }
-        if !self.is_online(from) {
+        if !self.nodes.is_online(&self.cx, from) {
             // Left over from before we left, or a peer that has not introduced itself.
-            self.stats.unexpected_messages += 1;
+            self.cx.stats.unexpected_messages += 1;
             return;
         }
         let source = PortId::new(from, message.source.port());
@@ -68,10 +70,10 @@ impl Engine {
                     queue_pair,
                     void_at,
                 };
-                self.on_request(mem, ends, request);
+                self.on_request(ends, request);
             }
             NodeMessage::ConnectWithdraw { connector } => {
-                self.on_withdraw(mem, ends, connector);
+                self.on_withdraw(ends, connector);
             }
             NodeMessage::ConnectGrant {
                 connector,
@@ -81,7 +83,9 @@ impl Engine {
                 match self.expect(from, connector, &[Phase::Requested, Phase::Withdrawn]) {
                     Some(id) => self.on_grant(mem, id, queue_pair, acceptor),
                     // The acceptor must not wait for one who has gone.
-                    None => self.post(mem, ends, NodeMessage::ConnectGrantNack { acceptor }),
+                    None => self
+                        .cx
+                        .post(ends, NodeMessage::ConnectGrantNack { acceptor }),
                 }
             }
             NodeMessage::ConnectReject { connector } => {
@@ -102,7 +106,7 @@ impl Engine {
         match body {
             NodeMessage::ConnectGrantAck { acceptor } => {
                 if let Some(id) = self.expect(from, acceptor, &[Phase::Granted]) {
-                    self.on_grant_ack(mem, id);
+                    self.on_grant_ack(id);
                 }
             }
             NodeMessage::ConnectGrantNack { acceptor } => {
@@ -120,7 +124,9 @@ impl Engine {
                 match id.filter(|_| connection.is_some_and(|c| c.remote == closer)) {
                     Some(id) => self.on_disconnect(mem, id),
                     // Answered in any case: the closer waits for it.
-                    None => self.post(mem, ends, NodeMessage::DisconnectAck { closer, peer }),
+                    None => self
+                        .cx
+                        .post(ends, NodeMessage::DisconnectAck { closer, peer }),
                 }
             }
             // It lives, which the number of its messages tells.
@@ -190,8 +196,8 @@ impl Engine {
                 self.on_window_used(from, id, is_offset_free == 1);
             }
             _ => {
-                if !self.handle_fence_message(mem, ends, body) {
-                    self.stats.unexpected_messages += 1;
+                if !self.handle_fence_message(ends, body) {
+                    self.cx.stats.unexpected_messages += 1;
                 }
             }
         }
@@ -203,7 +209,7 @@ impl Engine {
         match self.connections.get(id) {
             Some(connection) if connection.peer.node() == from => Some(id),
             _ => {
-                self.stats.stale_ids += 1;
+                self.cx.stats.stale_ids += 1;
                 None
             }
         }
@@ -222,14 +228,14 @@ impl Engine {
             return Some(id);
         }
         // Notifications and answers may cross a close; they are late, not wrong.
-        self.stats.stale_ids += 1;
+        self.cx.stats.stale_ids += 1;
         None
     }
 
     /// CNCT_REQ: queued if somebody listens and there is room, else refused at once.
-    fn on_request(&mut self, mem: &mut dyn Memory, ends: Ends, request: Request) {
-        if request.is_void(self.now) {
-            self.stats.void_requests += 1;
+    fn on_request(&mut self, ends: Ends, request: Request) {
+        if request.is_void(self.cx.now) {
+            self.cx.stats.void_requests += 1;
             return;
         }
         let listener = self.ports.listener(ends.local);
@@ -237,16 +243,18 @@ impl Engine {
         match (listener, endpoint) {
             (Some(listener), Some(endpoint)) if endpoint.requests.len() < endpoint.backlog => {
                 endpoint.requests.push_back(request);
-                self.note_void(request.void_at);
-                self.announce(listener);
+                if let Some(at) = request.void_at {
+                    self.cx.timers.set_earliest(Timer::RequestExpiry, at);
+                }
+                self.cx.events.changed(listener);
             }
-            _ => self.refuse(mem, ends.local, &request),
+            _ => self.refuse(ends.local, &request),
         }
     }
 
     /// CNCT_TERM: forgotten if it is still queued. Otherwise a grant or a refusal is on its way,
     /// and that is the answer.
-    fn on_withdraw(&mut self, mem: &mut dyn Memory, ends: Ends, connector: u64) {
+    fn on_withdraw(&mut self, ends: Ends, connector: u64) {
         let listener = self.ports.listener(ends.local);
         let Some(endpoint) = listener.and_then(|id| self.endpoints.get_mut(id)) else {
             return;
@@ -255,7 +263,7 @@ impl Engine {
         let matches = |r: &Request| r.connector == connector && r.source.node() == from;
         if let Some(position) = endpoint.requests.iter().position(matches) {
             endpoint.requests.remove(position);
-            self.post(mem, ends, NodeMessage::WithdrawAck { connector });
+            self.cx.post(ends, NodeMessage::WithdrawAck { connector });
         }
     }
 

@@ -10,12 +10,12 @@ use scif_abi::flags::{FenceFlags, Protection};
 use scif_abi::limits::MAX_PEER_FENCES;
 use scif_abi::message::NodeMessage;
 
+use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, EndpointId, Ticket};
 use crate::base::memory::Memory;
 use crate::base::table::Key;
 use crate::call::PendingOn;
-use crate::connection::{Ends, Phase};
-
+use crate::connection::Phase;
 use crate::engine::Engine;
 use crate::rma::channel::Waiter;
 use crate::rma::job::{Job, Work};
@@ -129,7 +129,7 @@ impl Engine {
     /// `ENOMEM`. By the ticket: `ENOMEM`, `ECONNRESET`.
     pub fn fence_mark(
         &mut self,
-        mem: &mut dyn Memory,
+        _mem: &mut dyn Memory,
         id: EndpointId,
         flags: u32,
     ) -> Result<Ticket, Error> {
@@ -146,7 +146,7 @@ impl Engine {
                     peer,
                     waiter: waiter.number(),
                 };
-                self.post_to_peer(mem, Some(connection), body);
+                self.post_to_peer(Some(connection), body);
                 Ok(waiter)
             }
             _ => Err(Error::InvalidArgument),
@@ -169,7 +169,7 @@ impl Engine {
     /// the ticket: `ENOMEM`, `ECONNRESET`.
     pub fn fence_wait(
         &mut self,
-        mem: &mut dyn Memory,
+        _mem: &mut dyn Memory,
         id: EndpointId,
         mark: i32,
     ) -> Result<Ticket, Error> {
@@ -190,7 +190,7 @@ impl Engine {
                 waiter: waiter.number(),
                 mark: u64::from(mark),
             };
-            self.post_to_peer(mem, Some(connection), body);
+            self.post_to_peer(Some(connection), body);
             return Ok(waiter);
         }
         let jobs = channel.marks.jobs(mark).ok_or(Error::InvalidArgument)?;
@@ -212,7 +212,7 @@ impl Engine {
     /// `ECONNRESET`.
     pub fn fence_signal(
         &mut self,
-        mem: &mut dyn Memory,
+        _mem: &mut dyn Memory,
         id: EndpointId,
         signal: Signal,
     ) -> Result<Ticket, Error> {
@@ -245,7 +245,7 @@ impl Engine {
         if by_self {
             self.queue_signals(id, connection, spans)
         } else {
-            self.ask_for_signals(mem, id, connection, stores)
+            self.ask_for_signals(id, connection, stores)
         }
     }
 
@@ -291,7 +291,6 @@ impl Engine {
     /// Has the peer store after its transfers. The messages name sides as the peer sees them.
     fn ask_for_signals(
         &mut self,
-        mem: &mut dyn Memory,
         id: EndpointId,
         connection: ConnectionId,
         stores: [Option<(StoreSide, i64, u64)>; 2],
@@ -300,7 +299,7 @@ impl Engine {
         let waiter = self.add_call(id, connection, PendingOn::Responses(count))?;
         for (side, offset, value) in stores.into_iter().flatten() {
             let offset = offset.cast_unsigned();
-            self.post_to_peer(mem, Some(connection), |peer| match side {
+            self.post_to_peer(Some(connection), |peer| match side {
                 StoreSide::Own => NodeMessage::SignalRemote {
                     peer,
                     offset,
@@ -319,28 +318,23 @@ impl Engine {
     }
 
     /// Messages about fences; false when `body` is none of them.
-    pub(crate) fn handle_fence_message(
-        &mut self,
-        mem: &mut dyn Memory,
-        ends: Ends,
-        body: NodeMessage,
-    ) -> bool {
+    pub(crate) fn handle_fence_message(&mut self, ends: Ends, body: NodeMessage) -> bool {
         let from = ends.peer.node();
         match body {
-            NodeMessage::Mark { peer, waiter } => self.on_mark(mem, ends, peer, waiter),
-            NodeMessage::Wait { peer, waiter, mark } => self.on_wait(mem, ends, peer, waiter, mark),
+            NodeMessage::Mark { peer, waiter } => self.on_mark(ends, peer, waiter),
+            NodeMessage::Wait { peer, waiter, mark } => self.on_wait(ends, peer, waiter, mark),
             NodeMessage::SignalLocal {
                 peer,
                 offset,
                 value,
                 waiter,
-            } => self.on_signal(mem, ends, peer, (StoreSide::Own, offset, value), waiter),
+            } => self.on_signal(ends, peer, (StoreSide::Own, offset, value), waiter),
             NodeMessage::SignalRemote {
                 peer,
                 offset,
                 value,
                 waiter,
-            } => self.on_signal(mem, ends, peer, (StoreSide::Peer, offset, value), waiter),
+            } => self.on_signal(ends, peer, (StoreSide::Peer, offset, value), waiter),
             NodeMessage::MarkAck {
                 requester,
                 waiter,
@@ -367,7 +361,7 @@ impl Engine {
     }
 
     /// MARK: the peer wants a mark of our channel.
-    fn on_mark(&mut self, mem: &mut dyn Memory, ends: Ends, peer: u64, waiter: u64) {
+    fn on_mark(&mut self, ends: Ends, peer: u64, waiter: u64) {
         let id = self.expect(ends.peer.node(), peer, &[Phase::Connected]);
         let mark = id.and_then(|id| self.take_mark(id).ok());
         let requester = self.requester(id);
@@ -379,7 +373,7 @@ impl Engine {
             },
             None => NodeMessage::MarkNack { requester, waiter },
         };
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
     }
 
     /// The id by which the peer knows its end; 0 when the connection is not known.
@@ -389,7 +383,7 @@ impl Engine {
     }
 
     /// WAIT: the peer waits for jobs of ours.
-    fn on_wait(&mut self, mem: &mut dyn Memory, ends: Ends, peer: u64, waiter: u64, mark: u64) {
+    fn on_wait(&mut self, ends: Ends, peer: u64, waiter: u64, mark: u64) {
         let node = ends.peer.node();
         let id = self.expect(node, peer, &[Phase::Connected]);
         let requester = self.requester(id);
@@ -410,13 +404,12 @@ impl Engine {
             }
             _ => NodeMessage::WaitNack { requester, waiter },
         };
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
     }
 
     /// SIG_LOCAL and SIG_REMOTE: the peer wants a store after our jobs.
     fn on_signal(
         &mut self,
-        mem: &mut dyn Memory,
         ends: Ends,
         peer: u64,
         (side, offset, value): (StoreSide, u64, u64),
@@ -437,7 +430,7 @@ impl Engine {
             Some(_) => NodeMessage::SignalAck { requester, waiter },
             None => NodeMessage::SignalNack { requester, waiter },
         };
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
     }
 
     /// MARK_ACK.
@@ -485,7 +478,7 @@ impl Engine {
             .waiting_call(waiter)
             .is_some_and(|call| call.connection == id && call.pending_on.is_for_response());
         if !is_awaited {
-            self.stats.stale_ids += 1;
+            self.cx.stats.stale_ids += 1;
         }
         is_awaited
     }

@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use crate::base::event::Event;
 use crate::base::ids::{ConnectionId, EndpointId, WindowId};
 use crate::base::memory::Memory;
-
 use crate::engine::Engine;
 use crate::window::{Window, WindowState};
 
@@ -38,7 +37,7 @@ impl Engine {
         *left -= 1;
         if *left == 0 {
             self.departures.remove(&id);
-            self.events.push_back(Event::Departed(id));
+            self.cx.events.push(Event::Departed(id));
         }
     }
 

@@ -78,7 +78,8 @@ impl Engine {
             _ => return Err(Error::IsConnected),
         }
         let owner = endpoint.owner;
-        self.quotas
+        self.cx
+            .quotas
             .charge(owner, Resource::Backlog, backlog.into())?;
         let endpoint = self.endpoint_mut(id)?;
         endpoint.state = EndpointState::Listening;

@@ -11,11 +11,10 @@ use scif_abi::flags::Protection;
 
 use crate::base::ids::EndpointId;
 use crate::base::memory::Place;
-
+use crate::base::pages::PinId;
 use crate::engine::Engine;
 use crate::flow::register::check_range;
 use crate::window::WindowState;
-use crate::window::pages::PinId;
 
 /// A part of an own window.
 #[derive(Clone, Debug, PartialEq, Eq)]

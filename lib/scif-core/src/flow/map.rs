@@ -8,12 +8,11 @@ use scif_abi::{Error, NodeId};
 
 use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId};
 use crate::base::memory::{Memory, Place};
-
+use crate::base::pages::PAGE;
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::flow::register::check_range;
 use crate::window::Remote;
-use crate::window::pages::PAGE;
 
 /// What [`Engine::map`] gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

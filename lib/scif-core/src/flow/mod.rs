@@ -13,6 +13,7 @@ pub(crate) mod link;
 pub(crate) mod listen;
 pub(crate) mod local_part;
 pub(crate) mod map;
+pub(crate) mod node_loss;
 pub(crate) mod polling;
 pub(crate) mod probe;
 pub(crate) mod quiesce;

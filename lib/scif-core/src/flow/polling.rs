@@ -7,62 +7,36 @@
 
 use crate::base::memory::Memory;
 use crate::engine::Engine;
-use crate::node::link::Node;
-
-impl Node {
-    /// Whether messages may be there that no doorbell tells of.
-    fn has_unpolled_messages(&mut self, mem: &mut dyn Memory) -> bool {
-        // What is left of those seen already is for the next turn, not for this look.
-        let looks = self.is_doorbell_suppressed && !self.has_unread && !self.is_dismissed;
-        looks && self.has_messages(mem)
-    }
-}
 
 impl Engine {
     /// From now on the caller polls the rings itself ([`poll_rings`](Self::poll_rings)), in every
     /// iteration, until it calls [`stop_polling`](Self::stop_polling).
     pub fn start_polling(&mut self) {
-        self.is_polling = true;
+        self.nodes.start_polling();
     }
 
     /// Whether a node that was not asked to ring has put messages, or one that tells of everything
     /// has made room without having told: [`poll_rings`](Self::poll_rings) takes them.
     pub fn has_unpolled_messages(&mut self, mem: &mut dyn Memory) -> bool {
-        self.nodes
-            .values_mut()
-            .any(|node| node.has_unpolled_messages(mem))
-            || self.any_credit(mem)
+        self.nodes.find_unpolled(mem, 0).is_some() || self.any_credit(mem)
     }
 
     /// Takes and handles the messages that no doorbell tells of, and goes on where there is room.
     pub fn poll_rings(&mut self, mem: &mut dyn Memory) {
-        self.resume_credit_waiters(mem);
+        self.resume_credit_waiters(mem, false);
         let mut next = 0;
-        loop {
-            let mut nodes = self.nodes.range_mut(next..);
-            let seen =
-                nodes.find_map(|(number, node)| node.has_unpolled_messages(mem).then_some(*number));
-            let Some(number) = seen else {
-                return;
-            };
-            self.drain(mem, number);
-            next = number.saturating_add(1);
+        while let Some(node) = self.nodes.find_unpolled(mem, next) {
+            self.drain(mem, node);
+            next = node.saturating_add(1);
         }
     }
 
     /// The caller is about to sleep: nodes are asked to ring when they put messages. What one has
-    /// put meanwhile is work for the next turn, which [`next_deadline`](Self::next_deadline) tells.
+    /// put meanwhile is work for the next iteration, which
+    /// [`next_deadline`](Self::next_deadline) tells.
     pub fn stop_polling(&mut self, mem: &mut dyn Memory) {
-        self.is_polling = false;
-        let mut next = 0;
-        loop {
-            let mut nodes = self.nodes.range_mut(next..);
-            let Some((&number, node)) = nodes.find(|(_, node)| node.is_doorbell_suppressed) else {
-                return;
-            };
-            node.is_doorbell_suppressed = false;
-            self.enable_doorbell(mem, number);
-            next = number.saturating_add(1);
-        }
+        self.nodes.stop_polling(mem);
+        self.nodes.set_timers(&mut self.cx);
+        self.lose_failed_nodes();
     }
 }

@@ -10,8 +10,7 @@ use scif_abi::message::NodeMessage;
 
 use crate::base::memory::Memory;
 use crate::engine::Engine;
-use crate::flow::link::node_ends;
-use crate::node::link::LinkState;
+use crate::node::post;
 
 /// An id that no connection has: ours begin with 1, and the mainline driver's are addresses.
 pub(crate) const NOBODY: u64 = 0;
@@ -23,16 +22,15 @@ impl Engine {
     /// link, or one side has left.
     pub fn probe_peer(&mut self, mem: &mut dyn Memory, node: NodeId) -> Option<u64> {
         self.drain(mem, node);
-        let link = self.nodes.get(&node)?;
-        if !matches!(link.state, LinkState::Greeting | LinkState::Online) {
+        if !self.nodes.is_greeted(node) {
             return None;
         }
-        let heard = link.messages_received;
+        let received = self.nodes.messages_received(node);
         let question = NodeMessage::Disconnect {
             closer: NOBODY,
             peer: NOBODY,
         };
-        self.post(mem, node_ends(node), question);
-        Some(heard)
+        post(&mut self.cx, node, question);
+        Some(received)
     }
 }

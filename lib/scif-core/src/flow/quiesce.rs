@@ -1,19 +1,18 @@
 //! What clients that work on their own are told by their control pages, and what has to wait for
 //! them: windows that end while they copy, rings that they hold locked.
 
+use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId, WindowId};
+use crate::base::memory::Memory;
+use crate::base::timers::Timer;
+use crate::connection::{Connection, Phase};
+use crate::engine::Engine;
+use crate::flow::bypass::Bypass;
 use scif_abi::bypass::{
     EPOCH_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
 };
 use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_LOOK_NS, CLIENT_RETRY_DOUBLINGS, CLIENT_RETRY_NS};
 use scif_abi::trace::What;
 use scif_ring::validity::{self, ValidityMemory};
-
-use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId, WindowId};
-use crate::base::memory::Memory;
-use crate::connection::{Connection, Phase};
-
-use crate::engine::Engine;
-use crate::flow::bypass::Bypass;
 
 /// A window that ends, and waits for copies of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,14 +134,15 @@ impl Engine {
         let is_idle = !pending_on && validity::is_idle(&page);
         // A client that sleeps has the window mapped perhaps; it is to let go of it.
         if let Some(endpoint) = endpoint {
-            self.announce(endpoint);
+            self.cx.events.changed(endpoint);
         }
         if is_idle {
             return true;
         }
         if self.quiescing.is_empty() {
-            self.quiesce_check_at = self.now.saturating_add(CLIENT_RETRY_NS);
-            self.quiesce_checked_at = self.now;
+            let at = self.cx.after(CLIENT_RETRY_NS);
+            self.cx.timers.set(Timer::Quiesce, at);
+            self.quiesce_checked_at = self.cx.now;
         }
         self.quiescing.push(Quiescing {
             connection: id,
@@ -160,23 +160,23 @@ impl Engine {
     }
 
     /// Nobody copies to or from this window any more, or has had time enough to end.
-    fn on_quiesced(&mut self, mem: &mut dyn Memory, what: Ending) {
+    fn on_quiesced(&mut self, what: Ending) {
         match what {
-            Ending::Remote(id) => self.answer_unregister(mem, id),
-            Ending::Local(id) => self.send_unregister(mem, id),
+            Ending::Remote(id) => self.answer_unregister(id),
+            Ending::Local(id) => self.send_unregister(id),
             Ending::Endpoint(id) => self.end_departure(id),
         }
     }
 
     /// The last client of a connection is gone.
-    pub(crate) fn end_all_quiescing(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+    pub(crate) fn end_all_quiescing(&mut self, id: ConnectionId) {
         if self.quiescing.is_empty() {
             return;
         }
         let is_its = |quiescing: &mut Quiescing| quiescing.connection == id;
         let ended: alloc::vec::Vec<Quiescing> = self.quiescing.extract_if(.., is_its).collect();
         for quiescing in ended {
-            self.on_quiesced(mem, quiescing.what);
+            self.on_quiesced(quiescing.what);
         }
     }
 
@@ -184,7 +184,7 @@ impl Engine {
     /// ever later while the ring stays locked.
     pub(crate) fn retry_ring(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
-            && !connection.has_ring_retry
+            && self.cx.timers.get(Timer::RingRetry(id)).is_none()
         {
             let doublings = connection.failed_locks.min(CLIENT_RETRY_DOUBLINGS);
             connection.failed_locks = connection.failed_locks.saturating_add(1);
@@ -199,68 +199,53 @@ impl Engine {
     }
 
     fn retry_ring_in(&mut self, id: ConnectionId, wait: u64) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && !connection.has_ring_retry
-        {
-            connection.has_ring_retry = true;
-            self.ring_retries
-                .insert((self.now.saturating_add(wait), id));
+        let timer = Timer::RingRetry(id);
+        if self.cx.timers.get(timer).is_none() {
+            let at = self.cx.after(wait);
+            self.cx.timers.set(timer, at);
         }
     }
 
-    /// When clients are to be looked at again.
-    pub(crate) fn next_client_deadline(&self) -> Option<u64> {
-        let ring_retries = self.ring_retries.first().map(|(until, _)| *until);
-        let quiescing = (!self.quiescing.is_empty()).then_some(self.quiesce_check_at);
-        ring_retries.into_iter().chain(quiescing).min()
+    /// A ring that a client had locked is to be tried again, by whoever waits for it.
+    pub(crate) fn on_ring_retry(&mut self, id: ConnectionId) {
+        let connection = self.connections.get(id);
+        if let Some(endpoint) = connection.and_then(|connection| connection.endpoint) {
+            self.cx.events.changed(endpoint);
+        }
     }
 
-    /// Looks again at what waits for clients.
-    pub(crate) fn tick_clients(&mut self, mem: &mut dyn Memory) {
-        while let Some((until, id)) = self.ring_retries.first().copied() {
-            if until > self.now {
-                break;
-            }
-            self.ring_retries.pop_first();
-            let Some(connection) = self.connections.get_mut(id) else {
-                continue;
+    /// Looks again whether clients still copy to or from windows that end.
+    pub(crate) fn check_quiescing(&mut self, mem: &mut dyn Memory) {
+        let watched = (self.cx.now - self.quiesce_checked_at).min(CLIENT_LOOK_NS);
+        self.quiesce_checked_at = self.cx.now;
+        // One look for all windows of a connection, which mostly come together.
+        let mut looked = None;
+        for mut quiescing in core::mem::take(&mut self.quiescing) {
+            let id = quiescing.connection;
+            let is_idle = match looked {
+                Some((connection, is_idle)) if connection == id => is_idle,
+                _ => self.has_no_copies(mem, id),
             };
-            connection.has_ring_retry = false;
-            if let Some(endpoint) = connection.endpoint {
-                self.announce(endpoint);
-            }
-        }
-        if !self.quiescing.is_empty() && self.quiesce_check_at <= self.now {
-            self.quiesce_check_at = self.now.saturating_add(CLIENT_RETRY_NS);
-            let watched = (self.now - self.quiesce_checked_at).min(CLIENT_LOOK_NS);
-            self.quiesce_checked_at = self.now;
-            // One look for all windows of a connection, which mostly come together.
-            let mut looked = None;
-            for mut quiescing in core::mem::take(&mut self.quiescing) {
-                let id = quiescing.connection;
-                let is_idle = match looked {
-                    Some((connection, is_idle)) if connection == id => is_idle,
-                    _ => self.has_no_copies(mem, id),
-                };
-                looked = Some((id, is_idle));
-                if !is_idle {
-                    quiescing.left = quiescing.left.saturating_sub(watched);
-                    if quiescing.left > 0 {
-                        self.quiescing.push(quiescing);
-                        continue;
-                    }
-                    self.stats.stuck_copies += 1;
-                    let count = self.stats.stuck_copies;
-                    // It may happen as often as somebody likes; ever more rarely is enough.
-                    if count.is_power_of_two() {
-                        log::warn!(
-                            "a client's copy does not end: its window goes ({count} so far)"
-                        );
-                    }
-                    self.trace(What::CopyStuck, self.config.node, 0);
+            looked = Some((id, is_idle));
+            if !is_idle {
+                quiescing.left = quiescing.left.saturating_sub(watched);
+                if quiescing.left > 0 {
+                    self.quiescing.push(quiescing);
+                    continue;
                 }
-                self.on_quiesced(mem, quiescing.what);
+                self.cx.stats.stuck_copies += 1;
+                let count = self.cx.stats.stuck_copies;
+                // It may happen as often as somebody likes; ever more rarely is enough.
+                if count.is_power_of_two() {
+                    log::warn!("a client's copy does not end: its window goes ({count} so far)");
+                }
+                self.cx.trace(What::CopyStuck, self.cx.config.node, 0);
             }
+            self.on_quiesced(quiescing.what);
+        }
+        if !self.quiescing.is_empty() {
+            let at = self.cx.after(CLIENT_RETRY_NS);
+            self.cx.timers.set_earliest(Timer::Quiesce, at);
         }
     }
 }

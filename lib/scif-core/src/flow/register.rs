@@ -8,20 +8,19 @@ use scif_abi::message::NodeMessage;
 use scif_abi::window::WindowFill;
 use scif_abi::{Error, NodeId};
 
+use crate::base::context::Ends;
 use crate::base::event::Event;
 use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId, Ticket, WindowId};
-use crate::base::memory::Memory;
+use crate::base::memory::{Locality, Memory};
+use crate::base::pages::{Chunks, PAGE, Pages};
 use crate::base::quota::Resource;
 use crate::base::table::Key;
 use crate::call::PendingOn;
-use crate::connection::{Ends, Phase};
+use crate::connection::Phase;
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::flow::quiesce::Ending;
-use crate::queue_pair::block::Locality;
-use crate::window::page_list;
-use crate::window::pages::{Chunks, PAGE, Pages};
-use crate::window::{Slot, Window, WindowState, range_end};
+use crate::window::{Slot, Window, WindowState, page_list, range_end};
 
 impl Engine {
     /// `scif_register`: makes a window of `pages` at `offset`, or where there is room when
@@ -67,7 +66,7 @@ impl Engine {
         } else {
             self.choose_offset(connection, chunks.bytes())?
         };
-        self.add_window(mem, id, connection, pages, chunks, offset, protection)
+        self.add_window(id, connection, pages, chunks, offset, protection)
     }
 
     /// The connection of an endpoint, if it is connected to a node that is there.
@@ -77,7 +76,9 @@ impl Engine {
     pub(crate) fn verify(&self, id: EndpointId) -> Result<ConnectionId, Error> {
         let endpoint = self.endpoint(id)?;
         match (endpoint.state, endpoint.connection) {
-            (EndpointState::Connected, Some(_)) if !self.is_online(endpoint.peer.node()) => {
+            (EndpointState::Connected, Some(_))
+                if !self.nodes.is_online(&self.cx, endpoint.peer.node()) =>
+            {
                 Err(Error::NoDevice)
             }
             (EndpointState::Connected, Some(connection)) => Ok(connection),
@@ -123,8 +124,8 @@ impl Engine {
 
     /// Handles what `node` has sent already.
     fn look_for_messages(&mut self, mem: &mut dyn Memory, node: NodeId) {
-        self.send_pending_replies(mem);
-        if node == self.config.node {
+        self.send_pending_replies();
+        if node == self.cx.config.node {
             self.handle_loopback(mem);
         } else {
             self.drain(mem, node);
@@ -157,13 +158,8 @@ impl Engine {
     }
 
     /// Adds the window and asks the peer for a structure to describe it in.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parts of a window, all at hand in one place"
-    )]
     fn add_window(
         &mut self,
-        mem: &mut dyn Memory,
         endpoint: EndpointId,
         id: ConnectionId,
         pages: Pages,
@@ -193,13 +189,13 @@ impl Engine {
             jobs: 0,
             call: None,
             departing: None,
-            asked_at: self.now,
+            asked_at: self.cx.now,
         };
         let (ends, peer) = (window.ends, window.peer);
         let charged_pages = if pages.is_charged { count } else { 0 };
-        self.quotas.charge(owner, Resource::Windows, 1)?;
-        let charged = self.quotas.charge(owner, Resource::Pages, charged_pages);
-        charged.inspect_err(|_| self.quotas.discharge(owner, Resource::Windows, 1))?;
+        self.cx.quotas.charge(owner, Resource::Windows, 1)?;
+        let charged = self.cx.quotas.charge(owner, Resource::Pages, charged_pages);
+        charged.inspect_err(|_| self.cx.quotas.discharge(owner, Resource::Windows, 1))?;
         let added = self.windows.local.insert(window).ok_or(Error::NoMemory);
         let added = added.and_then(|window| {
             let pending_on = PendingOn::Register(window);
@@ -209,8 +205,10 @@ impl Engine {
             })
         });
         let (window, call) = added.inspect_err(|_| {
-            self.quotas.discharge(owner, Resource::Windows, 1);
-            self.quotas.discharge(owner, Resource::Pages, charged_pages);
+            self.cx.quotas.discharge(owner, Resource::Windows, 1);
+            self.cx
+                .quotas
+                .discharge(owner, Resource::Pages, charged_pages);
         })?;
         if let Some(window) = self.windows.local.get_mut(window) {
             window.call = Some(call);
@@ -226,7 +224,7 @@ impl Engine {
             waiter: window.number(),
         };
         self.expect_response();
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
         Ok(call)
     }
 
@@ -292,16 +290,16 @@ impl Engine {
             return;
         };
         window.state = WindowState::Unregistering;
-        window.asked_at = self.now;
+        window.asked_at = self.cx.now;
         let connection = window.connection;
         self.expect_response();
         if self.quiesce(mem, connection, Ending::Local(id)) {
-            self.send_unregister(mem, id);
+            self.send_unregister(id);
         }
     }
 
     /// Tells the peer that a window ends.
-    pub(crate) fn send_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
+    pub(crate) fn send_unregister(&mut self, id: WindowId) {
         let window = self.windows.local.get(id);
         let Some(window) = window.filter(|w| w.state == WindowState::Unregistering) else {
             // Its node was lost meanwhile.
@@ -312,7 +310,7 @@ impl Engine {
             owner_window: id.number(),
         };
         let ends = window.ends;
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
     }
 
     /// A window that nobody wants any more ends as soon as it can.
@@ -340,12 +338,14 @@ impl Engine {
         if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id)) {
             connection.local_space.remove(window.offset);
         }
-        self.quotas.discharge(window.owner, Resource::Windows, 1);
+        self.cx.quotas.discharge(window.owner, Resource::Windows, 1);
         if window.is_charged {
             let pages = window.chunks.pages();
-            self.quotas.discharge(window.owner, Resource::Pages, pages);
+            self.cx
+                .quotas
+                .discharge(window.owner, Resource::Pages, pages);
         }
-        self.events.push_back(Event::Unpin(window.pin));
+        self.cx.events.push(Event::Unpin(window.pin));
         if let Some(call) = window.call {
             self.count_window(call);
         }
@@ -395,7 +395,7 @@ impl Engine {
         let window = self.windows.local.get_mut(id);
         let window = window.filter(|w| w.ends.peer.node() == from && states.contains(&w.state));
         if window.is_none() {
-            self.stats.stale_ids += 1;
+            self.cx.stats.stale_ids += 1;
         }
         window
     }
@@ -410,10 +410,10 @@ impl Engine {
         waiter: u64,
     ) {
         let from = ends.peer.node();
-        let locality = self.locality(from);
+        let locality = self.cx.locality(from);
         let id = WindowId::from_number(waiter);
         let Some(window) = self.expect_window(from, id, &[WindowState::Requested]) else {
-            return self.give_back(mem, ends, 0, user_window, waiter);
+            return self.give_back(ends, 0, user_window, waiter);
         };
         let (ends, peer, connection) = (window.ends, window.peer, window.connection);
         let fill = WindowFill {
@@ -429,7 +429,7 @@ impl Engine {
             .is_some_and(|connection| connection.phase == Phase::Connected);
         let window = self.windows.local.get(id);
         let Some(window) = window.filter(|window| is_connected && !window.is_cancelled) else {
-            self.give_back(mem, ends, peer, user_window, waiter);
+            self.give_back(ends, peer, user_window, waiter);
             return self.fail_window(id, Error::ConnectionReset);
         };
         let lent = self
@@ -437,38 +437,31 @@ impl Engine {
             .page_list(RemoteWindowId::from_number(user_window))
             .filter(|_| locality == Locality::Own);
         if page_list::fill(mem, locality, lent, address, &fill, &window.chunks).is_err() {
-            self.stats.bad_windows += 1;
-            self.give_back(mem, ends, peer, user_window, waiter);
+            self.cx.stats.bad_windows += 1;
+            self.give_back(ends, peer, user_window, waiter);
             return self.fail_window(id, Error::NoMemory);
         }
         if let Some(window) = self.windows.local.get_mut(id) {
             window.state = WindowState::Announced;
-            window.asked_at = self.now;
+            window.asked_at = self.cx.now;
         }
         let body = NodeMessage::Register {
             peer,
             user_window,
             owner_window: waiter,
         };
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
     }
 
     /// FREE_VIRT: gives back a structure that was granted.
-    fn give_back(
-        &mut self,
-        mem: &mut dyn Memory,
-        ends: Ends,
-        peer: u64,
-        user_window: u64,
-        owner_window: u64,
-    ) {
+    fn give_back(&mut self, ends: Ends, peer: u64, user_window: u64, owner_window: u64) {
         let body = NodeMessage::FreeVirtual {
             peer,
             user_window,
             owner_window,
             kind: u64::from(NodeMessage::REGISTER),
         };
-        self.post(mem, ends, body);
+        self.cx.post(ends, body);
     }
 
     /// ALLOC_REJ.

@@ -3,51 +3,50 @@
 //! Windows and calls note when they asked. One look when the first of them may be late serves all:
 //! it ends what is late, and says when to look again.
 
+use crate::base::ids::WindowId;
+use crate::base::memory::Memory;
+use crate::base::timers::Timer;
+use crate::engine::Engine;
+use crate::node::down::DownReason;
+use crate::window::WindowState;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use scif_abi::NodeId;
 use scif_abi::limits::ANSWER_TIMEOUT_NS;
 
-use crate::base::ids::WindowId;
-use crate::base::memory::Memory;
-use crate::engine::Engine;
-use crate::node::down::DownReason;
-use crate::window::WindowState;
-
 impl Engine {
     /// A question is asked now, whose answer is to be here in time.
     pub(crate) fn expect_response(&mut self) {
-        let due = self.now.saturating_add(ANSWER_TIMEOUT_NS);
-        self.responses_due.get_or_insert(due);
+        let due = self.cx.after(ANSWER_TIMEOUT_NS);
+        self.cx.timers.set_earliest(Timer::Response, due);
     }
 
     /// Looks for answers that are late.
-    pub(crate) fn tick_responses(&mut self, mem: &mut dyn Memory) {
-        if self.responses_due.is_none_or(|at| at > self.now) {
-            return;
-        }
+    pub(crate) fn on_response_timeout(&mut self, mem: &mut dyn Memory) {
         for node in self.late_nodes().into_keys() {
             // Perhaps it is we who have not looked.
             self.drain(mem, node);
         }
         for (node, question) in self.late_nodes() {
-            self.stats.missing_answers += 1;
+            self.cx.stats.missing_answers += 1;
             log::warn!("node {node}: no answer to {question} for too long");
-            self.fail_link(node, DownReason::NoResponse);
+            self.nodes.fail(node, DownReason::NoResponse);
         }
         let unregisters = self.unregisters();
         let late = unregisters.filter(|(_, since)| self.is_late(*since));
         for (id, _) in late.collect::<Vec<_>>() {
-            self.stats.missing_answers += 1;
+            self.cx.stats.missing_answers += 1;
             self.count_as_used(id);
         }
-        self.responses_due = self.next_response_timeout();
+        if let Some(at) = self.next_response_timeout() {
+            self.cx.timers.set(Timer::Response, at);
+        }
     }
 
     /// When a question that was asked at `since` counts as not answered.
     fn is_late(&self, since: u64) -> bool {
-        since.saturating_add(ANSWER_TIMEOUT_NS) <= self.now
+        since.saturating_add(ANSWER_TIMEOUT_NS) <= self.cx.now
     }
 
     /// Questions that other nodes, which can still answer, are to answer at once: whom, what, and
@@ -68,7 +67,9 @@ impl Engine {
             Some((node, "MARK or SIG", call.asked_at))
         });
         let all = windows.chain(calls);
-        all.filter(|(node, ..)| *node != self.config.node && self.is_online(*node))
+        all.filter(|(node, ..)| {
+            *node != self.cx.config.node && self.nodes.is_online(&self.cx, *node)
+        })
     }
 
     /// Nodes that owe an answer for too long, and to what.

@@ -5,13 +5,11 @@ use scif_abi::flags::{Protection, RmaFlags};
 
 use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket};
 use crate::base::memory::{BadAddress, Memory, Place};
+use crate::base::pages::{Chunks, Pages};
 use crate::call::PendingOn;
-
 use crate::engine::Engine;
-
 use crate::rma::job::{Copy, Job, Virtual, Work};
 use crate::rma::span::Span;
-use crate::window::pages::{Chunks, Pages};
 
 /// Which way data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,7 +217,7 @@ impl Engine {
         let before = work.done;
         let moved = work.step(&self.windows, mem, data, budget);
         let (bytes, is_over) = (work.done - before, work.done == work.length);
-        self.stats.rma_bytes_cpu += bytes;
+        self.cx.stats.rma_bytes_cpu += bytes;
         match moved {
             Ok(()) if !is_over => return None,
             Ok(()) => job.is_over = true,
@@ -227,7 +225,7 @@ impl Engine {
         }
         // Ends the job, and with it the call.
         channel.submitted += 1;
-        self.retire(mem, id);
+        self.retire(id);
         self.activate(id);
         match self.finish(mem, ticket) {
             Some(result) => Some(result),

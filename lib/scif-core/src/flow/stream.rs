@@ -1,18 +1,18 @@
 //! send, recv and poll: the data path, and the notifications it owes the peer.
 
-use scif_abi::Error;
-use scif_abi::flags::Readiness;
-use scif_abi::message::{Message, NodeMessage};
-use scif_abi::trace::What;
-use scif_abi::{NodeId, PortId};
-
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
+use crate::base::timers::Timer;
 use crate::connection::{Connection, Notify, Phase};
 use crate::endpoint::{Attempt, Endpoint, EndpointState};
 use crate::engine::Engine;
 use crate::flow::connect::ConnectMode;
 use crate::queue_pair::rings::{Moved, RingError};
+use scif_abi::Error;
+use scif_abi::flags::Readiness;
+use scif_abi::message::{Message, NodeMessage};
+use scif_abi::trace::What;
+use scif_abi::{NodeId, PortId};
 
 /// Nanoseconds a peer that waits for room waits at most for more of it.
 const CREDIT_DELAY_NS: u64 = 1_000_000;
@@ -42,7 +42,7 @@ impl Engine {
         match self.put(mem, connection, bytes) {
             Ok(count) => Ok(count),
             Err(_) => {
-                self.reset_connection(mem, connection);
+                self.reset_connection(connection);
                 Err(Error::ConnectionReset)
             }
         }
@@ -68,7 +68,7 @@ impl Engine {
                     return Ok(0);
                 }
                 connection.notify.sent = connection.notify.sent.max(Notify::IfArmed);
-                self.stats.bytes_sent = self.stats.bytes_sent.wrapping_add(count as u64);
+                self.cx.stats.bytes_sent = self.cx.stats.bytes_sent.wrapping_add(count as u64);
                 self.queue_notification(id);
                 Ok(count)
             }
@@ -106,7 +106,7 @@ impl Engine {
             // A client has the ring: what is in it has not been looked at. Who waits is told.
             Ok(Moved::Contended) => Ok(0),
             Err(_) => {
-                self.reset_connection(mem, connection);
+                self.reset_connection(connection);
                 Err(Error::ConnectionReset)
             }
         }
@@ -131,7 +131,8 @@ impl Engine {
             Moved::Bytes(0) => connection.failed_locks = 0,
             Moved::Bytes(count) => {
                 connection.failed_locks = 0;
-                self.stats.bytes_received = self.stats.bytes_received.wrapping_add(count as u64);
+                self.cx.stats.bytes_received =
+                    self.cx.stats.bytes_received.wrapping_add(count as u64);
                 if is_connected {
                     connection.notify.received = connection.notify.received.max(Notify::IfArmed);
                     self.queue_notification(id);
@@ -159,7 +160,7 @@ impl Engine {
             Ok(readiness) if connected => readiness,
             Ok(readiness) => readiness & Readiness::IN | Readiness::HUP,
             Err(_) => {
-                self.reset_connection(mem, connection);
+                self.reset_connection(connection);
                 Readiness::HUP
             }
         }
@@ -215,11 +216,18 @@ impl Engine {
         let endpoint = connection.endpoint;
         let is_spoilt = connection.arm(mem, what).is_err();
         if is_spoilt {
-            self.reset_connection(mem, id);
+            self.reset_connection(id);
         }
         if let Some(endpoint) = endpoint {
-            self.announce(endpoint);
+            self.cx.events.changed(endpoint);
         }
+    }
+
+    /// Whether a notification for `number` waits for room.
+    pub(crate) fn has_notifications_for(&self, number: NodeId) -> bool {
+        let connections = self.notifications.iter();
+        let mut connections = connections.filter_map(|id| self.connections.get(*id));
+        connections.any(|c| c.phase == Phase::Connected && c.peer.node() == number)
     }
 
     /// Remembers that a connection owes its peer a notification. One that owes both, or the same
@@ -248,7 +256,7 @@ impl Engine {
 
     /// Sends what one connection owes; false when there was no room for all of it.
     fn send_notifications_of(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
-        let own = self.config.node;
+        let own = self.cx.config.node;
         let Some(connection) = self.connections.get_mut(id) else {
             return true;
         };
@@ -256,19 +264,9 @@ impl Engine {
         for message in notification_messages(connection, own).into_iter().flatten() {
             let number = connection.peer.node();
             if number == own {
-                self.loopback.push_back(message);
-            } else if let Some(node) = self.nodes.get_mut(&number) {
-                match node.send_now(mem, &message) {
-                    Ok(true) => node.stuck_since = None,
-                    Ok(false) => {
-                        node.stuck_since.get_or_insert(self.now);
-                        return false;
-                    }
-                    Err(error) => {
-                        self.fail_ring(mem, number, error);
-                        return true;
-                    }
-                }
+                self.cx.loopback.push_back(message);
+            } else if !(self.nodes).send_notification(mem, &mut self.cx, number, &message) {
+                return false;
             }
             match message.opcode.get() {
                 NodeMessage::CLIENT_SENT => connection.notify.sent = Notify::No,
@@ -284,9 +282,8 @@ impl Engine {
             // The peer waits for room, and is told when half of the ring is free, or soon: whoever
             // takes from the ring may stop in the middle.
             connection.is_credit_update_due = true;
-            if self.credit_updates.is_empty() {
-                self.credit_updates_at = self.now.saturating_add(CREDIT_DELAY_NS);
-            }
+            let at = self.cx.after(CREDIT_DELAY_NS);
+            self.cx.timers.set_earliest(Timer::CreditUpdate, at);
             self.credit_updates.push(id);
         }
         true
@@ -294,9 +291,6 @@ impl Engine {
 
     /// Tells peers that wait of the room there is, however little.
     pub(crate) fn send_credit_updates(&mut self, mem: &mut dyn Memory) {
-        if self.credit_updates.is_empty() || self.credit_updates_at > self.now {
-            return;
-        }
         let mut credit_updates = core::mem::take(&mut self.credit_updates);
         for id in credit_updates.drain(..) {
             let Some(connection) = self.connections.get_mut(id) else {
@@ -317,12 +311,12 @@ impl Engine {
 
     /// Ends a connection whose ring the peer has spoilt: the peer hears that we closed, the
     /// endpoint that the peer has gone. Nothing is read from the ring any more.
-    pub(crate) fn reset_connection(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        self.stats.rings_reset += 1;
+    pub(crate) fn reset_connection(&mut self, id: ConnectionId) {
+        self.cx.stats.rings_reset += 1;
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        let (count, local, peer) = (self.stats.rings_reset, connection.local, connection.peer);
+        let (count, local, peer) = (self.cx.stats.rings_reset, connection.local, connection.peer);
         let ends = connection.ends();
         // Ever more rarely: a peer must not be able to flood the log.
         if count.is_power_of_two() {
@@ -332,17 +326,17 @@ impl Engine {
         connection.rings = None;
         let connected = connection.phase == Phase::Connected;
         let endpoint = connection.endpoint;
-        self.trace_ends(What::RingReset, ends, 0);
+        self.cx.trace_ends(What::RingReset, ends, 0);
         self.publish_state(id);
         if connected {
-            self.disconnect(mem, id);
+            self.disconnect(id);
         }
         if let Some(endpoint) = endpoint {
             if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
                 endpoint.state = EndpointState::Disconnected;
             }
             self.end_responses(id);
-            self.announce(endpoint);
+            self.cx.events.changed(endpoint);
         }
     }
 }
@@ -378,7 +372,7 @@ impl Connection {
             self.notify.sent = decide(!is_armable || rings.wants_bytes(mem));
         }
         if self.notify.received == Notify::IfArmed
-            && !rings.is_credit_small(mem, self.block.ring_bytes / 2)
+            && !rings.is_credit_small(mem, self.block.ring_bytes() / 2)
         {
             self.notify.received = decide(!is_armable || rings.wants_room(mem));
         }

@@ -3,11 +3,6 @@
 use core::fmt::{Display, Formatter};
 
 use scif_abi::NodeId;
-use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
-
-use crate::base::memory::Memory;
-use crate::engine::Engine;
-use crate::queue_pair::rings::RingError;
 
 /// Why a link ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,46 +83,4 @@ pub struct LostNode {
     pub reason: DownReason,
     /// When, in nanoseconds of the engine's clock.
     pub since: u64,
-}
-
-impl Engine {
-    /// The time as the engine was told it last.
-    pub fn now(&self) -> u64 {
-        self.now
-    }
-
-    /// Nodes that were lost and have not come back, ascending.
-    pub fn lost_nodes(&self) -> impl Iterator<Item = LostNode> {
-        self.lost.values().copied()
-    }
-
-    /// Notes why a node is lost, until it is online again.
-    pub(crate) fn note_down(&mut self, node: NodeId, reason: DownReason) {
-        let since = self.now;
-        self.lost.insert(
-            node,
-            LostNode {
-                node,
-                reason,
-                since,
-            },
-        );
-    }
-
-    /// Gives a link up because of what is wrong with its rings.
-    pub(crate) fn fail_ring(&mut self, mem: &dyn Memory, number: NodeId, error: RingError) {
-        let Some(node) = self.nodes.get(&number) else {
-            return;
-        };
-        let own = node.block.address;
-        let reason = match error {
-            RingError::BadIndex => DownReason::BadIndex {
-                write: mem.load_index(own + LOCAL_WRITE_OFFSET),
-                read: mem.load_index(own + LOCAL_READ_OFFSET),
-            },
-            RingError::BadAddress => DownReason::BadAddress(node.peer_queue_pair()),
-            RingError::Flooded => DownReason::Stuck(node.waiting_len()),
-        };
-        self.fail_link(number, reason);
-    }
 }

@@ -3,11 +3,12 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use scif_abi::NodeId;
-use scif_abi::limits::MAX_QUEUED_MESSAGES;
+use scif_abi::limits::{CLIENT_RETRY_NS, MAX_QUEUED_MESSAGES, NODE_RING_RETRY_NS};
 use scif_abi::message::{Extensions, MESSAGE_BYTES, Message, NodeMessage};
+use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::down::DownReason;
 use crate::base::memory::{Memory, Place};
 use crate::queue_pair::block::{Block, RemoteQueuePair};
 use crate::queue_pair::rings::{RingError, Rings};
@@ -55,47 +56,47 @@ struct Waiting {
 }
 
 /// One link.
-pub(crate) struct Node {
-    pub(crate) state: LinkState,
-    pub(crate) block: Block,
+pub(crate) struct Link {
+    pub(super) state: LinkState,
+    pub(super) block: Block,
     rings: Option<Rings>,
     /// Extensions both sides offer.
-    pub(crate) extensions: Extensions,
+    pub(super) extensions: Extensions,
     /// Messages that found no room in the ring.
     waiting: VecDeque<Waiting>,
     /// When (ns) the first of them is void.
     void_at: Option<u64>,
     /// Since when (ns) something waits for room and none has come; `None`: nothing waits.
-    pub(crate) stuck_since: Option<u64>,
+    pub(super) stuck_since: Option<u64>,
     /// When (ns) an EXIT that is not answered is taken as answered.
-    pub(crate) exit_deadline: Option<u64>,
+    pub(super) exit_deadline: Option<u64>,
     /// `NodeUp` was reported and `NodeDown` was not.
-    pub(crate) is_reported: bool,
+    pub(super) is_reported: bool,
     /// EXIT or EXIT_ACK, which has to wait until the copy engine is done with the peer's memory.
-    pub(crate) exit_message: Option<NodeMessage>,
+    pub(super) exit_message: Option<NodeMessage>,
     /// The peer has said EXIT; all that is left to do is to send it the answer.
-    pub(crate) is_dismissed: bool,
+    pub(super) is_dismissed: bool,
     /// Messages were put and the doorbell has not been rung for them.
-    pub(crate) owes_doorbell: bool,
+    pub(super) owes_doorbell: bool,
     /// When (ns) the doorbell was last rung.
     rung_at: u64,
     /// When (ns) we last looked how far the peer has written the inbound ring.
     looked_at: u64,
     /// When (ns) we had looked before that: the messages that are taken now came later.
-    pub(crate) came_after: u64,
+    pub(super) came_after: u64,
     /// The inbound ring was left before it was empty.
-    pub(crate) has_unread: bool,
+    pub(super) has_unread: bool,
     /// The inbound ring was found empty and the peer was not asked to ring, as we look ourselves.
-    pub(crate) is_doorbell_suppressed: bool,
+    pub(super) is_doorbell_suppressed: bool,
     /// Bytes of whole messages in the inbound ring, as far as we have looked.
     unread: usize,
-    pub(crate) messages_sent: u64,
-    pub(crate) messages_received: u64,
+    pub(super) messages_sent: u64,
+    pub(super) messages_received: u64,
 }
 
-impl Node {
-    pub(crate) fn new(block: Block) -> Node {
-        Node {
+impl Link {
+    pub(super) fn new(block: Block) -> Link {
+        Link {
             state: LinkState::Attached,
             block,
             rings: None,
@@ -120,13 +121,13 @@ impl Node {
     }
 
     /// The peer's queue pair is known: both directions can be used, from `now` (ns) on.
-    pub(crate) fn connect(
+    pub(super) fn connect(
         &mut self,
         remote: &RemoteQueuePair,
         own_extensions: Extensions,
         now: u64,
     ) {
-        let offered = Extensions::from_word(remote.extensions);
+        let offered = Extensions::from_word(remote.extensions());
         self.extensions = offered & own_extensions;
         let is_armable = self.extensions.contains(Extensions::ARMED);
         self.rings = Some(Rings::new(&self.block, remote, is_armable));
@@ -135,7 +136,7 @@ impl Node {
     }
 
     /// Bus address of the peer's queue pair; 0 when it is not known, or not any more.
-    pub(crate) fn peer_queue_pair(&self) -> u64 {
+    pub(super) fn peer_queue_pair(&self) -> u64 {
         match self.rings.as_ref().map(Rings::peer_place) {
             Some(Place::Own(address) | Place::Peer(_, address)) => address,
             None => 0,
@@ -145,7 +146,7 @@ impl Node {
     /// Whether the peer is to be rung for the messages put: it looks by itself until it has found
     /// its ring empty and said so. A peer of the base protocol is rung always, and any peer when
     /// the last doorbell is old enough to have been lost.
-    pub(crate) fn must_ring(&mut self, mem: &mut dyn Memory, now: u64) -> bool {
+    pub(super) fn must_ring(&mut self, mem: &mut dyn Memory, now: u64) -> bool {
         let is_asked = match self.rings.as_mut().filter(|rings| rings.is_armable()) {
             Some(rings) => rings.wants_bytes(mem),
             None => true,
@@ -162,7 +163,7 @@ impl Node {
     ///
     /// # Errors
     /// The peer's memory is not there, or its index is bad.
-    pub(crate) fn enable_doorbell(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
+    pub(super) fn enable_doorbell(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
         match self.rings.as_mut().filter(|rings| rings.is_armable()) {
             Some(rings) => Ok(rings.arm_bytes(mem)? != Some(false)),
             None => Ok(false),
@@ -170,14 +171,14 @@ impl Node {
     }
 
     /// Whether the inbound ring holds something, or something is wrong with it.
-    pub(crate) fn has_messages(&mut self, mem: &mut dyn Memory) -> bool {
+    pub(super) fn has_messages(&mut self, mem: &mut dyn Memory) -> bool {
         let rings = self.rings.as_mut();
         rings.is_some_and(|rings| rings.available(mem) != Ok(0))
     }
 
     /// Ends the conversation in `state`: from now on nothing is read or written. A doorbell that is
     /// owed may still be rung.
-    pub(crate) fn end(&mut self, state: LinkState) {
+    pub(super) fn end(&mut self, state: LinkState) {
         self.state = state;
         self.rings = None;
         self.waiting.clear();
@@ -191,25 +192,63 @@ impl Node {
 
     /// Whether so much waits for the peer to read that nothing more should be taken from it, as
     /// that would only produce more answers.
-    pub(crate) fn is_congested(&self) -> bool {
+    pub(super) fn is_congested(&self) -> bool {
         self.waiting.len() > MAX_QUEUED_MESSAGES / 2
     }
 
-    /// Whether anything here depends on time passing.
-    pub(crate) fn needs_tick(&self) -> bool {
-        self.stuck_since.is_some() || self.exit_deadline.is_some() || self.has_unread
+    /// How long (ns) to wait before what cannot be done now is tried again; `None`: nothing waits.
+    pub(super) fn retry_after(&self) -> Option<u64> {
+        let ring = self.stuck_since.map(|_| NODE_RING_RETRY_NS);
+        // Nobody tells when a client's copy has ended.
+        let exit = self.exit_message.map(|_| CLIENT_RETRY_NS);
+        ring.into_iter().chain(exit).min()
+    }
+
+    /// Whether the link has been given up, or left in order.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, LinkState::Failed | LinkState::Left)
+    }
+
+    /// Whether its rings can be used.
+    pub(super) fn is_usable(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    /// Whether messages may be there that no doorbell tells of.
+    pub(super) fn has_unpolled_messages(&mut self, mem: &mut dyn Memory) -> bool {
+        // What is left of those seen already is for the next iteration.
+        let looks = self.is_doorbell_suppressed && !self.has_unread && !self.is_dismissed;
+        looks && self.has_messages(mem)
+    }
+
+    /// Why the link is given up when this is wrong with its rings.
+    pub(super) fn reason(&self, mem: &dyn Memory, error: RingError) -> DownReason {
+        let own = self.block.address();
+        match error {
+            RingError::BadIndex => DownReason::BadIndex {
+                write: mem.load_index(own + LOCAL_WRITE_OFFSET),
+                read: mem.load_index(own + LOCAL_READ_OFFSET),
+            },
+            RingError::BadAddress => DownReason::BadAddress(self.peer_queue_pair()),
+            RingError::Flooded => DownReason::Stuck(self.waiting_len()),
+        }
     }
 
     /// Number of messages that wait for room.
-    pub(crate) fn waiting_len(&self) -> usize {
+    pub(super) fn waiting_len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Sends a message, at once or when there is room.
+    /// Sends a message, at once or when there is room, unless it is void by then (`void_at`, ns).
     ///
     /// # Errors
     /// The peer's index is bad, or too many messages wait: the link must be given up.
-    pub(crate) fn send(&mut self, mem: &mut dyn Memory, message: Message) -> Result<(), RingError> {
+    pub(super) fn send(
+        &mut self,
+        mem: &mut dyn Memory,
+        message: Message,
+        void_at: Option<u64>,
+    ) -> Result<(), RingError> {
         if self.rings.is_none() {
             return Ok(());
         }
@@ -219,23 +258,13 @@ impl Node {
         if self.waiting.len() >= MAX_QUEUED_MESSAGES {
             return Err(RingError::Flooded);
         }
-        self.waiting.push_back(Waiting {
-            message,
-            void_at: None,
-        });
+        self.waiting.push_back(Waiting { message, void_at });
+        self.void_at = self.void_at.into_iter().chain(void_at).min();
         Ok(())
     }
 
-    /// The message sent last is void from `at` (ns) on, if it waits for room.
-    pub(crate) fn limit_last(&mut self, at: u64) {
-        if let Some(last) = self.waiting.back_mut() {
-            last.void_at = Some(at);
-            self.void_at = self.void_at.into_iter().chain(Some(at)).min();
-        }
-    }
-
     /// Takes out the messages that wait and are void at `now` (ns).
-    pub(crate) fn take_void(&mut self, now: u64) -> Vec<Message> {
+    pub(super) fn take_void(&mut self, now: u64) -> Vec<Message> {
         if self.void_at.is_none_or(|at| at > now) {
             return Vec::new();
         }
@@ -248,7 +277,7 @@ impl Node {
     }
 
     /// Sends a message now if there is room and none waits; false when it could not be sent.
-    pub(crate) fn send_now(
+    pub(super) fn send_now(
         &mut self,
         mem: &mut dyn Memory,
         message: &Message,
@@ -272,7 +301,7 @@ impl Node {
     }
 
     /// Sends what waited, as far as there is room; whether anything was sent.
-    pub(crate) fn send_waiting(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
+    pub(super) fn send_waiting(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
         let mut progress = false;
         while let Some(message) = self.waiting.front().map(|waiting| waiting.message) {
             if !self.try_send(mem, &message)? {
@@ -289,7 +318,7 @@ impl Node {
 
     /// Takes the next message out of the ring, without giving its room back.
     /// `now` (ns) tells how old a message can be.
-    pub(crate) fn receive(
+    pub(super) fn receive(
         &mut self,
         mem: &mut dyn Memory,
         now: u64,
@@ -315,15 +344,10 @@ impl Node {
     }
 
     /// Gives the room of all messages received back to the peer.
-    pub(crate) fn publish(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
+    pub(super) fn publish(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
         match &mut self.rings {
             Some(rings) => rings.publish(mem),
             None => Ok(()),
         }
     }
-}
-
-/// Whether `node` can be the number of another node than `own`.
-pub(crate) fn is_peer(node: NodeId, own: NodeId) -> bool {
-    node != own && node <= scif_abi::limits::MAX_NODE
 }

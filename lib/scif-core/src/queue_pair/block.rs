@@ -1,105 +1,20 @@
 //! The memory behind the rings: our half of a queue pair, and what the other side's structure
 //! tells. [`rings`](crate::queue_pair::rings) works on them.
 
-use scif_abi::NodeId;
+use crate::base::memory::{BadAddress, Locality, Memory};
 use scif_abi::limits;
 use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, QP_MAGIC, QueuePair};
 use zerocopy::{FromZeros, IntoBytes};
-
-use crate::base::memory::{BadAddress, Memory, Place};
-
-/// Whose memory the other side of a connection is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Locality {
-    /// Ours: a connection within the node.
-    Own,
-    /// That node's.
-    Peer(NodeId),
-}
-
-impl Locality {
-    /// How node `own` reaches the memory of `node`.
-    pub(crate) fn to(node: NodeId, own: NodeId) -> Locality {
-        if node == own {
-            Locality::Own
-        } else {
-            Locality::Peer(node)
-        }
-    }
-
-    /// The place of the byte at `address` there.
-    pub(crate) fn place(self, address: u64) -> Place {
-        match self {
-            Locality::Own => Place::Own(address),
-            Locality::Peer(node) => Place::Peer(node, address),
-        }
-    }
-
-    pub(crate) fn write(
-        self,
-        mem: &mut dyn Memory,
-        address: u64,
-        bytes: &[u8],
-    ) -> Result<(), BadAddress> {
-        match self {
-            Locality::Own => mem.write(address, bytes),
-            Locality::Peer(node) => mem.peer_write(node, address, bytes)?,
-        }
-        Ok(())
-    }
-
-    pub(crate) fn store_index(
-        self,
-        mem: &mut dyn Memory,
-        address: u64,
-        value: u32,
-    ) -> Result<(), BadAddress> {
-        match self {
-            Locality::Own => mem.store_index(address, value),
-            Locality::Peer(node) => mem.peer_store_index(node, address, value)?,
-        }
-        Ok(())
-    }
-
-    pub(crate) fn read(
-        self,
-        mem: &dyn Memory,
-        address: u64,
-        buffer: &mut [u8],
-    ) -> Result<(), BadAddress> {
-        match self {
-            Locality::Own => mem.read(address, buffer),
-            Locality::Peer(node) => mem.peer_read(node, address, buffer)?,
-        }
-        Ok(())
-    }
-
-    /// Within the node there is nothing to check: such addresses are never read from memory.
-    pub(crate) fn reaches(self, mem: &dyn Memory, address: u64, bytes: usize) -> bool {
-        match self {
-            Locality::Own => true,
-            Locality::Peer(node) => mem.peer_reaches(node, address, bytes),
-        }
-    }
-
-    /// The address under which the other side reaches our byte at `address`.
-    pub(crate) fn export(self, mem: &dyn Memory, address: u64) -> u64 {
-        match self {
-            Locality::Own => address,
-            Locality::Peer(node) => mem.export(node, address),
-        }
-    }
-}
 
 /// Our half of a queue pair: the structure on a page of its own, then the ring we read from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     /// Local address of the structure.
-    pub(crate) address: u64,
+    address: u64,
     /// Bytes in the ring.
-    pub(crate) ring_bytes: u32,
+    ring_bytes: u32,
     /// Address of the structure as the other side sees it.
-    pub(crate) exported: u64,
+    exported: u64,
 }
 
 impl Block {
@@ -148,6 +63,21 @@ impl Block {
         mem.free(self.address, Block::bytes_for(self.ring_bytes));
     }
 
+    /// Local address of the structure.
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Address of the structure as the other side sees it.
+    pub(crate) fn exported(&self) -> u64 {
+        self.exported
+    }
+
+    /// Bytes in the ring.
+    pub(crate) fn ring_bytes(&self) -> u32 {
+        self.ring_bytes
+    }
+
     /// Local address of the ring.
     pub(crate) fn ring_address(&self) -> u64 {
         self.address + limits::PAGE_BYTES as u64
@@ -157,15 +87,15 @@ impl Block {
 /// What the other side's queue pair structure told us; copied once, checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemoteQueuePair {
-    pub(crate) locality: Locality,
+    pub(super) locality: Locality,
     /// Bus address of the structure.
-    pub(crate) address: u64,
+    pub(super) address: u64,
     /// Bus address of the ring.
-    pub(crate) buffer: u64,
+    pub(super) buffer: u64,
     /// Bytes in the ring.
-    pub(crate) ring_bytes: u32,
+    pub(super) ring_bytes: u32,
     /// Its extension word, not interpreted.
-    pub(crate) extensions: u32,
+    extensions: u32,
 }
 
 impl RemoteQueuePair {
@@ -214,6 +144,11 @@ impl RemoteQueuePair {
             ring_bytes,
             extensions,
         })
+    }
+
+    /// Its extension word, not interpreted.
+    pub(crate) fn extensions(&self) -> u32 {
+        self.extensions
     }
 
     /// Sets both index words of the other side to zero, as the accepting side does: its structure

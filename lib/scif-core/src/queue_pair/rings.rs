@@ -5,9 +5,9 @@ use scif_abi::bypass::{LOCK_DAEMON, LOCK_FREE};
 use scif_abi::limits::PAGE_BYTES;
 use scif_ring::{Consumer, Producer, RingMemory, Side, Word};
 
-use crate::base::memory::{BadAddress, Memory, Place};
+use crate::base::memory::{BadAddress, Locality, Memory, Place};
 use crate::flow::bypass::is_page;
-use crate::queue_pair::block::{Block, Locality, RemoteQueuePair};
+use crate::queue_pair::block::{Block, RemoteQueuePair};
 
 /// Both sides, for loops.
 const SIDES: [Side; 2] = [Side::Send, Side::Receive];
@@ -204,13 +204,13 @@ impl Rings {
         Rings {
             places: Places {
                 locality: remote.locality,
-                own: own.address,
+                own: own.address(),
                 ring: own.ring_address(),
                 peer: remote.address,
                 peer_ring: remote.buffer,
             },
             producer: Producer::new(remote.ring_bytes),
-            consumer: Consumer::new(own.ring_bytes),
+            consumer: Consumer::new(own.ring_bytes()),
             states: SideStates {
                 page: None,
                 sides: [SideState::default(); 2],

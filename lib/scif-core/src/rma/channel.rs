@@ -17,10 +17,8 @@ use crate::base::config::Owner;
 use crate::base::ids::{ChannelId, ConnectionId, EndpointId, RemoteWindowId, Ticket, WindowId};
 use crate::base::memory::{Memory, Place};
 use crate::base::quota::Resource;
-
 use crate::engine::Engine;
 use crate::flow::fence::Marks;
-
 use crate::rma::copy_engine::{CopyEngine, CpuEngine, SubmitError, Submitted};
 use crate::rma::job::{Job, Step};
 use crate::rma::span::{Backing, Span};
@@ -151,7 +149,7 @@ impl Engine {
                 }
             }
         }
-        self.send_waiting_exits(mem);
+        self.send_kept_exits(mem);
         self.has_work()
     }
 
@@ -176,7 +174,7 @@ impl Engine {
                 return false;
             };
             channel.completed = channel.completed.max(copier.completed(mem, id.number()));
-            self.retire(mem, *id);
+            self.retire(*id);
             let stays = self.channels.get_mut(*id).is_some_and(|channel| {
                 channel.is_busy = channel.last_cookie > channel.completed;
                 channel.is_busy
@@ -211,13 +209,13 @@ impl Engine {
                 Step::Wait => {
                     if let Some(call) = job.call.and_then(|call| self.calls.get(call)) {
                         let endpoint = call.endpoint;
-                        self.announce(endpoint);
+                        self.cx.events.changed(endpoint);
                     }
                     return SliceEnd::Idle;
                 }
                 Step::Over => {
                     channel.submitted += 1;
-                    self.retire(mem, id);
+                    self.retire(id);
                 }
                 Step::Fail => job.fail(Error::ConnectionReset),
                 Step::StoreParts(places, value) => {
@@ -244,15 +242,15 @@ impl Engine {
                         }
                         Err(SubmitError::Full) => return SliceEnd::Full,
                         Err(SubmitError::Failed) => {
-                            self.stats.failed_copies += 1;
+                            self.cx.stats.failed_copies += 1;
                             job.fail(Error::NoDevice);
-                            self.trace(What::CopyFailed, node, 0);
+                            self.cx.trace(What::CopyFailed, node, 0);
                             continue;
                         }
                     }
                     job.advance(&self.windows, &descriptor);
                     let is_cpu = engine.is_cpu(&descriptor);
-                    cost = cost.max(self.stats.count_descriptor(&descriptor, is_cpu));
+                    cost = cost.max(self.cx.stats.count_descriptor(&descriptor, is_cpu));
                 }
             }
             share = share.saturating_sub(cost);
@@ -275,7 +273,7 @@ impl Engine {
             job.owner = self.owner_of(connection);
         }
         if let Some(owner) = job.owner {
-            self.quotas.charge(owner, Resource::Transfers, 1)?;
+            self.cx.quotas.charge(owner, Resource::Transfers, 1)?;
         }
         let Some(channel) = self.channels.get_mut(id) else {
             return Err(Error::NoMemory);
@@ -305,7 +303,11 @@ impl Engine {
         let channel = self.channels.get(channel);
         let is_free = channel.is_some_and(|channel| channel.jobs.len() + jobs <= MAX_JOBS);
         let owner = self.owner_of(id);
-        let may = |owner| self.quotas.check(owner, Resource::Transfers, jobs as u64);
+        let may = |owner| {
+            self.cx
+                .quotas
+                .check(owner, Resource::Transfers, jobs as u64)
+        };
         Ok(is_free && owner.is_none_or(|owner| may(owner).is_ok()))
     }
 
@@ -354,7 +356,7 @@ impl Engine {
     }
 
     /// Ends the jobs at the front that have completed, and the waits for them.
-    pub(crate) fn retire(&mut self, mem: &mut dyn Memory, id: ChannelId) {
+    pub(crate) fn retire(&mut self, id: ChannelId) {
         while let Some(channel) = self.channels.get_mut(id) {
             let completed = channel.completed;
             let is_done = |job: &mut Job| job.cookie <= completed;
@@ -369,7 +371,7 @@ impl Engine {
             let node = channel.node;
             self.end_job(job, node);
         }
-        self.end_waits(mem, id);
+        self.end_waits(id);
     }
 
     /// Ends a job: its windows, pages and call.
@@ -379,7 +381,7 @@ impl Engine {
             peer_usage.fences = peer_usage.fences.saturating_sub(1);
         }
         if let Some(owner) = job.owner {
-            self.quotas.discharge(owner, Resource::Transfers, 1);
+            self.cx.quotas.discharge(owner, Resource::Transfers, 1);
         }
         for span in job.work.into_spans() {
             self.release(span);
@@ -394,7 +396,7 @@ impl Engine {
         match span.backing {
             Backing::Local(ids) => ids.iter().for_each(|id| self.release_local(*id)),
             Backing::Remote(ids) => ids.iter().for_each(|id| self.release_remote(*id, 0, 1)),
-            Backing::Pages(pin, _) => self.events.push_back(crate::Event::Unpin(pin)),
+            Backing::Pages(pin, _) => self.cx.events.push(crate::Event::Unpin(pin)),
         }
     }
 
@@ -428,7 +430,7 @@ impl Engine {
     }
 
     /// Ends the waits for jobs that are retired.
-    fn end_waits(&mut self, mem: &mut dyn Memory, id: ChannelId) {
+    fn end_waits(&mut self, id: ChannelId) {
         while let Some(channel) = self.channels.get_mut(id) {
             channel.marks.forget(channel.retired);
             let Some(entry) = channel.waiters.first_entry() else {
@@ -444,7 +446,7 @@ impl Engine {
                 Waiter::Peer(waiter) => {
                     let peer_usage = self.windows.peer_usage_mut(node);
                     peer_usage.fences = peer_usage.fences.saturating_sub(1);
-                    self.post_to_peer(mem, connection, |requester| NodeMessage::WaitAck {
+                    self.post_to_peer(connection, |requester| NodeMessage::WaitAck {
                         requester,
                         waiter,
                     });
@@ -456,7 +458,6 @@ impl Engine {
     /// Sends a message that begins with the peer's id, if the connection is still there.
     pub(crate) fn post_to_peer(
         &mut self,
-        mem: &mut dyn Memory,
         connection: Option<ConnectionId>,
         body: impl FnOnce(u64) -> NodeMessage,
     ) {
@@ -465,7 +466,7 @@ impl Engine {
         };
         if let Some(connection) = self.connections.get(id) {
             let body = body(connection.remote);
-            self.post_peer(mem, id, body);
+            self.post_peer(id, body);
         }
     }
 

@@ -8,8 +8,7 @@ use scif_abi::flags::Protection;
 
 use crate::base::ids::{RemoteWindowId, WindowId};
 use crate::base::memory::Place;
-
-use crate::window::pages::{Chunks, PinId};
+use crate::base::pages::{Chunks, PinId};
 use crate::window::{Space, WindowState, Windows};
 
 /// Which windows or pages a span is in. It counts as a job in each window until it is released.

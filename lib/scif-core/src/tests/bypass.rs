@@ -205,22 +205,19 @@ fn a_ring_that_stays_locked_is_looked_at_ever_less_often() {
     let look = |bed: &mut Bed| {
         assert_eq!(send(bed, a, b"x"), Ok(0));
         let (engine, memory) = bed.engine(a);
-        let (now, next) = (engine.now, engine.next_client_deadline().unwrap());
+        let (now, next) = (engine.now(), engine.next_deadline().unwrap());
         engine.tick(memory, next);
         let event = engine.next_event(memory);
         assert_eq!(event, Some(Event::Changed(a.id)));
-        assert_eq!(engine.next_client_deadline(), None);
+        assert_eq!(engine.next_deadline(), None);
         next - now
     };
     // Twice: each time that we have got the ring it begins anew.
     for _ in 0..2 {
         bed.nodes[0].memory.store_index(lock, FIRST_HANDLE);
-        let pending_on = [(); 10].map(|()| look(&mut bed));
-        assert_eq!(
-            pending_on[..3],
-            [1, 2, 4].map(|times| times * CLIENT_RETRY_NS)
-        );
-        assert_eq!(pending_on[9], 64 * CLIENT_RETRY_NS);
+        let waits = [(); 10].map(|()| look(&mut bed));
+        assert_eq!(waits[..3], [1, 2, 4].map(|times| times * CLIENT_RETRY_NS));
+        assert_eq!(waits[9], 64 * CLIENT_RETRY_NS);
         bed.nodes[0].memory.store_index(lock, 0);
         assert_eq!(send(&mut bed, a, b"x"), Ok(1));
     }

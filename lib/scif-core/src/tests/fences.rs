@@ -109,14 +109,14 @@ fn a_wait_ends_when_everything_before_the_mark_is_copied() {
                 Ok(mark),
                 "nothing has been started since"
             );
-            let pending_on = [pair.wait(a, mark).unwrap(), pair.wait(a, mark).unwrap()];
+            let waits = [pair.wait(a, mark).unwrap(), pair.wait(a, mark).unwrap()];
             let done = pair.wait(a, early).unwrap();
             assert_eq!(pair.result(a, done), Some(Ok(0)));
-            for ticket in pending_on {
+            for ticket in waits {
                 assert_eq!(pair.result(a, ticket), None);
             }
             pair.bed.nodes[copier.node].is_pumped = true;
-            for ticket in pending_on {
+            for ticket in waits {
                 assert_eq!(pair.result(a, ticket), Some(Ok(0)));
             }
             let late = pair.wait(a, mark).unwrap();

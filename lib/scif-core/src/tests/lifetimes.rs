@@ -585,7 +585,7 @@ fn what_the_host_has_lost_leaves_a_living_link_alone() {
     let host = &mut bed.nodes[0];
     let body = NodeMessage::NodeRemove { node: 1 };
     let message = Message::new(PortId::new(0, 0), PortId::new(2, 0), body);
-    host.engine.post_by(&mut host.memory, 2, message);
+    host.engine.cx.post_message(2, message);
     let unexpected = |bed: &Bed| bed.nodes[0].engine.stats().unexpected_messages;
     let before = unexpected(&bed);
     bed.run();

@@ -18,7 +18,7 @@ fn a_connection_in_scattered_memory_gets_a_smaller_ring() {
         (2 * page, 1 << 12),
     ] {
         let mut bed = Bed::new(2);
-        bed.nodes[0].engine.config.endpoint_ring_bytes = MOST;
+        bed.nodes[0].engine.cx.config.endpoint_ring_bytes = MOST;
         bed.nodes[0].memory.largest = largest;
         let before = bed.nodes[0].memory.allocated;
         let (a, b) = bed.connect(0, 1);

@@ -1,13 +1,13 @@
 //! What must hold between any two calls; the simulator asks after every step.
 
-use core::fmt;
-
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::quota::{Resource, Scope};
 use crate::base::table::Key;
+use crate::base::timers::Timer;
 use crate::connection::{Connection, Phase};
 use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
+use core::fmt;
 
 /// A rule that does not hold, and the number of what breaks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Engine {
         )?;
         for request in &endpoint.requests {
             rule(
-                self.is_online(request.source.node()),
+                self.nodes.is_online(&self.cx, request.source.node()),
                 "requests are from nodes online",
                 id,
             )?;
@@ -133,7 +133,7 @@ impl Engine {
                 | Phase::Closing
         );
         rule(
-            !needs_link || self.is_online(node),
+            !needs_link || self.nodes.is_online(&self.cx, node),
             "only a node online has a say",
             id,
         )?;
@@ -150,19 +150,16 @@ impl Engine {
         rule(
             !connection.owes_ack
                 || connection.phase == Phase::Disconnected && connection.is_mapped(),
-            "an answer pending_on for clients only",
+            "an answer waits for clients only",
             id,
         )?;
         let timed = matches!(
             connection.phase,
             Phase::Requested | Phase::Withdrawn | Phase::Granted | Phase::Closing
         );
-        let has_timer = connection
-            .deadline
-            .is_some_and(|d| self.timers.contains(&(d, id)));
         rule(
-            connection.deadline.is_some() == has_timer && (timed || !has_timer),
-            "timers and deadlines agree",
+            timed || self.cx.timers.get(Timer::Handshake(id)).is_none(),
+            "only a phase that ends by an answer has a timer",
             id,
         )?;
         rule(
@@ -200,30 +197,24 @@ impl Engine {
     }
 
     fn check_counts(&self) -> Result<(), Violation> {
-        let links: usize = self.nodes.values().map(|n| n.block.pages()).sum();
+        let links = self.nodes.pages();
         let pages = |c: &Connection| c.block.pages() + usize::from(c.is_mapped());
         let connections: usize = self.connections.iter().map(|(_, c)| pages(c)).sum();
-        let rings = self.connections.iter().map(|(_, c)| c.block.ring_bytes);
+        let rings = self.connections.iter().map(|(_, c)| c.block.ring_bytes());
         rule(
             self.ring_bytes == rings.map(|bytes| bytes as usize).sum::<usize>(),
             "the bytes of rings are those of connections",
             self.ring_bytes as u64,
         )?;
         rule(
-            self.stats.pages == links + connections + self.granted_pages(),
+            self.cx.stats.pages == links + connections + self.granted_pages(),
             "pages are those of links, connections and loans",
-            self.stats.pages as u64,
+            self.cx.stats.pages as u64,
         )?;
-        let timed = self
-            .connections
-            .iter()
-            .filter(|(_, c)| c.deadline.is_some())
-            .count();
-        rule(
-            timed == self.timers.len(),
-            "each timer has a connection",
-            self.timers.len() as u64,
-        )?;
+        for id in self.cx.timers.handshakes() {
+            let exists = self.connections.get(id).is_some();
+            rule(exists, "each handshake's timer has a connection", id)?;
+        }
         let half_closed = self
             .connections
             .iter()
@@ -253,7 +244,7 @@ impl Engine {
     pub(crate) fn check_quota(&self, resource: Resource, there_is: u64) -> Result<(), Violation> {
         Scope::ALL.into_iter().try_for_each(|scope| {
             rule(
-                self.quotas.total(resource, scope) == there_is,
+                self.cx.quotas.total(resource, scope) == there_is,
                 "quotas count what there is",
                 there_is,
             )

@@ -9,7 +9,6 @@ use crate::base::quota::Resource;
 use crate::base::table::Key;
 use crate::connection::Connection;
 use crate::engine::Engine;
-
 use crate::rma::channel::Channel;
 use crate::rma::job::Work;
 use crate::rma::span::{Backing, Span};
@@ -109,7 +108,7 @@ impl Engine {
             )?;
             let node = window.ends.peer.node();
             rule(
-                node == self.config.node || self.nodes.contains_key(&node),
+                node == self.cx.config.node || self.nodes.state(node).is_some(),
                 "windows are of nodes that are there",
                 id,
             )?;
@@ -253,7 +252,7 @@ impl Engine {
                 }
                 Remote::Granted(page_list) => {
                     let peer_usage = peer_usages
-                        .entry(page_list.node(self.config.node))
+                        .entry(page_list.node(self.cx.config.node))
                         .or_default();
                     peer_usage.windows += 1;
                     peer_usage.granted_pages += page_list.granted_pages();

@@ -1,17 +1,16 @@
 //! Views of an engine for people: the rows of the scheme's text files.
 
-use scif_abi::flags::Protection;
-use scif_abi::{NodeId, Port, PortId};
-
 use crate::base::config::Owner;
 use crate::base::ids::{EndpointId, RemoteWindowId};
 use crate::base::quota::{Resource, Scope};
 use crate::base::stats::Stats;
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
-
+use crate::node::down::LostNode;
 use crate::node::link::LinkState;
 use crate::window::{PendingReply, Remote, Window, WindowState};
+use scif_abi::flags::Protection;
+use scif_abi::{NodeId, Port, PortId};
 
 /// A row of `nodes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,27 +120,37 @@ impl Engine {
     /// All nodes with a link, and the own one, ascending.
     pub fn nodes(&self) -> impl Iterator<Item = NodeInfo> {
         let own = NodeInfo {
-            node: self.config.node,
+            node: self.cx.config.node,
             state: LinkState::Online,
             messages_sent: 0,
             messages_received: 0,
         };
-        let info = |(number, node): (&NodeId, &crate::node::link::Node)| NodeInfo {
-            node: *number,
-            state: node.state,
-            messages_sent: node.messages_sent,
-            messages_received: node.messages_received,
+        let others = |below: bool| {
+            let others = self.nodes.iter();
+            let others = others.filter(move |(node, ..)| (*node < own.node) == below);
+            others.map(
+                |(node, state, [messages_sent, messages_received])| NodeInfo {
+                    node,
+                    state,
+                    messages_sent,
+                    messages_received,
+                },
+            )
         };
-        let below = self.nodes.range(..own.node).map(info);
-        below
+        others(true)
             .chain(core::iter::once(own))
-            .chain(self.nodes.range(own.node..).map(info))
+            .chain(others(false))
+    }
+
+    /// Nodes that were lost and have not come back, ascending.
+    pub fn lost_nodes(&self) -> impl Iterator<Item = LostNode> {
+        self.nodes.lost()
     }
 
     /// How far the conversation with `node` is; `None` when it is not attached. After `Failed` and
     /// `Left` the driver takes the link down.
     pub fn link_state(&self, node: NodeId) -> Option<LinkState> {
-        self.nodes.get(&node).map(|node| node.state)
+        self.nodes.state(node)
     }
 
     /// All ports in use, in no particular order.
@@ -165,7 +174,7 @@ impl Engine {
             let connection = self.connections.get(endpoint.connection?)?;
             Some(ConnectionInfo {
                 endpoint: id,
-                local: PortId::new(self.config.node, endpoint.port),
+                local: PortId::new(self.cx.config.node, endpoint.port),
                 peer: endpoint.peer,
                 state: endpoint.state,
                 bytes_sent: connection.moved()[0],
@@ -185,7 +194,7 @@ impl Engine {
                 .connection
                 .and_then(|id| self.connections.get(id))
                 .and_then(|connection| connection.endpoint),
-            local: PortId::new(self.config.node, window.ends.local),
+            local: PortId::new(self.cx.config.node, window.ends.local),
             peer: window.ends.peer,
             offset: window.offset,
             pages: window.chunks.pages(),
@@ -211,7 +220,7 @@ impl Engine {
             Some(MappingInfo {
                 window: id,
                 user: owner.map(|owner| owner.user),
-                local: PortId::new(self.config.node, window.ends.local),
+                local: PortId::new(self.cx.config.node, window.ends.local),
                 peer: window.ends.peer,
                 offset: window.offset,
                 pages: window.chunks.pages(),
@@ -225,16 +234,16 @@ impl Engine {
 
     /// The counters.
     pub fn stats(&self) -> Stats {
-        let mut stats = self.stats;
-        for node in self.nodes.values() {
-            stats.messages_sent += node.messages_sent;
-            stats.messages_received += node.messages_received;
+        let mut stats = self.cx.stats;
+        for (_, _, [sent, received]) in self.nodes.iter() {
+            stats.messages_sent += sent;
+            stats.messages_received += received;
         }
         stats.endpoints = self.endpoints.len();
         stats.connections = self.connections.len();
         stats.windows = self.windows.local.len();
         stats.remote_windows = self.mappings().count();
-        stats.pinned_pages = self.quotas.total(Resource::Pages, Scope::User);
+        stats.pinned_pages = self.cx.quotas.total(Resource::Pages, Scope::User);
         stats.mapped_pages = self.mappings().map(|mapping| mapping.mapped_pages).sum();
         stats.jobs = self
             .channels
@@ -252,7 +261,7 @@ impl Engine {
     /// Where an endpoint is bound (port 0 when it is not); `None` when there is no such endpoint.
     pub fn local_port(&self, id: EndpointId) -> Option<PortId> {
         let endpoint = self.endpoints.get(id)?;
-        Some(PortId::new(self.config.node, endpoint.port))
+        Some(PortId::new(self.cx.config.node, endpoint.port))
     }
 
     /// The other end of a connected or disconnected endpoint.

@@ -6,7 +6,6 @@
 //! it are mapped or copied.
 
 pub(crate) mod page_list;
-pub(crate) mod pages;
 
 use alloc::collections::BTreeMap;
 
@@ -15,12 +14,11 @@ use scif_abi::limits::MAX_WINDOWS;
 use scif_abi::{Error, NodeId};
 
 use crate::base::config::Owner;
+use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId, Ticket, WindowId};
+use crate::base::pages::{Chunks, PinId};
 use crate::base::table::Table;
-use crate::connection::Ends;
-
 use crate::window::page_list::PageListBuffer;
-use crate::window::pages::{Chunks, PinId};
 
 /// Where an own window stands with the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

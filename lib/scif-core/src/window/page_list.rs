@@ -14,9 +14,8 @@ use scif_abi::qp::QP_MAGIC;
 use scif_abi::window::{TABLE_ENTRIES, WINDOW_BYTES, WindowFill, WindowRecord, tables};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::base::memory::{BadAddress, Memory};
-use crate::queue_pair::block::Locality;
-use crate::window::pages::{Chunks, PAGE};
+use crate::base::memory::{BadAddress, Locality, Memory};
+use crate::base::pages::{Chunks, PAGE};
 use crate::window::range_end;
 
 /// Bytes of one entry of a lookup array or table.

@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 
 use scif_abi::limits::PAGE_BYTES;
 
-use crate::base::memory::Place;
-use crate::queue_pair::block::Locality;
+use crate::base::memory::{Locality, Place};
 
 /// Bytes of a page as a number of the registered address space.
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
@@ -25,7 +24,7 @@ pub struct Run {
 pub struct PinId(pub u64);
 
 /// Pinned pages that the driver hands over for one use: a window or one transfer. When the use is
-/// over, [`Event::Unpin`](crate::Event::Released) tells so; until then the pages stay.
+/// over, [`Event::Unpin`](crate::Event::Unpin) tells so; until then the pages stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
     /// What to report when they are no longer used.

@@ -1,0 +1,147 @@
+//! The context of every call: what all parts share and none of them owns.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use scif_abi::message::{Message, NodeMessage};
+use scif_abi::trace::{What, is_traced};
+use scif_abi::{NodeId, Port, PortId};
+
+use super::config::Config;
+use super::event::Events;
+use super::memory::Locality;
+use super::quota::Quotas;
+use super::stats::Stats;
+use super::timers::Timers;
+use super::trace::{Trace, Tracer};
+
+/// The two ports of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) local: Port,
+    pub(crate) peer: PortId,
+}
+
+impl Ends {
+    /// The ends of a message about nodes: no ports.
+    pub(crate) fn of_node(node: NodeId) -> Ends {
+        Ends {
+            local: 0,
+            peer: PortId::new(node, 0),
+        }
+    }
+}
+
+/// A message to another node that has not been put into its ring.
+pub(crate) struct Outgoing {
+    pub(crate) node: NodeId,
+    pub(crate) message: Message,
+    /// When (ns) it must not be said any more.
+    pub(crate) void_at: Option<u64>,
+}
+
+/// Clock, settings, timers, events, messages on their way, quotas and counters.
+pub(crate) struct Context {
+    pub(crate) config: Config,
+    /// Time of the last tick (ns).
+    pub(crate) now: u64,
+    pub(crate) timers: Timers,
+    pub(crate) events: Events,
+    /// Messages to other nodes that have not been put into their rings, in order.
+    pub(crate) outbox: VecDeque<Outgoing>,
+    /// Messages from this node to itself.
+    pub(crate) loopback: VecDeque<Message>,
+    pub(crate) quotas: Quotas,
+    pub(crate) stats: Stats,
+    trace: Trace,
+}
+
+impl Context {
+    pub(crate) fn new(config: Config) -> Context {
+        Context {
+            config,
+            now: 0,
+            timers: Timers::default(),
+            events: Events::default(),
+            outbox: VecDeque::new(),
+            loopback: VecDeque::new(),
+            quotas: Quotas::new(config.limits),
+            stats: Stats::default(),
+            trace: Trace::default(),
+        }
+    }
+
+    /// The time (ns) `wait` from now.
+    pub(crate) fn after(&self, wait: u64) -> u64 {
+        self.now.saturating_add(wait)
+    }
+
+    /// How the other side's memory is reached when it is on `node`.
+    pub(crate) fn locality(&self, node: NodeId) -> Locality {
+        Locality::to(node, self.config.node)
+    }
+
+    /// Sends `body` from our port to the peer's, with the next messages to its node.
+    pub(crate) fn post(&mut self, ends: Ends, body: NodeMessage) {
+        self.post_until(ends, body, None);
+    }
+
+    /// The same with a message that must not be said from `void_at` (ns) on.
+    pub(crate) fn post_until(&mut self, ends: Ends, body: NodeMessage, void_at: Option<u64>) {
+        let from = PortId::new(self.config.node, ends.local);
+        let message = Message::new(from, ends.peer, body);
+        self.push_message(ends.peer.node(), message, void_at);
+    }
+
+    /// Sends a message to `node`, with the next ones.
+    pub(crate) fn post_message(&mut self, node: NodeId, message: Message) {
+        self.push_message(node, message, None);
+    }
+
+    fn push_message(&mut self, node: NodeId, message: Message, void_at: Option<u64>) {
+        let ends = [message.source, message.destination];
+        self.trace_message(What::Sent, node, ends, &message);
+        if node == self.config.node {
+            self.loopback.push_back(message);
+        } else {
+            self.outbox.push_back(Outgoing {
+                node,
+                message,
+                void_at,
+            });
+        }
+    }
+
+    /// From now on what happens is recorded there.
+    pub(crate) fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
+        self.trace.set(tracer);
+    }
+
+    /// Records what happened with a node.
+    pub(crate) fn trace(&mut self, what: What, node: NodeId, value: u64) {
+        self.trace.record(self.now, what, node, [0, 0], value);
+    }
+
+    /// Records what happened between two ports.
+    pub(crate) fn trace_ends(&mut self, what: What, ends: Ends, value: u64) {
+        let ports = [ends.local, ends.peer.port()];
+        self.trace
+            .record(self.now, what, ends.peer.node(), ports, value);
+    }
+
+    /// Records a message.
+    pub(crate) fn trace_message(
+        &mut self,
+        what: What,
+        node: NodeId,
+        [own, other]: [PortId; 2],
+        message: &Message,
+    ) {
+        let opcode = message.opcode.get();
+        if is_traced(opcode) {
+            let ports = [own.port(), other.port()];
+            self.trace
+                .record(self.now, what, node, ports, opcode.into());
+        }
+    }
+}

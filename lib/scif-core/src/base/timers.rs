@@ -1,0 +1,112 @@
+//! Timers: everything that can time out, in one queue.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use scif_abi::NodeId;
+
+use super::ids::ConnectionId;
+
+/// What can time out. Several that are due at the same time expire in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// The peer has not answered in a phase of a connection's handshake.
+    Handshake(ConnectionId),
+    /// The connector of a queued request may have given up.
+    RequestExpiry,
+    /// A peer has not answered a message about windows or fences.
+    Response,
+    /// A link has unread messages, retries a full ring, or waits for the end of EXIT.
+    Link(NodeId),
+    /// A ring that a client had locked is tried again.
+    RingRetry(ConnectionId),
+    /// Windows that end look again whether clients still copy.
+    Quiesce,
+    /// Peers that wait for room are told of what there is, however little.
+    CreditUpdate,
+    /// Senders to peers of the base protocol go on with what room there is, however little.
+    CreditGrowth,
+}
+
+/// The timers that run, by time (ns). Each runs once at most.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    queue: BTreeSet<(u64, Timer)>,
+    expiry: BTreeMap<Timer, u64>,
+}
+
+impl Timers {
+    /// Starts a timer, or moves it.
+    pub(crate) fn set(&mut self, timer: Timer, at: u64) {
+        if let Some(old) = self.expiry.insert(timer, at) {
+            self.queue.remove(&(old, timer));
+        }
+        self.queue.insert((at, timer));
+    }
+
+    /// Starts a timer; one that runs already expires at the earlier time.
+    pub(crate) fn set_earliest(&mut self, timer: Timer, at: u64) {
+        if self.get(timer).is_none_or(|old| at < old) {
+            self.set(timer, at);
+        }
+    }
+
+    /// Stops a timer, if it runs.
+    pub(crate) fn clear(&mut self, timer: Timer) {
+        if let Some(old) = self.expiry.remove(&timer) {
+            self.queue.remove(&(old, timer));
+        }
+    }
+
+    /// When a timer expires; `None`: it does not run.
+    pub(crate) fn get(&self, timer: Timer) -> Option<u64> {
+        self.expiry.get(&timer).copied()
+    }
+
+    /// Stops a timer that has expired by `now`; which one.
+    pub(crate) fn pop_due(&mut self, now: u64) -> Option<Timer> {
+        let (at, timer) = *self.queue.first()?;
+        if at > now {
+            return None;
+        }
+        self.clear(timer);
+        Some(timer)
+    }
+
+    /// When the next timer expires.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.queue.first().map(|(at, _)| *at)
+    }
+
+    /// The connections in whose handshake a timer runs.
+    pub(crate) fn handshakes(&self) -> impl Iterator<Item = ConnectionId> {
+        self.expiry.keys().filter_map(|timer| match timer {
+            Timer::Handshake(id) => Some(*id),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Timer, Timers};
+
+    #[test]
+    fn timers_expire_in_time_and_once() {
+        let mut timers = Timers::default();
+        timers.set(Timer::Quiesce, 30);
+        timers.set(Timer::Response, 10);
+        timers.set(Timer::Response, 20);
+        timers.set_earliest(Timer::Link(1), 20);
+        timers.set_earliest(Timer::Link(1), 25);
+        timers.set(Timer::CreditUpdate, 5);
+        timers.clear(Timer::CreditUpdate);
+        assert_eq!((timers.next(), timers.pop_due(19)), (Some(20), None));
+        assert_eq!(timers.pop_due(20), Some(Timer::Response));
+        assert_eq!(timers.pop_due(20), Some(Timer::Link(1)));
+        assert_eq!(timers.pop_due(20), None);
+        timers.set_earliest(Timer::Quiesce, 25);
+        assert_eq!(timers.get(Timer::Quiesce), Some(25));
+        assert_eq!(timers.pop_due(u64::MAX), Some(Timer::Quiesce));
+        assert_eq!(timers.next(), None);
+    }
+}

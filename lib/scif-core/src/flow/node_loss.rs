@@ -1,0 +1,95 @@
+//! The loss of a node: the one place where links and their connections end.
+
+use alloc::vec::Vec;
+
+use scif_abi::{Error, NodeId};
+
+use crate::base::event::Event;
+use crate::base::ids::ConnectionId;
+use crate::base::memory::Memory;
+use crate::connection::{Notifications, Phase};
+use crate::endpoint::EndpointState;
+use crate::engine::Engine;
+use crate::node::down::DownReason;
+
+impl Engine {
+    /// Acts on the links that were noted as unusable in the course of a call. Called at its end.
+    pub(crate) fn lose_failed_nodes(&mut self) {
+        while let Some((node, reason)) = self.nodes.take_failure() {
+            self.lose_node(node, reason);
+        }
+    }
+
+    /// A node is lost: its link is given up, and nothing reaches its memory any more. Ours stays as
+    /// it is until [`link_down`](Self::link_down), as the peer may still write to it.
+    fn lose_node(&mut self, node: NodeId, reason: DownReason) {
+        if self.nodes.give_up(&mut self.cx, node, reason) {
+            self.sever_node(node);
+            self.cx.events.push(Event::LinkFailed(node));
+        }
+    }
+
+    /// Ends all connections with a node as far as programs see it. The pages stay until it is
+    /// certain that the peer does not write to them.
+    pub(crate) fn sever_node(&mut self, node: NodeId) {
+        for id in self.connections_with(node) {
+            self.sever_connection(id);
+        }
+        // Mappings and copies lead nowhere now. Local windows stay until nobody can write to them.
+        self.forget_windows_of(node);
+        self.cancel_channels(node);
+        let listeners: Vec<_> = self.ports.listeners().map(|(_, id)| id).collect();
+        for listener in listeners {
+            if let Some(endpoint) = self.endpoints.get_mut(listener) {
+                endpoint
+                    .requests
+                    .retain(|request| request.source.node() != node);
+            }
+        }
+    }
+
+    /// A node that is severed does not write to our memory any more: frees what was shared.
+    pub(crate) fn free_shared_with(&mut self, mem: &mut dyn Memory, node: NodeId) {
+        self.free_page_lists_of(mem, node);
+        self.end_windows_with(node);
+        for id in self.connections_with(node) {
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.phase = Phase::Disconnected;
+                self.free_if_done(mem, id);
+            }
+        }
+    }
+
+    fn connections_with(&self, node: NodeId) -> Vec<ConnectionId> {
+        let connections = self.connections.iter();
+        let with_node = connections.filter(|(_, c)| c.peer.node() == node);
+        with_node.map(|(id, _)| id).collect()
+    }
+
+    fn sever_connection(&mut self, id: ConnectionId) {
+        self.set_deadline(id, None);
+        self.end_all_calls(id, Error::ConnectionReset);
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let phase = connection.phase;
+        if phase != Phase::Disconnected {
+            connection.phase = Phase::Severed;
+        }
+        connection.notify = Notifications::default();
+        connection.owes_ack = false;
+        let endpoint = connection.endpoint;
+        self.publish_state(id);
+        match (phase, endpoint) {
+            (Phase::Requested, _) => self.fail_request(id, Error::NoDevice),
+            (Phase::Granted, _) => self.fail_grant(id, Error::NoDevice),
+            (Phase::Connected, Some(endpoint)) => {
+                if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
+                    endpoint.state = EndpointState::Disconnected;
+                }
+                self.cx.events.changed(endpoint);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The driver's loop: time, events, and messages on their way out.
+
+use crate::base::event::Event;
+use crate::base::memory::Memory;
+use crate::base::timers::Timer;
+use crate::engine::Engine;
+
+impl Engine {
+    /// Tells the engine the time (nanoseconds of any monotonic clock) and lets time-outs happen.
+    /// Call it at the start of every iteration of the event loop.
+    pub fn tick(&mut self, mem: &mut dyn Memory, now: u64) {
+        self.cx.now = self.cx.now.max(now);
+        self.drop_void_answers(mem);
+        while let Some(timer) = self.cx.timers.pop_due(self.cx.now) {
+            self.on_timer(mem, timer);
+        }
+        // What may be found to go on at any time is looked at whenever the driver is awake.
+        self.nodes.retry_full_rings(mem, &self.cx);
+        self.resume_credit_waiters(mem, false);
+        self.lose_failed_nodes();
+        self.nodes.set_timers(&mut self.cx);
+    }
+
+    fn on_timer(&mut self, mem: &mut dyn Memory, timer: Timer) {
+        match timer {
+            Timer::Handshake(id) => self.on_handshake_timeout(mem, id),
+            Timer::RequestExpiry => self.expire_requests(),
+            Timer::Response => self.on_response_timeout(mem),
+            Timer::Link(node) => self.on_link_timer(mem, node),
+            Timer::RingRetry(id) => self.on_ring_retry(id),
+            Timer::Quiesce => self.check_quiescing(mem),
+            Timer::CreditUpdate => self.send_credit_updates(mem),
+            Timer::CreditGrowth => self.resume_credit_waiters(mem, true),
+        }
+    }
+
+    /// When `tick` must be called at the latest (same clock); `None`: no time-out is running.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.cx.timers.next()
+    }
+
+    /// The next thing to do or know. Call it until it returns `None` after any other calls:
+    /// messages are transmitted, those within the node handled, and notifications sent here, which
+    /// is how they merge.
+    pub fn next_event(&mut self, mem: &mut dyn Memory) -> Option<Event> {
+        if let Some(event) = self.pop_event(mem) {
+            return Some(event);
+        }
+        self.flush(mem);
+        self.pop_event(mem)
+    }
+
+    fn pop_event(&mut self, mem: &mut dyn Memory) -> Option<Event> {
+        while let Some(event) = self.cx.events.pop() {
+            let is_current = match event {
+                Event::Changed(id) => self.endpoints.get(id).is_some(),
+                Event::Ring(node) => self.nodes.take_doorbell(mem, &mut self.cx, node),
+                Event::Departed(_)
+                | Event::NodeUp(_)
+                | Event::NodeDown(_)
+                | Event::LinkFailed(_)
+                | Event::Unpin(_) => true,
+            };
+            if is_current {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    /// Sends what is to be sent, handles what this node told itself, and gives up links that have
+    /// failed meanwhile.
+    fn flush(&mut self, mem: &mut dyn Memory) {
+        loop {
+            self.send_pending_replies();
+            self.handle_loopback(mem);
+            self.nodes.transmit(mem, &mut self.cx);
+            self.send_notifications(mem);
+            if self.cx.loopback.is_empty() && self.ended.is_empty() {
+                break;
+            }
+        }
+        self.publish_states(mem);
+        self.send_kept_exits(mem);
+        self.lose_failed_nodes();
+        self.nodes.request_doorbells(&mut self.cx);
+        self.nodes.set_timers(&mut self.cx);
+    }
+}
