@@ -15,8 +15,7 @@ use crate::base::timers::Timer;
 use crate::base::trace::Tracer;
 use crate::call::Call;
 use crate::connection::{Connection, Phase};
-use crate::endpoint::Endpoint;
-use crate::endpoint::ports::PortTable;
+use crate::endpoint::Endpoints;
 use crate::flow::bypass::{BypassHandle, ClientHints};
 use crate::flow::credit::CreditWaiters;
 use crate::flow::map::OrphanedMapping;
@@ -40,9 +39,8 @@ const RING_SHARE: usize = 32;
 /// A node's SCIF state.
 pub struct Engine {
     pub(crate) cx: Context,
-    pub(crate) endpoints: Table<EndpointId, Endpoint>,
+    pub(crate) endpoints: Endpoints,
     pub(crate) connections: Table<ConnectionId, Connection>,
-    pub(crate) ports: PortTable,
     pub(crate) nodes: Nodes,
     /// Bytes of the rings of all connections.
     pub(crate) ring_bytes: usize,
@@ -102,9 +100,8 @@ impl Engine {
         config.node_ring_bytes = round(config.node_ring_bytes, limits::MAX_RING_BYTES);
         Engine {
             cx: Context::new(config),
-            endpoints: Table::new(limits::MAX_ENDPOINTS),
+            endpoints: Endpoints::new(),
             connections: Table::new(limits::MAX_CONNECTIONS),
-            ports: PortTable::new(),
             nodes: Nodes::default(),
             ring_bytes: 0,
             half_closed: BTreeMap::new(),
@@ -190,41 +187,6 @@ impl Engine {
     }
 
     // Shared by the flows.
-
-    pub(crate) fn endpoint(&self, id: EndpointId) -> Result<&Endpoint, Error> {
-        self.endpoints.get(id).ok_or(Error::BadDescriptor)
-    }
-
-    pub(crate) fn endpoint_mut(&mut self, id: EndpointId) -> Result<&mut Endpoint, Error> {
-        self.endpoints.get_mut(id).ok_or(Error::BadDescriptor)
-    }
-
-    /// Adds an endpoint, within the limits.
-    pub(crate) fn add_endpoint(&mut self, owner: Owner) -> Result<EndpointId, Error> {
-        // An endpoint that is shut down leaves a file, whatever the limit of those is. Who has too
-        // many of them gets no endpoint to make another of.
-        self.cx.quotas.check(owner, Resource::Files, 0)?;
-        self.cx.quotas.charge(owner, Resource::Endpoints, 1)?;
-        match self.endpoints.insert(Endpoint::new(owner)) {
-            Some(id) => Ok(id),
-            None => {
-                self.cx.quotas.discharge(owner, Resource::Endpoints, 1);
-                Err(Error::NoMemory)
-            }
-        }
-    }
-
-    /// Removes an endpoint and frees its port.
-    pub(crate) fn remove_endpoint(&mut self, id: EndpointId) -> Option<Endpoint> {
-        let endpoint = self.endpoints.remove(id)?;
-        if endpoint.owns_port {
-            self.ports.release(endpoint.port);
-        }
-        let (owner, backlog) = (endpoint.owner, endpoint.backlog as u64);
-        self.cx.quotas.discharge(owner, Resource::Endpoints, 1);
-        self.cx.quotas.discharge(owner, Resource::Backlog, backlog);
-        Some(endpoint)
-    }
 
     /// Makes a connection of `endpoint` with a queue pair of its own.
     pub(crate) fn add_connection(

@@ -24,7 +24,7 @@ impl Engine {
     fn on_timer(&mut self, mem: &mut dyn Memory, timer: Timer) {
         match timer {
             Timer::Handshake(id) => self.on_handshake_timeout(mem, id),
-            Timer::RequestExpiry => self.expire_requests(),
+            Timer::RequestExpiry => self.endpoints.expire_requests(&mut self.cx),
             Timer::Response => self.on_response_timeout(mem),
             Timer::Link(node) => self.on_link_timer(mem, node),
             Timer::RingRetry(id) => self.on_ring_retry(id),
@@ -53,7 +53,7 @@ impl Engine {
     fn pop_event(&mut self, mem: &mut dyn Memory) -> Option<Event> {
         while let Some(event) = self.cx.events.pop() {
             let is_current = match event {
-                Event::Changed(id) => self.endpoints.get(id).is_some(),
+                Event::Changed(id) => self.endpoints.get(id).is_ok(),
                 Event::Ring(node) => self.nodes.take_doorbell(mem, &mut self.cx, node),
                 Event::Departed(_)
                 | Event::NodeUp(_)

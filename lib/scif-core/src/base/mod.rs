@@ -8,6 +8,7 @@ pub(crate) mod ids;
 pub(crate) mod memory;
 pub(crate) mod pages;
 pub(crate) mod quota;
+pub(crate) mod rule;
 pub(crate) mod stats;
 pub(crate) mod table;
 pub(crate) mod timers;

@@ -2,13 +2,22 @@
 
 pub(crate) mod ports;
 
+use crate::base::config::Owner;
+use crate::base::context::{Context, Ends};
+use crate::base::ids::{ConnectionId, EndpointId};
+use crate::base::quota::Resource;
+use crate::base::rule::{Violation, rule};
+use crate::base::table::Table;
+use crate::base::timers::Timer;
+use crate::endpoint::ports::PortTable;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use scif_abi::NodeId;
+use scif_abi::limits::MAX_BACKLOG;
+use scif_abi::limits::MAX_ENDPOINTS;
+use scif_abi::limits::PRIVILEGED_PORT_END;
 
 use scif_abi::{Error, Port, PortId};
-
-use crate::base::config::Owner;
-use crate::base::ids::ConnectionId;
-use crate::flow::connect::ConnectMode;
 
 /// State of an endpoint. Closing and zombie states do not exist here: a closed endpoint is gone,
 /// what is left to do for its peer belongs to the connection.
@@ -47,20 +56,63 @@ impl EndpointState {
     }
 }
 
+/// How a connect behaves towards later calls on the same endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectMode {
+    /// The caller waits for the result with [`Engine::connect_result`]; other connects meanwhile
+    /// are `EISCONN`.
+    Blocking,
+    /// The result is collected by a second connect; until it is there that gives `EINPROGRESS`.
+    NonBlocking,
+}
+
 /// A connection request that waits to be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// Where it came from. The node is certain, everything else is what the peer says.
-    pub(crate) source: PortId,
-    /// The connector's id, to be echoed.
-    pub(crate) connector: u64,
-    /// Bus address of the connector's queue pair.
-    pub(crate) queue_pair: u64,
-    /// When (ns) it is void: its connector cannot withdraw it, and may have given up from then on.
-    pub(crate) void_at: Option<u64>,
+    source: PortId,
+    connector: u64,
+    queue_pair: u64,
+    void_at: Option<u64>,
 }
 
 impl Request {
+    /// A request from `source`, whose node is certain; everything else is what the peer says.
+    /// `void_at`: from when on (ns) it is void, as its connector cannot withdraw it and may have
+    /// given up.
+    pub(crate) fn new(
+        source: PortId,
+        connector: u64,
+        queue_pair: u64,
+        void_at: Option<u64>,
+    ) -> Request {
+        Request {
+            source,
+            connector,
+            queue_pair,
+            void_at,
+        }
+    }
+
+    /// Where it came from.
+    pub(crate) fn source(&self) -> PortId {
+        self.source
+    }
+
+    /// The connector's id, to be echoed.
+    pub(crate) fn connector(&self) -> u64 {
+        self.connector
+    }
+
+    /// Bus address of the connector's queue pair.
+    pub(crate) fn queue_pair(&self) -> u64 {
+        self.queue_pair
+    }
+
+    /// When (ns) it is void.
+    pub(crate) fn void_at(&self) -> Option<u64> {
+        self.void_at
+    }
+
     /// Whether its connector may have freed what it names: not even a refusal may be sent.
     pub(crate) fn is_void(&self, now: u64) -> bool {
         self.void_at.is_some_and(|at| at <= now)
@@ -70,32 +122,130 @@ impl Request {
 /// A connect that was started and whose result has not been taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
-    pub(crate) mode: ConnectMode,
+    mode: ConnectMode,
     /// `None` while it is under way.
-    pub(crate) result: Option<Result<(), Error>>,
+    result: Option<Result<(), Error>>,
+}
+
+impl Attempt {
+    /// Its result, if another connect may collect it.
+    pub(crate) fn collectable(&self) -> Option<Result<(), Error>> {
+        self.result.filter(|_| self.is_non_blocking())
+    }
+
+    /// Its result, once it is there.
+    pub(crate) fn result(&self) -> Option<Result<(), Error>> {
+        self.result
+    }
+
+    /// Whether nobody waits for its result.
+    pub(crate) fn is_non_blocking(&self) -> bool {
+        self.mode == ConnectMode::NonBlocking
+    }
 }
 
 /// One endpoint.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    pub(crate) owner: Owner,
-    pub(crate) state: EndpointState,
+    owner: Owner,
+    state: EndpointState,
     /// 0 when not bound.
-    pub(crate) port: Port,
+    port: Port,
     /// Whether closing frees the port. Accepted endpoints carry their listener's port, but a new
     /// listener may bind it while they live.
-    pub(crate) owns_port: bool,
+    owns_port: bool,
     /// The other end, from the connect or accept on.
-    pub(crate) peer: PortId,
-    pub(crate) connection: Option<ConnectionId>,
-    pub(crate) attempt: Option<Attempt>,
-    pub(crate) backlog: usize,
-    pub(crate) requests: VecDeque<Request>,
+    peer: PortId,
+    connection: Option<ConnectionId>,
+    attempt: Option<Attempt>,
+    backlog: usize,
+    requests: VecDeque<Request>,
 }
 
 impl Endpoint {
-    pub(crate) fn new(owner: Owner) -> Endpoint {
-        Endpoint {
+    /// Who opened it.
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// How far it is.
+    pub(crate) fn state(&self) -> EndpointState {
+        self.state
+    }
+
+    /// Its port; 0 when it is not bound.
+    pub(crate) fn port(&self) -> Port {
+        self.port
+    }
+
+    /// Whether closing it frees its port.
+    pub(crate) fn owns_port(&self) -> bool {
+        self.owns_port
+    }
+
+    /// The other end, from the connect or accept on.
+    pub(crate) fn peer(&self) -> PortId {
+        self.peer
+    }
+
+    /// Its connection, while it has one.
+    pub(crate) fn connection(&self) -> Option<ConnectionId> {
+        self.connection
+    }
+
+    /// Its connection, while it is connected or disconnected.
+    ///
+    /// # Errors
+    /// `ENOTCONN`: any other state.
+    pub(crate) fn used_connection(&self) -> Result<ConnectionId, Error> {
+        match (self.state, self.connection) {
+            (EndpointState::Connected | EndpointState::Disconnected, Some(id)) => Ok(id),
+            _ => Err(Error::NotConnected),
+        }
+    }
+
+    /// The connect that was started and whose result has not been taken.
+    pub(crate) fn attempt(&self) -> Option<Attempt> {
+        self.attempt
+    }
+
+    /// How many requests wait, and how many may.
+    pub(crate) fn requests(&self) -> [usize; 2] {
+        [self.requests.len(), self.backlog]
+    }
+
+    fn finish_attempt(&mut self, result: Result<(), Error>) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.result = Some(result);
+        }
+    }
+}
+
+/// All endpoints of an engine, and the ports they have.
+pub(crate) struct Endpoints {
+    table: Table<EndpointId, Endpoint>,
+    ports: PortTable,
+}
+
+// How endpoints and their ports come and go.
+impl Endpoints {
+    pub(crate) fn new() -> Endpoints {
+        Endpoints {
+            table: Table::new(MAX_ENDPOINTS),
+            ports: PortTable::new(),
+        }
+    }
+
+    /// Adds an unbound endpoint.
+    ///
+    /// # Errors
+    /// `ENOMEM`: a limit is reached.
+    pub(crate) fn open(&mut self, cx: &mut Context, owner: Owner) -> Result<EndpointId, Error> {
+        // An endpoint that is shut down leaves a file, whatever the limit of those is. An owner of
+        // too many files gets no endpoint to make another of.
+        cx.quotas.check(owner, Resource::Files, 0)?;
+        cx.quotas.charge(owner, Resource::Endpoints, 1)?;
+        let endpoint = Endpoint {
             owner,
             state: EndpointState::Unbound,
             port: 0,
@@ -105,13 +255,328 @@ impl Endpoint {
             attempt: None,
             backlog: 0,
             requests: VecDeque::new(),
+        };
+        self.table.insert(endpoint).ok_or_else(|| {
+            cx.quotas.discharge(owner, Resource::Endpoints, 1);
+            Error::NoMemory
+        })
+    }
+
+    /// Removes an endpoint and frees its port. Its requests are to be refused.
+    pub(crate) fn remove(
+        &mut self,
+        cx: &mut Context,
+        id: EndpointId,
+    ) -> Option<(Endpoint, VecDeque<Request>)> {
+        let mut endpoint = self.table.remove(id)?;
+        if endpoint.owns_port {
+            self.ports.release(endpoint.port);
+        }
+        let (owner, backlog) = (endpoint.owner, endpoint.backlog as u64);
+        cx.quotas.discharge(owner, Resource::Endpoints, 1);
+        cx.quotas.discharge(owner, Resource::Backlog, backlog);
+        let requests = core::mem::take(&mut endpoint.requests);
+        Some((endpoint, requests))
+    }
+
+    /// Binds to `port`, 0 for any free one; the port.
+    ///
+    /// # Errors
+    /// Those of [`Engine::bind`](crate::Engine::bind).
+    pub(crate) fn bind(&mut self, id: EndpointId, port: Port) -> Result<Port, Error> {
+        let endpoint = self.get(id)?;
+        if (1..PRIVILEGED_PORT_END).contains(&port) && !endpoint.owner.is_privileged() {
+            return Err(Error::AccessDenied);
+        }
+        match endpoint.state {
+            EndpointState::Unbound => {}
+            EndpointState::Bound => return Err(Error::InvalidArgument),
+            _ => return Err(Error::IsConnected),
+        }
+        let port = if port == 0 {
+            self.ports.take_ephemeral().ok_or(Error::NoSpace)?
+        } else if self.ports.take(port) {
+            port
+        } else {
+            return Err(Error::InvalidArgument);
+        };
+        let endpoint = self.get_mut(id)?;
+        endpoint.port = port;
+        endpoint.owns_port = true;
+        endpoint.state = EndpointState::Bound;
+        Ok(port)
+    }
+
+    /// Takes requests, at most `backlog` of which may wait.
+    ///
+    /// # Errors
+    /// Those of [`Engine::listen`](crate::Engine::listen).
+    pub(crate) fn listen(
+        &mut self,
+        cx: &mut Context,
+        id: EndpointId,
+        backlog: i32,
+    ) -> Result<(), Error> {
+        let endpoint = self.get(id)?;
+        let backlog = match u32::try_from(backlog) {
+            Ok(backlog) if backlog > 0 => backlog.min(MAX_BACKLOG),
+            _ => return Err(Error::InvalidArgument),
+        };
+        match endpoint.state {
+            EndpointState::Bound => {}
+            EndpointState::Unbound | EndpointState::Disconnected => {
+                return Err(Error::InvalidArgument);
+            }
+            _ => return Err(Error::IsConnected),
+        }
+        cx.quotas
+            .charge(endpoint.owner, Resource::Backlog, backlog.into())?;
+        let endpoint = self.get_mut(id)?;
+        endpoint.state = EndpointState::Listening;
+        endpoint.backlog = backlog as usize;
+        // A result nobody collected belongs to a connect that can no longer be repeated.
+        endpoint.attempt = None;
+        let port = endpoint.port;
+        self.ports.listen(port, id);
+        Ok(())
+    }
+}
+
+// States.
+impl Endpoints {
+    /// A request is sent from a bound endpoint.
+    pub(crate) fn connecting(
+        &mut self,
+        id: EndpointId,
+        connection: ConnectionId,
+        peer: PortId,
+        mode: ConnectMode,
+    ) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.state = EndpointState::Connecting;
+            endpoint.attempt = Some(Attempt { mode, result: None });
+            endpoint.connection = Some(connection);
+            endpoint.peer = peer;
         }
     }
 
-    /// Ends the connect that is under way with `result`.
-    pub(crate) fn finish_attempt(&mut self, result: Result<(), Error>) {
-        if let Some(attempt) = &mut self.attempt {
-            attempt.result = Some(result);
+    /// A request is granted with a new endpoint.
+    pub(crate) fn accepting(&mut self, id: EndpointId, connection: ConnectionId, ends: Ends) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.state = EndpointState::Accepting;
+            endpoint.port = ends.local;
+            endpoint.peer = ends.peer;
+            endpoint.connection = Some(connection);
         }
+    }
+
+    /// Its connection is established.
+    pub(crate) fn connected(&mut self, cx: &mut Context, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.state = EndpointState::Connected;
+            endpoint.finish_attempt(Ok(()));
+            cx.events.changed(id);
+        }
+    }
+
+    /// Its connect has been taken back: it is bound again.
+    pub(crate) fn withdrawn(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.state = EndpointState::Bound;
+            endpoint.connection = None;
+        }
+    }
+
+    /// Its connect has failed: it is bound again.
+    pub(crate) fn connect_failed(&mut self, cx: &mut Context, id: EndpointId, error: Error) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.state = EndpointState::Bound;
+            endpoint.connection = None;
+            endpoint.finish_attempt(Err(error));
+            cx.events.changed(id);
+        }
+    }
+
+    /// Nothing comes of the request it was made for.
+    pub(crate) fn accept_failed(&mut self, cx: &mut Context, id: EndpointId, error: Error) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.state = EndpointState::AcceptFailed(error);
+            endpoint.connection = None;
+            cx.events.changed(id);
+        }
+    }
+
+    /// Its peer has gone.
+    pub(crate) fn disconnected(&mut self, cx: &mut Context, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.state = EndpointState::Disconnected;
+            cx.events.changed(id);
+        }
+    }
+
+    /// Forgets the connect whose result has been taken, or that was given up.
+    pub(crate) fn end_attempt(&mut self, id: EndpointId) {
+        if let Some(endpoint) = self.table.get_mut(id) {
+            endpoint.attempt = None;
+        }
+    }
+}
+
+// Requests.
+impl Endpoints {
+    /// Queues a request for the listener at a port. False: nobody listens there, or there is no
+    /// room.
+    pub(crate) fn push_request(&mut self, cx: &mut Context, port: Port, request: Request) -> bool {
+        let listener = self.ports.listener(port);
+        let Some((id, endpoint)) = listener.and_then(|id| Some((id, self.table.get_mut(id)?)))
+        else {
+            return false;
+        };
+        if endpoint.requests.len() >= endpoint.backlog {
+            return false;
+        }
+        endpoint.requests.push_back(request);
+        if let Some(at) = request.void_at {
+            cx.timers.set_earliest(Timer::RequestExpiry, at);
+        }
+        cx.events.changed(id);
+        true
+    }
+
+    /// Takes the first request of a listener.
+    pub(crate) fn take_request(&mut self, listener: EndpointId) -> Option<Request> {
+        self.table.get_mut(listener)?.requests.pop_front()
+    }
+
+    /// Forgets a queued request that its connector on `node` takes back; whether it was queued.
+    pub(crate) fn withdraw_request(&mut self, port: Port, node: NodeId, connector: u64) -> bool {
+        let listener = self.ports.listener(port);
+        let Some(endpoint) = listener.and_then(|id| self.table.get_mut(id)) else {
+            return false;
+        };
+        let matches = |r: &Request| r.connector == connector && r.source.node() == node;
+        let position = endpoint.requests.iter().position(matches);
+        position.is_some_and(|position| endpoint.requests.remove(position).is_some())
+    }
+
+    /// Forgets requests whose connectors may have given up, without a word to them.
+    pub(crate) fn expire_requests(&mut self, cx: &mut Context) {
+        let now = cx.now;
+        cx.stats.void_requests += self.retain_requests(|request| !request.is_void(now)) as u64;
+        let endpoints = self.table.iter().map(|(_, endpoint)| endpoint);
+        let left = endpoints.flat_map(|endpoint| &endpoint.requests);
+        if let Some(at) = left.filter_map(|request| request.void_at).min() {
+            cx.timers.set(Timer::RequestExpiry, at);
+        }
+    }
+
+    /// Forgets the requests of a node that is lost.
+    pub(crate) fn drop_requests_from(&mut self, node: NodeId) {
+        self.retain_requests(|request| request.source.node() != node);
+    }
+
+    /// Keeps the requests that are wanted; how many were not.
+    fn retain_requests(&mut self, is_wanted: impl Fn(&Request) -> bool) -> usize {
+        let listeners: Vec<EndpointId> = self.ports.listeners().map(|(_, id)| id).collect();
+        let mut dropped = 0;
+        for listener in listeners {
+            if let Some(endpoint) = self.table.get_mut(listener) {
+                let before = endpoint.requests.len();
+                endpoint.requests.retain(&is_wanted);
+                dropped += before - endpoint.requests.len();
+            }
+        }
+        dropped
+    }
+}
+
+// What there is.
+impl Endpoints {
+    /// The endpoint with this id.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub(crate) fn get(&self, id: EndpointId) -> Result<&Endpoint, Error> {
+        self.table.get(id).ok_or(Error::BadDescriptor)
+    }
+
+    fn get_mut(&mut self, id: EndpointId) -> Result<&mut Endpoint, Error> {
+        self.table.get_mut(id).ok_or(Error::BadDescriptor)
+    }
+
+    /// All endpoints, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (EndpointId, &Endpoint)> {
+        self.table.iter()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Checks what must hold of endpoints and ports between any two calls.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub(crate) fn check(&self) -> Result<(), Violation> {
+        for (id, endpoint) in self.iter() {
+            let listening = endpoint.state == EndpointState::Listening;
+            rule(
+                listening || endpoint.requests.is_empty(),
+                "only a listener has requests",
+                id,
+            )?;
+            rule(
+                !listening || self.ports.listener(endpoint.port) == Some(id),
+                "a listener is registered at its port",
+                id,
+            )?;
+            rule(
+                endpoint.requests.len() <= endpoint.backlog,
+                "no more requests than the backlog",
+                id,
+            )?;
+            let attempt = endpoint.attempt;
+            let pending = attempt.is_some_and(|attempt| attempt.result.is_none());
+            rule(
+                pending == (endpoint.state == EndpointState::Connecting),
+                "a connect without result is under way",
+                id,
+            )?;
+        }
+        self.check_ports()
+    }
+
+    fn check_ports(&self) -> Result<(), Violation> {
+        let mut count = 0;
+        for (id, endpoint) in self.iter().filter(|(_, e)| e.owns_port) {
+            count += 1;
+            rule(
+                self.ports.is_taken(endpoint.port),
+                "an owned port is taken",
+                id,
+            )?;
+        }
+        rule(
+            count == self.ports.count(),
+            "taken ports have an owner",
+            count as u64,
+        )?;
+        for (port, listener) in self.ports.listeners() {
+            let endpoint = self.table.get(listener);
+            rule(
+                endpoint.is_some_and(|e| e.port == port && e.state == EndpointState::Listening),
+                "a registered listener listens at its port",
+                u64::from(port),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The nodes that queued requests came from.
+    pub(crate) fn requesting_nodes(&self) -> impl Iterator<Item = NodeId> {
+        let endpoints = self.table.iter().map(|(_, endpoint)| endpoint);
+        let requests = endpoints.flat_map(|endpoint| &endpoint.requests);
+        requests.map(|request| request.source.node())
     }
 }

@@ -4,13 +4,11 @@ use crate::base::config::Owner;
 use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
-use crate::base::timers::Timer;
 use crate::connection::Phase;
 use crate::endpoint::{EndpointState, Request};
 use crate::engine::Engine;
 use crate::queue_pair::block::RemoteQueuePair;
 use crate::queue_pair::rings::Rings;
-use alloc::vec::Vec;
 use core::task::Poll;
 
 use scif_abi::limits::{BASE_REQUEST_NS, HANDSHAKE_TIMEOUT_NS};
@@ -31,18 +29,19 @@ impl Engine {
         listener: EndpointId,
         owner: Owner,
     ) -> Result<EndpointId, Error> {
-        let endpoint = self.endpoint(listener)?;
-        if endpoint.state != EndpointState::Listening {
+        let endpoint = self.endpoints.get(listener)?;
+        if endpoint.state() != EndpointState::Listening {
             return Err(Error::InvalidArgument);
         }
-        let port = endpoint.port;
+        let port = endpoint.port();
         // Ends: every turn takes one of at most `MAX_BACKLOG` requests.
-        while let Some(request) = self.endpoint_mut(listener)?.requests.pop_front() {
-            let node = request.source.node();
-            let remote = self.remote_pair(mem, node, request.connector, request.queue_pair);
+        while let Some(request) = self.endpoints.take_request(listener) {
+            let node = request.source().node();
+            let remote = self.remote_pair(mem, node, request.connector(), request.queue_pair());
             let Some(remote) = remote else {
                 self.cx.stats.bad_queue_pairs += 1;
-                self.cx.trace(What::BadQueuePair, node, request.queue_pair);
+                self.cx
+                    .trace(What::BadQueuePair, node, request.queue_pair());
                 self.refuse(port, &request);
                 continue;
             };
@@ -66,41 +65,37 @@ impl Engine {
         remote: &RemoteQueuePair,
         owner: Owner,
     ) -> Result<EndpointId, Error> {
-        let new = self.add_endpoint(owner)?;
+        let new = self.endpoints.open(&mut self.cx, owner)?;
         let ends = Ends {
             local: port,
-            peer: request.source,
+            peer: request.source(),
         };
         let id = match self.add_connection(mem, Phase::Granted, new, ends) {
             Ok(id) => id,
             Err(error) => {
-                self.remove_endpoint(new);
+                self.endpoints.remove(&mut self.cx, new);
                 return Err(error);
             }
         };
-        let is_armable = self
-            .nodes
-            .understands(&self.cx, request.source.node(), Extensions::ARMED);
+        let is_armable =
+            self.nodes
+                .understands(&self.cx, request.source().node(), Extensions::ARMED);
         let mut queue_pair = 0;
         let is_there = remote.clear_indices(mem).is_ok();
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.remote = request.connector;
+            connection.remote = request.connector();
             connection.rings = Some(Rings::new(&connection.block, remote, is_armable));
             queue_pair = connection.block.exported();
         }
         if !is_there {
             self.free_connection(mem, id);
-            self.remove_endpoint(new);
+            self.endpoints.remove(&mut self.cx, new);
             return Err(Error::NoDevice);
         }
         self.set_deadline(id, Some(self.cx.after(HANDSHAKE_TIMEOUT_NS)));
-        let endpoint = self.endpoint_mut(new)?;
-        endpoint.state = EndpointState::Accepting;
-        endpoint.port = port;
-        endpoint.peer = request.source;
-        endpoint.connection = Some(id);
+        self.endpoints.accepting(new, id, ends);
         let body = NodeMessage::ConnectGrant {
-            connector: request.connector,
+            connector: request.connector(),
             queue_pair,
             acceptor: id.number(),
         };
@@ -116,41 +111,20 @@ impl Engine {
         (!is_withdrawn).then(|| since.saturating_add(BASE_REQUEST_NS))
     }
 
-    /// Forgets requests whose connectors may have given up, without a word to them.
-    pub(crate) fn expire_requests(&mut self) {
-        let now = self.cx.now;
-        let listeners: Vec<EndpointId> = self.ports.listeners().map(|(_, id)| id).collect();
-        let (mut next, mut count) = (None, 0);
-        for listener in listeners {
-            let Some(endpoint) = self.endpoints.get_mut(listener) else {
-                continue;
-            };
-            let before = endpoint.requests.len();
-            endpoint.requests.retain(|request| !request.is_void(now));
-            count += before - endpoint.requests.len();
-            let left = endpoint.requests.iter().filter_map(|r| r.void_at);
-            next = left.chain(next).min();
-        }
-        if let Some(at) = next {
-            self.cx.timers.set(Timer::RequestExpiry, at);
-        }
-        self.cx.stats.void_requests += count as u64;
-    }
-
     /// Answers a request with CNCT_REJ.
     pub(crate) fn refuse(&mut self, port: scif_abi::Port, request: &Request) {
         self.cx.stats.refused += 1;
         let body = NodeMessage::ConnectReject {
-            connector: request.connector,
+            connector: request.connector(),
         };
         self.answer(port, request, body);
     }
 
     /// Answers a request: in time, or not at all if the connector's ring is full for so long.
     fn answer(&mut self, port: scif_abi::Port, request: &Request, body: NodeMessage) {
-        let (local, peer) = (port, request.source);
+        let (local, peer) = (port, request.source());
         self.cx
-            .post_until(Ends { local, peer }, body, request.void_at);
+            .post_until(Ends { local, peer }, body, request.void_at());
     }
 
     /// Forgets answers that have waited for room until they are void: as if their connectors had
@@ -175,18 +149,18 @@ impl Engine {
     /// `EAGAIN`: the connector withdrew (an accept that waits takes the next request). `ENODEV`:
     /// its node is lost, or it did not answer. `EBADF`: no such endpoint.
     pub fn accept_finish(&mut self, new: EndpointId) -> Poll<Result<PortId, Error>> {
-        let endpoint = match self.endpoint(new) {
+        let endpoint = match self.endpoints.get(new) {
             Ok(endpoint) => endpoint,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        match endpoint.state {
+        match endpoint.state() {
             EndpointState::Accepting => Poll::Pending,
             // Also when it was closed by the peer meanwhile: what the peer sent can be received.
             EndpointState::Connected | EndpointState::Disconnected => {
-                Poll::Ready(Ok(endpoint.peer))
+                Poll::Ready(Ok(endpoint.peer()))
             }
             EndpointState::AcceptFailed(error) => {
-                self.remove_endpoint(new);
+                self.endpoints.remove(&mut self.cx, new);
                 Poll::Ready(Err(error))
             }
             _ => Poll::Ready(Err(Error::InvalidArgument)),
@@ -203,10 +177,7 @@ impl Engine {
             Some(endpoint) => {
                 connection.phase = Phase::Connected;
                 self.cx.stats.accepted += 1;
-                if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
-                    endpoint.state = EndpointState::Connected;
-                }
-                self.cx.events.changed(endpoint);
+                self.endpoints.connected(&mut self.cx, endpoint);
             }
             // Whoever accepted has gone meanwhile: the connector shall see a peer that closed.
             None => self.disconnect(id),
@@ -215,13 +186,8 @@ impl Engine {
 
     /// Tells whoever accepts that nothing comes of grant `id`.
     pub(crate) fn fail_grant(&mut self, id: ConnectionId, error: Error) {
-        let Some(endpoint) = self.take_endpoint(id) else {
-            return;
-        };
-        if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
-            endpoint.state = EndpointState::AcceptFailed(error);
-            endpoint.connection = None;
+        if let Some(endpoint) = self.take_endpoint(id) {
+            self.endpoints.accept_failed(&mut self.cx, endpoint, error);
         }
-        self.cx.events.changed(endpoint);
     }
 }

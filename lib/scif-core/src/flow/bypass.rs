@@ -120,8 +120,8 @@ impl Engine {
         id: EndpointId,
         owner: Owner,
     ) -> Result<(BypassId, BypassRecord), Error> {
-        let endpoint = self.endpoint(id)?;
-        let connection = match (endpoint.state, endpoint.connection) {
+        let endpoint = self.endpoints.get(id)?;
+        let connection = match (endpoint.state(), endpoint.connection()) {
             (EndpointState::Connected, Some(connection)) => connection,
             _ => return Err(Error::NotConnected),
         };
@@ -286,8 +286,8 @@ impl Engine {
     /// # Errors
     /// `EBADF`. `ENOTCONN`: neither connected nor disconnected.
     pub fn kick(&mut self, id: EndpointId, kicks: Kicks) -> Result<(), Error> {
-        let endpoint = self.endpoint(id)?;
-        let id = match (endpoint.state, endpoint.connection) {
+        let endpoint = self.endpoints.get(id)?;
+        let id = match (endpoint.state(), endpoint.connection()) {
             (EndpointState::Connected, Some(connection)) => connection,
             (EndpointState::Disconnected, _) => return Ok(()),
             _ => return Err(Error::NotConnected),
@@ -332,7 +332,7 @@ impl Engine {
     /// [`arm`](Engine::arm), or to have got 0 from `send` or `recv`.) Replaces what was set before.
     /// What is there already is to be asked for, by [`poll`](Engine::poll).
     pub fn set_waiting(&mut self, mem: &mut dyn Memory, id: EndpointId, events: Readiness) {
-        let connection = self.endpoint(id).ok().and_then(|e| e.connection);
+        let connection = self.endpoints.get(id).ok().and_then(|e| e.connection());
         let Some(id) = connection else {
             return;
         };
@@ -354,7 +354,7 @@ impl Engine {
     /// A transfer that takes several calls begins (`holds`) or ends: from its first byte to its end
     /// no client's bytes come between its own. Costs nothing where no client is.
     pub fn hold_ring(&mut self, mem: &mut dyn Memory, id: EndpointId, side: Side, holds: bool) {
-        let connection = self.endpoint(id).ok().and_then(|e| e.connection);
+        let connection = self.endpoints.get(id).ok().and_then(|e| e.connection());
         let connection = connection.and_then(|id| self.connections.get_mut(id));
         if let Some(rings) = connection.and_then(|connection| connection.rings.as_mut()) {
             rings.hold(mem, side, holds);

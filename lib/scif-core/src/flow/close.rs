@@ -21,22 +21,22 @@ impl Engine {
     /// queued requests. Copies that have begun run on: [`is_departing`](Self::is_departing) tells
     /// who has to wait for them.
     pub fn close(&mut self, mem: &mut dyn Memory, id: EndpointId) {
-        let Some(mut endpoint) = self.remove_endpoint(id) else {
+        let Some((endpoint, requests)) = self.endpoints.remove(&mut self.cx, id) else {
             return;
         };
         let ends = Ends {
-            local: endpoint.port,
-            peer: endpoint.peer,
+            local: endpoint.port(),
+            peer: endpoint.peer(),
         };
         self.cx
-            .trace_ends(What::Closed, ends, endpoint.owner.process.into());
-        while let Some(request) = endpoint.requests.pop_front() {
-            self.refuse(endpoint.port, &request);
+            .trace_ends(What::Closed, ends, endpoint.owner().process.into());
+        for request in requests {
+            self.refuse(endpoint.port(), &request);
         }
-        let Some(connection) = endpoint.connection else {
+        let Some(connection) = endpoint.connection() else {
             return;
         };
-        match endpoint.state {
+        match endpoint.state() {
             EndpointState::Connecting => self.withdraw(connection),
             EndpointState::Connected => {
                 self.leave_memory(mem, connection, id);
@@ -45,7 +45,7 @@ impl Engine {
                 self.disconnect(connection);
             }
             EndpointState::Disconnected | EndpointState::Accepting => {
-                if endpoint.state == EndpointState::Accepting {
+                if endpoint.state() == EndpointState::Accepting {
                     self.expect_final_ack(connection);
                 }
                 self.leave_memory(mem, connection, id);
@@ -120,15 +120,12 @@ impl Engine {
                 connection.phase = Phase::Disconnected;
                 connection.notify = Notifications::default();
                 let endpoint = connection.endpoint;
-                if let Some(endpoint) = endpoint.and_then(|id| self.endpoints.get_mut(id)) {
-                    endpoint.state = EndpointState::Disconnected;
-                }
                 self.end_responses(id);
                 // As the documents want it: the windows of both ends are released.
                 self.cancel_windows(mem, id);
                 self.publish_state(id);
                 if let Some(endpoint) = endpoint {
-                    self.cx.events.changed(endpoint);
+                    self.endpoints.disconnected(&mut self.cx, endpoint);
                 }
                 self.free_if_done(mem, id);
             }
@@ -225,11 +222,10 @@ impl Engine {
             Phase::Requested => {
                 self.cx.trace_ends(What::TimedOut, ends, 0);
                 self.withdraw(id);
-                let Some(endpoint) = endpoint else { return };
-                if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
-                    endpoint.finish_attempt(Err(Error::NoDevice));
+                if let Some(endpoint) = endpoint {
+                    self.endpoints
+                        .connect_failed(&mut self.cx, endpoint, Error::NoDevice);
                 }
-                self.cx.events.changed(endpoint);
             }
             // A late acknowledgement finds no endpoint and is answered by DISCNCT.
             Phase::Granted if endpoint.is_some() => {

@@ -1,5 +1,15 @@
 //! connect: the active side of a connection, from the request to its result.
 
+use crate::base::context::Ends;
+use crate::base::ids::{ConnectionId, EndpointId};
+use crate::base::memory::{Locality, Memory};
+use crate::base::quota::Resource;
+use crate::base::table::Key;
+use crate::connection::Phase;
+use crate::endpoint::{ConnectMode, EndpointState};
+use crate::engine::Engine;
+use crate::queue_pair::block::RemoteQueuePair;
+use crate::queue_pair::rings::Rings;
 use core::task::Poll;
 
 use scif_abi::limits::CONNECT_TIMEOUT_NS;
@@ -7,27 +17,6 @@ use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::qp::{ARMED_QP_BYTES, QP_BYTES};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, Port, PortId};
-
-use crate::base::context::Ends;
-use crate::base::ids::{ConnectionId, EndpointId};
-use crate::base::memory::{Locality, Memory};
-use crate::base::quota::Resource;
-use crate::base::table::Key;
-use crate::connection::Phase;
-use crate::endpoint::{Attempt, EndpointState};
-use crate::engine::Engine;
-use crate::queue_pair::block::RemoteQueuePair;
-use crate::queue_pair::rings::Rings;
-
-/// How a connect behaves towards later calls on the same endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectMode {
-    /// The caller waits for the result with [`Engine::connect_result`]; other connects meanwhile
-    /// are `EISCONN`.
-    Blocking,
-    /// The result is collected by a second connect; until it is there that gives `EINPROGRESS`.
-    NonBlocking,
-}
 
 /// What a connect that did not fail has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +45,9 @@ impl Engine {
         to: PortId,
         mode: ConnectMode,
     ) -> Result<Connect, Error> {
-        let endpoint = self.endpoint(id)?;
-        let (state, attempt) = (endpoint.state, endpoint.attempt);
-        let collectable = match attempt {
-            Some(Attempt {
-                mode: ConnectMode::NonBlocking,
-                result: Some(result),
-            }) => Some(result),
-            _ => None,
-        };
+        let endpoint = self.endpoints.get(id)?;
+        let (state, attempt) = (endpoint.state(), endpoint.attempt());
+        let collectable = attempt.and_then(|attempt| attempt.collectable());
         if collectable.is_none() && !self.nodes.is_online(&self.cx, to.node()) {
             return Err(Error::NoDevice);
         }
@@ -72,25 +55,19 @@ impl Engine {
             return Err(Error::InvalidArgument);
         }
         if let Some(result) = collectable {
-            let endpoint = self.endpoint_mut(id)?;
-            endpoint.attempt = None;
-            return result.map(|()| Connect::Done(endpoint.port));
+            let port = endpoint.port();
+            self.endpoints.end_attempt(id);
+            return result.map(|()| Connect::Done(port));
         }
         match (state, attempt) {
             (EndpointState::Unbound, _) => {
-                self.bind_ephemeral(id)?;
+                self.endpoints.bind(id, 0)?;
             }
             (EndpointState::Bound, None) => {}
             // Its caller has been told to fetch the result and has not done so yet.
             (EndpointState::Bound, Some(_)) => return Err(Error::InProgress),
             (EndpointState::Listening, _) => return Err(Error::NotSupported),
-            (
-                EndpointState::Connecting,
-                Some(Attempt {
-                    mode: ConnectMode::NonBlocking,
-                    ..
-                }),
-            ) => {
+            (EndpointState::Connecting, Some(attempt)) if attempt.is_non_blocking() => {
                 return Err(Error::InProgress);
             }
             (EndpointState::Disconnected, _) => return Err(Error::InvalidArgument),
@@ -107,8 +84,8 @@ impl Engine {
         to: PortId,
         mode: ConnectMode,
     ) -> Result<(), Error> {
-        let endpoint = self.endpoint(id)?;
-        let (owner, local) = (endpoint.owner, endpoint.port);
+        let endpoint = self.endpoints.get(id)?;
+        let (owner, local) = (endpoint.owner(), endpoint.port());
         let ends = Ends { local, peer: to };
         self.cx.quotas.charge(owner, Resource::Connects, 1)?;
         let added = self.add_connection(mem, Phase::Requested, id, ends);
@@ -118,11 +95,7 @@ impl Engine {
             connection.requested_by = Some(owner);
         }
         self.set_deadline(connection, Some(self.cx.after(CONNECT_TIMEOUT_NS)));
-        let endpoint = self.endpoint_mut(id)?;
-        endpoint.state = EndpointState::Connecting;
-        endpoint.attempt = Some(Attempt { mode, result: None });
-        endpoint.connection = Some(connection);
-        endpoint.peer = to;
+        self.endpoints.connecting(id, connection, to, mode);
         let queue_pair = self
             .connections
             .get(connection)
@@ -139,39 +112,35 @@ impl Engine {
     /// success. `Pending` until `Event::Changed` says otherwise. After a failure the endpoint is
     /// bound and can connect again.
     pub fn connect_result(&mut self, id: EndpointId) -> Poll<Result<Port, Error>> {
-        let endpoint = match self.endpoint_mut(id) {
+        let endpoint = match self.endpoints.get(id) {
             Ok(endpoint) => endpoint,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        match endpoint.attempt {
+        let Some(attempt) = endpoint.attempt() else {
             // Cancelled, or never begun.
-            None => Poll::Ready(Err(Error::Interrupted)),
-            Some(Attempt { result: None, .. }) => Poll::Pending,
-            Some(Attempt {
-                result: Some(result),
-                ..
-            }) => {
-                endpoint.attempt = None;
-                Poll::Ready(result.map(|()| endpoint.port))
-            }
-        }
+            return Poll::Ready(Err(Error::Interrupted));
+        };
+        let Some(result) = attempt.result() else {
+            return Poll::Pending;
+        };
+        let port = endpoint.port();
+        self.endpoints.end_attempt(id);
+        Poll::Ready(result.map(|()| port))
     }
 
     /// Gives up a connect that is under way (the waiting caller was interrupted): the endpoint is
     /// bound again, and may connect again at once. Does nothing when none is under way.
     pub fn connect_cancel(&mut self, _mem: &mut dyn Memory, id: EndpointId) {
-        let Ok(endpoint) = self.endpoint(id) else {
+        let Ok(endpoint) = self.endpoints.get(id) else {
             return;
         };
-        if endpoint.state != EndpointState::Connecting {
+        if endpoint.state() != EndpointState::Connecting {
             return;
         }
-        if let Some(connection) = endpoint.connection {
+        if let Some(connection) = endpoint.connection() {
             self.withdraw(connection);
         }
-        if let Ok(endpoint) = self.endpoint_mut(id) {
-            endpoint.attempt = None;
-        }
+        self.endpoints.end_attempt(id);
     }
 
     /// Takes a request back: its endpoint is bound again, and the connection waits for whatever the
@@ -186,10 +155,8 @@ impl Engine {
         }
         connection.phase = Phase::Withdrawn;
         let node = connection.peer.node();
-        let endpoint = self.take_endpoint(id);
-        if let Some(endpoint) = endpoint.and_then(|id| self.endpoints.get_mut(id)) {
-            endpoint.state = EndpointState::Bound;
-            endpoint.connection = None;
+        if let Some(endpoint) = self.take_endpoint(id) {
+            self.endpoints.withdrawn(endpoint);
         }
         if self.nodes.understands(&self.cx, node, Extensions::WITHDRAW) {
             self.expect_final_ack(id);
@@ -204,15 +171,9 @@ impl Engine {
 
     /// Ends a request without a connection: refused, withdrawn in time, or timed out.
     pub(crate) fn fail_request(&mut self, id: ConnectionId, error: Error) {
-        let Some(endpoint) = self.take_endpoint(id) else {
-            return;
-        };
-        if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
-            endpoint.state = EndpointState::Bound;
-            endpoint.connection = None;
-            endpoint.finish_attempt(Err(error));
+        if let Some(endpoint) = self.take_endpoint(id) {
+            self.endpoints.connect_failed(&mut self.cx, endpoint, error);
         }
-        self.cx.events.changed(endpoint);
     }
 
     /// CNCT_GNT arrived for our request `id`: the acceptor is `acceptor` and its queue pair is at
@@ -256,14 +217,10 @@ impl Engine {
         connection.rings = Some(Rings::new(&connection.block, &remote, is_armable));
         self.set_deadline(id, None);
         self.cx.stats.connected += 1;
-        if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
-            endpoint.state = EndpointState::Connected;
-            endpoint.finish_attempt(Ok(()));
-        }
+        self.endpoints.connected(&mut self.cx, endpoint);
         // Only now that we count as connected: a peer that closes as soon as it has the
         // acknowledgement must find us.
         self.post_peer(id, NodeMessage::ConnectGrantAck { acceptor });
-        self.cx.events.changed(endpoint);
     }
 }
 

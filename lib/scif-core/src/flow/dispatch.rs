@@ -8,7 +8,6 @@ use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
 use crate::base::memory::Memory;
 use crate::base::table::Key;
-use crate::base::timers::Timer;
 use crate::connection::Phase;
 use crate::endpoint::Request;
 use crate::engine::Engine;
@@ -64,12 +63,7 @@ impl Engine {
                 queue_pair,
             } => {
                 let void_at = self.request_is_void_at(from);
-                let request = Request {
-                    source,
-                    connector,
-                    queue_pair,
-                    void_at,
-                };
+                let request = Request::new(source, connector, queue_pair, void_at);
                 self.on_request(ends, request);
             }
             NodeMessage::ConnectWithdraw { connector } => {
@@ -238,31 +232,19 @@ impl Engine {
             self.cx.stats.void_requests += 1;
             return;
         }
-        let listener = self.ports.listener(ends.local);
-        let endpoint = listener.and_then(|id| self.endpoints.get_mut(id));
-        match (listener, endpoint) {
-            (Some(listener), Some(endpoint)) if endpoint.requests.len() < endpoint.backlog => {
-                endpoint.requests.push_back(request);
-                if let Some(at) = request.void_at {
-                    self.cx.timers.set_earliest(Timer::RequestExpiry, at);
-                }
-                self.cx.events.changed(listener);
-            }
-            _ => self.refuse(ends.local, &request),
+        if !self
+            .endpoints
+            .push_request(&mut self.cx, ends.local, request)
+        {
+            self.refuse(ends.local, &request);
         }
     }
 
     /// CNCT_TERM: forgotten if it is still queued. Otherwise a grant or a refusal is on its way,
     /// and that is the answer.
     fn on_withdraw(&mut self, ends: Ends, connector: u64) {
-        let listener = self.ports.listener(ends.local);
-        let Some(endpoint) = listener.and_then(|id| self.endpoints.get_mut(id)) else {
-            return;
-        };
-        let from = ends.peer.node();
-        let matches = |r: &Request| r.connector == connector && r.source.node() == from;
-        if let Some(position) = endpoint.requests.iter().position(matches) {
-            endpoint.requests.remove(position);
+        let node = ends.peer.node();
+        if self.endpoints.withdraw_request(ends.local, node, connector) {
             self.cx.post(ends, NodeMessage::WithdrawAck { connector });
         }
     }

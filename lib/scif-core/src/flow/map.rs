@@ -9,7 +9,6 @@ use scif_abi::{Error, NodeId};
 use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId};
 use crate::base::memory::{Memory, Place};
 use crate::base::pages::PAGE;
-use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::flow::register::check_range;
 use crate::window::Remote;
@@ -273,11 +272,7 @@ impl Engine {
         id: EndpointId,
         cookie: u64,
     ) -> Result<(), Error> {
-        let endpoint = self.endpoint(id)?;
-        let connection = match (endpoint.state, endpoint.connection) {
-            (EndpointState::Connected | EndpointState::Disconnected, Some(id)) => id,
-            _ => return Err(Error::NotConnected),
-        };
+        let connection = self.endpoints.get(id)?.used_connection()?;
         let connection = self.connections.get_mut(connection);
         let got = connection.and_then(|connection| connection.page_references.remove(&cookie));
         let got = got.ok_or(Error::InvalidArgument)?;

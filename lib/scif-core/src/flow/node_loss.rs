@@ -8,7 +8,6 @@ use crate::base::event::Event;
 use crate::base::ids::ConnectionId;
 use crate::base::memory::Memory;
 use crate::connection::{Notifications, Phase};
-use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::node::down::DownReason;
 
@@ -38,14 +37,7 @@ impl Engine {
         // Mappings and copies lead nowhere now. Local windows stay until nobody can write to them.
         self.forget_windows_of(node);
         self.cancel_channels(node);
-        let listeners: Vec<_> = self.ports.listeners().map(|(_, id)| id).collect();
-        for listener in listeners {
-            if let Some(endpoint) = self.endpoints.get_mut(listener) {
-                endpoint
-                    .requests
-                    .retain(|request| request.source.node() != node);
-            }
-        }
+        self.endpoints.drop_requests_from(node);
     }
 
     /// A node that is severed does not write to our memory any more: frees what was shared.
@@ -84,10 +76,7 @@ impl Engine {
             (Phase::Requested, _) => self.fail_request(id, Error::NoDevice),
             (Phase::Granted, _) => self.fail_grant(id, Error::NoDevice),
             (Phase::Connected, Some(endpoint)) => {
-                if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
-                    endpoint.state = EndpointState::Disconnected;
-                }
-                self.cx.events.changed(endpoint);
+                self.endpoints.disconnected(&mut self.cx, endpoint);
             }
             _ => {}
         }

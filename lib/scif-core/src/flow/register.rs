@@ -74,10 +74,10 @@ impl Engine {
     /// # Errors
     /// `ECONNRESET`: disconnected. `ENOTCONN`: any other state. `ENODEV`: the node is lost.
     pub(crate) fn verify(&self, id: EndpointId) -> Result<ConnectionId, Error> {
-        let endpoint = self.endpoint(id)?;
-        match (endpoint.state, endpoint.connection) {
+        let endpoint = self.endpoints.get(id)?;
+        match (endpoint.state(), endpoint.connection()) {
             (EndpointState::Connected, Some(_))
-                if !self.nodes.is_online(&self.cx, endpoint.peer.node()) =>
+                if !self.nodes.is_online(&self.cx, endpoint.peer().node()) =>
             {
                 Err(Error::NoDevice)
             }
@@ -111,7 +111,7 @@ impl Engine {
         }
         let is_ending = |state| matches!(state, WindowState::Unregistering | WindowState::Used);
         if in_use(self, &is_ending) {
-            let node = self.endpoint(id)?.peer.node();
+            let node = self.endpoints.get(id)?.peer().node();
             self.look_for_messages(mem, node);
             // Whatever they said.
             self.verify(id)?;
@@ -167,7 +167,7 @@ impl Engine {
         offset: i64,
         protection: Protection,
     ) -> Result<Ticket, Error> {
-        let owner = self.endpoint(endpoint)?.owner;
+        let owner = self.endpoints.get(endpoint)?.owner();
         let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
         let (count, bytes) = (chunks.pages(), chunks.bytes());
         let window = Window {

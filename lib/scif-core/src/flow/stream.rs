@@ -4,9 +4,8 @@ use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
 use crate::base::timers::Timer;
 use crate::connection::{Connection, Notify, Phase};
-use crate::endpoint::{Attempt, Endpoint, EndpointState};
+use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
-use crate::flow::connect::ConnectMode;
 use crate::queue_pair::rings::{Moved, RingError};
 use scif_abi::Error;
 use scif_abi::flags::Readiness;
@@ -30,11 +29,11 @@ impl Engine {
         id: EndpointId,
         bytes: &[u8],
     ) -> Result<usize, Error> {
-        let endpoint = self.endpoint(id)?;
+        let endpoint = self.endpoints.get(id)?;
         if bytes.is_empty() {
             return Ok(0);
         }
-        let connection = match (endpoint.state, endpoint.connection) {
+        let connection = match (endpoint.state(), endpoint.connection()) {
             (EndpointState::Connected, Some(connection)) => connection,
             (EndpointState::Disconnected, _) => return Err(Error::ConnectionReset),
             _ => return Err(Error::NotConnected),
@@ -90,16 +89,16 @@ impl Engine {
         id: EndpointId,
         buffer: &mut [u8],
     ) -> Result<usize, Error> {
-        let endpoint = self.endpoint(id)?;
+        let endpoint = self.endpoints.get(id)?;
         if buffer.is_empty() {
             return Ok(0);
         }
-        let connected = match endpoint.state {
+        let connected = match endpoint.state() {
             EndpointState::Connected => true,
             EndpointState::Disconnected => false,
             _ => return Err(Error::NotConnected),
         };
-        let connection = endpoint.connection.ok_or(Error::ConnectionReset)?;
+        let connection = endpoint.connection().ok_or(Error::ConnectionReset)?;
         match self.take(mem, connection, buffer) {
             Ok(Moved::Bytes(0)) if !connected => Err(Error::ConnectionReset),
             Ok(Moved::Bytes(count)) => Ok(count),
@@ -146,14 +145,14 @@ impl Engine {
     /// `scif_poll` for one endpoint, without waiting. What it does not report will be told by
     /// `Event::Changed` when it comes, also while clients work on the rings.
     pub fn poll(&mut self, mem: &mut dyn Memory, id: EndpointId) -> Readiness {
-        let Ok(endpoint) = self.endpoint(id) else {
+        let Ok(endpoint) = self.endpoints.get(id) else {
             return Readiness::NVAL;
         };
         if let Some(readiness) = poll_without_rings(endpoint) {
             return readiness;
         }
-        let connected = endpoint.state == EndpointState::Connected;
-        let Some(connection) = endpoint.connection else {
+        let connected = endpoint.state() == EndpointState::Connected;
+        let Some(connection) = endpoint.connection() else {
             return Readiness::HUP;
         };
         match self.ring_readiness(mem, connection) {
@@ -332,11 +331,8 @@ impl Engine {
             self.disconnect(id);
         }
         if let Some(endpoint) = endpoint {
-            if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
-                endpoint.state = EndpointState::Disconnected;
-            }
             self.end_responses(id);
-            self.cx.events.changed(endpoint);
+            self.endpoints.disconnected(&mut self.cx, endpoint);
         }
     }
 }
@@ -397,22 +393,21 @@ fn notification_messages(connection: &Connection, own: NodeId) -> [Option<Messag
 
 /// What poll reports when the rings need not be looked at; `None` when they do.
 fn poll_without_rings(endpoint: &Endpoint) -> Option<Readiness> {
-    if let Some(Attempt {
-        mode: ConnectMode::NonBlocking,
-        result,
-    }) = &endpoint.attempt
+    if let Some(attempt) = endpoint
+        .attempt()
+        .filter(|attempt| attempt.is_non_blocking())
     {
         // Until the result has been collected, this is all there is to report.
-        let ended = if result.is_some() {
+        let ended = if attempt.result().is_some() {
             Readiness::OUT
         } else {
             Readiness::empty()
         };
         return Some(ended);
     }
-    match endpoint.state {
+    match endpoint.state() {
         EndpointState::Connected | EndpointState::Disconnected => None,
-        EndpointState::Listening if endpoint.requests.is_empty() => Some(Readiness::empty()),
+        EndpointState::Listening if endpoint.requests()[0] == 0 => Some(Readiness::empty()),
         EndpointState::Listening => Some(Readiness::IN),
         _ => Some(Readiness::ERR),
     }

@@ -294,7 +294,7 @@ impl Engine {
     /// Who owns the endpoint of a connection, as long as it has one.
     pub(crate) fn owner_of(&self, id: ConnectionId) -> Option<Owner> {
         let endpoint = self.connections.get(id)?.endpoint?;
-        Some(self.endpoints.get(endpoint)?.owner)
+        Some(self.endpoints.get(endpoint).ok()?.owner())
     }
 
     /// Whether so many jobs of a connection's owner can be queued.

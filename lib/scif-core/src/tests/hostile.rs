@@ -32,7 +32,13 @@ fn victim() -> Victim {
     let mut bed = Bed::new(2);
     let (a, _) = bed.connect(0, 1);
     let engine = &bed.nodes[0].engine;
-    let id = engine.endpoint(a.id).unwrap().connection.unwrap().number();
+    let id = engine
+        .endpoints
+        .get(a.id)
+        .unwrap()
+        .connection()
+        .unwrap()
+        .number();
     Victim { bed, a, id }
 }
 
@@ -362,9 +368,10 @@ fn no_node_speaks_for_another() {
     let id_of = |end: End| {
         let engine = &bed.nodes[end.node].engine;
         engine
-            .endpoint(end.id)
+            .endpoints
+            .get(end.id)
             .unwrap()
-            .connection
+            .connection()
             .unwrap()
             .number()
     };

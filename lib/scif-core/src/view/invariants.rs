@@ -2,60 +2,39 @@
 
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::quota::{Resource, Scope};
-use crate::base::table::Key;
+use crate::base::rule::{Violation, rule};
 use crate::base::timers::Timer;
 use crate::connection::{Connection, Phase};
 use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
-use core::fmt;
-
-/// A rule that does not hold, and the number of what breaks it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The rule.
-    pub rule: &'static str,
-    /// Id of an endpoint or connection, a port, or a count.
-    pub subject: u64,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "broken by {:#x}: {}", self.subject, self.rule)
-    }
-}
-
-pub(crate) fn rule(holds: bool, rule: &'static str, subject: impl Key) -> Result<(), Violation> {
-    if holds {
-        Ok(())
-    } else {
-        Err(Violation {
-            rule,
-            subject: subject.number(),
-        })
-    }
-}
-
 impl Engine {
     /// Checks the engine's own consistency. Costs time in the number of all objects.
     ///
     /// # Errors
     /// The first rule that does not hold.
     pub fn check_invariants(&self) -> Result<(), Violation> {
+        self.endpoints.check()?;
         for (id, endpoint) in self.endpoints.iter() {
             self.check_endpoint(id, endpoint)?;
         }
         for (id, connection) in self.connections.iter() {
             self.check_connection(id, connection)?;
         }
-        self.check_ports()?;
+        for node in self.endpoints.requesting_nodes() {
+            rule(
+                self.nodes.is_online(&self.cx, node),
+                "requests are from nodes online",
+                u64::from(node),
+            )?;
+        }
         self.check_counts()?;
         self.check_memory()
     }
 
     fn check_endpoint(&self, id: EndpointId, endpoint: &Endpoint) -> Result<(), Violation> {
-        let connection = endpoint.connection.and_then(|c| self.connections.get(c));
+        let connection = endpoint.connection().and_then(|c| self.connections.get(c));
         rule(
-            endpoint.connection.is_some() == connection.is_some(),
+            endpoint.connection().is_some() == connection.is_some(),
             "an endpoint's connection exists",
             id,
         )?;
@@ -65,7 +44,7 @@ impl Engine {
             id,
         )?;
         let phase = connection.map(|c| c.phase);
-        let fits = match endpoint.state {
+        let fits = match endpoint.state() {
             EndpointState::Unbound | EndpointState::Bound | EndpointState::Listening => {
                 phase.is_none()
             }
@@ -80,45 +59,14 @@ impl Engine {
                 )
             }
         };
-        rule(fits, "endpoint state and connection phase fit", id)?;
-        let listening = endpoint.state == EndpointState::Listening;
-        rule(
-            listening || endpoint.requests.is_empty(),
-            "only a listener has requests",
-            id,
-        )?;
-        rule(
-            !listening || self.ports.listener(endpoint.port) == Some(id),
-            "a listener is registered at its port",
-            id,
-        )?;
-        rule(
-            endpoint.requests.len() <= endpoint.backlog,
-            "no more requests than the backlog",
-            id,
-        )?;
-        for request in &endpoint.requests {
-            rule(
-                self.nodes.is_online(&self.cx, request.source.node()),
-                "requests are from nodes online",
-                id,
-            )?;
-        }
-        let pending = endpoint
-            .attempt
-            .is_some_and(|attempt| attempt.result.is_none());
-        rule(
-            pending == (endpoint.state == EndpointState::Connecting),
-            "a connect without result is under way",
-            id,
-        )
+        rule(fits, "endpoint state and connection phase fit", id)
     }
 
     fn check_connection(&self, id: ConnectionId, connection: &Connection) -> Result<(), Violation> {
         rule(
             connection
                 .endpoint
-                .is_none_or(|e| self.endpoints.get(e).is_some()),
+                .is_none_or(|e| self.endpoints.get(e).is_ok()),
             "a connection's endpoint exists",
             id,
         )?;
@@ -169,33 +117,6 @@ impl Engine {
         )
     }
 
-    fn check_ports(&self) -> Result<(), Violation> {
-        let owners = self.endpoints.iter().filter(|(_, e)| e.owns_port);
-        let mut count = 0;
-        for (id, endpoint) in owners {
-            count += 1;
-            rule(
-                self.ports.is_taken(endpoint.port),
-                "an owned port is taken",
-                id,
-            )?;
-        }
-        rule(
-            count == self.ports.count(),
-            "taken ports have an owner",
-            count as u64,
-        )?;
-        for (port, listener) in self.ports.listeners() {
-            let endpoint = self.endpoints.get(listener);
-            rule(
-                endpoint.is_some_and(|e| e.port == port && e.state == EndpointState::Listening),
-                "a registered listener listens at its port",
-                u64::from(port),
-            )?;
-        }
-        Ok(())
-    }
-
     fn check_counts(&self) -> Result<(), Violation> {
         let links = self.nodes.pages();
         let pages = |c: &Connection| c.block.pages() + usize::from(c.is_mapped());
@@ -232,7 +153,7 @@ impl Engine {
         let backlog = self
             .endpoints
             .iter()
-            .map(|(_, endpoint)| endpoint.backlog as u64);
+            .map(|(_, endpoint)| endpoint.requests()[1] as u64);
         let backlog = backlog.sum();
         self.check_quota(Resource::Connects, requested)?;
         self.check_quota(Resource::Backlog, backlog)?;

@@ -6,13 +6,13 @@ use scif_abi::NodeId;
 
 use crate::base::ids::{ChannelId, ConnectionId, RemoteWindowId, WindowId};
 use crate::base::quota::Resource;
+use crate::base::rule::{Violation, rule};
 use crate::base::table::Key;
 use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::rma::channel::Channel;
 use crate::rma::job::Work;
 use crate::rma::span::{Backing, Span};
-use crate::view::invariants::{Violation, rule};
 use crate::window::{PeerUsage, PendingReply, Remote, Space, WindowState};
 
 impl Engine {

@@ -4,7 +4,7 @@ use crate::base::config::Owner;
 use crate::base::ids::{EndpointId, RemoteWindowId};
 use crate::base::quota::{Resource, Scope};
 use crate::base::stats::Stats;
-use crate::endpoint::EndpointState;
+use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
 use crate::node::down::LostNode;
 use crate::node::link::LinkState;
@@ -157,31 +157,31 @@ impl Engine {
     pub fn ports(&self) -> impl Iterator<Item = PortInfo> {
         self.endpoints
             .iter()
-            .filter(|(_, e)| e.owns_port)
+            .filter(|(_, e)| e.owns_port())
             .map(|(id, endpoint)| PortInfo {
-                port: endpoint.port,
+                port: endpoint.port(),
                 endpoint: id,
-                state: endpoint.state,
-                requests: endpoint.requests.len(),
-                backlog: endpoint.backlog,
-                owner: endpoint.owner,
+                state: endpoint.state(),
+                requests: endpoint.requests()[0],
+                backlog: endpoint.requests()[1],
+                owner: endpoint.owner(),
             })
     }
 
     /// All endpoints with a connection, in no particular order.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionInfo> {
         self.endpoints.iter().filter_map(|(id, endpoint)| {
-            let connection = self.connections.get(endpoint.connection?)?;
+            let connection = self.connections.get(endpoint.connection()?)?;
             Some(ConnectionInfo {
                 endpoint: id,
-                local: PortId::new(self.cx.config.node, endpoint.port),
-                peer: endpoint.peer,
-                state: endpoint.state,
+                local: PortId::new(self.cx.config.node, endpoint.port()),
+                peer: endpoint.peer(),
+                state: endpoint.state(),
                 bytes_sent: connection.moved()[0],
                 bytes_received: connection.moved()[1],
                 bytes_unread: connection.queued[0],
                 bytes_unacknowledged: connection.queued[1],
-                owner: endpoint.owner,
+                owner: endpoint.owner(),
             })
         })
     }
@@ -260,22 +260,22 @@ impl Engine {
 
     /// Where an endpoint is bound (port 0 when it is not); `None` when there is no such endpoint.
     pub fn local_port(&self, id: EndpointId) -> Option<PortId> {
-        let endpoint = self.endpoints.get(id)?;
-        Some(PortId::new(self.cx.config.node, endpoint.port))
+        let endpoint = self.endpoints.get(id).ok()?;
+        Some(PortId::new(self.cx.config.node, endpoint.port()))
     }
 
     /// The other end of a connected or disconnected endpoint.
     pub fn peer(&self, id: EndpointId) -> Option<PortId> {
-        let endpoint = self.endpoints.get(id)?;
+        let endpoint = self.endpoints.get(id).ok()?;
         matches!(
-            endpoint.state,
+            endpoint.state(),
             EndpointState::Connected | EndpointState::Disconnected
         )
-        .then_some(endpoint.peer)
+        .then_some(endpoint.peer())
     }
 
     /// The state of an endpoint; `None` when there is no such endpoint.
     pub fn state(&self, id: EndpointId) -> Option<EndpointState> {
-        self.endpoints.get(id).map(|endpoint| endpoint.state)
+        self.endpoints.get(id).ok().map(Endpoint::state)
     }
 }

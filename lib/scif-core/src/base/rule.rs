@@ -1,0 +1,31 @@
+//! Rules that must hold between any two calls, and how a broken one is reported.
+
+use core::fmt;
+
+use super::table::Key;
+
+/// A rule that does not hold, and the number of what breaks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule.
+    pub rule: &'static str,
+    /// Id of an endpoint or connection, a port, or a count.
+    pub subject: u64,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broken by {:#x}: {}", self.subject, self.rule)
+    }
+}
+
+pub(crate) fn rule(holds: bool, rule: &'static str, subject: impl Key) -> Result<(), Violation> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Violation {
+            rule,
+            subject: subject.number(),
+        })
+    }
+}
