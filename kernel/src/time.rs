@@ -73,6 +73,7 @@ pub fn init(tick: fn(u64)) {
         Ordering::Relaxed,
     );
     irq::register(irq::TIMER, |_| interrupt());
+    apic::timer_interrupts();
     log::info!(
         "clock: TSC {} MHz, timer {} kHz",
         rates.tsc / 1_000_000,

@@ -97,6 +97,7 @@ pub fn init_local() {
 /// interrupts are the boot processor's business.
 pub fn init_other() {
     enable(LVT_MASKED);
+    timer_interrupts();
 }
 
 fn enable(lint1: u32) {
@@ -209,9 +210,15 @@ pub fn end_of_interrupt() {
     write(REG_EOI, 0);
 }
 
-/// Lets the timer interrupt once after `ticks` (0 stops it).
-pub fn timer_once(ticks: u32) {
+/// Prepares this processor's timer for [`timer_once`]: stopped, and it interrupts at its end.
+pub fn timer_interrupts() {
+    write(REG_TIMER_INITIAL, 0);
     write(REG_LVT_TIMER, u32::from(irq::TIMER + irq::FIRST_VECTOR));
+}
+
+/// Lets the timer interrupt once after `ticks` (0 stops it). One store only: a virtual machine pays
+/// for each with a way out of the guest.
+pub fn timer_once(ticks: u32) {
     write(REG_TIMER_INITIAL, ticks);
 }
 

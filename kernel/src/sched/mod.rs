@@ -304,7 +304,7 @@ fn announce(context: &Context) {
     } else if here.is_some() {
         // Its turn may have to end earlier than was planned when it began.
         let cpu = CPUS[this].lock();
-        time::arm_by(cpu.since + rest_of(&cpu));
+        time::arm_by(cpu.since.saturating_add(rest_of(&cpu)));
     }
 }
 
@@ -317,14 +317,18 @@ fn is_interruptible(number: usize, kind: Kind) -> bool {
     run.is_some_and(|run| run.kind() == kind && turns.is_interruptible(run))
 }
 
-/// How long the context that a processor runs may go on, in nanoseconds, as of `since`.
+/// How long the context that a processor runs may go on, in nanoseconds, as of `since`; `u64::MAX`
+/// when nothing but a wake-up ends its turn.
 fn rest_of(cpu: &Cpu) -> u64 {
     let this = cpu::index();
+    // Another processor puts contexts back without a word to this one, which has to look for them.
+    let longest = if smp::several() { ready::SLICE_NS } else { u64::MAX };
     let Some(run) = &cpu.current else {
-        return ready::SLICE_NS;
+        return longest;
     };
     let may_run = |context: &ContextRef| context.may_run_on(this);
-    READY.lock().rest_ns(run, &cpu.turns, may_run)
+    let rest = READY.lock().rest_ns(run, &cpu.turns, may_run);
+    rest.min(longest)
 }
 
 /// Whether a context waits for this processor.
@@ -377,7 +381,7 @@ fn switch() {
         };
         let previous = core::mem::replace(&mut cpu.current, next);
         if cpu.current.is_some() {
-            time::arm_by(now + rest_of(&cpu));
+            time::arm_by(now.saturating_add(rest_of(&cpu)));
         }
         if stays {
             return;
@@ -435,7 +439,7 @@ pub(crate) fn tick(now: u64) {
     if rest == 0 {
         set_reschedule(true);
     }
-    time::arm_by(now + if rest == 0 { ready::SLICE_NS } else { rest });
+    time::arm_by(now.saturating_add(if rest == 0 { ready::SLICE_NS } else { rest }));
 }
 
 /// Runs contexts for ever; called once on each processor, on the stack that becomes its idle
