@@ -19,6 +19,10 @@ const SHORT_SLEEP_NS: u64 = 2 * POLL_NS;
 /// When giving the processor away takes this long, in nanoseconds, somebody else has used it.
 const OTHERS_NS: u64 = 15_000;
 
+/// When it takes this long, in nanoseconds, a program that computes has had a turn (the shortest is
+/// `COMPUTING_TURN_NS` in `kernel/core/src/ready.rs`).
+const TURN_NS: u64 = 90_000;
+
 /// Looks at the rings between two times at which others get the processor.
 const LOOKS: u32 = 50;
 
@@ -38,11 +42,15 @@ pub struct BusyPoll {
     poll: u64,
     short_sleep: u64,
     others: u64,
+    turn: u64,
     /// Short sleeps before the next poll; 0: the next time counts.
     sleeps_left: u32,
     /// What `sleeps_left` was set to after the last poll in vain.
     backoff: u32,
     asleep_since: u64,
+    /// Programs compute. The driver has to sleep before it polls again, as a kernel takes a context
+    /// that never does for one that computes as well, and lets them go first.
+    must_sleep: bool,
 }
 
 impl BusyPoll {
@@ -53,15 +61,17 @@ impl BusyPoll {
             poll: ticks(POLL_NS),
             short_sleep: ticks(SHORT_SLEEP_NS),
             others: ticks(OTHERS_NS),
+            turn: ticks(TURN_NS),
             sleeps_left: 1,
             backoff: 0,
             asleep_since: 0,
+            must_sleep: false,
         }
     }
 
     /// Polls, if that may pay: whether `sees` saw something. Otherwise it is time to sleep.
     pub fn poll(&mut self, time: &impl Time, mut sees: impl FnMut() -> bool) -> bool {
-        if self.sleeps_left > 0 {
+        if self.sleeps_left > 0 || self.must_sleep {
             return false;
         }
         let end = time.ticks().saturating_add(self.poll);
@@ -77,8 +87,11 @@ impl BusyPoll {
                 return false;
             }
             time.yield_now();
-            if time.ticks().saturating_sub(before) >= self.others {
-                return false;
+            let others = time.ticks().saturating_sub(before);
+            if others >= self.others {
+                self.must_sleep = others >= self.turn;
+                // It may have come while others ran.
+                return sees();
             }
         }
     }
@@ -91,6 +104,8 @@ impl BusyPoll {
     /// The driver woke up; `by_message`: a doorbell woke it.
     pub fn after_sleep(&mut self, time: &impl Time, by_message: bool) {
         let slept = time.ticks().saturating_sub(self.asleep_since);
+        // Less is no sleep: there was work already.
+        self.must_sleep &= slept < self.others;
         if by_message && slept < self.short_sleep {
             self.sleeps_left = self.sleeps_left.saturating_sub(1);
         }
@@ -193,6 +208,26 @@ mod tests {
             looks += 1;
             false
         }));
-        assert_eq!((looks, time.yields.get()), (LOOKS, 1));
+        assert_eq!((looks, time.yields.get()), (LOOKS + 1, 1));
+    }
+
+    #[test]
+    fn what_came_while_others_ran_is_seen() {
+        let (mut policy, time) = (busy_poll(), fake(OTHERS_NS));
+        sleep(&mut policy, &time, 1);
+        assert!(policy.poll(&time, || time.yields.get() > 0));
+    }
+
+    #[test]
+    fn beside_programs_that_compute_it_sleeps_before_it_polls_again() {
+        let (mut policy, time) = (busy_poll(), fake(TURN_NS));
+        sleep(&mut policy, &time, 1);
+        assert!(policy.poll(&time, || time.yields.get() > 0));
+        assert!(!policy.poll(&time, || panic!("polled")));
+        // There was work already, so it did not sleep.
+        sleep(&mut policy, &time, 0);
+        assert!(!policy.poll(&time, || panic!("polled")));
+        sleep(&mut policy, &time, OTHERS_NS);
+        assert!(policy.poll(&time, || true));
     }
 }
