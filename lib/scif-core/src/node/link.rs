@@ -13,6 +13,32 @@ use crate::base::memory::{Memory, Place};
 use crate::queue_pair::block::{Block, RemoteQueuePair};
 use crate::queue_pair::rings::{RingError, Rings};
 
+/// Why a link cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkError {
+    /// The node number is our own or above the limit.
+    BadNode,
+    /// No memory for the node queue pair.
+    NoMemory,
+    /// The calls came in the wrong order: attach twice, or link_up without attach.
+    WrongState,
+    /// There is no usable queue pair at that address.
+    BadQueuePair,
+}
+
+impl core::fmt::Display for LinkError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            LinkError::BadNode => "the node number is our own or too large",
+            LinkError::NoMemory => "no memory for the node queue pair",
+            LinkError::WrongState => "the link is not in the state for this step",
+            LinkError::BadQueuePair => "no usable queue pair at the address the peer published",
+        })
+    }
+}
+
+impl core::error::Error for LinkError {}
+
 /// Nanoseconds during which a doorbell that was rung counts as heard, though the peer has not asked
 /// for another. Doorbells can be lost: without this, one that is would silence all that follow.
 const DOORBELL_TRUST_NS: u64 = 10_000_000;

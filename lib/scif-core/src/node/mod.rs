@@ -23,6 +23,7 @@ use crate::queue_pair::block::{Block, RemoteQueuePair};
 use crate::queue_pair::rings::RingError;
 
 use down::{DownReason, LostNode};
+pub use link::LinkError;
 use link::{Link, LinkState};
 
 /// Messages taken from a ring between two publications of the read index to the peer.
@@ -30,32 +31,6 @@ const PUBLISH_INTERVAL: usize = 32;
 
 /// What this stack speaks beyond the base protocol.
 const OWN_EXTENSIONS: Extensions = Extensions::all();
-
-/// Why a link cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkError {
-    /// The node number is our own or above the limit.
-    BadNode,
-    /// No memory for the node queue pair.
-    NoMemory,
-    /// The calls came in the wrong order: attach twice, or link_up without attach.
-    WrongState,
-    /// There is no usable queue pair at that address.
-    BadQueuePair,
-}
-
-impl core::fmt::Display for LinkError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            LinkError::BadNode => "the node number is our own or too large",
-            LinkError::NoMemory => "no memory for the node queue pair",
-            LinkError::WrongState => "the link is not in the state for this step",
-            LinkError::BadQueuePair => "no usable queue pair at the address the peer published",
-        })
-    }
-}
-
-impl core::error::Error for LinkError {}
 
 /// The links of a node, and the nodes it has lost.
 #[derive(Default)]

@@ -12,10 +12,10 @@ use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_NS};
 
 use super::bed::{BOTH, Bed, End, PAGE, USER};
-use crate::{BypassId, Event, LinkState, Memory, Owner, Place, Resource, Scope, Side, Ticket};
+use crate::{BypassId, Event, Memory, Owner, Place, Resource, Scope, Side, Ticket};
 
 /// A handle, and the local address of its control page.
-fn open(bed: &mut Bed, end: End) -> (BypassId, u64) {
+pub(super) fn open(bed: &mut Bed, end: End) -> (BypassId, u64) {
     let (engine, memory) = bed.engine(end);
     let (id, record) = engine.open_bypass(memory, end.id, USER).unwrap();
     assert!(record.handle.get() >= FIRST_HANDLE);
@@ -29,13 +29,13 @@ fn open(bed: &mut Bed, end: End) -> (BypassId, u64) {
     (id, page)
 }
 
-fn close(bed: &mut Bed, end: End, id: BypassId) {
+pub(super) fn close(bed: &mut Bed, end: End, id: BypassId) {
     let (engine, memory) = bed.engine(end);
     engine.close_bypass(memory, id);
     engine.check_invariants().unwrap();
 }
 
-fn word(bed: &Bed, end: End, address: u64) -> u32 {
+pub(super) fn word(bed: &Bed, end: End, address: u64) -> u32 {
     bed.nodes[end.node].memory.load_index(address)
 }
 
@@ -539,41 +539,4 @@ fn only_who_asked_is_told() {
     engine.kick(a.id, Kicks::BYTES | Kicks::ROOM).unwrap();
     bed.run();
     assert_eq!(sent(&bed), before + 2);
-}
-
-/// EXIT promises that the peer's memory is not touched any more: it waits for clients that have it
-/// mapped or copy there, and only for them.
-#[test]
-fn leaving_waits_for_clients_that_reach_the_peer() {
-    let mut bed = Bed::new(2);
-    let (a, _) = bed.connect(0, 1);
-    let (idle, _) = open(&mut bed, a);
-    let (id, page) = open(&mut bed, a);
-    let (engine, _) = bed.engine(a);
-    engine.map_bypass(id, 3);
-    let (engine, memory) = bed.engine(a);
-    engine.leave(memory);
-    bed.run();
-    let has_heard = |bed: &Bed| bed.nodes[1].engine.link_state(0) != Some(LinkState::Online);
-    assert!(!has_heard(&bed));
-    // They are told, and let go: of one part, of the other; a copy is still under way.
-    assert_eq!(word(&bed, a, page + STATE_OFFSET), STATE_DISCONNECTED);
-    let busy = page + rma_busy_offset(FIRST_HANDLE + 1);
-    bed.nodes[0].memory.store_index(busy, 1);
-    let (engine, _) = bed.engine(a);
-    engine.unmap_bypass(id, 1);
-    bed.run();
-    let (engine, _) = bed.engine(a);
-    engine.unmap_bypass(id, 2);
-    bed.run();
-    assert!(!has_heard(&bed));
-    let due = bed.nodes[0].engine.next_deadline();
-    assert!(due.is_some_and(|due| due <= bed.now + CLIENT_RETRY_NS));
-    bed.nodes[0].memory.store_index(busy, 0);
-    bed.run();
-    assert!(has_heard(&bed));
-    assert!(!bed.nodes[0].engine.is_leaving());
-    for id in [idle, id] {
-        close(&mut bed, a, id);
-    }
 }

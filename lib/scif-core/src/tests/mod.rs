@@ -8,6 +8,7 @@ mod engine;
 mod failures;
 mod fences;
 mod hostile;
+mod leaving;
 mod lifetimes;
 mod mappings;
 mod notifications;
