@@ -87,9 +87,12 @@ fn fails_once(name: &str, offset: u64, call: impl Fn(&mut Setting)) {
     assert_eq!((stats.pages, node.memory.allocated), (0, 0), "{name}");
 }
 
+/// A call of the engine, and its name.
+type NamedCall = (&'static str, fn(&mut Setting));
+
 #[test]
 fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
-    let sends: &[(&str, fn(&mut Setting))] = &[
+    let sends: &[NamedCall] = &[
         ("connect", |s| {
             let (engine, memory) = s.bed.engine(s.a);
             let id = engine.open(USER).unwrap();
@@ -143,7 +146,7 @@ fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
     for (name, call) in sends {
         fails_once(name, LOCAL_READ_OFFSET, call);
     }
-    let receives: &[(&str, fn(&mut Setting))] = &[
+    let receives: &[NamedCall] = &[
         ("doorbell", |s| {
             let node = &mut s.bed.nodes[0];
             node.engine.doorbell(&mut node.memory, 1);
