@@ -154,9 +154,8 @@ pub struct Attributes {
     detached: c_int,
     /// Whether the thread is to run on `processors` only.
     is_bound: c_int,
+    /// The processors, as long as C's `cpu_set_t`.
     processors: usage::Set,
-    /// As much as C's set is longer.
-    rest: [u8; 96],
 }
 
 const DEFAULT_STACK: usize = 1024 * 1024;
@@ -168,7 +167,6 @@ unsafe extern "C" fn pthread_attr_init(attributes: *mut Attributes) -> c_int {
         detached: 0,
         is_bound: 0,
         processors: usage::ALL,
-        rest: [0; 96],
     };
     // SAFETY: the caller's place for the structure.
     unsafe { attributes.write(initial) };
