@@ -322,7 +322,11 @@ fn is_interruptible(number: usize, kind: Kind) -> bool {
 fn rest_of(cpu: &Cpu) -> u64 {
     let this = cpu::index();
     // Another processor puts contexts back without a word to this one, which has to look for them.
-    let longest = if smp::several() { ready::SLICE_NS } else { u64::MAX };
+    let longest = if smp::several() {
+        ready::SLICE_NS
+    } else {
+        u64::MAX
+    };
     let Some(run) = &cpu.current else {
         return longest;
     };
