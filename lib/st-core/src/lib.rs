@@ -1,0 +1,23 @@
+//! Scheduled Transfers without I/O: headers, queues of headers, connection set-up and announced
+//! memory, as SGI's OS-bypass API has them, over any memory that two nodes share (docs/st.md).
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | [`header`] | the 40-byte Schedule Header, its operations and flags |
+//! | [`queue`] | the queues of headers: slots of one cache line, credits, sleeping and waking |
+//! | [`record`] | control messages that travel as bytes of the connection |
+//! | [`setup`] | what both ends tell each other before the first transfer, and what they agree on |
+//! | [`region`] | the peer's announced memory, and positions in it |
+//! | [`combination`] | the six ways of push and pull |
+//!
+//! Nothing here makes a system call, reads a clock or keeps a global. The crate `st` joins it to
+//! SCIF: control messages go through the connection's byte stream, queues lie in registered
+//! windows that the peer has mapped, and data is copied by RMA.
+#![no_std]
+
+pub mod combination;
+pub mod header;
+pub mod queue;
+pub mod record;
+pub mod region;
+pub mod setup;

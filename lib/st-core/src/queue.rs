@@ -1,0 +1,503 @@
+//! The Schedule Header queues of a connection: slots of one cache line, credits, sleeping and
+//! waking.
+//!
+//! # Memory
+//! Each end has a *queue window* that only its peer writes to, so that each end polls its own
+//! memory and never reads across the bus:
+//!
+//! ```text
+//! line 0 …     one line per channel:  taken  how many slots of ours the peer has taken
+//!                                     armed  1: the peer sleeps until we send
+//!                                     room   1: the peer sleeps until we take
+//! then         the slots of channel 0, those of channel 1, …
+//! ```
+//!
+//! # A slot
+//! A slot is one cache line: 56 bytes of body, its kind, and a sequence number that is stored last.
+//! The number is the slot's turn (1 in the first round, 2 in the next), so a receiver loads one
+//! line to see that a slot is filled and to have what is in it. A descriptor that is longer than a
+//! body takes two slots; the second one is filled first.
+//!
+//! # Credits
+//! A sender stops when as many slots are filled as there are, less those whose return it has seen
+//! in `taken`. A receiver stores `taken` after a quarter of the slots, or at once when the sender
+//! sleeps for room. So a sender may stop when a quarter of the slots less is filled, never earlier.
+//!
+//! # Sleeping and waking
+//! An end that wants to sleep *arms*: it stores 1 into a word of the peer's window and then looks
+//! at its own memory once more. The peer looks at that word after it has sent or taken something,
+//! swaps it to 0 and then has to wake the sleeper. A full fence lies between store and look on both
+//! sides, so one of the two sees the other's store. Waking is the caller's work ([`Sent::wake`]).
+
+/// Bytes of a cache line: of a slot, and of a channel's words.
+pub const LINE: usize = 64;
+/// Bytes of a slot's body.
+pub const BODY_BYTES: usize = 56;
+/// Fewest slots of a channel.
+pub const MIN_SLOTS: u32 = 8;
+/// Most slots of a channel.
+pub const MAX_SLOTS: u32 = 4096;
+/// Most channels of a connection.
+pub const MAX_CHANNELS: u32 = 64;
+
+/// Offsets in the line of a channel.
+const TAKEN: usize = 0;
+const ARMED: usize = 8;
+const ROOM: usize = 12;
+
+/// Offsets behind the body of a slot.
+const KIND: usize = 56;
+const SEQUENCE: usize = 60;
+
+/// A word of a channel's line that asks for a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// The peer sleeps until this end sends.
+    Header,
+    /// The peer sleeps until this end takes.
+    Room,
+}
+
+/// The layout of a queue window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    channels: u32,
+    slots: u32,
+}
+
+impl Layout {
+    /// The window of an end that receives on `channels` channels of `slots` slots each; `None` when
+    /// one of them is out of range or `slots` is no power of two. Connections have at least
+    /// [`MIN_SLOTS`]; the queues themselves work with as few as the longest descriptor takes.
+    pub const fn new(channels: u32, slots: u32) -> Option<Layout> {
+        let good = channels > 0
+            && channels <= MAX_CHANNELS
+            && slots.is_power_of_two()
+            && slots as u64 >= Kind::HeaderWithPayload.slots()
+            && slots <= MAX_SLOTS;
+        if good {
+            Some(Layout { channels, slots })
+        } else {
+            None
+        }
+    }
+
+    /// Channels.
+    pub const fn channels(self) -> u32 {
+        self.channels
+    }
+
+    /// Slots of each channel.
+    pub const fn slots(self) -> u32 {
+        self.slots
+    }
+
+    /// Bytes of the window, at most 17 MiB.
+    pub const fn bytes(self) -> usize {
+        (self.channels as usize) * LINE * (1 + self.slots as usize)
+    }
+
+    /// The offset of a word of a channel.
+    const fn word(self, channel: u32, word: usize) -> usize {
+        channel as usize * LINE + word
+    }
+
+    /// The offset of the slot with the number `count` of a channel, counted from 0 without end.
+    const fn slot(self, channel: u32, count: u64) -> usize {
+        let index = (count & (self.slots as u64 - 1)) as usize;
+        LINE * (self.channels as usize + channel as usize * self.slots as usize + index)
+    }
+
+    /// The sequence number of that slot.
+    const fn sequence(self, count: u64) -> u32 {
+        (count >> self.slots.trailing_zeros()).wrapping_add(1) as u32
+    }
+}
+
+/// The memory of one end: its own queue window and the peer's.
+///
+/// # Ordering
+/// Loads are acquire loads and stores release stores: an end that sees a word sees everything
+/// stored before it. On a bus with posted writes that takes a write barrier in front of a store.
+pub trait QueueMemory {
+    /// The reason why the peer's window cannot be reached.
+    type Error;
+
+    /// Loads a word of the own window (acquire).
+    fn load(&self, offset: usize) -> u32;
+
+    /// Loads a double word of the own window (acquire).
+    fn load_long(&self, offset: usize) -> u64;
+
+    /// Stores 0 into a word of the own window, atomically; what was there before.
+    fn clear(&mut self, offset: usize) -> u32;
+
+    /// Copies a slot's body out of the own window.
+    fn read(&self, offset: usize, body: &mut [u8; BODY_BYTES]);
+
+    /// Stores a word of the peer's window (release).
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    fn store_peer(&mut self, offset: usize, value: u32) -> Result<(), Self::Error>;
+
+    /// Stores a double word of the peer's window (release).
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    fn store_peer_long(&mut self, offset: usize, value: u64) -> Result<(), Self::Error>;
+
+    /// Copies a body, or the beginning of one, into a slot of the peer's window.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    fn write_peer(&mut self, offset: usize, body: &[u8]) -> Result<(), Self::Error>;
+
+    /// Returns when an earlier store to this word of the peer's window has arrived; nothing to do
+    /// where memory is shared.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    fn flush_peer(&mut self, offset: usize) -> Result<(), Self::Error>;
+
+    /// A full fence: no load behind it is done before the stores in front of it are visible.
+    fn fence(&self);
+}
+
+/// Why a queue was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueError<E> {
+    /// The peer has stored what cannot be: a credit for what was not sent, a descriptor of an
+    /// unknown kind. The connection is to be ended.
+    Broken,
+    /// The peer's window cannot be reached.
+    Memory(E),
+}
+
+impl<E> From<E> for QueueError<E> {
+    fn from(error: E) -> QueueError<E> {
+        QueueError::Memory(error)
+    }
+}
+
+/// The kind of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A header of level 1: 32 bytes of the program.
+    Message = 1,
+    /// A header of level 0: 40 bytes.
+    Header = 2,
+    /// A header of level 0 with its optional payload: 72 bytes, in two slots.
+    HeaderWithPayload = 3,
+}
+
+impl Kind {
+    /// Bytes of such a descriptor.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Kind::Message => crate::header::PAYLOAD_BYTES,
+            Kind::Header => crate::header::HEADER_BYTES,
+            Kind::HeaderWithPayload => crate::header::HEADER_BYTES + crate::header::PAYLOAD_BYTES,
+        }
+    }
+
+    /// Slots that it takes.
+    pub const fn slots(self) -> u64 {
+        self.bytes().div_ceil(BODY_BYTES) as u64
+    }
+
+    const fn from_word(word: u32) -> Option<Kind> {
+        match word {
+            1 => Some(Kind::Message),
+            2 => Some(Kind::Header),
+            3 => Some(Kind::HeaderWithPayload),
+            _ => None,
+        }
+    }
+}
+
+/// Most bytes of a descriptor.
+pub const MAX_DESCRIPTOR: usize = Kind::HeaderWithPayload.bytes();
+
+/// A descriptor: a header, and what goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    kind: Kind,
+    bytes: [u8; MAX_DESCRIPTOR],
+}
+
+impl Descriptor {
+    /// A descriptor with these bytes; the rest of what its kind has is zero, and what goes beyond
+    /// is left out.
+    pub fn new(kind: Kind, bytes: &[u8]) -> Descriptor {
+        let mut own = [0; MAX_DESCRIPTOR];
+        let count = bytes.len().min(kind.bytes());
+        own[..count].copy_from_slice(&bytes[..count]);
+        Descriptor { kind, bytes: own }
+    }
+
+    /// Its kind.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its bytes, as many as its kind has.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.kind.bytes()]
+    }
+}
+
+/// The outcome of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The peer sleeps until something is sent: wake it.
+    pub wake: bool,
+}
+
+/// The sending end of a channel.
+#[derive(Debug)]
+pub struct Sender {
+    /// The peer's window.
+    layout: Layout,
+    channel: u32,
+    /// Slots filled since the connection began.
+    pushed: u64,
+    /// Slots that the peer had taken when we last looked.
+    taken: u64,
+}
+
+impl Sender {
+    /// The sending end of a channel of a new connection; `layout` is that of the peer's window.
+    pub const fn new(layout: Layout, channel: u32) -> Sender {
+        Sender {
+            layout,
+            channel,
+            pushed: 0,
+            taken: 0,
+        }
+    }
+
+    /// Slots that can be filled now.
+    ///
+    /// # Errors
+    /// `Broken`.
+    pub fn room<M: QueueMemory>(&mut self, mem: &M) -> Result<u64, QueueError<M::Error>> {
+        let taken = mem.load_long(self.layout.word(self.channel, TAKEN));
+        // The peer takes what was sent and has not been taken, and gives none of it back.
+        if taken < self.taken || taken > self.pushed {
+            return Err(QueueError::Broken);
+        }
+        self.taken = taken;
+        Ok(self.free())
+    }
+
+    /// Slots that could be filled when we last looked.
+    fn free(&self) -> u64 {
+        u64::from(self.layout.slots).saturating_sub(self.pushed - self.taken)
+    }
+
+    /// Sends a descriptor; `None`: there is no room.
+    ///
+    /// # Errors
+    /// All of [`QueueError`].
+    pub fn send<M: QueueMemory>(
+        &mut self,
+        mem: &mut M,
+        descriptor: &Descriptor,
+    ) -> Result<Option<Sent>, QueueError<M::Error>> {
+        let slots = descriptor.kind.slots();
+        if self.free() < slots && self.room(mem)? < slots {
+            return Ok(None);
+        }
+        let kind = descriptor.kind as u32;
+        // The last slot first: a receiver that sees the first one finds the others filled.
+        for slot in (0..slots).rev() {
+            let from = slot as usize * BODY_BYTES;
+            let bytes = descriptor.bytes();
+            let body = &bytes[from..bytes.len().min(from + BODY_BYTES)];
+            let count = self.pushed + slot;
+            let at = self.layout.slot(self.channel, count);
+            mem.write_peer(at, body)?;
+            mem.store_peer(at + KIND, kind)?;
+            mem.store_peer(at + SEQUENCE, self.layout.sequence(count))?;
+        }
+        self.pushed += slots;
+        let wake = take_wish(mem, self.layout.word(self.channel, ARMED));
+        Ok(Some(Sent { wake }))
+    }
+
+    /// Asks the peer to wake us when it takes something, and looks once more; the slots that can be
+    /// filled. If these are too few, it is safe to sleep until woken.
+    ///
+    /// # Errors
+    /// All of [`QueueError`].
+    pub fn arm<M: QueueMemory>(&mut self, mem: &mut M) -> Result<u64, QueueError<M::Error>> {
+        arm(mem, self.layout.word(self.channel, ROOM))?;
+        self.room(mem)
+    }
+
+    /// Slots that were filled since the connection began.
+    pub const fn pushed(&self) -> u64 {
+        self.pushed
+    }
+
+    /// Slots that the peer is known to have taken: those of descriptors before this count have
+    /// reached its program.
+    pub const fn taken(&self) -> u64 {
+        self.taken
+    }
+}
+
+/// The outcome of a receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The descriptor.
+    pub descriptor: Descriptor,
+    /// The peer sleeps until something is taken: wake it.
+    pub wake: bool,
+}
+
+/// The receiving end of a channel.
+#[derive(Debug)]
+pub struct Receiver {
+    /// The own window.
+    layout: Layout,
+    channel: u32,
+    /// Slots taken since the connection began.
+    taken: u64,
+    /// Slots whose return was stored.
+    given: u64,
+}
+
+impl Receiver {
+    /// The receiving end of a channel of a new connection; `layout` is that of the own window.
+    pub const fn new(layout: Layout, channel: u32) -> Receiver {
+        Receiver {
+            layout,
+            channel,
+            taken: 0,
+            given: 0,
+        }
+    }
+
+    /// Whether a descriptor is there.
+    pub fn is_ready<M: QueueMemory>(&self, mem: &M) -> bool {
+        self.is_filled(mem, self.taken)
+    }
+
+    fn is_filled<M: QueueMemory>(&self, mem: &M, count: u64) -> bool {
+        let at = self.layout.slot(self.channel, count) + SEQUENCE;
+        mem.load(at) == self.layout.sequence(count)
+    }
+
+    /// The next descriptor, which stays; `None`: there is none.
+    ///
+    /// # Errors
+    /// `Broken`.
+    pub fn peek<M: QueueMemory>(
+        &self,
+        mem: &M,
+    ) -> Result<Option<Descriptor>, QueueError<M::Error>> {
+        if !self.is_ready(mem) {
+            return Ok(None);
+        }
+        let first = self.layout.slot(self.channel, self.taken);
+        let kind = Kind::from_word(mem.load(first + KIND)).ok_or(QueueError::Broken)?;
+        let mut bytes = [0; MAX_DESCRIPTOR];
+        for (slot, to) in (0..).zip(bytes[..kind.bytes()].chunks_mut(BODY_BYTES)) {
+            let count = self.taken + slot;
+            // The sender fills the last slot first.
+            if !self.is_filled(mem, count) {
+                return Err(QueueError::Broken);
+            }
+            let mut body = [0; BODY_BYTES];
+            mem.read(self.layout.slot(self.channel, count), &mut body);
+            to.copy_from_slice(&body[..to.len()]);
+        }
+        Ok(Some(Descriptor { kind, bytes }))
+    }
+
+    /// Takes the next descriptor; `None`: there is none.
+    ///
+    /// # Errors
+    /// All of [`QueueError`].
+    pub fn receive<M: QueueMemory>(
+        &mut self,
+        mem: &mut M,
+    ) -> Result<Option<Received>, QueueError<M::Error>> {
+        let Some(descriptor) = self.peek(mem)? else {
+            return Ok(None);
+        };
+        let wake = self.take(mem, descriptor.kind)?;
+        Ok(Some(Received { descriptor, wake }))
+    }
+
+    /// Takes the descriptor that [`peek`](Receiver::peek) has shown, of this kind; whether the peer
+    /// is to be woken.
+    ///
+    /// # Errors
+    /// `Memory`.
+    pub fn take<M: QueueMemory>(
+        &mut self,
+        mem: &mut M,
+        kind: Kind,
+    ) -> Result<bool, QueueError<M::Error>> {
+        self.taken += kind.slots();
+        let wish = self.layout.word(self.channel, ROOM);
+        let quarter = u64::from(self.layout.slots / 4).max(1);
+        if self.taken - self.given < quarter && mem.load(wish) == 0 {
+            return Ok(false);
+        }
+        self.give_back(mem)
+    }
+
+    /// Returns all slots that were taken to the sender; whether it is to be woken.
+    ///
+    /// # Errors
+    /// `Memory`.
+    pub fn give_back<M: QueueMemory>(&mut self, mem: &mut M) -> Result<bool, QueueError<M::Error>> {
+        mem.store_peer_long(self.layout.word(self.channel, TAKEN), self.taken)?;
+        self.given = self.taken;
+        Ok(take_wish(mem, self.layout.word(self.channel, ROOM)))
+    }
+
+    /// Asks the peer to wake us when it sends something, and looks once more. If nothing is there,
+    /// it is safe to sleep until woken. All slots are returned before, so that no end waits for the
+    /// other one.
+    ///
+    /// # Errors
+    /// All of [`QueueError`].
+    pub fn arm<M: QueueMemory>(&mut self, mem: &mut M) -> Result<Armed, QueueError<M::Error>> {
+        let wake = self.given != self.taken && self.give_back(mem)?;
+        arm(mem, self.layout.word(self.channel, ARMED))?;
+        Ok(Armed {
+            is_ready: self.is_ready(mem),
+            wake,
+        })
+    }
+}
+
+/// The outcome of arming a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Armed {
+    /// A descriptor is there: do not sleep.
+    pub is_ready: bool,
+    /// The peer sleeps until something is taken: wake it.
+    pub wake: bool,
+}
+
+/// Stores a wish into the peer's window, and sees to it that it is there before the next look.
+fn arm<M: QueueMemory>(mem: &mut M, offset: usize) -> Result<(), M::Error> {
+    mem.store_peer(offset, 1)?;
+    mem.fence();
+    mem.flush_peer(offset)
+}
+
+/// Whether the peer has stored a wish, which is cleared by this. To be called after the store that
+/// the peer waits for.
+fn take_wish<M: QueueMemory>(mem: &mut M, offset: usize) -> bool {
+    // The store must be visible before this look: the peer stores its wish, then looks.
+    mem.fence();
+    mem.load(offset) != 0 && mem.clear(offset) != 0
+}

@@ -1,0 +1,220 @@
+//! The queues under every interleaving of two ends, and with every stale value that a load may see,
+//! up to a few preemptions. A sleeper that is not woken is a deadlock, which loom reports.
+
+use std::convert::Infallible;
+
+use loom::model::Builder;
+use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+use loom::sync::{Arc, Notify};
+use loom::thread;
+
+use st_core::queue::{BODY_BYTES, Descriptor, Kind, LINE, Layout, QueueMemory, Receiver, Sender};
+
+/// One channel of two slots.
+const SLOTS: u32 = 2;
+
+/// One end's window: the channel's double word, its two other words, and of each slot its kind, its
+/// sequence and one byte of its body.
+struct Window {
+    taken: AtomicU64,
+    wishes: [AtomicU32; 2],
+    slots: [[AtomicU32; 3]; SLOTS as usize],
+    bell: Notify,
+}
+
+impl Window {
+    fn new() -> Arc<Window> {
+        Arc::new(Window {
+            taken: AtomicU64::new(0),
+            wishes: [(); 2].map(|()| AtomicU32::new(0)),
+            slots: [(); SLOTS as usize].map(|()| [(); 3].map(|()| AtomicU32::new(0))),
+            bell: Notify::new(),
+        })
+    }
+
+    /// The word at an offset of the real layout.
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        let (line, at) = (offset / LINE, offset % LINE);
+        match (line, at) {
+            (0, 8) => &self.wishes[0],
+            (0, 12) => &self.wishes[1],
+            (1.., 56) => &self.slots[line - 1][0],
+            (1.., 60) => &self.slots[line - 1][1],
+            _ => panic!("there is no word at {offset}"),
+        }
+    }
+}
+
+/// One end. `FENCES` is false in the model that must fail.
+struct End<const FENCES: bool> {
+    own: Arc<Window>,
+    peer: Arc<Window>,
+}
+
+impl<const FENCES: bool> QueueMemory for End<FENCES> {
+    type Error = Infallible;
+
+    fn load(&self, offset: usize) -> u32 {
+        self.own.word(offset).load(Acquire)
+    }
+
+    fn load_long(&self, offset: usize) -> u64 {
+        assert_eq!(offset, 0);
+        self.own.taken.load(Acquire)
+    }
+
+    fn clear(&mut self, offset: usize) -> u32 {
+        self.own.word(offset).swap(0, AcqRel)
+    }
+
+    fn read(&self, offset: usize, body: &mut [u8; BODY_BYTES]) {
+        let value = self.own.slots[offset / LINE - 1][2].load(Relaxed);
+        body[0] = value as u8;
+    }
+
+    fn store_peer(&mut self, offset: usize, value: u32) -> Result<(), Infallible> {
+        self.peer.word(offset).store(value, Release);
+        Ok(())
+    }
+
+    fn store_peer_long(&mut self, offset: usize, value: u64) -> Result<(), Infallible> {
+        assert_eq!(offset, 0);
+        self.peer.taken.store(value, Release);
+        Ok(())
+    }
+
+    fn write_peer(&mut self, offset: usize, body: &[u8]) -> Result<(), Infallible> {
+        let slot = &self.peer.slots[offset / LINE - 1];
+        slot[2].store(body[0].into(), Relaxed);
+        Ok(())
+    }
+
+    fn flush_peer(&mut self, _offset: usize) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn fence(&self) {
+        if FENCES {
+            fence(SeqCst);
+        }
+    }
+}
+
+fn pair<const FENCES: bool>() -> (End<FENCES>, End<FENCES>, Layout) {
+    let (left, right) = (Window::new(), Window::new());
+    let end = |own: &Arc<Window>, peer: &Arc<Window>| End {
+        own: Arc::clone(own),
+        peer: Arc::clone(peer),
+    };
+    let layout = Layout::new(1, SLOTS).unwrap();
+    (end(&left, &right), end(&right, &left), layout)
+}
+
+/// Sends, and sleeps while there is no room.
+fn send_all<const FENCES: bool>(mem: &mut End<FENCES>, layout: Layout, values: &[u8]) {
+    let mut sender = Sender::new(layout, 0);
+    for value in values {
+        let descriptor = Descriptor::new(Kind::Message, &[*value]);
+        loop {
+            if let Some(sent) = sender.send(mem, &descriptor).unwrap() {
+                if sent.wake {
+                    mem.peer.bell.notify();
+                }
+                break;
+            }
+            if sender.arm(mem).unwrap() == 0 {
+                mem.own.bell.wait();
+            }
+        }
+    }
+}
+
+/// Receives, and sleeps while there is nothing.
+fn receive_all<const FENCES: bool>(mem: &mut End<FENCES>, layout: Layout, values: &[u8]) {
+    let mut receiver = Receiver::new(layout, 0);
+    for value in values {
+        loop {
+            if let Some(received) = receiver.receive(mem).unwrap() {
+                assert_eq!(received.descriptor.bytes()[0], *value);
+                if received.wake {
+                    mem.peer.bell.notify();
+                }
+                break;
+            }
+            let armed = receiver.arm(mem).unwrap();
+            if armed.wake {
+                mem.peer.bell.notify();
+            }
+            if !armed.is_ready {
+                mem.own.bell.wait();
+            }
+        }
+    }
+}
+
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+fn stream<const FENCES: bool>(values: &'static [u8]) {
+    let (mut left, mut right, layout) = pair::<FENCES>();
+    let sender = thread::spawn(move || send_all(&mut left, layout, values));
+    receive_all(&mut right, layout, values);
+    sender.join().unwrap();
+}
+
+/// The last step before a receiver sleeps, beside a sender; neither sleeps really, so that a
+/// mistake is a failed assertion.
+fn header_or_wish<const FENCES: bool>() {
+    let (mut left, mut right, layout) = pair::<FENCES>();
+    let sender = thread::spawn(move || {
+        let descriptor = Descriptor::new(Kind::Message, &[1]);
+        Sender::new(layout, 0).send(&mut left, &descriptor).unwrap()
+    });
+    let would_sleep = !Receiver::new(layout, 0).arm(&mut right).unwrap().is_ready;
+    let is_woken = sender.join().unwrap().is_some_and(|sent| sent.wake);
+    assert!(is_woken || !would_sleep, "sleeps beside a header");
+}
+
+/// The same for a sender and room.
+fn room_or_wish<const FENCES: bool>() {
+    let (mut left, mut right, layout) = pair::<FENCES>();
+    let mut sender = Sender::new(layout, 0);
+    for value in 0..SLOTS {
+        let descriptor = Descriptor::new(Kind::Message, &[value as u8]);
+        sender.send(&mut left, &descriptor).unwrap().unwrap();
+    }
+    let receiver = thread::spawn(move || {
+        let mut receiver = Receiver::new(layout, 0);
+        receiver.receive(&mut right).unwrap().unwrap().wake
+    });
+    let would_sleep = sender.arm(&mut left) == Ok(0);
+    let is_woken = receiver.join().unwrap();
+    assert!(is_woken || !would_sleep, "sleeps beside room");
+}
+
+#[test]
+fn headers_arrive_once_in_order_and_sleepers_are_woken() {
+    check(2, || stream::<true>(&[7, 8, 9]));
+}
+
+#[test]
+fn no_wake_up_is_lost() {
+    check(4, header_or_wish::<true>);
+    check(4, room_or_wish::<true>);
+}
+
+#[test]
+#[should_panic(expected = "sleeps beside a header")]
+fn without_the_fence_a_wake_up_for_a_header_is_lost() {
+    check(4, header_or_wish::<false>);
+}
+
+#[test]
+#[should_panic(expected = "sleeps beside room")]
+fn without_the_fence_a_wake_up_for_room_is_lost() {
+    check(4, room_or_wish::<false>);
+}

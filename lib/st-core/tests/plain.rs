@@ -1,0 +1,186 @@
+//! The queues in one thread: credits, two-slot descriptors, and peers that store anything.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use st_core::queue::{
+    BODY_BYTES, Descriptor, Kind, LINE, Layout, QueueError, QueueMemory, Receiver, Sender,
+};
+
+type Window = Rc<RefCell<Vec<u8>>>;
+
+/// One end: its own window and the peer's.
+struct End {
+    own: Window,
+    peer: Window,
+}
+
+fn word<const N: usize>(window: &Window, offset: usize) -> [u8; N] {
+    window.borrow()[offset..offset + N].try_into().unwrap()
+}
+
+impl QueueMemory for End {
+    type Error = Infallible;
+
+    fn load(&self, offset: usize) -> u32 {
+        u32::from_le_bytes(word(&self.own, offset))
+    }
+
+    fn load_long(&self, offset: usize) -> u64 {
+        u64::from_le_bytes(word(&self.own, offset))
+    }
+
+    fn clear(&mut self, offset: usize) -> u32 {
+        let before = self.load(offset);
+        self.own.borrow_mut()[offset..offset + 4].fill(0);
+        before
+    }
+
+    fn read(&self, offset: usize, body: &mut [u8; BODY_BYTES]) {
+        *body = word(&self.own, offset);
+    }
+
+    fn store_peer(&mut self, offset: usize, value: u32) -> Result<(), Infallible> {
+        self.peer.borrow_mut()[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
+        Ok(())
+    }
+
+    fn store_peer_long(&mut self, offset: usize, value: u64) -> Result<(), Infallible> {
+        self.peer.borrow_mut()[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+        Ok(())
+    }
+
+    fn write_peer(&mut self, offset: usize, body: &[u8]) -> Result<(), Infallible> {
+        self.peer.borrow_mut()[offset..offset + body.len()].copy_from_slice(body);
+        Ok(())
+    }
+
+    fn flush_peer(&mut self, _offset: usize) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn fence(&self) {}
+}
+
+/// Two ends with windows of this layout.
+fn pair(layout: Layout) -> (End, End) {
+    let window = || Rc::new(RefCell::new(vec![0; layout.bytes()]));
+    let (left, right) = (window(), window());
+    let end = |own: &Window, peer: &Window| End {
+        own: Rc::clone(own),
+        peer: Rc::clone(peer),
+    };
+    (end(&left, &right), end(&right, &left))
+}
+
+fn message(number: u64) -> Descriptor {
+    Descriptor::new(Kind::Message, &number.to_le_bytes())
+}
+
+#[test]
+fn a_channel_blocks_when_its_slots_are_filled_and_no_earlier() {
+    let layout = Layout::new(2, 8).unwrap();
+    let (mut left, mut right) = pair(layout);
+    for channel in 0..2 {
+        let (mut sender, mut receiver) =
+            (Sender::new(layout, channel), Receiver::new(layout, channel));
+        for number in 0..8 {
+            assert!(sender.send(&mut left, &message(number)).unwrap().is_some());
+        }
+        assert_eq!(sender.send(&mut left, &message(8)), Ok(None));
+        // Two of eight taken is a quarter, which is returned.
+        for number in 0..2 {
+            let received = receiver.receive(&mut right).unwrap().unwrap();
+            assert_eq!(received.descriptor, message(number));
+            assert!(!received.wake);
+        }
+        assert_eq!(sender.room(&left), Ok(2));
+    }
+}
+
+#[test]
+fn a_sender_that_sleeps_is_woken_by_the_next_take() {
+    let layout = Layout::new(1, 16).unwrap();
+    let (mut left, mut right) = pair(layout);
+    let (mut sender, mut receiver) = (Sender::new(layout, 0), Receiver::new(layout, 0));
+    for number in 0..16 {
+        sender.send(&mut left, &message(number)).unwrap().unwrap();
+    }
+    assert_eq!(sender.arm(&mut left), Ok(0));
+    assert!(receiver.receive(&mut right).unwrap().unwrap().wake);
+    assert_eq!(sender.room(&left), Ok(1));
+    // The wish is taken up once.
+    assert!(!receiver.receive(&mut right).unwrap().unwrap().wake);
+}
+
+#[test]
+fn a_receiver_that_sleeps_is_woken_by_the_next_send() {
+    let layout = Layout::new(1, 8).unwrap();
+    let (mut left, mut right) = pair(layout);
+    let (mut sender, mut receiver) = (Sender::new(layout, 0), Receiver::new(layout, 0));
+    assert!(!receiver.arm(&mut right).unwrap().is_ready);
+    assert!(sender.send(&mut left, &message(1)).unwrap().unwrap().wake);
+    assert!(!sender.send(&mut left, &message(2)).unwrap().unwrap().wake);
+    assert!(receiver.arm(&mut right).unwrap().is_ready);
+}
+
+#[test]
+fn many_rounds_of_all_kinds() {
+    let layout = Layout::new(1, 8).unwrap();
+    let (mut left, mut right) = pair(layout);
+    let (mut sender, mut receiver) = (Sender::new(layout, 0), Receiver::new(layout, 0));
+    let kinds = [Kind::Message, Kind::Header, Kind::HeaderWithPayload];
+    let descriptor = |number: usize| {
+        let bytes: Vec<u8> = (0..72).map(|at| (number * 7 + at) as u8).collect();
+        Descriptor::new(kinds[number % 3], &bytes)
+    };
+    let (mut sent, mut received) = (0, 0);
+    while received < 10_000 {
+        while sender.send(&mut left, &descriptor(sent)).unwrap().is_some() {
+            sent += 1;
+        }
+        while let Some(next) = receiver.receive(&mut right).unwrap() {
+            assert_eq!(next.descriptor, descriptor(received));
+            received += 1;
+        }
+    }
+    assert_eq!(sent, received);
+}
+
+#[test]
+fn a_peer_that_stores_anything_ends_only_its_own_connection() {
+    let layout = Layout::new(1, 8).unwrap();
+    // More credit than was sent, and credit taken back.
+    let (mut left, mut right) = pair(layout);
+    let mut sender = Sender::new(layout, 0);
+    sender.send(&mut left, &message(0)).unwrap().unwrap();
+    for (taken, expected) in [
+        (1, Ok(8)),
+        (0, Err(QueueError::Broken)),
+        (2, Err(QueueError::Broken)),
+    ] {
+        right.store_peer_long(0, taken).unwrap();
+        assert_eq!(sender.room(&left), expected);
+    }
+    // An unknown kind, and the first of two slots without the second one.
+    for kind in [0, 4, u32::MAX, 3] {
+        let (mut left, right) = pair(layout);
+        left.store_peer(LINE + 56, kind).unwrap();
+        left.store_peer(LINE + 60, 1).unwrap();
+        assert_eq!(
+            Receiver::new(layout, 0).peek(&right),
+            Err(QueueError::Broken)
+        );
+    }
+}
+
+#[test]
+fn layouts() {
+    assert_eq!(Layout::new(0, 8), None);
+    assert_eq!(Layout::new(65, 8), None);
+    assert_eq!(Layout::new(1, 12), None);
+    assert_eq!(Layout::new(1, 1), None);
+    assert_eq!(Layout::new(1, 8192), None);
+    assert_eq!(Layout::new(64, 4096).unwrap().bytes(), 64 * 64 * 4097);
+}
