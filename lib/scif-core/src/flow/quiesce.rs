@@ -133,7 +133,13 @@ impl Engine {
             .is_some_and(|last| last.connection == id);
         let is_idle = !pending_on && validity::is_idle(&page);
         // A client that sleeps has the window mapped perhaps; it is to let go of it.
-        if let Some(endpoint) = endpoint {
+        let is_mapped = match what {
+            Ending::Remote(id) => self.windows.remote(id).is_some_and(|w| w.mapped > 0),
+            Ending::Local(_) | Ending::Endpoint(_) => true,
+        };
+        if let Some(endpoint) = endpoint
+            && is_mapped
+        {
             self.cx.events.changed(endpoint);
         }
         if is_idle {

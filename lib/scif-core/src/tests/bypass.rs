@@ -299,6 +299,32 @@ fn windows_wait_for_copies_of_clients_but_not_for_ever() {
     }
 }
 
+#[test]
+fn only_the_end_of_a_mapped_window_wakes_who_sleeps() {
+    let mut bed = Bed::new(2);
+    let (a, b) = bed.connect(0, 1);
+    let _client = open(&mut bed, a);
+    let pages = bed.pin(b.node, &[1]);
+    for is_mapped in [false, true] {
+        bed.register(b, &pages, 0, BOTH);
+        let (engine, memory) = bed.engine(a);
+        if is_mapped {
+            engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+        }
+        poll_for_nothing(&mut bed, a);
+        let (engine, memory) = bed.engine(b);
+        engine.unregister(memory, b.id, 0, PAGE).unwrap();
+        while bed.turn(b.node) {}
+        let (engine, memory) = bed.engine(a);
+        let mut is_told = false;
+        while let Some(event) = engine.next_event(memory) {
+            is_told |= event == Event::Changed(a.id);
+        }
+        assert_eq!(is_told, is_mapped);
+        bed.run();
+    }
+}
+
 /// Begins to unregister a fresh window of `end`; whether that is done at once.
 fn unregister(bed: &mut Bed, end: End) -> (Ticket, bool) {
     let pages = bed.pin(end.node, &[1]);
