@@ -1,8 +1,7 @@
-//! The engine: all of a node's SCIF state, the clock it is told, and the ways messages and events
-//! leave.
+//! The engine: all parts of a node's SCIF state, put together.
 //!
-//! The calls themselves are in `listen`, `connect`, `accept`, `transfer`, `close` and `link`; what
-//! peers say arrives in `dispatch`.
+//! The calls are in `flow/`, as is the handling of peers' messages (`flow/dispatch.rs`); the driver's
+//! loop is in `run.rs`.
 
 use crate::base::config::{Config, Owner};
 use crate::base::context::{Context, Ends};

@@ -52,16 +52,6 @@ impl Combination {
             (true, true, true) => Ok(Combination::Both),
         }
     }
-
-    /// Whether a header goes with it.
-    pub const fn has_header(self) -> bool {
-        matches!(self, Combination::Header | Combination::Both)
-    }
-
-    /// Whether data goes with it.
-    pub const fn has_data(self) -> bool {
-        matches!(self, Combination::Data | Combination::Both)
-    }
 }
 
 #[cfg(test)]

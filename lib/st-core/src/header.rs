@@ -86,18 +86,6 @@ impl Operation {
             .into_iter()
             .find(|operation| *operation as u8 == code)
     }
-
-    /// Whether it opens or ends a connection, which programs leave to the library.
-    pub const fn is_connection_control(self) -> bool {
-        matches!(
-            self,
-            Operation::RequestConnection
-                | Operation::ConnectionAnswer
-                | Operation::RequestDisconnect
-                | Operation::DisconnectAnswer
-                | Operation::DisconnectComplete
-        )
-    }
 }
 
 bitflags! {
