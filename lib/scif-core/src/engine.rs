@@ -1,7 +1,7 @@
 //! The engine: all parts of a node's SCIF state, put together.
 //!
-//! The calls are in `flow/`, as is the handling of peers' messages (`flow/dispatch.rs`); the driver's
-//! loop is in `run.rs`.
+//! The calls are in `flow/`, as is the handling of peers' messages (`flow/dispatch.rs`); the
+//! driver's loop is in `run.rs`.
 
 use crate::base::config::{Config, Owner};
 use crate::base::context::{Context, Ends};
