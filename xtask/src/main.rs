@@ -26,6 +26,7 @@ mod elf;
 mod initfs;
 mod layers;
 mod object;
+mod pages;
 mod progress;
 mod toolchain;
 

@@ -4,6 +4,7 @@
 use crate::build;
 use crate::columns;
 use crate::layers;
+use crate::pages;
 use harness::base::report::{Context, Failure, Result};
 use harness::base::settings::Settings;
 use harness::base::workspace;
@@ -104,6 +105,15 @@ fn check() -> Result<Vec<Finding>> {
                 path.parent()
                     .is_some_and(|directory| directory.join(target).exists())
             }));
+            let root = workspace::root();
+            let complaints = pages::complaints(
+                &text,
+                |top| top != "target" && root.join(top).is_dir(),
+                |path| root.join(path).exists(),
+                |word| word == "help" || crate::COMMANDS.iter().any(|known| known.name == word),
+            );
+            let finding = |(line, what)| Finding::new(&name, line, what);
+            findings.extend(complaints.into_iter().map(finding));
         }
     }
     findings.extend(check_corpora(corpora));
