@@ -25,7 +25,7 @@ pub fn complaints(
 }
 
 /// The path that a piece of code type is, if it begins with a name of the project's root.
-fn path<'a>(code: &'a str, is_top: impl Fn(&str) -> bool) -> Option<&'a str> {
+fn path(code: &str, is_top: impl Fn(&str) -> bool) -> Option<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let (top, _) = code.split_once('/').filter(|(top, _)| !top.is_empty())?;
     (code.chars().all(is_part) && is_top(top)).then(|| code.trim_end_matches('/'))
