@@ -136,6 +136,22 @@ impl Pages {
         unsafe { AtomicU64::from_ptr(self.start.add(OFFSET).cast().as_ptr()) }
     }
 
+    /// The word at an offset.
+    ///
+    /// # Errors
+    /// `EFAULT` when it is not inside or not aligned, or the mapping cannot be both read and
+    /// written.
+    #[inline]
+    pub fn word_u64(&self, offset: usize) -> Result<&AtomicU64> {
+        let place = self.place(offset, size_of::<u64>(), true)?;
+        if !self.protection.read || !offset.is_multiple_of(align_of::<u64>()) {
+            return Err(Error::new(EFAULT));
+        }
+        // SAFETY: inside the mapping, which lives as long as `self`, and aligned, as mappings begin
+        // at pages. An atomic integer may change under a shared reference.
+        Ok(unsafe { AtomicU64::from_ptr(place.cast().as_ptr()) })
+    }
+
     /// A checked place for an access of `bytes` bytes.
     #[inline]
     fn place(&self, offset: usize, bytes: usize, write: bool) -> Result<NonNull<u8>> {

@@ -166,6 +166,19 @@ impl Endpoint {
         Ok(self.bypass.prepare(self.fd())?)
     }
 
+    /// Whether the connection lives: a look at own memory, and about once a second a question to
+    /// the daemon, whose death shows nowhere else. For programs that work on mappings alone; of
+    /// connections that are not [prepared](Self::prepare) the daemon is asked each time.
+    pub fn is_live(&self) -> bool {
+        self.bypass.is_live(self.fd())
+    }
+
+    /// Whether stores into the peer's memory through mappings may be gathered, so that they arrive
+    /// out of order unless a write barrier is between them.
+    pub fn gathers(&self) -> bool {
+        self.bypass.gathers()
+    }
+
     /// How blocking calls wait for the peer, once data moves without system calls.
     pub fn set_waiting(&self, waiting: Waiting) {
         self.bypass.set_waiting(waiting);

@@ -1,12 +1,14 @@
 //! Transfers between the registered memory of both ends, and fences that tell when they are done.
 
+use core::sync::atomic::AtomicU64;
+
 use client_memory::shared::Memory;
 use scif_abi::flags::{FenceFlags, RmaFlags};
 use syscall::error::EINVAL;
 
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
-use crate::raw::{self, Range};
+use crate::raw::{self, Range, Source, Target};
 use crate::window::Part;
 
 /// Whose transfers a fence is about.
@@ -129,6 +131,62 @@ impl Endpoint {
         Ok(self
             .bypass()
             .vwriteto(self.fd(), range, remote, flags.bits())?)
+    }
+
+    /// `scif_vwriteto` out of memory by slice or by address; as [`vwrite_to`](Self::vwrite_to).
+    ///
+    /// # Errors
+    /// As [`read_from`](Self::read_from), and `EFAULT` for a bad address.
+    pub fn vwrite_source(&self, from: Source<'_>, remote: i64, flags: RmaFlags) -> Result<()> {
+        Ok(self
+            .bypass()
+            .vwriteto(self.fd(), from, remote, flags.bits())?)
+    }
+
+    /// `scif_vreadfrom` into memory by slice or by address; as [`vread_from`](Self::vread_from).
+    ///
+    /// # Errors
+    /// As [`read_from`](Self::read_from), and `EFAULT` for a bad address.
+    pub fn vread_target(&self, to: Target<'_>, remote: i64, flags: RmaFlags) -> Result<()> {
+        Ok(self
+            .bypass()
+            .vreadfrom(self.fd(), to, remote, flags.bits())?)
+    }
+
+    /// Maps `length` bytes of the peer's windows from `offset` on for transfers to come, so that
+    /// these need no request to the daemon; also again, at the first transfer after some other
+    /// window of the connection has gone. Without it a range is mapped at its second use. For
+    /// connections that are [prepared](Endpoint::prepare).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` when it cannot be mapped; `ECONNRESET`, `ENOTCONN`, `ENXIO` when not all of it
+    /// is registered.
+    pub fn prepare_window(&self, offset: i64, length: u64) -> Result<()> {
+        Ok(self.bypass().prepare_window(self.fd(), offset, length)?)
+    }
+
+    /// Ends what [`prepare_window`](Self::prepare_window) began for the range that begins at
+    /// `offset`: it counts as any other from now on.
+    pub fn forget_window(&self, offset: i64) {
+        self.bypass().forget_window(offset);
+    }
+
+    /// Makes a locked operation on the double word at `offset` of the peer's windows, in one step
+    /// for all programs that reach it; what `operation` returns, for example the former value:
+    ///
+    /// ```no_run
+    /// # use core::sync::atomic::Ordering;
+    /// # fn f(endpoint: &scif::Endpoint, offset: i64) -> scif::Result<u64> {
+    /// endpoint.fetch(offset, |word| word.fetch_add(1, Ordering::AcqRel))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `EINVAL` unless the offset is a multiple of 8. `EOPNOTSUPP`: the connection is not
+    /// [prepared](Endpoint::prepare), or the peer is a card whose bus has no locked operations.
+    /// `ECONNRESET`, `ENOTCONN`, `ENXIO` as a transfer; the operation may have been made then.
+    pub fn fetch(&self, offset: i64, operation: impl FnOnce(&AtomicU64) -> u64) -> Result<u64> {
+        Ok(self.bypass().fetch(self.fd(), offset, operation)?)
     }
 
     /// `scif_fence_mark`: names all transfers that were started so far.

@@ -194,6 +194,29 @@ impl View {
         self.atomic_u64(offset, true)
     }
 
+    /// All of it as words of 32 bits, for programs whose every access must be short.
+    ///
+    /// # Errors
+    /// `EACCES` when the mapping cannot be both read and written.
+    pub fn words_u32(&self) -> Result<&[AtomicU32]> {
+        self.place(0, self.bytes, PAGE, false)?;
+        let start = self.place(0, self.bytes, PAGE, true)?;
+        // SAFETY: the whole mapping, which lives as long as the borrow and begins at a page. Atomic
+        // integers may change under a shared reference.
+        Ok(unsafe { core::slice::from_raw_parts(start.as_ptr().cast(), self.bytes / 4) })
+    }
+
+    /// All of it as words of 64 bits, likewise.
+    ///
+    /// # Errors
+    /// As [`words_u32`](Self::words_u32).
+    pub fn words_u64(&self) -> Result<&[AtomicU64]> {
+        self.place(0, self.bytes, PAGE, false)?;
+        let start = self.place(0, self.bytes, PAGE, true)?;
+        // SAFETY: as for `words_u32`.
+        Ok(unsafe { core::slice::from_raw_parts(start.as_ptr().cast(), self.bytes / 8) })
+    }
+
     /// Reads a value that its writer published: what was written before it is visible after.
     ///
     /// # Errors
@@ -428,6 +451,17 @@ mod tests {
         for wrong in [4, 16, usize::MAX] {
             assert_eq!(errno(view.word_u64(wrong).map(|_| ())), EFAULT);
         }
+    }
+
+    #[test]
+    fn all_words_are_the_memory_itself() {
+        let view = view(32, Protection::ALL);
+        view.write(16, 0x1122_3344_5566_7788_u64).unwrap();
+        let (short, long) = (view.words_u32().unwrap(), view.words_u64().unwrap());
+        assert_eq!((short.len(), long.len()), (8, 4));
+        assert_eq!(long[2].load(Ordering::Relaxed), 0x1122_3344_5566_7788);
+        assert_eq!(short[5].swap(0, Ordering::SeqCst), 0x1122_3344);
+        assert_eq!(view.read::<u64>(16), Ok(0x5566_7788));
     }
 
     #[test]

@@ -21,11 +21,13 @@ mod rma;
 mod transfer;
 mod windows;
 
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use hal::mem::PAGE;
 use hal::pause::yield_now;
+use scif_abi::call::Call;
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
-use syscall::error::EINTR;
+use syscall::error::{EINTR, EINVAL, EOPNOTSUPP};
 
 use crate::raw::{self, Result, Source, Target};
 use open::MappedRings;
@@ -348,6 +350,82 @@ impl Bypass {
             true => Ok(()),
             false => self.through_daemon(epd, || raw::vwriteto(epd, from, remote, flags)),
         }
+    }
+
+    /// Maps a range of the peer's windows now instead of at its second use, and again at its first
+    /// use whenever other windows of the connection have gone.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` when the rings are not mapped or the range cannot be; `ENXIO`, `ENOTCONN`,
+    /// `ECONNRESET` as a transfer.
+    pub fn prepare_window(&self, epd: usize, offset: i64, length: u64) -> Result<()> {
+        let rings = self.rings.get();
+        if rings.is_some_and(|rings| rings.prepare_window(epd, offset, length)) {
+            return Ok(());
+        }
+        self.forget_window(offset);
+        Err(self.no_mapping(epd, offset, length))
+    }
+
+    /// Ends what [`prepare_window`](Self::prepare_window) began for the range at `offset`.
+    pub fn forget_window(&self, offset: i64) {
+        if let Some(rings) = self.rings.get() {
+            rings.forget_window(offset);
+        }
+    }
+
+    /// Makes a locked operation on a double word of the peer's windows; what `operation` returns.
+    ///
+    /// # Errors
+    /// `EINVAL` unless the offset is a multiple of 8. `EOPNOTSUPP`: the rings are not mapped, or
+    /// the peer is a card whose bus has no locked operations. `ENXIO`, `ENOTCONN`, `ECONNRESET` as
+    /// a transfer.
+    pub fn fetch(
+        &self,
+        epd: usize,
+        offset: i64,
+        operation: impl FnOnce(&AtomicU64) -> u64,
+    ) -> Result<u64> {
+        const BYTES: u64 = size_of::<u64>() as u64;
+        if offset % BYTES as i64 != 0 {
+            return Err(EINVAL);
+        }
+        let rings = self.rings.get().filter(|rings| !rings.gathers());
+        let value = rings.and_then(|rings| rings.fetch(epd, offset, operation));
+        value.ok_or_else(|| self.no_mapping(epd, offset, BYTES))
+    }
+
+    /// Why a range of the peer's windows is not mapped: what the daemon says of it, or that it
+    /// cannot be.
+    #[cold]
+    fn no_mapping(&self, epd: usize, offset: i64, length: u64) -> i32 {
+        if self.is_closed() {
+            return EINTR;
+        }
+        let page = PAGE as i64;
+        let remote_offset = offset & !(page - 1);
+        let end = offset.saturating_add_unsigned(length);
+        let length = (end.saturating_add(page - 1) & !(page - 1)).saturating_sub(remote_offset);
+        let call = Call::MapRun {
+            remote_offset,
+            length: length as u64,
+        };
+        raw::plain(epd, call).err().unwrap_or(EOPNOTSUPP)
+    }
+
+    /// Whether the connection lives; the daemon is asked about once a second, otherwise this is a
+    /// look at own memory. Without mapped rings the daemon is asked each time.
+    pub fn is_live(&self, epd: usize) -> bool {
+        match self.rings.get() {
+            Some(rings) => rings.is_live(),
+            None => raw::readiness(epd, 0).is_ok_and(|ready| ready & Readiness::HUP.bits() == 0),
+        }
+    }
+
+    /// Whether stores into the peer's memory may be gathered, so that they arrive out of order
+    /// unless drained.
+    pub fn gathers(&self) -> bool {
+        self.rings.get().is_some_and(MappedRings::gathers)
     }
 
     fn transfer(

@@ -226,6 +226,45 @@ impl MappedRings {
         Ok(Readiness::from_bits_truncate(ready as u16))
     }
 
+    /// Whether the connection lives, as far as this program can see, and about once a second as
+    /// the daemon says.
+    pub(super) fn is_live(&self) -> bool {
+        (self.is_current() || self.refresh())
+            && (!self.liveness.is_due_to_send() || self.is_served())
+            && self.reaches_peer()
+    }
+
+    /// Whether stores into the peer's memory may be gathered and arrive out of order.
+    pub(super) fn gathers(&self) -> bool {
+        self.gathers
+    }
+
+    /// Maps a range of the peer's windows, and again at its first use after others have gone;
+    /// whether it is mapped.
+    pub(super) fn prepare_window(&self, epd: usize, offset: i64, bytes: u64) -> bool {
+        !self.is_closed() && self.rma.prepare(epd, self.control.now(), offset, bytes)
+    }
+
+    /// Leaves a range that was prepared to its next uses.
+    pub(super) fn forget_window(&self, offset: i64) {
+        self.rma.forget(offset);
+    }
+
+    /// Makes a locked operation on a double word of the peer's windows, if it can be mapped.
+    pub(super) fn fetch(
+        &self,
+        epd: usize,
+        offset: i64,
+        operation: impl FnOnce(&AtomicU64) -> u64,
+    ) -> Option<u64> {
+        if self.liveness.is_due() && !self.is_served() {
+            return None;
+        }
+        let state = (&self.control, &self.is_closed);
+        let value = self.rma.fetch(epd, state, offset, operation)?;
+        self.reaches_peer().then_some(value)
+    }
+
     /// Copies between own memory and the peer's windows, if the bypass can do it.
     pub(super) fn transfer(
         &self,

@@ -6,7 +6,7 @@
 //! gone. Every unusual case (nothing mapped, a window gone, flags that ask for an order) is left to
 //! the daemon, and with it every error.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use client_memory::pages::{Pages, Readable, Writable};
 use client_memory::placement::{self, are_apart};
@@ -20,7 +20,7 @@ use scif_ring::validity::{enter, leave};
 use syscall::error::{EFAULT, Error};
 
 use super::control::{Control, StateWord};
-use super::windows::{Mapper, Piece, Rights, Use, Windows};
+use super::windows::{MAX_BYTES, Mapper, Piece, Rights, Use, Windows};
 use crate::raw;
 
 /// Most bytes of one copy, which bounds the time that the daemon waits for a copy under way.
@@ -330,6 +330,77 @@ impl Rma {
         if spaces.state != state {
             spaces.renew(state);
         }
+    }
+
+    /// Has a range of the peer's windows mapped at its first use, also after other windows have
+    /// gone, and maps it now; whether it is mapped.
+    pub fn prepare(&self, epd: usize, state: StateWord, offset: i64, bytes: u64) -> bool {
+        let mut spaces = self.spaces.lock();
+        if spaces.state != state {
+            spaces.renew(state);
+        }
+        spaces.peer.windows.prepare(offset, bytes);
+        let need = Need {
+            offset,
+            bytes: bytes.min(MAX_BYTES / 2),
+            what: Use::Write,
+            // Nothing is known of the other end of transfers to come.
+            other: 0,
+        };
+        spaces.peer.cover(epd, need)
+    }
+
+    /// Takes back what [`prepare`](Self::prepare) was told of the range that begins at `offset`.
+    pub fn forget(&self, offset: i64) {
+        self.spaces.lock().peer.windows.forget(offset);
+    }
+
+    /// Makes a locked operation on a double word of the peer's windows, which is mapped for it;
+    /// what `operation` returns. `None`: it cannot be mapped, or its window goes.
+    pub fn fetch(
+        &self,
+        epd: usize,
+        (control, is_closed): (&Control, &AtomicBool),
+        offset: i64,
+        operation: impl FnOnce(&AtomicU64) -> u64,
+    ) -> Option<u64> {
+        const BYTES: u64 = size_of::<u64>() as u64;
+        let state = control.now();
+        if !state.is_connected() || is_closed.load(Ordering::SeqCst) {
+            return None;
+        }
+        let mut spaces = self.spaces.lock();
+        if spaces.state != state {
+            spaces.renew(state);
+        }
+        let windows = &mut spaces.peer.windows;
+        if windows.find(offset, BYTES, Use::Write).is_none() {
+            let was_prepared = windows.is_prepared(offset);
+            if !was_prepared {
+                windows.prepare(offset, BYTES);
+            }
+            let need = Need {
+                offset,
+                bytes: BYTES,
+                what: Use::Write,
+                other: 0,
+            };
+            let covered = spaces.peer.cover(epd, need);
+            if !was_prepared {
+                spaces.peer.windows.forget(offset);
+            }
+            if !covered {
+                return None;
+            }
+        }
+        let piece = spaces.peer.windows.find(offset, BYTES, Use::Write)?;
+        let word = piece.pages.word_u64(piece.at).ok()?;
+        let epoch = state.epoch();
+        if !enter(&mut &*control, epoch) {
+            return None;
+        }
+        let value = operation(word);
+        leave(&mut &*control, epoch).then_some(value)
     }
 
     /// Copies `length` bytes between `local` and the peer's windows at `remote`, as long as the

@@ -818,3 +818,87 @@ fn a_copy_from_memory_that_moved_away_is_none() {
         }
     });
 }
+
+#[test]
+fn a_prepared_window_is_written_without_the_daemon_from_the_first_byte_on() {
+    rings(|stage, left, _| {
+        assert_eq!(left.prepare_window(LEFT, 4096, 8192), Ok(()));
+        assert_eq!(stage.log(), "map 0x10000 of 203");
+        left.vwriteto(LEFT, [7; 8].as_slice(), 4100, 4).unwrap();
+        assert_eq!(stage.log(), "");
+        assert_eq!(stage.window(RIGHT)[4107].load(Relaxed), 7);
+        // Some other window goes: no request for the transfer after it either.
+        put(stage.control(LEFT), EPOCH_OFFSET, 1);
+        left.vwriteto(LEFT, [8; 8].as_slice(), 8192, 4).unwrap();
+        assert_eq!(stage.log(), "map 0x10000 of 203");
+        assert_eq!(stage.window(RIGHT)[8192].load(Relaxed), 8);
+        // As any other again.
+        left.forget_window(4096);
+        put(stage.control(LEFT), EPOCH_OFFSET, 2);
+        left.vwriteto(LEFT, [9; 8].as_slice(), 8192, 4).unwrap();
+        assert_eq!(stage.log(), "call 13 8");
+    });
+}
+
+#[test]
+fn what_cannot_be_prepared_says_why() {
+    play(|_, left, _| assert_eq!(left.prepare_window(LEFT, 0, 4096), Err(EOPNOTSUPP)));
+    rings(|stage, left, _| {
+        let end = WINDOW_BYTES as i64;
+        assert_eq!(left.prepare_window(LEFT, end - 4096, 8192), Err(ENXIO));
+        // It is not remembered.
+        left.vwriteto(LEFT, [1; 8].as_slice(), end - 8, 0).unwrap();
+        assert_eq!(stage.log(), "call 13 8");
+    });
+}
+
+#[test]
+fn locked_operations_reach_the_peer_s_window() {
+    let add = |bypass: &Bypass, offset: i64, value: u64| {
+        bypass.fetch(LEFT, offset, |word| word.fetch_add(value, Relaxed))
+    };
+    play(|_, left, _| assert_eq!(add(left, 0, 1), Err(EOPNOTSUPP)));
+    rings(|stage, left, _| {
+        assert_eq!(add(left, 64, 5), Ok(0));
+        assert_eq!(stage.log(), "map 0x10000 of 203");
+        assert_eq!(add(left, 64, 1), Ok(5));
+        let swapped = left.fetch(LEFT, 64, |word| word.swap(0, Relaxed));
+        assert_eq!(swapped, Ok(6));
+        assert_eq!(get(stage.window(RIGHT), 64), 0);
+        assert_eq!(stage.log(), "");
+        assert_eq!(get(stage.control(LEFT), rma_busy_offset(BYPASS_LEFT)), 0);
+        assert_eq!(add(left, 4, 1), Err(EINVAL));
+        // A range that is prepared and begins there stays so.
+        left.prepare_window(LEFT, 64, 4096).unwrap();
+        put(stage.control(LEFT), EPOCH_OFFSET, 1);
+        assert_eq!(add(left, 64, 1), Ok(0));
+        put(stage.control(LEFT), EPOCH_OFFSET, 2);
+        left.vwriteto(LEFT, [9; 8].as_slice(), 128, 0).unwrap();
+        assert_eq!(stage.log(), ["map 0x10000 of 203"; 2].join(", "));
+        assert_eq!(add(left, WINDOW_BYTES as i64, 1), Err(ENXIO));
+        assert_eq!(add(left, i64::MAX - 7, 1), Err(ENXIO));
+    });
+}
+
+/// The word is in the control page itself: the operation changes the epoch, as if the window went.
+#[test]
+fn a_locked_operation_whose_window_goes_meanwhile_does_not_count() {
+    rings(|stage, left, _| {
+        stage.0.borrow_mut().is_control = true;
+        let state = STATE_OFFSET as i64;
+        let next = left.fetch(LEFT, state, |word| word.fetch_add(1 << 32, Relaxed));
+        assert_eq!(next, Err(EOPNOTSUPP), "the played daemon knows no reason");
+        assert_eq!(get(stage.control(LEFT), rma_busy_offset(BYPASS_LEFT)), 0);
+    });
+}
+
+#[test]
+fn who_works_on_mappings_alone_learns_of_the_end() {
+    rings(|stage, left, _| {
+        assert!(left.is_live(LEFT));
+        put(stage.control(LEFT), EPOCH_OFFSET, 1);
+        assert!(left.is_live(LEFT));
+        put(stage.control(LEFT), STATE_OFFSET, STATE_DISCONNECTED);
+        assert!(!left.is_live(LEFT));
+    });
+}

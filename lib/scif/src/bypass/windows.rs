@@ -27,7 +27,7 @@ const PAGE: u64 = hal::mem::PAGE as u64;
 /// Most mappings of a cache.
 const MAX_ENTRIES: usize = 512;
 /// Most bytes that a cache maps.
-const MAX_BYTES: u64 = 256 << 20;
+pub const MAX_BYTES: u64 = 256 << 20;
 
 /// Most times that a mapping is made again because of its address.
 const MAX_MOVES: u8 = 3;
@@ -145,6 +145,8 @@ pub struct Windows<P> {
     clock: u64,
     /// Keys of ranges that were used once.
     candidates: [u64; CANDIDATES],
+    /// Ranges that are mapped at their first use: first byte and length.
+    prepared: Vec<(i64, u64)>,
 }
 
 impl<P> Windows<P> {
@@ -156,7 +158,26 @@ impl<P> Windows<P> {
             bytes: 0,
             clock: 0,
             candidates: [0; CANDIDATES],
+            prepared: Vec::new(),
         }
+    }
+
+    /// Has a range mapped at its first use from now on, also after [`clear`](Self::clear).
+    pub fn prepare(&mut self, offset: i64, bytes: u64) {
+        if !self.prepared.contains(&(offset, bytes)) {
+            self.prepared.push((offset, bytes));
+        }
+    }
+
+    /// Takes back what [`prepare`](Self::prepare) was told of the range that begins at `offset`.
+    pub fn forget(&mut self, offset: i64) {
+        self.prepared.retain(|(start, _)| *start != offset);
+    }
+
+    /// Whether the byte at `offset` is in a prepared range.
+    pub fn is_prepared(&self, offset: i64) -> bool {
+        let holds = |(start, bytes): &(i64, u64)| (offset.wrapping_sub(*start) as u64) < *bytes;
+        self.prepared.iter().any(holds)
     }
 
     /// Unmaps everything and forgets first uses, so that a window that lives for one transfer is
@@ -238,6 +259,9 @@ impl<P> Windows<P> {
 
     /// Notes the use of an unmapped range; whether it was used before.
     fn is_used_again(&mut self, offset: i64) -> bool {
+        if self.is_prepared(offset) {
+            return true;
+        }
         let is_full = self.entries.len() >= MAX_ENTRIES || self.bytes > MAX_BYTES - CHUNK;
         let unit = if is_full { PAGE } else { CHUNK };
         // The key 0 stands for an empty slot.
@@ -459,6 +483,21 @@ mod tests {
         assert_eq!(space.mapped(), [(4 << 20, CHUNK), (8 << 20, CHUNK)]);
         let end = windows.find(CHUNK as i64 - 1, 10, Use::Read).unwrap();
         assert_eq!(end.bytes, 1, "up to the end of its mapping");
+    }
+
+    #[test]
+    fn a_prepared_range_is_mapped_at_its_first_use_until_it_is_forgotten() {
+        let space = Space::new(&[(0, 16 * MIB, Rights::ALL)]);
+        let mut windows = Windows::new();
+        windows.prepare(5 * MIB as i64, MIB);
+        assert!(!windows.cover(&space, 5 * MIB as i64 - 8, 8, Use::Read));
+        assert!(windows.cover(&space, 5 * MIB as i64, 8, Use::Write));
+        assert_eq!(space.mapped(), [(4 * MIB as i64, CHUNK)]);
+        windows.clear();
+        assert!(windows.cover(&space, 6 * MIB as i64 - 8, 8, Use::Read));
+        windows.forget(5 * MIB as i64);
+        windows.clear();
+        assert!(!windows.cover(&space, 5 * MIB as i64, 8, Use::Read));
     }
 
     #[test]
