@@ -83,7 +83,6 @@ impl Engine {
         self.publish_states(mem);
         self.send_kept_exits(mem);
         self.lose_failed_nodes();
-        self.nodes.request_doorbells(&mut self.cx);
-        self.nodes.set_timers(&mut self.cx);
+        self.nodes.end_round(&mut self.cx);
     }
 }

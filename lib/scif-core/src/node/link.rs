@@ -96,6 +96,8 @@ pub(crate) struct Link {
     pub(super) stuck_since: Option<u64>,
     /// When (ns) an EXIT that is not answered is taken as answered.
     pub(super) exit_deadline: Option<u64>,
+    /// When (ns) its timer expires; `None`: it does not run.
+    pub(super) timer: Option<u64>,
     /// `NodeUp` was reported and `NodeDown` was not.
     pub(super) is_reported: bool,
     /// EXIT or EXIT_ACK, which has to wait until the copy engine is done with the peer's memory.
@@ -131,6 +133,7 @@ impl Link {
             void_at: None,
             stuck_since: None,
             exit_deadline: None,
+            timer: None,
             is_reported: false,
             exit_message: None,
             is_dismissed: false,

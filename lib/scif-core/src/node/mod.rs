@@ -171,6 +171,9 @@ impl Nodes {
 
     /// The nodes for which such a message is kept.
     pub(crate) fn kept_exits(&self) -> Vec<NodeId> {
+        if self.links.values().all(|link| link.exit_message.is_none()) {
+            return Vec::new();
+        }
         let kept = self.links.iter();
         let kept = kept.filter(|(_, link)| link.exit_message.is_some());
         kept.map(|(node, _)| *node).collect()
@@ -411,15 +414,6 @@ impl Nodes {
 
 // Doorbells, polling and timers.
 impl Nodes {
-    /// Queues `Event::Ring` for the nodes that messages were put for.
-    pub(crate) fn request_doorbells(&self, cx: &mut Context) {
-        for (node, link) in &self.links {
-            if link.owes_doorbell {
-                cx.events.push(Event::Ring(*node));
-            }
-        }
-    }
-
     /// Whether the doorbell of a node has to be rung, now that its `Event::Ring` is taken.
     pub(crate) fn take_doorbell(
         &mut self,
@@ -476,6 +470,7 @@ impl Nodes {
         let Some(link) = self.links.get_mut(&node) else {
             return false;
         };
+        link.timer = None;
         if link.waiting_len() == 0 && !is_waited_for {
             link.stuck_since = None;
         }
@@ -493,16 +488,21 @@ impl Nodes {
         self.links.get(&node).is_some_and(|link| link.has_unread)
     }
 
-    /// Starts the timers of links, or stops them.
-    pub(crate) fn set_timers(&self, cx: &mut Context) {
-        for (node, link) in &self.links {
-            let timer = Timer::Link(*node);
-            let running = cx.timers.get(timer);
-            match link.expires_at(cx.now, running) {
-                None if running.is_some() => cx.timers.clear(timer),
-                Some(at) if running != Some(at) => cx.timers.set(timer, at),
-                _ => {}
+    /// Ends a round of messages: queues `Event::Ring` for the nodes that messages were put for, and
+    /// starts the timers of links, or stops them.
+    pub(crate) fn end_round(&mut self, cx: &mut Context) {
+        for (node, link) in &mut self.links {
+            if link.owes_doorbell {
+                cx.events.push(Event::Ring(*node));
             }
+            link.set_timer(cx, *node);
+        }
+    }
+
+    /// Starts the timers of links, or stops them.
+    pub(crate) fn set_timers(&mut self, cx: &mut Context) {
+        for (node, link) in &mut self.links {
+            link.set_timer(cx, *node);
         }
     }
 }
@@ -565,6 +565,19 @@ impl Nodes {
 }
 
 impl Link {
+    /// Starts the timer of `node`'s link, or stops it.
+    fn set_timer(&mut self, cx: &mut Context, node: NodeId) {
+        let at = self.expires_at(cx.now, self.timer);
+        if at == self.timer {
+            return;
+        }
+        self.timer = at;
+        match at {
+            Some(at) => cx.timers.set(Timer::Link(node), at),
+            None => cx.timers.clear(Timer::Link(node)),
+        }
+    }
+
     /// When its timer expires, which runs now until `running`.
     fn expires_at(&self, now: u64, running: Option<u64>) -> Option<u64> {
         let unread = (self.has_unread && !self.is_congested()).then_some(now);
