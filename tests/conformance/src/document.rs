@@ -9,17 +9,20 @@ use crate::table::{Ours, Row, SECTIONS, Test};
 const HEAD: &str = "\
 # Behaviour: what each call does, and why
 
-The user's SCIF header decides results and errors. Where it is silent, or where the two known
-drivers differ from it or from each other, this table says what Skiff does and why. In the column
-*drivers* a stroke separates the older driver (MPSS 3) from mainline's; – means that there is
-nothing to say.
+This page defines the result of every SCIF call in every situation that the project's tests cover:
+first each call in each state of an endpoint, then, call by call, the special conditions. The
+columns *documents* and *drivers* give what the SCIF header says and what the two known drivers do
+(the older one, MPSS 3, before the stroke, mainline's after it; – stands for no statement). *Skiff*
+is what happens here. The header decides; *why* gives the reason where it is silent or where the
+drivers differ from it or from each other.
 
-This page is written from the data of [`tests/conformance`](../tests/conformance/src/table.rs):
-every row runs as a case of the conformance suite (`make conformance`), or names the test that shows
-it. To change the page, change the data and run `cargo xtask behaviour`.
+Every row runs as a case of the conformance suite (`make conformance`), or names the test that shows
+it. The page is written from the data of that suite
+([`tests/conformance`](../tests/conformance/src/table.rs)): to change the page, change the data and
+run `make behaviour`.
 
-A call that fails leaves no trace: after each failure below the numbers of endpoints, connections,
-ports, windows, mappings and pinned pages are the same as before, on both nodes.
+A call that fails changes nothing: after each failure below, both nodes have as many endpoints,
+connections, ports, windows, mappings and pinned pages as before.
 ";
 
 /// The whole page.

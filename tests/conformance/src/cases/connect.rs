@@ -16,7 +16,7 @@ const NO_NODE: u16 = 99;
 pub const CONNECT: Section = Section {
     title: "scif_connect",
     word: "connect",
-    about: "The order of the checks: the node is online, the port is not 0, then the \
+    about: "The checks in their order: the node is online, the port is not 0, then the \
         endpoint's state. \
             An unbound endpoint gets a port and keeps it when the attempt fails.",
     rows: &[
@@ -271,8 +271,8 @@ const CONNECT_TIMEOUT: &str = "a_connect_that_nobody_accepts_times_out";
 pub const NONBLOCKING: Section = Section {
     title: "scif_connect with O_NONBLOCK",
     word: "nonblocking",
-    about: "The first call starts the attempt, `POLLOUT` tells its end, and the same call \
-        again collects the result.",
+    about: "The first call starts the attempt, `POLLOUT` reports its end, and a second call \
+        collects the result.",
     rows: &[
         Row::fails(
             ["the first call", "\"not to wait\"", "EINPROGRESS"],

@@ -83,7 +83,7 @@ pub const OPEN: Section = Section {
 pub const BIND: Section = Section {
     title: "scif_bind",
     word: "bind",
-    about: "Ports belong to a node. The order of the checks: rights, then the endpoint's \
+    about: "Ports belong to a node. The checks in their order: rights, then the endpoint's \
         state, then the port.",
     rows: &[
         Row::gives(["a free port", "the port", "the port"], 5000, |b| {

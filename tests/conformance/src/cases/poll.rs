@@ -8,7 +8,7 @@ use crate::table::{Row, Section};
 pub const POLL: Section = Section {
     title: "scif_poll",
     word: "poll",
-    about: "Levels, not edges. ERR and HUP are reported whether asked for or not.",
+    about: "Poll reports levels, not edges. ERR and HUP are reported whether asked for or not.",
     rows: &[
         Row::gives(["unbound", "–", "ERR"], ERR as i64, |b| {
             Ok(b.open(Side::A)?.poll(IN | OUT))

@@ -39,7 +39,7 @@ fn beside(b: &mut Bench<'_>, first: i64, pages: i64) -> Checked<Ask> {
 pub const REGISTER: Section = Section {
     title: "scif_register",
     word: "register",
-    about: "The order of the checks: arguments, state, the limit, the offset. \
+    about: "The checks in their order: arguments, state, the limit, the offset. \
         The peer can use the window as soon as the call has returned.",
     rows: &[
         Row::gives(["FIXED, offset 0", "the offset", "the offset"], 0, |b| {

@@ -264,12 +264,18 @@ impl Cell {
 const ABOUT: &str = "
 ## States
 
-What each call gives in each state of its endpoint. *Connecting*: another thread waits in a
-blocking connect; *pending*: a non-blocking connect is under way; *uncollected*, *refused*: it has
-succeeded, or failed, and nobody has collected the result; *disconnected*: the peer has closed;
-*another file*: the descriptor is none of an endpoint (booted nodes only). Of
-register the length is a page, of the calls on windows the offset is 0, where nothing is registered;
-connect is made with O_NONBLOCK to a port somebody listens on.
+The result of each call in each state of its endpoint:
+
+| state | meaning |
+| --- | --- |
+| connecting | another thread waits in a blocking connect |
+| pending | a non-blocking connect is under way |
+| uncollected, refused | a non-blocking connect has succeeded, or failed, and no call has collected the result |
+| disconnected | the peer has closed |
+| another file | the descriptor is not one of an endpoint (booted nodes only) |
+
+The arguments: register has the length of a page; the calls on windows have offset 0, where nothing
+is registered; connect has O_NONBLOCK and the port of a listener.
 
 ";
 

@@ -95,10 +95,9 @@ const LARGE: [(i64, i64, i64); 4] = [
 pub const DATA: Section = Section {
     title: "RMA: the data",
     word: "data",
-    about: "A call without SYNC and USECPU may return before the data has moved; fences tell \
-        when \
-        it has. The v* calls of Skiff carry the data with them and are done when they return, \
-        except with USECACHE.",
+    about: "A call without SYNC and USECPU may return before the data has moved; a fence waits \
+        for the end. The v* calls of Skiff pass the data itself and are complete when they \
+        return, except with USECACHE.",
     rows: &[
         Row::each(
             [

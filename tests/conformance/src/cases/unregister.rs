@@ -29,8 +29,9 @@ fn pages(b: &mut Bench<'_>, first: i64, end: i64) -> Checked<Ask> {
 pub const UNREGISTER: Section = Section {
     title: "scif_unregister",
     word: "unregister",
-    about: "Whole windows only, and all of the range or nothing. It returns when the peer has \
-        said that the window is gone, or that it is still in use.",
+    about: "A range must consist of whole windows; all of them are unregistered, or none. The call \
+        returns when the peer has answered that it has no more use of the window, or that the \
+        window is still in use.",
     rows: &[
         Row::gives(["one window", "0", "0"], 0, |b| pages(b, 4, 8)),
         Row::gives(["two windows side by side", "0", "0"], 0, |b| {

@@ -15,8 +15,8 @@ const BOTH: u32 = READ | WRITE;
 pub const USAGE: Section = Section {
     title: "Patterns of real clients",
     word: "usage",
-    about: "What the tools and services of the coprocessor rely on. Those of C programs run as \
-        such (`tests/patterns`).",
+    about: "Sequences of calls that the tools and services of the coprocessor rely on. Those of C \
+        programs run as C programs (`tests/patterns`).",
     rows: &[
         Row::story(
             ["a server's loop", "–", "board tools"],
