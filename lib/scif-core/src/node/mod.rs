@@ -1,7 +1,5 @@
-//! Nodes: the link to each, what waits to be sent to it, and why links end.
-//!
-//! A link that cannot be used any longer is only noted here, wherever that was noticed. It is acted
-//! on at the end of a call, by `flow/node_loss.rs`.
+//! Nodes: the link to each, the messages that wait for it, and why links end. A failed link is only
+//! noted here; `flow/node_loss.rs` acts on it at the end of the call.
 
 pub(crate) mod down;
 pub(crate) mod link;

@@ -270,7 +270,8 @@ The result of each call in each state of its endpoint:
 | --- | --- |
 | connecting | another thread waits in a blocking connect |
 | pending | a non-blocking connect is under way |
-| uncollected, refused | a non-blocking connect has succeeded, or failed, and no call has collected the result |
+| uncollected, refused | a non-blocking connect has succeeded, or failed, and no call has \
+collected the result |
 | disconnected | the peer has closed |
 | another file | the descriptor is not one of an endpoint (booted nodes only) |
 
