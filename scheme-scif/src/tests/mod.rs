@@ -1,12 +1,12 @@
 //! The scheme with the real engine, on one node and on several.
 
 mod arbitrary;
+mod bypass;
 mod cards;
 mod client;
 mod closing;
 mod connections;
 mod counts;
-mod direct;
 mod errors;
 mod later;
 mod mappings;

@@ -8,8 +8,8 @@
 //! `Changed` events only, so a lost wake-up is a dead end that is noticed.
 
 pub mod actor;
+pub mod bypass;
 mod bystander;
-pub mod direct;
 pub mod dma;
 mod ending;
 pub mod faults;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::faults::Faults;
 use crate::trace::Failure;
 use crate::world::{Settings, Spoil};
-use crate::{direct, hostile, world};
+use crate::{bypass, hostile, world};
 
 /// Steps of a world of nodes, and of one of direct clients.
 const STEPS: u64 = 3000;
@@ -77,7 +77,7 @@ pub fn play_seed(seed: u64) -> (Total, Vec<Failure>) {
         Ok(report) => total.count(report.steps, &report.faults),
         Err(failure) => failures.push(failure),
     }
-    match direct::run(seed, STEPS, None) {
+    match bypass::run(seed, STEPS, None) {
         Ok(report) => total.count(report.steps, &report.faults),
         Err(failure) => failures.push(failure),
     }

@@ -1,6 +1,6 @@
 //! Random worlds in which programs work on rings themselves.
 
-use sim::direct::{Bug, DirectReport, run};
+use sim::bypass::{Bug, DirectReport, run};
 use sim::faults::Fault;
 
 #[test]
