@@ -328,7 +328,7 @@ impl Micd {
         self.status = match self.reads_requests {
             _ if self.status == Status::Closed => self.serve_nobody(),
             true => self.requests.poll(&mut self.scheme)?,
-            false if self.requests.settle(&mut self.scheme)? => Status::More,
+            false if self.requests.retry_parked(&mut self.scheme)? => Status::More,
             false => Status::Idle,
         };
         Ok(self.requests.counters().answers > answers)

@@ -221,7 +221,7 @@ impl Driver {
         loop {
             let result = match peer.state {
                 State::Waiting(until) if Instant::now() < until => return peer,
-                State::Waiting(_) => self.dial(node),
+                State::Waiting(_) => self.connect(node),
                 State::Connecting(endpoint) => connected(node, endpoint),
                 State::Greeting(endpoint, bytes) => self.greeted(node, endpoint, bytes),
                 State::Attached(endpoint) => still_there(endpoint),
@@ -254,7 +254,7 @@ impl Driver {
     }
 
     /// Begins to connect.
-    fn dial(&mut self, node: Node) -> Result<Step> {
+    fn connect(&mut self, node: Node) -> Result<Step> {
         let endpoint = Endpoint::open()?;
         endpoint.set_nonblocking(true)?;
         let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;

@@ -450,7 +450,7 @@ fn stat() -> String {
          frames_heap: {}\n\
          frames_tables: {}\n\
          frames_stacks: {}\n\
-         frames_trays: {}\n\
+         frames_bounce: {}\n\
          turns_woken: {}\n\
          turns_computing: {}\n\
          turns_owed: {}\n",

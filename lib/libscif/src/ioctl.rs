@@ -38,7 +38,7 @@ fn carry_out(epd: usize, request: u32, argument: usize) -> Result<c_int> {
     let mut ioctl = Ioctl::decode(request, [word], bytes).map_err(|_| EINVAL)?;
     let plan = ioctl.plan().map_err(|error| error.errno())?;
     let mut accepted = AcceptRecord::default();
-    table::look(epd);
+    table::release_stale(epd);
     let result = match plan {
         Plan::Call(call) => plain(epd, &call, &mut accepted)?,
         Plan::Data {
@@ -82,7 +82,7 @@ fn plain(epd: usize, call: &Call, accepted: &mut AcceptRecord) -> Result<u64> {
     let metadata = [call.number(), first, second];
     let result = libredox::call::call_rw(epd, bytes, CallFlags::empty(), &metadata);
     // It may have been the end of a window.
-    table::look(epd);
+    table::release_stale(epd);
     let result = result.map_err(|error| error.errno())?;
     if let Call::AcceptRequest { .. } = call {
         *accepted = AcceptRecord::read_from_bytes(bytes).map_err(|_| EIO)?;

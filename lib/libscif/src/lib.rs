@@ -249,7 +249,7 @@ unsafe extern "C" fn scif_register(
     give(endpoint(epd).and_then(|epd| {
         // SAFETY: the caller's memory.
         let memory = unsafe { range(address, length) };
-        table::look(epd);
+        table::release_stale(epd);
         raw::register(epd, memory, offset, protection as u32, flags as u32)
     }))
 }
@@ -258,7 +258,7 @@ unsafe extern "C" fn scif_register(
 extern "C" fn scif_unregister(epd: c_int, offset: c_long, length: usize) -> c_int {
     done(endpoint(epd).and_then(|epd| {
         let result = raw::unregister(epd, offset, length as u64);
-        table::look(epd);
+        table::release_stale(epd);
         result
     }))
 }
@@ -333,7 +333,7 @@ unsafe extern "C" fn scif_vwriteto(
 extern "C" fn scif_fence_mark(epd: c_int, flags: c_int, mark: *mut c_int) -> c_int {
     let place = mark as usize;
     done(endpoint(epd).and_then(|epd| {
-        table::look(epd);
+        table::release_stale(epd);
         let mark = raw::fence_mark(epd, flags as u32)?;
         user::store(place, &mark.to_ne_bytes())
     }))
@@ -342,7 +342,7 @@ extern "C" fn scif_fence_mark(epd: c_int, flags: c_int, mark: *mut c_int) -> c_i
 #[unsafe(no_mangle)]
 extern "C" fn scif_fence_wait(epd: c_int, mark: c_int) -> c_int {
     done(endpoint(epd).and_then(|epd| {
-        table::look(epd);
+        table::release_stale(epd);
         raw::fence_wait(epd, mark)
     }))
 }
@@ -357,7 +357,7 @@ extern "C" fn scif_fence_signal(
     flags: c_int,
 ) -> c_int {
     let signal = |epd| {
-        table::look(epd);
+        table::release_stale(epd);
         raw::fence_signal(epd, local, local_value, remote, remote_value, flags as u32)
     };
     done(endpoint(epd).and_then(signal))
@@ -438,7 +438,7 @@ unsafe fn map(
     offset: c_long,
 ) -> Result<usize> {
     let number = endpoint(epd)?;
-    table::look(number);
+    table::release_stale(number);
     // SAFETY: the caller's promise.
     let at = (flags & MAP_FIXED != 0).then(|| unsafe { range(address, length) });
     let mapped = raw::mmap(number, at, length, protection as u32, offset)?;

@@ -1,4 +1,4 @@
-//! What belongs to each endpoint descriptor of a C program: its [`Direct`] data path.
+//! What belongs to each endpoint descriptor of a C program: its [`Bypass`] data path.
 //!
 //! C knows numbers only, so the table is indexed by them. A number means something else after
 //! `close` and `dup2`; the C library says so ([`skiff_scif_forget`]) before the number is free.
@@ -120,8 +120,8 @@ pub fn with<T>(number: usize, action: impl FnOnce(&Bypass) -> T) -> T {
     action(unsafe { &*bypass })
 }
 
-/// Lets go of what an endpoint's data path, if it has one, has mapped of windows that have gone.
-pub fn look(number: usize) {
+/// Unmaps what an endpoint's data path, if it has one, has mapped of windows that have gone.
+pub fn release_stale(number: usize) {
     let Some(slot) = slot(number) else {
         return;
     };

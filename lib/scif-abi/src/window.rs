@@ -142,7 +142,7 @@ pub struct WindowRecord {
 impl WindowRecord {
     /// The structure to lend for a window of `pages` pages, itself at bus address `own`, with
     /// lookup arrays of [`tables`] entries each at the bus addresses `addresses` and `counts`.
-    pub fn lent(pages: u32, own: u64, addresses: u64, counts: u64) -> WindowRecord {
+    pub fn granted(pages: u32, own: u64, addresses: u64, counts: u64) -> WindowRecord {
         let mut record = WindowRecord::new_zeroed();
         record.pages = i64::from(pages).into();
         record.magic = QP_MAGIC.into();
@@ -188,8 +188,8 @@ mod tests {
     use zerocopy::{FromBytes, IntoBytes};
 
     #[test]
-    fn a_lent_structure_has_the_mainline_layout() {
-        let record = WindowRecord::lent(513, 0x1122_3344_5566_7788, 0xa0a1_a2a3, 0xb0b1_b2b3);
+    fn a_granted_structure_has_the_mainline_layout() {
+        let record = WindowRecord::granted(513, 0x1122_3344_5566_7788, 0xa0a1_a2a3, 0xb0b1_b2b3);
         let mut expected = [0; super::WINDOW_BYTES];
         expected[..2].copy_from_slice(&[0x01, 0x02]); // pages
         expected[20..28].copy_from_slice(&[0x1f, 0x5c, 0, 0, 0, 0, 0x1f, 0x5c]); // magic
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn stores_of_the_owner_hit_the_fields_that_are_its_and_no_others() {
-        let lent = WindowRecord::lent(1, 2, 3, 4);
+        let lent = WindowRecord::granted(1, 2, 3, 4);
         let mut bytes = [0; super::WINDOW_BYTES];
         bytes.copy_from_slice(lent.as_bytes());
         let fill = WindowFill {

@@ -99,7 +99,7 @@ fn window() -> Vec<u8> {
         0x3837_3635_3433_3231,
         0x4847_4645_4443_4241,
     );
-    let mut bytes = WindowRecord::lent(0x201, own, addresses, counts)
+    let mut bytes = WindowRecord::granted(0x201, own, addresses, counts)
         .as_bytes()
         .to_vec();
     let fill = WindowFill {

@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::access::{RingMemory, Side, Word};
 
-/// Times `look` tries to see position and index at one moment.
-const LOOKS: usize = 64;
+/// Times `peek` tries to see position and index at one moment.
+const PEEKS: usize = 64;
 
 /// Bytes that a ring of the base protocol takes: 4 KiB, of which one stays free.
 const BASE_RING_ROOM: u64 = 4095;
@@ -191,8 +191,8 @@ impl Producer {
     ///
     /// # Errors
     /// `BadIndex`.
-    pub fn look<M: RingMemory>(&self, mem: &M) -> Result<Option<u32>, RingError<M::Error>> {
-        for _ in 0..LOOKS {
+    pub fn peek<M: RingMemory>(&self, mem: &M) -> Result<Option<u32>, RingError<M::Error>> {
+        for _ in 0..PEEKS {
             let sent = mem.position(Side::Send);
             let taken = self.refresh(mem, sent);
             if mem.position(Side::Send) == sent {
@@ -202,7 +202,7 @@ impl Producer {
         Ok(None)
     }
 
-    /// Asks the other side to wake us when there is room, and looks once more; as `look`. If there
+    /// Asks the other side to wake us when there is room, and looks once more; as `peek`. If there
     /// is none now, it is safe to sleep until woken.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl Producer {
         mem.store_peer(Word::RoomArmed, 1)?;
         mem.fence();
         mem.flush_peer(Word::RoomArmed)?;
-        self.look(mem)
+        self.peek(mem)
     }
 
     /// Room when `sent` bytes were put and `taken` taken; 0 when that cannot be.
@@ -418,8 +418,8 @@ impl Consumer {
     /// # Errors
     /// `BadIndex`.
     #[inline]
-    pub fn look<M: RingMemory>(&self, mem: &M) -> Result<Option<u32>, RingError<M::Error>> {
-        for _ in 0..LOOKS {
+    pub fn peek<M: RingMemory>(&self, mem: &M) -> Result<Option<u32>, RingError<M::Error>> {
+        for _ in 0..PEEKS {
             let received = mem.position(Side::Receive);
             let put = self.refresh(mem, received);
             if mem.position(Side::Receive) == received {
@@ -441,7 +441,7 @@ impl Consumer {
         u64::from(mem.load(Word::LocalWrite)) == received & self.mask
     }
 
-    /// Asks the other side to wake us when bytes come, and looks once more; as `look`. If there are
+    /// Asks the other side to wake us when bytes come, and looks once more; as `peek`. If there are
     /// none now, it is safe to sleep until woken.
     ///
     /// # Errors
@@ -450,7 +450,7 @@ impl Consumer {
         mem.store_peer(Word::BytesArmed, 1)?;
         mem.fence();
         mem.flush_peer(Word::BytesArmed)?;
-        self.look(mem)
+        self.peek(mem)
     }
 
     /// Bytes there when `put` bytes were put and `received` taken; 0 when that cannot be, as when

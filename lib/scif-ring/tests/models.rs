@@ -319,9 +319,9 @@ fn a_look_without_the_lock_misses_nothing() {
             })
         });
         let producer = Producer::new(2);
-        assert!(matches!(producer.look(&other), Ok(None | Some(0 | 1))));
+        assert!(matches!(producer.peek(&other), Ok(None | Some(0 | 1))));
         assert_eq!(sender.join().unwrap(), Ok(Ok(())));
-        assert_eq!(producer.look(&other), Ok(Some(0)));
+        assert_eq!(producer.peek(&other), Ok(Some(0)));
     });
 }
 
@@ -423,7 +423,7 @@ fn the_last_bytes<const STATE_FIRST: bool>() {
         page.store(2, Release);
     });
     let consumer = Consumer::new(4);
-    let there = |end: &End<true>| consumer.look(end).unwrap().unwrap_or(1) > 0;
+    let there = |end: &End<true>| consumer.peek(end).unwrap().unwrap_or(1) > 0;
     let (bytes, has_ended) = if STATE_FIRST {
         let has_ended = state.load(Acquire) == 2;
         (there(&right), has_ended)

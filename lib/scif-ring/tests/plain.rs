@@ -43,10 +43,10 @@ fn bytes_come_out_as_they_went_in_round_and_round() {
 fn one_byte_stays_free() {
     let (mut left, mut right) = pair(64);
     let (producer, consumer) = (Producer::new(64), Consumer::new(64));
-    assert_eq!(producer.look(&left), Ok(Some(63)));
+    assert_eq!(producer.peek(&left), Ok(Some(63)));
     assert_eq!(producer.send(&mut left, ME, &[7; 100]), Ok(moved(63)));
     assert_eq!(producer.send(&mut left, ME, &[7; 100]), Ok(moved(0)));
-    assert_eq!(consumer.look(&right), Ok(Some(63)));
+    assert_eq!(consumer.peek(&right), Ok(Some(63)));
     assert_eq!(receive(&consumer, &mut right, 100), [7; 63]);
     assert_eq!(producer.room(&left), Ok(63));
     assert_eq!(producer.send(&mut left, ME, &[]), Ok(moved(0)));
@@ -62,7 +62,7 @@ fn whoever_comes_later_goes_on_at_the_position() {
     }
     // Both have seen nothing yet.
     let (late_producer, late_consumer) = (Producer::new(64), Consumer::new(64));
-    assert_eq!(late_consumer.look(&right), Ok(Some(0)));
+    assert_eq!(late_consumer.peek(&right), Ok(Some(0)));
     assert_eq!(late_producer.send(&mut left, 3, b"new"), Ok(moved(3)));
     producer.send(&mut left, ME, b"old").unwrap();
     assert_eq!(receive(&late_consumer, &mut right, 4), b"newo");
@@ -86,7 +86,7 @@ fn a_lock_is_one_holders() {
     assert_eq!(consumer.receive(&mut left, ME, &mut [0]), Ok(moved(0)));
     // The holder works on, others may look.
     assert_eq!(producer.put(&mut left, b"x"), Ok(1));
-    assert_eq!(producer.look(&left), Ok(Some(62)));
+    assert_eq!(producer.peek(&left), Ok(Some(62)));
     left.unlock(Side::Send);
     assert_eq!(producer.send(&mut left, ME, b"x"), Ok(moved(1)));
     // After a bad index the lock is free again.
@@ -133,11 +133,11 @@ fn room_is_kept_back_while_there_is_plenty_and_nobody_waits() {
     };
     assert_eq!(send(&mut left, 4095), 4095);
     assert_eq!(take(&mut right, 1000), moved(1000));
-    assert_eq!(producer.look(&left), Ok(Some(12288)));
+    assert_eq!(producer.peek(&left), Ok(Some(12288)));
     // The writer sees more than a quarter filled: it gets everything back, and from now on at once.
     assert_eq!(send(&mut left, 1), 1);
     assert_eq!(take(&mut right, 1), moved(1));
-    assert_eq!(producer.look(&left), Ok(Some(13288)));
+    assert_eq!(producer.peek(&left), Ok(Some(13288)));
     assert_eq!(send(&mut left, 20000), 13288);
     for _ in 0..3 {
         assert_eq!(send(&mut left, 1), 0);
@@ -149,11 +149,11 @@ fn room_is_kept_back_while_there_is_plenty_and_nobody_waits() {
     assert_eq!(take(&mut right, 1), moved(1));
     assert_eq!(producer.arm(&mut left), Ok(Some(16380)));
     assert!(take(&mut right, 1).notify);
-    assert_eq!(producer.look(&left), Ok(Some(16382)));
+    assert_eq!(producer.peek(&left), Ok(Some(16382)));
     // Who gives room back knows nothing of what others have given: too early is harmless.
     let other = Consumer::new(RING);
     assert_eq!(other.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
-    assert_eq!(producer.look(&left), Ok(Some(RING - 1)));
+    assert_eq!(producer.peek(&left), Ok(Some(RING - 1)));
 }
 
 /// Programs rely on what the base protocol's rings take: two that both send 4095 bytes before they
@@ -167,7 +167,7 @@ fn what_a_base_ring_takes_is_never_kept_back() {
             let bytes = vec![1; small];
             assert_eq!(producer.send(&mut left, ME, &bytes).unwrap().bytes, small);
             assert_eq!(receive(&consumer, &mut right, small).len(), small);
-            let room = producer.look(&left).unwrap().unwrap();
+            let room = producer.peek(&left).unwrap().unwrap();
             assert!(room >= 4095.min(ring - 1), "{room} of {ring}");
         }
     }
@@ -183,7 +183,7 @@ fn impossible_indices_are_refused() {
     for index in [64, u32::MAX, 9, 0] {
         right.scribble(Word::LocalWrite, index);
         assert_eq!(consumer.available(&right), Err(RingError::BadIndex));
-        assert_eq!(consumer.look(&right), Err(RingError::BadIndex));
+        assert_eq!(consumer.peek(&right), Err(RingError::BadIndex));
         let taken = consumer.take(&mut right, &mut [0; 64]);
         assert_eq!(taken, Err(RingError::BadIndex));
     }
@@ -193,7 +193,7 @@ fn impossible_indices_are_refused() {
     for index in [64, u32::MAX, 11, 4] {
         left.scribble(Word::LocalRead, index);
         assert_eq!(producer.room(&left), Err(RingError::BadIndex));
-        assert_eq!(producer.look(&left), Err(RingError::BadIndex));
+        assert_eq!(producer.peek(&left), Err(RingError::BadIndex));
         assert_eq!(producer.put(&mut left, &[0; 64]), Err(RingError::BadIndex));
     }
 }
@@ -364,7 +364,7 @@ fn a_look_beside_another_reader_sees_what_is_there() {
     let (left, right) = pair(4);
     let (producer, consumer) = (Producer::new(4), Consumer::new(4));
     producer.send(&mut left.clone(), ME, &[1, 2, 3]).unwrap();
-    assert_eq!(consumer.look(&right), Ok(Some(3)));
+    assert_eq!(consumer.peek(&right), Ok(Some(3)));
     let looking = Watched::new(&right);
     let (mut left, mut right) = (left, right);
     // There are two bytes at least at any time; the index comes round to where the position was.
@@ -374,7 +374,7 @@ fn a_look_beside_another_reader_sees_what_is_there() {
         assert_eq!(producer.send(&mut left, ME, &[4]), Ok(moved(1)));
     };
     looking.meanwhile.replace(Some(Box::new(meanwhile)));
-    assert_eq!(consumer.look(&looking), Ok(Some(3)));
+    assert_eq!(consumer.peek(&looking), Ok(Some(3)));
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn a_look_beside_another_writer_sees_the_room_there_is() {
     let (left, right) = pair(4);
     let (producer, consumer) = (Producer::new(4), Consumer::new(4));
     producer.send(&mut left.clone(), ME, &[1]).unwrap();
-    assert_eq!(producer.look(&left), Ok(Some(2)));
+    assert_eq!(producer.peek(&left), Ok(Some(2)));
     let looking = Watched::new(&left);
     let (mut left, mut right) = (left, right);
     // Everything is taken, and more is put than the other one knew of.
@@ -394,5 +394,5 @@ fn a_look_beside_another_writer_sees_the_room_there_is() {
         assert_eq!(other.send(&mut left, 3, &[4]), Ok(moved(1)));
     };
     looking.meanwhile.replace(Some(Box::new(meanwhile)));
-    assert_eq!(producer.look(&looking), Ok(Some(2)));
+    assert_eq!(producer.peek(&looking), Ok(Some(2)));
 }

@@ -89,7 +89,7 @@ pub fn node_number(word: &str) -> Result<NodeId> {
 /// The last one.
 pub fn connect(to: PortId) -> scif::Result<Endpoint> {
     let patience = Duration::from_secs(20);
-    Options::new().patience(patience).connect(to)
+    Options::new().retry_for(patience).connect(to)
 }
 
 /// Sends a number to the other side: the offset of a window, or that something is done.

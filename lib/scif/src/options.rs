@@ -9,7 +9,7 @@ use crate::endpoint::{DEFAULT_BACKLOG, Endpoint, Listener};
 use crate::error::{Error, Result};
 use crate::poll::{now, poll};
 
-/// Between two tries of a [patient](Options::patience) connect.
+/// Between two tries of a connect that [tries again](Options::retry_for).
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How an endpoint is made: bound to any port, with a backlog of [`DEFAULT_BACKLOG`], unless told
@@ -26,7 +26,7 @@ pub struct Options {
     port: Port,
     backlog: i32,
     nonblocking: bool,
-    patience: Duration,
+    retry_for: Duration,
 }
 
 impl Default for Options {
@@ -42,7 +42,7 @@ impl Options {
             port: 0,
             backlog: DEFAULT_BACKLOG,
             nonblocking: false,
-            patience: Duration::ZERO,
+            retry_for: Duration::ZERO,
         }
     }
 
@@ -71,8 +71,8 @@ impl Options {
     /// node is still to boot. By default it tries once. A try that has begun goes on: where a
     /// listener never accepts, it ends after the 30 s of any connect.
     #[must_use]
-    pub const fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub const fn retry_for(mut self, time: Duration) -> Self {
+        self.retry_for = time;
         self
     }
 
@@ -100,7 +100,7 @@ impl Options {
     /// A connected endpoint.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind) and [`Endpoint::connect`]; when the [patience](Self::patience) is at
+    /// As [`bind`](Self::bind) and [`Endpoint::connect`]; when the [time](Self::retry_for) is at
     /// its end, those of the last try. Not for non-blocking endpoints:
     /// [`bind`](Self::bind) those, as the endpoint is needed to collect the result.
     pub fn connect(&self, to: PortId) -> Result<Endpoint> {
@@ -111,18 +111,18 @@ impl Options {
         // There is nothing to wait for but the time.
         let pause = |time| poll(&mut [], Some(time)).map(drop);
         let clock = || now().map_err(Error::from_errno);
-        retry(self.patience, attempt, pause, clock)
+        retry(self.retry_for, attempt, pause, clock)
     }
 }
 
 /// Tries again while no endpoint listens, until the time is over.
 fn retry<T>(
-    patience: Duration,
+    retry_for: Duration,
     mut attempt: impl FnMut() -> Result<T>,
     mut pause: impl FnMut(Duration) -> Result<()>,
     clock: impl Fn() -> Result<Duration>,
 ) -> Result<T> {
-    let end = clock()?.saturating_add(patience);
+    let end = clock()?.saturating_add(retry_for);
     loop {
         let result = attempt();
         let Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) = result else {
@@ -156,13 +156,13 @@ mod tests {
             time.set(time.get() + pause);
             Ok(())
         };
-        let patience = Duration::from_secs(20);
-        let result = retry(patience, attempt, pause, || Ok(time.get()));
+        let retry_for = Duration::from_secs(20);
+        let result = retry(retry_for, attempt, pause, || Ok(time.get()));
         (made.get(), result)
     }
 
     #[test]
-    fn patience_is_a_time_and_not_a_number_of_tries() {
+    fn retrying_is_for_a_time_and_not_a_number_of_tries() {
         let nobody = |_| Err(NOBODY);
         assert_eq!(attempts(0, nobody), (201, Err(NOBODY)));
         assert_eq!(attempts(7, nobody), (3, Err(NOBODY)));

@@ -115,7 +115,7 @@ pub fn poll_by(
     limit: Option<Duration>,
     readiness: impl Fn(usize, &PollFd) -> raw::Result<u16>,
 ) -> raw::Result<usize> {
-    let ready = look(entries, &readiness);
+    let ready = poll_once(entries, &readiness);
     if ready > 0 || limit == Some(Duration::ZERO) {
         return Ok(ready);
     }
@@ -132,7 +132,7 @@ pub fn poll_by(
     let mut events = Vec::new();
     loop {
         // After subscribing, so that nothing that happens in between is missed.
-        let ready = look(entries, &readiness);
+        let ready = poll_once(entries, &readiness);
         if ready > 0 {
             return Ok(ready);
         }
@@ -148,7 +148,10 @@ pub fn poll_by(
 }
 
 /// Fills in all `revents`; returns how many are not empty.
-fn look(entries: &mut [PollFd], readiness: &impl Fn(usize, &PollFd) -> raw::Result<u16>) -> usize {
+fn poll_once(
+    entries: &mut [PollFd],
+    readiness: &impl Fn(usize, &PollFd) -> raw::Result<u16>,
+) -> usize {
     let mut ready = 0;
     for (index, entry) in entries.iter_mut().enumerate() {
         let found = readiness(index, entry);

@@ -11,7 +11,7 @@ use syscall::error::*;
 use syscall::flag::{EventFlags, MapFlags, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
 
 use super::bed::{Bed, Op, PAGE, USER};
-use super::client::{Client, View, dup_direct, info};
+use super::client::{Client, View, dup_bypass, info};
 use super::memory::shared;
 use super::programs::*;
 use crate::ROOT;
@@ -28,16 +28,16 @@ fn pass(bed: &mut Bed, node: usize, milliseconds: u64) {
 }
 
 #[test]
-fn direct_handles_are_checked() {
+fn bypass_handles_are_checked() {
     on_both(|bed, to| {
         let before = state(bed);
         let (near, far) = ends(bed, to);
-        let direct = dup_direct(bed, 0, near).unwrap();
-        let record = info(bed, 0, direct).unwrap();
+        let bypass = dup_bypass(bed, 0, near).unwrap();
+        let record = info(bed, 0, bypass).unwrap();
         assert_eq!(record.handle.get(), 2);
         let rings = [record.own_ring_bytes.get(), record.peer_ring_bytes.get()];
         assert_eq!(rings, [RING as u32; 2]);
-        let second = dup_direct(bed, 0, near).unwrap();
+        let second = dup_bypass(bed, 0, near).unwrap();
         assert_eq!(info(bed, 0, second).unwrap().handle.get(), 3);
 
         let flags = shared(READ_WRITE);
@@ -54,29 +54,29 @@ fn direct_handles_are_checked() {
             (0, PAGE, READ_WRITE | MapFlags::MAP_PRIVATE, EINVAL),
             (0, PAGE, flags | MapFlags::PROT_EXEC, EACCES),
         ] {
-            let found = bed.map(0, direct, offset, bytes, flags);
+            let found = bed.map(0, bypass, offset, bytes, flags);
             assert_eq!(found, error(errno), "{offset:#x} {bytes:#x}");
         }
         // A piece of a part will do.
-        bed.map(0, direct, own + PAGE as u64, RING, flags).unwrap();
+        bed.map(0, bypass, own + PAGE as u64, RING, flags).unwrap();
         let mappings = bed.text(0, "mappings");
         assert_eq!(mappings.matches("bypass").count(), 1, "{mappings}");
-        bed.unmap(0, direct, own + PAGE as u64, RING).unwrap();
+        bed.unmap(0, bypass, own + PAGE as u64, RING).unwrap();
 
-        assert_eq!(bed.read(0, direct, 1), error(EINVAL));
-        assert_eq!(bed.write(0, direct, b"x"), error(EINVAL));
-        assert_eq!(call(bed, 0, direct, Call::PeerPort), error(ENOTTY));
+        assert_eq!(bed.read(0, bypass, 1), error(EINVAL));
+        assert_eq!(bed.write(0, bypass, b"x"), error(EINVAL));
+        assert_eq!(call(bed, 0, bypass, Call::PeerPort), error(ENOTTY));
         assert_eq!(info(bed, 0, near), error(ENOTTY));
-        assert_eq!(dup_direct(bed, 0, direct), error(ENOTTY));
-        for id in [near, direct] {
+        assert_eq!(dup_bypass(bed, 0, bypass), error(ENOTTY));
+        for id in [near, bypass] {
             assert_eq!(call(bed, 0, id, Call::Kick { kicks: 4 }), error(EINVAL));
             assert_eq!(call(bed, 0, id, Call::Kick { kicks: 3 }), Ok(0));
         }
         assert_eq!(call(bed, 0, near, Call::Shutdown), Ok(0));
-        assert_eq!(dup_direct(bed, 0, near), error(EBADF));
+        assert_eq!(dup_bypass(bed, 0, near), error(EBADF));
         let kick = Call::Kick { kicks: 1 };
-        assert_eq!(call(bed, 0, direct, kick), error(EBADF));
-        for id in [near, direct, second] {
+        assert_eq!(call(bed, 0, bypass, kick), error(EBADF));
+        for id in [near, bypass, second] {
             bed.close(0, id);
         }
         bed.close(to, far);
@@ -88,7 +88,7 @@ fn direct_handles_are_checked() {
 fn only_connections_for_both_ways_are_worked_on_directly() {
     let mut bed = Bed::new(1);
     let fresh = bed.open_with(0, "endpoint", O_RDWR, USER).unwrap();
-    assert_eq!(dup_direct(&mut bed, 0, fresh), error(ENOTCONN));
+    assert_eq!(dup_bypass(&mut bed, 0, fresh), error(ENOTCONN));
     let kick = Call::Kick { kicks: 1 };
     assert_eq!(call(&mut bed, 0, fresh, kick), error(ENOTCONN));
     let wait = Call::Wait {
@@ -98,7 +98,7 @@ fn only_connections_for_both_ways_are_worked_on_directly() {
     let readiness = call(&mut bed, 0, fresh, wait).unwrap() as u16;
     assert_eq!(readiness, Readiness::ERR.bits());
     let file = bed.open_with(0, "nodes", O_RDONLY, USER).unwrap();
-    assert_eq!(dup_direct(&mut bed, 0, file), error(ENOTTY));
+    assert_eq!(dup_bypass(&mut bed, 0, file), error(ENOTTY));
     assert_eq!(call(&mut bed, 0, file, wait), error(ENOTTY));
     for flags in [O_RDONLY, O_WRONLY] {
         let listener = bed.open_with(0, "listen/2060", O_RDWR, USER).unwrap();
@@ -110,7 +110,7 @@ fn only_connections_for_both_ways_are_worked_on_directly() {
         };
         let half = bed.now(0, connect).0.unwrap();
         // Under way.
-        assert_eq!(dup_direct(&mut bed, 0, half), error(ENOTCONN));
+        assert_eq!(dup_bypass(&mut bed, 0, half), error(ENOTCONN));
         let name = b"accept".to_vec();
         let accept = Op::Dup {
             id: listener,
@@ -118,7 +118,7 @@ fn only_connections_for_both_ways_are_worked_on_directly() {
             caller: USER,
         };
         let accepted = bed.now(0, accept).0.unwrap();
-        assert_eq!(dup_direct(&mut bed, 0, half), error(EACCES));
+        assert_eq!(dup_bypass(&mut bed, 0, half), error(EACCES));
         for id in [half, accepted, listener] {
             bed.close(0, id);
         }
@@ -126,7 +126,7 @@ fn only_connections_for_both_ways_are_worked_on_directly() {
 }
 
 #[test]
-fn files_and_direct_clients_share_a_stream() {
+fn files_and_bypass_clients_share_a_stream() {
     on_both(|bed, to| {
         let before = state(bed);
         let (near, far) = ends(bed, to);

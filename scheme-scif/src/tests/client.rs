@@ -15,7 +15,7 @@ use super::programs::*;
 use crate::HandleId;
 
 #[track_caller]
-pub fn dup_direct(bed: &mut Bed, node: usize, id: HandleId) -> Result<HandleId> {
+pub fn dup_bypass(bed: &mut Bed, node: usize, id: HandleId) -> Result<HandleId> {
     let name = b"bypass".to_vec();
     let caller = USER;
     bed.now(node, Op::Dup { id, name, caller }).0
@@ -41,7 +41,7 @@ pub struct Client {
 impl Client {
     #[track_caller]
     pub fn new(bed: &mut Bed, node: usize, endpoint: HandleId) -> Self {
-        let id = dup_direct(bed, node, endpoint).unwrap();
+        let id = dup_bypass(bed, node, endpoint).unwrap();
         let record = info(bed, node, id).unwrap();
         let (own, peer) = (record.own_ring_bytes.get(), record.peer_ring_bytes.get());
         let parts = Part::ALL.map(|part| {

@@ -184,7 +184,7 @@ impl Play {
             return 0;
         };
         let own = self.peer.memory.export(VICTIM, local);
-        let record = WindowRecord::lent(pages as u32, own, own + LOOKUPS, own + LOOKUPS + 8);
+        let record = WindowRecord::granted(pages as u32, own, own + LOOKUPS, own + LOOKUPS + 8);
         self.peer.memory.write(local, record.as_bytes());
         for (at, table) in [own + PAGE, own + 2 * PAGE].into_iter().enumerate() {
             let place = local + LOOKUPS + 8 * at as u64;

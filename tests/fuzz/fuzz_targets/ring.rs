@@ -101,9 +101,9 @@ impl Lane {
                 self.writer_sleeps = true;
             }
             _ => {
-                assert_eq!(consumer.look(to), Ok(Some(self.between.len() as u32)));
+                assert_eq!(consumer.peek(to), Ok(Some(self.between.len() as u32)));
                 assert_eq!(consumer.is_empty(to), self.between.is_empty());
-                let room = producer.look(from).expect("all by the rules");
+                let room = producer.peek(from).expect("all by the rules");
                 assert!(
                     room.is_some_and(|room| room as usize + self.between.len() < ring as usize)
                 );
@@ -194,10 +194,10 @@ fn against_the_rules(ring: u32, input: &mut Unstructured<'_>) -> Result<()> {
                 }
             }
             10 => {
-                for seen in [producer.look(&end), producer.arm(&mut end)] {
+                for seen in [producer.peek(&end), producer.arm(&mut end)] {
                     assert!(!matches!(seen, Ok(Some(bytes)) if bytes >= ring));
                 }
-                for seen in [consumer.look(&end), consumer.arm(&mut end)] {
+                for seen in [consumer.peek(&end), consumer.arm(&mut end)] {
                     assert!(!matches!(seen, Ok(Some(bytes)) if bytes >= ring));
                 }
             }

@@ -121,7 +121,7 @@ fn unreachable_success() -> (Endpoint, Endpoint) {
 /// The last one.
 pub fn connect_patiently(to: PortId) -> scif::Result<Endpoint> {
     let patience = Duration::from_secs(20);
-    Options::new().patience(patience).connect(to)
+    Options::new().retry_for(patience).connect(to)
 }
 
 /// Looks again and again until the value is the wanted one, at most 20 s; returns the last value,

@@ -47,7 +47,7 @@ impl Frames {
             ("kernel heap", "frames_heap"),
             ("page tables", "frames_tables"),
             ("kernel stacks", "frames_stacks"),
-            ("trays", "frames_trays"),
+            ("bounce", "frames_bounce"),
         ] {
             parts.push((String::from(name), frames(line)?));
         }

@@ -45,7 +45,7 @@ const OWNER: Owner = Owner {
 
 /// What a run has done.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct DirectReport {
+pub struct BypassReport {
     /// Steps taken.
     pub steps: u64,
     /// What went wrong on purpose.
@@ -64,9 +64,9 @@ pub struct DirectReport {
     pub refused: u64,
 }
 
-impl DirectReport {
+impl BypassReport {
     /// Adds another run's.
-    pub fn add(&mut self, other: &DirectReport) {
+    pub fn add(&mut self, other: &BypassReport) {
         self.bytes = [0, 1].map(|at| self.bytes[at] + other.bytes[at]);
         self.sleeps += other.sleeps;
         self.copies += other.copies;
@@ -98,7 +98,7 @@ struct Program {
     /// The end: connection and which of its two.
     end: (usize, usize),
     /// Its handle, if it works on the rings itself.
-    direct: Option<Handle>,
+    bypass: Option<Handle>,
     /// What it sleeps for.
     sleeps: Readiness,
     /// What it has not told yet.
@@ -182,15 +182,15 @@ struct World {
     last_pin: u64,
     /// Ends register windows, and programs copy to them.
     has_windows: bool,
-    report: DirectReport,
+    report: BypassReport,
 }
 
 /// Runs a world; what was done.
 ///
 /// # Errors
 /// The first rule that was broken.
-pub fn run(seed: u64, steps: u64, bug: Option<Bug>) -> Result<DirectReport, Failure> {
-    play("direct clients", seed, |trace| {
+pub fn run(seed: u64, steps: u64, bug: Option<Bug>) -> Result<BypassReport, Failure> {
+    play("bypass clients", seed, |trace| {
         let mut world = World::new(seed, bug, trace);
         world.play(steps)?;
         world.end()?;
@@ -240,7 +240,7 @@ impl World {
             pins: BTreeMap::new(),
             last_pin: 0,
             has_windows,
-            report: DirectReport::default(),
+            report: BypassReport::default(),
         }
     }
 
@@ -349,14 +349,14 @@ impl World {
     fn start_program(&mut self, end: (usize, usize)) -> Result<(), String> {
         let mut program = Program {
             end,
-            direct: None,
+            bypass: None,
             sleeps: Readiness::empty(),
             kicks: Kicks::empty(),
             holds: None,
             sending: None,
         };
         if !self.rng.one_in(3) {
-            program.direct = self.open_bypass(end)?;
+            program.bypass = self.open_bypass(end)?;
         }
         self.programs.push(program);
         Ok(())

@@ -58,7 +58,7 @@ pub(crate) fn lend(peer: &mut ScriptedPeer, rng: &mut Rng, pages: u64) -> u64 {
     let own = peer.memory.export(VICTIM, local);
     let lookups = [own + LOOKUPS_OFFSET, own + LOOKUPS_OFFSET + 8];
     let tables = [own + PAGE, own + 2 * PAGE];
-    let mut record = WindowRecord::lent(
+    let mut record = WindowRecord::granted(
         roughly(rng, pages) as u32,
         own,
         roughly(rng, lookups[0]),

@@ -11,7 +11,7 @@ use crate::trace::Failure;
 use crate::world::{Settings, Spoil};
 use crate::{bypass, hostile, world};
 
-/// Steps of a world of nodes, and of one of direct clients.
+/// Steps of a world of nodes, and of one of bypass clients.
 const STEPS: u64 = 3000;
 
 /// Steps of an attack by a hostile peer.

@@ -1,11 +1,11 @@
 //! Random worlds in which programs work on rings themselves.
 
-use sim::bypass::{Bug, DirectReport, run};
+use sim::bypass::{Bug, BypassReport, run};
 use sim::faults::Fault;
 
 #[test]
 fn programs_and_engine_share_rings() {
-    let mut sum = DirectReport::default();
+    let mut sum = BypassReport::default();
     for seed in 0..200 {
         let report = run(seed, 3000, None).unwrap_or_else(|failure| panic!("{failure}"));
         sum.add(&report);

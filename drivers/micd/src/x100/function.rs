@@ -187,7 +187,7 @@ impl MicFunction for X100 {
                 State::Failed => CardState::Failed,
                 State::Gone { .. } => CardState::Gone,
             },
-            post_code: match self.tells_post_code() {
+            post_code: match self.has_post_code() {
                 true => identity::post_code(&*self.registers),
                 false => String::new(),
             },

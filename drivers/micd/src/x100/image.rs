@@ -69,9 +69,9 @@ impl core::fmt::Display for Unfit {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Unfit::NoKernel => f.write_str("the uOS file is no x86 kernel image: no boot header"),
-            Unfit::Truncated(there, told) => write!(
+            Unfit::Truncated(there, declared) => write!(
                 f,
-                "the uOS file is truncated: it has {there} bytes and its header tells of {told}"
+                "the uOS file is truncated: it has {there} bytes and its header tells of {declared}"
             ),
             Unfit::LoadAddress(address) => write!(
                 f,
@@ -111,7 +111,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 }
 
 /// Bytes that the header of a kernel image tells of.
-fn told_bytes(kernel: &[u8]) -> Option<u64> {
+fn declared_bytes(kernel: &[u8]) -> Option<u64> {
     let flag = u16::from_le_bytes(number(kernel, AT_BOOT_FLAG)?);
     let signature: [u8; 4] = number(kernel, AT_SIGNATURE)?;
     if flag != BOOT_FLAG || signature != SIGNATURE {
@@ -134,9 +134,9 @@ impl Files {
     /// See [`Unfit`].
     pub fn plan(&self, download: u32, card_bytes: u64) -> Result<Plan, Unfit> {
         let there = self.kernel.len() as u64;
-        let told = told_bytes(&self.kernel).ok_or(Unfit::NoKernel)?;
-        if there < told {
-            return Err(Unfit::Truncated(there, told));
+        let declared = declared_bytes(&self.kernel).ok_or(Unfit::NoKernel)?;
+        if there < declared {
+            return Err(Unfit::Truncated(there, declared));
         }
         let load = u64::from(download & DOWNLOAD_ADDRESS);
         if load == 0 || load > MAX_LOAD_ADDRESS {

@@ -336,7 +336,7 @@ impl X100 {
     }
 
     /// Whether it is worth asking how far its firmware is.
-    pub(super) fn tells_post_code(&self) -> bool {
+    pub(super) fn has_post_code(&self) -> bool {
         self.is_settled && !matches!(self.state, State::Gone { .. })
     }
 

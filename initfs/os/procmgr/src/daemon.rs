@@ -54,7 +54,7 @@ fn run() -> Result<()> {
             },
             Some(thread) => {
                 scheme.table.thread_event(thread);
-                while requests.settle(&mut scheme)? {}
+                while requests.retry_parked(&mut scheme)? {}
             }
             None => {}
         }

@@ -24,7 +24,7 @@
 //! | `pages_rma`, `pages_rtt` | pages | ns | the same beside mapped pages |
 //! | `nodes_rtt` | nodes | ns | round trip of 64 bytes with this number of nodes online |
 //!
-//! `path` in a line is `direct` (the calls of the library) or `file` (`read` and `write`); `wait`
+//! `path` in a line is `bypass` (the calls of the library) or `file` (`read` and `write`); `wait`
 //! is `poll`, `yield` (polling that lets others run, inside one node) or `block`.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 

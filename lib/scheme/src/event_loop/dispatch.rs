@@ -111,7 +111,7 @@ impl<T: Transport> SchemeLoop<T> {
             result => result,
         };
         if let (Op::Fevent { fd, req_flags, .. }, Ok(_)) = (&*op, &result) {
-            self.interest.insert(*fd, (*req_flags, copy(caller)));
+            self.subscriptions.insert(*fd, (*req_flags, copy(caller)));
         }
         let opcode = if result.is_err() {
             CqeOpcode::RespondRegular

@@ -21,10 +21,10 @@ mod dispatch;
 #[cfg(not(target_os = "redox"))]
 pub mod fake;
 mod parked;
+mod request_queue;
 #[cfg(test)]
 mod tests;
 mod transport;
-mod turns;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ use syscall::flag::EventFlags;
 use syscall::schemev2::{Cqe, CqeOpcode, Sqe};
 
 use parked::{Parked, ParkedRequests};
-use turns::Turns;
+use request_queue::RequestQueue;
 
 pub use transport::{SocketTransport, Transport};
 
@@ -45,8 +45,8 @@ pub use transport::{SocketTransport, Transport};
 const REQUESTS_PER_READ: usize = 32;
 /// Reads in one [`SchemeLoop::poll`] before the caller gets to serve its other event sources.
 const READS_PER_POLL: usize = 8;
-/// Rounds of retries in one [`SchemeLoop::settle`] of an event-driven daemon.
-const ROUNDS_PER_SETTLE: usize = 64;
+/// Rounds of retries in one [`SchemeLoop::retry_parked`] of an event-driven daemon.
+const ROUNDS_PER_RETRY: usize = 64;
 /// Rounds of retries without any answer after which pending changes are dropped: a daemon that
 /// reports changes for ever without making progress must not keep the loop from its socket.
 const IDLE_ROUNDS: usize = 16;
@@ -57,7 +57,7 @@ pub const NO_ID: u32 = u32::MAX;
 /// What a daemon tells the loop beside answering requests.
 pub trait SchemeDaemon: SchemeSync {
     /// Reports the handles and requests whose state changed since the last call. Called after
-    /// every batch of requests and whenever [`SchemeLoop::settle`] runs.
+    /// every batch of requests and whenever [`SchemeLoop::retry_parked`] runs.
     fn changes(&mut self, changes: &mut Changes) {
         let _ = changes;
     }
@@ -180,17 +180,17 @@ pub struct Counters {
 pub struct SchemeLoop<T = SocketTransport> {
     transport: T,
     incoming: Vec<Sqe>,
-    turns: Turns,
+    queue: RequestQueue,
     /// Requests that have their turn, empty between two rounds.
     round: Vec<Sqe>,
     answers: Vec<Cqe>,
     parked: ParkedRequests,
     /// What is subscribed per handle, with the last subscriber's identity.
-    interest: HashMap<usize, (EventFlags, CallerCtx)>,
+    subscriptions: HashMap<usize, (EventFlags, CallerCtx)>,
     changes: Changes,
-    /// The changes that are being looked at: the other of two that take turns.
-    looked_at: Changes,
-    /// Requests to be tried again, empty between two looks.
+    /// The changes that are being applied: the other of two lists that are swapped.
+    applied: Changes,
+    /// Requests to be tried again, empty between two calls.
     again: Vec<Id>,
     counters: Counters,
     /// The process that was asked about last; see [`Self::give_up_the_gone`].
@@ -223,13 +223,13 @@ impl<T: Transport> SchemeLoop<T> {
         Self {
             transport,
             incoming: alloc::vec![Sqe::default(); REQUESTS_PER_READ],
-            turns: Turns::default(),
+            queue: RequestQueue::default(),
             round: Vec::new(),
             answers: Vec::new(),
             parked: ParkedRequests::new(),
-            interest: HashMap::new(),
+            subscriptions: HashMap::new(),
             changes: Changes::default(),
-            looked_at: Changes::default(),
+            applied: Changes::default(),
             again: Vec::new(),
             counters: Counters::default(),
             last_asked: 0,
@@ -245,7 +245,7 @@ impl<T: Transport> SchemeLoop<T> {
     /// Gives up the opens of processes that were killed while they waited, of which Redox's kernel
     /// reports nothing: those of which [`SchemeDaemon::is_gone`] says so. At most `most` processes
     /// are asked about, others with each call. The answers are written by the next
-    /// [`settle`](Self::settle) or [`poll`](Self::poll).
+    /// [`retry_parked`](Self::retry_parked) or [`poll`](Self::poll).
     ///
     /// Other requests need no such care: they end with their handle, which goes with its process.
     /// Opens wait at the directory, which stays.
@@ -286,7 +286,8 @@ impl<T: Transport> SchemeLoop<T> {
     /// Takes waiting requests, answers those that can be answered, retries kept ones as the
     /// daemon reports changes, and writes all answers and events. A daemon with an event queue
     /// need not call it before the queue reports the socket: the queue tells of every request that
-    /// comes after the socket was found empty. Until then [`settle`](Self::settle) is enough.
+    /// comes after the socket was found empty. Until then [`retry_parked`](Self::retry_parked) is
+    /// enough.
     pub fn poll<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<Status> {
         let mut status = Status::More;
         for _ in 0..READS_PER_POLL {
@@ -297,7 +298,7 @@ impl<T: Transport> SchemeLoop<T> {
                     break;
                 }
                 Ok(Some(count)) => count,
-                Ok(None) if !self.turns.is_empty() => 0,
+                Ok(None) if !self.queue.is_empty() => 0,
                 Ok(None) => {
                     status = Status::Idle;
                     break;
@@ -308,17 +309,17 @@ impl<T: Transport> SchemeLoop<T> {
             self.counters.requests += count as u64;
             self.serve(count, scheme);
             // A short read has taken all there were.
-            let is_all = count < self.incoming.len() && self.turns.is_empty();
+            let is_all = count < self.incoming.len() && self.queue.is_empty();
             if is_all && !self.transport.blocking() {
                 status = Status::Idle;
                 break;
             }
-            self.settle(scheme)?;
+            self.retry_parked(scheme)?;
             if self.transport.blocking() {
                 return Ok(Status::Idle);
             }
         }
-        let left = self.settle(scheme)?;
+        let left = self.retry_parked(scheme)?;
         Ok(if left && status == Status::Idle {
             Status::More
         } else {
@@ -334,23 +335,23 @@ impl<T: Transport> SchemeLoop<T> {
         let is_ones = batch.iter().all(|request| Some(request.caller) == caller);
         // The usual case: no other request waits. A blocking socket is read only when nothing is
         // left.
-        let is_usual = is_ones && self.turns.is_empty();
+        let is_usual = is_ones && self.queue.is_empty();
         let in_line = !is_usual && !self.transport.blocking();
         for index in 0..count {
             let request = self.incoming[index];
             if !in_line {
                 self.request(request, scheme);
-            } else if turns::is_notice(&request) {
-                if let Some(cancelled) = self.turns.take_cancelled(&request) {
+            } else if request_queue::is_notice(&request) {
+                if let Some(cancelled) = self.queue.take_cancelled(&request) {
                     self.request(cancelled, scheme);
                 }
                 self.request(request, scheme);
             } else {
-                self.turns.push(request);
+                self.queue.push(request);
             }
         }
         let mut round = core::mem::take(&mut self.round);
-        self.turns.next_round(&mut round);
+        self.queue.next_round(&mut round);
         for request in round.drain(..) {
             self.request(request, scheme);
         }
@@ -362,7 +363,7 @@ impl<T: Transport> SchemeLoop<T> {
     ///
     /// Returns whether changes are left for the next call: two clients of an event-driven daemon
     /// that move data between each other must not keep it from its other clients.
-    pub fn settle<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<bool> {
+    pub fn retry_parked<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<bool> {
         let mut idle_rounds = 0;
         let mut rounds = 0;
         let left = loop {
@@ -370,13 +371,13 @@ impl<T: Transport> SchemeLoop<T> {
             if self.changes.is_empty() {
                 break false;
             }
-            if rounds == ROUNDS_PER_SETTLE && !self.transport.blocking() {
+            if rounds == ROUNDS_PER_RETRY && !self.transport.blocking() {
                 break true;
             }
             rounds += 1;
-            core::mem::swap(&mut self.changes, &mut self.looked_at);
+            core::mem::swap(&mut self.changes, &mut self.applied);
             let answered = self.answers.len();
-            let progress = self.looked_at.progress;
+            let progress = self.applied.progress;
             self.apply(scheme);
             if progress || self.answers.len() > answered {
                 idle_rounds = 0;
@@ -392,9 +393,9 @@ impl<T: Transport> SchemeLoop<T> {
         Ok(left)
     }
 
-    /// Tries requests and posts events as `looked_at` says, and empties it.
+    /// Tries requests and posts events as `applied` says, and empties it.
     fn apply<S: SchemeDaemon>(&mut self, scheme: &mut S) {
-        let mut changes = core::mem::take(&mut self.looked_at);
+        let mut changes = core::mem::take(&mut self.applied);
         let mut again = core::mem::take(&mut self.again);
         changes.handles.sort_unstable();
         changes.handles.dedup();
@@ -416,7 +417,7 @@ impl<T: Transport> SchemeLoop<T> {
             self.retry(request, scheme);
         }
         for &id in &changes.handles {
-            if let Some((flags, caller)) = self.interest.get(&id) {
+            if let Some((flags, caller)) = self.subscriptions.get(&id) {
                 match scheme.fevent(id, *flags, caller) {
                     Ok(ready) if !ready.is_empty() => self.post_event(id, ready),
                     _ => {}
@@ -427,12 +428,12 @@ impl<T: Transport> SchemeLoop<T> {
             self.post_event(id, flags);
         }
         changes.clear();
-        self.looked_at = changes;
+        self.applied = changes;
         self.again = again;
     }
 
     /// Queues an event for the subscribers of a handle; written by the next
-    /// [`settle`](Self::settle) or [`poll`](Self::poll).
+    /// [`retry_parked`](Self::retry_parked) or [`poll`](Self::poll).
     pub fn post_event(&mut self, id: usize, flags: EventFlags) {
         // The kernel refuses the whole entry when other bits are set.
         let flags = flags & (EventFlags::EVENT_READ | EventFlags::EVENT_WRITE);
@@ -507,7 +508,7 @@ impl<T: Transport> SchemeLoop<T> {
     }
 
     fn close<S: SchemeDaemon>(&mut self, id: usize, scheme: &mut S) {
-        self.interest.remove(&id);
+        self.subscriptions.remove(&id);
         let mut left = core::mem::take(&mut self.again);
         self.parked.of_handle(id, &mut left);
         for request in left.drain(..) {

@@ -358,8 +358,8 @@ impl Rings {
     /// cannot be said.
     pub(crate) fn queued(&mut self, mem: &mut dyn Memory) -> Result<[u64; 2], RingError> {
         let (access, producer, consumer) = self.parts(mem);
-        let unread = consumer.look(&access)?.unwrap_or(0);
-        let unsent = producer.look(&access)?;
+        let unread = consumer.peek(&access)?.unwrap_or(0);
+        let unsent = producer.peek(&access)?;
         let unsent = unsent.map_or(0, |room| producer.capacity().saturating_sub(room));
         Ok([unread, unsent].map(u64::from))
     }
@@ -370,8 +370,8 @@ impl Rings {
         mem: &mut dyn Memory,
     ) -> Result<[Option<bool>; 2], RingError> {
         let (access, producer, consumer) = self.parts(mem);
-        let there = consumer.look(&access)?.map(|bytes| bytes > 0);
-        let room = producer.look(&access)?.map(|bytes| bytes > 0);
+        let there = consumer.peek(&access)?.map(|bytes| bytes > 0);
+        let room = producer.peek(&access)?.map(|bytes| bytes > 0);
         Ok([there, room])
     }
 
@@ -405,7 +405,7 @@ impl Rings {
         let (access, _, consumer) = self.parts(mem);
         let asks = access.load(Word::RoomArmed) != 0;
         // What cannot be said is left to those who take from the ring.
-        asks && matches!(consumer.look(&access), Ok(Some(bytes)) if bytes > half)
+        asks && matches!(consumer.peek(&access), Ok(Some(bytes)) if bytes > half)
     }
 
     /// Whether the other side wants to hear of room that was made, likewise.

@@ -102,7 +102,7 @@ impl PageListBuffer {
         let own = self.exported(mem)?;
         let addresses = own + LOOKUPS_OFFSET;
         let pages = u32::try_from(self.pages).ok()?;
-        let record = WindowRecord::lent(pages, own, addresses, addresses + count * WORD);
+        let record = WindowRecord::granted(pages, own, addresses, addresses + count * WORD);
         mem.write(self.address()?, record.as_bytes());
         Some(())
     }

@@ -370,10 +370,10 @@ impl MappedRings {
         let memory = self.memory()?;
         let mut ready = Readiness::empty();
         if events.contains(Readiness::IN) {
-            ready.set(Readiness::IN, self.consumer.look(&memory).ok()?? > 0);
+            ready.set(Readiness::IN, self.consumer.peek(&memory).ok()?? > 0);
         }
         if events.contains(Readiness::OUT) {
-            ready.set(Readiness::OUT, self.producer.look(&memory).ok()?? > 0);
+            ready.set(Readiness::OUT, self.producer.peek(&memory).ok()?? > 0);
         }
         if self.liveness.is_wanted() && !self.is_served() {
             return None;

@@ -48,13 +48,13 @@ impl End {
         let (handle, record) = opened.map_err(said("bypass"))?;
         let map = |part| {
             let placed = node.engine.bypass_place(handle, part);
-            let (place, bytes) = placed.map_err(said("direct part"))?;
+            let (place, bytes) = placed.map_err(said("bypass part"))?;
             let (base, offset) = match place {
                 Place::Own(address) => (&node.ram, address),
                 Place::Peer(_, address) => (&peer.ram, address),
             };
             let region = base.part(offset as usize, bytes);
-            let region = region.map_err(said("direct part"))?;
+            let region = region.map_err(said("bypass part"))?;
             mapped(region.address(), bytes)
         };
         Ok(Self {

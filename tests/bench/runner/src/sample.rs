@@ -33,7 +33,7 @@ struct Printed {
     #[serde(default)]
     repetitions: Vec<f64>,
     error: Option<String>,
-    /// How messages go: `direct` or `file`.
+    /// How messages go: `bypass` or `file`.
     path: Option<String>,
     /// How the sides wait: `poll`, `yield` or `block`.
     wait: Option<String>,
@@ -492,11 +492,11 @@ pub mod tests {
     fn the_way_of_a_message_is_part_of_the_name() {
         let mut samples = Samples::default();
         for (test, path, wait, name) in [
-            ("rtt", "direct", "poll", "x_rtt"),
-            ("rtt", "direct", "block", "x_rtt_block"),
+            ("rtt", "bypass", "poll", "x_rtt"),
+            ("rtt", "bypass", "block", "x_rtt_block"),
             ("rtt", "file", "yield", "x_rtt_file"),
             ("file_stream", "file", "poll", "x_file_stream"),
-            ("rtt_block", "direct", "block", "x_rtt_block"),
+            ("rtt_block", "bypass", "block", "x_rtt_block"),
         ] {
             let line = format!(
                 "{{\"test\":\"{test}\",\"size\":1,\"unit\":\"ns\",\"p50\":1,\

@@ -28,7 +28,10 @@ fn main() -> i32 {
     suite.check("transfers by call", calls());
     suite.check("connect that is collected", collect());
     suite.check("connect that is refused", refused());
-    suite.check("open that connects in the background", dial());
+    suite.check(
+        "open that connects in the background",
+        connect_in_background(),
+    );
     suite.check("accept without waiting", accept());
     suite.check("poll", polling());
     suite.check("poll times out", time_out());
@@ -166,7 +169,7 @@ fn refused() -> Result<(), String> {
         .map_err(text("second attempt"))
 }
 
-fn dial() -> Result<(), String> {
+fn connect_in_background() -> Result<(), String> {
     let (listener, to) = listener()?;
     let path = alloc::format!("/scheme/scif/{to}");
     let file = Fd::open(&path, O_RDWR | O_NONBLOCK, 0).map_err(text("open"))?;

@@ -1,4 +1,4 @@
-//! The end of a world of direct clients: whoever sleeps beside something to do is found, and
+//! The end of a world of bypass clients: whoever sleeps beside something to do is found, and
 //! nothing may be left.
 
 use scif_abi::bypass::STATE_CONNECTED;
@@ -13,7 +13,7 @@ impl World {
     pub(super) fn end(&mut self) -> Result<(), String> {
         for which in 0..self.programs.len() {
             let program = &mut self.programs[which];
-            if let Some(handle) = &mut program.direct
+            if let Some(handle) = &mut program.bypass
                 && let Some(held) = program.holds.take()
             {
                 handle.mapped.unlock(held);
@@ -33,7 +33,7 @@ impl World {
         self.settle()?;
         // Who finds its connection over lets go.
         let is_over = |program: &Program| {
-            let handle = program.direct.as_ref();
+            let handle = program.bypass.as_ref();
             let state = handle.map(|handle| handle.mapped.state());
             state.is_some_and(|state| state != STATE_CONNECTED)
         };
@@ -126,7 +126,7 @@ impl World {
             if program.sleeps.contains(Readiness::IN) && there > 0
                 || program.sleeps.contains(Readiness::OUT) && has_room
             {
-                let kind = if program.direct.is_some() {
+                let kind = if program.bypass.is_some() {
                     "program"
                 } else {
                     "call"

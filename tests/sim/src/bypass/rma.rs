@@ -171,7 +171,7 @@ impl World {
         let program = &mut self.programs[which];
         let (at, side) = program.end;
         let connection = &self.connections[at];
-        let Some(handle) = &mut program.direct else {
+        let Some(handle) = &mut program.bypass else {
             return Ok(());
         };
         let Some(copying) = &mut handle.copying else {
@@ -246,7 +246,7 @@ impl World {
         let Some(window) = self.windows.get(&(at, 1 - side)) else {
             return Ok(());
         };
-        let Some(handle) = &mut program.direct else {
+        let Some(handle) = &mut program.bypass else {
             return Ok(());
         };
         if !connection.is_open[side] {
@@ -275,7 +275,7 @@ impl World {
     pub(super) fn end_copy(&mut self, which: usize) {
         let program = &mut self.programs[which];
         let number = self.connections[program.end.0].nodes[program.end.1];
-        let copying = program.direct.as_mut().and_then(|d| d.copying.take());
+        let copying = program.bypass.as_mut().and_then(|d| d.copying.take());
         if let Some(copying) = copying {
             if copying.is_in {
                 self.report.faults.note(Fault::ClientStopped);

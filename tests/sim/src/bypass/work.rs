@@ -16,7 +16,7 @@ impl World {
         if !self.programs[which].sleeps.is_empty() {
             return Ok(());
         }
-        if self.programs[which].direct.is_some() {
+        if self.programs[which].bypass.is_some() {
             return self.work_directly(which);
         }
         let (at, side) = self.programs[which].end;
@@ -137,7 +137,7 @@ impl World {
         let program = &mut self.programs[which];
         let (at, side) = program.end;
         let connection = &mut self.connections[at];
-        let Some(handle) = &mut program.direct else {
+        let Some(handle) = &mut program.bypass else {
             return Ok(());
         };
         let engine = &mut self.nodes[connection.nodes[side]].engine;
@@ -185,7 +185,7 @@ impl World {
     fn move_directly(&mut self, which: usize, state: u32) -> Result<(), String> {
         let program = &mut self.programs[which];
         let (at, side) = program.end;
-        let Some(handle) = &mut program.direct else {
+        let Some(handle) = &mut program.bypass else {
             return Ok(());
         };
         let sends = state == STATE_CONNECTED && self.rng.one_in(2);
@@ -262,7 +262,7 @@ impl World {
 
     /// A program unmaps everything and closes its handle, or has died.
     pub(super) fn leave(&mut self, which: usize) -> Result<(), String> {
-        if let Some(handle) = &mut self.programs[which].direct
+        if let Some(handle) = &mut self.programs[which].bypass
             && let Some(copying) = &mut handle.copying
         {
             copying.end(&mut handle.mapped, self.bug);
@@ -270,7 +270,7 @@ impl World {
         self.end_copy(which);
         let program = self.programs.swap_remove(which);
         let (at, side) = program.end;
-        if let Some(handle) = program.direct {
+        if let Some(handle) = program.bypass {
             let Node { engine, mem, .. } = &mut self.nodes[self.connections[at].nodes[side]];
             engine.close_bypass(mem, handle.id);
         }
@@ -282,7 +282,7 @@ impl World {
     pub(super) fn die(&mut self, which: usize) {
         let program = &self.programs[which];
         let (at, side) = program.end;
-        let Some(handle) = &program.direct else {
+        let Some(handle) = &program.bypass else {
             return;
         };
         self.report.faults.note(Fault::ClientKilled);
@@ -294,7 +294,7 @@ impl World {
         }
         let node = connection.nodes[side];
         let program = self.programs.swap_remove(which);
-        if let Some(mut handle) = program.direct {
+        if let Some(mut handle) = program.bypass {
             let window = handle.copying.take().map(|copying| copying.mapped);
             let id = handle.id;
             self.dead.push(Dead { node, id, window });
@@ -317,7 +317,7 @@ impl World {
     /// A program stores nonsense into what it has mapped.
     fn scribble(&mut self, which: usize) {
         let program = &mut self.programs[which];
-        let Some(handle) = &mut program.direct else {
+        let Some(handle) = &mut program.bypass else {
             return;
         };
         let connection = &mut self.connections[program.end.0];

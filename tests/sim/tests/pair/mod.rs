@@ -241,7 +241,7 @@ impl Pair {
         let address = memory.export(US, local);
         let mut bytes = [0xee; WINDOW_BYTES];
         let lookups = [512, 512 + 8 * tables as u64].map(|at| address + at);
-        let record = WindowRecord::lent(pages as u32, address, lookups[0], lookups[1]);
+        let record = WindowRecord::granted(pages as u32, address, lookups[0], lookups[1]);
         let public = [(0, 8), (20, 8), (114, 8), (130, 8), (138, 4), (146, 8)];
         for (at, length) in public {
             bytes[at..at + length].copy_from_slice(&record.as_bytes()[at..at + length]);

@@ -150,7 +150,7 @@ impl Channel {
     }
 
     /// Notes what has completed.
-    pub fn look(&mut self) {
+    pub fn note_completions(&mut self) {
         if self.state != State::Works {
             return;
         }
@@ -170,7 +170,7 @@ impl Channel {
     }
 
     pub fn is_idle(&mut self) -> bool {
-        self.look();
+        self.note_completions();
         self.flights.is_empty()
     }
 
@@ -179,7 +179,7 @@ impl Channel {
     pub fn has_room(&mut self) -> bool {
         let has = |flights: usize| (flights as u32 + 1) * SLOTS + 1 < RING;
         if !has(self.flights.len()) {
-            self.look();
+            self.note_completions();
         }
         !self.has_failed && has(self.flights.len())
     }

@@ -205,7 +205,7 @@ impl Dma {
                 channel.read(registers, DCAR);
                 channel.write(registers, DCAR, dcar);
                 channel.read(registers, DCAR);
-                channel.look();
+                channel.note_completions();
             }
         }
     }
@@ -273,7 +273,7 @@ impl Dma {
     /// Whether all is done that one of SCIF's channels was given.
     fn is_done(&mut self, assigned: Assigned) -> bool {
         let channel = &mut self.channels[assigned.index];
-        channel.look();
+        channel.note_completions();
         channel.completed >= assigned.last
     }
 
@@ -412,7 +412,7 @@ impl Dma {
         );
         // Before the CPU copies: nothing may be copied behind its back, or twice.
         channel.turn_off(registers);
-        channel.look();
+        channel.note_completions();
         channel.state = State::Mending;
         self.count(|counters| counters.errors += 1);
     }
@@ -477,7 +477,7 @@ impl CopyEngine for Dma {
 
     fn completed(&mut self, mem: &mut dyn Memory, channel: u64) -> u64 {
         let index = self.assigned(channel).index;
-        self.channels[index].look();
+        self.channels[index].note_completions();
         self.repair(mem, index);
         self.channels[index].completed
     }

@@ -359,7 +359,7 @@ fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) 
         line.with_text(
             "path",
             match path {
-                Path::Direct => path_name(settings),
+                Path::Bypass => path_name(settings),
                 Path::File => "file",
             },
         )

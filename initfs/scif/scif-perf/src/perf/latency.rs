@@ -57,7 +57,7 @@ fn messages(settings: &Settings, test: &str, wait: Wait, size: u64) -> Result {
 /// The name of the way messages go.
 pub fn path_name(settings: &Settings) -> &'static str {
     match settings.path {
-        Path::Direct => "direct",
+        Path::Bypass => "bypass",
         Path::File => "file",
     }
 }

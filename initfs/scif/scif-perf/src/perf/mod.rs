@@ -37,7 +37,7 @@ scif-perf NODE [options]       measures against the server on that node
   --repetitions N    repetitions (default 5)
   --budget-ms N      time for one size in a repetition (default 20)
   --block | --poll   how round trips wait for messages (default: both are measured)
-  --path direct|file how messages go: by the library's calls, or by read and write of the file
+  --path bypass|file how messages go: by the library's calls, or by read and write of the file
   --pairs LIST       numbers of pairs for the test pairs (default 1,2,4,8)
   --max N            largest count of the growth tests
   --port P           the server's port (default 1200); it uses the next one as well
@@ -185,7 +185,7 @@ impl Display for Failure {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Path {
     /// By the library's calls.
-    Direct,
+    Bypass,
     /// By `read` and `write` of the file.
     File,
 }
@@ -410,9 +410,9 @@ fn run(line: &Arguments, program: Program) -> Result {
 
 fn settings(line: &Arguments, server: PortId, program: Program) -> Result<Settings> {
     let path = match line.text("--path") {
-        None | Some("direct") => Path::Direct,
+        None | Some("bypass") => Path::Bypass,
         Some("file") => Path::File,
-        Some(other) => return Err(format!("--path: '{other}' is neither direct nor file").into()),
+        Some(other) => return Err(format!("--path: '{other}' is neither bypass nor file").into()),
     };
     let rate = Rate::measure(|| Instant::now().as_nanos()).ok_or("the clocks stand still")?;
     let rounds = line

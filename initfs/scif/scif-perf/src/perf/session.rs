@@ -29,7 +29,7 @@ const SILENT: Duration = Duration::from_secs(1);
 /// boot.
 pub fn connect(to: PortId) -> Result<Endpoint> {
     let (node, port) = (to.node(), to.port());
-    let patiently = |patience| Options::new().patience(patience).connect(to);
+    let patiently = |patience| Options::new().retry_for(patience).connect(to);
     match patiently(SILENT) {
         Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) => {
             runtime::eprintln!(

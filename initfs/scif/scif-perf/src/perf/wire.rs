@@ -127,7 +127,7 @@ impl Request {
         Self {
             verb,
             wait: Wait::Block,
-            path: Path::Direct,
+            path: Path::Bypass,
             size,
             count: 0,
             offset: 0,
@@ -171,7 +171,7 @@ impl Request {
                 _ => Wait::Block,
             },
             path: match record.path.get() {
-                0 => Path::Direct,
+                0 => Path::Bypass,
                 _ => Path::File,
             },
             size: record.size.get(),

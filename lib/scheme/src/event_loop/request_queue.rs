@@ -15,7 +15,7 @@ const PER_ROUND: u32 = 8;
 
 /// The requests that wait for their turn. Keeps the memory it has needed.
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct RequestQueue {
     waiting: VecDeque<Sqe>,
     /// Processes of a round, with the number of their requests in it.
     processes: Vec<(u64, u32)>,
@@ -31,7 +31,7 @@ pub(super) fn is_notice(request: &Sqe) -> bool {
     )
 }
 
-impl Turns {
+impl RequestQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -92,47 +92,47 @@ mod tests {
         }
     }
 
-    fn round(turns: &mut Turns) -> Vec<u32> {
+    fn round(queue: &mut RequestQueue) -> Vec<u32> {
         let mut round = Vec::new();
-        turns.next_round(&mut round);
+        queue.next_round(&mut round);
         round.iter().map(|request| request.tag).collect()
     }
 
     #[test]
     fn processes_take_turns() {
-        let mut turns = Turns::default();
-        (0..20).for_each(|tag| turns.push(request(7, tag)));
-        turns.push(request(8, 100));
-        turns.push(request(9, 200));
-        turns.push(request(8, 101));
+        let mut queue = RequestQueue::default();
+        (0..20).for_each(|tag| queue.push(request(7, tag)));
+        queue.push(request(8, 100));
+        queue.push(request(9, 200));
+        queue.push(request(8, 101));
         let first: Vec<u32> = (0..8).chain([100, 200, 101]).collect();
-        assert_eq!(round(&mut turns), first);
+        assert_eq!(round(&mut queue), first);
         // A process that asks again is in the next round, before most of the first one's.
-        turns.push(request(8, 102));
+        queue.push(request(8, 102));
         let second: Vec<u32> = (8..16).chain([102]).collect();
-        assert_eq!(round(&mut turns), second);
-        assert_eq!(round(&mut turns), [16, 17, 18, 19]);
-        assert!(turns.is_empty());
+        assert_eq!(round(&mut queue), second);
+        assert_eq!(round(&mut queue), [16, 17, 18, 19]);
+        assert!(queue.is_empty());
     }
 
     #[test]
     fn a_cancellation_finds_its_request() {
-        let mut turns = Turns::default();
-        (0..20).for_each(|tag| turns.push(request(7, tag)));
+        let mut queue = RequestQueue::default();
+        (0..20).for_each(|tag| queue.push(request(7, tag)));
         let cancel = Sqe {
             opcode: Opcode::Cancel as u8,
             ..request(0, 15)
         };
         assert!(is_notice(&cancel) && !is_notice(&request(7, 1)));
         assert_eq!(
-            turns.take_cancelled(&cancel).map(|found| found.tag),
+            queue.take_cancelled(&cancel).map(|found| found.tag),
             Some(15)
         );
-        assert!(turns.take_cancelled(&cancel).is_none());
+        assert!(queue.take_cancelled(&cancel).is_none());
         let close = Sqe {
             opcode: Opcode::CloseMsg as u8,
             ..request(0, 3)
         };
-        assert!(is_notice(&close) && turns.take_cancelled(&close).is_none());
+        assert!(is_notice(&close) && queue.take_cancelled(&close).is_none());
     }
 }
