@@ -6,13 +6,13 @@
 use crate::base::config::{Config, Owner};
 use crate::base::context::{Context, Ends};
 use crate::base::fair_queue::FairQueue;
-use crate::base::ids::{BypassId, ChannelId, ConnectionId, EndpointId, RemoteWindowId, Ticket};
+use crate::base::ids::{BypassId, ChannelId, ConnectionId, EndpointId, RemoteWindowId};
 use crate::base::memory::Memory;
 use crate::base::quota::{Resource, Scope};
 use crate::base::table::Table;
 use crate::base::timers::Timer;
 use crate::base::trace::Tracer;
-use crate::call::Call;
+use crate::call::Calls;
 use crate::connection::{Connection, Phase};
 use crate::endpoint::Endpoints;
 use crate::flow::bypass::{BypassHandle, ClientHints};
@@ -79,7 +79,7 @@ pub struct Engine {
     /// Waits there were; tells them apart.
     pub(crate) wait_count: u64,
     /// Calls whose result has not been taken.
-    pub(crate) calls: Table<Ticket, Call>,
+    pub(crate) calls: Calls,
     /// What closed endpoints have under way: how many things each.
     pub(crate) departures: BTreeMap<EndpointId, usize>,
     /// The last cookie given out for pages.
@@ -120,7 +120,7 @@ impl Engine {
             busy: Vec::new(),
             forgotten: Vec::new(),
             wait_count: 0,
-            calls: Table::new(limits::MAX_CALLS),
+            calls: Calls::new(),
             departures: BTreeMap::new(),
             last_cookie: 0,
             ended: Vec::new(),

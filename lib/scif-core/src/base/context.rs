@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
+use scif_abi::limits::ANSWER_TIMEOUT_NS;
 use scif_abi::message::{Message, NodeMessage};
 use scif_abi::trace::{What, is_traced};
 use scif_abi::{NodeId, Port, PortId};
@@ -12,7 +13,7 @@ use super::event::Events;
 use super::memory::Locality;
 use super::quota::Quotas;
 use super::stats::Stats;
-use super::timers::Timers;
+use super::timers::{Timer, Timers};
 use super::trace::{Trace, Tracer};
 
 /// The two ports of a connection.
@@ -79,6 +80,12 @@ impl Context {
     /// How the other side's memory is reached when it is on `node`.
     pub(crate) fn locality(&self, node: NodeId) -> Locality {
         Locality::to(node, self.config.node)
+    }
+
+    /// A question is asked now, whose answer is to be here in time.
+    pub(crate) fn expect_response(&mut self) {
+        let due = self.after(ANSWER_TIMEOUT_NS);
+        self.timers.set_earliest(Timer::Response, due);
     }
 
     /// Sends `body` from our port to the peer's, with the next messages to its node.

@@ -1,12 +1,15 @@
-//! Tickets: calls that may have to wait for the peer or for copies.
+//! Calls that may have to wait for the peer or for copies, by their tickets.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use scif_abi::Error;
+use scif_abi::limits::MAX_CALLS;
 
+use crate::base::context::Context;
 use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket, WindowId};
-use crate::base::memory::Memory;
-use crate::engine::Engine;
+use crate::base::rule::{Violation, rule};
+use crate::base::table::{Key, Table};
 
 /// What a call waits for, and what there is to undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,147 +41,222 @@ impl PendingOn {
 
     /// Whether the peer's driver can answer without waiting for anything. (WAIT, which cannot be,
     /// is all that has one plain answer.)
-    pub(crate) fn expects_prompt_response(self) -> bool {
+    fn expects_prompt_response(self) -> bool {
         matches!(self, PendingOn::Mark | PendingOn::Responses(_))
     }
 }
 
 /// One call.
 #[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) endpoint: EndpointId,
-    pub(crate) connection: ConnectionId,
-    pub(crate) pending_on: PendingOn,
-    pub(crate) result: Option<Result<u64, Error>>,
+struct Call {
+    endpoint: EndpointId,
+    connection: ConnectionId,
+    pending_on: PendingOn,
+    result: Option<Result<u64, Error>>,
     /// When (ns) it began.
-    pub(crate) asked_at: u64,
+    asked_at: u64,
 }
 
-impl Engine {
-    /// Takes the result of a call; `None` while it is under way. `Event::Changed` of the call's
-    /// endpoint tells when to look again. When an endpoint is closed all its calls end, without an
-    /// event: whoever closes it asks for them. A ticket whose result was taken is unknown:
-    /// `EBADF`.
-    pub fn finish(&mut self, _mem: &mut dyn Memory, ticket: Ticket) -> Option<Result<u64, Error>> {
-        let Some(call) = self.calls.get(ticket) else {
-            return Some(Err(Error::BadDescriptor));
-        };
-        let result = call.result?;
-        self.calls.remove(ticket);
-        Some(result)
-    }
+/// The calls whose results have not been taken.
+pub(crate) struct Calls {
+    table: Table<Ticket, Call>,
+    /// Those without a result, by connection.
+    waiting: BTreeSet<(ConnectionId, Ticket)>,
+}
 
-    /// Nobody waits for this call any more (its caller was interrupted or died): what can be undone
-    /// is undone, what is running runs on, and everything is freed in the end.
-    pub fn abandon(&mut self, mem: &mut dyn Memory, ticket: Ticket) {
-        let Some(call) = self.calls.remove(ticket) else {
-            return;
-        };
-        if let Some(connection) = self.connections.get_mut(call.connection) {
-            connection.calls.remove(&ticket);
-        }
-        match call.pending_on {
-            PendingOn::Register(window) => self.cancel_window(mem, window),
-            PendingOn::Virtual(channel, number) => self.end_virtual(channel, number),
-            _ => {}
+impl Calls {
+    pub(crate) fn new() -> Calls {
+        Calls {
+            table: Table::new(MAX_CALLS),
+            waiting: BTreeSet::new(),
         }
     }
 
     /// Adds a call that waits.
-    pub(crate) fn add_call(
+    ///
+    /// # Errors
+    /// `ENOMEM`: too many calls.
+    pub(crate) fn add(
         &mut self,
+        cx: &mut Context,
         endpoint: EndpointId,
         connection: ConnectionId,
         pending_on: PendingOn,
+    ) -> Result<Ticket, Error> {
+        if pending_on.expects_prompt_response() {
+            cx.expect_response();
+        }
+        let id = self.insert(cx, endpoint, connection, pending_on, None)?;
+        self.waiting.insert((connection, id));
+        Ok(id)
+    }
+
+    /// Adds a call that is done.
+    ///
+    /// # Errors
+    /// `ENOMEM`: too many calls.
+    pub(crate) fn add_done(
+        &mut self,
+        cx: &Context,
+        endpoint: EndpointId,
+        connection: ConnectionId,
+        value: u64,
+    ) -> Result<Ticket, Error> {
+        self.insert(cx, endpoint, connection, PendingOn::Copies, Some(Ok(value)))
+    }
+
+    fn insert(
+        &mut self,
+        cx: &Context,
+        endpoint: EndpointId,
+        connection: ConnectionId,
+        pending_on: PendingOn,
+        result: Option<Result<u64, Error>>,
     ) -> Result<Ticket, Error> {
         let call = Call {
             endpoint,
             connection,
             pending_on,
-            result: None,
-            asked_at: self.cx.now,
+            result,
+            asked_at: cx.now,
         };
-        if pending_on.expects_prompt_response() {
-            self.expect_response();
-        }
-        let id = self.calls.insert(call).ok_or(Error::NoMemory)?;
-        if let Some(connection) = self.connections.get_mut(connection) {
-            connection.calls.insert(id);
-        }
-        Ok(id)
+        self.table.insert(call).ok_or(Error::NoMemory)
     }
 
-    /// Adds a call that is done.
-    pub(crate) fn add_done(
-        &mut self,
-        endpoint: EndpointId,
-        connection: ConnectionId,
-        value: u64,
-    ) -> Result<Ticket, Error> {
-        let call = Call {
-            endpoint,
-            connection,
-            pending_on: PendingOn::Copies,
-            result: Some(Ok(value)),
-            asked_at: self.cx.now,
+    /// Takes the result of a call; `None` while there is none. `EBADF`: no such call.
+    pub(crate) fn finish(&mut self, id: Ticket) -> Option<Result<u64, Error>> {
+        let Some(call) = self.table.get(id) else {
+            return Some(Err(Error::BadDescriptor));
         };
-        self.calls.insert(call).ok_or(Error::NoMemory)
+        let result = call.result?;
+        self.table.remove(id);
+        Some(result)
     }
 
-    /// The call with this id, while it has no result.
-    pub(crate) fn waiting_call(&mut self, id: Ticket) -> Option<&mut Call> {
-        self.calls.get_mut(id).filter(|call| call.result.is_none())
+    /// Forgets a call; what it waits or waited for.
+    pub(crate) fn remove(&mut self, id: Ticket) -> Option<PendingOn> {
+        let call = self.table.remove(id)?;
+        self.waiting.remove(&(call.connection, id));
+        Some(call.pending_on)
+    }
+
+    /// What a call waits or waited for, and whether it has its result.
+    pub(crate) fn state(&self, id: Ticket) -> Option<(PendingOn, bool)> {
+        let call = self.table.get(id)?;
+        Some((call.pending_on, call.result.is_some()))
+    }
+
+    /// The calls of a connection that wait, and what for.
+    pub(crate) fn waiting_on(&self, id: ConnectionId) -> Vec<(Ticket, PendingOn)> {
+        let all = (id, Ticket::from_number(0))..=(id, Ticket::from_number(u64::MAX));
+        let calls = self.waiting.range(all).filter_map(|(_, ticket)| {
+            let call = self.table.get(*ticket)?;
+            Some((*ticket, call.pending_on))
+        });
+        calls.collect()
+    }
+
+    /// The calls whose peers can answer at once: connection, and since when (ns) they wait.
+    pub(crate) fn prompt(&self) -> impl Iterator<Item = (ConnectionId, u64)> {
+        let is_prompt =
+            |call: &Call| call.result.is_none() && call.pending_on.expects_prompt_response();
+        let calls = self.table.iter().map(|(_, call)| call);
+        let calls = calls.filter(move |call| is_prompt(call));
+        calls.map(|call| (call.connection, call.asked_at))
+    }
+
+    fn waiting_mut(&mut self, id: Ticket) -> Option<&mut Call> {
+        self.table.get_mut(id).filter(|call| call.result.is_none())
+    }
+
+    /// Has the caller look: it can go on.
+    pub(crate) fn wake(&self, cx: &mut Context, id: Ticket) {
+        if let Some(call) = self.table.get(id) {
+            cx.events.changed(call.endpoint);
+        }
     }
 
     /// Ends a call, unless it has ended.
-    pub(crate) fn complete(&mut self, id: Ticket, result: Result<u64, Error>) {
-        let Some(call) = self.waiting_call(id) else {
+    pub(crate) fn complete(&mut self, cx: &mut Context, id: Ticket, result: Result<u64, Error>) {
+        let Some(call) = self.waiting_mut(id) else {
             return;
         };
         call.result = Some(result);
         let (endpoint, connection) = (call.endpoint, call.connection);
-        if let Some(connection) = self.connections.get_mut(connection) {
-            connection.calls.remove(&id);
+        self.waiting.remove(&(connection, id));
+        cx.events.changed(endpoint);
+    }
+
+    /// A window of an unregister call has ended, or is still used.
+    pub(crate) fn count_window(&mut self, cx: &mut Context, id: Ticket) {
+        if let Some(call) = self.waiting_mut(id)
+            && let PendingOn::Windows(left) = &mut call.pending_on
+        {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.complete(cx, id, Ok(0));
+            }
         }
-        self.cx.events.changed(endpoint);
     }
 
-    /// Ends the calls of a connection that wait for the peer, which has gone. Copies run on: the
-    /// pages they need stay.
-    pub(crate) fn end_responses(&mut self, id: ConnectionId) {
-        self.end_calls(id, Error::ConnectionReset, |pending_on| {
-            pending_on.is_for_response() || matches!(pending_on, PendingOn::Register(_))
-        });
+    /// Whether a call of a connection waits for an answer with this ticket.
+    pub(crate) fn expects_answer(
+        &mut self,
+        cx: &mut Context,
+        connection: ConnectionId,
+        id: Ticket,
+    ) -> bool {
+        let is_awaited = self
+            .waiting_mut(id)
+            .is_some_and(|call| call.connection == connection && call.pending_on.is_for_response());
+        if !is_awaited {
+            cx.stats.stale_ids += 1;
+        }
+        is_awaited
     }
 
-    /// Ends all calls of a connection.
-    pub(crate) fn end_all_calls(&mut self, id: ConnectionId, error: Error) {
-        self.end_calls(id, error, |_| true);
-    }
-
-    fn end_calls(&mut self, id: ConnectionId, error: Error, ends: impl Fn(PendingOn) -> bool) {
-        let Some(connection) = self.connections.get(id) else {
-            return;
+    /// One of the answers that a call waits for is here: the last one, or a bad one, ends it.
+    pub(crate) fn answer(&mut self, cx: &mut Context, id: Ticket, result: Result<u64, Error>) {
+        let more = match self.waiting_mut(id).map(|call| &mut call.pending_on) {
+            Some(PendingOn::Responses(left)) => {
+                *left = left.saturating_sub(1);
+                *left > 0
+            }
+            // Only MARK_ACK ends it well.
+            Some(PendingOn::Mark) => true,
+            _ => false,
         };
-        let calls: Vec<Ticket> = connection.calls.iter().copied().collect();
-        for call in calls {
-            let Some(pending_on) = self.waiting_call(call).map(|call| call.pending_on) else {
-                continue;
-            };
-            if !ends(pending_on) {
-                continue;
-            }
-            match pending_on {
-                PendingOn::Register(window) => {
-                    if let Some(window) = self.windows.local.get_mut(window) {
-                        window.is_cancelled = true;
-                        window.call = None;
-                    }
-                }
-                PendingOn::Virtual(channel, number) => self.end_virtual(channel, number),
-                _ => {}
-            }
-            self.complete(call, Err(error));
+        if !more || result.is_err() {
+            self.complete(cx, id, result);
         }
+    }
+
+    /// Checks what must hold between any two calls of the engine.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub(crate) fn check(&self) -> Result<(), Violation> {
+        let without_result = |id: Ticket| self.table.get(id).filter(|call| call.result.is_none());
+        for (connection, id) in &self.waiting {
+            let waits = without_result(*id).is_some_and(|call| call.connection == *connection);
+            rule(waits, "a connection's calls wait", *id)?;
+        }
+        let count = self.table.iter().filter(|(_, call)| call.result.is_none());
+        rule(
+            count.count() == self.waiting.len(),
+            "a call that waits is known to its connection",
+            self.waiting.len() as u64,
+        )
+    }
+
+    /// The connections that calls wait on.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.waiting.iter().map(|(connection, _)| *connection)
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
     }
 }

@@ -6,13 +6,13 @@
 
 use crate::base::config::Owner;
 use crate::base::context::Ends;
-use crate::base::ids::{ChannelId, EndpointId, RemoteWindowId, Ticket, WindowId};
+use crate::base::ids::{ChannelId, EndpointId, RemoteWindowId, WindowId};
 use crate::flow::bypass::Bypass;
 use crate::flow::map::PageReference;
 use crate::queue_pair::block::Block;
 use crate::queue_pair::rings::Rings;
 use crate::window::Space;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 
 use scif_abi::flags::Readiness;
 use scif_abi::{Port, PortId};
@@ -104,8 +104,6 @@ pub(crate) struct Connection {
     pub(crate) next_offset: i64,
     /// Its queue of copies, once there was one.
     pub(crate) channel: Option<ChannelId>,
-    /// Calls that wait, by their ids.
-    pub(crate) calls: BTreeSet<Ticket>,
     /// Pages got and not put, by cookie.
     pub(crate) page_references: BTreeMap<u64, PageReference>,
 }
@@ -135,7 +133,6 @@ impl Connection {
             remote_space: Space::default(),
             next_offset: 0,
             channel: None,
-            calls: BTreeSet::new(),
             page_references: BTreeMap::new(),
         }
     }

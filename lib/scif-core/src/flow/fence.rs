@@ -137,11 +137,14 @@ impl Engine {
         match FenceFlags::from_bits(flags) {
             Some(FenceFlags::INIT_SELF) => {
                 let mark = self.take_mark(connection)?;
-                self.add_done(id, connection, u64::from(mark))
+                self.calls
+                    .add_done(&self.cx, id, connection, u64::from(mark))
             }
             Some(FenceFlags::INIT_PEER) => {
                 self.channel(connection)?;
-                let waiter = self.add_call(id, connection, PendingOn::Mark)?;
+                let waiter = self
+                    .calls
+                    .add(&mut self.cx, id, connection, PendingOn::Mark)?;
                 let body = |peer| NodeMessage::Mark {
                     peer,
                     waiter: waiter.number(),
@@ -184,7 +187,9 @@ impl Engine {
             if mark == 0 || !channel.marks.is_known_remote(mark) {
                 return Err(Error::InvalidArgument);
             }
-            let waiter = self.add_call(id, connection, PendingOn::Response)?;
+            let waiter = self
+                .calls
+                .add(&mut self.cx, id, connection, PendingOn::Response)?;
             let body = |peer| NodeMessage::Wait {
                 peer,
                 waiter: waiter.number(),
@@ -195,9 +200,11 @@ impl Engine {
         }
         let jobs = channel.marks.jobs(mark).ok_or(Error::InvalidArgument)?;
         if jobs <= channel.retired {
-            return self.add_done(id, connection, 0);
+            return self.calls.add_done(&self.cx, id, connection, 0);
         }
-        let call = self.add_call(id, connection, PendingOn::Copies)?;
+        let call = self
+            .calls
+            .add(&mut self.cx, id, connection, PendingOn::Copies)?;
         self.add_wait(id_of_channel, jobs, Waiter::Call(call));
         Ok(call)
     }
@@ -281,7 +288,7 @@ impl Engine {
         if !self.has_room(connection, count)? {
             return Err(Error::NoMemory);
         }
-        let ticket = self.add_done(id, connection, 0)?;
+        let ticket = self.calls.add_done(&self.cx, id, connection, 0)?;
         for (to, value) in spans.into_iter().flatten() {
             self.queue(connection, Job::new(Work::Store { to, value }))?;
         }
@@ -296,7 +303,9 @@ impl Engine {
         stores: [Option<(StoreSide, i64, u64)>; 2],
     ) -> Result<Ticket, Error> {
         let count = stores.iter().flatten().count();
-        let waiter = self.add_call(id, connection, PendingOn::Responses(count))?;
+        let waiter = self
+            .calls
+            .add(&mut self.cx, id, connection, PendingOn::Responses(count))?;
         for (side, offset, value) in stores.into_iter().flatten() {
             let offset = offset.cast_unsigned();
             self.post_to_peer(Some(connection), |peer| match side {
@@ -436,13 +445,14 @@ impl Engine {
     /// MARK_ACK.
     fn on_mark_ack(&mut self, id: ConnectionId, waiter: u64, mark: u64) {
         let waiter = Ticket::from_number(waiter);
-        if !self.is_answer(id, waiter) {
+        if !self.calls.expects_answer(&mut self.cx, id, waiter) {
             return;
         }
         let channel = self.connections.get(id).and_then(|c| c.channel);
         let channel = channel.and_then(|id| self.channels.get_mut(id));
         let mark = channel.and_then(|channel| channel.marks.note_remote(mark));
-        self.complete(waiter, mark.ok_or(Error::NoMemory));
+        self.calls
+            .complete(&mut self.cx, waiter, mark.ok_or(Error::NoMemory));
     }
 
     /// Any other answer to a fence message.
@@ -455,31 +465,9 @@ impl Engine {
     ) {
         let id = self.expect(from, requester, &[Phase::Connected]);
         let waiter = Ticket::from_number(waiter);
-        if !id.is_some_and(|id| self.is_answer(id, waiter)) {
+        if !id.is_some_and(|id| self.calls.expects_answer(&mut self.cx, id, waiter)) {
             return;
         }
-        let more = match self.waiting_call(waiter).map(|call| &mut call.pending_on) {
-            Some(PendingOn::Responses(left)) => {
-                *left = left.saturating_sub(1);
-                *left > 0
-            }
-            // Only MARK_ACK ends it well.
-            Some(PendingOn::Mark) => true,
-            _ => false,
-        };
-        if !more || result.is_err() {
-            self.complete(waiter, result);
-        }
-    }
-
-    /// Whether a call of connection `id` waits for this answer.
-    fn is_answer(&mut self, id: ConnectionId, waiter: Ticket) -> bool {
-        let is_awaited = self
-            .waiting_call(waiter)
-            .is_some_and(|call| call.connection == id && call.pending_on.is_for_response());
-        if !is_awaited {
-            self.cx.stats.stale_ids += 1;
-        }
-        is_awaited
+        self.calls.answer(&mut self.cx, waiter, result);
     }
 }

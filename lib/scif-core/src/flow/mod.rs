@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod announce;
 pub(crate) mod bypass;
+pub(crate) mod call;
 pub(crate) mod close;
 pub(crate) mod connect;
 pub(crate) mod credit;

@@ -199,7 +199,7 @@ impl Engine {
         let added = self.windows.local.insert(window).ok_or(Error::NoMemory);
         let added = added.and_then(|window| {
             let pending_on = PendingOn::Register(window);
-            let call = self.add_call(endpoint, id, pending_on);
+            let call = self.calls.add(&mut self.cx, endpoint, id, pending_on);
             call.map(|call| (window, call)).inspect_err(|_| {
                 self.windows.local.remove(window);
             })
@@ -223,7 +223,7 @@ impl Engine {
             pages: count,
             waiter: window.number(),
         };
-        self.expect_response();
+        self.cx.expect_response();
         self.cx.post(ends, body);
         Ok(call)
     }
@@ -247,7 +247,7 @@ impl Engine {
         let connection = self.verify(id)?;
         let windows = self.whole_windows(connection, offset, length)?;
         let pending_on = PendingOn::Windows(windows.len());
-        let call = self.add_call(id, connection, pending_on)?;
+        let call = self.calls.add(&mut self.cx, id, connection, pending_on)?;
         for window in windows {
             if let Some(window) = self.windows.local.get_mut(window) {
                 window.call = Some(call);
@@ -292,7 +292,7 @@ impl Engine {
         window.state = WindowState::Unregistering;
         window.asked_at = self.cx.now;
         let connection = window.connection;
-        self.expect_response();
+        self.cx.expect_response();
         if self.quiesce(mem, connection, Ending::Local(id)) {
             self.send_unregister(id);
         }
@@ -347,23 +347,10 @@ impl Engine {
         }
         self.cx.events.push(Event::Unpin(window.pin));
         if let Some(call) = window.call {
-            self.count_window(call);
+            self.calls.count_window(&mut self.cx, call);
         }
         if let Some(endpoint) = window.departing {
             self.end_departure(endpoint);
-        }
-    }
-
-    /// A window of an unregister call has ended, or is still used.
-    fn count_window(&mut self, id: Ticket) {
-        let Some(call) = self.waiting_call(id) else {
-            return;
-        };
-        if let PendingOn::Windows(left) = &mut call.pending_on {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
-                self.complete(id, Ok(0));
-            }
         }
     }
 
@@ -380,7 +367,7 @@ impl Engine {
         if let Some(window) = self.windows.local.get_mut(id)
             && let Some(call) = window.call.take()
         {
-            self.complete(call, Err(error));
+            self.calls.complete(&mut self.cx, call, Err(error));
         }
         self.end_window(id);
     }
@@ -485,7 +472,7 @@ impl Engine {
         }
         let offset = window.offset.cast_unsigned();
         if let Some(call) = window.call.take() {
-            self.complete(call, Ok(offset));
+            self.calls.complete(&mut self.cx, call, Ok(offset));
         }
     }
 
@@ -531,7 +518,7 @@ impl Engine {
         window.state = WindowState::Used;
         let (call, departing) = (window.call.take(), window.departing.take());
         if let Some(call) = call {
-            self.count_window(call);
+            self.calls.count_window(&mut self.cx, call);
         }
         if let Some(endpoint) = departing {
             self.end_departure(endpoint);

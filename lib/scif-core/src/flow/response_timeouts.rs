@@ -16,12 +16,6 @@ use scif_abi::NodeId;
 use scif_abi::limits::ANSWER_TIMEOUT_NS;
 
 impl Engine {
-    /// A question is asked now, whose answer is to be here in time.
-    pub(crate) fn expect_response(&mut self) {
-        let due = self.cx.after(ANSWER_TIMEOUT_NS);
-        self.cx.timers.set_earliest(Timer::Response, due);
-    }
-
     /// Looks for answers that are late.
     pub(crate) fn on_response_timeout(&mut self, mem: &mut dyn Memory) {
         for node in self.late_nodes().into_keys() {
@@ -60,11 +54,9 @@ impl Engine {
             };
             Some((window.ends.peer.node(), question, window.asked_at))
         });
-        let calls = self.calls.iter().filter_map(|(_, call)| {
-            let is_due = call.result.is_none() && call.pending_on.expects_prompt_response();
-            let connection = self.connections.get(call.connection);
-            let node = connection.filter(|_| is_due)?.peer.node();
-            Some((node, "MARK or SIG", call.asked_at))
+        let calls = self.calls.prompt().filter_map(|(connection, asked_at)| {
+            let node = self.connections.get(connection)?.peer.node();
+            Some((node, "MARK or SIG", asked_at))
         });
         let all = windows.chain(calls);
         all.filter(|(node, ..)| {

@@ -148,11 +148,13 @@ impl Engine {
         let channel = self.channel(connection)?;
         let channel = self.channels.get(channel).ok_or(Error::NoMemory)?;
         let ticket = if pending_on || channel.is_crowded() {
-            let call = self.add_call(id, connection, PendingOn::Copies)?;
+            let call = self
+                .calls
+                .add(&mut self.cx, id, connection, PendingOn::Copies)?;
             job.call = Some(call);
             call
         } else {
-            self.add_done(id, connection, 0)?
+            self.calls.add_done(&self.cx, id, connection, 0)?
         };
         self.queue(connection, job)?;
         Ok(ticket)
@@ -181,7 +183,12 @@ impl Engine {
         }
         let channel = self.channel(connection)?;
         let number = self.channels.get(channel).map_or(0, |c| c.issued());
-        let call = self.add_call(id, connection, PendingOn::Virtual(channel, number))?;
+        let call = self.calls.add(
+            &mut self.cx,
+            id,
+            connection,
+            PendingOn::Virtual(channel, number),
+        )?;
         let mut job = Job::new(Work::Virtual(Virtual {
             direction,
             remote,
@@ -232,7 +239,8 @@ impl Engine {
             // Copies before it are still under way; all that is left to wait for is their end.
             None => {
                 let error = self.virtual_error(id, number);
-                self.complete(ticket, error.map_or(Ok(0), Err));
+                self.calls
+                    .complete(&mut self.cx, ticket, error.map_or(Ok(0), Err));
                 self.finish(mem, ticket)
             }
         }
@@ -247,16 +255,13 @@ impl Engine {
     /// Whether the next [`Engine::virtual_step`] would get anywhere; false while earlier transfers
     /// of the endpoint are running.
     pub fn virtual_is_ready(&self, ticket: Ticket) -> bool {
-        let has_result = self
-            .calls
-            .get(ticket)
-            .is_none_or(|call| call.result.is_some());
-        has_result || self.current_virtual(ticket).is_some()
+        let has_result = |(_, has_result)| has_result;
+        self.calls.state(ticket).is_none_or(has_result) || self.current_virtual(ticket).is_some()
     }
 
     /// The job of a virtual transfer, if it is its turn.
     fn current_virtual(&self, ticket: Ticket) -> Option<(ChannelId, u64)> {
-        let PendingOn::Virtual(id, number) = self.calls.get(ticket)?.pending_on else {
+        let (PendingOn::Virtual(id, number), _) = self.calls.state(ticket)? else {
             return None;
         };
         let channel = self.channels.get(id)?;

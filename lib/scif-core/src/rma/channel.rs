@@ -207,9 +207,8 @@ impl Engine {
             let mut cost = MIN_COST_BYTES;
             match job.step(&self.windows, copier) {
                 Step::Wait => {
-                    if let Some(call) = job.call.and_then(|call| self.calls.get(call)) {
-                        let endpoint = call.endpoint;
-                        self.cx.events.changed(endpoint);
+                    if let Some(call) = job.call {
+                        self.calls.wake(&mut self.cx, call);
                     }
                     return SliceEnd::Idle;
                 }
@@ -387,7 +386,8 @@ impl Engine {
             self.release(span);
         }
         if let Some(call) = job.call {
-            self.complete(call, job.error.map_or(Ok(0), Err));
+            self.calls
+                .complete(&mut self.cx, call, job.error.map_or(Ok(0), Err));
         }
     }
 
@@ -442,7 +442,7 @@ impl Engine {
             let waiter = entry.remove();
             let (node, connection) = (channel.node, channel.connection);
             match waiter {
-                Waiter::Call(call) => self.complete(call, Ok(0)),
+                Waiter::Call(call) => self.calls.complete(&mut self.cx, call, Ok(0)),
                 Waiter::Peer(waiter) => {
                     let peer_usage = self.windows.peer_usage_mut(node);
                     peer_usage.fences = peer_usage.fences.saturating_sub(1);

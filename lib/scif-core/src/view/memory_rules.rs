@@ -20,7 +20,6 @@ impl Engine {
     pub(crate) fn check_memory(&self) -> Result<(), Violation> {
         for (id, connection) in self.connections.iter() {
             self.check_spaces(id, connection)?;
-            self.check_calls_of(id, connection)?;
         }
         self.check_local_windows()?;
         self.check_remote_windows()?;
@@ -55,7 +54,6 @@ impl Engine {
         }
         let is_empty = connection.local_space.len() + connection.remote_space.len() == 0
             && connection.channel.is_none()
-            && connection.calls.is_empty()
             && connection.page_references.is_empty();
         rule(
             is_empty || connection.endpoint.is_some(),
@@ -196,25 +194,12 @@ impl Engine {
         self.active.contains(&id) || self.full.contains(&id)
     }
 
-    fn check_calls_of(&self, id: ConnectionId, connection: &Connection) -> Result<(), Violation> {
-        for call in &connection.calls {
-            let pending_on = self
-                .calls
-                .get(*call)
-                .is_some_and(|call| call.result.is_none() && call.connection == id);
-            rule(pending_on, "a connection's calls wait", *call)?;
-        }
-        Ok(())
-    }
-
     fn check_calls(&self) -> Result<(), Violation> {
-        for (id, call) in self.calls.iter().filter(|(_, call)| call.result.is_none()) {
-            let connection = self.connections.get(call.connection);
-            rule(
-                connection.is_some_and(|connection| connection.calls.contains(&id)),
-                "a call that waits is known to its connection",
-                id,
-            )?;
+        self.calls.check()?;
+        for id in self.calls.connections() {
+            let connection = self.connections.get(id);
+            let has_endpoint = connection.is_some_and(|c| c.endpoint.is_some());
+            rule(has_endpoint, "calls wait on connections of endpoints", id)?;
         }
         Ok(())
     }

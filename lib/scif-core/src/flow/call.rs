@@ -1,0 +1,60 @@
+//! Tickets: the results of calls, calls that nobody waits for, and calls whose connection ends.
+
+use scif_abi::Error;
+
+use crate::base::ids::{ConnectionId, Ticket};
+use crate::base::memory::Memory;
+use crate::call::PendingOn;
+use crate::engine::Engine;
+
+impl Engine {
+    /// Takes the result of a call; `None` while it is under way. `Event::Changed` of the call's
+    /// endpoint tells when to look again. When an endpoint is closed all its calls end, without an
+    /// event: whoever closes it asks for them. A ticket whose result was taken is unknown:
+    /// `EBADF`.
+    pub fn finish(&mut self, _mem: &mut dyn Memory, ticket: Ticket) -> Option<Result<u64, Error>> {
+        self.calls.finish(ticket)
+    }
+
+    /// Nobody waits for this call any more (its caller was interrupted or died): what can be undone
+    /// is undone, what is running runs on, and everything is freed in the end.
+    pub fn abandon(&mut self, mem: &mut dyn Memory, ticket: Ticket) {
+        match self.calls.remove(ticket) {
+            Some(PendingOn::Register(window)) => self.cancel_window(mem, window),
+            Some(PendingOn::Virtual(channel, number)) => self.end_virtual(channel, number),
+            _ => {}
+        }
+    }
+
+    /// Ends the calls of a connection that wait for the peer, which has gone. Copies run on: the
+    /// pages they need stay.
+    pub(crate) fn end_responses(&mut self, id: ConnectionId) {
+        self.end_calls(id, Error::ConnectionReset, |pending_on| {
+            pending_on.is_for_response() || matches!(pending_on, PendingOn::Register(_))
+        });
+    }
+
+    /// Ends all calls of a connection.
+    pub(crate) fn end_all_calls(&mut self, id: ConnectionId, error: Error) {
+        self.end_calls(id, error, |_| true);
+    }
+
+    fn end_calls(&mut self, id: ConnectionId, error: Error, ends: impl Fn(PendingOn) -> bool) {
+        for (call, pending_on) in self.calls.waiting_on(id) {
+            if !ends(pending_on) {
+                continue;
+            }
+            match pending_on {
+                PendingOn::Register(window) => {
+                    if let Some(window) = self.windows.local.get_mut(window) {
+                        window.is_cancelled = true;
+                        window.call = None;
+                    }
+                }
+                PendingOn::Virtual(channel, number) => self.end_virtual(channel, number),
+                _ => {}
+            }
+            self.calls.complete(&mut self.cx, call, Err(error));
+        }
+    }
+}
