@@ -4,9 +4,9 @@
 //! driver's loop is in `run.rs`.
 
 use crate::base::config::{Config, Owner};
-use crate::base::context::{Context, Ends};
+use crate::base::context::{Context, Ends, Identity};
 use crate::base::fair_queue::FairQueue;
-use crate::base::ids::{BypassId, ChannelId, ConnectionId, EndpointId, RemoteWindowId};
+use crate::base::ids::{BypassId, ChannelId, ConnectionId, EndpointId};
 use crate::base::memory::Memory;
 use crate::base::quota::{Resource, Scope};
 use crate::base::table::Table;
@@ -17,7 +17,6 @@ use crate::connection::{Connection, Phase};
 use crate::endpoint::Endpoints;
 use crate::flow::bypass::{BypassHandle, ClientHints};
 use crate::flow::credit::CreditWaiters;
-use crate::flow::map::OrphanedMapping;
 use crate::flow::quiesce::Quiescing;
 use crate::node::Nodes;
 use crate::queue_pair::block::Block;
@@ -64,8 +63,6 @@ pub struct Engine {
     pub(crate) notifications: Vec<ConnectionId>,
     /// Registered memory, own and of peers.
     pub(crate) windows: Windows,
-    /// Windows that are forgotten but mapped.
-    pub(crate) orphaned_mappings: BTreeMap<RemoteWindowId, OrphanedMapping>,
     /// Queues of copies.
     pub(crate) channels: Table<ChannelId, Channel>,
     /// Channels that have something to submit, in the order of their turns.
@@ -80,12 +77,8 @@ pub struct Engine {
     pub(crate) wait_count: u64,
     /// Calls whose result has not been taken.
     pub(crate) calls: Calls,
-    /// What closed endpoints have under way: how many things each.
-    pub(crate) departures: BTreeMap<EndpointId, usize>,
-    /// The last cookie given out for pages.
-    pub(crate) last_cookie: u64,
-    /// Windows of peers whose last use has ended, which the owners have not been told.
-    pub(crate) ended: Vec<RemoteWindowId>,
+    /// Fences of peers that wait here, by node.
+    pub(crate) peer_fences: BTreeMap<NodeId, usize>,
 }
 
 impl Engine {
@@ -113,7 +106,6 @@ impl Engine {
             quiesce_checked_at: 0,
             notifications: Vec::new(),
             windows: Windows::new(),
-            orphaned_mappings: BTreeMap::new(),
             channels: Table::new(2 * limits::MAX_CONNECTIONS),
             active: FairQueue::default(),
             full: Vec::new(),
@@ -121,9 +113,7 @@ impl Engine {
             forgotten: Vec::new(),
             wait_count: 0,
             calls: Calls::new(),
-            departures: BTreeMap::new(),
-            last_cookie: 0,
-            ended: Vec::new(),
+            peer_fences: BTreeMap::new(),
         }
     }
 
@@ -275,6 +265,16 @@ impl Engine {
             }
             _ => self.cx.timers.clear(Timer::Handshake(id)),
         }
+    }
+
+    /// What a connection is called.
+    pub(crate) fn identity(&self, id: ConnectionId) -> Option<Identity> {
+        let connection = self.connections.get(id)?;
+        Some(Identity {
+            id,
+            remote: connection.remote,
+            ends: connection.ends(),
+        })
     }
 
     /// Sends `body` to the other side of a connection.

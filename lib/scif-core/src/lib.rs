@@ -51,16 +51,17 @@ pub use endpoint::{ConnectMode, EndpointState};
 pub use engine::Engine;
 pub use flow::connect::Connect;
 pub use flow::fence::Signal;
-pub use flow::local_part::LocalPart;
-pub use flow::map::{Mapped, MappedPieces, ReferencedPages};
 pub use flow::rma::{Direction, Local, Rma};
 pub use node::LinkError;
 pub use node::down::{DownReason, LostNode};
 pub use node::link::LinkState;
 pub use rma::copy_engine::{CopyEngine, CpuEngine, Descriptor, SubmitError, Submitted};
 pub use scif_ring::Side;
-pub use view::snapshot::{ConnectionInfo, MappingInfo, NodeInfo, PortInfo, WindowInfo};
-pub use window::WindowState;
+pub use view::snapshot::{ConnectionInfo, NodeInfo, PortInfo};
+pub use window::local::{WindowInfo, WindowState};
+pub use window::offsets::LocalPart;
+pub use window::references::{Mapped, MappedPieces, ReferencedPages};
+pub use window::remote::MappingInfo;
 
 #[cfg(test)]
 mod tests;

@@ -72,11 +72,11 @@ impl Engine {
     /// failed meanwhile.
     fn flush(&mut self, mem: &mut dyn Memory) {
         loop {
-            self.send_pending_replies();
+            self.windows.send_pending_replies(&mut self.cx);
             self.handle_loopback(mem);
             self.nodes.transmit(mem, &mut self.cx);
             self.send_notifications(mem);
-            if self.cx.loopback.is_empty() && self.ended.is_empty() {
+            if self.cx.loopback.is_empty() && !self.windows.has_pending_replies() {
                 break;
             }
         }

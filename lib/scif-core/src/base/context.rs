@@ -1,7 +1,7 @@
 //! The context of every call: what all parts share and none of them owns.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 
 use scif_abi::limits::ANSWER_TIMEOUT_NS;
 use scif_abi::message::{Message, NodeMessage};
@@ -9,7 +9,8 @@ use scif_abi::trace::{What, is_traced};
 use scif_abi::{NodeId, Port, PortId};
 
 use super::config::Config;
-use super::event::Events;
+use super::event::{Event, Events};
+use super::ids::{ConnectionId, EndpointId};
 use super::memory::Locality;
 use super::quota::Quotas;
 use super::stats::Stats;
@@ -33,6 +34,14 @@ impl Ends {
     }
 }
 
+/// What a connection is called: our id, the peer's id, and the ports of both ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    pub(crate) id: ConnectionId,
+    pub(crate) remote: u64,
+    pub(crate) ends: Ends,
+}
+
 /// A message to another node that has not been put into its ring.
 pub(crate) struct Outgoing {
     pub(crate) node: NodeId,
@@ -54,6 +63,8 @@ pub(crate) struct Context {
     pub(crate) loopback: VecDeque<Message>,
     pub(crate) quotas: Quotas,
     pub(crate) stats: Stats,
+    /// What closed endpoints have under way: how many things each.
+    departures: BTreeMap<EndpointId, usize>,
     trace: Trace,
 }
 
@@ -68,6 +79,7 @@ impl Context {
             loopback: VecDeque::new(),
             quotas: Quotas::new(config.limits),
             stats: Stats::default(),
+            departures: BTreeMap::new(),
             trace: Trace::default(),
         }
     }
@@ -86,6 +98,27 @@ impl Context {
     pub(crate) fn expect_response(&mut self) {
         let due = self.after(ANSWER_TIMEOUT_NS);
         self.timers.set_earliest(Timer::Response, due);
+    }
+
+    /// One thing more of a closed endpoint is under way.
+    pub(crate) fn begin_departure(&mut self, id: EndpointId) {
+        *self.departures.entry(id).or_default() += 1;
+    }
+
+    /// One thing of a closed endpoint has ended.
+    pub(crate) fn end_departure(&mut self, id: EndpointId) {
+        if let Some(left) = self.departures.get_mut(&id) {
+            *left -= 1;
+            if *left == 0 {
+                self.departures.remove(&id);
+                self.events.push(Event::Departed(id));
+            }
+        }
+    }
+
+    /// Whether something of a closed endpoint is under way.
+    pub(crate) fn is_departing(&self, id: EndpointId) -> bool {
+        self.departures.contains_key(&id)
     }
 
     /// Sends `body` from our port to the peer's, with the next messages to its node.

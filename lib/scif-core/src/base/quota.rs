@@ -6,6 +6,7 @@ use scif_abi::Error;
 use scif_abi::limits::{QUOTAS, Quota};
 
 use crate::base::config::Owner;
+use crate::base::rule::{Violation, rule};
 
 /// What there is a quota of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +187,20 @@ impl Quotas {
                 }
             }
         }
+    }
+
+    /// Checks that users, and processes, have as much of a resource together as there is.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(crate) fn check_total(&self, resource: Resource, there_is: u64) -> Result<(), Violation> {
+        Scope::ALL.into_iter().try_for_each(|scope| {
+            rule(
+                self.total(resource, scope) == there_is,
+                "quotas count what there is",
+                there_is,
+            )
+        })
     }
 
     /// What all users, or all processes, have together.

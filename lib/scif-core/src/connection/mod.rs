@@ -6,13 +6,10 @@
 
 use crate::base::config::Owner;
 use crate::base::context::Ends;
-use crate::base::ids::{ChannelId, EndpointId, RemoteWindowId, WindowId};
+use crate::base::ids::{ChannelId, EndpointId};
 use crate::flow::bypass::Bypass;
-use crate::flow::map::PageReference;
 use crate::queue_pair::block::Block;
 use crate::queue_pair::rings::Rings;
-use crate::window::Space;
-use alloc::collections::BTreeMap;
 
 use scif_abi::flags::Readiness;
 use scif_abi::{Port, PortId};
@@ -96,16 +93,8 @@ pub(crate) struct Connection {
     pub(crate) failed_locks: u32,
     /// The peer's DISCNCT has to be acknowledged once nobody has its memory mapped any more.
     pub(crate) owes_ack: bool,
-    /// Our registered address space: windows by offset, also those that are coming or going.
-    pub(crate) local_space: Space<WindowId>,
-    /// The peer's: the windows that new uses may find.
-    pub(crate) remote_space: Space<RemoteWindowId>,
-    /// Where the next window without a fixed offset is tried.
-    pub(crate) next_offset: i64,
     /// Its queue of copies, once there was one.
     pub(crate) channel: Option<ChannelId>,
-    /// Pages got and not put, by cookie.
-    pub(crate) page_references: BTreeMap<u64, PageReference>,
 }
 
 impl Connection {
@@ -129,11 +118,7 @@ impl Connection {
             waiting: Readiness::empty(),
             failed_locks: 0,
             owes_ack: false,
-            local_space: Space::default(),
-            remote_space: Space::default(),
-            next_offset: 0,
             channel: None,
-            page_references: BTreeMap::new(),
         }
     }
 

@@ -46,10 +46,7 @@ impl Engine {
             }
             match pending_on {
                 PendingOn::Register(window) => {
-                    if let Some(window) = self.windows.local.get_mut(window) {
-                        window.is_cancelled = true;
-                        window.call = None;
-                    }
+                    self.windows.cancel_local(window);
                 }
                 PendingOn::Virtual(channel, number) => self.end_virtual(channel, number),
                 _ => {}

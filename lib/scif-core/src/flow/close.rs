@@ -61,12 +61,11 @@ impl Engine {
     /// its calls end with `ENOTCONN`. Copies run on, and mappings stay.
     fn leave_memory(&mut self, mem: &mut dyn Memory, id: ConnectionId, endpoint: EndpointId) {
         self.end_all_calls(id, Error::NotConnected);
-        self.put_all_pages(mem, id);
+        self.windows.put_all_pages(id);
         if !self.quiesce(mem, Some(id), Ending::Endpoint(endpoint)) {
-            self.begin_departure(endpoint);
+            self.cx.begin_departure(endpoint);
         }
         self.cancel_all_windows(mem, id, endpoint);
-        self.leave_remote_space(id);
         let channel = self.connections.get_mut(id).and_then(|c| c.channel.take());
         if let Some(channel) = channel {
             self.detach_channel(channel, endpoint);

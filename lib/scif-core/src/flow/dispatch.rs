@@ -157,7 +157,8 @@ impl Engine {
                 owner_window,
             } => self.on_register(mem, ends, peer, user_window, owner_window),
             NodeMessage::FreeVirtual { user_window, .. } => {
-                self.on_free_virtual(mem, from, RemoteWindowId::from_number(user_window));
+                let id = RemoteWindowId::from_number(user_window);
+                self.windows.take_back(mem, &mut self.cx, from, id);
             }
             NodeMessage::Unregister {
                 user_window,

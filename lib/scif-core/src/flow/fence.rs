@@ -5,10 +5,10 @@
 
 use alloc::collections::VecDeque;
 
-use scif_abi::Error;
 use scif_abi::flags::{FenceFlags, Protection};
 use scif_abi::limits::MAX_PEER_FENCES;
 use scif_abi::message::NodeMessage;
+use scif_abi::{Error, NodeId};
 
 use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, EndpointId, Ticket};
@@ -258,19 +258,10 @@ impl Engine {
 
     /// The eight bytes at an offset, which must be in one window that may be written.
     fn signal_span(&self, id: ConnectionId, side: StoreSide, offset: i64) -> Result<Span, Error> {
-        let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
         let (windows, need) = (&self.windows, Protection::WRITE);
         let span = match side {
-            StoreSide::Own => {
-                Span::local(windows, &connection.local_space, offset, SIGNAL_BYTES, need)
-            }
-            StoreSide::Peer => Span::remote(
-                windows,
-                &connection.remote_space,
-                offset,
-                SIGNAL_BYTES,
-                need,
-            ),
+            StoreSide::Own => Span::local(windows, id, (offset, SIGNAL_BYTES), need),
+            StoreSide::Peer => Span::remote(windows, id, (offset, SIGNAL_BYTES), need),
         }?;
         if span.windows() > 1 {
             return Err(Error::NoSuchAddress);
@@ -385,6 +376,11 @@ impl Engine {
         self.cx.post(ends, body);
     }
 
+    /// Fences of a node that wait here.
+    fn fences(&self, node: NodeId) -> usize {
+        self.peer_fences.get(&node).copied().unwrap_or(0)
+    }
+
     /// The id by which the peer knows its end; 0 when the connection is not known.
     fn requester(&self, id: Option<ConnectionId>) -> u64 {
         let connection = id.and_then(|id| self.connections.get(id));
@@ -402,13 +398,13 @@ impl Engine {
         let channel = channel_id.and_then(|id| self.channels.get(id));
         let mark = (mark & MARK_BITS) as u32;
         let state = channel.and_then(|c| Some((c.marks.jobs(mark)?, c.retired)));
-        let is_crowded = self.windows.peer_usage(node).fences >= MAX_PEER_FENCES;
+        let is_crowded = self.fences(node) >= MAX_PEER_FENCES;
         let body = match (state, channel_id) {
             (Some((jobs, retired)), _) if jobs <= retired => {
                 NodeMessage::WaitAck { requester, waiter }
             }
             (Some((jobs, _)), Some(channel)) if !is_crowded => {
-                self.windows.peer_usage_mut(node).fences += 1;
+                *self.peer_fences.entry(node).or_default() += 1;
                 return self.add_wait(channel, jobs, Waiter::Peer(waiter));
             }
             _ => NodeMessage::WaitNack { requester, waiter },
@@ -427,7 +423,7 @@ impl Engine {
         let node = ends.peer.node();
         let id = self.expect(node, peer, &[Phase::Connected]);
         let requester = self.requester(id);
-        let is_crowded = self.windows.peer_usage(node).fences >= MAX_PEER_FENCES;
+        let is_crowded = self.fences(node) >= MAX_PEER_FENCES;
         let is_aligned = offset.is_multiple_of(4);
         let queued = id.filter(|_| is_aligned && !is_crowded).and_then(|id| {
             let to = self.signal_span(id, side, offset.cast_signed()).ok()?;
@@ -458,7 +454,7 @@ impl Engine {
     /// Any other answer to a fence message.
     fn on_fence_answer(
         &mut self,
-        from: scif_abi::NodeId,
+        from: NodeId,
         requester: u64,
         waiter: u64,
         result: Result<u64, Error>,

@@ -4,13 +4,9 @@
 //! from the endpoint's windows, until the peer says that it has let go of these. `scif_close`
 //! returns only then; who cannot wait (the daemon, when a process dies) does not.
 
-use alloc::vec::Vec;
-
-use crate::base::event::Event;
-use crate::base::ids::{ConnectionId, EndpointId, WindowId};
+use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
 use crate::engine::Engine;
-use crate::window::{Window, WindowState};
 
 impl Engine {
     /// Whether anything of a closed endpoint is still under way: copies of its own, copies of its
@@ -21,46 +17,14 @@ impl Engine {
     /// It does so in the time that the copies take, and
     /// [`ANSWER_TIMEOUT_NS`](scif_abi::limits::ANSWER_TIMEOUT_NS) for a peer that does not answer.
     pub fn is_departing(&self, id: EndpointId) -> bool {
-        self.departures.contains_key(&id)
-    }
-
-    /// One thing more of a closed endpoint is under way.
-    pub(crate) fn begin_departure(&mut self, id: EndpointId) {
-        *self.departures.entry(id).or_default() += 1;
-    }
-
-    /// One thing of a closed endpoint has ended.
-    pub(crate) fn end_departure(&mut self, id: EndpointId) {
-        let Some(left) = self.departures.get_mut(&id) else {
-            return;
-        };
-        *left -= 1;
-        if *left == 0 {
-            self.departures.remove(&id);
-            self.cx.events.push(Event::Departed(id));
-        }
+        self.cx.is_departing(id)
     }
 
     /// The peer has closed its end: all windows of ours end.
     pub(crate) fn cancel_windows(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id) else {
-            return;
-        };
-        let ids: Vec<WindowId> = connection
-            .local_space
-            .iter()
-            .map(|(_, slot)| slot.id)
-            .collect();
-        for id in ids {
-            let window = self.windows.local.get(id);
-            let is_ending = |window: &Window| {
-                use WindowState::{Gone, Unregistering, Used};
-                matches!(window.state, Unregistering | Used | Gone)
-            };
-            // Somebody may wait for the end of those that end already.
-            if !window.is_none_or(is_ending) {
-                self.cancel_window(mem, id);
-            }
+        // Somebody may wait for the end of those that end already.
+        for window in self.windows.not_ending(id) {
+            self.cancel_window(mem, window);
         }
     }
 
@@ -71,20 +35,8 @@ impl Engine {
         id: ConnectionId,
         endpoint: EndpointId,
     ) {
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        let ids: Vec<WindowId> = connection.local_space.take().collect();
-        for id in ids {
-            if let Some(window) = self.windows.local.get_mut(id) {
-                window.connection = None;
-                // The peer's copies have ended when it says that a window is only mapped.
-                if window.state != WindowState::Used {
-                    window.departing = Some(endpoint);
-                    self.begin_departure(endpoint);
-                }
-            }
-            self.cancel_window(mem, id);
+        for window in self.windows.leave_spaces(&mut self.cx, id, endpoint) {
+            self.cancel_window(mem, window);
         }
     }
 }

@@ -35,15 +35,17 @@ impl Engine {
             self.sever_connection(id);
         }
         // Mappings and copies lead nowhere now. Local windows stay until nobody can write to them.
-        self.forget_windows_of(node);
+        self.windows.forget_windows_of(node);
         self.cancel_channels(node);
         self.endpoints.drop_requests_from(node);
     }
 
     /// A node that is severed does not write to our memory any more: frees what was shared.
     pub(crate) fn free_shared_with(&mut self, mem: &mut dyn Memory, node: NodeId) {
-        self.free_page_lists_of(mem, node);
-        self.end_windows_with(node);
+        self.windows.take_all_back(mem, &mut self.cx, node);
+        for window in self.windows.registered_with(node) {
+            self.end_window(window);
+        }
         for id in self.connections_with(node) {
             if let Some(connection) = self.connections.get_mut(id) {
                 connection.phase = Phase::Disconnected;

@@ -7,6 +7,7 @@ use crate::base::timers::Timer;
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
 use crate::flow::bypass::Bypass;
+use crate::window::remote::RemoteWindow;
 use scif_abi::bypass::{
     EPOCH_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_OFFSET,
 };
@@ -134,7 +135,7 @@ impl Engine {
         let is_idle = !pending_on && validity::is_idle(&page);
         // A client that sleeps has the window mapped perhaps; it is to let go of it.
         let is_mapped = match what {
-            Ending::Remote(id) => self.windows.remote(id).is_some_and(|w| w.mapped > 0),
+            Ending::Remote(id) => self.windows.remote(id).is_some_and(RemoteWindow::is_mapped),
             Ending::Local(_) | Ending::Endpoint(_) => true,
         };
         if let Some(endpoint) = endpoint
@@ -168,9 +169,9 @@ impl Engine {
     /// Nobody copies to or from this window any more, or has had time enough to end.
     fn on_quiesced(&mut self, what: Ending) {
         match what {
-            Ending::Remote(id) => self.answer_unregister(id),
-            Ending::Local(id) => self.send_unregister(id),
-            Ending::Endpoint(id) => self.end_departure(id),
+            Ending::Remote(id) => self.windows.answer_unregister(&mut self.cx, id),
+            Ending::Local(id) => self.windows.send_unregister(&mut self.cx, id),
+            Ending::Endpoint(id) => self.cx.end_departure(id),
         }
     }
 

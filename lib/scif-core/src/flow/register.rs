@@ -1,26 +1,21 @@
 //! register and unregister: the owner's side of a window, from the request to the last use.
 
-use alloc::vec::Vec;
-
 use scif_abi::flags::{MapFlags, Protection};
-use scif_abi::limits::AUTOMATIC_OFFSETS;
-use scif_abi::message::NodeMessage;
-use scif_abi::window::WindowFill;
 use scif_abi::{Error, NodeId};
 
 use crate::base::context::Ends;
-use crate::base::event::Event;
-use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId, Ticket, WindowId};
-use crate::base::memory::{Locality, Memory};
-use crate::base::pages::{Chunks, PAGE, Pages};
-use crate::base::quota::Resource;
+use crate::base::ids::{ConnectionId, EndpointId, Ticket, WindowId};
+use crate::base::memory::Memory;
+use crate::base::pages::{Chunks, Pages};
 use crate::base::table::Key;
 use crate::call::PendingOn;
 use crate::connection::Phase;
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 use crate::flow::quiesce::Ending;
-use crate::window::{Slot, Window, WindowState, page_list, range_end};
+use crate::window::local::{Window, WindowState, give_back};
+use crate::window::page_list;
+use crate::window::space::check_range;
 
 impl Engine {
     /// `scif_register`: makes a window of `pages` at `offset`, or where there is room when
@@ -61,12 +56,12 @@ impl Engine {
             return Err(Error::NoMemory);
         }
         let offset = if is_fixed {
-            self.reserve(mem, id, connection, offset, chunks.bytes())?;
+            self.reserve(mem, id, connection, (offset, chunks.bytes()))?;
             offset
         } else {
-            self.choose_offset(connection, chunks.bytes())?
+            self.windows.choose_offset(connection, chunks.bytes())?
         };
-        self.add_window(id, connection, pages, chunks, offset, protection)
+        self.add_window(id, connection, &pages, chunks, offset, protection)
     }
 
     /// The connection of an endpoint, if it is connected to a node that is there.
@@ -87,36 +82,26 @@ impl Engine {
         }
     }
 
-    /// Makes sure that a range of the own space is free. Windows that only wait for the peer's word
-    /// may have been given free by a message that nobody has looked at yet.
+    /// Makes sure that a range of the local space is free. Windows that only wait for the peer's
+    /// word may have been given free by a message that nobody has looked at yet.
     fn reserve(
         &mut self,
         mem: &mut dyn Memory,
         id: EndpointId,
         connection: ConnectionId,
-        offset: i64,
-        bytes: u64,
+        range: (i64, u64),
     ) -> Result<(), Error> {
-        let in_use = |engine: &Engine, wanted: &dyn Fn(WindowState) -> bool| {
-            let end = range_end(offset, bytes).unwrap_or(i64::MAX);
-            let connection = engine.connections.get(connection);
-            connection.is_some_and(|c| {
-                let windows = c.local_space.overlapping(offset, end);
-                let mut windows = windows.filter_map(|(_, slot)| engine.windows.local.get(slot.id));
-                windows.any(|window| wanted(window.state))
-            })
-        };
-        if !in_use(self, &|_| true) {
+        if !self.windows.is_in_use(connection, range, |_| true) {
             return Ok(());
         }
         let is_ending = |state| matches!(state, WindowState::Unregistering | WindowState::Used);
-        if in_use(self, &is_ending) {
+        if self.windows.is_in_use(connection, range, is_ending) {
             let node = self.endpoints.get(id)?.peer().node();
             self.look_for_messages(mem, node);
             // Whatever they said.
             self.verify(id)?;
         }
-        if in_use(self, &|_| true) {
+        if self.windows.is_in_use(connection, range, |_| true) {
             return Err(Error::AddressInUse);
         }
         Ok(())
@@ -124,36 +109,11 @@ impl Engine {
 
     /// Handles what `node` has sent already.
     fn look_for_messages(&mut self, mem: &mut dyn Memory, node: NodeId) {
-        self.send_pending_replies();
+        self.windows.send_pending_replies(&mut self.cx);
         if node == self.cx.config.node {
             self.handle_loopback(mem);
         } else {
             self.drain(mem, node);
-        }
-    }
-
-    /// A free range for a window without a fixed offset: behind the one chosen last, from the start
-    /// when the end is reached.
-    fn choose_offset(&mut self, id: ConnectionId, bytes: u64) -> Result<i64, Error> {
-        let connection = self.connections.get_mut(id).ok_or(Error::NotConnected)?;
-        let range = AUTOMATIC_OFFSETS;
-        let mut offset = connection.next_offset.max(range.start);
-        let mut is_second_round = offset == range.start;
-        // Ends: every round passes at least one window, and there are two rounds.
-        loop {
-            let end = range_end(offset, bytes).filter(|end| *end <= range.end);
-            let Some(end) = end else {
-                if is_second_round {
-                    return Err(Error::NoMemory);
-                }
-                (offset, is_second_round) = (range.start, true);
-                continue;
-            };
-            let Some((start, slot)) = connection.local_space.overlapping(offset, end).last() else {
-                connection.next_offset = end;
-                return Ok(offset);
-            };
-            offset = start.saturating_add_unsigned(slot.bytes);
         }
     }
 
@@ -162,69 +122,23 @@ impl Engine {
         &mut self,
         endpoint: EndpointId,
         id: ConnectionId,
-        pages: Pages,
+        pages: &Pages,
         chunks: Chunks,
         offset: i64,
         protection: Protection,
     ) -> Result<Ticket, Error> {
         let owner = self.endpoints.get(endpoint)?.owner();
-        let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
-        let (count, bytes) = (chunks.pages(), chunks.bytes());
-        let window = Window {
-            connection: Some(id),
-            ends: Ends {
-                local: connection.local,
-                peer: connection.peer,
-            },
-            peer: connection.remote,
-            owner,
-            pin: pages.pin,
-            is_charged: pages.is_charged,
-            offset,
-            protection,
-            chunks,
-            state: WindowState::Requested,
-            remote: 0,
-            is_cancelled: false,
-            jobs: 0,
-            call: None,
-            departing: None,
-            asked_at: self.cx.now,
-        };
-        let (ends, peer) = (window.ends, window.peer);
-        let charged_pages = if pages.is_charged { count } else { 0 };
-        self.cx.quotas.charge(owner, Resource::Windows, 1)?;
-        let charged = self.cx.quotas.charge(owner, Resource::Pages, charged_pages);
-        charged.inspect_err(|_| self.cx.quotas.discharge(owner, Resource::Windows, 1))?;
-        let added = self.windows.local.insert(window).ok_or(Error::NoMemory);
-        let added = added.and_then(|window| {
-            let pending_on = PendingOn::Register(window);
-            let call = self.calls.add(&mut self.cx, endpoint, id, pending_on);
-            call.map(|call| (window, call)).inspect_err(|_| {
-                self.windows.local.remove(window);
-            })
-        });
-        let (window, call) = added.inspect_err(|_| {
-            self.cx.quotas.discharge(owner, Resource::Windows, 1);
-            self.cx
-                .quotas
-                .discharge(owner, Resource::Pages, charged_pages);
+        let connection = self.identity(id).ok_or(Error::NotConnected)?;
+        let window = Window::new(connection, owner, pages, chunks, offset, protection);
+        let window = self.windows.add_local(&mut self.cx, window)?;
+        let pending_on = PendingOn::Register(window);
+        let call = self.calls.add(&mut self.cx, endpoint, id, pending_on);
+        let call = call.inspect_err(|_| {
+            self.windows.remove_local(&mut self.cx, window);
         })?;
-        if let Some(window) = self.windows.local.get_mut(window) {
-            window.call = Some(call);
-        }
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection
-                .local_space
-                .insert(offset, Slot { id: window, bytes });
-        }
-        let body = NodeMessage::AllocRequest {
-            peer,
-            pages: count,
-            waiter: window.number(),
-        };
+        self.windows.set_call(window, call);
         self.cx.expect_response();
-        self.cx.post(ends, body);
+        self.windows.send_alloc_request(&mut self.cx, window);
         Ok(call)
     }
 
@@ -245,146 +159,44 @@ impl Engine {
     ) -> Result<Ticket, Error> {
         check_range(offset, length)?;
         let connection = self.verify(id)?;
-        let windows = self.whole_windows(connection, offset, length)?;
+        let windows = (self.windows).whole_windows(connection, offset, length)?;
         let pending_on = PendingOn::Windows(windows.len());
         let call = self.calls.add(&mut self.cx, id, connection, pending_on)?;
         for window in windows {
-            if let Some(window) = self.windows.local.get_mut(window) {
-                window.call = Some(call);
-            }
+            self.windows.set_call(window, call);
             self.begin_unregister(mem, window);
         }
         Ok(call)
     }
 
-    /// The windows that fill a range exactly.
-    fn whole_windows(
-        &self,
-        id: ConnectionId,
-        offset: i64,
-        length: u64,
-    ) -> Result<Vec<WindowId>, Error> {
-        let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
-        let end = range_end(offset, length).ok_or(Error::InvalidArgument)?;
-        let (mut found, mut covered) = (Vec::new(), 0);
-        for (start, slot) in connection.local_space.overlapping(offset, end) {
-            let window = self.windows.local.get(slot.id);
-            if window.is_none_or(|window| window.state != WindowState::Live) {
-                continue;
-            }
-            if start < offset || start.saturating_add_unsigned(slot.bytes) > end {
-                return Err(Error::InvalidArgument);
-            }
-            found.push(slot.id);
-            covered += slot.bytes;
-        }
-        if covered != length {
-            return Err(Error::NoSuchAddress);
-        }
-        Ok(found)
-    }
-
     /// A registered window ends. The peer is told when no client of ours copies to or from it.
     fn begin_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
-        let Some(window) = self.windows.local.get_mut(id) else {
-            return;
-        };
-        window.state = WindowState::Unregistering;
-        window.asked_at = self.cx.now;
-        let connection = window.connection;
-        self.cx.expect_response();
+        let connection = self.windows.begin_unregister(&mut self.cx, id);
         if self.quiesce(mem, connection, Ending::Local(id)) {
-            self.send_unregister(id);
+            self.windows.send_unregister(&mut self.cx, id);
         }
-    }
-
-    /// Tells the peer that a window ends.
-    pub(crate) fn send_unregister(&mut self, id: WindowId) {
-        let window = self.windows.local.get(id);
-        let Some(window) = window.filter(|w| w.state == WindowState::Unregistering) else {
-            // Its node was lost meanwhile.
-            return;
-        };
-        let body = NodeMessage::Unregister {
-            user_window: window.remote,
-            owner_window: id.number(),
-        };
-        let ends = window.ends;
-        self.cx.post(ends, body);
     }
 
     /// A window that nobody wants any more ends as soon as it can.
     pub(crate) fn cancel_window(&mut self, mem: &mut dyn Memory, id: WindowId) {
-        let Some(window) = self.windows.local.get_mut(id) else {
-            return;
-        };
-        window.is_cancelled = true;
-        window.call = None;
-        if window.state == WindowState::Live {
+        if self.windows.cancel_local(id) {
             self.begin_unregister(mem, id);
         }
     }
 
-    /// Frees a window that the peer and our own jobs have done with.
-    pub(crate) fn free_window_if_gone(&mut self, id: WindowId) {
-        let gone = |window: &Window| window.state == WindowState::Gone && window.jobs == 0;
-        if !self.windows.local.get(id).is_some_and(gone) {
-            return;
-        }
-        let Some(window) = self.windows.local.remove(id) else {
-            return;
-        };
-        let connection = window.connection;
-        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id)) {
-            connection.local_space.remove(window.offset);
-        }
-        self.cx.quotas.discharge(window.owner, Resource::Windows, 1);
-        if window.is_charged {
-            let pages = window.chunks.pages();
-            self.cx
-                .quotas
-                .discharge(window.owner, Resource::Pages, pages);
-        }
-        self.cx.events.push(Event::Unpin(window.pin));
-        if let Some(call) = window.call {
-            self.calls.count_window(&mut self.cx, call);
-        }
-        if let Some(endpoint) = window.departing {
-            self.end_departure(endpoint);
-        }
-    }
-
     /// The peer will not touch a window any more.
-    fn end_window(&mut self, id: WindowId) {
-        if let Some(window) = self.windows.local.get_mut(id) {
-            window.state = WindowState::Gone;
-            self.free_window_if_gone(id);
+    pub(crate) fn end_window(&mut self, id: WindowId) {
+        if let Some(call) = self.windows.end_local(&mut self.cx, id) {
+            self.calls.count_window(&mut self.cx, call);
         }
     }
 
     /// Ends a window that could not be registered.
     fn fail_window(&mut self, id: WindowId, error: Error) {
-        if let Some(window) = self.windows.local.get_mut(id)
-            && let Some(call) = window.call.take()
-        {
+        if let Some(call) = self.windows.take_call(id) {
             self.calls.complete(&mut self.cx, call, Err(error));
         }
         self.end_window(id);
-    }
-
-    /// The window `id` if it is registered with node `from` and in one of `states`.
-    fn expect_window(
-        &mut self,
-        from: NodeId,
-        id: WindowId,
-        states: &[WindowState],
-    ) -> Option<&mut Window> {
-        let window = self.windows.local.get_mut(id);
-        let window = window.filter(|w| w.ends.peer.node() == from && states.contains(&w.state));
-        if window.is_none() {
-            self.cx.stats.stale_ids += 1;
-        }
-        window
     }
 
     /// ALLOC_GNT: the structure is there. Fills it in and announces the window.
@@ -396,92 +208,51 @@ impl Engine {
         address: u64,
         waiter: u64,
     ) {
-        let from = ends.peer.node();
-        let locality = self.cx.locality(from);
-        let id = WindowId::from_number(waiter);
-        let Some(window) = self.expect_window(from, id, &[WindowState::Requested]) else {
-            return self.give_back(ends, 0, user_window, waiter);
-        };
-        let (ends, peer, connection) = (window.ends, window.peer, window.connection);
-        let fill = WindowFill {
-            chunks: window.chunks.len() as u32,
-            protection: window.protection.bits(),
-            offset: window.offset,
-            endpoint: peer,
-            owner_window: waiter,
-        };
-        window.remote = user_window;
-        let is_connected = connection
-            .and_then(|id| self.connections.get(id))
-            .is_some_and(|connection| connection.phase == Phase::Connected);
-        let window = self.windows.local.get(id);
-        let Some(window) = window.filter(|window| is_connected && !window.is_cancelled) else {
-            self.give_back(ends, peer, user_window, waiter);
-            return self.fail_window(id, Error::ConnectionReset);
-        };
-        let lent = self
-            .windows
-            .page_list(RemoteWindowId::from_number(user_window))
-            .filter(|_| locality == Locality::Own);
-        if page_list::fill(mem, locality, lent, address, &fill, &window.chunks).is_err() {
-            self.cx.stats.bad_windows += 1;
-            self.give_back(ends, peer, user_window, waiter);
-            return self.fail_window(id, Error::NoMemory);
+        let (windows, cx, id) = (
+            &mut self.windows,
+            &mut self.cx,
+            WindowId::from_number(waiter),
+        );
+        if !windows.expect_local(cx, ends.peer.node(), id, &[WindowState::Requested]) {
+            return give_back(cx, ends, 0, user_window, waiter);
         }
-        if let Some(window) = self.windows.local.get_mut(id) {
-            window.state = WindowState::Announced;
-            window.asked_at = self.cx.now;
+        let connection = windows.local(id).and_then(Window::connection);
+        let connection = connection.and_then(|id| self.connections.get(id));
+        let is_connected = connection.is_some_and(|c| c.phase == Phase::Connected);
+        let announced = windows.announce(mem, cx, id, (user_window, address), is_connected);
+        if let Err(error) = announced {
+            self.fail_window(id, error);
         }
-        let body = NodeMessage::Register {
-            peer,
-            user_window,
-            owner_window: waiter,
-        };
-        self.cx.post(ends, body);
-    }
-
-    /// FREE_VIRT: gives back a structure that was granted.
-    fn give_back(&mut self, ends: Ends, peer: u64, user_window: u64, owner_window: u64) {
-        let body = NodeMessage::FreeVirtual {
-            peer,
-            user_window,
-            owner_window,
-            kind: u64::from(NodeMessage::REGISTER),
-        };
-        self.cx.post(ends, body);
     }
 
     /// ALLOC_REJ.
     pub(crate) fn on_alloc_reject(&mut self, from: NodeId, id: WindowId) {
-        if self
-            .expect_window(from, id, &[WindowState::Requested])
-            .is_some()
-        {
+        let states = [WindowState::Requested];
+        if self.windows.expect_local(&mut self.cx, from, id, &states) {
             self.fail_window(id, Error::NoMemory);
         }
     }
 
     /// REGISTER_ACK.
     pub(crate) fn on_register_ack(&mut self, mem: &mut dyn Memory, from: NodeId, id: WindowId) {
-        let Some(window) = self.expect_window(from, id, &[WindowState::Announced]) else {
+        let states = [WindowState::Announced];
+        if !self.windows.expect_local(&mut self.cx, from, id, &states) {
             return;
-        };
-        window.state = WindowState::Live;
-        if window.is_cancelled {
-            return self.begin_unregister(mem, id);
         }
-        let offset = window.offset.cast_unsigned();
-        if let Some(call) = window.call.take() {
-            self.calls.complete(&mut self.cx, call, Ok(offset));
+        match self.windows.registered(id) {
+            Some((Some(call), offset)) => {
+                let offset = offset.cast_unsigned();
+                self.calls.complete(&mut self.cx, call, Ok(offset));
+            }
+            Some((None, _)) => {}
+            None => self.begin_unregister(mem, id),
         }
     }
 
     /// REGISTER_NACK: the peer has taken the structure back.
     pub(crate) fn on_register_nack(&mut self, from: NodeId, id: WindowId) {
-        if self
-            .expect_window(from, id, &[WindowState::Announced])
-            .is_some()
-        {
+        let states = [WindowState::Announced];
+        if self.windows.expect_local(&mut self.cx, from, id, &states) {
             self.fail_window(id, Error::NotConnected);
         }
     }
@@ -489,7 +260,7 @@ impl Engine {
     /// UNREGISTER_ACK or MUNMAP: nothing at the peer's end uses the window any more.
     pub(crate) fn on_window_unused(&mut self, from: NodeId, id: WindowId) {
         let states = [WindowState::Unregistering, WindowState::Used];
-        if self.expect_window(from, id, &states).is_some() {
+        if self.windows.expect_local(&mut self.cx, from, id, &states) {
             self.end_window(id);
         }
     }
@@ -499,56 +270,18 @@ impl Engine {
     /// programs.
     pub(crate) fn on_window_used(&mut self, from: NodeId, id: WindowId, is_offset_free: bool) {
         let states = [WindowState::Unregistering];
-        let Some(window) = self.expect_window(from, id, &states) else {
-            return;
-        };
-        let offset = window.offset;
-        let connection = window.connection.take_if(|_| is_offset_free);
-        if let Some(connection) = connection.and_then(|id| self.connections.get_mut(id)) {
-            connection.local_space.remove(offset);
+        if self.windows.expect_local(&mut self.cx, from, id, &states) {
+            if is_offset_free {
+                self.windows.free_offset_of(id);
+            }
+            self.count_as_used(id);
         }
-        self.count_as_used(id);
     }
 
     /// A window that ends is still used by the peer: who waits for its end is told so.
     pub(crate) fn count_as_used(&mut self, id: WindowId) {
-        let Some(window) = self.windows.local.get_mut(id) else {
-            return;
-        };
-        window.state = WindowState::Used;
-        let (call, departing) = (window.call.take(), window.departing.take());
-        if let Some(call) = call {
+        if let Some(call) = self.windows.keep_used(&mut self.cx, id) {
             self.calls.count_window(&mut self.cx, call);
         }
-        if let Some(endpoint) = departing {
-            self.end_departure(endpoint);
-        }
     }
-
-    /// Node `node` can no longer touch our memory: its windows are over.
-    pub(crate) fn end_windows_with(&mut self, node: NodeId) {
-        let with_node = |(_, window): &(WindowId, &Window)| window.ends.peer.node() == node;
-        let ids: Vec<WindowId> = self
-            .windows
-            .local
-            .iter()
-            .filter(with_node)
-            .map(|(id, _)| id)
-            .collect();
-        for id in ids {
-            self.end_window(id);
-        }
-    }
-}
-
-/// Checks a range of whole pages given by a caller.
-///
-/// # Errors
-/// `EINVAL`: not whole pages, empty, negative, or beyond the last offset.
-pub(crate) fn check_range(offset: i64, length: u64) -> Result<(), Error> {
-    let is_whole = offset.cast_unsigned().is_multiple_of(PAGE) && length.is_multiple_of(PAGE);
-    if !is_whole || length == 0 || range_end(offset, length).is_none() {
-        return Err(Error::InvalidArgument);
-    }
-    Ok(())
 }

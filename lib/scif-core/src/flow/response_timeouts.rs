@@ -3,12 +3,10 @@
 //! Windows and calls note when they asked. One look when the first of them may be late serves all:
 //! it ends what is late, and says when to look again.
 
-use crate::base::ids::WindowId;
 use crate::base::memory::Memory;
 use crate::base::timers::Timer;
 use crate::engine::Engine;
 use crate::node::down::DownReason;
-use crate::window::WindowState;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -27,8 +25,8 @@ impl Engine {
             log::warn!("node {node}: no answer to {question} for too long");
             self.nodes.fail(node, DownReason::NoResponse);
         }
-        let unregisters = self.unregisters();
-        let late = unregisters.filter(|(_, since)| self.is_late(*since));
+        let late = self.windows.unregistering();
+        let late = late.filter(|(_, since)| self.is_late(*since));
         for (id, _) in late.collect::<Vec<_>>() {
             self.cx.stats.missing_answers += 1;
             self.count_as_used(id);
@@ -46,19 +44,11 @@ impl Engine {
     /// Questions that other nodes, which can still answer, are to answer at once: whom, what, and
     /// since when (ns).
     fn questions(&self) -> impl Iterator<Item = (NodeId, &'static str, u64)> {
-        let windows = self.windows.local.iter().filter_map(|(_, window)| {
-            let question = match window.state {
-                WindowState::Requested => "ALLOC_REQ",
-                WindowState::Announced => "REGISTER",
-                _ => return None,
-            };
-            Some((window.ends.peer.node(), question, window.asked_at))
-        });
         let calls = self.calls.prompt().filter_map(|(connection, asked_at)| {
             let node = self.connections.get(connection)?.peer.node();
             Some((node, "MARK or SIG", asked_at))
         });
-        let all = windows.chain(calls);
+        let all = self.windows.questions().chain(calls);
         all.filter(|(node, ..)| {
             *node != self.cx.config.node && self.nodes.is_online(&self.cx, *node)
         })
@@ -70,17 +60,10 @@ impl Engine {
         late.map(|(node, question, _)| (node, question)).collect()
     }
 
-    /// Windows of which the peer has been asked whether it still uses them, and since when (ns).
-    fn unregisters(&self) -> impl Iterator<Item = (WindowId, u64)> {
-        let windows = self.windows.local.iter();
-        let windows = windows.filter(|(_, w)| w.state == WindowState::Unregistering);
-        windows.map(|(id, window)| (id, window.asked_at))
-    }
-
     /// When the next answer will be late.
     fn next_response_timeout(&self) -> Option<u64> {
         let questions = self.questions().map(|(.., since)| since);
-        let since = questions.chain(self.unregisters().map(|(_, since)| since));
+        let since = questions.chain(self.windows.unregistering().map(|(_, since)| since));
         Some(since.min()?.saturating_add(ANSWER_TIMEOUT_NS))
     }
 }

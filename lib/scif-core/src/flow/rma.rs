@@ -79,7 +79,12 @@ impl Engine {
         let flags = check_transfer(rma.flags, rma.length)?;
         let (need, remote_need) = rma.direction.needs();
         let local = self.local_span(connection, rma.local, rma.length, need);
-        let remote = self.remote_span(connection, rma.remote, rma.length, remote_need);
+        let remote = Span::remote(
+            &self.windows,
+            connection,
+            (rma.remote, rma.length),
+            remote_need,
+        );
         let (local, remote) = both(local, remote)?;
         let (from, to) = match rma.direction {
             Direction::Read => (remote, local),
@@ -106,10 +111,7 @@ impl Engine {
     ) -> Result<Span, Error> {
         let windows = &self.windows;
         match local {
-            Local::Window(offset) => {
-                let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
-                Span::local(windows, &connection.local_space, offset, length, need)
-            }
+            Local::Window(offset) => Span::local(windows, id, (offset, length), need),
             Local::Pages { pages, offset } => {
                 let chunks = Chunks::own(&pages.runs).ok_or(Error::BadAddress)?;
                 let end = offset.checked_add(length);
@@ -119,19 +121,6 @@ impl Engine {
                 Ok(Span::pages(windows, pages.pin, chunks, offset))
             }
         }
-    }
-
-    /// The peer's side of a transfer.
-    fn remote_span(
-        &self,
-        id: ConnectionId,
-        offset: i64,
-        length: u64,
-        need: Protection,
-    ) -> Result<Span, Error> {
-        let connection = self.connections.get(id).ok_or(Error::NotConnected)?;
-        let space = &connection.remote_space;
-        Span::remote(&self.windows, space, offset, length, need)
     }
 
     /// Queues a transfer, for a caller that waits for its end or does not.
@@ -177,7 +166,7 @@ impl Engine {
         let connection = self.verify(id)?;
         let flags = check_transfer(flags, length)?;
         let (_, need) = direction.needs();
-        let remote = self.remote_span(connection, remote, length, need)?;
+        let remote = Span::remote(&self.windows, connection, (remote, length), need)?;
         if !self.has_room(connection, 1)? {
             return Err(Error::NoMemory);
         }

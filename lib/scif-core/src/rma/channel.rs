@@ -14,7 +14,7 @@ use scif_abi::trace::What;
 use scif_abi::{Error, NodeId};
 
 use crate::base::config::Owner;
-use crate::base::ids::{ChannelId, ConnectionId, EndpointId, RemoteWindowId, Ticket, WindowId};
+use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket};
 use crate::base::memory::{Memory, Place};
 use crate::base::quota::Resource;
 use crate::engine::Engine;
@@ -22,6 +22,7 @@ use crate::flow::fence::Marks;
 use crate::rma::copy_engine::{CopyEngine, CpuEngine, SubmitError, Submitted};
 use crate::rma::job::{Job, Step};
 use crate::rma::span::{Backing, Span};
+use crate::window::Windows;
 
 /// Bytes copied for one channel before the next one gets its turn.
 const SLICE_BYTES: u64 = 64 << 10;
@@ -283,7 +284,7 @@ impl Engine {
             hold(&mut self.windows, span);
         }
         if job.is_for_peer {
-            self.windows.peer_usage_mut(node).fences += 1;
+            *self.peer_fences.entry(node).or_default() += 1;
         }
         channel.jobs.push_back(job);
         self.activate(id);
@@ -376,8 +377,7 @@ impl Engine {
     /// Ends a job: its windows, pages and call.
     fn end_job(&mut self, job: Job, node: NodeId) {
         if job.is_for_peer {
-            let peer_usage = self.windows.peer_usage_mut(node);
-            peer_usage.fences = peer_usage.fences.saturating_sub(1);
+            self.end_fence(node);
         }
         if let Some(owner) = job.owner {
             self.cx.quotas.discharge(owner, Resource::Transfers, 1);
@@ -394,29 +394,25 @@ impl Engine {
     /// A span is no longer needed.
     fn release(&mut self, span: Span) {
         match span.backing {
-            Backing::Local(ids) => ids.iter().for_each(|id| self.release_local(*id)),
-            Backing::Remote(ids) => ids.iter().for_each(|id| self.release_remote(*id, 0, 1)),
+            Backing::Local(ids) => {
+                for id in ids {
+                    if let Some(call) = self.windows.release_local(&mut self.cx, id) {
+                        self.calls.count_window(&mut self.cx, call);
+                    }
+                }
+            }
+            Backing::Remote(ids) => {
+                ids.iter()
+                    .for_each(|id| self.windows.release_remote(*id, 0, 1));
+            }
             Backing::Pages(pin, _) => self.cx.events.push(crate::Event::Unpin(pin)),
         }
     }
 
-    fn release_local(&mut self, id: WindowId) {
-        if let Some(window) = self.windows.local.get_mut(id) {
-            window.jobs = window.jobs.saturating_sub(1);
-            self.free_window_if_gone(id);
-        }
-    }
-
-    /// A remote window has so many uses less; tells its owner, later, if it waits for that.
-    pub(crate) fn release_remote(&mut self, id: RemoteWindowId, pages: u64, jobs: u32) {
-        if let Some(window) = self.windows.remote_mut(id) {
-            window.mapped = window.mapped.saturating_sub(pages);
-            window.jobs = window.jobs.saturating_sub(jobs);
-            if window.can_reply() {
-                self.ended.push(id);
-            }
-        } else {
-            self.release_orphan(id, pages);
+    /// A fence of a node has ended.
+    fn end_fence(&mut self, node: NodeId) {
+        if let Some(count) = self.peer_fences.get_mut(&node) {
+            *count = count.saturating_sub(1);
         }
     }
 
@@ -444,8 +440,7 @@ impl Engine {
             match waiter {
                 Waiter::Call(call) => self.calls.complete(&mut self.cx, call, Ok(0)),
                 Waiter::Peer(waiter) => {
-                    let peer_usage = self.windows.peer_usage_mut(node);
-                    peer_usage.fences = peer_usage.fences.saturating_sub(1);
+                    self.end_fence(node);
                     self.post_to_peer(connection, |requester| NodeMessage::WaitAck {
                         requester,
                         waiter,
@@ -477,7 +472,7 @@ impl Engine {
             channel.connection = None;
             if !channel.jobs.is_empty() {
                 channel.departing = Some(endpoint);
-                self.begin_departure(endpoint);
+                self.cx.begin_departure(endpoint);
             }
         }
         self.drop_channel_if_done(id);
@@ -491,8 +486,7 @@ impl Engine {
         let node = channel.node;
         for waiter in core::mem::take(&mut channel.waiters).into_values() {
             if matches!(waiter, Waiter::Peer(_)) {
-                let peer_usage = self.windows.peer_usage_mut(node);
-                peer_usage.fences = peer_usage.fences.saturating_sub(1);
+                self.end_fence(node);
             }
         }
     }
@@ -540,7 +534,7 @@ impl Engine {
         if done && let Some(channel) = self.channels.remove(id) {
             self.forgotten.push(id);
             if let Some(endpoint) = channel.departing {
-                self.end_departure(endpoint);
+                self.cx.end_departure(endpoint);
             }
         }
     }
@@ -557,22 +551,10 @@ impl Engine {
 }
 
 /// Counts a span as a job in its windows.
-fn hold(windows: &mut crate::window::Windows, span: &Span) {
+fn hold(windows: &mut Windows, span: &Span) {
     match &span.backing {
-        Backing::Local(ids) => {
-            for id in ids {
-                if let Some(window) = windows.local.get_mut(*id) {
-                    window.jobs += 1;
-                }
-            }
-        }
-        Backing::Remote(ids) => {
-            for id in ids {
-                if let Some(window) = windows.remote_mut(*id) {
-                    window.jobs += 1;
-                }
-            }
-        }
+        Backing::Local(ids) => ids.iter().for_each(|id| windows.hold_local(*id)),
+        Backing::Remote(ids) => ids.iter().for_each(|id| windows.hold_remote(*id)),
         Backing::Pages(..) => {}
     }
 }

@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 use scif_abi::Error;
 use scif_abi::flags::Protection;
 
-use crate::base::ids::{RemoteWindowId, WindowId};
+use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
 use crate::base::memory::Place;
 use crate::base::pages::{Chunks, PinId};
-use crate::window::{Space, WindowState, Windows};
+use crate::window::Windows;
+use crate::window::local::Window;
+use crate::window::remote::RemoteWindow;
 
 /// Which windows or pages a span is in. It counts as a job in each window until it is released.
 #[derive(Debug)]
@@ -44,66 +46,31 @@ impl Span {
         span
     }
 
-    /// `length` bytes at `offset` of an own space.
+    /// `length` bytes at `offset` of a connection's local space.
     ///
     /// # Errors
     /// `ENXIO`: not all registered. `EACCES`: `need` is not allowed everywhere.
     pub(crate) fn local(
         windows: &Windows,
-        space: &Space<WindowId>,
-        offset: i64,
-        length: u64,
+        connection: ConnectionId,
+        range: (i64, u64),
         need: Protection,
     ) -> Result<Span, Error> {
-        let mut ids = Vec::new();
-        let mut is_allowed = true;
-        let mut first = offset;
-        for found in space.covering(offset, length) {
-            let (start, slot) = found?;
-            let window = windows.local.get(slot.id);
-            let window = window.filter(|w| w.state == WindowState::Live);
-            let window = window.ok_or(Error::NoSuchAddress)?;
-            is_allowed &= window.protection.contains(need);
-            if ids.is_empty() {
-                first = start;
-            }
-            ids.push(slot.id);
-        }
-        if !is_allowed {
-            return Err(Error::AccessDenied);
-        }
-        let at = offset.abs_diff(first);
+        let (ids, at) = windows.cover_local(connection, range, need)?;
         Ok(Span::new(windows, Backing::Local(ids), at))
     }
 
-    /// `length` bytes at `offset` of a peer's space.
+    /// `length` bytes at `offset` of the space of a connection's peer.
     ///
     /// # Errors
-    /// As `own`.
+    /// As `local`.
     pub(crate) fn remote(
         windows: &Windows,
-        space: &Space<RemoteWindowId>,
-        offset: i64,
-        length: u64,
+        connection: ConnectionId,
+        range: (i64, u64),
         need: Protection,
     ) -> Result<Span, Error> {
-        let mut ids = Vec::new();
-        let mut is_allowed = true;
-        let mut first = offset;
-        for found in space.covering(offset, length) {
-            let (start, slot) = found?;
-            let id = slot.id;
-            let window = windows.remote(id).ok_or(Error::NoSuchAddress)?;
-            is_allowed &= window.protection.contains(need);
-            if ids.is_empty() {
-                first = start;
-            }
-            ids.push(id);
-        }
-        if !is_allowed {
-            return Err(Error::AccessDenied);
-        }
-        let at = offset.abs_diff(first);
+        let (ids, at) = windows.cover_remote(connection, range, need)?;
         Ok(Span::new(windows, Backing::Remote(ids), at))
     }
 
@@ -126,11 +93,11 @@ impl Span {
         match &self.backing {
             Backing::Local(ids) => {
                 let id = ids.get(self.window)?;
-                windows.local.get(*id).map(|window| &window.chunks)
+                windows.local(*id).map(Window::chunks)
             }
             Backing::Remote(ids) => {
                 let id = ids.get(self.window)?;
-                windows.remote(*id).map(|window| &window.chunks)
+                windows.remote(*id).map(RemoteWindow::chunks)
             }
             Backing::Pages(_, chunks) => Some(chunks),
         }

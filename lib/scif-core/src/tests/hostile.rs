@@ -11,7 +11,6 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::bed::{BOTH, BUS, Bed, End, FIXED, PAGE, RAM_BYTES};
 use crate::base::table::Key;
 use crate::engine::Engine;
-use crate::window::Remote;
 use crate::{Direction, DownReason, Local, Memory, Rma, Signal, WindowState};
 
 /// The last byte of memory and one more.
@@ -67,19 +66,14 @@ impl Victim {
             waiter: 5,
         });
         let id = self.loans().into_iter().find(|id| !before.contains(id))?;
-        let Some(Remote::Granted(page_list)) =
-            self.engine().windows.remote.get(Key::from_number(id))
-        else {
-            return None;
-        };
+        let page_list = self.engine().windows.page_list(Key::from_number(id))?;
         let address = page_list.exported(&self.bed.nodes[0].memory)?;
         Some((id, address - BUS))
     }
 
     fn loans(&self) -> Vec<u64> {
-        let all = self.engine().windows.remote.iter();
-        let lent = all.filter(|(_, remote)| matches!(remote, Remote::Granted(_)));
-        lent.map(|(id, _)| id.number()).collect()
+        let granted = self.engine().windows.granted();
+        granted.map(|id| id.number()).collect()
     }
 
     /// Fills in a structure: entries of address and count for each chunk.
@@ -204,7 +198,7 @@ fn grants_without_sense_fail_the_call() {
             .bed
             .start_register(a, &pages, 0, BOTH, FIXED)
             .unwrap();
-        let (window, _) = victim.engine().windows.local.iter().next().unwrap();
+        let (window, _) = victim.engine().windows.locals().next().unwrap();
         let window = window.number();
         victim.say(NodeMessage::AllocGrant {
             user_window: 1,
@@ -224,7 +218,7 @@ fn answers_out_of_turn_change_nothing() {
     let (a, requester) = (victim.a, victim.id);
     let pages = victim.bed.pin(0, &[1]);
     victim.bed.register(a, &pages, 0, BOTH);
-    let (window, _) = victim.engine().windows.local.iter().next().unwrap();
+    let (window, _) = victim.engine().windows.locals().next().unwrap();
     let window = window.number();
     let (engine, memory) = victim.bed.engine(a);
     let mark = engine.fence_mark(memory, a.id, 2).unwrap();

@@ -1,7 +1,7 @@
 //! What must hold between any two calls; the simulator asks after every step.
 
 use crate::base::ids::{ConnectionId, EndpointId};
-use crate::base::quota::{Resource, Scope};
+use crate::base::quota::Resource;
 use crate::base::rule::{Violation, rule};
 use crate::base::timers::Timer;
 use crate::connection::{Connection, Phase};
@@ -128,7 +128,7 @@ impl Engine {
             self.ring_bytes as u64,
         )?;
         rule(
-            self.cx.stats.pages == links + connections + self.granted_pages(),
+            self.cx.stats.pages == links + connections + self.windows.granted_pages(),
             "pages are those of links, connections and loans",
             self.cx.stats.pages as u64,
         )?;
@@ -155,20 +155,13 @@ impl Engine {
             .iter()
             .map(|(_, endpoint)| endpoint.requests()[1] as u64);
         let backlog = backlog.sum();
-        self.check_quota(Resource::Connects, requested)?;
-        self.check_quota(Resource::Backlog, backlog)?;
-        self.check_quota(Resource::Bypass, self.bypass_handles.len() as u64)?;
-        self.check_quota(Resource::Endpoints, self.endpoints.len() as u64)
-    }
-
-    /// Whether users, and processes, have as much of a resource together as there is.
-    pub(crate) fn check_quota(&self, resource: Resource, there_is: u64) -> Result<(), Violation> {
-        Scope::ALL.into_iter().try_for_each(|scope| {
-            rule(
-                self.cx.quotas.total(resource, scope) == there_is,
-                "quotas count what there is",
-                there_is,
-            )
-        })
+        self.cx.quotas.check_total(Resource::Connects, requested)?;
+        self.cx.quotas.check_total(Resource::Backlog, backlog)?;
+        self.cx
+            .quotas
+            .check_total(Resource::Bypass, self.bypass_handles.len() as u64)?;
+        self.cx
+            .quotas
+            .check_total(Resource::Endpoints, self.endpoints.len() as u64)
     }
 }

@@ -1,15 +1,15 @@
 //! Views of an engine for people: the rows of the scheme's text files.
 
 use crate::base::config::Owner;
-use crate::base::ids::{EndpointId, RemoteWindowId};
+use crate::base::ids::EndpointId;
 use crate::base::quota::{Resource, Scope};
 use crate::base::stats::Stats;
 use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
 use crate::node::down::LostNode;
 use crate::node::link::LinkState;
-use crate::window::{PendingReply, Remote, Window, WindowState};
-use scif_abi::flags::Protection;
+use crate::window::local::WindowInfo;
+use crate::window::remote::MappingInfo;
 use scif_abi::{NodeId, Port, PortId};
 
 /// A row of `nodes`.
@@ -64,56 +64,6 @@ pub struct ConnectionInfo {
     pub bytes_unacknowledged: u64,
     /// Who opened the endpoint.
     pub owner: Owner,
-}
-
-/// A row of `windows`: registered memory of this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowInfo {
-    /// The endpoint it was registered with, unless that is closed.
-    pub endpoint: Option<EndpointId>,
-    /// Our end.
-    pub local: PortId,
-    /// The other end.
-    pub peer: PortId,
-    /// Where it is in the endpoint's registered address space.
-    pub offset: i64,
-    /// Pages.
-    pub pages: u64,
-    /// Physically contiguous runs of pages.
-    pub chunks: usize,
-    /// What it allows.
-    pub protection: Protection,
-    /// How far registering or unregistering is.
-    pub state: WindowState,
-    /// Own copies that use it.
-    pub jobs: u32,
-    /// The user whose account its pages are on.
-    pub user: u32,
-}
-
-/// A row of `mappings`: a window of a peer that is mapped or used here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MappingInfo {
-    /// The window.
-    pub window: RemoteWindowId,
-    /// Our end of the connection it came by.
-    pub local: PortId,
-    /// Its owner.
-    pub peer: PortId,
-    /// Where it is in the peer's registered address space.
-    pub offset: i64,
-    /// Pages of the window.
-    pub pages: u64,
-    /// What it allows.
-    pub protection: Protection,
-    /// The user who opened our end, unless that is closed.
-    pub user: Option<u32>,
-    /// Its owner has not unregistered it.
-    pub is_registered: bool,
-    /// Pages mapped or got; a page mapped twice counts twice.
-    pub mapped_pages: u64,
-    /// Own copies that use it.
-    pub jobs: u32,
 }
 
 impl Engine {
@@ -189,46 +139,20 @@ impl Engine {
     /// All own windows, those included that only wait for their last use to end, in no particular
     /// order.
     pub fn windows(&self) -> impl Iterator<Item = WindowInfo> {
-        let info = |window: &Window| WindowInfo {
-            endpoint: window
-                .connection
-                .and_then(|id| self.connections.get(id))
-                .and_then(|connection| connection.endpoint),
-            local: PortId::new(self.cx.config.node, window.ends.local),
-            peer: window.ends.peer,
-            offset: window.offset,
-            pages: window.chunks.pages(),
-            chunks: window.chunks.len(),
-            protection: window.protection,
-            state: window.state,
-            jobs: window.jobs,
-            user: window.owner.user,
-        };
-        self.windows
-            .local
-            .iter()
-            .map(move |(_, window)| info(window))
+        let own = self.cx.config.node;
+        self.windows.locals().map(move |(_, window)| {
+            let connection = window.connection();
+            let connection = connection.and_then(|id| self.connections.get(id));
+            window.info(own, connection.and_then(|connection| connection.endpoint))
+        })
     }
 
     /// All windows of peers that this node knows, in no particular order.
     pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> {
-        self.windows.remote.iter().filter_map(|(id, remote)| {
-            let Remote::Window(window) = remote else {
-                return None;
-            };
-            let owner = window.connection.and_then(|id| self.owner_of(id));
-            Some(MappingInfo {
-                window: id,
-                user: owner.map(|owner| owner.user),
-                local: PortId::new(self.cx.config.node, window.ends.local),
-                peer: window.ends.peer,
-                offset: window.offset,
-                pages: window.chunks.pages(),
-                protection: window.protection,
-                is_registered: window.pending_reply == PendingReply::None,
-                mapped_pages: window.mapped,
-                jobs: window.jobs,
-            })
+        let own = self.cx.config.node;
+        self.windows.remotes().map(move |(id, window)| {
+            let owner = window.connection().and_then(|id| self.owner_of(id));
+            window.info(id, own, owner.map(|owner| owner.user))
         })
     }
 
@@ -241,7 +165,7 @@ impl Engine {
         }
         stats.endpoints = self.endpoints.len();
         stats.connections = self.connections.len();
-        stats.windows = self.windows.local.len();
+        stats.windows = self.windows().count();
         stats.remote_windows = self.mappings().count();
         stats.pinned_pages = self.cx.quotas.total(Resource::Pages, Scope::User);
         stats.mapped_pages = self.mappings().map(|mapping| mapping.mapped_pages).sum();

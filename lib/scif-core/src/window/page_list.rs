@@ -16,7 +16,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::base::memory::{BadAddress, Locality, Memory};
 use crate::base::pages::{Chunks, PAGE};
-use crate::window::range_end;
+use crate::window::space::range_end;
 
 /// Bytes of one entry of a lookup array or table.
 const WORD: u64 = 8;
@@ -33,19 +33,11 @@ const BATCH: usize = 32;
 /// A structure granted to `locality` for a window of `pages` pages.
 #[derive(Debug)]
 pub(crate) struct PageListBuffer {
-    pub(crate) locality: Locality,
+    locality: Locality,
     pages: u64,
     /// Local address and pages of the structure and its lookup arrays, then of the tables: first
     /// those for addresses, then those for counts.
     blocks: Vec<(u64, u64)>,
-}
-
-/// What the owner wrote.
-#[derive(Debug)]
-pub(crate) struct Announced {
-    pub(crate) protection: Protection,
-    pub(crate) offset: i64,
-    pub(crate) chunks: Chunks,
 }
 
 /// Pages of the structure with both lookup arrays.
@@ -152,8 +144,9 @@ impl PageListBuffer {
         }
     }
 
-    /// Reads what the owner wrote: everything once. `None`: it makes no sense.
-    pub(crate) fn read(&self, mem: &dyn Memory) -> Option<Announced> {
+    /// Reads what the owner wrote, everything once: offset, protection and pages of the window.
+    /// `None`: it makes no sense.
+    pub(crate) fn read(&self, mem: &dyn Memory) -> Option<(i64, Protection, Chunks)> {
         let mut record = WindowRecord::new_zeroed();
         mem.read(self.address()?, record.as_mut_bytes());
         let count = u64::from(record.chunks.get());
@@ -167,11 +160,7 @@ impl PageListBuffer {
         for first in (0..count).step_by(BATCH) {
             self.read_batch(mem, first, count, &mut chunks)?;
         }
-        (chunks.pages() == self.pages).then_some(Announced {
-            protection,
-            offset,
-            chunks,
-        })
+        (chunks.pages() == self.pages).then_some((offset, protection, chunks))
     }
 
     /// Reads the chunks from number `first` on.

@@ -1,0 +1,557 @@
+//! Local windows: this end's registered memory, from the request to the last use.
+
+use alloc::vec::Vec;
+
+use scif_abi::flags::Protection;
+use scif_abi::message::NodeMessage;
+use scif_abi::window::WindowFill;
+use scif_abi::{Error, NodeId, PortId};
+
+use crate::base::config::Owner;
+use crate::base::context::{Context, Ends, Identity};
+use crate::base::event::Event;
+use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId, Ticket, WindowId};
+use crate::base::memory::{Locality, Memory};
+use crate::base::pages::{Chunks, Pages, PinId};
+use crate::base::quota::Resource;
+use crate::base::rule::{Violation, rule};
+use crate::base::table::Key;
+use crate::window::space::{Slot, Space};
+use crate::window::{Windows, page_list};
+
+/// Where a local window stands with the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowState {
+    /// ALLOC_REQ sent, not answered.
+    Requested,
+    /// REGISTER sent, not answered.
+    Announced,
+    /// Registered.
+    Live,
+    /// UNREGISTER sent, not answered. From here on nothing new may use the window.
+    Unregistering,
+    /// The peer still uses it, and will say when it no longer does.
+    Used,
+    /// The peer has forgotten it; own copies are still running.
+    Gone,
+}
+
+impl WindowState {
+    /// One word for the text files.
+    pub fn name(self) -> &'static str {
+        match self {
+            WindowState::Requested | WindowState::Announced => "registering",
+            WindowState::Live => "registered",
+            WindowState::Unregistering => "unregistering",
+            WindowState::Used | WindowState::Gone => "used",
+        }
+    }
+
+    /// Whether the window comes back no more.
+    fn is_ending(self) -> bool {
+        use WindowState::{Gone, Unregistering, Used};
+        matches!(self, Unregistering | Used | Gone)
+    }
+}
+
+/// A row of `windows`: registered memory of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowInfo {
+    /// The endpoint it was registered with, unless that is closed.
+    pub endpoint: Option<EndpointId>,
+    /// Our end.
+    pub local: PortId,
+    /// The other end.
+    pub peer: PortId,
+    /// Where it is in the endpoint's registered address space.
+    pub offset: i64,
+    /// Pages.
+    pub pages: u64,
+    /// Physically contiguous runs of pages.
+    pub chunks: usize,
+    /// What it allows.
+    pub protection: Protection,
+    /// How far registering or unregistering is.
+    pub state: WindowState,
+    /// Own copies that use it.
+    pub jobs: u32,
+    /// The user whose account its pages are on.
+    pub user: u32,
+}
+
+/// A local window.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// The connection in whose local space it is, while that space exists and until its offsets
+    /// are free for another one.
+    connection: Option<ConnectionId>,
+    /// Both ends of that connection, for messages after it.
+    ends: Ends,
+    /// The peer's id of its end.
+    peer: u64,
+    /// Who registered it.
+    owner: Owner,
+    pin: PinId,
+    is_charged: bool,
+    offset: i64,
+    protection: Protection,
+    chunks: Chunks,
+    state: WindowState,
+    /// The peer's id of the window, once granted.
+    remote: u64,
+    /// Nobody wants it any more although it is still being registered: it goes as soon as it can.
+    is_cancelled: bool,
+    /// Own jobs that read or write it.
+    jobs: u32,
+    /// The call that waits for it.
+    call: Option<Ticket>,
+    /// The endpoint that was closed while the peer could read or write it.
+    departing: Option<EndpointId>,
+    /// When (ns) the peer was asked last.
+    asked_at: u64,
+}
+
+impl Window {
+    /// A window that is about to be registered with the peer of `connection`.
+    pub(crate) fn new(
+        connection: Identity,
+        owner: Owner,
+        pages: &Pages,
+        chunks: Chunks,
+        offset: i64,
+        protection: Protection,
+    ) -> Window {
+        Window {
+            connection: Some(connection.id),
+            ends: connection.ends,
+            peer: connection.remote,
+            owner,
+            pin: pages.pin,
+            is_charged: pages.is_charged,
+            offset,
+            protection,
+            chunks,
+            state: WindowState::Requested,
+            remote: 0,
+            is_cancelled: false,
+            jobs: 0,
+            call: None,
+            departing: None,
+            asked_at: 0,
+        }
+    }
+
+    /// The connection in whose local space it is.
+    pub(crate) fn connection(&self) -> Option<ConnectionId> {
+        self.connection
+    }
+
+    /// Where it stands with the peer.
+    pub(super) fn state(&self) -> WindowState {
+        self.state
+    }
+
+    /// The memory it is made of.
+    pub(super) fn pin(&self) -> PinId {
+        self.pin
+    }
+
+    /// Whether it is registered.
+    pub(crate) fn is_live(&self) -> bool {
+        self.state == WindowState::Live
+    }
+
+    /// What it allows.
+    pub(crate) fn protection(&self) -> Protection {
+        self.protection
+    }
+
+    /// Its pages.
+    pub(crate) fn chunks(&self) -> &Chunks {
+        &self.chunks
+    }
+
+    /// Own jobs that read or write it.
+    pub(crate) fn jobs(&self) -> u32 {
+        self.jobs
+    }
+
+    /// Its pages that count for its owner's limit.
+    pub(super) fn charged_pages(&self) -> u64 {
+        if self.is_charged {
+            self.chunks.pages()
+        } else {
+            0
+        }
+    }
+
+    /// Its row of `windows` on node `own`.
+    pub(crate) fn info(&self, own: NodeId, endpoint: Option<EndpointId>) -> WindowInfo {
+        WindowInfo {
+            endpoint,
+            local: PortId::new(own, self.ends.local),
+            peer: self.ends.peer,
+            offset: self.offset,
+            pages: self.chunks.pages(),
+            chunks: self.chunks.len(),
+            protection: self.protection,
+            state: self.state,
+            jobs: self.jobs,
+            user: self.owner.user,
+        }
+    }
+
+    /// Whether it is in the local space of a connection, at this offset.
+    pub(super) fn is_at(&self, connection: ConnectionId, offset: i64, bytes: u64) -> bool {
+        self.connection == Some(connection) && (self.offset, self.chunks.bytes()) == (offset, bytes)
+    }
+
+    /// Whether the space of its connection, if it has one, has it.
+    pub(super) fn is_listed<'a>(
+        &self,
+        id: WindowId,
+        space: impl Fn(ConnectionId) -> Option<&'a Space<WindowId>>,
+    ) -> bool {
+        self.connection.is_none_or(|connection| {
+            let slot = space(connection).and_then(|space| space.holding(self.offset));
+            slot.is_some_and(|(_, slot)| slot.id == id)
+        })
+    }
+
+    /// Checks its own state.
+    pub(super) fn check(&self, id: WindowId) -> Result<(), Violation> {
+        rule(
+            self.state != WindowState::Gone || self.jobs > 0,
+            "a window that nothing uses is freed",
+            id,
+        )?;
+        rule(
+            !self.is_live() || self.connection.is_some(),
+            "a registered window has an endpoint",
+            id,
+        )
+    }
+}
+
+// How a window comes.
+impl Windows {
+    /// Adds a window to its space, on its owner's account.
+    ///
+    /// # Errors
+    /// `ENOMEM`: too many windows, here or of the owner. `EAGAIN`: the owner's limit on pages.
+    pub(crate) fn add_local(
+        &mut self,
+        cx: &mut Context,
+        mut window: Window,
+    ) -> Result<WindowId, Error> {
+        let (owner, pages) = (window.owner, window.charged_pages());
+        let (connection, offset) = (window.connection, window.offset);
+        let bytes = window.chunks.bytes();
+        window.asked_at = cx.now;
+        cx.quotas.charge(owner, Resource::Windows, 1)?;
+        let charged = cx.quotas.charge(owner, Resource::Pages, pages);
+        charged.inspect_err(|_| cx.quotas.discharge(owner, Resource::Windows, 1))?;
+        let Some(id) = self.local.insert(window) else {
+            cx.quotas.discharge(owner, Resource::Windows, 1);
+            cx.quotas.discharge(owner, Resource::Pages, pages);
+            return Err(Error::NoMemory);
+        };
+        if let Some(connection) = connection {
+            let spaces = self.spaces.entry(connection).or_default();
+            spaces.local.insert(offset, Slot { id, bytes });
+        }
+        Ok(id)
+    }
+
+    /// Removes a window from all tables. Its pages are the caller's.
+    pub(crate) fn remove_local(&mut self, cx: &mut Context, id: WindowId) -> Option<Window> {
+        let window = self.local.remove(id)?;
+        self.free_offset(window.connection, window.offset);
+        cx.quotas.discharge(window.owner, Resource::Windows, 1);
+        let pages = window.charged_pages();
+        cx.quotas.discharge(window.owner, Resource::Pages, pages);
+        Some(window)
+    }
+
+    /// A call waits for the window from now on.
+    pub(crate) fn set_call(&mut self, id: WindowId, call: Ticket) {
+        if let Some(window) = self.local.get_mut(id) {
+            window.call = Some(call);
+        }
+    }
+
+    /// The call that waited for the window does not any more.
+    pub(crate) fn take_call(&mut self, id: WindowId) -> Option<Ticket> {
+        self.local.get_mut(id)?.call.take()
+    }
+
+    /// Whether the window is registered with node `from` and in one of `states`.
+    pub(crate) fn expect_local(
+        &self,
+        cx: &mut Context,
+        from: NodeId,
+        id: WindowId,
+        states: &[WindowState],
+    ) -> bool {
+        let window = self.local.get(id);
+        let is_it = window.is_some_and(|window| {
+            window.ends.peer.node() == from && states.contains(&window.state)
+        });
+        cx.stats.stale_ids += u64::from(!is_it);
+        is_it
+    }
+
+    /// Asks the peer for a structure to describe the window in.
+    pub(crate) fn send_alloc_request(&self, cx: &mut Context, id: WindowId) {
+        if let Some(window) = self.local.get(id) {
+            let body = NodeMessage::AllocRequest {
+                peer: window.peer,
+                pages: window.chunks.pages(),
+                waiter: id.number(),
+            };
+            cx.post(window.ends, body);
+        }
+    }
+
+    /// The peer has granted a structure at bus address `address`: describes the window in it.
+    ///
+    /// # Errors
+    /// `ECONNRESET`: the window is not wanted any more, or `is_connected` is false. `ENOMEM`: what
+    /// was granted is not usable. The structure is given back then.
+    pub(crate) fn announce(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        id: WindowId,
+        (user_window, address): (u64, u64),
+        is_connected: bool,
+    ) -> Result<(), Error> {
+        let window = self.local.get_mut(id).ok_or(Error::ConnectionReset)?;
+        window.remote = user_window;
+        let (ends, peer) = (window.ends, window.peer);
+        if !is_connected || window.is_cancelled {
+            give_back(cx, ends, peer, user_window, id.number());
+            return Err(Error::ConnectionReset);
+        }
+        let fill = WindowFill {
+            chunks: window.chunks.len() as u32,
+            protection: window.protection.bits(),
+            offset: window.offset,
+            endpoint: peer,
+            owner_window: id.number(),
+        };
+        let locality = cx.locality(ends.peer.node());
+        let granted = self
+            .page_list(RemoteWindowId::from_number(user_window))
+            .filter(|_| locality == Locality::Own);
+        let chunks = self.local.get(id).map(Window::chunks);
+        let chunks = chunks.ok_or(Error::ConnectionReset)?;
+        if page_list::fill(mem, locality, granted, address, &fill, chunks).is_err() {
+            cx.stats.bad_windows += 1;
+            give_back(cx, ends, peer, user_window, id.number());
+            return Err(Error::NoMemory);
+        }
+        if let Some(window) = self.local.get_mut(id) {
+            window.state = WindowState::Announced;
+            window.asked_at = cx.now;
+        }
+        let body = NodeMessage::Register {
+            peer,
+            user_window,
+            owner_window: id.number(),
+        };
+        cx.post(ends, body);
+        Ok(())
+    }
+
+    /// The peer has taken the window over: the call that waits for it, and its offset. `None`:
+    /// nobody wants it any more.
+    pub(crate) fn registered(&mut self, id: WindowId) -> Option<(Option<Ticket>, i64)> {
+        let window = self.local.get_mut(id)?;
+        window.state = WindowState::Live;
+        (!window.is_cancelled).then(|| (window.call.take(), window.offset))
+    }
+}
+
+// How a window goes.
+impl Windows {
+    /// Nothing new uses the window from now on. The connection whose clients may copy to or from
+    /// it.
+    pub(crate) fn begin_unregister(
+        &mut self,
+        cx: &mut Context,
+        id: WindowId,
+    ) -> Option<ConnectionId> {
+        let window = self.local.get_mut(id)?;
+        window.state = WindowState::Unregistering;
+        window.asked_at = cx.now;
+        cx.expect_response();
+        window.connection
+    }
+
+    /// Tells the peer that the window ends. (Does nothing when its node was lost meanwhile.)
+    pub(crate) fn send_unregister(&self, cx: &mut Context, id: WindowId) {
+        let window = self.local.get(id);
+        if let Some(window) = window.filter(|w| w.state == WindowState::Unregistering) {
+            let body = NodeMessage::Unregister {
+                user_window: window.remote,
+                owner_window: id.number(),
+            };
+            cx.post(window.ends, body);
+        }
+    }
+
+    /// Nobody wants the window any more. True: it is registered, and can end at once.
+    pub(crate) fn cancel_local(&mut self, id: WindowId) -> bool {
+        let window = self.local.get_mut(id);
+        window.is_some_and(|window| {
+            window.is_cancelled = true;
+            window.call = None;
+            window.is_live()
+        })
+    }
+
+    /// The peer will not touch the window any more. The unregister call that waits for its end, if
+    /// this is it.
+    pub(crate) fn end_local(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
+        self.local.get_mut(id)?.state = WindowState::Gone;
+        self.free_if_gone(cx, id)
+    }
+
+    /// Frees a window that the peer and own jobs have done with; the call that waits for that.
+    fn free_if_gone(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
+        let window = self.local.get(id)?;
+        if window.state != WindowState::Gone || window.jobs > 0 {
+            return None;
+        }
+        let window = self.remove_local(cx, id)?;
+        cx.events.push(Event::Unpin(window.pin));
+        if let Some(endpoint) = window.departing {
+            cx.end_departure(endpoint);
+        }
+        window.call
+    }
+
+    /// An own job begins to use the window.
+    pub(crate) fn hold_local(&mut self, id: WindowId) {
+        if let Some(window) = self.local.get_mut(id) {
+            window.jobs += 1;
+        }
+    }
+
+    /// An own job has ended that used the window. The unregister call that waits for its end, if
+    /// this is it.
+    pub(crate) fn release_local(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
+        let window = self.local.get_mut(id)?;
+        window.jobs = window.jobs.saturating_sub(1);
+        self.free_if_gone(cx, id)
+    }
+
+    /// The peer does not use the window by copies any more, but has it mapped, and does not count
+    /// mappings whose programs do not know of them if `is_offset_free`.
+    pub(crate) fn free_offset_of(&mut self, id: WindowId) {
+        if let Some(window) = self.local.get_mut(id) {
+            let (connection, offset) = (window.connection.take(), window.offset);
+            self.free_offset(connection, offset);
+        }
+    }
+
+    /// The peer still uses the window, which ends: the call that waits for it.
+    pub(crate) fn keep_used(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
+        let window = self.local.get_mut(id)?;
+        window.state = WindowState::Used;
+        if let Some(endpoint) = window.departing.take() {
+            cx.end_departure(endpoint);
+        }
+        window.call.take()
+    }
+
+    /// The windows of a connection that are not ending.
+    pub(crate) fn not_ending(&self, connection: ConnectionId) -> Vec<WindowId> {
+        let spaces = self.spaces.get(&connection);
+        let slots = spaces.into_iter().flat_map(|spaces| spaces.local.iter());
+        let ids = slots.map(|(_, slot)| slot.id);
+        let is_ending = |id: &WindowId| {
+            let window = self.local.get(*id);
+            window.is_none_or(|window| window.state.is_ending())
+        };
+        ids.filter(|id| !is_ending(id)).collect()
+    }
+
+    /// The endpoint of a connection is closed: its windows, local and remote, are found by offset
+    /// no more, and pages that were got are put. The local ones, which are to end.
+    pub(crate) fn leave_spaces(
+        &mut self,
+        cx: &mut Context,
+        connection: ConnectionId,
+        endpoint: EndpointId,
+    ) -> Vec<WindowId> {
+        let Some(mut spaces) = self.spaces.remove(&connection) else {
+            return Vec::new();
+        };
+        for id in spaces.remote.take() {
+            self.leave_remote(id);
+        }
+        let ids: Vec<WindowId> = spaces.local.take().collect();
+        for id in &ids {
+            if let Some(window) = self.local.get_mut(*id) {
+                window.connection = None;
+                // The peer's copies have ended when it says that a window is only mapped.
+                if window.state != WindowState::Used {
+                    window.departing = Some(endpoint);
+                    cx.begin_departure(endpoint);
+                }
+            }
+        }
+        ids
+    }
+
+    /// The windows that are registered with a node.
+    pub(crate) fn registered_with(&self, node: NodeId) -> Vec<WindowId> {
+        let windows = self.local.iter();
+        let windows = windows.filter(|(_, window)| window.ends.peer.node() == node);
+        windows.map(|(id, _)| id).collect()
+    }
+
+    /// What peers are to answer at once: whom, what, and since when (ns).
+    pub(crate) fn questions(&self) -> impl Iterator<Item = (NodeId, &'static str, u64)> {
+        self.local.iter().filter_map(|(_, window)| {
+            let question = match window.state {
+                WindowState::Requested => "ALLOC_REQ",
+                WindowState::Announced => "REGISTER",
+                _ => return None,
+            };
+            Some((window.ends.peer.node(), question, window.asked_at))
+        })
+    }
+
+    /// Windows of which the peer has been asked whether it still uses them, and since when (ns).
+    pub(crate) fn unregistering(&self) -> impl Iterator<Item = (WindowId, u64)> {
+        let windows = self.local.iter();
+        let windows = windows.filter(|(_, w)| w.state == WindowState::Unregistering);
+        windows.map(|(id, window)| (id, window.asked_at))
+    }
+
+    /// Whether a local window is what its page list, which the peer is this node, says.
+    pub(super) fn is_described(&self, id: WindowId, described: (i64, Protection, &Chunks)) -> bool {
+        let window = self.local.get(id);
+        window.is_some_and(|w| described == (w.offset, w.protection, &w.chunks))
+    }
+}
+
+/// FREE_VIRT: gives back a structure that was granted.
+pub(crate) fn give_back(
+    cx: &mut Context,
+    ends: Ends,
+    peer: u64,
+    user_window: u64,
+    owner_window: u64,
+) {
+    let body = NodeMessage::FreeVirtual {
+        peer,
+        user_window,
+        owner_window,
+        kind: u64::from(NodeMessage::REGISTER),
+    };
+    cx.post(ends, body);
+}

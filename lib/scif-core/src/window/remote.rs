@@ -1,0 +1,486 @@
+//! Remote windows: the peer's registered memory as this end knows it, and the structures that are
+//! granted to peers for their page lists.
+
+use alloc::vec::Vec;
+
+use scif_abi::flags::Protection;
+use scif_abi::limits::{MAX_LENT_PAGES, MAX_PEER_CHUNKS, MAX_WINDOWS};
+use scif_abi::message::NodeMessage;
+use scif_abi::{NodeId, PortId};
+
+use crate::base::context::{Context, Ends, Identity};
+use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
+use crate::base::memory::Memory;
+use crate::base::pages::Chunks;
+use crate::base::table::Key;
+use crate::window::Windows;
+use crate::window::page_list::{PageListBuffer, is_size_allowed, page_list_pages};
+use crate::window::space::{Slot, Space, range_end};
+
+/// A window of a peer, or the structure granted to a peer that is about to register one. Both have
+/// the same id on the wire.
+#[derive(Debug)]
+pub(super) enum Remote {
+    Granted(PageListBuffer),
+    Window(RemoteWindow),
+}
+
+/// What the owner of a remote window is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PendingReply {
+    /// Nothing: it is registered.
+    None,
+    /// UNREGISTER_ACK.
+    UnregisterAck,
+    /// MUNMAP, as UNREGISTER has been answered by "still in use".
+    Munmap,
+}
+
+/// A row of `mappings`: a window of a peer that is mapped or used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappingInfo {
+    /// The window.
+    pub window: RemoteWindowId,
+    /// Our end of the connection it came by.
+    pub local: PortId,
+    /// Its owner.
+    pub peer: PortId,
+    /// Where it is in the peer's registered address space.
+    pub offset: i64,
+    /// Pages of the window.
+    pub pages: u64,
+    /// What it allows.
+    pub protection: Protection,
+    /// The user who opened our end, unless that is closed.
+    pub user: Option<u32>,
+    /// Its owner has not unregistered it.
+    pub is_registered: bool,
+    /// Pages mapped or got; a page mapped twice counts twice.
+    pub mapped_pages: u64,
+    /// Own copies that use it.
+    pub jobs: u32,
+}
+
+/// A window of a peer.
+#[derive(Debug)]
+pub(crate) struct RemoteWindow {
+    /// The connection in whose remote space it is; none once it is being unregistered or our end
+    /// was closed.
+    connection: Option<ConnectionId>,
+    /// The connection whose clients copy to and from it, also after our end was closed.
+    through: ConnectionId,
+    ends: Ends,
+    /// The owner's id of its end.
+    owner: u64,
+    /// The owner's id of the window.
+    owner_window: u64,
+    offset: i64,
+    protection: Protection,
+    pub(super) chunks: Chunks,
+    pending_reply: PendingReply,
+    /// Clients may still copy to or from it on their own, so the owner has no answer yet.
+    is_quiescing: bool,
+    /// Pages mapped or got; a page mapped twice counts twice.
+    pub(super) mapped: u64,
+    /// Those of them that libraries have mapped for copies, of which their programs do not know.
+    pub(super) cached: u64,
+    /// Own jobs that read or write it.
+    jobs: u32,
+}
+
+impl RemoteWindow {
+    /// The connection in whose remote space it is.
+    pub(crate) fn connection(&self) -> Option<ConnectionId> {
+        self.connection
+    }
+
+    /// The node of its owner.
+    pub(crate) fn node(&self) -> NodeId {
+        self.ends.peer.node()
+    }
+
+    /// What it allows.
+    pub(crate) fn protection(&self) -> Protection {
+        self.protection
+    }
+
+    /// Its pages.
+    pub(crate) fn chunks(&self) -> &Chunks {
+        &self.chunks
+    }
+
+    /// Whether programs, or libraries of theirs, have pages of it.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.mapped > 0
+    }
+
+    /// Own jobs that read or write it.
+    pub(crate) fn jobs(&self) -> u32 {
+        self.jobs
+    }
+
+    /// Its row of `mappings` on node `own`.
+    pub(crate) fn info(&self, id: RemoteWindowId, own: NodeId, user: Option<u32>) -> MappingInfo {
+        MappingInfo {
+            window: id,
+            user,
+            local: PortId::new(own, self.ends.local),
+            peer: self.ends.peer,
+            offset: self.offset,
+            pages: self.chunks.pages(),
+            protection: self.protection,
+            is_registered: self.pending_reply == PendingReply::None,
+            mapped_pages: self.mapped,
+            jobs: self.jobs,
+        }
+    }
+
+    /// Whether the owner waits for a word that can be said now: that the window is not used any
+    /// more, or first that it is still mapped. Copies end soon, so that is said when they have.
+    pub(super) fn can_reply(&self) -> bool {
+        let is_wanted = self.pending_reply == PendingReply::None || self.is_quiescing;
+        let is_answer = self.pending_reply == PendingReply::UnregisterAck;
+        !is_wanted && self.jobs == 0 && (self.mapped == 0 || is_answer)
+    }
+
+    /// Whether it is in the remote space of a connection, at this offset.
+    pub(super) fn is_at(&self, connection: ConnectionId, offset: i64, bytes: u64) -> bool {
+        self.connection == Some(connection)
+            && self.pending_reply == PendingReply::None
+            && (self.offset, self.chunks.bytes()) == (offset, bytes)
+    }
+
+    /// Whether the space of its connection, if it has one, has it.
+    pub(super) fn is_listed<'a>(
+        &self,
+        id: RemoteWindowId,
+        space: impl Fn(ConnectionId) -> Option<&'a Space<RemoteWindowId>>,
+    ) -> bool {
+        self.connection.is_none_or(|connection| {
+            let slot = space(connection).and_then(|space| space.holding(self.offset));
+            slot.is_some_and(|(_, slot)| slot.id == id)
+        })
+    }
+}
+
+// Structures granted to peers.
+impl Windows {
+    /// Grants `node` a structure for a window of so many pages; its id and bus address. `None`: no
+    /// memory, or a limit is reached.
+    pub(crate) fn grant(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        node: NodeId,
+        pages: u64,
+    ) -> Option<(RemoteWindowId, u64)> {
+        let usage = self.peer_usage(node);
+        if !is_size_allowed(pages)
+            || usage.windows >= MAX_WINDOWS
+            || usage.granted_pages + page_list_pages(pages) as usize > MAX_LENT_PAGES
+        {
+            return None;
+        }
+        let page_list = PageListBuffer::new(mem, cx.locality(node), pages)?;
+        let granted = page_list.granted_pages();
+        let Some(address) = page_list.exported(mem) else {
+            page_list.free(mem);
+            return None;
+        };
+        let id = self.remote.insert(Remote::Granted(page_list))?;
+        let usage = self.peer_usage(node);
+        usage.windows += 1;
+        usage.granted_pages += granted;
+        cx.stats.pages += granted;
+        Some((id, address))
+    }
+
+    /// The structure with this id that is granted.
+    pub(crate) fn page_list(&self, id: RemoteWindowId) -> Option<&PageListBuffer> {
+        match self.remote.get(id) {
+            Some(Remote::Granted(page_list)) => Some(page_list),
+            _ => None,
+        }
+    }
+
+    /// The structures that are granted.
+    #[cfg(test)]
+    pub(crate) fn granted(&self) -> impl Iterator<Item = RemoteWindowId> {
+        let all = self.remote.iter();
+        let granted = all.filter(|(_, remote)| matches!(remote, Remote::Granted(_)));
+        granted.map(|(id, _)| id)
+    }
+
+    /// The structure `id`, if it is granted to `node`.
+    fn page_list_of(
+        &self,
+        cx: &mut Context,
+        node: NodeId,
+        id: RemoteWindowId,
+    ) -> Option<&PageListBuffer> {
+        let own = cx.config.node;
+        let page_list = self.page_list(id).filter(|list| list.node(own) == node);
+        cx.stats.stale_ids += u64::from(page_list.is_none());
+        page_list
+    }
+
+    /// A structure is not needed any more: its pages are free again.
+    fn free_page_list(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        node: NodeId,
+        page_list: PageListBuffer,
+    ) {
+        let granted = page_list.granted_pages();
+        let usage = self.peer_usage(node);
+        usage.granted_pages = usage.granted_pages.saturating_sub(granted);
+        cx.stats.pages -= granted;
+        page_list.free(mem);
+    }
+
+    /// Takes the structure `id` back from `node`: there will be no window.
+    pub(crate) fn take_back(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        node: NodeId,
+        id: RemoteWindowId,
+    ) {
+        if self.page_list_of(cx, node, id).is_none() {
+            return;
+        }
+        if let Some(Remote::Granted(page_list)) = self.remote.remove(id) {
+            let usage = self.peer_usage(node);
+            usage.windows = usage.windows.saturating_sub(1);
+            self.free_page_list(mem, cx, node, page_list);
+        }
+    }
+
+    /// Node `node` can no longer touch our memory: what was granted to it is free.
+    pub(crate) fn take_all_back(&mut self, mem: &mut dyn Memory, cx: &mut Context, node: NodeId) {
+        let own = cx.config.node;
+        let is_its = |remote: &Remote| match remote {
+            Remote::Granted(page_list) => page_list.node(own) == node,
+            Remote::Window(_) => false,
+        };
+        let granted = self.remote.iter().filter(|(_, remote)| is_its(remote));
+        for id in granted.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.take_back(mem, cx, node, id);
+        }
+    }
+}
+
+// How a window of a peer comes.
+impl Windows {
+    /// Takes over the window that the peer of `connection` has described in structure `id`. False:
+    /// the description makes no sense, or a limit is reached.
+    pub(crate) fn add_remote(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        connection: Identity,
+        id: RemoteWindowId,
+        owner_window: u64,
+    ) -> bool {
+        let Some(window) = self.read_window(mem, cx, connection, id, owner_window) else {
+            return false;
+        };
+        let node = window.node();
+        self.peer_usage(node).chunks += window.chunks.len();
+        let bytes = window.chunks.bytes();
+        let spaces = self.spaces.entry(connection.id).or_default();
+        spaces.remote.insert(window.offset, Slot { id, bytes });
+        if let Some(entry) = self.remote.get_mut(id)
+            && let Remote::Granted(page_list) = core::mem::replace(entry, Remote::Window(window))
+        {
+            self.free_page_list(mem, cx, node, page_list);
+        }
+        true
+    }
+
+    fn read_window(
+        &mut self,
+        mem: &dyn Memory,
+        cx: &mut Context,
+        connection: Identity,
+        id: RemoteWindowId,
+        owner_window: u64,
+    ) -> Option<RemoteWindow> {
+        let node = connection.ends.peer.node();
+        let announced = self.page_list_of(cx, node, id)?.read(mem)?;
+        let (offset, protection, chunks) = announced;
+        if node == cx.config.node {
+            // We wrote it ourselves: what differs now is nonsense somebody else has stored.
+            let described = (offset, protection, &chunks);
+            if !self.is_described(WindowId::from_number(owner_window), described) {
+                return None;
+            }
+        }
+        let end = range_end(offset, chunks.bytes())?;
+        let space = self.spaces.get(&connection.id).map(|spaces| &spaces.remote);
+        let is_free = space.is_none_or(|space| space.overlapping(offset, end).next().is_none());
+        let all_chunks = self.peer_usage(node).chunks + chunks.len();
+        (is_free && all_chunks <= MAX_PEER_CHUNKS).then_some(RemoteWindow {
+            connection: Some(connection.id),
+            through: connection.id,
+            ends: connection.ends,
+            owner: connection.remote,
+            owner_window,
+            offset,
+            protection,
+            chunks,
+            pending_reply: PendingReply::None,
+            is_quiescing: false,
+            mapped: 0,
+            cached: 0,
+            jobs: 0,
+        })
+    }
+}
+
+// How a window of a peer goes.
+impl Windows {
+    /// The owner unregisters a window: no new use from now on. The connection whose clients may
+    /// copy to or from it; `None`: there is nothing to wait for.
+    pub(crate) fn end_remote(
+        &mut self,
+        cx: &mut Context,
+        ends: Ends,
+        id: RemoteWindowId,
+        owner_window: u64,
+    ) -> Option<ConnectionId> {
+        let node = ends.peer.node();
+        let window = self.remote_mut(id);
+        let window = window.filter(|w| w.node() == node && w.owner_window == owner_window);
+        let Some(window) = window else {
+            // Not known (any more), so not used.
+            cx.stats.stale_ids += 1;
+            let owner = 0;
+            let body = NodeMessage::UnregisterAck {
+                owner,
+                owner_window,
+            };
+            cx.post(ends, body);
+            return None;
+        };
+        if window.pending_reply != PendingReply::None {
+            cx.stats.unexpected_messages += 1;
+            return None;
+        }
+        window.pending_reply = PendingReply::UnregisterAck;
+        window.is_quiescing = true;
+        let (offset, through) = (window.offset, window.through);
+        let connection = window.connection.take();
+        self.free_remote_offset(connection, offset);
+        Some(through)
+    }
+
+    fn free_remote_offset(&mut self, connection: Option<ConnectionId>, offset: i64) {
+        if let Some(spaces) = connection.and_then(|id| self.spaces.get_mut(&id)) {
+            spaces.remote.remove(offset);
+        }
+    }
+
+    /// Answers an UNREGISTER, now that no client copies to or from the window on its own.
+    pub(crate) fn answer_unregister(&mut self, cx: &mut Context, id: RemoteWindowId) {
+        if let Some(window) = self.remote_mut(id) {
+            window.is_quiescing = false;
+            if window.can_reply() {
+                self.send_reply(cx, id);
+            }
+        }
+    }
+
+    /// Tells the owner that nothing uses its window any more, or that only mappings do: these last
+    /// as long as their programs like.
+    fn send_reply(&mut self, cx: &mut Context, id: RemoteWindowId) {
+        let Some(window) = self.remote_mut(id) else {
+            return;
+        };
+        let (ends, owner, owner_window) = (window.ends, window.owner, window.owner_window);
+        let body = match window.pending_reply {
+            _ if window.mapped > 0 => {
+                window.pending_reply = PendingReply::Munmap;
+                let is_offset_free = u64::from(window.mapped == window.cached);
+                let body = NodeMessage::UnregisterNack {
+                    owner,
+                    owner_window,
+                    is_offset_free,
+                };
+                return cx.post(ends, body);
+            }
+            PendingReply::Munmap => NodeMessage::Munmap { owner_window },
+            PendingReply::None | PendingReply::UnregisterAck => NodeMessage::UnregisterAck {
+                owner,
+                owner_window,
+            },
+        };
+        self.forget_remote(id);
+        cx.post(ends, body);
+    }
+
+    /// Tells the owners of windows whose uses have ended.
+    pub(crate) fn send_pending_replies(&mut self, cx: &mut Context) {
+        while let Some(id) = self.ended.pop() {
+            if self.remote(id).is_some_and(RemoteWindow::can_reply) {
+                self.send_reply(cx, id);
+            }
+        }
+    }
+
+    /// Whether the owner of a window waits to be told.
+    pub(crate) fn has_pending_replies(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// Removes a window of a peer from all tables.
+    fn forget_remote(&mut self, id: RemoteWindowId) {
+        let Some(Remote::Window(window)) = self.remote.remove(id) else {
+            return;
+        };
+        let node = window.node();
+        self.note_orphan(id, node, window.mapped);
+        let usage = self.peer_usage(node);
+        usage.windows = usage.windows.saturating_sub(1);
+        usage.chunks = usage.chunks.saturating_sub(window.chunks.len());
+        self.free_remote_offset(window.connection, window.offset);
+    }
+
+    /// Our end is closed: the window stays until its owner unregisters it.
+    pub(super) fn leave_remote(&mut self, id: RemoteWindowId) {
+        if let Some(window) = self.remote_mut(id) {
+            window.connection = None;
+        }
+    }
+
+    /// Node `node` is lost: its windows are over. Mappings of them lead nowhere, and their end need
+    /// not be told.
+    pub(crate) fn forget_windows_of(&mut self, node: NodeId) {
+        let windows = self.remotes().filter(|(_, window)| window.node() == node);
+        for id in windows.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.forget_remote(id);
+        }
+    }
+
+    /// An own job begins to use the window.
+    pub(crate) fn hold_remote(&mut self, id: RemoteWindowId) {
+        if let Some(window) = self.remote_mut(id) {
+            window.jobs += 1;
+        }
+    }
+
+    /// So many pages and own jobs use the window no longer; its owner is told, later, if it waits
+    /// for that.
+    pub(crate) fn release_remote(&mut self, id: RemoteWindowId, pages: u64, jobs: u32) {
+        if let Some(window) = self.remote_mut(id) {
+            window.mapped = window.mapped.saturating_sub(pages);
+            window.jobs = window.jobs.saturating_sub(jobs);
+            if window.can_reply() {
+                self.ended.push(id);
+            }
+        } else {
+            self.release_orphan(id, pages);
+        }
+    }
+}
