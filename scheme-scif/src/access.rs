@@ -1,4 +1,4 @@
-//! Who may do what: identities and the access mode of a handle.
+//! Access rights: the identity of a caller, and the access mode of a handle.
 
 use scif_core::Owner;
 use syscall::error::{EACCES, EBADF, EISDIR, ENOTDIR, Error, Result};

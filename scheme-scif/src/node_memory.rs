@@ -1,5 +1,6 @@
-//! What the scheme needs of its node: memory that the engine works on, memory objects that programs
-//! map, and the doorbells of other nodes. The driver implements it; tests have plain memory.
+//! The interface between the scheme and its node: memory that the engine works on, memory objects
+//! that programs map, and the doorbells of other nodes. The driver implements it; tests use plain
+//! memory.
 
 use alloc::vec::Vec;
 

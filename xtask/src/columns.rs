@@ -1,5 +1,5 @@
-//! Columns of the scheme's text files: the code that writes them is their definition, and the page
-//! that describes them must name each, in their order.
+//! Columns of the scheme's text files: the code that writes them defines them, and the page that
+//! describes them must name each, in their order.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! `counts`: how large the project is and how it hangs together, of any commit that lies in a
-//! directory.
+//! `counts`: measures size and structure of the project, also of another commit in a directory of
+//! its own.
 
 use crate::layers::{self, Layers, Sources, code};
 use harness::base::report::{Context, Result};

@@ -1,5 +1,5 @@
 //! The layers of the project (`config/layers.toml`): which crate may use which, and within a crate
-//! which folder. Arrows point down.
+//! which folder. Dependencies point down.
 
 use harness::base::report::{Context, Result};
 use serde::Deserialize;

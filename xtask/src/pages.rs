@@ -1,5 +1,5 @@
-//! Names in the documentation: a path of the project, or a command of `make`, that a page has in
-//! code type exists. So a file that moves takes its name in the pages with it.
+//! Names in the documentation: a path of the project or a command of `make` in code type must
+//! exist. So a file cannot move without its name in the pages.
 
 /// What is wrong, with the number of its line. `is_top` knows the names in the project's root,
 /// `exists` its paths, `is_command` the commands of `make`.

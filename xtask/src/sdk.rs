@@ -1,4 +1,4 @@
-//! `sdk`: lays out what a C programmer needs in `target/sdk`: headers, libraries, `skiff-cc`.
+//! `sdk`: writes headers, libraries and `skiff-cc` for C programs to `target/sdk`.
 //!
 //! The libraries are one static library of Rust's, taken apart: libscif.a has the objects of the
 //! crates behind `scif.h`, libc.a all others, start-up code included. All they define is weak, so

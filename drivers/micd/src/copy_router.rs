@@ -1,4 +1,4 @@
-//! The choice of what copies for a transfer: the DMA engine of the peer's function where it has
+//! The choice of the copy engine for a transfer: the DMA engine of the peer's function where it has
 //! one, else the CPU.
 
 use alloc::collections::BTreeMap;

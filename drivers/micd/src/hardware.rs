@@ -1,6 +1,6 @@
-//! The hardware that joins this node with one other, as the driver uses it whatever the kind: the
-//! interrupts it raises here, the peer's memory and doorbell, and how the peer addresses ours. It
-//! knows nothing of links and queue pairs; [`function`](crate::function) does.
+//! The hardware of a function, whatever its kind: its interrupts on this node, the peer's memory
+//! and doorbell, and the bus addresses by which the peer reaches this node's memory. It has no
+//! links and queue pairs; [`function`](crate::function) has.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;

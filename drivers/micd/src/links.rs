@@ -1,4 +1,4 @@
-//! All links of a node: carries out what their functions ask for.
+//! The links of a node: carries out the steps that their functions ask for.
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -1,4 +1,4 @@
-//! Where shared memory comes from on a node: the kernel's contiguous memory, and pages that
+//! Shared memory of this node: physically contiguous memory from the kernel, and pages that
 //! programs pin.
 //!
 //! Pages are borrowed by a thread of their own, because the last reference to the address space of

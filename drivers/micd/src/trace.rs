@@ -1,5 +1,5 @@
-//! Where the engine's events go: a trace that the log daemon keeps, to be read while the driver
-//! runs and after its end.
+//! The destination of the engine's events: a trace that the log daemon keeps, readable while the
+//! driver runs and after its end.
 
 mod ring;
 

@@ -1,5 +1,5 @@
-//! Memory of SCIF's clients: what they register and have pinned, the windows of peers that they
-//! map, and how the daemon reaches their pages.
+//! Memory of SCIF's clients: memory that they register and have pinned, windows of peers that they
+//! map, and the daemon's access to their pages.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

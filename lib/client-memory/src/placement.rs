@@ -1,5 +1,5 @@
-//! Placement for the address cache of an emulator: addresses at which what a copy reads and what it
-//! writes do not push each other out of that cache. A build without the feature `placement` has
+//! Placement for the address cache of an emulator: addresses at which source and destination of a
+//! copy do not evict each other from that cache. A build without the feature `placement` has
 //! `no_placement.rs` instead.
 //!
 //! An emulator keeps a translated page in an entry of a table, by the low bits of the page's

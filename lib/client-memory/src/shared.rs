@@ -1,5 +1,5 @@
-//! Memory of a SCIF program that others reach: the memory it registers and the windows of peers
-//! that it maps.
+//! Memory of a SCIF program that peers reach: memory that it registers, and windows of peers that
+//! it maps.
 //!
 //! A page that a program owns stays where it is: registering it has the `scif:` daemon borrow it
 //! ([`provide`]). Memory that belongs to the daemon is what a program asked for as such

@@ -1,7 +1,7 @@
-//! What drivers need from the machine and the system: shared and device memory, copies, DMA
-//! buffers, interrupts, PCI functions, clocks and event queues. Built on the published Redox crates
-//! only, so the same source serves the programs of this image and programs with the standard
-//! library on Redox.
+//! The machine and the system, for drivers: shared and device memory, copies, DMA buffers,
+//! interrupts, PCI functions, clocks and event queues. Built on the published Redox crates only, so
+//! the same source serves the programs of this image and programs with the standard library on
+//! Redox.
 //!
 //! Unsafe code of user space is at home here, in `scheme`, `client-memory` and `runtime`, and in
 //! the C side (`lib/os/libc`, `lib/libscif`); no other crate may contain any. What this one offers

@@ -1,4 +1,4 @@
-//! A lock for threads of one process, whose waiters sleep: what it guards may take system calls.
+//! A lock for threads of one process. Waiters sleep, so the lock may be held during system calls.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

@@ -1,5 +1,5 @@
-//! Memory that something else can change: device registers, a peer's RAM, pages shared with
-//! another program.
+//! Memory that changes from outside: device registers, a peer's RAM, pages shared with another
+//! program.
 //!
 //! A [`Region`] is a range of such memory. It never gives out a reference: values are read and
 //! written whole, by volatile or atomic access, after a check against the region's length, and

@@ -1,4 +1,4 @@
-//! Waiting a little without sleeping.
+//! Short waits without sleeping.
 
 /// Gives the processor to other programs for this round. It returns at once when no other is ready.
 pub fn yield_now() {

@@ -1,4 +1,4 @@
-//! How a scheme daemon comes up: socket, name, sandbox.
+//! The start of a scheme daemon: socket, name, sandbox.
 //!
 //! Two ways to get the name into the namespace. A daemon started as a service finds in its
 //! environment variable [`NOTIFY_VARIABLE`] the number of a pipe: it sends its scheme's root

@@ -1,4 +1,4 @@
-//! What the read-only files and directories of schemes have in common.
+//! Read-only files and directories of schemes.
 
 use syscall::data::Stat;
 use syscall::error::{EISDIR, ENOTDIR, Error, Result};

@@ -1,4 +1,4 @@
-//! What the examples share: two roles, messages between them, and the report of a failure.
+//! Code that the examples share: two roles, messages between them, and the report of a failure.
 //!
 //! Every example is one program with two roles. `example-x serve` waits for one connection and
 //! plays the server's part; `example-x NODE` plays the other against the server on that node.

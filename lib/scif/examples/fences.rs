@@ -1,5 +1,5 @@
-//! Knowing when transfers are done: marks of the own and of the peer's transfers, and data whose
-//! last byte comes last.
+//! Fences: waiting for marks of the own and of the peer's transfers, and data whose last byte comes
+//! last.
 #![no_std]
 #![no_main]
 

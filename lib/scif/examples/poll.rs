@@ -1,4 +1,4 @@
-//! One thread that serves many connections: a listener and all connections in one poll.
+//! Poll: one thread serves many connections, with a listener and all connections in one call.
 #![no_std]
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A transfer that tells of its end itself: the flag behind the data, and a waiter that looks at
-//! its own memory only.
+//! A transfer that signals its own end: the flag arrives behind the data, and the waiter polls only
+//! its own memory.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Why a call failed: SCIF's own errors by name, anything else by number.
+//! Errors of calls: SCIF's own by name, all others by number.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! Transfers between the registered memory of both ends, and fences that tell when they are done.
+//! Transfers between the registered memory of both ends, and fences that wait for them.
 
 use core::sync::atomic::AtomicU64;
 

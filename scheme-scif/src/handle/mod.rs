@@ -1,4 +1,4 @@
-//! What a file descriptor of the scheme stands for, and the table of all.
+//! Handles: the object behind each file descriptor of the scheme, and the table of all handles.
 
 pub(crate) mod peer_lines;
 pub(crate) mod ranges;

@@ -1,5 +1,5 @@
-//! What a reader of the file `peers` reads: the nodes that are there, then those that come and go,
-//! a line for each.
+//! The reader of the file `peers`: a line for each node that is online at first, then one for each
+//! that comes or goes.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! One direction of a connection and the requests that share it.
+//! The transfer queue: the blocking reads or writes of one endpoint, in their order.
 //!
 //! Blocking transfers take turns: the one at the front moves its bytes until it is done, the others
 //! wait behind it, so two programs' large writes never mix. The queue remembers how far the front

@@ -1,5 +1,5 @@
-//! What the control path costs, in messages between the nodes and doorbells: fixed numbers,
-//! whatever there is besides. And what the data path costs the daemon's heap: nothing.
+//! Tests of costs: messages and doorbells of the control path are fixed numbers, whatever else
+//! exists; the data path allocates nothing in the daemon.
 
 use hal::testing::counting::allocations;
 use scif_abi::call::Call;

@@ -1,4 +1,4 @@
-//! What programs do with registered memory, for the tests of windows and mappings.
+//! Programs that use registered memory, for the tests of windows and mappings.
 
 use scif_abi::call::{Call, MemoryCall, RegisterRecord, RmaRecord};
 use scif_abi::codec::Operation;

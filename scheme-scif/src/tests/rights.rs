@@ -1,4 +1,4 @@
-//! What users may know of each other, and how much they may have.
+//! Tests of rights and limits: which state of other users a user sees, and how much each may have.
 
 use std::vec::Vec;
 

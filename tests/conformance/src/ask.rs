@@ -1,4 +1,5 @@
-//! The calls as methods of what they are made on; and what most cases begin with.
+//! The calls of a case as methods of a side, an endpoint or a window, and the steps that most cases
+//! begin with.
 
 use alloc::format;
 

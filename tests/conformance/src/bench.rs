@@ -1,5 +1,5 @@
-//! What cases are written against: sides that can be asked to make calls, and the rules that hold
-//! for every call (one that fails leaves no trace) and every case (it leaves nothing behind).
+//! The interface that cases are written against: sides that make calls, and the rules for every
+//! call (one that fails changes nothing) and every case (it leaves nothing behind).
 
 use alloc::format;
 use alloc::string::String;

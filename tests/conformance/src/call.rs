@@ -1,4 +1,4 @@
-//! What a case asks one side to do, and what comes back: plain words, so that they can be carried
+//! The calls that a case makes on one side, and their results, as plain words that can be carried
 //! to another process or node.
 //!
 //! A side numbers what it holds by *slots* that the asker chooses: endpoints in one set of slots,

@@ -1,4 +1,4 @@
-//! The behaviour of SCIF as data, and the suite that follows from it.
+//! The behaviour of SCIF as a table of cases, and the conformance suite that runs them.
 //!
 //! [`table`] has one row for each call and condition: what the documents say, what the two known
 //! drivers do, what Skiff does and why. Every row names its cases, which are written once, against

@@ -1,4 +1,4 @@
-//! Data that tells its position, so that a byte lost, doubled or displaced is seen at once.
+//! Data whose bytes depend on their position, so that a byte lost, doubled or displaced is noticed.
 
 /// The eight bytes at position `8 * number` of the pattern `seed`.
 fn word(seed: u64, number: u64) -> [u8; 8] {

@@ -1,4 +1,4 @@
-//! What the guest test programs share: checks and their report, connections, the peer program.
+//! Code that the guest test programs share: checks and their report, connections, the peer program.
 //!
 //! Each program prints one line per check, `STEP <program> <check>: ok` or `…: FAIL <detail>`, and
 //! ends with status 0 only if all were ok. Those that need a peer take a node

@@ -1,6 +1,5 @@
-//! The harness: starts nodes in QEMU, joined by the fabric server, runs scripts on them and judges
-//! how they end. `cargo xtask` is the command that calls it; what nodes boot comes from the builder
-//! in `xtask`.
+//! The harness: starts nodes in QEMU, joined by the fabric server, runs scripts on them and reports
+//! how they end. `cargo xtask` calls it and passes it the builder of the image.
 //!
 //! Each folder uses those above it in this list only.
 

@@ -1,5 +1,5 @@
-//! The end of a run: programs begin nothing new, and everything must come to its end within a time
-//! that is known, also beside a node that stands still.
+//! The end of a run: programs begin nothing new, and every call must end within a known time, also
+//! beside a node that has stopped.
 
 use scif_core::Engine;
 

@@ -1,5 +1,5 @@
-//! A peer that says anything: one node without an engine, which stores random messages, indices and
-//! queue pairs where a real node would store sensible ones.
+//! A hostile peer: one node without an engine, which stores random messages, indices and queue
+//! pairs where a real node would store sensible ones.
 //!
 //! The node that suffers it runs programs that connect to the hostile node and accept from it. A
 //! stream within the node, and a third node's connection with it, must not notice any of this.

@@ -1,5 +1,5 @@
-//! What every byte of registered memory must be: the pinned memory of all programs, the windows
-//! they registered, and the transfers under way.
+//! A model of every byte of registered memory: the pinned memory of all programs, the windows they
+//! registered, and the transfers under way.
 //!
 //! Transfers are weakly ordered, so programs begin only those that do not touch what another one
 //! under way writes, nor write what one reads. Then each byte has the value the model knows or, if

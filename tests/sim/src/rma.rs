@@ -1,5 +1,5 @@
-//! What a program does with registered memory: windows, transfers, fences and mappings on one end
-//! of a connection, all of it judged by the [`Model`].
+//! A program's use of registered memory: windows, transfers, fences and mappings on one end of a
+//! connection, all checked against the [`Model`].
 
 use scif_abi::Error;
 use scif_abi::flags::Readiness;

@@ -1,4 +1,4 @@
-//! What must hold after every step, when nothing goes on, and in the end.
+//! The invariants of a world: after every step, when nothing is under way, and at the end.
 
 use scif_core::{Resource, Scope};
 

@@ -1,4 +1,4 @@
-//! The schedule: what happens in a step, and the faults among it.
+//! The schedule: the actions of each step, and the faults between them.
 
 use scif_abi::PortId;
 use scif_abi::flags::Readiness;

@@ -1,4 +1,4 @@
-//! A conversation between one engine and a scripted peer without extensions.
+//! An exchange between one engine and a scripted peer without extensions.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! What happened last, for a person who looks for the cause of a failure. Kept only when a failing
-//! run is repeated: whoever has something to say gives a closure, which is not called otherwise.
+//! The latest events of a world, printed when a failing run is repeated. Events are passed as
+//! closures, which are not called otherwise.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

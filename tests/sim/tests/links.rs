@@ -1,5 +1,5 @@
-//! The life of a link, seen from one side: greeting, node management, leaving, and what a peer that
-//! breaks the rules or falls silent costs.
+//! A link, seen from one side: greeting, node management, leaving, and the effects of a peer that
+//! breaks the rules or stops answering.
 
 use scif_abi::limits::{MAX_UNANSWERED, PAGE_BYTES};
 use scif_abi::message::NodeMessage as Say;

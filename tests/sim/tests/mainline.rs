@@ -1,5 +1,5 @@
-//! Conversations with a peer of the base protocol, message by message: what the mainline driver
-//! sends, what it must get, and what it must never get.
+//! Exchanges with a peer of the base protocol, message by message: messages that the mainline
+//! driver sends, those it must get, and those it must never get.
 
 use std::task::Poll;
 

@@ -1,5 +1,5 @@
-//! What a mainline node does when time passes: it gives connects up, does not read, or goes without
-//! a word. It frees what it gave us and says nothing, so nothing may be said or stored to it late.
+//! A mainline node over time: it gives connects up, does not read, or disappears without EXIT. It
+//! frees its memory without a message, so no message or store may reach that memory late.
 
 use std::task::Poll;
 

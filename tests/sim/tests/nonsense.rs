@@ -1,5 +1,5 @@
-//! Calls on registered memory with arguments from the edges of what numbers can be: refused with a
-//! documented error, and without a trace.
+//! Calls on registered memory with extreme arguments: each is refused with a documented error, and
+//! changes nothing.
 
 use scif_abi::{Error, PortId};
 use scif_core::{

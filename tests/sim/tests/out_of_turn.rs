@@ -1,4 +1,5 @@
-//! A peer that says things twice, late, for others or without end, message by message.
+//! A peer that sends messages twice, late, for other connections or without end, message by
+//! message.
 
 mod pair;
 

@@ -1,6 +1,7 @@
-//! How two nodes find each other's queue pairs through the link memory, and notice that the other
-//! one came, restarted, hangs or is gone. No device and no clock: the memory and the time are
-//! arguments, so both sides run against each other in tests.
+//! The state machine of a link between virtual machines: two nodes exchange the addresses of their
+//! queue pairs through the link memory, and each notices that the other has come, restarted, hung
+//! or left. Memory and time are arguments, so tests run both sides against each other without a
+//! device or a clock.
 //!
 //! ```text
 //! Detached --Attach--> Published --peer may be bound--> Bound --peer is bound to us--> Connected

@@ -1,5 +1,5 @@
-//! Two sides of a link against each other: every way in which one comes, restarts, hangs, leaves
-//! or misbehaves, with the rule that matters checked whenever a side takes its memory back.
+//! Two sides of a link against each other: every way in which a side comes, restarts, hangs, leaves
+//! or misbehaves. Whenever a side takes its memory back, the peer must not be able to write to it.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! What a card is, as its scratchpads say.
+//! The identity of a card (family, stepping, memory), as its scratchpads report it.
 
 use alloc::string::String;
 

@@ -1,6 +1,6 @@
-//! What is loaded into a card: the kernel of its system, an initial RAM disk and a command line
-//! (as in `drivers/misc/mic/host/mic_x100.c` of Linux 4.x). Everything is checked before a byte is
-//! written to the card.
+//! The files that are loaded into a card: the kernel of its system, an initial RAM disk and a
+//! command line (as in `drivers/misc/mic/host/mic_x100.c` of Linux 4.x). All are checked before a
+//! byte is written to the card.
 
 use alloc::format;
 use alloc::rc::Rc;

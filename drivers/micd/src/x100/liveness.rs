@@ -1,4 +1,4 @@
-//! Whether the card's system is alive: its heartbeat tells, and a system without one is probed.
+//! Liveness of the card's system: by its heartbeat, or by probes where it has none.
 
 use scif_abi::limits::LinkTiming;
 

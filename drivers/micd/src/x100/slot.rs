@@ -1,5 +1,5 @@
-//! What the backend needs of the machine: a card's function on the bus, memory that the card
-//! reaches, and the files it boots. A model of the card takes this place in tests.
+//! The interface between the backend and the machine: a card's function on the bus, memory that the
+//! card reaches, and the files that it boots. Tests put a model of the card behind it.
 
 use alloc::boxed::Box;
 use alloc::format;

@@ -1,5 +1,4 @@
-//! What benchmarks send, and how they find out that it arrived: bytes that do not repeat, and a
-//! checksum.
+//! Test data of benchmarks: bytes that do not repeat, and a checksum that shows their arrival.
 
 /// A sum that notices changed, swapped and missing bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -1,5 +1,5 @@
-//! What each program holds, from the tables of the daemons: one line for each thing, by program, in
-//! the manner of `lsof`.
+//! The objects that each program holds, from the tables of the daemons: one line for each object,
+//! by program, in the manner of `lsof`.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -1,6 +1,6 @@
-//! What the two say to each other: frames of a kind, a length and a payload. Numbers are
-//! little-endian; a text is its length (`u32`) and its bytes, UTF-8; a list is its count (`u32`)
-//! and its members.
+//! The protocol between `scifrun` and `scifrund`: frames of a kind, a length and a payload. Numbers
+//! are little-endian; a text is its length (`u32`) and its bytes, UTF-8; a list is its count
+//! (`u32`) and its members.
 //!
 //! | from the client | payload |
 //! | --- | --- |

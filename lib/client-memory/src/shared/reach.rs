@@ -1,4 +1,4 @@
-//! Which memory of this process is there, for copies that are made without the kernel: an address
+//! The memory that this process has mapped, for copies that are made without the kernel: an address
 //! that a C program passes may be anything, and a bad one must be an error, not the program's end.
 //!
 //! The list of the process's mappings is asked for at first sight; a few ranges are remembered and

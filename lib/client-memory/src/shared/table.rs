@@ -1,4 +1,4 @@
-//! Which ranges of this process are memory of the `scif:` daemon.
+//! The ranges of this process that are memory of the `scif:` daemon.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! Counters for tests: of what nothing else shows. How often stores were drained is counted always.
-//! Allocations are counted by an allocator, which a test program makes its own:
+//! Counters for tests: drained stores, which are always counted, and allocations, which are counted
+//! by an allocator that a test program declares:
 //!
 //! ```
 //! #[global_allocator]

@@ -1,5 +1,5 @@
-//! Where the system library's symbols come from when this crate is tested on another system. They
-//! refuse everything, unless a test plays the system with [`play`].
+//! The symbols of the system library, for tests of this crate on another system. They refuse every
+//! call, unless a test simulates the system with [`play`].
 
 #[allow(unused_extern_crates, reason = "the crate's own tests have it already")]
 extern crate std;

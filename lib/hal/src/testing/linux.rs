@@ -1,5 +1,5 @@
-//! Memory that Linux processes and machines share, for the benchmark programs that run there: the
-//! same physical memory as on our nodes, reached by what Linux offers.
+//! Memory that Linux processes and machines share, for the benchmark programs that run on Linux:
+//! the same physical memory as on our nodes, through Linux's interfaces.
 
 #[allow(unused_extern_crates, reason = "the crate's own tests have it already")]
 extern crate std;

@@ -1,5 +1,4 @@
-//! What takes the system's place where it is another one: in unit tests, and in programs that run
-//! on the development machine.
+//! Substitutes for the system, for unit tests and for programs that run on the development machine.
 
 pub mod counting;
 pub mod host;

@@ -1,4 +1,4 @@
-//! One request: from the kernel's record to the daemon's handler and its answer.
+//! The handling of one request: from the kernel's record to the daemon's handler and its answer.
 //!
 //! redox-scheme decodes most requests; the ones whose buffers it turns into references to
 //! structures, asserting on their length and trusting their alignment, are served here through

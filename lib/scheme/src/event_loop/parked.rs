@@ -1,5 +1,5 @@
-//! The requests that are not answered yet: found by their id, and for each handle in the order in
-//! which they came. Nothing is allocated for a request once as many have waited at one time.
+//! Requests that are not answered yet, found by their id, and for each handle in the order in which
+//! they came. Memory is allocated only when more requests wait than ever before.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Where the loop reads requests and writes answers: the kernel's scheme socket, or a fake in
+//! The source of requests and destination of answers: the kernel's scheme socket, or a fake in
 //! tests.
 
 use alloc::rc::Rc;

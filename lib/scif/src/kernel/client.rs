@@ -1,4 +1,4 @@
-//! `scif_client_register`: a driver that wants to know of every node it could talk to.
+//! `scif_client_register`: a driver that is notified of every node it could talk to.
 
 use alloc::collections::BTreeSet;
 use core::time::Duration;

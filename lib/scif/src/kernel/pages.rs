@@ -1,4 +1,4 @@
-//! `scif_get_pages`, `scif_put_pages`, and the memory behind the addresses they deal in.
+//! `scif_get_pages`, `scif_put_pages`, and the memory behind the addresses that they handle.
 
 use alloc::vec::Vec;
 use core::borrow::Borrow;

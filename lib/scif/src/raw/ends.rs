@@ -1,4 +1,4 @@
-//! How endpoints begin with a connection, and how they end.
+//! The beginning of endpoints with a connection, and the end of endpoints.
 
 use scif_abi::PortId;
 use scif_abi::call::{AcceptRecord, Call};

@@ -1,4 +1,4 @@
-//! What the calls ask of the system, against a played one.
+//! Tests of the calls against a simulated system: which requests each makes.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What can be read about the scheme: the text files, directories, names and status of handles, and
+//! The readable state of the scheme: text files, directories, names and status of handles, and
 //! readiness.
 
 mod cards;

@@ -1,4 +1,4 @@
-//! Ends: of waits, of requests that are given up, of handles.
+//! The ends of waits, of cancelled requests and of handles.
 
 use scif_abi::PortId;
 use scif_core::EndpointId;

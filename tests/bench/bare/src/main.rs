@@ -1,5 +1,6 @@
-//! What two nodes can do at most through the same aperture and the same doorbells, without SCIF:
-//! the limits that the figures of `scif-perf` are compared with.
+//! `scif-bare`: measures what two nodes can do at most through the same aperture and the same
+//! doorbells, without SCIF. The results are the limits that the figures of `scif-perf` are compared
+//! with.
 //!
 //! This is `scif-perf` with more tests, so that a limit and ours can be measured in turn, within
 //! milliseconds of each other, by one program (`--test bare_pingpong+pio_rtt`). SCIF carries the

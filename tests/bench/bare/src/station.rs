@@ -1,5 +1,5 @@
-//! One side's memory as the other sees it: some pages with words for both, and a large area that
-//! the measuring side copies from and to. The other side sleeps until an order comes.
+//! The memory of one side, as the other side sees it: pages with words for both, and a large area
+//! that the measuring side copies from and to. The serving side sleeps until an order comes.
 //!
 //! Orders and answers are words over SCIF. Nothing is freed while the other side may reach it: the
 //! measuring side asks the other one to leave, which releases everything before it answers.

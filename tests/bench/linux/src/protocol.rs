@@ -1,5 +1,5 @@
-//! What client and server say to each other: the client names a job in three words and both do
-//! their part of it over the same connection.
+//! The protocol between client and server: the client names a job in three words, and both do their
+//! part of it over the same connection.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! What the operating system offers: UNIX sockets, pipes and TCP on loopback, between two threads
-//! on two cores.
+//! Streams of the operating system: UNIX sockets, pipes and TCP on loopback, between two threads on
+//! two cores.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers in units for people.
 
 /// A number with three or four digits that count.
 pub fn digits(value: f64) -> String {

@@ -1,4 +1,4 @@
-//! What the measuring programs print, read and gathered.
+//! Samples: the lines that the measuring programs print, read and collected.
 //!
 //! A result is one line of JSON that begins with `{"test":`; a line that begins with `# ` says what
 //! comes next; everything else on a console is something else. A measure is repeated inside a boot

@@ -1,4 +1,4 @@
-//! Where results were taken: the machine, the programs' versions, the day.
+//! The circumstances of a measurement: the machine, the programs' versions, the day.
 
 use crate::results::Setting;
 use harness::base::workspace;

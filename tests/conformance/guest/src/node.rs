@@ -1,4 +1,4 @@
-//! What a side asks of its node's files: counts, waiting requests, the limit.
+//! Readers of a node's files: counts, waiting requests, limits.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! How real clients use SCIF.
+//! Sequences of calls that real clients of SCIF make.
 
 use scif_abi::Error::{
     ConnectionRefused, ConnectionReset, InProgress, InvalidArgument, NoDevice, WouldBlock,

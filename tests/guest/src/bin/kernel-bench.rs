@@ -1,4 +1,5 @@
-//! What the kernel's paths cost: calls, switches, pipes, requests to a scheme, events, mappings.
+//! `kernel-bench`: prints the cost of the kernel's paths: calls, switches, pipes, requests to a
+//! scheme, events, mappings.
 //!
 //! `kernel-bench [WORD]`: only measures whose name contains WORD. One line each, `<name> <n> ns`:
 //! the least of several rounds, as nothing but the path itself makes a round fast. Absolute times

@@ -1,4 +1,4 @@
-//! What all of the tool uses: reports, settings, places in the tree, descriptions in `config/`,
+//! The modules that all other parts use: reports, settings, paths, descriptions in `config/`,
 //! packages of the system, and calls of cargo.
 
 pub mod cargo;

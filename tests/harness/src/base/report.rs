@@ -1,4 +1,4 @@
-//! How this tool speaks: failures with an exit status, and progress lines with their time.
+//! Messages of this tool: failures with an exit status, and progress lines with their time.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Where things are: the project's root and the places below `target/`.
+//! Paths: the project's root and the places below `target/`.
 
 use crate::base::report::{Context, Result};
 use std::path::PathBuf;

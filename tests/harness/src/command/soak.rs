@@ -1,5 +1,5 @@
 //! `soak`: boots three nodes and keeps them under mixed random load while programs and nodes are
-//! killed; says how much was carried, how many faults were survived, and what went wrong.
+//! killed; reports bytes, faults and violations.
 //!
 //! The load is `scif-soak` (tests/guest/src/bin/scif-soak); this side boots it, adds its sums up
 //! and writes the report.

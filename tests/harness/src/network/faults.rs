@@ -1,5 +1,5 @@
-//! What a fabric does to doorbells on purpose: it loses some, rings some twice, and is late with
-//! others. By a seeded generator, so that a run can be repeated as far as its nodes allow.
+//! Faults that a fabric injects into doorbells: it loses some, rings some twice, and delays others,
+//! by a seeded generator, so that a run can be repeated as far as its nodes allow.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Has a process stand still while something is done, and go on afterwards.
+//! Stops a process while another action runs, and lets it continue afterwards.
 
 use crate::base::report::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};

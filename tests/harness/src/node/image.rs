@@ -1,5 +1,5 @@
-//! What nodes boot, as the harness asks for it. Images are made by a [`Builder`], which commands
-//! are handed: `cargo xtask` has the one.
+//! The image that nodes boot, as the harness asks for it. A [`Builder`] makes images; `cargo xtask`
+//! has the only one and passes it to the commands.
 
 use crate::base::packages::{self, Package};
 use crate::base::report::Result;

@@ -1,4 +1,4 @@
-//! What is typed on a node's console, on its way to QEMU.
+//! Keys typed at a terminal, on their way to a node's console in QEMU.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! One node's QEMU: its command line, and starting it.
+//! The QEMU of one node: its command line, and its start.
 //!
 //! A node's RAM is shared memory of this process, which QEMU opens by its name in /proc; so peers
 //! can map it as their aperture, and nothing is left behind when this process ends, however it

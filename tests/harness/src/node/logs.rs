@@ -1,6 +1,6 @@
-//! A run's folder below `target/run`, with what its nodes said. While a run goes on its folder is
-//! its own: another one of the same name gets a folder with a number behind the name. When it is
-//! over, the next one writes over what is there.
+//! A run's folder below `target/run`, with the consoles of its nodes. While a run goes on it owns
+//! its folder: another run of the same name gets a folder with a number behind the name. Later runs
+//! overwrite it.
 
 use crate::base::report::{Context, Result};
 use crate::base::workspace::{self, Place};

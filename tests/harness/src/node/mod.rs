@@ -1,4 +1,4 @@
-//! Nodes: what they boot, their QEMUs, consoles and screens, and what is read out of their memory.
+//! Nodes: the image they boot, their QEMUs, consoles and screens, and readers of their memory.
 
 pub mod accel;
 pub mod freeze;

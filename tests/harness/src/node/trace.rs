@@ -1,5 +1,5 @@
-//! The SCIF driver's trace of a node that is no more: found in the node's memory, which outlives
-//! the node.
+//! The SCIF driver's trace of a node that has ended, found in the node's memory, which outlives the
+//! node.
 //!
 //! A node that panicked or hangs cannot be asked. Its log daemon keeps the trace in contiguous
 //! memory that begins with a signature, at the start of a page.

@@ -1,4 +1,4 @@
-//! Cuts console output into lines, and recognises the lines that mean something to the launcher.
+//! Splits console output into lines, and recognises the lines that are addressed to the launcher.
 
 use crate::network::faults::Faults;
 

@@ -1,5 +1,5 @@
-//! Runs shell scripts on nodes and finds out how they ended: the engine of `run SCRIPT=`, the demo
-//! and the guest tests.
+//! Runs shell scripts on nodes and determines their results, for `run SCRIPT=`, the demo and the
+//! guest suites.
 //!
 //! The scripts are packed into the initfs as `etc/run/<node>.sh`. A run is over when every script
 //! has ended; nodes without a script, and nodes that stay, idle until then. When a script fails,

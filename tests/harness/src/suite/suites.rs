@@ -1,4 +1,4 @@
-//! The suites of `config/tests.toml`: their scripts, their runs, and whether a run went as it must.
+//! The suites of `config/tests.toml`: their scripts, their runs, and the verdict on each run.
 
 use crate::base::config::{Expect, Suite};
 use crate::base::report::{Context, Result};

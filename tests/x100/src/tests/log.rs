@@ -1,4 +1,4 @@
-//! What the driver says.
+//! Tests of the driver's log lines.
 
 use std::cell::RefCell;
 use std::sync::Once;

@@ -1,4 +1,5 @@
-//! One channel of the DMA engine: its ring, what is on its way, and what the engine has told of it.
+//! A channel of the DMA engine: its ring, the transfers in flight, and the completions that the
+//! engine has reported.
 
 use alloc::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! What round trips and registering cost beside a thread that only computes: on no node, on the own
-//! one, on the server's.
+//! Round trips and registering beside a thread that only computes: on no node, on the own one, on
+//! the server's.
 //!
 //! Each value is the mean of a repetition, not its median: a program that waits for the processor
 //! now and then waits long, and a median would not show it.

@@ -1,4 +1,4 @@
-//! What a window, a mapping and a connection cost, and what pairs do at the same time.
+//! The costs of a window, a mapping and a connection, and of pairs that work at the same time.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! What grows with the number of connections, windows, mapped pages and nodes: nothing of the data
-//! path should.
+//! Costs against the number of connections, windows, mapped pages and nodes: the data path should
+//! not grow with them.
 //!
 //! Between the few and the many lie seconds, and in seconds the machine's speed changes by more
 //! than what is looked for. So every repetition is followed by one of a yardstick, which nothing

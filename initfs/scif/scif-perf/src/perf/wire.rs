@@ -1,5 +1,5 @@
-//! What client and server say to each other: a request with what is to be done, and answers of
-//! eight bytes. Both are the same program, so nothing here is for others.
+//! The protocol between client and server: a request for a measurement, and answers of eight bytes.
+//! Both are the same program, so other programs never read it.
 
 use alloc::format;
 use scif::{Endpoint, RecvFlags, SendFlags, Waiting};

@@ -1,5 +1,5 @@
-//! One connection: receives what is to be run, runs it, and passes on what comes for it. What comes
-//! from it, [`pump`](crate::pump) passes on.
+//! A session: receives what one `scifrun` wants to run, runs it, and passes the connection's frames
+//! on to it. Its output is passed on by [`pump`](crate::pump).
 
 use alloc::format;
 use alloc::string::String;

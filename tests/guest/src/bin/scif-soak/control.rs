@@ -1,4 +1,5 @@
-//! How node 0's conductor ends the others: each keeps a connection with it and waits for bytes.
+//! The control connections of the soak: every program keeps one with node 0 and ends when it
+//! closes.
 //!
 //! ```text
 //! node 0   STOP ->        start nothing any more, end what runs

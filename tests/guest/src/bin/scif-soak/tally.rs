@@ -1,4 +1,4 @@
-//! What workers report to their conductor, and the sums it prints.
+//! The reports of soak workers, and the sums that node 0 prints.
 
 use alloc::format;
 use alloc::string::String;

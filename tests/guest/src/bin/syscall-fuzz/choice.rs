@@ -1,4 +1,4 @@
-//! What lives choose from: calls, paths, names, sizes; and how they choose.
+//! Random choices for system calls: calls, paths, names, sizes.
 
 use syscall::PAGE_SIZE;
 use syscall::number::*;
