@@ -474,6 +474,7 @@ impl Micd {
         self.counters.answers = socket.answers;
         self.counters.answer_writes = socket.writes;
         self.counters.retries = socket.retries;
+        self.counters.others_first = socket.others_first;
         self.scheme.scif.set_loop_counters(self.counters);
     }
 

@@ -70,11 +70,14 @@ pub struct LoopCounters {
     pub answer_writes: u64,
     /// Times a kept request was tried again.
     pub retries: u64,
+    /// The most requests of other processes that were served while the only request of a process
+    /// waited for its turn.
+    pub others_first: u64,
 }
 
 impl LoopCounters {
     /// Names and values for the file.
-    pub(crate) fn lines(&self) -> [(&'static str, u64); 7] {
+    pub(crate) fn lines(&self) -> [(&'static str, u64); 8] {
         [
             ("turns", self.turns),
             ("interrupts", self.interrupts),
@@ -83,6 +86,7 @@ impl LoopCounters {
             ("answers", self.answers),
             ("answer_writes", self.answer_writes),
             ("retries", self.retries),
+            ("others_first", self.others_first),
         ]
     }
 }

@@ -43,8 +43,12 @@ pub use transport::{SocketTransport, Transport};
 
 /// Requests taken from the socket by one read.
 const REQUESTS_PER_READ: usize = 32;
-/// Reads in one [`SchemeLoop::poll`] before the caller gets to serve its other event sources.
-const READS_PER_POLL: usize = 8;
+/// Reads in a row before some of what they took is served. A program's thread waits for one answer
+/// at a time, so this is more than there are.
+const READS_PER_ROUND: usize = 256;
+/// Rounds of requests in one [`SchemeLoop::poll`] before the caller gets to serve its other event
+/// sources.
+const ROUNDS_PER_POLL: usize = 8;
 /// Rounds of retries in one [`SchemeLoop::retry_parked`] of an event-driven daemon.
 const ROUNDS_PER_RETRY: usize = 64;
 /// Rounds of retries without any answer after which pending changes are dropped: a daemon that
@@ -174,6 +178,19 @@ pub struct Counters {
     pub writes: u64,
     /// Times a kept request was tried again.
     pub retries: u64,
+    /// The most requests of other processes that were served while the only request of a process
+    /// waited for its turn.
+    pub others_first: u64,
+}
+
+/// What a round begins with.
+enum Taken {
+    /// All requests that waited; whether there were any, or some wait for their turn.
+    All(bool),
+    /// Some, and more may wait.
+    Some,
+    /// The socket is closed.
+    Closed,
 }
 
 /// The event loop; `T` is the socket, or a fake one in tests.
@@ -290,27 +307,21 @@ impl<T: Transport> SchemeLoop<T> {
     /// enough.
     pub fn poll<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<Status> {
         let mut status = Status::More;
-        for _ in 0..READS_PER_POLL {
-            self.counters.reads += 1;
-            let count = match self.transport.read(&mut self.incoming) {
-                Ok(Some(0)) => {
+        for _ in 0..ROUNDS_PER_POLL {
+            let is_all = match self.take(scheme)? {
+                Taken::Closed => {
                     status = Status::Closed;
                     break;
                 }
-                Ok(Some(count)) => count,
-                Ok(None) if !self.queue.is_empty() => 0,
-                Ok(None) => {
+                Taken::All(false) => {
                     status = Status::Idle;
                     break;
                 }
-                Err(Error { errno: EINTR }) => continue,
-                Err(error) => return Err(error),
+                Taken::All(true) => true,
+                Taken::Some => false,
             };
-            self.counters.requests += count as u64;
-            self.serve(count, scheme);
-            // A short read has taken all there were.
-            let is_all = count < self.incoming.len() && self.queue.is_empty();
-            if is_all && !self.transport.blocking() {
+            self.serve_round(scheme);
+            if is_all && self.queue.is_empty() && !self.transport.blocking() {
                 status = Status::Idle;
                 break;
             }
@@ -327,15 +338,40 @@ impl<T: Transport> SchemeLoop<T> {
         })
     }
 
-    /// Serves the first `count` requests that came, or puts them in line behind others: then the
-    /// processes that wait have a turn.
-    fn serve<S: SchemeDaemon>(&mut self, count: usize, scheme: &mut S) {
+    /// Reads the requests that wait and puts them in line. What need not wait in line is served at
+    /// once.
+    fn take<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<Taken> {
+        let mut is_any = !self.queue.is_empty();
+        for _ in 0..READS_PER_ROUND {
+            self.counters.reads += 1;
+            let count = match self.transport.read(&mut self.incoming) {
+                Ok(Some(0)) => return Ok(Taken::Closed),
+                Ok(Some(count)) => count,
+                Ok(None) => return Ok(Taken::All(is_any)),
+                Err(Error { errno: EINTR }) => continue,
+                Err(error) => return Err(error),
+            };
+            self.counters.requests += count as u64;
+            is_any = true;
+            // A short read has taken all there were.
+            let is_all = count < self.incoming.len();
+            self.line_up(count, is_all, scheme);
+            if is_all || self.transport.blocking() {
+                return Ok(Taken::All(true));
+            }
+        }
+        Ok(Taken::Some)
+    }
+
+    /// Puts the first `count` requests that came in line behind others, or serves them if nobody
+    /// else waits; `is_all` says that no more have come.
+    fn line_up<S: SchemeDaemon>(&mut self, count: usize, is_all: bool, scheme: &mut S) {
         let batch = &self.incoming[..count];
         let caller = batch.first().map(|request| request.caller);
         let is_ones = batch.iter().all(|request| Some(request.caller) == caller);
         // The usual case: no other request waits. A blocking socket is read only when nothing is
         // left.
-        let is_usual = is_ones && self.queue.is_empty();
+        let is_usual = is_all && is_ones && self.queue.is_empty();
         let in_line = !is_usual && !self.transport.blocking();
         for index in 0..count {
             let request = self.incoming[index];
@@ -350,12 +386,17 @@ impl<T: Transport> SchemeLoop<T> {
                 self.queue.push(request);
             }
         }
+    }
+
+    /// Serves the processes that wait: each has a turn.
+    fn serve_round<S: SchemeDaemon>(&mut self, scheme: &mut S) {
         let mut round = core::mem::take(&mut self.round);
         self.queue.next_round(&mut round);
         for request in round.drain(..) {
             self.request(request, scheme);
         }
         self.round = round;
+        self.counters.others_first = self.queue.others_first();
     }
 
     /// Retries kept requests for the changes the daemon reports, and writes all answers and

@@ -16,9 +16,21 @@ const PER_ROUND: u32 = 8;
 /// The requests that wait for their turn. Keeps the memory it has needed.
 #[derive(Default)]
 pub(super) struct RequestQueue {
-    waiting: VecDeque<Sqe>,
+    waiting: VecDeque<Waiting>,
     /// Processes of a round, with the number of their requests in it.
     processes: Vec<(u64, u32)>,
+    /// Requests that have had their turn.
+    served: u64,
+    /// See [`Counters::others_first`](super::Counters::others_first).
+    others_first: u64,
+}
+
+struct Waiting {
+    request: Sqe,
+    /// [`RequestQueue::served`] when it came.
+    served: u64,
+    /// Whether no other request of its process waited then.
+    is_only: bool,
 }
 
 /// Whether a request tells of an end, and is served at once: it is little work, and what comes
@@ -37,7 +49,18 @@ impl RequestQueue {
     }
 
     pub(super) fn push(&mut self, request: Sqe) {
-        self.waiting.push_back(request);
+        let is_ones = |other: &Waiting| other.request.caller == request.caller;
+        let is_only = !self.waiting.iter().any(is_ones);
+        self.waiting.push_back(Waiting {
+            request,
+            served: self.served,
+            is_only,
+        });
+    }
+
+    /// See [`Counters::others_first`](super::Counters::others_first).
+    pub(super) fn others_first(&self) -> u64 {
+        self.others_first
     }
 
     /// Takes the request out that a cancellation is about, if it still waits here: it has to be
@@ -46,16 +69,18 @@ impl RequestQueue {
         if cancellation.opcode != Opcode::Cancel as u8 {
             return None;
         }
-        let is_it = |request: &Sqe| request.tag == cancellation.tag;
+        let is_it = |waiting: &Waiting| waiting.request.tag == cancellation.tag;
         let index = self.waiting.iter().position(is_it)?;
-        self.waiting.remove(index)
+        self.waiting.remove(index).map(|waiting| waiting.request)
     }
 
     /// Moves the next round to `round`, which is empty.
     pub(super) fn next_round(&mut self, round: &mut Vec<Sqe>) {
         let processes = &mut self.processes;
         processes.clear();
-        self.waiting.retain(|request| {
+        let (served, others_first) = (&mut self.served, &mut self.others_first);
+        self.waiting.retain(|waiting| {
+            let request = &waiting.request;
             let known = processes
                 .iter_mut()
                 .find(|(process, _)| *process == request.caller);
@@ -72,6 +97,10 @@ impl RequestQueue {
             *count += 1;
             let is_in = *count <= PER_ROUND;
             if is_in {
+                if waiting.is_only {
+                    *others_first = (*others_first).max(*served - waiting.served);
+                }
+                *served += 1;
                 round.push(*request);
             }
             !is_in

@@ -514,6 +514,25 @@ fn many_requests_are_taken_at_once_and_answered_at_once() {
 }
 
 #[test]
+fn many_processes_that_ask_for_much_leave_another_its_turn() {
+    const OTHERS: u64 = 6;
+    const EACH: u32 = 48;
+    let mut bed = Bed::new();
+    let byte = b"x";
+    let write = [1, byte.as_ptr() as u64, byte.len() as u64, 0, 0, 0];
+    for tag in 0..OTHERS as u32 * EACH {
+        let other = 100 + u64::from(tag) % OTHERS;
+        bed.send_as(other, Opcode::Write, tag, write);
+    }
+    bed.send_as(7, Opcode::Write, 9999, write);
+    let answers = bed.answers();
+    let before = answers.iter().position(|(tag, _)| *tag == 9999);
+    assert!(before.is_some_and(|before| before <= 8 * OTHERS as usize));
+    let first = bed.event_loop.counters().others_first;
+    assert_eq!(Some(first as usize), before);
+}
+
+#[test]
 fn a_message_allocates_nothing() {
     let mut bed = Bed::new();
     let mut buf = [0; 8];

@@ -2,9 +2,9 @@
 //!
 //! `scif-flood NODE`, with `scif-crowd` on that node. One program asks for echoes, one at a time,
 //! first alone and then beside others that ask for everything at once by many threads. What is
-//! judged is progress: how many requests of all others are served for each of its own, in the
-//! middle one of some stretches, as the other node may not get to run for a while. The ratio of the
-//! times is printed for people.
+//! judged is the driver's own count of how many requests of others it served while a program's only
+//! one waited for its turn: no speed of any program or node changes that. The times, and how many
+//! requests of others the driver took for each of the program's own, are printed for people.
 #![no_std]
 #![no_main]
 
@@ -35,11 +35,8 @@ const REQUESTS_PER_ECHO: u64 = 2;
 const MESSAGE: usize = 64;
 /// What floods.
 const KINDS: [&str; 4] = ["polls", "connects", "sends", "copies"];
-/// Requests of a program that the driver takes in a round (`scheme`), and rounds that may
-/// pass for one request of the innocent's: one or two while it is not running, or its echo is on
-/// its way.
+/// Requests of a program that the driver serves in a round (`scheme`).
 const PER_ROUND: u64 = 8;
-const ROUNDS: u64 = 3;
 /// Bytes of the sends and copies.
 const LARGE: usize = 256 * 1024;
 
@@ -59,19 +56,13 @@ fn main() -> i32 {
     }
 }
 
-/// Threads of a flooding program. In the order in which requests come, one of each is served for
-/// one of the innocent's: where a thread needs no connection, so many that this is clearly more
-/// than [`ROUNDS`] rounds.
+/// Threads of a flooding program: many rounds of requests. Those that need a connection each are
+/// fewer.
 fn threads_of(kind: &str) -> u64 {
     match kind {
-        "polls" | "connects" => 4 * ROUNDS * PER_ROUND,
-        _ => ROUNDS * PER_ROUND,
+        "polls" | "connects" => 12 * PER_ROUND,
+        _ => 3 * PER_ROUND,
     }
-}
-
-/// Requests of others that may be served for one of the innocent's.
-fn most_per_request(kinds: &[&str]) -> u64 {
-    ROUNDS * PER_ROUND * kinds.len() as u64
 }
 
 /// A program that floods until it is killed.
@@ -143,7 +134,8 @@ fn flood_by(kind: &str, at: PortId, shared: Option<usize>) -> Result<(), String>
 struct Measured {
     /// Of the whole, for one echo.
     nanoseconds: u64,
-    /// Requests of others that the driver took for one of the innocent's, in the middle stretch.
+    /// Requests of others that the driver took for one of the innocent's, in the middle one of some
+    /// stretches, as the other node may not get to run for a while.
     others: u64,
 }
 
@@ -224,10 +216,19 @@ fn measure(suite: &mut Suite, node: NodeId) -> Result<(), String> {
             hundredths % 100,
             found.others
         );
-        suite.holds(
-            &alloc::format!("{name} leave the innocent its turns"),
-            found.others <= most_per_request(&kinds),
-        );
+        // Each round serves some requests of every program, and the innocent's with them. It is not
+        // always first.
+        let first = counter("others_first")?;
+        let most = PER_ROUND * kinds.len() as u64;
+        let name_of_step = alloc::format!("{name} leave the innocent its turns");
+        let judged = if (1..=most).contains(&first) {
+            Ok(())
+        } else {
+            Err(alloc::format!(
+                "{first} requests of others first, not 1 to {most}"
+            ))
+        };
+        suite.check(&name_of_step, judged);
         let gone = settled(|| counter("connections"), &Ok(1));
         suite.equal(&alloc::format!("{name} have gone"), gone, Ok(1));
     }
