@@ -5,8 +5,7 @@
 
 use crate::base::config::{Config, Owner};
 use crate::base::context::{Context, Ends, Identity};
-use crate::base::fair_queue::FairQueue;
-use crate::base::ids::{BypassId, ChannelId, ConnectionId, EndpointId};
+use crate::base::ids::{BypassId, ConnectionId, EndpointId};
 use crate::base::memory::Memory;
 use crate::base::quota::{Resource, Scope};
 use crate::base::table::Table;
@@ -20,7 +19,7 @@ use crate::flow::credit::CreditWaiters;
 use crate::flow::quiesce::Quiescing;
 use crate::node::Nodes;
 use crate::queue_pair::block::Block;
-use crate::rma::channel::Channel;
+use crate::rma::Transfers;
 use crate::window::Windows;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -63,22 +62,10 @@ pub struct Engine {
     pub(crate) notifications: Vec<ConnectionId>,
     /// Registered memory, own and of peers.
     pub(crate) windows: Windows,
-    /// Queues of copies.
-    pub(crate) channels: Table<ChannelId, Channel>,
-    /// Channels that have something to submit, in the order of their turns.
-    pub(crate) active: FairQueue<ChannelId>,
-    /// Channels that have something to submit and for which the copy engine has no room now.
-    pub(crate) full: Vec<ChannelId>,
-    /// Channels with descriptors that complete later.
-    pub(crate) busy: Vec<ChannelId>,
-    /// Channels that are gone, which the copy engine has not been told.
-    pub(crate) forgotten: Vec<ChannelId>,
-    /// Waits there were; tells them apart.
-    pub(crate) wait_count: u64,
+    /// Copies and fences.
+    pub(crate) transfers: Transfers,
     /// Calls whose result has not been taken.
     pub(crate) calls: Calls,
-    /// Fences of peers that wait here, by node.
-    pub(crate) peer_fences: BTreeMap<NodeId, usize>,
 }
 
 impl Engine {
@@ -106,14 +93,8 @@ impl Engine {
             quiesce_checked_at: 0,
             notifications: Vec::new(),
             windows: Windows::new(),
-            channels: Table::new(2 * limits::MAX_CONNECTIONS),
-            active: FairQueue::default(),
-            full: Vec::new(),
-            busy: Vec::new(),
-            forgotten: Vec::new(),
-            wait_count: 0,
+            transfers: Transfers::new(),
             calls: Calls::new(),
-            peer_fences: BTreeMap::new(),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::base::event::Event;
 use crate::base::memory::Memory;
 use crate::base::timers::Timer;
 use crate::engine::Engine;
+use crate::rma::copy_engine::CopyEngine;
 
 impl Engine {
     /// Tells the engine the time (nanoseconds of any monotonic clock) and lets time-outs happen.
@@ -32,6 +33,35 @@ impl Engine {
             Timer::CreditUpdate => self.send_credit_updates(mem),
             Timer::CreditGrowth => self.resume_credit_waiters(mem, true),
         }
+    }
+
+    /// Does about `budget` bytes of queued work, each process in turn and each of its connections.
+    /// Call it once in every turn of the loop, before `next_event`, and whenever the copy engine
+    /// has completed something.
+    /// True: there is more to do right away, so do not sleep.
+    pub fn pump(
+        &mut self,
+        mem: &mut dyn Memory,
+        copier: &mut dyn CopyEngine,
+        budget: usize,
+    ) -> bool {
+        let (windows, calls) = (&mut self.windows, &mut self.calls);
+        (self.transfers).pump(mem, &mut self.cx, windows, calls, copier, budget);
+        self.send_kept_exits(mem);
+        self.has_work()
+    }
+
+    /// Whether [`pump`](Self::pump) would find queued work. Work is queued by calls, but also by
+    /// messages that `doorbell` and `next_event` handle. What waits for the copy engine does not
+    /// count: its completions ask for a pump themselves.
+    pub fn has_work(&self) -> bool {
+        self.transfers.has_work()
+    }
+
+    /// Whether the copy engine has taken something that completes later. As long as that is so,
+    /// call [`pump`](Self::pump) whenever it may have completed something.
+    pub fn awaits_copies(&self) -> bool {
+        self.transfers.awaits_copies()
     }
 
     /// When `tick` must be called at the latest (same clock); `None`: no time-out is running.

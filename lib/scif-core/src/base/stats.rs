@@ -1,7 +1,5 @@
 //! Counters of an engine, for the `stats` file and for tests.
 
-use crate::rma::copy_engine::Descriptor;
-
 /// What an engine has done and seen since it was made, and what it holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -81,22 +79,6 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Counts a descriptor that the copy engine took; its bytes.
-    pub(crate) fn count_descriptor(&mut self, descriptor: &Descriptor, by_cpu: bool) -> u64 {
-        let Descriptor::Copy { bytes, .. } = descriptor else {
-            self.signals += 1;
-            return 0;
-        };
-        let bytes = u64::from(*bytes);
-        self.copies += 1;
-        if by_cpu {
-            self.rma_bytes_cpu += bytes;
-        } else {
-            self.rma_bytes_dma += bytes;
-        }
-        bytes
-    }
-
     /// Name and value of each counter, in a fixed order.
     pub fn lines(&self) -> [(&'static str, u64); 36] {
         [

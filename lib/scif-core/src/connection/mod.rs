@@ -6,7 +6,7 @@
 
 use crate::base::config::Owner;
 use crate::base::context::Ends;
-use crate::base::ids::{ChannelId, EndpointId};
+use crate::base::ids::EndpointId;
 use crate::flow::bypass::Bypass;
 use crate::queue_pair::block::Block;
 use crate::queue_pair::rings::Rings;
@@ -93,8 +93,6 @@ pub(crate) struct Connection {
     pub(crate) failed_locks: u32,
     /// The peer's DISCNCT has to be acknowledged once nobody has its memory mapped any more.
     pub(crate) owes_ack: bool,
-    /// Its queue of copies, once there was one.
-    pub(crate) channel: Option<ChannelId>,
 }
 
 impl Connection {
@@ -118,7 +116,6 @@ impl Connection {
             waiting: Readiness::empty(),
             failed_locks: 0,
             owes_ack: false,
-            channel: None,
         }
     }
 

@@ -21,7 +21,9 @@ impl Engine {
     pub fn abandon(&mut self, mem: &mut dyn Memory, ticket: Ticket) {
         match self.calls.remove(ticket) {
             Some(PendingOn::Register(window)) => self.cancel_window(mem, window),
-            Some(PendingOn::Virtual(channel, number)) => self.end_virtual(channel, number),
+            Some(PendingOn::Virtual(channel, number)) => {
+                self.transfers.end_virtual(channel, number)
+            }
             _ => {}
         }
     }
@@ -48,7 +50,7 @@ impl Engine {
                 PendingOn::Register(window) => {
                     self.windows.cancel_local(window);
                 }
-                PendingOn::Virtual(channel, number) => self.end_virtual(channel, number),
+                PendingOn::Virtual(channel, number) => self.transfers.end_virtual(channel, number),
                 _ => {}
             }
             self.calls.complete(&mut self.cx, call, Err(error));

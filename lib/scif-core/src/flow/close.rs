@@ -66,10 +66,7 @@ impl Engine {
             self.cx.begin_departure(endpoint);
         }
         self.cancel_all_windows(mem, id, endpoint);
-        let channel = self.connections.get_mut(id).and_then(|c| c.channel.take());
-        if let Some(channel) = channel {
-            self.detach_channel(channel, endpoint);
-        }
+        self.transfers.detach(&mut self.cx, id, endpoint);
     }
 
     /// The endpoint of a connection is gone.

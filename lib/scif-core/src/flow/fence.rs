@@ -1,12 +1,6 @@
 //! fence_mark, fence_wait and fence_signal, on this end and on behalf of the peer.
-//!
-//! A mark is a number from 1 to 2^30 - 1 that stands for "all jobs queued on this channel so far".
-//! A mark of the peer's channel has bit 30 set besides.
-
-use alloc::collections::VecDeque;
 
 use scif_abi::flags::{FenceFlags, Protection};
-use scif_abi::limits::MAX_PEER_FENCES;
 use scif_abi::message::NodeMessage;
 use scif_abi::{Error, NodeId};
 
@@ -18,85 +12,12 @@ use crate::call::PendingOn;
 use crate::connection::Phase;
 use crate::engine::Engine;
 use crate::rma::channel::Waiter;
-use crate::rma::job::{Job, Work};
+use crate::rma::job::Job;
+use crate::rma::marks::{MARK_BITS, Marked};
 use crate::rma::span::Span;
-
-/// Set in marks of the peer's channel.
-const REMOTE_MARK: u32 = 1 << 30;
-
-/// Marks are counted modulo this.
-const MARK_MODULUS: u64 = 1 << 30;
-
-/// The bits of a mark in a message; the mainline driver extends the sign of an `int`.
-const MARK_BITS: u64 = 0x7fff_ffff;
 
 /// Bytes of a signal's value.
 const SIGNAL_BYTES: u64 = 8;
-
-/// The marks of a channel.
-#[derive(Debug, Default)]
-pub(crate) struct Marks {
-    /// How many were given out; the last one's number.
-    taken: u64,
-    /// Number of each mark that is not reached, and of jobs it stands for; both ascending.
-    open: VecDeque<(u64, u64)>,
-    /// The highest mark of the peer's channel that was given out here.
-    highest_remote: Option<u32>,
-}
-
-impl Marks {
-    /// A mark for the first `issued` jobs.
-    fn take(&mut self, issued: u64) -> u32 {
-        if self.open.back().is_none_or(|(_, jobs)| *jobs != issued) {
-            self.taken += 1;
-            // 0 is no mark.
-            if self.taken.is_multiple_of(MARK_MODULUS) {
-                self.taken += 1;
-            }
-            self.open.push_back((self.taken, issued));
-        }
-        (self.taken % MARK_MODULUS) as u32
-    }
-
-    /// The jobs a mark stands for, 0 when these are long done; `None` when it was not given out.
-    fn jobs(&self, mark: u32) -> Option<u64> {
-        let mark = u64::from(mark);
-        let age = (self.taken + MARK_MODULUS).wrapping_sub(mark) % MARK_MODULUS;
-        if mark == 0 || mark >= MARK_MODULUS || age >= self.taken || age > MARK_MODULUS / 2 {
-            return None;
-        }
-        let number = self.taken - age;
-        let found = self
-            .open
-            .binary_search_by_key(&number, |(number, _)| *number);
-        let jobs = found.ok().and_then(|index| self.open.get(index));
-        Some(jobs.map_or(0, |(_, jobs)| *jobs))
-    }
-
-    /// Forgets marks that are reached when `retired` jobs are done.
-    pub(crate) fn forget(&mut self, retired: u64) {
-        while self
-            .open
-            .pop_front_if(|(_, jobs)| *jobs <= retired)
-            .is_some()
-        {}
-    }
-
-    /// Notes a mark of the peer's channel; what to give to the caller.
-    fn note_remote(&mut self, mark: u64) -> Option<u64> {
-        let mark = (mark & MARK_BITS) as u32;
-        if mark >= REMOTE_MARK {
-            return None;
-        }
-        self.highest_remote = self.highest_remote.max(Some(mark));
-        Some(u64::from(REMOTE_MARK | mark))
-    }
-
-    /// Whether a mark of the peer's channel can have been given out here.
-    fn is_known_remote(&self, mark: u32) -> bool {
-        self.highest_remote.is_some_and(|highest| mark <= highest)
-    }
-}
 
 /// What fence_signal shall store where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,7 +70,7 @@ impl Engine {
                     peer,
                     waiter: waiter.number(),
                 };
-                self.post_to_peer(Some(connection), body);
+                self.post_to_peer(connection, body);
                 Ok(waiter)
             }
             _ => Err(Error::InvalidArgument),
@@ -158,11 +79,7 @@ impl Engine {
 
     fn take_mark(&mut self, connection: ConnectionId) -> Result<u32, Error> {
         let channel = self.channel(connection)?;
-        let channel = self.channels.get_mut(channel).ok_or(Error::NoMemory)?;
-        let (issued, retired) = (channel.issued(), channel.retired);
-        let mark = channel.marks.take(issued);
-        channel.marks.forget(retired);
-        Ok(mark)
+        self.transfers.take_mark(channel).ok_or(Error::NoMemory)
     }
 
     /// `scif_fence_wait`: the ticket (value 0) is done when all transfers before `mark` are.
@@ -178,35 +95,25 @@ impl Engine {
     ) -> Result<Ticket, Error> {
         let connection = self.verify(id)?;
         let mark = u32::try_from(mark).map_err(|_| Error::InvalidArgument)?;
-        let known = self.connections.get(connection).and_then(|c| c.channel);
         // Where there is no channel no mark has been given out.
-        let id_of_channel = known.ok_or(Error::InvalidArgument)?;
-        let channel = self.channels.get(id_of_channel).ok_or(Error::NoMemory)?;
-        if mark & REMOTE_MARK != 0 {
-            let mark = mark & !REMOTE_MARK;
-            if mark == 0 || !channel.marks.is_known_remote(mark) {
-                return Err(Error::InvalidArgument);
+        let marked = self.transfers.find_mark(connection, mark);
+        match marked.ok_or(Error::InvalidArgument)? {
+            Marked::Done => self.calls.add_done(&self.cx, id, connection, 0),
+            Marked::Jobs(jobs) => {
+                let call = (self.calls).add(&mut self.cx, id, connection, PendingOn::Copies)?;
+                (self.transfers).add_wait(connection, jobs, Waiter::Call(call));
+                Ok(call)
             }
-            let waiter = self
-                .calls
-                .add(&mut self.cx, id, connection, PendingOn::Response)?;
-            let body = |peer| NodeMessage::Wait {
-                peer,
-                waiter: waiter.number(),
-                mark: u64::from(mark),
-            };
-            self.post_to_peer(Some(connection), body);
-            return Ok(waiter);
+            Marked::Remote(mark) => {
+                let waiter = (self.calls).add(&mut self.cx, id, connection, PendingOn::Response)?;
+                self.post_to_peer(connection, |peer| NodeMessage::Wait {
+                    peer,
+                    waiter: waiter.number(),
+                    mark: u64::from(mark),
+                });
+                Ok(waiter)
+            }
         }
-        let jobs = channel.marks.jobs(mark).ok_or(Error::InvalidArgument)?;
-        if jobs <= channel.retired {
-            return self.calls.add_done(&self.cx, id, connection, 0);
-        }
-        let call = self
-            .calls
-            .add(&mut self.cx, id, connection, PendingOn::Copies)?;
-        self.add_wait(id_of_channel, jobs, Waiter::Call(call));
-        Ok(call)
     }
 
     /// `scif_fence_signal`: stores one or two values when all transfers so far are done. The ticket
@@ -276,12 +183,10 @@ impl Engine {
         spans: [Option<(Span, u64)>; 2],
     ) -> Result<Ticket, Error> {
         let count = spans.iter().flatten().count();
-        if !self.has_room(connection, count)? {
-            return Err(Error::NoMemory);
-        }
+        self.channel_with_room(connection, count)?;
         let ticket = self.calls.add_done(&self.cx, id, connection, 0)?;
         for (to, value) in spans.into_iter().flatten() {
-            self.queue(connection, Job::new(Work::Store { to, value }))?;
+            self.queue(connection, Job::store(to, value))?;
         }
         Ok(ticket)
     }
@@ -299,7 +204,7 @@ impl Engine {
             .add(&mut self.cx, id, connection, PendingOn::Responses(count))?;
         for (side, offset, value) in stores.into_iter().flatten() {
             let offset = offset.cast_unsigned();
-            self.post_to_peer(Some(connection), |peer| match side {
+            self.post_to_peer(connection, |peer| match side {
                 StoreSide::Own => NodeMessage::SignalRemote {
                     peer,
                     offset,
@@ -376,11 +281,6 @@ impl Engine {
         self.cx.post(ends, body);
     }
 
-    /// Fences of a node that wait here.
-    fn fences(&self, node: NodeId) -> usize {
-        self.peer_fences.get(&node).copied().unwrap_or(0)
-    }
-
     /// The id by which the peer knows its end; 0 when the connection is not known.
     fn requester(&self, id: Option<ConnectionId>) -> u64 {
         let connection = id.and_then(|id| self.connections.get(id));
@@ -392,20 +292,12 @@ impl Engine {
         let node = ends.peer.node();
         let id = self.expect(node, peer, &[Phase::Connected]);
         let requester = self.requester(id);
-        let channel_id = id
-            .and_then(|id| self.connections.get(id))
-            .and_then(|c| c.channel);
-        let channel = channel_id.and_then(|id| self.channels.get(id));
         let mark = (mark & MARK_BITS) as u32;
-        let state = channel.and_then(|c| Some((c.marks.jobs(mark)?, c.retired)));
-        let is_crowded = self.fences(node) >= MAX_PEER_FENCES;
-        let body = match (state, channel_id) {
-            (Some((jobs, retired)), _) if jobs <= retired => {
-                NodeMessage::WaitAck { requester, waiter }
-            }
-            (Some((jobs, _)), Some(channel)) if !is_crowded => {
-                *self.peer_fences.entry(node).or_default() += 1;
-                return self.add_wait(channel, jobs, Waiter::Peer(waiter));
+        let marked = id.and_then(|id| Some((id, self.transfers.find_mark(id, mark)?)));
+        let body = match marked {
+            Some((_, Marked::Done)) => NodeMessage::WaitAck { requester, waiter },
+            Some((id, Marked::Jobs(jobs))) if !self.transfers.has_many_fences(node) => {
+                return self.transfers.add_wait(id, jobs, Waiter::Peer(waiter));
             }
             _ => NodeMessage::WaitNack { requester, waiter },
         };
@@ -423,13 +315,11 @@ impl Engine {
         let node = ends.peer.node();
         let id = self.expect(node, peer, &[Phase::Connected]);
         let requester = self.requester(id);
-        let is_crowded = self.fences(node) >= MAX_PEER_FENCES;
+        let is_crowded = self.transfers.has_many_fences(node);
         let is_aligned = offset.is_multiple_of(4);
         let queued = id.filter(|_| is_aligned && !is_crowded).and_then(|id| {
             let to = self.signal_span(id, side, offset.cast_signed()).ok()?;
-            let mut job = Job::new(Work::Store { to, value });
-            job.is_for_peer = true;
-            self.queue(id, job).ok()
+            self.queue(id, Job::store(to, value).for_peer()).ok()
         });
         let body = match queued {
             Some(_) => NodeMessage::SignalAck { requester, waiter },
@@ -444,11 +334,9 @@ impl Engine {
         if !self.calls.expects_answer(&mut self.cx, id, waiter) {
             return;
         }
-        let channel = self.connections.get(id).and_then(|c| c.channel);
-        let channel = channel.and_then(|id| self.channels.get_mut(id));
-        let mark = channel.and_then(|channel| channel.marks.note_remote(mark));
-        self.calls
-            .complete(&mut self.cx, waiter, mark.ok_or(Error::NoMemory));
+        let mark = self.transfers.note_remote_mark(id, mark);
+        let result = mark.ok_or(Error::NoMemory);
+        self.calls.complete(&mut self.cx, waiter, result);
     }
 
     /// Any other answer to a fence message.
@@ -465,5 +353,12 @@ impl Engine {
             return;
         }
         self.calls.answer(&mut self.cx, waiter, result);
+    }
+
+    /// Sends a message that begins with the peer's id.
+    fn post_to_peer(&mut self, id: ConnectionId, body: impl FnOnce(u64) -> NodeMessage) {
+        if let Some(connection) = self.identity(id) {
+            self.cx.post(connection.ends, body(connection.remote));
+        }
     }
 }

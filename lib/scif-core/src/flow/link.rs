@@ -119,7 +119,7 @@ impl Engine {
 
     /// Whether anything of ours may touch the memory of a node.
     fn is_touched(&self, mem: &dyn Memory, node: NodeId) -> bool {
-        self.is_copying(node) || self.is_touched_by_clients(mem, node)
+        self.transfers.is_copying(node) || self.is_touched_by_clients(mem, node)
     }
 
     /// Says what had to wait for the copy engine, or for clients.

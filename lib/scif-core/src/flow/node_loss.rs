@@ -36,7 +36,8 @@ impl Engine {
         }
         // Mappings and copies lead nowhere now. Local windows stay until nobody can write to them.
         self.windows.forget_windows_of(node);
-        self.cancel_channels(node);
+        let (windows, calls) = (&mut self.windows, &mut self.calls);
+        (self.transfers).cancel(&mut self.cx, windows, calls, node);
         self.endpoints.drop_requests_from(node);
     }
 

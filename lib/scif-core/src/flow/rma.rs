@@ -3,22 +3,14 @@
 use scif_abi::Error;
 use scif_abi::flags::{Protection, RmaFlags};
 
+use crate::base::config::Owner;
 use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket};
-use crate::base::memory::{BadAddress, Memory, Place};
+use crate::base::memory::Memory;
 use crate::base::pages::{Chunks, Pages};
 use crate::call::PendingOn;
 use crate::engine::Engine;
-use crate::rma::job::{Copy, Job, Virtual, Work};
+use crate::rma::job::{Direction, Job};
 use crate::rma::span::Span;
-
-/// Which way data goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From the peer's window to here (`readfrom`).
-    Read,
-    /// From here to the peer's window (`writeto`).
-    Write,
-}
 
 /// The local side of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,16 +41,6 @@ pub struct Rma {
     pub flags: u32,
 }
 
-impl Direction {
-    /// What the local and the remote window have to allow.
-    fn needs(self) -> (Protection, Protection) {
-        match self {
-            Direction::Read => (Protection::WRITE, Protection::READ),
-            Direction::Write => (Protection::READ, Protection::WRITE),
-        }
-    }
-}
-
 impl Engine {
     /// `scif_readfrom`, `scif_writeto`, and the v* calls on memory that is pinned already: starts a
     /// transfer. The ticket (value 0) is done at once, with SYNC and USECPU when the data is where
@@ -86,19 +68,9 @@ impl Engine {
             remote_need,
         );
         let (local, remote) = both(local, remote)?;
-        let (from, to) = match rma.direction {
-            Direction::Read => (remote, local),
-            Direction::Write => (local, remote),
-        };
-        let job = Job::new(Work::Copy(Copy {
-            from,
-            to,
-            left: rma.length,
-            is_ordered: flags.contains(RmaFlags::ORDERED),
-            is_by_cpu: flags.contains(RmaFlags::USECPU),
-        }));
-        let pending_on = flags.intersects(RmaFlags::SYNC | RmaFlags::USECPU);
-        self.queue_transfer(id, connection, job, pending_on)
+        let job = Job::copy(rma.direction, local, remote, rma.length, flags);
+        let waits = flags.intersects(RmaFlags::SYNC | RmaFlags::USECPU);
+        self.queue_transfer(id, connection, job, waits)
     }
 
     /// The local side of a transfer.
@@ -123,24 +95,57 @@ impl Engine {
         }
     }
 
+    /// Who owns the endpoint of a connection, as long as it has one.
+    pub(crate) fn owner_of(&self, id: ConnectionId) -> Option<Owner> {
+        let endpoint = self.connections.get(id)?.endpoint?;
+        Some(self.endpoints.get(endpoint).ok()?.owner())
+    }
+
+    /// The channel of a connection, made when it is first needed.
+    pub(crate) fn channel(&mut self, id: ConnectionId) -> Result<ChannelId, Error> {
+        let process = self.owner_of(id).map_or(0, |owner| owner.process);
+        let connection = self.identity(id).ok_or(Error::NotConnected)?;
+        self.transfers.channel(connection, process)
+    }
+
+    /// The channel of a connection, if so many jobs of the connection's owner can be queued there.
+    ///
+    /// # Errors
+    /// `ENOMEM`: they cannot.
+    pub(crate) fn channel_with_room(
+        &mut self,
+        id: ConnectionId,
+        jobs: usize,
+    ) -> Result<ChannelId, Error> {
+        let channel = self.channel(id)?;
+        let owner = self.owner_of(id);
+        let has_room = (self.transfers).has_room(&self.cx, channel, owner, jobs);
+        has_room.then_some(channel).ok_or(Error::NoMemory)
+    }
+
+    /// Queues a job on a connection's channel.
+    ///
+    /// # Errors
+    /// `ENOMEM`: too many are queued.
+    pub(crate) fn queue(&mut self, id: ConnectionId, job: Job) -> Result<(), Error> {
+        let channel = self.channel(id)?;
+        let owner = self.owner_of(id);
+        let (transfers, windows) = (&mut self.transfers, &mut self.windows);
+        transfers.queue(&mut self.cx, windows, channel, job, owner)
+    }
+
     /// Queues a transfer, for a caller that waits for its end or does not.
     fn queue_transfer(
         &mut self,
         id: EndpointId,
         connection: ConnectionId,
         mut job: Job,
-        pending_on: bool,
+        waits: bool,
     ) -> Result<Ticket, Error> {
-        if !self.has_room(connection, 1)? {
-            return Err(Error::NoMemory);
-        }
-        let channel = self.channel(connection)?;
-        let channel = self.channels.get(channel).ok_or(Error::NoMemory)?;
-        let ticket = if pending_on || channel.is_crowded() {
-            let call = self
-                .calls
-                .add(&mut self.cx, id, connection, PendingOn::Copies)?;
-            job.call = Some(call);
+        let channel = self.channel_with_room(connection, 1)?;
+        let ticket = if waits || self.transfers.is_crowded(channel) {
+            let call = (self.calls).add(&mut self.cx, id, connection, PendingOn::Copies)?;
+            job = job.ending(call);
             call
         } else {
             self.calls.add_done(&self.cx, id, connection, 0)?
@@ -167,26 +172,11 @@ impl Engine {
         let flags = check_transfer(flags, length)?;
         let (_, need) = direction.needs();
         let remote = Span::remote(&self.windows, connection, (remote, length), need)?;
-        if !self.has_room(connection, 1)? {
-            return Err(Error::NoMemory);
-        }
-        let channel = self.channel(connection)?;
-        let number = self.channels.get(channel).map_or(0, |c| c.issued());
-        let call = self.calls.add(
-            &mut self.cx,
-            id,
-            connection,
-            PendingOn::Virtual(channel, number),
-        )?;
-        let mut job = Job::new(Work::Virtual(Virtual {
-            direction,
-            remote,
-            done: 0,
-            length,
-            is_ordered: flags.contains(RmaFlags::ORDERED),
-        }));
-        job.call = Some(call);
-        self.queue(connection, job)?;
+        let channel = self.channel_with_room(connection, 1)?;
+        let pending_on = PendingOn::Virtual(channel, self.transfers.next_number(channel));
+        let call = self.calls.add(&mut self.cx, id, connection, pending_on)?;
+        let job = Job::virtual_copy(direction, remote, length, flags);
+        self.queue(connection, job.ending(call))?;
         Ok(call)
     }
 
@@ -205,40 +195,22 @@ impl Engine {
             return Some(result);
         }
         let (id, number) = self.current_virtual(ticket)?;
-        let channel = self.channels.get_mut(id)?;
-        let job = channel.job_mut(number)?;
-        let Work::Virtual(work) = &mut job.work else {
+        let (transfers, windows, cx) = (&mut self.transfers, &mut self.windows, &mut self.cx);
+        if !transfers.step_virtual(mem, cx, windows, (id, number), data, budget) {
             return None;
-        };
-        let before = work.done;
-        let moved = work.step(&self.windows, mem, data, budget);
-        let (bytes, is_over) = (work.done - before, work.done == work.length);
-        self.cx.stats.rma_bytes_cpu += bytes;
-        match moved {
-            Ok(()) if !is_over => return None,
-            Ok(()) => job.is_over = true,
-            Err(error) => job.fail(error),
         }
-        // Ends the job, and with it the call.
-        channel.submitted += 1;
-        self.retire(id);
-        self.activate(id);
+        transfers.retire(cx, windows, &mut self.calls, id);
+        transfers.activate(id);
         match self.finish(mem, ticket) {
             Some(result) => Some(result),
             // Copies before it are still under way; all that is left to wait for is their end.
             None => {
-                let error = self.virtual_error(id, number);
-                self.calls
-                    .complete(&mut self.cx, ticket, error.map_or(Ok(0), Err));
+                let error = self.transfers.take_error(id, number);
+                let result = error.map_or(Ok(0), Err);
+                self.calls.complete(&mut self.cx, ticket, result);
                 self.finish(mem, ticket)
             }
         }
-    }
-
-    fn virtual_error(&mut self, id: ChannelId, number: u64) -> Option<Error> {
-        let job = self.channels.get_mut(id)?.job_mut(number)?;
-        job.call = None;
-        job.error
     }
 
     /// Whether the next [`Engine::virtual_step`] would get anywhere; false while earlier transfers
@@ -253,62 +225,9 @@ impl Engine {
         let (PendingOn::Virtual(id, number), _) = self.calls.state(ticket)? else {
             return None;
         };
-        let channel = self.channels.get(id)?;
-        channel.is_current(number).then_some((id, number))
+        let is_current = self.transfers.is_current(id, number);
+        is_current.then_some((id, number))
     }
-}
-
-impl Virtual {
-    /// Moves up to `budget` bytes.
-    ///
-    /// # Errors
-    /// `EFAULT`: `data` is too short. `ENODEV`: the peer's memory is gone.
-    fn step(
-        &mut self,
-        windows: &crate::window::Windows,
-        mem: &mut dyn Memory,
-        data: &mut [u8],
-        budget: usize,
-    ) -> Result<(), Error> {
-        let mut budget = budget as u64;
-        while budget > 0 && self.done < self.length {
-            let (place, rest) = self.remote.run(windows).ok_or(Error::ConnectionReset)?;
-            let left = self.length - self.done;
-            let mut bytes = rest.min(left).min(budget);
-            if self.is_ordered && left > 1 {
-                bytes = bytes.min(left - 1);
-            } else if self.is_ordered {
-                mem.fence();
-            }
-            let range = self.done as usize..(self.done + bytes) as usize;
-            let part = data.get_mut(range).ok_or(Error::BadAddress)?;
-            let moved = match self.direction {
-                Direction::Read => load(mem, place, part),
-                Direction::Write => store(mem, place, part),
-            };
-            moved.map_err(|_| Error::NoDevice)?;
-            self.remote.advance(windows, bytes);
-            self.done += bytes;
-            budget -= bytes;
-        }
-        Ok(())
-    }
-}
-
-fn load(mem: &mut dyn Memory, from: Place, to: &mut [u8]) -> Result<(), BadAddress> {
-    match from {
-        Place::Own(address) => mem.read(address, to),
-        Place::Peer(node, address) => mem.peer_read(node, address, to)?,
-    }
-    Ok(())
-}
-
-fn store(mem: &mut dyn Memory, to: Place, from: &[u8]) -> Result<(), BadAddress> {
-    match to {
-        Place::Own(address) => mem.write(address, from),
-        Place::Peer(node, address) => mem.peer_write(node, address, from)?,
-    }
-    Ok(())
 }
 
 /// Checks flags and length of a transfer.

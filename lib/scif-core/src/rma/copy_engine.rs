@@ -7,6 +7,7 @@
 //! executes them at once.
 
 use crate::base::memory::{Memory, Place};
+use crate::base::stats::Stats;
 
 /// One step of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,24 @@ pub enum Descriptor {
         /// What to store, little endian.
         value: u64,
     },
+}
+
+impl Descriptor {
+    /// Counts a descriptor that the copy engine took; its bytes.
+    pub(super) fn count(&self, stats: &mut Stats, by_cpu: bool) -> u64 {
+        let Descriptor::Copy { bytes, .. } = self else {
+            stats.signals += 1;
+            return 0;
+        };
+        let bytes = u64::from(*bytes);
+        stats.copies += 1;
+        if by_cpu {
+            stats.rma_bytes_cpu += bytes;
+        } else {
+            stats.rma_bytes_dma += bytes;
+        }
+        bytes
+    }
 }
 
 /// What became of a submitted descriptor.

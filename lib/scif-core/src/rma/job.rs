@@ -1,42 +1,61 @@
 //! Jobs: what is queued on a channel, and the next step of each.
 
 use scif_abi::Error;
+use scif_abi::flags::{Protection, RmaFlags};
 
 use crate::base::config::Owner;
 use crate::base::ids::Ticket;
-use crate::base::memory::Place;
-use crate::flow::rma::Direction;
+use crate::base::memory::{BadAddress, Memory, Place};
 use crate::rma::copy_engine::{CopyEngine, CpuEngine, Descriptor};
 use crate::rma::span::Span;
 use crate::window::Windows;
 
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the peer's window to here (`readfrom`).
+    Read,
+    /// From here to the peer's window (`writeto`).
+    Write,
+}
+
+impl Direction {
+    /// What the local and the remote window have to allow.
+    pub(crate) fn needs(self) -> (Protection, Protection) {
+        match self {
+            Direction::Read => (Protection::WRITE, Protection::READ),
+            Direction::Write => (Protection::READ, Protection::WRITE),
+        }
+    }
+}
+
 /// A transfer between two spans.
 #[derive(Debug)]
-pub(crate) struct Copy {
-    pub(crate) from: Span,
-    pub(crate) to: Span,
+pub(super) struct Copy {
+    pub(super) from: Span,
+    pub(super) to: Span,
     /// Bytes not submitted yet.
-    pub(crate) left: u64,
+    pub(super) left: u64,
     /// The last byte has to arrive last.
-    pub(crate) is_ordered: bool,
+    pub(super) is_ordered: bool,
     /// The CPU shall copy, whatever engine there is.
-    pub(crate) is_by_cpu: bool,
+    pub(super) is_by_cpu: bool,
 }
 
 /// A transfer whose local side is the caller's buffer; the caller carries it out.
 #[derive(Debug)]
-pub(crate) struct Virtual {
-    pub(crate) direction: Direction,
-    pub(crate) remote: Span,
+pub(super) struct Virtual {
+    pub(super) direction: Direction,
+    pub(super) remote: Span,
     /// Bytes moved.
-    pub(crate) done: u64,
-    pub(crate) length: u64,
-    pub(crate) is_ordered: bool,
+    pub(super) done: u64,
+    pub(super) length: u64,
+    pub(super) is_ordered: bool,
 }
 
 /// What a job does.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(super) enum Work {
     Copy(Copy),
     Virtual(Virtual),
     /// Store a value once everything before has been done.
@@ -49,24 +68,24 @@ pub(crate) enum Work {
 /// A job of a channel.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) work: Work,
+    pub(super) work: Work,
     /// The call that ends with it.
-    pub(crate) call: Option<Ticket>,
+    pub(super) call: Option<Ticket>,
     /// Cookie of its last descriptor that completes later; 0: none.
-    pub(crate) cookie: u64,
+    pub(super) cookie: u64,
     /// Why it failed.
-    pub(crate) error: Option<Error>,
+    pub(super) error: Option<Error>,
     /// There is nothing left to submit.
-    pub(crate) is_over: bool,
+    pub(super) is_over: bool,
     /// It was asked for by the peer.
-    pub(crate) is_for_peer: bool,
+    pub(super) is_for_peer: bool,
     /// Who it counts for, if it is not for the peer.
-    pub(crate) owner: Option<Owner>,
+    pub(super) owner: Option<Owner>,
 }
 
 /// What to do next for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(super) enum Step {
     /// Nothing: it is over.
     Over,
     /// Nothing: its caller has to carry it out.
@@ -81,7 +100,61 @@ pub(crate) enum Step {
 }
 
 impl Job {
-    pub(crate) fn new(work: Work) -> Job {
+    /// A transfer between registered or pinned memory here and a window of the peer.
+    pub(crate) fn copy(
+        direction: Direction,
+        local: Span,
+        remote: Span,
+        length: u64,
+        flags: RmaFlags,
+    ) -> Job {
+        let (from, to) = match direction {
+            Direction::Read => (remote, local),
+            Direction::Write => (local, remote),
+        };
+        Job::new(Work::Copy(Copy {
+            from,
+            to,
+            left: length,
+            is_ordered: flags.contains(RmaFlags::ORDERED),
+            is_by_cpu: flags.contains(RmaFlags::USECPU),
+        }))
+    }
+
+    /// A transfer that its caller carries out.
+    pub(crate) fn virtual_copy(
+        direction: Direction,
+        remote: Span,
+        length: u64,
+        flags: RmaFlags,
+    ) -> Job {
+        Job::new(Work::Virtual(Virtual {
+            direction,
+            remote,
+            done: 0,
+            length,
+            is_ordered: flags.contains(RmaFlags::ORDERED),
+        }))
+    }
+
+    /// A store of `value` once everything before has been done.
+    pub(crate) fn store(to: Span, value: u64) -> Job {
+        Job::new(Work::Store { to, value })
+    }
+
+    /// The same job, asked for by the peer.
+    pub(crate) fn for_peer(mut self) -> Job {
+        self.is_for_peer = true;
+        self
+    }
+
+    /// The same job, which ends a call.
+    pub(crate) fn ending(mut self, call: Ticket) -> Job {
+        self.call = Some(call);
+        self
+    }
+
+    fn new(work: Work) -> Job {
         Job {
             work,
             call: None,
@@ -93,8 +166,23 @@ impl Job {
         }
     }
 
+    /// What it reads and writes.
+    pub(super) fn spans(&self) -> impl Iterator<Item = &Span> {
+        self.work.spans()
+    }
+
+    /// Whether it counts for somebody.
+    pub(super) fn is_owned(&self) -> bool {
+        self.owner.is_some()
+    }
+
+    /// Whether its caller is to carry it out.
+    pub(super) fn awaits_caller(&self) -> bool {
+        !self.is_over && matches!(self.work, Work::Virtual(_))
+    }
+
     /// The next step; a copy of as many bytes as `copier`, or the CPU in its place, takes at once.
-    pub(crate) fn step(&self, windows: &Windows, copier: &dyn CopyEngine) -> Step {
+    pub(super) fn step(&self, windows: &Windows, copier: &dyn CopyEngine) -> Step {
         if self.is_over {
             return Step::Over;
         }
@@ -106,7 +194,7 @@ impl Job {
     }
 
     /// Notes that the step was taken.
-    pub(crate) fn advance(&mut self, windows: &Windows, descriptor: &Descriptor) {
+    pub(super) fn advance(&mut self, windows: &Windows, descriptor: &Descriptor) {
         match (&mut self.work, descriptor) {
             (Work::Copy(copy), Descriptor::Copy { bytes, .. }) => {
                 let bytes = u64::from(*bytes);
@@ -120,7 +208,7 @@ impl Job {
     }
 
     /// Ends it early.
-    pub(crate) fn fail(&mut self, error: Error) {
+    pub(super) fn fail(&mut self, error: Error) {
         self.error.get_or_insert(error);
         self.is_over = true;
     }
@@ -166,7 +254,7 @@ fn store_step(to: &Span, value: u64, windows: &Windows) -> Step {
 
 impl Work {
     /// What it reads and writes.
-    pub(crate) fn spans(&self) -> impl Iterator<Item = &Span> {
+    pub(super) fn spans(&self) -> impl Iterator<Item = &Span> {
         let (first, second) = match self {
             Work::Copy(copy) => (&copy.from, Some(&copy.to)),
             Work::Virtual(work) => (&work.remote, None),
@@ -176,7 +264,7 @@ impl Work {
     }
 
     /// The same, given away.
-    pub(crate) fn into_spans(self) -> impl Iterator<Item = Span> {
+    pub(super) fn into_spans(self) -> impl Iterator<Item = Span> {
         let (first, second) = match self {
             Work::Copy(copy) => (copy.from, Some(copy.to)),
             Work::Virtual(work) => (work.remote, None),
@@ -184,4 +272,57 @@ impl Work {
         };
         core::iter::once(first).chain(second)
     }
+}
+
+impl Virtual {
+    /// Moves up to `budget` bytes.
+    ///
+    /// # Errors
+    /// `EFAULT`: `data` is too short. `ENODEV`: the peer's memory is gone.
+    pub(super) fn step(
+        &mut self,
+        windows: &Windows,
+        mem: &mut dyn Memory,
+        data: &mut [u8],
+        budget: usize,
+    ) -> Result<(), Error> {
+        let mut budget = budget as u64;
+        while budget > 0 && self.done < self.length {
+            let (place, rest) = self.remote.run(windows).ok_or(Error::ConnectionReset)?;
+            let left = self.length - self.done;
+            let mut bytes = rest.min(left).min(budget);
+            if self.is_ordered && left > 1 {
+                bytes = bytes.min(left - 1);
+            } else if self.is_ordered {
+                mem.fence();
+            }
+            let range = self.done as usize..(self.done + bytes) as usize;
+            let part = data.get_mut(range).ok_or(Error::BadAddress)?;
+            let moved = match self.direction {
+                Direction::Read => load(mem, place, part),
+                Direction::Write => store(mem, place, part),
+            };
+            moved.map_err(|_| Error::NoDevice)?;
+            self.remote.advance(windows, bytes);
+            self.done += bytes;
+            budget -= bytes;
+        }
+        Ok(())
+    }
+}
+
+fn load(mem: &mut dyn Memory, from: Place, to: &mut [u8]) -> Result<(), BadAddress> {
+    match from {
+        Place::Own(address) => mem.read(address, to),
+        Place::Peer(node, address) => mem.peer_read(node, address, to)?,
+    }
+    Ok(())
+}
+
+fn store(mem: &mut dyn Memory, to: Place, from: &[u8]) -> Result<(), BadAddress> {
+    match to {
+        Place::Own(address) => mem.write(address, from),
+        Place::Peer(node, address) => mem.peer_write(node, address, from)?,
+    }
+    Ok(())
 }

@@ -1,12 +1,15 @@
 //! Spans: one side of a transfer, a range of bytes in windows or in pinned pages, with a position
 //! that moves as bytes are copied. Finding the next bytes takes the same time wherever they are.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use scif_abi::Error;
 use scif_abi::flags::Protection;
 
-use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
+use crate::base::context::Context;
+use crate::base::event::Event;
+use crate::base::ids::{ConnectionId, RemoteWindowId, Ticket, WindowId};
 use crate::base::memory::Place;
 use crate::base::pages::{Chunks, PinId};
 use crate::window::Windows;
@@ -15,7 +18,7 @@ use crate::window::remote::RemoteWindow;
 
 /// Which windows or pages a span is in. It counts as a job in each window until it is released.
 #[derive(Debug)]
-pub(crate) enum Backing {
+enum Backing {
     Local(Vec<WindowId>),
     Remote(Vec<RemoteWindowId>),
     Pages(PinId, Chunks),
@@ -24,7 +27,7 @@ pub(crate) enum Backing {
 /// One side of a transfer.
 #[derive(Debug)]
 pub(crate) struct Span {
-    pub(crate) backing: Backing,
+    backing: Backing,
     /// Index of the present window.
     window: usize,
     /// Index of the present chunk in it.
@@ -85,6 +88,45 @@ impl Span {
             Backing::Local(ids) => ids.len(),
             Backing::Remote(ids) => ids.len(),
             Backing::Pages(..) => 1,
+        }
+    }
+
+    /// Counts it as a job in its windows.
+    pub(super) fn hold(&self, windows: &mut Windows) {
+        match &self.backing {
+            Backing::Local(ids) => ids.iter().for_each(|id| windows.hold_local(*id)),
+            Backing::Remote(ids) => ids.iter().for_each(|id| windows.hold_remote(*id)),
+            Backing::Pages(..) => {}
+        }
+    }
+
+    /// It is no longer needed. The unregister calls that wait for windows of it, which have ended.
+    pub(super) fn release(self, cx: &mut Context, windows: &mut Windows) -> Vec<Ticket> {
+        match self.backing {
+            Backing::Local(ids) => {
+                let ids = ids.into_iter();
+                return ids.filter_map(|id| windows.release_local(cx, id)).collect();
+            }
+            Backing::Remote(ids) => ids.iter().for_each(|id| windows.release_remote(*id, 0, 1)),
+            Backing::Pages(pin, _) => cx.events.push(Event::Unpin(pin)),
+        }
+        Vec::new()
+    }
+
+    /// Adds its uses to those of all windows.
+    pub(super) fn count_uses(
+        &self,
+        local: &mut BTreeMap<WindowId, u32>,
+        remote: &mut BTreeMap<RemoteWindowId, u32>,
+    ) {
+        match &self.backing {
+            Backing::Local(ids) => ids
+                .iter()
+                .for_each(|id| *local.entry(*id).or_default() += 1),
+            Backing::Remote(ids) => ids
+                .iter()
+                .for_each(|id| *remote.entry(*id).or_default() += 1),
+            Backing::Pages(..) => {}
         }
     }
 

@@ -278,7 +278,7 @@ impl Run {
         let mut sums = [0; 4];
         for node in &self.bed.nodes {
             let engine = &node.engine;
-            assert_eq!((engine.calls.len(), engine.channels.len()), (0, 0));
+            assert_eq!((engine.calls.len(), engine.transfers.len()), (0, 0));
             let stats = engine.stats();
             let released = node.released.len() as u64;
             let seen = [stats.copies, stats.signals, stats.rma_bytes_dma, released];

@@ -169,11 +169,7 @@ impl Engine {
         stats.remote_windows = self.mappings().count();
         stats.pinned_pages = self.cx.quotas.total(Resource::Pages, Scope::User);
         stats.mapped_pages = self.mappings().map(|mapping| mapping.mapped_pages).sum();
-        stats.jobs = self
-            .channels
-            .iter()
-            .map(|(_, channel)| channel.jobs.len())
-            .sum();
+        stats.jobs = self.transfers.jobs();
         stats.connections_closing = self
             .connections
             .iter()
