@@ -4,7 +4,7 @@ use scif_core::Owner;
 use syscall::error::{EACCES, EBADF, EISDIR, ENOTDIR, Error, Result};
 use syscall::flag::{O_ACCMODE, O_DIRECTORY, O_RDONLY, O_STAT, O_WRONLY};
 
-/// Who opened a handle. Rights are decided at open; afterwards whoever has the file descriptor may
+/// The opener of a handle. Rights are decided at open; any holder of the file descriptor may
 /// use it (requests through it carry the identity of its holder, or none at all).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Caller {
@@ -17,7 +17,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The same as the engine records it. It decides by it who may bind ports below 1024.
+    /// The same as the engine records it, which decides the right to bind ports below 1024.
     pub fn owner(self) -> Owner {
         // Process ids are far below 2^32; the value is for people and for a limit.
         Owner {

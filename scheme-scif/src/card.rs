@@ -66,6 +66,6 @@ pub struct Card {
     pub state: CardState,
     /// How far its firmware is.
     pub post_code: String,
-    /// Degrees Celsius, if a register tells.
+    /// Degrees Celsius, if a register reports them.
     pub temperature: Option<u32>,
 }

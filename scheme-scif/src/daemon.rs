@@ -2,9 +2,9 @@
 //! answers out. Only conversions; every decision is [`Scif`]'s.
 //!
 //! A client that is killed in the middle of a request lives on, as far as its memory is concerned,
-//! until the request is answered; whoever drops the last reference to an address space tears it
-//! down. The kernel here does that by itself. On a kernel that does it in the daemon, requests with
-//! whole-page buffers must not be kept for long.
+//! until the request is answered; the task that drops the last reference to an address space tears
+//! it down. The kernel here does that by itself. On a kernel that does it in the daemon, requests
+//! with whole-page buffers must not be kept for long.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;

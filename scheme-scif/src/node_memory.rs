@@ -64,7 +64,7 @@ pub trait ObjectMemory {
     /// `ENOMEM`.
     fn pin(&mut self, token: Token, space: Self::Space, record: &PinRecord) -> Result<()>;
 
-    /// Releases a space of which nothing is to be pinned. Whoever holds the last reference to one
+    /// Releases a space that is not used for pinning. The holder of the last reference to one
     /// may have to tear it down, so this is not for the task that serves the scheme to do.
     fn release_space(&mut self, space: Self::Space);
 
@@ -84,7 +84,7 @@ pub trait ObjectMemory {
 
 /// The memory of a node.
 pub trait NodeMemory: Memory + ObjectMemory + Doorbells {
-    /// 64 random bits that nobody can guess.
+    /// 64 random bits that cannot be guessed.
     fn random(&mut self) -> u64;
 
     /// Bytes of own memory that are handed out to the engine at present.

@@ -70,7 +70,7 @@ fn output_of(cargo: &mut Command) -> Result<String> {
     }
 }
 
-/// The programs that cargo says it has built.
+/// The programs that cargo reports as built.
 fn executables(messages: &str) -> Vec<PathBuf> {
     let of_line = |line: &str| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;

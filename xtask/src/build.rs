@@ -15,7 +15,7 @@ use harness::base::workspace::{self, Place};
 use harness::node::image::{Additions, Contents};
 use std::path::{Path, PathBuf};
 
-/// What the first build costs, for the person who waits for it.
+/// The cost of the first build, printed for the person who waits for it.
 const FIRST_TIME: &str = "three on two free processors, and 1 GB below target/";
 
 /// Kernel and files of the image, in memory, before a run adds its own.

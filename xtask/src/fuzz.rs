@@ -29,7 +29,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
                      -Cllvm-args=-sanitizer-coverage-pc-table \
                      -Cllvm-args=-sanitizer-coverage-trace-compares \
                      -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Cdebug-assertions";
-/// How long each target runs when nothing is said.
+/// How long each target runs without `SECONDS=`.
 const USUAL: Duration = Duration::from_secs(60);
 /// After how long each target makes no new inputs for `make test`. Those that are kept, here and
 /// below `target/fuzz`, count into the time, and are all run.
@@ -248,7 +248,7 @@ fn newest(directory: &Path) -> Option<(PathBuf, std::time::SystemTime)> {
     files.max_by_key(|(_, time)| *time)
 }
 
-/// How many executions there were, if a line of libFuzzer tells: a number after `#`, or the final
+/// The number of executions, if a line of libFuzzer has it: a number after `#`, or the final
 /// count.
 fn executions_in(line: &str) -> Option<u64> {
     if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {

@@ -14,7 +14,7 @@ pub const PAGE: &str = "docs/architecture.md";
 const BEGIN: &str = "<!-- config/layers.toml -->\n```\n";
 const END: &str = "```\n";
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layers {

@@ -81,7 +81,7 @@ fn follow(build: &Build<'_>, progress: &Progress) -> Result<()> {
     Err(format!("building {what} failed; cargo's words are above").into())
 }
 
-/// The name of the unit, if a line says that one is built.
+/// The name of the unit, if a line reports one as built.
 fn built(line: &str) -> Option<String> {
     let message: Message = serde_json::from_str(line).ok()?;
     let target = message
@@ -183,7 +183,7 @@ fn units(mut cargo: Command) -> Option<usize> {
         mode: String,
     }
     cargo.args(["--quiet", "--unit-graph", "-Zunstable-options"]);
-    // The build itself says what is wrong.
+    // The build itself prints the error.
     let output = cargo.stderr(Stdio::null()).output().ok()?;
     let plan: Plan = serde_json::from_slice(&output.stdout).ok()?;
     let is_compiled = |unit: &&Unit| unit.mode != "run-custom-build";

@@ -364,7 +364,7 @@ fn crate_of(object: &Path) -> String {
     name[..end].to_string()
 }
 
-/// Looks for paths of this machine in the SDK; says where one is.
+/// Searches the SDK for paths of this machine; an error names the file.
 fn find_path(directory: &Path) -> Result<Option<String>> {
     for path in entries(directory)? {
         if path.is_dir() {

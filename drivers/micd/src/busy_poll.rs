@@ -2,9 +2,9 @@
 //!
 //! A sleeper costs its peer a doorbell, and this node an interrupt and a wake-up, which take longer
 //! than the message itself. So when messages come shortly one after the other, the driver polls for
-//! the next one a while, as kernels do before they halt a processor. It polls only while nobody
-//! else wants the processor, and only while that pays: after each poll in vain it polls again ever
-//! more seldom, so that a node at rest sleeps.
+//! the next one a while, as kernels do before they halt a processor. It polls only while no other
+//! program wants the processor, and only while that pays: after each poll in vain it polls again
+//! ever more seldom, so that a node at rest sleeps.
 
 use hal::clock::Rate;
 

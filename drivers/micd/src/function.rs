@@ -91,7 +91,7 @@ pub trait MicFunction: Hardware {
     /// This node leaves: the peer's memory is not written to any more.
     fn leave(&mut self);
 
-    /// Whether the peer writes no more to the memory of whoever drove this function before: of a
+    /// Whether the peer writes no more to the memory of the driver before this one: of a
     /// driver that ended without leaving. Once true it stays so.
     fn predecessor_is_quiesced(&self) -> bool;
 

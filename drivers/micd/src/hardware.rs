@@ -29,8 +29,8 @@ impl Bus for Identical {
 
 /// Rings a peer's doorbell.
 pub trait Doorbell {
-    /// Rings it. Everything written before is visible to the peer when it hears it. Nothing
-    /// happens when nobody is there.
+    /// Rings it. All earlier stores are visible to the peer when the doorbell arrives. Nothing
+    /// happens when there is no peer.
     fn ring(&self);
 }
 
@@ -68,7 +68,7 @@ pub trait Hardware {
         None
     }
 
-    /// Memory behind the same bus as the peer's, whose content nobody needs: for measuring copies,
+    /// Memory behind the same bus as the peer's, whose content is unused: for measuring copies,
     /// which must not touch what is the peer's. `None` when there is none.
     fn spare(&self) -> Option<Region> {
         None

@@ -30,7 +30,7 @@ use crate::memory_object::{
 /// Bits of a local address that are the physical address: more than any processor has.
 const PHYSICAL_BITS: u32 = 52;
 
-/// What a peer is told that cannot reach a page: no address on any bus.
+/// The address for a peer that cannot reach a page: no address on any bus.
 const NOWHERE: u64 = !(PAGE as u64 - 1);
 
 /// Blocks that may share a page at most, beside the first.
@@ -112,7 +112,7 @@ impl<S: BlockSource> NodeMemory<S> {
         self.peers.values().any(|peer| peer.gathers_stores)
     }
 
-    /// Whether every peer reaches so many bytes.
+    /// Whether every peer reaches this number of bytes.
     fn is_reached(&self, physical: u64, bytes: usize) -> bool {
         let last = physical + bytes.saturating_sub(1) as u64;
         let reaches =
@@ -613,7 +613,7 @@ mod tests {
         assert_eq!(memory.provide(2, u64::MAX), Err(Error::new(ENOMEM)));
     }
 
-    /// Begins to pin so many pages of a program.
+    /// Begins to pin this number of pages of a program.
     fn pin(memory: &mut NodeMemory<Plain>, token: Token, pages: usize, protection: Protection) {
         let record = PinRecord {
             address: 0x40_0000.into(),

@@ -43,7 +43,7 @@ pub trait BlockSource {
     }
 
     /// Begins to borrow pages of the program behind `space` for an object;
-    /// [`take_borrowed`](Self::take_borrowed) tells what came of it.
+    /// [`take_borrowed`](Self::take_borrowed) gives the result.
     ///
     /// # Errors
     /// `EOPNOTSUPP`: there are no programs here.

@@ -10,7 +10,7 @@ const LIMIT_NS: u64 = 700_000_000;
 /// How far the exit is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum NodeExit {
-    /// Nobody has asked for it.
+    /// No exit was requested.
     #[default]
     NotBegun,
     /// EXIT is sent, or will be as soon as nothing of ours touches the peers' memory.

@@ -2,8 +2,8 @@
 //! programs pin.
 //!
 //! Pages are borrowed by a thread of their own, because the last reference to the address space of
-//! a program that was killed meanwhile may go with the end of the borrowing: whoever drops it waits
-//! for the daemons of the program's mappings, and this task is one of them.
+//! a program that was killed meanwhile may go with the end of the borrowing: the thread that drops
+//! it waits for the daemons of the program's mappings, and this task is one of them.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;

@@ -275,7 +275,7 @@ impl fmt::Display for Measurement {
 }
 
 /// Measures all available routines and chooses the fastest for each pair of sides. `aperture` is
-/// memory behind a bus of at least [`APERTURE_BYTES`] whose content nobody needs; without it the
+/// memory behind a bus of at least [`APERTURE_BYTES`] whose content is unused; without it the
 /// pairs it belongs to get what is fastest between own memory. Takes a few milliseconds.
 pub fn measure(aperture: Option<&Region>) -> Measurement {
     let own = Region::heap(APERTURE_BYTES);

@@ -134,7 +134,7 @@ pub fn seal() -> Result<()> {
     Ok(())
 }
 
-/// The readiness pipe; dropping it closes it, which tells the starter that nothing more comes.
+/// The readiness pipe; dropping it closes it, so the starter sees its end.
 fn notify_pipe(notify: &str) -> Result<Fd> {
     notify
         .trim()

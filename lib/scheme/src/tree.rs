@@ -21,7 +21,7 @@ pub fn check_open(is_directory: bool, flags: usize) -> Result<bool> {
     }
 }
 
-/// Says that it is a file with so many bytes that everybody may read.
+/// The status of a file with `bytes` bytes that everybody may read.
 pub fn stat_file(stat: &mut Stat, bytes: usize) {
     stat.st_mode = MODE_FILE | 0o444;
     stat.st_size = bytes as u64;

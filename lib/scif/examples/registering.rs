@@ -49,7 +49,7 @@ fn server(endpoint: &Endpoint) -> Result {
 
     tell(endpoint, window.offset())?;
     hear(endpoint)?;
-    // Dropping a window unregisters it as well; this way tells of errors.
+    // Dropping a window unregisters it as well; this call reports errors.
     read_only.unregister()?;
     tell(endpoint, 0)?;
     hear(endpoint)?;

@@ -102,7 +102,7 @@ fn client(endpoint: &Endpoint) -> Result {
         "the two ends have different sums",
     )?;
 
-    // The server's next sum tells that it has filled its memory anew.
+    // The server's next sum shows that it has filled its memory anew.
     let mut filled = alloc::vec![0; written.len()];
     endpoint.recv(&mut filled, RecvFlags::BLOCK)?;
     endpoint.read_from(window.all(), remote, RmaFlags::SYNC)?;

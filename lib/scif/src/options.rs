@@ -12,7 +12,7 @@ use crate::poll::{now, poll};
 /// Between two tries of a connect that [tries again](Options::retry_for).
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How an endpoint is made: bound to any port, with a backlog of [`DEFAULT_BACKLOG`], unless told
+/// Options of a new endpoint: bound to any port, with a backlog of [`DEFAULT_BACKLOG`], unless set
 /// otherwise.
 ///
 /// ```no_run

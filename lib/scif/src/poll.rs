@@ -106,7 +106,7 @@ pub fn poll_fds(entries: &mut [PollFd], limit: Option<Duration>) -> raw::Result<
     })
 }
 
-/// As [`poll_fds`]; `readiness` tells what an entry, whose number comes first, is ready for.
+/// As [`poll_fds`]; `readiness` gives the events that an entry, by its number, is ready for.
 ///
 /// # Errors
 /// As there.

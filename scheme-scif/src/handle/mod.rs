@@ -32,7 +32,7 @@ pub const MAX_HANDLES: usize = 2 * MAX_ENDPOINTS;
 
 /// One open file.
 pub(crate) struct Handle<R> {
-    /// What it was opened as; what `fpath` tells for things that are not connections.
+    /// The path it was opened as, which `fpath` gives for all but connections.
     pub path: Path,
     pub access: Access,
     pub caller: Caller,
@@ -118,7 +118,7 @@ pub(crate) struct Endpoint<R> {
     pub listening: bool,
     /// Set while a connect that `open` started with `O_NONBLOCK` has not been collected.
     pub connecting: Option<PortId>,
-    /// What the engine knows that subscribers want to hear of.
+    /// Changes in the engine that subscribers are notified of.
     pub subscribed: Option<Readiness>,
     pub outgoing: TransferQueue<R>,
     pub incoming: TransferQueue<R>,
@@ -151,7 +151,7 @@ impl<R> Handle<R> {
         }
     }
 
-    /// File type and permissions, as `fstat` tells them.
+    /// File type and permissions, as `fstat` gives them.
     pub fn mode(&self) -> u16 {
         match self.path {
             Path::Root | Path::Node(_) | Path::ListenDirectory | Path::AcceptDirectory => {

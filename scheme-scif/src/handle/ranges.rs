@@ -1,6 +1,6 @@
 //! Ranges of pages that programs have mapped, each with a mark of its own.
 //!
-//! The kernel tells of every mapping and of every piece that is unmapped, but not which mapping a
+//! The kernel reports every mapping and every piece that is unmapped, but not which mapping a
 //! piece belonged to. That does not matter here: what counts is how often each page is mapped, and
 //! ranges of one page carry the same mark.
 

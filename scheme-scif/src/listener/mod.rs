@@ -21,7 +21,7 @@ struct SharedListener<R> {
     opens: BTreeSet<R>,
 }
 
-/// A connection that an accept operation has handed out as a number, and nobody has claimed.
+/// A connection that an accept operation has returned as a number, and that is not claimed yet.
 struct Unclaimed {
     endpoint: EndpointId,
     listener: HandleId,
@@ -65,7 +65,7 @@ impl<R: RequestId> Listeners<R> {
     }
 
     /// A handle does not listen any more. Returns the opens that shared its listener, which listen
-    /// by themselves from now on, and the connections that nobody has claimed, to be closed.
+    /// by themselves from now on, and the connections that are not claimed, to be closed.
     pub fn remove(&mut self, port: Port, id: HandleId) -> (BTreeSet<R>, Vec<EndpointId>) {
         self.handles.remove(&port);
         let shared = self.shared.get(&port);
@@ -135,7 +135,7 @@ impl<R: RequestId> Listeners<R> {
         shared.opens.remove(&request);
         requests.unwatch(shared.endpoint, request);
         if let Some(&next) = shared.opens.first() {
-            // Whoever took the front request may leave others in the queue.
+            // The accept that took the front request may leave others in the queue.
             requests.wake(next);
             return None;
         }

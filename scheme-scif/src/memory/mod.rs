@@ -30,7 +30,7 @@ const TOKEN_BITS: u64 = !(1 << 63 | 1 << 31);
 
 /// A memory object.
 pub(crate) struct MemoryObject {
-    /// The user who may use it, beside root; whose limit it counts against.
+    /// The user that may use it, beside root, and whose limit it counts against.
     owner: u32,
     /// The process that made it.
     process: usize,
@@ -328,7 +328,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
     /// engine does not take them.
     ///
     /// # Errors
-    /// `EINVAL` for no bytes; `EFAULT` when the object has not so many, or is not the caller's, or
+    /// `EINVAL` for no bytes; `EFAULT` when the object has fewer, or is not the caller's, or
     /// was pinned to be read and is to be written, or when a provided page is mapped by nobody:
     /// what the program means by its address is then something else.
     pub fn pages_for_use(
@@ -362,7 +362,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
     /// The object of a token, if `caller` may use it.
     ///
     /// # Errors
-    /// `EFAULT`: whoever names memory that is not theirs names no memory.
+    /// `EFAULT` when the memory is not the caller's: to the caller it does not exist.
     fn usable(&mut self, token: Token, caller: Caller) -> Result<&mut MemoryObject> {
         let mine = |object: &MemoryObject| {
             object.is_held && (caller.uid == 0 || caller.uid == object.owner)
@@ -404,7 +404,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
     /// Maps pages of an object: the address of its byte `offset` in this task.
     ///
     /// # Errors
-    /// `ENXIO`: it has not so many pages, or is not complete; `EACCES`: it is pinned.
+    /// `ENXIO`: it has fewer pages, or is not complete; `EACCES`: it is pinned.
     pub fn map(
         &mut self,
         memory: &impl ObjectMemory,

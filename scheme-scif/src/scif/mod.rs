@@ -35,7 +35,7 @@ use crate::request::{Changes, Requests};
 pub const DEFAULT_BACKLOG: i32 = 128;
 
 /// Bytes copied in one go, and how many times in one iteration of the event loop: a few hundred
-/// microseconds, so that nobody else has to wait for long.
+/// microseconds, so that other callers wait only briefly.
 const COPY_SLICE_BYTES: usize = 256 * 1024;
 /// As above.
 const COPY_SLICES: usize = 4;

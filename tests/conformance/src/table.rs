@@ -24,7 +24,7 @@ pub enum Ours {
 /// How a row is shown to hold.
 #[derive(Clone, Copy)]
 pub enum Test {
-    /// Prepares the call that gives what the row says.
+    /// Prepares the call whose result the row gives.
     Call(fn(&mut Bench<'_>) -> Checked<Ask>),
     /// Does it all.
     Story(fn(&mut Bench<'_>) -> Checked),

@@ -165,7 +165,7 @@ impl Program {
     /// It sleeps and nothing goes on anywhere.
     ///
     /// # Errors
-    /// When there is something it should have been told.
+    /// When a notification that it should have got is missing.
     pub fn check_asleep(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         match self {
             Program::Stream(stream) => stream.rma.check_asleep(context),
@@ -389,7 +389,7 @@ pub struct Stream {
     received: u64,
     /// Close as soon as this much was sent or received.
     close_at: u64,
-    /// It does something in one of so many turns.
+    /// It acts in one of this number of turns.
     laziness: u64,
     /// Registered memory.
     rma: RmaEnd,

@@ -85,7 +85,7 @@ pub enum Bug {
     NoKick,
     /// Programs work without taking the lock.
     NoLock,
-    /// Who sleeps does not look again.
+    /// A program goes to sleep without polling its ring once more.
     NoArm,
     /// Programs copy without counting themselves as busy.
     NoBusy,
@@ -101,7 +101,7 @@ struct Program {
     bypass: Option<Handle>,
     /// What it sleeps for.
     sleeps: Readiness,
-    /// What it has not told yet.
+    /// Notifications that it has not sent yet.
     kicks: Kicks,
     /// The side whose lock it holds, not doing anything.
     holds: Option<Side>,
@@ -452,7 +452,7 @@ impl World {
         }
     }
 
-    /// A turn of a node's loop. What changed wakes who sleeps there.
+    /// An iteration of a node's loop. Changes wake the programs that sleep there.
     fn turn(&mut self, number: usize) -> Result<(), String> {
         let Node { engine, mem, bells } = &mut self.nodes[number];
         engine.tick(mem, self.now);

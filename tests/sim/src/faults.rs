@@ -5,11 +5,11 @@ use std::fmt;
 /// What can go wrong around an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A doorbell was rung and nobody heard it.
+    /// A doorbell was rung and did not arrive.
     DoorbellLost,
     /// A doorbell was heard long after it was rung.
     DoorbellLate,
-    /// A doorbell was heard that nobody rang, or one twice.
+    /// A doorbell arrived that no node rang, or one twice.
     DoorbellDoubled,
     /// A store into another node's memory arrived after its node had gone on.
     StoreDelayed,

@@ -89,7 +89,7 @@ struct Hostile {
     proper: Vec<Words>,
     /// Ids of the victim's ends of connections.
     victim_ids: Vec<u64>,
-    /// Messages sent before, to be said again.
+    /// Messages sent before, to be sent again.
     said: Vec<Message>,
     faults: Faults,
     rng: Rng,
@@ -223,7 +223,7 @@ impl Hostile {
         self.peer.send(&message);
     }
 
-    /// Says something once more that was right when it was said first, or with ids of another
+    /// Sends a message once more that was right when it was sent first, or with ids of another
     /// connection.
     fn repeat(&mut self, rng: &mut Rng) {
         let pick = rng.below(self.said.len() as u64) as usize;

@@ -14,7 +14,7 @@ use crate::world::{Canary, World};
 /// Nanoseconds without a sign of life after which a node gives up a link.
 pub(crate) const SILENCE_NS: u64 = 5_000_000;
 
-/// What a node says about its side of a link; see `scif_abi::link`.
+/// A node's record of its side of a link; see `scif_abi::link`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Record {
     pub(crate) generation: u64,
@@ -139,7 +139,7 @@ impl World {
         self.trace.note(|| format!("node {number} goes on"));
     }
 
-    /// Who has heard nothing of a node for too long gives it up; whether anybody did.
+    /// Each node gives up a peer that was silent for too long; whether any did.
     pub(crate) fn give_up_silent(&mut self) -> bool {
         let is_silent = |number: usize, world: &World| {
             let since = world.nodes[number].frozen_since;

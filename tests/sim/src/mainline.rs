@@ -133,7 +133,7 @@ impl Mainline {
         self.ends.get(&id).map(|end| end.stage)
     }
 
-    /// Time passes, and nobody does anything meanwhile.
+    /// Time passes without any action.
     pub fn pass(&mut self, nanoseconds: u64) {
         self.now += nanoseconds;
         let late = |end: &End| matches!(end.stage, Stage::Connecting(until) if until <= self.now);
@@ -181,7 +181,7 @@ impl Mainline {
         self.hear_some(usize::MAX);
     }
 
-    /// Its driver takes so many messages at most.
+    /// Its driver takes at most this number of messages.
     pub fn hear_some(&mut self, most: usize) {
         for message in self.talk.peer.receive_some(most) {
             self.take(message.body().unwrap());
@@ -282,8 +282,8 @@ impl Mainline {
         written.wrapping_sub(end.read) & (RING_BYTES - 1)
     }
 
-    /// Its program reads at most so many bytes: copies them out, stores the index, and only then
-    /// has its driver say so.
+    /// Its program reads at most this number of bytes: copies them out, stores the index, and only
+    /// then has its driver say so.
     pub fn read(&mut self, id: u64, most: u32) -> Vec<u8> {
         let bytes = self.take_bytes(id, most);
         if !bytes.is_empty() {

@@ -103,7 +103,7 @@ impl Fabric {
         Fabric::with_bytes(nodes, RAM_BYTES)
     }
 
-    /// As `new`, with so many bytes per node.
+    /// As `new`, with this number of bytes per node.
     pub fn with_bytes(nodes: usize, ram_bytes: usize) -> Rc<RefCell<Fabric>> {
         let ram = || Ram {
             bytes: vec![0; ram_bytes],
@@ -152,7 +152,7 @@ impl Fabric {
         ram.used_count = 0;
     }
 
-    /// Nobody can reach what a driver has left any more: it is free.
+    /// No node can reach the memory that a driver has left any more: it is free.
     pub fn free_left(&mut self, node: usize) {
         let ram = &mut self.rams[node];
         for (at, page) in ram.pages.iter_mut().enumerate() {
@@ -210,7 +210,7 @@ impl Fabric {
         Some(pinned)
     }
 
-    /// Ends what `pin` began. Whoever touches these pages now is wrong.
+    /// Ends what `pin` began. Any access to these pages from now on is an error.
     pub fn unpin(&mut self, node: usize, pages: &[u64]) {
         let ram = &mut self.rams[node];
         for address in pages {
@@ -226,7 +226,7 @@ impl Fabric {
         self.rams[node].pages.iter().filter(pinned).count()
     }
 
-    /// The bytes of a node's memory from a local address on, for whoever checks them.
+    /// The bytes of a node's memory from a local address on, for checks.
     pub fn bytes(&self, node: usize, address: u64, length: usize) -> &[u8] {
         &self.rams[node].bytes[address as usize..address as usize + length]
     }
@@ -352,7 +352,7 @@ impl NodeMemory {
         fabric.reach[self.node][to] == Some(fabric.rams[to].epoch)
     }
 
-    /// Whoever copies from a peer's memory may do so only while those pages are in use.
+    /// A copy from a peer's memory is allowed only while those pages are in use.
     fn check_source(&self, node: NodeId, address: u64, bytes: usize) {
         let from = usize::from(node);
         let range = self.fabric.borrow().range(address, bytes);

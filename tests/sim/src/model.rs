@@ -278,7 +278,7 @@ impl Model {
         self.drop_use(ended.pin)
     }
 
-    /// One use less; memory that nobody uses is unpinned.
+    /// One use less; unused memory is unpinned.
     fn drop_use(&mut self, key: Key) -> Result<(), String> {
         let Some(pin) = self.pins.get_mut(&key) else {
             return Ok(());
@@ -327,7 +327,7 @@ impl Model {
 
     /// Whether a transfer between these would not disturb any other, nor itself.
     ///
-    /// Who asks knows by other ways than the link what was stored there, so that has arrived.
+    /// The caller has learned of the stores by another way than the link, so they have arrived.
     pub fn is_quiet(&self, from: &[Segment], to: &[Segment]) -> bool {
         self.land(from);
         self.land(to);
@@ -355,7 +355,7 @@ impl Model {
         }
     }
 
-    /// What the model says about some memory.
+    /// The model's statement about a piece of memory.
     pub fn content(&self, segments: &[Segment]) -> Vec<u8> {
         let bytes = segments.iter().flat_map(|segment| {
             let pin = self.pins.get(&segment.pin);
@@ -489,7 +489,7 @@ impl Model {
         }
     }
 
-    /// Nobody asks for this transfer any more.
+    /// The result of this transfer is not wanted any more.
     pub fn forget(&mut self, id: u64) {
         self.transfers.remove(&id);
     }

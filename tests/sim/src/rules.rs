@@ -48,7 +48,7 @@ impl World {
         faults.count(Fault::NodeKilled) + faults.count(Fault::DriverKilled) > 0
     }
 
-    /// Nothing goes on: everything must have arrived, and nobody sleeps who has a result.
+    /// Nothing is under way: everything must have arrived, and no program with a result sleeps.
     pub(crate) fn check_quiescent(&mut self) -> Result<(), String> {
         for number in 0..self.nodes.len() {
             let Some((mut context, programs)) = self.context(number) else {

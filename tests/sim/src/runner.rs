@@ -20,7 +20,7 @@ const ATTACK_STEPS: u64 = 1500;
 /// Steps of a world in which each allocation is refused in turn, and each call's client killed.
 const SWEEP_STEPS: u64 = 250;
 
-/// Every so many-th seed is swept: that takes as long as many random worlds.
+/// One seed in this number is swept: a sweep takes as long as many random worlds.
 const SWEEP_EVERY: u64 = 8;
 
 /// Violations after which there is no point in going on.

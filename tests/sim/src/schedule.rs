@@ -153,7 +153,7 @@ impl World {
     /// Delivers a doorbell; false when there is none.
     pub(crate) fn deliver(&mut self, number: usize, from: usize) -> bool {
         let rang = self.nodes[number].bells[from].take();
-        // Now and then one that nobody rang.
+        // At times a doorbell that no node rang.
         if rang.is_none() && (self.finishing || number == from || !self.rng.one_in(20)) {
             return false;
         }
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// Whoever waits for a signal sees it at once.
+    /// A program that waits for a signal sees it at once.
     fn look_for_signals(&mut self) -> Result<(), String> {
         let slots = self.nodes.iter_mut().flat_map(|node| &mut node.programs);
         for slot in slots {

@@ -16,7 +16,7 @@ pub enum WindowState {
     Live,
     /// Unregistered, or the endpoint is closed. Its pages are in use until they are released.
     Ended,
-    /// Nobody has waited for register to return.
+    /// Register has not returned yet.
     Unknown,
 }
 

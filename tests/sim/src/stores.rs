@@ -1,6 +1,6 @@
 //! Stores that are on their way from one node to another while the node behind them goes on.
 //!
-//! A bus keeps the order of the stores of each direction. Whoever reads over the bus first pushes
+//! A bus keeps the order of the stores of each direction. A read over the bus first pushes
 //! its own stores through, and with the answer come the other side's that were made before; a
 //! doorbell does not overtake the stores in front of it. Between these points a store may take as
 //! long as it likes.

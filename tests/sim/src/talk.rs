@@ -71,7 +71,7 @@ impl Talk {
         events
     }
 
-    /// What the peer hears; flushes first.
+    /// The messages that arrive at the peer; flushes first.
     pub fn heard(&mut self) -> Vec<Say> {
         self.events();
         self.peer
@@ -81,7 +81,7 @@ impl Talk {
             .collect()
     }
 
-    /// The peer says something and rings.
+    /// The peer sends a message and rings.
     pub fn tell(&mut self, from: u16, to: u16, body: Say) {
         self.peer.say(from, to, body);
         let peer = 1 - self.engine.node();

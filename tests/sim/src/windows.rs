@@ -183,7 +183,7 @@ impl RmaEnd {
         Some((pick.offset, (last - pick.offset) as u64))
     }
 
-    /// Changes own memory that nobody copies right now.
+    /// Changes own memory that no copy uses right now.
     pub(crate) fn store_own(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         let Some(pin) = context.model.any_pin(context.node, context.rng) else {
             return Ok(());

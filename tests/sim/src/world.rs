@@ -28,7 +28,7 @@ pub enum Canary {
     LostDoorbell,
     /// Stores of one node to another do not arrive in their order.
     StoresOvertake,
-    /// Now and then nobody is told that something about an endpoint changed.
+    /// At times a change of an endpoint is not notified.
     LostEvent,
     /// Now and then a block of shared memory is not given back.
     LostFree,
@@ -36,9 +36,9 @@ pub enum Canary {
     EarlyUnpin,
     /// What a dead driver has left is used again at once.
     EarlyReuse,
-    /// Nobody gives up a peer that is silent.
+    /// A silent peer is never given up.
     EndlessPatience,
-    /// Who asks for doorbells looks at its ring before the other side has seen that it asks.
+    /// A driver that asks for doorbells polls its ring before the other side can see the request.
     LateAsk,
     /// Now and then one byte of a transfer is changed on the bus.
     CorruptByte,
@@ -46,7 +46,7 @@ pub enum Canary {
     ImpatientLink,
     /// Now and then a copy of registered memory is not made.
     SkippedCopy,
-    /// The copy engine tells that descriptors have been executed before they are.
+    /// The copy engine reports descriptors as executed before they are.
     HastyCompletion,
     /// The copy engine stores what shall be stored behind copies before they are made.
     HastyStore,
@@ -148,7 +148,7 @@ pub(crate) struct World {
     pub(crate) fabric: Rc<RefCell<Fabric>>,
     pub(crate) trace: Trace,
     pub(crate) nodes: Vec<Node>,
-    /// `records[a][b]`: what `a` says about its link with `b`.
+    /// `records[a][b]`: the record of `a` for its link with `b`.
     pub(crate) records: Vec<Vec<Record>>,
     pub(crate) ledgers: BTreeMap<u64, Ledger>,
     pub(crate) model: Model,

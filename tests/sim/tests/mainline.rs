@@ -136,7 +136,7 @@ fn a_mainline_node_connects_to_us() {
     assert_eq!(talk.engine.stats().connections, 0);
 }
 
-/// DISCNCT is answered whether there is such a connection or not, so it asks who is there.
+/// DISCNCT is answered whether there is such a connection or not, so it works as a probe.
 #[test]
 fn a_mainline_node_is_asked_for_a_sign_of_life_and_asks_us() {
     let question = Say::Disconnect { closer: 0, peer: 0 };

@@ -80,7 +80,7 @@ fn each_doorbell_to_a_mainline_node_is_worth_half_a_ring() {
     }
 }
 
-/// A writer that waits goes on when the index says that there is room, before anything is told.
+/// A writer that waits goes on when the index shows room, before any notification.
 #[test]
 fn who_watches_sees_the_room_that_a_mainline_node_makes() {
     let (mut mainline, ours, theirs) = connected();

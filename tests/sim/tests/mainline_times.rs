@@ -85,7 +85,7 @@ fn a_request_is_void_long_before_its_connector_gives_up() {
     assert_eq!((stats.void_requests, stats.refused), (1, 0));
 }
 
-/// Nobody looked for a while: the request may be as old as that.
+/// The ring was not polled for a while: the request may be as old as that.
 #[test]
 fn a_request_that_is_seen_late_is_answered_by_nobody() {
     for listens in [true, false] {
@@ -324,7 +324,7 @@ fn a_node_that_leaves_without_a_word_leaves_nothing_behind() {
     assert_eq!(mainline.talk.fabric.borrow().fault, None);
 }
 
-/// Everything said before DISCNT_ACK is safe: it closes while we still have much to say.
+/// Every message before DISCNT_ACK is safe: it closes while we still have many to send.
 #[test]
 fn a_node_that_closes_hears_nothing_of_the_connection_afterwards() {
     let mut mainline = Mainline::new();

@@ -10,8 +10,8 @@
 //! * It goes back to the address where this driver began, at which and below which its predecessors
 //!   may have been, only while no program has anything of the peer mapped.
 //!
-//! So a driver that finds the aperture at some address, and knows nothing of who has it mapped
-//! there, just begins one aperture above.
+//! So a driver that finds the aperture at some address, and has no list of the programs that have
+//! it mapped there, just begins one aperture above.
 //!
 //! The slots are in the upper half of the physical address space, without its last eighth, where
 //! new firmware puts things. What holds there under QEMU: the root bus decodes every address that

@@ -23,7 +23,7 @@ pub struct ApertureWindow {
     address: Option<u64>,
     /// At the present address, once asked for.
     aperture: Option<Aperture>,
-    /// Nobody has been given anything at the present address.
+    /// No address of the present place was given to any program.
     is_fresh: bool,
 }
 

@@ -17,7 +17,7 @@
 //! before.
 //!
 //! A link that the fabric has cut ([`link::HEADER_DOWN`]) is as one with a silent peer: it fails,
-//! and nobody binds to anybody until it is healed.
+//! and no side binds until the link is mended.
 
 use hal::mem::{BoundsError, PAGE, Region, full_fence};
 use scif_abi::NodeId;
@@ -45,7 +45,7 @@ const PROBES: u64 = 3;
 /// The interrupt vector by which the peer rings this side: the only one in use.
 const DOORBELL_VECTOR: u32 = 0;
 
-/// Where what nobody reads begins in the link memory: behind the records, on a page of its own.
+/// The start of the unused part of the link memory: behind the records, on a page of its own.
 const SPARE_OFFSET: usize = link::MIN_LINK_BYTES.next_multiple_of(PAGE);
 
 /// Where this side is with the link.
@@ -55,7 +55,7 @@ enum State {
     Detached { since: u64 },
     /// [`Step::Attach`] was asked for.
     Attaching,
-    /// Our queue pair is published and nobody's.
+    /// Our queue pair is published, for no peer yet.
     Published,
     /// Our queue pair belongs to this incarnation of the peer.
     Bound { peer: u32 },
@@ -156,7 +156,7 @@ impl Link {
         Ok((link, peer))
     }
 
-    /// This side's half of what follows the records, for anything: nobody reads it. `None` when
+    /// This side's half of the unused memory behind the records, for any use. `None` when
     /// there is nothing.
     pub fn spare(&self) -> Option<Region> {
         let bytes = self.memory.len().checked_sub(SPARE_OFFSET)? / 2;

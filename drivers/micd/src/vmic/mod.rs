@@ -3,11 +3,11 @@
 //! Function 0 is an `ivshmem-doorbell`: registers, MSI-X, and a small memory both sides see (the
 //! link memory, see `scif_abi::link`). Function 1 is an `ivshmem-plain` whose memory is the peer's
 //! whole RAM: offset in the BAR = physical address at the peer. It has no place of its own: when a
-//! link ends, it moves, and whoever has mapped it reaches nothing any more (`aperture_window`,
+//! link ends, it moves, and old mappings of it reach nothing any more (`aperture_window`,
 //! `address_pool`).
 //!
-//! Doorbells merge and carry no count: one means "look". They are dropped silently while nobody
-//! is there or bus mastering is off.
+//! Doorbells merge and carry no count: one means "poll the ring". They are dropped while there
+//! is no peer or bus mastering is off.
 
 mod address_pool;
 mod aperture_window;

@@ -61,7 +61,7 @@ pub fn post_code(registers: &dyn Mmio) -> String {
     }
 }
 
-/// Degrees Celsius, if the card tells.
+/// Degrees Celsius, if the card reports them.
 pub fn temperature(registers: &dyn Mmio) -> Option<u32> {
     const VALID: u32 = 1 << 31;
     let status = registers.read32(THERMAL_STATUS);

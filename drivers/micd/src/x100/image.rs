@@ -18,7 +18,7 @@ pub const MAX_COMMAND_LINE: usize = 2048;
 const MAX_LOAD_ADDRESS: u64 = 1 << 31;
 /// Bytes that are written in one go: everybody else waits as long.
 const PIECE: usize = 1 << 20;
-/// Where all must end: addresses and sizes are told to the card in 32 bits.
+/// The end of the addresses and sizes that the card can be given, which have 32 bits.
 const REACH: u64 = 1 << 32;
 
 /// Places in the header of an x86 kernel image (the boot protocol of Linux).
@@ -26,7 +26,7 @@ const AT_SETUP_SECTORS: usize = 0x1f1;
 const AT_PARAGRAPHS: usize = 0x1f4;
 const AT_BOOT_FLAG: usize = 0x1fe;
 const AT_SIGNATURE: usize = 0x202;
-/// Where the header tells the kernel of its RAM disk, in the loaded image.
+/// The place of the RAM disk's address in the header, in the loaded image.
 pub const AT_RAM_DISK: usize = 0x218;
 /// As above, its size.
 pub const AT_RAM_DISK_BYTES: usize = 0x21c;
@@ -53,7 +53,7 @@ pub struct Files {
 pub enum Unfit {
     /// The kernel file is no kernel image.
     NoKernel,
-    /// The kernel file ends early: bytes there are, bytes its header tells of.
+    /// The kernel file ends early: bytes in the file, bytes by its header.
     Truncated(u64, u64),
     /// SCRATCH2 gives a load address that cannot be.
     LoadAddress(u64),
@@ -110,7 +110,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-/// Bytes that the header of a kernel image tells of.
+/// The length of a kernel image by its header, in bytes.
 fn declared_bytes(kernel: &[u8]) -> Option<u64> {
     let flag = u16::from_le_bytes(number(kernel, AT_BOOT_FLAG)?);
     let signature: [u8; 4] = number(kernel, AT_SIGNATURE)?;
@@ -184,7 +184,7 @@ impl Loading {
         }
     }
 
-    /// Bytes of the kernel, which the card is to be told.
+    /// Bytes of the kernel, as the card is given them.
     pub fn kernel_bytes(&self) -> u32 {
         // The plan says that it ends below 4 GiB.
         self.files.kernel.len() as u32

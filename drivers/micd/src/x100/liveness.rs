@@ -61,12 +61,12 @@ impl Liveness {
         is_due
     }
 
-    /// When the next probe is due; `None`: the heartbeat tells.
+    /// When the next probe is due; `None`: the heartbeat is used.
     pub fn probe_deadline(&self) -> Option<u64> {
         (self.beats == 0).then_some(self.probe_at)
     }
 
-    /// A probe was sent after so many messages of the system; whether too many have had no answer.
+    /// A probe was sent after `messages` of the system; whether too many have had no answer.
     pub fn probed(&mut self, messages: u64) -> bool {
         if messages != self.messages {
             (self.messages, self.unanswered) = (messages, 0);

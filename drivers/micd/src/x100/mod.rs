@@ -18,7 +18,7 @@
 //! firmware is ready, and not before.
 //!
 //! Host and card find each other's queue pairs through a device page ([`page`]). Mappings of the
-//! card's memory cannot be cut off, so a card is not booted again before programs have let go of
+//! card's memory cannot be cut off, so a card is not booted again before programs have unmapped
 //! it.
 //!
 //! Registers are in [`registers`], with their source. Everything here reaches them through
@@ -79,10 +79,10 @@ const SHUTDOWN_NS: u64 = 60 * SECOND_NS;
 /// Between two looks whether the DMA engine is done.
 const DRAIN_NS: u64 = SECOND_NS / 100;
 
-/// The card's doorbell that tells the host of messages, and the one that tells of its state.
+/// The card's doorbell for messages, and the one by which it reports its state.
 const MESSAGE_DOORBELL: usize = 0;
 const STATE_DOORBELL: usize = 1;
-/// What it tells with the latter when its system has crashed.
+/// The value it reports by the latter when its system has crashed.
 const CRASHED: u32 = 0xdead;
 
 /// What the card does.
@@ -168,7 +168,7 @@ pub struct X100 {
 /// Interrupts the card.
 struct CardDoorbell {
     registers: Rc<dyn Mmio>,
-    /// Which of its interrupts it listens to; `None`: nobody is there.
+    /// The interrupt that the card handles as its doorbell; `None`: no system runs there.
     number: Cell<Option<usize>>,
 }
 

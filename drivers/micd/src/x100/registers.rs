@@ -82,11 +82,11 @@ pub const DOORBELLS: usize = 4;
 pub const fn sdbic(n: usize) -> usize {
     SBOX + 0xcc90 + 4 * n
 }
-/// The doorbell by which the card tells of its state.
+/// The doorbell by which the card reports its state.
 pub const SDBIC1: usize = sdbic(1);
 /// Bit of a doorbell register that interrupts the host.
 pub const SDBIC_REQUEST: u32 = 1 << 31;
-/// Bit that tells that the doorbell is on its way.
+/// Bit that is set while the doorbell is on its way.
 pub const SDBIC_STATUS: u32 = 1 << 30;
 
 /// Interrupts from the host to the card of either kind below.
@@ -212,7 +212,7 @@ pub const DCHERR: usize = 0x2c;
 /// Which errors are not reported.
 pub const DCHERRMSK: usize = 0x30;
 
-/// [`DRAR_HIGH`] for a ring of so many descriptors in host memory at this card address.
+/// [`DRAR_HIGH`] for a ring of this number of descriptors in host memory at this card address.
 pub const fn drar_high(address: u64, descriptors: u32) -> u32 {
     const SYSTEM: u32 = 1 << 26;
     let within = (address >> 32 & 0x3) as u32;

@@ -155,7 +155,7 @@ fn copy(caller: &CallerCtx) -> CallerCtx {
     CallerCtx { pid, uid, gid, id }
 }
 
-/// The caller as far as the request tells it.
+/// The caller, as far as the request names it.
 fn caller(sqe: &Sqe, mut caller: CallerCtx) -> CallerCtx {
     let opcode = Opcode::try_from_raw(sqe.opcode);
     if matches!(opcode, Some(Opcode::Call | Opcode::StdFsCall)) {

@@ -58,7 +58,7 @@ const IDLE_ROUNDS: usize = 16;
 /// User and group id of a request that carries no credentials.
 pub const NO_ID: u32 = u32::MAX;
 
-/// What a daemon tells the loop beside answering requests.
+/// A daemon's interface to the loop beside its request handlers.
 pub trait SchemeDaemon: SchemeSync {
     /// Reports the handles and requests whose state changed since the last call. Called after
     /// every batch of requests and whenever [`SchemeLoop::retry_parked`] runs.

@@ -33,7 +33,7 @@ struct Waiting {
     is_only: bool,
 }
 
-/// Whether a request tells of an end, and is served at once: it is little work, and what comes
+/// Whether a request reports an end, and is served at once: it is little work, and what comes
 /// after it may rely on it.
 pub(super) fn is_notice(request: &Sqe) -> bool {
     let opcode = Opcode::try_from_raw(request.opcode);

@@ -350,7 +350,7 @@ impl Rma {
         spaces.peer.cover(epd, need)
     }
 
-    /// Takes back what [`prepare`](Self::prepare) was told of the range that begins at `offset`.
+    /// Reverts the [`prepare`](Self::prepare) of the range that begins at `offset`.
     pub fn forget(&self, offset: i64) {
         self.spaces.lock().peer.windows.forget(offset);
     }

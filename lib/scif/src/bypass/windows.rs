@@ -169,7 +169,7 @@ impl<P> Windows<P> {
         }
     }
 
-    /// Takes back what [`prepare`](Self::prepare) was told of the range that begins at `offset`.
+    /// Reverts the [`prepare`](Self::prepare) of the range that begins at `offset`.
     pub fn forget(&mut self, offset: i64) {
         self.prepared.retain(|(start, _)| *start != offset);
     }

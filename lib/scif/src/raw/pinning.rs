@@ -228,7 +228,7 @@ enum Op {
     Unregister {
         which: usize,
     },
-    /// Other memory comes to these addresses; whether the library is told.
+    /// Other memory is mapped at these addresses; whether the library is notified.
     Replace {
         first: usize,
         pages: usize,

@@ -149,7 +149,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             ]);
         }
         let mut peers: Vec<MappingInfo> = self.engine.mappings().collect();
-        // One whose connection has gone is nobody's any more.
+        // One whose connection has gone has no owner any more.
         peers.retain(|info| viewer.sees(info.user.unwrap_or(0)));
         peers.sort_by_key(|info| (info.local, info.peer, info.offset));
         for info in &peers {
@@ -213,7 +213,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
 
     fn stats(&self) -> String {
         let mut table = Table::new(["counter", "value"]);
-        // The root is always there and nobody's.
+        // The root is always there and has no owner.
         table.row([&"handles", &(self.handles.len() - 1)]);
         table.row([&"waiting", &self.requests.len()]);
         table.row([&"shared_bytes", &self.memory.allocated_bytes()]);

@@ -101,7 +101,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return Err(system(scif_abi::Error::WouldBlock));
         }
         match accepted {
-            // The documents, where nobody waits: the connector did not complete its request.
+            // By the documents, when no request waits: the connector did not complete its own.
             Err(Error { errno: ENODEV }) if !synchronous => {
                 Err(system(scif_abi::Error::WouldBlock))
             }
@@ -182,7 +182,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// The listener of `port` that opens of `accept/<port>` share; made if nobody listens.
+    /// The listener of `port` that opens of `accept/<port>` share; made if there is no listener.
     ///
     /// # Errors
     /// `EINVAL` when the port is bound by something else, or by another user's listener.

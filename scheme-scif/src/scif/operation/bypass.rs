@@ -116,7 +116,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// `Kick`: tells the peer to look at its rings. Many in one iteration are one message.
+    /// `Kick`: has the peer poll its rings. Many in one iteration are one message.
     ///
     /// # Errors
     /// `EINVAL` unknown bits; `ENOTCONN`; `EBADF` the endpoint of a bypass handle was closed.

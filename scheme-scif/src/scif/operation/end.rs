@@ -50,7 +50,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     /// The caller of a waiting request gave it up: undoes what it has begun. A transfer that has
-    /// moved bytes returns their count, so that nobody sends them again.
+    /// moved bytes returns their count, so that they are not sent again.
     ///
     /// # Errors
     /// `ECANCELED` when nothing had been moved.
@@ -104,7 +104,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let Some(handle) = self.handles.remove(&mut self.engine, id) else {
             return;
         };
-        // There are none unless the kernel lost count; nobody would ever give them back.
+        // There are none unless the kernel lost count; they would never be returned otherwise.
         for &range in handle.mapped.iter() {
             self.forget_mapped(range);
         }

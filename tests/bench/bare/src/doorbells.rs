@@ -28,7 +28,7 @@ const VECTOR: u16 = 1;
 /// Offset of a vector's control word; its bit 0 masks it.
 const CONTROL: usize = 12;
 
-/// Where the word is that says which doorbell it was: on the last page of a court.
+/// The place of the word that numbers the doorbells: on the last page of an area.
 const WORD: usize = 15 * PAGE;
 
 /// The longest wait for one doorbell: none is lost, but the other side may not get to run.

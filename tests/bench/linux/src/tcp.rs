@@ -105,7 +105,7 @@ fn stream(server: &mut Server, message: &[u8], count: u64) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Answers until a client says that it is the end.
+/// Answers until a client ends the measurement.
 pub fn serve() -> Result<()> {
     let listener = protocol::listen()?;
     loop {

@@ -44,7 +44,7 @@ const PROGRAM_ENDED: &str = "BENCH program ended with status ";
 const PROGRAM: &str = "bench-linux";
 /// Memory the two guests share, in MiB.
 const WINDOW_MIB: u64 = 128;
-/// A guest that says nothing for so long is stuck.
+/// A guest that prints nothing for this time is stuck.
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long the first QEMU may take to offer the network's socket.
 const SOCKET: Duration = Duration::from_secs(10);

@@ -62,7 +62,7 @@ impl Printed {
 /// A measure: what was done, and its size in bytes or whatever else grows.
 pub type Key = (String, u64);
 
-/// What one line said.
+/// The contents of one line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
     /// The boot it was measured in; see [`Samples::begin`].
@@ -236,7 +236,7 @@ impl Samples {
         self.boot = boot;
     }
 
-    /// Takes a line of a console. `prefix` tells measures apart that a program gives one name.
+    /// Takes a line of a console. `prefix` distinguishes measures that a program gives one name.
     pub fn take(&mut self, prefix: &str, line: &str) -> Line {
         if let Some(text) = line.strip_prefix(PROGRESS) {
             return Line::Progress(text.to_string());

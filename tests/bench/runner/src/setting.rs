@@ -5,7 +5,7 @@ use harness::base::workspace;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Reads it all; what cannot be found out is said to be unknown.
+/// Reads all of it; a value that cannot be read is reported as unknown.
 pub fn read(linux: &str, boots: u64, quick: bool) -> Setting {
     Setting {
         date: today(),
@@ -45,7 +45,7 @@ fn machine() -> String {
         });
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let system = file("/proc/sys/kernel/osrelease");
-    // What stands behind the version tells who built it, not what it can do.
+    // The text behind the version names its builder, not its abilities.
     let version = system.trim().split('-').next().unwrap_or_default();
     format!("{processor}, {cores} cores, Linux {version}")
 }
@@ -56,7 +56,7 @@ fn today() -> String {
     date(days)
 }
 
-/// The day so many days after 1970-01-01, in the calendar of today. Counted in years that begin in
+/// The day that is `days` after 1970-01-01, in today's calendar. Counted in years that begin in
 /// March, so that leap days come last.
 fn date(days: u64) -> String {
     let days = days + 719_468;

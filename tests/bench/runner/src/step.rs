@@ -31,7 +31,7 @@ pub enum Step {
     Windows,
     /// Transfers beside more and more mapped pages.
     Pages,
-    /// Round trips with so many nodes.
+    /// Round trips with this number of nodes.
     Nodes(usize),
 }
 

@@ -23,7 +23,7 @@ pub const FINISH: u64 = 4;
 /// Listens on a port, and serves the first client until the connection ends or says so.
 ///
 /// # Errors
-/// A text that says what failed.
+/// A text that names the failure.
 pub fn serve(port: u16) -> Result<(), String> {
     let listener = raw::open().map_err(|error| text("open", error))?;
     raw::bind(listener, port).map_err(|error| text("bind", error))?;

@@ -39,7 +39,7 @@ impl Control {
     /// Sends a message.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// A text that names the failure.
     pub fn send(&self, words: &[u64]) -> Result<(), String> {
         let mut bytes = (words.len() as u64).to_le_bytes().to_vec();
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
@@ -54,7 +54,7 @@ impl Control {
     /// Waits for a message.
     ///
     /// # Errors
-    /// A text that says what failed; the end of the connection too.
+    /// A text that names the failure; the end of the connection is one too.
     pub fn receive(&mut self) -> Result<Vec<u64>, String> {
         let count = self.bytes(8)?;
         let count = count

@@ -45,7 +45,7 @@ impl Guest {
     /// The place `pair` with an agent on `node`; `loopback` without one.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// A text that names the failure.
     pub fn new(node: Option<u16>) -> Result<Guest, String> {
         let own = raw::get_node_ids(&mut [])
             .map_err(|error| text("node ids", error))?
@@ -73,7 +73,7 @@ impl Guest {
     /// Ends the agents.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// A text that names the failure.
     pub fn dismiss(mut self) -> Result<(), String> {
         self.other.dismiss()?;
         self.user.dismiss()?;

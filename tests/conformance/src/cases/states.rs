@@ -246,7 +246,7 @@ impl Cell {
     /// Brings an endpoint into the state and makes the call.
     ///
     /// # Errors
-    /// When it gives something else than the table says.
+    /// When its result differs from the table.
     pub fn run(&self, b: &mut Bench<'_>) -> Checked {
         let endpoint = endpoint_in(b, STATES[self.state].0)?;
         let ask = (self.line.make)(b, endpoint)?;

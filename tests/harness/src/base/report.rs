@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-/// What a command could not do, and the exit status that says so.
+/// The failure of a command, and its exit status.
 #[derive(Debug)]
 pub struct Failure {
-    /// What was wrong, with which value, and what to do about it. Empty: already said.
+    /// What was wrong, with which value, and what to do about it. Empty: already printed.
     pub message: String,
     /// Exit status of the tool, never 0.
     pub status: u8,

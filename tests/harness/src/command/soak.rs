@@ -58,7 +58,7 @@ pub fn command(builder: &dyn Builder, settings: &Settings) -> Result<()> {
 /// The sums of one node.
 type Sums = BTreeMap<String, u64>;
 
-/// What the consoles said.
+/// The lines of the consoles.
 #[derive(Default)]
 struct Watch {
     /// Sums of former lives of nodes.

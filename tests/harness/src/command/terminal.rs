@@ -58,7 +58,7 @@ pub fn follow_size(mut send: impl FnMut(&[u8]) -> bool + Send + 'static) {
     });
 }
 
-/// A terminal that says nothing of its size has none.
+/// A terminal that does not report its size has none.
 fn size_report(rows: u16, columns: u16) -> Vec<u8> {
     match (rows, columns) {
         (0, _) | (_, 0) => Vec::new(),

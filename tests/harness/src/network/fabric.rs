@@ -87,7 +87,7 @@ pub struct Fabric {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread is told.
+/// Commands to the thread.
 #[derive(Debug)]
 struct Orders {
     /// Written to when there is something.
@@ -297,7 +297,7 @@ impl Link {
         Ok(std::mem::replace(&mut self.heard, fresh))
     }
 
-    /// Cuts the link or mends it: says so in its memory, and rings, so that both look.
+    /// Cuts the link or mends it: sets the flag in its memory, and rings both sides.
     fn set_cut(&mut self, is_cut: bool) -> Result<()> {
         self.is_cut = is_cut;
         self.late.clear();
@@ -335,7 +335,7 @@ impl Link {
         });
     }
 
-    /// The QEMU on side `index` is gone: says so in the link memory and to the other side.
+    /// The QEMU on side `index` is gone: marks it in the link memory and rings the other side.
     fn leave(&mut self, index: usize) {
         self.sides[index].client = None;
         let state = (link::record_offset(index) + link::RECORD_STATE) as u64;
@@ -442,7 +442,7 @@ struct Happened {
     relays: Vec<bool>,
 }
 
-/// Serves all links until it is told to stop.
+/// Serves all links until the command to stop.
 fn serve(links: &mut [Link], orders: &Orders) {
     loop {
         let Some((has_orders, happened)) = wait(links, &orders.bell) else {
@@ -462,7 +462,7 @@ fn serve(links: &mut [Link], orders: &Orders) {
         for order in given {
             match order {
                 Order::Stop => return,
-                // Nobody waits for it any more: nobody needs it.
+                // No caller waits for it any more, so it is not needed.
                 Order::Fault(nodes, fault, answer) => {
                     let _ = answer.send(inject(links, nodes, fault));
                 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 /// What becomes of the doorbells of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
-    /// So many of so many are lost.
+    /// Doorbells that are lost: the first number of each of the second number.
     pub lose: (u32, u32),
-    /// So many of so many ring once more, a little later.
+    /// Doorbells that ring once more, a little later: the same.
     pub double: (u32, u32),
-    /// Each is late by up to so many milliseconds.
+    /// The greatest delay of each, in milliseconds.
     pub late_ms: u32,
 }
 

@@ -113,7 +113,7 @@ fn probe(accelerator: &str, limit: Duration) -> Result<std::result::Result<(), S
     Ok(result)
 }
 
-/// What a QEMU that has ended said, with a colon in front, if it said anything.
+/// The output of a QEMU that has ended, with a colon in front, if there is any.
 fn words(child: &mut Child) -> String {
     let mut text = String::new();
     if let Some(mut output) = child.stderr.take() {

@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// How long the threads of a QEMU that is told to stop may take: one that waits for a disk is late.
+/// How long the threads of a QEMU may take to stop: one that waits for a disk is late.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks whether all threads have stopped.
 const POLL: Duration = Duration::from_millis(5);
@@ -23,7 +23,7 @@ pub fn during<T>(child: &Child, body: impl FnOnce() -> Result<T>) -> Result<T> {
     result
 }
 
-/// Waits until a process that was told to stop does so. The signal is only sent when `kill`
+/// Waits until a process has stopped after the signal. The signal is only sent when `kill`
 /// returns: each thread goes on until it sees it.
 fn wait_for_stop(process: u32) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;

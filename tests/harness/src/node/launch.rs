@@ -159,7 +159,7 @@ impl Guest {
         format!("memory-backend-file,id={id},size={size}M,mem-path={path},share=on")
     }
 
-    /// Starts QEMU; what it says itself goes to `log`.
+    /// Starts QEMU; its own messages go to `log`.
     pub fn spawn(&self, log: &Path) -> Result<Child> {
         let file = File::create(log).context(|| format!("create {}", log.display()))?;
         let copy = file

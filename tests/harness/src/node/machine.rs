@@ -310,7 +310,7 @@ impl Machine {
         let (Some(seat), Some(memory)) = (self.seats.get(node), self.memories.get(node)) else {
             return Err(format!("there is no node {node} among {}", self.seats.len()).into());
         };
-        // Held all the while, so that nobody reaps the process and its number stays its own.
+        // Held all the while, so that the process is not reaped and keeps its number.
         let child = lock(&seat.child);
         let child = child
             .as_ref()
@@ -485,7 +485,7 @@ fn show(seat: &Seat, bytes: &[u8]) {
 fn view(node: usize, seat: &Arc<Seat>, mut stream: UnixStream) {
     {
         let mut viewers = lock(&seat.viewers);
-        // A viewer who does not read must not hold up the console.
+        // A viewer that does not read must not delay the console.
         let limit = stream.set_write_timeout(Some(Duration::from_secs(1)));
         if limit.is_err() || stream.write_all(&viewers.backlog).is_err() {
             return;

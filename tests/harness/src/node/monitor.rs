@@ -25,7 +25,7 @@ const ECHO_POLL: Duration = Duration::from_millis(30);
 /// How long the echo of a key is waited for.
 const ECHO_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection with a QEMU that has been, or will be, told the socket.
+/// A connection with a QEMU that has been, or will be, started with the socket's name.
 #[derive(Debug)]
 pub struct Monitor {
     listener: UnixListener,

@@ -109,7 +109,7 @@ pub fn audit(ram: &File) -> Result<Audit> {
     })
 }
 
-/// What breaks a rule; the first few are told.
+/// Entries that break a rule; the first few are printed.
 #[derive(Default)]
 struct Findings {
     lines: Vec<String>,

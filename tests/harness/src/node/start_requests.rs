@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Somebody who waits for a node to be started.
+/// A terminal that waits for a node to be started.
 #[derive(Debug)]
 pub struct StartRequest {
     /// The node.

@@ -190,7 +190,7 @@ fn order(words: &[&str]) -> Result<Order, String> {
 }
 
 /// Where a line shows an address of the kernel: in its map of physical memory, of a stack, of its
-/// image. Nobody outside needs one, and whoever attacks would.
+/// image. Only an attacker would need one.
 pub fn kernel_address(line: &str) -> Option<&str> {
     const DIGITS: usize = 16;
     let shows = |word: &&str| {

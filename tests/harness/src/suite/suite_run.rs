@@ -523,7 +523,7 @@ fn time_left(ends: &[Option<NodeEnd>], status: i32) -> Option<Duration> {
     }
 }
 
-/// Turns an outcome into the result of a command: says what was wrong, and the status.
+/// Turns an outcome into the result of a command: the reason of a failure, and the status.
 pub fn conclude(outcome: &Outcome) -> Result<()> {
     for complaint in outcome.complaints() {
         eprintln!("{complaint}");

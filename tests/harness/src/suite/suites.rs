@@ -123,7 +123,7 @@ pub fn guest(settings: &Settings, suite: &Suite, image: &dyn Image, show: Show) 
     verdict
 }
 
-/// Whether the exceptions are those the suite says.
+/// Whether the exceptions are those that the suite lists.
 fn judge_exceptions(suite: &Suite, found: &[(usize, String)]) -> Result<()> {
     let expected = |line: &str| {
         let of = |program: &String| line.contains(&format!(" in {program} (pid "));
@@ -150,7 +150,7 @@ fn judge_exceptions(suite: &Suite, found: &[(usize, String)]) -> Result<()> {
     }
 }
 
-/// Whether what a suite must say was said.
+/// Whether the lines that a suite must print were printed.
 fn judge_words(says: Option<&str>, lines: &[String]) -> Result<()> {
     match says {
         Some(words) if !lines.iter().any(|line| line.contains(words)) => {
@@ -160,7 +160,7 @@ fn judge_words(says: Option<&str>, lines: &[String]) -> Result<()> {
     }
 }
 
-/// Whether an outcome is what the suite says.
+/// Whether an outcome is the one that the suite expects.
 fn judge(suite: &Suite, outcome: &Outcome, failed_steps: &[String]) -> Result<()> {
     if let Some((node, line)) = outcome.kernel_addresses.first() {
         return Err(format!("an address of the kernel on node {node}'s console: {line}").into());

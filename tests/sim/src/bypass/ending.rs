@@ -9,7 +9,7 @@ use scif_ring::RingMemory;
 use super::{Bug, Connection, Node, Program, World, expect};
 
 impl World {
-    /// Nobody begins anything any more.
+    /// No program begins a new call.
     pub(super) fn end(&mut self) -> Result<(), String> {
         for which in 0..self.programs.len() {
             let program = &mut self.programs[which];
@@ -31,7 +31,7 @@ impl World {
         }
         self.clean_up_all();
         self.settle()?;
-        // Who finds its connection over lets go.
+        // A program that finds its connection over releases it.
         let is_over = |program: &Program| {
             let handle = program.bypass.as_ref();
             let state = handle.map(|handle| handle.mapped.state());
@@ -104,7 +104,7 @@ impl World {
         !connection.is_spoilt && connection.is_open == [true; 2]
     }
 
-    /// Nobody may sleep beside what it waits for.
+    /// No program may sleep when what it waits for is there.
     fn check_sleepers(&self) -> Result<(), String> {
         for program in &self.programs {
             let (at, side) = program.end;

@@ -22,7 +22,7 @@ const PIECE: u64 = 64;
 enum State {
     Registering(Ticket),
     Live,
-    /// Unregistered, since then (ns), but not said to be gone.
+    /// Unregistered, since then (ns), but not reported as gone.
     Ending(Ticket, u64),
 }
 

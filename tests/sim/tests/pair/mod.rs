@@ -35,7 +35,7 @@ fn table_offset(tables: usize, index: usize) -> u64 {
 }
 
 impl Pair {
-    /// Connected, each node with so much memory.
+    /// Connected, each node with this amount of memory.
     pub fn new(bytes: usize) -> Pair {
         let mut talk = Talk::on(Fabric::with_bytes(2, bytes), US).greet();
         talk.allow_peer_reads();
@@ -69,8 +69,8 @@ impl Pair {
         }
     }
 
-    /// The peer says something as the mainline driver does: without ports, and with what was on its
-    /// stack in the words it does not use.
+    /// The peer sends a message as the mainline driver does: without ports, and with what was on
+    /// its stack in the words it does not use.
     pub fn tell(&mut self, body: Say) {
         let mut message = Message::new(PortId::new(0, 0), PortId::new(0, 0), body);
         let undefined = match body {
@@ -88,7 +88,7 @@ impl Pair {
         self.talk.engine.doorbell(&mut self.talk.memory, PEER);
     }
 
-    /// Copies are made, and what is to be told is told.
+    /// Copies are made, and notifications sent.
     pub fn heard(&mut self) -> Vec<Say> {
         let Talk { engine, memory, .. } = &mut self.talk;
         engine.pump(memory, &mut CpuEngine, 1 << 20);

@@ -67,7 +67,7 @@ pub(super) struct Channel {
     /// When it was last seen to make progress.
     pub progress_at: u64,
     pub progress: u64,
-    /// It has failed and nobody has done its work yet.
+    /// It has failed, and the CPU has not done its work yet.
     pub has_failed: bool,
 }
 
@@ -193,7 +193,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Queues one descriptor with what tells of its end; there must be room. Returns its cookie.
+    /// Queues one descriptor and the status descriptors behind it; there must be room. Returns its
+    /// cookie.
     pub fn queue(
         &mut self,
         registers: &dyn Mmio,

@@ -389,7 +389,7 @@ impl Dma {
             channel.read(registers, DSTAT),
         );
         if error == ALL_ONES {
-            // The card is gone; whoever looks at the link notices.
+            // The card is gone; the link notices it at its next step.
             return;
         }
         let tail = match self.is_first_stepping {
