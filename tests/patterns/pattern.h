@@ -219,6 +219,7 @@ static inline void *serving_side(void *argument) {
 /* Ways to play a program's patterns besides those above, by name; returns the exit status. */
 extern int play_part(const char *part, int count, char **arguments);
 
+#ifndef NO_PATTERNS
 int main(int count, char **arguments) {
     const char *how = count > 1 ? arguments[1] : "both";
     int node = count > 2 ? atoi(arguments[2]) : own_node();
@@ -242,5 +243,6 @@ int main(int count, char **arguments) {
     }
     return 0;
 }
+#endif
 
 #endif

@@ -1,7 +1,8 @@
 //! `sdk`: writes headers, libraries and `skiff-cc` for C programs to `target/sdk`.
 //!
 //! The libraries are one static library of Rust's, taken apart: libscif.a has the objects of the
-//! crates behind `scif.h`, libc.a all others, start-up code included. All they define is weak, so
+//! crates behind `scif.h`, libsocket.a those behind `sys/socket.h` and its kin, libc.a all others,
+//! start-up code included. All they define is weak, so
 //! that a program may define any of their functions itself, `scif_send` as well as `malloc`: an
 //! object of Rust's holds many functions, and would otherwise clash with the program's as soon as
 //! one of the others is needed. Nothing in the directory names a place of this machine, so it can
@@ -19,17 +20,32 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The package whose static library it is, and the file cargo makes.
-pub const PACKAGE: &str = "libscif";
-const LIBRARY: &str = "liblibscif.a";
-/// Crates whose objects belong to libscif.a.
-const SCIF_CRATES: &[&str] = &["libscif", "scif"];
+pub const PACKAGE: &str = "sdk";
+const LIBRARY: &str = "libsdk.a";
+/// The libraries made of it, and the crates whose objects each has; the last one has all others.
+const LIBRARIES: &[(&str, &[&str])] = &[
+    ("libscif.a", &["libscif", "scif"]),
+    ("libsocket.a", &["libsocket"]),
+    ("libc.a", &[]),
+];
 /// The crates of the C library, and of what compilers call for.
 const C_LIBRARY: &str = "skiff_libc";
 const BUILTINS: &str = "compiler_builtins";
 /// Libraries that programs name though all of them is in libc.a.
-const EMPTY: &[&str] = &["libm.a", "libpthread.a", "librt.a", "libdl.a"];
+const EMPTY: &[&str] = &[
+    "libm.a",
+    "libpthread.a",
+    "librt.a",
+    "libdl.a",
+    "libnsl.a",
+    "libresolv.a",
+];
 /// Where headers come from, in the project.
-const HEADERS: &[&str] = &["lib/os/libc/include", "lib/libscif/include"];
+const HEADERS: &[&str] = &[
+    "lib/os/libc/include",
+    "lib/libscif/include",
+    "lib/libsocket/include",
+];
 const COMPILER: &str = "lib/libscif/skiff-cc";
 
 /// The command.
@@ -299,11 +315,14 @@ fn split(library: &Path, to: &Path) -> Result<()> {
     for object in &members {
         weaken(object)?;
     }
-    let (scif, rest): (Vec<_>, Vec<_>) = members
-        .into_iter()
-        .partition(|path| SCIF_CRATES.contains(&crate_of(path).as_str()));
-    for (name, objects) in [("libscif.a", scif), ("libc.a", rest)] {
+    let mut rest = members;
+    for (name, crates) in LIBRARIES {
+        let is_others = crates.is_empty();
+        let belongs = |path: &PathBuf| is_others || crates.contains(&crate_of(path).as_str());
+        let (objects, others) = rest.into_iter().partition(belongs);
+        let objects: Vec<PathBuf> = objects;
         archive(&to.join(name), &objects)?;
+        rest = others;
     }
     for name in EMPTY {
         archive(&to.join(name), &[])?;

@@ -16,6 +16,7 @@ const UNSAFE_HOMES: &[&str] = &[
     "kernel",
     "lib/os/libc",
     "lib/libscif",
+    "lib/libsocket",
     "lib/hal",
     "lib/scheme",
     "lib/client-memory",

@@ -45,6 +45,7 @@ static PIPE: Mutex<Option<(Fd, Fd)>> = Mutex::new(None);
 const PIPE_BYTES: usize = 32 * 1024;
 
 unsafe extern "C" {
+    fn redox_read_v1(fd: usize, bytes: *mut u8, count: usize) -> usize;
     fn redox_write_v1(fd: usize, bytes: *const u8, count: usize) -> usize;
 }
 
@@ -210,6 +211,16 @@ pub fn call(fd: usize, payload: Range<'_>, metadata: &[u64]) -> Result<usize> {
             metadata,
         )?
     })
+}
+
+/// Reads a file into memory of this process.
+///
+/// # Errors
+/// Those of `read`; `EFAULT` when the range cannot be written.
+pub fn read(fd: usize, to: Range<'_>) -> Result<usize> {
+    // SAFETY: the kernel checks the addresses; that the memory may change is what a range is.
+    let raw = unsafe { redox_read_v1(fd, to.address as *mut u8, to.bytes) };
+    Ok(libredox::error::Error::demux(raw)?)
 }
 
 /// Writes memory of this process to a file.

@@ -6,8 +6,8 @@
 #![no_std]
 
 mod ioctl;
-mod table;
-mod user;
+pub mod table;
+pub mod user;
 
 use core::ffi::{c_int, c_long, c_short, c_uint, c_ulong, c_void};
 

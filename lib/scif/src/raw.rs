@@ -236,6 +236,20 @@ pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result
     }
 }
 
+/// `read` of the endpoint's file: takes the bytes that have arrived. Waits for the first one,
+/// unless the descriptor has `O_NONBLOCK`.
+///
+/// # Errors
+/// As [`recv`]; `EAGAIN`.
+pub fn read<'a>(epd: usize, buffer: impl Into<Target<'a>>) -> Result<usize> {
+    match buffer.into() {
+        Target::Slice(bytes) => libredox::call::read(epd, bytes).map_err(number),
+        // As in `fill`: constants would be written.
+        Target::Range(range) if range.bytes() > 0 && range.writable().is_none() => Err(EFAULT),
+        Target::Range(range) => shared::read(epd, range).map_err(|error| refused(range, error)),
+    }
+}
+
 /// `scif_register`. Returns the window's offset. The pages stay where they are (see
 /// [`client_memory::shared`]), whatever else they are used for.
 ///

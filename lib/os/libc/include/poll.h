@@ -11,6 +11,8 @@
 #define POLLNVAL 0x0020
 #define POLLRDNORM 0x0040
 #define POLLWRNORM 0x0100
+/* The peer of a socket sends nothing any more. */
+#define POLLRDHUP 0x2000
 
 typedef unsigned long nfds_t;
 

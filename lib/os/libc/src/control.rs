@@ -10,7 +10,16 @@ use crate::{descriptor, errno};
 unsafe extern "C" {
     /// The requests of `scif_ioctl.h`, in `libscif`.
     fn skiff_scif_ioctl(number: c_int, request: c_ulong, argument: usize) -> c_int;
+    /// The flags of a socket's file were set; in `libsocket`.
+    safe fn skiff_socket_flags(number: c_int, flags: usize);
+    /// The bytes that a socket can receive, or a negated error number.
+    safe fn skiff_socket_pending(number: c_int) -> c_int;
 }
+
+/// `FIONREAD`: the bytes that can be read, of sockets only.
+const BYTES_TO_READ: u32 = 0x541b;
+/// `FIONBIO`: sets `O_NONBLOCK`.
+const NONBLOCKING: u32 = 0x5421;
 
 /// `F_DUPFD_CLOEXEC`.
 const DUPLICATE_CLOSING: usize = 1030;
@@ -34,7 +43,8 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
             for copy in held {
                 fd::close(copy)?;
             }
-            Ok(descriptor::opened(copy?, command == DUPLICATE_CLOSING))
+            let closes = command == DUPLICATE_CLOSING;
+            Ok(descriptor::duplicated(number, copy?, closes))
         }
         syscall::F_GETFD => {
             fd::fcntl(number, command, 0)?;
@@ -45,8 +55,23 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
             descriptor::set_close_on_exec(number, argument & CLOSE_ON_EXEC != 0);
             Ok(0)
         }
+        syscall::F_SETFL => {
+            let result = fd::fcntl(number, command, argument)?;
+            if descriptor::is_socket(number as c_int) {
+                skiff_socket_flags(number as c_int, argument);
+            }
+            Ok(result as c_int)
+        }
         _ => fd::fcntl(number, command, argument).map(|value| value as c_int),
     }
+}
+
+/// Sets or clears `O_NONBLOCK`.
+fn set_nonblocking(number: c_int, set: bool) -> Result<c_int> {
+    let index = descriptor::check(number)?;
+    let flags = fd::fcntl(index, syscall::F_GETFL, 0)? & !syscall::O_NONBLOCK;
+    let flag = if set { syscall::O_NONBLOCK } else { 0 };
+    control(number, syscall::F_SETFL as c_int, flags | flag)
 }
 
 #[unsafe(no_mangle)]
@@ -57,9 +82,26 @@ unsafe extern "C" fn fcntl(number: c_int, command: c_int, mut arguments: ...) ->
     errno::give(control(number, command, argument as usize))
 }
 
-/// Only SCIF's requests exist.
+/// SCIF's requests, and two of sockets.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, mut arguments: ...) -> c_int {
+    match (request as u32, descriptor::is_socket(number)) {
+        (NONBLOCKING, _) => {
+            // SAFETY: the caller's number.
+            let set = unsafe { *arguments.arg::<*const c_int>() } != 0;
+            return errno::give(set_nonblocking(number, set));
+        }
+        (BYTES_TO_READ, true) => {
+            let bytes = skiff_socket_pending(number);
+            if bytes < 0 {
+                return errno::fail(-bytes);
+            }
+            // SAFETY: the caller's place for a number.
+            unsafe { *arguments.arg::<*mut c_int>() = bytes };
+            return 0;
+        }
+        _ => {}
+    }
     match descriptor::is_scif(number) {
         // SAFETY: every request of SCIF takes one argument, a number or a pointer.
         Ok(true) => unsafe { skiff_scif_ioctl(number, request, arguments.arg::<usize>()) },

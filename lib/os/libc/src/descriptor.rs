@@ -1,8 +1,10 @@
-//! What this library remembers of file descriptors: close-on-exec, which the kernel does not know,
-//! and which of them are SCIF's, so that not every `poll` has to ask.
+//! What this library remembers of file descriptors: close-on-exec, which the kernel does not know;
+//! which are SCIF's, so that not every `poll` has to ask; and which are sockets, whose calls are
+//! made by the library of sockets above this one.
 
 use alloc::vec::Vec;
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, ENOTTY};
@@ -16,6 +18,10 @@ unsafe extern "C" {
     safe fn skiff_scif_close(number: c_int) -> c_int;
     /// Lets go of what belongs to an endpoint's number; in `libscif`.
     safe fn skiff_scif_forget(number: c_int);
+    /// The descriptor of a socket is about to be closed; in `libsocket`.
+    safe fn skiff_socket_forget(number: c_int);
+    /// The second descriptor is a copy of the first one, a socket's.
+    safe fn skiff_socket_duplicated(number: c_int, copy: c_int);
 }
 
 #[derive(Clone, Copy, Default)]
@@ -28,6 +34,38 @@ struct Known {
 }
 
 static TABLE: Shared<Vec<Known>> = Shared::new(Vec::new());
+
+/// A bit for each descriptor a process can have: whether it is a socket.
+static SOCKETS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+fn socket_bit(number: usize) -> Option<(&'static AtomicU64, u64)> {
+    SOCKETS
+        .get(number / 64)
+        .map(|word| (word, 1 << (number % 64)))
+}
+
+/// Records that the descriptor is a socket.
+pub fn set_socket(number: usize) {
+    if let Some((word, bit)) = socket_bit(number) {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+/// Whether the descriptor is a socket.
+pub fn is_socket(number: c_int) -> bool {
+    let known = usize::try_from(number).ok().and_then(socket_bit);
+    known.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+/// Has the library of sockets forget a descriptor if it is one; whether it was.
+fn forget_socket(number: usize) -> bool {
+    let was_socket = socket_bit(number)
+        .is_some_and(|(word, bit)| word.fetch_and(!bit, Ordering::Relaxed) & bit != 0);
+    if was_socket {
+        skiff_socket_forget(number as c_int);
+    }
+    was_socket
+}
 
 fn entry<T>(number: c_int, action: impl FnOnce(&mut Known) -> T) -> T {
     let number = number as usize;
@@ -52,8 +90,9 @@ pub fn check(number: c_int) -> Result<usize> {
 
 /// Records a new descriptor and gives its number to C.
 pub fn opened(number: usize, close_on_exec: bool) -> c_int {
-    let number = number as c_int;
     // `dup2` has just closed what was there.
+    forget_socket(number);
+    let number = number as c_int;
     skiff_scif_forget(number);
     entry(number, |known| {
         *known = Known {
@@ -63,6 +102,15 @@ pub fn opened(number: usize, close_on_exec: bool) -> c_int {
         }
     });
     number
+}
+
+/// Records a copy of a descriptor and gives its number to C.
+pub fn duplicated(number: usize, copy: usize, close_on_exec: bool) -> c_int {
+    let copy = opened(copy, close_on_exec);
+    if is_socket(number as c_int) {
+        skiff_socket_duplicated(number as c_int, copy);
+    }
+    copy
 }
 
 /// Whether `exec` and `posix_spawn` leave the descriptor behind.
@@ -98,8 +146,10 @@ pub fn close(number: c_int) -> Result<()> {
     if known.listening {
         skiff_scif_shutdown(number as c_int);
     }
+    let is_socket = forget_socket(number);
     skiff_scif_forget(number as c_int);
-    if known.scif == Some(true) {
+    // A socket has no windows that a close would have to wait for.
+    if known.scif == Some(true) && !is_socket {
         match skiff_scif_close(number as c_int) {
             0 => return Ok(()),
             // A file of the scheme that is no endpoint.

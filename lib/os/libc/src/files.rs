@@ -5,10 +5,17 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
 use runtime::{Error, Result, env, fd, fs, path, sys};
-use syscall::error::{EBADF, EFAULT, EINVAL, ERANGE};
+use syscall::error::{EBADF, EFAULT, EINVAL, ERANGE, ESPIPE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
 use crate::{descriptor, errno, malloc, strings};
+
+unsafe extern "C" {
+    /// `readv` of a socket: the count, or a negated error number; in `libsocket`.
+    fn skiff_socket_read(number: c_int, parts: *const Part, count: usize) -> isize;
+    /// `writev` of a socket.
+    fn skiff_socket_write(number: c_int, parts: *const Part, count: usize) -> isize;
+}
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
@@ -71,11 +78,21 @@ extern "C" fn close(number: c_int) -> c_int {
     errno::done(descriptor::close(number))
 }
 
+/// What a call of the library of sockets gives.
+fn of_socket(result: isize) -> Result<usize> {
+    usize::try_from(result).map_err(|_| Error::new(-result as c_int))
+}
+
 /// Reads into raw memory.
 ///
 /// # Safety
 /// The kernel checks the range and says `EFAULT`, but what it may write to must not be in use.
 pub unsafe fn read_raw(number: c_int, buffer: *mut c_void, size: usize) -> Result<usize> {
+    if descriptor::is_socket(number) {
+        let part = Part::new(buffer, size);
+        // SAFETY: the caller's promise.
+        return of_socket(unsafe { skiff_socket_read(number, &raw const part, 1) });
+    }
     let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
     // SAFETY: the caller's promise.
     unsafe { sys::call(syscall::SYS_READ, arguments) }
@@ -83,6 +100,11 @@ pub unsafe fn read_raw(number: c_int, buffer: *mut c_void, size: usize) -> Resul
 
 /// Writes raw memory, which the kernel checks.
 pub fn write_raw(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
+    if descriptor::is_socket(number) {
+        let part = Part::new(buffer.cast_mut(), size);
+        // SAFETY: the memory is only read.
+        return of_socket(unsafe { skiff_socket_write(number, &raw const part, 1) });
+    }
     let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
     // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.
     unsafe { sys::call(syscall::SYS_WRITE, arguments) }
@@ -104,6 +126,9 @@ extern "C" fn lseek(number: c_int, offset: c_long, whence: c_int) -> c_long {
     let seek = || {
         let number = descriptor::check(number)?;
         let whence = usize::try_from(whence).map_err(|_| Error::new(EINVAL))?;
+        if descriptor::is_socket(number as c_int) {
+            return Err(Error::new(ESPIPE));
+        }
         fd::lseek(number, offset, whence).map(|position| position as c_long)
     };
     errno::give(seek())
@@ -127,7 +152,7 @@ extern "C" fn fdatasync(number: c_int) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn dup(number: c_int) -> c_int {
     let copy = descriptor::check(number).and_then(|number| fd::dup(number, b""));
-    errno::give(copy.map(|number| descriptor::opened(number, false)))
+    errno::give(copy.map(|copy| descriptor::duplicated(number as usize, copy, false)))
 }
 
 #[unsafe(no_mangle)]
@@ -138,8 +163,13 @@ extern "C" fn dup2(number: c_int, new: c_int) -> c_int {
             fd::fcntl(number, syscall::F_GETFD, 0)?;
             return Ok(new as c_int);
         }
+        fd::fcntl(number, syscall::F_GETFD, 0)?;
+        // While the number still means what its library keeps of it.
+        if descriptor::is_socket(new as c_int) {
+            descriptor::close(new as c_int)?;
+        }
         fd::dup2(number, new, b"")?;
-        Ok(descriptor::opened(new, false))
+        Ok(descriptor::duplicated(number, new, false))
     };
     errno::give(copy())
 }
@@ -284,6 +314,10 @@ pub struct Timespec {
     pub nanoseconds: c_long,
 }
 
+/// The kind of a file in its mode, and the one of sockets.
+const S_IFMT: u32 = 0o170_000;
+const S_IFSOCK: u32 = 0o140_000;
+
 /// C's `struct stat`.
 #[repr(C)]
 struct Stat {
@@ -331,8 +365,14 @@ impl From<syscall::Stat> for Stat {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fstat(number: c_int, place: *mut Stat) -> c_int {
     let stat = descriptor::check(number).and_then(fd::fstat);
-    // SAFETY: the caller's place for the structure.
-    errno::done(stat.map(|stat| unsafe { place.write(stat.into()) }))
+    errno::done(stat.map(|stat| {
+        let mut stat = Stat::from(stat);
+        if descriptor::is_socket(number) {
+            stat.mode = stat.mode & !S_IFMT | S_IFSOCK;
+        }
+        // SAFETY: the caller's place for the structure.
+        unsafe { place.write(stat) }
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -358,6 +398,12 @@ unsafe extern "C" fn lstat(path: *const c_char, place: *mut Stat) -> c_int {
 struct Part {
     start: *mut c_void,
     length: usize,
+}
+
+impl Part {
+    fn new(start: *mut c_void, length: usize) -> Self {
+        Self { start, length }
+    }
 }
 
 /// Moves the parts one after the other until one is moved in part.
@@ -386,6 +432,11 @@ unsafe fn each_part(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> isize {
+    if descriptor::is_socket(number) {
+        // SAFETY: the same contract.
+        let result = unsafe { skiff_socket_read(number, parts, count.max(0) as usize) };
+        return errno::give(of_socket(result).map(|count| count as isize));
+    }
     // SAFETY: the caller's parts and their buffers.
     unsafe {
         each_part(parts, count, |part| {
@@ -396,6 +447,11 @@ unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> i
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> isize {
+    if descriptor::is_socket(number) {
+        // SAFETY: the same contract.
+        let result = unsafe { skiff_socket_write(number, parts, count.max(0) as usize) };
+        return errno::give(of_socket(result).map(|count| count as isize));
+    }
     // SAFETY: the caller's parts.
     unsafe {
         each_part(parts, count, |part| {

@@ -18,6 +18,8 @@ use crate::{descriptor, errno};
 unsafe extern "C" {
     /// What an endpoint is ready for, or a negated error number; in `libscif`.
     safe fn skiff_scif_readiness(number: c_int, events: c_int) -> c_int;
+    /// What a socket is ready for, or a negated error number; in `libsocket`.
+    safe fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int;
 }
 
 const IN: c_short = 0x01;
@@ -162,7 +164,10 @@ fn look(entries: &mut [Entry], sources: &[Source]) -> usize {
     for (entry, source) in entries.iter_mut().zip(sources) {
         match source {
             Source::Scif => {
-                let found = skiff_scif_readiness(entry.number, entry.events.into());
+                let found = match descriptor::is_socket(entry.number) {
+                    true => skiff_socket_readiness(entry.number, entry.events.into()),
+                    false => skiff_scif_readiness(entry.number, entry.events.into()),
+                };
                 entry.revents = match found {
                     found @ 0.. => found as c_short,
                     _ => NVAL,

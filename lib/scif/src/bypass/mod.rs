@@ -152,7 +152,8 @@ impl Bypass {
             && let Some(rings) = self.rings.get()
             && let Some(from) = data.readable()
         {
-            match rings.send(from, blocking, self.waiting()) {
+            let least = if blocking { data.bytes() } else { 0 };
+            match rings.send(from, least, self.waiting()) {
                 Outcome::Done(count) => return Ok(count),
                 Outcome::Daemon(count) => sent = count,
                 Outcome::Interrupted => return Err(EINTR),
@@ -186,12 +187,13 @@ impl Bypass {
         let mut buffer = buffer.into();
         let blocking = flags == RecvFlags::BLOCK.bits();
         let is_usual = (flags == 0 || blocking) && buffer.bytes() > 0;
+        let least = if blocking { buffer.bytes() } else { 0 };
         let mut received = 0;
         if is_usual
             && let Some(rings) = self.rings.get()
             && let Some(to) = buffer.writable()
         {
-            match rings.recv(to, blocking, self.waiting()) {
+            match rings.recv(to, least, self.waiting()) {
                 Outcome::Done(count) => return Ok(count),
                 Outcome::Daemon(count) => received = count,
                 Outcome::Interrupted => return Err(EINTR),
@@ -224,7 +226,7 @@ impl Bypass {
     /// As `read`.
     pub fn read(&self, epd: usize, buffer: &mut [u8]) -> Result<usize> {
         if let Some(rings) = self.rings.get() {
-            let there = rings.recv(buffer.into(), false, self.waiting());
+            let there = rings.recv(buffer.into(), 0, self.waiting());
             if let Outcome::Done(count @ 1..) = there {
                 return Ok(count);
             }
@@ -237,6 +239,28 @@ impl Bypass {
         self.through_daemon(epd, || {
             libredox::call::read(epd, &mut buffer[..most]).map_err(|error| error.errno())
         })
+    }
+
+    /// Takes the bytes that have arrived. Waits for the first one as the other blocking calls do,
+    /// by polling for a while; the descriptor must not have `O_NONBLOCK`.
+    ///
+    /// # Errors
+    /// As `read` of the file; `EFAULT`.
+    pub fn recv_some<'a>(&self, epd: usize, buffer: impl Into<Target<'a>>) -> Result<usize> {
+        let mut buffer = buffer.into();
+        if buffer.bytes() > 0
+            && let Some(rings) = self.rings.get()
+        {
+            if let Some(to) = buffer.writable() {
+                match rings.recv(to, 1, self.waiting()) {
+                    Outcome::Done(count) | Outcome::Daemon(count @ 1..) => return Ok(count),
+                    Outcome::Daemon(0) => {}
+                    Outcome::Interrupted => return Err(EINTR),
+                }
+            }
+            buffer = buffer.first(MOST_WAITING)?;
+        }
+        self.through_daemon(epd, || raw::read(epd, buffer))
     }
 
     /// What an endpoint is ready for; see [`raw::readiness`].

@@ -488,6 +488,26 @@ fn a_read_that_waits_lends_no_whole_page_once_rings_are_mapped() {
 }
 
 #[test]
+fn a_receive_of_some_bytes_waits_for_the_first_one_only() {
+    rings(|stage, left, right| {
+        let mut buffer = [0; 64];
+        for way in [Waiting::Adaptive, Waiting::Sleep] {
+            right.set_waiting(way);
+            let sender = left.clone();
+            stage.sleep(move || {
+                sender.send(LEFT, b"first".as_slice(), 0).unwrap();
+                usize::from(Readiness::IN.bits())
+            });
+            assert_eq!(right.recv_some(RIGHT, buffer.as_mut_slice()), Ok(5));
+            left.send(LEFT, b"second".as_slice(), 0).unwrap();
+            assert_eq!(right.recv_some(RIGHT, buffer.as_mut_slice()), Ok(6));
+            assert_eq!(&buffer[..6], b"second");
+            assert_eq!(stage.log(), "sleep 1 0");
+        }
+    });
+}
+
+#[test]
 fn readiness_is_seen_in_the_rings() {
     rings(|stage, left, right| {
         assert_eq!(right.readiness(RIGHT, 5), Ok(4));

@@ -57,9 +57,6 @@ pub(super) trait Direction {
     /// The event that the peer waits for.
     const KICKS: Kicks;
 
-    /// The bytes of the whole call.
-    fn bytes(&self) -> usize;
-
     /// Moves the bytes that can be moved now, from byte `done` on; the caller holds the lock.
     fn step(
         &mut self,
@@ -85,11 +82,6 @@ impl Direction for Sending<'_> {
     const SIDE: Side = Side::Send;
     const EVENTS: Readiness = Readiness::OUT;
     const KICKS: Kicks = Kicks::BYTES;
-
-    #[inline]
-    fn bytes(&self) -> usize {
-        self.0.len()
-    }
 
     #[inline]
     fn step(
@@ -134,11 +126,6 @@ impl Direction for Receiving<'_> {
     const KICKS: Kicks = Kicks::ROOM;
 
     #[inline]
-    fn bytes(&self) -> usize {
-        self.0.len()
-    }
-
-    #[inline]
     fn step(
         &mut self,
         rings: &MappedRings,
@@ -175,24 +162,26 @@ impl Direction for Receiving<'_> {
 }
 
 impl MappedRings {
-    /// `scif_send` of at least one byte. `waiting` is the number of a [`Waiting`].
+    /// `scif_send` of at least one byte, which waits until `least` bytes are sent. `waiting` is the
+    /// number of a [`Waiting`].
     #[inline]
-    pub(super) fn send(&self, from: Readable<'_>, blocking: bool, waiting: u8) -> Outcome {
-        self.run(Sending(from), blocking, waiting)
+    pub(super) fn send(&self, from: Readable<'_>, least: usize, waiting: u8) -> Outcome {
+        self.run(Sending(from), least, waiting)
     }
 
-    /// `scif_recv` into at least one byte. `waiting` as for `send`.
+    /// `scif_recv` into at least one byte, which waits until `least` bytes are received. `waiting`
+    /// as for `send`.
     #[inline]
-    pub(super) fn recv(&self, to: Writable<'_>, blocking: bool, waiting: u8) -> Outcome {
-        self.run(Receiving(to), blocking, waiting)
+    pub(super) fn recv(&self, to: Writable<'_>, least: usize, waiting: u8) -> Outcome {
+        self.run(Receiving(to), least, waiting)
     }
 
     #[inline]
-    fn run<W: Direction>(&self, mut direction: W, blocking: bool, waiting: u8) -> Outcome {
+    fn run<W: Direction>(&self, mut direction: W, least: usize, waiting: u8) -> Outcome {
         let Some(mut memory) = self.memory() else {
             return Outcome::Daemon(0);
         };
-        if !blocking && W::is_idle(self, &memory) {
+        if least == 0 && W::is_idle(self, &memory) {
             return self.nothing();
         }
         // Bytes sent after the daemon's death are lost; bytes received after it are good.
@@ -207,8 +196,14 @@ impl MappedRings {
             memory.unlock(W::SIDE);
             return Outcome::Daemon(0);
         };
-        if step.bytes < direction.bytes() && blocking {
-            return self.rest(direction, memory, step, Waiting::from_number(waiting));
+        if step.bytes < least {
+            return self.rest(
+                direction,
+                memory,
+                step,
+                least,
+                Waiting::from_number(waiting),
+            );
         }
         memory.unlock(W::SIDE);
         if step.is_visible && W::must_notify(self, &mut memory) {
@@ -258,6 +253,7 @@ impl MappedRings {
         mut direction: W,
         mut memory: Memory<'_>,
         mut step: Step,
+        least: usize,
         waiting: Waiting,
     ) -> Outcome {
         let mut moved = step.bytes;
@@ -266,7 +262,7 @@ impl MappedRings {
             if step.is_visible && W::must_notify(self, &mut memory) {
                 kicks = W::KICKS;
             }
-            if moved == direction.bytes() {
+            if moved >= least {
                 memory.unlock(W::SIDE);
                 if !kicks.is_empty() {
                     self.notify_peer(kicks);

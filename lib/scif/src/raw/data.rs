@@ -81,6 +81,15 @@ impl<'a> Target<'a> {
         })
     }
 
+    /// The first `count` bytes of the room, or all of it.
+    pub(crate) fn first(self, count: usize) -> Result<Self> {
+        let count = count.min(self.bytes());
+        Ok(match self {
+            Self::Slice(bytes) => Self::Slice(&mut bytes[..count]),
+            Self::Range(range) => Self::Range(range.part(0, count).map_err(system)?),
+        })
+    }
+
     /// Length in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {

@@ -1,4 +1,4 @@
-/* ioctl: the requests of scif_ioctl.h are all there are. */
+/* ioctl: the requests of scif_ioctl.h and two of sockets are all there are. */
 #ifndef _SYS_IOCTL_H
 #define _SYS_IOCTL_H
 #include <features.h>
@@ -13,6 +13,10 @@
 #define _IOR(group, number, type) _IOC(_IOC_READ, group, number, sizeof(type))
 #define _IOW(group, number, type) _IOC(_IOC_WRITE, group, number, sizeof(type))
 #define _IOWR(group, number, type) _IOC(_IOC_READ | _IOC_WRITE, group, number, sizeof(type))
+
+/* Bytes that can be received, of a socket; no waiting (int). */
+#define FIONREAD 0x541b
+#define FIONBIO 0x5421
 
 __BEGIN_DECLS
 int ioctl(int fd, unsigned long request, ...);

@@ -36,6 +36,7 @@ struct stat {
 #define S_ISDIR(mode) (((mode) & S_IFMT) == S_IFDIR)
 #define S_ISCHR(mode) (((mode) & S_IFMT) == S_IFCHR)
 #define S_ISFIFO(mode) (((mode) & S_IFMT) == S_IFIFO)
+#define S_ISSOCK(mode) (((mode) & S_IFMT) == S_IFSOCK)
 #define S_ISLNK(mode) (((mode) & S_IFMT) == S_IFLNK)
 #define S_IRUSR 0400
 #define S_IWUSR 0200

@@ -1,0 +1,345 @@
+//! How sockets are made, named, connected and shut down.
+
+use core::ffi::c_int;
+
+use scif::raw;
+use scif_abi::PortId;
+use scif_abi::flags::AcceptFlags;
+use skiff_libc::descriptor;
+use syscall::error::{
+    EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EALREADY, EBADF, EINPROGRESS, EINVAL, EISCONN,
+    ENETUNREACH, ENOTCONN, EOPNOTSUPP, EPROTONOSUPPORT, EPROTOTYPE,
+};
+
+use crate::address::{self, AF_INET, Address};
+use crate::options::Options;
+use crate::socket::{self, Phase, Socket};
+use crate::{Result, errors, node};
+
+const SOCK_STREAM: c_int = 1;
+/// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`, which are the flags of `open`.
+const NONBLOCK: c_int = syscall::flag::O_NONBLOCK as c_int;
+const CLOEXEC: c_int = 0x0100_0000;
+const IPPROTO_TCP: c_int = 6;
+const IPPROTO_STP: c_int = 118;
+/// `ESOCKTNOSUPPORT`, which the system does not have.
+const ESOCKTNOSUPPORT: i32 = 94;
+
+/// Most connections that wait to be accepted, SCIF's backlog of a path.
+const MOST_WAITING: c_int = 128;
+
+const SHUT_RD: c_int = 0;
+const SHUT_WR: c_int = 1;
+const SHUT_RDWR: c_int = 2;
+
+/// `socket`.
+///
+/// # Errors
+/// `EAFNOSUPPORT`, `EPROTONOSUPPORT`, `EPROTOTYPE`, `ESOCKTNOSUPPORT`; those of `scif_open`.
+pub fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
+    let flags = kind & (NONBLOCK | CLOEXEC);
+    if domain != c_int::from(AF_INET) {
+        return Err(EAFNOSUPPORT);
+    }
+    match (kind & !flags, protocol) {
+        (SOCK_STREAM, 0 | IPPROTO_TCP) => {}
+        (_, IPPROTO_STP) => return Err(EPROTOTYPE),
+        (SOCK_STREAM, _) => return Err(EPROTONOSUPPORT),
+        _ => return Err(ESOCKTNOSUPPORT),
+    }
+    give(raw::open()?, Socket::default(), flags)
+}
+
+/// Gives an endpoint to C as a socket, with flags of `socket` or `accept4`.
+fn give(index: usize, socket: Socket, flags: c_int) -> Result<c_int> {
+    let is_nonblocking = flags & NONBLOCK != 0;
+    if is_nonblocking && let Err(error) = raw::set_nonblocking(index, true) {
+        // The first error is the one to tell.
+        let _ = raw::close(index);
+        return Err(error);
+    }
+    socket.set_nonblocking(is_nonblocking);
+    Ok(socket::opened(index, socket, flags & CLOEXEC != 0))
+}
+
+/// `bind`.
+///
+/// # Errors
+/// `EACCES`, `EADDRINUSE`, `EADDRNOTAVAIL`, `EAFNOSUPPORT`, `EBADF`, `EINVAL`, `ENOTSOCK`.
+pub fn bind(number: c_int, (family, to): (u16, Address)) -> Result<()> {
+    let (index, socket) = socket::find(number)?;
+    if family != AF_INET {
+        return Err(EAFNOSUPPORT);
+    }
+    let own = node::own();
+    if address::node_of(to.host, own) != Some(own) {
+        return Err(EADDRNOTAVAIL);
+    }
+    let was_bound = socket.state().bound.is_some() || has_port(index);
+    raw::bind(index, to.port).map_err(|error| errors::bind(error, was_bound))?;
+    socket.update(|state| state.bound = Some(to.host));
+    Ok(())
+}
+
+fn has_port(index: usize) -> bool {
+    raw::local(index).is_ok_and(|local| local.port() != 0)
+}
+
+/// `listen`. A backlog that is not positive is one of 1.
+///
+/// # Errors
+/// `EBADF`, `EINVAL` connected, `ENOTSOCK`; those of `bind` for a socket without a port.
+pub fn listen(number: c_int, backlog: c_int) -> Result<()> {
+    let (index, socket) = socket::find(number)?;
+    socket.collect(index);
+    match socket.state().phase {
+        Phase::Fresh => {}
+        // The backlog stays as it is.
+        Phase::Listening => return Ok(()),
+        _ => return Err(EINVAL),
+    }
+    if !has_port(index) {
+        raw::bind(index, 0).map_err(|error| errors::bind(error, false))?;
+    }
+    raw::listen(index, backlog.clamp(1, MOST_WAITING)).map_err(|error| match error {
+        EISCONN => EINVAL,
+        other => other,
+    })?;
+    socket.update(|state| state.phase = Phase::Listening);
+    Ok(())
+}
+
+/// `accept4`: the new descriptor and the peer.
+///
+/// # Errors
+/// `EAGAIN`, `EBADF`, `ECONNABORTED`, `EINTR`, `EINVAL` not listening, `EMFILE`, `ENOMEM`,
+/// `ENOTSOCK`.
+pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
+    if flags & !(NONBLOCK | CLOEXEC) != 0 {
+        return Err(EINVAL);
+    }
+    let (index, socket) = socket::find(number)?;
+    let state = socket.state();
+    if state.phase != Phase::Listening {
+        return Err(EINVAL);
+    }
+    let limit = socket.options.lock().receive_limit;
+    if limit.is_some() && !socket.is_nonblocking() {
+        crate::transfer::wait_for_request(index, limit)?;
+    }
+    let wait = match socket.is_nonblocking() || limit.is_some() {
+        true => AcceptFlags::empty(),
+        false => AcceptFlags::SYNC,
+    };
+    loop {
+        let (new, peer) = raw::accept(index, wait.bits()).map_err(|error| {
+            // `shutdown` or `close` by another thread, whatever it looks like from below.
+            match socket.state() {
+                state if state.is_closed => EBADF,
+                state if state.is_read_shut => EINVAL,
+                _ => errors::accept(error),
+            }
+        })?;
+        // SCIF listens for all nodes; a socket bound to the loopback address does not.
+        let is_local_only = state.bound.is_some_and(address::is_loopback);
+        if is_local_only && peer.node() != node::own() {
+            raw::close(new)?;
+            continue;
+        }
+        let options: Options = socket.options.lock().clone();
+        let accepted = give(new, Socket::connected(options), flags)?;
+        return Ok((accepted, address_of(peer)));
+    }
+}
+
+/// The address of an end of a connection.
+fn address_of(end: PortId) -> Address {
+    Address {
+        host: address::of_node(end.node()),
+        port: end.port(),
+    }
+}
+
+/// `connect`.
+///
+/// # Errors
+/// `EADDRNOTAVAIL`, `EAFNOSUPPORT`, `EALREADY`, `EBADF`, `ECONNREFUSED`, `EHOSTUNREACH`,
+/// `EINPROGRESS`, `EINTR`, `EISCONN`, `ENETUNREACH`, `ENOTSOCK`, `EOPNOTSUPP` listening,
+/// `ETIMEDOUT`.
+pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
+    let (index, socket) = socket::find(number)?;
+    if family != AF_INET {
+        return Err(EAFNOSUPPORT);
+    }
+    let was_connecting = matches!(socket.state().phase, Phase::Connecting(_));
+    socket.collect(index);
+    match socket.state().phase {
+        Phase::Connecting(_) => return Err(EALREADY),
+        Phase::Listening => return Err(EOPNOTSUPP),
+        Phase::Connected if was_connecting => return Ok(()),
+        Phase::Connected => return Err(EISCONN),
+        Phase::Fresh => {}
+    }
+    match socket.take_error() {
+        0 => {}
+        error if was_connecting => return Err(error),
+        // It was never asked for; this is another attempt.
+        _ => {}
+    }
+    let node = address::node_of(to.host, node::own()).ok_or(ENETUNREACH)?;
+    let peer = PortId::new(node, to.port);
+    if to.port == 0 {
+        return Err(syscall::ECONNREFUSED);
+    }
+    match raw::connect(index, peer) {
+        Ok(_) => {
+            socket.update(|state| state.phase = Phase::Connected);
+            Ok(())
+        }
+        Err(EINPROGRESS) => {
+            socket.update(|state| state.phase = Phase::Connecting(peer));
+            Err(EINPROGRESS)
+        }
+        Err(error) => Err(errors::connect(error, node::is_online(node))),
+    }
+}
+
+/// `getsockname`.
+///
+/// # Errors
+/// `EBADF`, `ENOTSOCK`.
+pub fn local(number: c_int) -> Result<Address> {
+    let (index, socket) = socket::find(number)?;
+    socket.collect(index);
+    let local = raw::local(index)?;
+    let state = socket.state();
+    let host = match (state.phase, state.bound) {
+        (Phase::Connected, _) => address::of_node(local.node()),
+        (_, bound) => bound.unwrap_or(address::ANY),
+    };
+    let port = local.port();
+    Ok(Address { host, port })
+}
+
+/// `getpeername`.
+///
+/// # Errors
+/// `EBADF`, `ENOTCONN`, `ENOTSOCK`.
+pub fn peer(number: c_int) -> Result<Address> {
+    let (index, socket) = socket::find(number)?;
+    socket.collect(index);
+    match socket.state().phase {
+        Phase::Connected => raw::peer(index).map(address_of).map_err(|_| ENOTCONN),
+        _ => Err(ENOTCONN),
+    }
+}
+
+/// `shutdown`. SCIF has no connection with one direction: the peer notices the end when both are
+/// shut down.
+///
+/// # Errors
+/// `EBADF`, `EINVAL`, `ENOTCONN`, `ENOTSOCK`.
+pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
+    let (index, socket) = socket::find(number)?;
+    if !(SHUT_RD..=SHUT_RDWR).contains(&how) {
+        return Err(EINVAL);
+    }
+    socket.collect(index);
+    let phase = socket.state().phase;
+    if !matches!(phase, Phase::Connected | Phase::Listening) {
+        return Err(ENOTCONN);
+    }
+    let mut is_over = false;
+    socket.update(|state| {
+        let was_over = state.is_read_shut && state.is_write_shut;
+        state.is_read_shut |= how != SHUT_WR;
+        state.is_write_shut |= how != SHUT_RD;
+        is_over = !was_over && state.is_read_shut && state.is_write_shut;
+    });
+    if is_over || phase == Phase::Listening && how != SHUT_WR {
+        crate::files::release(index);
+        // An endpoint that has gone needs nothing more.
+        let _ = raw::shutdown(index);
+    }
+    Ok(())
+}
+
+/// `socketpair`: both ends of a connection within the node.
+///
+/// # Errors
+/// `EAFNOSUPPORT`, `EOPNOTSUPP`; those of `socket`, `listen` and `connect`.
+pub fn pair(domain: c_int, kind: c_int, protocol: c_int) -> Result<[c_int; 2]> {
+    const AF_UNIX: c_int = 1;
+    let flags = kind & (NONBLOCK | CLOEXEC);
+    match (domain, kind & !flags, protocol) {
+        (AF_UNIX, SOCK_STREAM, 0) => {}
+        (AF_UNIX, ..) => return Err(EOPNOTSUPP),
+        _ => return Err(EAFNOSUPPORT),
+    }
+    let listener = raw::open()?;
+    let result = pair_by(listener);
+    let closed = raw::close(listener);
+    let [first, second] = result?;
+    closed?;
+    let connected = |index| give(index, Socket::connected(Options::default()), flags);
+    let first = connected(first);
+    let second = connected(second);
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok([first, second]),
+        (first, second) => {
+            for number in [first, second].into_iter().flatten() {
+                descriptor::close(number).map_err(|error| error.errno)?;
+            }
+            first.and(second).map(|_| [-1; 2])
+        }
+    }
+}
+
+/// Connects an endpoint to a listener that nobody else knows of, but anybody may find: a stranger
+/// who connects first is turned away.
+fn pair_by(listener: usize) -> Result<[usize; 2]> {
+    let port = raw::bind(listener, 0)?;
+    raw::listen(listener, 1)?;
+    let first = raw::open()?;
+    let connect = || {
+        raw::set_nonblocking(first, true)?;
+        match raw::connect(first, PortId::new(node::own(), port)) {
+            Ok(_) | Err(EINPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        let own = raw::local(first)?;
+        loop {
+            let (second, peer) = raw::accept(listener, AcceptFlags::SYNC.bits())?;
+            if peer == own {
+                return Ok(second);
+            }
+            raw::close(second)?;
+        }
+    };
+    let finish = |second| {
+        let mut entry = [raw::PollFd::new(
+            first,
+            scif_abi::flags::Readiness::OUT.bits(),
+        )];
+        raw::poll(&mut entry, None)?;
+        match raw::connect(first, PortId::new(node::own(), port)) {
+            Ok(_) | Err(EISCONN) => raw::set_nonblocking(first, false).map(|()| second),
+            Err(EINPROGRESS) => Err(EAGAIN),
+            Err(error) => Err(error),
+        }
+    };
+    match connect() {
+        Ok(second) => match finish(second) {
+            Ok(second) => Ok([first, second]),
+            Err(error) => {
+                raw::close(second)?;
+                raw::close(first)?;
+                Err(error)
+            }
+        },
+        Err(error) => {
+            raw::close(first)?;
+            Err(error)
+        }
+    }
+}

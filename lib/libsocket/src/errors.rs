@@ -1,0 +1,115 @@
+//! What SCIF's errors mean to a user of sockets.
+
+/// Error numbers, which are Linux's. Here, because what this module decides is tested on machines
+/// without the system.
+pub mod number {
+    #![expect(missing_docs, reason = "the names of errno.h")]
+    pub const EINTR: i32 = 4;
+    pub const EBADF: i32 = 9;
+    pub const EAGAIN: i32 = 11;
+    pub const EACCES: i32 = 13;
+    pub const ENODEV: i32 = 19;
+    pub const EINVAL: i32 = 22;
+    pub const ENOSPC: i32 = 28;
+    pub const EPIPE: i32 = 32;
+    pub const ENETUNREACH: i32 = 101;
+    pub const EADDRINUSE: i32 = 98;
+    pub const EADDRNOTAVAIL: i32 = 99;
+    pub const ECONNABORTED: i32 = 103;
+    pub const ECONNRESET: i32 = 104;
+    pub const EISCONN: i32 = 106;
+    pub const ENOTCONN: i32 = 107;
+    pub const ETIMEDOUT: i32 = 110;
+    pub const ECONNREFUSED: i32 = 111;
+    pub const EHOSTUNREACH: i32 = 113;
+}
+use number::*;
+
+/// An error of `scif_bind`; `was_bound`: the socket had a port before.
+pub fn bind(error: i32, was_bound: bool) -> i32 {
+    match error {
+        EINVAL | EISCONN if was_bound => EINVAL,
+        EINVAL | ENOSPC => EADDRINUSE,
+        EISCONN => EINVAL,
+        other => other,
+    }
+}
+
+/// An error of `scif_connect`; `is_online`: the node is there, so it was its answer that was not.
+pub fn connect(error: i32, is_online: bool) -> i32 {
+    match error {
+        ENODEV if is_online => ETIMEDOUT,
+        ENODEV => EHOSTUNREACH,
+        ENOSPC => EADDRNOTAVAIL,
+        // A connection that has ended: its endpoint cannot be used again.
+        EINVAL => EISCONN,
+        other => other,
+    }
+}
+
+/// An error of `scif_accept`.
+pub fn accept(error: i32) -> i32 {
+    match error {
+        ENODEV => ECONNABORTED,
+        other => other,
+    }
+}
+
+/// An error of `scif_send`; `is_lost`: the peer's node is, and so may be what was sent.
+pub fn send(error: i32, is_lost: bool) -> i32 {
+    match error {
+        ECONNRESET if !is_lost => EPIPE,
+        ENODEV => ECONNRESET,
+        other => other,
+    }
+}
+
+/// An error of `scif_recv` as the number of bytes or another error; `is_lost`: the peer's node is,
+/// and so may be what it has sent.
+///
+/// # Errors
+/// What remains an error.
+pub fn receive(error: i32, is_lost: bool) -> Result<usize, i32> {
+    match error {
+        ECONNRESET if !is_lost => Ok(0),
+        ENODEV => Err(ECONNRESET),
+        other => Err(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_in_use_are_told_from_sockets_with_a_port() {
+        assert_eq!(bind(EINVAL, false), EADDRINUSE);
+        assert_eq!(bind(EINVAL, true), EINVAL);
+        assert_eq!(bind(EISCONN, true), EINVAL);
+        assert_eq!(bind(ENOSPC, false), EADDRINUSE);
+        assert_eq!(bind(EACCES, false), EACCES);
+    }
+
+    #[test]
+    fn nodes_that_do_not_answer_are_told_from_those_that_are_not_there() {
+        assert_eq!(connect(ENODEV, false), EHOSTUNREACH);
+        assert_eq!(connect(ENODEV, true), ETIMEDOUT);
+        assert_eq!(connect(ECONNREFUSED, true), ECONNREFUSED);
+        assert_eq!(connect(EINVAL, true), EISCONN);
+        assert_eq!(connect(ENOSPC, true), EADDRNOTAVAIL);
+        assert_eq!(accept(ENODEV), ECONNABORTED);
+        assert_eq!(accept(EAGAIN), EAGAIN);
+    }
+
+    #[test]
+    fn the_end_of_a_connection_is_the_end_of_the_stream_unless_a_node_is_lost() {
+        assert_eq!(receive(ECONNRESET, false), Ok(0));
+        assert_eq!(receive(ECONNRESET, true), Err(ECONNRESET));
+        assert_eq!(receive(ENODEV, false), Err(ECONNRESET));
+        assert_eq!(receive(EINTR, false), Err(EINTR));
+        assert_eq!(send(ECONNRESET, false), EPIPE);
+        assert_eq!(send(ECONNRESET, true), ECONNRESET);
+        assert_eq!(send(ENODEV, true), ECONNRESET);
+        assert_eq!(send(ENOTCONN, false), ENOTCONN);
+    }
+}

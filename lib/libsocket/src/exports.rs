@@ -1,0 +1,306 @@
+//! The functions of `sys/socket.h`.
+
+use core::ffi::{c_int, c_void};
+
+use skiff_libc::errno;
+use syscall::error::{EFAULT, EINVAL, EOPNOTSUPP};
+
+use crate::address::{Address, SOCKADDR_BYTES};
+use crate::files::{self, Part};
+use crate::{Result, calls, options, socket};
+
+/// `socklen_t`.
+type Length = u32;
+
+/// C's `struct msghdr`.
+#[repr(C)]
+struct Message {
+    name: *mut c_void,
+    name_length: Length,
+    parts: *mut Part,
+    count: usize,
+    control: *mut c_void,
+    control_length: usize,
+    flags: c_int,
+}
+
+fn give(result: Result<c_int>) -> c_int {
+    result.unwrap_or_else(errno::fail)
+}
+
+fn done(result: Result<()>) -> c_int {
+    give(result.map(|()| 0))
+}
+
+fn count(result: Result<usize>) -> isize {
+    result.map_or_else(errno::fail, |count| count as isize)
+}
+
+/// The family and address of a `struct sockaddr` of C's.
+///
+/// # Safety
+/// C's contract.
+unsafe fn address_at(place: *const c_void, length: Length) -> Result<(u16, Address)> {
+    if place.is_null() {
+        return Err(EFAULT);
+    }
+    if (length as usize) < SOCKADDR_BYTES {
+        return Err(EINVAL);
+    }
+    // SAFETY: the caller's structure has that many bytes.
+    let bytes = unsafe { place.cast::<[u8; SOCKADDR_BYTES]>().read() };
+    Ok(Address::from_bytes(&bytes))
+}
+
+/// Stores bytes where C wants them, as many as there is room for, and how many there are.
+///
+/// # Safety
+/// C's contract: `length` says how much room there is; both may be null.
+unsafe fn store(place: *mut c_void, length: *mut Length, bytes: &[u8]) -> Result<()> {
+    if place.is_null() {
+        return Ok(());
+    }
+    if length.is_null() {
+        return Err(EFAULT);
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        let room = (*length as usize).min(bytes.len());
+        place
+            .cast::<u8>()
+            .copy_from_nonoverlapping(bytes.as_ptr(), room);
+        *length = bytes.len() as Length;
+    }
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    give(calls::socket(domain, kind, protocol))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn socketpair(
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+    place: *mut c_int,
+) -> c_int {
+    if place.is_null() {
+        return errno::fail(EFAULT);
+    }
+    done(calls::pair(domain, kind, protocol).map(|pair| {
+        // SAFETY: the caller's place for two numbers.
+        unsafe { place.cast::<[c_int; 2]>().write(pair) }
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bind(number: c_int, address: *const c_void, length: Length) -> c_int {
+    // SAFETY: the same contract.
+    let address = unsafe { address_at(address, length) };
+    done(socket::find(number).and_then(|_| calls::bind(number, address?)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn listen(number: c_int, backlog: c_int) -> c_int {
+    done(calls::listen(number, backlog))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn accept(number: c_int, address: *mut c_void, length: *mut Length) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { accept4(number, address, length, 0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn accept4(
+    number: c_int,
+    address: *mut c_void,
+    length: *mut Length,
+    flags: c_int,
+) -> c_int {
+    if !address.is_null() && length.is_null() {
+        return errno::fail(EFAULT);
+    }
+    give(calls::accept(number, flags).and_then(|(new, peer)| {
+        // SAFETY: the same contract.
+        unsafe { store(address, length, &peer.to_bytes()) }?;
+        Ok(new)
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn connect(number: c_int, address: *const c_void, length: Length) -> c_int {
+    // SAFETY: the same contract.
+    let address = unsafe { address_at(address, length) };
+    done(socket::find(number).and_then(|_| calls::connect(number, address?)))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getsockname(number: c_int, place: *mut c_void, length: *mut Length) -> c_int {
+    done(calls::local(number).and_then(|address| {
+        if place.is_null() {
+            return Err(EFAULT);
+        }
+        // SAFETY: the same contract.
+        unsafe { store(place, length, &address.to_bytes()) }
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getpeername(number: c_int, place: *mut c_void, length: *mut Length) -> c_int {
+    done(calls::peer(number).and_then(|address| {
+        if place.is_null() {
+            return Err(EFAULT);
+        }
+        // SAFETY: the same contract.
+        unsafe { store(place, length, &address.to_bytes()) }
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn shutdown(number: c_int, how: c_int) -> c_int {
+    done(calls::shutdown(number, how))
+}
+
+/// C's memory as the one part of a transfer.
+fn whole(start: *const c_void, length: usize) -> [Part; 1] {
+    let start = start.cast_mut();
+    [Part { start, length }]
+}
+
+fn send_parts(number: c_int, parts: Result<&[Part]>, flags: c_int) -> isize {
+    let send = || {
+        let (index, socket) = socket::find(number)?;
+        files::send(index, &socket, parts?, flags)
+    };
+    count(send())
+}
+
+fn receive_parts(number: c_int, parts: Result<&[Part]>, flags: c_int) -> Result<usize> {
+    let (index, socket) = socket::find(number)?;
+    files::receive(index, &socket, parts?, flags)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn send(number: c_int, data: *const c_void, length: usize, flags: c_int) -> isize {
+    send_parts(number, Ok(&whole(data, length)), flags)
+}
+
+/// The address is not looked at, as the socket is connected or the call fails.
+#[unsafe(no_mangle)]
+extern "C" fn sendto(
+    number: c_int,
+    data: *const c_void,
+    length: usize,
+    flags: c_int,
+    _address: *const c_void,
+    _address_length: Length,
+) -> isize {
+    send_parts(number, Ok(&whole(data, length)), flags)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sendmsg(number: c_int, message: *const Message, flags: c_int) -> isize {
+    // SAFETY: null, or the caller's structure.
+    let Some(message) = (unsafe { message.as_ref() }) else {
+        return errno::fail(EFAULT);
+    };
+    // No descriptor can be sent along.
+    if message.control_length > 0 {
+        return errno::fail(EOPNOTSUPP);
+    }
+    // SAFETY: the caller's parts.
+    let parts = unsafe { files::parts_of(message.parts, message.count) };
+    send_parts(number, parts, flags)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn recv(number: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize {
+    count(receive_parts(number, Ok(&whole(buffer, length)), flags))
+}
+
+/// Data of a stream has no sender's address: its length is 0 afterwards, as Linux has it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn recvfrom(
+    number: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    address: *mut c_void,
+    address_length: *mut Length,
+) -> isize {
+    let received = receive_parts(number, Ok(&whole(buffer, length)), flags).and_then(|received| {
+        // SAFETY: the same contract.
+        unsafe { store(address, address_length, &[]) }?;
+        Ok(received)
+    });
+    count(received)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn recvmsg(number: c_int, message: *mut Message, flags: c_int) -> isize {
+    // SAFETY: null, or the caller's structure.
+    let Some(message) = (unsafe { message.as_mut() }) else {
+        return errno::fail(EFAULT);
+    };
+    // SAFETY: the caller's parts.
+    let parts = unsafe { files::parts_of(message.parts, message.count) };
+    let received = receive_parts(number, parts, flags);
+    if received.is_ok() {
+        message.name_length = 0;
+        message.control_length = 0;
+        message.flags = 0;
+    }
+    count(received)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getsockopt(
+    number: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut Length,
+) -> c_int {
+    done(socket::find(number).and_then(|(index, socket)| {
+        if value.is_null() || length.is_null() {
+            return Err(EFAULT);
+        }
+        // SAFETY: the caller's number.
+        let room = unsafe { *length } as usize;
+        if room > c_int::MAX as usize {
+            return Err(EINVAL);
+        }
+        let (bytes, count) = options::get(index, &socket, level, name)?;
+        let bytes = &bytes[..count.min(room)];
+        // SAFETY: the same contract.
+        unsafe { store(value, length, bytes) }
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setsockopt(
+    number: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: Length,
+) -> c_int {
+    const LONGEST: usize = 16;
+    done(socket::find(number).and_then(|(_, socket)| {
+        if value.is_null() && length > 0 {
+            return Err(EFAULT);
+        }
+        let mut bytes = [0; LONGEST];
+        let bytes = &mut bytes[..LONGEST.min(length as usize)];
+        // SAFETY: the caller's value is as long.
+        unsafe {
+            value
+                .cast::<u8>()
+                .copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
+        }
+        options::set(&socket, level, name, bytes)
+    }))
+}

@@ -1,0 +1,186 @@
+//! What the C library calls for descriptors that are sockets.
+
+use core::ffi::{c_int, c_void};
+
+use scif::raw::Range;
+use skiff_libc::descriptor;
+use syscall::error::{EBADF, EFAULT, EINVAL, EMSGSIZE};
+use syscall::flag::O_NONBLOCK;
+
+use crate::socket::{self, Socket};
+use crate::{Result, transfer};
+
+/// C's `struct iovec`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Part {
+    /// The first byte.
+    pub start: *mut c_void,
+    /// The number of bytes.
+    pub length: usize,
+}
+
+/// Most parts of a transfer (`IOV_MAX`).
+const MOST_PARTS: usize = 1024;
+
+unsafe extern "C" {
+    /// Lets go of an endpoint's rings; in `libscif`.
+    safe fn skiff_scif_forget(number: c_int);
+}
+
+/// A result as the C library takes it: the value, or a negated error number.
+fn give(result: Result<usize>) -> isize {
+    match result {
+        Ok(value) => value as isize,
+        Err(error) => -(error as isize),
+    }
+}
+
+/// The parts that a C program names.
+///
+/// # Safety
+/// C's contract: there are `count` parts.
+pub unsafe fn parts_of<'a>(parts: *const Part, count: usize) -> Result<&'a [Part]> {
+    match count {
+        0 => Ok(&[]),
+        _ if parts.is_null() => Err(EFAULT),
+        1..=MOST_PARTS => {
+            // SAFETY: the caller's promise.
+            Ok(unsafe { core::slice::from_raw_parts(parts, count) })
+        }
+        _ => Err(EMSGSIZE),
+    }
+}
+
+/// Moves the parts one after the other, until one is moved in part.
+fn each(parts: &[Part], mut action: impl FnMut(Range<'_>, bool) -> Result<usize>) -> Result<usize> {
+    let mut bytes = parts.iter().map(|part| part.length);
+    let total = bytes.try_fold(0_usize, usize::checked_add);
+    if total.is_none_or(|total| isize::try_from(total).is_err()) {
+        return Err(EINVAL);
+    }
+    let mut moved = 0;
+    let mut parts = parts.iter().filter(|part| part.length > 0).peekable();
+    if parts.peek().is_none() {
+        // SAFETY: no memory at all.
+        return action(unsafe { Range::new(0, 0) }, true);
+    }
+    let mut is_first = true;
+    for part in parts {
+        // SAFETY: C's memory by C's rules: it may be read, or written, as the function says.
+        let range = unsafe { Range::new(part.start as usize, part.length) };
+        match action(range, is_first) {
+            Ok(count) => {
+                moved += count;
+                if count < part.length {
+                    break;
+                }
+            }
+            Err(_) if moved > 0 => break,
+            Err(error) => return Err(error),
+        }
+        is_first = false;
+    }
+    Ok(moved)
+}
+
+/// Sends parts.
+///
+/// # Errors
+/// Those of [`transfer::send`]; `EINVAL` too many bytes.
+pub fn send(index: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Result<usize> {
+    each(parts, |range, _| {
+        transfer::send(index, socket, range, flags)
+    })
+}
+
+/// Receives into parts; waits at most for the first byte, unless `MSG_WAITALL` is set.
+///
+/// # Errors
+/// Those of [`transfer::receive`]; `EINVAL` too many bytes.
+pub fn receive(index: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Result<usize> {
+    use transfer::flag::{DONTWAIT, PEEK, WAITALL};
+    // What is behind the first part cannot be peeked at.
+    let parts = &parts[..if flags & PEEK != 0 {
+        parts.len().min(1)
+    } else {
+        parts.len()
+    }];
+    each(parts, |range, is_first| {
+        let waits = is_first || flags & WAITALL != 0;
+        let flags = if waits { flags } else { flags | DONTWAIT };
+        transfer::receive(index, socket, range, flags)
+    })
+}
+
+/// `read` and `readv`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_socket_read(number: c_int, parts: *const Part, count: usize) -> isize {
+    give(socket::find(number).and_then(|(index, socket)| {
+        // SAFETY: the same contract.
+        let parts = unsafe { parts_of(parts, count) }?;
+        receive(index, &socket, parts, 0)
+    }))
+}
+
+/// `write` and `writev`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_socket_write(number: c_int, parts: *const Part, count: usize) -> isize {
+    give(socket::find(number).and_then(|(index, socket)| {
+        // SAFETY: the same contract.
+        let parts = unsafe { parts_of(parts, count) }?;
+        send(index, &socket, parts, 0)
+    }))
+}
+
+/// `poll`: what a socket is ready for, or a negated error number.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int {
+    let look = |(index, socket): (_, alloc::sync::Arc<Socket>)| {
+        transfer::readiness(index, &socket, events)
+    };
+    socket::find(number)
+        .and_then(look)
+        .unwrap_or_else(|error| -error)
+}
+
+/// `ioctl` with `FIONREAD`: the bytes that can be received, or a negated error number.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_socket_pending(number: c_int) -> c_int {
+    let pending =
+        socket::find(number).and_then(|(index, socket)| transfer::pending(index, &socket));
+    give(pending) as c_int
+}
+
+/// `fcntl` has set the flags of the file.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_socket_flags(number: c_int, flags: usize) {
+    if let Ok((_, socket)) = socket::find(number) {
+        socket.set_nonblocking(flags & O_NONBLOCK != 0);
+    }
+}
+
+/// `dup` and its kin: the two descriptors are one socket.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_socket_duplicated(number: c_int, copy: c_int) {
+    let Ok(index) = usize::try_from(copy).map_err(|_| EBADF) else {
+        return;
+    };
+    if let Ok((_, socket)) = socket::find(number) {
+        socket::insert(index, socket);
+        descriptor::set_socket(index);
+    }
+}
+
+/// `close` and its kin, before the descriptor is closed.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_socket_forget(number: c_int) {
+    if let Ok(index) = usize::try_from(number) {
+        socket::remove(index);
+    }
+}
+
+/// Lets go of a connection's rings; calls of other threads on them end.
+pub fn release(index: usize) {
+    skiff_scif_forget(index as c_int);
+}

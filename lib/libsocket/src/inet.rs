@@ -1,0 +1,105 @@
+//! The functions of `arpa/inet.h`.
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+use runtime::sync::Mutex;
+use skiff_libc::errno;
+use syscall::error::{EAFNOSUPPORT, EINVAL, ENOSPC};
+
+use crate::address::{self, AF_INET, TEXT_BYTES};
+
+/// A C string as text; `None` when it is not UTF-8.
+///
+/// # Safety
+/// `text` is a string that stays as long as the result.
+pub unsafe fn text_of<'a>(text: *const c_char) -> Option<&'a str> {
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(text) }.to_str().ok()
+}
+
+/// `inet_addr`: all ones for what is none.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn inet_addr(text: *const c_char) -> u32 {
+    // SAFETY: the caller's string.
+    let host = unsafe { text_of(text) }.and_then(address::parse);
+    host.map_or(u32::MAX, u32::to_be)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn inet_aton(text: *const c_char, place: *mut u32) -> c_int {
+    // SAFETY: the caller's string.
+    match unsafe { text_of(text) }.and_then(address::parse) {
+        Some(host) => {
+            if !place.is_null() {
+                // SAFETY: the caller's place.
+                unsafe { place.write(host.to_be()) };
+            }
+            1
+        }
+        None => 0,
+    }
+}
+
+/// Text that a function returns; the next call overwrites it.
+struct Text(UnsafeCell<[u8; TEXT_BYTES]>);
+
+// SAFETY: only written, under a lock; who reads it has C's rules to keep.
+unsafe impl Sync for Text {}
+
+#[unsafe(no_mangle)]
+extern "C" fn inet_ntoa(host: u32) -> *mut c_char {
+    static TEXT: Text = Text(UnsafeCell::new([0; TEXT_BYTES]));
+    static LOCK: Mutex<()> = Mutex::new(());
+    let (text, _) = address::format(u32::from_be(host));
+    let _turn = LOCK.lock();
+    // SAFETY: nobody else writes; C programs do not read during another call.
+    unsafe { TEXT.0.get().write(text) };
+    TEXT.0.get().cast()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn inet_pton(family: c_int, text: *const c_char, place: *mut c_void) -> c_int {
+    if family != c_int::from(AF_INET) {
+        return errno::fail(EAFNOSUPPORT);
+    }
+    // SAFETY: the caller's string.
+    match unsafe { text_of(text) }.and_then(address::parse_strictly) {
+        Some(host) => {
+            // SAFETY: the caller's place.
+            unsafe { place.cast::<[u8; 4]>().write(host.to_be_bytes()) };
+            1
+        }
+        None => 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn inet_ntop(
+    family: c_int,
+    host: *const c_void,
+    place: *mut c_char,
+    size: u32,
+) -> *const c_char {
+    let number = match () {
+        () if family != c_int::from(AF_INET) => EAFNOSUPPORT,
+        () if host.is_null() || place.is_null() => EINVAL,
+        () => {
+            // SAFETY: the caller's address.
+            let bytes = unsafe { host.cast::<[u8; 4]>().read() };
+            let (text, length) = address::format(u32::from_be_bytes(bytes));
+            if length < size as usize {
+                // SAFETY: the caller's place is as large.
+                unsafe {
+                    place
+                        .cast::<u8>()
+                        .copy_from_nonoverlapping(text.as_ptr(), length + 1);
+                }
+                return place;
+            }
+            ENOSPC
+        }
+    };
+    errno::set(number);
+    core::ptr::null()
+}

@@ -1,0 +1,40 @@
+//! Sockets for C programs: `sys/socket.h`, `netdb.h`, `arpa/inet.h` over SCIF connections.
+//!
+//! A stream socket is a SCIF endpoint: what one end sends as bytes the other one receives as
+//! bytes, with nothing added, so the other end may as well be a file of the scheme or a program
+//! that uses SCIF. Ports are SCIF's, addresses those of nodes ([`address`]). `docs/c.md` says what
+//! differs from sockets elsewhere.
+//!
+//! The C library calls the functions `skiff_socket_…` for descriptors that are sockets, so that
+//! `read`, `write`, `close`, `poll`, `dup` and `fcntl` work on them.
+#![cfg_attr(not(test), no_std)]
+
+#[cfg(target_os = "redox")]
+extern crate alloc;
+
+pub mod address;
+pub mod errors;
+pub mod services;
+
+#[cfg(target_os = "redox")]
+mod calls;
+#[cfg(target_os = "redox")]
+mod database;
+#[cfg(target_os = "redox")]
+mod exports;
+#[cfg(target_os = "redox")]
+mod files;
+#[cfg(target_os = "redox")]
+mod inet;
+#[cfg(target_os = "redox")]
+mod node;
+#[cfg(target_os = "redox")]
+mod options;
+#[cfg(target_os = "redox")]
+mod socket;
+#[cfg(target_os = "redox")]
+mod transfer;
+
+/// The result of a call; the error is a positive error number.
+#[cfg(target_os = "redox")]
+type Result<T> = core::result::Result<T, i32>;

@@ -1,0 +1,176 @@
+//! `getsockopt` and `setsockopt`.
+
+use alloc::collections::BTreeMap;
+use core::ffi::c_int;
+use core::time::Duration;
+
+use syscall::error::{EDOM, EINVAL, ENOPROTOOPT};
+
+use crate::Result;
+use crate::socket::{Phase, Socket};
+
+const SOL_SOCKET: c_int = 1;
+const IPPROTO_IP: c_int = 0;
+const IPPROTO_TCP: c_int = 6;
+const AF_INET: c_int = 2;
+const SOCK_STREAM: c_int = 1;
+
+const SO_TYPE: c_int = 3;
+const SO_ERROR: c_int = 4;
+const SO_LINGER: c_int = 13;
+const SO_RCVTIMEO: c_int = 20;
+const SO_SNDTIMEO: c_int = 21;
+const SO_ACCEPTCONN: c_int = 30;
+const SO_PROTOCOL: c_int = 38;
+const SO_DOMAIN: c_int = 39;
+
+/// Options that are remembered and have no effect, with their first values. Connections have no
+/// segments, no congestion, no lost packets and no resting state after their end, so most of them
+/// ask for what is so anyway.
+const REMEMBERED: &[(c_int, c_int, c_int)] = &[
+    // SO_DEBUG, SO_REUSEADDR, SO_DONTROUTE, SO_BROADCAST
+    (SOL_SOCKET, 1, 0),
+    (SOL_SOCKET, 2, 0),
+    (SOL_SOCKET, 5, 0),
+    (SOL_SOCKET, 6, 0),
+    // SO_SNDBUF, SO_RCVBUF: the rings have the size they have.
+    (SOL_SOCKET, 7, RING_BYTES),
+    (SOL_SOCKET, 8, RING_BYTES),
+    // SO_KEEPALIVE, SO_OOBINLINE, SO_PRIORITY, SO_REUSEPORT
+    (SOL_SOCKET, 9, 0),
+    (SOL_SOCKET, 10, 0),
+    (SOL_SOCKET, 12, 0),
+    (SOL_SOCKET, 15, 0),
+    // SO_RCVLOWAT, SO_SNDLOWAT
+    (SOL_SOCKET, 18, 1),
+    (SOL_SOCKET, 19, 1),
+    // IP_TOS, IP_TTL
+    (IPPROTO_IP, 1, 0),
+    (IPPROTO_IP, 2, 64),
+    // TCP_NODELAY: nothing is ever held back.
+    (IPPROTO_TCP, 1, 0),
+    // TCP_MAXSEG
+    (IPPROTO_TCP, 2, RING_BYTES),
+    // TCP_CORK, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT, TCP_SYNCNT, TCP_LINGER2,
+    // TCP_DEFER_ACCEPT, TCP_QUICKACK, TCP_USER_TIMEOUT
+    (IPPROTO_TCP, 3, 0),
+    (IPPROTO_TCP, 4, 7200),
+    (IPPROTO_TCP, 5, 75),
+    (IPPROTO_TCP, 6, 9),
+    (IPPROTO_TCP, 7, 6),
+    (IPPROTO_TCP, 8, 60),
+    (IPPROTO_TCP, 9, 0),
+    (IPPROTO_TCP, 12, 1),
+    (IPPROTO_TCP, 18, 0),
+];
+
+/// What `SO_SNDBUF` and the like say first: the size of a connection's ring.
+const RING_BYTES: c_int = 256 * 1024;
+
+/// The options of a socket. Accepted ones have their listener's.
+#[derive(Clone, Default)]
+pub struct Options {
+    numbers: BTreeMap<(c_int, c_int), c_int>,
+    /// `SO_LINGER`: whether, and for how many seconds.
+    linger: [c_int; 2],
+    /// `SO_RCVTIMEO`; `None`: without limit.
+    pub receive_limit: Option<Duration>,
+    /// `SO_SNDTIMEO`.
+    pub send_limit: Option<Duration>,
+}
+
+fn int_of(bytes: &[u8]) -> Result<c_int> {
+    let first = bytes.first_chunk().ok_or(EINVAL)?;
+    Ok(c_int::from_ne_bytes(*first))
+}
+
+/// A `struct timeval`; 0 is no limit.
+fn limit_of(bytes: &[u8]) -> Result<Option<Duration>> {
+    let (seconds, rest) = bytes.split_first_chunk().ok_or(EINVAL)?;
+    let micros = rest.first_chunk().ok_or(EINVAL)?;
+    let seconds = i64::from_ne_bytes(*seconds);
+    let micros = i64::from_ne_bytes(*micros);
+    if !(0..1_000_000).contains(&micros) {
+        return Err(EDOM);
+    }
+    // As Linux: a negative time is over at once.
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    let limit = Duration::from_secs(seconds) + Duration::from_micros(micros as u64);
+    Ok((!limit.is_zero()).then_some(limit))
+}
+
+fn limit_bytes(limit: Option<Duration>) -> [u8; 16] {
+    let limit = limit.unwrap_or_default();
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&limit.as_secs().to_ne_bytes());
+    bytes[8..].copy_from_slice(&u64::from(limit.subsec_micros()).to_ne_bytes());
+    bytes
+}
+
+/// Sets an option.
+///
+/// # Errors
+/// `EINVAL` too short, `EDOM`, `ENOPROTOOPT`.
+pub fn set(socket: &Socket, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
+    let mut options = socket.options.lock();
+    match (level, name) {
+        (SOL_SOCKET, SO_LINGER) => {
+            let seconds = int_of(value.get(4..).unwrap_or_default())?;
+            options.linger = [int_of(value)?, seconds];
+        }
+        (SOL_SOCKET, SO_RCVTIMEO) => options.receive_limit = limit_of(value)?,
+        (SOL_SOCKET, SO_SNDTIMEO) => options.send_limit = limit_of(value)?,
+        (level, name) if first_value(level, name).is_some() => {
+            options.numbers.insert((level, name), int_of(value)?);
+        }
+        _ => return Err(ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+fn first_value(level: c_int, name: c_int) -> Option<c_int> {
+    let is_it = |option: &&(c_int, c_int, c_int)| (option.0, option.1) == (level, name);
+    REMEMBERED.iter().find(is_it).map(|option| option.2)
+}
+
+/// An option's value: the bytes and how many.
+///
+/// # Errors
+/// `ENOPROTOOPT`.
+pub fn get(number: usize, socket: &Socket, level: c_int, name: c_int) -> Result<([u8; 16], usize)> {
+    let value = match (level, name) {
+        (SOL_SOCKET, SO_TYPE) => SOCK_STREAM,
+        (SOL_SOCKET, SO_DOMAIN) => AF_INET,
+        (SOL_SOCKET, SO_PROTOCOL) => IPPROTO_TCP,
+        (SOL_SOCKET, SO_ERROR) => {
+            socket.collect(number);
+            socket.take_error()
+        }
+        (SOL_SOCKET, SO_ACCEPTCONN) => (socket.state().phase == Phase::Listening).into(),
+        (SOL_SOCKET, SO_LINGER) => {
+            let mut bytes = [0; 16];
+            let [on, seconds] = socket.options.lock().linger.map(c_int::to_ne_bytes);
+            bytes[..4].copy_from_slice(&on);
+            bytes[4..8].copy_from_slice(&seconds);
+            return Ok((bytes, 8));
+        }
+        (SOL_SOCKET, SO_RCVTIMEO) => {
+            return Ok((limit_bytes(socket.options.lock().receive_limit), 16));
+        }
+        (SOL_SOCKET, SO_SNDTIMEO) => {
+            return Ok((limit_bytes(socket.options.lock().send_limit), 16));
+        }
+        (level, name) => {
+            let first = first_value(level, name).ok_or(ENOPROTOOPT)?;
+            let options = socket.options.lock();
+            options
+                .numbers
+                .get(&(level, name))
+                .copied()
+                .unwrap_or(first)
+        }
+    };
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&value.to_ne_bytes());
+    Ok((bytes, 4))
+}

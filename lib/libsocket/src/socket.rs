@@ -1,0 +1,217 @@
+//! Sockets, and the table of them by descriptor.
+//!
+//! A socket is the file of a SCIF endpoint and what this module keeps of it: everything that
+//! sockets have and endpoints have not. Descriptors that `dup` made share it. A program that
+//! inherited an endpoint's descriptor gets a fresh one with its first call of a socket function.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use runtime::sync::Mutex;
+use scif::raw;
+use scif_abi::PortId;
+use scif_abi::flags::Readiness;
+use skiff_libc::descriptor;
+use syscall::error::{EALREADY, EBADF, EINPROGRESS, EISCONN, ENOTCONN, ENOTSOCK};
+use syscall::flag::{F_GETFL, O_NONBLOCK};
+
+use crate::options::Options;
+use crate::{Result, errors, node};
+
+/// What a socket is used for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Phase {
+    /// Nothing yet.
+    #[default]
+    Fresh,
+    /// `connect` has begun and its result has not been taken.
+    Connecting(PortId),
+    /// Connected, now or once.
+    Connected,
+    /// Accepts connections.
+    Listening,
+}
+
+/// What changes in the life of a socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct State {
+    /// What it is used for.
+    pub phase: Phase,
+    /// The address given to `bind`; `None` before that.
+    pub bound: Option<u32>,
+    /// `SO_ERROR`: the error of a `connect` that did not wait; 0: none.
+    pub error: i32,
+    /// `shutdown` of the direction.
+    pub is_read_shut: bool,
+    /// As [`is_read_shut`](Self::is_read_shut).
+    pub is_write_shut: bool,
+    /// Its last descriptor is closed.
+    pub is_closed: bool,
+}
+
+/// A socket.
+#[derive(Default)]
+pub struct Socket {
+    state: Mutex<State>,
+    /// The descriptors of this process that share it.
+    descriptors: AtomicUsize,
+    /// `O_NONBLOCK`.
+    is_nonblocking: AtomicBool,
+    /// Its options.
+    pub options: Mutex<Options>,
+    /// Bytes that `MSG_PEEK` has taken from the ring and no receive has taken yet.
+    pub peeked: Mutex<Vec<u8>>,
+    /// Whether there ever was a `MSG_PEEK`.
+    pub has_peeked: AtomicBool,
+}
+
+impl Socket {
+    /// A socket of a connection that is there.
+    pub fn connected(options: Options) -> Self {
+        let state = State {
+            phase: Phase::Connected,
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
+            options: Mutex::new(options),
+            ..Self::default()
+        }
+    }
+
+    /// The state at this moment.
+    pub fn state(&self) -> State {
+        *self.state.lock()
+    }
+
+    /// Changes the state.
+    pub fn update(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
+    }
+
+    /// Whether calls never wait.
+    pub fn is_nonblocking(&self) -> bool {
+        self.is_nonblocking.load(Ordering::Relaxed)
+    }
+
+    /// Sets that.
+    pub fn set_nonblocking(&self, set: bool) {
+        self.is_nonblocking.store(set, Ordering::Relaxed);
+    }
+
+    /// Takes the result of a `connect` that did not wait, if it is there: the phase is another one
+    /// then, and a failure is the socket's error.
+    pub fn collect(&self, number: usize) {
+        let Phase::Connecting(to) = self.state().phase else {
+            return;
+        };
+        let is_over = raw::readiness(number, Readiness::OUT.bits())
+            .is_ok_and(|ready| ready & (Readiness::OUT | Readiness::HUP).bits() != 0);
+        if !is_over {
+            return;
+        }
+        let result = raw::connect(number, to);
+        self.update(|state| match result {
+            // Another thread has taken it.
+            _ if state.phase != Phase::Connecting(to) => {}
+            Ok(_) | Err(EISCONN) => state.phase = Phase::Connected,
+            Err(EINPROGRESS) => {}
+            Err(error) => {
+                state.phase = Phase::Fresh;
+                state.error = errors::connect(error, node::is_online(to.node()));
+            }
+        });
+    }
+
+    /// The state of a socket that can transfer data.
+    ///
+    /// # Errors
+    /// The error of a `connect` that has failed, once; `ENOTCONN`; `EALREADY`: it connects.
+    pub fn transferring(&self, number: usize) -> Result<State> {
+        self.collect(number);
+        let state = self.state();
+        match state.phase {
+            Phase::Connected => Ok(state),
+            Phase::Connecting(_) => Err(EALREADY),
+            _ => Err(match self.take_error() {
+                0 => ENOTCONN,
+                error => error,
+            }),
+        }
+    }
+
+    /// The error that waits to be told; there is none afterwards.
+    pub fn take_error(&self) -> i32 {
+        core::mem::take(&mut self.state.lock().error)
+    }
+}
+
+static TABLE: Mutex<Vec<Option<Arc<Socket>>>> = Mutex::new(Vec::new());
+
+/// The socket of a descriptor, and the descriptor as the system takes it.
+///
+/// # Errors
+/// `EBADF`, `ENOTSOCK`.
+pub fn find(number: c_int) -> Result<(usize, Arc<Socket>)> {
+    let index = usize::try_from(number).map_err(|_| EBADF)?;
+    if let Some(Some(socket)) = TABLE.lock().get(index) {
+        return Ok((index, Arc::clone(socket)));
+    }
+    adopt(number, index).map(|socket| (index, socket))
+}
+
+/// A socket for an endpoint that another program made, or `scif_open`.
+fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
+    let flags = runtime::fd::fcntl(index, F_GETFL, 0).map_err(|_| EBADF)?;
+    let is_endpoint =
+        descriptor::is_scif(number).map_err(|error| error.errno)? && raw::local(index).is_ok();
+    if !is_endpoint {
+        return Err(ENOTSOCK);
+    }
+    let socket = match raw::peer(index) {
+        Ok(_) => Socket::connected(Options::default()),
+        Err(_) => Socket::default(),
+    };
+    socket.set_nonblocking(flags & O_NONBLOCK != 0);
+    let socket = Arc::new(socket);
+    insert(index, Arc::clone(&socket));
+    descriptor::set_socket(index);
+    Ok(socket)
+}
+
+/// Records the socket of a descriptor.
+pub fn insert(index: usize, socket: Arc<Socket>) {
+    socket.descriptors.fetch_add(1, Ordering::Relaxed);
+    let mut table = TABLE.lock();
+    if index >= table.len() {
+        table.resize(index + 1, None);
+    }
+    table[index] = Some(socket);
+}
+
+/// Gives a new endpoint of the system to C as a socket.
+pub fn opened(index: usize, socket: Socket, close_on_exec: bool) -> c_int {
+    let number = descriptor::opened(index, close_on_exec);
+    insert(index, Arc::new(socket));
+    descriptor::set_socket(index);
+    number
+}
+
+/// Forgets a descriptor that is about to be closed. Calls of other threads go on with what they
+/// have, but a listener's end.
+pub fn remove(index: usize) {
+    let Some(socket) = TABLE.lock().get_mut(index).and_then(Option::take) else {
+        return;
+    };
+    if socket.descriptors.fetch_sub(1, Ordering::Relaxed) > 1 {
+        return;
+    }
+    socket.update(|state| state.is_closed = true);
+    if socket.state().phase == Phase::Listening {
+        // A thread that waits in `accept` keeps the file open, so closing alone would not wake it.
+        // A listener that has gone already needs nothing more.
+        let _ = raw::shutdown(index);
+    }
+}

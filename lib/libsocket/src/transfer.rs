@@ -1,0 +1,347 @@
+//! Sending, receiving and readiness: the data path of stream sockets, which is `lib/scif`'s.
+
+use alloc::vec;
+use core::ffi::{c_int, c_short, c_ulong};
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+
+use libscif::table;
+use runtime::time::Instant;
+use scif::raw::{self, Range};
+use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
+use syscall::error::{EAGAIN, EALREADY, EBADF, EINTR, EINVAL, EOPNOTSUPP, EPIPE};
+
+use crate::socket::{Phase, Socket, State};
+use crate::{Result, errors};
+
+/// Flags of C's `send` and `recv`.
+pub mod flag {
+    use core::ffi::c_int;
+
+    /// Out of band: there is nothing like it.
+    pub const OOB: c_int = 0x01;
+    /// Leaves the data there.
+    pub const PEEK: c_int = 0x02;
+    /// Does not wait.
+    pub const DONTWAIT: c_int = 0x40;
+    /// Waits for all.
+    pub const WAITALL: c_int = 0x100;
+}
+
+/// Events of `poll`, as in C's `poll.h`.
+pub mod event {
+    use core::ffi::c_int;
+
+    /// Data, a connection or the end.
+    pub const IN: c_int = 0x001;
+    /// Room.
+    pub const OUT: c_int = 0x004;
+    /// A failed `connect`.
+    pub const ERR: c_int = 0x008;
+    /// The connection's end.
+    pub const HUP: c_int = 0x010;
+    /// Data of the only kind there is.
+    pub const READ_NORMAL: c_int = 0x040;
+    /// Room for it.
+    pub const WRITE_NORMAL: c_int = 0x100;
+    /// The peer sends nothing any more.
+    pub const READ_HUP: c_int = 0x2000;
+}
+
+/// Most bytes that `MSG_PEEK` sees.
+const MOST_PEEKED: usize = 64 * 1024;
+
+#[repr(C)]
+struct PollEntry {
+    number: c_int,
+    events: c_short,
+    revents: c_short,
+}
+
+unsafe extern "C" {
+    fn poll(entries: *mut PollEntry, count: c_ulong, milliseconds: c_int) -> c_int;
+}
+
+/// How long a call waits.
+#[derive(Clone, Copy)]
+enum Waiting {
+    /// Not at all.
+    No,
+    /// Until this time.
+    Until(Instant),
+    /// Without limit.
+    Yes,
+}
+
+impl Waiting {
+    fn new(socket: &Socket, flags: c_int, limit: Option<Duration>) -> Self {
+        match limit {
+            _ if flags & flag::DONTWAIT != 0 || socket.is_nonblocking() => Self::No,
+            None => Self::Yes,
+            Some(limit) => Self::Until(Instant::now() + limit),
+        }
+    }
+
+    /// Waits for one of the events.
+    fn wait(self, number: usize, events: c_int) -> Result<()> {
+        let milliseconds = match self {
+            Self::No => return Err(EAGAIN),
+            Self::Yes => -1,
+            Self::Until(end) => {
+                let left = end.as_nanos().saturating_sub(Instant::now().as_nanos());
+                if left == 0 {
+                    return Err(EAGAIN);
+                }
+                c_int::try_from(left.div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+            }
+        };
+        let mut entry = PollEntry {
+            number: number as c_int,
+            events: events as c_short,
+            revents: 0,
+        };
+        // SAFETY: one entry, which lives across the call.
+        match unsafe { poll(&raw mut entry, 1, milliseconds) } {
+            0 => Err(EAGAIN),
+            1.. => Ok(()),
+            _ => Err(skiff_libc::errno::get()),
+        }
+    }
+}
+
+/// Whether the connection has ended by the loss of a node or a driver, not by a close: then data
+/// may be missing.
+fn is_lost(number: usize) -> bool {
+    // The calls on windows tell the two apart. There is no window in this place.
+    raw::unregister(number, i64::MAX & !0xfff, 4096) == Err(syscall::ENODEV)
+}
+
+/// Waits until a connection waits to be accepted, for a limited time.
+///
+/// # Errors
+/// `EAGAIN` when the time is over.
+pub fn wait_for_request(number: usize, limit: Option<Duration>) -> Result<()> {
+    let end = limit.map_or(Waiting::Yes, |limit| Waiting::Until(Instant::now() + limit));
+    end.wait(number, event::IN)
+}
+
+/// Sends.
+///
+/// # Errors
+/// `EAGAIN`, `ECONNRESET`, `EFAULT`, `EINTR`, `ENOTCONN`, `EOPNOTSUPP`, `EPIPE`.
+pub fn send(number: usize, socket: &Socket, data: Range<'_>, flags: c_int) -> Result<usize> {
+    if flags & flag::OOB != 0 {
+        return Err(EOPNOTSUPP);
+    }
+    let limit = socket.options.lock().send_limit;
+    let waiting = Waiting::new(socket, flags, limit);
+    let mut state = wait_for_connection(number, socket, waiting)?;
+    if state.is_write_shut {
+        return Err(EPIPE);
+    }
+    if data.bytes() == 0 {
+        return Ok(0);
+    }
+    let mut sent = 0;
+    loop {
+        let flags = match waiting {
+            Waiting::Yes => SendFlags::BLOCK.bits(),
+            _ => 0,
+        };
+        let rest = data
+            .part(sent, data.bytes() - sent)
+            .map_err(|error| error.errno)?;
+        let result = table::with(number, |bypass| bypass.send(number, rest, flags));
+        state = socket.state();
+        match result {
+            Ok(count) => sent += count,
+            Err(_) if sent > 0 => return Ok(sent),
+            Err(EBADF | EINTR) if state.is_write_shut => return Err(EPIPE),
+            Err(error) => return Err(errors::send(error, is_lost(number))),
+        }
+        if sent == data.bytes() {
+            return Ok(sent);
+        }
+        match waiting.wait(number, event::OUT) {
+            Ok(()) => {}
+            Err(_) if sent > 0 => return Ok(sent),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Receives; 0 at the end of the stream.
+///
+/// # Errors
+/// `EAGAIN`, `ECONNRESET`, `EFAULT`, `EINTR`, `EINVAL`, `ENOTCONN`.
+pub fn receive(number: usize, socket: &Socket, buffer: Range<'_>, flags: c_int) -> Result<usize> {
+    if flags & flag::OOB != 0 {
+        return Err(EINVAL);
+    }
+    let limit = socket.options.lock().receive_limit;
+    let waiting = Waiting::new(socket, flags, limit);
+    let state = wait_for_connection(number, socket, waiting)?;
+    if state.is_read_shut || buffer.bytes() == 0 {
+        return Ok(0);
+    }
+    if flags & flag::PEEK != 0 {
+        socket.has_peeked.store(true, Ordering::Relaxed);
+        return peek(number, socket, buffer, waiting);
+    }
+    let waits_for_all = flags & flag::WAITALL != 0;
+    let mut received = 0;
+    loop {
+        let rest = buffer
+            .part(received, buffer.bytes() - received)
+            .map_err(|error| error.errno)?;
+        let result = match socket.has_peeked.load(Ordering::Relaxed) {
+            true => receive_peeked(number, socket, rest),
+            false => receive_directly(number, rest, waiting, waits_for_all),
+        };
+        let count = match result {
+            Ok(count) => count,
+            Err(_) if received > 0 => return Ok(received),
+            Err(error) => return ended(number, socket, error),
+        };
+        received += count;
+        if received == buffer.bytes() || received > 0 && !waits_for_all {
+            return Ok(received);
+        }
+        match waiting.wait(number, event::IN) {
+            Ok(()) => {}
+            Err(_) if received > 0 => return Ok(received),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What a call on the ring that failed gives.
+fn ended(number: usize, socket: &Socket, error: i32) -> Result<usize> {
+    match error {
+        EBADF | EINTR if socket.state().is_read_shut => Ok(0),
+        error => errors::receive(error, is_lost(number)),
+    }
+}
+
+/// Receives from the ring; 0: nothing is there.
+fn receive_directly(
+    number: usize,
+    buffer: Range<'_>,
+    waiting: Waiting,
+    waits_for_all: bool,
+) -> Result<usize> {
+    table::with(number, |bypass| match waiting {
+        Waiting::Yes if waits_for_all => bypass.recv(number, buffer, RecvFlags::BLOCK.bits()),
+        Waiting::Yes => bypass.recv_some(number, buffer),
+        _ => bypass.recv(number, buffer, 0),
+    })
+}
+
+/// Receives what was peeked at, or from the ring; 0: nothing is there. Callers take turns, so that
+/// what was peeked at comes first.
+fn receive_peeked(number: usize, socket: &Socket, buffer: Range<'_>) -> Result<usize> {
+    let mut peeked = socket.peeked.lock();
+    if peeked.is_empty() {
+        return table::with(number, |bypass| bypass.recv(number, buffer, 0));
+    }
+    let count = peeked.len().min(buffer.bytes());
+    copy_in(buffer, &peeked[..count])?;
+    peeked.drain(..count);
+    Ok(count)
+}
+
+/// Gives what is there and leaves it there.
+fn peek(number: usize, socket: &Socket, buffer: Range<'_>, waiting: Waiting) -> Result<usize> {
+    loop {
+        let filled = fill(number, socket, buffer.bytes().min(MOST_PEEKED));
+        let peeked = socket.peeked.lock();
+        let count = peeked.len().min(buffer.bytes());
+        if count > 0 {
+            copy_in(buffer, &peeked[..count])?;
+            return Ok(count);
+        }
+        drop(peeked);
+        if let Err(error) = filled {
+            return ended(number, socket, error);
+        }
+        waiting.wait(number, event::IN)?;
+    }
+}
+
+/// Takes bytes from the ring to be peeked at, until there are `wanted` or none is left.
+fn fill(number: usize, socket: &Socket, wanted: usize) -> Result<()> {
+    let mut peeked = socket.peeked.lock();
+    let mut bytes = vec![0; wanted.saturating_sub(peeked.len())];
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let count = table::with(number, |bypass| {
+        bypass.recv(number, bytes.as_mut_slice(), 0)
+    })?;
+    peeked.extend_from_slice(&bytes[..count]);
+    Ok(())
+}
+
+/// `FIONREAD`: the bytes that can be received now, at most those that can be peeked at.
+///
+/// # Errors
+/// `ENOTCONN`.
+pub fn pending(number: usize, socket: &Socket) -> Result<usize> {
+    socket.transferring(number)?;
+    socket.has_peeked.store(true, Ordering::Relaxed);
+    // The end of the connection is no error here.
+    let _ = fill(number, socket, MOST_PEEKED);
+    Ok(socket.peeked.lock().len())
+}
+
+/// Copies into the caller's memory.
+fn copy_in(buffer: Range<'_>, bytes: &[u8]) -> Result<()> {
+    libscif::user::store(buffer.address(), bytes)
+}
+
+/// The state of a socket that is connected; waits until it is.
+fn wait_for_connection(number: usize, socket: &Socket, waiting: Waiting) -> Result<State> {
+    loop {
+        match socket.transferring(number) {
+            Err(EALREADY) => waiting.wait(number, event::OUT)?,
+            result => return result,
+        }
+    }
+}
+
+/// What a socket is ready for, of `events` and `ERR` and `HUP`.
+///
+/// # Errors
+/// `EBADF`.
+pub fn readiness(number: usize, socket: &Socket, events: c_int) -> Result<c_int> {
+    socket.collect(number);
+    let state = socket.state();
+    let reads = events & (event::IN | event::READ_NORMAL);
+    let writes = events & (event::OUT | event::WRITE_NORMAL);
+    let wanted = Readiness::IN | Readiness::OUT;
+    let found = match state.phase {
+        Phase::Connecting(_) => return Ok(0),
+        Phase::Fresh if state.error != 0 => return Ok(reads | writes | event::ERR | event::HUP),
+        Phase::Fresh => return Ok(writes | event::HUP),
+        _ if state.is_read_shut && state.is_write_shut => Readiness::HUP,
+        _ => {
+            let found = table::with(number, |bypass| bypass.readiness(number, wanted.bits()))?;
+            Readiness::from_bits_truncate(found)
+        }
+    };
+    let mut ready = 0;
+    if found.contains(Readiness::IN) || state.is_read_shut || !socket.peeked.lock().is_empty() {
+        ready |= reads;
+    }
+    if found.contains(Readiness::OUT) || state.is_write_shut {
+        ready |= writes;
+    }
+    if found.contains(Readiness::HUP) {
+        // Whatever is tried ends at once.
+        ready |= reads | writes | event::HUP | events & event::READ_HUP;
+    }
+    if found.contains(Readiness::ERR) {
+        ready |= event::ERR;
+    }
+    Ok(ready)
+}

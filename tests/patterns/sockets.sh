@@ -1,0 +1,8 @@
+# Sockets of C programs, both sides on one node, by both compilers.
+
+failed=0
+for compiler in '' -clang; do
+    socket-calls$compiler || failed=1
+    socket-streams$compiler || failed=1
+done
+exit "$failed"
