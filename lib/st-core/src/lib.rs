@@ -9,15 +9,21 @@
 //! | [`setup`] | what both ends tell each other before the first transfer, and what they agree on |
 //! | [`region`] | the peer's announced memory, and positions in it |
 //! | [`combination`] | the six ways of push and pull |
+//! | [`reliable`] | level 2: sessions, whose transfers survive the loss of a connection |
+//! | [`demo`] | memory for examples and tests |
 //!
 //! Nothing here makes a system call, reads a clock or keeps a global. The crate `st` joins it to
 //! SCIF: control messages go through the connection's byte stream, queues lie in registered
 //! windows that the peer has mapped, and data is copied by RMA.
 #![no_std]
 
+extern crate alloc;
+
 pub mod combination;
+pub mod demo;
 pub mod header;
 pub mod queue;
 pub mod record;
 pub mod region;
+pub mod reliable;
 pub mod setup;

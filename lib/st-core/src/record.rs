@@ -24,6 +24,7 @@ const END: u8 = 0x00;
 const ADDRESS: u8 = 0x02;
 const CHANNELS: u8 = 0x80;
 const WINDOW: u8 = 0x81;
+const SESSION: u8 = 0x82;
 
 /// What an end tells about itself in set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,17 @@ pub struct Parameters {
     pub slots: u32,
     /// The offset of its queue window in its registered address space.
     pub window: i64,
+}
+
+/// What an end tells about a session of level 2 when a connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionState {
+    /// The session's key, which only its two ends know.
+    pub key: u64,
+    /// Transfers that the program at this end has taken, on all connections of the session.
+    pub taken: u64,
+    /// The peer has never answered: it may not know the session yet.
+    pub is_new: bool,
 }
 
 /// A control message.
@@ -75,6 +87,20 @@ pub enum Record {
     Wake {
         /// The channel.
         channel: u32,
+    },
+    /// Begins or resumes a session of level 2 on a channel.
+    State {
+        /// The channel.
+        channel: u32,
+        /// What this end knows of the session.
+        state: SessionState,
+    },
+    /// Answers [`State`](Record::State): there is no such session.
+    NoSession {
+        /// The channel.
+        channel: u32,
+        /// The key that was quoted.
+        key: u64,
     },
 }
 
@@ -117,6 +143,21 @@ impl Record {
                 buffer: channel,
                 ..Header::new(Operation::RequestState, Flags::SILENT)
             },
+            Record::State { channel, state } => {
+                payload.add(SESSION, &session_entry(state.key, state.is_new));
+                let header = Header::new(Operation::RequestStateResponse, Flags::empty());
+                Header {
+                    buffer: channel,
+                    ..header.with_length(state.taken)
+                }
+            }
+            Record::NoSession { channel, key } => {
+                payload.add(SESSION, &session_entry(key, false));
+                Header {
+                    buffer: channel,
+                    ..Header::new(Operation::RequestStateResponse, Flags::REJECT)
+                }
+            }
         };
         let mut bytes = [0; RECORD_BYTES];
         bytes[..HEADER_BYTES].copy_from_slice(header.as_bytes());
@@ -158,6 +199,20 @@ impl Record {
             Operation::RequestState => Ok(Record::Wake {
                 channel: header.buffer,
             }),
+            Operation::RequestStateResponse => {
+                let channel = header.buffer;
+                let [key @ .., new] = entries.get::<SESSION_BYTES>(SESSION)?;
+                let key = u64::from_le_bytes(key);
+                if header.flags().contains(Flags::REJECT) {
+                    return Ok(Record::NoSession { channel, key });
+                }
+                let state = SessionState {
+                    key,
+                    taken: header.length(),
+                    is_new: truth(new)?,
+                };
+                Ok(Record::State { channel, state })
+            }
             _ => Err(Malformed),
         }
     }
@@ -186,15 +241,29 @@ fn parameters(header: &Header, entries: &Entries<'_>) -> Result<Parameters, Malf
     Ok(Parameters {
         port: header.source_port,
         key: header.offset,
-        bypass: match bypass {
-            0 => false,
-            1 => true,
-            _ => return Err(Malformed),
-        },
+        bypass: truth(bypass)?,
         channels: u16::from_le_bytes([low, high]).into(),
         slots: header.parameter.into(),
         window: i64::from_le_bytes(entries.get(WINDOW)?),
     })
+}
+
+/// Bytes of an entry about a session: its key, and whether it is new.
+const SESSION_BYTES: usize = 9;
+
+fn session_entry(key: u64, is_new: bool) -> [u8; SESSION_BYTES] {
+    let mut data = [u8::from(is_new); SESSION_BYTES];
+    data[..8].copy_from_slice(&key.to_le_bytes());
+    data
+}
+
+/// A byte that says yes or no.
+fn truth(byte: u8) -> Result<bool, Malformed> {
+    match byte {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed),
+    }
 }
 
 /// An optional payload that is being made. Entries that do not fit are a mistake of this file,
@@ -259,7 +328,7 @@ mod tests {
         generation: 9,
     };
 
-    const ALL: [Record; 9] = [
+    const ALL: [Record; 12] = [
         Record::Request(END_A),
         Record::Answer(END_A),
         Record::Reject,
@@ -275,6 +344,26 @@ mod tests {
             generation: 9,
         },
         Record::Wake { channel: 63 },
+        Record::State {
+            channel: 63,
+            state: SessionState {
+                key: 0x0123_4567_89ab_cdef,
+                taken: u64::MAX,
+                is_new: false,
+            },
+        },
+        Record::State {
+            channel: 0,
+            state: SessionState {
+                key: 1,
+                taken: 0,
+                is_new: true,
+            },
+        },
+        Record::NoSession {
+            channel: 1,
+            key: u64::MAX,
+        },
     ];
 
     #[test]

@@ -1,77 +1,11 @@
 //! The queues in one thread: credits, two-slot descriptors, and peers that store anything.
 
-use std::cell::RefCell;
-use std::convert::Infallible;
-use std::rc::Rc;
-
-use st_core::queue::{
-    BODY_BYTES, Descriptor, Kind, LINE, Layout, QueueError, QueueMemory, Receiver, Sender,
-};
-
-type Window = Rc<RefCell<Vec<u8>>>;
-
-/// One end: its own window and the peer's.
-struct End {
-    own: Window,
-    peer: Window,
-}
-
-fn word<const N: usize>(window: &Window, offset: usize) -> [u8; N] {
-    window.borrow()[offset..offset + N].try_into().unwrap()
-}
-
-impl QueueMemory for End {
-    type Error = Infallible;
-
-    fn load(&self, offset: usize) -> u32 {
-        u32::from_le_bytes(word(&self.own, offset))
-    }
-
-    fn load_long(&self, offset: usize) -> u64 {
-        u64::from_le_bytes(word(&self.own, offset))
-    }
-
-    fn clear(&mut self, offset: usize) -> u32 {
-        let before = self.load(offset);
-        self.own.borrow_mut()[offset..offset + 4].fill(0);
-        before
-    }
-
-    fn read(&self, offset: usize, body: &mut [u8; BODY_BYTES]) {
-        *body = word(&self.own, offset);
-    }
-
-    fn store_peer(&mut self, offset: usize, value: u32) -> Result<(), Infallible> {
-        self.peer.borrow_mut()[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
-        Ok(())
-    }
-
-    fn store_peer_long(&mut self, offset: usize, value: u64) -> Result<(), Infallible> {
-        self.peer.borrow_mut()[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
-        Ok(())
-    }
-
-    fn write_peer(&mut self, offset: usize, body: &[u8]) -> Result<(), Infallible> {
-        self.peer.borrow_mut()[offset..offset + body.len()].copy_from_slice(body);
-        Ok(())
-    }
-
-    fn flush_peer(&mut self, _offset: usize) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn fence(&self) {}
-}
+use st_core::demo::{End, pair as both};
+use st_core::queue::{Descriptor, Kind, LINE, Layout, QueueError, QueueMemory, Receiver, Sender};
 
 /// Two ends with windows of this layout.
 fn pair(layout: Layout) -> (End, End) {
-    let window = || Rc::new(RefCell::new(vec![0; layout.bytes()]));
-    let (left, right) = (window(), window());
-    let end = |own: &Window, peer: &Window| End {
-        own: Rc::clone(own),
-        peer: Rc::clone(peer),
-    };
-    (end(&left, &right), end(&right, &left))
+    both(layout, layout)
 }
 
 fn message(number: u64) -> Descriptor {
