@@ -25,6 +25,7 @@
 extern crate alloc;
 
 mod base;
+mod bypass;
 mod call;
 mod connection;
 mod endpoint;

@@ -1,5 +1,8 @@
 //! The driver's loop: time, events, and messages on their way out.
 
+use scif_abi::message::Message;
+
+use crate::base::context::Context;
 use crate::base::event::Event;
 use crate::base::memory::Memory;
 use crate::base::timers::Timer;
@@ -17,7 +20,7 @@ impl Engine {
         }
         // What may be found to go on at any time is looked at whenever the driver is awake.
         self.nodes.retry_full_rings(mem, &self.cx);
-        self.resume_credit_waiters(mem, false);
+        (self.connections).resume_credit_waiters(mem, &mut self.cx, false);
         self.lose_failed_nodes();
         self.nodes.set_timers(&mut self.cx);
     }
@@ -28,10 +31,12 @@ impl Engine {
             Timer::RequestExpiry => self.endpoints.expire_requests(&mut self.cx),
             Timer::Response => self.on_response_timeout(mem),
             Timer::Link(node) => self.on_link_timer(mem, node),
-            Timer::RingRetry(id) => self.on_ring_retry(id),
+            Timer::RingRetry(id) => self.connections.on_ring_retry(&mut self.cx, id),
             Timer::Quiesce => self.check_quiescing(mem),
-            Timer::CreditUpdate => self.send_credit_updates(mem),
-            Timer::CreditGrowth => self.resume_credit_waiters(mem, true),
+            Timer::CreditUpdate => self.connections.send_credit_updates(mem),
+            Timer::CreditGrowth => {
+                (self.connections).resume_credit_waiters(mem, &mut self.cx, true);
+            }
         }
     }
 
@@ -105,12 +110,15 @@ impl Engine {
             self.windows.send_pending_replies(&mut self.cx);
             self.handle_loopback(mem);
             self.nodes.transmit(mem, &mut self.cx);
-            self.send_notifications(mem);
+            let send = |mem: &mut dyn Memory, cx: &mut Context, node, message: &Message| {
+                self.nodes.send_notification(mem, cx, node, message)
+            };
+            (self.connections).send_notifications(mem, &mut self.cx, send);
             if self.cx.loopback.is_empty() && !self.windows.has_pending_replies() {
                 break;
             }
         }
-        self.publish_states(mem);
+        self.connections.publish_states(mem);
         self.send_kept_exits(mem);
         self.lose_failed_nodes();
         self.nodes.end_round(&mut self.cx);

@@ -10,6 +10,11 @@ use crate::base::memory::{Locality, Place};
 /// Bytes of a page as a number of the registered address space.
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
+/// Whether an address is the first of a page.
+pub(crate) fn is_page(address: u64) -> bool {
+    address.is_multiple_of(PAGE)
+}
+
 /// Some pinned pages in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {

@@ -4,16 +4,32 @@
 //! connect anew, at once, while the old connection lives on until the peer has promised not to
 //! write to its pages any more. Only then are the pages freed.
 
-use crate::base::config::Owner;
-use crate::base::context::Ends;
-use crate::base::ids::EndpointId;
-use crate::flow::bypass::Bypass;
-use crate::queue_pair::block::Block;
-use crate::queue_pair::rings::Rings;
+pub(crate) mod clients;
+pub(crate) mod credit;
+pub(crate) mod handshake;
+pub(crate) mod notify;
+pub(crate) mod stream;
 
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use scif_abi::NodeId;
 use scif_abi::flags::Readiness;
-use scif_abi::{Port, PortId};
+use scif_abi::limits::MAX_CONNECTIONS;
+use scif_abi::message::NodeMessage;
 use scif_ring::Side;
+
+use crate::base::config::Owner;
+use crate::base::context::{Context, Ends, Identity};
+use crate::base::ids::{ConnectionId, EndpointId};
+use crate::base::quota::Resource;
+use crate::base::rule::{Violation, rule};
+use crate::base::table::{Key, Table};
+use crate::base::timers::Timer;
+use crate::connection::notify::Notifications;
+use crate::queue_pair::block::Block;
+use crate::queue_pair::control_page::ControlPage;
+use crate::queue_pair::rings::Rings;
 
 /// Where a connection stands with its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,87 +52,62 @@ pub(crate) enum Phase {
     Disconnected,
 }
 
-/// What is to be told to the peer about one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Notify {
-    /// Nothing.
-    #[default]
-    No,
-    /// Something has changed: tell it if it wants to know.
-    IfArmed,
-    /// Tell it.
-    Always,
-}
-
-/// Notifications owed to the peer, sent when the engine is flushed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Notifications {
-    /// CLIENT_SENT.
-    pub(crate) sent: Notify,
-    /// CLIENT_RCVD.
-    pub(crate) received: Notify,
-}
-
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Our port.
-    pub(crate) local: Port,
-    /// The peer's node, which is certain, and port, which is what the peer says.
-    pub(crate) peer: PortId,
-    pub(crate) phase: Phase,
+    /// Our port, and the peer's node, which is certain, and port, which is what the peer says.
+    ends: Ends,
+    phase: Phase,
     /// The endpoint it belongs to, unless that was closed.
-    pub(crate) endpoint: Option<EndpointId>,
+    endpoint: Option<EndpointId>,
     /// Who asked for it, until the peer has answered; counted there.
-    pub(crate) requested_by: Option<Owner>,
+    requested_by: Option<Owner>,
     /// The peer's id; 0 until known.
-    pub(crate) remote: u64,
-    pub(crate) block: Block,
+    remote: u64,
+    block: Block,
     /// The rings, once both sides' memory is known.
-    pub(crate) rings: Option<Rings>,
-    pub(crate) notify: Notifications,
-    /// It is in the engine's list of connections that owe something.
-    pub(crate) is_notification_queued: bool,
-    /// It is in the list of connections whose peers wait for more room.
-    pub(crate) is_credit_update_due: bool,
+    rings: Option<Rings>,
+    notify: Notifications,
     /// Somebody waits for room at its peer, which does not ask who wants to hear of it.
-    pub(crate) awaits_credit: bool,
+    awaits_credit: bool,
     /// Bytes sent and received by rings that were spoilt and are gone.
-    pub(crate) moved: [u64; 2],
+    moved: [u64; 2],
     /// Bytes not taken yet, here and by the peer, when somebody last asked.
-    pub(crate) queued: [u64; 2],
+    queued: [u64; 2],
     /// What clients that work on the rings themselves share with us, while there are some.
-    pub(crate) bypass: Option<Bypass>,
+    control_page: Option<ControlPage>,
     /// What somebody always wants to hear of, also while clients work on the rings.
-    pub(crate) waiting: Readiness,
+    waiting: Readiness,
     /// Looks at a ring that a client had locked, since we last had a ring to ourselves.
-    pub(crate) failed_locks: u32,
+    failed_locks: u32,
     /// The peer's DISCNCT has to be acknowledged once nobody has its memory mapped any more.
-    pub(crate) owes_ack: bool,
+    owes_ack: bool,
 }
 
 impl Connection {
-    pub(crate) fn new(phase: Phase, endpoint: EndpointId, ends: Ends, block: Block) -> Connection {
-        Connection {
-            local: ends.local,
-            peer: ends.peer,
-            phase,
-            endpoint: Some(endpoint),
-            requested_by: None,
-            remote: 0,
-            block,
-            rings: None,
-            notify: Notifications::default(),
-            is_notification_queued: false,
-            is_credit_update_due: false,
-            awaits_credit: false,
-            moved: [0; 2],
-            queued: [0; 2],
-            bypass: None,
-            waiting: Readiness::empty(),
-            failed_locks: 0,
-            owes_ack: false,
-        }
+    /// The peer's node.
+    pub(crate) fn node(&self) -> NodeId {
+        self.ends.peer.node()
+    }
+
+    /// Its two ports.
+    pub(crate) fn ends(&self) -> Ends {
+        self.ends
+    }
+
+    /// The peer's id; 0 until known.
+    pub(crate) fn remote(&self) -> u64 {
+        self.remote
+    }
+
+    /// Where it stands with its peer.
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The endpoint it belongs to, unless that was closed.
+    pub(crate) fn endpoint(&self) -> Option<EndpointId> {
+        self.endpoint
     }
 
     /// Bytes sent and received, as far as we have seen.
@@ -125,21 +116,199 @@ impl Connection {
         self.rings.as_ref().map_or(self.moved, of_rings)
     }
 
-    /// Its two ports.
-    pub(crate) fn ends(&self) -> Ends {
-        Ends {
-            local: self.local,
-            peer: self.peer,
-        }
+    /// Bytes not taken yet, here and by the peer, when somebody last asked.
+    pub(crate) fn queued(&self) -> [u64; 2] {
+        self.queued
     }
 
     /// Whether nobody needs it any more: the peer, an endpoint, clients.
-    pub(crate) fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.phase == Phase::Disconnected && self.endpoint.is_none() && !self.is_mapped()
     }
 
+    /// Whether all that is missing is the peer's last word: there is no endpoint and no client.
+    fn is_half_closed(&self) -> bool {
+        self.endpoint.is_none() && !self.is_mapped()
+    }
+
     /// Whether clients have the rings of both ends mapped.
-    pub(crate) fn is_mapped(&self) -> bool {
-        self.bypass.is_some()
+    fn is_mapped(&self) -> bool {
+        self.control_page.is_some()
+    }
+
+    /// Pages of shared memory it takes.
+    fn pages(&self) -> usize {
+        self.block.pages() + usize::from(self.is_mapped())
+    }
+
+    fn check(&self, id: ConnectionId, cx: &Context) -> Result<(), Violation> {
+        use Phase::{Closing, Connected, Disconnected, Draining, Granted, Requested, Withdrawn};
+        rule(
+            !self.is_done(),
+            "a connection that nobody needs is freed",
+            id,
+        )?;
+        rule(
+            self.phase != Draining || self.is_mapped(),
+            "only clients delay the last word",
+            id,
+        )?;
+        rule(
+            !self.owes_ack || self.phase == Disconnected && self.is_mapped(),
+            "an answer waits for clients only",
+            id,
+        )?;
+        let timed = matches!(self.phase, Requested | Withdrawn | Granted | Closing);
+        rule(
+            timed || cx.timers.get(Timer::Handshake(id)).is_none(),
+            "only a phase that ends by an answer has a timer",
+            id,
+        )?;
+        rule(
+            self.phase != Connected || self.rings.is_some(),
+            "a connected connection has rings",
+            id,
+        )
+    }
+}
+
+/// All connections of an engine.
+pub(crate) struct Connections {
+    table: Table<ConnectionId, Connection>,
+    /// Bytes of the rings of all connections.
+    ring_bytes: usize,
+    /// Connections that have neither an endpoint nor clients, by node: what its peers owe us the
+    /// last word on.
+    half_closed: BTreeMap<NodeId, usize>,
+    /// Connections whose clients have not been told of a change of state.
+    state_changes: Vec<ConnectionId>,
+    /// Connections that owe their peer a notification.
+    notifications: Vec<ConnectionId>,
+    /// Connections whose peers wait for room and are told when there is more of it.
+    credit_updates: Vec<ConnectionId>,
+    /// Connections with peers of the base protocol that have no room.
+    credit_waiters: Vec<ConnectionId>,
+}
+
+impl Connections {
+    pub(crate) fn new() -> Connections {
+        Connections {
+            table: Table::new(MAX_CONNECTIONS),
+            ring_bytes: 0,
+            half_closed: BTreeMap::new(),
+            state_changes: Vec::new(),
+            notifications: Vec::new(),
+            credit_updates: Vec::new(),
+            credit_waiters: Vec::new(),
+        }
+    }
+
+    /// The connection with this id.
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        self.table.get(id)
+    }
+
+    /// All connections, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
+        self.table.iter()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// How many only wait for their peers' last word.
+    #[cfg(test)]
+    pub(crate) fn half_closed(&self) -> usize {
+        self.half_closed.values().sum()
+    }
+
+    /// What a connection is called.
+    pub(crate) fn identity(&self, id: ConnectionId) -> Option<Identity> {
+        self.table.get(id).map(|connection| Identity {
+            id,
+            remote: connection.remote,
+            ends: connection.ends,
+        })
+    }
+
+    /// Sends `body` to the other side of a connection.
+    pub(crate) fn post(&self, cx: &mut Context, id: ConnectionId, body: NodeMessage) {
+        if let Some(connection) = self.table.get(id) {
+            cx.post(connection.ends, body);
+        }
+    }
+
+    /// All connections with a node.
+    pub(crate) fn with(&self, node: NodeId) -> Vec<ConnectionId> {
+        let with_node = self.table.iter().filter(|(_, c)| c.node() == node);
+        with_node.map(|(id, _)| id).collect()
+    }
+
+    /// The connection with the number `id` if it exists and is one with node `from`.
+    pub(crate) fn with_number(
+        &self,
+        cx: &mut Context,
+        from: NodeId,
+        id: u64,
+    ) -> Option<ConnectionId> {
+        let id = ConnectionId::from_number(id);
+        let is_its = self.table.get(id).is_some_and(|c| c.node() == from);
+        cx.stats.stale_ids += u64::from(!is_its);
+        is_its.then_some(id)
+    }
+
+    /// The connection with the number `id` if it is one with node `from` and in one of `phases`.
+    pub(crate) fn expect(
+        &self,
+        cx: &mut Context,
+        from: NodeId,
+        id: u64,
+        phases: &[Phase],
+    ) -> Option<ConnectionId> {
+        let id = self.with_number(cx, from, id)?;
+        let phase = self.table.get(id)?.phase;
+        if phases.contains(&phase) {
+            return Some(id);
+        }
+        // Notifications and answers may cross a close; they are late, not wrong.
+        cx.stats.stale_ids += 1;
+        None
+    }
+
+    /// Checks what must hold between any two calls of the engine; `pages` are those of shared
+    /// memory that others take.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub(crate) fn check(&self, cx: &Context, pages: usize) -> Result<(), Violation> {
+        for (id, connection) in self.table.iter() {
+            connection.check(id, cx)?;
+        }
+        let all = || self.table.iter().map(|(_, connection)| connection);
+        let ring_bytes: usize = all().map(|c| c.block.ring_bytes() as usize).sum();
+        rule(
+            self.ring_bytes == ring_bytes,
+            "the bytes of rings are those of connections",
+            self.ring_bytes as u64,
+        )?;
+        rule(
+            cx.stats.pages == pages + all().map(Connection::pages).sum::<usize>(),
+            "pages are those of links, connections and loans",
+            cx.stats.pages as u64,
+        )?;
+        for id in cx.timers.handshakes() {
+            let exists = self.table.get(id).is_some();
+            rule(exists, "each handshake's timer has a connection", id)?;
+        }
+        let half_closed = all().filter(|c| c.is_half_closed()).count();
+        rule(
+            half_closed == self.half_closed.values().sum::<usize>(),
+            "connections without endpoint and clients are counted",
+            self.table.len() as u64,
+        )?;
+        let requested = all().filter(|c| c.requested_by.is_some()).count();
+        cx.quotas.check_total(Resource::Connects, requested as u64)
     }
 }

@@ -8,10 +8,9 @@ use crate::connection::Phase;
 use crate::endpoint::{EndpointState, Request};
 use crate::engine::Engine;
 use crate::queue_pair::block::RemoteQueuePair;
-use crate::queue_pair::rings::Rings;
 use core::task::Poll;
 
-use scif_abi::limits::{BASE_REQUEST_NS, HANDSHAKE_TIMEOUT_NS};
+use scif_abi::limits::BASE_REQUEST_NS;
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
@@ -70,29 +69,14 @@ impl Engine {
             local: port,
             peer: request.source(),
         };
-        let id = match self.add_connection(mem, Phase::Granted, new, ends) {
-            Ok(id) => id,
-            Err(error) => {
-                self.endpoints.remove(&mut self.cx, new);
-                return Err(error);
-            }
-        };
-        let is_armable =
-            self.nodes
-                .understands(&self.cx, request.source().node(), Extensions::ARMED);
-        let mut queue_pair = 0;
-        let is_there = remote.clear_indices(mem).is_ok();
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.remote = request.connector();
-            connection.rings = Some(Rings::new(&connection.block, remote, is_armable));
-            queue_pair = connection.block.exported();
-        }
-        if !is_there {
-            self.free_connection(mem, id);
-            self.endpoints.remove(&mut self.cx, new);
-            return Err(Error::NoDevice);
-        }
-        self.set_deadline(id, Some(self.cx.after(HANDSHAKE_TIMEOUT_NS)));
+        let node = ends.peer.node();
+        let is_armable = self.nodes.understands(&self.cx, node, Extensions::ARMED);
+        let connector = (request.connector(), remote);
+        let cx = &mut self.cx;
+        let granted = (self.connections).grant(mem, cx, new, ends, connector, is_armable);
+        let (id, queue_pair) = granted.inspect_err(|_| {
+            self.endpoints.remove(cx, new);
+        })?;
         self.endpoints.accepting(new, id, ends);
         let body = NodeMessage::ConnectGrant {
             connector: request.connector(),
@@ -136,7 +120,7 @@ impl Engine {
                 && let Some(id) = self.expect(node, acceptor, &[Phase::Granted])
             {
                 self.fail_grant(id, Error::WouldBlock);
-                self.free_connection(mem, id);
+                self.connections.free(mem, &mut self.cx, id);
             }
         }
     }
@@ -169,16 +153,8 @@ impl Engine {
 
     /// CNCT_GNTACK arrived for our grant `id`.
     pub(crate) fn on_grant_ack(&mut self, id: ConnectionId) {
-        self.set_deadline(id, None);
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        match connection.endpoint {
-            Some(endpoint) => {
-                connection.phase = Phase::Connected;
-                self.cx.stats.accepted += 1;
-                self.endpoints.connected(&mut self.cx, endpoint);
-            }
+        match self.connections.acknowledged(&mut self.cx, id) {
+            Some(endpoint) => self.endpoints.connected(&mut self.cx, endpoint),
             // Whoever accepted has gone meanwhile: the connector shall see a peer that closed.
             None => self.disconnect(id),
         }
@@ -186,7 +162,7 @@ impl Engine {
 
     /// Tells whoever accepts that nothing comes of grant `id`.
     pub(crate) fn fail_grant(&mut self, id: ConnectionId, error: Error) {
-        if let Some(endpoint) = self.take_endpoint(id) {
+        if let Some(endpoint) = self.connections.take_endpoint(id) {
             self.endpoints.accept_failed(&mut self.cx, endpoint, error);
         }
     }

@@ -8,9 +8,9 @@ use crate::base::context::Ends;
 use crate::base::ids::RemoteWindowId;
 use crate::base::memory::Memory;
 use crate::base::table::Key;
+use crate::bypass::Ending;
 use crate::connection::Phase;
 use crate::engine::Engine;
-use crate::flow::quiesce::Ending;
 
 impl Engine {
     /// ALLOC_REQ: grants a structure for a window of so many pages.
@@ -53,7 +53,7 @@ impl Engine {
         let node = ends.peer.node();
         let id = RemoteWindowId::from_number(user_window);
         let connection = self.expect(node, peer, &[Phase::Connected]);
-        let connection = connection.and_then(|id| self.identity(id));
+        let connection = connection.and_then(|id| self.connections.identity(id));
         let is_added = connection.is_some_and(|connection| {
             let (windows, cx) = (&mut self.windows, &mut self.cx);
             windows.add_remote(mem, cx, connection, id, owner_window)

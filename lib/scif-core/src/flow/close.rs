@@ -1,17 +1,17 @@
 //! close: every way an endpoint ends, and the last words with the peer.
 
 use scif_abi::Error;
-use scif_abi::limits::ANSWER_TIMEOUT_NS;
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
 
-use crate::base::context::Ends;
+use crate::base::context::{Ends, Identity};
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
-use crate::connection::{Connection, Notifications, Phase};
+use crate::bypass::Ending;
+use crate::connection::{Connection, Phase};
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
-use crate::flow::quiesce::Ending;
+
 use crate::node::down::DownReason;
 
 impl Engine {
@@ -40,18 +40,18 @@ impl Engine {
             EndpointState::Connecting => self.withdraw(connection),
             EndpointState::Connected => {
                 self.leave_memory(mem, connection, id);
-                self.detach(connection);
-                self.publish_state(connection);
+                self.connections.take_endpoint(connection);
+                self.connections.state_changed(connection);
                 self.disconnect(connection);
             }
             EndpointState::Disconnected | EndpointState::Accepting => {
                 if endpoint.state() == EndpointState::Accepting {
-                    self.expect_final_ack(connection);
+                    self.connections.expect_final_ack(&mut self.cx, connection);
                 }
                 self.leave_memory(mem, connection, id);
-                self.detach(connection);
-                self.publish_state(connection);
-                self.free_if_done(mem, connection);
+                self.connections.take_endpoint(connection);
+                self.connections.state_changed(connection);
+                (self.connections).free_if_done(mem, &mut self.cx, connection);
             }
             _ => {}
         }
@@ -69,130 +69,96 @@ impl Engine {
         self.transfers.detach(&mut self.cx, id, endpoint);
     }
 
-    /// The endpoint of a connection is gone.
-    fn detach(&mut self, id: ConnectionId) {
-        self.take_endpoint(id);
-    }
-
     /// Says DISCNCT, or will as soon as no client has the peer's memory mapped. From then on we do
     /// not touch that memory; the pages are kept until the peer has said that it does not touch
     /// ours.
     pub(crate) fn disconnect(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        if !self.connections.disconnect(id) {
+            return;
+        }
+        let Some(peer) = self.connections.identity(id) else {
             return;
         };
-        connection.notify = Notifications::default();
-        if connection.is_mapped() {
-            connection.phase = Phase::Draining;
-            return;
-        }
-        connection.phase = Phase::Closing;
-        let (peer, node) = (connection.remote, connection.peer.node());
         // A node without bypass clients has nothing to wait for.
+        let node = peer.ends.peer.node();
         if !self.nodes.understands(&self.cx, node, Extensions::ARMED) {
-            self.expect_final_ack(id);
+            self.connections.expect_final_ack(&mut self.cx, id);
         }
-        self.post_peer(
-            id,
-            NodeMessage::Disconnect {
-                closer: id.number(),
-                peer,
-            },
-        );
+        let body = NodeMessage::Disconnect {
+            closer: id.number(),
+            peer: peer.remote,
+        };
+        self.cx.post(peer.ends, body);
     }
 
     /// DISCNCT arrived for our connection `id`: the peer has stopped. Acknowledged as soon as
     /// nobody here can touch its memory.
     pub(crate) fn on_disconnect(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let peer = self.connections.identity(id);
+        let before = self.connections.disconnected_by_peer(id);
+        let (Some(peer), Some((phase, is_answered))) = (peer, before) else {
             return;
         };
-        let (ends, remote) = (connection.ends(), connection.remote);
-        let phase = connection.phase;
-        let is_mapped = connection.is_mapped();
-        connection.owes_ack = is_mapped;
         match phase {
             Phase::Connected | Phase::Draining => {
-                connection.phase = Phase::Disconnected;
-                connection.notify = Notifications::default();
-                let endpoint = connection.endpoint;
+                let endpoint = self.connections.get(id).and_then(Connection::endpoint);
                 self.end_responses(id);
                 // As the documents want it: the windows of both ends are released.
                 self.cancel_windows(mem, id);
-                self.publish_state(id);
+                self.connections.state_changed(id);
                 if let Some(endpoint) = endpoint {
                     self.endpoints.disconnected(&mut self.cx, endpoint);
                 }
-                self.free_if_done(mem, id);
+                self.connections.free_if_done(mem, &mut self.cx, id);
             }
             // A connector that closes what it has not acknowledged: as if it had withdrawn.
             Phase::Granted => {
                 self.cx.stats.unexpected_messages += 1;
                 self.fail_grant(id, Error::WouldBlock);
-                self.free_connection(mem, id);
+                self.connections.free(mem, &mut self.cx, id);
             }
             // Both sides closed at once: our own DISCNCT will be acknowledged too.
             Phase::Closing => {}
             _ => self.cx.stats.unexpected_messages += 1,
         }
-        if !is_mapped {
-            self.acknowledge(ends, remote, id);
+        if is_answered {
+            self.acknowledge(peer);
         }
     }
 
-    /// Says DISCNT_ACK for connection `id` of ours, which may be gone.
-    fn acknowledge(&mut self, ends: Ends, closer: u64, id: ConnectionId) {
+    /// Says DISCNT_ACK for a connection of ours, which may be gone.
+    fn acknowledge(&mut self, connection: Identity) {
         let body = NodeMessage::DisconnectAck {
-            closer,
-            peer: id.number(),
+            closer: connection.remote,
+            peer: connection.id.number(),
         };
-        self.cx.post(ends, body);
+        self.cx.post(connection.ends, body);
     }
 
     /// No client has the peer's memory mapped any more: says what had to wait for that.
     pub(crate) fn on_unmapped(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        let (ends, remote) = (connection.ends(), connection.remote);
-        let owes_ack = core::mem::take(&mut connection.owes_ack);
-        if connection.phase == Phase::Draining {
+        let connection = self.connections.identity(id);
+        let owes_ack = self.connections.take_owed_ack(id);
+        if self.connections.get(id).map(Connection::phase) == Some(Phase::Draining) {
             self.disconnect(id);
         }
-        self.free_if_done(mem, id);
-        if owes_ack {
-            self.acknowledge(ends, remote, id);
+        self.connections.free_if_done(mem, &mut self.cx, id);
+        if let Some(connection) = connection.filter(|_| owes_ack) {
+            self.acknowledge(connection);
         }
     }
 
     /// DISCNT_ACK arrived for our DISCNCT: nobody writes to our pages any more.
     pub(crate) fn on_disconnect_ack(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        self.set_deadline(id, None);
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.phase = Phase::Disconnected;
-            self.free_if_done(mem, id);
-        }
-    }
-
-    /// Frees a connection that neither the peer nor an endpoint needs.
-    pub(crate) fn free_if_done(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let done = self.connections.get(id).is_some_and(Connection::is_done);
-        if done {
-            self.free_connection(mem, id);
-        }
-    }
-
-    /// The peer's driver can give its last word on a connection at once, and is to.
-    pub(crate) fn expect_final_ack(&mut self, id: ConnectionId) {
-        let due = self.cx.after(ANSWER_TIMEOUT_NS);
-        self.set_deadline(id, Some(due));
+        self.connections.clear_deadline(&mut self.cx, id);
+        self.connections.end(mem, &mut self.cx, id);
     }
 
     /// A connection nobody here needs any more has not got the last word of its peer.
     fn on_final_ack_timeout(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let asked = |engine: &Engine| {
             let connection = engine.connections.get(id);
-            connection.map(|connection| (connection.peer.node(), connection.phase))
+            connection.map(|connection| (connection.node(), connection.phase()))
         };
         let before = asked(self);
         let Some((node, _)) = before else {
@@ -212,9 +178,9 @@ impl Engine {
         let Some(connection) = self.connections.get(id) else {
             return;
         };
-        let endpoint = connection.endpoint;
+        let endpoint = connection.endpoint();
         let ends = connection.ends();
-        match connection.phase {
+        match connection.phase() {
             Phase::Requested => {
                 self.cx.trace_ends(What::TimedOut, ends, 0);
                 self.withdraw(id);
@@ -227,7 +193,7 @@ impl Engine {
             Phase::Granted if endpoint.is_some() => {
                 self.cx.trace_ends(What::TimedOut, ends, 0);
                 self.fail_grant(id, Error::NoDevice);
-                self.expect_final_ack(id);
+                self.connections.expect_final_ack(&mut self.cx, id);
             }
             Phase::Granted | Phase::Withdrawn | Phase::Closing => {
                 self.cx.trace_ends(What::TimedOut, ends, 0);

@@ -3,16 +3,13 @@
 use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::{Locality, Memory};
-use crate::base::quota::Resource;
 use crate::base::table::Key;
-use crate::connection::Phase;
+use crate::connection::{Connection, Phase};
 use crate::endpoint::{ConnectMode, EndpointState};
 use crate::engine::Engine;
 use crate::queue_pair::block::RemoteQueuePair;
-use crate::queue_pair::rings::Rings;
 use core::task::Poll;
 
-use scif_abi::limits::CONNECT_TIMEOUT_NS;
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::qp::{ARMED_QP_BYTES, QP_BYTES};
 use scif_abi::trace::What;
@@ -87,19 +84,9 @@ impl Engine {
         let endpoint = self.endpoints.get(id)?;
         let (owner, local) = (endpoint.owner(), endpoint.port());
         let ends = Ends { local, peer: to };
-        self.cx.quotas.charge(owner, Resource::Connects, 1)?;
-        let added = self.add_connection(mem, Phase::Requested, id, ends);
-        let connection =
-            added.inspect_err(|_| self.cx.quotas.discharge(owner, Resource::Connects, 1))?;
-        if let Some(connection) = self.connections.get_mut(connection) {
-            connection.requested_by = Some(owner);
-        }
-        self.set_deadline(connection, Some(self.cx.after(CONNECT_TIMEOUT_NS)));
+        let requested = (self.connections).request(mem, &mut self.cx, id, ends, owner)?;
+        let (connection, queue_pair) = requested;
         self.endpoints.connecting(id, connection, to, mode);
-        let queue_pair = self
-            .connections
-            .get(connection)
-            .map_or(0, |c| c.block.exported());
         let body = NodeMessage::ConnectRequest {
             connector: connection.number(),
             queue_pair,
@@ -146,32 +133,24 @@ impl Engine {
     /// Takes a request back: its endpoint is bound again, and the connection waits for whatever the
     /// peer answers, as the peer may write to its pages until then.
     pub(crate) fn withdraw(&mut self, id: ConnectionId) {
-        self.set_deadline(id, None);
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        if connection.phase != Phase::Requested {
+        if !self.connections.withdraw(&mut self.cx, id) {
             return;
         }
-        connection.phase = Phase::Withdrawn;
-        let node = connection.peer.node();
-        if let Some(endpoint) = self.take_endpoint(id) {
+        if let Some(endpoint) = self.connections.take_endpoint(id) {
             self.endpoints.withdrawn(endpoint);
         }
-        if self.nodes.understands(&self.cx, node, Extensions::WITHDRAW) {
-            self.expect_final_ack(id);
-            self.post_peer(
-                id,
-                NodeMessage::ConnectWithdraw {
-                    connector: id.number(),
-                },
-            );
+        let node = self.connections.get(id).map(Connection::node);
+        if node.is_some_and(|node| (self.nodes).understands(&self.cx, node, Extensions::WITHDRAW)) {
+            self.connections.expect_final_ack(&mut self.cx, id);
+            let connector = id.number();
+            let body = NodeMessage::ConnectWithdraw { connector };
+            self.connections.post(&mut self.cx, id, body);
         }
     }
 
     /// Ends a request without a connection: refused, withdrawn in time, or timed out.
     pub(crate) fn fail_request(&mut self, id: ConnectionId, error: Error) {
-        if let Some(endpoint) = self.take_endpoint(id) {
+        if let Some(endpoint) = self.connections.take_endpoint(id) {
             self.endpoints.connect_failed(&mut self.cx, endpoint, error);
         }
     }
@@ -185,46 +164,37 @@ impl Engine {
         queue_pair: u64,
         acceptor: u64,
     ) {
-        let Some(node) = self.connections.get(id).map(|c| c.peer.node()) else {
+        let Some(connection) = self.connections.get(id) else {
             return;
         };
+        let (node, endpoint) = (connection.node(), connection.endpoint());
+        let wanted = connection.phase() == Phase::Requested;
         let is_armable = self.nodes.understands(&self.cx, node, Extensions::ARMED);
-        let phase = self.connections.get(id).map(|c| c.phase);
-        let wanted = phase == Some(Phase::Requested);
         let remote = match wanted {
             true => self.remote_pair(mem, node, acceptor, queue_pair),
             false => None,
         };
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        let (Some(remote), Some(endpoint)) = (remote, connection.endpoint) else {
+        let (Some(remote), Some(endpoint)) = (remote, endpoint) else {
             if wanted {
                 self.cx.stats.bad_queue_pairs += 1;
                 self.cx.trace(What::BadQueuePair, node, queue_pair);
                 self.fail_request(id, Error::NoDevice);
             }
-            self.post_peer(id, NodeMessage::ConnectGrantNack { acceptor });
+            let body = NodeMessage::ConnectGrantNack { acceptor };
+            self.connections.post(&mut self.cx, id, body);
             // The acceptor has written its two zeros and hears that it shall not go on.
-            self.free_connection(mem, id);
+            self.connections.free(mem, &mut self.cx, id);
             return;
         };
-        connection.remote = acceptor;
-        connection.phase = Phase::Connected;
-        if let Some(owner) = connection.requested_by.take() {
-            self.cx.quotas.discharge(owner, Resource::Connects, 1);
-        }
-        connection.rings = Some(Rings::new(&connection.block, &remote, is_armable));
-        self.set_deadline(id, None);
-        self.cx.stats.connected += 1;
-        self.endpoints.connected(&mut self.cx, endpoint);
+        let cx = &mut self.cx;
+        (self.connections).establish(cx, id, acceptor, &remote, is_armable);
+        self.endpoints.connected(cx, endpoint);
         // Only now that we count as connected: a peer that closes as soon as it has the
         // acknowledgement must find us.
-        self.post_peer(id, NodeMessage::ConnectGrantAck { acceptor });
+        let body = NodeMessage::ConnectGrantAck { acceptor };
+        self.connections.post(cx, id, body);
     }
-}
 
-impl Engine {
     /// The other side's half of a connection with `node`: its id there, and the bus address it gave
     /// for its queue pair. `None`: there is no usable queue pair.
     pub(crate) fn remote_pair(
@@ -235,8 +205,8 @@ impl Engine {
         address: u64,
     ) -> Option<RemoteQueuePair> {
         if node == self.cx.config.node {
-            let block = &self.connections.get(ConnectionId::from_number(id))?.block;
-            return (block.exported() == address).then(|| RemoteQueuePair::own(block));
+            let id = ConnectionId::from_number(id);
+            return self.connections.queue_pair_at(id, address);
         }
         let bytes = queue_pair_bytes(self.nodes.understands(&self.cx, node, Extensions::ARMED));
         RemoteQueuePair::read(mem, Locality::Peer(node), address, bytes)

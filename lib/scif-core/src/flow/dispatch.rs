@@ -87,7 +87,7 @@ impl Engine {
             }
             NodeMessage::WithdrawAck { connector } => {
                 if let Some(id) = self.expect(from, connector, &[Phase::Withdrawn]) {
-                    self.free_connection(mem, id);
+                    self.connections.free(mem, &mut self.cx, id);
                 }
             }
             _ => self.handle_connection_message(mem, ends, body),
@@ -106,16 +106,16 @@ impl Engine {
             NodeMessage::ConnectGrantNack { acceptor } => {
                 if let Some(id) = self.expect(from, acceptor, &[Phase::Granted]) {
                     self.fail_grant(id, Error::WouldBlock);
-                    self.free_connection(mem, id);
+                    self.connections.free(mem, &mut self.cx, id);
                 }
             }
             NodeMessage::Disconnect { closer, peer } => {
                 let id = match peer {
                     NOBODY => None,
-                    _ => self.own_connection(from, peer),
+                    _ => (self.connections).with_number(&mut self.cx, from, peer),
                 };
                 let connection = id.and_then(|id| self.connections.get(id));
-                match id.filter(|_| connection.is_some_and(|c| c.remote == closer)) {
+                match id.filter(|_| connection.is_some_and(|c| c.remote() == closer)) {
                     Some(id) => self.on_disconnect(mem, id),
                     // Answered in any case: the closer waits for it.
                     None => self
@@ -198,18 +198,6 @@ impl Engine {
         }
     }
 
-    /// The connection `id` if it exists and is one with node `from`.
-    fn own_connection(&mut self, from: NodeId, id: u64) -> Option<ConnectionId> {
-        let id = ConnectionId::from_number(id);
-        match self.connections.get(id) {
-            Some(connection) if connection.peer.node() == from => Some(id),
-            _ => {
-                self.cx.stats.stale_ids += 1;
-                None
-            }
-        }
-    }
-
     /// The connection `id` if it is one with node `from` and in one of `phases`.
     pub(crate) fn expect(
         &mut self,
@@ -217,14 +205,7 @@ impl Engine {
         id: u64,
         phases: &[Phase],
     ) -> Option<ConnectionId> {
-        let id = self.own_connection(from, id)?;
-        let phase = self.connections.get(id).map(|c| c.phase)?;
-        if phases.contains(&phase) {
-            return Some(id);
-        }
-        // Notifications and answers may cross a close; they are late, not wrong.
-        self.cx.stats.stale_ids += 1;
-        None
+        self.connections.expect(&mut self.cx, from, id, phases)
     }
 
     /// CNCT_REQ: queued if somebody listens and there is room, else refused at once.
@@ -255,7 +236,7 @@ impl Engine {
         let phases = [Phase::Requested, Phase::Withdrawn];
         if let Some(id) = self.expect(from, connector, &phases) {
             self.fail_request(id, Error::ConnectionRefused);
-            self.free_connection(mem, id);
+            self.connections.free(mem, &mut self.cx, id);
         }
     }
 }

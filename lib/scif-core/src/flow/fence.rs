@@ -9,7 +9,7 @@ use crate::base::ids::{ConnectionId, EndpointId, Ticket};
 use crate::base::memory::Memory;
 use crate::base::table::Key;
 use crate::call::PendingOn;
-use crate::connection::Phase;
+use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
 use crate::rma::channel::Waiter;
 use crate::rma::job::Job;
@@ -284,7 +284,7 @@ impl Engine {
     /// The id by which the peer knows its end; 0 when the connection is not known.
     fn requester(&self, id: Option<ConnectionId>) -> u64 {
         let connection = id.and_then(|id| self.connections.get(id));
-        connection.map_or(0, |connection| connection.remote)
+        connection.map_or(0, Connection::remote)
     }
 
     /// WAIT: the peer waits for jobs of ours.
@@ -357,7 +357,7 @@ impl Engine {
 
     /// Sends a message that begins with the peer's id.
     fn post_to_peer(&mut self, id: ConnectionId, body: impl FnOnce(u64) -> NodeMessage) {
-        if let Some(connection) = self.identity(id) {
+        if let Some(connection) = self.connections.identity(id) {
             self.cx.post(connection.ends, body(connection.remote));
         }
     }

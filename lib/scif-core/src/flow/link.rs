@@ -153,7 +153,7 @@ impl Engine {
 
     /// A link's timer has expired.
     pub(crate) fn on_link_timer(&mut self, mem: &mut dyn Memory, node: NodeId) {
-        let is_waited_for = self.has_notifications_for(node);
+        let is_waited_for = self.connections.has_notifications_for(node);
         if self.nodes.on_timer(mem, &self.cx, node, is_waited_for) {
             self.nodes.end_exit(&mut self.cx, node);
         } else if self.nodes.has_unread(node) {

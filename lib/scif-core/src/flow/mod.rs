@@ -6,7 +6,6 @@ pub(crate) mod bypass;
 pub(crate) mod call;
 pub(crate) mod close;
 pub(crate) mod connect;
-pub(crate) mod credit;
 pub(crate) mod dispatch;
 pub(crate) mod fence;
 pub(crate) mod linger;

@@ -1,13 +1,11 @@
 //! The loss of a node: the one place where links and their connections end.
 
-use alloc::vec::Vec;
-
 use scif_abi::{Error, NodeId};
 
 use crate::base::event::Event;
 use crate::base::ids::ConnectionId;
 use crate::base::memory::Memory;
-use crate::connection::{Notifications, Phase};
+use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
 use crate::node::down::DownReason;
 
@@ -31,7 +29,7 @@ impl Engine {
     /// Ends all connections with a node as far as programs see it. The pages stay until it is
     /// certain that the peer does not write to them.
     pub(crate) fn sever_node(&mut self, node: NodeId) {
-        for id in self.connections_with(node) {
+        for id in self.connections.with(node) {
             self.sever_connection(id);
         }
         // Mappings and copies lead nowhere now. Local windows stay until nobody can write to them.
@@ -47,38 +45,19 @@ impl Engine {
         for window in self.windows.registered_with(node) {
             self.end_window(window);
         }
-        for id in self.connections_with(node) {
-            if let Some(connection) = self.connections.get_mut(id) {
-                connection.phase = Phase::Disconnected;
-                self.free_if_done(mem, id);
-            }
+        for id in self.connections.with(node) {
+            self.connections.end(mem, &mut self.cx, id);
         }
-    }
-
-    fn connections_with(&self, node: NodeId) -> Vec<ConnectionId> {
-        let connections = self.connections.iter();
-        let with_node = connections.filter(|(_, c)| c.peer.node() == node);
-        with_node.map(|(id, _)| id).collect()
     }
 
     fn sever_connection(&mut self, id: ConnectionId) {
-        self.set_deadline(id, None);
         self.end_all_calls(id, Error::ConnectionReset);
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        let phase = connection.phase;
-        if phase != Phase::Disconnected {
-            connection.phase = Phase::Severed;
-        }
-        connection.notify = Notifications::default();
-        connection.owes_ack = false;
-        let endpoint = connection.endpoint;
-        self.publish_state(id);
+        let endpoint = self.connections.get(id).and_then(Connection::endpoint);
+        let phase = self.connections.sever(&mut self.cx, id);
         match (phase, endpoint) {
-            (Phase::Requested, _) => self.fail_request(id, Error::NoDevice),
-            (Phase::Granted, _) => self.fail_grant(id, Error::NoDevice),
-            (Phase::Connected, Some(endpoint)) => {
+            (Some(Phase::Requested), _) => self.fail_request(id, Error::NoDevice),
+            (Some(Phase::Granted), _) => self.fail_grant(id, Error::NoDevice),
+            (Some(Phase::Connected), Some(endpoint)) => {
                 self.endpoints.disconnected(&mut self.cx, endpoint);
             }
             _ => {}

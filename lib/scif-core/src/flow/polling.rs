@@ -18,12 +18,12 @@ impl Engine {
     /// Whether a node that was not asked to ring has put messages, or one that tells of everything
     /// has made room without having told: [`poll_rings`](Self::poll_rings) takes them.
     pub fn has_unpolled_messages(&mut self, mem: &mut dyn Memory) -> bool {
-        self.nodes.find_unpolled(mem, 0).is_some() || self.any_credit(mem)
+        self.nodes.find_unpolled(mem, 0).is_some() || self.connections.any_credit(mem)
     }
 
     /// Takes and handles the messages that no doorbell tells of, and goes on where there is room.
     pub fn poll_rings(&mut self, mem: &mut dyn Memory) {
-        self.resume_credit_waiters(mem, false);
+        (self.connections).resume_credit_waiters(mem, &mut self.cx, false);
         let mut next = 0;
         while let Some(node) = self.nodes.find_unpolled(mem, next) {
             self.drain(mem, node);

@@ -8,11 +8,10 @@ use crate::base::ids::{ConnectionId, EndpointId, Ticket, WindowId};
 use crate::base::memory::Memory;
 use crate::base::pages::{Chunks, Pages};
 use crate::base::table::Key;
+use crate::bypass::Ending;
 use crate::call::PendingOn;
-use crate::connection::Phase;
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
-use crate::flow::quiesce::Ending;
 use crate::window::local::{Window, WindowState, give_back};
 use crate::window::page_list;
 use crate::window::space::check_range;
@@ -128,7 +127,7 @@ impl Engine {
         protection: Protection,
     ) -> Result<Ticket, Error> {
         let owner = self.endpoints.get(endpoint)?.owner();
-        let connection = self.identity(id).ok_or(Error::NotConnected)?;
+        let connection = self.connections.identity(id).ok_or(Error::NotConnected)?;
         let window = Window::new(connection, owner, pages, chunks, offset, protection);
         let window = self.windows.add_local(&mut self.cx, window)?;
         let pending_on = PendingOn::Register(window);
@@ -217,8 +216,7 @@ impl Engine {
             return give_back(cx, ends, 0, user_window, waiter);
         }
         let connection = windows.local(id).and_then(Window::connection);
-        let connection = connection.and_then(|id| self.connections.get(id));
-        let is_connected = connection.is_some_and(|c| c.phase == Phase::Connected);
+        let is_connected = connection.is_some_and(|id| self.connections.is_connected(id));
         let announced = windows.announce(mem, cx, id, (user_window, address), is_connected);
         if let Err(error) = announced {
             self.fail_window(id, error);

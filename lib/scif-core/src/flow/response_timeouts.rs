@@ -45,7 +45,7 @@ impl Engine {
     /// since when (ns).
     fn questions(&self) -> impl Iterator<Item = (NodeId, &'static str, u64)> {
         let calls = self.calls.prompt().filter_map(|(connection, asked_at)| {
-            let node = self.connections.get(connection)?.peer.node();
+            let node = self.connections.get(connection)?.node();
             Some((node, "MARK or SIG", asked_at))
         });
         let all = self.windows.questions().chain(calls);

@@ -97,14 +97,14 @@ impl Engine {
 
     /// Who owns the endpoint of a connection, as long as it has one.
     pub(crate) fn owner_of(&self, id: ConnectionId) -> Option<Owner> {
-        let endpoint = self.connections.get(id)?.endpoint?;
+        let endpoint = self.connections.get(id)?.endpoint()?;
         Some(self.endpoints.get(endpoint).ok()?.owner())
     }
 
     /// The channel of a connection, made when it is first needed.
     pub(crate) fn channel(&mut self, id: ConnectionId) -> Result<ChannelId, Error> {
         let process = self.owner_of(id).map_or(0, |owner| owner.process);
-        let connection = self.identity(id).ok_or(Error::NotConnected)?;
+        let connection = self.connections.identity(id).ok_or(Error::NotConnected)?;
         self.transfers.channel(connection, process)
     }
 

@@ -6,7 +6,7 @@ use scif_abi::limits::PAGE_BYTES;
 use scif_ring::{Consumer, Producer, RingMemory, Side, Word};
 
 use crate::base::memory::{BadAddress, Locality, Memory, Place};
-use crate::flow::bypass::is_page;
+use crate::base::pages::is_page;
 use crate::queue_pair::block::{Block, RemoteQueuePair};
 
 /// Both sides, for loops.

@@ -117,7 +117,7 @@ fn handles_count_for_who_opens_them_also_when_the_endpoint_is_gone() {
     assert_eq!(engine.used(Resource::Bypass, Scope::User, USER.user), 3);
     engine.close_bypass(memory, allowed);
     // The peer owes nothing while our clients are what is waited for.
-    assert_eq!(engine.half_closed.values().sum::<usize>(), 0);
+    assert_eq!(engine.connections.half_closed(), 0);
     close(&mut bed, third, handles[0]);
     open(&mut bed, third);
     bed.run();

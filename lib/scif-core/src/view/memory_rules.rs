@@ -14,7 +14,7 @@ impl Engine {
         for id in windows.chain(others) {
             let connection = self.connections.get(id);
             rule(
-                connection.is_some_and(|connection| connection.endpoint.is_some()),
+                connection.is_some_and(|connection| connection.endpoint().is_some()),
                 "without an endpoint there is no registered memory",
                 id,
             )?;

@@ -4,6 +4,7 @@ use crate::base::config::Owner;
 use crate::base::ids::EndpointId;
 use crate::base::quota::{Resource, Scope};
 use crate::base::stats::Stats;
+use crate::connection::Connection;
 use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
 use crate::node::down::LostNode;
@@ -129,8 +130,8 @@ impl Engine {
                 state: endpoint.state(),
                 bytes_sent: connection.moved()[0],
                 bytes_received: connection.moved()[1],
-                bytes_unread: connection.queued[0],
-                bytes_unacknowledged: connection.queued[1],
+                bytes_unread: connection.queued()[0],
+                bytes_unacknowledged: connection.queued()[1],
                 owner: endpoint.owner(),
             })
         })
@@ -143,7 +144,7 @@ impl Engine {
         self.windows.locals().map(move |(_, window)| {
             let connection = window.connection();
             let connection = connection.and_then(|id| self.connections.get(id));
-            window.info(own, connection.and_then(|connection| connection.endpoint))
+            window.info(own, connection.and_then(Connection::endpoint))
         })
     }
 
@@ -173,7 +174,7 @@ impl Engine {
         stats.connections_closing = self
             .connections
             .iter()
-            .filter(|(_, c)| c.endpoint.is_none())
+            .filter(|(_, c)| c.endpoint().is_none())
             .count();
         stats
     }

@@ -1,0 +1,226 @@
+//! What clients have of a connection that work on its rings themselves: the control page they
+//! share with us, and the places of the rings.
+
+use alloc::vec::Vec;
+
+use scif_abi::Error;
+use scif_abi::bypass::{CONTROL_BYTES, Part, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED};
+use scif_abi::flags::Readiness;
+
+use crate::base::context::Context;
+use crate::base::ids::ConnectionId;
+use crate::base::memory::{Memory, Place};
+use crate::connection::notify::Notify;
+use crate::connection::{Connection, Connections, Phase};
+use crate::queue_pair::control_page::ControlPage;
+use crate::queue_pair::rings::{RingError, Rings};
+
+impl Connections {
+    /// A client comes: makes the control page of a connected connection, unless it has one. The
+    /// number that the client stores into lock words, the present epoch, and the bytes of our ring
+    /// and of the peer's.
+    ///
+    /// # Errors
+    /// `ENOTCONN`. `EOPNOTSUPP`: the peer's rings have no pages of their own. `ENOMEM`.
+    pub(crate) fn open_client(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        id: ConnectionId,
+        copy_routines: [u8; 4],
+    ) -> Result<(u32, u32, [u32; 2]), Error> {
+        let connection = self.table.get_mut(id).ok_or(Error::NotConnected)?;
+        let rings = connection.rings.as_mut().ok_or(Error::NotConnected)?;
+        if connection.control_page.is_none() {
+            if !rings.have_own_pages(mem) {
+                return Err(Error::NotSupported);
+            }
+            let page = ControlPage::new(mem, copy_routines).ok_or(Error::NoMemory)?;
+            rings.share(mem, page.address());
+            connection.control_page = Some(page);
+            cx.stats.pages += 1;
+        }
+        let page = connection.control_page.as_mut();
+        let page = page.ok_or(Error::NotConnected)?;
+        let ring_bytes = [connection.block.ring_bytes(), rings.peer_ring_bytes()];
+        Ok((page.open_handle(), page.epoch(), ring_bytes))
+    }
+
+    /// A client goes, perhaps because it was killed: what it had locked is free, what it may not
+    /// have told is told. Whether it was the last one, whose control page is gone.
+    ///
+    /// # Errors
+    /// It has spoilt the rings.
+    pub(crate) fn close_client(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        id: ConnectionId,
+        number: u32,
+    ) -> (bool, Result<(), RingError>) {
+        let is_connected = self.is_connected(id);
+        if is_connected {
+            // It may have died between moving bytes and telling so, or between being told, in the
+            // place of all who wait here, and passing it on.
+            self.owe(id, Readiness::IN | Readiness::OUT, Notify::Always);
+        }
+        let Some(connection) = self.table.get_mut(id) else {
+            return (false, Ok(()));
+        };
+        let mut outcome = Ok(());
+        if let Some(rings) = &mut connection.rings {
+            outcome = rings.release(mem, number, is_connected);
+        }
+        let close = |page: &mut ControlPage| page.close_handle(mem, number);
+        let Some(page) = connection.control_page.take_if(close) else {
+            return (false, outcome);
+        };
+        if let Some(rings) = &mut connection.rings {
+            outcome = outcome.and(rings.unshare(mem));
+        }
+        connection.count_moved(cx);
+        page.free(mem);
+        cx.stats.pages -= 1;
+        self.count_half_closed(id);
+        (true, outcome)
+    }
+
+    /// Whether a connection is connected.
+    pub(crate) fn is_connected(&self, id: ConnectionId) -> bool {
+        let connection = self.table.get(id);
+        connection.is_some_and(|connection| connection.phase == Phase::Connected)
+    }
+
+    /// Where a part of a connection is that clients map, and its bytes.
+    ///
+    /// # Errors
+    /// `EBADF`: there are no clients. `ECONNRESET`: the connection is over.
+    pub(crate) fn part(&self, id: ConnectionId, part: Part) -> Result<(Place, usize), Error> {
+        let connection = self.table.get(id).ok_or(Error::BadDescriptor)?;
+        let page = connection.control_page.as_ref();
+        let page = page.ok_or(Error::BadDescriptor)?;
+        let rings = connection.rings.as_ref();
+        let peer = rings.filter(|_| connection.phase == Phase::Connected);
+        let place = match part {
+            Part::Control => return Ok((Place::Own(page.address()), CONTROL_BYTES)),
+            Part::Own => Some(Place::Own(connection.block.address())),
+            Part::PeerQueuePair => peer.map(Rings::peer_place),
+            Part::PeerRing => peer.map(Rings::peer_ring_place),
+        };
+        let rings = rings.ok_or(Error::ConnectionReset)?;
+        let bytes = part.bytes(connection.block.ring_bytes(), rings.peer_ring_bytes());
+        Ok((place.ok_or(Error::ConnectionReset)?, bytes))
+    }
+
+    /// The present epoch of the clients of a connection.
+    pub(crate) fn epoch(&self, id: ConnectionId) -> Option<u32> {
+        let page = self.table.get(id)?.control_page.as_ref();
+        page.map(ControlPage::epoch)
+    }
+
+    /// Begins a new epoch for the clients of a connection, and has its endpoint's callers look if
+    /// `wakes`. False: there are no clients.
+    pub(crate) fn advance_epoch(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        id: ConnectionId,
+        wakes: bool,
+    ) -> bool {
+        let Some(connection) = self.table.get_mut(id) else {
+            return false;
+        };
+        let Some(page) = &mut connection.control_page else {
+            return false;
+        };
+        page.advance(mem);
+        if let Some(endpoint) = connection.endpoint.filter(|_| wakes) {
+            cx.events.changed(endpoint);
+        }
+        true
+    }
+
+    /// Whether no client of a connection copies by what it looked up in an old epoch.
+    pub(crate) fn is_quiet(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
+        let page = self.table.get_mut(id).and_then(|c| c.control_page.as_mut());
+        page.is_none_or(|page| page.is_idle(mem))
+    }
+
+    /// Whether clients of a connection with `node` say that they copy.
+    pub(crate) fn is_busy(&self, mem: &dyn Memory, id: ConnectionId) -> bool {
+        let page = self.table.get(id).and_then(|c| c.control_page.as_ref());
+        page.is_some_and(|page| page.is_busy(mem))
+    }
+
+    /// A connection's state may have changed: its clients, if any, are told soon.
+    pub(crate) fn state_changed(&mut self, id: ConnectionId) {
+        if self.table.get(id).is_some_and(Connection::is_mapped) {
+            self.state_changes.push(id);
+        }
+    }
+
+    /// Tells clients of changes of state.
+    pub(crate) fn publish_states(&mut self, mem: &mut dyn Memory) {
+        while let Some(id) = self.state_changes.pop() {
+            if let Some(connection) = self.table.get_mut(id) {
+                let state = connection.client_state();
+                if let Some(page) = &mut connection.control_page {
+                    page.publish_state(mem, state);
+                }
+            }
+        }
+    }
+
+    /// Looks how much has been moved, by clients too, and what is queued. The connections whose
+    /// rings are spoilt.
+    pub(crate) fn refresh(&mut self, mem: &mut dyn Memory, cx: &mut Context) -> Vec<ConnectionId> {
+        let connected = self
+            .table
+            .iter()
+            .filter(|(_, c)| c.phase == Phase::Connected);
+        let mut ids: Vec<ConnectionId> = connected.map(|(id, _)| id).collect();
+        ids.retain(|id| {
+            let connection = self.table.get_mut(*id);
+            connection.is_some_and(|connection| connection.refresh(mem, cx).is_err())
+        });
+        ids
+    }
+}
+
+impl Connection {
+    /// What clients are to know of it.
+    fn client_state(&self) -> u32 {
+        if self.endpoint.is_none() || self.rings.is_none() {
+            STATE_ENDED
+        } else if self.phase == Phase::Connected {
+            STATE_CONNECTED
+        } else {
+            STATE_DISCONNECTED
+        }
+    }
+
+    fn refresh(&mut self, mem: &mut dyn Memory, cx: &mut Context) -> Result<(), RingError> {
+        let is_shared = self.is_mapped();
+        let Some(rings) = &mut self.rings else {
+            return Ok(());
+        };
+        if is_shared {
+            rings.refresh(mem)?;
+        }
+        self.queued = rings.queued(mem)?;
+        if is_shared {
+            self.count_moved(cx);
+        }
+        Ok(())
+    }
+
+    /// Counts what clients have moved, as far as we have seen.
+    fn count_moved(&mut self, cx: &mut Context) {
+        if let Some(rings) = &mut self.rings {
+            let [sent, received] = rings.take_uncounted();
+            // Their word: it may be any number.
+            cx.stats.bytes_sent = cx.stats.bytes_sent.wrapping_add(sent);
+            cx.stats.bytes_received = cx.stats.bytes_received.wrapping_add(received);
+        }
+    }
+}

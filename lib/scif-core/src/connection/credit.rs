@@ -1,0 +1,96 @@
+//! Connections with peers of the base protocol whose ring is full while somebody here has more.
+//!
+//! Such a peer has a ring of 4 KiB, tells of every read, however little, and its doorbell takes its
+//! time. So its read index, which is in our memory, is looked at as long as we are awake, and what
+//! waits goes on when half of the ring is free, or a millisecond after it told of less: each
+//! message and doorbell to it is to be worth many bytes.
+
+use crate::base::context::Context;
+use crate::base::ids::ConnectionId;
+use crate::base::memory::Memory;
+use crate::base::timers::Timer;
+use crate::connection::{Connection, Connections, Phase};
+
+/// Nanoseconds for which room of less than half a ring is left to grow.
+const CREDIT_GROWTH_NS: u64 = 1_000_000;
+
+impl Connections {
+    /// Somebody waits for room at the peer of a connection. Does nothing where the peer tells when
+    /// it is asked to.
+    pub(super) fn wait_for_credit(&mut self, cx: &Context, id: ConnectionId) {
+        if let Some(connection) = self.table.get_mut(id)
+            && connection.phase == Phase::Connected
+            && !connection.awaits_credit
+            && connection.rings.as_ref().is_some_and(|r| !r.is_armable())
+            && connection.node() != cx.config.node
+        {
+            connection.awaits_credit = true;
+            self.credit_waiters.push(id);
+        }
+    }
+
+    /// The peer has told of room. True: whoever waits for it is to wait a little longer.
+    pub(super) fn defers_wakeup(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        id: ConnectionId,
+    ) -> bool {
+        let connection = self.table.get_mut(id).filter(|c| c.awaits_credit);
+        if connection.is_none_or(|connection| connection.has_credit(mem, true)) {
+            return false;
+        }
+        let at = cx.after(CREDIT_GROWTH_NS);
+        cx.timers.set_earliest(Timer::CreditGrowth, at);
+        true
+    }
+
+    /// Whether some connection that waits has got half of a ring.
+    pub(crate) fn any_credit(&mut self, mem: &mut dyn Memory) -> bool {
+        self.credit_waiters.iter().any(|id| {
+            let connection = self.table.get_mut(*id);
+            connection.is_none_or(|connection| connection.has_credit(mem, true))
+        })
+    }
+
+    /// Goes on with those that have half of a ring, or, when `is_time`, any room.
+    pub(crate) fn resume_credit_waiters(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        is_time: bool,
+    ) {
+        if self.credit_waiters.is_empty() {
+            return;
+        }
+        self.credit_waiters.retain(|id| {
+            let Some(connection) = self.table.get_mut(*id) else {
+                return false;
+            };
+            if !connection.has_credit(mem, !is_time) {
+                return true;
+            }
+            connection.awaits_credit = false;
+            if let Some(endpoint) = connection.endpoint {
+                cx.events.changed(endpoint);
+            }
+            false
+        });
+        if self.credit_waiters.is_empty() {
+            cx.timers.clear(Timer::CreditGrowth);
+        }
+    }
+}
+
+impl Connection {
+    /// Whether the ring of the peer has room: for anything, or for half of it.
+    fn has_credit(&mut self, mem: &mut dyn Memory, half: bool) -> bool {
+        let Some(rings) = &mut self.rings else {
+            // Over: who waits is to hear so.
+            return true;
+        };
+        let least = if half { rings.peer_ring_bytes() / 2 } else { 1 };
+        // What is wrong with it, whoever puts finds.
+        rings.room(mem).map_or(true, |room| room >= least)
+    }
+}

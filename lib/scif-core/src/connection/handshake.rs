@@ -1,0 +1,338 @@
+//! How connections come and go: their phases, queue pairs and time-outs.
+
+use scif_abi::Error;
+use scif_abi::limits::{
+    ANSWER_TIMEOUT_NS, CONNECT_TIMEOUT_NS, HANDSHAKE_TIMEOUT_NS, MAX_UNANSWERED, PAGE_BYTES,
+};
+
+use crate::base::config::Owner;
+use crate::base::context::{Context, Ends};
+use crate::base::ids::{ConnectionId, EndpointId};
+use crate::base::memory::Memory;
+use crate::base::quota::Resource;
+use crate::base::timers::Timer;
+use crate::connection::notify::Notifications;
+use crate::connection::{Connection, Connections, Phase};
+use crate::queue_pair::block::{Block, RemoteQueuePair};
+use crate::queue_pair::rings::Rings;
+use scif_abi::flags::Readiness;
+
+/// A new ring takes at most this part of what is left of the budget of all rings.
+const RING_SHARE: usize = 32;
+
+// How they come.
+impl Connections {
+    /// Adds a connection of `endpoint` with a queue pair of its own.
+    fn add(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        phase: Phase,
+        endpoint: EndpointId,
+        ends: Ends,
+    ) -> Result<ConnectionId, Error> {
+        let node = ends.peer.node();
+        let half_closed = self.half_closed.get(&node).copied().unwrap_or(0);
+        if self.table.is_full() || half_closed >= MAX_UNANSWERED {
+            return Err(Error::NoMemory);
+        }
+        let left = cx.config.ring_budget_bytes.saturating_sub(self.ring_bytes);
+        let most = ring_share(left, cx.config.endpoint_ring_bytes);
+        let block = Block::allocate_at_most(mem, cx.locality(node), most).ok_or(Error::NoMemory)?;
+        let connection = Connection {
+            ends,
+            phase,
+            endpoint: Some(endpoint),
+            requested_by: None,
+            remote: 0,
+            block,
+            rings: None,
+            notify: Notifications::default(),
+            awaits_credit: false,
+            moved: [0; 2],
+            queued: [0; 2],
+            control_page: None,
+            waiting: Readiness::empty(),
+            failed_locks: 0,
+            owes_ack: false,
+        };
+        let Some(id) = self.table.insert(connection) else {
+            block.free(mem);
+            return Err(Error::NoMemory);
+        };
+        cx.stats.pages += block.pages();
+        self.ring_bytes += block.ring_bytes() as usize;
+        Ok(id)
+    }
+
+    /// Adds a connection that `endpoint` requests, on the account of `owner`; the connection and
+    /// the bus address of its queue pair.
+    ///
+    /// # Errors
+    /// `ENOMEM`, also: the owner has too many requests that are not answered.
+    pub(crate) fn request(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        endpoint: EndpointId,
+        ends: Ends,
+        owner: Owner,
+    ) -> Result<(ConnectionId, u64), Error> {
+        cx.quotas.charge(owner, Resource::Connects, 1)?;
+        let added = self.add(mem, cx, Phase::Requested, endpoint, ends);
+        let id = added.inspect_err(|_| cx.quotas.discharge(owner, Resource::Connects, 1))?;
+        if let Some(connection) = self.table.get_mut(id) {
+            connection.requested_by = Some(owner);
+        }
+        self.set_deadline(cx, id, CONNECT_TIMEOUT_NS);
+        Ok((id, self.exported(id)))
+    }
+
+    /// Adds a connection that is granted to the connector with this id and queue pair; the
+    /// connection and the bus address of its queue pair.
+    ///
+    /// # Errors
+    /// `ENOMEM`. `ENODEV`: the connector's memory is not there.
+    pub(crate) fn grant(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        endpoint: EndpointId,
+        ends: Ends,
+        (connector, remote): (u64, &RemoteQueuePair),
+        is_armable: bool,
+    ) -> Result<(ConnectionId, u64), Error> {
+        let id = self.add(mem, cx, Phase::Granted, endpoint, ends)?;
+        if remote.clear_indices(mem).is_err() {
+            self.free(mem, cx, id);
+            return Err(Error::NoDevice);
+        }
+        if let Some(connection) = self.table.get_mut(id) {
+            connection.remote = connector;
+            connection.rings = Some(Rings::new(&connection.block, remote, is_armable));
+        }
+        self.set_deadline(cx, id, HANDSHAKE_TIMEOUT_NS);
+        Ok((id, self.exported(id)))
+    }
+
+    fn exported(&self, id: ConnectionId) -> u64 {
+        self.table.get(id).map_or(0, |c| c.block.exported())
+    }
+
+    /// The queue pair of the other end of a connection within the node, if it is at `address`.
+    pub(crate) fn queue_pair_at(&self, id: ConnectionId, address: u64) -> Option<RemoteQueuePair> {
+        let block = &self.table.get(id)?.block;
+        (block.exported() == address).then(|| RemoteQueuePair::own(block))
+    }
+
+    /// The request `id` is granted by `acceptor`, whose queue pair is `remote`.
+    pub(crate) fn establish(
+        &mut self,
+        cx: &mut Context,
+        id: ConnectionId,
+        acceptor: u64,
+        remote: &RemoteQueuePair,
+        is_armable: bool,
+    ) {
+        self.clear_deadline(cx, id);
+        if let Some(connection) = self.table.get_mut(id) {
+            connection.remote = acceptor;
+            connection.phase = Phase::Connected;
+            connection.rings = Some(Rings::new(&connection.block, remote, is_armable));
+            if let Some(owner) = connection.requested_by.take() {
+                cx.quotas.discharge(owner, Resource::Connects, 1);
+            }
+            cx.stats.connected += 1;
+        }
+    }
+
+    /// The connector has acknowledged grant `id`: the endpoint that is connected now. `None`: it
+    /// has gone meanwhile.
+    pub(crate) fn acknowledged(
+        &mut self,
+        cx: &mut Context,
+        id: ConnectionId,
+    ) -> Option<EndpointId> {
+        self.clear_deadline(cx, id);
+        let connection = self.table.get_mut(id)?;
+        let endpoint = connection.endpoint?;
+        connection.phase = Phase::Connected;
+        cx.stats.accepted += 1;
+        Some(endpoint)
+    }
+}
+
+// How they go.
+impl Connections {
+    /// A request is taken back. False: it was none any more.
+    pub(crate) fn withdraw(&mut self, cx: &mut Context, id: ConnectionId) -> bool {
+        self.clear_deadline(cx, id);
+        let connection = self.table.get_mut(id);
+        let requested = connection.filter(|c| c.phase == Phase::Requested);
+        requested.is_some_and(|connection| {
+            connection.phase = Phase::Withdrawn;
+            true
+        })
+    }
+
+    /// A connection loses its endpoint, if it has one.
+    pub(crate) fn take_endpoint(&mut self, id: ConnectionId) -> Option<EndpointId> {
+        let endpoint = self.table.get_mut(id)?.endpoint.take();
+        // While clients have it mapped, it waits for them and not for the peer.
+        if endpoint.is_some() {
+            self.count_half_closed(id);
+        }
+        endpoint
+    }
+
+    /// From now on only the peer's last word on a connection may be missing.
+    pub(super) fn count_half_closed(&mut self, id: ConnectionId) {
+        let connection = self.table.get(id);
+        if let Some(connection) = connection.filter(|c| c.is_half_closed()) {
+            *self.half_closed.entry(connection.node()).or_default() += 1;
+        }
+    }
+
+    /// A connection ends. True: DISCNCT is to be said now, and not when the last client has gone.
+    pub(crate) fn disconnect(&mut self, id: ConnectionId) -> bool {
+        let Some(connection) = self.table.get_mut(id) else {
+            return false;
+        };
+        connection.notify.clear();
+        connection.phase = match connection.is_mapped() {
+            true => Phase::Draining,
+            false => Phase::Closing,
+        };
+        connection.phase == Phase::Closing
+    }
+
+    /// The peer has said DISCNCT: the phase until now, and whether that can be acknowledged now,
+    /// and not when the last client has gone.
+    pub(crate) fn disconnected_by_peer(&mut self, id: ConnectionId) -> Option<(Phase, bool)> {
+        let connection = self.table.get_mut(id)?;
+        let (phase, is_mapped) = (connection.phase, connection.is_mapped());
+        connection.owes_ack = is_mapped;
+        if matches!(phase, Phase::Connected | Phase::Draining) {
+            connection.phase = Phase::Disconnected;
+            connection.notify.clear();
+        }
+        Some((phase, !is_mapped))
+    }
+
+    /// Whether the peer's DISCNCT has to be acknowledged; asked once.
+    pub(crate) fn take_owed_ack(&mut self, id: ConnectionId) -> bool {
+        let connection = self.table.get_mut(id);
+        connection.is_some_and(|c| core::mem::take(&mut c.owes_ack))
+    }
+
+    /// Nothing reaches the peer any more, and whether it still writes is not known. The phase until
+    /// now.
+    pub(crate) fn sever(&mut self, cx: &mut Context, id: ConnectionId) -> Option<Phase> {
+        self.clear_deadline(cx, id);
+        let connection = self.table.get_mut(id)?;
+        let phase = connection.phase;
+        if phase != Phase::Disconnected {
+            connection.phase = Phase::Severed;
+        }
+        connection.notify.clear();
+        connection.owes_ack = false;
+        self.state_changed(id);
+        Some(phase)
+    }
+
+    /// The peer does not write to our memory any more.
+    pub(crate) fn end(&mut self, mem: &mut dyn Memory, cx: &mut Context, id: ConnectionId) {
+        if let Some(connection) = self.table.get_mut(id) {
+            connection.phase = Phase::Disconnected;
+            self.free_if_done(mem, cx, id);
+        }
+    }
+
+    /// Frees a connection that neither the peer, nor an endpoint, nor a client needs.
+    pub(crate) fn free_if_done(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        id: ConnectionId,
+    ) {
+        if self.table.get(id).is_some_and(Connection::is_done) {
+            self.free(mem, cx, id);
+        }
+    }
+
+    /// Frees a connection and its pages. The peer does not write to them any more.
+    pub(crate) fn free(&mut self, mem: &mut dyn Memory, cx: &mut Context, id: ConnectionId) {
+        self.clear_deadline(cx, id);
+        let Some(connection) = self.table.remove(id) else {
+            return;
+        };
+        if connection.is_half_closed()
+            && let Some(count) = self.half_closed.get_mut(&connection.node())
+        {
+            *count = count.saturating_sub(1);
+        }
+        cx.stats.pages -= connection.block.pages();
+        self.ring_bytes -= connection.block.ring_bytes() as usize;
+        if let Some(owner) = connection.requested_by {
+            cx.quotas.discharge(owner, Resource::Connects, 1);
+        }
+        connection.block.free(mem);
+    }
+}
+
+// Time-outs.
+impl Connections {
+    fn set_deadline(&self, cx: &mut Context, id: ConnectionId, wait: u64) {
+        if self.table.get(id).is_some() {
+            cx.timers.set(Timer::Handshake(id), cx.after(wait));
+        }
+    }
+
+    /// The phase of a connection ends by an answer that has come, or not in time.
+    pub(crate) fn clear_deadline(&self, cx: &mut Context, id: ConnectionId) {
+        cx.timers.clear(Timer::Handshake(id));
+    }
+
+    /// The peer's driver can give its last word on a connection at once, and is to.
+    pub(crate) fn expect_final_ack(&self, cx: &mut Context, id: ConnectionId) {
+        self.set_deadline(cx, id, ANSWER_TIMEOUT_NS);
+    }
+}
+
+/// Bytes of a new ring when `left` bytes of the budget of all rings are left: a power of two, at
+/// most `max` and at least a page or, if that is less, `max`.
+fn ring_share(left: usize, max: u32) -> u32 {
+    let least = max.min(PAGE_BYTES as u32);
+    match (left / RING_SHARE).checked_ilog2() {
+        Some(order) => 1_u32.checked_shl(order).unwrap_or(max).clamp(least, max),
+        None => least,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ring_share;
+
+    #[test]
+    fn rings_share_what_is_left_and_thousands_fit() {
+        const MAX: u32 = 1 << 18;
+        const BUDGET: usize = 1 << 25;
+        assert_eq!(ring_share(usize::MAX, MAX), MAX);
+        assert_eq!(ring_share(usize::MAX, 64), 64);
+        assert_eq!(ring_share(0, 64), 64);
+        assert_eq!(ring_share(0, MAX), 4096);
+        let mut used = 0;
+        let mut last = MAX;
+        let mut largest = 0;
+        for _ in 0..4000 {
+            let ring = ring_share(BUDGET.saturating_sub(used), MAX);
+            assert!(ring <= last && ring.is_power_of_two() && ring >= 4096);
+            largest += usize::from(ring == MAX);
+            used += ring as usize;
+            last = ring;
+        }
+        assert_eq!(last, 4096);
+        assert!(largest >= 64, "{largest}");
+        assert!(used <= BUDGET + 4000 * 4096, "{used}");
+    }
+}

@@ -1,0 +1,259 @@
+//! The bytes of connections: what is sent, received and polled, by the engine itself.
+
+use scif_abi::flags::Readiness;
+use scif_abi::limits::{CLIENT_RETRY_DOUBLINGS, CLIENT_RETRY_NS};
+use scif_abi::trace::What;
+use scif_ring::Side;
+
+use crate::base::context::Context;
+use crate::base::ids::{ConnectionId, EndpointId};
+use crate::base::memory::Memory;
+use crate::base::timers::Timer;
+use crate::connection::notify::Notify;
+use crate::connection::{Connection, Connections, Phase};
+use crate::queue_pair::rings::{Moved, RingError};
+
+impl Connections {
+    /// Puts bytes into the peer's ring; how many.
+    ///
+    /// # Errors
+    /// The ring is spoilt.
+    pub(crate) fn send(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        id: ConnectionId,
+        bytes: &[u8],
+    ) -> Result<usize, RingError> {
+        let Some(connection) = self.table.get_mut(id) else {
+            return Ok(0);
+        };
+        let Some(rings) = &mut connection.rings else {
+            return Ok(0);
+        };
+        match rings.put(mem, bytes)? {
+            Moved::Bytes(count) => {
+                connection.failed_locks = 0;
+                if count == 0 {
+                    self.wait_for_credit(cx, id);
+                    return Ok(0);
+                }
+                cx.stats.bytes_sent = cx.stats.bytes_sent.wrapping_add(count as u64);
+                self.owe(id, Readiness::IN, Notify::IfArmed);
+                Ok(count)
+            }
+            Moved::Contended => {
+                self.retry_ring(cx, id);
+                Ok(0)
+            }
+        }
+    }
+
+    /// Takes bytes out of our ring.
+    ///
+    /// # Errors
+    /// The ring is spoilt.
+    pub(crate) fn receive(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        id: ConnectionId,
+        buffer: &mut [u8],
+    ) -> Result<Moved, RingError> {
+        let Some(connection) = self.table.get_mut(id) else {
+            return Ok(Moved::Bytes(0));
+        };
+        let Some(rings) = &mut connection.rings else {
+            return Ok(Moved::Bytes(0));
+        };
+        // A peer that is gone may have lost or reused the memory its read index was in.
+        let is_connected = connection.phase == Phase::Connected;
+        let moved = rings.take(mem, buffer, is_connected)?;
+        match moved {
+            Moved::Bytes(count) => {
+                connection.failed_locks = 0;
+                cx.stats.bytes_received = cx.stats.bytes_received.wrapping_add(count as u64);
+                if is_connected && count > 0 {
+                    self.owe(id, Readiness::OUT, Notify::IfArmed);
+                }
+            }
+            Moved::Contended => self.retry_ring(cx, id),
+        }
+        Ok(moved)
+    }
+
+    /// Whether there are bytes, and room; the peer is to tell of what there is not.
+    ///
+    /// # Errors
+    /// The rings are spoilt.
+    pub(crate) fn readiness(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        id: ConnectionId,
+    ) -> Result<Readiness, RingError> {
+        let Some(connection) = self.table.get_mut(id) else {
+            return Ok(Readiness::empty());
+        };
+        let Some(rings) = &mut connection.rings else {
+            return Ok(Readiness::empty());
+        };
+        let mut found = rings.readiness(mem)?;
+        if rings.is_armable() && connection.phase == Phase::Connected {
+            if found[0] == Some(false) {
+                found[0] = rings.arm_bytes(mem)?;
+            }
+            if found[1] == Some(false) {
+                found[1] = rings.arm_room(mem)?;
+            }
+        }
+        let mut readiness = Readiness::empty();
+        readiness.set(Readiness::IN, found[0] == Some(true));
+        readiness.set(Readiness::OUT, found[1] == Some(true));
+        if found.contains(&None) {
+            retry_ring_in(cx, id, CLIENT_RETRY_NS);
+        }
+        if found[1] == Some(false) {
+            self.wait_for_credit(cx, id);
+        }
+        Ok(readiness)
+    }
+
+    /// The peer told something, or a client may have been told in our place: whoever waits shall
+    /// look, and those who subscribed want to hear more.
+    ///
+    /// # Errors
+    /// The rings are spoilt.
+    pub(crate) fn notified(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        id: ConnectionId,
+        what: Readiness,
+    ) -> Result<(), RingError> {
+        if what == Readiness::OUT && self.defers_wakeup(mem, cx, id) {
+            return Ok(());
+        }
+        let Some(connection) = self.table.get_mut(id) else {
+            return Ok(());
+        };
+        if let Some(endpoint) = connection.endpoint {
+            cx.events.changed(endpoint);
+        }
+        connection.arm(mem, what)
+    }
+
+    /// Replaces what somebody always wants to hear of. What is new in it, and whether clients work
+    /// on the rings, which may be told in our place.
+    pub(crate) fn subscribe(&mut self, id: ConnectionId, events: Readiness) -> (Readiness, bool) {
+        let Some(connection) = self.table.get_mut(id) else {
+            return (Readiness::empty(), false);
+        };
+        let new = events & !connection.waiting;
+        connection.waiting = events;
+        match connection.phase {
+            Phase::Connected => (new, connection.is_mapped()),
+            _ => (Readiness::empty(), false),
+        }
+    }
+
+    /// Asks the peer to tell us of what somebody has subscribed to.
+    ///
+    /// # Errors
+    /// The peer's memory is not there.
+    pub(crate) fn arm(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: ConnectionId,
+        what: Readiness,
+    ) -> Result<(), RingError> {
+        let connection = self.table.get_mut(id);
+        connection.map_or(Ok(()), |connection| connection.arm(mem, what))
+    }
+
+    /// A transfer that takes several calls begins (`holds`) or ends.
+    pub(crate) fn hold_ring(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: ConnectionId,
+        side: Side,
+        holds: bool,
+    ) {
+        let connection = self.table.get_mut(id);
+        if let Some(rings) = connection.and_then(|connection| connection.rings.as_mut()) {
+            rings.hold(mem, side, holds);
+        }
+    }
+
+    /// A client has locked a ring that somebody waits for: whoever does shall try again soon, and
+    /// ever later while the ring stays locked.
+    fn retry_ring(&mut self, cx: &mut Context, id: ConnectionId) {
+        if let Some(connection) = self.table.get_mut(id)
+            && cx.timers.get(Timer::RingRetry(id)).is_none()
+        {
+            let doublings = connection.failed_locks.min(CLIENT_RETRY_DOUBLINGS);
+            connection.failed_locks = connection.failed_locks.saturating_add(1);
+            retry_ring_in(cx, id, CLIENT_RETRY_NS << doublings);
+        }
+    }
+
+    /// A ring that a client had locked is to be tried again, by whoever waits for it.
+    pub(crate) fn on_ring_retry(&self, cx: &mut Context, id: ConnectionId) {
+        if let Some(endpoint) = self.table.get(id).and_then(Connection::endpoint) {
+            cx.events.changed(endpoint);
+        }
+    }
+
+    /// The peer, or a client, has spoilt the rings: nothing is read from them any more. The phase,
+    /// and the endpoint.
+    pub(crate) fn spoil(
+        &mut self,
+        cx: &mut Context,
+        id: ConnectionId,
+    ) -> Option<(Phase, Option<EndpointId>)> {
+        cx.stats.rings_reset += 1;
+        let connection = self.table.get_mut(id)?;
+        let (count, ends) = (cx.stats.rings_reset, connection.ends);
+        // Ever more rarely: a peer must not be able to flood the log.
+        if count.is_power_of_two() {
+            let (local, peer) = (ends.local, ends.peer);
+            log::warn!("port {local} to {peer}: impossible ring index, reset ({count} so far)");
+        }
+        connection.moved = connection.moved();
+        connection.rings = None;
+        cx.trace_ends(What::RingReset, ends, 0);
+        let (phase, endpoint) = (connection.phase, connection.endpoint);
+        self.state_changed(id);
+        Some((phase, endpoint))
+    }
+}
+
+/// Clients move so much at this moment that one cannot say what is there, or have a ring locked:
+/// whoever asked shall ask again soon.
+fn retry_ring_in(cx: &mut Context, id: ConnectionId, wait: u64) {
+    let timer = Timer::RingRetry(id);
+    if cx.timers.get(timer).is_none() {
+        cx.timers.set(timer, cx.after(wait));
+    }
+}
+
+impl Connection {
+    /// Asks the peer to tell us of bytes (IN) and room (OUT), as far as somebody has subscribed to
+    /// them. (Who waits once asks when it has found none.)
+    ///
+    /// # Errors
+    /// The peer's memory is not there.
+    fn arm(&mut self, mem: &mut dyn Memory, what: Readiness) -> Result<(), RingError> {
+        let Some(rings) = self.rings.as_mut().filter(|rings| rings.is_armable()) else {
+            return Ok(());
+        };
+        let what = what & self.waiting;
+        if what.contains(Readiness::IN) {
+            rings.arm_bytes(mem)?;
+        }
+        if what.contains(Readiness::OUT) {
+            rings.arm_room(mem)?;
+        }
+        Ok(())
+    }
+}

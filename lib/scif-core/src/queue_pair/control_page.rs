@@ -1,0 +1,136 @@
+//! The control page of a connection: what the engine shares with clients that work on the rings
+//! themselves. Positions and locks in it belong to `rings.rs`; here are the state, the epoch, and
+//! the words in which clients count their copies.
+
+use scif_abi::bypass::{
+    CONTROL_BYTES, COPY_ROUTINES_OFFSET, EPOCH_OFFSET, FIRST_HANDLE, RMA_BUSY_SLOTS,
+    STATE_CONNECTED, STATE_OFFSET, rma_busy_offset, rma_busy_slot,
+};
+use scif_ring::validity::{self, ValidityMemory};
+
+use crate::base::memory::Memory;
+
+/// A control page, while a bypass handle is open.
+#[derive(Debug)]
+pub(crate) struct ControlPage {
+    /// Its local address.
+    address: u64,
+    /// Handles that are open.
+    handles: usize,
+    /// How many of them count their copies in each of the page's words.
+    slots: [u32; RMA_BUSY_SLOTS],
+    /// Number of the next handle.
+    next: u32,
+    /// The epoch, whatever a client may have made of the one in the page.
+    epoch: u32,
+}
+
+/// The page during one call.
+struct Words<'a> {
+    mem: &'a mut dyn Memory,
+    page: &'a mut ControlPage,
+}
+
+impl ValidityMemory for Words<'_> {
+    fn epoch(&self) -> u32 {
+        self.page.epoch
+    }
+
+    fn set_epoch(&mut self, epoch: u32) {
+        self.page.epoch = epoch;
+        let word = self.page.address + EPOCH_OFFSET;
+        self.mem.store_index(word, epoch);
+        self.mem.full_fence();
+    }
+
+    fn busy(&self) -> u32 {
+        let words = self.page.busy_words();
+        let busy = words.map(|word| self.mem.load_index(word));
+        // They may be any numbers.
+        busy.fold(0, u32::saturating_add)
+    }
+
+    // Only clients copy.
+    fn add_busy(&mut self) {}
+
+    fn remove_busy(&mut self) {}
+}
+
+impl ControlPage {
+    /// Makes the page of a connected connection; `None`: no memory. `copy_routines` are hints to
+    /// clients.
+    pub(crate) fn new(mem: &mut dyn Memory, copy_routines: [u8; 4]) -> Option<ControlPage> {
+        let address = mem.allocate(CONTROL_BYTES)?;
+        mem.write(address + COPY_ROUTINES_OFFSET, &copy_routines);
+        mem.store_index(address + STATE_OFFSET, STATE_CONNECTED);
+        Some(ControlPage {
+            address,
+            handles: 0,
+            slots: [0; RMA_BUSY_SLOTS],
+            next: FIRST_HANDLE,
+            epoch: 0,
+        })
+    }
+
+    pub(crate) fn free(self, mem: &mut dyn Memory) {
+        mem.free(self.address, CONTROL_BYTES);
+    }
+
+    /// Its local address.
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The present epoch.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Opens a handle; the number it stores into lock words.
+    pub(crate) fn open_handle(&mut self) -> u32 {
+        let number = self.next;
+        self.handles += 1;
+        self.slots[rma_busy_slot(number)] += 1;
+        self.next = number.checked_add(1).unwrap_or(FIRST_HANDLE);
+        number
+    }
+
+    /// Closes a handle. Whatever copy it had under way is over, also that of a client that was
+    /// killed; nobody else is going to count it off. Whether it was the last handle.
+    pub(crate) fn close_handle(&mut self, mem: &mut dyn Memory, number: u32) -> bool {
+        self.handles = self.handles.saturating_sub(1);
+        let slot = &mut self.slots[rma_busy_slot(number)];
+        *slot = slot.saturating_sub(1);
+        if *slot == 0 {
+            mem.store_index(self.address + rma_busy_offset(number), 0);
+        }
+        self.handles == 0
+    }
+
+    /// Local addresses of the words in which open handles count their copies.
+    fn busy_words(&self) -> impl Iterator<Item = u64> {
+        let used = (0..).zip(self.slots).filter(|(_, handles)| *handles > 0);
+        used.map(|(slot, _)| self.address + rma_busy_offset(slot))
+    }
+
+    /// Whether clients say that they copy.
+    pub(crate) fn is_busy(&self, mem: &dyn Memory) -> bool {
+        self.busy_words().any(|word| mem.load_index(word) != 0)
+    }
+
+    /// Begins a new epoch: what clients looked up in the old one is void.
+    pub(crate) fn advance(&mut self, mem: &mut dyn Memory) {
+        validity::advance(&mut Words { mem, page: self });
+    }
+
+    /// Whether no client copies by what it looked up in an old epoch.
+    pub(crate) fn is_idle(&mut self, mem: &mut dyn Memory) -> bool {
+        validity::is_idle(&Words { mem, page: self })
+    }
+
+    /// Tells clients the state of the connection.
+    pub(crate) fn publish_state(&mut self, mem: &mut dyn Memory, state: u32) {
+        mem.store_index(self.address + STATE_OFFSET, state);
+        self.advance(mem);
+    }
+}
