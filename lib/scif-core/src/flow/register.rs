@@ -93,8 +93,8 @@ impl Engine {
         if !self.windows.is_in_use(connection, range, |_| true) {
             return Ok(());
         }
-        let is_ending = |state| matches!(state, WindowState::Unregistering | WindowState::Used);
-        if self.windows.is_in_use(connection, range, is_ending) {
+        let is_asked = |state| matches!(state, WindowState::Unregistering | WindowState::Used);
+        if self.windows.is_in_use(connection, range, is_asked) {
             let node = self.endpoints.get(id)?.peer().node();
             self.look_for_messages(mem, node);
             // Whatever they said.
@@ -170,7 +170,7 @@ impl Engine {
 
     /// A registered window ends. The peer is told when no client of ours copies to or from it.
     fn begin_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
-        let connection = self.windows.begin_unregister(&mut self.cx, id);
+        let connection = self.windows.begin_unregister(id);
         if self.quiesce(mem, connection, Ending::Local(id)) {
             self.windows.send_unregister(&mut self.cx, id);
         }

@@ -2,11 +2,13 @@
 
 use super::std::prelude::v1::*;
 
-use scif_abi::limits::ANSWER_TIMEOUT_NS;
+use scif_abi::bypass::{FIRST_HANDLE, rma_busy_offset};
+use scif_abi::limits::{ANSWER_TIMEOUT_NS, CLIENT_RETRY_NS};
 use scif_abi::{Error, PortId};
 
 use super::bed::{BOTH, Bed, End, FIXED, PAGE, USER};
-use crate::{ConnectMode, LinkState, Resource, Scope, Ticket};
+use super::bypass;
+use crate::{ConnectMode, LinkState, Memory, Resource, Scope, Ticket};
 
 /// Node 0 runs, node 1 takes no messages: it is silent.
 fn alone(bed: &mut Bed, until: u64) {
@@ -114,6 +116,32 @@ fn an_unregister_does_not_wait_for_ever_and_costs_nothing() {
     bed.assert_clean();
     // Nothing is expected any more.
     assert_eq!(bed.nodes[0].engine.next_deadline(), None);
+}
+
+#[test]
+fn an_unregister_asks_the_peer_however_long_clients_copied() {
+    let mut bed = Bed::new(2);
+    let (a, _) = bed.connect(0, 1);
+    let pages = bed.pin(a.node, &[1]);
+    bed.register(a, &pages, 0, BOTH);
+    let (_, page) = bypass::open(&mut bed, a);
+    let busy = page + rma_busy_offset(FIRST_HANDLE);
+    bed.nodes[0].memory.store_index(busy, 1);
+    let (engine, memory) = bed.engine(a);
+    let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
+    bed.run();
+    // The machine stands still, and the client with it. The peer has not been asked yet, so it
+    // owes nothing.
+    bed.now += 2 * ANSWER_TIMEOUT_NS;
+    bed.run();
+    assert_eq!(finish(&mut bed, a, ticket), None);
+    assert_eq!(bed.nodes[0].engine.stats().missing_answers, 0);
+    bed.nodes[0].memory.store_index(busy, 0);
+    bed.now += CLIENT_RETRY_NS;
+    bed.run();
+    assert_eq!(finish(&mut bed, a, ticket), Some(Ok(0)));
+    assert_eq!(bed.nodes[0].released, [pages.pin]);
+    assert_eq!(bed.nodes[1].engine.stats().remote_windows, 0);
 }
 
 #[test]

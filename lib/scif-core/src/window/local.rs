@@ -28,7 +28,10 @@ pub enum WindowState {
     Announced,
     /// Registered.
     Live,
-    /// UNREGISTER sent, not answered. From here on nothing new may use the window.
+    /// Clients still copy to or from it, so the peer has not been told. From here on nothing new
+    /// may use the window.
+    Quiescing,
+    /// UNREGISTER sent, not answered.
     Unregistering,
     /// The peer still uses it, and will say when it no longer does.
     Used,
@@ -42,15 +45,15 @@ impl WindowState {
         match self {
             WindowState::Requested | WindowState::Announced => "registering",
             WindowState::Live => "registered",
-            WindowState::Unregistering => "unregistering",
+            WindowState::Quiescing | WindowState::Unregistering => "unregistering",
             WindowState::Used | WindowState::Gone => "used",
         }
     }
 
     /// Whether the window comes back no more.
     fn is_ending(self) -> bool {
-        use WindowState::{Gone, Unregistering, Used};
-        matches!(self, Unregistering | Used | Gone)
+        use WindowState::{Gone, Quiescing, Unregistering, Used};
+        matches!(self, Quiescing | Unregistering | Used | Gone)
     }
 }
 
@@ -377,26 +380,24 @@ impl Windows {
 impl Windows {
     /// Nothing new uses the window from now on. The connection whose clients may copy to or from
     /// it.
-    pub(crate) fn begin_unregister(
-        &mut self,
-        cx: &mut Context,
-        id: WindowId,
-    ) -> Option<ConnectionId> {
+    pub(crate) fn begin_unregister(&mut self, id: WindowId) -> Option<ConnectionId> {
         let window = self.local.get_mut(id)?;
-        window.state = WindowState::Unregistering;
-        window.asked_at = cx.now;
-        cx.expect_response();
+        window.state = WindowState::Quiescing;
         window.connection
     }
 
-    /// Tells the peer that the window ends. (Does nothing when its node was lost meanwhile.)
-    pub(crate) fn send_unregister(&self, cx: &mut Context, id: WindowId) {
-        let window = self.local.get(id);
-        if let Some(window) = window.filter(|w| w.state == WindowState::Unregistering) {
+    /// Tells the peer that the window ends, now that no client copies to or from it. (Does nothing
+    /// when its node was lost meanwhile.)
+    pub(crate) fn send_unregister(&mut self, cx: &mut Context, id: WindowId) {
+        let window = self.local.get_mut(id);
+        if let Some(window) = window.filter(|w| w.state == WindowState::Quiescing) {
+            window.state = WindowState::Unregistering;
+            window.asked_at = cx.now;
             let body = NodeMessage::Unregister {
                 user_window: window.remote,
                 owner_window: id.number(),
             };
+            cx.expect_response();
             cx.post(window.ends, body);
         }
     }
