@@ -28,6 +28,8 @@ const MAX_LINES: usize = 600;
 /// The inputs of the fuzz targets: any bytes, but few.
 const CORPORA: &str = "tests/fuzz/corpus/";
 const MAX_CORPORA_BYTES: usize = 128 << 10;
+/// The page that names sources of Redox's kernel.
+const OTHERS_SOURCES: &str = "docs/redox.md";
 /// Where every outside crate is listed with the reason for it.
 const DEPENDENCY_LIST: &str = "docs/dependencies.md";
 
@@ -79,9 +81,10 @@ fn check() -> Result<Vec<Finding>> {
         findings.push(Finding::new(&path, line, what));
     }
     let mut corpora = 0;
-    for path in files()? {
-        let name = workspace::display(&path);
-        let bytes = std::fs::read(&path).context(|| format!("read {name}"))?;
+    let all = files()?;
+    for path in &all {
+        let name = workspace::display(path);
+        let bytes = std::fs::read(path).context(|| format!("read {name}"))?;
         if name.starts_with(CORPORA) {
             corpora += bytes.len();
             continue;
@@ -107,12 +110,16 @@ fn check() -> Result<Vec<Finding>> {
                     .is_some_and(|directory| directory.join(target).exists())
             }));
             let root = workspace::root();
-            let complaints = pages::complaints(
-                &text,
-                |top| top != "target" && root.join(top).is_dir(),
-                |path| root.join(path).exists(),
-                |word| word == "help" || crate::COMMANDS.iter().any(|known| known.name == word),
-            );
+            let is_known = |word: &str| crate::COMMANDS.iter().any(|known| known.name == word);
+            let names = pages::Names {
+                is_top: |top: &str| top != "target" && root.join(top).is_dir(),
+                is_path: |path: &str| root.join(path).exists(),
+                is_source: |end: &str| {
+                    name == OTHERS_SOURCES || all.iter().any(|path| path.ends_with(end))
+                },
+                is_command: |word: &str| word == "help" || is_known(word),
+            };
+            let complaints = pages::complaints(&text, &names);
             let finding = |(line, what)| Finding::new(&name, line, what);
             findings.extend(complaints.into_iter().map(finding));
         }
