@@ -21,7 +21,7 @@ use syscall::flag::{EventFlags, FobtainFdFlags, MapFlags, MunmapFlags};
 use syscall::schemev2::NewFdFlags;
 
 use crate::access::Caller;
-use crate::handle::ROOT;
+use crate::handle::table::ROOT;
 use crate::node_memory::NodeMemory;
 use crate::scif::Scif;
 use crate::scif::files::Entry;

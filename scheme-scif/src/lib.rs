@@ -34,7 +34,7 @@ pub use access::Caller;
 pub use card::{Card, CardCommand, CardState};
 #[cfg(target_os = "redox")]
 pub use daemon::Daemon;
-pub use handle::{MAX_HANDLES, ROOT};
+pub use handle::table::{MAX_HANDLES, ROOT};
 pub use ids::{HandleId, RequestId};
 pub use node_memory::{Doorbells, JoinId, NodeMemory, ObjectMemory, Progress, Token, View};
 pub use request::Changes;

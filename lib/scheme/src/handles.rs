@@ -6,6 +6,9 @@ use redox_scheme::OpenResult;
 use syscall::error::{EBADF, Error, Result};
 use syscall::schemev2::NewFdFlags;
 
+/// The number of the root directory in a table that has it.
+pub const ROOT: usize = 0;
+
 /// A table of handles by number. A number is never used again, so a request that comes late cannot
 /// reach another handle than the one it was for.
 #[derive(Debug)]
@@ -24,6 +27,14 @@ impl<H> Default for Handles<H> {
 }
 
 impl<H> Handles<H> {
+    /// A table with the handle of the scheme's root directory, whose number is [`ROOT`].
+    pub fn with_root(root: H) -> Self {
+        Self {
+            open: BTreeMap::from([(ROOT, root)]),
+            last: ROOT,
+        }
+    }
+
     /// Adds a handle and returns its number, which is at least 1.
     pub fn add(&mut self, handle: H) -> usize {
         self.last += 1;
@@ -75,6 +86,11 @@ impl<H> Handles<H> {
         self.open.len()
     }
 
+    /// All of them with their numbers, which ascend.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &H)> {
+        self.open.iter().map(|(&number, handle)| (number, handle))
+    }
+
     /// The numbers of all, ascending.
     pub fn numbers(&self) -> impl Iterator<Item = usize> {
         self.open.keys().copied()
@@ -106,6 +122,16 @@ mod tests {
         assert_eq!(handles.get_mut(first), Err(Error::new(EBADF)));
         assert_eq!(handles.get(second), Ok(&'b'));
         assert_eq!((handles.len(), handles.remove(first)), (1, None));
+    }
+
+    #[test]
+    fn the_root_is_a_handle_like_others() {
+        let mut handles = Handles::with_root('/');
+        assert_eq!(handles.get(ROOT), Ok(&'/'));
+        let file = handles.add('f');
+        assert!(file > ROOT);
+        let all: alloc::vec::Vec<_> = handles.iter().collect();
+        assert_eq!(all, [(ROOT, &'/'), (file, &'f')]);
     }
 
     #[test]

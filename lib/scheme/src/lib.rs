@@ -15,5 +15,5 @@ pub use event_loop::fake;
 pub use event_loop::{
     Changes, Counters, NO_ID, SchemeDaemon, SchemeLoop, SocketTransport, Status, Transport,
 };
-pub use handles::Handles;
+pub use handles::{Handles, ROOT};
 pub use tree::{list_directory, read_at};

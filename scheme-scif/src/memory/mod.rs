@@ -84,9 +84,7 @@ impl MemoryObject {
 
 /// An object that is not complete.
 struct Building<R> {
-    /// The handle and the request that make it.
-    handle: HandleId,
-    request: R,
+    maker: Maker<R>,
     /// Whether there is nothing to do but wait.
     is_pending: bool,
 }
@@ -99,15 +97,8 @@ pub(crate) enum Source<S> {
     Pinned(S, PinRecord),
 }
 
-/// The end of making an object.
-pub(crate) struct Made<R> {
-    /// The handle and the request that make it.
-    pub handle: HandleId,
-    /// As above.
-    pub request: R,
-    /// The object, or why there is none.
-    pub result: Result<Token>,
-}
+/// The handle and the request that make an object.
+pub(crate) type Maker<R> = (HandleId, R);
 
 /// All memory objects. `S` is a program's address space.
 pub(crate) struct MemoryObjects<R, S> {
@@ -154,7 +145,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
     pub fn begin(
         &mut self,
         memory: &mut impl NodeMemory<Space = S>,
-        (handle, request): (HandleId, R),
+        maker: Maker<R>,
         caller: Caller,
         source: Source<S>,
         limit: u64,
@@ -203,8 +194,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         };
         self.objects.insert(token, object);
         let building = Building {
-            handle,
-            request,
+            maker,
             is_pending: false,
         };
         self.building.insert(token, building);
@@ -231,10 +221,15 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         self.building.values().any(|building| !building.is_pending)
     }
 
-    /// One step of an object that is not complete; its end, if that was the last.
-    pub fn build(&mut self, memory: &mut impl ObjectMemory, token: Token) -> Option<Made<R>> {
+    /// One step of an object that is not complete. If that was the last, who made it, and the
+    /// object, or why there is none.
+    pub fn build(
+        &mut self,
+        memory: &mut impl ObjectMemory,
+        token: Token,
+    ) -> Option<(Maker<R>, Result<Token>)> {
         let building = self.building.get_mut(&token)?;
-        let (handle, request) = (building.handle, building.request);
+        let maker = building.maker;
         let result = match memory.build(token) {
             Ok(Progress::More) => {
                 building.is_pending = false;
@@ -256,11 +251,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
                 Err(error)
             }
         };
-        Some(Made {
-            handle,
-            request,
-            result,
-        })
+        Some((maker, result))
     }
 
     /// The maker of an object holds it no longer.

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use scif_abi::Port;
-use scif_core::{EndpointId, Engine, FairQueue, Owner, Resource, Ticket};
+use scif_core::{EndpointId, Engine, FairQueue, Owner, Resource, Side, Ticket};
 use syscall::error::Result;
 
 use crate::access::Caller;
@@ -62,10 +62,8 @@ pub(crate) enum PendingOn {
         caller: Caller,
         granted: Option<EndpointId>,
     },
-    /// A blocking transfer, in the transfer queue of its handle.
-    Send { handle: HandleId },
-    /// As above.
-    Receive { handle: HandleId },
+    /// A blocking transfer, in the transfer queue of its handle's side.
+    Transfer { handle: HandleId, side: Side },
     /// A call that the engine has given a ticket for.
     Ticket {
         endpoint: EndpointId,
@@ -82,6 +80,17 @@ pub(crate) enum PendingOn {
     Memory { handle: HandleId, token: Token },
     /// Nothing any more: this is the answer.
     Ended(Result<usize>),
+}
+
+impl PendingOn {
+    /// An accept that has taken no connection yet.
+    pub fn new_accept(source: AcceptSource, caller: Caller) -> Self {
+        Self::Accept {
+            source,
+            caller,
+            granted: None,
+        }
+    }
 }
 
 /// What a change of an endpoint wakes.

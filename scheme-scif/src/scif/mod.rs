@@ -20,14 +20,14 @@ use scif_abi::limits::LinkTiming;
 use scif_core::{CopyEngine, EndpointId, Engine, Event, Owner};
 use syscall::error::Result;
 
-use crate::access::{Access, Caller};
 use crate::card::{Card, CardCommand};
-use crate::handle::{Endpoint, Handle, Handles, Kind};
+use crate::handle::endpoint::Endpoint;
+use crate::handle::table::Handles;
+use crate::handle::{Handle, Kind, Opening};
 use crate::ids::{HandleId, RequestId};
 use crate::listener::Listeners;
 use crate::memory::MemoryObjects;
 use crate::node_memory::NodeMemory;
-use crate::path::Path;
 use crate::request::{Changes, Requests};
 
 /// Requests that may wait on a listener opened by path. An operation on an endpoint chooses its
@@ -217,7 +217,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         user: Option<u32>,
         request: R,
     ) -> Result<()> {
-        let opener = self.handles.get(handle).map(|handle| handle.caller.uid);
+        let opener = self.handles.caller(handle).map(|caller| caller.uid);
         let owner = Owner {
             process: process as u32,
             user: user.or(opener.ok()).unwrap_or_default(),
@@ -233,16 +233,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
 
 /// Endpoints and their handles.
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    fn insert_endpoint(
-        &mut self,
-        path: Path,
-        access: Access,
-        caller: Caller,
-        endpoint: Endpoint<R>,
-    ) -> HandleId {
-        let endpoint_id = endpoint.id;
-        let kind = Kind::Endpoint(endpoint);
-        let handle = Handle::new(path, access, caller, kind);
+    fn insert_endpoint(&mut self, opening: Opening, endpoint: Endpoint<R>) -> HandleId {
+        let endpoint_id = endpoint.id();
+        let handle = Handle::new(opening, Kind::Endpoint(endpoint));
         let id = self.handles.insert(handle);
         self.requests.watch_for_handle(endpoint_id, id);
         id
@@ -250,9 +243,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
 
     /// Puts `endpoint` behind the handle, whose own endpoint is closed.
     fn replace_endpoint(&mut self, id: HandleId, endpoint: EndpointId) -> Result<()> {
-        let handle = self.handles.endpoint(id)?;
-        let old = core::mem::replace(&mut handle.id, endpoint);
-        handle.subscribed = None;
+        let old = self.handles.endpoint(id)?.replace(endpoint);
         self.drop_endpoint(old);
         self.requests.watch_for_handle(endpoint, id);
         // Subscribers are asked anew, of this endpoint.

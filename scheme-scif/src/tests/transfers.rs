@@ -198,13 +198,8 @@ fn transfers_beside_their_calls_take_turns_by_process() {
             let theirs = memory(&mut bed, 1, PAGES);
             assert_eq!(register(&mut bed, 1, far, fixed(theirs, 0, PAGES)), Ok(0));
             let process = if at < 5 { 7 } else { 8 };
-            bed.nodes[0]
-                .scif
-                .handles()
-                .get_mut(near)
-                .unwrap()
-                .caller
-                .pid = process;
+            let handle = bed.nodes[0].scif.handles().get_mut(near).unwrap();
+            handle.set_process(process);
             let [first, second] = Call::VirtualWriteTo {
                 remote_offset: 0,
                 flags: 0,

@@ -177,15 +177,15 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// One line for each piece that is mapped, of a window or of a memory object.
     fn mappings(&self, viewer: Caller) -> String {
         let mut table = Table::new(["handle", "pid", "what", "offset", "pages"]);
-        let seen = |handle: &Handle<R>| viewer.sees(handle.caller.uid);
+        let seen = |handle: &Handle<R>| viewer.sees(handle.caller().uid);
         for (id, handle) in self.handles.iter().filter(|(_, handle)| seen(handle)) {
-            let pid = handle.caller.pid;
-            for range in handle.mapped.iter() {
+            let pid = handle.caller().pid;
+            for range in handle.mapped() {
                 let offset = Hex(range.first * PAGE);
                 table.row([&id, &pid, &range.mark.name(), &offset, &range.pages]);
             }
-            if let Kind::Memory(Some(token)) = handle.kind
-                && let Some(object) = self.objects.get(token)
+            if let Kind::Memory(Some(token)) = handle.kind()
+                && let Some(object) = self.objects.get(*token)
             {
                 for range in object.mapped().iter() {
                     let offset = Hex(range.first * PAGE);
@@ -235,11 +235,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// `ENOTDIR`.
     pub fn list(&self, id: HandleId) -> Result<Vec<Entry>> {
         let handle = self.handles.get(id)?;
-        if !matches!(handle.kind, Kind::Directory) {
+        if !matches!(handle.kind(), Kind::Directory) {
             return Err(Error::new(ENOTDIR));
         }
         let device = |port: u16| (port.to_string(), DirentKind::CharDev);
-        Ok(match handle.path {
+        Ok(match handle.path() {
             Path::Root => {
                 let directory = |name: String| (name, DirentKind::Directory);
                 let nodes = self
@@ -260,12 +260,13 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             Path::AcceptDirectory => self
                 .listeners
                 .own_shared()
-                .filter(|(_, owner)| handle.caller.sees(owner.uid))
+                .filter(|(_, owner)| handle.caller().sees(owner.uid))
                 .map(|(port, _)| device(port))
                 .collect(),
             _ => {
-                let owner = |id| self.handles.get(id).map(|listener| listener.caller.uid);
-                let seen = |id| owner(id).is_ok_and(|uid| handle.caller.sees(uid));
+                let viewer = handle.caller();
+                let owner = |id| self.handles.caller(id);
+                let seen = |id| owner(id).is_ok_and(|owner| viewer.sees(owner.uid));
                 let seen = self.listeners.ports().filter(|&(_, id)| seen(id));
                 seen.map(|(port, _)| device(port)).collect()
             }
@@ -277,12 +278,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     pub fn name(&self, id: HandleId) -> Result<String> {
         let handle = self.handles.get(id)?;
         let mut name = String::from("/scheme/scif");
-        let _ = match (&handle.kind, handle.path) {
+        let _ = match (handle.kind(), handle.path()) {
             (Kind::Endpoint(endpoint), path) => {
-                let local = self.engine.local_port(endpoint.id).unwrap_or_default();
-                match self.engine.peer(endpoint.id) {
+                let local = self.engine.local_port(endpoint.id()).unwrap_or_default();
+                match self.engine.peer(endpoint.id()) {
                     Some(peer) => write!(name, "/{peer}"),
-                    None if endpoint.listening => write!(name, "/listen/{}", local.port()),
+                    None if endpoint.is_listening() => write!(name, "/listen/{}", local.port()),
                     None => write_path(&mut name, path),
                 }
             }
@@ -295,7 +296,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     pub fn is_positioned(&self, id: HandleId) -> bool {
         self.handles
             .get(id)
-            .is_ok_and(|handle| matches!(handle.kind, Kind::Text(_)))
+            .is_ok_and(|handle| matches!(handle.kind(), Kind::Text(_)))
     }
 
     /// Fills in the status of a handle.
@@ -305,8 +306,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             st_ino: id as u64,
             st_mode: handle.mode(),
             st_nlink: 1,
-            st_uid: handle.caller.uid,
-            st_gid: handle.caller.gid,
+            st_uid: handle.caller().uid,
+            st_gid: handle.caller().gid,
             st_size: handle.size(),
             st_blksize: 4096,
             ..Stat::default()
@@ -325,7 +326,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             F_GETFL => Ok(0),
             F_SETFL => {
                 if let Ok(endpoint) = self.handles.endpoint(id) {
-                    endpoint.nonblocking = argument & O_NONBLOCK != 0;
+                    endpoint.set_nonblocking(argument & O_NONBLOCK != 0);
                 }
                 Ok(0)
             }
@@ -339,12 +340,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let mut events = Readiness::empty();
         events.set(Readiness::IN, wanted.contains(EventFlags::EVENT_READ));
         events.set(Readiness::OUT, wanted.contains(EventFlags::EVENT_WRITE));
-        let number = self.handles.endpoint(id)?.id;
+        let number = self.handles.endpoint_id(id)?;
         // Only a connection has rings. Set once, as setting it counts as a change.
         let connected = self.engine.state(number) == Some(EndpointState::Connected);
         let events = connected.then_some(events);
-        let before = core::mem::replace(&mut self.handles.endpoint(id)?.subscribed, events);
-        if let Some(events) = events.filter(|_| events != before) {
+        if let Some(events) = self.handles.endpoint(id)?.subscribe(events) {
             self.engine.set_waiting(&mut self.memory, number, events);
         }
         Ok(())
@@ -353,8 +353,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// What of `wanted` a handle is ready for now, for subscribers: `wanted` is what they are told
     /// of from now on.
     pub fn ready(&mut self, id: HandleId, wanted: EventFlags) -> Result<EventFlags> {
-        let endpoint = match &self.handles.get(id)?.kind {
-            Kind::Endpoint(endpoint) => endpoint.id,
+        let endpoint = match self.handles.get(id)?.kind() {
+            Kind::Endpoint(endpoint) => endpoint.id(),
             Kind::Peers(peers) if peers.is_empty() => return Ok(EventFlags::empty()),
             // Whatever is tried fails at once.
             Kind::Closed => return Ok(wanted),

@@ -25,7 +25,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
 
     /// `read` of the file; waits while there is nothing new.
     pub(in crate::scif) fn read_peers(&mut self, id: HandleId, buffer: &mut [u8]) -> Result<usize> {
-        match &mut self.handles.get_mut(id)?.kind {
+        match self.handles.get_mut(id)?.kind_mut() {
             Kind::Peers(_) if buffer.is_empty() => Ok(0),
             Kind::Peers(peers) if peers.is_empty() => would_block(),
             Kind::Peers(peers) => peers.read(buffer),

@@ -8,7 +8,8 @@ use syscall::error::{EINVAL, ENFILE, ENODEV, EWOULDBLOCK, Error, Result};
 
 use crate::access::{Access, Caller};
 use crate::error::{system, would_block};
-use crate::handle::{Endpoint, Kind};
+use crate::handle::endpoint::Endpoint;
+use crate::handle::{Kind, Opening};
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::NodeMemory;
 use crate::path::Path;
@@ -18,14 +19,11 @@ use crate::scif::Scif;
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     pub(in crate::scif) fn open_accept(
         &mut self,
-        path: Path,
-        access: Access,
-        caller: Caller,
+        opening: Opening,
         request: R,
     ) -> Result<HandleId> {
         let endpoint = self.accept(request)?;
-        let endpoint = Endpoint::new(endpoint, false);
-        Ok(self.insert_endpoint(path, access, caller, endpoint))
+        Ok(self.insert_endpoint(opening, Endpoint::new(endpoint, false)))
     }
 
     /// `dup(listener, "accept")`: takes one connection; waits unless the listener has `O_NONBLOCK`.
@@ -50,7 +48,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return Err(Error::new(ENFILE));
         }
         let synchronous = match name {
-            b"accept" => !self.handles.endpoint(id)?.nonblocking,
+            b"accept" => !self.handles.endpoint(id)?.is_nonblocking(),
             b"accept-wait" => true,
             b"accept-now" => false,
             b"window" => return self.window_handle(id, caller, Kind::Window),
@@ -63,8 +61,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         };
         let endpoint = self.accept_from(id, caller, synchronous, request)?;
         let port = self.engine.local_port(endpoint).map_or(0, PortId::port);
-        let endpoint = Endpoint::new(endpoint, false);
-        Ok(self.insert_endpoint(Path::Accept(port), Access::BOTH, caller, endpoint))
+        let opening = Opening::new(Path::Accept(port), Access::BOTH, caller);
+        Ok(self.insert_endpoint(opening, Endpoint::new(endpoint, false)))
     }
 
     /// Takes one connection of a listening handle as an endpoint without handle.
@@ -76,18 +74,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         request: R,
     ) -> Result<EndpointId> {
         if self.requests.pending(request).is_none() {
-            if !self.handles.endpoint(id)?.listening {
+            if !self.handles.endpoint(id)?.is_listening() {
                 return Err(Error::new(EINVAL));
             }
             let source = AcceptSource::Handle(id);
-            self.requests.suspend(
-                request,
-                PendingOn::Accept {
-                    source,
-                    caller,
-                    granted: None,
-                },
-            );
+            self.requests
+                .suspend(request, PendingOn::new_accept(source, caller));
         }
         let accepted = self.accept(request);
         let idle = matches!(
@@ -129,57 +121,53 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             else {
                 return Err(Error::new(EINVAL));
             };
-            let Some(new) = granted else {
-                let listener = match source {
-                    AcceptSource::Handle(id) => self.handles.endpoint(id)?.id,
-                    AcceptSource::Shared(port) => self.shared_listener(port, caller, request)?,
-                };
-                match self
-                    .engine
-                    .accept_start(&mut self.memory, listener, caller.owner())
-                {
-                    Ok(new) => {
-                        let granted = Some(new);
-                        self.requests.suspend(
-                            request,
-                            PendingOn::Accept {
-                                source,
-                                caller,
-                                granted,
-                            },
-                        );
-                        self.requests.watch(new, request);
-                        continue;
-                    }
-                    Err(scif_abi::Error::WouldBlock) => {
-                        self.requests.watch(listener, request);
-                        return would_block();
-                    }
-                    Err(error) => return Err(system(error)),
-                }
+            let new = match granted {
+                Some(new) => new,
+                None => self.grant(source, caller, request)?,
             };
-            match self.engine.accept_finish(new) {
-                Poll::Pending => return would_block(),
-                Poll::Ready(result) => {
-                    self.requests.suspend(
-                        request,
-                        PendingOn::Accept {
-                            source,
-                            caller,
-                            granted: None,
-                        },
-                    );
-                    self.requests.unwatch_all(new);
-                    match result {
-                        Ok(_) => {
-                            return Ok(new);
-                        }
-                        Err(scif_abi::Error::WouldBlock) => {}
-                        Err(error) => return Err(system(error)),
-                    }
-                }
+            let Poll::Ready(result) = self.engine.accept_finish(new) else {
+                return would_block();
+            };
+            self.requests
+                .suspend(request, PendingOn::new_accept(source, caller));
+            self.requests.unwatch_all(new);
+            match result {
+                Ok(_) => return Ok(new),
+                // The connector has withdrawn: the next one.
+                Err(scif_abi::Error::WouldBlock) => {}
+                Err(error) => return Err(system(error)),
             }
         }
+    }
+
+    /// Takes a request to connect and grants it: the new endpoint.
+    ///
+    /// # Errors
+    /// `EWOULDBLOCK` when there is none; then the listener wakes `request`.
+    fn grant(&mut self, source: AcceptSource, caller: Caller, request: R) -> Result<EndpointId> {
+        let listener = match source {
+            AcceptSource::Handle(id) => self.handles.endpoint_id(id)?,
+            AcceptSource::Shared(port) => self.shared_listener(port, caller, request)?,
+        };
+        let started = self
+            .engine
+            .accept_start(&mut self.memory, listener, caller.owner());
+        let new = match started {
+            Ok(new) => new,
+            Err(scif_abi::Error::WouldBlock) => {
+                self.requests.watch(listener, request);
+                return would_block();
+            }
+            Err(error) => return Err(system(error)),
+        };
+        let granted = PendingOn::Accept {
+            source,
+            caller,
+            granted: Some(new),
+        };
+        self.requests.suspend(request, granted);
+        self.requests.watch(new, request);
+        Ok(new)
     }
 
     /// The listener of `port` that opens of `accept/<port>` share; made if there is no listener.
@@ -193,11 +181,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let existing = self.listeners.handle(port);
         let (endpoint, owner) = match existing {
             Some(id) => {
-                let owner = self.handles.get(id)?.caller;
+                let owner = self.handles.caller(id)?;
                 if !caller.may_share(owner) {
                     return Err(Error::new(EINVAL));
                 }
-                (self.handles.endpoint(id)?.id, owner)
+                (self.handles.endpoint_id(id)?, owner)
             }
             None => (self.listen_on(port, caller)?.0, caller),
         };

@@ -37,20 +37,17 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 EWOULDBLOCK => Error::new(ENOTCONN),
                 _ => error,
             })?;
-        let endpoint = self.handles.endpoint(id)?.id;
-        let Handle { path, access, .. } = *self.handles.get(id)?;
-        if access.to_read().and(access.to_write()).is_err() {
+        let endpoint = self.handles.endpoint_id(id)?;
+        let handle = self.handles.get(id)?;
+        if handle.to_read().and(handle.to_write()).is_err() {
             return Err(Error::new(EACCES));
         }
+        let opening = handle.duplicate(caller);
         let owner = caller.owner();
         let opened = self.engine.open_bypass(&mut self.memory, endpoint, owner);
         let (id, record) = opened.map_err(system)?;
-        let kind = Kind::Bypass(Bypass {
-            id,
-            endpoint,
-            record,
-        });
-        Ok(self.handles.insert(Handle::new(path, access, caller, kind)))
+        let kind = Kind::Bypass(Bypass::new(id, endpoint, record));
+        Ok(self.handles.insert(Handle::new(opening, kind)))
     }
 
     /// `BypassInfo`: fills in what the handle's client has to know.
@@ -59,11 +56,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         id: HandleId,
         payload: &mut [u8],
     ) -> Result<usize> {
-        let Kind::Bypass(Bypass { record, .. }) = self.handles.get(id)?.kind else {
+        let Kind::Bypass(bypass) = self.handles.get(id)?.kind() else {
             return Err(Error::new(ENOTTY));
         };
         // The decoder has checked the length.
-        payload.copy_from_slice(record.as_bytes());
+        payload.copy_from_slice(bypass.record().as_bytes());
         Ok(0)
     }
 
@@ -93,13 +90,13 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             log::error!("{part:?} at {place:?}, {bytes:#x} bytes, cannot be mapped");
             return Err(Error::new(EOVERFLOW));
         };
-        let mark = match part {
+        let kind = match part {
             Part::Control | Part::Own => PageKind::LocalPart,
             Part::PeerQueuePair | Part::PeerRing => PageKind::PeerPart(bypass),
         };
         let handle = self.handles.get_mut(id)?;
-        handle.mapped.add(offset / PAGE, pages, mark);
-        if matches!(mark, PageKind::PeerPart(_)) {
+        handle.map(offset / PAGE, pages, kind);
+        if matches!(kind, PageKind::PeerPart(_)) {
             self.engine.map_bypass(bypass, pages);
         }
         Ok(address)
@@ -109,10 +106,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     ///
     /// # Errors
     /// `EBADF`, `ENOTTY`.
-    fn endpoint_of(&mut self, id: HandleId) -> Result<EndpointId> {
-        match self.handles.get(id)?.kind {
-            Kind::Bypass(bypass) => Ok(bypass.endpoint),
-            _ => Ok(self.handles.endpoint(id)?.id),
+    fn endpoint_of(&self, id: HandleId) -> Result<EndpointId> {
+        match self.handles.get(id)?.kind() {
+            Kind::Bypass(bypass) => Ok(bypass.endpoint()),
+            _ => self.handles.endpoint_id(id),
         }
     }
 
@@ -157,8 +154,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             self.end_wait(request);
             return Ok(ready.bits().into());
         }
-        if let Kind::Bypass(bypass) = self.handles.get(id)?.kind
-            && self.engine.epoch_changed(bypass.id)
+        if let Kind::Bypass(bypass) = self.handles.get(id)?.kind()
+            && self.engine.epoch_changed(bypass.id())
         {
             self.end_wait(request);
             return Ok(0);

@@ -6,12 +6,11 @@ use scif_abi::PortId;
 use scif_core::{Connect, ConnectMode, EndpointId};
 use syscall::error::Result;
 
-use crate::access::{Access, Caller};
 use crate::error::{system, would_block};
-use crate::handle::Endpoint;
+use crate::handle::Opening;
+use crate::handle::endpoint::Endpoint;
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::NodeMemory;
-use crate::path::Path;
 use crate::request::PendingOn;
 use crate::scif::Scif;
 
@@ -19,21 +18,13 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     pub(in crate::scif) fn open_connect(
         &mut self,
         to: PortId,
-        access: Access,
-        caller: Caller,
+        opening: Opening,
         nonblocking: bool,
         request: R,
     ) -> Result<HandleId> {
-        let path = Path::Connect {
-            node: to.node(),
-            port: to.port(),
-        };
-        let id = self.engine.open(caller.owner()).map_err(system)?;
-        let mode = if nonblocking {
-            ConnectMode::NonBlocking
-        } else {
-            ConnectMode::Blocking
-        };
+        let owner = opening.caller().owner();
+        let id = self.engine.open(owner).map_err(system)?;
+        let mode = mode(nonblocking);
         match self.engine.connect(&mut self.memory, id, to, mode) {
             Ok(_) | Err(scif_abi::Error::InProgress) => {}
             Err(error) => {
@@ -42,22 +33,18 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             }
         }
         if nonblocking {
-            let mut endpoint = Endpoint::new(id, true);
-            endpoint.connecting = Some(to);
-            return Ok(self.insert_endpoint(path, access, caller, endpoint));
+            return Ok(self.insert_endpoint(opening, Endpoint::connecting(id, to)));
         }
         self.requests
             .suspend(request, PendingOn::OpenConnect { endpoint: id });
         self.requests.watch(id, request);
-        self.finish_open_connect(id, path, access, caller, request)
+        self.finish_open_connect(id, opening, request)
     }
 
     pub(in crate::scif) fn finish_open_connect(
         &mut self,
         id: EndpointId,
-        path: Path,
-        access: Access,
-        caller: Caller,
+        opening: Opening,
         request: R,
     ) -> Result<HandleId> {
         let Poll::Ready(result) = self.engine.connect_result(id) else {
@@ -65,10 +52,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         };
         self.requests.resume(request);
         match result {
-            Ok(_) => {
-                let endpoint = Endpoint::new(id, false);
-                Ok(self.insert_endpoint(path, access, caller, endpoint))
-            }
+            Ok(_) => Ok(self.insert_endpoint(opening, Endpoint::new(id, false))),
             Err(error) => {
                 self.drop_endpoint(id);
                 Err(system(error))
@@ -84,16 +68,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         request: R,
     ) -> Result<usize> {
         let endpoint = self.handles.endpoint(id)?;
-        let (endpoint, nonblocking) = (endpoint.id, endpoint.nonblocking);
+        let (endpoint, nonblocking) = (endpoint.id(), endpoint.is_nonblocking());
         if !matches!(
             self.requests.pending(request),
             Some(PendingOn::Connect { .. })
         ) {
-            let mode = if nonblocking {
-                ConnectMode::NonBlocking
-            } else {
-                ConnectMode::Blocking
-            };
+            let mode = mode(nonblocking);
             match self.engine.connect(&mut self.memory, endpoint, to, mode) {
                 Ok(Connect::Done(port)) => {
                     return Ok(port.into());
@@ -124,21 +104,29 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// `EWOULDBLOCK` while it is under way, or what the connect ended with.
     pub(in crate::scif) fn collect_connect(&mut self, id: HandleId) -> Result<()> {
         let endpoint = self.handles.endpoint(id)?;
-        let Some(to) = endpoint.connecting else {
+        let Some(to) = endpoint.connects_to() else {
             return Ok(());
         };
-        let endpoint_id = endpoint.id;
+        let endpoint_id = endpoint.id();
         let mode = ConnectMode::NonBlocking;
         match self.engine.connect(&mut self.memory, endpoint_id, to, mode) {
             Err(scif_abi::Error::InProgress) | Ok(Connect::Started) => would_block(),
             Ok(Connect::Done(_)) => {
-                self.handles.endpoint(id)?.connecting = None;
+                self.handles.endpoint(id)?.end_connect();
                 Ok(())
             }
             Err(error) => {
-                self.handles.endpoint(id)?.connecting = None;
+                self.handles.endpoint(id)?.end_connect();
                 Err(system(error))
             }
         }
+    }
+}
+
+/// How to connect an endpoint whose calls wait, or do not.
+fn mode(nonblocking: bool) -> ConnectMode {
+    match nonblocking {
+        true => ConnectMode::NonBlocking,
+        false => ConnectMode::Blocking,
     }
 }

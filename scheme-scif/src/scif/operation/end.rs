@@ -5,7 +5,9 @@ use scif_core::EndpointId;
 use syscall::error::{ECANCELED, Error, Result};
 
 use crate::error::would_block;
-use crate::handle::{Endpoint, Kind, ROOT};
+use crate::handle::Kind;
+use crate::handle::endpoint::Endpoint;
+use crate::handle::table::ROOT;
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::NodeMemory;
 use crate::request::{AcceptSource, PendingOn};
@@ -31,7 +33,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 source: AcceptSource::Handle(id),
                 ..
             }) => {
-                if let Ok(endpoint) = self.handles.endpoint(id).map(|endpoint| endpoint.id) {
+                if let Ok(endpoint) = self.handles.endpoint_id(id) {
                     self.requests.unwatch(endpoint, request);
                 }
             }
@@ -75,7 +77,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 }
                 self.end_wait(request);
             }
-            Some(PendingOn::Send { handle } | PendingOn::Receive { handle }) => {
+            Some(PendingOn::Transfer { handle, .. }) => {
                 moved = self.leave_queue(handle, request);
             }
             Some(PendingOn::Ready { .. } | PendingOn::Departure { .. }) => self.end_wait(request),
@@ -105,24 +107,24 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return;
         };
         // There are none unless the kernel lost count; they would never be returned otherwise.
-        for &range in handle.mapped.iter() {
+        for &range in handle.mapped() {
             self.forget_mapped(range);
         }
         let space = self.objects.take_space(id);
         self.refuse_space(space);
-        match handle.kind {
+        match handle.into_kind() {
             Kind::Endpoint(endpoint) => self.close_endpoint(id, &endpoint),
             Kind::Memory(Some(token)) => self.objects.release(&mut self.memory, token),
-            Kind::Bypass(bypass) => self.engine.close_bypass(&mut self.memory, bypass.id),
+            Kind::Bypass(bypass) => self.engine.close_bypass(&mut self.memory, bypass.id()),
             _ => {}
         }
     }
 
     fn close_endpoint(&mut self, id: HandleId, endpoint: &Endpoint<R>) {
-        if endpoint.listening {
-            self.close_listener(id, endpoint.id);
+        if endpoint.is_listening() {
+            self.close_listener(id, endpoint.id());
         }
-        self.drop_endpoint(endpoint.id);
+        self.drop_endpoint(endpoint.id());
     }
 
     /// `scif_close` for a file that lives on in mappings: the endpoint is closed, those who wait on
@@ -130,7 +132,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// nothing of the endpoint is under way; on a handle for its end that is all, and there is
     /// nothing to wait for while the endpoint is not closed.
     pub(in crate::scif) fn shut_down(&mut self, id: HandleId, request: R) -> Result<usize> {
-        let endpoint = match (self.requests.pending(request), &self.handles.get(id)?.kind) {
+        let endpoint = match (self.requests.pending(request), self.handles.get(id)?.kind()) {
             (Some(PendingOn::Departure { endpoint }), _) | (_, &Kind::End(endpoint)) => endpoint,
             _ => self.close_early(id)?,
         };
@@ -146,15 +148,14 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
 
     /// Closes the endpoint of a handle that stays.
     fn close_early(&mut self, id: HandleId) -> Result<EndpointId> {
-        let endpoint = self.handles.endpoint(id)?.id;
+        let endpoint = self.handles.endpoint_id(id)?;
         let here = |on: &PendingOn| match *on {
             PendingOn::Connect { endpoint: at } => at == endpoint,
             PendingOn::Accept {
                 source: AcceptSource::Handle(at),
                 ..
             }
-            | PendingOn::Send { handle: at }
-            | PendingOn::Receive { handle: at }
+            | PendingOn::Transfer { handle: at, .. }
             | PendingOn::Ready { handle: at, .. } => at == id,
             // Tickets end with the endpoint.
             _ => false,

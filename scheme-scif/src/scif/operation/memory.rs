@@ -7,7 +7,7 @@ use syscall::error::{EINVAL, EPERM, Error, Result};
 
 use crate::access::{Access, Caller};
 use crate::error::would_block;
-use crate::handle::{Handle, Kind};
+use crate::handle::{Handle, Kind, Opening};
 use crate::ids::{HandleId, RequestId};
 use crate::memory::Source;
 use crate::node_memory::{NodeMemory, PAGE, Token};
@@ -26,7 +26,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         caller: Caller,
     ) -> Result<HandleId> {
         self.handles.endpoint(id)?;
-        let handle = Handle::new(Path::Memory, Access::BOTH, caller, Kind::Memory(None));
+        let opening = Opening::new(Path::Memory, Access::BOTH, caller);
+        let handle = Handle::new(opening, Kind::Memory(None));
         self.handles.insert_file(&mut self.engine, handle)
     }
 
@@ -69,7 +70,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         {
             return Err(Error::new(EINVAL));
         }
-        if flags != 0 && self.handles.get(id)?.caller.uid != 0 {
+        if flags != 0 && self.handles.caller(id)?.uid != 0 {
             return Err(Error::new(EPERM));
         }
         Ok(())
@@ -113,7 +114,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
 
     fn make(&mut self, id: HandleId, source: Source<M::Space>, request: R) -> Result<usize> {
         self.expect_no_object(id)?;
-        let caller = self.handles.get(id)?.caller;
+        let caller = self.handles.caller(id)?;
         let limit = self.engine.limit(Resource::Pages, Scope::User);
         let maker = (id, request);
         let begun = self
@@ -139,16 +140,16 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     fn build(&mut self, token: Token) {
-        let Some(made) = self.objects.build(&mut self.memory, token) else {
+        let Some(((handle, request), result)) = self.objects.build(&mut self.memory, token) else {
             return;
         };
-        if made.result.is_err()
-            && let Ok(object) = self.handles.object(made.handle)
+        if result.is_err()
+            && let Ok(object) = self.handles.object(handle)
         {
             *object = None;
         }
-        let result = made.result.map(|token| token as usize);
-        self.requests.end_with(made.request, result);
+        let result = result.map(|token| token as usize);
+        self.requests.end_with(request, result);
     }
 
     /// The request that makes an object is given up.

@@ -48,7 +48,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
         let word = |index: usize| metadata.get(index).copied().unwrap_or(0);
         let (number, words) = (word(0), [word(1), word(2)]);
-        let is_memory = matches!(self.handles.get(id)?.kind, Kind::Memory(_));
+        let is_memory = matches!(self.handles.get(id)?.kind(), Kind::Memory(_));
         if is_memory && number != Call::GET_NODE_IDS {
             let call = MemoryCall::decode(number, words, payload);
             return self.memory_call(id, call.map_err(|error| malformed(id, error))?, request);
@@ -103,7 +103,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     fn plain_call(&mut self, id: HandleId, call: Call, request: R) -> Result<usize> {
         match call {
             Call::Bind { port } => {
-                let endpoint = self.handles.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint_id(id)?;
                 let bound = self.engine.bind(endpoint, port);
                 bound.map(usize::from).map_err(system)
             }
@@ -124,7 +124,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             Call::FenceWait { mark } => self.fence_wait(id, mark, request),
             Call::FenceSignal { record } => self.fence_signal(id, record, request),
             Call::Poll { events } => {
-                let endpoint = self.handles.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint_id(id)?;
                 let wanted = Readiness::from_bits_truncate(events);
                 let ready = self.engine.poll(&mut self.memory, endpoint);
                 Ok((ready & (wanted | Readiness::ERR | Readiness::HUP))
@@ -132,12 +132,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                     .into())
             }
             Call::LocalPort => {
-                let endpoint = self.handles.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint_id(id)?;
                 let local = self.engine.local_port(endpoint);
                 Ok(word_of(local.unwrap_or_default()))
             }
             Call::PeerPort => {
-                let endpoint = self.handles.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint_id(id)?;
                 let peer = self.engine.peer(endpoint);
                 peer.map(word_of).ok_or(Error::new(ENOTCONN))
             }
@@ -163,9 +163,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     fn listen(&mut self, id: HandleId, backlog: i32) -> Result<usize> {
-        let endpoint = self.handles.endpoint(id)?.id;
+        let endpoint = self.handles.endpoint_id(id)?;
         self.engine.listen(endpoint, backlog).map_err(system)?;
-        self.handles.endpoint(id)?.listening = true;
+        self.handles.endpoint(id)?.listen();
         let port: Port = self.engine.local_port(endpoint).map_or(0, PortId::port);
         self.listeners.insert(port, id);
         Ok(0)
@@ -179,7 +179,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         request: R,
     ) -> Result<usize> {
         let flags = AcceptFlags::from_bits(flags).ok_or(Error::new(EINVAL))?;
-        let caller = self.handles.get(id)?.caller;
+        let caller = self.handles.caller(id)?;
         let synchronous = flags.contains(AcceptFlags::SYNC);
         let endpoint = self.accept_from(id, caller, synchronous, request)?;
         let peer = self.engine.peer(endpoint).unwrap_or_default();
@@ -195,8 +195,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     fn accept_register(&mut self, id: HandleId, claim: u64) -> Result<usize> {
-        let caller = self.handles.get(id)?.caller;
-        let endpoint = self.handles.endpoint(id)?.id;
+        let caller = self.handles.caller(id)?;
+        let endpoint = self.handles.endpoint_id(id)?;
         let fresh = self
             .engine
             .local_port(endpoint)
@@ -220,7 +220,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return Ok(0);
         }
         let flags = SendFlags::from_bits(flags).ok_or(Error::new(EINVAL))?;
-        self.handles.get(id)?.access.to_write()?;
+        self.handles.get(id)?.to_write()?;
         if flags.contains(SendFlags::BLOCK) {
             return self.send(id, bytes, request);
         }
@@ -242,7 +242,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return Ok(0);
         }
         let flags = RecvFlags::from_bits(flags).ok_or(Error::new(EINVAL))?;
-        self.handles.get(id)?.access.to_read()?;
+        self.handles.get(id)?.to_read()?;
         if flags.contains(RecvFlags::BLOCK) {
             return self.receive(id, buffer, Until::Full, request);
         }

@@ -7,7 +7,8 @@ use syscall::flag::{O_NONBLOCK, O_STAT};
 
 use crate::access::{Access, Caller, not_directory, open_directory, open_text};
 use crate::error::system;
-use crate::handle::{Endpoint, Handle, Kind};
+use crate::handle::endpoint::Endpoint;
+use crate::handle::{Handle, Kind, Opening};
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::NodeMemory;
 use crate::path::Path;
@@ -33,16 +34,44 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return ended;
         }
         let path = self.resolve(directory, path)?;
-        let access = Access::of_flags(flags);
+        let opening = Opening::new(path, Access::of_flags(flags), caller);
         let nonblocking = (flags | status) & O_NONBLOCK != 0;
         if let Some(pending) = self.requests.pending(request) {
-            return self.resume_open(pending, path, access, caller, request);
+            return self.resume_open(pending, opening, request);
         }
         self.check_node(path)?;
         if self.handles.is_full() {
             return Err(Error::new(ENFILE));
         }
-        let kind = match path {
+        if let Some(kind) = self.file(path, flags, caller)? {
+            let handle = Handle::new(opening, kind);
+            return self.handles.insert_file(&mut self.engine, handle);
+        }
+        match path {
+            Path::Connect { node, port } => {
+                self.open_connect(PortId::new(node, port), opening, nonblocking, request)
+            }
+            Path::Listen(port) => self.open_listener(port, opening, nonblocking),
+            Path::Accept(_) if nonblocking => Err(Error::new(EINVAL)),
+            Path::Accept(port) => {
+                let source = AcceptSource::Shared(port);
+                self.requests
+                    .suspend(request, PendingOn::new_accept(source, caller));
+                self.open_accept(opening, request)
+            }
+            _ => {
+                let endpoint = self.engine.open(caller.owner()).map_err(system)?;
+                Ok(self.insert_endpoint(opening, Endpoint::new(endpoint, nonblocking)))
+            }
+        }
+    }
+
+    /// What lies behind a handle for `path`; `None`: an endpoint that is still to be made.
+    ///
+    /// # Errors
+    /// Those of flags that do not suit the path.
+    fn file(&mut self, path: Path, flags: usize, caller: Caller) -> Result<Option<Kind<R>>> {
+        Ok(Some(match path {
             Path::Root | Path::Node(_) | Path::ListenDirectory | Path::AcceptDirectory => {
                 open_directory(flags)?;
                 Kind::Directory
@@ -65,64 +94,33 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 not_directory(flags)?;
                 Kind::Memory(None)
             }
-            _ => {
+            Path::Connect { .. } | Path::Listen(_) | Path::Accept(_) | Path::Endpoint => {
                 not_directory(flags)?;
+                if flags & O_STAT == 0 {
+                    return Ok(None);
+                }
                 Kind::Name
             }
-        };
-        if flags & O_STAT != 0 || !matches!(kind, Kind::Name) {
-            let handle = Handle::new(path, access, caller, kind);
-            return self.handles.insert_file(&mut self.engine, handle);
-        }
-        match path {
-            Path::Connect { node, port } => self.open_connect(
-                PortId::new(node, port),
-                access,
-                caller,
-                nonblocking,
-                request,
-            ),
-            Path::Listen(port) => self.open_listener(port, access, caller, nonblocking),
-            Path::Accept(_) if nonblocking => Err(Error::new(EINVAL)),
-            Path::Accept(port) => {
-                let source = AcceptSource::Shared(port);
-                self.requests.suspend(
-                    request,
-                    PendingOn::Accept {
-                        source,
-                        caller,
-                        granted: None,
-                    },
-                );
-                self.open_accept(path, access, caller, request)
-            }
-            _ => {
-                let endpoint = self.engine.open(caller.owner()).map_err(system)?;
-                let endpoint = Endpoint::new(endpoint, nonblocking);
-                Ok(self.insert_endpoint(path, access, caller, endpoint))
-            }
-        }
+        }))
     }
 
     fn resume_open(
         &mut self,
         waiting: PendingOn,
-        path: Path,
-        access: Access,
-        caller: Caller,
+        opening: Opening,
         request: R,
     ) -> Result<HandleId> {
         match waiting {
             PendingOn::OpenConnect { endpoint } => {
-                self.finish_open_connect(endpoint, path, access, caller, request)
+                self.finish_open_connect(endpoint, opening, request)
             }
-            _ => self.open_accept(path, access, caller, request),
+            _ => self.open_accept(opening, request),
         }
     }
 
     /// The path that `path` names relative to a directory.
     fn resolve(&self, directory: HandleId, path: &str) -> Result<Path> {
-        let prefix = match self.handles.get(directory)?.path {
+        let prefix = match self.handles.get(directory)?.path() {
             Path::Root => return Path::parse(path),
             here if path.is_empty() => return Ok(here),
             Path::Node(node) => alloc::format!("{node}"),
@@ -149,14 +147,13 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     fn open_listener(
         &mut self,
         port: Port,
-        access: Access,
-        caller: Caller,
+        opening: Opening,
         nonblocking: bool,
     ) -> Result<HandleId> {
-        let (endpoint, port) = self.listen_on(port, caller)?;
+        let (endpoint, port) = self.listen_on(port, opening.caller())?;
         let mut endpoint = Endpoint::new(endpoint, nonblocking);
-        endpoint.listening = true;
-        let id = self.insert_endpoint(Path::Listen(port), access, caller, endpoint);
+        endpoint.listen();
+        let id = self.insert_endpoint(opening.at(Path::Listen(port)), endpoint);
         self.listeners.insert(port, id);
         Ok(id)
     }

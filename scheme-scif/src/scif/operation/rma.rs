@@ -28,7 +28,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let (endpoint, ticket) = match self.requests.pending(request) {
             Some(PendingOn::Ticket { endpoint, ticket }) => (endpoint, ticket),
             _ => {
-                let endpoint = self.handles.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint_id(id)?;
                 (endpoint, start(self, endpoint)?)
             }
         };
@@ -57,7 +57,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             if !offset.is_multiple_of(PAGE) || !length.is_multiple_of(PAGE) {
                 return Err(Error::new(EINVAL));
             }
-            let caller = scif.handles.get(id)?.caller;
+            let caller = scif.handles.caller(id)?;
             let memory = record.memory.get();
             let protection = Protection::from_bits_truncate(record.protection.get());
             let writes = protection.contains(Protection::WRITE);
@@ -137,7 +137,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         request: R,
     ) -> Result<usize> {
         self.ticket(id, request, |scif, endpoint| {
-            let caller = scif.handles.get(id)?.caller;
+            let caller = scif.handles.caller(id)?;
             let memory = record.memory.get();
             let range = (record.memory_offset.get(), record.length.get());
             let writes = matches!(direction, Direction::Read);
@@ -170,7 +170,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let (endpoint, ticket) = match self.requests.pending(request) {
             Some(PendingOn::Ticket { endpoint, ticket }) => (endpoint, ticket),
             _ => {
-                let endpoint = self.handles.endpoint(id)?.id;
+                let endpoint = self.handles.endpoint_id(id)?;
                 let length = payload.len() as u64;
                 let engine = &mut self.engine;
                 let memory = &mut self.memory;
@@ -193,10 +193,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 self.requests.suspend(request, waiting);
                 self.requests.watch(endpoint, request);
                 if self.engine.virtual_is_ready(ticket) {
-                    let opener = self
-                        .handles
-                        .get(id)
-                        .map(|handle| handle.caller.owner().process);
+                    let opener = self.handles.caller(id).map(|caller| caller.owner().process);
                     self.requests.step_later(request, opener.unwrap_or(0));
                 }
                 would_block()

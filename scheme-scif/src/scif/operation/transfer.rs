@@ -6,10 +6,10 @@
 //! memory, mapped here until the request is answered; the client may change them meanwhile, so
 //! bytes are only copied from and to them and never interpreted.
 
+use scheme::read_at;
+use scif_core::Side;
 use syscall::error::{EAGAIN, EBADF, EINVAL, EISDIR, EWOULDBLOCK, Error, Result};
 use syscall::flag::O_NONBLOCK;
-
-use scif_core::Side;
 
 use crate::error::{system, would_block};
 use crate::handle::Kind;
@@ -45,11 +45,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return ended;
         }
         let handle = self.handles.get(id)?;
-        if matches!(handle.kind, Kind::Directory) {
+        if matches!(handle.kind(), Kind::Directory) {
             return Err(Error::new(EISDIR));
         }
-        handle.access.to_read()?;
-        match &handle.kind {
+        handle.to_read()?;
+        match handle.kind() {
             Kind::Text(text) => return Ok(read_at(text.as_bytes(), buffer, offset)),
             Kind::Peers(_) => return self.read_peers(id, buffer),
             Kind::Endpoint(_) => {}
@@ -77,8 +77,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return ended;
         }
         let handle = self.handles.get(id)?;
-        handle.access.to_write()?;
-        match (&handle.kind, handle.path) {
+        handle.to_write()?;
+        match (handle.kind(), handle.path()) {
             (Kind::Endpoint(_), _) => {}
             (Kind::Closed, _) => return Err(Error::new(EBADF)),
             (_, Path::Text(TextFile::Cards)) => return self.write_cards(bytes),
@@ -100,7 +100,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// Sends what fits now; 0 when nothing does, or when another's blocking send is under way.
     pub(in crate::scif) fn try_send(&mut self, id: HandleId, bytes: &[u8]) -> Result<usize> {
         self.collect_connect(id)?;
-        if !self.handles.endpoint(id)?.outgoing.is_free() {
+        if !self.handles.endpoint(id)?.queue(Side::Send).is_free() {
             return Ok(0);
         }
         self.send_some(id, bytes)
@@ -113,7 +113,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         buffer: &mut [u8],
     ) -> Result<usize> {
         self.collect_connect(id)?;
-        if !self.handles.endpoint(id)?.incoming.is_free() {
+        if !self.handles.endpoint(id)?.queue(Side::Receive).is_free() {
             return Ok(0);
         }
         self.receive_some(id, buffer)
@@ -126,32 +126,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         bytes: &[u8],
         request: R,
     ) -> Result<usize> {
-        self.collect_connect(id)?;
-        let Some(mut done) = self.handles.endpoint(id)?.outgoing.enter(request) else {
-            self.requests
-                .suspend(request, PendingOn::Send { handle: id });
-            return would_block();
-        };
-        self.hold_ring(id, Side::Send, true);
-        let error = loop {
-            let rest = bytes.get(done..).unwrap_or(&[]);
-            if rest.is_empty() {
-                break None;
-            }
-            match self.send_some(id, rest) {
-                Ok(0) => {
-                    self.handles.endpoint(id)?.outgoing.wait(request, done);
-                    self.requests
-                        .suspend(request, PendingOn::Send { handle: id });
-                    return would_block();
-                }
-                Ok(count) => done += count,
-                Err(error) => break Some(error),
-            }
-        };
-        self.hold_ring(id, Side::Send, false);
-        self.leave_queue(id, request);
-        Self::result(done, error)
+        self.transfer(id, Side::Send, request, |scif, done| {
+            let rest = bytes.get(done..).filter(|rest| !rest.is_empty())?;
+            Some(scif.send_some(id, rest))
+        })
     }
 
     /// Receives until `until` is met, over as many tries as it takes.
@@ -162,66 +140,74 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         until: Until,
         request: R,
     ) -> Result<usize> {
+        self.transfer(id, Side::Receive, request, |scif, done| {
+            let is_met = until == Until::Any && done > 0;
+            let rest = buffer
+                .get_mut(done..)
+                .filter(|rest| !rest.is_empty() && !is_met)?;
+            Some(scif.receive_some(id, rest))
+        })
+    }
+
+    /// A blocking transfer: moves bytes by `step`, which is given how many have been moved and
+    /// returns how many more, 0 when it has to wait, or `None` when the transfer is complete.
+    fn transfer(
+        &mut self,
+        id: HandleId,
+        side: Side,
+        request: R,
+        mut step: impl FnMut(&mut Self, usize) -> Option<Result<usize>>,
+    ) -> Result<usize> {
         self.collect_connect(id)?;
-        let waiting = PendingOn::Receive { handle: id };
-        let Some(mut done) = self.handles.endpoint(id)?.incoming.enter(request) else {
-            self.requests.suspend(request, waiting);
+        let pending = PendingOn::Transfer { handle: id, side };
+        let Some(mut done) = self.handles.endpoint(id)?.queue(side).enter(request) else {
+            self.requests.suspend(request, pending);
             return would_block();
         };
-        self.hold_ring(id, Side::Receive, true);
+        self.hold_ring(id, side, true);
         let error = loop {
-            let rest = buffer.get_mut(done..).unwrap_or(&mut []);
-            if rest.is_empty() || (until == Until::Any && done > 0) {
-                break None;
-            }
-            match self.receive_some(id, rest) {
-                Ok(0) => {
-                    self.handles.endpoint(id)?.incoming.wait(request, done);
-                    self.requests.suspend(request, waiting);
+            match step(self, done) {
+                None => break None,
+                Some(Ok(0)) => {
+                    let queue = self.handles.endpoint(id)?.queue(side);
+                    queue.wait(request, done);
+                    self.requests.suspend(request, pending);
                     return would_block();
                 }
-                Ok(count) => done += count,
-                Err(error) => break Some(error),
+                Some(Ok(count)) => done += count,
+                Some(Err(error)) => break Some(error),
             }
         };
-        self.hold_ring(id, Side::Receive, false);
+        self.hold_ring(id, side, false);
         self.leave_queue(id, request);
-        Self::result(done, error)
-    }
-
-    /// Keeps bypass clients out from the first byte of a transfer to its last, or lets them in
-    /// again: what they move shall not get between its pieces.
-    fn hold_ring(&mut self, id: HandleId, side: Side, keeps: bool) {
-        if let Ok(endpoint) = self.handles.endpoint(id).map(|endpoint| endpoint.id) {
-            self.engine
-                .hold_ring(&mut self.memory, endpoint, side, keeps);
-        }
-    }
-
-    /// A transfer that ends early has succeeded if it moved anything; the next one meets the error.
-    fn result(done: usize, error: Option<Error>) -> Result<usize> {
+        // One that ends early has succeeded if it moved anything; the next one meets the error.
         match error {
             Some(error) if done == 0 => Err(error),
             _ => Ok(done),
         }
     }
 
+    /// Keeps bypass clients out from the first byte of a transfer to its last, or lets them in
+    /// again: what they move shall not get between its pieces.
+    fn hold_ring(&mut self, id: HandleId, side: Side, keeps: bool) {
+        if let Ok(endpoint) = self.handles.endpoint_id(id) {
+            self.engine
+                .hold_ring(&mut self.memory, endpoint, side, keeps);
+        }
+    }
+
     fn send_some(&mut self, id: HandleId, bytes: &[u8]) -> Result<usize> {
-        let endpoint = self.handles.endpoint(id)?.id;
-        let count = self
-            .engine
-            .send(&mut self.memory, endpoint, bytes)
-            .map_err(system)?;
+        let endpoint = self.handles.endpoint_id(id)?;
+        let sent = self.engine.send(&mut self.memory, endpoint, bytes);
+        let count = sent.map_err(system)?;
         self.requests.note_progress(count > 0);
         Ok(count)
     }
 
     fn receive_some(&mut self, id: HandleId, buffer: &mut [u8]) -> Result<usize> {
-        let endpoint = self.handles.endpoint(id)?.id;
-        let count = self
-            .engine
-            .recv(&mut self.memory, endpoint, buffer)
-            .map_err(system)?;
+        let endpoint = self.handles.endpoint_id(id)?;
+        let received = self.engine.recv(&mut self.memory, endpoint, buffer);
+        let count = received.map_err(system)?;
         self.requests.note_progress(count > 0);
         Ok(count)
     }
@@ -229,15 +215,13 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// Takes the request out of its queue, if it is in one, and returns the bytes it has moved
     /// while it was in front.
     pub(in crate::scif) fn leave_queue(&mut self, id: HandleId, request: R) -> usize {
-        let pending = self.requests.resume(request);
+        let Some(PendingOn::Transfer { side, .. }) = self.requests.resume(request) else {
+            return 0;
+        };
         let Ok(endpoint) = self.handles.endpoint(id) else {
             return 0;
         };
-        let (queue, side) = match pending {
-            Some(PendingOn::Send { .. }) => (&mut endpoint.outgoing, Side::Send),
-            Some(PendingOn::Receive { .. }) => (&mut endpoint.incoming, Side::Receive),
-            _ => return 0,
-        };
+        let queue = endpoint.queue(side);
         let was_front = queue.is_front(request);
         let (moved, others) = queue.leave(request);
         if was_front {
@@ -249,13 +233,4 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
         moved
     }
-}
-
-fn read_at(content: &[u8], buffer: &mut [u8], offset: u64) -> usize {
-    let start = usize::try_from(offset)
-        .unwrap_or(usize::MAX)
-        .min(content.len());
-    let count = buffer.len().min(content.len() - start);
-    buffer[..count].copy_from_slice(&content[start..start + count]);
-    count
 }

@@ -49,7 +49,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     ) -> Result<usize> {
         let handle = self.handles.get(id)?;
         if !matches!(
-            handle.kind,
+            handle.kind(),
             Kind::Memory(_)
                 | Kind::Endpoint(_)
                 | Kind::Window(_)
@@ -71,20 +71,20 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return Err(Error::new(EACCES));
         }
         if reads {
-            denied(handle.access.to_read())?;
+            denied(handle.to_read())?;
         }
         if writes {
-            denied(handle.access.to_write())?;
+            denied(handle.to_write())?;
         }
         let mut protection = Protection::empty();
         protection.set(Protection::READ, reads);
         protection.set(Protection::WRITE, writes);
-        match handle.kind {
+        match *handle.kind() {
             Kind::Memory(object) => {
                 let token = object.ok_or(Error::new(ENXIO))?;
                 self.objects.map(&self.memory, token, offset, pages)
             }
-            Kind::Bypass(bypass) => self.map_bypass(id, bypass.id, offset, pages),
+            Kind::Bypass(bypass) => self.map_bypass(id, bypass.id(), offset, pages),
             Kind::OwnWindow(endpoint) => {
                 self.map_own_window(id, endpoint, offset, pages, protection)
             }
@@ -122,20 +122,20 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             self.engine.note_cached(mapped.window, pages);
         }
         let handle = self.handles.get_mut(id)?;
-        let mark = match is_cached {
+        let kind = match is_cached {
             true => PageKind::Cached(mapped.window, view.join),
             false => PageKind::Peer(mapped.window, view.join),
         };
-        handle.mapped.add(offset / PAGE, pages, mark);
+        handle.map(offset / PAGE, pages, kind);
         Ok(view.address)
     }
 
     /// The endpoint whose peer's windows a handle maps, and whether a library keeps them.
     fn window_endpoint(&mut self, id: HandleId) -> Result<(EndpointId, bool)> {
-        match self.handles.get(id)?.kind {
-            Kind::Window(endpoint) => Ok((endpoint, false)),
-            Kind::CachedWindow(endpoint) => Ok((endpoint, true)),
-            _ => Ok((self.handles.endpoint(id)?.id, false)),
+        match self.handles.get(id)?.kind() {
+            Kind::Window(endpoint) => Ok((*endpoint, false)),
+            Kind::CachedWindow(endpoint) => Ok((*endpoint, true)),
+            _ => Ok((self.handles.endpoint_id(id)?, false)),
         }
     }
 
@@ -143,13 +143,13 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     pub fn unmap(&mut self, id: HandleId, offset: u64, size: usize) -> Result<()> {
         let (first, pages) = (offset / PAGE, (size as u64).div_ceil(PAGE));
         let handle = self.handles.get_mut(id)?;
-        if let Kind::Memory(object) = handle.kind {
-            if let Some(token) = object {
+        if let Kind::Memory(object) = handle.kind() {
+            if let Some(token) = *object {
                 self.objects.unmap(token, first, pages);
             }
             return Ok(());
         }
-        for range in handle.mapped.remove(first, pages) {
+        for range in handle.unmap(first, pages) {
             self.forget_mapped(range);
         }
         Ok(())
@@ -198,9 +198,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let token = part.pin.0;
         self.objects.begin_view(token, pages)?;
         let handle = self.handles.get_mut(id)?;
-        handle
-            .mapped
-            .add(offset / PAGE, pages, PageKind::Own(token));
+        handle.map(offset / PAGE, pages, PageKind::Own(token));
         Ok(address)
     }
 
@@ -216,10 +214,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         caller: Caller,
         kind: impl FnOnce(EndpointId) -> Kind<R>,
     ) -> Result<HandleId> {
-        let kind = kind(self.handles.endpoint(id)?.id);
-        let Handle { path, access, .. } = *self.handles.get(id)?;
+        let kind = kind(self.handles.endpoint_id(id)?);
+        let opening = self.handles.get(id)?.duplicate(caller);
         self.handles
-            .insert_file(&mut self.engine, Handle::new(path, access, caller, kind))
+            .insert_file(&mut self.engine, Handle::new(opening, kind))
     }
 
     /// How far one mapping of own windows can reach; on an endpoint, or a handle for mapping them.
@@ -229,9 +227,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         offset: i64,
         length: u64,
     ) -> Result<usize> {
-        let endpoint = match self.handles.get(id)?.kind {
+        let endpoint = match *self.handles.get(id)?.kind() {
             Kind::OwnWindow(endpoint) => endpoint,
-            _ => self.handles.endpoint(id)?.id,
+            _ => self.handles.endpoint_id(id)?,
         };
         let none = Protection::empty().bits();
         let part = self.engine.local_part(endpoint, offset, length, none);
@@ -246,7 +244,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         offset: i64,
         length: u64,
     ) -> Result<usize> {
-        let endpoint = self.handles.endpoint(id)?.id;
+        let endpoint = self.handles.endpoint_id(id)?;
         let contiguous = self.engine.map_run(endpoint, offset, length);
         let contiguous = contiguous.map_err(system)?;
         let joined = self.engine.window_run(endpoint, offset, length);
@@ -263,8 +261,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         length: u64,
         payload: &mut [u8],
     ) -> Result<usize> {
-        let endpoint = self.handles.endpoint(id)?.id;
-        root(self.handles.get(id)?.caller)?;
+        let endpoint = self.handles.endpoint_id(id)?;
+        root(self.handles.caller(id)?)?;
         let room = payload.len().checked_sub(size_of::<PagesHeader>());
         let fits = room.is_some_and(|room| (room / ADDRESS_BYTES) as u64 >= length / PAGE);
         if !fits {
@@ -301,8 +299,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     pub(in crate::scif) fn put_pages(&mut self, id: HandleId, cookie: u64) -> Result<usize> {
-        let endpoint = self.handles.endpoint(id)?.id;
-        root(self.handles.get(id)?.caller)?;
+        let endpoint = self.handles.endpoint_id(id)?;
+        root(self.handles.caller(id)?)?;
         let put = self.engine.put_pages(&mut self.memory, endpoint, cookie);
         put.map(|()| 0).map_err(system)
     }
