@@ -15,6 +15,7 @@ mod operations;
 mod programs;
 mod rights;
 mod transfers;
+mod window_limits;
 mod windows;
 
 use crate::bed;
