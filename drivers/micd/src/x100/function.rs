@@ -13,45 +13,44 @@ use scif_abi::limits::{HOST_NODE, LinkTiming};
 use scif_core::{CopyEngine, DownReason};
 use syscall::error::{EAGAIN, EBUSY};
 
+use super::doorbell::send_interrupt;
 use super::liveness::PROBES;
-use super::registers::{PAGE_HIGH, PAGE_LOW, SHUTDOWN_INTERRUPT};
-use super::{
-    DRAIN_NS, LOOK_NS, Link, MESSAGE_DOORBELL, SHUTDOWN_NS, State, X100, identity, send_interrupt,
-};
+use super::registers::SHUTDOWN_INTERRUPT;
+use super::{DRAIN_NS, LOOK_NS, Link, SHUTDOWN_NS, State, X100, identity};
 use crate::function::{MicFunction, Outcome, Step};
 use crate::hardware::{Bus, Doorbell, Hardware};
 
 impl Hardware for X100 {
     fn interrupts(&self) -> &[Interrupt] {
-        self.interrupts.files()
+        self.device.interrupts().files()
     }
 
     fn start(&mut self) -> Result<()> {
-        self.interrupts.unmask()
+        self.device.interrupts().unmask()
     }
 
     fn aperture(&mut self, is_mapped: bool) -> Result<Aperture> {
         if is_mapped {
             // They would store into the new system.
-            if !core::mem::replace(&mut self.mapping_is_logged, true) {
-                let name = &self.name;
+            if self.resets.log_mapping() {
+                let name = self.device.name();
                 log::warn!("{name}: not booted before programs unmap what they have mapped of it");
             }
             return Err(Error::new(EAGAIN));
         }
-        Ok(self.aperture.clone())
+        Ok(self.device.aperture().clone())
     }
 
     fn bus(&self) -> Rc<dyn Bus> {
-        self.smpt.clone()
+        self.device.smpt().clone()
     }
 
     fn doorbell(&self) -> Rc<dyn Doorbell> {
-        self.doorbell.clone()
+        self.device.doorbell().clone()
     }
 
     fn copy_engine(&self) -> Option<Rc<RefCell<dyn CopyEngine>>> {
-        Some(self.dma.clone())
+        Some(self.device.dma().clone())
     }
 
     fn gathers_stores(&self) -> bool {
@@ -65,7 +64,7 @@ impl MicFunction for X100 {
     }
 
     fn peer(&self) -> NodeId {
-        self.peer
+        self.device.peer()
     }
 
     fn set_timing(&mut self, timing: LinkTiming) {
@@ -82,8 +81,8 @@ impl MicFunction for X100 {
             // The DMA engine has to be watched, however rare heartbeats are.
             self.next_look = now.saturating_add(self.timing.heartbeat_ns.min(LOOK_NS));
         }
-        self.stall_at = self.dma.borrow_mut().watch(now);
-        if self.dma.borrow().is_stuck() {
+        self.stall_at = self.device.dma().borrow_mut().watch(now);
+        if self.device.dma().borrow().is_stuck() {
             self.bring_down(DownReason::Reset);
         }
         if self.answers() {
@@ -129,7 +128,7 @@ impl MicFunction for X100 {
     fn deadline(&self) -> u64 {
         let is_up = matches!(self.link, Link::Connected { .. });
         let own = match (self.state, self.link) {
-            _ if is_up && self.dma.borrow().is_stuck() => self.now,
+            _ if is_up && self.device.dma().borrow().is_stuck() => self.now,
             (_, Link::ToFail { .. }) | (State::Found, _) => self.now,
             (_, Link::Draining { until }) => until.min(self.now.saturating_add(DRAIN_NS)),
             (_, Link::Quieting { until }) => until,
@@ -157,8 +156,10 @@ impl MicFunction for X100 {
     fn leave(&mut self) {
         // The memory that the card writes to goes with this driver. In the second after a reset no
         // register may be touched.
-        self.set_bus_master(false);
-        self.was_reset |= !self.bus.is_master();
+        self.device.set_bus_master(false);
+        if !self.device.is_bus_master() {
+            self.resets.make_needless();
+        }
         if !matches!(self.state, State::Gone { .. } | State::Resetting { .. }) {
             self.reset(self.now);
         }
@@ -167,14 +168,14 @@ impl MicFunction for X100 {
     }
 
     fn predecessor_is_quiesced(&self) -> bool {
-        self.was_reset
+        self.resets.was_reset()
     }
 
     fn card(&self) -> Option<Card> {
         let is_there = self.answers();
         Some(Card {
-            node: self.peer,
-            place: self.name.clone(),
+            node: self.device.peer(),
+            place: self.device.name().into(),
             family: "x100",
             stepping: self.identity.stepping(),
             memory_bytes: self.identity.memory_bytes,
@@ -188,11 +189,11 @@ impl MicFunction for X100 {
                 State::Gone { .. } => CardState::Gone,
             },
             post_code: match self.has_post_code() {
-                true => identity::post_code(&*self.registers),
+                true => identity::post_code(self.device.registers()),
                 false => String::new(),
             },
             temperature: is_there
-                .then(|| identity::temperature(&*self.registers))
+                .then(|| identity::temperature(self.device.registers()))
                 .flatten(),
         })
     }
@@ -226,7 +227,7 @@ impl MicFunction for X100 {
                 }
                 let until = self.now.saturating_add(SHUTDOWN_NS);
                 self.state = State::Stopping { until };
-                send_interrupt(&*self.registers, SHUTDOWN_INTERRUPT);
+                send_interrupt(self.device.registers(), SHUTDOWN_INTERRUPT);
             }
         }
         Ok(())
@@ -246,14 +247,7 @@ impl X100 {
             self.link = again;
             return;
         };
-        // The number was checked when the card was opened.
-        let peer = u8::try_from(self.peer).unwrap_or(u8::MAX);
-        let published = self.page.publish(peer, MESSAGE_DOORBELL as u8, queue_pair);
-        if let Err(error) = published {
-            log::error!("{}: the device page: {error}", self.name);
-        }
-        self.write(PAGE_LOW, self.page_at as u32);
-        self.write(PAGE_HIGH, (self.page_at >> 32) as u32);
+        self.device.publish(queue_pair);
         self.link = Link::Published;
         self.begin_boot();
         if self.state == State::Ready {
@@ -280,7 +274,7 @@ impl X100 {
 
     fn probed(&mut self, messages: u64) {
         if self.liveness.probed(messages) {
-            let (name, limit) = (&self.name, self.timing.silence_ns / 1_000_000);
+            let (name, limit) = (self.device.name(), self.timing.silence_ns / 1_000_000);
             log::error!(
                 "{name}: its system is silent: {PROBES} questions in {limit} ms (silence_ms), \
                  and no answer"
@@ -297,7 +291,7 @@ impl X100 {
 
     fn detached(&mut self) {
         if self.link == Link::Detaching {
-            self.smpt.forget();
+            self.device.smpt().forget();
             let since = self.now;
             self.link = Link::Down { since };
         }

@@ -1,18 +1,12 @@
-//! Interrupts of a card: enabling, acknowledging and what they announce.
+//! Interrupts of a card: acknowledging them, and what they announce.
 
 use super::registers::{
-    ALL_ONES, CAUSES, HOST_CHANNELS, MSIXPBACR, MXAR0, SDBIC_REQUEST, SDBIC_STATUS, SDBIC1, SICE0,
-    SICR0, cause_dma, cause_doorbell,
+    ALL_ONES, CAUSES, HOST_CHANNELS, MSIXPBACR, SDBIC_REQUEST, SDBIC_STATUS, SDBIC1, SICE0, SICR0,
+    cause_dma, cause_doorbell,
 };
 use super::{STATE_DOORBELL, X100};
 
 impl X100 {
-    /// Lets all causes through, to vector 0.
-    pub(super) fn enable_interrupts(&self) {
-        self.write(MXAR0, CAUSES);
-        self.write(SICE0, CAUSES);
-    }
-
     /// Takes and acknowledges what the card interrupted for.
     pub(super) fn serve_interrupts(&mut self) {
         let causes = self.read(SICR0);
@@ -32,9 +26,9 @@ impl X100 {
         }
         let of_channels = (0..HOST_CHANNELS).fold(0, |bits, n| bits | cause_dma(n));
         if causes & of_channels != 0 {
-            self.dma.borrow_mut().acknowledge(causes);
+            self.device.dma().borrow_mut().acknowledge(causes);
         }
-        if causes & cause_doorbell(STATE_DOORBELL as u32) != 0 {
+        if causes & cause_doorbell(STATE_DOORBELL) != 0 {
             let word = self.read(SDBIC1);
             self.write(SDBIC1, 0);
             let value = word & !(SDBIC_REQUEST | SDBIC_STATUS);

@@ -22,22 +22,11 @@ use crate::function::Step;
 impl X100 {
     /// Resets the card. It may write to the host's memory until the look after that.
     pub(super) fn reset(&mut self, since: u64) {
-        // What cannot be done to our own page cannot be done at all.
-        if let Err(error) = self.page.withdraw() {
-            log::error!("{}: the device page: {error}", self.name);
-        }
-        self.doorbell.number.set(None);
-        registers::write_reset(&*self.registers);
-        self.dma.borrow_mut().abort();
+        self.device.reset();
         self.boot.take_loading();
-        (self.is_settled, self.mapping_is_logged) = (false, false);
+        self.resets.begin();
         let look = self.now.saturating_add(LOOK_NS);
         self.state = State::Resetting { since, look };
-    }
-
-    /// See [`BusState::set_master`](super::bus::BusState::set_master).
-    pub(super) fn set_bus_master(&mut self, is_master: bool) {
-        self.bus.set_master(&mut *self.slot, &self.name, is_master);
     }
 
     /// Whether the card writes to the host's memory no more, a second after it was reset or was
@@ -46,15 +35,15 @@ impl X100 {
         // The answer comes behind all that the card has written. A card that does not answer may
         // not have been reset.
         if matches!(self.state, State::Gone { .. }) || self.read(POSTCODE) == ALL_ONES {
-            self.set_bus_master(false);
-            return !self.bus.is_master();
+            self.device.set_bus_master(false);
+            return !self.device.is_bus_master();
         }
         true
     }
 
     /// Looks whether the firmware is ready after a reset.
     pub(super) fn check_firmware(&mut self, since: u64) {
-        (self.is_settled, self.was_reset) = (true, true);
+        self.resets.settle();
         let (post, download) = (self.read(POSTCODE), self.read(DOWNLOAD));
         if download != ALL_ONES && download & DOWNLOAD_READY != 0 {
             return self.ready();
@@ -63,18 +52,21 @@ impl X100 {
             log::error!(
                 "{}: the card does not get ready: after {} s {} is {} and {} is {download:#x}; \
                  reset it again with scifctl, or switch the machine off and on",
-                self.name,
+                self.device.name(),
                 READY_NS / SECOND_NS,
                 name(POSTCODE),
-                identity::post_code(&*self.registers),
+                identity::post_code(self.device.registers()),
                 name(DOWNLOAD),
             );
             self.state = State::Failed;
             return;
         }
         if POST_FAILED.contains(&post) {
-            let code = identity::post_code(&*self.registers);
-            log::warn!("{}: the reset failed, POST code {code}: again", self.name);
+            let code = identity::post_code(self.device.registers());
+            log::warn!(
+                "{}: the reset failed, POST code {code}: again",
+                self.device.name()
+            );
             return self.reset(since);
         }
         let look = self.now.saturating_add(LOOK_NS);
@@ -83,18 +75,13 @@ impl X100 {
 
     /// The firmware waits for an image: everything that the reset has undone is done again.
     pub(super) fn ready(&mut self) {
-        self.set_bus_master(true);
-        self.identity = Identity::read(&*self.registers);
-        self.smpt.write_all();
-        self.enable_interrupts();
-        let is_first = self.identity.is_first_stepping();
-        if let Err(error) = self.dma.borrow_mut().set_up(is_first) {
-            log::error!("{}: DMA rings: {error}", self.name);
-        }
+        self.device.set_bus_master(true);
+        self.identity = Identity::read(self.device.registers());
+        self.device.set_up(self.identity.is_first_stepping());
         self.state = State::Ready;
         log::info!(
             "{}: ready, stepping {}, {} MiB",
-            self.name,
+            self.device.name(),
             self.identity.stepping(),
             self.identity.memory_bytes >> 20
         );
@@ -107,7 +94,7 @@ impl X100 {
             return self.card_is_gone(DOWNLOAD);
         }
         if download & DOWNLOAD_READY == 0 {
-            let (name, register) = (&self.name, name(DOWNLOAD));
+            let (name, register) = (self.device.name(), name(DOWNLOAD));
             log::error!("{name}: its firmware is not ready any more: {register} is {download:#x}");
             return self.fail_boot();
         }
@@ -121,15 +108,15 @@ impl X100 {
     }
 
     fn plan(&mut self, download: u32) -> core::result::Result<Loading, String> {
-        let files = self.slot.files();
+        let files = self.device.files();
         let files = files.map_err(|error| format!("no uOS in {}: {error}", slot::FILES))?;
-        let plan = files.plan(download, self.aperture.len());
+        let plan = files.plan(download, self.device.aperture().len());
         let plan = plan.map_err(|reason| format!("{reason}"))?;
         Ok(Loading::new(files, plan))
     }
 
     fn refuse_to_boot(&mut self, reason: &str) {
-        log::error!("{}: not booted: {reason}", self.name);
+        log::error!("{}: not booted: {reason}", self.device.name());
         self.boot.set_wanted(false);
     }
 
@@ -138,7 +125,7 @@ impl X100 {
         let Some(mut loading) = self.boot.take_loading() else {
             return;
         };
-        match loading.go_on(&self.aperture) {
+        match loading.go_on(self.device.aperture()) {
             Ok(false) => self.boot.load(loading),
             Ok(true) => self.start(loading.kernel_bytes()),
             Err(error) => {
@@ -160,7 +147,7 @@ impl X100 {
         self.write(APICICR7, BOOT_VECTOR | ICR_SEND);
         let until = self.now.saturating_add(BOOT_NS);
         self.state = State::Booting { until };
-        log::info!("{}: its system is started", self.name);
+        log::info!("{}: its system is started", self.device.name());
     }
 
     /// The link is to be ended, and the card to be reset.
@@ -178,7 +165,7 @@ impl X100 {
 
     /// Whether there is nothing to wait for before the reset.
     pub(super) fn is_drained(&self) -> bool {
-        let mut dma = self.dma.borrow_mut();
+        let mut dma = self.device.dma().borrow_mut();
         dma.is_idle() || dma.is_stuck()
     }
 
@@ -195,7 +182,7 @@ impl X100 {
 
     fn count_failed_boot(&mut self) {
         if self.boot.failed() {
-            let name = &self.name;
+            let name = self.device.name();
             log::error!("{name}: booted {MAX_FAILURES} times in vain: given up");
         }
     }
@@ -214,11 +201,17 @@ impl X100 {
             (State::Loading, _) => self.go_on_loading(),
             (State::Booting { until }, _) if until <= now => {
                 let seconds = BOOT_NS / SECOND_NS;
-                log::error!("{}: its system has not answered for {seconds} s", self.name);
+                log::error!(
+                    "{}: its system has not answered for {seconds} s",
+                    self.device.name()
+                );
                 self.fail_boot();
             }
             (State::Stopping { until }, _) if until <= now => {
-                log::warn!("{}: its system does not shut down: reset", self.name);
+                log::warn!(
+                    "{}: its system does not shut down: reset",
+                    self.device.name()
+                );
                 self.bring_down(DownReason::Reset);
             }
             _ => {}
@@ -239,7 +232,7 @@ impl X100 {
 
     /// Looks whether the card has published its queue pair.
     pub(super) fn check_device_page(&mut self) {
-        let Ok(answer) = self.page.answer() else {
+        let Ok(answer) = self.device.answer() else {
             return;
         };
         let number = usize::from(answer.doorbell);
@@ -249,16 +242,19 @@ impl X100 {
             _ if number == SHUTDOWN_INTERRUPT || number == BOOT_INTERRUPT => {
                 log::error!(
                     "{}: its system wants doorbell {number}, which is taken",
-                    self.name
+                    self.device.name()
                 );
                 self.fail_boot();
             }
             _ if number >= 2 * CARD_INTERRUPTS => {
-                log::error!("{}: its system wants doorbell {number} of 16", self.name);
+                log::error!(
+                    "{}: its system wants doorbell {number} of 16",
+                    self.device.name()
+                );
                 self.fail_boot();
             }
             queue_pair => {
-                self.doorbell.number.set(Some(number));
+                self.device.doorbell().set_number(Some(number));
                 self.link = Link::Connecting { queue_pair };
             }
         }
@@ -266,13 +262,15 @@ impl X100 {
 
     /// Looks whether the card that we are connected with is still there.
     pub(super) fn check_card(&mut self, queue_pair: u64) {
-        let answer = self.page.answer().map(|answer| answer.queue_pair);
+        let answer = self.device.answer().map(|answer| answer.queue_pair);
         if answer != Ok(queue_pair) {
-            log::warn!("{}: its system has withdrawn its queue pair", self.name);
+            log::warn!(
+                "{}: its system has withdrawn its queue pair",
+                self.device.name()
+            );
             return self.bring_down(DownReason::Reset);
         }
-        let beats = self.page.heartbeat().unwrap_or(0);
-        self.liveness.beat(self.now, beats);
+        self.liveness.beat(self.now, self.device.heartbeat());
         if self.liveness.is_silent(self.now, self.timing) {
             self.bring_down(DownReason::Silent);
         }
@@ -280,7 +278,7 @@ impl X100 {
 
     /// The card's system says that it has ended.
     pub(super) fn system_ended(&mut self, value: u32) {
-        let name = &self.name;
+        let name = self.device.name();
         match self.state {
             State::Stopping { .. } => log::info!("{name}: its system has shut down ({value:#x})"),
             State::Booting { .. } | State::Running => {
@@ -300,12 +298,10 @@ impl X100 {
     pub(super) fn card_is_gone(&mut self, register: usize) {
         log::error!(
             "{}: {} reads all ones: the card is not on the bus any more",
-            self.name,
+            self.device.name(),
             name(register)
         );
-        self.set_bus_master(false);
-        self.dma.borrow_mut().abort();
-        self.doorbell.number.set(None);
+        self.device.abandon();
         let look = self.now.saturating_add(LOOK_NS);
         self.state = State::Gone { look };
         self.link = match self.link {
@@ -320,7 +316,7 @@ impl X100 {
     /// Looks whether a card that was gone is back: it may have been reset by itself.
     pub(super) fn check_bus(&mut self) {
         if self.read(POSTCODE) != ALL_ONES {
-            log::warn!("{}: the card is back on the bus", self.name);
+            log::warn!("{}: the card is back on the bus", self.device.name());
             return self.reset(self.now);
         }
         let look = self.now.saturating_add(LOOK_NS);
@@ -337,7 +333,7 @@ impl X100 {
 
     /// Whether it is worth asking how far its firmware is.
     pub(super) fn has_post_code(&self) -> bool {
-        self.is_settled && !matches!(self.state, State::Gone { .. })
+        self.resets.is_settled() && !matches!(self.state, State::Gone { .. })
     }
 
     /// Whether what runs on it may want something.

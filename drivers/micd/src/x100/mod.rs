@@ -26,7 +26,9 @@
 
 mod boot;
 mod bus;
+mod device;
 pub mod dma;
+mod doorbell;
 mod function;
 pub mod identity;
 pub mod image;
@@ -35,36 +37,30 @@ mod lifecycle;
 mod liveness;
 pub mod page;
 pub mod registers;
+mod resets;
 pub mod slot;
 pub mod smpt;
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 
-use hal::aperture::Aperture;
-use hal::mem::drain_writes;
-use hal::mem::{PAGE, Region};
 use hal::mmio::Mmio;
 use hal::{Error, Result};
 use scif_abi::NodeId;
 use scif_abi::limits::{HOST_NODE, LinkTiming, MAX_NODE};
 use scif_core::DownReason;
-use syscall::error::{EINVAL, ENODEV, ENOMEM};
+use syscall::error::ENODEV;
 
 use self::boot::Boot;
-use self::bus::BusState;
-use self::dma::Dma;
+use self::device::{Device, failure};
 use self::identity::Identity;
 use self::liveness::Liveness;
-use self::page::DevicePage;
-use self::registers::{ALL_ONES, CARD_INTERRUPTS, ICR_SEND, IDENTITY, POSTCODE, apicicr, rdmasr};
-use self::slot::{Interrupts, Slot};
-use self::smpt::Smpt;
+use self::registers::{ALL_ONES, IDENTITY, POSTCODE};
+use self::resets::Resets;
+use self::slot::Slot;
 use crate::function::MicFunction;
-use crate::hardware::Doorbell;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -79,10 +75,9 @@ const SHUTDOWN_NS: u64 = 60 * SECOND_NS;
 /// Between two looks whether the DMA engine is done.
 const DRAIN_NS: u64 = SECOND_NS / 100;
 
-/// The card's doorbell for messages, and the one by which it reports its state.
-const MESSAGE_DOORBELL: usize = 0;
-const STATE_DOORBELL: usize = 1;
-/// The value it reports by the latter when its system has crashed.
+/// The card's doorbell by which it reports its state.
+const STATE_DOORBELL: u32 = 1;
+/// The value it reports by it when its system has crashed.
 const CRASHED: u32 = 0xdead;
 
 /// What the card does.
@@ -135,72 +130,18 @@ enum Link {
 
 /// A card.
 pub struct X100 {
-    slot: Box<dyn Slot>,
-    name: String,
-    peer: NodeId,
-    registers: Rc<dyn Mmio>,
-    aperture: Aperture,
-    interrupts: Box<dyn Interrupts>,
-    page: DevicePage,
-    page_at: u64,
-    smpt: Rc<Smpt>,
-    dma: Rc<RefCell<Dma>>,
-    doorbell: Rc<CardDoorbell>,
+    device: Device,
     identity: Identity,
     state: State,
     link: Link,
     boot: Boot,
-    bus: BusState,
     liveness: Liveness,
-    /// That its memory is still mapped was logged since it was reset.
-    mapping_is_logged: bool,
-    /// Registers may be read: it was not reset in the last second.
-    is_settled: bool,
-    /// It was reset since this driver runs, long enough ago, or is kept from the bus for good.
-    was_reset: bool,
+    resets: Resets,
     timing: LinkTiming,
     now: u64,
     next_look: u64,
     /// When the DMA engine must have made progress.
     stall_at: Option<u64>,
-}
-
-/// Interrupts the card.
-struct CardDoorbell {
-    registers: Rc<dyn Mmio>,
-    /// The interrupt that the card handles as its doorbell; `None`: no system runs there.
-    number: Cell<Option<usize>>,
-}
-
-impl Doorbell for CardDoorbell {
-    fn ring(&self) {
-        let Some(number) = self.number.get() else {
-            return;
-        };
-        // Data and indices in the card's memory before the interrupt that announces them.
-        drain_writes();
-        match number.checked_sub(CARD_INTERRUPTS) {
-            // Counted from 0 here; the base of 17 belongs to the card's own numbers.
-            Some(number) => self.registers.write32(rdmasr(number), 0),
-            None => send_interrupt(&*self.registers, number),
-        }
-    }
-}
-
-/// Sends one of the interrupts of the first kind.
-fn send_interrupt(registers: &dyn Mmio, number: usize) {
-    let word = registers.read32(apicicr(number));
-    // A card that is gone is found out by those who look after it.
-    if word != ALL_ONES {
-        registers.write32(apicicr(number), word | ICR_SEND);
-    }
-}
-
-/// Memory of the host for as long as the driver lives, and where the card sees it.
-fn shared(slot: &mut dyn Slot, smpt: &Smpt, bytes: usize) -> Result<(Region, u64)> {
-    let (region, physical) = slot.memory(bytes)?;
-    let address = smpt.keep(physical).ok_or(Error::new(ENOMEM))?;
-    Ok((region, address))
 }
 
 /// Adds a card to the functions of a machine: it becomes the first node whose number is free. One
@@ -213,14 +154,6 @@ pub fn add(functions: &mut Vec<Box<dyn MicFunction>>, slot: Box<dyn Slot>, shall
     };
     if let Ok(card) = X100::open(slot, node, shall_run) {
         functions.push(Box::new(card));
-    }
-}
-
-/// Says what is wrong with a card.
-fn failure<'a>(name: &'a str, what: &'static str) -> impl FnOnce(Error) -> Error + 'a {
-    move |error| {
-        log::error!("{name}: {what}: {error}");
-        error
     }
 }
 
@@ -251,61 +184,25 @@ impl X100 {
     }
 
     fn with_registers(
-        mut slot: Box<dyn Slot>,
+        slot: Box<dyn Slot>,
         registers: Rc<dyn Mmio>,
         peer: NodeId,
         shall_run: bool,
     ) -> Result<Self> {
-        let name = slot.name();
-        let failed = |what: &'static str| failure(&name, what);
-        if peer == HOST_NODE || u8::try_from(peer).is_err() {
-            return Err(failed("a card cannot have this node number")(Error::new(
-                EINVAL,
-            )));
-        }
-        let aperture = slot.aperture().map_err(failed(
-            "its memory (BAR 0) cannot be mapped: does the firmware place BARs \
-                             above 4 GiB?",
-        ))?;
-        let smpt = Rc::new(Smpt::new(registers.clone()));
-        let (region, page_at) =
-            shared(&mut *slot, &smpt, PAGE).map_err(failed("no memory for the device page"))?;
-        let page = DevicePage::new(&region)?;
-        let (rings, rings_at) = shared(&mut *slot, &smpt, dma::MEMORY_BYTES)
-            .map_err(failed("no memory for DMA rings"))?;
-        let dma = Dma::new(name.clone(), peer, registers.clone(), &rings, rings_at)?;
-        let interrupts = slot
-            .interrupts()
-            .map_err(failed("no interrupt vector (MSI-X table entry 0)"))?;
-        let doorbell = Rc::new(CardDoorbell {
-            registers: registers.clone(),
-            number: Cell::new(None),
-        });
+        let device = Device::open(slot, registers, peer)?;
         log::info!(
-            "{name}: Xeon Phi x100 as node {peer}, {} MiB reachable",
-            aperture.len() >> 20
+            "{}: Xeon Phi x100 as node {peer}, {} MiB reachable",
+            device.name(),
+            device.aperture().len() >> 20
         );
         Ok(Self {
-            slot,
-            name,
-            peer,
-            registers,
-            aperture,
-            interrupts,
-            page,
-            page_at,
-            smpt,
-            dma: Rc::new(RefCell::new(dma)),
-            doorbell,
+            device,
             identity: Identity::default(),
             state: State::Found,
             link: Link::Down { since: 0 },
             boot: Boot::new(shall_run),
-            bus: BusState::default(),
             liveness: Liveness::default(),
-            mapping_is_logged: false,
-            is_settled: false,
-            was_reset: false,
+            resets: Resets::default(),
             timing: LinkTiming::default(),
             now: 0,
             next_look: 0,
@@ -314,15 +211,15 @@ impl X100 {
     }
 
     fn read(&self, register: usize) -> u32 {
-        self.registers.read32(register)
+        self.device.read(register)
     }
 
     fn write(&self, register: usize, value: u32) {
-        self.registers.write32(register, value);
+        self.device.write(register, value);
     }
 
     /// What was done by the DMA engine, and in its place, now and later.
     pub fn counters(&self) -> Rc<Cell<dma::Counters>> {
-        self.dma.borrow().counters()
+        self.device.dma().borrow().counters()
     }
 }

@@ -1,0 +1,44 @@
+//! What is known of a card's resets.
+
+/// The last reset, and whether there was one.
+#[derive(Default)]
+pub(super) struct Resets {
+    /// Registers may be read: it was not reset in the last second.
+    is_settled: bool,
+    /// It was reset since this driver runs, long enough ago, or is kept from the bus for good.
+    was_reset: bool,
+    /// That its memory is still mapped was logged since it was reset.
+    mapping_is_logged: bool,
+}
+
+impl Resets {
+    /// The card was reset just now.
+    pub fn begin(&mut self) {
+        (self.is_settled, self.mapping_is_logged) = (false, false);
+    }
+
+    /// The last reset was long enough ago.
+    pub fn settle(&mut self) {
+        (self.is_settled, self.was_reset) = (true, true);
+    }
+
+    /// Whether registers may be read.
+    pub fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// The card is kept from the bus for good, which is as good as a reset.
+    pub fn make_needless(&mut self) {
+        self.was_reset = true;
+    }
+
+    /// Whether nothing that ran on the card before this driver writes to the host's memory.
+    pub fn was_reset(&self) -> bool {
+        self.was_reset
+    }
+
+    /// Whether it is still to be logged, once after each reset, that its memory is mapped.
+    pub fn log_mapping(&mut self) -> bool {
+        !core::mem::replace(&mut self.mapping_is_logged, true)
+    }
+}
