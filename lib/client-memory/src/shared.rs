@@ -10,9 +10,13 @@
 //!
 //! No memory of this kind is ever seen through a reference.
 
+#[path = "memory.rs"]
 mod memory;
+#[path = "reachable.rs"]
 mod reach;
+#[path = "table.rs"]
 mod table;
+#[path = "window.rs"]
 mod window;
 
 use alloc::vec::Vec;
