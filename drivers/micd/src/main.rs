@@ -19,7 +19,7 @@ use hal::event::{Queue, Ready};
 use hal::pause::yield_now;
 use hal::pci::{CHANNEL_VARIABLE, Function};
 use hal::power::PowerOffNotice;
-use hal::{Result, copy};
+use hal::{Result, measure};
 use libredox::Fd;
 use micd::busy_poll::{BusyPoll, Time};
 use micd::copy_router::CopyRouter;
@@ -179,7 +179,7 @@ impl Micd {
     fn bring_up(notify: Option<&str>) -> Result<Self> {
         let started = (system_time(), ticks());
         let mut links = find_links();
-        let copies = copy::measure(links.spare().as_ref());
+        let copies = measure::measure(links.spare().as_ref());
         copies.choices.apply();
         log::info!("copies: {copies}");
         let config = Config {

@@ -23,7 +23,7 @@ use syscall::data::GlobalSchemes;
 use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result};
 use syscall::flag::{ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MUNMAP, CallFlags, MapFlags};
 
-use crate::pin::{self, Mapping};
+use crate::mappings::{self, Mapping};
 use hal::copy::Side;
 use hal::mem::{self, PAGE, Region};
 
@@ -194,7 +194,7 @@ impl Borrower {
             physical: open("/scheme/memory/physical@wb")?,
             pipe,
             pipe_end,
-            middle: Middle::new(&pin::own_space()?)?,
+            middle: Middle::new(&mappings::own_space()?)?,
             ram: KnownRam::default(),
         })
     }
@@ -216,10 +216,10 @@ impl Borrower {
         }
         // The program changes its mappings as it likes, so this proves nothing; but the kernel
         // borrows private memory with any rights, and it is a mapping at a time that is borrowed.
-        let mappings = pin::mappings(&space).map_err(|_| Error::new(EFAULT))?;
+        let mappings = mappings::mappings(&space).map_err(|_| Error::new(EFAULT))?;
         let mut protection = Protection::READ;
         protection.set(Protection::WRITE, wanted.writable);
-        pin::check(&mappings, wanted.address, wanted.bytes, protection)?;
+        mappings::check(&mappings, wanted.address, wanted.bytes, protection)?;
         Ok(Borrowing {
             space,
             wanted,
@@ -244,7 +244,7 @@ impl Borrower {
         let from = wanted.address + borrowing.done;
         let here = borrowing.place.address + borrowing.done;
         let (space, writable) = (&borrowing.space, wanted.writable);
-        let parts = pin::parts(&borrowing.mappings, from, bytes);
+        let parts = mappings::parts(&borrowing.mappings, from, bytes);
         let mut mapped = Ok(());
         for (start, end, _) in parts {
             mapped = self
@@ -360,7 +360,7 @@ impl Joiner {
     /// # Errors
     /// Those of the kernel's scheme.
     pub fn new() -> Result<Self> {
-        let own = pin::own_space()?;
+        let own = mappings::own_space()?;
         let middle = Middle::new(&own)?;
         Ok(Self { own, middle })
     }

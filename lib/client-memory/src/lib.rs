@@ -5,9 +5,16 @@
 extern crate alloc;
 
 pub mod borrow;
+pub mod mappings;
+pub mod memory;
 pub mod pages;
 pub mod pin;
 #[cfg_attr(not(any(test, feature = "placement")), path = "no_placement.rs")]
 pub mod placement;
+pub mod range;
+mod reachable;
 pub mod retire;
+pub mod rights;
 pub mod shared;
+mod table;
+pub mod window;

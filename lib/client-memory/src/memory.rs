@@ -4,12 +4,19 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use libredox::Fd;
 use libredox::call::{MmapArgs, mmap, munmap};
-use libredox::flag::{MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use libredox::flag::{MAP_PRIVATE, O_CLOEXEC, O_RDWR, PROT_READ, PROT_WRITE};
+use scif_abi::call::MemoryCall;
+use scif_abi::codec::Operation;
 use syscall::error::{EACCES, EFAULT, EINVAL, Error, Result};
+use syscall::flag::CallFlags;
 
-use super::window::{Protection, map_window};
-use super::{Range, TABLE, changed, map, new_object};
+use crate::range::Range;
+use crate::rights::Rights;
+use crate::shared::changed;
+use crate::table;
+use crate::window::{map, map_window};
 use hal::copy;
 use hal::mem::{PAGE, Word};
 
@@ -19,7 +26,7 @@ use hal::mem::{PAGE, Word};
 pub struct View {
     start: NonNull<u8>,
     bytes: usize,
-    protection: Protection,
+    protection: Rights,
 }
 
 // SAFETY: all accesses are atomic ones or copies by machine instructions, made for memory that
@@ -69,7 +76,7 @@ impl View {
     /// # Safety
     /// `address` starts a mapping of `bytes` bytes with (at least) this protection that lives as
     /// long as the value and is reached through no reference.
-    unsafe fn new(address: usize, bytes: usize, protection: Protection) -> Result<Self> {
+    unsafe fn new(address: usize, bytes: usize, protection: Rights) -> Result<Self> {
         let start = NonNull::new(address as *mut u8).ok_or(Error::new(EFAULT))?;
         Ok(Self {
             start,
@@ -282,9 +289,9 @@ impl Memory {
         let (file, token) = new_object(bytes)?;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let address = unsafe { map(&file, 0, bytes, PROT_READ | PROT_WRITE, None)? };
-        TABLE.lock().insert(address, bytes, token, 0);
+        table::insert(address, bytes, token, 0);
         // SAFETY: the mapping made above, known to nobody else.
-        unsafe { Self::from_mapping(address, bytes, Protection::ALL) }
+        unsafe { Self::from_mapping(address, bytes, Rights::ALL) }
     }
 
     /// Zeroed ordinary memory, as any program has. Registering it pins its pages.
@@ -305,7 +312,7 @@ impl Memory {
             })?
         };
         // SAFETY: the mapping made above, known to nobody else.
-        unsafe { Self::from_mapping(address as usize, bytes, Protection::ALL) }
+        unsafe { Self::from_mapping(address as usize, bytes, Rights::ALL) }
     }
 
     /// Maps windows of a peer; see [`map_window`].
@@ -316,14 +323,15 @@ impl Memory {
         endpoint: usize,
         offset: i64,
         bytes: usize,
-        protection: Protection,
+        protection: Rights,
     ) -> Result<Self> {
         let address = map_window(endpoint, offset, bytes, protection, None)?;
         // SAFETY: the mapping made just now, known to nobody else.
         unsafe { Self::from_mapping(address, bytes, protection) }
     }
 
-    /// Leaves the memory mapped and returns its address; [`unmap`](super::unmap) takes it down.
+    /// Leaves the memory mapped and returns its address; [`unmap`](crate::shared::unmap) takes it
+    /// down.
     pub fn leak(self) -> usize {
         let address = self.view.address();
         core::mem::forget(self);
@@ -335,7 +343,7 @@ impl Memory {
     /// # Safety
     /// `address` starts a mapping of `bytes` bytes, whole pages, with this protection, that nothing
     /// else unmaps or reaches through references.
-    unsafe fn from_mapping(address: usize, bytes: usize, protection: Protection) -> Result<Self> {
+    unsafe fn from_mapping(address: usize, bytes: usize, protection: Rights) -> Result<Self> {
         // SAFETY: passed on.
         let view = unsafe { View::new(address, bytes, protection)? };
         Ok(Self { view })
@@ -376,7 +384,7 @@ impl Deref for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        TABLE.lock().remove(self.view.address(), self.view.bytes);
+        table::remove(self.view.address(), self.view.bytes);
         // SAFETY: the mapping is this value's own, and nobody borrows from it any more. It fails
         // only while a request on the memory runs, which borrows.
         let _ = unsafe { munmap(self.view.start.as_ptr().cast(), self.view.bytes) };
@@ -391,12 +399,24 @@ fn check(bytes: usize) -> Result<()> {
     Ok(())
 }
 
+/// A new memory object of the daemon: its descriptor and its token.
+fn new_object(bytes: usize) -> Result<(Fd, u64)> {
+    let file = Fd::open("/scheme/scif/memory", O_RDWR | O_CLOEXEC, 0)?;
+    let request = MemoryCall::Provide {
+        pages: (bytes / PAGE) as u64,
+    };
+    let [first, second] = request.words();
+    let metadata = [request.number(), first, second];
+    let token = file.call_rw(&mut [], CallFlags::empty(), &metadata)?;
+    Ok((file, token as u64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Heap memory in a view; leaked, as no `munmap` would take it.
-    fn view(bytes: usize, protection: Protection) -> View {
+    fn view(bytes: usize, protection: Rights) -> View {
         let words = Box::leak(vec![0_u64; bytes.div_ceil(8)].into_boxed_slice());
         // SAFETY: leaked memory that nobody else uses.
         unsafe { View::new(words.as_mut_ptr() as usize, bytes, protection).unwrap() }
@@ -408,7 +428,7 @@ mod tests {
 
     #[test]
     fn accesses_stay_inside_and_aligned() {
-        let view = view(24, Protection::ALL);
+        let view = view(24, Rights::ALL);
         view.write(16, 0x1122_3344_5566_7788_u64).unwrap();
         assert_eq!(view.read::<u8>(16), Ok(0x88));
         assert_eq!(view.read::<u16>(18), Ok(0x5566));
@@ -427,9 +447,9 @@ mod tests {
 
     #[test]
     fn protection_is_kept() {
-        let read_only = Protection {
+        let read_only = Rights {
             write: false,
-            ..Protection::ALL
+            ..Rights::ALL
         };
         let view = view(16, read_only);
         assert_eq!(view.read::<u32>(0), Ok(0));
@@ -442,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_word_is_the_memory_itself() {
-        let view = view(16, Protection::ALL);
+        let view = view(16, Rights::ALL);
         let word = view.word_u64(8).unwrap();
         word.store(7, Ordering::Release);
         assert_eq!(view.read::<u64>(8), Ok(7));
@@ -455,7 +475,7 @@ mod tests {
 
     #[test]
     fn all_words_are_the_memory_itself() {
-        let view = view(32, Protection::ALL);
+        let view = view(32, Rights::ALL);
         view.write(16, 0x1122_3344_5566_7788_u64).unwrap();
         let (short, long) = (view.words_u32().unwrap(), view.words_u64().unwrap());
         assert_eq!((short.len(), long.len()), (8, 4));
@@ -466,7 +486,7 @@ mod tests {
 
     #[test]
     fn atomics_answer_with_the_former_value() {
-        let view = view(32, Protection::ALL);
+        let view = view(32, Rights::ALL);
         assert_eq!(view.fetch_add_u64(8, 5), Ok(0));
         assert_eq!(view.fetch_add_u64(8, 1), Ok(5));
         view.store_release_u32(16, 9).unwrap();

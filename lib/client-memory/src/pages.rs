@@ -15,7 +15,7 @@ use libredox::flag::{MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use syscall::error::{EEXIST, EFAULT, ENOMEM, Error, Result};
 use syscall::flag::MapFlags;
 
-use crate::shared::Protection;
+use crate::rights::Rights;
 use hal::copy::{self, Choices, Side};
 use hal::mem::PAGE;
 
@@ -28,7 +28,7 @@ const MAP_FIXED_NOREPLACE: u32 = MapFlags::MAP_FIXED_NOREPLACE.bits() as u32;
 pub struct Pages {
     start: NonNull<u8>,
     bytes: usize,
-    protection: Protection,
+    protection: Rights,
     side: Side,
 }
 
@@ -48,7 +48,7 @@ impl Pages {
         fd: usize,
         offset: u64,
         bytes: usize,
-        protection: Protection,
+        protection: Rights,
         side: Side,
         at: Option<usize>,
     ) -> Result<Self> {
@@ -94,7 +94,7 @@ impl Pages {
     }
 
     /// What the mapping allows.
-    pub fn protection(&self) -> Protection {
+    pub fn protection(&self) -> Rights {
         self.protection
     }
 

@@ -4,14 +4,11 @@
 //! The list of the process's mappings is asked for at first sight; a few ranges are remembered and
 //! found again without a lock. Code that unmaps memory or takes rights away calls [`forget`].
 
-use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 use syscall::data::GrantFlags;
 
-use super::Range;
-use crate::pages::{Readable, Writable};
-use crate::pin::{self, Mapping};
+use crate::mappings::{Mapping, own_mappings};
 use hal::lock::Mutex;
 
 /// Ranges remembered.
@@ -83,17 +80,17 @@ fn around(mappings: &[Mapping], start: usize, write: bool) -> Option<(usize, usi
     found.filter(|(first, end)| *first <= start && start < *end)
 }
 
-/// Whether all of a range is there.
-fn is_there(range: Range<'_>, write: bool) -> bool {
-    let start = range.address();
-    let Some(end) = start.checked_add(range.bytes()) else {
+/// Whether all of `bytes` bytes at `start` is memory that can be read, and written if `write` says
+/// so. None of a device's is.
+pub fn is_there(start: usize, bytes: usize, write: bool) -> bool {
+    let Some(end) = start.checked_add(bytes) else {
         return false;
     };
     if is_known(start, end, write) {
         return true;
     }
     let mut next = WRITER.lock();
-    let Ok(mappings) = pin::own_mappings() else {
+    let Ok(mappings) = own_mappings() else {
         return false;
     };
     let Some((first, last)) = around(&mappings, start, write) else {
@@ -109,30 +106,16 @@ fn is_there(range: Range<'_>, write: bool) -> bool {
     end <= last
 }
 
-/// The range, if it is there and can be read.
-pub fn readable<'a>(range: Range<'a>) -> Option<Readable<'a>> {
-    let start = NonNull::new(range.address() as *mut u8)?;
-    // SAFETY: looked up just now, and the program keeps its memory as long as the call runs.
-    is_there(range, false).then(|| unsafe { Readable::new(start, range.bytes()) })
-}
-
-/// The range, if it is there and can be written.
-pub fn writable<'a>(range: Range<'a>) -> Option<Writable<'a>> {
-    let start = NonNull::new(range.address() as *mut u8)?;
-    // SAFETY: as above.
-    is_there(range, true).then(|| unsafe { Writable::new(start, range.bytes()) })
-}
-
 /// What lies in the range is gone, or can be used in fewer ways than before. To be called after
 /// that has happened: what others have found out meanwhile goes too.
-pub fn forget(range: Range<'_>) {
-    let end = range.address().saturating_add(range.bytes());
+pub fn forget(start: usize, bytes: usize) {
+    let end = start.saturating_add(bytes);
     let _writer = WRITER.lock();
     change(|| {
         for slot in &SLOT {
             let (first, last) = (&slot.start, &slot.end);
-            let overlaps = first.load(Ordering::Relaxed) < end
-                && range.address() < last.load(Ordering::Relaxed);
+            let overlaps =
+                first.load(Ordering::Relaxed) < end && start < last.load(Ordering::Relaxed);
             if overlaps {
                 first.store(0, Ordering::Relaxed);
                 last.store(0, Ordering::Relaxed);
@@ -185,11 +168,9 @@ mod tests {
         assert!(!is_known(start, end, true));
         assert!(!is_known(start, end + 1, false));
         assert!(!is_known(start - 1, end, false));
-        // SAFETY: nothing is accessed.
-        let range = |address, bytes| unsafe { Range::new(address, bytes) };
-        forget(range(end, 0x1000));
+        forget(end, 0x1000);
         assert!(is_known(start, end, false));
-        forget(range(end - 1, 1));
+        forget(end - 1, 1);
         assert!(!is_known(start, start + 1, false));
     }
 }

@@ -3,9 +3,29 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use hal::lock::Mutex;
+
+/// What this process knows about its own memory.
+static TABLE: Mutex<Table> = Mutex::new(Table::new());
+
+/// The object that holds all of `bytes` bytes at `address`, and their offset in it.
+pub fn find(address: usize, bytes: usize) -> Option<(u64, u64)> {
+    TABLE.lock().find(address, bytes)
+}
+
+/// The range is `offset` and following bytes of an object from now on, whatever it was.
+pub fn insert(address: usize, bytes: usize, token: u64, offset: u64) {
+    TABLE.lock().insert(address, bytes, token, offset);
+}
+
+/// The range is no daemon's memory any more.
+pub fn remove(address: usize, bytes: usize) {
+    TABLE.lock().remove(address, bytes);
+}
+
 /// Addresses → (memory object, offset in it); no two entries overlap.
 #[derive(Debug, Default)]
-pub struct Table {
+struct Table {
     /// By first address.
     entries: BTreeMap<usize, Entry>,
 }
@@ -21,14 +41,14 @@ struct Entry {
 
 impl Table {
     /// An empty table.
-    pub const fn new() -> Self {
+    const fn new() -> Self {
         Self {
             entries: BTreeMap::new(),
         }
     }
 
     /// The object that holds all of `bytes` bytes at `address`, and their offset in it. O(log n).
-    pub fn find(&self, address: usize, bytes: usize) -> Option<(u64, u64)> {
+    fn find(&self, address: usize, bytes: usize) -> Option<(u64, u64)> {
         let (start, entry) = self.entries.range(..=address).next_back()?;
         let end = address.checked_add(bytes)?;
         let offset = entry.offset + (address - start) as u64;
@@ -36,14 +56,14 @@ impl Table {
     }
 
     /// The range is `offset` and following bytes of an object from now on, whatever it was.
-    pub fn insert(&mut self, address: usize, bytes: usize, token: u64, offset: u64) {
+    fn insert(&mut self, address: usize, bytes: usize, token: u64, offset: u64) {
         self.remove(address, bytes);
         let end = address + bytes;
         self.entries.insert(address, Entry { end, token, offset });
     }
 
     /// The range is no daemon's memory any more; entries that reach beyond it keep the rest.
-    pub fn remove(&mut self, address: usize, bytes: usize) {
+    fn remove(&mut self, address: usize, bytes: usize) {
         let end = address.saturating_add(bytes);
         let before = self.entries.range(..address).next_back();
         let before = before.map(|(start, entry)| (*start, *entry));

@@ -1,40 +1,22 @@
 //! Mapping the windows of a peer.
 
 use alloc::vec::Vec;
-use core::marker::PhantomData;
 
 use libredox::Fd;
 use libredox::call::{MmapArgs, mmap, munmap};
-use libredox::flag::{MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use libredox::flag::{MAP_PRIVATE, MAP_SHARED};
 use scif_abi::call::Call;
 use scif_abi::codec::Operation;
 use syscall::error::{EINVAL, EIO, Error, Result};
-use syscall::flag::CallFlags;
+use syscall::flag::{CallFlags, MapFlags};
 
-use super::{Range, TABLE, map, reach};
+use crate::range::Range;
+use crate::rights::Rights;
+use crate::{reachable, table};
 use hal::mem::PAGE;
 
-/// What a mapping allows.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Protection {
-    /// It can be read.
-    pub read: bool,
-    /// It can be written.
-    pub write: bool,
-}
-
-impl Protection {
-    /// Reading and writing.
-    pub const ALL: Self = Self {
-        read: true,
-        write: true,
-    };
-
-    pub(crate) fn bits(self) -> u32 {
-        let bit = |set, bit| if set { bit } else { 0 };
-        bit(self.read, PROT_READ) | bit(self.write, PROT_WRITE)
-    }
-}
+/// `MAP_FIXED` as `mmap` takes it.
+const MAP_FIXED: u32 = MapFlags::MAP_FIXED.bits() as u32;
 
 /// Maps `bytes` bytes of the windows of `endpoint`'s peer, from `offset` of its registered address
 /// space on, at `at` (what is there is replaced, its length is not looked at) or where the kernel
@@ -47,7 +29,7 @@ pub fn map_window(
     endpoint: usize,
     offset: i64,
     bytes: usize,
-    protection: Protection,
+    protection: Rights,
     at: Option<Range<'_>>,
 ) -> Result<usize> {
     let address = at.map(Range::address);
@@ -70,7 +52,7 @@ pub fn map_window(
     let start = match address {
         Some(address) => {
             // What is there is about to go.
-            TABLE.lock().remove(address, bytes);
+            table::remove(address, bytes);
             address
         }
         None => reserve(bytes)?,
@@ -87,22 +69,13 @@ pub fn map_window(
                 // SAFETY: reserved or mapped here, known to nobody yet.
                 unsafe { munmap(start as *mut (), ours)? };
             }
-            replaced(start, bytes);
+            reachable::forget(start, bytes);
             return Err(error);
         }
         done += piece;
     }
-    replaced(start, bytes);
+    reachable::forget(start, bytes);
     Ok(start)
-}
-
-/// Something else is at these addresses now.
-fn replaced(address: usize, bytes: usize) {
-    reach::forget(Range {
-        address,
-        bytes,
-        memory: PhantomData,
-    });
 }
 
 /// Cuts a range of the peer's windows into the pieces one mapping call can map each, as `run` tells
@@ -155,6 +128,31 @@ fn reserve(bytes: usize) -> Result<usize> {
     Ok(address as usize)
 }
 
+/// Maps a part of a scheme's file, shared, at `address` or where the kernel likes.
+///
+/// # Safety
+/// What lies at `address` may be replaced.
+pub(crate) unsafe fn map(
+    file: &Fd,
+    offset: usize,
+    bytes: usize,
+    protection: u32,
+    address: Option<usize>,
+) -> Result<usize> {
+    // SAFETY: passed on.
+    let mapped = unsafe {
+        mmap(MmapArgs {
+            addr: address.unwrap_or(0) as *mut (),
+            length: bytes,
+            prot: protection,
+            flags: MAP_SHARED | if address.is_some() { MAP_FIXED } else { 0 },
+            fd: file.raw(),
+            offset: offset as u64,
+        })?
+    };
+    Ok(mapped as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,7 +201,7 @@ mod tests {
             (0, 0, None),
             (0, 0x1000, Some(at(0x1001))),
         ] {
-            let result = map_window(3, offset, bytes, Protection::ALL, address);
+            let result = map_window(3, offset, bytes, Rights::ALL, address);
             assert_eq!(errno(result), EINVAL);
         }
     }

@@ -3,14 +3,12 @@
 //! Which one that is depends on what runs the code, not on what the processor says it can do: under
 //! QEMU's translator a loop of 8-byte accesses moves 4 to 6 GB/s where `rep movsb` moves half a
 //! gigabyte and vector code two; on hardware the order is another one, and yet another towards
-//! memory behind a bus. So the choice is measured, once, by one process ([`measure`]), for each
-//! pair of [`Side`]s. Other programs get its results ([`Choices::from_numbers`]). Until then, and
-//! on other processors, the loop is used.
+//! memory behind a bus. So the choice is measured, once, by one process ([`crate::measure`]), for
+//! each pair of [`Side`]s. Other programs get its results ([`Choices::from_numbers`]). Until then,
+//! and on other processors, the loop is used.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
-
-use crate::mem::Region;
 
 #[cfg_attr(not(target_arch = "x86_64"), path = "copy/portable.rs")]
 mod routines;
@@ -37,7 +35,7 @@ impl fmt::Display for Side {
 }
 
 /// Pairs of sides (from, to), in the order of [`Choices::numbers`].
-const PAIRS: [(Side, Side); 4] = [
+pub(crate) const PAIRS: [(Side, Side); 4] = [
     (Side::Own, Side::Own),
     (Side::Own, Side::Aperture),
     (Side::Aperture, Side::Own),
@@ -45,7 +43,7 @@ const PAIRS: [(Side, Side); 4] = [
 ];
 
 /// The place of a pair in [`PAIRS`].
-const fn pair_index(from: Side, to: Side) -> usize {
+pub(crate) const fn pair_index(from: Side, to: Side) -> usize {
     2 * from as usize + to as usize
 }
 
@@ -131,6 +129,11 @@ impl Choices {
         Self(numbers.map(Routine::from_number))
     }
 
+    /// These routines, each available, in the order of [`PAIRS`].
+    pub(crate) fn of(routines: [Routine; PAIRS.len()]) -> Self {
+        Self(routines)
+    }
+
     /// The numbers, for other processes.
     pub fn numbers(self) -> [u8; 4] {
         self.0.map(Routine::number)
@@ -148,7 +151,7 @@ impl Choices {
         Self::from_numbers(CHOSEN.each_ref().map(number))
     }
 
-    /// Makes this process use them for its [`Region`]s from now on.
+    /// Makes this process use them for its [regions](crate::mem::Region) from now on.
     pub fn apply(self) {
         for (place, number) in CHOSEN.iter().zip(self.numbers()) {
             place.store(number, Ordering::Relaxed);
@@ -222,117 +225,6 @@ unsafe fn copy_many_by(routine: Routine, from: *const u8, to: *mut u8, bytes: us
             Routine::StringWords => routines::string_words(from, to, bytes),
         }
     }
-}
-
-/// Bytes of one measured copy: enough for a loop to get going, and all of it in the cache.
-const MEASURED_BYTES: usize = 4096;
-
-/// Bytes of aperture that [`measure`] needs: a source, a target, and a bit between them.
-pub const APERTURE_BYTES: usize = 2 * MEASURED_BYTES + GAP_BYTES;
-
-/// Between source and target: distances of a large power of two are slow under an emulator, which
-/// would be measured instead.
-const GAP_BYTES: usize = 4096 + 64;
-
-/// Copies of each routine for a pair; the fastest counts, as the first may meet cold code and any
-/// may be interrupted.
-const ROUNDS: core::ops::RangeInclusive<usize> = 3..=8;
-
-/// Ticks after which a pair gets no more than the least rounds: about a millisecond, so that
-/// start-up stays short even where a bus is slow.
-const TICKS_FOR_PAIR: u64 = 3_000_000;
-
-/// What [`measure`] found.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Measurement {
-    /// The fastest routine of each pair.
-    pub choices: Choices,
-    /// Ticks of the fastest copy, by pair and routine; `None`: not tried.
-    ticks: [[Option<u64>; Routine::ALL.len()]; PAIRS.len()],
-}
-
-impl Measurement {
-    /// How many bytes a routine moves in 100 ticks between a pair of sides; `None`: not measured.
-    pub fn rate(&self, routine: Routine, from: Side, to: Side) -> Option<u64> {
-        let ticks = self.ticks[pair_index(from, to)][usize::from(routine.number())]?;
-        Some(100 * MEASURED_BYTES as u64 / ticks.max(1))
-    }
-}
-
-impl fmt::Display for Measurement {
-    /// Each pair's choice and its rate.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (from, to) in PAIRS {
-            let routine = self.choices.routine(from, to);
-            if let Some(rate) = self.rate(routine, from, to) {
-                write!(f, "{separator}{from} to {to} {routine} {rate}")?;
-                separator = ", ";
-            }
-        }
-        f.write_str(" (bytes in 100 ticks)")
-    }
-}
-
-/// Measures all available routines and chooses the fastest for each pair of sides. `aperture` is
-/// memory behind a bus of at least [`APERTURE_BYTES`] whose content is unused; without it the
-/// pairs it belongs to get what is fastest between own memory. Takes a few milliseconds.
-pub fn measure(aperture: Option<&Region>) -> Measurement {
-    let own = Region::heap(APERTURE_BYTES);
-    let aperture = aperture.filter(|region| region.len() >= APERTURE_BYTES);
-    let memory = |side| match side {
-        Side::Own => Some(&own),
-        Side::Aperture => aperture,
-    };
-    let mut ticks = [[None; Routine::ALL.len()]; PAIRS.len()];
-    for (ticks, (from, to)) in ticks.iter_mut().zip(PAIRS) {
-        if let (Some(from), Some(to)) = (memory(from), memory(to)) {
-            *ticks = measure_pair(from, to);
-        }
-    }
-    let mut fastest = [Routine::Words; PAIRS.len()];
-    for index in 0..PAIRS.len() {
-        fastest[index] = fastest_of(&ticks[index]).unwrap_or(fastest[0]);
-    }
-    Measurement {
-        choices: Choices(fastest),
-        ticks,
-    }
-}
-
-fn fastest_of(ticks: &[Option<u64>; Routine::ALL.len()]) -> Option<Routine> {
-    let measured = Routine::ALL.into_iter().zip(ticks);
-    let measured = measured.filter_map(|(routine, ticks)| Some((routine, (*ticks)?)));
-    measured
-        .min_by_key(|(_, ticks)| *ticks)
-        .map(|(routine, _)| routine)
-}
-
-/// Both regions have [`APERTURE_BYTES`].
-fn measure_pair(from: &Region, to: &Region) -> [Option<u64>; Routine::ALL.len()] {
-    const TARGET: usize = MEASURED_BYTES + GAP_BYTES;
-    let mut best = [None; Routine::ALL.len()];
-    // Pages that were never touched are no matter of routines.
-    if to.copy_from(TARGET, from, 0, MEASURED_BYTES).is_err() {
-        return best;
-    }
-    let begin = routines::ticks();
-    for round in 0..*ROUNDS.end() {
-        if round >= *ROUNDS.start() && routines::ticks().wrapping_sub(begin) > TICKS_FOR_PAIR {
-            break;
-        }
-        for routine in Routine::ALL.into_iter().filter(|r| r.is_available()) {
-            let start = routines::ticks();
-            // SAFETY: the routine is available.
-            let copied = unsafe { to.copy_from_by(routine, TARGET, from, 0, MEASURED_BYTES) };
-            let ticks = routines::ticks().wrapping_sub(start);
-            if copied.is_ok() {
-                let slot = &mut best[usize::from(routine.number())];
-                *slot = Some(slot.map_or(ticks, |best: u64| best.min(ticks)));
-            }
-        }
-    }
-    best
 }
 
 #[cfg(test)]
@@ -441,34 +333,5 @@ mod tests {
         );
         let last = choices.routine(Side::Aperture, Side::Aperture);
         assert_eq!(last, Routine::StringBytes);
-    }
-
-    #[test]
-    fn the_fastest_routine_is_chosen_for_each_pair() {
-        let ticks = [Some(9), None, Some(4), Some(5), None, Some(8)];
-        assert_eq!(fastest_of(&ticks), Some(Routine::Avx));
-        assert_eq!(fastest_of(&[None; 6]), None);
-
-        let alone = measure(None);
-        let short = measure(Some(&Region::heap(APERTURE_BYTES - 1)));
-        let both = measure(Some(&Region::heap(APERTURE_BYTES)));
-        for routine in available() {
-            let index = usize::from(routine.number());
-            assert!(alone.ticks[0][index].is_some_and(|ticks| ticks > 0));
-            assert!(both.ticks.iter().all(|pair| pair[index].is_some()));
-        }
-        assert_eq!(alone.ticks[1..], [[None; 6]; 3]);
-        assert_eq!(short.ticks[1..], [[None; 6]; 3]);
-        let own = alone.choices.routine(Side::Own, Side::Own);
-        assert_eq!(alone.choices.0, [own; 4]);
-        for (choice, ticks) in both.choices.0.into_iter().zip(&both.ticks) {
-            let chosen = ticks[usize::from(choice.number())];
-            assert!(ticks.iter().flatten().all(|&other| chosen <= Some(other)));
-        }
-        let lines = [&alone, &both].map(|found| alloc::format!("{found}"));
-        assert!(lines[0].starts_with(&alloc::format!("own to own {own}")));
-        assert!(!lines[0].contains("aperture") && lines[1].contains("aperture to aperture"));
-        assert_eq!(alone.rate(own, Side::Own, Side::Aperture), None);
-        assert!(both.rate(Routine::Words, Side::Own, Side::Aperture) > Some(0));
     }
 }

@@ -15,6 +15,8 @@ extern crate alloc;
 pub mod aperture;
 pub mod clock;
 pub mod copy;
+#[cfg(not(target_os = "redox"))]
+pub mod counting;
 pub mod directory;
 pub mod dma;
 pub mod event;
@@ -22,6 +24,7 @@ pub mod event;
 pub mod firmware;
 pub mod irq;
 pub mod lock;
+pub mod measure;
 pub mod mem;
 pub mod mmio;
 pub mod pause;

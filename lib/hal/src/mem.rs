@@ -339,11 +339,6 @@ impl Region {
     }
 
     /// Adds and returns the former value, in one step for all sides.
-    pub fn fetch_add_u32(&self, offset: usize, value: u32) -> Result<u32, BoundsError> {
-        Ok(self.atomic_u32(offset)?.fetch_add(value, Ordering::AcqRel))
-    }
-
-    /// Adds and returns the former value, in one step for all sides.
     pub fn fetch_add_u64(&self, offset: usize, value: u64) -> Result<u64, BoundsError> {
         Ok(self.word_u64(offset)?.fetch_add(value, Ordering::AcqRel))
     }
@@ -569,7 +564,7 @@ pub(crate) fn replace(region: &Region, offset: usize, bytes: usize, fd: usize) -
 #[inline]
 pub fn drain_writes() {
     #[cfg(not(target_os = "redox"))]
-    crate::testing::counting::count_drain();
+    crate::counting::count_drain();
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the instruction, which only orders stores.
     unsafe {
@@ -633,7 +628,7 @@ mod tests {
     #[test]
     fn atomics_and_zero() {
         let region = Region::heap(32);
-        assert_eq!(region.fetch_add_u32(4, 5), Ok(0));
+        assert_eq!(region.compare_exchange_u32(4, 0, 5), Ok(Ok(0)));
         assert_eq!(region.load_acquire_u32(4), Ok(5));
         assert_eq!(region.compare_exchange_u32(4, 5, 6), Ok(Ok(5)));
         assert_eq!(region.compare_exchange_u32(4, 5, 7), Ok(Err(6)));

@@ -11,6 +11,7 @@ pub mod user;
 
 use core::ffi::{c_int, c_long, c_short, c_uint, c_ulong, c_void};
 
+use client_memory::memory::Memory;
 use client_memory::shared;
 use scif::raw;
 use scif_abi::PortId;
@@ -510,7 +511,7 @@ extern "C" fn scif_memory(length: usize) -> *mut c_void {
     let length = length.checked_next_multiple_of(PAGE_SIZE);
     let memory = length
         .ok_or(EINVAL)
-        .and_then(|length| shared::Memory::new(length).map_err(|error| error.errno));
+        .and_then(|length| Memory::new(length).map_err(|error| error.errno));
     match memory {
         Ok(memory) => memory.leak() as *mut c_void,
         Err(number) => {

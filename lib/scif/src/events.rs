@@ -13,7 +13,7 @@ use syscall::error::EIO;
 use syscall::flag::EventFlags;
 
 use crate::error::{Error, Result};
-use crate::poll::now;
+use crate::raw::now;
 
 /// Bytes of news taken at a time.
 const READ_BYTES: usize = 512;

@@ -60,7 +60,7 @@ mod rma;
 mod window;
 
 pub use bypass::Waiting;
-pub use client_memory::shared::{Memory, View};
+pub use client_memory::memory::{Memory, View};
 pub use endpoint::{DEFAULT_BACKLOG, Endpoint, Listener, Nodes, connect, nodes};
 pub use error::{Error, Result};
 pub use events::{NodeEvent, NodeEvents};

@@ -7,7 +7,8 @@ use scif_abi::{Port, PortId};
 
 use crate::endpoint::{DEFAULT_BACKLOG, Endpoint, Listener};
 use crate::error::{Error, Result};
-use crate::poll::{now, poll};
+use crate::poll::poll;
+use crate::raw::now;
 
 /// Between two tries of a connect that [tries again](Options::retry_for).
 const PAUSE: Duration = Duration::from_millis(100);

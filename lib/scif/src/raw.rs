@@ -9,8 +9,11 @@
 
 mod data;
 mod ends;
+mod poll;
 
+use client_memory::rights::Rights;
 use client_memory::shared::{self, Provided};
+use client_memory::{range, window};
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use scif_abi::call::{CachedRecord, Call, RegisterRecord, RmaRecord, SignalRecord};
@@ -22,10 +25,11 @@ use syscall::PAGE_SIZE;
 use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL, EPERM, Error};
 use syscall::flag::{CallFlags, F_SETFD, F_SETFL, O_NONBLOCK};
 
-pub use crate::poll::{PollFd, poll_by, poll_fds as poll};
-pub use client_memory::shared::Range;
+pub use client_memory::range::Range;
 pub use data::{Source, Target};
 pub use ends::{accept, close, shutdown};
+pub(crate) use poll::now;
+pub use poll::{PollFd, poll, poll_by};
 
 /// The result of a call; the error is a positive error number.
 pub type Result<T> = core::result::Result<T, i32>;
@@ -111,7 +115,7 @@ fn fill(epd: usize, range: Range<'_>, call: &Call) -> Result<usize> {
     if range.bytes() > 0 && range.writable().is_none() {
         return Err(EFAULT);
     }
-    shared::call(epd, range, &metadata(call)).map_err(|error| refused(range, error))
+    range::call(epd, range, &metadata(call)).map_err(|error| refused(range, error))
 }
 
 /// A call whose payload is its structure.
@@ -209,7 +213,7 @@ fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
             Source::Range(range) => range
                 .part(sent, range.bytes() - sent)
                 .map_err(system)
-                .and_then(|rest| shared::write(epd, rest).map_err(|error| refused(rest, error))),
+                .and_then(|rest| range::write(epd, rest).map_err(|error| refused(rest, error))),
         };
         match result {
             Ok(count) => sent += count,
@@ -246,7 +250,7 @@ pub fn read<'a>(epd: usize, buffer: impl Into<Target<'a>>) -> Result<usize> {
         Target::Slice(bytes) => libredox::call::read(epd, bytes).map_err(number),
         // As in `fill`: constants would be written.
         Target::Range(range) if range.bytes() > 0 && range.writable().is_none() => Err(EFAULT),
-        Target::Range(range) => shared::read(epd, range).map_err(|error| refused(range, error)),
+        Target::Range(range) => range::read(epd, range).map_err(|error| refused(range, error)),
     }
 }
 
@@ -328,11 +332,11 @@ pub fn mmap(
     offset: i64,
 ) -> Result<usize> {
     let asked = Protection::from_bits(protection).ok_or(EINVAL)?;
-    let protection = shared::Protection {
+    let protection = Rights {
         read: asked.contains(Protection::READ),
         write: asked.contains(Protection::WRITE),
     };
-    shared::map_window(epd, offset, length, protection, at).map_err(system)
+    window::map_window(epd, offset, length, protection, at).map_err(system)
 }
 
 /// `scif_munmap`, of all or a part of a mapping.

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use client_memory::shared::Memory;
+use client_memory::memory::Memory;
 use scif_abi::flags::{FenceFlags, RmaFlags};
 use syscall::error::EINVAL;
 

@@ -3,7 +3,8 @@
 use core::fmt;
 use core::ops::{Deref, Range};
 
-use client_memory::shared::{self, Memory, View};
+use client_memory::memory::{Memory, View};
+use client_memory::rights::Rights;
 use scif_abi::flags::{MapFlags, Protection};
 use syscall::error::EINVAL;
 
@@ -179,7 +180,7 @@ impl Endpoint {
     /// `EACCES` when a window does not allow it, `ECONNRESET`, `EINVAL`, `ENODEV`, `ENOMEM`,
     /// `ENOTCONN`, `ENXIO` when not all of it is registered.
     pub fn map(&self, offset: i64, length: usize, protection: Protection) -> Result<Mapping> {
-        let allowed = shared::Protection {
+        let allowed = Rights {
             read: protection.contains(Protection::READ),
             write: protection.contains(Protection::WRITE),
         };

@@ -260,9 +260,3 @@ pub unsafe fn string_words(from: *const u8, to: *mut u8, bytes: usize) {
         rest(source, target, bytes % 8);
     }
 }
-
-/// Ticks of the processor's clock.
-pub fn ticks() -> u64 {
-    // SAFETY: reading the time stamp counter has no effect on memory.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use client_memory::pages::Pages;
 use client_memory::placement::find_place;
-use client_memory::shared::Protection;
+use client_memory::rights::Rights;
 use hal::copy::{Choices, Side};
 use libredox::Fd;
 use scif_abi::bypass::{BYPASS_GATHERED, BypassRecord, FIRST_HANDLE, Part};
@@ -93,7 +93,7 @@ impl MappedRings {
             let at = place;
             place = place.map(|place| place + bytes(part));
             let (fd, offset) = (file.raw(), part.offset());
-            Pages::map(fd, offset, bytes(part), Protection::ALL, side, at)
+            Pages::map(fd, offset, bytes(part), Rights::ALL, side, at)
                 .map_err(|error| Failure(error.errno))
         };
         let control = Control::new(map(Part::Control, Side::Own)?, record.handle.get());

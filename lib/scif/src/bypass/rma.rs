@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use client_memory::pages::{Pages, Readable, Writable};
 use client_memory::placement::{self, are_apart};
-use client_memory::shared::Protection;
+use client_memory::rights::Rights;
 use hal::copy::{Choices, Side};
 use hal::lock::Mutex;
 use libredox::Fd;
@@ -20,7 +20,7 @@ use scif_ring::validity::{enter, leave};
 use syscall::error::{EFAULT, Error};
 
 use super::control::{Control, StateWord};
-use super::windows::{MAX_BYTES, Mapper, Piece, Rights, Use, Windows};
+use super::windows::{MAX_BYTES, Mapper, Piece, Use, Windows};
 use crate::raw;
 
 /// Most bytes of one copy, which bounds the time that the daemon waits for a copy under way.
@@ -114,13 +114,9 @@ impl Mapper for Maps<'_> {
             placement::opposite(self.other(offset))
         };
         let bytes = bytes as usize;
-        let protection = Protection {
-            read: rights.read,
-            write: rights.write,
-        };
         let place = placement::find_place(bytes, like);
         let file = self.file.raw();
-        let mapped = Pages::map(file, offset as u64, bytes, protection, self.side, place);
+        let mapped = Pages::map(file, offset as u64, bytes, rights, self.side, place);
         let pages = mapped.ok()?;
         let is_placed = place == Some(pages.address());
         Some((pages, is_placed))

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
 use client_memory::pages::Pages;
-use client_memory::shared::Protection;
+use client_memory::rights::Rights;
 use hal::copy::Side as MemorySide;
 use hal::testing::host::{self, Request};
 use scif_abi::bypass::{
@@ -720,7 +720,7 @@ fn copies_are_counted_in_the_word_of_the_handle() {
     play(|stage, _, _| {
         for handle in [2, 33, 34, BYPASS_LEFT] {
             let fd = BYPASS + LEFT;
-            let pages = Pages::map(fd, 0, PAGE, Protection::ALL, MemorySide::Own, None).unwrap();
+            let pages = Pages::map(fd, 0, PAGE, Rights::ALL, MemorySide::Own, None).unwrap();
             let control = &mut &Control::new(pages, handle);
             let word = || get(stage.control(LEFT), rma_busy_offset(handle));
             control.add_busy();

@@ -16,6 +16,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use client_memory::rights::Rights;
+
 /// Most bytes of one mapping, and the alignment of such a mapping.
 pub const CHUNK: u64 = 4 << 20;
 
@@ -44,32 +46,19 @@ pub enum Use {
     Write,
 }
 
-/// The accesses that mapped memory allows.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Rights {
-    /// Copying out of it.
-    pub read: bool,
-    /// Copying into it.
-    pub write: bool,
-}
-
-impl Rights {
-    const fn of(what: Use) -> Self {
-        Self {
-            read: matches!(what, Use::Read),
-            write: matches!(what, Use::Write),
+impl Use {
+    /// What a mapping for this has to allow.
+    const fn rights(self) -> Rights {
+        Rights {
+            read: matches!(self, Use::Read),
+            write: matches!(self, Use::Write),
         }
     }
 
-    const ALL: Self = Self {
-        read: true,
-        write: true,
-    };
-
-    const fn allow(self, what: Use) -> bool {
-        match what {
-            Use::Read => self.read,
-            Use::Write => self.write,
+    const fn is_allowed(self, rights: Rights) -> bool {
+        match self {
+            Use::Read => rights.read,
+            Use::Write => rights.write,
         }
     }
 }
@@ -211,7 +200,9 @@ impl<P> Windows<P> {
     pub fn find(&mut self, offset: i64, bytes: u64, what: Use) -> Option<Piece<'_, P>> {
         let index = self.index(offset)?;
         let entry = self.entries.get_mut(index)?;
-        let rest = entry.from(offset).filter(|_| entry.rights.allow(what))?;
+        let rest = entry
+            .from(offset)
+            .filter(|_| what.is_allowed(entry.rights))?;
         self.last = index;
         self.clock += 1;
         entry.used = self.clock;
@@ -354,7 +345,7 @@ impl<P> Windows<P> {
         // With all rights if possible, so that transfers of the other direction can use it.
         let mut rights = Rights::ALL;
         let pages = mapper.map(offset, bytes, rights).or_else(|| {
-            rights = Rights::of(what);
+            rights = what.rights();
             mapper.map(offset, bytes, rights)
         });
         let Some((pages, is_placed)) = pages else {
@@ -401,7 +392,7 @@ mod tests {
         unsuited: RefCell<BTreeSet<i64>>,
     }
 
-    const READ: Rights = Rights::of(Use::Read);
+    const READ: Rights = Use::Read.rights();
     const RUN: i64 = 8 << 20;
 
     impl Space {
@@ -588,7 +579,7 @@ mod tests {
         for _ in 0..200 {
             at += (random(4) * 4096) as i64;
             let bytes = 4096 * (1 + random(300));
-            let rights = [READ, Rights::of(Use::Write), Rights::ALL][random(3) as usize];
+            let rights = [READ, Use::Write.rights(), Rights::ALL][random(3) as usize];
             spread.push((at, bytes, rights));
             at += bytes as i64;
         }
@@ -606,7 +597,7 @@ mod tests {
                 let at = offset + done as i64;
                 let piece = windows.find(at, bytes - done, what).unwrap();
                 assert_eq!(**piece.pages + piece.at as i64, at);
-                assert!(space.window(at).unwrap().2.allow(what));
+                assert!(what.is_allowed(space.window(at).unwrap().2));
                 done += piece.bytes;
             }
         }

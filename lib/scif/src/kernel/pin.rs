@@ -1,7 +1,7 @@
 //! `scif_pin_pages`, `scif_unpin_pages`, `scif_register_pinned_pages`.
 
 use client_memory::pin::Pin;
-use client_memory::shared::Range;
+use client_memory::range::Range;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use scif_abi::call::{Call, PinRecord, RegisterRecord};

@@ -6,7 +6,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use client_memory::shared::{self, Memory};
+use client_memory::memory::Memory;
+use client_memory::shared;
 use hal::testing::host::{self, Request, THREAD};
 use proptest::collection::vec;
 use proptest::prelude::*;

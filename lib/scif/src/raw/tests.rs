@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU8;
 
-use client_memory::shared::Memory;
+use client_memory::memory::Memory;
 use hal::testing::host::{self, Request, THREAD};
 use scif_abi::call::PinRecord;
 use syscall::error::{

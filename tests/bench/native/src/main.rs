@@ -152,7 +152,7 @@ fn run() -> Result<(), Failure> {
     if !settings.json {
         println!("{TABLE_HEAD}");
     }
-    hal::copy::measure(None).choices.apply();
+    hal::measure::measure(None).choices.apply();
     threads::pin(0)?;
     if wants("rtt") {
         let mut pair = rings::Pair::start(memory::connected()?)?;

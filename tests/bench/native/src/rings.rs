@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use client_memory::pages::Pages;
-use client_memory::shared::Protection;
+use client_memory::rights::Rights;
 use hal::clock::ticks;
-use hal::copy::{Choices, Side as MemorySide, measure};
+use hal::copy::{Choices, Side as MemorySide};
+use hal::measure::measure;
 use hal::mem::{PAGE, full_fence};
 use hal::testing::host;
 use scif_abi::bypass::{
@@ -215,7 +216,7 @@ fn mapped(address: usize, bytes: usize) -> Result<Pages, Failure> {
         host::Request::Map { .. } => Ok(address),
         _ => Ok(0),
     };
-    let (rights, side) = (Protection::ALL, MemorySide::Own);
+    let (rights, side) = (Rights::ALL, MemorySide::Own);
     let pages = host::play(system, || Pages::map(0, 0, bytes, rights, side, None));
     pages.map_err(said("mapping"))
 }

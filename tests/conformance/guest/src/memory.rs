@@ -5,7 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use client_memory::shared::{Memory, Protection, Range};
+use client_memory::memory::Memory;
+use client_memory::range::Range;
+use client_memory::rights::Rights;
 use conformance::call::{Call, Errno, NOWHERE, NULL, Reply};
 use conformance::pattern;
 use hal::mem::{Cache, PAGE, map_physical};
@@ -244,7 +246,7 @@ impl Store {
 
 /// `scif_mmap`.
 pub fn map(endpoint: usize, offset: i64, length: u64, protection: u32) -> Result<Region, Errno> {
-    let protection = Protection {
+    let protection = Rights {
         read: protection & 1 != 0,
         write: protection & 2 != 0,
     };

@@ -10,8 +10,9 @@ extern crate alloc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use client_memory::mappings::own_space;
 use client_memory::pin::{self, Pin};
-use client_memory::shared::Range;
+use client_memory::range::Range;
 use guest_tests::{Suite, pair, settled, text};
 use hal::mem::{Cache, map_physical};
 use libredox::Fd;
@@ -79,11 +80,7 @@ fn errno<T>(result: scif::Result<T>) -> i32 {
 fn pin_raw(address: usize, length: usize, protection: Protection) -> Result<Fd, i32> {
     let ask = || -> runtime::Result<Fd> {
         let file = memory_handle()?;
-        pin::pin(
-            &file,
-            pin::own_space()?,
-            record(address, length, protection),
-        )?;
+        pin::pin(&file, own_space()?, record(address, length, protection))?;
         Ok(file)
     };
     ask().map_err(|error| error.errno)
@@ -201,7 +198,7 @@ fn bad_ranges() -> Result<(), String> {
     let early = file.call_rw(&mut payload, CallFlags::empty(), &[call.number()]);
     let early = early.map_err(|error| error.errno());
     expect("too early", early, Err(EINVAL))?;
-    let space = pin::own_space().map_err(text("space"))?.into_raw();
+    let space = own_space().map_err(text("space"))?.into_raw();
     let sent = file.call_wo(&space.to_ne_bytes(), CallFlags::FD, &[SEND_SPACE + 1]);
     let sent = sent.map_err(|error| error.errno());
     expect("another word", sent, Err(EINVAL))?;

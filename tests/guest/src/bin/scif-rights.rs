@@ -11,7 +11,6 @@ use alloc::string::String;
 use alloc::vec;
 
 use client_memory::pages::Pages;
-use client_memory::shared;
 use guest_tests::peer::is_reset;
 use guest_tests::{Suite, pair, settled, text};
 use hal::copy::Side;
@@ -400,7 +399,7 @@ fn bypass(suite: &mut Suite, client: &Endpoint) -> Check {
     fd::call_rw(file.raw(), record.as_mut_bytes(), &metadata).map_err(text("info"))?;
     let (own, peer) = (record.own_ring_bytes.get(), record.peer_ring_bytes.get());
     let map = |offset: u64, bytes: usize| {
-        let all = shared::Protection::ALL;
+        let all = client_memory::rights::Rights::ALL;
         let mapped = Pages::map(file.raw(), offset, bytes, all, Side::Own, None);
         mapped.map(drop).map_err(|error| error.errno)
     };

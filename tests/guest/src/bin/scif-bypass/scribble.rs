@@ -5,7 +5,7 @@ use alloc::string::String;
 use core::sync::atomic::Ordering;
 
 use client_memory::pages::Pages;
-use client_memory::shared::Protection;
+use client_memory::rights::Rights;
 use guest_tests::peer::{self, ECHO, Peer, Request};
 use guest_tests::{Suite, pair, pattern, text};
 use hal::copy::{Choices, Side};
@@ -97,7 +97,7 @@ fn scribble(at: PortId, seed: u64) -> Result<(), String> {
     let mut parts = alloc::vec::Vec::new();
     for part in Part::ALL {
         let bytes = part.bytes(RING_BYTES as u32, RING_BYTES as u32);
-        let (fd, all) = (file.raw(), Protection::ALL);
+        let (fd, all) = (file.raw(), Rights::ALL);
         let pages = Pages::map(fd, part.offset(), bytes, all, Side::Own, None);
         parts.push(pages.map_err(text("mapping"))?);
     }

@@ -1,0 +1,102 @@
+//! `scif_poll` by descriptors.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use hal::event::Queue;
+use libredox::flag::CLOCK_MONOTONIC;
+use scif_abi::flags::Readiness;
+use syscall::flag::EventFlags;
+
+use super::{Result, readiness};
+
+/// One endpoint to poll, by its descriptor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PollFd {
+    /// The endpoint.
+    pub epd: usize,
+    /// What to wait for; `ERR`, `HUP` and `NVAL` are always reported.
+    pub events: u16,
+    /// What it is ready for; filled in by [`poll`].
+    pub revents: u16,
+}
+
+impl PollFd {
+    /// An entry that waits for `events`.
+    pub const fn new(epd: usize, events: u16) -> Self {
+        Self {
+            epd,
+            events,
+            revents: 0,
+        }
+    }
+}
+
+/// `scif_poll`. Waits until at least one entry is ready, at most for `limit` (none: without limit).
+/// Returns the number of entries that are; 0 after the time is over.
+///
+/// # Errors
+/// Those of the event queue.
+pub fn poll(entries: &mut [PollFd], limit: Option<Duration>) -> Result<usize> {
+    poll_by(entries, limit, |_, entry| {
+        readiness(entry.epd, entry.events)
+    })
+}
+
+/// As [`poll`]; `readiness` gives the events that an entry, by its number, is ready for.
+///
+/// # Errors
+/// As there.
+pub fn poll_by(
+    entries: &mut [PollFd],
+    limit: Option<Duration>,
+    readiness: impl Fn(usize, &PollFd) -> Result<u16>,
+) -> Result<usize> {
+    let ready = poll_once(entries, &readiness);
+    if ready > 0 || limit == Some(Duration::ZERO) {
+        return Ok(ready);
+    }
+    let mut queue = Queue::new().map_err(|error| error.errno)?;
+    for entry in entries.iter() {
+        let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+        let subscribed = queue.subscribe(entry.epd, events, entry.epd);
+        subscribed.map_err(|error| error.errno)?;
+    }
+    let end = match limit {
+        Some(limit) => now()?.checked_add(limit),
+        None => None,
+    };
+    let mut events = Vec::new();
+    loop {
+        // After subscribing, so that nothing that happens in between is missed.
+        let ready = poll_once(entries, &readiness);
+        if ready > 0 {
+            return Ok(ready);
+        }
+        let left = match end {
+            None => None,
+            Some(end) => match end.checked_sub(now()?) {
+                None | Some(Duration::ZERO) => return Ok(0),
+                left => left,
+            },
+        };
+        queue.wait(left, &mut events).map_err(|error| error.errno)?;
+    }
+}
+
+/// Fills in all `revents`; returns how many are not empty.
+fn poll_once(entries: &mut [PollFd], readiness: &impl Fn(usize, &PollFd) -> Result<u16>) -> usize {
+    let mut ready = 0;
+    for (index, entry) in entries.iter_mut().enumerate() {
+        let found = readiness(index, entry);
+        entry.revents = found.unwrap_or(Readiness::NVAL.bits());
+        ready += usize::from(entry.revents != 0);
+    }
+    ready
+}
+
+/// Monotonic time.
+pub(crate) fn now() -> Result<Duration> {
+    let time = libredox::call::clock_gettime(CLOCK_MONOTONIC).map_err(|error| error.errno())?;
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
