@@ -28,14 +28,38 @@ use crate::scif::files::Entry;
 
 /// [`Scif`] behind the interface of a scheme daemon.
 pub struct Daemon<M: NodeMemory, C> {
-    /// The scheme itself, for those who bring links up and down.
-    pub scif: Scif<M, Id>,
-    /// What copies for transfers.
-    pub copier: C,
+    scif: Scif<M, Id>,
+    copier: C,
     /// Where descriptors come that programs send; once the scheme has one.
-    pub socket: Option<Rc<Socket>>,
-    /// Whether a process is no more.
-    pub is_gone: fn(usize) -> bool,
+    socket: Option<Rc<Socket>>,
+    is_gone: fn(usize) -> bool,
+}
+
+impl<M: NodeMemory, C: CopyEngine> Daemon<M, C> {
+    /// `copier` copies for transfers; `is_gone` says whether a process is no more.
+    pub fn new(scif: Scif<M, Id>, copier: C, is_gone: fn(usize) -> bool) -> Self {
+        Self {
+            scif,
+            copier,
+            socket: None,
+            is_gone,
+        }
+    }
+
+    /// The scheme has this socket.
+    pub fn set_socket(&mut self, socket: Rc<Socket>) {
+        self.socket = Some(socket);
+    }
+
+    /// The scheme itself, for those who bring links up and down.
+    pub fn scif(&mut self) -> &mut Scif<M, Id> {
+        &mut self.scif
+    }
+
+    /// What the event loop asks for with [`SchemeDaemon::changes`].
+    pub fn take_changes(&mut self) -> &mut crate::Changes<Id> {
+        self.scif.take_changes(&mut self.copier)
+    }
 }
 
 fn caller(ctx: &CallerCtx) -> Caller {
@@ -187,7 +211,7 @@ impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<M, C> {
 
 impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeDaemon for Daemon<M, C> {
     fn changes(&mut self, changes: &mut Changes) {
-        let taken = self.scif.take_changes(&mut self.copier);
+        let taken = self.take_changes();
         taken.handles.drain(..).for_each(|id| changes.handle(id));
         taken
             .requests

@@ -7,36 +7,35 @@
 
 extern crate alloc;
 
+mod events;
 mod pinner;
+mod server;
 
 use alloc::boxed::Box;
-use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use hal::clock::{Clock, Rate, ticks};
-use hal::event::{Queue, Ready};
 use hal::pause::yield_now;
 use hal::pci::{CHANNEL_VARIABLE, Function};
 use hal::power::PowerOffNotice;
 use hal::{Result, measure};
-use libredox::Fd;
 use micd::busy_poll::{BusyPoll, Time};
-use micd::copy_router::CopyRouter;
 use micd::function::MicFunction;
 use micd::links::Links;
 use micd::memory::NodeMemory;
 use micd::node_exit::NodeExit;
 use micd::{trace, vmic, x100};
 use runtime::time::Instant;
-use scheme::daemon::{self, LEASE_VARIABLE, Lease, Mode, NOTIFY_VARIABLE};
-use scheme::{SchemeLoop, Status};
-use scheme_scif::{Daemon, LoopCounters, NodeEvent, SCHEME, Scif};
+use scheme::Status;
+use scheme::daemon::{self, LEASE_VARIABLE, Lease, NOTIFY_VARIABLE};
+use scheme_scif::{NodeEvent, SCHEME, Scif};
 use scif_abi::NodeId;
 use scif_abi::limits::HOST_NODE;
 use scif_core::{Config, Engine};
-use syscall::error::{ESRCH, Error};
-use syscall::flag::EventFlags;
+
+use crate::events::{EventSource, Events};
+use crate::server::Server;
 
 runtime::main!(main);
 
@@ -52,15 +51,6 @@ const RING_BUDGET_BYTES: usize = 32 << 20;
 
 /// Nanoseconds between two updates of what the file `cards` shows.
 const CARDS_NS: u64 = 1_000_000_000;
-
-/// Nanoseconds between two checks for processes that were killed while they waited in an open, and
-/// how many are asked about each time.
-const WATCH_NS: u64 = 1_000_000_000;
-/// As above.
-const WATCHED: usize = 32;
-
-/// Iterations in a row that answer requests before the event queue is asked: it may have more.
-const MAX_ANSWERING: u32 = 16;
 
 /// A file that every micd has.
 const SERVED_FILE: &str = "/scheme/scif/version";
@@ -123,18 +113,6 @@ fn run() -> Result<()> {
     micd.serve()
 }
 
-/// What the event queue reports.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum EventSource {
-    Requests,
-    /// The interrupt of the link with this index.
-    Link(usize),
-    /// The thread that borrows programs' pages.
-    Pinner,
-    /// The machine is about to be switched off.
-    PowerOff,
-}
-
 /// What the loop does after an iteration.
 enum Next {
     /// The next iteration.
@@ -147,13 +125,8 @@ enum Next {
 
 struct Micd {
     links: Links,
-    scheme: Daemon<NodeMemory<pinner::MemorySource>, CopyRouter>,
-    requests: SchemeLoop,
-    events: Queue<EventSource>,
-    /// Events that the queue reported for this iteration.
-    ready: Vec<Ready<EventSource>>,
-    /// See [`pinner::MemorySource::new`].
-    pins_ended: Fd,
+    server: Server,
+    events: Events,
     /// The memory of a micd that ran before this one: peers may still store into it.
     predecessor: Lease,
     /// The kernel waits for us before it switches the machine off, until this is gone.
@@ -161,17 +134,8 @@ struct Micd {
     exit: NodeExit,
     /// When to read again what the cards are doing.
     next_cards: u64,
-    /// When to ask again about killed processes, if any request waits.
-    next_watch: u64,
     clock: Clock,
     busy_poll: BusyPoll,
-    counters: LoopCounters,
-    /// What the scheme's socket had to offer last.
-    status: Status,
-    /// Whether the socket is read in this iteration.
-    reads_requests: bool,
-    /// Iterations in a row that answered requests.
-    answering: u32,
 }
 
 impl Micd {
@@ -188,62 +152,35 @@ impl Micd {
             ..Config::new(links.node())
         };
         let (source, pins_ended) = pinner::MemorySource::new()?;
-        let memory = NodeMemory::new(source);
         let mut engine = Engine::new(config);
         engine.set_copy_hints(copies.choices.numbers());
         engine.set_gathers(links.gathers_stores());
         trace::begin(&mut engine, runtime::process::id());
-        let scif = Scif::new(engine, memory);
+        let scif = Scif::new(engine, NodeMemory::new(source));
 
         // Interrupts are edges: they are listened to before the first can come.
-        let mut events = Queue::new()?;
-        events.open_clock()?;
-        for (index, fd) in links.interrupts() {
-            events.subscribe(fd, EventFlags::EVENT_READ, EventSource::Link(index))?;
-        }
+        let mut events = Events::new(&links, pins_ended)?;
         links.start()?;
-
-        let mut scheme = Daemon {
-            scif,
-            copier: links.copy_router(),
-            socket: None,
-            is_gone,
-        };
         let power_off = notice_of_power_off();
         if let Some(notice) = &power_off {
-            events.subscribe(notice.fd(), EventFlags::EVENT_READ, EventSource::PowerOff)?;
+            events.subscribe(notice.fd(), EventSource::PowerOff)?;
         }
-        let requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut scheme)?;
-        scheme.socket = Some(Rc::clone(requests.socket()));
-        events.subscribe(requests.fd(), EventFlags::EVENT_READ, EventSource::Requests)?;
-        events.subscribe(
-            pins_ended.raw(),
-            EventFlags::EVENT_READ,
-            EventSource::Pinner,
-        )?;
+        let server = Server::start(scif, links.copy_router(), notify)?;
+        events.subscribe(server.fd(), EventSource::Requests)?;
         introduce(&links);
         let predecessor = Lease::inherited(runtime::env::var(LEASE_VARIABLE).as_deref())?;
         // The counter has counted long enough since the start.
         let rate = rate_since(started);
         Ok(Self {
             links,
-            scheme,
-            requests,
+            server,
             events,
-            ready: Vec::new(),
-            pins_ended,
             predecessor,
             power_off,
             exit: NodeExit::default(),
             next_cards: 0,
-            next_watch: 0,
             clock: Clock::new(rate),
             busy_poll: BusyPoll::new(rate),
-            counters: LoopCounters::default(),
-            // Requests may have come before the socket was subscribed.
-            status: Status::More,
-            reads_requests: false,
-            answering: 0,
         })
     }
 
@@ -254,10 +191,9 @@ impl Micd {
             self.take_events(now);
             self.poll_links(now);
             self.begin_share(now);
-            let has_answered = self.serve_requests()?;
+            let has_answered = self.server.serve()?;
             self.handle_node_events(now);
             self.end_exit(now);
-            self.publish_counters();
             match self.next_action(now, has_answered) {
                 Next::Iterate => {}
                 Next::Sleep(deadline) => self.sleep_until(deadline, now)?,
@@ -271,9 +207,9 @@ impl Micd {
     /// Reads the clock, once for the whole iteration, and runs the engine's timers. While the
     /// driver is awake it polls the rings of nodes, which need not ring.
     fn begin_iteration(&mut self) -> u64 {
-        self.counters.turns += 1;
+        self.server.begin_iteration();
         let now = self.clock.now(system_time);
-        let (engine, memory) = self.scheme.scif.engine();
+        let (engine, memory) = self.server.engine();
         engine.start_polling();
         engine.tick(memory, now);
         now
@@ -282,19 +218,15 @@ impl Micd {
     /// Handles what the event queue reported: interrupts, requests, pages that were borrowed, and
     /// that the machine is switched off.
     fn take_events(&mut self, now: u64) {
-        self.reads_requests = self.status == Status::More || self.answering > 0;
-        let mut leaves = self.status == Status::Closed;
-        for event in self.ready.drain(..) {
-            match event.source {
+        let mut leaves = self.server.status() == Status::Closed;
+        for source in self.events.take() {
+            match source {
                 EventSource::Link(index) => {
-                    self.counters.interrupts += 1;
+                    self.server.count_interrupt();
                     self.links.interrupt(index);
                 }
-                EventSource::Requests => self.reads_requests = true,
-                EventSource::Pinner => {
-                    while let Ok(1..) = self.pins_ended.read(&mut [0; 64]) {}
-                    self.scheme.scif.engine().1.take_borrowed();
-                }
+                EventSource::Requests => self.server.note_requests(),
+                EventSource::Pinner => self.server.engine().1.take_borrowed(),
                 EventSource::PowerOff => leaves |= is_switched_off(self.power_off.as_ref()),
             }
         }
@@ -306,8 +238,8 @@ impl Micd {
     /// Runs the links' state machines and takes the messages in the rings. Then no peer may reach
     /// the memory of the micd before this one any more.
     fn poll_links(&mut self, now: u64) {
-        self.links.set_timing(self.scheme.scif.link_timing());
-        let (engine, memory) = self.scheme.scif.engine();
+        self.links.set_timing(self.server.scif().link_timing());
+        let (engine, memory) = self.server.engine();
         self.links.poll(now, engine, memory);
         engine.poll_rings(memory);
         self.release_predecessor();
@@ -316,35 +248,14 @@ impl Micd {
     /// Begins the iteration's share of copies, and does what is due at intervals. The cards are
     /// read before a request may show them, however long nothing happened.
     fn begin_share(&mut self, now: u64) {
-        self.scheme.scif.begin_iteration();
+        self.server.scif().begin_iteration();
         self.publish_cards(now);
-        self.watch_processes(now);
-    }
-
-    /// Serves the scheme's socket and requests that wait; whether any request was answered.
-    fn serve_requests(&mut self) -> Result<bool> {
-        let answers = self.requests.counters().answers;
-        // The event queue reports every request that comes after the socket was found empty.
-        self.status = match self.reads_requests {
-            _ if self.status == Status::Closed => self.serve_nobody(),
-            true => self.requests.poll(&mut self.scheme)?,
-            false if self.requests.retry_parked(&mut self.scheme)? => Status::More,
-            false => Status::Idle,
-        };
-        Ok(self.requests.counters().answers > answers)
-    }
-
-    /// An iteration after the scheme's socket was closed: only peers and copies are served.
-    fn serve_nobody(&mut self) -> Status {
-        let changes = self.scheme.scif.take_changes(&mut self.scheme.copier);
-        changes.handles.clear();
-        changes.requests.clear();
-        Status::Closed
+        self.server.watch_processes(now);
     }
 
     /// Reports what happened to nodes, has failed links reset, and carries out commands for cards.
     fn handle_node_events(&mut self, now: u64) {
-        while let Some(event) = self.scheme.scif.next_node_event() {
+        while let Some(event) = self.server.scif().next_node_event() {
             match event {
                 NodeEvent::Up(node) => log::info!("node {node} is up, {}", self.online()),
                 NodeEvent::Down(node) => log::info!("node {node} is down, {}", self.online()),
@@ -363,39 +274,31 @@ impl Micd {
 
     /// What follows this iteration, in which some request was answered or none.
     fn next_action(&mut self, now: u64, has_answered: bool) -> Next {
-        match self.status {
+        match self.server.status() {
             Status::Closed if self.exit == NodeExit::Done => Next::End,
             // To begin the exit.
             Status::Closed if self.exit == NodeExit::NotBegun => Next::Sleep(Some(now)),
             Status::Closed => Next::Sleep(self.deadline()),
             // A busy client must not keep the links waiting.
             Status::More => Next::Sleep(Some(now)),
-            Status::Idle if self.scheme.scif.is_busy() => Next::Sleep(Some(now)),
+            Status::Idle if self.server.scif().is_busy() => Next::Sleep(Some(now)),
             Status::Idle => self.poll_or_sleep(has_answered),
         }
     }
 
     /// Nothing is left to do: whether it pays to poll for more before the loop sleeps.
     fn poll_or_sleep(&mut self, has_answered: bool) -> Next {
-        if self.expects_request(has_answered) || self.poll_messages() {
+        if self.server.expects_request(has_answered) || self.poll_messages() {
             return Next::Iterate;
         }
-        let (engine, memory) = self.scheme.scif.engine();
+        let (engine, memory) = self.server.engine();
         engine.stop_polling(memory);
         Next::Sleep(self.deadline())
     }
 
-    /// Whether the socket is to be read again at once: a program that got an answer often asks
-    /// again, and the event queue is not needed to learn that.
-    fn expects_request(&mut self, has_answered: bool) -> bool {
-        let expects = has_answered && self.answering < MAX_ANSWERING;
-        self.answering = if expects { self.answering + 1 } else { 0 };
-        expects
-    }
-
     /// Polls the rings of nodes, if that may pay; whether there are messages.
     fn poll_messages(&mut self) -> bool {
-        let (engine, memory) = self.scheme.scif.engine();
+        let (engine, memory) = self.server.engine();
         let sees = || engine.has_unpolled_messages(memory);
         self.busy_poll.poll(&Processor, sees)
     }
@@ -403,21 +306,20 @@ impl Micd {
     /// Sleeps until something comes, or until the deadline.
     fn sleep_until(&mut self, deadline: Option<u64>, now: u64) -> Result<()> {
         self.busy_poll.before_sleep(&Processor);
-        self.events.wait_until(deadline, now, &mut self.ready)?;
+        let by_message = self.events.wait(deadline, now)?;
         self.clock.distrust();
-        let by_link = |event: &Ready<EventSource>| matches!(event.source, EventSource::Link(_));
-        let by_message = self.ready.iter().any(by_link);
         self.busy_poll.after_sleep(&Processor, by_message);
         Ok(())
     }
 
     /// The next time-out of the engine or a link, by the monotonic clock.
     fn deadline(&mut self) -> Option<u64> {
-        let engine = self.scheme.scif.engine().0.next_deadline();
-        let others = [self.links.deadline(), self.exit.deadline()];
-        let deadlines = engine.into_iter().chain(others.into_iter().flatten());
-        let waits = self.requests.parked() > 0;
-        deadlines.chain(waits.then_some(self.next_watch)).min()
+        let deadlines = [
+            self.server.deadline(),
+            self.links.deadline(),
+            self.exit.deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Sends EXIT to all nodes.
@@ -425,14 +327,14 @@ impl Micd {
         if self.exit == NodeExit::NotBegun {
             log::info!("this node leaves");
         }
-        let (engine, memory) = self.scheme.scif.engine();
+        let (engine, memory) = self.server.engine();
         self.exit.begin(now, engine, memory);
     }
 
     /// The nodes know that this one leaves, or have had time to: no link is used any more, and the
     /// kernel may switch the machine off.
     fn end_exit(&mut self, now: u64) {
-        let (engine, _) = self.scheme.scif.engine();
+        let (engine, _) = self.server.engine();
         if self.exit.ends(now, engine) {
             self.links.leave();
             self.power_off = None;
@@ -454,32 +356,12 @@ impl Micd {
     fn publish_cards(&mut self, now: u64) {
         if now >= self.next_cards {
             self.next_cards = now.saturating_add(CARDS_NS);
-            self.scheme.scif.set_cards(self.links.cards());
+            self.server.scif().set_cards(self.links.cards());
         }
-    }
-
-    /// Ends the opens of processes that are no more.
-    fn watch_processes(&mut self, now: u64) {
-        if now >= self.next_watch {
-            self.next_watch = now.saturating_add(WATCH_NS);
-            self.requests.give_up_the_gone(WATCHED, &mut self.scheme);
-        }
-    }
-
-    /// Updates what the file `stats` shows of the loop.
-    fn publish_counters(&mut self) {
-        let socket = self.requests.counters();
-        self.counters.requests = socket.requests;
-        self.counters.request_reads = socket.reads;
-        self.counters.answers = socket.answers;
-        self.counters.answer_writes = socket.writes;
-        self.counters.retries = socket.retries;
-        self.counters.others_first = socket.others_first;
-        self.scheme.scif.set_loop_counters(self.counters);
     }
 
     fn online(&mut self) -> String {
-        let nodes: Vec<NodeId> = self.scheme.scif.engine().0.online_nodes().collect();
+        let nodes: Vec<NodeId> = self.server.engine().0.online_nodes().collect();
         alloc::format!("online: {}", words(nodes))
     }
 }
@@ -489,13 +371,6 @@ impl Micd {
 fn rate_since((start, first): (u64, u64)) -> Option<Rate> {
     let elapsed = system_time().saturating_sub(start);
     Rate::of(elapsed, ticks().saturating_sub(first))
-}
-
-/// Whether the process manager knows of no such process.
-fn is_gone(pid: usize) -> bool {
-    // Signal 0 is none: it is only looked whether it could be sent.
-    let sent = u32::try_from(pid).map(|pid| runtime::process::kill(pid, 0));
-    matches!(sent, Ok(Err(Error { errno: ESRCH })))
 }
 
 /// Whether the notice that came is that of switching off.

@@ -1,0 +1,169 @@
+//! The server of the `scif:` scheme: its state and its socket.
+
+use alloc::rc::Rc;
+
+use hal::Result;
+use micd::copy_router::CopyRouter;
+use micd::memory::NodeMemory;
+use redox_scheme::Id;
+use scheme::daemon::{self, Mode};
+use scheme::{SchemeLoop, Status};
+use scheme_scif::{Daemon, LoopCounters, SCHEME, Scif};
+use scif_core::Engine;
+use syscall::error::{ESRCH, Error};
+
+use crate::pinner::MemorySource;
+
+/// Nanoseconds between two checks for processes that were killed while they waited in an open, and
+/// how many are asked about each time.
+const WATCH_NS: u64 = 1_000_000_000;
+/// As above.
+const WATCHED: usize = 32;
+
+/// Iterations in a row that answer requests before the event queue is asked: it may have more.
+const MAX_ANSWERING: u32 = 16;
+
+/// The memory of this node.
+pub type Memory = NodeMemory<MemorySource>;
+
+/// The scheme and its socket.
+pub struct Server {
+    scheme: Daemon<Memory, CopyRouter>,
+    requests: SchemeLoop,
+    /// What the socket had to offer last.
+    status: Status,
+    /// Whether the socket is read in this iteration.
+    reads_requests: bool,
+    /// Iterations in a row that answered requests.
+    answering: u32,
+    /// When to ask again about killed processes, if any request waits.
+    next_watch: u64,
+    counters: LoopCounters,
+}
+
+impl Server {
+    /// Registers the scheme; `notify` names who registers it.
+    ///
+    /// # Errors
+    /// Those of registering.
+    pub fn start(scif: Scif<Memory, Id>, copier: CopyRouter, notify: Option<&str>) -> Result<Self> {
+        let mut scheme = Daemon::new(scif, copier, is_gone);
+        let requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut scheme)?;
+        scheme.set_socket(Rc::clone(requests.socket()));
+        Ok(Self {
+            scheme,
+            requests,
+            // Requests may have come before the socket was subscribed.
+            status: Status::More,
+            reads_requests: false,
+            answering: 0,
+            next_watch: 0,
+            counters: LoopCounters::default(),
+        })
+    }
+
+    /// The socket, to be subscribed for reading.
+    pub fn fd(&self) -> usize {
+        self.requests.fd()
+    }
+
+    /// The scheme's state.
+    pub fn scif(&mut self) -> &mut Scif<Memory, Id> {
+        self.scheme.scif()
+    }
+
+    /// The engine, and the memory that it works on.
+    pub fn engine(&mut self) -> (&mut Engine, &mut Memory) {
+        self.scheme.scif().engine()
+    }
+
+    /// What the socket had to offer last.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// An iteration begins. The socket is read in it if there was more, or if a program that got an
+    /// answer may have asked again.
+    pub fn begin_iteration(&mut self) {
+        self.counters.turns += 1;
+        self.reads_requests = self.status == Status::More || self.answering > 0;
+    }
+
+    /// The event queue reported requests.
+    pub fn note_requests(&mut self) {
+        self.reads_requests = true;
+    }
+
+    /// The event queue reported an interrupt of a link.
+    pub fn count_interrupt(&mut self) {
+        self.counters.interrupts += 1;
+    }
+
+    /// Serves the socket and requests that wait; whether any request was answered.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn serve(&mut self) -> Result<bool> {
+        let answers = self.requests.counters().answers;
+        // The event queue reports every request that comes after the socket was found empty.
+        self.status = match self.reads_requests {
+            _ if self.status == Status::Closed => self.serve_nobody(),
+            true => self.requests.poll(&mut self.scheme)?,
+            false if self.requests.retry_parked(&mut self.scheme)? => Status::More,
+            false => Status::Idle,
+        };
+        self.publish_counters();
+        Ok(self.requests.counters().answers > answers)
+    }
+
+    /// An iteration after the socket was closed: only peers and copies are served.
+    fn serve_nobody(&mut self) -> Status {
+        let changes = self.scheme.take_changes();
+        changes.handles.clear();
+        changes.requests.clear();
+        Status::Closed
+    }
+
+    /// Updates what the file `stats` shows of the loop.
+    fn publish_counters(&mut self) {
+        let socket = self.requests.counters();
+        self.counters.requests = socket.requests;
+        self.counters.request_reads = socket.reads;
+        self.counters.answers = socket.answers;
+        self.counters.answer_writes = socket.writes;
+        self.counters.retries = socket.retries;
+        self.counters.others_first = socket.others_first;
+        self.scheme.scif().set_loop_counters(self.counters);
+    }
+
+    /// Whether the socket is to be read again at once: a program that got an answer often asks
+    /// again, and the event queue is not needed to learn that.
+    pub fn expects_request(&mut self, has_answered: bool) -> bool {
+        let expects = has_answered && self.answering < MAX_ANSWERING;
+        self.answering = if expects { self.answering + 1 } else { 0 };
+        expects
+    }
+
+    /// Ends the opens of processes that are no more.
+    pub fn watch_processes(&mut self, now: u64) {
+        if now >= self.next_watch {
+            self.next_watch = now.saturating_add(WATCH_NS);
+            self.requests.give_up_the_gone(WATCHED, &mut self.scheme);
+        }
+    }
+
+    /// The next time-out of the engine or of a request.
+    pub fn deadline(&mut self) -> Option<u64> {
+        let waits = self.requests.parked() > 0;
+        let engine = self.engine().0.next_deadline();
+        let watch = waits.then_some(self.next_watch);
+        engine.into_iter().chain(watch).min()
+    }
+}
+
+/// Whether the process manager knows of no such process.
+fn is_gone(pid: usize) -> bool {
+    // Signal 0 is none: it is only looked whether it could be sent.
+    let sent = u32::try_from(pid).map(|pid| runtime::process::kill(pid, 0));
+    matches!(sent, Ok(Err(Error { errno: ESRCH })))
+}
