@@ -29,6 +29,7 @@ use scif_abi::link::{
 use scif_core::DownReason;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::heartbeat::Heartbeat;
 use crate::function::{Outcome, Step};
 
 /// Nanoseconds until a queue pair is asked for again for which there was no memory.
@@ -37,10 +38,6 @@ const ATTACH_RETRY_NS: u64 = 1_000_000_000;
 /// Nanoseconds between two queue pairs: a peer that changes its record all the time cannot keep us
 /// busy with making new ones.
 const ATTACH_INTERVAL_NS: u64 = 100_000_000;
-
-/// Doorbells to a silent peer before its link fails: its heartbeat goes by its own clock, which may
-/// lose time, as that of an emulated machine under load does, but it beats at every doorbell too.
-const PROBES: u64 = 3;
 
 /// The interrupt vector by which the peer rings this side: the only one in use.
 const DOORBELL_VECTOR: u32 = 0;
@@ -86,10 +83,7 @@ pub struct Link {
     now: u64,
     next_look: u64,
     next_attach: u64,
-    beats: u64,
-    peer_beats: u64,
-    /// For how long we have watched, without a beat of the peer.
-    silent_ns: u64,
+    heartbeat: Heartbeat,
     /// Whether our record changed and the peer has not been rung.
     announce: bool,
 }
@@ -137,7 +131,7 @@ impl Link {
             own: generation,
             peer: memory.read::<u32>(other + RECORD_GENERATION)?,
         };
-        let beats = memory.read::<u64>(link::heartbeat_offset(own))?;
+        let heartbeat = Heartbeat::new(&memory, own)?;
         let link = Self {
             memory,
             own,
@@ -148,9 +142,7 @@ impl Link {
             now: 0,
             next_look: 0,
             next_attach: 0,
-            beats,
-            peer_beats: 0,
-            silent_ns: 0,
+            heartbeat,
             announce: true,
         };
         Ok((link, peer))
@@ -238,10 +230,11 @@ impl Link {
             self.next_look = now.saturating_add(self.timing.heartbeat_ns);
         }
         // At doorbells, too: the peer may ask for a sign of life.
-        self.beat();
+        self.heartbeat.beat(&self.memory);
         let peer = self.peer_record();
         let is_down = self.is_down();
-        self.listen(passed);
+        let is_due = self.heartbeat.listen(&self.memory, passed, self.timing);
+        self.announce |= is_due && self.is_connected();
         let is =
             |generation| peer.state.get() == STATE_READY && peer.generation.get() == generation;
         match self.state {
@@ -264,7 +257,9 @@ impl Link {
                 })
             }
             State::Connected { peer: bound } if !is(bound) => self.detach(),
-            State::Connected { peer: bound } if is_down || self.peer_is_silent() => {
+            State::Connected { peer: bound }
+                if is_down || self.heartbeat.is_silent(self.timing) =>
+            {
                 let reason = match is_down {
                     true => DownReason::Cut,
                     false => DownReason::Silent,
@@ -326,41 +321,6 @@ impl Link {
         self.state = State::Stopped { peer };
     }
 
-    fn beat(&mut self) {
-        self.beats = self.beats.wrapping_add(1);
-        let beaten = self
-            .memory
-            .store_release_u64(link::heartbeat_offset(self.own), self.beats);
-        debug_assert!(beaten.is_ok());
-    }
-
-    /// Notes whether the peer's heart has beaten in the time that has passed. A look that comes
-    /// late counts as one in time: while we stood still the peer may have as well, as when both
-    /// machines are guests of one host.
-    fn listen(&mut self, passed: u64) {
-        let beats = self
-            .memory
-            .load_acquire_u64(link::heartbeat_offset(1 - self.own));
-        if let Ok(beats) = beats
-            && beats != self.peer_beats
-        {
-            self.peer_beats = beats;
-            self.silent_ns = 0;
-        } else {
-            let watched = passed.min(self.timing.heartbeat_ns);
-            let interval = (self.timing.silence_ns / (PROBES + 1)).max(1);
-            let probes = |silent_ns: u64| silent_ns / interval;
-            let sent = probes(self.silent_ns);
-            self.silent_ns = self.silent_ns.saturating_add(watched);
-            let is_due = probes(self.silent_ns) > sent;
-            self.announce |= is_due && self.is_connected();
-        }
-    }
-
-    fn peer_is_silent(&self) -> bool {
-        self.silent_ns > self.timing.silence_ns
-    }
-
     /// How often to look, and how long to wait for a beat, from now on.
     pub fn set_timing(&mut self, timing: Timing) {
         if timing != self.timing {
@@ -396,7 +356,7 @@ impl Link {
             return;
         };
         if is_usable {
-            self.silent_ns = 0;
+            self.heartbeat.restart();
             self.state = State::Connected { peer };
         } else {
             // The peer may have used ours already: begin anew once it has seen that.

@@ -11,6 +11,7 @@
 
 mod address_pool;
 mod aperture_window;
+mod heartbeat;
 pub mod link;
 
 use alloc::collections::BTreeMap;

@@ -44,31 +44,36 @@ pub(super) enum State {
 }
 
 /// A transfer on its way.
-pub(super) struct Flight {
-    pub cookie: u64,
-    pub what: Descriptor,
+struct Flight {
+    cookie: u64,
+    what: Descriptor,
+}
+
+/// The last progress that was seen: the completed transfers, and the time.
+#[derive(Default)]
+struct Progress {
+    completed: u64,
+    at: u64,
 }
 
 /// One channel.
 pub(super) struct Channel {
-    pub number: usize,
+    number: usize,
     ring: Region,
     ring_at: u64,
     words: Region,
     words_at: u64,
-    pub state: State,
+    state: State,
     /// Index of the next free descriptor.
     head: u32,
     /// Cookie of the last transfer given to it.
-    pub issued: u64,
+    issued: u64,
     /// Cookie of the last that is done.
-    pub completed: u64,
-    pub flights: VecDeque<Flight>,
-    /// When it was last seen to make progress.
-    pub progress_at: u64,
-    pub progress: u64,
+    completed: u64,
+    flights: VecDeque<Flight>,
+    progress: Progress,
     /// It has failed, and the CPU has not done its work yet.
-    pub has_failed: bool,
+    has_failed: bool,
 }
 
 impl Channel {
@@ -85,22 +90,45 @@ impl Channel {
             issued: 0,
             completed: 0,
             flights: VecDeque::new(),
-            progress_at: 0,
-            progress: 0,
+            progress: Progress::default(),
             has_failed: false,
         }
+    }
+
+    /// Its number in the card.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Cookie of the last transfer that is done.
+    pub fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Whether it has failed, and the CPU has not done its work yet.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Transfers on their way.
+    pub fn transfers(&self) -> usize {
+        self.flights.len()
     }
 
     pub fn read(&self, registers: &dyn Mmio, register: usize) -> u32 {
         registers.read32(channel(self.number, register))
     }
 
-    pub fn write(&self, registers: &dyn Mmio, register: usize, value: u32) {
+    fn write(&self, registers: &dyn Mmio, register: usize, value: u32) {
         registers.write32(channel(self.number, register), value);
     }
 
     /// Turns the channel off and keeps its interrupts away.
-    pub fn turn_off(&self, registers: &dyn Mmio) {
+    fn turn_off(&self, registers: &dyn Mmio) {
         let dcr = registers.read32(DCR) | dcr_owner(self.number);
         registers.write32(DCR, dcr & !dcr_enable(self.number));
         let dcar = self.read(registers, DCAR);
@@ -168,6 +196,73 @@ impl Channel {
             .pop_front_if(|flight| flight.cookie <= self.completed)
             .is_some()
         {}
+    }
+
+    /// The card is reset: what was on its way is lost, and counts as done.
+    pub fn abort(&mut self) {
+        self.state = State::Off;
+        self.completed = self.issued;
+        self.flights.clear();
+        self.has_failed = false;
+    }
+
+    /// Serves its interrupt: masking and unmasking acknowledges, and the register has to be read
+    /// back after each.
+    pub fn acknowledge(&mut self, registers: &dyn Mmio) {
+        if self.state != State::Works {
+            return;
+        }
+        let dcar = self.read(registers, DCAR) & !DCAR_MASK_HOST;
+        self.write(registers, DCAR, dcar | DCAR_MASK_HOST);
+        self.read(registers, DCAR);
+        self.write(registers, DCAR, dcar);
+        self.read(registers, DCAR);
+        self.note_completions();
+    }
+
+    /// Notices that it stands still for `stall_ns`. Returns when to call again, if anything is on
+    /// its way.
+    pub fn watch(&mut self, now: u64, stall_ns: u64) -> Option<u64> {
+        if self.is_idle() || self.progress.completed != self.completed {
+            self.progress = Progress {
+                completed: self.completed,
+                at: now,
+            };
+        }
+        if self.flights.is_empty() {
+            return None;
+        }
+        let limit = match self.state {
+            State::Mending => now,
+            _ => self.progress.at.saturating_add(stall_ns),
+        };
+        self.has_failed |= now >= limit;
+        Some(limit)
+    }
+
+    /// Stops it, as it has failed: what is on its way is the CPU's from now on. Nothing may be
+    /// copied behind its back, or twice.
+    pub fn begin_mending(&mut self, registers: &dyn Mmio) {
+        self.turn_off(registers);
+        self.note_completions();
+        self.state = State::Mending;
+    }
+
+    /// What the CPU is to do next of a channel that failed; it changes to what is left of it.
+    pub fn first_left(&mut self) -> Option<&mut Descriptor> {
+        self.flights.front_mut().map(|flight| &mut flight.what)
+    }
+
+    /// The CPU has done all of the first that was left.
+    pub fn end_first(&mut self) {
+        if let Some(flight) = self.flights.pop_front() {
+            self.completed = flight.cookie;
+        }
+    }
+
+    /// It stays off: the CPU copies.
+    pub fn give_up(&mut self) {
+        self.state = State::Broken;
     }
 
     pub fn is_idle(&mut self) -> bool {

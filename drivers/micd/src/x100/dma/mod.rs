@@ -24,9 +24,8 @@ use scif_core::{CopyEngine, CpuEngine, Descriptor, Memory, Place, SubmitError, S
 
 use self::channel::{Channel, State, WORDS_BYTES};
 use super::registers::{
-    self, ADDRESS, ALL_ONES, DCAR, DCAR_MASK_HOST, DCHERR, DMA_ALIGN, DSTAT, DSTAT_COUNT,
-    DSTAT_QUIESCED, DTPR, HOST_CHANNELS, HOST_COPY_BYTES, SMPT_WINDOW, cause_dma, copy_descriptor,
-    status_descriptor,
+    self, ADDRESS, ALL_ONES, DCHERR, DMA_ALIGN, DSTAT, DSTAT_COUNT, DSTAT_QUIESCED, DTPR,
+    HOST_CHANNELS, HOST_COPY_BYTES, SMPT_WINDOW, cause_dma, copy_descriptor, status_descriptor,
 };
 
 /// Nanoseconds without progress after which a channel is taken to have failed.
@@ -166,7 +165,7 @@ impl Dma {
         self.is_first_stepping = is_first_stepping;
         for channel in &mut self.channels {
             if !channel.set_up(&*self.registers, is_first_stepping)? {
-                let (name, number) = (&self.name, channel.number);
+                let (name, number) = (&self.name, channel.number());
                 log::error!("{name}: DMA channel {number} cannot be set up: the CPU copies");
             }
         }
@@ -175,12 +174,7 @@ impl Dma {
 
     /// The card is reset: what was on its way is lost, and counts as done.
     pub fn abort(&mut self) {
-        for channel in &mut self.channels {
-            channel.state = State::Off;
-            channel.completed = channel.issued;
-            channel.flights.clear();
-            channel.has_failed = false;
-        }
+        self.channels.iter_mut().for_each(Channel::abort);
         self.is_stuck = false;
     }
 
@@ -194,42 +188,20 @@ impl Dma {
         self.channels.iter_mut().all(Channel::is_idle)
     }
 
-    /// Serves the interrupts of channels: masking and unmasking acknowledges, and the register has
-    /// to be read back after each.
+    /// Serves the interrupts of channels.
     pub fn acknowledge(&mut self, causes: u32) {
         for channel in &mut self.channels {
-            if causes & cause_dma(channel.number) != 0 && channel.state == State::Works {
-                let registers = &*self.registers;
-                let dcar = channel.read(registers, DCAR) & !DCAR_MASK_HOST;
-                channel.write(registers, DCAR, dcar | DCAR_MASK_HOST);
-                channel.read(registers, DCAR);
-                channel.write(registers, DCAR, dcar);
-                channel.read(registers, DCAR);
-                channel.note_completions();
+            if causes & cause_dma(channel.number()) != 0 {
+                channel.acknowledge(&*self.registers);
             }
         }
     }
 
-    /// Notices channels that stand still; `now` in nanoseconds, at each look. Returns when to look
+    /// Notices channels that stand still; `now` in nanoseconds, at each call. Returns when to call
     /// again.
     pub fn watch(&mut self, now: u64) -> Option<u64> {
-        let mut next = None;
-        for channel in &mut self.channels {
-            if channel.is_idle() || channel.progress != channel.completed {
-                channel.progress = channel.completed;
-                channel.progress_at = now;
-            }
-            if channel.flights.is_empty() {
-                continue;
-            }
-            let limit = match channel.state {
-                State::Mending => now,
-                _ => channel.progress_at.saturating_add(STALL_NS),
-            };
-            channel.has_failed |= now >= limit;
-            next = Some(next.map_or(limit, |next: u64| next.min(limit)));
-        }
-        next
+        let watch = |channel: &mut Channel| channel.watch(now, STALL_NS);
+        self.channels.iter_mut().filter_map(watch).min()
     }
 
     /// How the card calls a place; `None`: it cannot reach it.
@@ -274,7 +246,7 @@ impl Dma {
     fn is_done(&mut self, assigned: Assigned) -> bool {
         let channel = &mut self.channels[assigned.index];
         channel.note_completions();
-        channel.completed >= assigned.last
+        channel.completed() >= assigned.last
     }
 
     /// The CPU does a descriptor, ahead of what is on its way.
@@ -311,10 +283,10 @@ impl Dma {
             return self.by_cpu(mem, assigned, descriptor);
         };
         let channel = &mut self.channels[assigned.index];
-        if channel.state == State::Mending {
+        if channel.state() == State::Mending {
             return Err(SubmitError::Full);
         }
-        if channel.state != State::Works {
+        if channel.state() != State::Works {
             return self.by_cpu(mem, assigned, descriptor);
         }
         if !channel.has_room() {
@@ -360,7 +332,7 @@ impl Dma {
             return Err(SubmitError::Full);
         };
         let channel = &mut self.channels[assigned.index];
-        if channel.state != State::Works || !channel.has_room() {
+        if channel.state() != State::Works || !channel.has_room() {
             return Err(SubmitError::Full);
         }
         let words = status_descriptor(value, to_at, false);
@@ -373,8 +345,8 @@ impl Dma {
     /// Goes on with what is to be done with a channel that has failed.
     fn repair(&mut self, mem: &mut dyn Memory, index: usize) {
         let channel = &self.channels[index];
-        match channel.state {
-            State::Works if channel.has_failed && !self.is_stuck => self.recover(index),
+        match channel.state() {
+            State::Works if channel.has_failed() && !self.is_stuck => self.recover(index),
             State::Mending => self.mend(mem, index),
             _ => {}
         }
@@ -396,7 +368,7 @@ impl Dma {
             true => channel.read(registers, DTPR),
             false => status & DSTAT_COUNT,
         };
-        let (name, number, left) = (&self.name, channel.number, channel.flights.len());
+        let (name, number, left) = (&self.name, channel.number(), channel.transfers());
         if error == 0 && status & DSTAT_QUIESCED == 0 {
             let place = registers::channel(number, DSTAT);
             log::error!(
@@ -410,40 +382,37 @@ impl Dma {
             "{name}: DMA channel {number} failed at descriptor {tail} (DCHERR {error:#x}, DSTAT \
              {status:#x}): the CPU does the {left} transfers on it"
         );
-        // Before the CPU copies: nothing may be copied behind its back, or twice.
-        channel.turn_off(registers);
-        channel.note_completions();
-        channel.state = State::Mending;
+        channel.begin_mending(registers);
         self.count(|counters| counters.errors += 1);
     }
 
     /// Does a slice of what is left on a channel that failed, and sets it up anew after the last.
     fn mend(&mut self, mem: &mut dyn Memory, index: usize) {
         let channel = &mut self.channels[index];
-        if let Some(flight) = channel.flights.front_mut() {
-            let (part, rest) = slice(flight.what);
+        let number = channel.number();
+        if let Some(left) = channel.first_left() {
+            let (part, rest) = slice(*left);
             if CpuEngine.submit(mem, 0, &part).is_err() {
                 // Its window has gone with the link, which reports it.
-                let (name, number) = (&self.name, channel.number);
+                let name = &self.name;
                 log::warn!("{name}: a transfer on DMA channel {number} leads nowhere any more");
             }
             match rest {
-                Some(rest) => flight.what = rest,
+                Some(rest) => *left = rest,
                 None => {
-                    channel.completed = flight.cookie;
-                    channel.flights.pop_front();
+                    channel.end_first();
                     self.count(|counters| counters.repeated += 1);
                 }
             }
         }
         let channel = &mut self.channels[index];
-        if !channel.flights.is_empty() {
+        if channel.transfers() > 0 {
             return;
         }
         let set_up = channel.set_up(&*self.registers, self.is_first_stepping);
         if !matches!(set_up, Ok(true)) {
-            channel.state = State::Broken;
-            let (name, number) = (&self.name, channel.number);
+            channel.give_up();
+            let (name, number) = (&self.name, channel.number());
             log::error!("{name}: DMA channel {number} stays off: the CPU copies");
         }
     }
@@ -479,7 +448,7 @@ impl CopyEngine for Dma {
         let index = self.assigned(channel).index;
         self.channels[index].note_completions();
         self.repair(mem, index);
-        self.channels[index].completed
+        self.channels[index].completed()
     }
 
     fn forget(&mut self, channel: u64) {
@@ -487,7 +456,7 @@ impl CopyEngine for Dma {
     }
 
     fn max_bytes(&self, from: Place, to: Place) -> u32 {
-        let works = |channel: &Channel| channel.state == State::Works;
+        let works = |channel: &Channel| channel.state() == State::Works;
         match is_shifted(from, to) || !self.channels.iter().all(works) {
             true => CpuEngine.max_bytes(from, to),
             false => HOST_COPY_BYTES,
