@@ -2,5 +2,5 @@
 
 failed=0
 scif-flood 1 || failed=1
-scif-crowd quit 1 || failed=1
+scif-peers quit 1 || failed=1
 exit "$failed"

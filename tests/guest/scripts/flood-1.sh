@@ -1,3 +1,3 @@
 # The other end of flood-0.sh.
 
-scif-crowd
+scif-peers

@@ -43,5 +43,5 @@ scif-pin || failed=1
 
 scifctl
 dmesg | grep init
-scif-crowd quit 1 || failed=1
+scif-peers quit 1 || failed=1
 exit "$failed"

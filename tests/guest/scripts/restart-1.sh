@@ -1,4 +1,4 @@
 # The other ends of restart-0.sh.
 
 scifblk serve 64K &
-scif-crowd
+scif-peers

@@ -8,10 +8,10 @@
 
 extern crate alloc;
 
-pub mod crowd;
 pub mod memory;
 pub mod pattern;
 pub mod peer;
+pub mod peers;
 pub mod windows;
 
 use alloc::string::String;

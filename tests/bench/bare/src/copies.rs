@@ -17,8 +17,8 @@ use scif_perf::report::Unit;
 use scif_perf::samples::Samples;
 use scif_perf::timing;
 
+use crate::node::{Node, Order, Piece, scattered};
 use crate::pingpong::bounds;
-use crate::station::{Order, Piece, Station, scattered};
 
 /// Sizes unless others are asked for.
 const SIZES: &[u64] = &[4 << 10, 1 << 20, 16 << 20, 64 << 20];
@@ -61,18 +61,18 @@ struct Place {
 }
 
 impl Place {
-    fn new(station: &Station, private: &Region, hole: usize) -> Result<Self> {
-        let first = station.pieces.iter().map(|piece| piece.physical).min();
+    fn new(node: &Node, private: &Region, hole: usize) -> Result<Self> {
+        let first = node.pieces.iter().map(|piece| piece.physical).min();
         let end = |piece: &Piece| piece.physical + piece.bytes as u64;
-        let end = station.pieces.iter().map(end).max();
+        let end = node.pieces.iter().map(end).max();
         let (first, end) = first.zip(end).ok_or("the peer has no memory to copy")?;
         let hole = match hole {
             0 => None,
-            bytes => Some(reserve(&station.allocator, bytes)?),
+            bytes => Some(reserve(&node.allocator, bytes)?),
         };
-        let aperture = station.link.map_peer(first, (end - first) as usize)?;
+        let aperture = node.link.map_peer(first, (end - first) as usize)?;
         let (mut steps, mut done, mut near) = (Vec::new(), 0, None);
-        for piece in &station.pieces {
+        for piece in &node.pieces {
             let far = (piece.physical - first) as usize;
             // Pieces begin at multiples of their size, so the first one's distance is that of all.
             let near = *near.get_or_insert_with(|| shift(private, aperture.address() + far));
@@ -179,13 +179,13 @@ impl Copies {
     }
 
     /// Copies a part by every way and compares the checksums of both ends.
-    fn verify(&self, station: &Station, bytes: usize) -> Result {
+    fn verify(&self, node: &Node, bytes: usize) -> Result {
         const SEED: u64 = 0x5eed;
         let bytes = bytes.min(MAX_VERIFIED);
         for (number, way) in self.ways().enumerate() {
             let seed = SEED + number as u64;
             let own = self.places[way.place].steps.first().map_or(0, |at| at.own);
-            let far = |order, argument| station.order(order, argument);
+            let far = |order, argument| node.order(order, argument);
             if self.toward {
                 fill(&self.private, own, bytes, seed)?;
             } else {
@@ -217,8 +217,8 @@ fn run(settings: &Settings, test: &'static str, toward: bool) -> Result {
     let sizes = settings.sizes(SIZES);
     let largest = sizes.iter().copied().max().unwrap_or(0) as usize;
     let largest = largest.next_multiple_of(PAGE);
-    let station = Station::open(settings, largest)?;
-    let private = scattered(&station.allocator, largest + SLACK)?;
+    let node = Node::open(settings, largest)?;
+    let private = scattered(&node.allocator, largest + SLACK)?;
     let mut copies = Copies {
         test,
         toward,
@@ -226,10 +226,10 @@ fn run(settings: &Settings, test: &'static str, toward: bool) -> Result {
         places: Vec::new(),
     };
     for hole in HOLES {
-        let place = Place::new(&station, &copies.private, hole)?;
+        let place = Place::new(&node, &copies.private, hole)?;
         copies.places.push(place);
     }
-    copies.verify(&station, largest)?;
+    copies.verify(&node, largest)?;
     let mut measured = Vec::new();
     for &size in &sizes {
         let candidates = copies.candidates(size as usize)?;
@@ -259,7 +259,7 @@ fn run(settings: &Settings, test: &'static str, toward: bool) -> Result {
         }
     }
     drop(copies);
-    station.leave()
+    node.leave()
 }
 
 /// Fills whole words with numbers that do not repeat.

@@ -18,8 +18,8 @@ use scif_perf::samples::Samples;
 use syscall::flag::EventFlags;
 
 use crate::link::Link;
+use crate::node::{Court, Node, Order};
 use crate::pingpong::bounds;
-use crate::station::{Court, Order, Station};
 
 /// The doorbell register: the peer's number above, the vector below.
 const DOORBELL: usize = 12;
@@ -115,33 +115,33 @@ impl Bell {
 /// Measures.
 pub fn run(settings: &Settings) -> Result {
     const WARM_UP: u64 = 20;
-    let station = Station::open(settings, 0)?;
-    let mut bell = Bell::set_up(&station.link, settings.server.node())?;
-    station.order(Order::SetUpBell, 0)?;
-    let warm = play(&station, &mut bell, settings, WARM_UP)?;
+    let node = Node::open(settings, 0)?;
+    let mut bell = Bell::set_up(&node.link, settings.server.node())?;
+    node.order(Order::SetUpBell, 0)?;
+    let warm = play(&node, &mut bell, settings, WARM_UP)?;
     let rounds = settings.rounds(warm.iter().sum::<f64>() / WARM_UP as f64);
     let mut samples = Samples::new();
     for repetition in 1..=settings.repetitions {
         settings.repetition("bare_doorbell", 8, repetition)?;
-        samples.add(play(&station, &mut bell, settings, rounds)?);
+        samples.add(play(&node, &mut bell, settings, rounds)?);
     }
     settings.print("bare_doorbell", 8, Unit::Nanoseconds, samples);
-    station.leave()
+    node.leave()
 }
 
 /// The nanoseconds of each round trip. The first one is left out: it may find the other side still
 /// awake after its answer; from then on each side has nothing to do but to sleep.
 fn play(
-    station: &Station,
+    node: &Node,
     bell: &mut Bell,
     settings: &Settings,
     rounds: u64,
 ) -> Result<Vec<f64>, Failure> {
-    let court = &station.court;
+    let court = &node.court;
     for side in [&court.own, &court.peer] {
         side.write(WORD, 0_u64).map_err(bounds)?;
     }
-    station.order(Order::Ring, rounds + 1)?;
+    node.order(Order::Ring, rounds + 1)?;
     let mut times = Vec::with_capacity(rounds as usize);
     for word in 1..=rounds + 1 {
         let start = ticks();

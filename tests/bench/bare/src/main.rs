@@ -26,8 +26,8 @@ extern crate alloc;
 mod copies;
 mod doorbells;
 mod link;
+mod node;
 mod pingpong;
-mod station;
 
 use scif_perf::perf::{Extra, Program};
 
@@ -61,6 +61,6 @@ fn main() -> i32 {
                 run: copies::read,
             },
         ],
-        serve: Some(station::serve),
+        serve: Some(node::serve),
     })
 }

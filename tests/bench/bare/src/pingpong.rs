@@ -10,7 +10,7 @@ use scif_perf::perf::{Failure, Result, Settings};
 use scif_perf::report::Unit;
 use scif_perf::samples::Samples;
 
-use crate::station::{Court, Order, PLACE_BITS, Station};
+use crate::node::{Court, Node, Order, PLACE_BITS};
 
 /// Looks at the word before giving up: some seconds.
 const MAX_LOOKS: u32 = 2_000_000_000;
@@ -66,21 +66,21 @@ pub fn bounds(error: BoundsError) -> Failure {
 /// Measures at every place in each repetition.
 pub fn run(settings: &Settings) -> Result {
     const WARM_UP: u64 = 500;
-    let station = Station::open(settings, 0)?;
+    let node = Node::open(settings, 0)?;
     let mut tables = Vec::new();
     for place in 0..PLACES.len() {
-        tables.push((Table::new(&station.court, place, true)?, Samples::new()));
+        tables.push((Table::new(&node.court, place, true)?, Samples::new()));
     }
     let mut rounds = Vec::new();
     for (place, (table, _)) in tables.iter().enumerate() {
-        let warm = play(&station, table, settings, place, WARM_UP)?;
+        let warm = play(&node, table, settings, place, WARM_UP)?;
         let one = warm.iter().sum::<f64>() / WARM_UP as f64;
         rounds.push(settings.rounds(one * PLACES.len() as f64));
     }
     for repetition in 1..=settings.repetitions {
         settings.repetition("bare_pingpong", 8, repetition)?;
         for (place, (table, samples)) in tables.iter_mut().enumerate() {
-            samples.add(play(&station, table, settings, place, rounds[place])?);
+            samples.add(play(&node, table, settings, place, rounds[place])?);
         }
     }
     for (place, (_, samples)) in tables.into_iter().enumerate() {
@@ -88,13 +88,13 @@ pub fn run(settings: &Settings) -> Result {
             line.with_text("routine", &alloc::format!("place {place}"))
         });
     }
-    station.leave()
+    node.leave()
 }
 
 /// The time of each round trip in nanoseconds. One reading of the counter for each: it is the end
 /// of one and the start of the next.
 fn play(
-    station: &Station,
+    node: &Node,
     table: &Table,
     settings: &Settings,
     place: usize,
@@ -104,7 +104,7 @@ fn play(
     own.store(0, Ordering::Release);
     peer.store(0, Ordering::Release);
     let mut times = Vec::with_capacity(rounds as usize);
-    station.order(Order::Play, rounds << PLACE_BITS | place as u64)?;
+    node.order(Order::Play, rounds << PLACE_BITS | place as u64)?;
     let mut last = ticks();
     for ball in 1..=rounds {
         peer.store(ball, Ordering::Release);

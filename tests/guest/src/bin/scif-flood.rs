@@ -1,6 +1,6 @@
 //! A client that floods the driver does not starve another one.
 //!
-//! `scif-flood NODE`, with `scif-crowd` on that node. One program asks for echoes, one at a time,
+//! `scif-flood NODE`, with `scif-peers` on that node. One program asks for echoes, one at a time,
 //! first alone and then beside others that ask for everything at once by many threads. What is
 //! judged is the driver's own count of how many requests of others it served while a program's only
 //! one waited for its turn: no speed of any program or node changes that. The times, and how many
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use guest_tests::peer::{self, ECHO, Peer, Request, SINK};
 use guest_tests::windows::Remote;
-use guest_tests::{Suite, connect_patiently, counter, crowd, settled, text};
+use guest_tests::{Suite, connect_patiently, counter, peers, settled, text};
 use libredox::Fd;
 use libredox::flag::O_RDWR;
 use runtime::process::{Child, Command};
@@ -67,7 +67,7 @@ fn threads_of(kind: &str) -> u64 {
 
 /// A program that floods until it is killed.
 fn flood(kind: &str, node: NodeId) -> i32 {
-    let at = PortId::new(node, crowd::PORT);
+    let at = PortId::new(node, peers::PORT);
     let name = String::from(kind);
     // All threads poll one connection.
     let endpoint = match kind {
@@ -174,9 +174,9 @@ fn start(kind: &str, node: NodeId) -> Result<Child, String> {
 }
 
 fn measure(suite: &mut Suite, node: NodeId) -> Result<(), String> {
-    let at = PortId::new(node, crowd::PORT);
+    let at = PortId::new(node, peers::PORT);
     drop(connect_patiently(at).map_err(text("connecting"))?);
-    let path = alloc::format!("/scheme/scif/{node}/{}", crowd::PORT);
+    let path = alloc::format!("/scheme/scif/{node}/{}", peers::PORT);
     let file = Fd::open(&path, O_RDWR, 0).map_err(text("open"))?;
     let request = Request {
         verb: ECHO.into(),

@@ -1,7 +1,7 @@
 //! Clients that are killed at random moments in the middle of any call leave nothing behind, here
 //! and at the other end.
 //!
-//! `scif-kills KILLS SEED NODE`, with `scif-crowd` on this node and on that one; one kill more when
+//! `scif-kills KILLS SEED NODE`, with `scif-peers` on this node and on that one; one kill more when
 //! the number is odd. `scif-kills idle`: whether nothing is left on a node that only its services
 //! use any more.
 #![no_std]
@@ -17,7 +17,7 @@ use guest_tests::memory::{self, Frames};
 use guest_tests::pattern::Random;
 use guest_tests::peer::{self, ECHO, Peer, Request, SINK, SOURCE};
 use guest_tests::windows::Remote;
-use guest_tests::{Suite, at_rest, counter, crowd, pair, settled, text};
+use guest_tests::{Suite, at_rest, counter, pair, peers, settled, text};
 use libredox::Fd;
 use libredox::flag::{O_NONBLOCK, O_RDONLY, O_RDWR};
 use runtime::fs;
@@ -40,8 +40,8 @@ const BETWEEN_LOOKS: u64 = 20;
 /// Longest life of a program, in milliseconds; its start takes a good part of the shortest ones.
 const LONGEST_LIFE_MS: u64 = 80;
 /// Programs that live at once in the warm-up, and how often.
-const CROWD: u64 = 12;
-const CROWDS: u64 = 4;
+const CLIENTS: u64 = 12;
+const WARM_UPS: u64 = 4;
 /// Frames that each half of the kills may cost: now and then a heap has to grow by one or two. A
 /// kill that always costs something shows in the second.
 const MOST: [i64; 2] = [16, 4];
@@ -153,9 +153,9 @@ fn test(kills: u64, seed: u64, node: NodeId) -> i32 {
     let mut suite = Suite::new("scif-kills");
     let own = scif::nodes().map(|nodes| nodes.own);
     for at in own.into_iter().chain([node]) {
-        let there = guest_tests::connect_patiently(PortId::new(at, crowd::PORT));
+        let there = guest_tests::connect_patiently(PortId::new(at, peers::PORT));
         suite.check(
-            &alloc::format!("crowd on node {at}"),
+            &alloc::format!("peers on node {at}"),
             there.map(drop).map_err(text("connecting")),
         );
     }
@@ -171,9 +171,9 @@ fn test(kills: u64, seed: u64, node: NodeId) -> i32 {
     let at_first = Frames::now();
     // Many at once need more than one after the other ever will: stacks, heaps and places for what
     // is lent to daemons have grown as far as they must before frames are counted.
-    for crowd in 1..=CROWDS {
+    for warm_up in 1..=WARM_UPS {
         let result = kill_many(&mut random, node);
-        suite.check(&alloc::format!("warm-up {crowd}"), result);
+        suite.check(&alloc::format!("warm-up {warm_up}"), result);
     }
     nothing_left(&mut suite, "the warm-up", &before);
     let mut frames = Frames::at_rest();
@@ -211,7 +211,7 @@ fn nothing_left(suite: &mut Suite, what: &str, before: &Holdings) {
 
 /// Starts many programs, and kills them all.
 fn kill_many(random: &mut Random, node: NodeId) -> Result<(), String> {
-    let started: Vec<_> = (0..CROWD)
+    let started: Vec<_> = (0..CLIENTS)
         .map(|_| start(random.up_to(1 << 40), node))
         .collect();
     sleep(Duration::from_millis(4 * LONGEST_LIFE_MS));
@@ -256,7 +256,7 @@ fn victim(seed: u64, node: NodeId) -> i32 {
         } else {
             node
         };
-        let at = PortId::new(there, crowd::PORT);
+        let at = PortId::new(there, peers::PORT);
         // What came of it does not matter: it is the killing that counts.
         let _ = match random.up_to(12) {
             1 => scif::connect(at).map(drop).map_err(text("connect")),

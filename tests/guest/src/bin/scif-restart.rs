@@ -2,7 +2,7 @@
 //! gets an error and none waits for ever, the link comes back, what was acknowledged has arrived,
 //! and the pages are free again.
 //!
-//! `scif-restart NODE`, with `scif-crowd` on that node.
+//! `scif-restart NODE`, with `scif-peers` on that node.
 #![no_std]
 #![no_main]
 
@@ -12,9 +12,9 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use guest_tests::crowd::PORT;
 use guest_tests::memory::{self, Frames};
 use guest_tests::peer::{self, ECHO, Peer, REPORT, Request, SINK, SOURCE};
+use guest_tests::peers::PORT;
 use guest_tests::windows::Remote;
 use guest_tests::{Suite, connect_patiently, counter, pattern, settled, text};
 use libredox::Fd;

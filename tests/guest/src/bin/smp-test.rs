@@ -35,8 +35,8 @@ const REPLACEMENTS: u64 = 200;
 const PAGES: usize = 64;
 const SENDINGS: usize = 300;
 /// Threads that end at once, several times the stacks that the kernel keeps, and how often.
-const CROWD: usize = 48;
-const CROWDS: usize = 4;
+const THREADS_AT_ONCE: usize = 48;
+const ROUNDS_AT_ONCE: usize = 4;
 /// Tokens passed between two threads.
 const TOKENS: u32 = 2000;
 /// Steps of a computation long enough to be interrupted many times.
@@ -392,20 +392,20 @@ fn stacks(processors: usize) -> core::result::Result<(), String> {
     static STOP: AtomicBool = AtomicBool::new(false);
     static COUNTS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
     let others = counters(processors - 1, &STOP, &COUNTS).map_err(text)?;
-    for _ in 0..CROWDS {
+    for _ in 0..ROUNDS_AT_ONCE {
         static PRESENT: AtomicUsize = AtomicUsize::new(0);
         PRESENT.store(0, Ordering::Relaxed);
         let member = |number: usize| {
             thread::spawn(move || {
                 PRESENT.fetch_add(1, Ordering::Relaxed);
-                let all = eventually(|| PRESENT.load(Ordering::Relaxed) == CROWD);
+                let all = eventually(|| PRESENT.load(Ordering::Relaxed) == THREADS_AT_ONCE);
                 all.then_some(number)
             })
         };
-        let crowd: Result<Vec<_>> = (0..CROWD).map(member).collect();
-        for (number, thread) in crowd.map_err(text)?.into_iter().enumerate() {
+        let threads: Result<Vec<_>> = (0..THREADS_AT_ONCE).map(member).collect();
+        for (number, thread) in threads.map_err(text)?.into_iter().enumerate() {
             if thread.join().map_err(text)? != Some(number) {
-                return Err(format!("thread {number} did not see all {CROWD}"));
+                return Err(format!("thread {number} did not see all {THREADS_AT_ONCE}"));
             }
         }
     }

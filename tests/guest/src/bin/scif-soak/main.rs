@@ -1,23 +1,23 @@
 //! Mixed random load under faults, with every byte checked: `make soak`.
 //!
-//! On each node a conductor (`scif-soak conduct`) keeps servers and workers running and kills some
+//! On each node a driver (`scif-soak conduct`) keeps servers and workers running and kills some
 //! of them now and then. Workers connect to servers of any node and send, receive, copy, map and
 //! register; what they find wrong is a failed step, what ends because a program was killed is
-//! counted. Node 0's conductor says when all is over, and has nodes killed and booted meanwhile. In
+//! counted. Node 0's driver says when all is over, and has nodes killed and booted meanwhile. In
 //! the end every node must hold what it held before.
 //!
 //! ```text
 //! scif-soak conduct SECONDS SEED RESTART_S   node 0; RESTART_S: between two node restarts, 0: none
 //! scif-soak conduct                          the other nodes
-//! scif-soak serve PORT · scif-soak work SEED what conductors start
+//! scif-soak serve PORT · scif-soak work SEED what drivers start
 //! ```
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
-mod conductor;
 mod control;
+mod driver;
 mod sessions;
 mod tally;
 mod worker;
@@ -42,16 +42,14 @@ fn main() -> i32 {
     let words: Vec<&str> = arguments.iter().map(|word| word.as_str()).collect();
     let number = |word: &str| word.parse::<u64>().ok();
     match words[..] {
-        ["conduct"] => conductor::run(None),
+        ["conduct"] => driver::run(None),
         ["conduct", seconds, seed, restart] => {
             match (number(seconds), number(seed), number(restart)) {
-                (Some(seconds), Some(seed), Some(restart_s)) => {
-                    conductor::run(Some(conductor::Plan {
-                        seconds,
-                        seed,
-                        restart_s,
-                    }))
-                }
+                (Some(seconds), Some(seed), Some(restart_s)) => driver::run(Some(driver::Plan {
+                    seconds,
+                    seed,
+                    restart_s,
+                })),
                 _ => usage(),
             }
         }

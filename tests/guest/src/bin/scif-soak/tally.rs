@@ -37,7 +37,7 @@ impl Kind {
     }
 }
 
-/// Sums of one conductor.
+/// Sums of one driver.
 #[derive(Default)]
 pub struct Tally {
     whole: [AtomicU64; Kind::ALL.len()],
@@ -132,7 +132,7 @@ pub fn report(kind: Kind, result: &Result<u64, Trouble>) {
     report[0] = kind as u8;
     report[1] = outcome;
     report[2..].copy_from_slice(&u64::to_le_bytes(bytes));
-    // Short writes to a pipe are not divided. Without a conductor there is nobody to tell.
+    // Short writes to a pipe are not divided. Without a driver there is nobody to tell.
     let _ = fd::write(1, &report);
 }
 

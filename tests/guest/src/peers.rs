@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::peer::{self, ECHO, QUIT, REPORT, Report, Request, SINK, SOURCE, WINDOWS};
 use crate::{settled, windows};
 
-/// The port `scif-crowd` listens on.
+/// The port `scif-peers` listens on.
 pub const PORT: u16 = 3100;
 
 /// The number of newest reports that are kept: a comparison of pages must not see old ones.
@@ -64,7 +64,7 @@ pub fn serve() -> scif::Result<()> {
             }
         });
         if let Err(error) = started {
-            runtime::eprintln!("scif-crowd: a connection is dropped, no thread: {error}");
+            runtime::eprintln!("scif-peers: a connection is dropped, no thread: {error}");
         }
     }
     Ok(())
@@ -99,7 +99,7 @@ fn serve_one(endpoint: &Endpoint, reports: &Reports) -> bool {
         }
         WINDOWS => windows::serve(endpoint, &mut None),
         QUIT => return true,
-        other => runtime::eprintln!("scif-crowd: no request has the number {other}"),
+        other => runtime::eprintln!("scif-peers: no request has the number {other}"),
     }
     false
 }

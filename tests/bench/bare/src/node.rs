@@ -73,7 +73,7 @@ pub struct Court {
 }
 
 /// The measuring side.
-pub struct Station {
+pub struct Node {
     pub link: Link,
     pub court: Court,
     pub allocator: Allocator,
@@ -106,7 +106,7 @@ pub fn scattered(allocator: &Allocator, bytes: usize) -> Result<Scattered> {
     })
 }
 
-impl Station {
+impl Node {
     /// Has the other side export `bytes` bytes, and finds them.
     pub fn open(settings: &Settings, bytes: usize) -> Result<Self> {
         let endpoint = connect(settings.extra_port()).context("connecting to scif-bare -s")?;

@@ -1,4 +1,4 @@
-//! A conductor: keeps a node's servers and workers running, kills some, and looks in the end what
+//! A driver: keeps a node's servers and workers running, kills some, and looks in the end what
 //! is left of them.
 
 use alloc::format;
@@ -61,7 +61,7 @@ pub struct Plan {
 pub fn run(plan: Option<Plan>) -> i32 {
     let mut suite = Suite::new("scif-soak");
     let result = conduct(&mut suite, plan);
-    suite.check("conductor", result);
+    suite.check("driver", result);
     suite.finish()
 }
 

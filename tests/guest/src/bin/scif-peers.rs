@@ -1,13 +1,13 @@
-//! The other end of test programs that have many connections at once; see `guest_tests::crowd`.
+//! The other end of test programs that have many connections at once; see `guest_tests::peers`.
 //!
-//! `scif-crowd` serves on port 3100; `scif-crowd quit NODE` ends the one on that node.
+//! `scif-peers` serves on port 3100; `scif-peers quit NODE` ends the one on that node.
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
-use guest_tests::crowd::{self, PORT};
 use guest_tests::peer::{self, QUIT, Request};
+use guest_tests::peers::{self, PORT};
 use scif::{PortId, RecvFlags, SendFlags};
 use zerocopy::IntoBytes;
 
@@ -17,23 +17,23 @@ fn main() -> i32 {
     let arguments = peer::arguments();
     let words: alloc::vec::Vec<&str> = arguments.iter().map(|word| word.as_str()).collect();
     let result = match words[..] {
-        [] => crowd::serve(),
+        [] => peers::serve(),
         ["quit", node] => match node.parse() {
             Ok(node) => quit(node),
             Err(_) => {
-                runtime::eprintln!("scif-crowd: {node} is no node number");
+                runtime::eprintln!("scif-peers: {node} is no node number");
                 return 2;
             }
         },
         _ => {
-            runtime::eprintln!("usage: scif-crowd [quit NODE]");
+            runtime::eprintln!("usage: scif-peers [quit NODE]");
             return 2;
         }
     };
     match result {
         Ok(()) => 0,
         Err(error) => {
-            runtime::eprintln!("scif-crowd: {error}");
+            runtime::eprintln!("scif-peers: {error}");
             1
         }
     }
