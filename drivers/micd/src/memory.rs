@@ -626,7 +626,7 @@ mod tests {
     }
 
     /// Borrowing for an object ends with pages whose frames have these numbers, in runs.
-    fn lend(memory: &mut NodeMemory<Plain>, token: Token, runs: &[(u64, u32)]) -> Region {
+    fn borrow(memory: &mut NodeMemory<Plain>, token: Token, runs: &[(u64, u32)]) -> Region {
         let pages: u32 = runs.iter().map(|(_, pages)| pages).sum();
         let region = Region::heap(pages as usize * PAGE);
         let frames = |&(first, pages): &(u64, u32)| Frames {
@@ -645,8 +645,8 @@ mod tests {
         // Contiguous, then a page that comes twice, then one alone.
         pin(&mut memory, 1, 5, Protection::all());
         pin(&mut memory, 2, 2, Protection::all());
-        let region = lend(&mut memory, 1, &[(10, 3), (11, 1), (40, 1)]);
-        let again = lend(&mut memory, 2, &[(9, 2)]);
+        let region = borrow(&mut memory, 1, &[(10, 3), (11, 1), (40, 1)]);
+        let again = borrow(&mut memory, 2, &[(9, 2)]);
         let runs = complete(&mut memory, 1).unwrap();
         assert_eq!(pages(&runs), [3, 1, 1]);
         let other = complete(&mut memory, 2).unwrap();
@@ -674,15 +674,15 @@ mod tests {
         let mut memory = NodeMemory::new(Plain::new(usize::MAX));
         for token in 1..=MAX_ALIASES + 1 {
             pin(&mut memory, token, 1, Protection::all());
-            lend(&mut memory, token, &[(7, 1)]);
+            borrow(&mut memory, token, &[(7, 1)]);
             assert!(complete(&mut memory, token).is_ok(), "{token}");
         }
         pin(&mut memory, 9999, 1, Protection::all());
-        lend(&mut memory, 9999, &[(7, 1)]);
+        borrow(&mut memory, 9999, &[(7, 1)]);
         assert_eq!(complete(&mut memory, 9999), Err(Error::new(EFAULT)));
         memory.discard(5);
         pin(&mut memory, 10_000, 1, Protection::all());
-        lend(&mut memory, 10_000, &[(7, 1)]);
+        borrow(&mut memory, 10_000, &[(7, 1)]);
         assert!(complete(&mut memory, 10_000).is_ok());
     }
 
@@ -697,7 +697,7 @@ mod tests {
         // Given up before the pages came: they go.
         pin(&mut memory, 2, 2, Protection::all());
         memory.discard(2);
-        lend(&mut memory, 2, &[(7, 2)]);
+        borrow(&mut memory, 2, &[(7, 2)]);
         memory.take_borrowed();
         assert!(memory.blocks.is_empty() && memory.objects.is_empty());
     }
@@ -706,7 +706,7 @@ mod tests {
     fn what_was_pinned_to_be_read_is_never_written() {
         let mut memory = NodeMemory::new(Plain::new(usize::MAX));
         pin(&mut memory, 1, 1, Protection::READ);
-        lend(&mut memory, 1, &[(7, 1)]);
+        borrow(&mut memory, 1, &[(7, 1)]);
         let constant = Place::Own(complete(&mut memory, 1).unwrap()[0].address);
         memory.provide(2, 1).unwrap();
         let other = Place::Own(complete(&mut memory, 2).unwrap()[0].address);

@@ -123,7 +123,7 @@ pub const MAX_PEER_CHUNKS: usize = 1 << 20;
 
 /// Pages lent to one node at most for structures and tables of windows that are being registered:
 /// room for several of the largest ones. A peer that asks for more has to wait (ALLOC_REJ).
-pub const MAX_LENT_PAGES: usize = 1 << 12;
+pub const MAX_GRANTED_PAGES: usize = 1 << 12;
 
 /// First registered offset that is given out without `SCIF_MAP_FIXED`, and the end of that range:
 /// those of the older driver. Fixed windows may lie anywhere, so also there.

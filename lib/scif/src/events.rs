@@ -15,7 +15,7 @@ use syscall::flag::EventFlags;
 use crate::error::{Error, Result};
 use crate::raw::now;
 
-/// Bytes of news taken at a time.
+/// Bytes of lines taken at a time.
 const READ_BYTES: usize = 512;
 
 /// What happened to a node.
@@ -30,7 +30,7 @@ pub enum NodeEvent {
 /// The nodes that come and go. The first events name the nodes that are there already.
 pub struct NodeEvents {
     file: Fd,
-    news: News,
+    lines: PeerLines,
 }
 
 impl NodeEvents {
@@ -41,8 +41,8 @@ impl NodeEvents {
     pub fn open() -> Result<Self> {
         let flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
         let file = Fd::open("/scheme/scif/peers", flags, 0)?;
-        let news = News::default();
-        Ok(Self { file, news })
+        let lines = PeerLines::default();
+        Ok(Self { file, lines })
     }
 
     /// The descriptor, for event queues: readable when [`next`](Self::next) would not wait.
@@ -84,7 +84,7 @@ impl NodeEvents {
     /// An event that is there already.
     fn take(&mut self) -> Result<Option<NodeEvent>> {
         loop {
-            if let Some(event) = self.news.next() {
+            if let Some(event) = self.lines.next() {
                 return Ok(Some(event));
             }
             let mut bytes = [0; READ_BYTES];
@@ -93,19 +93,19 @@ impl NodeEvents {
                 Ok(count) => count,
                 Err(error) => return Err(error),
             };
-            self.news.add(bytes.get(..count).unwrap_or(&[]))?;
+            self.lines.add(bytes.get(..count).unwrap_or(&[]))?;
         }
     }
 }
 
 /// Lines of the file, as they come: a read may end in the middle of one.
 #[derive(Debug, Default)]
-struct News {
+struct PeerLines {
     begun: Vec<u8>,
     events: VecDeque<NodeEvent>,
 }
 
-impl News {
+impl PeerLines {
     fn add(&mut self, bytes: &[u8]) -> Result<()> {
         for &byte in bytes {
             if byte != b'\n' {
@@ -141,23 +141,23 @@ mod tests {
 
     #[test]
     fn lines_may_come_in_pieces() {
-        let mut news = News::default();
+        let mut lines = PeerLines::default();
         for piece in ["added 0\nad", "ded 12", "\nremoved 12\nr"] {
-            news.add(piece.as_bytes()).unwrap();
+            lines.add(piece.as_bytes()).unwrap();
         }
-        assert_eq!(news.next(), Some(NodeEvent::Added(0)));
-        assert_eq!(news.next(), Some(NodeEvent::Added(12)));
-        assert_eq!(news.next(), Some(NodeEvent::Removed(12)));
-        assert_eq!(news.next(), None);
-        news.add(b"emoved 0\n").unwrap();
-        assert_eq!(news.next(), Some(NodeEvent::Removed(0)));
+        assert_eq!(lines.next(), Some(NodeEvent::Added(0)));
+        assert_eq!(lines.next(), Some(NodeEvent::Added(12)));
+        assert_eq!(lines.next(), Some(NodeEvent::Removed(12)));
+        assert_eq!(lines.next(), None);
+        lines.add(b"emoved 0\n").unwrap();
+        assert_eq!(lines.next(), Some(NodeEvent::Removed(0)));
     }
 
     #[test]
     fn other_lines_are_errors() {
         for line in ["", "added", "added x", "added 70000", "came 1", "added  1"] {
             let line = alloc::format!("{line}\n");
-            let error = News::default().add(line.as_bytes());
+            let error = PeerLines::default().add(line.as_bytes());
             assert_eq!(error, Err(Error::System(EIO)), "{line:?}");
         }
     }

@@ -20,7 +20,7 @@ const WORDS: [Word; 4] = [
 ];
 
 /// One direction: its producer, its consumer, and the bytes between them.
-struct Lane {
+struct Stream {
     producers: [Producer; 2],
     consumers: [Consumer; 2],
     between: VecDeque<u8>,
@@ -30,7 +30,7 @@ struct Lane {
     writer_sleeps: bool,
 }
 
-impl Lane {
+impl Stream {
     fn new(bytes: u32) -> Self {
         Self {
             // Two of each share positions and locks, as processes with the same endpoint do.
@@ -115,7 +115,7 @@ impl Lane {
 
 fn by_the_rules(ring: u32, input: &mut Unstructured<'_>) -> Result<()> {
     let (mut left, mut right) = pair(ring as usize);
-    let (mut forth, mut back) = (Lane::new(ring), Lane::new(ring));
+    let (mut forth, mut back) = (Stream::new(ring), Stream::new(ring));
     while !input.is_empty() {
         if bool::arbitrary(input)? {
             forth.step(&mut left, &mut right, ring, input)?;
@@ -124,18 +124,18 @@ fn by_the_rules(ring: u32, input: &mut Unstructured<'_>) -> Result<()> {
         }
     }
     // Whatever happened, all of it comes out.
-    for (lane, from, mut to) in [
+    for (stream, from, mut to) in [
         (&mut forth, left.clone(), right.clone()),
         (&mut back, right, left),
     ] {
         let mut buffer = vec![0; ring as usize];
-        let moved = lane.consumers[0].receive(&mut to, HOLDER, &mut buffer);
+        let moved = stream.consumers[0].receive(&mut to, HOLDER, &mut buffer);
         let count = moved.expect("all by the rules").bytes;
-        assert_eq!(buffer[..count], Vec::from(lane.between.clone()));
-        lane.consumers[0]
+        assert_eq!(buffer[..count], Vec::from(stream.between.clone()));
+        stream.consumers[0]
             .publish(&mut to)
             .expect("the peer is reachable");
-        assert_eq!(lane.producers[1].room(&from), Ok(ring - 1));
+        assert_eq!(stream.producers[1].room(&from), Ok(ring - 1));
     }
     Ok(())
 }

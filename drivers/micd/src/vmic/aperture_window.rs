@@ -50,7 +50,7 @@ impl ApertureWindow {
             aperture: None,
             is_fresh: false,
         };
-        window.cut();
+        window.detach();
         if window.address.is_none() {
             return Err(Error::new(ENODEV));
         }
@@ -64,7 +64,7 @@ impl ApertureWindow {
 
     /// From here on nothing that anybody has mapped reaches the peer's memory; `false`: that cannot
     /// be achieved.
-    pub fn cut(&mut self) -> bool {
+    pub fn detach(&mut self) -> bool {
         if self.is_fresh {
             return true;
         }

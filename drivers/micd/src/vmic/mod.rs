@@ -168,8 +168,8 @@ impl Vmic {
 
     /// Makes sure that nothing of ours reaches the peer's memory, and then has the link's record
     /// say so.
-    fn cut_then(&mut self, publish: impl FnOnce(&mut Link)) {
-        if self.aperture.cut() {
+    fn detach_then(&mut self, publish: impl FnOnce(&mut Link)) {
+        if self.aperture.detach() {
             publish(&mut self.link);
             self.announce();
         } else {
@@ -243,7 +243,7 @@ impl MicFunction for Vmic {
                 self.announce();
             }
             Outcome::Connected { is_usable: false } | Outcome::Failed | Outcome::Detached => {
-                self.cut_then(|link| link.done(outcome));
+                self.detach_then(|link| link.done(outcome));
             }
         }
     }
@@ -254,12 +254,12 @@ impl MicFunction for Vmic {
 
     fn link_failed(&mut self) {
         if self.link.is_connected() {
-            self.cut_then(Link::link_failed);
+            self.detach_then(Link::link_failed);
         }
     }
 
     fn leave(&mut self) {
-        self.cut_then(Link::leave);
+        self.detach_then(Link::leave);
     }
 
     fn predecessor_is_quiesced(&self) -> bool {

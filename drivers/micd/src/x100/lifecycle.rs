@@ -43,7 +43,7 @@ impl X100 {
 
     /// Looks whether the firmware is ready after a reset.
     pub(super) fn check_firmware(&mut self, since: u64) {
-        self.resets.settle();
+        self.resets.end();
         let (post, download) = (self.read(POSTCODE), self.read(DOWNLOAD));
         if download != ALL_ONES && download & DOWNLOAD_READY != 0 {
             return self.ready();
@@ -333,7 +333,7 @@ impl X100 {
 
     /// Whether it is worth asking how far its firmware is.
     pub(super) fn has_post_code(&self) -> bool {
-        self.resets.is_settled() && !matches!(self.state, State::Gone { .. })
+        self.resets.has_ended() && !matches!(self.state, State::Gone { .. })
     }
 
     /// Whether what runs on it may want something.

@@ -4,7 +4,7 @@
 #[derive(Default)]
 pub(super) struct Resets {
     /// Registers may be read: it was not reset in the last second.
-    is_settled: bool,
+    has_ended: bool,
     /// It was reset since this driver runs, long enough ago, or is kept from the bus for good.
     was_reset: bool,
     /// That its memory is still mapped was logged since it was reset.
@@ -14,17 +14,17 @@ pub(super) struct Resets {
 impl Resets {
     /// The card was reset just now.
     pub fn begin(&mut self) {
-        (self.is_settled, self.mapping_is_logged) = (false, false);
+        (self.has_ended, self.mapping_is_logged) = (false, false);
     }
 
     /// The last reset was long enough ago.
-    pub fn settle(&mut self) {
-        (self.is_settled, self.was_reset) = (true, true);
+    pub fn end(&mut self) {
+        (self.has_ended, self.was_reset) = (true, true);
     }
 
     /// Whether registers may be read.
-    pub fn is_settled(&self) -> bool {
-        self.is_settled
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// The card is kept from the bus for good, which is as good as a reset.

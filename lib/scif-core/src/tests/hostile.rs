@@ -2,7 +2,7 @@
 
 use super::std::prelude::v1::*;
 
-use scif_abi::limits::{MAX_LENT_PAGES, MAX_PEER_FENCES, MAX_WINDOW_PAGES};
+use scif_abi::limits::{MAX_GRANTED_PAGES, MAX_PEER_FENCES, MAX_WINDOW_PAGES};
 use scif_abi::message::{Message, NodeMessage};
 use scif_abi::window::WindowRecord;
 use scif_abi::{Error, PortId};
@@ -174,7 +174,7 @@ fn what_is_lent_is_limited() {
         count += 1;
     }
     // A structure with its lookup arrays, and 512 tables of each kind.
-    assert_eq!(count, MAX_LENT_PAGES / (3 + 2 * 512));
+    assert_eq!(count, MAX_GRANTED_PAGES / (3 + 2 * 512));
     for id in victim.loans() {
         let peer = victim.id;
         victim.say(NodeMessage::FreeVirtual {

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use scif_abi::flags::Protection;
-use scif_abi::limits::{MAX_LENT_PAGES, MAX_PEER_CHUNKS, MAX_WINDOWS};
+use scif_abi::limits::{MAX_GRANTED_PAGES, MAX_PEER_CHUNKS, MAX_WINDOWS};
 use scif_abi::message::NodeMessage;
 use scif_abi::{NodeId, PortId};
 
@@ -177,7 +177,7 @@ impl Windows {
         let usage = self.peer_usage(node);
         if !is_size_allowed(pages)
             || usage.windows >= MAX_WINDOWS
-            || usage.granted_pages + page_list_pages(pages) as usize > MAX_LENT_PAGES
+            || usage.granted_pages + page_list_pages(pages) as usize > MAX_GRANTED_PAGES
         {
             return None;
         }

@@ -38,7 +38,7 @@ struct Page {
 
 /// Memory the daemon knows by a token.
 #[derive(Clone, Debug)]
-struct Object {
+struct MemoryObject {
     frames: Vec<u64>,
     writable: bool,
     /// Of the daemon's own: whether a page is still mapped in the program.
@@ -50,7 +50,7 @@ struct Object {
 struct World {
     /// By address.
     pages: BTreeMap<usize, Page>,
-    objects: BTreeMap<u64, Object>,
+    objects: BTreeMap<u64, MemoryObject>,
     /// Frames of each window by its offset.
     windows: BTreeMap<i64, Vec<u64>>,
     /// Objects by the descriptor of their handle.
@@ -129,7 +129,7 @@ impl World {
         mapped: Option<Vec<bool>>,
     ) -> usize {
         let token = self.next();
-        let object = Object {
+        let object = MemoryObject {
             frames,
             writable,
             mapped,

@@ -261,7 +261,7 @@ impl Channel {
     }
 
     /// It stays off: the CPU copies.
-    pub fn give_up(&mut self) {
+    pub fn disable(&mut self) {
         self.state = State::Broken;
     }
 

@@ -411,7 +411,7 @@ impl Dma {
         }
         let set_up = channel.set_up(&*self.registers, self.is_first_stepping);
         if !matches!(set_up, Ok(true)) {
-            channel.give_up();
+            channel.disable();
             let (name, number) = (&self.name, channel.number());
             log::error!("{name}: DMA channel {number} stays off: the CPU copies");
         }

@@ -80,7 +80,7 @@ fn keep(listener: &Listener, shared: &Shared) {
 fn attend(endpoint: &Endpoint, shared: &Shared) -> Result {
     while let Some(request) = Request::hear(endpoint)? {
         match request.verb {
-            Verb::Lend | Verb::LendOwn => lend(endpoint, &request, shared)?,
+            Verb::Lend | Verb::LendOwn => grant(endpoint, &request, shared)?,
             _ => carry_out(endpoint, &request, shared)?,
         }
         if shared.stopped.load(Ordering::Acquire) {
@@ -151,7 +151,7 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
 }
 
 /// Lends memory until the client says [`Verb::Release`], and does what else it asks for.
-fn lend(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result {
+fn grant(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result {
     let bytes = request.size as usize;
     let memory = match request.verb {
         Verb::LendOwn => touched(bytes)?,
