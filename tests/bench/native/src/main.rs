@@ -1,22 +1,26 @@
 //! `bench-native`: two nodes in one program, each on a thread and a core of its own: the engine,
-//! its copy engine and the rings as clients use them, without emulation. Beside it what they are
-//! compared with.
+//! its copy engine and the client library, without emulation. Beside it what they are compared
+//! with.
 //!
 //! | test | size | unit | what |
 //! | --- | --- | --- | --- |
 //! | `native_pingpong` | 8 | ns | two threads, each polls a word and stores the other's |
-//! | `native_msg_rtt` | 64 | ns | a message and one back through the rings, polling |
+//! | `native_msg_rtt` | 64 | ns | a message and one back by `scif_send` and `scif_recv`, polling |
+//! | `native_ring_rtt` | 64 | ns | the same by the ring protocol alone |
 //! | `native_{unix,pipe,tcp}_rtt` | 64 | ns | the same by the system |
 //! | `native_memcpy` | bytes | bytes_per_s | the C library's copy: the limit |
 //! | `native_rma`, `native_rma_read` | bytes | bytes_per_s | `writeto`, `readfrom` by a client |
 //! | `native_engine_rma`, `native_engine_rma_read` | bytes | bytes_per_s | the same by the engine |
-//! | `native_stream` | 4096 | bytes_per_s | messages one after the other through the rings |
+//! | `native_stream` | 4096 | bytes_per_s | messages one after the other by `scif_send` |
+//! | `native_ring_stream` | 4096 | bytes_per_s | the same by the ring protocol alone |
 //! | `native_{unix,pipe,tcp}_stream` | 4096 | bytes_per_s | the same by the system |
 //!
 //! Lines as in `scif_perf::report`. Tests that are compared run in turn, one repetition of each, so
 //! that what disturbs the machine for a while hits both.
 
+mod client;
 mod memory;
+mod messages;
 mod raw;
 mod rings;
 mod rma;
@@ -30,6 +34,9 @@ use hal::clock::Rate;
 use scif_perf::arguments::Arguments;
 use scif_perf::report::{Line, TABLE_HEAD, Unit};
 use scif_perf::samples::Samples;
+
+use client::Client;
+use messages::Pair;
 
 const HELP: &str = "\
 bench-native [options]: two nodes in one program, beside sockets, pipes and memcpy
@@ -155,8 +162,13 @@ fn run() -> Result<(), Failure> {
     hal::measure::measure(None).choices.apply();
     threads::pin(0)?;
     if wants("rtt") {
-        let mut pair = rings::Pair::start(memory::connected()?)?;
-        let mut tests = vec![raw::ping_pong(), pair.round_trips(64)];
+        let clients = Pair::<Client>::start(memory::connected()?)?;
+        let rings = Pair::<rings::End>::start(memory::connected()?)?;
+        let mut tests = vec![
+            raw::ping_pong(),
+            rings.round_trips("native_ring_rtt", 64),
+            clients.round_trips("native_msg_rtt", 64),
+        ];
         tests.extend(streams::round_trips(64)?);
         settings.run(tests)?;
     }
@@ -164,8 +176,12 @@ fn run() -> Result<(), Failure> {
         rma::run(&settings)?;
     }
     if wants("stream") {
-        let mut pair = rings::Pair::start(memory::connected()?)?;
-        let mut tests = vec![pair.stream(4096)];
+        let clients = Pair::<Client>::start(memory::connected()?)?;
+        let rings = Pair::<rings::End>::start(memory::connected()?)?;
+        let mut tests = vec![
+            rings.stream("native_ring_stream", 4096),
+            clients.stream("native_stream", 4096),
+        ];
         tests.extend(streams::streams(4096)?);
         settings.run(tests)?;
     }

@@ -1,12 +1,10 @@
-//! Messages through the rings of a connection, as clients of `micd` pass them: each thread has the
-//! control page, its own ring and the peer's mapped and works on them by the ring protocol.
+//! Messages through the rings of a connection by the ring protocol alone, without the client
+//! library: each thread has the control page, its own ring and the peer's mapped.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use client_memory::pages::Pages;
 use client_memory::rights::Rights;
-use hal::clock::ticks;
 use hal::copy::{Choices, Side as MemorySide};
 use hal::measure::measure;
 use hal::mem::{PAGE, full_fence};
@@ -17,16 +15,15 @@ use scif_abi::bypass::{
 };
 use scif_abi::qp::{BYTES_ARMED_OFFSET, LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, ROOM_ARMED_OFFSET};
 use scif_core::{Owner, Place};
-use scif_perf::pattern;
-use scif_perf::report::Unit;
 use scif_ring::validity::{ValidityMemory, enter, leave};
 use scif_ring::{Consumer, Producer, RingError, RingMemory, Side, Word};
 
+use crate::Failure;
 use crate::memory::{Node, said};
-use crate::{Failure, Settings, Test, threads};
+use crate::messages::Messages;
 
 /// One end of the connection, with its rings mapped.
-struct End {
+pub struct End {
     record: BypassRecord,
     control: Pages,
     own: Pages,
@@ -41,22 +38,49 @@ struct End {
 #[derive(Clone, Copy)]
 struct View<'a>(&'a End);
 
-impl End {
-    /// Opens a bypass handle of a node's endpoint and maps its parts.
-    fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
+/// A bypass handle of an endpoint, and where the memory of its parts is: address and bytes, in the
+/// order of [`Part::ALL`].
+#[derive(Clone, Copy)]
+pub struct Handle {
+    pub record: BypassRecord,
+    parts: [(usize, usize); Part::ALL.len()],
+}
+
+impl Handle {
+    /// Opens one of a node's endpoint.
+    pub fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
         let (memory, owner) = (&mut node.memory, Owner::default());
         let opened = node.engine.open_bypass(memory, node.endpoint, owner);
         let (handle, record) = opened.map_err(said("bypass"))?;
-        let map = |part| {
-            let placed = node.engine.bypass_place(handle, part);
-            let (place, bytes) = placed.map_err(said("bypass part"))?;
-            let (base, offset) = match place {
+        let mut parts = [(0, 0); Part::ALL.len()];
+        for (part, place) in Part::ALL.into_iter().zip(&mut parts) {
+            let found = node.engine.bypass_place(handle, part);
+            let (memory, bytes) = found.map_err(said("bypass part"))?;
+            let (base, offset) = match memory {
                 Place::Own(address) => (&node.ram, address),
                 Place::Peer(_, address) => (&peer.ram, address),
             };
             let region = base.part(offset as usize, bytes);
-            let region = region.map_err(said("bypass part"))?;
-            mapped(region.address(), bytes)
+            *place = (region.map_err(said("bypass part"))?.address(), bytes);
+        }
+        Ok(Self { record, parts })
+    }
+
+    /// Address and bytes of a part.
+    pub fn part(&self, part: Part) -> Option<(usize, usize)> {
+        let index = Part::ALL.iter().position(|other| *other == part)?;
+        self.parts.get(index).copied()
+    }
+}
+
+impl End {
+    /// Opens a bypass handle of a node's endpoint and maps its parts.
+    fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
+        let handle = Handle::open(node, peer)?;
+        let record = handle.record;
+        let map = |part| {
+            let (address, bytes) = handle.part(part).ok_or("no such part")?;
+            mapped(address, bytes)
         };
         Ok(Self {
             control: map(Part::Control)?,
@@ -70,7 +94,17 @@ impl End {
         })
     }
 
-    /// Sends all of a message, polling.
+    #[inline]
+    fn holder(&self) -> u32 {
+        self.record.handle.get()
+    }
+}
+
+impl Messages for End {
+    fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
+        Self::open(node, peer)
+    }
+
     #[inline]
     fn send(&self, message: &[u8]) -> Result<(), Failure> {
         let mut sent = 0;
@@ -83,7 +117,6 @@ impl End {
         Ok(())
     }
 
-    /// Receives all of a message, polling; false when the other end has stopped.
     #[inline]
     fn receive(&self, buffer: &mut [u8], stop: Option<&AtomicBool>) -> Result<bool, Failure> {
         let (mut got, mut is_last_look) = (0, false);
@@ -109,11 +142,6 @@ impl End {
             got += bytes;
         }
         Ok(true)
-    }
-
-    #[inline]
-    fn holder(&self) -> u32 {
-        self.record.handle.get()
     }
 }
 
@@ -326,146 +354,4 @@ impl RingMemory for View<'_> {
         )
         .store(LOCK_FREE, Ordering::Release);
     }
-}
-
-/// What the second node's thread does with each message.
-#[derive(Clone, Copy, PartialEq)]
-enum Role {
-    Echo,
-    Sink,
-}
-
-/// Both ends of a connection; the second one has a thread while a test runs.
-pub struct Pair {
-    client: End,
-    server: Arc<End>,
-    /// The nodes whose memory the rings are in.
-    _nodes: [Node; 2],
-}
-
-impl Pair {
-    /// Maps the rings of both ends.
-    pub fn start(mut nodes: [Node; 2]) -> Result<Self, Failure> {
-        let [first, second] = &mut nodes;
-        let client = End::open(first, second)?;
-        let server = Arc::new(End::open(second, first)?);
-        Ok(Self {
-            client,
-            server,
-            _nodes: nodes,
-        })
-    }
-
-    /// Runs `work` while the second thread serves messages of `size` bytes.
-    fn beside(
-        &self,
-        role: Role,
-        size: usize,
-        work: impl FnOnce() -> Result<Vec<f64>, Failure>,
-    ) -> Result<Vec<f64>, Failure> {
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let (server, stopped) = (&self.server, &stop);
-            let thread = scope.spawn(move || {
-                serve(server, role, size, stopped).map_err(|failure| failure.to_string())
-            });
-            let result = work();
-            stop.store(true, Ordering::Release);
-            match thread.join() {
-                Ok(Ok(())) => result,
-                Ok(Err(failure)) => Err(failure.into()),
-                Err(_) => Err("the second thread panicked".into()),
-            }
-        })
-    }
-
-    /// A message and one back.
-    pub fn round_trips(&mut self, size: usize) -> Test<'_> {
-        let this = &*self;
-        let run =
-            move |settings: &Settings| this.beside(Role::Echo, size, || this.echo(settings, size));
-        Test::new("native_msg_rtt", size, Unit::Nanoseconds, run)
-    }
-
-    fn echo(&self, settings: &Settings, size: usize) -> Result<Vec<f64>, Failure> {
-        /// Round trips of a sample.
-        const ROUNDS: u32 = 100;
-        let (mut message, mut back) = (vec![0; size], vec![0; size]);
-        // Messages that differ, each compared, before time is taken.
-        for round in 0..32 {
-            pattern::fill(&mut message, round);
-            self.client.send(&message)?;
-            self.client.receive(&mut back, None)?;
-            if back != message {
-                return Err("wrong bytes came back".into());
-            }
-        }
-        let mut samples = Vec::new();
-        let end = ticks() + settings.rate.ticks(settings.budget_ns);
-        let mut last = ticks();
-        while last < end {
-            for _ in 0..ROUNDS {
-                self.client.send(&message)?;
-                self.client.receive(&mut back, None)?;
-            }
-            let now = ticks();
-            samples.push(settings.rate.between(last, now) / f64::from(ROUNDS));
-            last = now;
-        }
-        match back == message {
-            true => Ok(samples),
-            false => Err("wrong bytes came back".into()),
-        }
-    }
-
-    /// Messages one after the other.
-    pub fn stream(&mut self, size: usize) -> Test<'_> {
-        let this = &*self;
-        let run =
-            move |settings: &Settings| this.beside(Role::Sink, size, || this.pour(settings, size));
-        Test::new("native_stream", size, Unit::BytesPerSecond, run)
-    }
-
-    fn pour(&self, settings: &Settings, size: usize) -> Result<Vec<f64>, Failure> {
-        /// Messages of a sample: many rings full, so that waiting for room counts.
-        const MESSAGES: u32 = 1000;
-        let mut message = vec![0; size];
-        pattern::fill(&mut message, SEED);
-        let mut samples = Vec::new();
-        let end = ticks() + settings.rate.ticks(settings.budget_ns);
-        let mut last = ticks();
-        while last < end {
-            for _ in 0..MESSAGES {
-                self.client.send(&message)?;
-            }
-            let now = ticks();
-            let bytes = (MESSAGES as usize * size) as f64;
-            samples.push(bytes * 1e9 / settings.rate.between(last, now).max(1.0));
-            last = now;
-        }
-        Ok(samples)
-    }
-}
-
-/// What the messages of streams are made of.
-const SEED: u64 = 11;
-
-fn serve(end: &End, role: Role, size: usize, stop: &AtomicBool) -> Result<(), Failure> {
-    threads::pin(1)?;
-    let mut buffer = vec![0; size];
-    let mut count = 0_u64;
-    while end.receive(&mut buffer, Some(stop))? {
-        count += 1;
-        if role == Role::Echo {
-            end.send(&buffer)?;
-        }
-    }
-    if role == Role::Sink && count > 0 {
-        let mut wanted = vec![0; size];
-        pattern::fill(&mut wanted, SEED);
-        if buffer != wanted {
-            return Err("wrong bytes arrived".into());
-        }
-    }
-    Ok(())
 }

@@ -361,6 +361,13 @@ pub const MEASURES: &[Measure] = &[
         Goal::AtMost(1.5),
     ),
     measure(
+        "native_client",
+        "native: message round trip by the client library / by the ring protocol alone",
+        Source::At("native_msg_rtt", 64),
+        Against::Limit(Source::At("native_ring_rtt", 64)),
+        Goal::AtMost(1.2),
+    ),
+    measure(
         "native_rma_64k",
         "native: RMA of 64 KiB / memcpy",
         Source::Worst(&[("native_rma", 64 * KIB), ("native_rma_read", 64 * KIB)]),

@@ -1,0 +1,135 @@
+//! Messages by `scif_send` and `scif_recv` of the client library, as programs make them. The
+//! library's few system calls are answered here in place of `micd`; once the rings are mapped,
+//! messages need none.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hal::testing::host::{self, Request};
+use scif::bypass::{Bypass, Waiting};
+use scif_abi::PortId;
+use scif_abi::bypass::Part;
+use scif_abi::call::Call;
+use scif_abi::codec::Operation;
+use scif_abi::flags::{RecvFlags, SendFlags};
+use syscall::error::{EINVAL, Error, Result as SystemResult};
+use zerocopy::IntoBytes;
+
+use crate::Failure;
+use crate::memory::Node;
+use crate::messages::Messages;
+use crate::rings::Handle;
+
+/// Descriptors of an endpoint and of its bypass handle.
+const ENDPOINT: usize = 3;
+const BYPASS: usize = 4;
+/// The port of both ends, for programs that ask.
+const PORT: u16 = 2050;
+
+/// An end of the connection, with its rings mapped by the library.
+pub struct Client {
+    bypass: Bypass,
+    system: System,
+}
+
+/// What `micd` answers.
+#[derive(Clone, Copy)]
+struct System {
+    handle: Handle,
+    own: PortId,
+    peer: PortId,
+}
+
+impl System {
+    fn answer(&self, request: Request<'_>) -> SystemResult<usize> {
+        let refused = Error::new(EINVAL);
+        match request {
+            Request::Dup(ENDPOINT, b"bypass") => Ok(BYPASS),
+            Request::Control(..) | Request::Close(_) | Request::Unmap(..) => Ok(0),
+            Request::Map {
+                fd: BYPASS, offset, ..
+            } => {
+                let part = Part::at(offset).and_then(|part| self.handle.part(part));
+                part.map(|(address, _)| address).ok_or(refused)
+            }
+            Request::Call(_, payload, [number, first, second]) => {
+                match Call::decode(*number, [*first, *second], payload) {
+                    Ok(Call::LocalPort) => Ok(word(self.own)),
+                    Ok(Call::PeerPort) => Ok(word(self.peer)),
+                    Ok(Call::BypassInfo { .. }) => {
+                        payload.copy_from_slice(self.handle.record.as_bytes());
+                        Ok(0)
+                    }
+                    // The probe whether the daemon still knows the connection.
+                    Ok(Call::Kick { kicks: 0 }) => Ok(0),
+                    _ => Err(refused),
+                }
+            }
+            _ => Err(refused),
+        }
+    }
+}
+
+/// How `micd` answers with an address.
+fn word(port: PortId) -> usize {
+    usize::from(port.node()) << 16 | usize::from(port.port())
+}
+
+fn failed(what: &str) -> impl Fn(i32) -> Failure {
+    move |number| format!("{what}: error {number}").into()
+}
+
+impl Messages for Client {
+    fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
+        let client = Self {
+            bypass: Bypass::new(),
+            system: System {
+                handle: Handle::open(node, peer)?,
+                own: PortId::new(peer.peer, PORT),
+                peer: PortId::new(node.peer, PORT),
+            },
+        };
+        client.bypass.set_waiting(Waiting::Poll);
+        let mapped = client.within(|| client.bypass.prepare(ENDPOINT));
+        mapped.map_err(failed("mapping the rings"))?;
+        Ok(client)
+    }
+
+    fn within<T>(&self, work: impl FnOnce() -> T) -> T {
+        let system = self.system;
+        host::play(move |request| system.answer(request), work)
+    }
+
+    #[inline]
+    fn send(&self, message: &[u8]) -> Result<(), Failure> {
+        let sent = self.bypass.send(ENDPOINT, message, SendFlags::BLOCK.bits());
+        match sent.map_err(failed("scif_send"))? {
+            count if count == message.len() => Ok(()),
+            count => Err(format!("scif_send took {count} bytes").into()),
+        }
+    }
+
+    #[inline]
+    fn receive(&self, buffer: &mut [u8], stop: Option<&AtomicBool>) -> Result<bool, Failure> {
+        let recv = |buffer: &mut [u8], flags| {
+            let count = self.bypass.recv(ENDPOINT, buffer, flags);
+            count.map_err(failed("scif_recv"))
+        };
+        let Some(stop) = stop else {
+            let count = recv(buffer, RecvFlags::BLOCK.bits())?;
+            return Ok(count == buffer.len());
+        };
+        let (mut got, mut is_last_look) = (0, false);
+        while got < buffer.len() {
+            let count = recv(&mut buffer[got..], 0)?;
+            if count == 0 {
+                if is_last_look {
+                    return Ok(false);
+                }
+                // What was sent before it stopped is there now.
+                is_last_look = stop.load(Ordering::Acquire);
+            }
+            got += count;
+        }
+        Ok(true)
+    }
+}
