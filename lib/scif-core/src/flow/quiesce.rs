@@ -4,7 +4,6 @@ use crate::base::ids::ConnectionId;
 use crate::base::memory::Memory;
 use crate::bypass::Ending;
 use crate::engine::Engine;
-use crate::window::remote::RemoteWindow;
 
 impl Engine {
     /// Something of a connection ends: no client begins a copy to or from it any more. True: none
@@ -20,7 +19,7 @@ impl Engine {
         };
         // A client that sleeps has the window mapped perhaps; it is to let go of it.
         let is_mapped = match what {
-            Ending::Remote(id) => self.windows.remote(id).is_some_and(RemoteWindow::is_mapped),
+            Ending::Remote(id) => self.windows.is_mapped(id),
             Ending::Local(_) | Ending::Endpoint(_) => true,
         };
         if !(self.connections).advance_epoch(mem, &mut self.cx, id, is_mapped) {

@@ -12,6 +12,7 @@ use crate::bypass::Ending;
 use crate::call::PendingOn;
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
+use crate::window::core::WindowCore;
 use crate::window::local::{Window, WindowState, give_back};
 use crate::window::page_list;
 use crate::window::space::check_range;
@@ -215,7 +216,7 @@ impl Engine {
         if !windows.expect_local(cx, ends.peer.node(), id, &[WindowState::Requested]) {
             return give_back(cx, ends, 0, user_window, waiter);
         }
-        let connection = windows.local(id).and_then(Window::connection);
+        let connection = windows.local(id).and_then(WindowCore::connection);
         let is_connected = connection.is_some_and(|id| self.connections.is_connected(id));
         let announced = windows.announce(mem, cx, id, (user_window, address), is_connected);
         if let Err(error) = announced {

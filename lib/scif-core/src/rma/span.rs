@@ -13,8 +13,7 @@ use crate::base::ids::{ConnectionId, RemoteWindowId, Ticket, WindowId};
 use crate::base::memory::Place;
 use crate::base::pages::{Chunks, PinId};
 use crate::window::Windows;
-use crate::window::local::Window;
-use crate::window::remote::RemoteWindow;
+use crate::window::core::WindowCore;
 
 /// Which windows or pages a span is in. It counts as a job in each window until it is released.
 #[derive(Debug)]
@@ -135,11 +134,11 @@ impl Span {
         match &self.backing {
             Backing::Local(ids) => {
                 let id = ids.get(self.window)?;
-                windows.local(*id).map(Window::chunks)
+                windows.local(*id).map(WindowCore::chunks)
             }
             Backing::Remote(ids) => {
                 let id = ids.get(self.window)?;
-                windows.remote(*id).map(RemoteWindow::chunks)
+                windows.remote(*id).map(WindowCore::chunks)
             }
             Backing::Pages(_, chunks) => Some(chunks),
         }

@@ -140,21 +140,14 @@ impl Engine {
     /// All own windows, those included that only wait for their last use to end, in no particular
     /// order.
     pub fn windows(&self) -> impl Iterator<Item = WindowInfo> {
-        let own = self.cx.config.node;
-        self.windows.locals().map(move |(_, window)| {
-            let connection = window.connection();
-            let connection = connection.and_then(|id| self.connections.get(id));
-            window.info(own, connection.and_then(Connection::endpoint))
-        })
+        let endpoint = |id| self.connections.get(id).and_then(Connection::endpoint);
+        self.windows.infos(self.cx.config.node, endpoint)
     }
 
     /// All windows of peers that this node knows, in no particular order.
     pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> {
-        let own = self.cx.config.node;
-        self.windows.remotes().map(move |(id, window)| {
-            let owner = window.connection().and_then(|id| self.owner_of(id));
-            window.info(id, own, owner.map(|owner| owner.user))
-        })
+        let user = |id| self.owner_of(id).map(|owner| owner.user);
+        self.windows.mapping_infos(self.cx.config.node, user)
     }
 
     /// The counters.

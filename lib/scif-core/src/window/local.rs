@@ -16,7 +16,8 @@ use crate::base::pages::{Chunks, Pages, PinId};
 use crate::base::quota::Resource;
 use crate::base::rule::{Violation, rule};
 use crate::base::table::Key;
-use crate::window::space::{Slot, Space};
+use crate::window::core::WindowCore;
+use crate::window::space::Slot;
 use crate::window::{Windows, page_list};
 
 /// Where a local window stands with the peer.
@@ -85,27 +86,20 @@ pub struct WindowInfo {
 /// A local window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// The connection in whose local space it is, while that space exists and until its offsets
-    /// are free for another one.
-    connection: Option<ConnectionId>,
-    /// Both ends of that connection, for messages after it.
-    ends: Ends,
+    /// It is in its connection's local space while that exists and until its offsets are free for
+    /// another window.
+    pub(super) core: WindowCore,
     /// The peer's id of its end.
     peer: u64,
     /// Who registered it.
     owner: Owner,
     pin: PinId,
     is_charged: bool,
-    offset: i64,
-    protection: Protection,
-    chunks: Chunks,
     state: WindowState,
     /// The peer's id of the window, once granted.
     remote: u64,
     /// Nobody wants it any more although it is still being registered: it goes as soon as it can.
     is_cancelled: bool,
-    /// Own jobs that read or write it.
-    jobs: u32,
     /// The call that waits for it.
     call: Option<Ticket>,
     /// The endpoint that was closed while the peer could read or write it.
@@ -125,28 +119,25 @@ impl Window {
         protection: Protection,
     ) -> Window {
         Window {
-            connection: Some(connection.id),
-            ends: connection.ends,
+            core: WindowCore {
+                connection: Some(connection.id),
+                ends: connection.ends,
+                offset,
+                protection,
+                chunks,
+                jobs: 0,
+            },
             peer: connection.remote,
             owner,
             pin: pages.pin,
             is_charged: pages.is_charged,
-            offset,
-            protection,
-            chunks,
             state: WindowState::Requested,
             remote: 0,
             is_cancelled: false,
-            jobs: 0,
             call: None,
             departing: None,
             asked_at: 0,
         }
-    }
-
-    /// The connection in whose local space it is.
-    pub(crate) fn connection(&self) -> Option<ConnectionId> {
-        self.connection
     }
 
     /// Where it stands with the peer.
@@ -160,76 +151,45 @@ impl Window {
     }
 
     /// Whether it is registered.
-    pub(crate) fn is_live(&self) -> bool {
+    pub(super) fn is_live(&self) -> bool {
         self.state == WindowState::Live
-    }
-
-    /// What it allows.
-    pub(crate) fn protection(&self) -> Protection {
-        self.protection
-    }
-
-    /// Its pages.
-    pub(crate) fn chunks(&self) -> &Chunks {
-        &self.chunks
-    }
-
-    /// Own jobs that read or write it.
-    pub(crate) fn jobs(&self) -> u32 {
-        self.jobs
     }
 
     /// Its pages that count for its owner's limit.
     pub(super) fn charged_pages(&self) -> u64 {
         if self.is_charged {
-            self.chunks.pages()
+            self.core.chunks.pages()
         } else {
             0
         }
     }
 
     /// Its row of `windows` on node `own`.
-    pub(crate) fn info(&self, own: NodeId, endpoint: Option<EndpointId>) -> WindowInfo {
+    pub(super) fn info(&self, own: NodeId, endpoint: Option<EndpointId>) -> WindowInfo {
+        let core = &self.core;
         WindowInfo {
             endpoint,
-            local: PortId::new(own, self.ends.local),
-            peer: self.ends.peer,
-            offset: self.offset,
-            pages: self.chunks.pages(),
-            chunks: self.chunks.len(),
-            protection: self.protection,
+            local: PortId::new(own, core.ends.local),
+            peer: core.ends.peer,
+            offset: core.offset,
+            pages: core.chunks.pages(),
+            chunks: core.chunks.len(),
+            protection: core.protection,
             state: self.state,
-            jobs: self.jobs,
+            jobs: core.jobs,
             user: self.owner.user,
         }
-    }
-
-    /// Whether it is in the local space of a connection, at this offset.
-    pub(super) fn is_at(&self, connection: ConnectionId, offset: i64, bytes: u64) -> bool {
-        self.connection == Some(connection) && (self.offset, self.chunks.bytes()) == (offset, bytes)
-    }
-
-    /// Whether the space of its connection, if it has one, has it.
-    pub(super) fn is_listed<'a>(
-        &self,
-        id: WindowId,
-        space: impl Fn(ConnectionId) -> Option<&'a Space<WindowId>>,
-    ) -> bool {
-        self.connection.is_none_or(|connection| {
-            let slot = space(connection).and_then(|space| space.holding(self.offset));
-            slot.is_some_and(|(_, slot)| slot.id == id)
-        })
     }
 
     /// Checks its own state.
     pub(super) fn check(&self, id: WindowId) -> Result<(), Violation> {
         rule(
-            self.state != WindowState::Gone || self.jobs > 0,
+            self.state != WindowState::Gone || self.core.jobs > 0,
             "a window that nothing uses is freed",
             id,
         )?;
         rule(
-            !self.is_live() || self.connection.is_some(),
+            !self.is_live() || self.core.connection.is_some(),
             "a registered window has an endpoint",
             id,
         )
@@ -248,8 +208,8 @@ impl Windows {
         mut window: Window,
     ) -> Result<WindowId, Error> {
         let (owner, pages) = (window.owner, window.charged_pages());
-        let (connection, offset) = (window.connection, window.offset);
-        let bytes = window.chunks.bytes();
+        let (connection, offset) = (window.core.connection, window.core.offset);
+        let bytes = window.core.chunks.bytes();
         window.asked_at = cx.now;
         cx.quotas.charge(owner, Resource::Windows, 1)?;
         let charged = cx.quotas.charge(owner, Resource::Pages, pages);
@@ -269,7 +229,7 @@ impl Windows {
     /// Removes a window from all tables. Its pages are the caller's.
     pub(crate) fn remove_local(&mut self, cx: &mut Context, id: WindowId) -> Option<Window> {
         let window = self.local.remove(id)?;
-        self.free_offset(window.connection, window.offset);
+        self.free_offset(window.core.connection, window.core.offset);
         cx.quotas.discharge(window.owner, Resource::Windows, 1);
         let pages = window.charged_pages();
         cx.quotas.discharge(window.owner, Resource::Pages, pages);
@@ -297,9 +257,8 @@ impl Windows {
         states: &[WindowState],
     ) -> bool {
         let window = self.local.get(id);
-        let is_it = window.is_some_and(|window| {
-            window.ends.peer.node() == from && states.contains(&window.state)
-        });
+        let is_it = window
+            .is_some_and(|window| window.core.node() == from && states.contains(&window.state));
         cx.stats.stale_ids += u64::from(!is_it);
         is_it
     }
@@ -309,10 +268,10 @@ impl Windows {
         if let Some(window) = self.local.get(id) {
             let body = NodeMessage::AllocRequest {
                 peer: window.peer,
-                pages: window.chunks.pages(),
+                pages: window.core.chunks.pages(),
                 waiter: id.number(),
             };
-            cx.post(window.ends, body);
+            cx.post(window.core.ends, body);
         }
     }
 
@@ -331,15 +290,15 @@ impl Windows {
     ) -> Result<(), Error> {
         let window = self.local.get_mut(id).ok_or(Error::ConnectionReset)?;
         window.remote = user_window;
-        let (ends, peer) = (window.ends, window.peer);
+        let (ends, peer) = (window.core.ends, window.peer);
         if !is_connected || window.is_cancelled {
             give_back(cx, ends, peer, user_window, id.number());
             return Err(Error::ConnectionReset);
         }
         let fill = WindowFill {
-            chunks: window.chunks.len() as u32,
-            protection: window.protection.bits(),
-            offset: window.offset,
+            chunks: window.core.chunks.len() as u32,
+            protection: window.core.protection.bits(),
+            offset: window.core.offset,
             endpoint: peer,
             owner_window: id.number(),
         };
@@ -347,7 +306,7 @@ impl Windows {
         let granted = self
             .page_list(RemoteWindowId::from_number(user_window))
             .filter(|_| locality == Locality::Own);
-        let chunks = self.local.get(id).map(Window::chunks);
+        let chunks = self.local(id).map(WindowCore::chunks);
         let chunks = chunks.ok_or(Error::ConnectionReset)?;
         if page_list::fill(mem, locality, granted, address, &fill, chunks).is_err() {
             cx.stats.bad_windows += 1;
@@ -372,7 +331,7 @@ impl Windows {
     pub(crate) fn registered(&mut self, id: WindowId) -> Option<(Option<Ticket>, i64)> {
         let window = self.local.get_mut(id)?;
         window.state = WindowState::Live;
-        (!window.is_cancelled).then(|| (window.call.take(), window.offset))
+        (!window.is_cancelled).then(|| (window.call.take(), window.core.offset))
     }
 }
 
@@ -383,7 +342,7 @@ impl Windows {
     pub(crate) fn begin_unregister(&mut self, id: WindowId) -> Option<ConnectionId> {
         let window = self.local.get_mut(id)?;
         window.state = WindowState::Quiescing;
-        window.connection
+        window.core.connection
     }
 
     /// Tells the peer that the window ends, now that no client copies to or from it. (Does nothing
@@ -398,7 +357,7 @@ impl Windows {
                 owner_window: id.number(),
             };
             cx.expect_response();
-            cx.post(window.ends, body);
+            cx.post(window.core.ends, body);
         }
     }
 
@@ -422,7 +381,7 @@ impl Windows {
     /// Frees a window that the peer and own jobs have done with; the call that waits for that.
     fn free_if_gone(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
         let window = self.local.get(id)?;
-        if window.state != WindowState::Gone || window.jobs > 0 {
+        if window.state != WindowState::Gone || window.core.jobs > 0 {
             return None;
         }
         let window = self.remove_local(cx, id)?;
@@ -436,7 +395,7 @@ impl Windows {
     /// An own job begins to use the window.
     pub(crate) fn hold_local(&mut self, id: WindowId) {
         if let Some(window) = self.local.get_mut(id) {
-            window.jobs += 1;
+            window.core.jobs += 1;
         }
     }
 
@@ -444,7 +403,7 @@ impl Windows {
     /// this is it.
     pub(crate) fn release_local(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
         let window = self.local.get_mut(id)?;
-        window.jobs = window.jobs.saturating_sub(1);
+        window.core.jobs = window.core.jobs.saturating_sub(1);
         self.free_if_gone(cx, id)
     }
 
@@ -452,7 +411,7 @@ impl Windows {
     /// mappings whose programs do not know of them if `is_offset_free`.
     pub(crate) fn free_offset_of(&mut self, id: WindowId) {
         if let Some(window) = self.local.get_mut(id) {
-            let (connection, offset) = (window.connection.take(), window.offset);
+            let (connection, offset) = (window.core.connection.take(), window.core.offset);
             self.free_offset(connection, offset);
         }
     }
@@ -470,8 +429,7 @@ impl Windows {
     /// The windows of a connection that are not ending.
     pub(crate) fn not_ending(&self, connection: ConnectionId) -> Vec<WindowId> {
         let spaces = self.spaces.get(&connection);
-        let slots = spaces.into_iter().flat_map(|spaces| spaces.local.iter());
-        let ids = slots.map(|(_, slot)| slot.id);
+        let ids = spaces.into_iter().flat_map(|spaces| spaces.local.ids());
         let is_ending = |id: &WindowId| {
             let window = self.local.get(*id);
             window.is_none_or(|window| window.state.is_ending())
@@ -496,7 +454,7 @@ impl Windows {
         let ids: Vec<WindowId> = spaces.local.take().collect();
         for id in &ids {
             if let Some(window) = self.local.get_mut(*id) {
-                window.connection = None;
+                window.core.connection = None;
                 // The peer's copies have ended when it says that a window is only mapped.
                 if window.state != WindowState::Used {
                     window.departing = Some(endpoint);
@@ -510,7 +468,7 @@ impl Windows {
     /// The windows that are registered with a node.
     pub(crate) fn registered_with(&self, node: NodeId) -> Vec<WindowId> {
         let windows = self.local.iter();
-        let windows = windows.filter(|(_, window)| window.ends.peer.node() == node);
+        let windows = windows.filter(|(_, window)| window.core.node() == node);
         windows.map(|(id, _)| id).collect()
     }
 
@@ -522,7 +480,7 @@ impl Windows {
                 WindowState::Announced => "REGISTER",
                 _ => return None,
             };
-            Some((window.ends.peer.node(), question, window.asked_at))
+            Some((window.core.node(), question, window.asked_at))
         })
     }
 
@@ -536,7 +494,7 @@ impl Windows {
     /// Whether a local window is what its page list, which the peer is this node, says.
     pub(super) fn is_described(&self, id: WindowId, described: (i64, Protection, &Chunks)) -> bool {
         let window = self.local.get(id);
-        window.is_some_and(|w| described == (w.offset, w.protection, &w.chunks))
+        window.is_some_and(|w| described == (w.core.offset, w.core.protection, &w.core.chunks))
     }
 }
 

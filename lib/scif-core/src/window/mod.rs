@@ -5,6 +5,7 @@
 //! to the engine, not to the connection: a window lives on after its connection as long as pages
 //! of it are mapped or copied.
 
+pub(crate) mod core;
 pub(crate) mod local;
 pub(crate) mod offsets;
 pub(crate) mod page_list;
@@ -20,13 +21,14 @@ use scif_abi::limits::MAX_WINDOWS;
 use scif_abi::{Error, NodeId};
 
 use crate::base::context::Context;
-use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
+use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId, WindowId};
 use crate::base::quota::Resource;
 use crate::base::rule::{Violation, rule};
-use crate::base::table::Table;
-use crate::window::local::Window;
+use crate::base::table::{Key, Table};
+use crate::window::core::WindowCore;
+use crate::window::local::{Window, WindowInfo};
 use crate::window::references::{OrphanedMapping, PageReference};
-use crate::window::remote::{Remote, RemoteWindow};
+use crate::window::remote::{MappingInfo, Remote, RemoteWindow};
 use crate::window::space::Space;
 
 /// The registered address spaces of a connection, and what is referred to in the peer's.
@@ -83,17 +85,38 @@ impl Windows {
     }
 
     /// The local window with this id.
-    pub(crate) fn local(&self, id: WindowId) -> Option<&Window> {
-        self.local.get(id)
+    pub(crate) fn local(&self, id: WindowId) -> Option<&WindowCore> {
+        self.local.get(id).map(|window| &window.core)
     }
 
     /// All local windows, in no particular order.
-    pub(crate) fn locals(&self) -> impl Iterator<Item = (WindowId, &Window)> {
-        self.local.iter()
+    pub(crate) fn locals(&self) -> impl Iterator<Item = (WindowId, &WindowCore)> {
+        self.local.iter().map(|(id, window)| (id, &window.core))
+    }
+
+    /// The rows of `windows` on node `own`; `endpoint` is that of a connection.
+    pub(crate) fn infos(
+        &self,
+        own: NodeId,
+        endpoint: impl Fn(ConnectionId) -> Option<EndpointId>,
+    ) -> impl Iterator<Item = WindowInfo> {
+        self.local.iter().map(move |(_, window)| {
+            let connection = window.core.connection;
+            window.info(own, connection.and_then(&endpoint))
+        })
     }
 
     /// The window of a peer with this id.
-    pub(crate) fn remote(&self, id: RemoteWindowId) -> Option<&RemoteWindow> {
+    pub(crate) fn remote(&self, id: RemoteWindowId) -> Option<&WindowCore> {
+        self.remote_window(id).map(|window| &window.core)
+    }
+
+    /// Whether programs, or libraries of theirs, have pages of a peer's window.
+    pub(crate) fn is_mapped(&self, id: RemoteWindowId) -> bool {
+        self.remote_window(id).is_some_and(RemoteWindow::is_mapped)
+    }
+
+    fn remote_window(&self, id: RemoteWindowId) -> Option<&RemoteWindow> {
         match self.remote.get(id) {
             Some(Remote::Window(window)) => Some(window),
             _ => None,
@@ -107,11 +130,28 @@ impl Windows {
         }
     }
 
-    /// All windows of peers, in no particular order.
-    pub(crate) fn remotes(&self) -> impl Iterator<Item = (RemoteWindowId, &RemoteWindow)> {
+    fn remote_windows(&self) -> impl Iterator<Item = (RemoteWindowId, &RemoteWindow)> {
         self.remote.iter().filter_map(|(id, remote)| match remote {
             Remote::Window(window) => Some((id, window)),
             Remote::Granted(_) => None,
+        })
+    }
+
+    /// All windows of peers, in no particular order.
+    pub(crate) fn remotes(&self) -> impl Iterator<Item = (RemoteWindowId, &WindowCore)> {
+        let windows = self.remote_windows();
+        windows.map(|(id, window)| (id, &window.core))
+    }
+
+    /// The rows of `mappings` on node `own`; `user` is that of a connection.
+    pub(crate) fn mapping_infos(
+        &self,
+        own: NodeId,
+        user: impl Fn(ConnectionId) -> Option<u32>,
+    ) -> impl Iterator<Item = MappingInfo> {
+        self.remote_windows().map(move |(id, window)| {
+            let connection = window.core.connection;
+            window.info(id, own, connection.and_then(&user))
         })
     }
 
@@ -133,8 +173,8 @@ impl Windows {
         let spaces = self.spaces.get(&connection);
         let space = &spaces.ok_or(Error::NoSuchAddress)?.local;
         space.cover(range, need, |id| {
-            let window = self.local(id).filter(|window| window.is_live());
-            window.map(Window::protection)
+            let window = self.local.get(id).filter(|window| window.is_live());
+            window.map(|window| window.core.protection)
         })
     }
 
@@ -151,7 +191,7 @@ impl Windows {
         let spaces = self.spaces.get(&connection);
         let space = &spaces.ok_or(Error::NoSuchAddress)?.remote;
         space.cover(range, need, |id| {
-            self.remote(id).map(RemoteWindow::protection)
+            self.remote(id).map(|window| window.protection)
         })
     }
 }
@@ -164,27 +204,25 @@ impl Windows {
     /// The first rule that does not hold.
     pub(crate) fn check(&self, cx: &Context) -> Result<(), Violation> {
         for (id, spaces) in &self.spaces {
-            self.check_spaces(*id, spaces)?;
+            spaces.local.check(*id, |window| self.local(window))?;
+            spaces.remote.check(*id, |window| self.remote(window))?;
         }
         for (id, window) in self.local.iter() {
-            let space = |connection| Some(&self.spaces.get(&connection)?.local);
-            rule(
-                window.is_listed(id, space),
-                "a window is in its connection's space",
-                id,
-            )?;
+            let is_listed = |spaces: &Spaces| spaces.local.lists(id, &window.core);
+            self.check_listed(&window.core, id, is_listed)?;
             window.check(id)?;
         }
-        for (id, window) in self.remotes() {
-            let space = |connection| Some(&self.spaces.get(&connection)?.remote);
-            rule(
-                window.is_listed(id, space),
-                "a peer's window is in its connection's space",
-                id,
-            )?;
+        for (id, window) in self.remote_windows() {
+            let is_listed = |spaces: &Spaces| spaces.remote.lists(id, &window.core);
+            self.check_listed(&window.core, id, is_listed)?;
             rule(
                 !window.can_reply() || self.ended.contains(&id),
                 "the owner of a window that nothing uses will be told",
+                id,
+            )?;
+            rule(
+                window.is_found_rightly(),
+                "a peer's space has registered windows only",
                 id,
             )?;
         }
@@ -193,20 +231,19 @@ impl Windows {
         self.check_peer_usage(cx.config.node)
     }
 
-    fn check_spaces(&self, id: ConnectionId, spaces: &Spaces) -> Result<(), Violation> {
-        spaces.local.check()?;
-        spaces.remote.check()?;
-        for (offset, slot) in spaces.local.iter() {
-            let window = self.local.get(slot.id);
-            let fits = window.is_some_and(|window| window.is_at(id, offset, slot.bytes));
-            rule(fits, "a local space and its windows agree", slot.id)?;
-        }
-        for (offset, slot) in spaces.remote.iter() {
-            let window = self.remote(slot.id);
-            let fits = window.is_some_and(|window| window.is_at(id, offset, slot.bytes));
-            rule(fits, "a peer's space and its windows agree", slot.id)?;
-        }
-        Ok(())
+    fn check_listed(
+        &self,
+        window: &WindowCore,
+        id: impl Key,
+        is_listed: impl Fn(&Spaces) -> bool,
+    ) -> Result<(), Violation> {
+        let connection = window.connection;
+        let spaces = connection.map(|connection| self.spaces.get(&connection));
+        rule(
+            spaces.is_none_or(|spaces| spaces.is_some_and(is_listed)),
+            "a window is in its connection's space",
+            id,
+        )
     }
 
     fn check_accounts(&self, cx: &Context) -> Result<(), Violation> {
@@ -221,9 +258,9 @@ impl Windows {
         for (_, remote) in self.remote.iter() {
             match remote {
                 Remote::Window(window) => {
-                    let usage = usages.entry(window.node()).or_default();
+                    let usage = usages.entry(window.core.node()).or_default();
                     usage.windows += 1;
-                    usage.chunks += window.chunks().len();
+                    usage.chunks += window.core.chunks.len();
                 }
                 Remote::Granted(page_list) => {
                     let usage = usages.entry(page_list.node(own)).or_default();

@@ -115,8 +115,8 @@ impl Windows {
         let (ids, at) = self.cover_local(connection, (offset, length), need)?;
         let window = ids.first().and_then(|id| self.local.get(*id));
         let window = window.ok_or(Error::NoSuchAddress)?;
-        let bytes = length.min(window.chunks().bytes().saturating_sub(at));
-        let pieces = window.chunks().pieces(at, bytes);
+        let bytes = length.min(window.core.chunks.bytes().saturating_sub(at));
+        let pieces = window.core.chunks.pieces(at, bytes);
         Ok(LocalPart {
             pin: window.pin(),
             pieces: pieces.ok_or(Error::NoSuchAddress)?,

@@ -73,8 +73,8 @@ impl Windows {
     ) -> Result<Mapped, Error> {
         let (ids, at) = self.cover_remote(connection, (offset, length), need)?;
         let id = *ids.first().ok_or(Error::NoSuchAddress)?;
-        let window = self.remote(id).ok_or(Error::NoSuchAddress)?;
-        let (place, rest) = window.chunks.place(at).ok_or(Error::NoSuchAddress)?;
+        let window = self.remote_window(id).ok_or(Error::NoSuchAddress)?;
+        let (place, rest) = window.core.chunks.place(at).ok_or(Error::NoSuchAddress)?;
         Ok(Mapped {
             window: id,
             place,
@@ -105,9 +105,9 @@ impl Windows {
         length: u64,
     ) -> Option<(Vec<(Place, u64)>, Protection)> {
         let window = self.remote_mut(id)?;
-        let pieces = window.chunks.pieces(at, length)?;
+        let pieces = window.core.chunks.pieces(at, length)?;
         window.mapped += length / PAGE;
-        Some((pieces, window.protection()))
+        Some((pieces, window.core.protection))
     }
 
     /// Notes a use of a range within one window of a peer, in as many pieces as it has.
@@ -193,8 +193,8 @@ impl Windows {
         let mut orphans = self.orphaned_mappings.values();
         orphans.any(|orphan| orphan.node == node)
             || self
-                .remotes()
-                .any(|(_, window)| window.is_mapped() && window.node() == node)
+                .remote_windows()
+                .any(|(_, window)| window.is_mapped() && window.core.node() == node)
     }
 
     /// A window is forgotten while `pages` pages of it are mapped.
@@ -222,7 +222,7 @@ impl Windows {
             *pages.entry(reference.window).or_default() += reference.pages;
         }
         for (id, pages) in pages {
-            let window = self.remote(id);
+            let window = self.remote_window(id);
             rule(
                 window.is_none_or(|window| window.mapped >= pages),
                 "pages that were got count as mapped",

@@ -11,11 +11,11 @@ use scif_abi::{NodeId, PortId};
 use crate::base::context::{Context, Ends, Identity};
 use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
 use crate::base::memory::Memory;
-use crate::base::pages::Chunks;
 use crate::base::table::Key;
 use crate::window::Windows;
+use crate::window::core::WindowCore;
 use crate::window::page_list::{PageListBuffer, is_size_allowed, page_list_pages};
-use crate::window::space::{Slot, Space, range_end};
+use crate::window::space::{Slot, range_end};
 
 /// A window of a peer, or the structure granted to a peer that is about to register one. Both have
 /// the same id on the wire.
@@ -64,19 +64,14 @@ pub struct MappingInfo {
 /// A window of a peer.
 #[derive(Debug)]
 pub(crate) struct RemoteWindow {
-    /// The connection in whose remote space it is; none once it is being unregistered or our end
-    /// was closed.
-    connection: Option<ConnectionId>,
+    /// It is in its connection's remote space until it is being unregistered or our end is closed.
+    pub(super) core: WindowCore,
     /// The connection whose clients copy to and from it, also after our end was closed.
     through: ConnectionId,
-    ends: Ends,
     /// The owner's id of its end.
     owner: u64,
     /// The owner's id of the window.
     owner_window: u64,
-    offset: i64,
-    protection: Protection,
-    pub(super) chunks: Chunks,
     pending_reply: PendingReply,
     /// Clients may still copy to or from it on their own, so the owner has no answer yet.
     is_quiescing: bool,
@@ -84,54 +79,28 @@ pub(crate) struct RemoteWindow {
     pub(super) mapped: u64,
     /// Those of them that libraries have mapped for copies, of which their programs do not know.
     pub(super) cached: u64,
-    /// Own jobs that read or write it.
-    jobs: u32,
 }
 
 impl RemoteWindow {
-    /// The connection in whose remote space it is.
-    pub(crate) fn connection(&self) -> Option<ConnectionId> {
-        self.connection
-    }
-
-    /// The node of its owner.
-    pub(crate) fn node(&self) -> NodeId {
-        self.ends.peer.node()
-    }
-
-    /// What it allows.
-    pub(crate) fn protection(&self) -> Protection {
-        self.protection
-    }
-
-    /// Its pages.
-    pub(crate) fn chunks(&self) -> &Chunks {
-        &self.chunks
-    }
-
     /// Whether programs, or libraries of theirs, have pages of it.
-    pub(crate) fn is_mapped(&self) -> bool {
+    pub(super) fn is_mapped(&self) -> bool {
         self.mapped > 0
     }
 
-    /// Own jobs that read or write it.
-    pub(crate) fn jobs(&self) -> u32 {
-        self.jobs
-    }
-
     /// Its row of `mappings` on node `own`.
-    pub(crate) fn info(&self, id: RemoteWindowId, own: NodeId, user: Option<u32>) -> MappingInfo {
+    pub(super) fn info(&self, id: RemoteWindowId, own: NodeId, user: Option<u32>) -> MappingInfo {
+        let core = &self.core;
         MappingInfo {
             window: id,
             user,
-            local: PortId::new(own, self.ends.local),
-            peer: self.ends.peer,
-            offset: self.offset,
-            pages: self.chunks.pages(),
-            protection: self.protection,
+            local: PortId::new(own, core.ends.local),
+            peer: core.ends.peer,
+            offset: core.offset,
+            pages: core.chunks.pages(),
+            protection: core.protection,
             is_registered: self.pending_reply == PendingReply::None,
             mapped_pages: self.mapped,
-            jobs: self.jobs,
+            jobs: core.jobs,
         }
     }
 
@@ -140,26 +109,12 @@ impl RemoteWindow {
     pub(super) fn can_reply(&self) -> bool {
         let is_wanted = self.pending_reply == PendingReply::None || self.is_quiescing;
         let is_answer = self.pending_reply == PendingReply::UnregisterAck;
-        !is_wanted && self.jobs == 0 && (self.mapped == 0 || is_answer)
+        !is_wanted && self.core.jobs == 0 && (self.mapped == 0 || is_answer)
     }
 
-    /// Whether it is in the remote space of a connection, at this offset.
-    pub(super) fn is_at(&self, connection: ConnectionId, offset: i64, bytes: u64) -> bool {
-        self.connection == Some(connection)
-            && self.pending_reply == PendingReply::None
-            && (self.offset, self.chunks.bytes()) == (offset, bytes)
-    }
-
-    /// Whether the space of its connection, if it has one, has it.
-    pub(super) fn is_listed<'a>(
-        &self,
-        id: RemoteWindowId,
-        space: impl Fn(ConnectionId) -> Option<&'a Space<RemoteWindowId>>,
-    ) -> bool {
-        self.connection.is_none_or(|connection| {
-            let slot = space(connection).and_then(|space| space.holding(self.offset));
-            slot.is_some_and(|(_, slot)| slot.id == id)
-        })
+    /// Whether new uses may find it only if its owner has not unregistered it.
+    pub(super) fn is_found_rightly(&self) -> bool {
+        self.core.connection.is_none() || self.pending_reply == PendingReply::None
     }
 }
 
@@ -286,11 +241,11 @@ impl Windows {
         let Some(window) = self.read_window(mem, cx, connection, id, owner_window) else {
             return false;
         };
-        let node = window.node();
-        self.peer_usage(node).chunks += window.chunks.len();
-        let bytes = window.chunks.bytes();
+        let node = window.core.node();
+        self.peer_usage(node).chunks += window.core.chunks.len();
+        let bytes = window.core.chunks.bytes();
         let spaces = self.spaces.entry(connection.id).or_default();
-        spaces.remote.insert(window.offset, Slot { id, bytes });
+        spaces.remote.insert(window.core.offset, Slot { id, bytes });
         if let Some(entry) = self.remote.get_mut(id)
             && let Remote::Granted(page_list) = core::mem::replace(entry, Remote::Window(window))
         {
@@ -322,19 +277,21 @@ impl Windows {
         let is_free = space.is_none_or(|space| space.overlapping(offset, end).next().is_none());
         let all_chunks = self.peer_usage(node).chunks + chunks.len();
         (is_free && all_chunks <= MAX_PEER_CHUNKS).then_some(RemoteWindow {
-            connection: Some(connection.id),
+            core: WindowCore {
+                connection: Some(connection.id),
+                ends: connection.ends,
+                offset,
+                protection,
+                chunks,
+                jobs: 0,
+            },
             through: connection.id,
-            ends: connection.ends,
             owner: connection.remote,
             owner_window,
-            offset,
-            protection,
-            chunks,
             pending_reply: PendingReply::None,
             is_quiescing: false,
             mapped: 0,
             cached: 0,
-            jobs: 0,
         })
     }
 }
@@ -352,7 +309,7 @@ impl Windows {
     ) -> Option<ConnectionId> {
         let node = ends.peer.node();
         let window = self.remote_mut(id);
-        let window = window.filter(|w| w.node() == node && w.owner_window == owner_window);
+        let window = window.filter(|w| w.core.node() == node && w.owner_window == owner_window);
         let Some(window) = window else {
             // Not known (any more), so not used.
             cx.stats.stale_ids += 1;
@@ -370,8 +327,8 @@ impl Windows {
         }
         window.pending_reply = PendingReply::UnregisterAck;
         window.is_quiescing = true;
-        let (offset, through) = (window.offset, window.through);
-        let connection = window.connection.take();
+        let (offset, through) = (window.core.offset, window.through);
+        let connection = window.core.connection.take();
         self.free_remote_offset(connection, offset);
         Some(through)
     }
@@ -398,7 +355,7 @@ impl Windows {
         let Some(window) = self.remote_mut(id) else {
             return;
         };
-        let (ends, owner, owner_window) = (window.ends, window.owner, window.owner_window);
+        let (ends, owner, owner_window) = (window.core.ends, window.owner, window.owner_window);
         let body = match window.pending_reply {
             _ if window.mapped > 0 => {
                 window.pending_reply = PendingReply::Munmap;
@@ -423,7 +380,7 @@ impl Windows {
     /// Tells the owners of windows whose uses have ended.
     pub(crate) fn send_pending_replies(&mut self, cx: &mut Context) {
         while let Some(id) = self.ended.pop() {
-            if self.remote(id).is_some_and(RemoteWindow::can_reply) {
+            if self.remote_window(id).is_some_and(RemoteWindow::can_reply) {
                 self.send_reply(cx, id);
             }
         }
@@ -439,25 +396,27 @@ impl Windows {
         let Some(Remote::Window(window)) = self.remote.remove(id) else {
             return;
         };
-        let node = window.node();
+        let node = window.core.node();
         self.note_orphan(id, node, window.mapped);
         let usage = self.peer_usage(node);
         usage.windows = usage.windows.saturating_sub(1);
-        usage.chunks = usage.chunks.saturating_sub(window.chunks.len());
-        self.free_remote_offset(window.connection, window.offset);
+        usage.chunks = usage.chunks.saturating_sub(window.core.chunks.len());
+        self.free_remote_offset(window.core.connection, window.core.offset);
     }
 
     /// Our end is closed: the window stays until its owner unregisters it.
     pub(super) fn leave_remote(&mut self, id: RemoteWindowId) {
         if let Some(window) = self.remote_mut(id) {
-            window.connection = None;
+            window.core.connection = None;
         }
     }
 
     /// Node `node` is lost: its windows are over. Mappings of them lead nowhere, and their end need
     /// not be told.
     pub(crate) fn forget_windows_of(&mut self, node: NodeId) {
-        let windows = self.remotes().filter(|(_, window)| window.node() == node);
+        let windows = self
+            .remote_windows()
+            .filter(|(_, window)| window.core.node() == node);
         for id in windows.map(|(id, _)| id).collect::<Vec<_>>() {
             self.forget_remote(id);
         }
@@ -466,7 +425,7 @@ impl Windows {
     /// An own job begins to use the window.
     pub(crate) fn hold_remote(&mut self, id: RemoteWindowId) {
         if let Some(window) = self.remote_mut(id) {
-            window.jobs += 1;
+            window.core.jobs += 1;
         }
     }
 
@@ -475,7 +434,7 @@ impl Windows {
     pub(crate) fn release_remote(&mut self, id: RemoteWindowId, pages: u64, jobs: u32) {
         if let Some(window) = self.remote_mut(id) {
             window.mapped = window.mapped.saturating_sub(pages);
-            window.jobs = window.jobs.saturating_sub(jobs);
+            window.core.jobs = window.core.jobs.saturating_sub(jobs);
             if window.can_reply() {
                 self.ended.push(id);
             }

@@ -6,9 +6,11 @@ use alloc::vec::Vec;
 use scif_abi::Error;
 use scif_abi::flags::Protection;
 
+use crate::base::ids::ConnectionId;
 use crate::base::pages::PAGE;
 use crate::base::rule::{Violation, rule};
 use crate::base::table::Key;
+use crate::window::core::WindowCore;
 
 /// A stretch of a registered address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +52,9 @@ impl<K: Copy> Space<K> {
             .map(|slot| slot.id)
     }
 
-    /// All windows, ascending.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (i64, Slot<K>)> {
-        self.slots.iter().map(|(offset, slot)| (*offset, *slot))
+    /// The ids of all windows, ascending.
+    pub(super) fn ids(&self) -> impl Iterator<Item = K> {
+        self.slots.values().map(|slot| slot.id)
     }
 
     /// The window that holds `offset`.
@@ -135,17 +137,30 @@ impl<K: Copy> Space<K> {
 }
 
 impl<K: Key> Space<K> {
-    /// Checks that windows do not overlap.
+    /// Checks that windows do not overlap, and that each, as `window` knows it, is in the space of
+    /// `connection`.
     ///
     /// # Errors
-    /// The first one that does.
-    pub(super) fn check(&self) -> Result<(), Violation> {
+    /// The first rule that does not hold.
+    pub(super) fn check<'a>(
+        &self,
+        connection: ConnectionId,
+        window: impl Fn(K) -> Option<&'a WindowCore>,
+    ) -> Result<(), Violation> {
         let mut free = 0;
         for (offset, slot) in &self.slots {
             rule(*offset >= free, "windows do not overlap", slot.id)?;
             free = offset.saturating_add_unsigned(slot.bytes);
+            let is_it = window(slot.id).is_some_and(|w| w.is_at(connection, *offset, slot.bytes));
+            rule(is_it, "a space and its windows agree", slot.id)?;
         }
         Ok(())
+    }
+
+    /// Whether a window that counts itself to this space is in it.
+    pub(super) fn lists(&self, id: K, window: &WindowCore) -> bool {
+        let slot = self.holding(window.offset);
+        slot.is_some_and(|(_, slot)| slot.id.number() == id.number())
     }
 }
 

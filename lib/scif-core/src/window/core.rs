@@ -1,0 +1,49 @@
+//! The part of a window that is the same at both ends.
+
+use scif_abi::NodeId;
+use scif_abi::flags::Protection;
+
+use crate::base::context::Ends;
+use crate::base::ids::ConnectionId;
+use crate::base::pages::Chunks;
+
+/// Where a window is, what it allows, and which memory it is made of.
+#[derive(Debug)]
+pub(crate) struct WindowCore {
+    /// The connection in whose registered address space it is, as long as it is found there.
+    pub(super) connection: Option<ConnectionId>,
+    /// Both ends of that connection, for messages after it.
+    pub(super) ends: Ends,
+    pub(super) offset: i64,
+    pub(super) protection: Protection,
+    pub(super) chunks: Chunks,
+    /// Own jobs that read or write it.
+    pub(super) jobs: u32,
+}
+
+impl WindowCore {
+    /// The connection in whose registered address space it is.
+    pub(crate) fn connection(&self) -> Option<ConnectionId> {
+        self.connection
+    }
+
+    /// The node of the other end.
+    pub(crate) fn node(&self) -> NodeId {
+        self.ends.peer.node()
+    }
+
+    /// Its pages.
+    pub(crate) fn chunks(&self) -> &Chunks {
+        &self.chunks
+    }
+
+    /// Own jobs that read or write it.
+    pub(crate) fn jobs(&self) -> u32 {
+        self.jobs
+    }
+
+    /// Whether it is in the space of a connection, at this offset.
+    pub(super) fn is_at(&self, connection: ConnectionId, offset: i64, bytes: u64) -> bool {
+        self.connection == Some(connection) && (self.offset, self.chunks.bytes()) == (offset, bytes)
+    }
+}
