@@ -370,6 +370,18 @@ impl Writable<'_> {
         }
     }
 
+    /// Copies bytes in, as many as there is room for.
+    pub fn copy_in(&mut self, from: &[u8]) {
+        // SAFETY: the target is known to be there, the source a borrowed slice.
+        unsafe {
+            copy::copy(
+                from.as_ptr(),
+                self.start.as_ptr(),
+                from.len().min(self.bytes),
+            )
+        };
+    }
+
     /// Where it begins.
     #[inline]
     pub fn address(&self) -> usize {

@@ -59,7 +59,7 @@ pub mod raw;
 mod rma;
 mod window;
 
-pub use bypass::Waiting;
+pub use bypass::{BusyPoll, Waiting};
 pub use client_memory::memory::{Memory, View};
 pub use endpoint::{DEFAULT_BACKLOG, Endpoint, Listener, Nodes, connect, nodes};
 pub use error::{Error, Result};

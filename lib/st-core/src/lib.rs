@@ -8,6 +8,8 @@
 //! | [`record`] | control messages that travel as bytes of the connection |
 //! | [`setup`] | what both ends tell each other before the first transfer, and what they agree on |
 //! | [`region`] | the peer's announced memory, and positions in it |
+//! | [`connection`] | what an end knows of its connection, fed with the bytes of its stream |
+//! | [`level0`] | what an operation does that a program gives as a header |
 //! | [`combination`] | the six ways of push and pull |
 //! | [`reliable`] | level 2: sessions, whose transfers survive the loss of a connection |
 //! | [`demo`] | memory for examples and tests |
@@ -18,10 +20,14 @@
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod combination;
+pub mod connection;
 pub mod demo;
 pub mod header;
+pub mod level0;
 pub mod queue;
 pub mod record;
 pub mod region;

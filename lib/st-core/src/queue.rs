@@ -29,6 +29,12 @@
 //! swaps it to 0 and then has to wake the sleeper. A full fence lies between store and look on both
 //! sides, so one of the two sees the other's store. Waking is the caller's work ([`Sent::wake`]).
 
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::header::{HEADER_BYTES, Header, PAYLOAD_BYTES};
+
+/// Bytes of the length behind a header of level 0.
+const LENGTH_BYTES: usize = size_of::<u64>();
 /// Bytes of a cache line: of a slot, and of a channel's words.
 pub const LINE: usize = 64;
 /// Bytes of a slot's body.
@@ -186,9 +192,9 @@ impl<E> From<E> for QueueError<E> {
 pub enum Kind {
     /// A header of level 1: 32 bytes of the program.
     Message = 1,
-    /// A header of level 0: 40 bytes.
+    /// A header of level 0 and the length of the data that went with it: 48 bytes.
     Header = 2,
-    /// A header of level 0 with its optional payload: 72 bytes, in two slots.
+    /// The same with an optional payload: 80 bytes, in two slots.
     HeaderWithPayload = 3,
 }
 
@@ -196,9 +202,9 @@ impl Kind {
     /// Bytes of such a descriptor.
     pub const fn bytes(self) -> usize {
         match self {
-            Kind::Message => crate::header::PAYLOAD_BYTES,
-            Kind::Header => crate::header::HEADER_BYTES,
-            Kind::HeaderWithPayload => crate::header::HEADER_BYTES + crate::header::PAYLOAD_BYTES,
+            Kind::Message => PAYLOAD_BYTES,
+            Kind::Header => HEADER_BYTES + LENGTH_BYTES,
+            Kind::HeaderWithPayload => HEADER_BYTES + LENGTH_BYTES + PAYLOAD_BYTES,
         }
     }
 
@@ -237,6 +243,32 @@ impl Descriptor {
         Descriptor { kind, bytes: own }
     }
 
+    /// A descriptor of level 0.
+    pub fn level0(header: &Header, length: u64, payload: Option<&[u8; PAYLOAD_BYTES]>) -> Self {
+        let mut bytes = [0; MAX_DESCRIPTOR];
+        let (first, rest) = bytes.split_at_mut(HEADER_BYTES);
+        let (second, third) = rest.split_at_mut(LENGTH_BYTES);
+        first.copy_from_slice(header.as_bytes());
+        second.copy_from_slice(&length.to_le_bytes());
+        third.copy_from_slice(payload.unwrap_or(&[0; PAYLOAD_BYTES]));
+        let kind = match payload {
+            Some(_) => Kind::HeaderWithPayload,
+            None => Kind::Header,
+        };
+        Descriptor { kind, bytes }
+    }
+
+    /// Its header, length and optional payload, if it is one of level 0.
+    pub fn as_level0(&self) -> Option<(Header, u64, Option<[u8; PAYLOAD_BYTES]>)> {
+        let (header, rest) = Header::read_from_prefix(self.bytes()).ok()?;
+        let (length, payload) = u64::read_from_prefix(rest).ok()?;
+        match self.kind {
+            Kind::Message => None,
+            Kind::Header => Some((header, length, None)),
+            Kind::HeaderWithPayload => Some((header, length, Some(payload.try_into().ok()?))),
+        }
+    }
+
     /// Its kind.
     pub const fn kind(&self) -> Kind {
         self.kind
@@ -256,7 +288,7 @@ pub struct Sent {
 }
 
 /// The sending end of a channel.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sender {
     /// The peer's window.
     layout: Layout,
@@ -359,7 +391,7 @@ pub struct Received {
 }
 
 /// The receiving end of a channel.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Receiver {
     /// The own window.
     layout: Layout,

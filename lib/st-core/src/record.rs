@@ -15,7 +15,7 @@ pub const RECORD_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES;
 /// Number of the protocol above ST, in set-up: that of ST over Ethernet.
 const ETHER_TYPE: u16 = 0x8181;
 /// Buffers have 2^12 bytes.
-const BUFFER_BITS: u32 = 12;
+pub(crate) const BUFFER_BITS: u32 = 12;
 /// Data units have at most 2^20 bytes.
 const MAX_UNIT_BITS: u32 = 20;
 

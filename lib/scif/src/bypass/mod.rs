@@ -35,7 +35,7 @@ use rma::Local;
 use transfer::Outcome;
 use windows::Use;
 
-pub use busy_poll::Waiting;
+pub use busy_poll::{BusyPoll, Waiting};
 
 /// Calls that go through the daemon before anything is mapped.
 const FIRST_CALLS: u32 = 4;

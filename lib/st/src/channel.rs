@@ -1,0 +1,125 @@
+//! A channel, and what its two halves have in common.
+
+use alloc::sync::Arc;
+
+use scif::Waiting;
+use scif_abi::error::Error as Errno;
+use st_core::connection::Connection;
+use st_core::region::Unreachable;
+
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::receiver::Receiver;
+use crate::region::Remote;
+use crate::sender::Sender;
+use crate::shared::Shared;
+use crate::wait::{Condition, Sleeper, wait};
+
+/// An attached channel of a connection. It is detached when both halves and the memory mapped on it
+/// are gone; what the peer has pushed then stays for the next attach.
+pub struct Channel {
+    sender: Sender,
+    receiver: Receiver,
+}
+
+/// What both halves of a channel have.
+pub(crate) struct Half {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) channel: u32,
+    pub(crate) waiting: Waiting,
+    /// Made when it is needed first.
+    pub(crate) sleeper: Option<Sleeper>,
+}
+
+impl Channel {
+    pub(crate) fn attach(shared: &Arc<Shared>, channel: u32, waiting: Waiting) -> Result<Self> {
+        let (sender, receiver) = shared.attach(channel)?;
+        let half = || Half {
+            shared: shared.clone(),
+            channel,
+            waiting,
+            sleeper: None,
+        };
+        Ok(Self {
+            sender: Sender::new(half(), sender),
+            receiver: Receiver::new(half(), receiver),
+        })
+    }
+
+    /// Both halves, which may be used by two threads.
+    pub fn split(self) -> (Sender, Receiver) {
+        (self.sender, self.receiver)
+    }
+}
+
+impl Half {
+    /// Memory that the peer has mapped on this channel; waits for its first announcement.
+    pub(crate) fn remote(&mut self, deadline: Deadline) -> Result<Remote> {
+        let mut condition = Announcement {
+            shared: &self.shared,
+            channel: self.channel,
+        };
+        // What has been told before this call is known after it.
+        if let Err(end) = self.shared.take_records(None) {
+            return condition.region()?.ok_or(end);
+        }
+        wait(
+            &self.shared,
+            &mut self.sleeper,
+            self.waiting,
+            deadline,
+            &mut condition,
+        )?;
+        condition.region()?.ok_or(Error::WouldBlock)
+    }
+}
+
+/// The error of a transfer to or from announced memory.
+#[cold]
+pub(crate) fn transfer_error(error: scif::Error) -> Error {
+    match error {
+        // The place was inside when it was made.
+        scif::Error::Scif(Errno::NoSuchAddress) => Error::Gone,
+        error => error.into(),
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        if let Some(sleeper) = &self.sleeper {
+            self.shared.remove_sleeper(sleeper.id);
+        }
+    }
+}
+
+/// The peer's first announcement on a channel.
+struct Announcement<'a> {
+    shared: &'a Shared,
+    channel: u32,
+}
+
+impl Announcement<'_> {
+    /// The memory that is announced now; `None`: not yet.
+    fn region(&self) -> Result<Option<Remote>> {
+        let announced = |connection: &mut Connection| connection.announced(self.channel).region();
+        match self.shared.with_connection(announced) {
+            Ok(region) => Ok(Some(Remote {
+                link: self.shared.number,
+                region,
+            })),
+            Err(Unreachable::NotYet) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Condition for Announcement<'_> {
+    fn look(&mut self) -> Result<bool> {
+        Ok(self.region()?.is_some())
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        // Announcements are records, which wake without being asked.
+        self.look()
+    }
+}

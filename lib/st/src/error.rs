@@ -1,0 +1,161 @@
+//! Why a call failed.
+
+use core::fmt;
+
+use scif_abi::error::Error as Errno;
+use st_core::queue::QueueError;
+use st_core::region::Unreachable;
+use st_core::setup::Refused;
+use syscall::error::{
+    EAGAIN, EBUSY, ECONNREFUSED, ECONNRESET, EINVAL, ENOMEM, ENXIO, EPERM, EPROTO, ETIMEDOUT,
+};
+
+/// The result of a call.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// Why a call failed. [`errno`](Error::errno) is the number that a C program gets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Error {
+    /// There is no room in the peer's queue, no header, or nothing is announced, and the deadline
+    /// is [`Deadline::Now`](crate::Deadline::Now): `EAGAIN`.
+    WouldBlock,
+    /// The same, and the deadline has passed: `ETIMEDOUT`.
+    TimedOut,
+    /// Not all of the bytes lie in the peer's memory: `ENXIO`. Nothing was moved.
+    Outside,
+    /// The peer has taken its memory back: `ENXIO`. No header was sent.
+    Gone,
+    /// The channel is attached or has memory mapped already: `EBUSY`.
+    Busy,
+    /// An argument that cannot be: `EINVAL`.
+    Invalid,
+    /// An operation that is the library's alone: `EPERM`.
+    NotAllowed,
+    /// The next descriptor is of another level; it stays: `EPROTO`.
+    OtherLevel,
+    /// The peer has broken the protocol, and the connection has been ended: `EPROTO`.
+    Broken,
+    /// There are no offsets left for memory to be mapped: `ENOMEM`.
+    Exhausted,
+    /// There is no connection: `ECONNREFUSED` if the peer has refused, else `EPROTO`, and `EINVAL`
+    /// for own options that are out of range.
+    Refused(Refused),
+    /// The connection has ended: `ECONNRESET`. What has arrived before can still be pulled.
+    Ended,
+    /// Another error of SCIF or the system: `ENODEV` the peer's node or the driver is lost,
+    /// `EINTR`,
+    /// `ENOMEM`, `EAGAIN` the limit on pinned pages, …
+    Scif(scif::Error),
+}
+
+impl Error {
+    /// The error number.
+    pub const fn errno(self) -> i32 {
+        match self {
+            Self::WouldBlock => EAGAIN,
+            Self::TimedOut => ETIMEDOUT,
+            Self::Outside | Self::Gone => ENXIO,
+            Self::Busy => EBUSY,
+            Self::Invalid | Self::Refused(Refused::OwnOptions) => EINVAL,
+            Self::NotAllowed => EPERM,
+            Self::OtherLevel | Self::Broken => EPROTO,
+            Self::Exhausted => ENOMEM,
+            Self::Refused(Refused::Rejected) => ECONNREFUSED,
+            Self::Refused(_) => EPROTO,
+            Self::Ended => ECONNRESET,
+            Self::Scif(error) => error.errno(),
+        }
+    }
+
+    /// Whether the connection is at its end.
+    pub const fn is_end(self) -> bool {
+        matches!(
+            self,
+            Self::Ended | Self::Broken | Self::Scif(scif::Error::Scif(Errno::NoDevice))
+        )
+    }
+}
+
+impl From<scif::Error> for Error {
+    fn from(error: scif::Error) -> Self {
+        match error {
+            scif::Error::Scif(Errno::ConnectionReset | Errno::NotConnected) => Self::Ended,
+            error => Self::Scif(error),
+        }
+    }
+}
+
+impl From<syscall::error::Error> for Error {
+    fn from(error: syscall::error::Error) -> Self {
+        scif::Error::from(error).into()
+    }
+}
+
+impl From<libredox::error::Error> for Error {
+    fn from(error: libredox::error::Error) -> Self {
+        scif::Error::from(error).into()
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<Unreachable> for Error {
+    fn from(reason: Unreachable) -> Self {
+        match reason {
+            Unreachable::NotYet => Self::WouldBlock,
+            Unreachable::Gone => Self::Gone,
+            Unreachable::Outside => Self::Outside,
+        }
+    }
+}
+
+impl<E> From<QueueError<E>> for Error {
+    fn from(_: QueueError<E>) -> Self {
+        // Queues in mapped memory can always be reached.
+        Self::Broken
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::WouldBlock => "it would have to wait",
+            Self::TimedOut => "the deadline has passed",
+            Self::Outside => "not in the peer's memory",
+            Self::Gone => "the peer has taken its memory back",
+            Self::Busy => "in use already",
+            Self::Invalid => "an invalid argument",
+            Self::NotAllowed => "an operation of the library alone",
+            Self::OtherLevel => "a header of another level",
+            Self::Broken => "the peer has broken the protocol",
+            Self::Exhausted => "no offsets are left",
+            Self::Refused(reason) => return write!(f, "no connection ({reason:?})"),
+            Self::Ended => "the connection has ended",
+            Self::Scif(error) => return error.fmt(f),
+        };
+        f.write_str(text)
+    }
+}
+
+impl core::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_that_are_documented() {
+        assert_eq!(Error::Gone.errno(), 6);
+        assert_eq!(Error::Ended.errno(), 104);
+        assert_eq!(Error::Refused(Refused::Rejected).errno(), 111);
+        assert_eq!(Error::Refused(Refused::Bypass).errno(), 71);
+        assert_eq!(Error::Refused(Refused::OwnOptions).errno(), 22);
+        let lost = Error::from(scif::Error::from_errno(19));
+        assert_eq!((lost.errno(), lost.is_end()), (19, true));
+        assert_eq!(Error::from(scif::Error::from_errno(104)), Error::Ended);
+    }
+}

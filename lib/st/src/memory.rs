@@ -1,0 +1,124 @@
+//! The queue windows of both ends in the form that the queues use.
+
+use core::convert::Infallible;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use hal::mem::{drain_writes, full_fence};
+use scif::View;
+use st_core::queue::{BODY_BYTES, QueueMemory};
+
+/// A queue window as words.
+#[derive(Clone, Copy)]
+struct Words<'a> {
+    short: &'a [AtomicU32],
+    long: &'a [AtomicU64],
+}
+
+impl<'a> Words<'a> {
+    fn of(view: &'a View) -> crate::Result<Self> {
+        Ok(Self {
+            short: view.words_u32()?,
+            long: view.words_u64()?,
+        })
+    }
+
+    #[inline]
+    fn short(&self, offset: usize) -> &'a AtomicU32 {
+        &self.short[offset / 4]
+    }
+
+    #[inline]
+    fn long(&self, offset: usize) -> &'a AtomicU64 {
+        &self.long[offset / 8]
+    }
+}
+
+/// The own window, which the peer writes, and the peer's.
+pub struct Windows<'a> {
+    own: Words<'a>,
+    peer: Words<'a>,
+    /// Whether stores into the peer's memory must be drained before those that follow.
+    gathers: bool,
+}
+
+impl<'a> Windows<'a> {
+    /// The windows in these views.
+    ///
+    /// # Errors
+    /// None for memory that can be read and written.
+    #[inline]
+    pub fn new(own: &'a View, peer: &'a View, gathers: bool) -> crate::Result<Self> {
+        Ok(Self {
+            own: Words::of(own)?,
+            peer: Words::of(peer)?,
+            gathers,
+        })
+    }
+}
+
+impl QueueMemory for Windows<'_> {
+    type Error = Infallible;
+
+    #[inline]
+    fn load(&self, offset: usize) -> u32 {
+        self.own.short(offset).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn load_long(&self, offset: usize) -> u64 {
+        self.own.long(offset).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn clear(&mut self, offset: usize) -> u32 {
+        self.own.short(offset).swap(0, Ordering::SeqCst)
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, body: &mut [u8; BODY_BYTES]) {
+        for (at, bytes) in body.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let word = self.own.long(offset + 8 * at).load(Ordering::Relaxed);
+            *bytes = word.to_ne_bytes();
+        }
+    }
+
+    #[inline]
+    fn store_peer(&mut self, offset: usize, value: u32) -> Result<(), Infallible> {
+        if self.gathers {
+            drain_writes();
+        }
+        self.peer.short(offset).store(value, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn store_peer_long(&mut self, offset: usize, value: u64) -> Result<(), Infallible> {
+        if self.gathers {
+            drain_writes();
+        }
+        self.peer.long(offset).store(value, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn write_peer(&mut self, offset: usize, body: &[u8]) -> Result<(), Infallible> {
+        for (at, bytes) in body.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            let place = self.peer.long(offset + 8 * at);
+            place.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn flush_peer(&mut self, offset: usize) -> Result<(), Infallible> {
+        self.peer.short(offset).load(Ordering::Acquire);
+        Ok(())
+    }
+
+    #[inline]
+    fn fence(&self) {
+        full_fence();
+    }
+}

@@ -1,0 +1,234 @@
+//! The receiving half of a channel: pull and get.
+
+use scif::raw::Target;
+use scif::{RmaFlags, Waiting};
+use st_core::queue::{self, Descriptor, Kind};
+use zerocopy::FromBytes;
+
+use crate::MAX_HEADER_BYTES;
+use crate::channel::{Half, transfer_error};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::region::{Place, Remote};
+use crate::shared::Shared;
+use crate::wait::{Condition, wait};
+
+/// The receiving half of a channel.
+pub struct Receiver {
+    pub(crate) half: Half,
+    queue: queue::Receiver,
+}
+
+/// A descriptor in the own queue.
+struct Filled<'a> {
+    shared: &'a Shared,
+    queue: &'a mut queue::Receiver,
+    channel: u32,
+}
+
+impl Condition for Filled<'_> {
+    #[inline]
+    fn look(&mut self) -> Result<bool> {
+        Ok(self.queue.is_ready(&self.shared.windows()?))
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        let mut windows = self.shared.windows()?;
+        let armed = self.queue.arm(&mut windows);
+        let armed = armed.map_err(|error| self.shared.queue_error(error))?;
+        if armed.wake {
+            self.shared.wake_peer(self.channel);
+        }
+        Ok(armed.is_ready)
+    }
+}
+
+impl Receiver {
+    pub(crate) fn new(half: Half, queue: queue::Receiver) -> Self {
+        Self { half, queue }
+    }
+
+    /// Receives a header; waits until there is one.
+    ///
+    /// # Errors
+    /// `OtherLevel`: the next descriptor is one of level 0, or its header has not the right size of
+    /// 32 bytes; it stays. Those of the end, after the last header that has arrived.
+    #[inline]
+    pub fn pull<T: FromBytes>(&mut self) -> Result<T> {
+        self.pull_until(Deadline::Never)
+    }
+
+    /// Receives a header if there is one.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull).
+    #[inline]
+    pub fn try_pull<T: FromBytes>(&mut self) -> Result<Option<T>> {
+        match self.pull_until(Deadline::Now) {
+            Ok(header) => Ok(Some(header)),
+            Err(Error::WouldBlock) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Receives a header; waits for it at most until the deadline.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull), `WouldBlock`, `TimedOut`.
+    #[inline]
+    pub fn pull_until<T: FromBytes>(&mut self, deadline: Deadline) -> Result<T> {
+        const {
+            assert!(
+                size_of::<T>() <= MAX_HEADER_BYTES,
+                "a header has at most 32 bytes"
+            )
+        };
+        let descriptor = self.next(Kind::Message, deadline)?;
+        let bytes = descriptor.bytes().get(..size_of::<T>());
+        let header = bytes.and_then(|bytes| T::read_from_bytes(bytes).ok());
+        header.ok_or(Error::Invalid)
+    }
+
+    /// Copies data out of the peer's memory, without a word to its program. The data is there when
+    /// this returns.
+    ///
+    /// # Errors
+    /// `Outside`, `Gone`; those of the end.
+    #[inline]
+    pub fn get(&mut self, buffer: &mut [u8], from: Place) -> Result<()> {
+        self.get_target(buffer.into(), from)
+    }
+
+    /// As [`get`](Self::get), into memory by slice or by address.
+    ///
+    /// # Errors
+    /// As there, and `EFAULT`.
+    #[inline]
+    pub fn get_target(&mut self, buffer: Target<'_>, from: Place) -> Result<()> {
+        let shared = &self.half.shared;
+        let bytes = match &buffer {
+            Target::Slice(bytes) => bytes.len(),
+            Target::Range(range) => range.bytes(),
+        };
+        let offset = from.check(shared, bytes as u64)?;
+        if bytes == 0 {
+            return shared.check();
+        }
+        let read = shared.endpoint.vread_target(buffer, offset, RmaFlags::SYNC);
+        read.map_err(transfer_error)
+    }
+
+    /// Receives a header, then copies `buffer` full from where `place` says.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull), [`get`](Self::get) and `place`. The header is taken when the data
+    /// cannot be had.
+    pub fn pull_get<T: FromBytes>(
+        &mut self,
+        buffer: &mut [u8],
+        place: impl FnOnce(&T) -> Result<Place>,
+    ) -> Result<T> {
+        let header = self.pull()?;
+        self.get(buffer, place(&header)?)?;
+        Ok(header)
+    }
+
+    /// As [`Sender::remote`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn remote(&mut self, deadline: Deadline) -> Result<Remote> {
+        self.half.remote(deadline)
+    }
+
+    /// Sets how calls wait from now on.
+    pub fn set_waiting(&mut self, waiting: Waiting) {
+        self.half.waiting = waiting;
+    }
+
+    /// Whether a header can be pulled now. If not, the peer has been asked to make the connection's
+    /// [endpoint](crate::Link::endpoint) readable when that changes: for programs that wait in an
+    /// event queue of their own, and then call this again.
+    ///
+    /// # Errors
+    /// Those of the end.
+    pub fn arm(&mut self) -> Result<bool> {
+        let mut filled = Filled {
+            shared: &self.half.shared,
+            queue: &mut self.queue,
+            channel: self.half.channel,
+        };
+        if filled.arm()? {
+            return Ok(true);
+        }
+        let news = self.half.shared.take_records(None);
+        let alive = news.and_then(|_| self.half.shared.check());
+        match filled.look()? {
+            true => Ok(true),
+            false => alive.map(|()| false),
+        }
+    }
+
+    /// Whether a descriptor is there, by a look at own memory.
+    pub(crate) fn is_ready(&self) -> Result<bool> {
+        Ok(self.queue.is_ready(&self.half.shared.windows()?))
+    }
+
+    /// Takes the next descriptor, which must be of this kind.
+    #[inline]
+    fn next(&mut self, kind: Kind, deadline: Deadline) -> Result<Descriptor> {
+        let descriptor = self.peek(deadline)?;
+        if descriptor.kind() != kind {
+            return Err(Error::OtherLevel);
+        }
+        self.take(kind)?;
+        Ok(descriptor)
+    }
+
+    /// The next descriptor, which stays; waits for it.
+    #[inline]
+    pub(crate) fn peek(&mut self, deadline: Deadline) -> Result<Descriptor> {
+        loop {
+            let shared = &self.half.shared;
+            let found = self.queue.peek(&shared.windows()?);
+            match found.map_err(|error| shared.queue_error(error))? {
+                Some(descriptor) => return Ok(descriptor),
+                None => self.wait_for_descriptor(deadline)?,
+            }
+        }
+    }
+
+    /// Takes the descriptor that was peeked at.
+    #[inline]
+    pub(crate) fn take(&mut self, kind: Kind) -> Result<()> {
+        let shared = &self.half.shared;
+        let wake = self.queue.take(&mut shared.windows()?, kind);
+        if wake.map_err(|error| shared.queue_error(error))? {
+            shared.wake_peer(self.half.channel);
+        }
+        Ok(())
+    }
+
+    fn wait_for_descriptor(&mut self, deadline: Deadline) -> Result<()> {
+        let Half {
+            shared,
+            channel,
+            waiting,
+            sleeper,
+        } = &mut self.half;
+        let mut filled = Filled {
+            shared,
+            queue: &mut self.queue,
+            channel: *channel,
+        };
+        wait(shared, sleeper, *waiting, deadline, &mut filled)
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let half = &self.half;
+        let queue = self.queue.clone();
+        half.shared.remove_user(half.channel, None, Some(queue));
+    }
+}

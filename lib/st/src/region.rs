@@ -1,0 +1,201 @@
+//! Memory that is mapped for the peer, and positions in the peer's memory.
+
+use alloc::sync::Arc;
+use core::ops::Deref;
+
+use scif::raw::{self, Range};
+use scif::{MapFlags, Memory, Protection, View};
+use st_core::region;
+
+use crate::error::{Error, Result};
+use crate::shared::Shared;
+
+/// Memory that the peer can reach: its announcement and its window, until the value goes.
+pub struct Registered {
+    shared: Arc<Shared>,
+    channel: u32,
+    region: region::Region,
+}
+
+impl Registered {
+    /// Registers whole pages and announces them on a channel. Returns when the peer can use them.
+    pub(crate) fn new(shared: &Arc<Shared>, channel: u32, pages: Range<'_>) -> Result<Self> {
+        let length = pages.bytes() as u64;
+        let offset = shared.with_connection(|connection| match connection.own_region(channel) {
+            Some(_) => Err(Error::Busy),
+            None => connection.place(length).map_err(|_| Error::Exhausted),
+        })?;
+        let fd = shared.endpoint.fd();
+        let protection = Protection::all().bits();
+        let fixed = MapFlags::FIXED.bits();
+        raw::register(fd, pages, offset, protection, fixed).map_err(scif::Error::from)?;
+        let base = pages.address() as u64;
+        let announced = shared.with_connection(|connection| {
+            let record = connection.announce(channel, base, length, offset);
+            record.ok().zip(connection.own_region(channel))
+        });
+        let Some((record, region)) = announced else {
+            raw::unregister(fd, offset, length).map_err(scif::Error::from)?;
+            return Err(Error::Busy);
+        };
+        shared.add_user(channel);
+        let registered = Self {
+            shared: shared.clone(),
+            channel,
+            region,
+        };
+        shared.send(&record)?;
+        Ok(registered)
+    }
+
+    /// Takes the memory back: when this returns, no peer reads or writes it any more. Dropping does
+    /// the same without reporting an error.
+    ///
+    /// # Errors
+    /// `Ended` and others: the connection has gone, and with it the peer's access.
+    pub fn unmap(self) -> Result<()> {
+        let result = self.end();
+        self.shared.remove_user(self.channel, None, None);
+        // The fields are dropped, but not taken back once more.
+        let Self { shared, .. } = &self;
+        let shared = Arc::clone(shared);
+        core::mem::forget(self);
+        drop(shared);
+        result
+    }
+
+    fn end(&self) -> Result<()> {
+        let shared = &self.shared;
+        let taken = shared.with_connection(|connection| connection.take_back(self.channel));
+        let Some((record, region)) = taken else {
+            return Ok(());
+        };
+        let told = shared.send(&record);
+        let gone = raw::unregister(shared.endpoint.fd(), region.offset, region.length);
+        gone.map_err(scif::Error::from)?;
+        told
+    }
+
+    /// Its first address, which the peer names it by.
+    pub const fn base(&self) -> u64 {
+        self.region.base
+    }
+
+    /// Its length in bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.region.length
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // The errors say that the connection has gone, and with it the peer's access.
+        let _ = self.end();
+        self.shared.remove_user(self.channel, None, None);
+    }
+}
+
+/// Memory that is mapped for the peer, `st_map`; dropping it takes it back. As long as there is
+/// one, its channel stays attached.
+pub struct Region {
+    /// Before the memory, which goes last.
+    registered: Registered,
+    memory: Memory,
+}
+
+impl Region {
+    pub(crate) fn new(shared: &Arc<Shared>, channel: u32, memory: Memory) -> Result<Self> {
+        Ok(Self {
+            registered: Registered::new(shared, channel, memory.range())?,
+            memory,
+        })
+    }
+
+    /// Takes the memory back, `st_unmap`: when this returns, the peer can neither read nor write
+    /// it.
+    ///
+    /// # Errors
+    /// As [`Registered::unmap`].
+    pub fn unmap(self) -> Result<Memory> {
+        self.registered.unmap()?;
+        Ok(self.memory)
+    }
+}
+
+impl Deref for Region {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.memory
+    }
+}
+
+/// Memory that the peer has mapped for this end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Remote {
+    pub(crate) link: u32,
+    pub(crate) region: region::Region,
+}
+
+/// Bytes of the peer's memory from some place on, checked when it was made. After the peer has
+/// taken the memory back it leads nowhere, whatever the peer maps later.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Place {
+    pub(crate) link: u32,
+    /// In the peer's registered address space.
+    pub(crate) offset: i64,
+    /// Bytes to the end of the memory.
+    pub(crate) room: u64,
+}
+
+impl Remote {
+    /// Its length in bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.region.length
+    }
+
+    /// Its first address in the peer's program.
+    pub const fn base(&self) -> u64 {
+        self.region.base
+    }
+
+    /// The number of the peer's announcement on this channel, from 1 on.
+    pub const fn generation(&self) -> u32 {
+        self.region.generation
+    }
+
+    /// The place so many bytes behind its beginning.
+    ///
+    /// # Errors
+    /// `Outside`.
+    pub fn at(&self, ahead: u64) -> Result<Place> {
+        let room = self.region.length.checked_sub(ahead);
+        Ok(Place {
+            link: self.link,
+            offset: self.region.offset.wrapping_add_unsigned(ahead),
+            room: room.ok_or(Error::Outside)?,
+        })
+    }
+
+    /// The place at an address of the peer's program.
+    ///
+    /// # Errors
+    /// `Outside`.
+    pub fn address(&self, address: u64) -> Result<Place> {
+        let ahead = address.checked_sub(self.region.base);
+        self.at(ahead.ok_or(Error::Outside)?)
+    }
+}
+
+impl Place {
+    /// The offset of `bytes` bytes there, for a connection.
+    pub(crate) fn check(&self, shared: &Shared, bytes: u64) -> Result<i64> {
+        if self.link != shared.number {
+            return Err(Error::Invalid);
+        }
+        match bytes <= self.room {
+            true => Ok(self.offset),
+            false => Err(Error::Outside),
+        }
+    }
+}

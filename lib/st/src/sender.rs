@@ -1,0 +1,324 @@
+//! The sending half of a channel: push and put.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use scif::raw::{Range, Source};
+use scif::{Memory, RmaFlags, Waiting};
+use st_core::queue::{self, Descriptor, Kind};
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::MAX_HEADER_BYTES;
+use crate::channel::{Half, transfer_error};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::region::{Place, Region, Registered, Remote};
+use crate::shared::Shared;
+use crate::wait::{Condition, wait};
+
+/// The sending half of a channel.
+pub struct Sender {
+    pub(crate) half: Half,
+    queue: queue::Sender,
+}
+
+/// Room for a descriptor in the peer's queue.
+struct Room<'a> {
+    shared: &'a Shared,
+    queue: &'a mut queue::Sender,
+    slots: u64,
+}
+
+impl Condition for Room<'_> {
+    #[inline]
+    fn look(&mut self) -> Result<bool> {
+        let windows = self.shared.windows()?;
+        let room = self.queue.room(&windows);
+        Ok(room.map_err(|error| self.shared.queue_error(error))? >= self.slots)
+    }
+
+    fn arm(&mut self) -> Result<bool> {
+        let mut windows = self.shared.windows()?;
+        let room = self.queue.arm(&mut windows);
+        Ok(room.map_err(|error| self.shared.queue_error(error))? >= self.slots)
+    }
+}
+
+/// The bytes of a program's header.
+#[inline]
+fn descriptor<T: IntoBytes + Immutable>(header: &T) -> Descriptor {
+    const {
+        assert!(
+            size_of::<T>() <= MAX_HEADER_BYTES,
+            "a header has at most 32 bytes"
+        )
+    };
+    Descriptor::new(Kind::Message, header.as_bytes())
+}
+
+impl Sender {
+    pub(crate) fn new(half: Half, queue: queue::Sender) -> Self {
+        Self { half, queue }
+    }
+
+    /// Sends a header; waits as long as the peer's queue is full.
+    ///
+    /// # Errors
+    /// Those of the end of the connection: `Ended`, `Broken`, `ENODEV`.
+    #[inline]
+    pub fn push<T: IntoBytes + Immutable>(&mut self, header: &T) -> Result<()> {
+        self.push_until(header, Deadline::Never)
+    }
+
+    /// Sends a header if there is room.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push), and `WouldBlock`.
+    #[inline]
+    pub fn try_push<T: IntoBytes + Immutable>(&mut self, header: &T) -> Result<()> {
+        self.push_until(header, Deadline::Now)
+    }
+
+    /// Sends a header; waits at most until the deadline.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push), `WouldBlock`, `TimedOut`. The header was not sent then.
+    #[inline]
+    pub fn push_until<T: IntoBytes + Immutable>(
+        &mut self,
+        header: &T,
+        deadline: Deadline,
+    ) -> Result<()> {
+        self.send(&descriptor(header), deadline)
+    }
+
+    /// Copies data into the peer's memory, without a word to its program. The data may be changed
+    /// when this returns.
+    ///
+    /// # Errors
+    /// `Outside`, `Gone`; those of the end. Nothing was moved in the first two cases.
+    #[inline]
+    pub fn put(&mut self, data: &[u8], to: Place) -> Result<()> {
+        self.put_source(data.into(), to)
+    }
+
+    /// As [`put`](Self::put), of memory by slice or by address.
+    ///
+    /// # Errors
+    /// As there, and `EFAULT`.
+    #[inline]
+    pub fn put_source(&mut self, data: Source<'_>, to: Place) -> Result<()> {
+        let shared = &self.half.shared;
+        let bytes = match data {
+            Source::Slice(bytes) => bytes.len(),
+            Source::Range(range) => range.bytes(),
+        };
+        let offset = to.check(shared, bytes as u64)?;
+        if bytes == 0 {
+            return shared.check();
+        }
+        // Complete on return, also where the driver has to make the copy.
+        let written = shared.endpoint.vwrite_source(data, offset, RmaFlags::SYNC);
+        written.map_err(transfer_error)?;
+        shared.drain();
+        Ok(())
+    }
+
+    /// Copies data into the peer's memory, then sends a header: who pulls it finds the data there.
+    /// Waits first, as long as the peer's queue is full.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put) and [`push`](Self::push). No header is sent when the data was not put.
+    #[inline]
+    pub fn put_with<T: IntoBytes + Immutable>(
+        &mut self,
+        data: &[u8],
+        to: Place,
+        header: &T,
+    ) -> Result<()> {
+        self.put_with_until(data, to, header, Deadline::Never)
+    }
+
+    /// As [`put_with`](Self::put_with); waits at most until the deadline.
+    ///
+    /// # Errors
+    /// As there, `WouldBlock`, `TimedOut`: nothing was moved or sent then.
+    #[inline]
+    pub fn put_with_until<T: IntoBytes + Immutable>(
+        &mut self,
+        data: &[u8],
+        to: Place,
+        header: &T,
+        deadline: Deadline,
+    ) -> Result<()> {
+        self.put_source_with(data.into(), to, header, deadline)
+    }
+
+    /// As [`put_with_until`](Self::put_with_until), of memory by slice or by address.
+    ///
+    /// # Errors
+    /// As there, and `EFAULT`.
+    #[inline]
+    pub fn put_source_with<T: IntoBytes + Immutable>(
+        &mut self,
+        data: Source<'_>,
+        to: Place,
+        header: &T,
+        deadline: Deadline,
+    ) -> Result<()> {
+        // The slot first: this half alone fills it.
+        self.wait_for_room(1, deadline)?;
+        self.put_source(data, to)?;
+        self.send(&descriptor(header), Deadline::Now)
+    }
+
+    /// Returns when everything that this end has put before is in the peer's memory, for whoever
+    /// looks there and however it learns of it.
+    ///
+    /// # Errors
+    /// Those of the end.
+    pub fn fence(&mut self) -> Result<()> {
+        self.half.shared.check()?;
+        self.half.shared.flush()
+    }
+
+    /// Adds to a double word of the peer's memory, in one step for all that reach it, and returns
+    /// its former value.
+    ///
+    /// # Errors
+    /// `Invalid` unless the place is a multiple of 8 bytes from the memory's beginning, `Outside`,
+    /// `Gone`; `EOPNOTSUPP` where the bus between the nodes has no locked operations; those of the
+    /// end.
+    pub fn fetch_add(&mut self, to: Place, value: u64) -> Result<u64> {
+        self.fetch(to, |word| word.fetch_add(value, Ordering::AcqRel))
+    }
+
+    /// Subtracts; otherwise as [`fetch_add`](Self::fetch_add).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fetch_sub(&mut self, to: Place, value: u64) -> Result<u64> {
+        self.fetch(to, |word| word.fetch_sub(value, Ordering::AcqRel))
+    }
+
+    /// Stores 0; otherwise as [`fetch_add`](Self::fetch_add).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fetch_clear(&mut self, to: Place) -> Result<u64> {
+        self.fetch(to, |word| word.swap(0, Ordering::AcqRel))
+    }
+
+    fn fetch(&mut self, to: Place, operation: impl FnOnce(&AtomicU64) -> u64) -> Result<u64> {
+        let shared = &self.half.shared;
+        let offset = to.check(shared, size_of::<u64>() as u64)?;
+        if offset % size_of::<u64>() as i64 != 0 {
+            return Err(Error::Invalid);
+        }
+        let value = shared.endpoint.fetch(offset, operation);
+        value.map_err(transfer_error)
+    }
+
+    /// Maps memory for the peer, `st_map`: from now on the peer can reach it on this channel. One
+    /// range at a time.
+    ///
+    /// # Errors
+    /// `Busy`: memory is mapped on this channel. `EAGAIN`: the limit on pinned pages; `ENOMEM`;
+    /// those of the end.
+    pub fn map(&mut self, memory: Memory) -> Result<Region> {
+        Region::new(&self.half.shared, self.half.channel, memory)
+    }
+
+    /// As [`map`](Self::map), of whole pages by address, which stay where they are.
+    ///
+    /// # Errors
+    /// As there, `EFAULT`, `EINVAL` unless whole pages.
+    pub fn map_range(&mut self, pages: Range<'_>) -> Result<Registered> {
+        Registered::new(&self.half.shared, self.half.channel, pages)
+    }
+
+    /// The memory that the peer has mapped on this channel; waits until it has mapped some for the
+    /// first time.
+    ///
+    /// # Errors
+    /// `Gone`: the peer has taken it back. `WouldBlock`, `TimedOut`; those of the end.
+    pub fn remote(&mut self, deadline: Deadline) -> Result<Remote> {
+        self.half.remote(deadline)
+    }
+
+    /// Sets how calls wait from now on.
+    pub fn set_waiting(&mut self, waiting: Waiting) {
+        self.half.waiting = waiting;
+    }
+
+    /// Whether a header can be sent now. If not, the peer has been asked to make the connection's
+    /// [endpoint](crate::Link::endpoint) readable when that changes: for programs that wait in an
+    /// event queue of their own, and then call this again.
+    ///
+    /// # Errors
+    /// Those of the end.
+    pub fn arm(&mut self) -> Result<bool> {
+        let mut room = Room {
+            shared: &self.half.shared,
+            queue: &mut self.queue,
+            slots: 1,
+        };
+        if room.arm()? {
+            return Ok(true);
+        }
+        self.half.shared.take_records(None)?;
+        self.half.shared.check()?;
+        room.look()
+    }
+
+    /// Whether there is room, by a look at own memory.
+    pub(crate) fn is_ready(&mut self) -> Result<bool> {
+        let mut room = Room {
+            shared: &self.half.shared,
+            queue: &mut self.queue,
+            slots: 1,
+        };
+        room.look()
+    }
+
+    pub(crate) fn wait_for_room(&mut self, slots: u64, deadline: Deadline) -> Result<()> {
+        let Half {
+            shared,
+            waiting,
+            sleeper,
+            ..
+        } = &mut self.half;
+        let mut room = Room {
+            shared,
+            queue: &mut self.queue,
+            slots,
+        };
+        wait(shared, sleeper, *waiting, deadline, &mut room)
+    }
+
+    #[inline]
+    pub(crate) fn send(&mut self, descriptor: &Descriptor, deadline: Deadline) -> Result<()> {
+        loop {
+            let shared = &self.half.shared;
+            shared.check()?;
+            let mut windows = shared.windows()?;
+            let sent = self.queue.send(&mut windows, descriptor);
+            match sent.map_err(|error| shared.queue_error(error))? {
+                Some(sent) => {
+                    if sent.wake {
+                        shared.wake_peer(self.half.channel);
+                    }
+                    return Ok(());
+                }
+                None => self.wait_for_room(descriptor.kind().slots(), deadline)?,
+            }
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let half = &self.half;
+        let queue = self.queue.clone();
+        half.shared.remove_user(half.channel, Some(queue), None);
+    }
+}

@@ -1,0 +1,336 @@
+//! What all parts of a connection share: the endpoint, the queue windows, the peer's records and
+//! who sleeps.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use hal::lock::Mutex;
+use libredox::Fd;
+use scif::{Endpoint, Mapping, Memory, RecvFlags, SendFlags, raw};
+use st_core::connection::{Connection, News};
+use st_core::queue;
+use st_core::record::{RECORD_BYTES, Record};
+
+use crate::error::{Error, Result};
+use crate::memory::Windows;
+
+/// Bytes of the stream that are taken at a time.
+const PIECE: usize = 16 * RECORD_BYTES;
+
+/// The number of the next connection of this program.
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// One end of a connection.
+pub struct Shared {
+    /// Tells positions in the memory of different peers apart.
+    pub number: u32,
+    /// Unmapped before the connection ends.
+    peer_window: Mapping,
+    pub endpoint: Endpoint,
+    /// Its window has gone with the connection when this goes.
+    own_window: Memory,
+    pub is_local: bool,
+    gathers: bool,
+    inbox: Mutex<Inbox>,
+    /// The rest of a record that did not fit.
+    outbox: Mutex<Vec<u8>>,
+    /// For each channel, its ends while they are not attached.
+    parked: Mutex<Vec<Parked>>,
+    is_broken: AtomicBool,
+}
+
+/// The queue ends of a channel that nobody uses.
+#[derive(Debug)]
+struct Parked {
+    sender: Option<queue::Sender>,
+    receiver: Option<queue::Receiver>,
+    /// Handles of the channel that live.
+    users: u32,
+}
+
+struct Inbox {
+    connection: Connection,
+    sleepers: Vec<SleeperSlot>,
+    /// Here, as a buffer on the stack would be cleared for each look.
+    buffer: [u8; PIECE],
+}
+
+/// A thread that may sleep until something is new.
+struct SleeperSlot {
+    id: u64,
+    sleeps: bool,
+    bell: Arc<Fd>,
+}
+
+impl Shared {
+    /// An end whose set-up is done.
+    pub fn new(
+        endpoint: Endpoint,
+        own_window: Memory,
+        peer_window: Mapping,
+        connection: Connection,
+        is_local: bool,
+    ) -> Arc<Self> {
+        let agreed = *connection.agreed();
+        let parked = (0..connection.own().channels).map(|channel| Parked {
+            sender: Some(queue::Sender::new(agreed.peer, channel)),
+            receiver: Some(queue::Receiver::new(agreed.own, channel)),
+            users: 0,
+        });
+        Arc::new(Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            peer_window,
+            gathers: endpoint.gathers(),
+            endpoint,
+            own_window,
+            is_local,
+            inbox: Mutex::new(Inbox {
+                connection,
+                sleepers: Vec::new(),
+                buffer: [0; PIECE],
+            }),
+            outbox: Mutex::new(Vec::new()),
+            parked: Mutex::new(parked.collect()),
+            is_broken: AtomicBool::new(false),
+        })
+    }
+
+    /// The queue windows.
+    ///
+    /// # Errors
+    /// None: both can be read and written.
+    #[inline]
+    pub fn windows(&self) -> Result<Windows<'_>> {
+        Windows::new(&self.own_window, &self.peer_window, self.gathers)
+    }
+
+    /// Looks at or changes what is known of the connection.
+    pub fn with_connection<T>(&self, action: impl FnOnce(&mut Connection) -> T) -> T {
+        action(&mut self.inbox.lock().connection)
+    }
+
+    /// Stores into the peer's memory are drained where they may arrive out of order.
+    #[inline]
+    pub fn drain(&self) {
+        if self.gathers {
+            hal::mem::drain_writes();
+        }
+    }
+
+    /// Loads a word of the peer's memory: everything stored there before has arrived then.
+    ///
+    /// # Errors
+    /// None: it can be read.
+    pub fn flush(&self) -> Result<()> {
+        self.drain();
+        self.peer_window.load_acquire_u64(0)?;
+        Ok(())
+    }
+
+    /// Fails at the end of the connection.
+    ///
+    /// # Errors
+    /// `Broken`, `Ended`, `ENODEV`.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match self.endpoint.is_live() && !self.is_broken.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(self.reason()),
+        }
+    }
+
+    /// Why the connection is at its end.
+    #[cold]
+    pub fn reason(&self) -> Error {
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Error::Broken;
+        }
+        // The stream may still hold records, which are of no use any more.
+        let mut bytes = [0; PIECE];
+        for _ in 0..256 * 1024 / PIECE + 1 {
+            match self.endpoint.recv(&mut bytes, RecvFlags::empty()) {
+                Err(error) => return error.into(),
+                Ok(0) => break,
+                Ok(_) => {}
+            }
+        }
+        Error::Ended
+    }
+
+    /// Ends the connection because the peer breaks the protocol.
+    #[cold]
+    pub fn end(&self) -> Error {
+        self.is_broken.store(true, Ordering::Relaxed);
+        // It fails when the connection has gone already.
+        let _ = raw::shutdown(self.endpoint.fd());
+        Error::Broken
+    }
+
+    /// The error of a queue operation: the connection ends with it.
+    #[cold]
+    pub fn queue_error<E>(&self, _: queue::QueueError<E>) -> Error {
+        self.end()
+    }
+
+    /// Takes the records that have arrived, and wakes whom they concern but not `reader`; whether
+    /// there were any.
+    ///
+    /// # Errors
+    /// `Broken`, and those of the end.
+    #[inline]
+    pub fn take_records(&self, reader: Option<u64>) -> Result<bool> {
+        self.take_into(&mut self.inbox.lock(), reader)
+    }
+
+    fn take_into(&self, inbox: &mut Inbox, reader: Option<u64>) -> Result<bool> {
+        let mut any = false;
+        loop {
+            if self.is_broken.load(Ordering::Relaxed) {
+                return Err(Error::Broken);
+            }
+            let count = match self.endpoint.recv(&mut inbox.buffer, RecvFlags::empty()) {
+                Ok(0) => return Ok(any),
+                Ok(count) => count,
+                Err(error) => {
+                    inbox.wake(reader);
+                    return Err(error.into());
+                }
+            };
+            any = true;
+            let endpoint = &self.endpoint;
+            let bytes = inbox.buffer.get(..count).unwrap_or(&[]);
+            let taken = inbox.connection.receive(bytes, |news| match news {
+                // Where it cannot be mapped, transfers go through the driver.
+                News::Announced(_, region) => {
+                    let _ = endpoint.prepare_window(region.offset, region.length);
+                }
+                News::TakenBack(_, region) => endpoint.forget_window(region.offset),
+                News::Wake(_) | News::Session(..) | News::NoSession(..) => {}
+            });
+            inbox.wake(reader);
+            taken.map_err(|_| self.end())?;
+        }
+    }
+
+    /// Notes that a thread is going to sleep, and takes the records that have arrived; whether
+    /// there were any. Whoever takes records from now on rings the thread's bell.
+    ///
+    /// # Errors
+    /// As [`take_records`](Self::take_records).
+    pub fn fall_asleep(&self, id: u64) -> Result<bool> {
+        let mut inbox = self.inbox.lock();
+        if let Some(slot) = inbox.sleepers.iter_mut().find(|slot| slot.id == id) {
+            slot.sleeps = true;
+        }
+        self.take_into(&mut inbox, Some(id))
+    }
+
+    /// Notes that a thread may sleep; `bell` is what wakes it.
+    pub fn add_sleeper(&self, id: u64, bell: &Arc<Fd>) {
+        let slot = SleeperSlot {
+            id,
+            sleeps: false,
+            bell: bell.clone(),
+        };
+        self.inbox.lock().sleepers.push(slot);
+    }
+
+    /// Takes [`add_sleeper`](Self::add_sleeper) back.
+    pub fn remove_sleeper(&self, id: u64) {
+        self.inbox.lock().sleepers.retain(|slot| slot.id != id);
+    }
+
+    /// Sends a record.
+    ///
+    /// # Errors
+    /// Those of the end.
+    pub fn send(&self, record: &Record) -> Result<()> {
+        let mut outbox = self.outbox.lock();
+        let rest = core::mem::take(&mut *outbox);
+        if !rest.is_empty() {
+            self.send_all(&rest)?;
+        }
+        self.send_all(&record.encode())
+    }
+
+    fn send_all(&self, bytes: &[u8]) -> Result<()> {
+        let sent = self.endpoint.send(bytes, SendFlags::BLOCK)?;
+        match sent == bytes.len() {
+            true => Ok(()),
+            false => Err(Error::Ended),
+        }
+    }
+
+    /// Wakes the peer, which sleeps on a channel. A stream without room is full of what wakes it
+    /// anyway; the error of a connection that has ended is the next call's.
+    #[cold]
+    pub fn wake_peer(&self, channel: u32) {
+        let mut outbox = self.outbox.lock();
+        let now = SendFlags::empty();
+        let rest = outbox.len();
+        if rest > 0 {
+            let sent = self.endpoint.send(&outbox, now).unwrap_or(rest);
+            outbox.drain(..sent);
+            if !outbox.is_empty() {
+                return;
+            }
+        }
+        let bytes = Record::Wake { channel }.encode();
+        if let Ok(sent @ 1..) = self.endpoint.send(&bytes, now) {
+            outbox.extend_from_slice(&bytes[sent..]);
+        }
+    }
+
+    /// Takes the ends of a channel.
+    ///
+    /// # Errors
+    /// `Invalid`: there is no such channel. `Busy`: it is attached.
+    pub fn attach(&self, channel: u32) -> Result<(queue::Sender, queue::Receiver)> {
+        let mut parked = self.parked.lock();
+        let ends = parked.get_mut(channel as usize).ok_or(Error::Invalid)?;
+        if ends.users > 0 {
+            return Err(Error::Busy);
+        }
+        match (ends.sender.take(), ends.receiver.take()) {
+            (Some(sender), Some(receiver)) => {
+                ends.users = 2;
+                Ok((sender, receiver))
+            }
+            _ => Err(Error::Busy),
+        }
+    }
+
+    /// Notes one more user of a channel, which stays attached as long as there are any.
+    pub fn add_user(&self, channel: u32) {
+        if let Some(ends) = self.parked.lock().get_mut(channel as usize) {
+            ends.users += 1;
+        }
+    }
+
+    /// Notes that a user of a channel has gone; gives back the end that it had.
+    pub fn remove_user(
+        &self,
+        channel: u32,
+        sender: Option<queue::Sender>,
+        receiver: Option<queue::Receiver>,
+    ) {
+        if let Some(ends) = self.parked.lock().get_mut(channel as usize) {
+            ends.users -= 1;
+            ends.sender = sender.or(ends.sender.take());
+            ends.receiver = receiver.or(ends.receiver.take());
+        }
+    }
+}
+
+impl Inbox {
+    /// Rings the bells of all that sleep, but not the reader's.
+    fn wake(&mut self, reader: Option<u64>) {
+        for slot in &mut self.sleepers {
+            if Some(slot.id) != reader && core::mem::take(&mut slot.sleeps) {
+                // It fails when the bell has rung so often that the thread is awake.
+                let _ = slot.bell.write(&[1]);
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Waiting for the peer: polling first, then sleeping until a record comes.
+//!
+//! A sleeper has an event queue with the connections' descriptors and a bell in it. The peer wakes
+//! it with a record in the stream; another thread of this program that takes that record rings the
+//! bell.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+
+use hal::event::Queue;
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
+use scif::{BusyPoll, Waiting};
+use syscall::flag::EventFlags;
+
+use crate::deadline::Deadline;
+use crate::error::Result;
+use crate::shared::Shared;
+
+/// Longest sleep, after which the program looks whether the driver still lives.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// The number of the next sleeper.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// What a thread waits for.
+pub trait Condition {
+    /// Whether it holds.
+    ///
+    /// # Errors
+    /// Those that end the wait.
+    fn look(&mut self) -> Result<bool>;
+
+    /// Asks the peer to say when it holds, and looks once more.
+    ///
+    /// # Errors
+    /// Those that end the wait.
+    fn arm(&mut self) -> Result<bool>;
+}
+
+/// Where a thread sleeps.
+pub struct Sleeper {
+    pub id: u64,
+    /// The values name connections; [`BELL`] is the bell.
+    queue: Queue<u32>,
+    reader: Fd,
+    pub bell: Arc<Fd>,
+    events: Vec<hal::event::Ready<u32>>,
+}
+
+/// The number of no connection.
+const BELL: u32 = 0;
+
+impl Sleeper {
+    /// A sleeper that only its bell wakes.
+    ///
+    /// # Errors
+    /// Those of opening an event queue and a pipe.
+    pub fn new() -> Result<Self> {
+        let mut queue = Queue::new()?;
+        let reader = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC | O_NONBLOCK, 0)?;
+        let bell = Arc::new(Fd::new(reader.dup(b"write")?));
+        queue.subscribe(reader.raw(), EventFlags::EVENT_READ, BELL)?;
+        Ok(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            queue,
+            reader,
+            bell,
+            events: Vec::new(),
+        })
+    }
+
+    /// Has a connection wake it, too.
+    ///
+    /// # Errors
+    /// Those of the event queue.
+    pub fn watch(&mut self, shared: &Shared) -> Result<()> {
+        let fd = shared.endpoint.fd();
+        self.queue
+            .subscribe(fd, EventFlags::EVENT_READ, shared.number)?;
+        shared.add_sleeper(self.id, &self.bell);
+        Ok(())
+    }
+
+    /// Sleeps until something wakes it, at most so long (none: without limit) and at most
+    /// [`LONGEST`].
+    ///
+    /// # Errors
+    /// Those of the event queue.
+    pub fn sleep(&mut self, limit: Option<Duration>) -> Result<()> {
+        let limit = limit.map_or(LONGEST, |limit| limit.min(LONGEST));
+        self.queue.wait(Some(limit), &mut self.events)?;
+        if self.events.iter().any(|event| event.source == BELL) {
+            // It may have rung more than once; what is left wakes it once more for nothing.
+            let _ = self.reader.read(&mut [0; 16]);
+        }
+        Ok(())
+    }
+}
+
+/// Waits until a condition holds. At the end of the connection the condition is looked at once
+/// more: what has arrived comes before the end.
+///
+/// # Errors
+/// Those of the condition, those of the end, `WouldBlock`, `TimedOut`.
+pub fn wait(
+    shared: &Shared,
+    sleeper: &mut Option<Sleeper>,
+    waiting: Waiting,
+    deadline: Deadline,
+    condition: &mut impl Condition,
+) -> Result<()> {
+    if condition.look()? {
+        return Ok(());
+    }
+    if deadline == Deadline::Now {
+        return take_or(shared, condition, None)?.map_or_else(|| deadline.left().map(drop), Ok);
+    }
+    let mut busy_poll = BusyPoll::new(waiting, shared.is_local);
+    loop {
+        for _ in 0..busy_poll.spins() {
+            if condition.look()? {
+                return Ok(());
+            }
+            core::hint::spin_loop();
+        }
+        if take_or(shared, condition, None)?.is_some() {
+            return Ok(());
+        }
+        shared.check().or_else(|end| last_look(condition, end))?;
+        deadline.left()?;
+        if !busy_poll.give_way() {
+            break;
+        }
+    }
+    let sleeper = match sleeper {
+        Some(sleeper) => sleeper,
+        None => {
+            let mut new = Sleeper::new()?;
+            new.watch(shared)?;
+            sleeper.insert(new)
+        }
+    };
+    loop {
+        if condition.arm()? {
+            return Ok(());
+        }
+        match shared.fall_asleep(sleeper.id) {
+            Ok(_) if condition.look()? => return Ok(()),
+            // Records that were there may have been all: look whether to sleep anew.
+            Ok(_) => {}
+            Err(end) => return last_look(condition, end),
+        }
+        sleeper.sleep(deadline.left()?)?;
+        if take_or(shared, condition, Some(sleeper.id))?.is_some() {
+            return Ok(());
+        }
+        if let Err(end) = shared.check() {
+            return last_look(condition, end);
+        }
+    }
+}
+
+/// Takes records; whether the condition holds then.
+fn take_or(
+    shared: &Shared,
+    condition: &mut impl Condition,
+    reader: Option<u64>,
+) -> Result<Option<()>> {
+    match shared.take_records(reader) {
+        Ok(_) => Ok(condition.look()?.then_some(())),
+        Err(end) => last_look(condition, end).map(Some),
+    }
+}
+
+/// The outcome of a wait at the end of the connection.
+fn last_look(condition: &mut impl Condition, end: crate::Error) -> Result<()> {
+    match condition.look()? {
+        true => Ok(()),
+        false => Err(end),
+    }
+}
