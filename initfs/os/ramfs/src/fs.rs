@@ -13,11 +13,9 @@ use syscall::flag::{
 };
 
 use crate::data::Data;
+pub use crate::node::Inode;
 pub use crate::node::{Attributes, Device, User};
 use crate::node::{Content, Node};
-
-/// A file or directory.
-pub type Inode = u64;
 
 /// The root directory.
 pub const ROOT: Inode = 1;

@@ -4,7 +4,9 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 
 use crate::data::Data;
-use crate::fs::Inode;
+
+/// The number of a file or directory.
+pub type Inode = u64;
 
 /// The user of a request.
 #[derive(Clone, Copy, Debug)]
