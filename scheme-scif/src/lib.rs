@@ -24,7 +24,7 @@ mod scif;
 
 /// What the tests play on; the fuzz targets do, too.
 #[cfg(any(test, feature = "bed"))]
-#[path = "tests/bed/mod.rs"]
+#[path = "tests/fixture/mod.rs"]
 #[allow(missing_docs, reason = "for tests only")]
 pub mod bed;
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! Facts are those of the published drivers (see `micd::x100::registers`); what they leave open is
 //! decided against the driver.
 
+#[path = "fixture.rs"]
 pub mod bed;
 pub mod card;
 pub mod dma;
